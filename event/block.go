@@ -1,0 +1,121 @@
+package event
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// BlockType is the kind of a block.
+type BlockType string
+
+const (
+	BlockUserMessage   BlockType = "user_message"
+	BlockAssistantText BlockType = "assistant_text"
+	BlockThinking      BlockType = "thinking"
+	BlockToolUse       BlockType = "tool_use"
+	BlockToolResult    BlockType = "tool_result"
+	BlockSubagent      BlockType = "subagent"
+	BlockSystem        BlockType = "system"
+	BlockError         BlockType = "error"
+	BlockSkillLoad     BlockType = "skill_load"
+)
+
+// BlockStatus is a block's life: whether its content may still change. It is
+// separate from the execution status of a tool or subagent.
+type BlockStatus string
+
+const (
+	StatusPending  BlockStatus = "pending"
+	StatusComplete BlockStatus = "complete"
+	StatusError    BlockStatus = "error"
+)
+
+// Execution is how the work behind a tool_use or subagent block stands.
+type Execution string
+
+const (
+	ExecutionPending Execution = "pending"
+	ExecutionRunning Execution = "running"
+	ExecutionSuccess Execution = "success"
+	ExecutionError   Execution = "error"
+)
+
+// Block is one block, whole or partial. In an upsert a field that is nil (or
+// "", for ID, Type, Status and the names) is "not given" and leaves the
+// standing block's field alone; in a conversation state every field that the
+// block's type has is filled (content "", input {}, output null, isError
+// false).
+//
+// ID and Type are always required.
+type Block struct {
+	ID        string      `json:"id"`
+	Type      BlockType   `json:"type"`
+	Status    BlockStatus `json:"status,omitempty"`
+	Timestamp time.Time   `json:"timestamp,omitzero"`
+	// Source is "server" on blocks that Sojourn itself added, else empty.
+	Source   Source                     `json:"source,omitempty"`
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
+
+	// Content is the text of user_message, assistant_text, thinking and
+	// skill_load.
+	Content *string `json:"content,omitempty"`
+	// Parts holds a user message that is more than text.
+	Parts []Part `json:"parts,omitempty"`
+	// Model made the text (assistant_text).
+	Model string `json:"model,omitempty"`
+	// Summary is a heading that some agents give their thinking.
+	Summary *string `json:"summary,omitempty"`
+
+	// ToolName and Input belong to tool_use; Input also to subagent.
+	ToolName  string          `json:"toolName,omitempty"`
+	ToolUseID string          `json:"toolUseId,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	// Execution belongs to tool_use and subagent.
+	Execution Execution `json:"executionStatus,omitempty"`
+
+	// Output belongs to tool_result and subagent: a string, or the agent's
+	// own array of parts, or null.
+	Output     json.RawMessage `json:"output,omitempty"`
+	IsError    *bool           `json:"isError,omitempty"`
+	DurationMS *int64          `json:"durationMs,omitempty"`
+
+	// SubagentID, Name and Description belong to subagent.
+	SubagentID  string `json:"subagentId,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Description string `json:"description,omitempty"`
+
+	// Subtype belongs to system, Message to system and error, Code to error.
+	Subtype string  `json:"subtype,omitempty"`
+	Message *string `json:"message,omitempty"`
+	Code    string  `json:"code,omitempty"`
+
+	// SkillName belongs to skill_load.
+	SkillName string `json:"skillName,omitempty"`
+}
+
+// HasText says whether deltas may be appended to blocks of this type.
+func (t BlockType) HasText() bool {
+	switch t {
+	case BlockUserMessage, BlockAssistantText, BlockThinking, BlockSkillLoad:
+		return true
+	}
+	return false
+}
+
+// Part is one piece of a user message: text, or an image by base64 or URL.
+type Part struct {
+	// Type is text or image.
+	Type      string `json:"type"`
+	Text      string `json:"text,omitempty"`
+	MediaType string `json:"mediaType,omitempty"`
+	// Data is base64.
+	Data string `json:"data,omitempty"`
+	URL  string `json:"url,omitempty"`
+}
+
+// SubagentBlockID is the id of the block that stands for a subagent in its
+// parent's conversation.
+func SubagentBlockID(toolUseID string) string { return "subagent-block-" + toolUseID }
+
+// Text gives a pointer to s, for the optional fields of a block.
+func Text(s string) *string { return &s }

@@ -1,0 +1,93 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Main is the conversation id of the session's own conversation. A subagent's
+// conversation has the tool-use id that started it.
+const Main = "main"
+
+// Source says who made an event.
+type Source string
+
+const (
+	// SourceRunner marks what the agent itself said, translated.
+	SourceRunner Source = "runner"
+	// SourceServer marks what Sojourn added: failures, limits, notices.
+	// `parse` of native files alone never gives such blocks.
+	SourceServer Source = "server"
+)
+
+// Context says where an event belongs. It is enriched on the way to the
+// subscriber; the payload never changes.
+type Context struct {
+	SessionID      string `json:"sessionId,omitempty"`
+	ConversationID string `json:"conversationId,omitempty"`
+	Source         Source `json:"source,omitempty"`
+	// Timestamp is the stamp of the native record behind the event, or, for
+	// events of Sojourn's own, the time of writing.
+	Timestamp time.Time `json:"timestamp,omitzero"`
+	// Seq is dense per session and starts at 1; 0 means not yet appended.
+	Seq uint64 `json:"seq,omitempty"`
+}
+
+// Conversation is the conversation id, [Main] when none is given.
+func (c Context) Conversation() string {
+	if c.ConversationID == "" {
+		return Main
+	}
+	return c.ConversationID
+}
+
+// Event is one thing that happened in a session.
+type Event struct {
+	Payload Payload
+	Context Context
+}
+
+// Type is the event's wire name, or "" for an event without payload.
+func (e Event) Type() Type {
+	if e.Payload == nil {
+		return ""
+	}
+	return e.Payload.EventType()
+}
+
+type wireEvent struct {
+	Type    Type            `json:"type"`
+	Payload json.RawMessage `json:"payload"`
+	Context Context         `json:"context"`
+}
+
+// MarshalJSON writes the wire form. It fails on an event without payload.
+func (e Event) MarshalJSON() ([]byte, error) {
+	if e.Payload == nil {
+		return nil, fmt.Errorf("event: encode: event without payload")
+	}
+	payload, err := json.Marshal(e.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("event: encode %s: %w", e.Type(), err)
+	}
+	return json.Marshal(wireEvent{e.Type(), payload, e.Context})
+}
+
+// UnmarshalJSON reads the wire form. A type that is not known becomes
+// [Unknown]; a known type with a payload of the wrong shape is an error.
+func (e *Event) UnmarshalJSON(data []byte) error {
+	var w wireEvent
+	if err := json.Unmarshal(data, &w); err != nil {
+		return fmt.Errorf("event: decode: %w", err)
+	}
+	if w.Type == "" {
+		return fmt.Errorf("event: decode: field \"type\" is missing")
+	}
+	payload, err := decodePayload(w.Type, w.Payload)
+	if err != nil {
+		return fmt.Errorf("event: decode %s: %w", w.Type, err)
+	}
+	*e = Event{Payload: payload, Context: w.Context}
+	return nil
+}

@@ -1,0 +1,462 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Type is the wire name of an event type.
+type Type string
+
+// The event types, by the part of a session that they speak about.
+const (
+	TypeBlockUpsert         Type = "block:upsert"
+	TypeBlockDelta          Type = "block:delta"
+	TypeMetadataUpdate      Type = "metadata:update"
+	TypeSubagentSpawned     Type = "subagent:spawned"
+	TypeSubagentCompleted   Type = "subagent:completed"
+	TypeSessionInitialized  Type = "session:initialized"
+	TypeSessionIdle         Type = "session:idle"
+	TypeSessionClosed       Type = "session:closed"
+	TypeEECreating          Type = "ee:creating"
+	TypeEEReady             Type = "ee:ready"
+	TypeEETerminated        Type = "ee:terminated"
+	TypeEEError             Type = "ee:error"
+	TypeEEHealthCheck       Type = "ee:health_check"
+	TypeQueryStarted        Type = "query:started"
+	TypeQueryCompleted      Type = "query:completed"
+	TypeQueryFailed         Type = "query:failed"
+	TypeQueryInterrupted    Type = "query:interrupted"
+	TypeMessageFolded       Type = "message:folded"
+	TypeMessageOwnTurn      Type = "message:own-turn"
+	TypeFileCreated         Type = "file:created"
+	TypeFileModified        Type = "file:modified"
+	TypeFileDeleted         Type = "file:deleted"
+	TypeTranscriptChanged   Type = "transcript:changed"
+	TypeTranscriptWritten   Type = "transcript:written"
+	TypePermissionRequested Type = "permission:requested"
+	TypePermissionResolved  Type = "permission:resolved"
+	TypeOptionsUpdate       Type = "options:update"
+	TypeStatus              Type = "status"
+	TypeLog                 Type = "log"
+	TypeError               Type = "error"
+	TypeNative              Type = "native"
+)
+
+// Payload is the body of an event; its type decides the event's type. The
+// set is closed: the structs of this file, and [Unknown] for the rest.
+type Payload interface {
+	EventType() Type
+	payload()
+}
+
+// BlockUpsert creates the block or merges the fields given into it.
+type BlockUpsert struct {
+	Block Block `json:"block"`
+}
+
+// BlockDelta appends text to the content of a block.
+type BlockDelta struct {
+	BlockID string `json:"blockId"`
+	Delta   string `json:"delta"`
+}
+
+// MetadataUpdate reports usage and cost. Usage and CostUSD are totals of the
+// agent process's session so far when Total is set, else of one turn.
+type MetadataUpdate struct {
+	Usage   *Usage   `json:"usage,omitempty"`
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	Model   string   `json:"model,omitempty"`
+	// Extra carries what an agent reports beyond that (rate limits, retries).
+	Extra json.RawMessage `json:"extra,omitempty"`
+}
+
+// Usage counts model tokens.
+type Usage struct {
+	InputTokens      int64 `json:"inputTokens"`
+	OutputTokens     int64 `json:"outputTokens"`
+	CacheReadTokens  int64 `json:"cacheReadTokens,omitempty"`
+	CacheWriteTokens int64 `json:"cacheWriteTokens,omitempty"`
+}
+
+// Add is the sum of both.
+func (u Usage) Add(v Usage) Usage {
+	u.InputTokens += v.InputTokens
+	u.OutputTokens += v.OutputTokens
+	u.CacheReadTokens += v.CacheReadTokens
+	u.CacheWriteTokens += v.CacheWriteTokens
+	return u
+}
+
+// SubagentSpawned says that a subagent began. For a native subagent the
+// context's conversation is the parent's; ChildSessionID is set only for
+// children that are Sojourn sessions of their own.
+type SubagentSpawned struct {
+	ToolUseID      string `json:"toolUseId"`
+	AgentID        string `json:"agentId,omitempty"`
+	Prompt         string `json:"prompt"`
+	SubagentType   string `json:"subagentType,omitempty"`
+	Description    string `json:"description,omitempty"`
+	ChildSessionID string `json:"childSessionId,omitempty"`
+}
+
+// SubagentCompleted says that a subagent ended; Status is "completed" or
+// "failed".
+type SubagentCompleted struct {
+	ToolUseID      string         `json:"toolUseId"`
+	AgentID        string         `json:"agentId,omitempty"`
+	Status         SubagentResult `json:"status"`
+	Output         *string        `json:"output,omitempty"`
+	DurationMS     *int64         `json:"durationMs,omitempty"`
+	ChildSessionID string         `json:"childSessionId,omitempty"`
+}
+
+// SubagentResult is how a subagent ended, on the wire.
+type SubagentResult string
+
+const (
+	SubagentCompletedOK SubagentResult = "completed"
+	SubagentFailed      SubagentResult = "failed"
+)
+
+// SessionInitialized is the first event of a run of the session.
+type SessionInitialized struct {
+	Agent    string `json:"agent"`
+	Profile  string `json:"profile,omitempty"`
+	Title    string `json:"title,omitempty"`
+	Parent   string `json:"parent,omitempty"`
+	Reopened bool   `json:"reopened,omitempty"`
+}
+
+// SessionIdle says that the agent finished what it was asked in this
+// conversation; the reducer completes what is pending there.
+type SessionIdle struct {
+	StopReason  string `json:"stopReason,omitempty"`
+	Interrupted bool   `json:"interrupted,omitempty"`
+	// Error is set when the agent's last turn failed (a model API error, say).
+	Error *ErrorInfo `json:"error,omitempty"`
+}
+
+// SessionClosed is the last event of a run of the session.
+type SessionClosed struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// ErrorInfo is an error on the wire.
+type ErrorInfo struct {
+	Message string `json:"message"`
+	Code    string `json:"code,omitempty"`
+	// Field names the input field at fault, for bad input.
+	Field string          `json:"field,omitempty"`
+	Data  json.RawMessage `json:"data,omitempty"`
+}
+
+// Environment is the body of the ee:* events (execution environment).
+type Environment struct {
+	SandboxID string `json:"sandboxId,omitempty"`
+	Host      string `json:"host,omitempty"`
+	Provider  string `json:"provider,omitempty"`
+	// Status is starting, ready, unhealthy or terminated.
+	Status       string `json:"status,omitempty"`
+	RestartCount int    `json:"restartCount,omitempty"`
+	// Reason says why it ended: manual, unhealthy or idle.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+type (
+	// EECreating says that a sandbox is being made; the first event of a
+	// session's activation.
+	EECreating struct{ Environment }
+	// EEReady says that the sandbox can take a query.
+	EEReady struct{ Environment }
+	// EETerminated says that the sandbox is gone.
+	EETerminated struct{ Environment }
+	// EEError says that a sandbox could not be made or was lost.
+	EEError struct{ Environment }
+	// EEHealthCheck reports a look at the sandbox.
+	EEHealthCheck struct{ Environment }
+)
+
+// Query is the body of the query:* events: one execution, that is, one or
+// more messages answered by the agent in one turn.
+type Query struct {
+	ExecutionID string   `json:"executionId"`
+	MessageIDs  []string `json:"messageIds,omitempty"`
+	// Message is the prompt in short, for readers (query:started only).
+	Message    string       `json:"message,omitempty"`
+	DurationMS int64        `json:"durationMs,omitempty"`
+	Error      *ErrorInfo   `json:"error,omitempty"`
+	Reason     string       `json:"reason,omitempty"`
+	Result     *QueryResult `json:"result,omitempty"`
+}
+
+// QueryResult is what an execution came to.
+type QueryResult struct {
+	// Response is the text of the last assistant_text block of the main
+	// conversation, cut at 16 KiB.
+	Response   string  `json:"response"`
+	StopReason string  `json:"stopReason,omitempty"`
+	Usage      Usage   `json:"usage"`
+	CostUSD    float64 `json:"costUSD"`
+	// LastSeq is the sequence number of the last event of the agent's turn.
+	LastSeq uint64 `json:"lastSeq,omitempty"`
+}
+
+type (
+	// QueryStarted says that an execution began.
+	QueryStarted struct{ Query }
+	// QueryCompleted says that the agent answered.
+	QueryCompleted struct{ Query }
+	// QueryFailed says that the execution ended without an answer, and why.
+	QueryFailed struct{ Query }
+	// QueryInterrupted says that the execution was stopped and is quiet.
+	QueryInterrupted struct{ Query }
+)
+
+// MessageRef names a message that was handed to a running agent.
+type MessageRef struct {
+	MessageID string `json:"messageId"`
+}
+
+type (
+	// MessageFolded says that a steering message went into the running turn.
+	MessageFolded struct{ MessageRef }
+	// MessageOwnTurn says that a steering message got a turn of its own.
+	MessageOwnTurn struct{ MessageRef }
+)
+
+// File is the body of the file:* events; Path is relative to the workspace.
+type File struct {
+	Path    string  `json:"path"`
+	Content *string `json:"content,omitempty"`
+	Size    int64   `json:"size,omitempty"`
+	SHA256  string  `json:"sha256,omitempty"`
+}
+
+type (
+	// FileCreated says that a workspace file appeared.
+	FileCreated struct{ File }
+	// FileModified says that a workspace file changed.
+	FileModified struct{ File }
+	// FileDeleted says that a workspace file is gone.
+	FileDeleted struct{ File }
+)
+
+// Transcript is the body of the transcript:* events.
+type Transcript struct {
+	// ID is main or the subagent's id.
+	ID string `json:"id"`
+	// Offset is the length in bytes that the archive holds (changed) or that
+	// was put back into a sandbox (written).
+	Offset int64  `json:"offset"`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+type (
+	// TranscriptChanged says that the archive holds more of a transcript.
+	TranscriptChanged struct{ Transcript }
+	// TranscriptWritten says that a transcript was restored into a sandbox.
+	TranscriptWritten struct{ Transcript }
+)
+
+// PermissionRequested says that the agent asks before it runs a tool, or asks
+// the user a question.
+type PermissionRequested struct {
+	RequestID string          `json:"requestId"`
+	ToolName  string          `json:"toolName,omitempty"`
+	ToolUseID string          `json:"toolUseId,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	Title     string          `json:"title,omitempty"`
+	// Questions is set when the request is a question to the user.
+	Questions json.RawMessage `json:"questions,omitempty"`
+}
+
+// PermissionResolved says how a request was answered; Decision is allow,
+// deny or cancelled, By is user, policy or deadline.
+type PermissionResolved struct {
+	RequestID string `json:"requestId"`
+	Decision  string `json:"decision"`
+	By        string `json:"by,omitempty"`
+	Message   string `json:"message,omitempty"`
+}
+
+// OptionsUpdate reports changed options; nil fields did not change.
+type OptionsUpdate struct {
+	Title          *string           `json:"title,omitempty"`
+	Model          *string           `json:"model,omitempty"`
+	PermissionMode *string           `json:"permissionMode,omitempty"`
+	Metadata       map[string]string `json:"metadata,omitempty"`
+	Tags           []string          `json:"tags,omitempty"`
+}
+
+// Status is the unified status event: the state of the session's runtime,
+// and, as the first append of every attempt, the fence of the stream.
+type Status struct {
+	State   string   `json:"state,omitempty"`
+	Epoch   uint64   `json:"epoch,omitempty"`
+	Attempt int      `json:"attempt,omitempty"`
+	Runtime *Runtime `json:"runtime,omitempty"`
+	Message string   `json:"message,omitempty"`
+}
+
+// Runtime is what runs for a session right now.
+type Runtime struct {
+	IsLoaded bool         `json:"isLoaded"`
+	Sandbox  *Environment `json:"sandbox"`
+}
+
+// Log is a line for whoever watches; Level is debug, info, warn or error.
+type Log struct {
+	Level   string          `json:"level"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Error is a fault that is not a block of the conversation.
+type Error struct{ ErrorInfo }
+
+// Native keeps a native event that the translator does not know, raw. Line is
+// used when the record is no JSON.
+type Native struct {
+	Agent string          `json:"agent,omitempty"`
+	Dir   Dir             `json:"dir,omitempty"`
+	Kind  string          `json:"kind,omitempty"`
+	Raw   json.RawMessage `json:"raw,omitempty"`
+	Line  string          `json:"line,omitempty"`
+}
+
+// Unknown is an event of a type that this version does not know, kept as it
+// came.
+type Unknown struct {
+	Name Type
+	Raw  json.RawMessage
+}
+
+// MarshalJSON gives back the payload as it came.
+func (u Unknown) MarshalJSON() ([]byte, error) {
+	if len(u.Raw) == 0 {
+		return []byte("null"), nil
+	}
+	return u.Raw, nil
+}
+
+func (BlockUpsert) EventType() Type         { return TypeBlockUpsert }
+func (BlockDelta) EventType() Type          { return TypeBlockDelta }
+func (MetadataUpdate) EventType() Type      { return TypeMetadataUpdate }
+func (SubagentSpawned) EventType() Type     { return TypeSubagentSpawned }
+func (SubagentCompleted) EventType() Type   { return TypeSubagentCompleted }
+func (SessionInitialized) EventType() Type  { return TypeSessionInitialized }
+func (SessionIdle) EventType() Type         { return TypeSessionIdle }
+func (SessionClosed) EventType() Type       { return TypeSessionClosed }
+func (EECreating) EventType() Type          { return TypeEECreating }
+func (EEReady) EventType() Type             { return TypeEEReady }
+func (EETerminated) EventType() Type        { return TypeEETerminated }
+func (EEError) EventType() Type             { return TypeEEError }
+func (EEHealthCheck) EventType() Type       { return TypeEEHealthCheck }
+func (QueryStarted) EventType() Type        { return TypeQueryStarted }
+func (QueryCompleted) EventType() Type      { return TypeQueryCompleted }
+func (QueryFailed) EventType() Type         { return TypeQueryFailed }
+func (QueryInterrupted) EventType() Type    { return TypeQueryInterrupted }
+func (MessageFolded) EventType() Type       { return TypeMessageFolded }
+func (MessageOwnTurn) EventType() Type      { return TypeMessageOwnTurn }
+func (FileCreated) EventType() Type         { return TypeFileCreated }
+func (FileModified) EventType() Type        { return TypeFileModified }
+func (FileDeleted) EventType() Type         { return TypeFileDeleted }
+func (TranscriptChanged) EventType() Type   { return TypeTranscriptChanged }
+func (TranscriptWritten) EventType() Type   { return TypeTranscriptWritten }
+func (PermissionRequested) EventType() Type { return TypePermissionRequested }
+func (PermissionResolved) EventType() Type  { return TypePermissionResolved }
+func (OptionsUpdate) EventType() Type       { return TypeOptionsUpdate }
+func (Status) EventType() Type              { return TypeStatus }
+func (Log) EventType() Type                 { return TypeLog }
+func (Error) EventType() Type               { return TypeError }
+func (Native) EventType() Type              { return TypeNative }
+func (u Unknown) EventType() Type           { return u.Name }
+
+func (BlockUpsert) payload()         {}
+func (BlockDelta) payload()          {}
+func (MetadataUpdate) payload()      {}
+func (SubagentSpawned) payload()     {}
+func (SubagentCompleted) payload()   {}
+func (SessionInitialized) payload()  {}
+func (SessionIdle) payload()         {}
+func (SessionClosed) payload()       {}
+func (EECreating) payload()          {}
+func (EEReady) payload()             {}
+func (EETerminated) payload()        {}
+func (EEError) payload()             {}
+func (EEHealthCheck) payload()       {}
+func (QueryStarted) payload()        {}
+func (QueryCompleted) payload()      {}
+func (QueryFailed) payload()         {}
+func (QueryInterrupted) payload()    {}
+func (MessageFolded) payload()       {}
+func (MessageOwnTurn) payload()      {}
+func (FileCreated) payload()         {}
+func (FileModified) payload()        {}
+func (FileDeleted) payload()         {}
+func (TranscriptChanged) payload()   {}
+func (TranscriptWritten) payload()   {}
+func (PermissionRequested) payload() {}
+func (PermissionResolved) payload()  {}
+func (OptionsUpdate) payload()       {}
+func (Status) payload()              {}
+func (Log) payload()                 {}
+func (Error) payload()               {}
+func (Native) payload()              {}
+func (Unknown) payload()             {}
+
+// decoders is the one table from a wire name to its struct.
+var decoders = map[Type]func(json.RawMessage) (Payload, error){
+	TypeBlockUpsert:         decodeAs[BlockUpsert],
+	TypeBlockDelta:          decodeAs[BlockDelta],
+	TypeMetadataUpdate:      decodeAs[MetadataUpdate],
+	TypeSubagentSpawned:     decodeAs[SubagentSpawned],
+	TypeSubagentCompleted:   decodeAs[SubagentCompleted],
+	TypeSessionInitialized:  decodeAs[SessionInitialized],
+	TypeSessionIdle:         decodeAs[SessionIdle],
+	TypeSessionClosed:       decodeAs[SessionClosed],
+	TypeEECreating:          decodeAs[EECreating],
+	TypeEEReady:             decodeAs[EEReady],
+	TypeEETerminated:        decodeAs[EETerminated],
+	TypeEEError:             decodeAs[EEError],
+	TypeEEHealthCheck:       decodeAs[EEHealthCheck],
+	TypeQueryStarted:        decodeAs[QueryStarted],
+	TypeQueryCompleted:      decodeAs[QueryCompleted],
+	TypeQueryFailed:         decodeAs[QueryFailed],
+	TypeQueryInterrupted:    decodeAs[QueryInterrupted],
+	TypeMessageFolded:       decodeAs[MessageFolded],
+	TypeMessageOwnTurn:      decodeAs[MessageOwnTurn],
+	TypeFileCreated:         decodeAs[FileCreated],
+	TypeFileModified:        decodeAs[FileModified],
+	TypeFileDeleted:         decodeAs[FileDeleted],
+	TypeTranscriptChanged:   decodeAs[TranscriptChanged],
+	TypeTranscriptWritten:   decodeAs[TranscriptWritten],
+	TypePermissionRequested: decodeAs[PermissionRequested],
+	TypePermissionResolved:  decodeAs[PermissionResolved],
+	TypeOptionsUpdate:       decodeAs[OptionsUpdate],
+	TypeStatus:              decodeAs[Status],
+	TypeLog:                 decodeAs[Log],
+	TypeError:               decodeAs[Error],
+	TypeNative:              decodeAs[Native],
+}
+
+func decodeAs[P Payload](raw json.RawMessage) (Payload, error) {
+	var p P
+	if len(raw) == 0 {
+		return nil, fmt.Errorf("field \"payload\" is missing")
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func decodePayload(t Type, raw json.RawMessage) (Payload, error) {
+	decode, known := decoders[t]
+	if !known {
+		return Unknown{Name: t, Raw: raw}, nil
+	}
+	return decode(raw)
+}
