@@ -1,14 +1,18 @@
 package event
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
+	"unicode/utf8"
 )
 
 // Dir says which way a native record went.
 type Dir string
 
+// The directions of a record.
 const (
 	// DirIn is what was written to the agent.
 	DirIn Dir = "in"
@@ -21,11 +25,56 @@ const (
 	DirSig Dir = "sig"
 )
 
+func (d Dir) valid() bool {
+	switch d {
+	case DirIn, DirOut, DirErr, DirSig:
+		return true
+	}
+	return false
+}
+
 // Record is one line of an agent's native traffic, without its line end.
+//
+// Its JSON form is {"ts", "dir", "line"}. A line that is not valid UTF-8
+// can't be a JSON string: then "line" holds the readable approximation and
+// "raw" the exact bytes in base64, and decoding gives the exact bytes back.
 type Record struct {
-	TS   time.Time `json:"ts"`
-	Dir  Dir       `json:"dir"`
-	Line string    `json:"line"`
+	// TS is when the runner saw the line, in UTC; zero when not known.
+	TS   time.Time
+	Dir  Dir
+	Line string
+}
+
+// MarshalJSON writes the form that [AppendRecord] writes. It fails on a
+// direction that [Record.UnmarshalJSON] would refuse.
+func (r Record) MarshalJSON() ([]byte, error) {
+	if !r.Dir.valid() {
+		return nil, badDir(r.Dir)
+	}
+	return AppendRecord(nil, r), nil
+}
+
+// AppendRecord appends the JSON form of r to dst, without a line end, and
+// returns the longer slice; it is the spool's fast path and holds no line
+// breaks. A stamp outside the years 0 to 9999 has no RFC 3339 form and is
+// left out.
+func AppendRecord(dst []byte, r Record) []byte {
+	dst = append(dst, '{')
+	if ts := r.TS.UTC(); !ts.IsZero() && ts.Year() >= 0 && ts.Year() <= 9999 {
+		dst = append(dst, `"ts":"`...)
+		dst = ts.AppendFormat(dst, time.RFC3339Nano)
+		dst = append(dst, `",`...)
+	}
+	dst = append(dst, `"dir":`...)
+	dst = appendString(dst, string(r.Dir))
+	dst = append(dst, `,"line":`...)
+	dst = appendString(dst, r.Line)
+	if !utf8.ValidString(r.Line) {
+		dst = append(dst, `,"raw":"`...)
+		dst = base64.StdEncoding.AppendEncode(dst, []byte(r.Line))
+		dst = append(dst, '"')
+	}
+	return append(dst, '}')
 }
 
 // UnmarshalJSON takes ts as RFC 3339 text or Unix milliseconds, and "ms"
@@ -36,17 +85,20 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		MS   *float64        `json:"ms"`
 		Dir  Dir             `json:"dir"`
 		Line *string         `json:"line"`
+		Raw  []byte          `json:"raw"`
 	}
 	if err := json.Unmarshal(data, &w); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
+	if w.Raw != nil {
+		exact := string(w.Raw)
+		w.Line = &exact
+	}
 	if w.Line == nil {
 		return fmt.Errorf("record: field \"line\" is missing")
 	}
-	switch w.Dir {
-	case DirIn, DirOut, DirErr, DirSig:
-	default:
-		return fmt.Errorf("record: field \"dir\" is %q, want in, out, err or sig", w.Dir)
+	if !w.Dir.valid() {
+		return badDir(w.Dir)
 	}
 	ts, err := recordTime(w.TS, w.MS)
 	if err != nil {
@@ -56,12 +108,16 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+func badDir(d Dir) error {
+	return fmt.Errorf("record: field \"dir\" is %q, want in, out, err or sig", d)
+}
+
 func recordTime(ts json.RawMessage, ms *float64) (time.Time, error) {
 	if len(ts) == 0 || string(ts) == "null" {
 		if ms == nil {
 			return time.Time{}, nil
 		}
-		return time.UnixMilli(0).Add(time.Duration(*ms * float64(time.Millisecond))).UTC(), nil
+		return fromMillis("ms", *ms)
 	}
 	if ts[0] == '"' {
 		var t time.Time
@@ -74,5 +130,16 @@ func recordTime(ts json.RawMessage, ms *float64) (time.Time, error) {
 	if err := json.Unmarshal(ts, &n); err != nil {
 		return time.Time{}, fmt.Errorf("record: field \"ts\": %w", err)
 	}
-	return time.UnixMilli(0).Add(time.Duration(n * float64(time.Millisecond))).UTC(), nil
+	return fromMillis("ts", n)
+}
+
+// maxMillis is the first day of the year 10000, the end of RFC 3339.
+const maxMillis = 253402300800000
+
+func fromMillis(field string, ms float64) (time.Time, error) {
+	if !(math.Abs(ms) < maxMillis/4) {
+		return time.Time{}, fmt.Errorf("record: field %q: %g milliseconds is out of range", field, ms)
+	}
+	whole, part := math.Modf(ms)
+	return time.UnixMilli(int64(whole)).Add(time.Duration(part * float64(time.Millisecond))).UTC(), nil
 }
