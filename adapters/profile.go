@@ -1,0 +1,50 @@
+package adapters
+
+// Profile is what a team gives its agents beside the prompt, free of any
+// agent's own file layout. Adapters turn it into files by ProfileFiles.
+type Profile struct {
+	// ID is the profile's folder name in the store.
+	ID          string `json:"id"`
+	Name        string `json:"name,omitempty"`
+	Description string `json:"description,omitempty"`
+	// Model is used when the session names none.
+	Model string `json:"model,omitempty"`
+	// Instructions is the text of CLAUDE.md, AGENTS.md, GEMINI.md.
+	Instructions string `json:"instructions,omitempty"`
+	// Rules are further instruction files, by name without extension.
+	Rules map[string]string `json:"rules,omitempty"`
+	// Skills are folders: skill name → path in the skill → content.
+	Skills map[string]map[string]string `json:"skills,omitempty"`
+	// Subagents and Commands are Markdown files with front matter, by name
+	// without extension.
+	Subagents  map[string]string    `json:"subagents,omitempty"`
+	Commands   map[string]string    `json:"commands,omitempty"`
+	MCPServers map[string]MCPServer `json:"mcpServers,omitempty"`
+	// BundledMCP are MCP servers that come as files, by server name.
+	BundledMCP map[string]BundledMCP `json:"bundledMcp,omitempty"`
+	// Workspace are files that a fresh workspace starts with.
+	Workspace map[string]string `json:"workspace,omitempty"`
+	// Permission is used when the session names none.
+	Permission Permission `json:"permission,omitempty"`
+}
+
+// MCPServer is an MCP server that the agent connects to: a command on stdio,
+// or a URL.
+type MCPServer struct {
+	Command string            `json:"command,omitempty"`
+	Args    []string          `json:"args,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// BundledMCP is an MCP server whose files travel with the profile.
+type BundledMCP struct {
+	// Files are written below the server's own folder in the sandbox's home.
+	Files map[string]string `json:"files"`
+	// Install runs once in that folder when the sandbox is made; may be empty.
+	Install []string `json:"install,omitempty"`
+	// Start is the command line on stdio, run in that folder.
+	Start []string          `json:"start"`
+	Env   map[string]string `json:"env,omitempty"`
+}
