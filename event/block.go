@@ -8,6 +8,8 @@ import (
 // BlockType is the kind of a block.
 type BlockType string
 
+// The block types. BlockSubagent stands for a subagent in its parent's
+// conversation; the subagent's own blocks are a conversation of their own.
 const (
 	BlockUserMessage   BlockType = "user_message"
 	BlockAssistantText BlockType = "assistant_text"
@@ -24,6 +26,7 @@ const (
 // separate from the execution status of a tool or subagent.
 type BlockStatus string
 
+// The lives of a block.
 const (
 	StatusPending  BlockStatus = "pending"
 	StatusComplete BlockStatus = "complete"
@@ -33,6 +36,7 @@ const (
 // Execution is how the work behind a tool_use or subagent block stands.
 type Execution string
 
+// The ways work can stand.
 const (
 	ExecutionPending Execution = "pending"
 	ExecutionRunning Execution = "running"

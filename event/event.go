@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -13,6 +14,7 @@ const Main = "main"
 // Source says who made an event.
 type Source string
 
+// The two makers of events.
 const (
 	// SourceRunner marks what the agent itself said, translated.
 	SourceRunner Source = "runner"
@@ -42,6 +44,19 @@ func (c Context) Conversation() string {
 	return c.ConversationID
 }
 
+// Fill is c with the fields that it lacks taken from d. It is how the session,
+// the stream and the server add what they know; what stands is never replaced.
+func (c Context) Fill(d Context) Context {
+	c.SessionID = cmp.Or(c.SessionID, d.SessionID)
+	c.ConversationID = cmp.Or(c.ConversationID, d.ConversationID)
+	c.Source = cmp.Or(c.Source, d.Source)
+	c.Seq = cmp.Or(c.Seq, d.Seq)
+	if c.Timestamp.IsZero() {
+		c.Timestamp = d.Timestamp
+	}
+	return c
+}
+
 // Event is one thing that happened in a session.
 type Event struct {
 	Payload Payload
@@ -56,28 +71,18 @@ func (e Event) Type() Type {
 	return e.Payload.EventType()
 }
 
-type wireEvent struct {
-	Type    Type            `json:"type"`
-	Payload json.RawMessage `json:"payload"`
-	Context Context         `json:"context"`
-}
-
-// MarshalJSON writes the wire form. It fails on an event without payload.
-func (e Event) MarshalJSON() ([]byte, error) {
-	if e.Payload == nil {
-		return nil, fmt.Errorf("event: encode: event without payload")
-	}
-	payload, err := json.Marshal(e.Payload)
-	if err != nil {
-		return nil, fmt.Errorf("event: encode %s: %w", e.Type(), err)
-	}
-	return json.Marshal(wireEvent{e.Type(), payload, e.Context})
-}
+// MarshalJSON writes the wire form. It fails on an event without payload and
+// on a stamp that RFC 3339 cannot say.
+func (e Event) MarshalJSON() ([]byte, error) { return AppendEvent(nil, e) }
 
 // UnmarshalJSON reads the wire form. A type that is not known becomes
 // [Unknown]; a known type with a payload of the wrong shape is an error.
 func (e *Event) UnmarshalJSON(data []byte) error {
-	var w wireEvent
+	var w struct {
+		Type    Type            `json:"type"`
+		Payload json.RawMessage `json:"payload"`
+		Context Context         `json:"context"`
+	}
 	if err := json.Unmarshal(data, &w); err != nil {
 		return fmt.Errorf("event: decode: %w", err)
 	}

@@ -2,7 +2,7 @@ package event
 
 import (
 	"encoding/json"
-	"fmt"
+	"time"
 )
 
 // Type is the wire name of an event type.
@@ -44,8 +44,11 @@ const (
 )
 
 // Payload is the body of an event; its type decides the event's type. The
-// set is closed: the structs of this file, and [Unknown] for the rest.
+// set is closed: the structs of this package, and [Unknown] for the rest.
+// Payloads are values: a pointer to one is nobody's payload and is ignored by
+// the folds of package reducer.
 type Payload interface {
+	// EventType is the event's wire name.
 	EventType() Type
 	payload()
 }
@@ -61,9 +64,11 @@ type BlockDelta struct {
 	Delta   string `json:"delta"`
 }
 
-// MetadataUpdate reports usage and cost. Usage and CostUSD are totals of the
-// agent process's session so far when Total is set, else of one turn.
+// MetadataUpdate reports usage and cost. With Total, Usage and CostUSD are the
+// agent process's own totals so far; without, they are what came on top since
+// the last report.
 type MetadataUpdate struct {
+	Total   bool     `json:"total,omitempty"`
 	Usage   *Usage   `json:"usage,omitempty"`
 	CostUSD *float64 `json:"costUSD,omitempty"`
 	Model   string   `json:"model,omitempty"`
@@ -114,6 +119,7 @@ type SubagentCompleted struct {
 // SubagentResult is how a subagent ended, on the wire.
 type SubagentResult string
 
+// The two ways a subagent ends.
 const (
 	SubagentCompletedOK SubagentResult = "completed"
 	SubagentFailed      SubagentResult = "failed"
@@ -159,6 +165,8 @@ type Environment struct {
 	// Status is starting, ready, unhealthy or terminated.
 	Status       string `json:"status,omitempty"`
 	RestartCount int    `json:"restartCount,omitempty"`
+	// LastHealthCheck is when somebody last looked; zero for never.
+	LastHealthCheck time.Time `json:"lastHealthCheck,omitzero"`
 	// Reason says why it ended: manual, unhealthy or idle.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -315,148 +323,3 @@ type Log struct {
 
 // Error is a fault that is not a block of the conversation.
 type Error struct{ ErrorInfo }
-
-// Native keeps a native event that the translator does not know, raw. Line is
-// used when the record is no JSON.
-type Native struct {
-	Agent string          `json:"agent,omitempty"`
-	Dir   Dir             `json:"dir,omitempty"`
-	Kind  string          `json:"kind,omitempty"`
-	Raw   json.RawMessage `json:"raw,omitempty"`
-	Line  string          `json:"line,omitempty"`
-}
-
-// Unknown is an event of a type that this version does not know, kept as it
-// came.
-type Unknown struct {
-	Name Type
-	Raw  json.RawMessage
-}
-
-// MarshalJSON gives back the payload as it came.
-func (u Unknown) MarshalJSON() ([]byte, error) {
-	if len(u.Raw) == 0 {
-		return []byte("null"), nil
-	}
-	return u.Raw, nil
-}
-
-func (BlockUpsert) EventType() Type         { return TypeBlockUpsert }
-func (BlockDelta) EventType() Type          { return TypeBlockDelta }
-func (MetadataUpdate) EventType() Type      { return TypeMetadataUpdate }
-func (SubagentSpawned) EventType() Type     { return TypeSubagentSpawned }
-func (SubagentCompleted) EventType() Type   { return TypeSubagentCompleted }
-func (SessionInitialized) EventType() Type  { return TypeSessionInitialized }
-func (SessionIdle) EventType() Type         { return TypeSessionIdle }
-func (SessionClosed) EventType() Type       { return TypeSessionClosed }
-func (EECreating) EventType() Type          { return TypeEECreating }
-func (EEReady) EventType() Type             { return TypeEEReady }
-func (EETerminated) EventType() Type        { return TypeEETerminated }
-func (EEError) EventType() Type             { return TypeEEError }
-func (EEHealthCheck) EventType() Type       { return TypeEEHealthCheck }
-func (QueryStarted) EventType() Type        { return TypeQueryStarted }
-func (QueryCompleted) EventType() Type      { return TypeQueryCompleted }
-func (QueryFailed) EventType() Type         { return TypeQueryFailed }
-func (QueryInterrupted) EventType() Type    { return TypeQueryInterrupted }
-func (MessageFolded) EventType() Type       { return TypeMessageFolded }
-func (MessageOwnTurn) EventType() Type      { return TypeMessageOwnTurn }
-func (FileCreated) EventType() Type         { return TypeFileCreated }
-func (FileModified) EventType() Type        { return TypeFileModified }
-func (FileDeleted) EventType() Type         { return TypeFileDeleted }
-func (TranscriptChanged) EventType() Type   { return TypeTranscriptChanged }
-func (TranscriptWritten) EventType() Type   { return TypeTranscriptWritten }
-func (PermissionRequested) EventType() Type { return TypePermissionRequested }
-func (PermissionResolved) EventType() Type  { return TypePermissionResolved }
-func (OptionsUpdate) EventType() Type       { return TypeOptionsUpdate }
-func (Status) EventType() Type              { return TypeStatus }
-func (Log) EventType() Type                 { return TypeLog }
-func (Error) EventType() Type               { return TypeError }
-func (Native) EventType() Type              { return TypeNative }
-func (u Unknown) EventType() Type           { return u.Name }
-
-func (BlockUpsert) payload()         {}
-func (BlockDelta) payload()          {}
-func (MetadataUpdate) payload()      {}
-func (SubagentSpawned) payload()     {}
-func (SubagentCompleted) payload()   {}
-func (SessionInitialized) payload()  {}
-func (SessionIdle) payload()         {}
-func (SessionClosed) payload()       {}
-func (EECreating) payload()          {}
-func (EEReady) payload()             {}
-func (EETerminated) payload()        {}
-func (EEError) payload()             {}
-func (EEHealthCheck) payload()       {}
-func (QueryStarted) payload()        {}
-func (QueryCompleted) payload()      {}
-func (QueryFailed) payload()         {}
-func (QueryInterrupted) payload()    {}
-func (MessageFolded) payload()       {}
-func (MessageOwnTurn) payload()      {}
-func (FileCreated) payload()         {}
-func (FileModified) payload()        {}
-func (FileDeleted) payload()         {}
-func (TranscriptChanged) payload()   {}
-func (TranscriptWritten) payload()   {}
-func (PermissionRequested) payload() {}
-func (PermissionResolved) payload()  {}
-func (OptionsUpdate) payload()       {}
-func (Status) payload()              {}
-func (Log) payload()                 {}
-func (Error) payload()               {}
-func (Native) payload()              {}
-func (Unknown) payload()             {}
-
-// decoders is the one table from a wire name to its struct.
-var decoders = map[Type]func(json.RawMessage) (Payload, error){
-	TypeBlockUpsert:         decodeAs[BlockUpsert],
-	TypeBlockDelta:          decodeAs[BlockDelta],
-	TypeMetadataUpdate:      decodeAs[MetadataUpdate],
-	TypeSubagentSpawned:     decodeAs[SubagentSpawned],
-	TypeSubagentCompleted:   decodeAs[SubagentCompleted],
-	TypeSessionInitialized:  decodeAs[SessionInitialized],
-	TypeSessionIdle:         decodeAs[SessionIdle],
-	TypeSessionClosed:       decodeAs[SessionClosed],
-	TypeEECreating:          decodeAs[EECreating],
-	TypeEEReady:             decodeAs[EEReady],
-	TypeEETerminated:        decodeAs[EETerminated],
-	TypeEEError:             decodeAs[EEError],
-	TypeEEHealthCheck:       decodeAs[EEHealthCheck],
-	TypeQueryStarted:        decodeAs[QueryStarted],
-	TypeQueryCompleted:      decodeAs[QueryCompleted],
-	TypeQueryFailed:         decodeAs[QueryFailed],
-	TypeQueryInterrupted:    decodeAs[QueryInterrupted],
-	TypeMessageFolded:       decodeAs[MessageFolded],
-	TypeMessageOwnTurn:      decodeAs[MessageOwnTurn],
-	TypeFileCreated:         decodeAs[FileCreated],
-	TypeFileModified:        decodeAs[FileModified],
-	TypeFileDeleted:         decodeAs[FileDeleted],
-	TypeTranscriptChanged:   decodeAs[TranscriptChanged],
-	TypeTranscriptWritten:   decodeAs[TranscriptWritten],
-	TypePermissionRequested: decodeAs[PermissionRequested],
-	TypePermissionResolved:  decodeAs[PermissionResolved],
-	TypeOptionsUpdate:       decodeAs[OptionsUpdate],
-	TypeStatus:              decodeAs[Status],
-	TypeLog:                 decodeAs[Log],
-	TypeError:               decodeAs[Error],
-	TypeNative:              decodeAs[Native],
-}
-
-func decodeAs[P Payload](raw json.RawMessage) (Payload, error) {
-	var p P
-	if len(raw) == 0 {
-		return nil, fmt.Errorf("field \"payload\" is missing")
-	}
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func decodePayload(t Type, raw json.RawMessage) (Payload, error) {
-	decode, known := decoders[t]
-	if !known {
-		return Unknown{Name: t, Raw: raw}, nil
-	}
-	return decode(raw)
-}

@@ -76,10 +76,10 @@ func TestRecordStamps(t *testing.T) {
 func TestRecordRefusals(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		`{"dir":"out"}`:                                 `"line" is missing`,
-		`null`:                                          `"line" is missing`,
-		`{"dir":"up","line":""}`:                        `"dir" is "up"`,
-		`{"line":""}`:                                   `"dir" is ""`,
+		`{"dir":"out"}`:          `"line" is missing`,
+		`null`:                   `"line" is missing`,
+		`{"dir":"up","line":""}`: `"dir" is "up"`,
+		`{"line":""}`:            `"dir" is ""`,
 		`{"ts":"yesterday","dir":"out","line":""}`:      `"ts"`,
 		`{"ts":{},"dir":"out","line":""}`:               `"ts"`,
 		`{"ts":1e300,"dir":"out","line":""}`:            `out of range`,

@@ -1,0 +1,154 @@
+package event
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// EventType and payload make each struct a [Payload]; the wire name stands here
+// once, and its decoder in the table below.
+
+func (BlockUpsert) EventType() Type         { return TypeBlockUpsert }
+func (BlockDelta) EventType() Type          { return TypeBlockDelta }
+func (MetadataUpdate) EventType() Type      { return TypeMetadataUpdate }
+func (SubagentSpawned) EventType() Type     { return TypeSubagentSpawned }
+func (SubagentCompleted) EventType() Type   { return TypeSubagentCompleted }
+func (SessionInitialized) EventType() Type  { return TypeSessionInitialized }
+func (SessionIdle) EventType() Type         { return TypeSessionIdle }
+func (SessionClosed) EventType() Type       { return TypeSessionClosed }
+func (EECreating) EventType() Type          { return TypeEECreating }
+func (EEReady) EventType() Type             { return TypeEEReady }
+func (EETerminated) EventType() Type        { return TypeEETerminated }
+func (EEError) EventType() Type             { return TypeEEError }
+func (EEHealthCheck) EventType() Type       { return TypeEEHealthCheck }
+func (QueryStarted) EventType() Type        { return TypeQueryStarted }
+func (QueryCompleted) EventType() Type      { return TypeQueryCompleted }
+func (QueryFailed) EventType() Type         { return TypeQueryFailed }
+func (QueryInterrupted) EventType() Type    { return TypeQueryInterrupted }
+func (MessageFolded) EventType() Type       { return TypeMessageFolded }
+func (MessageOwnTurn) EventType() Type      { return TypeMessageOwnTurn }
+func (FileCreated) EventType() Type         { return TypeFileCreated }
+func (FileModified) EventType() Type        { return TypeFileModified }
+func (FileDeleted) EventType() Type         { return TypeFileDeleted }
+func (TranscriptChanged) EventType() Type   { return TypeTranscriptChanged }
+func (TranscriptWritten) EventType() Type   { return TypeTranscriptWritten }
+func (PermissionRequested) EventType() Type { return TypePermissionRequested }
+func (PermissionResolved) EventType() Type  { return TypePermissionResolved }
+func (OptionsUpdate) EventType() Type       { return TypeOptionsUpdate }
+func (Status) EventType() Type              { return TypeStatus }
+func (Log) EventType() Type                 { return TypeLog }
+func (Error) EventType() Type               { return TypeError }
+func (Native) EventType() Type              { return TypeNative }
+func (u Unknown) EventType() Type           { return u.Name }
+
+func (BlockUpsert) payload()         {}
+func (BlockDelta) payload()          {}
+func (MetadataUpdate) payload()      {}
+func (SubagentSpawned) payload()     {}
+func (SubagentCompleted) payload()   {}
+func (SessionInitialized) payload()  {}
+func (SessionIdle) payload()         {}
+func (SessionClosed) payload()       {}
+func (EECreating) payload()          {}
+func (EEReady) payload()             {}
+func (EETerminated) payload()        {}
+func (EEError) payload()             {}
+func (EEHealthCheck) payload()       {}
+func (QueryStarted) payload()        {}
+func (QueryCompleted) payload()      {}
+func (QueryFailed) payload()         {}
+func (QueryInterrupted) payload()    {}
+func (MessageFolded) payload()       {}
+func (MessageOwnTurn) payload()      {}
+func (FileCreated) payload()         {}
+func (FileModified) payload()        {}
+func (FileDeleted) payload()         {}
+func (TranscriptChanged) payload()   {}
+func (TranscriptWritten) payload()   {}
+func (PermissionRequested) payload() {}
+func (PermissionResolved) payload()  {}
+func (OptionsUpdate) payload()       {}
+func (Status) payload()              {}
+func (Log) payload()                 {}
+func (Error) payload()               {}
+func (Native) payload()              {}
+func (Unknown) payload()             {}
+
+// decoders is the one table from a wire name to its struct.
+var decoders = map[Type]func(json.RawMessage) (Payload, error){
+	TypeBlockUpsert:         decodeAs[BlockUpsert],
+	TypeBlockDelta:          decodeAs[BlockDelta],
+	TypeMetadataUpdate:      decodeAs[MetadataUpdate],
+	TypeSubagentSpawned:     decodeAs[SubagentSpawned],
+	TypeSubagentCompleted:   decodeAs[SubagentCompleted],
+	TypeSessionInitialized:  decodeAs[SessionInitialized],
+	TypeSessionIdle:         decodeAs[SessionIdle],
+	TypeSessionClosed:       decodeAs[SessionClosed],
+	TypeEECreating:          decodeAs[EECreating],
+	TypeEEReady:             decodeAs[EEReady],
+	TypeEETerminated:        decodeAs[EETerminated],
+	TypeEEError:             decodeAs[EEError],
+	TypeEEHealthCheck:       decodeAs[EEHealthCheck],
+	TypeQueryStarted:        decodeAs[QueryStarted],
+	TypeQueryCompleted:      decodeAs[QueryCompleted],
+	TypeQueryFailed:         decodeAs[QueryFailed],
+	TypeQueryInterrupted:    decodeAs[QueryInterrupted],
+	TypeMessageFolded:       decodeAs[MessageFolded],
+	TypeMessageOwnTurn:      decodeAs[MessageOwnTurn],
+	TypeFileCreated:         decodeAs[FileCreated],
+	TypeFileModified:        decodeAs[FileModified],
+	TypeFileDeleted:         decodeAs[FileDeleted],
+	TypeTranscriptChanged:   decodeAs[TranscriptChanged],
+	TypeTranscriptWritten:   decodeAs[TranscriptWritten],
+	TypePermissionRequested: decodeAs[PermissionRequested],
+	TypePermissionResolved:  decodeAs[PermissionResolved],
+	TypeOptionsUpdate:       decodeAs[OptionsUpdate],
+	TypeStatus:              decodeAs[Status],
+	TypeLog:                 decodeAs[Log],
+	TypeError:               decodeAs[Error],
+	TypeNative:              decodeAs[Native],
+}
+
+func decodeAs[P Payload](raw json.RawMessage) (Payload, error) {
+	var p P
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, errNoPayload
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+var errNoPayload = errors.New(`field "payload" is missing`)
+
+func decodePayload(t Type, raw json.RawMessage) (Payload, error) {
+	decode, known := decoders[t]
+	if !known {
+		return Unknown{Name: t, Raw: raw}, nil
+	}
+	return decode(raw)
+}
+
+// Known says whether this version has a struct for events of type t.
+func (t Type) Known() bool {
+	_, known := decoders[t]
+	return known
+}
+
+// Types lists the known event types in alphabetical order.
+func Types() []Type { return slices.Sorted(maps.Keys(decoders)) }
+
+// ChangesList says whether an event of type t changes what a list of sessions
+// shows (which sessions there are, their titles, tags and standing). A client
+// with a list open fetches it again when one passes.
+func (t Type) ChangesList() bool {
+	switch t {
+	case TypeSessionInitialized, TypeSessionClosed, TypeOptionsUpdate, TypeStatus,
+		TypeQueryStarted, TypeQueryCompleted, TypeQueryFailed, TypeQueryInterrupted:
+		return true
+	}
+	return false
+}
