@@ -1,0 +1,239 @@
+package modelsim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// messagesRequest is what we read of a POST /v1/messages.
+type messagesRequest struct {
+	Model    string `json:"model"`
+	Stream   bool   `json:"stream"`
+	Messages []struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	} `json:"messages"`
+	Tools []struct {
+		Name string `json:"name"`
+	} `json:"tools"`
+}
+
+type contentBlock struct {
+	Type    string          `json:"type"`
+	Text    string          `json:"text"`
+	Content json.RawMessage `json:"content"`
+	IsError bool            `json:"is_error"`
+}
+
+// decodeAnthropic reads a request body. It fails on what the real server
+// would refuse too; content of kinds it does not know is skipped.
+func decodeAnthropic(body []byte) (messagesRequest, Conversation, error) {
+	var req messagesRequest
+	if err := json.Unmarshal(body, &req); err != nil {
+		return req, Conversation{}, fmt.Errorf("request body: %w", err)
+	}
+	if req.Model == "" {
+		return req, Conversation{}, errors.New("model: field required")
+	}
+	if len(req.Messages) == 0 {
+		return req, Conversation{}, errors.New("messages: at least one message is required")
+	}
+	var c Conversation
+	for _, t := range req.Tools {
+		c.Tools = append(c.Tools, t.Name)
+	}
+	for i, m := range req.Messages {
+		blocks, err := decodeContent(m.Content)
+		if err != nil {
+			return req, Conversation{}, fmt.Errorf("messages.%d.content: %w", i, err)
+		}
+		if m.Role == "user" {
+			c.addUser(blocks)
+		}
+	}
+	return req, c, nil
+}
+
+// decodeContent reads content that is a string or an array of blocks.
+func decodeContent(raw json.RawMessage) ([]contentBlock, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	if raw[0] == '"' {
+		var text string
+		err := json.Unmarshal(raw, &text)
+		return []contentBlock{{Type: "text", Text: text}}, err
+	}
+	var blocks []contentBlock
+	err := json.Unmarshal(raw, &blocks)
+	return blocks, err
+}
+
+func (c *Conversation) addUser(blocks []contentBlock) {
+	for _, b := range blocks {
+		switch b.Type {
+		case "text":
+			c.addText(b.Text)
+		case "tool_result":
+			c.addResult(b)
+		}
+	}
+}
+
+func (c *Conversation) addResult(b contentBlock) {
+	if len(c.Turns) == 0 {
+		return
+	}
+	t := &c.Turns[len(c.Turns)-1]
+	t.Results = append(t.Results, Result{Text: resultText(b.Content), IsError: b.IsError})
+}
+
+func resultText(raw json.RawMessage) string {
+	blocks, err := decodeContent(raw)
+	if err != nil {
+		return string(raw)
+	}
+	var texts []string
+	for _, b := range blocks {
+		if b.Type == "text" {
+			texts = append(texts, b.Text)
+		}
+	}
+	return strings.Join(texts, " ")
+}
+
+// The command line writes texts of its own into the user's messages. They are
+// no prompts: taking one for the prompt would restart the script.
+var (
+	reminder   = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
+	notice     = "<task-notification>"
+	injections = []string{
+		"<local-command-",
+		"<command-",
+		"<bash-",
+		"[Request interrupted by user",
+		"Base directory for this skill:",
+		"Continue from where you left off.",
+	}
+)
+
+func (c *Conversation) addText(text string) {
+	text = strings.TrimSpace(reminder.ReplaceAllString(text, ""))
+	switch {
+	case text == "", hasAnyPrefix(text, injections):
+	case strings.HasPrefix(text, notice):
+		if n := len(c.Turns); n > 0 {
+			c.Turns[n-1].Notices++
+		}
+	default:
+		c.Turns = append(c.Turns, Turn{Prompt: text})
+	}
+}
+
+func hasAnyPrefix(text string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
+}
+
+// nativeCall is a call under the names that Claude Code gives its tools.
+func nativeCall(c Call, tools []string) (name string, input json.RawMessage) {
+	switch c.Tool {
+	case ToolBash:
+		short := []rune(c.Command)
+		return "Bash", object("command", c.Command, "description", "run "+string(short[:min(len(short), 30)]))
+	case ToolWrite:
+		return "Write", object("file_path", c.File, "content", c.Content)
+	case ToolRead:
+		return "Read", object("file_path", c.File)
+	case ToolSubagent:
+		return subagentCall(c, tools)
+	}
+	return c.Name, c.Input
+}
+
+func subagentCall(c Call, tools []string) (string, json.RawMessage) {
+	name := "Agent"
+	if !slices.Contains(tools, name) && slices.Contains(tools, "Task") {
+		name = "Task"
+	}
+	fields := []any{"description", "inner job", "prompt", c.Prompt, "subagent_type", "general-purpose"}
+	if c.Background {
+		fields = append(fields, "run_in_background", true)
+	}
+	return name, object(fields...)
+}
+
+// object writes a JSON object with its fields in the order given, since
+// readers see them appear one after the other.
+func object(fields ...any) json.RawMessage {
+	out := []byte{'{'}
+	for i := 0; i < len(fields); i += 2 {
+		if i > 0 {
+			out = append(out, ", "...)
+		}
+		out = append(out, quoted(fields[i])...)
+		out = append(out, ": "...)
+		out = append(out, quoted(fields[i+1])...)
+	}
+	return append(out, '}')
+}
+
+// quoted encodes without escaping <, > and &, as models don't.
+func quoted(v any) []byte {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("modelsim: encode: " + err.Error()) // only strings and bools come here
+	}
+	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}
+
+type apiError struct {
+	Type  string `json:"type"`
+	Error struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"error"`
+	RequestID string `json:"request_id"`
+}
+
+func newAPIError(status int, message string) apiError {
+	e := apiError{Type: "error", RequestID: newID("req_")}
+	e.Error.Type, e.Error.Message = errorType(status), message
+	return e
+}
+
+// errorType is Anthropic's name of an error status.
+func errorType(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "authentication_error"
+	case http.StatusForbidden:
+		return "permission_error"
+	case http.StatusNotFound:
+		return "not_found_error"
+	case http.StatusRequestEntityTooLarge:
+		return "request_too_large"
+	case http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case 529:
+		return "overloaded_error"
+	}
+	if status < 500 {
+		return "invalid_request_error"
+	}
+	return "api_error"
+}
+
+func writeAPIError(w http.ResponseWriter, status int, message string) error {
+	e := newAPIError(status, message)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Request-Id", e.RequestID)
+	w.WriteHeader(status)
+	return json.NewEncoder(w).Encode(e)
+}

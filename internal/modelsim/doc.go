@@ -1,0 +1,60 @@
+// Package modelsim is a model server that does what the prompt says: a
+// deterministic stand-in for a language model, for tests, benchmarks and
+// demonstrations with real agent command lines. It speaks Anthropic's
+// messages protocol, streaming and not.
+//
+//	sim := modelsim.New(modelsim.Options{})
+//	url, err := sim.Start(ctx, "127.0.0.1:0")
+//	defer sim.Close()
+//	// run the agent with ANTHROPIC_BASE_URL=url and any ANTHROPIC_API_KEY
+//
+// # The script
+//
+// The last text that the user wrote is a script: steps joined by " THEN ".
+//
+//	SAY text               answer with text
+//	THINK text             a thinking block about text, then an answer
+//	TOOL bash: command     call the shell tool
+//	TOOL write: file :: content
+//	TOOL read: file
+//	CALL name {json}       call the tool of that name with that input
+//	TWO                    two shell calls in one answer
+//	SUBAGENT script        start a subagent, wait for it
+//	SUBAGENTBG script      start a subagent in the background
+//	WAITAGENT              wait until a background subagent has reported
+//	RECALL                 tell the earlier prompts of this conversation
+//	SLOW n                 stream four words a second for n seconds
+//	HANG n                 say nothing at all for n seconds, then answer
+//	DELTAS n               stream n one-word deltas as fast as possible
+//	BIG n                  answer with n bytes of text in one block
+//	GATE name              stream one delta, then wait until the gate opens
+//	ERR400 ERR401 …        answer with that HTTP status (4xx or 5xx)
+//	CUT                    cut the connection in the middle of a text
+//
+// Seconds may be fractions. In the script of a SUBAGENT the steps are joined
+// by " ANDTHEN ", and for a subagent of the subagent by " ANDANDTHEN ". A
+// prompt that begins with none of these words is answered with "You said: …".
+// A step with a wrong argument is answered with status 400 and the reason.
+//
+// One answer holds all steps up to the first one that calls a tool, since the
+// agent must then run it and ask again. When calls end the script, the answer
+// after them is "FINAL after 1 tool result(s): …". The server keeps no state
+// of conversations: which step comes next is counted from the tool results
+// that follow the script in the request, so a resumed, forked or retried
+// conversation goes on as it would with a real model. Usage is always 100
+// tokens in and 20 out.
+//
+// # Tests without sleeping
+//
+// A GATE holds an answer in mid-stream: [Server.Waiting] returns when a
+// request has reached it and [Server.Open] lets it go on. A gate that was
+// opened stays open, so names should not be used twice. [Server.Requests] and
+// [Server.Stats] say what was asked, per agent session.
+//
+// # Parts
+//
+// script.go and model.go are pure: conversation in, reply out. play.go gives a
+// reply its timing and its gates and writes it to a sink. anthropic.go knows
+// the wire; another protocol is another file that makes a Conversation of a
+// request and a sink of a response.
+package modelsim
