@@ -1,0 +1,28 @@
+// Package sandbox says what a place to run an agent in must offer: a
+// [Provider] makes, finds and lists sandboxes; a [Sandbox] runs commands,
+// takes files in, gives files out, and ends.
+//
+// A sandbox has four areas, see [Area]:
+//
+//	home       the agent's HOME: its config folder and native transcripts;
+//	           one per session, never the user's own
+//	workspace  what the agent works on; may be a folder of the user's, in place
+//	tmp        the agent's TMPDIR
+//	control    the runner's: spool, journal, lock, log; the agent has no view
+//	           of it where the system allows
+//
+// The order of use:
+//
+//	sb, err := provider.Create(ctx, sandbox.Spec{ID: "s1-e3", SessionID: "s1", Epoch: 3})
+//	err = sb.CopyIn(ctx, sandbox.AreaHome, sandbox.FromFS(profile))
+//	p, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"git", "status"}})
+//	for f, err := range sb.CopyOut(ctx, sandbox.Selection{Area: sandbox.AreaHome}) { … }
+//	err = sb.Terminate(ctx)
+//
+// Agents are not started by Exec directly but by package runner, through Exec.
+//
+// Nothing that a sandbox is given opens anything else of the house: its
+// environment is an allow-list (see [Environment]), its traffic goes over the
+// stdio of Exec, and every path that comes from outside is resolved inside its
+// area. Package sandboxtest holds the tests that every provider must pass.
+package sandbox

@@ -1,0 +1,146 @@
+package sandbox
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+	"time"
+)
+
+// File is one file, folder or symlink of a copy.
+type File struct {
+	// Path is relative to the area, with slashes, clean, without "..".
+	Path string
+	// Mode has the type (regular, fs.ModeDir or fs.ModeSymlink; nothing else
+	// is copied) and the permission bits; setuid and the like are dropped.
+	Mode fs.FileMode
+	// Size is the whole file's length in bytes when it was looked at; with a
+	// Selection's From the Body is shorter.
+	Size    int64
+	ModTime time.Time
+	// Link is a symlink's target.
+	Link string
+	// Body is a regular file's content; nil means empty.
+	Body io.Reader
+}
+
+// Selection says what CopyOut reads.
+type Selection struct {
+	// Area is where; required.
+	Area Area
+	// Paths are files or folders (with all below them) relative to the area.
+	// One that does not exist is left out. Default: the whole area.
+	Paths []string
+	// From gives, by path, the byte that a file's Body begins at, for files
+	// that only grow. A file that is shorter than that has an empty Body.
+	From map[string]int64
+	// Exclude are names (not paths) such as node_modules that are left out
+	// wherever they stand, with all below them.
+	Exclude []string
+}
+
+// Limits bound a copy into a sandbox.
+type Limits struct {
+	// Files is the greatest number of entries. Default: 1 000 000.
+	Files int
+	// Bytes is the greatest sum of contents. Default: 64 GiB.
+	Bytes int64
+}
+
+// WithDefaults fills what is zero.
+func (l Limits) WithDefaults() Limits {
+	if l.Files == 0 {
+		l.Files = 1_000_000
+	}
+	if l.Bytes == 0 {
+		l.Bytes = 64 << 30
+	}
+	return l
+}
+
+// Check says whether the file may be written into an area: a clean relative
+// path, a type that is copied, and a symlink that stays inside by its words.
+// The error is [ErrEscape] or names what is wrong.
+func (f File) Check() error {
+	if !fs.ValidPath(f.Path) || f.Path == "." || strings.ContainsRune(f.Path, 0) {
+		return fmt.Errorf("file %q: %w", f.Path, ErrEscape)
+	}
+	switch f.Mode.Type() {
+	case 0, fs.ModeDir:
+		return nil
+	case fs.ModeSymlink:
+		return f.checkLink()
+	}
+	return fmt.Errorf("file %q: type %v is not copied", f.Path, f.Mode.Type())
+}
+
+func (f File) checkLink() error {
+	if f.Link == "" || path.IsAbs(f.Link) {
+		return fmt.Errorf("symlink %q to %q: %w", f.Path, f.Link, ErrEscape)
+	}
+	target := path.Join(path.Dir(f.Path), f.Link)
+	if target == ".." || strings.HasPrefix(target, "../") {
+		return fmt.Errorf("symlink %q to %q: %w", f.Path, f.Link, ErrEscape)
+	}
+	return nil
+}
+
+// FromFS gives a file system's files as CopyIn takes them. Symlinks are kept
+// where the file system can read them ([fs.ReadLinkFS]), else followed.
+func FromFS(fsys fs.FS) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) {
+		err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || name == "." {
+				return err
+			}
+			return yieldFS(fsys, name, d, yield)
+		})
+		if err != nil && err != fs.SkipAll {
+			yield(File{}, fmt.Errorf("sandbox: read files: %w", err))
+		}
+	}
+}
+
+func yieldFS(fsys fs.FS, name string, d fs.DirEntry, yield func(File, error) bool) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	f := File{Path: name, Mode: info.Mode(), Size: info.Size(), ModTime: info.ModTime()}
+	if f.Mode.Type() == fs.ModeSymlink {
+		if f.Link, err = fs.ReadLink(fsys, name); err != nil {
+			return err
+		}
+	}
+	if f.Mode.IsRegular() {
+		body, err := fsys.Open(name)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		f.Body = body
+	}
+	if !yield(f, nil) {
+		return fs.SkipAll
+	}
+	return nil
+}
+
+// Files gives a fixed list as CopyIn takes it.
+func Files(files ...File) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) {
+		for _, f := range files {
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Text is a regular file with the given content, mode 0644.
+func Text(name, content string) File {
+	return File{Path: name, Mode: 0o644, Size: int64(len(content)), Body: strings.NewReader(content)}
+}
