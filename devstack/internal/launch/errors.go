@@ -1,0 +1,58 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Exit codes of the program. Scripts rely on them.
+const (
+	// ExitOK is an orderly end, also after SIGINT and SIGTERM.
+	ExitOK = 0
+	// ExitFailed is a stack that could not start, or that broke.
+	ExitFailed = 1
+	// ExitUsage is a wrong command line.
+	ExitUsage = 2
+)
+
+// Error is a failure that the user can do something about.
+type Error struct {
+	// Err says what is wrong. Required.
+	Err error
+	// Hint says what to do about it. Empty prints no hint line.
+	Hint string
+	// Code is the exit code, [ExitFailed] or [ExitUsage].
+	Code int
+}
+
+// Error returns the message without the hint.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+func failed(hint, format string, args ...any) *Error {
+	return &Error{Err: fmt.Errorf(format, args...), Hint: hint, Code: ExitFailed}
+}
+
+func misused(hint, format string, args ...any) *Error {
+	return &Error{Err: fmt.Errorf(format, args...), Hint: hint, Code: ExitUsage}
+}
+
+// PrintError writes err to w as one line, with a hint line below it where err
+// is or wraps an [*Error] that has one, and returns the exit code that err
+// asks for: [ExitFailed] unless it is an [*Error] with another.
+func PrintError(w io.Writer, err error) int {
+	// Embedded servers join their errors with newlines; scripts expect one line.
+	fmt.Fprintf(w, "%s: %s\n", Program, strings.ReplaceAll(err.Error(), "\n", "; "))
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return ExitFailed
+	}
+	if e.Hint != "" {
+		fmt.Fprintf(w, "%s: hint: %s\n", Program, e.Hint)
+	}
+	return e.Code
+}
