@@ -1,0 +1,147 @@
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/runner/internal/wire"
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// Execer is what a sandbox must offer to hold a runner.
+type Execer interface {
+	Exec(ctx context.Context, cmd sandbox.Command) (sandbox.Process, error)
+}
+
+// started is the line that `sojourn-runner start` prints.
+type started struct {
+	Status *Status     `json:"status,omitempty"`
+	Error  *wire.Error `json:"error,omitempty"`
+}
+
+// EncodeStarted is the line that `sojourn-runner start` prints.
+func EncodeStarted(s Status, err error) ([]byte, error) {
+	if err != nil {
+		return wire.Line(started{Error: EncodeError(err)})
+	}
+	return wire.Line(started{Status: &s})
+}
+
+// Start runs `program start` in the sandbox, which leaves a supervisor behind
+// that owns the agent, and returns when its control socket takes connections.
+// Errors: [ErrRunning] (an agent is alive there: attach), [ErrEpoch], or what
+// the runner said in one line; then no process is left.
+func Start(ctx context.Context, sb Execer, program string, spec StartSpec) (Status, error) {
+	in, err := json.Marshal(spec)
+	if err != nil {
+		return Status{}, wrap("start", err)
+	}
+	p, err := sb.Exec(ctx, sandbox.Command{Argv: []string{program, "start"}})
+	if err != nil {
+		return Status{}, wrap("start", err)
+	}
+	out, stderr, err := talk(ctx, p, in)
+	if err != nil {
+		return Status{}, wrap("start", err)
+	}
+	return parseStarted(out, stderr)
+}
+
+func parseStarted(out, stderr []byte) (Status, error) {
+	var line started
+	if err := json.Unmarshal(out, &line); err != nil || (line.Status == nil && line.Error == nil) {
+		return Status{}, fmt.Errorf("runner: start: no status; it said: %s", bytes.TrimSpace(append(out, stderr...)))
+	}
+	if line.Error != nil {
+		return Status{}, wrap("start", DecodeError(line.Error))
+	}
+	return *line.Status, nil
+}
+
+// talk writes in, collects both outputs and waits for the end.
+func talk(ctx context.Context, p sandbox.Process, in []byte) (out, stderr []byte, err error) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		// A program that ends early says why on its outputs.
+		_, _ = p.Stdin().Write(in)
+		_ = p.Stdin().Close()
+	})
+	wg.Go(func() { out, _ = io.ReadAll(p.Stdout()) })
+	wg.Go(func() { stderr, _ = io.ReadAll(p.Stderr()) })
+	_, err = p.Wait(ctx)
+	if err != nil {
+		err = errors.Join(err, p.Kill())
+	}
+	wg.Wait()
+	return out, stderr, errors.Join(err, p.Stdout().Close(), p.Stderr().Close())
+}
+
+// Attach runs `program attach` in the sandbox and connects through its stdio.
+// The bridge ends with ctx or with Close of the connection; the agent goes on.
+func Attach(ctx context.Context, sb Execer, program, socket, token string, epoch uint64) (*Conn, error) {
+	p, err := sb.Exec(ctx, sandbox.Command{Argv: []string{program, "attach", "--socket", socket}})
+	if err != nil {
+		return nil, wrap("attach", err)
+	}
+	b := newBridge(p)
+	c, err := Dial(ctx, b, token, epoch)
+	if err != nil {
+		return nil, b.explain(err)
+	}
+	return c, nil
+}
+
+// bridge is the stdio of an attach process as one stream.
+type bridge struct {
+	p    sandbox.Process
+	wg   sync.WaitGroup
+	once sync.Once
+
+	mu   sync.Mutex
+	said string
+}
+
+func newBridge(p sandbox.Process) *bridge {
+	b := &bridge{p: p}
+	b.wg.Go(func() {
+		in := bufio.NewScanner(p.Stderr())
+		for in.Scan() {
+			b.mu.Lock()
+			b.said = in.Text()
+			b.mu.Unlock()
+		}
+	})
+	return b
+}
+
+func (b *bridge) Read(d []byte) (int, error)  { return b.p.Stdout().Read(d) }
+func (b *bridge) Write(d []byte) (int, error) { return b.p.Stdin().Write(d) }
+
+// Close ends the bridge process and waits for it.
+func (b *bridge) Close() error {
+	b.once.Do(func() {
+		_ = b.p.Stdin().Close()
+		_ = b.p.Kill()
+		_, _ = b.p.Wait(context.Background())
+		_ = b.p.Stdout().Close()
+		b.wg.Wait()
+		_ = b.p.Stderr().Close()
+	})
+	return nil
+}
+
+// explain adds what the bridge said, if it is why nobody answered.
+func (b *bridge) explain(err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.said == "" || !errors.Is(err, ErrClosed) {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, b.said)
+}

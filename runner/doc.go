@@ -1,0 +1,40 @@
+// Package runner is the client side of sojourn-runner, the small static
+// program inside a sandbox that owns the agent process and outlives the
+// worker, like containerd's shim.
+//
+// A supervisor holds the agent's pipes. Every line that goes in or out is
+// appended to a spool on disk as an [event.Record] before anyone reads it; an
+// offset is a byte position in that spool, over all its segments and over
+// restarts of the agent. Any number of clients may attach and read from any
+// offset; a slow one holds up nobody. A client that dies changes nothing: the
+// agent goes on, and the next client attaches and continues at the exact
+// record.
+//
+//	status, err := runner.Start(ctx, sb, program, runner.StartSpec{…})
+//	conn, err := runner.Attach(ctx, sb, program, status.Socket, token, epoch)
+//	defer conn.Close()
+//	ack, err := conn.Input(ctx, "message-1", prompt)
+//	for d, err := range conn.Records(ctx, ack.Offset) {
+//		// d.Record is the line, d.Next the offset to go on from.
+//	}
+//
+// One connection carries everything at once: record streams, inputs and
+// control. It works over any [io.ReadWriteCloser]: the stdio of
+// `sojourn-runner attach` run by a sandbox's Exec ([Attach]), or the socket
+// itself ([DialSocket]).
+//
+// Delivery of inputs is once per id: the runner writes id and bytes to disk
+// before it writes them to the agent, and acknowledges a known id without
+// writing again, whichever connection, client or agent process it came by. An
+// [Ack] says when the id went to an agent process that is gone; to send the
+// same words again, choose a new id.
+//
+// Every connection states an epoch. A higher one than seen takes over: older
+// connections get [ErrEpoch] from then on. A lower one is refused.
+//
+// The agent runs in a PID and mount namespace of its own where the system
+// allows, so that nothing it started survives it; else the supervisor is the
+// subreaper of what the agent leaves behind and ends that. [Status] says which
+// ([Isolation]) and why. Linux only: elsewhere sojourn-runner ends with one
+// clear error; this package builds everywhere.
+package runner

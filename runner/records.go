@@ -1,0 +1,151 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner/internal/wire"
+)
+
+// window is how many bytes of records may be on their way to a client that
+// has not taken them yet.
+const window = 4 << 20
+
+// Delivery is one record of the spool and where it lies.
+type Delivery struct {
+	// Offset is where the record begins, Next where the following one does:
+	// the position to continue from after this record.
+	Offset, Next int64
+	Record       event.Record
+}
+
+// Records gives every record from the offset on, then live ones as the agent
+// writes them, and ends without error after the last record of an agent that
+// has exited. Errors end it: [ErrOffset], [ErrTrimmed], [ErrEpoch] (a higher
+// epoch took over), ctx's, or [ErrClosed]. Several may run at once.
+func (c *Conn) Records(ctx context.Context, from int64) iter.Seq2[Delivery, error] {
+	return func(yield func(Delivery, error) bool) {
+		s := &stream{more: make(chan struct{}, 1)}
+		id, err := c.register(func(id uint64) { c.streams[id] = s })
+		if err == nil {
+			defer c.forget(id)
+			err = c.send(id, wire.OpRecords, wire.Records{From: from, Credit: window})
+		}
+		if err == nil {
+			err = c.follow(ctx, id, s, yield)
+		}
+		if err != nil {
+			yield(Delivery{}, wrap(fmt.Sprintf("records from %d", from), err))
+		}
+	}
+}
+
+// follow yields until the stream ends or the consumer has enough.
+func (c *Conn) follow(ctx context.Context, id uint64, s *stream, yield func(Delivery, error) bool) error {
+	var taken int64
+	for {
+		r, err := c.next(ctx, s)
+		if err != nil {
+			c.cancel(id)
+			return err
+		}
+		if r.Error != nil || r.End {
+			return DecodeError(r.Error)
+		}
+		d, err := decodeDelivery(r)
+		if err != nil {
+			c.cancel(id)
+			return err
+		}
+		if !yield(d, nil) {
+			c.cancel(id)
+			return nil
+		}
+		if taken += r.Next - r.At; taken >= window/2 {
+			if err := c.send(0, wire.OpCredit, wire.Credit{Stream: id, Bytes: taken}); err != nil {
+				return err
+			}
+			taken = 0
+		}
+	}
+}
+
+// cancel is a courtesy: a stream that is not read any more would only use up
+// its credit.
+func (c *Conn) cancel(id uint64) {
+	if c.cause() == nil {
+		_ = c.send(0, wire.OpCancel, wire.Cancel{Stream: id})
+	}
+}
+
+func (c *Conn) next(ctx context.Context, s *stream) (wire.Reply, error) {
+	for {
+		if r, ok := s.pop(); ok {
+			return r, nil
+		}
+		if err := c.cause(); err != nil {
+			return wire.Reply{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return wire.Reply{}, ctx.Err()
+		case <-s.more:
+		}
+	}
+}
+
+func decodeDelivery(r wire.Reply) (Delivery, error) {
+	// The spool's own form, decoded in one pass; event.Record's decoder
+	// takes several foreign forms and is slower.
+	var rec struct {
+		TS   time.Time `json:"ts"`
+		Dir  event.Dir `json:"dir"`
+		Line string    `json:"line"`
+	}
+	if err := json.Unmarshal(r.Rec, &rec); err != nil {
+		return Delivery{}, fmt.Errorf("record at %d: %w", r.At, err)
+	}
+	return Delivery{Offset: r.At, Next: r.Next, Record: event.Record(rec)}, nil
+}
+
+// stream is the queue between the connection's reader and one consumer; the
+// credit bounds it.
+type stream struct {
+	more chan struct{}
+
+	mu    sync.Mutex
+	queue []wire.Reply
+	head  int
+}
+
+func (s *stream) push(r wire.Reply) {
+	s.mu.Lock()
+	s.queue = append(s.queue, r)
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *stream) pop() (wire.Reply, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.head == len(s.queue) {
+		s.queue, s.head = s.queue[:0], 0
+		return wire.Reply{}, false
+	}
+	r := s.queue[s.head]
+	s.queue[s.head] = wire.Reply{}
+	s.head++
+	return r, true
+}
+
+func (s *stream) wake() {
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,229 @@
+package runner
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// TransportStdio is lines over the agent's stdin and stdout.
+const TransportStdio = "stdio"
+
+// StartSpec is what `sojourn-runner start` reads from its stdin as one JSON
+// value. The token lies in no file, argument or environment.
+type StartSpec struct {
+	// Epoch is the starter's; a lower one than this control folder has seen
+	// is refused with [ErrEpoch].
+	Epoch uint64 `json:"epoch"`
+	// Token must be shown by every client. Required.
+	Token string `json:"token"`
+	// Argv is the agent's command line; a program without a slash is looked
+	// up in the PATH of Env. Required.
+	Argv []string `json:"argv"`
+	// Env is the agent's whole environment, NAME=value; nothing is inherited.
+	Env []string `json:"env"`
+	// Dir is where the agent runs, absolute. Required.
+	Dir string `json:"dir"`
+	// Control is the runner's own folder (spool, journal, lock, log),
+	// absolute; made if absent, mode 0700. Required.
+	Control string `json:"control"`
+	// Socket is the control socket's path, absolute, at most 107 bytes; see
+	// [SocketPath]. Required.
+	Socket string `json:"socket"`
+	// Transport is how the agent speaks. Default and only value: "stdio".
+	Transport string `json:"transport,omitempty"`
+	// Isolation says how the agent is shut in.
+	Isolation IsolationSpec `json:"isolation,omitzero"`
+	// Grace is how long a stop waits between its steps.
+	Grace Grace `json:"grace,omitzero"`
+	// Linger is how long the supervisor answers clients after the agent has
+	// exited by itself and the last connection is gone. Nanoseconds. Default:
+	// 10 minutes.
+	Linger time.Duration `json:"linger,omitempty"`
+	// SegmentBytes is the size at which the spool begins a new file. Default:
+	// 16 MiB.
+	SegmentBytes int64 `json:"segmentBytes,omitempty"`
+	// Tag is kept and shown in the status, nothing else.
+	Tag map[string]string `json:"tag,omitempty"`
+}
+
+// IsolationMode says whether namespaces are wanted.
+type IsolationMode string
+
+const (
+	// IsolationAuto uses namespaces where the system allows. The default.
+	IsolationAuto IsolationMode = "auto"
+	// IsolationRequire fails the start where it does not.
+	IsolationRequire IsolationMode = "require"
+	// IsolationNone uses none.
+	IsolationNone IsolationMode = "none"
+)
+
+// IsolationSpec is what the agent shall not see.
+type IsolationSpec struct {
+	// Mode: default auto.
+	Mode IsolationMode `json:"mode,omitempty"`
+	// Hide lists folders that the agent sees as empty.
+	Hide []string `json:"hide,omitempty"`
+	// Keep lists files and folders below those that it does see, for writing;
+	// KeepReadOnly likewise for reading. What does not exist is left out. The
+	// agent's own program is kept for reading in any case.
+	Keep         []string `json:"keep,omitempty"`
+	KeepReadOnly []string `json:"keepReadOnly,omitempty"`
+}
+
+// Grace is how long a stop waits. Nanoseconds; negative means not at all.
+type Grace struct {
+	// Stdin is from closing the agent's input to SIGTERM. Default: 5 s.
+	Stdin time.Duration `json:"stdin,omitempty"`
+	// Term is from SIGTERM to SIGKILL. Default: 5 s.
+	Term time.Duration `json:"term,omitempty"`
+}
+
+// Or fills what is zero from d.
+func (g Grace) Or(d Grace) Grace {
+	if g.Stdin == 0 {
+		g.Stdin = d.Stdin
+	}
+	if g.Term == 0 {
+		g.Term = d.Term
+	}
+	return g
+}
+
+// WithDefaults fills what is zero.
+func (s StartSpec) WithDefaults() StartSpec {
+	if s.Transport == "" {
+		s.Transport = TransportStdio
+	}
+	if s.Isolation.Mode == "" {
+		s.Isolation.Mode = IsolationAuto
+	}
+	s.Grace = s.Grace.Or(Grace{Stdin: 5 * time.Second, Term: 5 * time.Second})
+	if s.Linger == 0 {
+		s.Linger = 10 * time.Minute
+	}
+	if s.SegmentBytes <= 0 {
+		s.SegmentBytes = 16 << 20
+	}
+	return s
+}
+
+// Validate names the first field that is wrong; call it on a spec with
+// defaults.
+func (s StartSpec) Validate() error {
+	for _, f := range []struct{ name, path string }{
+		{"dir", s.Dir}, {"control", s.Control}, {"socket", s.Socket},
+	} {
+		if !filepath.IsAbs(f.path) {
+			return fmt.Errorf("start: field %q is %q, want an absolute path", f.name, f.path)
+		}
+	}
+	if len(s.Argv) == 0 || s.Argv[0] == "" {
+		return fmt.Errorf("start: field \"argv\" is empty")
+	}
+	if s.Token == "" {
+		return fmt.Errorf("start: field \"token\" is empty")
+	}
+	if s.Transport != TransportStdio {
+		return fmt.Errorf("start: field \"transport\" is %q, want %q", s.Transport, TransportStdio)
+	}
+	switch s.Isolation.Mode {
+	case IsolationAuto, IsolationRequire, IsolationNone:
+	default:
+		return fmt.Errorf("start: field \"isolation.mode\" is %q, want auto, require or none", s.Isolation.Mode)
+	}
+	return CheckSocketPath(s.Socket)
+}
+
+// AgentState says whether the agent process lives.
+type AgentState string
+
+const (
+	AgentRunning AgentState = "running"
+	AgentExited  AgentState = "exited"
+)
+
+// Status is how the runner and its agent stand. It is also the one line that
+// `sojourn-runner start` and `status` print.
+type Status struct {
+	State AgentState `json:"state"`
+	// ExitCode is nil while the agent is alive; then its exit code, or 128
+	// plus the signal's number.
+	ExitCode *int `json:"exitCode"`
+	// Signal names what killed it, such as "killed"; else empty.
+	Signal string `json:"signal,omitempty"`
+	// Epoch is the highest seen.
+	Epoch uint64 `json:"epoch"`
+	// RestartCount is 0 for the first agent process in this control folder.
+	RestartCount int       `json:"restartCount"`
+	Started      time.Time `json:"started,omitzero"`
+	Exited       time.Time `json:"exited,omitzero"`
+	// Pid and Supervisor are process ids as the supervisor sees them.
+	Pid        int    `json:"pid"`
+	Supervisor int    `json:"supervisor"`
+	Socket     string `json:"socket"`
+	// SpoolFirst and SpoolEnd bound the offsets that can be read.
+	SpoolFirst int64 `json:"spoolFirst"`
+	SpoolEnd   int64 `json:"spoolEnd"`
+	// StartOffset is where this agent process's records begin.
+	StartOffset int64     `json:"startOffset"`
+	Isolation   Isolation `json:"isolation"`
+	// LeaseUntil is when the supervisor ends everything unless the lease is
+	// renewed; zero when no lease is armed.
+	LeaseUntil time.Time `json:"leaseUntil,omitzero"`
+	// Fault says why the runner itself ended the agent, such as a full disk.
+	Fault string            `json:"fault,omitempty"`
+	Tag   map[string]string `json:"tag,omitempty"`
+}
+
+// Isolation is how an agent is in fact shut in.
+type Isolation struct {
+	// PID says that it has a PID namespace and a /proc of its own, so that
+	// whatever it starts ends with it and no other process is in its view.
+	PID bool `json:"pid"`
+	// Mount says that hidden folders are out of its view.
+	Mount bool `json:"mount"`
+	// User says that this was done by a user namespace, without root.
+	User bool `json:"user"`
+	// Reason says what stood in the way of the rest.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Process is one process below the agent.
+type Process struct {
+	// Pid and PPid are ids as the supervisor sees them.
+	Pid  int    `json:"pid"`
+	PPid int    `json:"ppid"`
+	Comm string `json:"comm"`
+	// Start is the kernel's start time in clock ticks since boot; with Pid it
+	// tells a process from a later one of the same id.
+	Start uint64 `json:"start"`
+	// State is the kernel's letter: R, S, D, Z, T, …
+	State string `json:"state"`
+}
+
+// Mark is a snapshot of what runs below the agent, for a later Sweep. It is
+// plain data and may be kept by whoever likes.
+type Mark struct {
+	Processes []Process `json:"processes"`
+}
+
+// Swept is what a Sweep did.
+type Swept struct {
+	Killed []Process `json:"killed,omitempty"`
+	// Left are processes that would not die in time.
+	Left []Process `json:"left,omitempty"`
+}
+
+// Ack is the runner's answer to an input.
+type Ack struct {
+	// Duplicate says that the id was known, so nothing was written now.
+	Duplicate bool `json:"duplicate,omitempty"`
+	// Gone says that it was handed to an agent process that has ended since.
+	Gone bool `json:"gone,omitempty"`
+	// Offset is where the input's first record lies in the spool, Next the
+	// offset after its last.
+	Offset int64 `json:"offset"`
+	Next   int64 `json:"next"`
+}
