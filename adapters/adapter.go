@@ -16,6 +16,9 @@ var ErrNotInstalled = errors.New("agent is not installed")
 // ErrUnsupported is wrapped by Encode for an input that this agent cannot take.
 var ErrUnsupported = errors.New("not supported by this agent")
 
+// ErrUnknownAgent is wrapped by Registry.Get for a name that no adapter has.
+var ErrUnknownAgent = errors.New("unknown agent")
+
 // Adapter is one agent. Implementations hold no state of a session and are
 // safe for concurrent use.
 type Adapter interface {
@@ -51,9 +54,10 @@ type Adapter interface {
 	// a home. A home without any gives none and no error.
 	Transcripts(home Home, l Launch) ([]Transcript, error)
 
-	// Parse turns native transcripts into events: whole blocks only. The
-	// error is terminal for its source and names file and line; the good
-	// part before it and the other sources still come.
+	// Parse turns native transcripts into events: whole blocks only. An error
+	// names file and line, and the iteration goes on behind it: a broken line
+	// costs that line, a file that can't be read its rest, and what is good
+	// still comes. A caller that wants all or nothing stops at the first error.
 	Parse([]Source) iter.Seq2[event.Event, error]
 }
 

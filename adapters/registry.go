@@ -1,0 +1,49 @@
+package adapters
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Registry finds adapters by name. It is a value that whoever builds the
+// program makes; the zero value knows no agent. Safe for concurrent use.
+type Registry struct {
+	byName map[string]Adapter
+	names  []string
+}
+
+// New makes a registry of the adapters given. Two adapters of the same name
+// are a programmer's error and panic.
+func New(adapters ...Adapter) Registry {
+	r := Registry{byName: make(map[string]Adapter, len(adapters))}
+	for _, a := range adapters {
+		name := a.Info().Name
+		if _, twice := r.byName[name]; twice || name == "" {
+			panic(fmt.Sprintf("adapters: bad or repeated name %q", name))
+		}
+		r.byName[name] = a
+		r.names = append(r.names, name)
+	}
+	slices.Sort(r.names)
+	return r
+}
+
+// Get gives the adapter of that name, or an error that wraps ErrUnknownAgent
+// and lists the names known.
+func (r Registry) Get(name string) (Adapter, error) {
+	if a, ok := r.byName[name]; ok {
+		return a, nil
+	}
+	return nil, fmt.Errorf("%w %q: known agents are %s", ErrUnknownAgent, name, r.known())
+}
+
+// Names gives the names known, sorted.
+func (r Registry) Names() []string { return slices.Clone(r.names) }
+
+func (r Registry) known() string {
+	if len(r.names) == 0 {
+		return "none"
+	}
+	return strings.Join(r.names, ", ")
+}
