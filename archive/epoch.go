@@ -1,0 +1,86 @@
+package archive
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+)
+
+// sessionHead is a session's head.json.
+type sessionHead struct {
+	Epoch uint64 `json:"epoch"`
+	// Taker is random: whose put it was, when the answer got lost.
+	Taker string `json:"taker"`
+	// Closed is the time of the session's marker in the list of closed ones.
+	Closed time.Time `json:"closed,omitzero"`
+}
+
+// TakeEpoch takes the session's next epoch, 1 for a new session. Whoever took
+// one before is fenced from now on. However many takers there are at once,
+// each gets an epoch of its own. A lost answer costs an epoch and nothing else.
+func (a *Archive) TakeEpoch(ctx context.Context, session string) (epoch uint64, err error) {
+	head, err := a.changeHead(ctx, session, func(h *sessionHead, exists bool) error {
+		h.Epoch++
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("archive: take epoch of session %s: %w", session, err)
+	}
+	return head.Epoch, nil
+}
+
+// Epoch is the newest epoch that was taken; 0 for a session without any.
+func (a *Archive) Epoch(ctx context.Context, session string) (uint64, error) {
+	if err := checkSession(session); err != nil {
+		return 0, err
+	}
+	s, err := load[sessionHead](ctx, a, a.headKey(session))
+	if err != nil {
+		return 0, fmt.Errorf("archive: read epoch of session %s: %w", session, err)
+	}
+	return s.value.Epoch, nil
+}
+
+// changeHead changes a session's head by read, change and swap.
+func (a *Archive) changeHead(ctx context.Context, session string, change func(h *sessionHead, exists bool) error) (sessionHead, error) {
+	if err := checkSession(session); err != nil {
+		return sessionHead{}, err
+	}
+	taker, mine := rand.Text(), sessionHead{}
+	err := retry(ctx, func(attempt int) error {
+		s, err := load[sessionHead](ctx, a, a.headKey(session))
+		if err != nil {
+			return err
+		}
+		if attempt > 0 && s.value.Taker == taker {
+			return nil // it was our own put that we lost against
+		}
+		if err := change(&s.value, s.tag != ""); err != nil {
+			return err
+		}
+		s.value.Taker, mine = taker, s.value
+		_, err = save(ctx, a, a.headKey(session), s)
+		return err
+	})
+	return mine, err
+}
+
+// fence refuses every epoch but the session's newest.
+func (a *Archive) fence(ctx context.Context, session string, epoch uint64) error {
+	if err := checkSession(session); err != nil {
+		return err
+	}
+	s, err := load[sessionHead](ctx, a, a.headKey(session))
+	if err != nil {
+		return err
+	}
+	return s.value.admit(epoch)
+}
+
+func (h sessionHead) admit(epoch uint64) error {
+	if epoch == 0 || h.Epoch != epoch {
+		return fmt.Errorf("epoch %d, newest is %d: %w", epoch, h.Epoch, ErrFenced)
+	}
+	return nil
+}

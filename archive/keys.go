@@ -1,0 +1,156 @@
+package archive
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// OwnTranscript is the id of the transcript of what Sojourn itself added.
+const OwnTranscript = "sojourn"
+
+func (a *Archive) sessionsKey() string           { return a.root + "sessions/" }
+func (a *Archive) sessionKey(id string) string   { return a.sessionsKey() + id + "/" }
+func (a *Archive) headKey(id string) string      { return a.sessionKey(id) + "head.json" }
+func (a *Archive) recordKey(id string) string    { return a.sessionKey(id) + "session.json" }
+func (a *Archive) closedKey() string             { return a.root + "by-closed/" }
+func (a *Archive) profilesKey() string           { return a.root + "profiles/" }
+func (a *Archive) workspaceKey(id string) string { return a.sessionKey(id) + "workspace/" }
+func (a *Archive) transcriptsKey(id string) string {
+	return a.sessionKey(id) + "transcripts/"
+}
+
+func (a *Archive) transcriptKey(session, transcript string) string {
+	return a.transcriptsKey(session) + escape(transcript) + "/"
+}
+
+// escape makes any text one safe component of a key: stores that keep objects
+// as files must not meet a slash, a leading dot or a byte that is not ASCII.
+func escape(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; plain(c) && !(c == '.' && i == 0) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "=%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func plain(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
+}
+
+// unescape undoes escape; it refuses what escape never writes.
+func unescape(s string) (string, error) {
+	var b []byte
+	for i := 0; i < len(s); i++ {
+		if s[i] != '=' {
+			b = append(b, s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", fmt.Errorf("%w name %q", ErrInvalid, s)
+		}
+		c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", fmt.Errorf("%w name %q", ErrInvalid, s)
+		}
+		b, i = append(b, byte(c)), i+2
+	}
+	if escape(string(b)) != s {
+		return "", fmt.Errorf("%w name %q", ErrInvalid, s)
+	}
+	return string(b), nil
+}
+
+func checkSession(id string) error {
+	if len(id) == 0 || len(id) > 64 || strings.ContainsFunc(id, func(r rune) bool { return r == '.' || r > 127 || !plain(byte(r)) }) {
+		return fmt.Errorf("%w session id %q: want 1 to 64 of A-Z a-z 0-9 _ -", ErrInvalid, id)
+	}
+	return nil
+}
+
+func checkTranscriptID(id string) error {
+	if id == "" || len(escape(id)) > 200 {
+		return fmt.Errorf("%w transcript id %q: want 1 to 200 bytes", ErrInvalid, id)
+	}
+	return nil
+}
+
+// CheckPath says whether a path may be written below a folder: relative, with
+// slashes, without "..", valid UTF-8. It can't know of symbolic links: the
+// writer opens it by os.Root.
+func CheckPath(path string) error {
+	if !fs.ValidPath(path) || path == "." || len(path) > 1024 || strings.ContainsAny(path, "\\\x00:") || !utf8.ValidString(path) {
+		return fmt.Errorf("%w path %q: want a relative path without \"..\"", ErrInvalid, path)
+	}
+	return nil
+}
+
+// segment is a stretch of a transcript in one object. Its text form is the
+// object's name.
+type segment struct {
+	epoch      uint64
+	start, end int64
+	sum        [32]byte
+	// rev tells apart equal contents of a snapshot that come again, so that a
+	// late deletion of the first never hits the second; 0 in append kinds.
+	rev uint64
+}
+
+func (s segment) size() int64 { return s.end - s.start }
+
+func (s segment) String() string {
+	name := fmt.Sprintf("%d-%d-%d-%x", s.epoch, s.start, s.end, s.sum)
+	if s.rev > 0 {
+		name += "-" + strconv.FormatUint(s.rev, 10)
+	}
+	return name
+}
+
+// MarshalText gives the object's name.
+func (s segment) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText takes exactly what MarshalText gives.
+func (s *segment) UnmarshalText(text []byte) error {
+	bad := fmt.Errorf("%w segment name %q", ErrInvalid, text)
+	f := strings.Split(string(text), "-")
+	if len(f) < 4 || len(f) > 5 || len(f[3]) != 64 {
+		return bad
+	}
+	var n segment
+	var err [5]error
+	n.epoch, err[0] = strconv.ParseUint(f[0], 10, 64)
+	n.start, err[1] = strconv.ParseInt(f[1], 10, 64)
+	n.end, err[2] = strconv.ParseInt(f[2], 10, 64)
+	_, err[3] = hex.Decode(n.sum[:], []byte(f[3]))
+	if len(f) == 5 {
+		n.rev, err[4] = strconv.ParseUint(f[4], 10, 64)
+	}
+	if err != [5]error{} || n.start < 0 || n.end <= n.start || n.String() != string(text) {
+		return bad
+	}
+	*s = n
+	return nil
+}
+
+// markerName sorts newest first. Years before 1970 count as 1970.
+func markerName(at time.Time, id string) string {
+	return fmt.Sprintf("%019d-%s", math.MaxInt64-max(at.UnixMilli(), 0), id)
+}
+
+func parseMarker(name string) (at time.Time, id string, err error) {
+	digits, id, ok := strings.Cut(name, "-")
+	n, perr := strconv.ParseInt(digits, 10, 64)
+	if !ok || perr != nil || len(digits) != 19 || n < 0 || checkSession(id) != nil {
+		return time.Time{}, "", fmt.Errorf("%w marker %q", ErrInvalid, name)
+	}
+	return time.UnixMilli(math.MaxInt64 - n).UTC(), id, nil
+}

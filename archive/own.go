@@ -1,0 +1,251 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Anchor says after which block an own entry stands.
+type Anchor struct {
+	// ConversationID is event.Main (also when empty) or the subagent's.
+	ConversationID string `json:"conversationId,omitempty"`
+	// AfterBlockID is the conversation's last block when the entry was made,
+	// native or own; "" is the beginning. A block that may still vanish (text
+	// that is pending and empty) is a bad anchor.
+	AfterBlockID string `json:"afterBlockId,omitempty"`
+}
+
+// OwnEntry is something that Sojourn itself said in a conversation: a failure,
+// a limit, a restore notice, a permission's outcome.
+type OwnEntry struct {
+	// ID makes a repeated entry harmless: readers take the first of an id.
+	// Default: made from the content.
+	ID     string      `json:"id"`
+	Anchor Anchor      `json:"anchor"`
+	Event  event.Event `json:"event"`
+}
+
+// ownFile is what the own transcript would be called in a home; it is never
+// written to one.
+var ownFile = adapters.Transcript{ID: OwnTranscript, Path: "sojourn.jsonl", Kind: adapters.Append}
+
+// AppendOwn writes entries to the session's own transcript, all or none, in
+// their order. Several writers of one epoch may append at once.
+func (a *Archive) AppendOwn(ctx context.Context, session string, epoch uint64, entries ...OwnEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	data, err := encodeOwn(entries)
+	if err == nil {
+		err = a.appendAtEnd(ctx, session, epoch, ownFile, data)
+	}
+	if err != nil {
+		return fmt.Errorf("archive: append to the own transcript of session %s: %w", session, err)
+	}
+	return nil
+}
+
+// appendAtEnd appends wherever the end is. When an answer got lost, it looks
+// for its bytes where it tried to put them before it tries again.
+func (a *Archive) appendAtEnd(ctx context.Context, session string, epoch uint64, t adapters.Transcript, data []byte) error {
+	tried := int64(-1)
+	return a.changeTranscript(ctx, session, epoch, t, func(h *transcriptHead, exists bool) (bool, error) {
+		if tried >= 0 {
+			rest, err := a.missing(ctx, session, *h, tried, data)
+			if err == nil && len(rest) == 0 {
+				return false, nil
+			}
+			if err != nil && !errors.Is(err, ErrConflict) {
+				return false, err
+			}
+		}
+		tried = h.Size
+		return true, a.grow(ctx, session, epoch, h, data)
+	})
+}
+
+func encodeOwn(entries []OwnEntry) ([]byte, error) {
+	var b bytes.Buffer
+	for _, e := range entries {
+		line, err := json.Marshal(e)
+		if err == nil && e.ID == "" {
+			sum := sha256.Sum256(line)
+			e.ID = hex.EncodeToString(sum[:12])
+			line, err = json.Marshal(e)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("encode entry %q: %w", e.ID, err)
+		}
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	return b.Bytes(), nil
+}
+
+// Own reads the session's own entries, in order and each once. A line that
+// can't be decoded is an error that names it; the good ones come all the same.
+// A session without any gives none.
+func (a *Archive) Own(ctx context.Context, session string) ([]OwnEntry, error) {
+	r, err := a.open(ctx, session, OwnTranscript)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("archive: read the own transcript of session %s: %w", session, err)
+	}
+	entries, err := decodeOwn(r)
+	if err != nil {
+		err = fmt.Errorf("archive: read the own transcript of session %s: %w", session, err)
+	}
+	return entries, err
+}
+
+func decodeOwn(r io.Reader) (entries []OwnEntry, bad error) {
+	in, seen := bufio.NewReader(r), map[string]bool{}
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			var e OwnEntry
+			if derr := json.Unmarshal(line, &e); derr != nil {
+				bad = errors.Join(bad, fmt.Errorf("line %d: %w: %w", n, ErrCorrupt, derr))
+			} else if e.ID == "" || !seen[e.ID] {
+				seen[e.ID] = true
+				entries = append(entries, e)
+			}
+		}
+		if err == io.EOF {
+			return entries, bad
+		}
+		if err != nil {
+			return entries, errors.Join(bad, err)
+		}
+	}
+}
+
+// Events is the session's conversation as events: the native transcripts by an
+// adapter's parse, with Sojourn's own entries in their places. Folding them by
+// package reducer gives the state that subscribers saw. Errors don't end it:
+// each says what is broken, and the good part comes.
+func (a *Archive) Events(ctx context.Context, session string, parse func([]adapters.Source) iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		sources, err := a.Sources(ctx, session)
+		if err != nil {
+			yield(event.Event{}, err)
+			return
+		}
+		own, err := a.Own(ctx, session)
+		if err != nil && !yield(event.Event{}, err) {
+			return
+		}
+		for ev, err := range Merge(parse(sources), own) {
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// Merge puts own entries after the blocks they are anchored to. A block's place
+// in a conversation is that of its first upsert, so an entry comes right after
+// its anchor's first upsert and before whatever is created next; entries on one
+// anchor keep their order, and an entry may be anchored to another's block. An
+// entry for the beginning comes before the conversation's first block.
+//
+// Entries whose anchor never comes stand at the end, each conversation's in
+// order, followed by one error per anchor that wraps [ErrAnchorLost]. Errors of
+// native pass through. Memory is that of own.
+func Merge(native iter.Seq2[event.Event, error], own []OwnEntry) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		m := merger{yield: yield, begun: map[string]bool{}, waiting: map[Anchor][]int{}, own: own, placed: make([]bool, len(own))}
+		for i, e := range own {
+			at := e.anchor()
+			m.waiting[at] = append(m.waiting[at], i)
+		}
+		for ev, err := range native {
+			if err != nil {
+				if !yield(ev, err) {
+					return
+				}
+				continue
+			}
+			if !m.event(ev) {
+				return
+			}
+		}
+		m.rest()
+	}
+}
+
+func (e OwnEntry) anchor() Anchor {
+	return Anchor{event.Context{ConversationID: e.Anchor.ConversationID}.Conversation(), e.Anchor.AfterBlockID}
+}
+
+type merger struct {
+	yield   func(event.Event, error) bool
+	begun   map[string]bool
+	waiting map[Anchor][]int
+	own     []OwnEntry
+	placed  []bool
+}
+
+// event gives out an event and what stands around it.
+func (m *merger) event(ev event.Event) bool {
+	up, ok := ev.Payload.(event.BlockUpsert)
+	if !ok {
+		return m.yield(ev, nil)
+	}
+	conversation := ev.Context.Conversation()
+	if !m.begun[conversation] {
+		m.begun[conversation] = true
+		if !m.place(Anchor{ConversationID: conversation}) {
+			return false
+		}
+	}
+	return m.yield(ev, nil) && m.place(Anchor{conversation, up.Block.ID})
+}
+
+// place gives out what waits for an anchor.
+func (m *merger) place(at Anchor) bool {
+	waiting := m.waiting[at]
+	delete(m.waiting, at)
+	for _, i := range waiting {
+		m.placed[i] = true
+		if !m.event(m.own[i].Event) {
+			return false
+		}
+	}
+	return true
+}
+
+// rest places what is left: entries for the beginning of conversations without
+// native blocks first, then those whose anchor is lost.
+func (m *merger) rest() {
+	for i, e := range m.own {
+		if !m.placed[i] && e.Anchor.AfterBlockID == "" && !m.place(e.anchor()) {
+			return
+		}
+	}
+	for i, e := range m.own {
+		if m.placed[i] {
+			continue
+		}
+		if !m.place(e.anchor()) {
+			return
+		}
+		lost := fmt.Errorf("archive: own entry %s after block %q of conversation %s: %w", e.ID, e.anchor().AfterBlockID, e.anchor().ConversationID, ErrAnchorLost)
+		if !m.yield(event.Event{}, lost) {
+			return
+		}
+	}
+}
