@@ -291,11 +291,11 @@ type PermissionResolved struct {
 
 // OptionsUpdate reports changed options; nil fields did not change.
 type OptionsUpdate struct {
-	Title          *string           `json:"title,omitempty"`
-	Model          *string           `json:"model,omitempty"`
-	PermissionMode *string           `json:"permissionMode,omitempty"`
-	Metadata       map[string]string `json:"metadata,omitempty"`
-	Tags           []string          `json:"tags,omitempty"`
+	Title          *string                    `json:"title,omitempty"`
+	Model          *string                    `json:"model,omitempty"`
+	PermissionMode *string                    `json:"permissionMode,omitempty"`
+	Metadata       map[string]json.RawMessage `json:"metadata,omitempty"`
+	Tags           []string                   `json:"tags,omitempty"`
 }
 
 // Status is the unified status event: the state of the session's runtime,

@@ -1,0 +1,185 @@
+package activities
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// Names of the activities, as the workflows call them.
+const (
+	NameBegin         = "Begin"
+	NameCreateSandbox = "CreateSandbox"
+	NameRunTurn       = "RunTurn"
+	NameSendControl   = "SendControl"
+	NameEmit          = "Emit"
+	NameEndSandbox    = "EndSandbox"
+	NameFinish        = "Finish"
+	NameRecord        = "Record"
+)
+
+// BeginInput opens a run of a session: its record is written and
+// session:initialized is appended.
+type BeginInput struct {
+	Session session.Input `json:"session"`
+}
+
+// BeginOutput is what the run starts from. For a reopened session the totals
+// and the last block come from the record and the archive.
+type BeginOutput struct {
+	// Epoch was taken for this run.
+	Epoch   uint64 `json:"epoch"`
+	LastSeq uint64 `json:"lastSeq"`
+	// Record is what was known of the session before this run, if it was.
+	Record *Record `json:"record,omitempty"`
+}
+
+// Record is the part of a session that its list entry and a later run need;
+// it has no status. It lies in the archive as session.json.
+type Record struct {
+	Title       string                     `json:"title,omitempty"`
+	Model       string                     `json:"model,omitempty"`
+	Permission  adapters.Permission        `json:"permission,omitempty"`
+	Metadata    map[string]json.RawMessage `json:"metadata,omitempty"`
+	Tags        []string                   `json:"tags,omitempty"`
+	Turns       int                        `json:"turns"`
+	Usage       event.Usage                `json:"usage"`
+	CostUSD     float64                    `json:"costUSD"`
+	Native      int                        `json:"native"`
+	LastBlockID string                     `json:"lastBlockId,omitempty"`
+	LastBlock   string                     `json:"lastBlock,omitempty"`
+	UpdatedAt   time.Time                  `json:"updatedAt,omitzero"`
+}
+
+// Agent is what an activity must know of a session's agent.
+type Agent struct {
+	SessionID  string              `json:"sessionId"`
+	Name       string              `json:"name"`
+	Profile    string              `json:"profile,omitempty"`
+	Model      string              `json:"model,omitempty"`
+	Permission adapters.Permission `json:"permission,omitempty"`
+	Workspace  string              `json:"workspace,omitempty"`
+	// Native counts native sessions, from 1.
+	Native int `json:"native"`
+}
+
+// CreateSandboxInput asks for a sandbox on the host that picks it up.
+type CreateSandboxInput struct {
+	Agent Agent `json:"agent"`
+	// Restarts counts what was lost before.
+	Restarts int `json:"restarts,omitempty"`
+}
+
+// CreateSandboxOutput names the sandbox.
+type CreateSandboxOutput struct {
+	Sandbox session.Sandbox `json:"sandbox"`
+	LastSeq uint64          `json:"lastSeq"`
+}
+
+// RunTurnInput hands one message to the agent in the sandbox.
+type RunTurnInput struct {
+	Agent       Agent           `json:"agent"`
+	Sandbox     session.Sandbox `json:"sandbox"`
+	ExecutionID string          `json:"executionId"`
+	Message     session.Message `json:"message"`
+	// Anchor is the last block of the main conversation before this turn.
+	Anchor string `json:"anchor,omitempty"`
+}
+
+// RunTurnOutput is how the turn ended. It is small: bodies are in the stream.
+type RunTurnOutput struct {
+	Result session.Result `json:"result"`
+	// Usage and CostUSD are this turn's.
+	Usage       event.Usage `json:"usage"`
+	CostUSD     float64     `json:"costUSD"`
+	LastSeq     uint64      `json:"lastSeq"`
+	LastBlockID string      `json:"lastBlockId,omitempty"`
+	// LastBlock is the last block in words, for people.
+	LastBlock string `json:"lastBlock,omitempty"`
+	// ArchiveBehind says what could not be archived yet.
+	ArchiveBehind string `json:"archiveBehind,omitempty"`
+	// AgentExited says that the agent's process is gone.
+	AgentExited bool `json:"agentExited,omitempty"`
+}
+
+// ControlInput reaches the running turn of a session. Exactly one of the
+// pointers, or Events, is set.
+type ControlInput struct {
+	SessionID   string `json:"sessionId"`
+	ExecutionID string `json:"executionId"`
+	// ID makes a repeated control safe.
+	ID        string                  `json:"id"`
+	Interrupt *Interrupt              `json:"interrupt,omitempty"`
+	Answer    *session.RespondRequest `json:"answer,omitempty"`
+	Options   *Options                `json:"options,omitempty"`
+	// Events are appended by the turn, which is the stream's one writer while
+	// it runs.
+	Events []event.Event `json:"events,omitempty"`
+}
+
+// Interrupt stops the turn.
+type Interrupt struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// Options change the live agent; "" leaves a thing as it is.
+type Options struct {
+	Model      string              `json:"model,omitempty"`
+	Permission adapters.Permission `json:"permission,omitempty"`
+}
+
+// ControlOutput says whether the turn took it. Not handed: the turn is not
+// running on this host now; it may have ended, or not have begun.
+type ControlOutput struct {
+	Handed bool `json:"handed"`
+}
+
+// EmitInput appends events of Sojourn's own while no turn runs.
+type EmitInput struct {
+	SessionID string `json:"sessionId"`
+	Epoch     uint64 `json:"epoch"`
+	// Key makes a repeated emit safe.
+	Key    string        `json:"key"`
+	Events []event.Event `json:"events"`
+	// Anchor is the last block of the main conversation.
+	Anchor string `json:"anchor,omitempty"`
+}
+
+// EmitOutput is where the stream stands after it.
+type EmitOutput struct {
+	LastSeq     uint64 `json:"lastSeq"`
+	LastBlockID string `json:"lastBlockId,omitempty"`
+}
+
+// EndSandboxInput archives what the sandbox holds and ends it.
+type EndSandboxInput struct {
+	Agent   Agent           `json:"agent"`
+	Sandbox session.Sandbox `json:"sandbox"`
+	// Reason is manual, unhealthy or idle.
+	Reason string `json:"reason"`
+}
+
+// EndSandboxOutput is where the stream stands after it.
+type EndSandboxOutput struct {
+	LastSeq uint64 `json:"lastSeq"`
+}
+
+// FinishInput closes a run: the record and the list marker are written and
+// session:closed is appended.
+type FinishInput struct {
+	Session session.Input `json:"session"`
+	Epoch   uint64        `json:"epoch"`
+	Record  Record        `json:"record"`
+	Reason  string        `json:"reason,omitempty"`
+	// Unlisted leaves out the list marker (spawned sessions).
+	Unlisted bool `json:"unlisted,omitempty"`
+}
+
+// RecordInput writes the session's record while it is open.
+type RecordInput struct {
+	Session session.Input `json:"session"`
+	Record  Record        `json:"record"`
+}

@@ -1,0 +1,108 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+)
+
+// What a caller may branch on.
+var (
+	// ErrNotFound: no session of that id was ever there.
+	ErrNotFound = errors.New("no such session")
+	// ErrClosed: the session is closed. Only Client.Open reopens it.
+	ErrClosed = errors.New("session is closed")
+	// ErrExists: Client.Create was given an id that is taken.
+	ErrExists = errors.New("session exists already")
+	// ErrBusy: the message wanted an idle session (BusyReject), or an evict
+	// found work.
+	ErrBusy = errors.New("session is busy")
+	// ErrDepthLimit: the spawning session is MaxDepth levels deep.
+	ErrDepthLimit = errors.New("maximum spawn depth (10) exceeded")
+	// ErrUnavailable: Temporal, the stream or the archive can't be reached.
+	ErrUnavailable = errors.New("not reachable")
+)
+
+// Error types that cross Temporal, as temporal.ApplicationError types. None
+// of them is retried.
+const (
+	TypeInvalid      = "InvalidInput"
+	TypeClosed       = "Closed"
+	TypeBusy         = "Busy"
+	TypeDepthLimit   = "DepthLimit"
+	TypeAgentMissing = "AgentMissing"
+	TypeNotFound     = "NotFound"
+	TypeHostLost     = "HostLost"
+	TypeAgentFailed  = "AgentFailed"
+	TypeFenced       = "Fenced"
+)
+
+// InvalidError is bad input: the field, what is wrong, and what would be
+// right. It is refused before anything is kept of it.
+type InvalidError struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+	Want   string `json:"want"`
+}
+
+// Invalid makes an InvalidError.
+func Invalid(field, reason, want string) *InvalidError {
+	return &InvalidError{Field: field, Reason: reason, Want: want}
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("%s: %s; want %s", e.Field, e.Reason, e.Want)
+}
+
+// Hint is what would be right, for a command line's second line.
+func (e *InvalidError) Hint() string { return e.Field + " wants " + e.Want }
+
+// wire maps an error of this package to one that crosses Temporal; others
+// pass unchanged. Used by the workflow's validators and handlers.
+var wireTypes = []struct {
+	err error
+	typ string
+}{
+	{ErrClosed, TypeClosed},
+	{ErrBusy, TypeBusy},
+	{ErrDepthLimit, TypeDepthLimit},
+	{ErrNotFound, TypeNotFound},
+}
+
+// ToTemporal gives the non-retryable application error for err.
+func ToTemporal(err error) error {
+	if err == nil {
+		return nil
+	}
+	var invalid *InvalidError
+	if errors.As(err, &invalid) {
+		return temporal.NewNonRetryableApplicationError(invalid.Error(), TypeInvalid, nil, *invalid)
+	}
+	for _, w := range wireTypes {
+		if errors.Is(err, w.err) {
+			return temporal.NewNonRetryableApplicationError(err.Error(), w.typ, nil)
+		}
+	}
+	return err
+}
+
+// FromTemporal gives back what ToTemporal was given, as far as the type tells.
+func FromTemporal(err error) error {
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) {
+		return err
+	}
+	if app.Type() == TypeInvalid {
+		invalid := &InvalidError{}
+		if app.HasDetails() && app.Details(invalid) == nil {
+			return invalid
+		}
+	}
+	for _, w := range wireTypes {
+		if app.Type() == w.typ {
+			return w.err
+		}
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Message is one message to the agent.
+type Message struct {
+	// ID makes a repeated send safe: a known id returns the first receipt.
+	// Default: a new UUID, chosen by the client (for raw signals by the
+	// workflow).
+	ID string `json:"id,omitempty"`
+	// Text is the prompt. It may be empty only when Parts are given.
+	Text string `json:"text"`
+	// Parts are images and further text, after Text.
+	Parts []event.Part `json:"parts,omitempty"`
+	// WhenBusy says what to do while a turn runs. Default: BusyQueue.
+	WhenBusy BusyPolicy `json:"whenBusy,omitempty"`
+}
+
+// BusyPolicy is what happens to a message that comes while a turn runs.
+type BusyPolicy string
+
+const (
+	// BusyQueue takes its turn after the ones before it.
+	BusyQueue BusyPolicy = "queue"
+	// BusyInterrupt stops the running turn and goes next.
+	BusyInterrupt BusyPolicy = "interrupt"
+	// BusyReject is refused with ErrBusy.
+	BusyReject BusyPolicy = "reject"
+)
+
+// Validate checks what can be checked without knowing the session.
+func (m Message) Validate() error {
+	if m.ID != "" {
+		if err := ValidateID("message.id", m.ID); err != nil {
+			return err
+		}
+	}
+	if strings.TrimSpace(m.Text) == "" && len(m.Parts) == 0 {
+		return Invalid("message.text", "is empty", "some text, or parts")
+	}
+	if err := m.WhenBusy.validate(); err != nil {
+		return err
+	}
+	return m.validateSize()
+}
+
+func (m Message) validateSize() error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return Invalid("message", err.Error(), "a message that encodes as JSON")
+	}
+	if len(data) > MaxMessageBytes {
+		return Invalid("message", fmt.Sprintf("is %d bytes as JSON", len(data)), fmt.Sprintf("at most %d bytes", MaxMessageBytes))
+	}
+	return nil
+}
+
+func (p BusyPolicy) validate() error {
+	switch p {
+	case "", BusyQueue, BusyInterrupt, BusyReject:
+		return nil
+	}
+	return Invalid("message.whenBusy", fmt.Sprintf("%q is unknown", p), "queue, interrupt or reject")
+}
+
+// Receipt says that a message was accepted: it will be answered, or its
+// failure recorded in the conversation.
+type Receipt struct {
+	SessionID   string `json:"sessionId"`
+	MessageID   string `json:"messageId"`
+	ExecutionID string `json:"executionId"`
+	// AfterSeq is a sequence number before everything that this message will
+	// cause in the stream.
+	AfterSeq uint64 `json:"afterSeq"`
+}
+
+// RenderRequest applies options and runs what is queued.
+type RenderRequest struct {
+	Options Configure `json:"options"`
+}
+
+// RenderReply lists the executions that will run; none when nothing was
+// queued and nothing changed.
+type RenderReply struct {
+	Changed  bool      `json:"changed"`
+	Receipts []Receipt `json:"receipts"`
+}
+
+// InterruptRequest stops the running turn, and those of all children.
+type InterruptRequest struct {
+	// Message is sent next, before what is queued. Optional.
+	Message *Message `json:"message,omitempty"`
+	// Reason is kept in the conversation's query:interrupted event.
+	Reason string `json:"reason,omitempty"`
+}
+
+// InterruptReply comes when the interrupt is accepted; query:interrupted
+// comes in the stream when the agent is quiet.
+type InterruptReply struct {
+	// Running says whether a turn was running.
+	Running bool     `json:"running"`
+	Receipt *Receipt `json:"receipt,omitempty"`
+}
+
+// SpawnRequest starts a child session with a first message.
+type SpawnRequest struct {
+	// ID of the child. Default: a new UUID, chosen by the client.
+	ID      string  `json:"id"`
+	Options Options `json:"options"`
+	Message Message `json:"message"`
+	// ToolUseID is the tool call that this spawn answers, if any.
+	ToolUseID   string `json:"toolUseId,omitempty"`
+	Description string `json:"description,omitempty"`
+}
+
+// SpawnReply names the child.
+type SpawnReply struct {
+	ChildID   string `json:"childId"`
+	ToolUseID string `json:"toolUseId"`
+	Depth     int    `json:"depth"`
+}
+
+// RespondRequest answers a permission request or a question.
+type RespondRequest struct {
+	RequestID string `json:"requestId"`
+	Allow     bool   `json:"allow"`
+	// Message is what the agent hears with a denial.
+	Message string `json:"message,omitempty"`
+	// Input replaces the tool's input.
+	Input json.RawMessage `json:"input,omitempty"`
+}
+
+// Configure changes a session; nil fields stay.
+type Configure struct {
+	Title      *string                    `json:"title,omitempty"`
+	Model      *string                    `json:"model,omitempty"`
+	Permission *adapters.Permission       `json:"permission,omitempty"`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
+	// Tags replaces the tags when not nil.
+	Tags []string `json:"tags,omitempty"`
+	// IdleTimeout in milliseconds.
+	IdleTimeoutMS *int64 `json:"idleTimeoutMs,omitempty"`
+}
+
+// Empty says whether nothing is to change.
+func (c Configure) Empty() bool {
+	return c.Title == nil && c.Model == nil && c.Permission == nil && c.Metadata == nil && c.Tags == nil && c.IdleTimeoutMS == nil
+}
+
+// Validate names the first field that can't be.
+func (c Configure) Validate() error {
+	if c.Permission != nil {
+		if err := validatePermission("permission", *c.Permission); err != nil {
+			return err
+		}
+	}
+	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS < 0 {
+		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
+	}
+	return validateBag(c.Metadata, c.Tags)
+}

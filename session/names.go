@@ -1,0 +1,61 @@
+package session
+
+import "time"
+
+// WorkflowType is the name under which the session workflow is registered.
+const WorkflowType = "SojournSession"
+
+// Names of the workflow's messages. An update is validated before it enters
+// history; a signal can not be refused.
+const (
+	UpdateSend       = "send"
+	UpdateRender     = "render"
+	UpdateInterrupt  = "interrupt"
+	UpdateClearAbort = "clear-abort"
+	UpdateSpawn      = "spawn"
+	UpdateRespond    = "respond"
+	UpdateConfigure  = "configure"
+	UpdateEvict      = "evict"
+	UpdateClose      = "close"
+
+	SignalMessage   = "message"
+	SignalQueue     = "queue"
+	SignalInterrupt = "interrupt"
+
+	QuerySnapshot = "snapshot"
+	QueryInspect  = "inspect"
+	QueryResult   = "result"
+)
+
+// Task queues. Workflows and light activities run on TaskQueue; sandboxes are
+// made on PlaceQueue, which a host polls only while it has a free place; turns
+// and control run on the queues of the host that holds the sandbox.
+const (
+	TaskQueue  = "sojourn"
+	PlaceQueue = "sojourn-place"
+)
+
+// HostQueue takes the turns of the sandboxes on a host.
+func HostQueue(host string) string { return "host-" + host }
+
+// ControlQueue takes short activities for a host, so that an interrupt never
+// waits behind a running turn.
+func ControlQueue(host string) string { return "host-" + host + "-control" }
+
+// Limits that the workflow keeps.
+const (
+	// MaxDepth is how deep sessions may spawn sessions; the root has depth 0.
+	MaxDepth = 10
+	// MaxMessageBytes bounds a message with all its parts, as JSON. Temporal
+	// refuses payloads over 2 MiB, and a message travels twice in one task.
+	MaxMessageBytes = 1 << 20
+	// MaxQueue bounds the messages that wait.
+	MaxQueue = 1000
+	// KeptReceipts is how many message ids a session remembers, so that a
+	// repeated send returns the first receipt.
+	KeptReceipts = 1000
+	// KeptResults is how many executions the query result can answer for.
+	KeptResults = 100
+	// DefaultIdleTimeout ends the sandbox of a session in which nothing runs.
+	DefaultIdleTimeout = 15 * time.Minute
+)

@@ -1,0 +1,115 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Options is what a session is made with.
+type Options struct {
+	// Agent is the adapter's name, such as claude. Required.
+	Agent string `json:"agent"`
+	// Profile is the id of an agent profile. Default: none.
+	Profile string `json:"profile,omitempty"`
+	// Title is shown in lists. Default: the first message, cut.
+	Title string `json:"title,omitempty"`
+	// Workspace is a folder on the sandbox's host to work in, in place.
+	// Default: an empty folder of the session's own.
+	Workspace string `json:"workspace,omitempty"`
+	// Model is the agent's own name for it. Default: the profile's, then the
+	// agent's.
+	Model string `json:"model,omitempty"`
+	// Permission is the standing answer to an agent that asks. Default: the
+	// profile's, then allow.
+	Permission adapters.Permission `json:"permission,omitempty"`
+	// Metadata is the caller's bag; any JSON values.
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
+	Tags     []string                   `json:"tags,omitempty"`
+	Tenant   string                     `json:"tenant,omitempty"`
+	// IdleTimeoutMS ends the sandbox after so many idle milliseconds; the
+	// session stays. Default: 15 minutes.
+	IdleTimeoutMS int64 `json:"idleTimeoutMs,omitempty"`
+}
+
+// Validate names the first field that can't be.
+func (o Options) Validate() error {
+	if o.Agent == "" {
+		return Invalid("agent", "is empty", "the name of an agent, such as claude")
+	}
+	if o.Permission != "" {
+		if err := validatePermission("permission", o.Permission); err != nil {
+			return err
+		}
+	}
+	if o.IdleTimeoutMS < 0 {
+		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
+	}
+	return validateBag(o.Metadata, o.Tags)
+}
+
+func validatePermission(field string, p adapters.Permission) error {
+	switch p {
+	case adapters.PermissionAllow, adapters.PermissionAsk, adapters.PermissionDeny:
+		return nil
+	}
+	return Invalid(field, fmt.Sprintf("%q is unknown", p), "allow, ask or deny")
+}
+
+const maxBag = 64 << 10
+
+func validateBag(metadata map[string]json.RawMessage, tags []string) error {
+	size := 0
+	for k, v := range metadata {
+		if k == "" {
+			return Invalid("metadata", "has an empty key", "keys with a name")
+		}
+		size += len(k) + len(v)
+	}
+	if size > maxBag {
+		return Invalid("metadata", fmt.Sprintf("is %d bytes", size), fmt.Sprintf("at most %d bytes", maxBag))
+	}
+	for _, t := range tags {
+		if t == "" || len(t) > 64 {
+			return Invalid("tags", fmt.Sprintf("has %q", shorten(t, 64)), "tags of 1 to 64 bytes")
+		}
+	}
+	return nil
+}
+
+// Input starts the session workflow.
+type Input struct {
+	SessionID string    `json:"sessionId"`
+	Options   Options   `json:"options"`
+	CreatedAt time.Time `json:"createdAt"`
+	// Reopened marks a new run of a session that was closed.
+	Reopened bool `json:"reopened,omitempty"`
+	// Parent is set for spawned sessions.
+	Parent *Parent `json:"parent,omitempty"`
+	// First is run at once.
+	First *Message `json:"first,omitempty"`
+	// Carried is the state of the run before, at continue-as-new.
+	Carried *State `json:"carried,omitempty"`
+}
+
+// Parent says where a spawned session hangs.
+type Parent struct {
+	SessionID string `json:"sessionId"`
+	Root      string `json:"root"`
+	// Depth of the spawned session; its parent's plus one.
+	Depth     int    `json:"depth"`
+	ToolUseID string `json:"toolUseId"`
+}
+
+// Output is what the session workflow completes with.
+type Output struct {
+	Turns   int                `json:"turns"`
+	Usage   event.Usage        `json:"usage"`
+	CostUSD float64            `json:"costUSD"`
+	Last    *event.QueryResult `json:"last,omitempty"`
+	// Failure is the last execution's, if it failed.
+	Failure *event.ErrorInfo `json:"failure,omitempty"`
+}

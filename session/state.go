@@ -1,0 +1,145 @@
+package session
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Status is what a session does now, as far as its workflow knows.
+type Status string
+
+const (
+	StatusIdle    Status = "idle"
+	StatusRunning Status = "running"
+	StatusClosed  Status = "closed"
+)
+
+// State is all that the workflow remembers; it is what continue-as-new
+// carries. Plain data; it holds no block bodies and no deltas.
+type State struct {
+	Title      string                     `json:"title,omitempty"`
+	Model      string                     `json:"model,omitempty"`
+	Permission adapters.Permission        `json:"permission,omitempty"`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
+	Tags       []string                   `json:"tags,omitempty"`
+	// IdleTimeoutMS as in Options, never 0.
+	IdleTimeoutMS int64 `json:"idleTimeoutMs"`
+
+	Queue []Queued `json:"queue,omitempty"`
+	// Receipts are the last KeptReceipts accepted messages, oldest first.
+	Receipts []Receipt `json:"receipts,omitempty"`
+	// Results are the last KeptResults ended executions, oldest first.
+	Results []Result `json:"results,omitempty"`
+	// Executions counts the execution ids given out.
+	Executions int `json:"executions"`
+
+	Sandbox *Sandbox `json:"sandbox,omitempty"`
+	// Restarts counts sandboxes and agent processes lost.
+	Restarts int `json:"restarts,omitempty"`
+	// Epoch is the last one taken; taken, never counted.
+	Epoch uint64 `json:"epoch,omitempty"`
+	// Native counts the native sessions begun.
+	Native int `json:"native"`
+
+	Aborted      bool        `json:"aborted,omitempty"`
+	Turns        int         `json:"turns"`
+	Usage        event.Usage `json:"usage"`
+	CostUSD      float64     `json:"costUSD"`
+	LastSeq      uint64      `json:"lastSeq"`
+	LastBlockID  string      `json:"lastBlockId,omitempty"`
+	LastBlock    string      `json:"lastBlock,omitempty"`
+	LastActivity time.Time   `json:"lastActivity,omitzero"`
+	// Failure is why the last execution failed; nil after a good one.
+	Failure *event.ErrorInfo `json:"failure,omitempty"`
+	// ArchiveBehind says what the archive still misses; "" when nothing.
+	ArchiveBehind string  `json:"archiveBehind,omitempty"`
+	Children      []Child `json:"children,omitempty"`
+}
+
+// Queued is a message that waits for its execution.
+type Queued struct {
+	Message     Message `json:"message"`
+	ExecutionID string  `json:"executionId"`
+	// Hold keeps it waiting until something asks to run.
+	Hold bool `json:"hold,omitempty"`
+}
+
+// Sandbox says where a session's agent lives.
+type Sandbox struct {
+	Host string `json:"host"`
+	ID   string `json:"id"`
+	// Epoch is the fence it was made under.
+	Epoch uint64 `json:"epoch"`
+	// Status is starting, ready, unhealthy or terminated.
+	Status string `json:"status"`
+}
+
+// Child is a spawned session that still lives.
+type Child struct {
+	SessionID string `json:"sessionId"`
+	ToolUseID string `json:"toolUseId"`
+	Agent     string `json:"agent"`
+}
+
+// Result is how an execution ended. Exactly one of Query.Error and
+// Query.Result is set, or Reason for an interrupted one.
+type Result struct {
+	ExecutionID string             `json:"executionId"`
+	MessageID   string             `json:"messageId"`
+	Outcome     Outcome            `json:"outcome"`
+	Result      *event.QueryResult `json:"result,omitempty"`
+	Error       *event.ErrorInfo   `json:"error,omitempty"`
+	Reason      string             `json:"reason,omitempty"`
+}
+
+// Outcome says how an execution ended.
+type Outcome string
+
+const (
+	Completed   Outcome = "completed"
+	Failed      Outcome = "failed"
+	Interrupted Outcome = "interrupted"
+)
+
+// SnapshotVersion is the version of Snapshot's form.
+const SnapshotVersion = "1.0"
+
+// Snapshot is the small state that the query snapshot gives.
+type Snapshot struct {
+	Version   string      `json:"version"`
+	SessionID string      `json:"sessionId"`
+	Agent     string      `json:"agent"`
+	Profile   string      `json:"profile,omitempty"`
+	Title     string      `json:"title"`
+	Status    Status      `json:"status"`
+	Parent    *Parent     `json:"parent,omitempty"`
+	Children  []Child     `json:"children"`
+	Aborted   bool        `json:"isAborted"`
+	Queued    []Message   `json:"queuedMessages"`
+	Turns     int         `json:"turns"`
+	Usage     event.Usage `json:"usage"`
+	CostUSD   float64     `json:"costUSD"`
+	LastSeq   uint64      `json:"lastSeq"`
+	Sandbox   *Sandbox    `json:"sandbox"`
+	Timestamp time.Time   `json:"timestamp"`
+}
+
+// Inspection is what the query inspect gives: all state without bodies.
+type Inspection struct {
+	Snapshot
+	Phase            string           `json:"phase"`
+	CurrentExecution string           `json:"currentExecution,omitempty"`
+	Options          Options          `json:"options"`
+	CreatedAt        time.Time        `json:"createdAt"`
+	LastBlock        string           `json:"lastBlock,omitempty"`
+	LastOutput       string           `json:"lastOutput,omitempty"`
+	Failure          *event.ErrorInfo `json:"failure,omitempty"`
+	ArchiveBehind    string           `json:"archiveBehind,omitempty"`
+	Epoch            uint64           `json:"epoch"`
+	Restarts         int              `json:"restarts"`
+	Pending          []string         `json:"pendingPermissions"`
+	HistoryLength    int              `json:"historyLength"`
+}

@@ -1,0 +1,110 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// requestClose asks the loop to finish. The first reason stands.
+func (r *run) requestClose(reason string) {
+	if r.closing != "" {
+		return
+	}
+	r.closing = reason
+	r.closeChildren()
+	if r.cur != nil {
+		r.interrupt("the session closes")
+	}
+}
+
+func (r *run) closeChildren() {
+	for _, c := range r.st.Children {
+		f := workflow.RequestCancelExternalWorkflow(r.ctx, c.SessionID, "")
+		workflow.Go(r.ctx, func(ctx workflow.Context) {
+			if err := f.Get(ctx, nil); err != nil {
+				workflow.GetLogger(ctx).Info("a child was gone before it could be closed", "child", c.SessionID, "error", err)
+			}
+		})
+	}
+}
+
+// finish ends the session: children first, then what was never answered, the
+// sandbox, the record.
+func (r *run) finish() error {
+	r.publish()
+	if err := workflow.Await(r.ctx, func() bool { return len(r.st.Children) == 0 }); err != nil {
+		return err
+	}
+	r.drain(r.ctx)
+	r.giveUpQueue()
+	if err := workflow.Await(r.ctx, func() bool { return r.settled() && workflow.AllHandlersFinished(r.ctx) }); err != nil {
+		return err
+	}
+	if r.st.Sandbox != nil {
+		r.endSandbox("manual")
+	}
+	return r.writeEnd()
+}
+
+// giveUpQueue records the failure of every message that the session closes on:
+// each has a receipt.
+func (r *run) giveUpQueue() {
+	var texts []string
+	for _, q := range r.st.Queue {
+		info := event.ErrorInfo{Message: "the session was closed before this message ran", Code: session.TypeClosed}
+		r.st.Results = append(r.st.Results, session.Result{
+			ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
+		})
+		r.notify(event.QueryFailed{Query: event.Query{ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Error: &info}})
+		texts = append(texts, fmt.Sprintf("%s (%s)", headline(q.Message.Text), q.Message.ID))
+	}
+	if len(texts) == 0 {
+		return
+	}
+	r.st.Queue = nil
+	r.notify(event.BlockUpsert{Block: event.Block{
+		ID: "sojourn-unanswered-" + workflow.GetInfo(r.ctx).WorkflowExecution.RunID, Type: event.BlockSystem,
+		Status: event.StatusComplete, Source: event.SourceServer, Subtype: "unanswered",
+		Message: event.Text("closed before these messages ran: " + strings.Join(texts, "; ")),
+	}})
+}
+
+// endSandbox archives and ends the sandbox. A host that is gone took its
+// sandbox with it; the session goes on without.
+func (r *run) endSandbox(reason string) {
+	sb := *r.st.Sandbox
+	ctx := workflow.WithActivityOptions(r.ctx, endOptions(sb.Host))
+	var out activities.EndSandboxOutput
+	err := workflow.ExecuteActivity(ctx, activities.NameEndSandbox, activities.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason}).Get(ctx, &out)
+	r.st.Sandbox = nil
+	if err != nil {
+		r.st.Restarts++
+		r.st.ArchiveBehind = "the sandbox's host did not answer when it was ended"
+		workflow.GetLogger(r.ctx).Error("a sandbox could not be ended", "sandbox", sb.ID, "host", sb.Host, "error", err)
+		r.notify(event.EEError{Environment: event.Environment{SandboxID: sb.ID, Host: sb.Host, Status: "terminated", Message: errorInfo(err).Message}})
+		if werr := workflow.Await(r.ctx, r.settled); werr != nil {
+			workflow.GetLogger(r.ctx).Debug("wait ended early", "error", werr)
+		}
+	} else {
+		r.st.ArchiveBehind = ""
+	}
+	r.advance(out.LastSeq, "")
+	r.publish()
+}
+
+func (r *run) writeEnd() error {
+	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
+	in := activities.FinishInput{Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Parent != nil}
+	if err := workflow.ExecuteActivity(ctx, activities.NameFinish, in).Get(ctx, nil); err != nil {
+		return fmt.Errorf("session %s: close: %w", r.in.SessionID, err)
+	}
+	r.published.status = ""
+	r.publishAs(session.StatusClosed)
+	return nil
+}

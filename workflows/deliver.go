@@ -1,0 +1,142 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// notice is something that the workflow itself has to say: events for the
+// stream, or options for the live agent.
+type notice struct {
+	key     string
+	events  []event.Event
+	options *activities.Options
+	done    bool
+}
+
+// firstRetry and lastRetry bound the wait before a control that no turn took
+// is offered again.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 15 * time.Second
+)
+
+// deliver empties the outbox, in order, for as long as the run lives.
+func (r *run) deliver(ctx workflow.Context) {
+	for {
+		if err := workflow.Await(ctx, func() bool { return len(r.outbox) > 0 && r.mayWrite() }); err != nil {
+			return
+		}
+		n := r.outbox[0]
+		r.writing = true
+		err := r.write(ctx, n)
+		r.writing = false
+		if err != nil {
+			workflow.GetLogger(ctx).Error("a notice could not be written", "key", n.key, "error", err)
+		}
+		n.done = true
+		r.outbox = r.outbox[1:]
+	}
+}
+
+// mayWrite: not before the run has its epoch, and not while a sandbox is being
+// made, which takes a new one.
+func (r *run) mayWrite() bool {
+	return r.begun && (r.cur == nil || r.cur.live)
+}
+
+// write hands the notice to the turn that runs, or appends it when none does.
+func (r *run) write(ctx workflow.Context, n *notice) error {
+	for wait := firstRetry; r.cur != nil && r.cur.live; wait = min(2*wait, lastRetry) {
+		out, err := r.control(ctx, activities.ControlInput{ID: n.key, Events: n.events, Options: n.options})
+		if err != nil || out.Handed {
+			return err
+		}
+		r.pause(ctx, wait)
+	}
+	if len(n.events) == 0 {
+		return nil
+	}
+	_, err := r.emitInput(activities.EmitInput{
+		SessionID: r.in.SessionID, Epoch: r.st.Epoch, Key: n.key, Events: n.events, Anchor: r.st.LastBlockID,
+	})
+	return err
+}
+
+// pause waits, at most until the turn is over.
+func (r *run) pause(ctx workflow.Context, wait time.Duration) {
+	cur := r.cur
+	if _, err := workflow.AwaitWithTimeout(ctx, wait, func() bool { return r.cur != cur || !cur.live }); err != nil {
+		workflow.GetLogger(ctx).Debug("pause ended early", "error", err)
+	}
+}
+
+// control calls the live turn on its host.
+func (r *run) control(ctx workflow.Context, in activities.ControlInput) (activities.ControlOutput, error) {
+	var out activities.ControlOutput
+	if r.cur == nil || r.st.Sandbox == nil {
+		return out, nil
+	}
+	in.SessionID, in.ExecutionID = r.in.SessionID, r.cur.queued.ExecutionID
+	actx := workflow.WithActivityOptions(ctx, controlOptions(r.st.Sandbox.Host))
+	err := workflow.ExecuteActivity(actx, activities.NameSendControl, in).Get(actx, &out)
+	if temporal.IsTimeoutError(err) {
+		return out, nil
+	}
+	return out, err
+}
+
+// interrupt marks the running turn and has the agent told; it reaches all
+// children. Nothing running: nothing happens.
+func (r *run) interrupt(reason string) bool {
+	for _, c := range r.st.Children {
+		r.interruptChild(c.SessionID)
+	}
+	if r.cur == nil {
+		return false
+	}
+	if !r.cur.interrupted {
+		r.cur.interrupted, r.cur.reason = true, reason
+		r.st.Aborted = true
+		cur := r.cur
+		workflow.Go(r.ctx, func(ctx workflow.Context) { r.pressInterrupt(ctx, cur) })
+	}
+	return true
+}
+
+// pressInterrupt offers the interrupt until the turn took it or is over.
+func (r *run) pressInterrupt(ctx workflow.Context, cur *turn) {
+	if err := workflow.Await(ctx, func() bool { return r.cur != cur || cur.live }); err != nil {
+		return
+	}
+	in := activities.ControlInput{
+		ID:        fmt.Sprintf("interrupt-%s", cur.queued.ExecutionID),
+		Interrupt: &activities.Interrupt{Reason: cur.reason},
+	}
+	for wait := firstRetry; r.cur == cur && cur.live; wait = min(2*wait, lastRetry) {
+		out, err := r.control(ctx, in)
+		if err != nil {
+			workflow.GetLogger(ctx).Error("an interrupt could not be handed over", "execution", cur.queued.ExecutionID, "error", err)
+		}
+		if out.Handed {
+			return
+		}
+		r.pause(ctx, wait)
+	}
+}
+
+func (r *run) interruptChild(id string) {
+	f := workflow.SignalExternalWorkflow(r.ctx, id, "", session.SignalInterrupt, session.InterruptRequest{Reason: "Parent interrupted"})
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		if err := f.Get(ctx, nil); err != nil {
+			workflow.GetLogger(ctx).Info("a child was gone before the interrupt reached it", "child", id, "error", err)
+		}
+	})
+}

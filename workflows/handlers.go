@@ -1,0 +1,272 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// listen registers every handler and starts the deliverer. Nothing in it
+// blocks, so no message can come before its handler.
+func (r *run) listen(ctx workflow.Context) error {
+	for _, set := range []func() error{r.listenSend, r.listenRender, r.listenInterrupt, r.listenControl, r.listenClose, r.listenQueries} {
+		if err := set(); err != nil {
+			return fmt.Errorf("session %s: register handlers: %w", r.in.SessionID, err)
+		}
+	}
+	workflow.Go(r.ctx, r.receive(session.SignalMessage, r.onMessage))
+	workflow.Go(r.ctx, r.receive(session.SignalQueue, r.onQueue))
+	workflow.Go(r.ctx, r.receive(session.SignalInterrupt, r.onInterrupt))
+	workflow.Go(r.ctx, r.deliver)
+	workflow.Go(r.ctx, func(workflow.Context) {
+		// The one use of the context that is cancelled with the workflow.
+		ctx.Done().Receive(ctx, nil)
+		r.requestClose("cancelled")
+	})
+	return nil
+}
+
+func validated(f func() error) workflow.UpdateHandlerOptions {
+	return workflow.UpdateHandlerOptions{Validator: f}
+}
+
+// open refuses everything on a session that closes.
+func (r *run) open() error {
+	if r.closing != "" {
+		return session.ErrClosed
+	}
+	return nil
+}
+
+func (r *run) listenSend() error {
+	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateSend, r.send, workflow.UpdateHandlerOptions{
+		Validator: func(m session.Message) error { return session.ToTemporal(r.validateSend(m)) },
+	})
+}
+
+func (r *run) validateSend(m session.Message) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	if _, again := r.known(m.ID); again {
+		return nil
+	}
+	if m.WhenBusy == session.BusyReject && (r.cur != nil || r.runnable()) {
+		return session.ErrBusy
+	}
+	return r.room()
+}
+
+// room refuses a message when too many wait.
+func (r *run) room() error {
+	if len(r.st.Queue) >= session.MaxQueue {
+		return session.Invalid("message", fmt.Sprintf("%d messages wait already", len(r.st.Queue)), fmt.Sprintf("a queue of at most %d", session.MaxQueue))
+	}
+	return nil
+}
+
+func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, error) {
+	m, err := identified(ctx, m)
+	if err != nil {
+		return session.Receipt{}, err
+	}
+	if rec, again := r.known(m.ID); again {
+		return rec, nil
+	}
+	rec := r.accept(m, false)
+	r.release()
+	if m.WhenBusy == session.BusyInterrupt {
+		r.interrupt("a message went first")
+	}
+	return rec, nil
+}
+
+func (r *run) listenRender() error {
+	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateRender, r.render, workflow.UpdateHandlerOptions{
+		Validator: func(req session.RenderRequest) error {
+			if err := r.open(); err != nil {
+				return session.ToTemporal(err)
+			}
+			return session.ToTemporal(req.Options.Validate())
+		},
+	})
+}
+
+func (r *run) render(_ workflow.Context, req session.RenderRequest) (session.RenderReply, error) {
+	reply := session.RenderReply{Changed: r.configure(req.Options), Receipts: []session.Receipt{}}
+	for _, q := range r.st.Queue {
+		if rec, ok := r.known(q.Message.ID); ok {
+			reply.Receipts = append(reply.Receipts, rec)
+		}
+	}
+	r.release()
+	return reply, nil
+}
+
+func (r *run) listenInterrupt() error {
+	err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateInterrupt, r.interruptUpdate, workflow.UpdateHandlerOptions{
+		Validator: func(req session.InterruptRequest) error { return session.ToTemporal(r.validateInterrupt(req)) },
+	})
+	if err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateClearAbort, func(workflow.Context) error {
+		r.st.Aborted = false
+		r.publish()
+		return nil
+	}, validated(func() error { return session.ToTemporal(r.open()) }))
+}
+
+func (r *run) validateInterrupt(req session.InterruptRequest) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	if req.Message == nil {
+		return nil
+	}
+	if err := req.Message.Validate(); err != nil {
+		return err
+	}
+	return r.room()
+}
+
+func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest) (session.InterruptReply, error) {
+	reply := session.InterruptReply{Running: r.interrupt(req.Reason)}
+	if req.Message == nil {
+		return reply, nil
+	}
+	m, err := identified(ctx, *req.Message)
+	if err != nil {
+		return reply, err
+	}
+	rec, again := r.known(m.ID)
+	if !again {
+		// Idle, an interrupt only queues; running, its message goes next.
+		running := reply.Running
+		if running {
+			m.WhenBusy = session.BusyInterrupt
+		}
+		rec = r.accept(m, !running)
+	}
+	reply.Receipt = &rec
+	return reply, nil
+}
+
+func (r *run) listenControl() error {
+	if err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateConfigure, r.configureUpdate, workflow.UpdateHandlerOptions{
+		Validator: func(c session.Configure) error {
+			if err := r.open(); err != nil {
+				return session.ToTemporal(err)
+			}
+			return session.ToTemporal(c.Validate())
+		},
+	}); err != nil {
+		return err
+	}
+	if err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateRespond, r.respond, workflow.UpdateHandlerOptions{
+		Validator: func(req session.RespondRequest) error { return session.ToTemporal(r.validateRespond(req)) },
+	}); err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateSpawn, r.spawn, workflow.UpdateHandlerOptions{
+		Validator: func(req session.SpawnRequest) error { return session.ToTemporal(r.validateSpawn(req)) },
+	})
+}
+
+func (r *run) configureUpdate(_ workflow.Context, c session.Configure) (session.Snapshot, error) {
+	r.configure(c)
+	return r.snapshot(), nil
+}
+
+// configure applies what differs and says whether anything did.
+func (r *run) configure(c session.Configure) bool {
+	update, live, changed := applyOptions(r.st, c)
+	if !changed {
+		return false
+	}
+	n := r.notify(update)
+	if r.cur != nil && live != (activities.Options{}) {
+		n.options = &live
+	}
+	r.publish()
+	return true
+}
+
+func (r *run) validateRespond(req session.RespondRequest) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	if req.RequestID == "" {
+		return session.Invalid("requestId", "is empty", "the id of a permission:requested event")
+	}
+	if r.cur == nil {
+		return session.Invalid("requestId", fmt.Sprintf("%q is not open: no turn runs", req.RequestID), "the id of an open request")
+	}
+	return nil
+}
+
+func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {
+	out, err := r.control(ctx, activities.ControlInput{ID: "respond-" + req.RequestID, Answer: &req})
+	if err != nil {
+		return err
+	}
+	if !out.Handed {
+		return session.ToTemporal(session.Invalid("requestId", fmt.Sprintf("%q is not open", req.RequestID), "the id of an open request"))
+	}
+	return nil
+}
+
+func (r *run) listenClose() error {
+	if err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateEvict, func(workflow.Context) error {
+		r.evicting = r.st.Sandbox != nil
+		return nil
+	}, validated(func() error { return session.ToTemporal(r.validateEvict()) })); err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandler(r.ctx, session.UpdateClose, func(workflow.Context) error {
+		r.requestClose("closed")
+		return nil
+	})
+}
+
+func (r *run) validateEvict() error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	if r.cur != nil || r.runnable() {
+		return session.ErrBusy
+	}
+	return nil
+}
+
+// applyOptions changes the state and gives what changed: as an event, and as
+// far as a live agent must hear of it.
+func applyOptions(st *session.State, c session.Configure) (update event.OptionsUpdate, live activities.Options, changed bool) {
+	if c.Title != nil && *c.Title != st.Title {
+		st.Title, update.Title, changed = *c.Title, c.Title, true
+	}
+	if c.Model != nil && *c.Model != st.Model {
+		st.Model, update.Model, live.Model, changed = *c.Model, c.Model, *c.Model, true
+	}
+	if c.Permission != nil && *c.Permission != st.Permission {
+		mode := string(*c.Permission)
+		st.Permission, update.PermissionMode, live.Permission, changed = *c.Permission, &mode, *c.Permission, true
+	}
+	if c.Metadata != nil {
+		st.Metadata, update.Metadata, changed = mergeBag(st.Metadata, c.Metadata), c.Metadata, true
+	}
+	if c.Tags != nil {
+		st.Tags, update.Tags, changed = c.Tags, c.Tags, true
+	}
+	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS != 0 && *c.IdleTimeoutMS != st.IdleTimeoutMS {
+		st.IdleTimeoutMS, changed = *c.IdleTimeoutMS, true
+	}
+	return update, live, changed
+}

@@ -1,0 +1,91 @@
+package workflows
+
+import (
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// permanent are the error types that no retry mends.
+var permanent = []string{
+	session.TypeInvalid, session.TypeNotFound, session.TypeAgentMissing, session.TypeAgentFailed,
+	session.TypeFenced, session.TypeHostLost, session.TypeClosed,
+}
+
+// patient retries for as long as it takes: the stream, the archive or a worker
+// may be away, and what was accepted must be written.
+var patient = &temporal.RetryPolicy{
+	InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second,
+	NonRetryableErrorTypes: permanent,
+}
+
+// writeOptions are for the light writes to stream and archive. Each takes
+// milliseconds; after 30 s a connection hangs and a new attempt is better.
+var writeOptions = workflow.ActivityOptions{
+	TaskQueue:           session.TaskQueue,
+	StartToCloseTimeout: 30 * time.Second,
+	RetryPolicy:         patient,
+}
+
+// placeOptions have no schedule-to-start limit: with no free place anywhere
+// the turn waits, visibly. Five minutes cover the copying in of a large
+// session; the heartbeat notices a host that dies meanwhile.
+var placeOptions = workflow.ActivityOptions{
+	TaskQueue:           session.PlaceQueue,
+	StartToCloseTimeout: 5 * time.Minute,
+	HeartbeatTimeout:    10 * time.Second,
+	RetryPolicy:         patient,
+}
+
+// turnOptions: a turn may take days, so the heartbeat alone says whether it
+// lives: 3 s, at a beat every second. A new attempt goes to the same host; if
+// nobody takes it within 45 s, longer than the agent's lease of 40 s, the host
+// is lost and no agent runs there any more.
+func turnOptions(host string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:              session.HostQueue(host),
+		ScheduleToStartTimeout: 45 * time.Second,
+		StartToCloseTimeout:    30 * 24 * time.Hour,
+		HeartbeatTimeout:       3 * time.Second,
+		RetryPolicy:            patient,
+	}
+}
+
+// controlOptions: a control that was not taken within 10 s is offered anew by
+// the workflow, so the activity itself is not retried.
+func controlOptions(host string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:              session.ControlQueue(host),
+		ScheduleToStartTimeout: 10 * time.Second,
+		StartToCloseTimeout:    10 * time.Second,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+	}
+}
+
+// endOptions: ending a sandbox waits for the archive as long as it takes, but
+// not for a host that is gone for 45 s: what it had is in the archive or lost.
+func endOptions(host string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:              session.ControlQueue(host),
+		ScheduleToStartTimeout: 45 * time.Second,
+		StartToCloseTimeout:    5 * time.Minute,
+		HeartbeatTimeout:       10 * time.Second,
+		RetryPolicy:            patient,
+	}
+}
+
+// childOptions: a parent that is gone closes its children; a child's id is
+// used once.
+func childOptions(id, title string) workflow.ChildWorkflowOptions {
+	return workflow.ChildWorkflowOptions{
+		WorkflowID:            id,
+		TaskQueue:             session.TaskQueue,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		StaticSummary:         title,
+	}
+}

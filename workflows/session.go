@@ -1,0 +1,231 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// Session is the workflow of one session. Its workflow id is the session id.
+func Session(ctx workflow.Context, in session.Input) (session.Output, error) {
+	r, err := newRun(ctx, in)
+	if err != nil {
+		return session.Output{}, session.ToTemporal(err)
+	}
+	if err := r.listen(ctx); err != nil {
+		return session.Output{}, err
+	}
+	return r.loop()
+}
+
+// run is one run of the session workflow.
+type run struct {
+	// ctx is cut off from cancellation: to cancel a session is to close it.
+	ctx workflow.Context
+	in  session.Input
+	st  *session.State
+	// begun is set when the run has its epoch, so that it may write.
+	begun bool
+	// cur is the turn that runs; nil when none does.
+	cur *turn
+	// closing is why the session closes; "" while it is open.
+	closing string
+	// evicting asks the loop to give up the sandbox.
+	evicting bool
+	// outbox waits to be appended to the stream; see deliver.go.
+	outbox []*notice
+	// notices counts what ever went into the outbox, for ids.
+	notices int
+	// writing is set while the deliverer's activity is under way.
+	writing bool
+	// published is what the search attributes say now.
+	published published
+}
+
+func newRun(ctx workflow.Context, in session.Input) (*run, error) {
+	if err := validateInput(workflow.GetInfo(ctx).WorkflowExecution.ID, in); err != nil {
+		return nil, err
+	}
+	free, _ := workflow.NewDisconnectedContext(ctx)
+	r := &run{ctx: free, in: in, st: in.Carried}
+	if r.st == nil {
+		r.st = freshState(in)
+	}
+	r.begun = in.Carried != nil
+	r.in.Carried = nil
+	return r, nil
+}
+
+func validateInput(workflowID string, in session.Input) error {
+	if err := session.ValidateID("sessionId", in.SessionID); err != nil {
+		return err
+	}
+	if in.SessionID != workflowID {
+		return session.Invalid("sessionId", fmt.Sprintf("%q is not the workflow id %q", in.SessionID, workflowID), "the workflow id")
+	}
+	if in.First != nil {
+		if err := in.First.Validate(); err != nil {
+			return err
+		}
+	}
+	return in.Options.Validate()
+}
+
+func freshState(in session.Input) *session.State {
+	st := &session.State{
+		Title: in.Options.Title, Model: in.Options.Model, Permission: in.Options.Permission,
+		Metadata: in.Options.Metadata, Tags: in.Options.Tags,
+		IdleTimeoutMS: in.Options.IdleTimeoutMS, Native: 1,
+	}
+	if st.IdleTimeoutMS == 0 {
+		st.IdleTimeoutMS = session.DefaultIdleTimeout.Milliseconds()
+	}
+	return st
+}
+
+func (r *run) loop() (session.Output, error) {
+	if err := r.begin(); err != nil {
+		return r.output(), err
+	}
+	for {
+		switch {
+		case r.closing != "":
+			return r.output(), r.finish()
+		case r.runnable():
+			r.runTurn(r.dequeue())
+		case r.finished():
+			r.requestClose("completed")
+		case r.continueDue():
+			return r.output(), r.continueAsNew()
+		default:
+			if err := r.rest(); err != nil {
+				return r.output(), err
+			}
+		}
+	}
+}
+
+// begin opens the run: an epoch, the record, session:initialized.
+func (r *run) begin() error {
+	if !r.begun {
+		ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
+		var out activities.BeginOutput
+		if err := workflow.ExecuteActivity(ctx, activities.NameBegin, activities.BeginInput{Session: r.in}).Get(ctx, &out); err != nil {
+			return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
+		}
+		r.st.Epoch, r.st.LastSeq = out.Epoch, out.LastSeq
+		r.recall(out.Record)
+		if r.in.First != nil {
+			r.accept(*r.in.First, false)
+			r.in.First = nil
+		}
+		r.begun = true
+	}
+	r.publish()
+	return nil
+}
+
+// recall takes over what was known of the session before this run.
+func (r *run) recall(rec *activities.Record) {
+	if rec == nil {
+		return
+	}
+	st := r.st
+	st.Turns, st.Usage, st.CostUSD = rec.Turns, rec.Usage, rec.CostUSD
+	st.LastBlockID, st.LastBlock = rec.LastBlockID, rec.LastBlock
+	st.Native = max(rec.Native, 1)
+	if st.Title == "" {
+		st.Title = rec.Title
+	}
+	if st.Model == "" {
+		st.Model = rec.Model
+	}
+	if st.Permission == "" {
+		st.Permission = rec.Permission
+	}
+	if st.Metadata == nil {
+		st.Metadata = rec.Metadata
+	}
+	if st.Tags == nil {
+		st.Tags = rec.Tags
+	}
+}
+
+// rest waits for something to do, and gives up the sandbox when nothing comes
+// for the idle timeout.
+func (r *run) rest() error {
+	if r.evicting {
+		r.evicting = false
+		r.endSandbox("manual")
+		return nil
+	}
+	if r.st.Sandbox == nil {
+		return workflow.Await(r.ctx, r.stirred)
+	}
+	stirred, err := workflow.AwaitWithTimeout(r.ctx, time.Duration(r.st.IdleTimeoutMS)*time.Millisecond, r.stirred)
+	if err == nil && !stirred {
+		r.endSandbox("idle")
+	}
+	return err
+}
+
+func (r *run) stirred() bool {
+	return r.closing != "" || r.evicting || r.runnable() || r.finished() || r.continueDue()
+}
+
+// runnable says whether a queued message may run now.
+func (r *run) runnable() bool {
+	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold
+}
+
+// finished says whether a spawned session has done what it was spawned for.
+func (r *run) finished() bool {
+	return r.in.Parent != nil && r.begun && r.st.Turns > 0 && len(r.st.Queue) == 0 && len(r.st.Children) == 0 && r.settled()
+}
+
+// settled says whether everything that the workflow had to say is written.
+func (r *run) settled() bool { return len(r.outbox) == 0 && !r.writing }
+
+func (r *run) output() session.Output {
+	out := session.Output{Turns: r.st.Turns, Usage: r.st.Usage, CostUSD: r.st.CostUSD, Failure: r.st.Failure}
+	if n := len(r.st.Results); n > 0 {
+		out.Last = r.st.Results[n-1].Result
+	}
+	return out
+}
+
+func (r *run) agent() activities.Agent {
+	return activities.Agent{
+		SessionID: r.in.SessionID, Name: r.in.Options.Agent, Profile: r.in.Options.Profile,
+		Model: r.st.Model, Permission: r.st.Permission, Workspace: r.in.Options.Workspace, Native: r.st.Native,
+	}
+}
+
+func (r *run) record() activities.Record {
+	st := r.st
+	return activities.Record{
+		Title: st.Title, Model: st.Model, Permission: st.Permission, Metadata: st.Metadata, Tags: st.Tags,
+		Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, Native: st.Native,
+		LastBlockID: st.LastBlockID, LastBlock: st.LastBlock, UpdatedAt: workflow.Now(r.ctx),
+	}
+}
+
+// notify puts events of Sojourn's own into the outbox.
+func (r *run) notify(events ...event.Payload) *notice {
+	r.notices++
+	n := &notice{key: fmt.Sprintf("%s-%d", workflow.GetInfo(r.ctx).WorkflowExecution.RunID, r.notices)}
+	for _, p := range events {
+		n.events = append(n.events, ownEvent(workflow.Now(r.ctx), p))
+	}
+	r.outbox = append(r.outbox, n)
+	return n
+}
+
+func ownEvent(at time.Time, p event.Payload) event.Event {
+	return event.Event{Payload: p, Context: event.Context{ConversationID: event.Main, Source: event.SourceServer, Timestamp: at}}
+}

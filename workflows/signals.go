@@ -1,0 +1,150 @@
+package workflows
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// receive gives the coroutine that hands a signal's payloads to a handler, raw:
+// anybody may send anything, and nothing sent may fail a workflow task.
+func (r *run) receive(name string, handle func(workflow.Context, *commonpb.Payload) error) func(workflow.Context) {
+	return func(ctx workflow.Context) {
+		ch := workflow.GetSignalChannel(ctx, name)
+		for {
+			var raw converter.RawValue
+			if more := ch.Receive(ctx, &raw); !more {
+				return
+			}
+			r.take(ctx, name, raw, handle)
+		}
+	}
+}
+
+func (r *run) take(ctx workflow.Context, name string, raw converter.RawValue, handle func(workflow.Context, *commonpb.Payload) error) {
+	if err := handle(ctx, raw.Payload()); err != nil {
+		r.refuse(name, err)
+	}
+}
+
+// drain handles what signals have been delivered and not been read, before a
+// run ends.
+func (r *run) drain(ctx workflow.Context) {
+	for _, s := range []struct {
+		name   string
+		handle func(workflow.Context, *commonpb.Payload) error
+	}{{session.SignalMessage, r.onMessage}, {session.SignalQueue, r.onQueue}, {session.SignalInterrupt, r.onInterrupt}} {
+		ch := workflow.GetSignalChannel(ctx, s.name)
+		for {
+			var raw converter.RawValue
+			if !ch.ReceiveAsync(&raw) {
+				break
+			}
+			r.take(ctx, s.name, raw, s.handle)
+		}
+	}
+}
+
+// refuse records a signal that is no message: a signal has no caller to tell.
+func (r *run) refuse(name string, err error) {
+	info := event.ErrorInfo{Message: fmt.Sprintf("signal %s: %v", name, err), Code: session.TypeInvalid}
+	var invalid *session.InvalidError
+	if errors.As(err, &invalid) {
+		info.Field = invalid.Field
+	}
+	r.notices++
+	block := event.Block{
+		ID:   fmt.Sprintf("sojourn-signal-%s-%d", workflow.GetInfo(r.ctx).WorkflowExecution.RunID, r.notices),
+		Type: event.BlockError, Status: event.StatusComplete, Source: event.SourceServer,
+		Message: event.Text(info.Message), Code: info.Code,
+	}
+	r.notify(event.Error{ErrorInfo: info}, event.BlockUpsert{Block: block})
+}
+
+func (r *run) onMessage(ctx workflow.Context, p *commonpb.Payload) error {
+	return r.signalled(ctx, p, false)
+}
+
+func (r *run) onQueue(ctx workflow.Context, p *commonpb.Payload) error {
+	return r.signalled(ctx, p, true)
+}
+
+func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) error {
+	m, err := decodeMessage(p)
+	if err != nil {
+		return err
+	}
+	if err := r.room(); err != nil {
+		return err
+	}
+	if m, err = identified(ctx, m); err != nil {
+		return err
+	}
+	if _, again := r.known(m.ID); again {
+		return nil
+	}
+	r.accept(m, hold)
+	if hold {
+		return nil
+	}
+	r.release()
+	if m.WhenBusy == session.BusyInterrupt {
+		r.interrupt("a message went first")
+	}
+	return nil
+}
+
+func (r *run) onInterrupt(ctx workflow.Context, p *commonpb.Payload) error {
+	var req session.InterruptRequest
+	if p != nil && len(p.GetData()) > 0 && json.Unmarshal(p.GetData(), &req) != nil {
+		return session.Invalid("interrupt", "is no JSON object", `{"reason": "…"}, or nothing`)
+	}
+	if err := r.validateInterrupt(req); err != nil {
+		return err
+	}
+	_, err := r.interruptUpdate(ctx, req)
+	return err
+}
+
+// decodeMessage takes what people and programs send: {"text": "…"}, a JSON
+// string, or plain text.
+func decodeMessage(p *commonpb.Payload) (session.Message, error) {
+	var m session.Message
+	data := bytes.TrimSpace(p.GetData())
+	if len(data) == 0 {
+		return m, session.Invalid("text", "is missing: the signal has no payload", `{"text": "…"} or a string`)
+	}
+	var text string
+	switch {
+	case string(p.GetMetadata()[converter.MetadataEncoding]) == converter.MetadataEncodingBinary:
+		m.Text = string(data)
+	case data[0] == '"' && json.Unmarshal(data, &text) == nil:
+		m.Text = text
+	default:
+		if err := decodeObject(data, &m); err != nil {
+			return m, err
+		}
+	}
+	return m, m.Validate()
+}
+
+func decodeObject(data []byte, m *session.Message) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(m); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) && wrong.Field != "" {
+			return session.Invalid(wrong.Field, "is a JSON "+wrong.Value, "a "+wrong.Type.String())
+		}
+		return session.Invalid("message", err.Error(), `{"text": "…"} or a string`)
+	}
+	return nil
+}

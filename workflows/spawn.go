@@ -1,0 +1,147 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+func (r *run) depth() int {
+	if r.in.Parent == nil {
+		return 0
+	}
+	return r.in.Parent.Depth
+}
+
+func (r *run) root() string {
+	if r.in.Parent == nil {
+		return r.in.SessionID
+	}
+	return r.in.Parent.Root
+}
+
+func (r *run) validateSpawn(req session.SpawnRequest) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	if r.depth() >= session.MaxDepth {
+		return session.ErrDepthLimit
+	}
+	if err := session.ValidateID("id", req.ID); err != nil {
+		return err
+	}
+	if req.ID == r.in.SessionID {
+		return session.Invalid("id", fmt.Sprintf("%q is the spawning session itself", req.ID), "an id of its own")
+	}
+	if err := r.inherit(req.Options).Validate(); err != nil {
+		return err
+	}
+	return req.Message.Validate()
+}
+
+// inherit gives a child what it was not told: its parent's agent and profile.
+func (r *run) inherit(o session.Options) session.Options {
+	if o.Agent == "" {
+		o.Agent = r.in.Options.Agent
+		if o.Profile == "" {
+			o.Profile = r.in.Options.Profile
+		}
+		if o.Model == "" {
+			o.Model = r.st.Model
+		}
+	}
+	if o.Permission == "" {
+		o.Permission = r.st.Permission
+	}
+	if o.Tenant == "" {
+		o.Tenant = r.in.Options.Tenant
+	}
+	return o
+}
+
+// spawn starts a child session and returns when it runs. A repeat names the
+// same child.
+func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.SpawnReply, error) {
+	if req.ToolUseID == "" {
+		req.ToolUseID = "spawn-" + req.ID
+	}
+	reply := session.SpawnReply{ChildID: req.ID, ToolUseID: req.ToolUseID, Depth: r.depth() + 1}
+	if r.hasChild(req.ID) {
+		return reply, nil
+	}
+	msg, err := identified(ctx, req.Message)
+	if err != nil {
+		return reply, err
+	}
+	in := r.childInput(ctx, req, msg)
+	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: in.Options.Agent})
+	// subagent:spawned must be in the stream before the child lives.
+	said := r.notify(event.SubagentSpawned{
+		ToolUseID: req.ToolUseID, AgentID: req.ID, ChildSessionID: req.ID, Prompt: msg.Text,
+		SubagentType: in.Options.Agent, Description: req.Description,
+	})
+	if err := workflow.Await(ctx, func() bool { return said.done }); err != nil {
+		return reply, err
+	}
+	return reply, r.startChild(ctx, req, in)
+}
+
+func (r *run) hasChild(id string) bool {
+	return slices.ContainsFunc(r.st.Children, func(c session.Child) bool { return c.SessionID == id })
+}
+
+func (r *run) childInput(ctx workflow.Context, req session.SpawnRequest, msg session.Message) session.Input {
+	opts := r.inherit(req.Options)
+	if opts.Title == "" {
+		opts.Title = headline(msg.Text)
+	}
+	return session.Input{
+		SessionID: req.ID, Options: opts, CreatedAt: workflow.Now(ctx), First: &msg,
+		Parent: &session.Parent{SessionID: r.in.SessionID, Root: r.root(), Depth: r.depth() + 1, ToolUseID: req.ToolUseID},
+	}
+}
+
+func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in session.Input) error {
+	cctx := workflow.WithChildOptions(r.ctx, childOptions(req.ID, in.Options.Title))
+	future := workflow.ExecuteChildWorkflow(cctx, session.WorkflowType, in)
+	started := future.GetChildWorkflowExecution().Get(ctx, nil)
+	workflow.Go(r.ctx, func(ctx workflow.Context) { r.watchChild(ctx, req, future) })
+	if started != nil {
+		if temporal.IsWorkflowExecutionAlreadyStartedError(started) {
+			return session.ToTemporal(session.Invalid("id", fmt.Sprintf("%q is taken", req.ID), "an id that no session has"))
+		}
+		return fmt.Errorf("session %s: spawn %s: %w", r.in.SessionID, req.ID, started)
+	}
+	return nil
+}
+
+// watchChild takes a child off the list on any end and says how it ended.
+func (r *run) watchChild(ctx workflow.Context, req session.SpawnRequest, future workflow.ChildWorkflowFuture) {
+	var out session.Output
+	err := future.Get(ctx, &out)
+	r.notify(childEnd(req, out, err))
+	r.st.Children = slices.DeleteFunc(r.st.Children, func(c session.Child) bool { return c.SessionID == req.ID })
+	r.publish()
+}
+
+func childEnd(req session.SpawnRequest, out session.Output, err error) event.SubagentCompleted {
+	end := event.SubagentCompleted{
+		ToolUseID: req.ToolUseID, AgentID: req.ID, ChildSessionID: req.ID, Status: event.SubagentCompletedOK,
+	}
+	switch {
+	case err != nil:
+		end.Status, end.Output = event.SubagentFailed, event.Text(err.Error())
+	case out.Failure != nil:
+		end.Status, end.Output = event.SubagentFailed, event.Text(out.Failure.Message)
+	case out.Last != nil:
+		end.Output = event.Text(out.Last.Response)
+	default:
+		end.Status, end.Output = event.SubagentFailed, event.Text("ended without an answer")
+	}
+	return end
+}

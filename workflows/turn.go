@@ -1,0 +1,241 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// turn is the execution that runs now.
+type turn struct {
+	queued session.Queued
+	// live is set while RunTurn is scheduled: controls go to its host.
+	live bool
+	// interrupted is set by the first interrupt, with its reason.
+	interrupted bool
+	reason      string
+}
+
+// accept puts a message into the queue and gives its receipt.
+func (r *run) accept(m session.Message, hold bool) session.Receipt {
+	r.st.Executions++
+	rec := session.Receipt{
+		SessionID: r.in.SessionID, MessageID: m.ID,
+		ExecutionID: fmt.Sprintf("x%d", r.st.Executions), AfterSeq: r.st.LastSeq,
+	}
+	r.st.Receipts = append(r.st.Receipts, rec)
+	if over := len(r.st.Receipts) - session.KeptReceipts; over > 0 {
+		r.st.Receipts = r.st.Receipts[over:]
+	}
+	q := session.Queued{Message: m, ExecutionID: rec.ExecutionID, Hold: hold}
+	if m.WhenBusy == session.BusyInterrupt {
+		r.st.Queue = append([]session.Queued{q}, r.st.Queue...)
+	} else {
+		r.st.Queue = append(r.st.Queue, q)
+	}
+	return rec
+}
+
+// known gives the first receipt of a message id that came before.
+func (r *run) known(id string) (session.Receipt, bool) {
+	for _, rec := range r.st.Receipts {
+		if rec.MessageID == id {
+			return rec, true
+		}
+	}
+	return session.Receipt{}, false
+}
+
+// release lets everything that is held in the queue run.
+func (r *run) release() {
+	for i := range r.st.Queue {
+		r.st.Queue[i].Hold = false
+	}
+}
+
+func (r *run) dequeue() session.Queued {
+	q := r.st.Queue[0]
+	r.st.Queue = r.st.Queue[1:]
+	return q
+}
+
+// runTurn answers one message, whatever comes of it.
+func (r *run) runTurn(q session.Queued) {
+	r.cur = &turn{queued: q}
+	if r.st.Title == "" {
+		r.st.Title = headline(q.Message.Text)
+	}
+	r.publish()
+	out, err := r.execute(q)
+	if err != nil {
+		out = r.fail(q, err)
+	}
+	r.settle(out)
+	r.cur = nil
+	r.publish()
+}
+
+// execute makes sure of a sandbox and runs the turn in it.
+func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
+	var out activities.RunTurnOutput
+	if r.st.Sandbox == nil {
+		if err := r.createSandbox(); err != nil {
+			return out, err
+		}
+	}
+	if r.cur.interrupted {
+		return r.interruptedEarly(q)
+	}
+	in := activities.RunTurnInput{
+		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
+		Message: q.Message, Anchor: r.st.LastBlockID,
+	}
+	// What the deliverer began before the turn must be written before the
+	// turn, which is the stream's one writer from here on.
+	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
+		return out, err
+	}
+	ctx := workflow.WithActivityOptions(r.ctx, turnOptions(r.st.Sandbox.Host))
+	r.cur.live = true
+	err := workflow.ExecuteActivity(ctx, activities.NameRunTurn, in).Get(ctx, &out)
+	r.cur.live = false
+	if hostLost(err) {
+		r.st.Sandbox = nil
+		r.st.Restarts++
+	}
+	return out, err
+}
+
+func (r *run) createSandbox() error {
+	ctx := workflow.WithActivityOptions(r.ctx, placeOptions)
+	in := activities.CreateSandboxInput{Agent: r.agent(), Restarts: r.st.Restarts}
+	var out activities.CreateSandboxOutput
+	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
+		return err
+	}
+	if err := workflow.ExecuteActivity(ctx, activities.NameCreateSandbox, in).Get(ctx, &out); err != nil {
+		return err
+	}
+	r.st.Sandbox = &out.Sandbox
+	r.st.Epoch, r.st.LastSeq = out.Sandbox.Epoch, out.LastSeq
+	return nil
+}
+
+// interruptedEarly ends an execution whose agent was never asked.
+func (r *run) interruptedEarly(q session.Queued) (activities.RunTurnOutput, error) {
+	res := session.Result{
+		ExecutionID: q.ExecutionID, MessageID: q.Message.ID,
+		Outcome: session.Interrupted, Reason: r.cur.reason,
+	}
+	emitted, err := r.emit("interrupted-"+q.ExecutionID, event.QueryInterrupted{Query: event.Query{
+		ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Reason: r.cur.reason,
+	}})
+	return activities.RunTurnOutput{Result: res, LastSeq: emitted.LastSeq, LastBlockID: emitted.LastBlockID}, err
+}
+
+// fail records an execution that could not be run: in the conversation, in the
+// stream and in the result.
+func (r *run) fail(q session.Queued, cause error) activities.RunTurnOutput {
+	info := errorInfo(cause)
+	out := activities.RunTurnOutput{Result: session.Result{
+		ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
+	}}
+	emitted, err := r.emit("failed-"+q.ExecutionID, failureEvents(q, info)...)
+	if err != nil {
+		workflow.GetLogger(r.ctx).Error("the failure of an execution could not be written", "execution", q.ExecutionID, "error", err)
+		return out
+	}
+	out.LastSeq, out.LastBlockID = emitted.LastSeq, emitted.LastBlockID
+	return out
+}
+
+// failureEvents show a failed execution in the conversation and end it in the
+// stream.
+func failureEvents(q session.Queued, info event.ErrorInfo) []event.Payload {
+	block := event.Block{
+		ID: "sojourn-" + q.ExecutionID + "-failed", Type: event.BlockError, Status: event.StatusComplete,
+		Source: event.SourceServer, Message: event.Text(info.Message), Code: info.Code,
+	}
+	return []event.Payload{
+		event.BlockUpsert{Block: block},
+		event.QueryFailed{Query: event.Query{ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Error: &info}},
+	}
+}
+
+// emit appends events while no turn is live.
+func (r *run) emit(key string, payloads ...event.Payload) (activities.EmitOutput, error) {
+	in := activities.EmitInput{SessionID: r.in.SessionID, Epoch: r.st.Epoch, Key: key, Anchor: r.st.LastBlockID}
+	for _, p := range payloads {
+		in.Events = append(in.Events, ownEvent(workflow.Now(r.ctx), p))
+	}
+	return r.emitInput(in)
+}
+
+func (r *run) emitInput(in activities.EmitInput) (activities.EmitOutput, error) {
+	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
+	var out activities.EmitOutput
+	if err := workflow.ExecuteActivity(ctx, activities.NameEmit, in).Get(ctx, &out); err != nil {
+		return out, fmt.Errorf("session %s: emit: %w", r.in.SessionID, err)
+	}
+	r.advance(out.LastSeq, out.LastBlockID)
+	return out, nil
+}
+
+func (r *run) advance(seq uint64, block string) {
+	r.st.LastSeq = max(r.st.LastSeq, seq)
+	if block != "" {
+		r.st.LastBlockID = block
+	}
+}
+
+// settle adds an ended execution to the state.
+func (r *run) settle(out activities.RunTurnOutput) {
+	st := r.st
+	st.Turns++
+	st.Usage = st.Usage.Add(out.Usage)
+	st.CostUSD += out.CostUSD
+	st.LastActivity = workflow.Now(r.ctx)
+	st.ArchiveBehind = out.ArchiveBehind
+	st.Failure = out.Result.Error
+	r.advance(out.LastSeq, out.LastBlockID)
+	if out.LastBlock != "" {
+		st.LastBlock = out.LastBlock
+	}
+	if out.AgentExited {
+		st.Restarts++
+	}
+	st.Results = append(st.Results, out.Result)
+	if over := len(st.Results) - session.KeptResults; over > 0 {
+		st.Results = st.Results[over:]
+	}
+}
+
+// hostLost says whether the host of the sandbox did not answer.
+func hostLost(err error) bool {
+	var timeout *temporal.TimeoutError
+	if errors.As(err, &timeout) {
+		return timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+	}
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && app.Type() == session.TypeHostLost
+}
+
+// errorInfo puts an activity's error into words for the conversation.
+func errorInfo(err error) event.ErrorInfo {
+	var app *temporal.ApplicationError
+	var timeout *temporal.TimeoutError
+	switch {
+	case errors.As(err, &app):
+		return event.ErrorInfo{Message: app.Message(), Code: app.Type()}
+	case errors.As(err, &timeout):
+		return event.ErrorInfo{Message: "the sandbox's host does not answer; the sandbox is given up", Code: session.TypeHostLost}
+	}
+	return event.ErrorInfo{Message: err.Error(), Code: session.TypeAgentFailed}
+}

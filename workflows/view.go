@@ -1,0 +1,224 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// published is what the search attributes said last, so that an upsert, which
+// is an event in history, is made only for what changed.
+type published struct {
+	status   session.Status
+	title    string
+	host     string
+	turns    int
+	cost     float64
+	activity time.Time
+	tags     []string
+	complete bool
+}
+
+func (r *run) status() session.Status {
+	switch {
+	case r.cur != nil:
+		return session.StatusRunning
+	default:
+		return session.StatusIdle
+	}
+}
+
+// publish shows the state to operators: the current details cost nothing in
+// history, the search attributes one event when they changed.
+func (r *run) publish() { r.publishAs(r.status()) }
+
+func (r *run) publishAs(status session.Status) {
+	workflow.SetCurrentDetails(r.ctx, r.details(status))
+	now := published{
+		status: status, title: r.st.Title, turns: r.st.Turns, cost: r.st.CostUSD,
+		activity: r.st.LastActivity, tags: r.st.Tags, complete: true,
+	}
+	if r.st.Sandbox != nil {
+		now.host = r.st.Sandbox.Host
+	}
+	if updates := r.changes(now); len(updates) > 0 {
+		if err := workflow.UpsertTypedSearchAttributes(r.ctx, updates...); err != nil {
+			workflow.GetLogger(r.ctx).Error("search attributes could not be set", "error", err)
+		}
+	}
+	r.published = now
+}
+
+func (r *run) changes(now published) []temporal.SearchAttributeUpdate {
+	was := r.published
+	var set []temporal.SearchAttributeUpdate
+	if !was.complete {
+		set = append(set, r.constants()...)
+	}
+	if now.status != was.status {
+		set = append(set, session.AttrStatus.ValueSet(string(now.status)))
+	}
+	if now.title != was.title {
+		set = append(set, session.AttrTitle.ValueSet(now.title))
+	}
+	if now.host != was.host {
+		set = append(set, keywordOrNone(session.AttrHost, now.host))
+	}
+	if now.turns != was.turns || !was.complete {
+		set = append(set, session.AttrTurns.ValueSet(int64(now.turns)), session.AttrCostUSD.ValueSet(now.cost))
+	}
+	if !now.activity.Equal(was.activity) {
+		set = append(set, session.AttrLastActivity.ValueSet(now.activity))
+	}
+	if !slices.Equal(now.tags, was.tags) {
+		set = append(set, session.AttrTags.ValueSet(now.tags))
+	}
+	return set
+}
+
+func keywordOrNone(key temporal.SearchAttributeKeyKeyword, v string) temporal.SearchAttributeUpdate {
+	if v == "" {
+		return key.ValueUnset()
+	}
+	return key.ValueSet(v)
+}
+
+// constants never change over a session's life.
+func (r *run) constants() []temporal.SearchAttributeUpdate {
+	set := []temporal.SearchAttributeUpdate{
+		session.AttrAgent.ValueSet(r.in.Options.Agent),
+		session.AttrRoot.ValueSet(r.root()),
+		session.AttrDepth.ValueSet(int64(r.depth())),
+	}
+	if r.in.Options.Profile != "" {
+		set = append(set, session.AttrProfile.ValueSet(r.in.Options.Profile))
+	}
+	if r.in.Options.Tenant != "" {
+		set = append(set, session.AttrTenant.ValueSet(r.in.Options.Tenant))
+	}
+	if r.in.Parent != nil {
+		set = append(set, session.AttrParent.ValueSet(r.in.Parent.SessionID))
+	}
+	return set
+}
+
+func (r *run) listenQueries() error {
+	if err := workflow.SetQueryHandler(r.ctx, session.QuerySnapshot, func() (session.Snapshot, error) { return r.snapshot(), nil }); err != nil {
+		return err
+	}
+	if err := workflow.SetQueryHandler(r.ctx, session.QueryInspect, func() (session.Inspection, error) { return r.inspect(), nil }); err != nil {
+		return err
+	}
+	return workflow.SetQueryHandler(r.ctx, session.QueryResult, r.result)
+}
+
+func (r *run) snapshot() session.Snapshot {
+	s := session.Snapshot{
+		Version: session.SnapshotVersion, SessionID: r.in.SessionID, Agent: r.in.Options.Agent,
+		Profile: r.in.Options.Profile, Title: r.st.Title, Status: r.status(), Parent: r.in.Parent,
+		Children: slices.Clone(r.st.Children), Aborted: r.st.Aborted, Queued: []session.Message{},
+		Turns: r.st.Turns, Usage: r.st.Usage, CostUSD: r.st.CostUSD, LastSeq: r.st.LastSeq,
+		Sandbox: r.st.Sandbox, Timestamp: workflow.Now(r.ctx),
+	}
+	if s.Children == nil {
+		s.Children = []session.Child{}
+	}
+	for _, q := range r.st.Queue {
+		s.Queued = append(s.Queued, q.Message)
+	}
+	if r.closing != "" {
+		s.Status = session.StatusClosed
+	}
+	return s
+}
+
+func (r *run) inspect() session.Inspection {
+	i := session.Inspection{
+		Snapshot: r.snapshot(), Phase: r.phase(), Options: r.in.Options, CreatedAt: r.in.CreatedAt,
+		LastBlock: r.st.LastBlock, Failure: r.st.Failure, ArchiveBehind: r.st.ArchiveBehind,
+		Epoch: r.st.Epoch, Restarts: r.st.Restarts, HistoryLength: workflow.GetInfo(r.ctx).GetCurrentHistoryLength(),
+	}
+	if r.cur != nil {
+		i.CurrentExecution = r.cur.queued.ExecutionID
+	}
+	if n := len(r.st.Results); n > 0 && r.st.Results[n-1].Result != nil {
+		i.LastOutput = r.st.Results[n-1].Result.Response
+	}
+	return i
+}
+
+func (r *run) phase() string {
+	switch {
+	case r.closing != "":
+		return "closing"
+	case !r.begun:
+		return "beginning"
+	case r.cur == nil:
+		return "resting"
+	case r.cur.live && r.cur.interrupted:
+		return "interrupting"
+	case r.cur.live:
+		return "turn"
+	}
+	return "creating sandbox"
+}
+
+// result answers for one of the last executions, by execution or message id.
+func (r *run) result(id string) (session.Result, error) {
+	for _, res := range slices.Backward(r.st.Results) {
+		if res.ExecutionID == id || res.MessageID == id {
+			return res, nil
+		}
+	}
+	return session.Result{}, session.ToTemporal(fmt.Errorf("execution %q: %w", id, session.ErrNotFound))
+}
+
+// details is the session in Markdown, for the Web UI.
+func (r *run) details(status session.Status) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s\n\n", orDash(r.st.Title))
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "- **%s:** %s\n", name, value)
+		}
+	}
+	row("Agent", r.in.Options.Agent)
+	row("Status", string(status)+r.waiting())
+	row("Turns", fmt.Sprint(r.st.Turns))
+	row("Cost", fmt.Sprintf("$%.4f (%d tokens in, %d out)", r.st.CostUSD, r.st.Usage.InputTokens, r.st.Usage.OutputTokens))
+	if r.cur != nil {
+		row("Now", "“"+headline(r.cur.queued.Message.Text)+"”")
+	}
+	if r.st.Sandbox != nil {
+		row("Sandbox", fmt.Sprintf("%s on host %s", r.st.Sandbox.ID, r.st.Sandbox.Host))
+	}
+	row("Last block", r.st.LastBlock)
+	if r.st.Failure != nil {
+		row("Last failure", r.st.Failure.Message)
+	}
+	row("Archive", r.st.ArchiveBehind)
+	for _, c := range r.st.Children {
+		row("Child", c.SessionID+" ("+c.Agent+")")
+	}
+	return b.String()
+}
+
+func (r *run) waiting() string {
+	if n := len(r.st.Queue); n > 0 {
+		return fmt.Sprintf(", %d message(s) waiting", n)
+	}
+	return ""
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "—"
+	}
+	return s
+}
