@@ -52,8 +52,11 @@ func decodeAnthropic(body []byte) (messagesRequest, Conversation, error) {
 		if err != nil {
 			return req, Conversation{}, fmt.Errorf("messages.%d.content: %w", i, err)
 		}
-		if m.Role == "user" {
+		switch m.Role {
+		case "user":
 			c.addUser(blocks)
+		case "system":
+			c.addSystem(blocks)
 		}
 	}
 	return req, c, nil
@@ -90,7 +93,35 @@ func (c *Conversation) addResult(b contentBlock) {
 		return
 	}
 	t := &c.Turns[len(c.Turns)-1]
-	t.Results = append(t.Results, Result{Text: resultText(b.Content), IsError: b.IsError})
+	text := resultText(b.Content)
+	t.Results = append(t.Results, Result{Text: text, IsError: b.IsError})
+	t.fold(text)
+}
+
+// addSystem reads a message of the command line within the conversation. Only
+// one kind matters: what the user wrote in the meantime, which newer models
+// are told in this way and older ones inside the tool result.
+func (c *Conversation) addSystem(blocks []contentBlock) {
+	if len(c.Turns) == 0 {
+		return
+	}
+	t := &c.Turns[len(c.Turns)-1]
+	for _, b := range blocks {
+		if n := len(t.Results); t.fold(b.Text) && n > 0 {
+			t.Results[n-1].Text += "\n\n" + b.Text
+		}
+	}
+}
+
+// meanwhile is how the command line words a message that it folds into a turn.
+var meanwhile = regexp.MustCompile(`(?s)The user sent a new message while you were working:\n(.*?)\n\nIMPORTANT:`)
+
+func (t *Turn) fold(text string) (found bool) {
+	for _, m := range meanwhile.FindAllStringSubmatch(text, -1) {
+		t.Folded = append(t.Folded, strings.TrimSpace(m[1]))
+		found = true
+	}
+	return found
 }
 
 func resultText(raw json.RawMessage) string {

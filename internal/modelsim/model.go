@@ -20,6 +20,9 @@ type Turn struct {
 	Prompt string
 	// Results are the tool results after the prompt, in order.
 	Results []Result
+	// Folded are prompts that the user wrote while the agent was at work on
+	// this one, and that the agent passed on beside a result.
+	Folded []string
 	// Notices counts the reports of background work after the prompt.
 	Notices int
 }
@@ -132,8 +135,10 @@ func final(results []Result) string {
 func recall(c Conversation) string {
 	var earlier []string
 	for _, t := range c.Turns[:max(len(c.Turns)-1, 0)] {
-		prompt := []rune(t.Prompt)
-		earlier = append(earlier, string(prompt[max(len(prompt)-60, 0):]))
+		for _, text := range append([]string{t.Prompt}, t.Folded...) {
+			prompt := []rune(text)
+			earlier = append(earlier, string(prompt[max(len(prompt)-60, 0):]))
+		}
 	}
 	return fmt.Sprintf("RECALL I saw %d earlier prompts: %s", len(earlier), strings.Join(earlier, " || "))
 }

@@ -87,6 +87,10 @@ func (f failPart) play(p *player) error {
 	return p.out.fail(f.status, f.message)
 }
 
+// cutDelay lets the text before a cut arrive: a reader that gets both at once
+// may take the answer for one that never began, and quietly ask again.
+const cutDelay = 100 * time.Millisecond
+
 // The cut comes after some text, so that the reader has begun to rely on it.
 func (c cutPart) play(p *player) error {
 	p.over = true
@@ -94,6 +98,9 @@ func (c cutPart) play(p *player) error {
 		return err
 	}
 	if err := p.say("cut in the "); err != nil {
+		return err
+	}
+	if err := p.wait(cutDelay); err != nil {
 		return err
 	}
 	return p.out.cut()
@@ -209,9 +216,12 @@ func (p *player) wait(d time.Duration) error {
 	}
 }
 
+// spaced is a word with the blanks around it.
+var spaced = regexp.MustCompile(`\s*\S+\s*`)
+
 // pieces cuts a text at blanks into about four parts, as a model streams it.
 func pieces(text string) []string {
-	words := regexp.MustCompile(`\s*\S+\s*`).FindAllString(text, -1)
+	words := spaced.FindAllString(text, -1)
 	if len(words) < 2 {
 		return []string{text}
 	}

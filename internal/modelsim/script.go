@@ -36,8 +36,7 @@ type (
 	playStep   struct{ part part }
 )
 
-// parser reads the argument of one word. ok is false if the text is not that
-// word's form at all, so that ordinary prose is not taken for a script.
+// parser reads the argument of one word.
 type parser func(arg string) (s step, err error)
 
 // words maps the first word of a step to the parser of the rest.
@@ -178,7 +177,7 @@ func parseSubagent(arg string, background bool) (step, error) {
 		return nil, fmt.Errorf("want a script for the subagent")
 	}
 	inner := strings.ReplaceAll(arg, " ANDTHEN ", " THEN ")
-	inner = strings.ReplaceAll(inner, " AND"+"ANDTHEN ", " ANDTHEN ")
+	inner = strings.ReplaceAll(inner, " ANDANDTHEN ", " ANDTHEN ")
 	return callStep{Call{Tool: ToolSubagent, Prompt: inner, Background: background}}, nil
 }
 

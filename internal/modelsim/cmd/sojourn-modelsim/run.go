@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -22,8 +23,8 @@ type config struct {
 	sim     modelsim.Options
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	c, err := parse(args, stderr)
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	c, err := parse(args, stdout)
 	if err != nil {
 		return err
 	}
@@ -45,20 +46,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-func parse(args []string, stderr io.Writer) (config, error) {
+func parse(args []string, stdout io.Writer) (config, error) {
 	var c config
 	f := flag.NewFlagSet("sojourn-modelsim", flag.ContinueOnError)
-	f.SetOutput(stderr)
+	f.SetOutput(io.Discard) // one line for an error, by main
 	f.StringVar(&c.addr, "addr", "127.0.0.1:0", "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&c.envFile, "env-file", "", "`file` that gets the assignments when the server is ready")
 	f.BoolVar(&c.json, "json", false, "print one JSON object instead of assignments")
 	f.DurationVar(&c.sim.Pace, "pace", 20*time.Millisecond, "`time` between two deltas of a text")
 	f.StringVar(&c.sim.RecordDir, "record", "", "`folder` that keeps the last requests as files")
 	f.IntVar(&c.sim.Keep, "keep", 20, "how many requests are kept")
-	if err := f.Parse(args); err != nil {
-		if err == flag.ErrHelp {
-			return c, err
-		}
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		f.SetOutput(stdout)
+		f.Usage()
+		return c, err
+	case err != nil:
 		return c, usageError{err}
 	}
 	if f.NArg() > 0 {
