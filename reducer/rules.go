@@ -1,0 +1,241 @@
+package reducer
+
+import (
+	"cmp"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// main is the index of the session's own conversation; subagents count from 0.
+const main = -1
+
+// tree is what the rules need of a state. The rules stand here once; a draft
+// serves them by copying, a Builder by indexes.
+type tree interface {
+	// lookup finds a subagent as the function lookup does.
+	lookup(toolUseID, agentID string) int
+	subagent(at int) Subagent // without its blocks
+	addSubagent(Subagent) int
+	setSubagent(at int, s Subagent) // blocks are left alone
+
+	block(at int, id string) (event.Block, bool)
+	addBlock(at int, b event.Block)
+	setBlock(at int, b event.Block) // by id, which stands
+	// locate finds the conversation with a reference block: main first, then
+	// the subagents in their order.
+	locate(refID string) (at int, ok bool)
+
+	appendText(at int, id, delta string)
+	settle(at int)
+}
+
+// apply is the reducer: what one event does to a tree. An event that is not
+// about the conversation does nothing.
+func apply(t tree, e event.Event) {
+	switch p := e.Payload.(type) {
+	case event.BlockUpsert:
+		upsert(t, e.Context, normal(p.Block))
+	case event.BlockDelta:
+		delta(t, e.Context.Conversation(), p)
+	case event.SubagentSpawned:
+		spawned(t, e.Context, p)
+	case event.SubagentCompleted:
+		completed(t, p)
+	case event.SessionIdle:
+		if at, known := conversation(t, e.Context.Conversation()); known {
+			t.settle(at)
+		}
+	}
+}
+
+func conversation(t tree, id string) (at int, known bool) {
+	if id == event.Main {
+		return main, true
+	}
+	at = t.lookup(id, id)
+	return at, at >= 0
+}
+
+// upsert merges into the block that stands, or creates it. A block for a
+// conversation that nobody announced creates the subagent: its events may
+// overtake its announcement.
+func upsert(t tree, ctx event.Context, given event.Block) {
+	if given.ID == "" {
+		return
+	}
+	at, known := conversation(t, ctx.Conversation())
+	if known {
+		if old, ok := t.block(at, given.ID); ok {
+			if b, changed := merge(old, given); changed {
+				t.setBlock(at, b)
+			}
+			return
+		}
+	}
+	if given.Type == "" {
+		return
+	}
+	if !known {
+		at = t.addSubagent(Subagent{ToolUseID: ctx.Conversation(), Status: event.ExecutionRunning})
+	}
+	t.addBlock(at, create(given, ctx))
+}
+
+func delta(t tree, conv string, d event.BlockDelta) {
+	if d.Delta == "" {
+		return
+	}
+	if at, known := conversation(t, conv); known {
+		t.appendText(at, d.BlockID, d.Delta)
+	}
+}
+
+// spawned makes sure that the subagent is there and that its parent shows it.
+func spawned(t tree, ctx event.Context, p event.SubagentSpawned) {
+	id := cmp.Or(p.ToolUseID, p.AgentID)
+	if id == "" {
+		return
+	}
+	at := t.lookup(id, p.AgentID)
+	if at < 0 {
+		at = t.addSubagent(Subagent{ToolUseID: id, Status: event.ExecutionRunning})
+	}
+	s := t.subagent(at)
+	name(&s, p.AgentID, p.ChildSessionID)
+	s.Prompt = cmp.Or(s.Prompt, p.Prompt)
+	update(t, at, s)
+	show(t, ctx, at, reference(s, p))
+}
+
+// name notes who a subagent is; the first name stays.
+func name(s *Subagent, agentID, childSessionID string) {
+	s.AgentID = cmp.Or(s.AgentID, agentID)
+	s.ChildSessionID = cmp.Or(s.ChildSessionID, childSessionID)
+}
+
+// reference is the block that stands for s in its parent.
+func reference(s Subagent, p event.SubagentSpawned) event.Block {
+	b := outcome(s)
+	b.ToolUseID = s.ToolUseID
+	b.Name = p.SubagentType
+	b.Description = p.Description
+	if s.Prompt != "" {
+		b.Input = rawText(s.Prompt)
+	}
+	return b
+}
+
+// outcome is the part of the reference block that follows the subagent's fate.
+func outcome(s Subagent) event.Block {
+	b := event.Block{
+		ID:         event.SubagentBlockID(s.ToolUseID),
+		Type:       event.BlockSubagent,
+		Execution:  s.Status,
+		DurationMS: s.DurationMS,
+	}
+	if s.AgentID != "" {
+		b.SubagentID = "agent-" + s.AgentID
+	}
+	if s.Output != nil {
+		b.Output = rawText(*s.Output)
+	}
+	switch s.Status {
+	case event.ExecutionSuccess:
+		b.Status = event.StatusComplete
+	case event.ExecutionError:
+		b.Status = event.StatusError
+	}
+	return b
+}
+
+// show puts the reference block of subagent child into the parent's
+// conversation, or adds what a block that already stands for it lacks.
+func show(t tree, ctx event.Context, child int, ref event.Block) {
+	if at, ok := t.locate(ref.ID); ok {
+		old, _ := t.block(at, ref.ID)
+		if b, changed := merge(old, lacking(old, ref)); changed {
+			t.setBlock(at, b)
+		}
+		return
+	}
+	parent, known := conversation(t, ctx.Conversation())
+	if !known || parent == child {
+		parent = main
+	}
+	t.addBlock(parent, create(ref, ctx))
+}
+
+// lacking is the part of ref that the standing block has no value for.
+func lacking(old, ref event.Block) event.Block {
+	given := event.Block{ID: ref.ID, Type: ref.Type}
+	if old.ToolUseID == "" {
+		given.ToolUseID = ref.ToolUseID
+	}
+	if old.SubagentID == "" {
+		given.SubagentID = ref.SubagentID
+	}
+	if old.Name == "" {
+		given.Name = ref.Name
+	}
+	if old.Description == "" {
+		given.Description = ref.Description
+	}
+	if old.Input == nil || string(old.Input) == noPrompt {
+		given.Input = ref.Input
+	}
+	if old.Execution == "" || old.Execution == event.ExecutionPending {
+		given.Execution, given.Status = ref.Execution, ref.Status
+	}
+	return given
+}
+
+// completed ends the subagent; one that nobody announced is created ended,
+// and its reference block comes with the announcement.
+func completed(t tree, p event.SubagentCompleted) {
+	id := cmp.Or(p.ToolUseID, p.AgentID)
+	if id == "" {
+		return
+	}
+	at := t.lookup(id, p.AgentID)
+	if at < 0 {
+		at = t.addSubagent(Subagent{ToolUseID: id, Status: event.ExecutionRunning})
+	}
+	s := t.subagent(at)
+	name(&s, p.AgentID, p.ChildSessionID)
+	s.Status = event.ExecutionError
+	if p.Status == event.SubagentCompletedOK {
+		s.Status = event.ExecutionSuccess
+	}
+	s.Output = cmp.Or(p.Output, s.Output)
+	s.DurationMS = cmp.Or(p.DurationMS, s.DurationMS)
+	update(t, at, s)
+	conclude(t, s)
+}
+
+// update writes s unless that would change nothing.
+func update(t tree, at int, s Subagent) {
+	old := t.subagent(at)
+	same := s.AgentID == old.AgentID && s.ChildSessionID == old.ChildSessionID &&
+		s.Status == old.Status && s.Prompt == old.Prompt &&
+		equalPointers(s.Output, old.Output) && equalPointers(s.DurationMS, old.DurationMS)
+	if !same {
+		t.setSubagent(at, s)
+	}
+}
+
+func equalPointers[T comparable](a, b *T) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
+
+// conclude writes the subagent's fate on its reference block, wherever it is.
+func conclude(t tree, s Subagent) {
+	ref := outcome(s)
+	at, ok := t.locate(ref.ID)
+	if !ok {
+		return
+	}
+	old, _ := t.block(at, ref.ID)
+	if b, changed := merge(old, ref); changed {
+		t.setBlock(at, b)
+	}
+}

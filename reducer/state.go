@@ -1,0 +1,123 @@
+package reducer
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// State is a conversation: the session's own blocks, and one thread for each
+// subagent in the order in which they were first heard of.
+//
+// A State is immutable: the folds of this package never write to one that
+// they were given or have handed out, and neither may anybody else. The zero
+// value is the empty conversation.
+type State struct {
+	// Blocks is the conversation "main". A subagent shows here only as its
+	// reference block.
+	Blocks    []event.Block `json:"blocks"`
+	Subagents []Subagent    `json:"subagents"`
+}
+
+// Subagent is the thread of one subagent.
+type Subagent struct {
+	// ToolUseID is the tool use that started it, and the id of its
+	// conversation. Unique within a state.
+	ToolUseID string `json:"toolUseId"`
+	// AgentID is the agent's own name for it, when known.
+	AgentID string `json:"agentId,omitempty"`
+	// ChildSessionID is set when the subagent is a Sojourn session of its own,
+	// whose events are in that session's stream; empty for a thread that the
+	// agent runs inside itself.
+	ChildSessionID string `json:"childSessionId,omitempty"`
+	// Status is running, success or error.
+	Status event.Execution `json:"status"`
+	Prompt string          `json:"prompt"`
+	Output *string         `json:"output,omitempty"`
+	// DurationMS is the agent's own figure, in milliseconds.
+	DurationMS *int64        `json:"durationMs,omitempty"`
+	Blocks     []event.Block `json:"blocks"`
+}
+
+// Native says whether the agent runs the subagent inside itself, as opposed
+// to a child session of Sojourn's.
+func (s Subagent) Native() bool { return s.ChildSessionID == "" }
+
+// Same says whether both are one state, not merely equal ones: it compares
+// where the slices lie, in constant time. A fold that changes nothing gives
+// back the same state, so a reader can skip its redraw.
+func (s State) Same(t State) bool {
+	return sameSlice(s.Blocks, t.Blocks) && sameSlice(s.Subagents, t.Subagents)
+}
+
+// Two slices of one length that start at one place are the same, because no
+// fold writes to a slice that it has handed out.
+func sameSlice[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// Conversation is the blocks of one: main, or a subagent by its toolUseId or, failing
+// that, its agentId. Nil when there is no such conversation.
+func (s State) Conversation(id string) []event.Block {
+	if id == event.Main {
+		return s.Blocks
+	}
+	if at := lookup(s.Subagents, id, id); at >= 0 {
+		return s.Subagents[at].Blocks
+	}
+	return nil
+}
+
+// MarshalJSON writes empty lists as [], never as null.
+func (s State) MarshalJSON() ([]byte, error) {
+	type fields State
+	s.Blocks, s.Subagents = notNil(s.Blocks), notNil(s.Subagents)
+	return plainJSON(fields(s))
+}
+
+// MarshalJSON writes empty lists as [], never as null.
+func (s Subagent) MarshalJSON() ([]byte, error) {
+	type fields Subagent
+	s.Blocks = notNil(s.Blocks)
+	return plainJSON(fields(s))
+}
+
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// plainJSON leaves < and > alone, so that a person can read a shell command;
+// an outer encoder may still escape them.
+func plainJSON(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// lookup finds a subagent by toolUseID and, only if none has it, by agentID;
+// -1 when there is none. An empty id finds nothing.
+func lookup(subs []Subagent, toolUseID, agentID string) int {
+	if toolUseID != "" {
+		for i := range subs {
+			if subs[i].ToolUseID == toolUseID {
+				return i
+			}
+		}
+	}
+	if agentID != "" {
+		for i := range subs {
+			if subs[i].AgentID == agentID {
+				return i
+			}
+		}
+	}
+	return -1
+}
