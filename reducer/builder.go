@@ -200,7 +200,6 @@ func (b *Builder) settle(at int) {
 	changed, dropped := t.settle()
 	if changed {
 		b.touch(t)
-		b.hot = nil
 	}
 	for _, id := range dropped {
 		b.forgetRef(id)

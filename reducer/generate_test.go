@@ -14,11 +14,15 @@ import (
 
 // generator makes nasty event sequences: a handful of ids for everything, so
 // that they collide, come in the wrong order, name the wrong kind of thing or
-// nothing at all.
-type generator struct{ *rand.Rand }
+// nothing at all. Every third one is narrow: nearly everything is about one
+// block of one subagent that goes by two names.
+type generator struct {
+	*rand.Rand
+	narrow bool
+}
 
 func newGenerator(seed uint64) generator {
-	return generator{rand.New(rand.NewPCG(seed, 0x50_4a))}
+	return generator{rand.New(rand.NewPCG(seed, 0x50_4a)), seed%3 == 0}
 }
 
 func pick[T any](g generator, of ...T) T { return of[g.IntN(len(of))] }
@@ -43,6 +47,9 @@ func (g generator) event(i int) event.Event {
 		ConversationID: pick(g, "", "main", "main", "t1", "t2", "t3", "a1", "a2"),
 		Source:         pick(g, "", event.SourceRunner, event.SourceRunner, event.SourceServer),
 		Seq:            uint64(i + 1),
+	}
+	if g.narrow {
+		ctx.ConversationID = pick(g, "a1", "a1", "t1")
 	}
 	if g.IntN(4) > 0 {
 		ctx.Timestamp = time.UnixMilli(1_700_000_000_000 + int64(i)).UTC()
@@ -77,11 +84,22 @@ func (g generator) payload() event.Payload {
 	}
 }
 
-func (g generator) tool() string  { return pick(g, "", "t1", "t1", "t2", "t3", "main", "a1") }
+func (g generator) tool() string {
+	if g.narrow {
+		return pick(g, "t1", "t1", "a1")
+	}
+	return pick(g, "", "t1", "t1", "t2", "t3", "main", "a1")
+}
+
 func (g generator) agent() string { return pick(g, "", "", "a1", "a2", "t2") }
+
 func (g generator) blockID() string {
+	if g.narrow {
+		return pick(g, "b1", "b1", "b1", "b2")
+	}
 	return pick(g, "", "b1", "b1", "b2", "b3", "subagent-block-t1", "subagent-block-t2")
 }
+
 func (g generator) text() string {
 	return pick(g, "", "x", "hello ", "<&>\u2028", "漢字🙂", "\x00\"\\\n")
 }

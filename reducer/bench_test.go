@@ -1,0 +1,135 @@
+package reducer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+var sizes = []int{10, 1_000, 20_000}
+
+// conversationOf makes n blocks with some text each.
+func conversationOf(n int) State {
+	var b Builder
+	for i := range n {
+		b.Add(in("main", textBlock(blockName(i))))
+		b.Add(in("main", event.BlockDelta{BlockID: blockName(i), Delta: "some text to begin with"}))
+	}
+	return b.State()
+}
+
+func blockName(i int) string { return fmt.Sprintf("msg_%08d:0", i) }
+
+func deltaTo(i int) event.Event {
+	return event.Event{
+		Payload: event.BlockDelta{BlockID: blockName(i), Delta: "five words of it, "},
+		Context: event.Context{SessionID: "s", ConversationID: "main", Source: event.SourceRunner},
+	}
+}
+
+func reportRate(b *testing.B) {
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deltas/s")
+}
+
+// renew bounds the text of a benchmark: a fold of a billion deltas would
+// measure the machine's memory.
+const renew = 1 << 20
+
+func BenchmarkBuilderDeltaLastBlock(b *testing.B) {
+	for _, n := range sizes {
+		b.Run(fmt.Sprintf("blocks=%d", n), func(b *testing.B) {
+			start, e := conversationOf(n), deltaTo(n-1)
+			builder := NewBuilder(start)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				if i%renew == renew-1 {
+					b.StopTimer()
+					builder = NewBuilder(start)
+					b.StartTimer()
+				}
+				builder.Add(e)
+			}
+			reportRate(b)
+		})
+	}
+}
+
+func BenchmarkBuilderDeltaRandomBlock(b *testing.B) {
+	for _, n := range sizes {
+		b.Run(fmt.Sprintf("blocks=%d", n), func(b *testing.B) {
+			start := conversationOf(n)
+			rng := rand.New(rand.NewPCG(1, 2))
+			events := make([]event.Event, 1<<14)
+			for i := range events {
+				events[i] = deltaTo(rng.IntN(n))
+			}
+			builder := NewBuilder(start)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				if i%renew == renew-1 {
+					b.StopTimer()
+					builder = NewBuilder(start)
+					b.StartTimer()
+				}
+				builder.Add(events[i%len(events)])
+			}
+			reportRate(b)
+		})
+	}
+}
+
+// A long text must cost its length: the rate here is that of a short one.
+func BenchmarkBuilderLongText(b *testing.B) {
+	for _, deltas := range []int{1_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("deltas=%d", deltas), func(b *testing.B) {
+			e := deltaTo(0)
+			b.ReportAllocs()
+			for b.Loop() {
+				builder := NewBuilder(conversationOf(1))
+				for range deltas {
+					builder.Add(e)
+				}
+				builder.State()
+			}
+			b.ReportMetric(float64(b.N)*float64(deltas)/b.Elapsed().Seconds(), "deltas/s")
+		})
+	}
+}
+
+func BenchmarkReduceDeltaLastBlock(b *testing.B) {
+	for _, n := range sizes {
+		b.Run(fmt.Sprintf("blocks=%d", n), func(b *testing.B) {
+			start, e := conversationOf(n), deltaTo(n-1)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				Reduce(start, e)
+			}
+			reportRate(b)
+		})
+	}
+}
+
+// A turn is what idleness closes: its cost must not grow with what came
+// before it.
+func BenchmarkBuilderTurn(b *testing.B) {
+	for _, n := range sizes {
+		b.Run(fmt.Sprintf("blocks=%d", n), func(b *testing.B) {
+			start := conversationOf(n)
+			builder := NewBuilder(start)
+			builder.Add(in("main", event.SessionIdle{}))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				id := blockName(n + i)
+				builder.Add(in("main", textBlock(id)))
+				builder.Add(in("main", event.BlockDelta{BlockID: id, Delta: "answer"}))
+				builder.Add(in("main", event.SessionIdle{}))
+			}
+		})
+	}
+}
