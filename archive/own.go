@@ -3,6 +3,7 @@ package archive
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -201,8 +202,8 @@ type merger struct {
 
 // event gives out an event and what stands around it.
 func (m *merger) event(ev event.Event) bool {
-	up, ok := ev.Payload.(event.BlockUpsert)
-	if !ok {
+	id := creates(ev.Payload)
+	if id == "" {
 		return m.yield(ev, nil)
 	}
 	conversation := ev.Context.Conversation()
@@ -212,7 +213,19 @@ func (m *merger) event(ev event.Event) bool {
 			return false
 		}
 	}
-	return m.yield(ev, nil) && m.place(Anchor{conversation, up.Block.ID})
+	return m.yield(ev, nil) && m.place(Anchor{conversation, id})
+}
+
+// creates is the block that an event creates in its conversation unless it is
+// there already; "" for none.
+func creates(p event.Payload) string {
+	switch p := p.(type) {
+	case event.BlockUpsert:
+		return p.Block.ID
+	case event.SubagentSpawned:
+		return event.SubagentBlockID(cmp.Or(p.ToolUseID, p.AgentID))
+	}
+	return ""
 }
 
 // place gives out what waits for an anchor.

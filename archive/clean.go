@@ -1,0 +1,189 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// DeleteSession deletes everything of a session and makes sure that nothing is
+// left. An unknown id is no error. A writer that still holds an epoch is
+// refused from the first step on.
+func (a *Archive) DeleteSession(ctx context.Context, session string) error {
+	if err := a.deleteSession(ctx, session); err != nil {
+		return fmt.Errorf("archive: delete session %s: %w", session, err)
+	}
+	return nil
+}
+
+func (a *Archive) deleteSession(ctx context.Context, session string) error {
+	if err := checkSession(session); err != nil {
+		return err
+	}
+	head, err := load[sessionHead](ctx, a, a.headKey(session))
+	if err != nil {
+		return err
+	}
+	first := []string{a.headKey(session)}
+	if !head.value.Closed.IsZero() {
+		first = append(first, a.closedKey()+markerName(head.value.Closed, session))
+	}
+	// The head last: it knows the marker, if this ends half-way.
+	for i := len(first) - 1; i >= 0; i-- {
+		if err := a.remove(ctx, first[i]); err != nil {
+			return err
+		}
+	}
+	a.forgetSession(session)
+	// A put that was under way may come after a listing, so it takes an empty
+	// one to be done.
+	for range swapTries {
+		keys, err := a.keys(ctx, a.sessionKey(session))
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		if err := a.remove(ctx, keys...); err != nil {
+			return err
+		}
+	}
+	return ErrBusy
+}
+
+func (a *Archive) keys(ctx context.Context, prefix string) (keys []string, err error) {
+	for name, err := range a.list(ctx, prefix, "", false) {
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, prefix+name)
+	}
+	return keys, nil
+}
+
+func (a *Archive) forgetSession(session string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key := range a.heads {
+		if strings.HasPrefix(key, a.sessionKey(session)) {
+			delete(a.heads, key)
+		}
+	}
+}
+
+// Leftovers are the keys of a session in the store; none after a delete.
+func (a *Archive) Leftovers(ctx context.Context, session string) ([]string, error) {
+	if err := checkSession(session); err != nil {
+		return nil, err
+	}
+	keys, err := a.keys(ctx, a.sessionKey(session))
+	if err != nil {
+		return nil, fmt.Errorf("archive: leftovers of session %s: %w", session, err)
+	}
+	for name, err := range a.list(ctx, a.closedKey(), "", false) {
+		if err != nil {
+			return nil, fmt.Errorf("archive: leftovers of session %s: %w", session, err)
+		}
+		if _, id, err := parseMarker(name); err == nil && id == session {
+			keys = append(keys, a.closedKey()+name)
+		}
+	}
+	return keys, nil
+}
+
+// Sweep deletes the objects of transcripts that no head names: what writers
+// left that died between two requests. It seals every transcript with the
+// epoch first, and no append of that epoch may run meanwhile. It gives the
+// number of objects deleted. Errors: [ErrFenced].
+func (a *Archive) Sweep(ctx context.Context, session string, epoch uint64) (int, error) {
+	n, err := a.sweep(ctx, session, epoch)
+	if err != nil {
+		return n, fmt.Errorf("archive: sweep session %s: %w", session, err)
+	}
+	return n, nil
+}
+
+func (a *Archive) sweep(ctx context.Context, session string, epoch uint64) (int, error) {
+	if err := a.fence(ctx, session, epoch); err != nil {
+		return 0, err
+	}
+	keep, err := a.sealAll(ctx, session, epoch)
+	if err != nil {
+		return 0, err
+	}
+	keys, err := a.keys(ctx, a.transcriptsKey(session))
+	if err != nil {
+		return 0, err
+	}
+	var dead []string
+	for _, key := range keys {
+		if !keep[key] {
+			dead = append(dead, key)
+		}
+	}
+	return len(dead), a.remove(ctx, dead...)
+}
+
+// sealAll seals every transcript and gives the keys that they are made of.
+func (a *Archive) sealAll(ctx context.Context, session string, epoch uint64) (keep map[string]bool, err error) {
+	heads, err := a.transcriptHeads(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	keep = map[string]bool{}
+	for _, s := range heads {
+		h, err := a.seal(ctx, session, epoch, s.value.ID)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.mark(ctx, session, h, keep); err != nil {
+			return nil, err
+		}
+	}
+	return keep, nil
+}
+
+func (a *Archive) mark(ctx context.Context, session string, h transcriptHead, keep map[string]bool) error {
+	segs, err := a.segments(ctx, session, h)
+	if err != nil {
+		return err
+	}
+	folder := a.transcriptKey(session, h.ID)
+	keep[folder+"head.json"] = true
+	for _, s := range segs {
+		keep[folder+s.String()] = true
+	}
+	for name := h.Page; name != nil; {
+		keep[a.pageKey(session, h.ID, *name)] = true
+		p, err := a.page(ctx, session, h.ID, *name)
+		if err != nil {
+			return err
+		}
+		name = p.Prev
+	}
+	return nil
+}
+
+// seal writes the epoch into a transcript's head, so that no writer of a lower
+// one can commit to it any more, and gives the head as it is from then on.
+func (a *Archive) seal(ctx context.Context, session string, epoch uint64, id string) (head transcriptHead, err error) {
+	key := a.transcriptKey(session, id) + "head.json"
+	err = retry(ctx, func(int) error {
+		a.forget(key)
+		s, err := load[transcriptHead](ctx, a, key)
+		if err != nil {
+			return err
+		}
+		if s.tag == "" {
+			return ErrNotFound
+		}
+		if s.value.Epoch > epoch {
+			return fmt.Errorf("epoch %d, transcript %s has %d: %w", epoch, id, s.value.Epoch, ErrFenced)
+		}
+		if s.value.Epoch < epoch {
+			s.value.Epoch = epoch
+			s, err = save(ctx, a, key, s)
+		}
+		head = s.value
+		return err
+	})
+	return head, err
+}

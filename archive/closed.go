@@ -1,0 +1,126 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// ClosedSession is an entry of the list of closed sessions.
+type ClosedSession struct {
+	ListData
+	ClosedAt time.Time `json:"closedAt"`
+}
+
+// MarkClosed puts a session into the list of closed ones, as of the time given
+// (to the millisecond). Marking it again moves it. Errors: [ErrFenced].
+func (a *Archive) MarkClosed(ctx context.Context, session string, epoch uint64, at time.Time) error {
+	at = at.UTC().Truncate(time.Millisecond)
+	old, err := a.moveMarker(ctx, session, epoch, at)
+	if err == nil {
+		err = a.put(ctx, a.closedKey()+markerName(at, session), nil)
+	}
+	if err == nil && !old.IsZero() && !old.Equal(at) {
+		err = a.remove(ctx, a.closedKey()+markerName(old, session))
+	}
+	if err != nil {
+		return fmt.Errorf("archive: mark session %s closed: %w", session, err)
+	}
+	return nil
+}
+
+// MarkOpen takes a reopened session from the list of closed ones; nothing
+// happens to one that isn't in it. Errors: [ErrFenced].
+func (a *Archive) MarkOpen(ctx context.Context, session string, epoch uint64) error {
+	old, err := a.moveMarker(ctx, session, epoch, time.Time{})
+	if err == nil && !old.IsZero() {
+		err = a.remove(ctx, a.closedKey()+markerName(old, session))
+	}
+	if err != nil {
+		return fmt.Errorf("archive: mark session %s open: %w", session, err)
+	}
+	return nil
+}
+
+// moveMarker writes into the head which marker counts, before the markers
+// themselves change: one that a dying writer leaves behind is not listed.
+func (a *Archive) moveMarker(ctx context.Context, session string, epoch uint64, at time.Time) (old time.Time, err error) {
+	_, err = a.changeHead(ctx, session, func(h *sessionHead, _ bool) error {
+		if old.IsZero() || !h.Closed.Equal(at) {
+			old = h.Closed
+		}
+		h.Closed = at
+		return h.admit(epoch)
+	})
+	return old, err
+}
+
+// maxPage is the largest page of a list.
+const maxPage = 1000
+
+// ListClosed gives closed sessions, the newest first: at most limit (default
+// 50, at most 1 000) after the page token ("" for the first page), and the next
+// page's token, "" at the end. A page may be shorter than limit. Sessions that
+// are closed or reopened meanwhile don't shift the pages.
+func (a *Archive) ListClosed(ctx context.Context, limit int, token string) (page []ClosedSession, next string, err error) {
+	if limit <= 0 {
+		limit = 50
+	}
+	names, next, err := a.markers(ctx, min(limit, maxPage), token)
+	if err != nil {
+		return nil, "", fmt.Errorf("archive: list closed sessions: %w", err)
+	}
+	key := func(of func(string) string) func(string) string {
+		return func(name string) string {
+			_, id, _ := parseMarker(name) // markers has checked it
+			return of(id)
+		}
+	}
+	heads, err := loadAll[sessionHead](ctx, a, each(names), key(a.headKey))
+	if err != nil {
+		return nil, "", fmt.Errorf("archive: list closed sessions: %w", err)
+	}
+	records, err := loadAll[record](ctx, a, each(names), key(a.recordKey))
+	if err != nil {
+		return nil, "", fmt.Errorf("archive: list closed sessions: %w", err)
+	}
+	for i, name := range names {
+		at, _, _ := parseMarker(name)
+		if records[i].tag != "" && heads[i].value.Closed.Equal(at) {
+			page = append(page, ClosedSession{records[i].value.ListData, at})
+		}
+	}
+	return page, next, nil
+}
+
+func each(names []string) func(func(string, error) bool) {
+	return func(yield func(string, error) bool) {
+		for _, name := range names {
+			if !yield(name, nil) {
+				return
+			}
+		}
+	}
+}
+
+// markers are the next names; a token is the name before them.
+func (a *Archive) markers(ctx context.Context, limit int, token string) (names []string, next string, err error) {
+	if token != "" {
+		if _, _, err := parseMarker(token); err != nil {
+			return nil, "", fmt.Errorf("%w page token %q", ErrInvalid, token)
+		}
+	}
+	for name, err := range a.list(ctx, a.closedKey(), token, false) {
+		if err != nil {
+			return nil, "", err
+		}
+		if _, _, err := parseMarker(name); err != nil {
+			continue // not ours
+		}
+		if len(names) == limit {
+			return names, names[limit-1], nil
+		}
+		names = append(names, name)
+	}
+	return names, "", nil
+}
