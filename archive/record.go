@@ -30,6 +30,9 @@ type ListData struct {
 	Tags      []string `json:"tags,omitempty"`
 	// Metadata is the caller's: any JSON values, kept as they are.
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
+	// Carry is what the session's next run goes on from (options, totals); it
+	// is the workflow's to read, not the archive's.
+	Carry json.RawMessage `json:"carry,omitempty"`
 	// CreatedAt and UpdatedAt are the archive's doing.
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
@@ -71,7 +74,7 @@ func (r *record) UnmarshalJSON(data []byte) error {
 }
 
 // recordFields are the names of ListData's own fields.
-var recordFields = []string{"id", "title", "agent", "profile", "model", "parent", "nativeIds", "tags", "metadata", "createdAt", "updatedAt"}
+var recordFields = []string{"id", "title", "agent", "profile", "model", "parent", "nativeIds", "tags", "metadata", "carry", "createdAt", "updatedAt"}
 
 // SavedData is all that is stored of a session: its list data, its native
 // transcripts as the agent wrote them, and its workspace files' names.
