@@ -1,0 +1,141 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// item is what one call adds: events, and the position of their last one.
+type item struct {
+	events []event.Event
+	pos    Position
+	// weight is about what the events take in a queue.
+	weight int
+}
+
+// batch is numbered and encoded events, ready to be sent.
+type batch struct {
+	data        []byte
+	first, last uint64
+	// pos is the position of the last event from a spool, zero for none.
+	pos Position
+	// items is how many items went in.
+	items int
+}
+
+// encodeBatch numbers and encodes items from first on, until the next item
+// would make the batch longer than limit. At least one item goes in.
+func encodeBatch(sessionID string, first uint64, items []item, limit int) (batch, error) {
+	b := batch{first: first, last: first - 1}
+	for _, it := range items {
+		start := len(b.data)
+		data, err := appendEvents(b.data, sessionID, b.last+1, it.events)
+		if b.items > 0 && (err != nil || len(data) > limit) {
+			// What is good goes first; the rest is for the next batch to say.
+			b.data = b.data[:start]
+			break
+		}
+		if err != nil {
+			return batch{}, err
+		}
+		b.data = data
+		b.last += uint64(len(it.events))
+		b.items++
+		if it.pos != (Position{}) {
+			b.pos = it.pos
+		}
+	}
+	return b, nil
+}
+
+func appendEvents(dst []byte, sessionID string, seq uint64, events []event.Event) ([]byte, error) {
+	for i, e := range events {
+		e.Context.SessionID = sessionID
+		e.Context.Seq = seq + uint64(i)
+		line, err := e.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("%w: event %d of %d: %w", ErrEvent, i+1, len(events), err)
+		}
+		dst = append(append(dst, line...), '\n')
+	}
+	return dst, nil
+}
+
+// messages gives the batch's messages: one, or parts of at most limit bytes.
+// All but the last keep the position that stands; like is what they share.
+func (b batch) messages(like message, limit int) []message {
+	parts := max(1, (len(b.data)+limit-1)/limit)
+	out := make([]message, 0, parts)
+	like.first, like.last, like.parts = b.first, b.last, parts
+	keys := like.keys
+	for i := range parts {
+		m := like
+		m.part = i + 1
+		m.data = b.data[i*limit : min((i+1)*limit, len(b.data))]
+		m.keys = nil
+		if m.part == parts {
+			m.keys = keys
+			if b.pos != (Position{}) {
+				m.pos = b.pos
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// decodeBatch reads the events first to last from the lines of a whole batch.
+func decodeBatch(data []byte, first, last uint64) ([]event.Event, error) {
+	lines := bytes.Count(data, []byte{'\n'})
+	if last < first || uint64(lines) != last-first+1 || len(data) == 0 || data[len(data)-1] != '\n' {
+		return nil, fmt.Errorf("%w: %d lines for the events %d to %d", ErrCorrupt, lines, first, last)
+	}
+	events := make([]event.Event, 0, lines)
+	for line := range bytes.Lines(data) {
+		var e event.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("%w: line %d: %w", ErrCorrupt, len(events)+1, err)
+		}
+		if want := first + uint64(len(events)); e.Context.Seq != want {
+			return nil, fmt.Errorf("%w: line %d has number %d, want %d", ErrCorrupt, len(events)+1, e.Context.Seq, want)
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+// joiner puts the parts of batches together. It forgets a batch whose parts
+// stop coming: its writer died or lost its place, and its numbers were never
+// given away.
+type joiner struct {
+	batch string
+	part  int
+	data  []byte
+}
+
+// add takes the next message and gives the data of the batch that it makes
+// whole. missing says that the batch's beginning was not seen.
+func (j *joiner) add(m message) (data []byte, whole, missing bool) {
+	if m.parts == 1 {
+		*j = joiner{}
+		return m.data, true, false
+	}
+	if m.part == 1 {
+		*j = joiner{batch: m.batch}
+	}
+	if m.batch != j.batch || m.part != j.part+1 {
+		*j = joiner{}
+		return nil, false, true
+	}
+	j.part = m.part
+	j.data = append(j.data, m.data...)
+	if m.part < m.parts {
+		return nil, false, false
+	}
+	data = j.data
+	*j = joiner{}
+	return data, true, false
+}

@@ -1,0 +1,220 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// BatcherOptions bounds a batcher. The zero value works.
+type BatcherOptions struct {
+	// MaxBytes is about how much may wait to be sent; default 8 MiB. Add waits
+	// while there is more.
+	MaxBytes int
+}
+
+// Batcher appends in the background: while one append awaits its answer, what
+// is added gathers, and goes out as one batch. So a lone event is on its way
+// at once, and a flood costs one round trip per batch. It is safe for
+// concurrent use; what one caller adds stays in order.
+type Batcher struct {
+	w      *Writer
+	max    int
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu    sync.Mutex
+	queue []item
+	// bytes is the weight of queue, and of what is being appended.
+	bytes int
+	// added and sent count items.
+	added, sent uint64
+	err         error
+	// changed is closed and replaced whenever the sender has moved.
+	changed chan struct{}
+	// wake tells the sender of a queue that was empty.
+	wake chan struct{}
+}
+
+// Batcher starts a batcher, which ends with [Batcher.Close] or ctx. The writer
+// may be used beside it.
+func (w *Writer) Batcher(ctx context.Context, o BatcherOptions) *Batcher {
+	setDefault(&o.MaxBytes, 8<<20)
+	ctx, cancel := context.WithCancel(ctx)
+	b := &Batcher{
+		w: w, max: o.MaxBytes, cancel: cancel,
+		done: make(chan struct{}), changed: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
+	go b.run(ctx)
+	return b
+}
+
+// Add queues events, as one item that is appended all or not at all; pos is
+// the position of the last one, zero for events from no spool. It waits only
+// while the queue is full, and the events must not change afterwards. Once an
+// append has failed for good, every Add gives that error.
+func (b *Batcher) Add(ctx context.Context, events []event.Event, pos Position) error {
+	if len(events) == 0 {
+		return nil
+	}
+	if err := encodable(events); err != nil {
+		return fmt.Errorf("stream: session %s: add: %w", b.w.session, err)
+	}
+	weight := 0
+	for _, e := range events {
+		weight += eventWeight(e)
+	}
+	// An empty queue takes an item of any size.
+	err := b.await(ctx, func() bool { return b.bytes == 0 || b.bytes+weight <= b.max }, func() {
+		b.queue = append(b.queue, item{events: events, pos: pos, weight: weight})
+		b.bytes += weight
+		b.added++
+	})
+	if err != nil {
+		return fmt.Errorf("stream: session %s: add: %w", b.w.session, err)
+	}
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Flush waits until everything added before it is stored.
+func (b *Batcher) Flush(ctx context.Context) error {
+	b.mu.Lock()
+	added := b.added
+	b.mu.Unlock()
+	err := b.await(ctx, func() bool { return b.sent >= added }, func() {})
+	if err != nil {
+		return fmt.Errorf("stream: session %s: flush: %w", b.w.session, err)
+	}
+	return nil
+}
+
+// Close stops the batcher and waits for its end; it may be called more than
+// once. What was not flushed may or may not be in the log. It gives the error
+// that ended the batcher before, if one did.
+func (b *Batcher) Close() error {
+	b.cancel()
+	<-b.done
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if errors.Is(b.err, ErrClosed) {
+		return nil
+	}
+	return b.err
+}
+
+// await runs do once ready, both under the lock.
+func (b *Batcher) await(ctx context.Context, ready func() bool, do func()) error {
+	for {
+		b.mu.Lock()
+		if ready() && b.err == nil {
+			do()
+			b.mu.Unlock()
+			return nil
+		}
+		err, changed := b.err, b.changed
+		b.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// run is the sender: the one goroutine of a batcher.
+func (b *Batcher) run(ctx context.Context) {
+	defer close(b.done)
+	for {
+		items := b.waiting()
+		if len(items) == 0 {
+			select {
+			case <-b.wake:
+				continue
+			case <-ctx.Done():
+				b.settle(0, ErrClosed)
+				return
+			}
+		}
+		taken, err := b.w.append(ctx, items, b.w.log.limit)
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		b.settle(taken, err)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (b *Batcher) waiting() []item {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.queue
+}
+
+// settle takes what was appended from the queue and tells whoever waits.
+func (b *Batcher) settle(taken int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil {
+		for _, it := range b.queue[:taken] {
+			b.bytes -= it.weight
+		}
+		clear(b.queue[:taken])
+		b.queue = b.queue[taken:]
+		b.sent += uint64(taken)
+	}
+	b.err = err
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// eventWeight is about what an event takes in memory: enough to bound a queue.
+func eventWeight(e event.Event) int {
+	const fixed = 256
+	switch p := e.Payload.(type) {
+	case event.BlockDelta:
+		return fixed + len(p.Delta)
+	case event.BlockUpsert:
+		return fixed + blockWeight(p.Block)
+	case event.PermissionRequested:
+		return fixed + len(p.Input) + len(p.Questions)
+	case event.FileCreated:
+		return fixed + textLen(p.Content)
+	case event.FileModified:
+		return fixed + textLen(p.Content)
+	case event.Native:
+		return fixed + len(p.Raw) + len(p.Line)
+	case event.Unknown:
+		return fixed + len(p.Raw)
+	}
+	return fixed
+}
+
+func blockWeight(b event.Block) int {
+	n := len(b.Input) + len(b.Output) + textLen(b.Content) + textLen(b.Message)
+	for _, p := range b.Parts {
+		n += len(p.Text) + len(p.Data)
+	}
+	for _, v := range b.Metadata {
+		n += len(v)
+	}
+	return n
+}
+
+func textLen(s *string) int {
+	if s == nil {
+		return 0
+	}
+	return len(*s)
+}

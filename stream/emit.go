@@ -1,0 +1,113 @@
+package stream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Emission is what a writer beside the agent's adds: events of the workflow's
+// own, say. Key and Events are required.
+type Emission struct {
+	// Fence is the right to write. With Attempt 0 it speaks for the epoch: it
+	// is refused only by a higher epoch, and does not disturb the attempt that
+	// writes.
+	Fence Fence
+	// Key names the emission within the session: one key is appended once,
+	// however often it is tried, for as long as it is among the session's last
+	// 64 keys and the log holds them.
+	Key string
+	// LastSeq is as in [WriterOptions].
+	LastSeq uint64
+	Events  []event.Event
+}
+
+// keysKept is how many keys a session's log remembers.
+const keysKept = 64
+
+// Emit appends events once, all or none, and returns the number of the log's
+// last event, which is theirs unless the key was known. It keeps the position
+// of what stands. It fails with [ErrFenced] when the log has seen a higher
+// fence, and may be tried again after any other error but [ErrEvent].
+func (l *Log) Emit(ctx context.Context, sessionID string, e Emission) (last uint64, err error) {
+	if err := checkID(sessionID); err != nil {
+		return 0, err
+	}
+	if e.Key == "" || len(e.Events) == 0 {
+		return 0, fmt.Errorf("stream: session %s: emit: Key and Events are required", sessionID)
+	}
+	if err := encodable(e.Events); err != nil {
+		return 0, fmt.Errorf("stream: session %s: emit %s: %w", sessionID, e.Key, err)
+	}
+	var c cursor
+	err = l.insist(ctx, func(ctx context.Context) (err error) {
+		c, err = l.lastFrom(ctx, sessionID, cursor{last: e.LastSeq})
+		return err
+	})
+	if err == nil {
+		c, err = l.commit(ctx, c, l.emission(sessionID, e))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("stream: session %s: emit %s: %w", sessionID, e.Key, err)
+	}
+	return c.last, nil
+}
+
+func (l *Log) emission(sessionID string, e Emission) draft {
+	key := keyToken(e.Key)
+	return draft{
+		session: sessionID,
+		fence:   e.Fence,
+		encode: func(first uint64) (batch, error) {
+			return encodeBatch(sessionID, first, []item{{events: e.Events}}, l.limit)
+		},
+		look: func(ctx context.Context, c cursor) ([]string, bool, error) {
+			keys, err := l.keys(ctx, sessionID, c)
+			if slices.Contains(keys, key) {
+				return nil, true, nil
+			}
+			keys = append(keys, key)
+			return keys[max(0, len(keys)-keysKept):], false, err
+		},
+	}
+}
+
+// keys are those of the last emissions before c. Every message says where the
+// last message with keys is, and that one has them all.
+func (l *Log) keys(ctx context.Context, sessionID string, c cursor) (keys []string, err error) {
+	if c.keyed == 0 {
+		return nil, nil
+	}
+	err = l.insist(ctx, func(ctx context.Context) error {
+		m, err := l.getNext(ctx, l.subject(sessionID), c.keyed)
+		if err != nil {
+			return err
+		}
+		if m.at == c.keyed {
+			keys = m.keys
+		}
+		return nil
+	})
+	return keys, err
+}
+
+// keyToken is short and safe in a header whatever the key is.
+func keyToken(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:9])
+}
+
+// encodable finds the event that could never be appended, before anything is
+// sent for it.
+func encodable(events []event.Event) error {
+	for i, e := range events {
+		if e.Payload == nil {
+			return fmt.Errorf("%w: event %d of %d has no payload", ErrEvent, i+1, len(events))
+		}
+	}
+	return nil
+}

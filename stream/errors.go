@@ -1,0 +1,75 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrFenced says that the log has seen a higher fence: another attempt or
+	// epoch took over. The writer must stop for good; retrying can't help.
+	ErrFenced = errors.New("fenced off by a higher epoch or attempt")
+	// ErrPurged says that retention or a delete took the events asked for. The
+	// archive may still hold them. It comes as a [*GapError].
+	ErrPurged = errors.New("events are past the stream's retention")
+	// ErrGap says that the next event is not where it must be: the log has a
+	// hole, or it ends before the number that the reader claims to have seen.
+	// It comes as a [*GapError].
+	ErrGap = errors.New("gap in the event log")
+	// ErrNotFound says that the log holds nothing of the session.
+	ErrNotFound = errors.New("no events of the session in the stream")
+	// ErrEvent says that an event can't be encoded; nothing was appended, and
+	// appending it again can't help.
+	ErrEvent = errors.New("event can't be encoded")
+	// ErrCorrupt says that a message in the stream is none that this package
+	// writes.
+	ErrCorrupt = errors.New("malformed batch in the stream")
+	// ErrClosed says that the batcher was closed.
+	ErrClosed = errors.New("closed")
+)
+
+// GapError says which event was wanted and which is there. It matches
+// [ErrPurged] when the wanted events are older than what the stream holds,
+// else [ErrGap].
+type GapError struct {
+	SessionID string
+	// Want is the number of the event that should come next.
+	Want uint64
+	// Have is the number of the event found in its place, or 0 when the log
+	// ends before Want.
+	Have   uint64
+	Purged bool
+}
+
+// Error names the session and both numbers.
+func (e *GapError) Error() string {
+	if e.Have == 0 {
+		return fmt.Sprintf("stream: session %s: %v: event %d is wanted next, but the log ends before it", e.SessionID, e.Unwrap(), e.Want)
+	}
+	return fmt.Sprintf("stream: session %s: %v: event %d is wanted next, but event %d follows", e.SessionID, e.Unwrap(), e.Want, e.Have)
+}
+
+// Unwrap gives [ErrPurged] or [ErrGap].
+func (e *GapError) Unwrap() error {
+	if e.Purged {
+		return ErrPurged
+	}
+	return ErrGap
+}
+
+// UnreachableError says that the stream can't be used, and what to do.
+type UnreachableError struct {
+	// Addr is the server's address.
+	Addr string
+	// Hint is one sentence for whoever runs the program.
+	Hint string
+	Err  error
+}
+
+// Error is one line without the hint.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("stream: NATS at %s is not usable: %v", e.Addr, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *UnreachableError) Unwrap() error { return e.Err }

@@ -1,0 +1,180 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// recheck is how often an idle follower looks into the stream itself: it
+	// bounds the delay when a server died between storing and republishing.
+	recheck = 5 * time.Second
+	// liveBytes is how much a slow follower lets gather; what is beyond it is
+	// read from the stream instead.
+	liveBytes = 4 << 20
+)
+
+// follow subscribes first and catches up then, so that nothing falls between.
+func (r *reader) follow(ctx context.Context) error {
+	live, err := r.log.listen(r.session)
+	if err != nil {
+		return err
+	}
+	defer live.stop()
+	status := r.log.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer r.log.nc.RemoveStatusListener(status)
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	behind := true
+	for {
+		if behind {
+			if err := r.catchUp(ctx); err != nil {
+				return err
+			}
+		}
+		if err := r.drain(ctx, live); err != nil {
+			return err
+		}
+		behind, err = wait(ctx, live, status, tick.C)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// wait sleeps until something happens; behind says that only the stream itself
+// knows what.
+func wait(ctx context.Context, live *live, status <-chan nats.Status, tick <-chan time.Time) (behind bool, err error) {
+	select {
+	case <-live.wake:
+		return false, nil
+	case s := <-status:
+		if s == nats.CLOSED {
+			return false, nats.ErrConnectionClosed
+		}
+		return true, nil
+	case <-tick:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// drain gives what was heard live, and fills from the stream what was not.
+func (r *reader) drain(ctx context.Context, live *live) error {
+	for {
+		heard, lost := live.take()
+		if lost {
+			if err := r.catchUp(ctx); err != nil {
+				return err
+			}
+		}
+		if len(heard) == 0 {
+			return nil
+		}
+		for _, answer := range heard {
+			if err := r.hear(ctx, answer); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// hear takes one republished message.
+func (r *reader) hear(ctx context.Context, answer *nats.Msg) error {
+	m, err := fromAnswer(answer)
+	if err != nil {
+		return err
+	}
+	if m.at <= r.at {
+		return nil
+	}
+	before, err := sequence(answer.Header, jetstream.LastSequenceHeader)
+	if err != nil {
+		return fmt.Errorf("message %d: %w", m.at, err)
+	}
+	if before > r.at {
+		if err := r.reach(ctx, before); err != nil {
+			return err
+		}
+	}
+	return r.take(m)
+}
+
+// reach catches up to a message that is known to be stored; a replica may not
+// have it yet. If it stays away, retention took it, and the next one tells.
+func (r *reader) reach(ctx context.Context, at uint64) error {
+	for try := 1; try <= patience; try++ {
+		if err := r.catchUp(ctx); err != nil || r.at >= at {
+			return err
+		}
+		if err := pause(ctx, backoff(try)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// live gathers what the server republishes for one session.
+type live struct {
+	sub *nats.Subscription
+	// wake holds at most one sign that something was heard.
+	wake chan struct{}
+	// gone is closed when the subscription's own goroutine has ended.
+	gone chan struct{}
+
+	mu    sync.Mutex
+	queue []*nats.Msg
+	bytes int
+	lost  bool
+}
+
+func (l *Log) listen(sessionID string) (*live, error) {
+	v := &live{wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	sub, err := l.nc.Subscribe(l.liveSubject(sessionID), v.hear)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	sub.SetClosedHandler(func(string) { close(v.gone) })
+	v.sub = sub
+	return v, nil
+}
+
+func (v *live) hear(m *nats.Msg) {
+	v.mu.Lock()
+	if v.bytes+len(m.Data) > liveBytes {
+		v.lost = true
+	} else {
+		v.queue = append(v.queue, m)
+		v.bytes += len(m.Data)
+	}
+	v.mu.Unlock()
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (v *live) take() (heard []*nats.Msg, lost bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	heard, lost = v.queue, v.lost
+	v.queue, v.bytes, v.lost = nil, 0, false
+	return heard, lost
+}
+
+// stop ends the subscription and waits for its goroutine, except when the
+// connection is gone and ends it by itself.
+func (v *live) stop() {
+	if err := v.sub.Unsubscribe(); err == nil {
+		<-v.gone
+	}
+}

@@ -1,0 +1,139 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// getRequest is the body of a direct get.
+type getRequest struct {
+	// Seq is where to begin.
+	Seq uint64 `json:"seq"`
+	// NextFor asks for the first messages of this subject from there on.
+	NextFor  string `json:"next_by_subj"`
+	Batch    int    `json:"batch,omitempty"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
+}
+
+func (l *Log) directSubject() string {
+	return jetstream.DefaultAPIPrefix + "DIRECT.GET." + l.opts.Name
+}
+
+// getLast gives the last message of a subject, or [ErrNotFound].
+func (l *Log) getLast(ctx context.Context, subject string) (message, error) {
+	return l.get(ctx, l.directSubject()+"."+subject, nil)
+}
+
+// getNext gives the first message of a subject whose number is at least from,
+// or [ErrNotFound].
+func (l *Log) getNext(ctx context.Context, subject string, from uint64) (message, error) {
+	body, err := json.Marshal(getRequest{Seq: max(from, 1), NextFor: subject})
+	if err != nil {
+		return message{}, fmt.Errorf("stream: encode request: %w", err)
+	}
+	return l.get(ctx, l.directSubject(), body)
+}
+
+func (l *Log) get(ctx context.Context, subject string, body []byte) (message, error) {
+	answer, err := l.nc.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return message{}, err
+	}
+	if err := answerStatus(answer); err != nil {
+		return message{}, err
+	}
+	return fromAnswer(answer)
+}
+
+const (
+	statusHeader      = "Status"
+	descriptionHeader = "Description"
+)
+
+// errEnd is the mark behind the last answer to a batch request.
+var errEnd = errors.New("end of batch")
+
+// answerStatus reads an answer that is no message.
+func answerStatus(answer *nats.Msg) error {
+	if len(answer.Data) > 0 {
+		return nil
+	}
+	switch status := answer.Header.Get(statusHeader); status {
+	case "":
+		return nil
+	case "204":
+		return errEnd
+	case "404":
+		return ErrNotFound
+	case "503":
+		return nats.ErrNoResponders
+	default:
+		return fmt.Errorf("direct get: %s %s", status, answer.Header.Get(descriptionHeader))
+	}
+}
+
+func fromAnswer(answer *nats.Msg) (message, error) {
+	at, err := sequence(answer.Header, jetstream.SequenceHeader)
+	if err != nil {
+		return message{}, err
+	}
+	m, err := parseMessage(at, answer.Header, answer.Data)
+	if err != nil {
+		return message{}, fmt.Errorf("message %d: %w", at, err)
+	}
+	return m, nil
+}
+
+const (
+	// fetchBatch and fetchBytes bound one answer to a reader: large enough
+	// that round trips don't count, small enough to wait for.
+	fetchBatch = 512
+	fetchBytes = 2 << 20
+)
+
+// fetch hands the messages of a subject from number from on to each, as many
+// as fit into one answer; none is [ErrNotFound]. The server keeps nothing of
+// it but the inbox's subscription, which ends with the call.
+func (l *Log) fetch(ctx context.Context, subject string, from uint64) ([]message, error) {
+	body, err := json.Marshal(getRequest{Seq: max(from, 1), NextFor: subject, Batch: fetchBatch, MaxBytes: fetchBytes})
+	if err != nil {
+		return nil, fmt.Errorf("stream: encode request: %w", err)
+	}
+	inbox := l.nc.NewInbox()
+	sub, err := l.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only when the connection is gone, and the subscription with it
+	if err := l.nc.PublishRequest(l.directSubject(), inbox, body); err != nil {
+		return nil, err
+	}
+	return collect(ctx, sub)
+}
+
+// collect gathers the answers of one batch request up to the end mark.
+func collect(ctx context.Context, sub *nats.Subscription) ([]message, error) {
+	var out []message
+	for {
+		answer, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch err := answerStatus(answer); {
+		case errors.Is(err, errEnd):
+			return out, nil
+		case err != nil:
+			return nil, err
+		}
+		m, err := fromAnswer(answer)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+}

@@ -1,0 +1,162 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// ReadOptions says how to read. The zero value reads what is there.
+type ReadOptions struct {
+	// Follow goes on with events as they come, until ctx ends; default false:
+	// end behind the last event.
+	Follow bool
+}
+
+// Read gives the events behind number after: after+1 first, then every one
+// once and in order. 0 reads from the beginning. An error is the last thing it
+// gives: a [*GapError] when the next event is not there to be read, ctx's own
+// error when it ends. A session without events in the stream gives nothing;
+// with Follow, what comes.
+//
+// Lost connections and server restarts don't end it: a follower picks up where
+// it was for as long as ctx lives, and without Follow a few tries are made.
+// Nothing is left on the server or in the process when the loop ends.
+func (l *Log) Read(ctx context.Context, sessionID string, after uint64, o ReadOptions) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		r := &reader{log: l, session: sessionID, subject: l.subject(sessionID), next: after + 1, yield: yield, again: l.patiently}
+		err := checkID(sessionID)
+		switch {
+		case err == nil && o.Follow:
+			r.again = l.insist
+			err = r.follow(ctx)
+		case err == nil:
+			err = r.begin(ctx)
+			if err == nil {
+				err = r.catchUp(ctx)
+			}
+		}
+		switch gap, isGap := errors.AsType[*GapError](err); {
+		case err == nil || errors.Is(err, errStopped):
+		case isGap:
+			gap.Purged = r.purged(ctx)
+			yield(event.Event{}, gap)
+		default:
+			yield(event.Event{}, fmt.Errorf("stream: session %s: read event %d: %w", sessionID, r.next, err))
+		}
+	}
+}
+
+// errStopped says that the loop over the events was left.
+var errStopped = errors.New("reader stopped")
+
+// reader is one Read. Its place is next, the event to give next, and at, the
+// stream number of the last message taken.
+type reader struct {
+	log     *Log
+	session string
+	subject string
+	next    uint64
+	at      uint64
+	// begun says that an event was given.
+	begun bool
+	join  joiner
+	yield func(event.Event, error) bool
+	// again is how long an outage is borne.
+	again func(context.Context, func(context.Context) error) error
+}
+
+// begin finds the place of the next event.
+func (r *reader) begin(ctx context.Context) error {
+	if r.next == 1 {
+		return nil
+	}
+	return r.again(ctx, func(ctx context.Context) (err error) {
+		r.at, err = r.locate(ctx)
+		return err
+	})
+}
+
+// catchUp gives all that the stream holds behind the reader's place.
+func (r *reader) catchUp(ctx context.Context) error {
+	for {
+		var messages []message
+		err := r.again(ctx, func(ctx context.Context) (err error) {
+			messages, err = r.log.fetch(ctx, r.subject, r.at+1)
+			return err
+		})
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, m := range messages {
+			if err := r.take(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take moves the reader behind a message and gives the events that it makes
+// whole.
+func (r *reader) take(m message) error {
+	if m.at <= r.at {
+		return nil
+	}
+	if err := r.expect(m); err != nil {
+		return err
+	}
+	r.at = m.at
+	data, whole, missing := r.join.add(m)
+	if missing {
+		return &GapError{SessionID: r.session, Want: r.next, Have: m.last + 1}
+	}
+	if !whole {
+		return nil
+	}
+	events, err := decodeBatch(data, m.first, m.last)
+	if err != nil {
+		return fmt.Errorf("message %d: %w", m.at, err)
+	}
+	return r.give(events)
+}
+
+// expect checks that a batch begins where the reader is. Only the first one
+// may begin before it: the reader wants a part of it.
+func (r *reader) expect(m message) error {
+	straddles := !r.begun && m.first < r.next && m.last >= r.next
+	if m.first == r.next || straddles {
+		return nil
+	}
+	return &GapError{SessionID: r.session, Want: r.next, Have: m.first}
+}
+
+// purged tells a gap that retention made from a hole: nothing up to the
+// reader's place is left.
+func (r *reader) purged(ctx context.Context) bool {
+	var first message
+	err := r.log.patiently(ctx, func(ctx context.Context) (err error) {
+		first, err = r.log.getNext(ctx, r.subject, 1)
+		return err
+	})
+	return err == nil && first.at > r.at && first.last >= r.next
+}
+
+func (r *reader) give(events []event.Event) error {
+	for _, e := range events {
+		if e.Context.Seq < r.next {
+			continue
+		}
+		r.begun = true
+		r.next++
+		if !r.yield(e, nil) {
+			return errStopped
+		}
+	}
+	return nil
+}

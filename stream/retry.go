@@ -1,0 +1,94 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// patience is how often a read without a follower is tried.
+const patience = 4
+
+// patiently runs op until it answers, a few times.
+func (l *Log) patiently(ctx context.Context, op func(context.Context) error) error {
+	return l.retry(ctx, patience, op)
+}
+
+// insist runs op until it answers, for as long as ctx lives: the stream may be
+// down for hours, and the caller holds its place.
+func (l *Log) insist(ctx context.Context, op func(context.Context) error) error {
+	return l.retry(ctx, 0, op)
+}
+
+// retry runs op until it gives something else than a sign that the stream does
+// not answer right now. Each try has its own deadline. 0 tries is no limit.
+func (l *Log) retry(ctx context.Context, tries int, op func(context.Context) error) error {
+	for try := 1; ; try++ {
+		err := l.once(ctx, try, op)
+		if err == nil || ctx.Err() != nil || !transient(err) || try == tries {
+			return describe(ctx, err)
+		}
+		if try%10 == 1 {
+			l.opts.Logger.WarnContext(ctx, "stream does not answer, trying again", "stream", l.opts.Name, "try", try, "error", err)
+		}
+		if err := pause(ctx, backoff(try)); err != nil {
+			return describe(ctx, err)
+		}
+	}
+}
+
+func (l *Log) once(ctx context.Context, try int, op func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout<<min(try-1, 2))
+	defer cancel()
+	return op(ctx)
+}
+
+// describe gives the caller's own reason when it was the caller who stopped,
+// and spares a reader the name of a deadline that is not theirs.
+func describe(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: no answer", nats.ErrTimeout)
+	}
+	return err
+}
+
+func backoff(try int) time.Duration {
+	return min(time.Second, 5*time.Millisecond<<min(try, 8))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// transient says that the stream gave no answer, or none yet: whether what was
+// asked happened is unknown.
+func transient(err error) bool {
+	for _, e := range []error{
+		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, jetstream.ErrNoStreamResponse,
+		nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrStaleConnection,
+		errPending,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.Code >= 500
+}

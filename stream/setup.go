@@ -1,0 +1,84 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	hintStart     = "start NATS with JetStream (nats-server -js), or set NATS_URL to one that runs"
+	hintJetStream = "start the server with JetStream on (nats-server -js), and give this user's account JetStream"
+)
+
+// setup makes the stream, or adds what is missing to the one that is there.
+func (l *Log) setup(ctx context.Context) error {
+	err := l.patiently(ctx, l.ensureStream)
+	if err == nil {
+		return nil
+	}
+	addr := l.nc.ConnectedUrlRedacted()
+	if addr == "" {
+		addr = fmt.Sprint(l.nc.Servers())
+	}
+	switch {
+	case errors.Is(err, errForeign):
+		return fmt.Errorf("stream: open %s at %s: %w", l.opts.Name, addr, err)
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
+		return &UnreachableError{Addr: addr, Hint: hintJetStream, Err: err}
+	}
+	return &UnreachableError{Addr: addr, Hint: hintStart, Err: err}
+}
+
+// errForeign says that a stream of our name was made for something else.
+var errForeign = errors.New("the stream of this name serves other subjects")
+
+func (l *Log) ensureStream(ctx context.Context) error {
+	s, err := l.js.Stream(ctx, l.opts.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = l.js.CreateStream(ctx, l.wanted())
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return err
+		}
+		// Another process was faster.
+		s, err = l.js.Stream(ctx, l.opts.Name)
+	}
+	if err != nil {
+		return err
+	}
+	return l.amend(ctx, s.CachedInfo().Config)
+}
+
+func (l *Log) wanted() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        l.opts.Name,
+		Description: "Sojourn: live events of sessions",
+		Subjects:    []string{l.opts.Prefix + ".>"},
+		Storage:     jetstream.FileStorage,
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardOld,
+		MaxAge:      l.opts.MaxAge,
+		Replicas:    l.opts.Replicas,
+		AllowDirect: true,
+		RePublish:   &jetstream.RePublish{Source: l.opts.Prefix + ".>", Destination: l.opts.Prefix + "-live.>"},
+	}
+}
+
+// amend leaves an operator's choices alone: only what reading and writing need
+// is put right.
+func (l *Log) amend(ctx context.Context, have jetstream.StreamConfig) error {
+	want := l.wanted()
+	if !slices.Equal(have.Subjects, want.Subjects) || have.RePublish != nil && *have.RePublish != *want.RePublish {
+		return fmt.Errorf("%w: it has %q, want %q", errForeign, have.Subjects, want.Subjects)
+	}
+	if have.AllowDirect && have.RePublish != nil {
+		return nil
+	}
+	have.AllowDirect, have.RePublish = true, want.RePublish
+	_, err := l.js.UpdateStream(ctx, have)
+	return err
+}

@@ -1,0 +1,119 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Fence is the right to write to a session: an epoch, and an attempt within
+// it. Fences are ordered by epoch, then attempt.
+type Fence struct {
+	Epoch uint64
+	// Attempt must grow with every attempt of every turn of an epoch. In
+	// [Log.Emit], 0 speaks for the epoch as a whole.
+	Attempt int
+}
+
+// Compare is -1, 0 or 1 as f is lower than, equal to or higher than g.
+func (f Fence) Compare(g Fence) int {
+	return cmp.Or(cmp.Compare(f.Epoch, g.Epoch), cmp.Compare(f.Attempt, g.Attempt))
+}
+
+// String is epoch.attempt.
+func (f Fence) String() string { return fmt.Sprintf("%d.%d", f.Epoch, f.Attempt) }
+
+// Position is a place in an agent's spool: the record that begins at Offset
+// bytes in the spool of Epoch, and the event of that Index among those that
+// the record gave. The zero Position is before everything.
+type Position struct {
+	Epoch  uint64
+	Offset int64
+	Index  int
+}
+
+// Compare is -1, 0 or 1 as p is before, at or behind q.
+func (p Position) Compare(q Position) int {
+	return cmp.Or(cmp.Compare(p.Epoch, q.Epoch), cmp.Compare(p.Offset, q.Offset), cmp.Compare(p.Index, q.Index))
+}
+
+// String is epoch.offset.index.
+func (p Position) String() string { return fmt.Sprintf("%d.%d.%d", p.Epoch, p.Offset, p.Index) }
+
+// Tail is what the log holds of a session.
+type Tail struct {
+	// LastSeq is the number of the last event, 0 for none.
+	LastSeq uint64
+	// Fence is the highest that the log has seen.
+	Fence Fence
+	// Position is that of the last event that came from an agent's spool.
+	Position Position
+}
+
+// Tail says what the log holds of a session. It is [ErrNotFound], with the
+// zero Tail, when it holds nothing: the session is new, or all of its events
+// are past retention.
+func (l *Log) Tail(ctx context.Context, sessionID string) (Tail, error) {
+	if err := checkID(sessionID); err != nil {
+		return Tail{}, err
+	}
+	var c cursor
+	err := l.patiently(ctx, func(ctx context.Context) (err error) {
+		c, err = l.last(ctx, sessionID)
+		return err
+	})
+	if err != nil {
+		return Tail{}, fmt.Errorf("stream: session %s: read the tail: %w", sessionID, err)
+	}
+	return c.tail(), nil
+}
+
+// cursor is a place behind a message: what must be known to append there.
+type cursor struct {
+	// at is the message's number in the stream, 0 when there is none.
+	at uint64
+	// last is the number of the last whole event.
+	last uint64
+	// torn says that the message is a part that others should follow.
+	torn  bool
+	fence Fence
+	pos   Position
+	// keyed is the stream number of the last message with emission keys.
+	keyed uint64
+}
+
+func (c cursor) tail() Tail { return Tail{LastSeq: c.last, Fence: c.fence, Position: c.pos} }
+
+// behind is the cursor after message m.
+func behind(m message) cursor {
+	c := cursor{at: m.at, last: m.last, fence: m.fence, pos: m.pos, keyed: m.keyed}
+	if m.part < m.parts {
+		c.last, c.torn = m.first-1, true
+	}
+	if len(m.keys) > 0 {
+		c.keyed = m.at
+	}
+	return c
+}
+
+// last reads the cursor behind the session's last message; [ErrNotFound]
+// comes with the zero cursor.
+func (l *Log) last(ctx context.Context, sessionID string) (cursor, error) {
+	m, err := l.getLast(ctx, l.subject(sessionID))
+	if err != nil {
+		return cursor{}, err
+	}
+	return behind(m), nil
+}
+
+// lastFrom is the cursor behind the session's last message, or, when all is
+// past retention, c without a place: numbers never go back.
+func (l *Log) lastFrom(ctx context.Context, sessionID string, c cursor) (cursor, error) {
+	now, err := l.last(ctx, sessionID)
+	if errors.Is(err, ErrNotFound) {
+		return cursor{last: c.last, fence: c.fence, pos: c.pos}, nil
+	}
+	now.last = max(now.last, c.last)
+	return now, err
+}

@@ -1,0 +1,125 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// WriterOptions is what a writer may know beforehand. The zero value works.
+type WriterOptions struct {
+	// LastSeq is a number known to be given away, from workflow state or the
+	// archive: numbering goes on behind it even if retention has emptied the
+	// stream. Default 0.
+	LastSeq uint64
+	// Message is the text of the fence event; default none.
+	Message string
+}
+
+// Writer appends the events of one attempt to one session. It is safe for
+// concurrent use; appends are made one after the other. It needs no closing.
+type Writer struct {
+	log     *Log
+	session string
+	fence   Fence
+
+	// turn is held by the append that runs; a channel, so that a context can
+	// give up waiting.
+	turn chan struct{}
+	// mu guards what follows; changed only by the holder of turn.
+	mu  sync.Mutex
+	c   cursor
+	err error
+}
+
+// Writer appends the fence event, waits for the server's word that it is
+// stored, and returns the session's writer; nothing of a lower fence can be
+// appended from then on. It fails with [ErrFenced] when the log has seen a
+// higher fence. An equal fence may open again.
+func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOptions) (*Writer, error) {
+	if err := checkID(sessionID); err != nil {
+		return nil, err
+	}
+	if f.Epoch < 1 || f.Attempt < 1 {
+		return nil, fmt.Errorf("stream: session %s: fence %v: epoch and attempt begin at 1", sessionID, f)
+	}
+	w := &Writer{log: l, session: sessionID, fence: f, turn: make(chan struct{}, 1)}
+	fence := event.Event{
+		Payload: event.Status{Epoch: f.Epoch, Attempt: f.Attempt, Message: o.Message},
+		Context: event.Context{ConversationID: event.Main, Source: event.SourceServer, Timestamp: time.Now().UTC()},
+	}
+	err := l.insist(ctx, func(ctx context.Context) (err error) {
+		w.c, err = l.lastFrom(ctx, sessionID, cursor{last: o.LastSeq})
+		return err
+	})
+	if err == nil {
+		_, err = w.append(ctx, []item{{events: []event.Event{fence}}}, l.limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stream: session %s: fence %v: %w", sessionID, f, err)
+	}
+	return w, nil
+}
+
+// Fence is the writer's own.
+func (w *Writer) Fence() Fence { return w.fence }
+
+// Tail is what the log holds as far as this writer knows: right after
+// [Log.Writer], exactly; later, up to its own last append. Events at or before
+// its Position are in the log.
+func (w *Writer) Tail() Tail {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.c.tail()
+}
+
+// Append numbers the events, appends them all or not at all, and returns the
+// number of the last one once the server has stored them. pos is the position
+// of the last event; zero for events that come from no spool. While the stream
+// does not answer Append waits and tries again until ctx ends.
+//
+// [ErrEvent] leaves the writer as it was. Any other error is final for this
+// writer, and what came of the events is then known only to the log: open
+// another writer, if the fence still holds, and look at its Tail.
+func (w *Writer) Append(ctx context.Context, events []event.Event, pos Position) (last uint64, err error) {
+	if len(events) == 0 {
+		return w.Tail().LastSeq, nil
+	}
+	if err := encodable(events); err != nil {
+		return 0, fmt.Errorf("stream: session %s: append: %w", w.session, err)
+	}
+	if _, err := w.append(ctx, []item{{events: events, pos: pos}}, w.log.limit); err != nil {
+		return 0, fmt.Errorf("stream: session %s: append: %w", w.session, err)
+	}
+	return w.Tail().LastSeq, nil
+}
+
+// append appends as many items as fit into limit bytes, at least one, and
+// says how many.
+func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int, err error) {
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	c, err := w.log.commit(ctx, w.c, draft{session: w.session, fence: w.fence, encode: func(first uint64) (batch, error) {
+		b, err := encodeBatch(w.session, first, items, limit)
+		taken = b.items
+		return b, err
+	}})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.c = c
+	if !errors.Is(err, ErrEvent) {
+		w.err = err
+	}
+	return taken, err
+}
