@@ -87,10 +87,6 @@ func (f failPart) play(p *player) error {
 	return p.out.fail(f.status, f.message)
 }
 
-// cutDelay lets the text before a cut arrive: a reader that gets both at once
-// may take the answer for one that never began, and quietly ask again.
-const cutDelay = 100 * time.Millisecond
-
 // The cut comes after some text, so that the reader has begun to rely on it.
 func (c cutPart) play(p *player) error {
 	p.over = true
@@ -98,9 +94,6 @@ func (c cutPart) play(p *player) error {
 		return err
 	}
 	if err := p.say("cut in the "); err != nil {
-		return err
-	}
-	if err := p.wait(cutDelay); err != nil {
 		return err
 	}
 	return p.out.cut()
