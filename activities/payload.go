@@ -1,9 +1,6 @@
 package activities
 
 import (
-	"encoding/json"
-	"time"
-
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
@@ -34,24 +31,7 @@ type BeginOutput struct {
 	Epoch   uint64 `json:"epoch"`
 	LastSeq uint64 `json:"lastSeq"`
 	// Record is what was known of the session before this run, if it was.
-	Record *Record `json:"record,omitempty"`
-}
-
-// Record is the part of a session that its list entry and a later run need;
-// it has no status. It lies in the archive as session.json.
-type Record struct {
-	Title       string                     `json:"title,omitempty"`
-	Model       string                     `json:"model,omitempty"`
-	Permission  adapters.Permission        `json:"permission,omitempty"`
-	Metadata    map[string]json.RawMessage `json:"metadata,omitempty"`
-	Tags        []string                   `json:"tags,omitempty"`
-	Turns       int                        `json:"turns"`
-	Usage       event.Usage                `json:"usage"`
-	CostUSD     float64                    `json:"costUSD"`
-	Native      int                        `json:"native"`
-	LastBlockID string                     `json:"lastBlockId,omitempty"`
-	LastBlock   string                     `json:"lastBlock,omitempty"`
-	UpdatedAt   time.Time                  `json:"updatedAt,omitzero"`
+	Record *session.Record `json:"record,omitempty"`
 }
 
 // Agent is what an activity must know of a session's agent.
@@ -170,16 +150,16 @@ type EndSandboxOutput struct {
 // FinishInput closes a run: the record and the list marker are written and
 // session:closed is appended.
 type FinishInput struct {
-	Session session.Input `json:"session"`
-	Epoch   uint64        `json:"epoch"`
-	Record  Record        `json:"record"`
-	Reason  string        `json:"reason,omitempty"`
+	Session session.Input  `json:"session"`
+	Epoch   uint64         `json:"epoch"`
+	Record  session.Record `json:"record"`
+	Reason  string         `json:"reason,omitempty"`
 	// Unlisted leaves out the list marker (spawned sessions).
 	Unlisted bool `json:"unlisted,omitempty"`
 }
 
 // RecordInput writes the session's record while it is open.
 type RecordInput struct {
-	Session session.Input `json:"session"`
-	Record  Record        `json:"record"`
+	Session session.Input  `json:"session"`
+	Record  session.Record `json:"record"`
 }

@@ -130,8 +130,9 @@ func (r *run) begin() error {
 	return nil
 }
 
-// recall takes over what was known of the session before this run.
-func (r *run) recall(rec *activities.Record) {
+// recall takes over what the session came to before this run. What it was made
+// with is in the input already.
+func (r *run) recall(rec *session.Record) {
 	if rec == nil {
 		return
 	}
@@ -139,21 +140,6 @@ func (r *run) recall(rec *activities.Record) {
 	st.Turns, st.Usage, st.CostUSD = rec.Turns, rec.Usage, rec.CostUSD
 	st.LastBlockID, st.LastBlock = rec.LastBlockID, rec.LastBlock
 	st.Native = max(rec.Native, 1)
-	if st.Title == "" {
-		st.Title = rec.Title
-	}
-	if st.Model == "" {
-		st.Model = rec.Model
-	}
-	if st.Permission == "" {
-		st.Permission = rec.Permission
-	}
-	if st.Metadata == nil {
-		st.Metadata = rec.Metadata
-	}
-	if st.Tags == nil {
-		st.Tags = rec.Tags
-	}
 }
 
 // rest waits for something to do, and gives up the sandbox when nothing comes
@@ -206,12 +192,13 @@ func (r *run) agent() activities.Agent {
 	}
 }
 
-func (r *run) record() activities.Record {
-	st := r.st
-	return activities.Record{
-		Title: st.Title, Model: st.Model, Permission: st.Permission, Metadata: st.Metadata, Tags: st.Tags,
-		Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, Native: st.Native,
-		LastBlockID: st.LastBlockID, LastBlock: st.LastBlock, UpdatedAt: workflow.Now(r.ctx),
+func (r *run) record() session.Record {
+	st, opts := r.st, r.in.Options
+	opts.Title, opts.Model, opts.Permission = st.Title, st.Model, st.Permission
+	opts.Metadata, opts.Tags, opts.IdleTimeoutMS = st.Metadata, st.Tags, st.IdleTimeoutMS
+	return session.Record{
+		Options: opts, Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, Native: st.Native,
+		LastSeq: st.LastSeq, LastBlockID: st.LastBlockID, LastBlock: st.LastBlock,
 	}
 }
 

@@ -1,0 +1,214 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// ClientOptions says what a Client talks to. Temporal is required; a method
+// that needs a part that is not given says so.
+type ClientOptions struct {
+	// Temporal stays the caller's.
+	Temporal client.Client
+	// Stream is the live event log, for Events, Wait and Show.
+	Stream *stream.Log
+	// Archive is for Show, List and reopening.
+	Archive *archive.Archive
+	// Agents are the adapters that a session may be made with, and whose
+	// parsers Show uses.
+	Agents adapters.Registry
+	// Profile says whether a profile exists. Default: any name is taken, and
+	// an unknown one fails the session at its first turn.
+	Profile func(ctx context.Context, id string) error
+}
+
+// Client makes, finds and lists sessions. Safe for concurrent use.
+type Client struct{ o ClientOptions }
+
+// NewClient makes a client. It opens nothing and needs no Close.
+func NewClient(o ClientOptions) (*Client, error) {
+	if o.Temporal == nil {
+		return nil, Invalid("Temporal", "is nil", "a Temporal client")
+	}
+	if len(o.Agents.Names()) == 0 {
+		return nil, Invalid("Agents", "is empty", "a registry of adapters")
+	}
+	return &Client{o}, nil
+}
+
+// Create makes a session. With no id it gets a new UUID. Errors: an
+// InvalidError, ErrExists, ErrUnavailable. No sandbox is made before the first
+// message, and after an error nothing is left.
+func (c *Client) Create(ctx context.Context, id string, o Options) (*Handle, error) {
+	if id == "" {
+		id = uuid.NewString()
+	}
+	if err := c.validate(ctx, id, o); err != nil {
+		return nil, err
+	}
+	if _, err := c.lookup(ctx, id); !errors.Is(err, ErrNotFound) {
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("session %s: %w", id, ErrExists)
+	}
+	return c.start(ctx, Input{SessionID: id, Options: o, CreatedAt: time.Now().UTC()})
+}
+
+// Open gets or creates: a session that is open is attached to, one that is
+// closed is reopened with what it was made with, and one that is not known is
+// created from o. With no id it gets a new UUID.
+func (c *Client) Open(ctx context.Context, id string, o Options) (*Handle, error) {
+	if id == "" {
+		return c.Create(ctx, id, o)
+	}
+	if err := ValidateID("id", id); err != nil {
+		return nil, err
+	}
+	known, err := c.lookup(ctx, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return c.Create(ctx, id, o)
+	case err != nil:
+		return nil, err
+	case known.open:
+		return &Handle{c: c, id: id, first: known.first}, nil
+	}
+	return c.reopen(ctx, id)
+}
+
+// Get finds a session, open or closed. Error: ErrNotFound.
+func (c *Client) Get(ctx context.Context, id string) (*Handle, error) {
+	if err := ValidateID("id", id); err != nil {
+		return nil, err
+	}
+	known, err := c.lookup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &Handle{c: c, id: id, first: known.first}, nil
+}
+
+func (c *Client) validate(ctx context.Context, id string, o Options) error {
+	if err := ValidateID("id", id); err != nil {
+		return err
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if _, err := c.o.Agents.Get(o.Agent); err != nil {
+		return Invalid("agent", fmt.Sprintf("%q is unknown", o.Agent), "one of "+c.agents())
+	}
+	if o.Profile == "" || c.o.Profile == nil {
+		return nil
+	}
+	return c.o.Profile(ctx, o.Profile)
+}
+
+func (c *Client) agents() string { return strings.Join(c.o.Agents.Names(), ", ") }
+
+// found is what lookup knows of a session.
+type found struct {
+	open bool
+	// first is the run id of the first run of the workflow chain; "" for a
+	// session that Temporal no longer knows.
+	first string
+}
+
+// lookup asks Temporal, then the archive.
+func (c *Client) lookup(ctx context.Context, id string) (found, error) {
+	d, err := c.o.Temporal.DescribeWorkflowExecution(ctx, id, "")
+	if err == nil {
+		info := d.GetWorkflowExecutionInfo()
+		return found{
+			open:  info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+			first: info.GetFirstRunId(),
+		}, nil
+	}
+	var missing *serviceerror.NotFound
+	if !errors.As(err, &missing) {
+		return found{}, c.unavailable("look up session "+id, err)
+	}
+	if c.o.Archive == nil {
+		return found{}, fmt.Errorf("session %s: %w", id, ErrNotFound)
+	}
+	if _, err := c.o.Archive.Session(ctx, id); err != nil {
+		if errors.Is(err, archive.ErrNotFound) {
+			return found{}, fmt.Errorf("session %s: %w", id, ErrNotFound)
+		}
+		return found{}, fmt.Errorf("look up session %s: %w", id, err)
+	}
+	return found{}, nil
+}
+
+// reopen starts a new run of a closed session.
+func (c *Client) reopen(ctx context.Context, id string) (*Handle, error) {
+	if c.o.Archive == nil {
+		return nil, fmt.Errorf("reopen session %s: no archive is configured", id)
+	}
+	data, err := c.o.Archive.Session(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("reopen session %s: %w", id, err)
+	}
+	rec, err := RecordOf(data)
+	if err != nil {
+		return nil, fmt.Errorf("reopen session %s: %w", id, err)
+	}
+	return c.start(ctx, Input{SessionID: id, Options: rec.Options, CreatedAt: data.CreatedAt, Reopened: true})
+}
+
+func (c *Client) start(ctx context.Context, in Input) (*Handle, error) {
+	run, err := c.o.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                                       in.SessionID,
+		TaskQueue:                                TaskQueue,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		StaticSummary:                            in.Options.Title,
+		TypedSearchAttributes:                    startAttributes(in),
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+	}, WorkflowType, in)
+	var started *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &started) {
+		return nil, fmt.Errorf("session %s: %w", in.SessionID, ErrExists)
+	}
+	if err != nil {
+		return nil, c.unavailable("start session "+in.SessionID, err)
+	}
+	return &Handle{c: c, id: in.SessionID, first: run.GetRunID()}, nil
+}
+
+// startAttributes let a session be listed before its first workflow task.
+func startAttributes(in Input) temporal.SearchAttributes {
+	set := []temporal.SearchAttributeUpdate{
+		AttrStatus.ValueSet(string(StatusIdle)),
+		AttrAgent.ValueSet(in.Options.Agent),
+		AttrRoot.ValueSet(in.SessionID),
+	}
+	if in.Options.Title != "" {
+		set = append(set, AttrTitle.ValueSet(in.Options.Title))
+	}
+	return temporal.NewSearchAttributes(set...)
+}
+
+// unavailable tells "can't be reached" from other failures of Temporal.
+func (c *Client) unavailable(op string, err error) error {
+	var away *serviceerror.Unavailable
+	var late *serviceerror.DeadlineExceeded
+	if errors.As(err, &away) || errors.As(err, &late) {
+		return fmt.Errorf("%s: Temporal: %w: %w", op, ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}

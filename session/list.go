@@ -1,0 +1,230 @@
+package session
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+)
+
+// Summary is one session in a list.
+type Summary struct {
+	SessionID    string    `json:"sessionId"`
+	Title        string    `json:"title"`
+	Agent        string    `json:"agent"`
+	Profile      string    `json:"profile,omitempty"`
+	Status       Status    `json:"status"`
+	Host         string    `json:"host,omitempty"`
+	Parent       string    `json:"parent,omitempty"`
+	Tags         []string  `json:"tags,omitempty"`
+	Turns        int64     `json:"turns"`
+	CostUSD      float64   `json:"costUSD"`
+	CreatedAt    time.Time `json:"createdAt"`
+	LastActivity time.Time `json:"lastActivity,omitzero"`
+	ClosedAt     time.Time `json:"closedAt,omitzero"`
+	// Archived marks an entry that Temporal no longer knows.
+	Archived bool `json:"archived,omitempty"`
+}
+
+// ListOptions choose sessions.
+type ListOptions struct {
+	// Query is a Temporal visibility query over the Sojourn… search
+	// attributes, joined to ours with AND. With a query only what Temporal
+	// knows is searched. Default: none.
+	Query string
+	// Children lists spawned sessions too. Default: not.
+	Children bool
+	// PageSize. Default: 50, at most 1000.
+	PageSize int
+	// PageToken is the last page's Next. Default: the first page.
+	PageToken string
+}
+
+// Page is one page of a list, newest first.
+type Page struct {
+	Sessions []Summary `json:"sessions"`
+	// Next is the token of the next page; "" when this is the last.
+	Next string `json:"next,omitempty"`
+}
+
+// pageToken says where a list goes on: in Temporal's visibility, or among the
+// archive's markers of older closed sessions.
+type pageToken struct {
+	Temporal []byte `json:"t,omitempty"`
+	Archive  string `json:"a,omitempty"`
+	InS3     bool   `json:"s,omitempty"`
+}
+
+// List gives a page of sessions: first those that Temporal knows, then the
+// older closed ones that only the archive knows.
+func (c *Client) List(ctx context.Context, o ListOptions) (Page, error) {
+	if o.PageSize == 0 {
+		o.PageSize = 50
+	}
+	if o.PageSize < 0 || o.PageSize > 1000 {
+		return Page{}, Invalid("pageSize", fmt.Sprintf("is %d", o.PageSize), "1 to 1000")
+	}
+	token, err := decodeToken(o.PageToken)
+	if err != nil {
+		return Page{}, err
+	}
+	if token.InS3 {
+		return c.listArchive(ctx, o, token)
+	}
+	return c.listTemporal(ctx, o, token)
+}
+
+func decodeToken(s string) (pageToken, error) {
+	var t pageToken
+	data, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil && len(data) > 0 {
+		err = json.Unmarshal(data, &t)
+	}
+	if err != nil {
+		return t, Invalid("pageToken", "is not one of ours", "the next of a page before")
+	}
+	return t, nil
+}
+
+func (t pageToken) encode() (string, error) {
+	data, err := json.Marshal(t)
+	return base64.RawURLEncoding.EncodeToString(data), err
+}
+
+func listQuery(o ListOptions) string {
+	terms := []string{"WorkflowType = '" + WorkflowType + "'", "ExecutionStatus != 'ContinuedAsNew'"}
+	if !o.Children {
+		terms = append(terms, AttrParent.GetName()+" IS NULL")
+	}
+	if o.Query != "" {
+		terms = append(terms, "("+o.Query+")")
+	}
+	return strings.Join(terms, " AND ")
+}
+
+func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToken) (Page, error) {
+	reply, err := c.o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		PageSize: int32(o.PageSize), NextPageToken: token.Temporal, Query: listQuery(o),
+	})
+	if err != nil {
+		return Page{}, c.unavailable("list sessions", err)
+	}
+	page := Page{Sessions: []Summary{}}
+	for _, info := range reply.GetExecutions() {
+		s, err := summary(info)
+		if err != nil {
+			return Page{}, err
+		}
+		page.Sessions = append(page.Sessions, s)
+	}
+	next := pageToken{Temporal: reply.GetNextPageToken()}
+	if len(next.Temporal) == 0 {
+		if o.Query != "" || c.o.Archive == nil {
+			return page, nil
+		}
+		next.InS3 = true
+	}
+	page.Next, err = next.encode()
+	return page, err
+}
+
+// listArchive gives a page of the archive's markers, less what Temporal still
+// lists.
+func (c *Client) listArchive(ctx context.Context, o ListOptions, token pageToken) (Page, error) {
+	closed, next, err := c.o.Archive.ListClosed(ctx, o.PageSize, token.Archive)
+	if err != nil {
+		return Page{}, fmt.Errorf("list closed sessions: %w", err)
+	}
+	var ids []string
+	for _, d := range closed {
+		ids = append(ids, d.ID)
+	}
+	retained, err := c.retained(ctx, ids)
+	if err != nil {
+		return Page{}, err
+	}
+	page := Page{Sessions: []Summary{}}
+	for _, d := range closed {
+		if retained[d.ID] {
+			continue
+		}
+		rec, err := RecordOf(d.ListData)
+		if err != nil {
+			return Page{}, err
+		}
+		page.Sessions = append(page.Sessions, Summary{
+			SessionID: d.ID, Title: d.Title, Agent: d.Agent, Profile: d.Profile, Status: StatusClosed, Tags: d.Tags,
+			Turns: int64(rec.Turns), CostUSD: rec.CostUSD, CreatedAt: d.CreatedAt, LastActivity: d.UpdatedAt,
+			ClosedAt: d.ClosedAt, Archived: true,
+		})
+	}
+	if next != "" {
+		page.Next, err = pageToken{Archive: next, InS3: true}.encode()
+	}
+	return page, err
+}
+
+// retained says which of the ids Temporal still lists.
+func (c *Client) retained(ctx context.Context, ids []string) (map[string]bool, error) {
+	known := map[string]bool{}
+	if len(ids) == 0 {
+		return known, nil
+	}
+	query := "WorkflowId IN ('" + strings.Join(ids, "','") + "')"
+	var token []byte
+	for {
+		reply, err := c.o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			PageSize: 1000, NextPageToken: token, Query: query,
+		})
+		if err != nil {
+			return nil, c.unavailable("list sessions", err)
+		}
+		for _, info := range reply.GetExecutions() {
+			known[info.GetExecution().GetWorkflowId()] = true
+		}
+		if token = reply.GetNextPageToken(); len(token) == 0 {
+			return known, nil
+		}
+	}
+}
+
+func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {
+	s := Summary{
+		SessionID: info.GetExecution().GetWorkflowId(),
+		CreatedAt: info.GetStartTime().AsTime(),
+	}
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		s.ClosedAt = info.GetCloseTime().AsTime()
+	}
+	for name, into := range map[string]any{
+		AttrTitle.GetName(): &s.Title, AttrAgent.GetName(): &s.Agent, AttrProfile.GetName(): &s.Profile,
+		AttrStatus.GetName(): &s.Status, AttrHost.GetName(): &s.Host, AttrParent.GetName(): &s.Parent,
+		AttrTags.GetName(): &s.Tags, AttrTurns.GetName(): &s.Turns, AttrCostUSD.GetName(): &s.CostUSD,
+		AttrLastActivity.GetName(): &s.LastActivity,
+	} {
+		if err := attribute(info.GetSearchAttributes(), name, into); err != nil {
+			return s, fmt.Errorf("session %s: search attribute %s: %w", s.SessionID, name, err)
+		}
+	}
+	if !s.ClosedAt.IsZero() {
+		// A terminated workflow could not say so itself.
+		s.Status = StatusClosed
+	}
+	return s, nil
+}
+
+func attribute(set *commonpb.SearchAttributes, name string, into any) error {
+	p := set.GetIndexedFields()[name]
+	if len(p.GetData()) == 0 {
+		return nil
+	}
+	return converter.GetDefaultDataConverter().FromPayload(p, into)
+}
