@@ -389,4 +389,6 @@ func TestClaudeKeepsWhatCameBeforeACut(t *testing.T) {
 	l.sim.Open("held")
 	require.Contains(t, l.result(), "Connection closed mid-response")
 	require.Equal(t, 1, l.sim.Requests(l.session))
+	l.say("SAY well") // the exit status is that of the last answer
+	require.Equal(t, "well", l.result())
 }
