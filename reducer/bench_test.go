@@ -33,22 +33,23 @@ func reportRate(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deltas/s")
 }
 
-// renew bounds the text of a benchmark: a fold of a billion deltas would
-// measure the machine's memory.
-const renew = 1 << 20
+// blockLength is after how many deltas a block is finished, as every agent
+// does: a text that grows for ever would measure the machine's memory.
+const blockLength = 4096
+
+func finish(i int) event.Event {
+	return in("main", upsertOf(event.Block{ID: blockName(i), Type: event.BlockAssistantText, Content: event.Text("whole")}))
+}
 
 func BenchmarkBuilderDeltaLastBlock(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("blocks=%d", n), func(b *testing.B) {
-			start, e := conversationOf(n), deltaTo(n-1)
-			builder := NewBuilder(start)
+			builder, e, done := NewBuilder(conversationOf(n)), deltaTo(n-1), finish(n-1)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				if i%renew == renew-1 {
-					b.StopTimer()
-					builder = NewBuilder(start)
-					b.StartTimer()
+				if i%blockLength == 0 {
+					builder.Add(done)
 				}
 				builder.Add(e)
 			}
@@ -57,25 +58,43 @@ func BenchmarkBuilderDeltaLastBlock(b *testing.B) {
 	}
 }
 
+// The worst case for memory, which no agent makes: every delta goes to
+// another block.
 func BenchmarkBuilderDeltaRandomBlock(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("blocks=%d", n), func(b *testing.B) {
-			start := conversationOf(n)
+			builder := NewBuilder(conversationOf(n))
 			rng := rand.New(rand.NewPCG(1, 2))
 			events := make([]event.Event, 1<<14)
 			for i := range events {
 				events[i] = deltaTo(rng.IntN(n))
 			}
-			builder := NewBuilder(start)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				if i%renew == renew-1 {
-					b.StopTimer()
-					builder = NewBuilder(start)
-					b.StartTimer()
-				}
 				builder.Add(events[i%len(events)])
+			}
+			reportRate(b)
+		})
+	}
+}
+
+// Subagents that run side by side: each delta to another conversation.
+func BenchmarkBuilderDeltaParallelSubagents(b *testing.B) {
+	for _, n := range []int{2, 16} {
+		b.Run(fmt.Sprintf("subagents=%d", n), func(b *testing.B) {
+			var builder Builder
+			events := make([]event.Event, n)
+			for i := range events {
+				conv := fmt.Sprintf("toolu_%08d", i)
+				builder.Add(in(conv, textBlock(blockName(i))))
+				events[i] = deltaTo(i)
+				events[i].Context.ConversationID = conv
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				builder.Add(events[i%n])
 			}
 			reportRate(b)
 		})

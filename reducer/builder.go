@@ -92,7 +92,7 @@ func (b *Builder) addDelta(conv string, d event.BlockDelta) {
 func (b *Builder) grow(at int, id, delta string) *cell {
 	t := b.thread(at)
 	c := t.index[id]
-	if c == nil || !c.block.Type.HasText() {
+	if c == nil || !c.takesText {
 		return nil
 	}
 	c.write(delta)
