@@ -143,7 +143,7 @@ func recall(c Conversation) string {
 	return fmt.Sprintf("RECALL I saw %d earlier prompts: %s", len(earlier), strings.Join(earlier, " || "))
 }
 
-func (s sayStep) parts(Conversation) []part { return []part{textPart{s.text}} }
+func (s sayStep) parts(Conversation) []part { return []part{textPart(s)} }
 func (s sayStep) consumes() int             { return 0 }
 
 func (s thinkStep) parts(Conversation) []part {
@@ -157,11 +157,11 @@ func (s thinkStep) consumes() int { return 0 }
 func (s callStep) parts(Conversation) []part {
 	switch s.call.Tool {
 	case ToolBash:
-		return []part{textPart{"Running it."}, callPart{s.call}}
+		return []part{textPart{"Running it."}, callPart(s)}
 	case ToolSubagent:
-		return []part{textPart{"Delegating."}, callPart{s.call}}
+		return []part{textPart{"Delegating."}, callPart(s)}
 	}
-	return []part{callPart{s.call}}
+	return []part{callPart(s)}
 }
 func (s callStep) consumes() int { return 1 }
 
