@@ -40,5 +40,5 @@
 //     compared, not written again. No state outside S3 is needed.
 //
 // An [Archive] is safe for concurrent use. It starts no goroutine that
-// outlives a call and needs no Close.
+// outlives a call, its client's idle connections apart, and needs no Close.
 package archive

@@ -78,8 +78,8 @@ func checkSession(id string) error {
 }
 
 func checkTranscriptID(id string) error {
-	if id == "" || len(escape(id)) > 200 {
-		return fmt.Errorf("%w transcript id %q: want 1 to 200 bytes", ErrInvalid, id)
+	if id == "" || len(escape(id)) > 200 || !utf8.ValidString(id) {
+		return fmt.Errorf("%w transcript id %q: want 1 to 200 bytes of UTF-8", ErrInvalid, id)
 	}
 	return nil
 }

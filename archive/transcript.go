@@ -173,8 +173,24 @@ func (a *Archive) changeTranscript(ctx context.Context, session string, epoch ui
 		if cached && err != nil && ctx.Err() == nil {
 			return fmt.Errorf("over a remembered head: %w", errors.Join(errLost, err))
 		}
+		if errors.Is(err, ErrNotFound) {
+			return a.explainMissing(ctx, key, s.tag, err)
+		}
 		return err
 	})
+}
+
+// explainMissing: a segment that a head names is not there. Either another
+// writer has merged it away since, or it is lost.
+func (a *Archive) explainMissing(ctx context.Context, key, tag string, missing error) error {
+	now, err := load[transcriptHead](ctx, a, key)
+	if err != nil {
+		return err
+	}
+	if now.tag != tag {
+		return errors.Join(errLost, missing)
+	}
+	return fmt.Errorf("%w: the head names a segment that is gone: %w", ErrCorrupt, missing)
 }
 
 func (a *Archive) changeOnce(ctx context.Context, session string, epoch uint64, t adapters.Transcript, key string, s stored[transcriptHead], change func(*transcriptHead, bool) (bool, error)) error {

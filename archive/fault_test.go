@@ -1,0 +1,227 @@
+package archive
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+var errCut = errors.New("the line was cut")
+
+// wire counts requests and makes some of them fail.
+type wire struct {
+	mu   sync.Mutex
+	n    int
+	seen map[string]int
+	// cut says what becomes of the n-th request, counted from 1: before it
+	// reaches the store, or its answer after.
+	cut func(n int) (before, after bool)
+}
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	w.n++
+	n := w.n
+	if w.seen == nil {
+		w.seen = map[string]int{}
+	}
+	w.seen[r.Method]++
+	w.mu.Unlock()
+	var before, after bool
+	if w.cut != nil {
+		before, after = w.cut(n)
+	}
+	if before {
+		return nil, errCut
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil && after {
+		_ = resp.Body.Close()
+		return nil, errCut
+	}
+	return resp, err
+}
+
+func (w *wire) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.n
+}
+
+// faults are the ways in which a request may go wrong, at the n-th.
+var faults = map[string]func(at int) func(n int) (bool, bool){
+	"refused":     func(at int) func(int) (bool, bool) { return func(n int) (bool, bool) { return n == at, false } },
+	"answer lost": func(at int) func(int) (bool, bool) { return func(n int) (bool, bool) { return false, n == at } },
+	// The process dies: it does not hear the answer and asks nothing more.
+	"died": func(at int) func(int) (bool, bool) {
+		return func(n int) (bool, bool) { return n > at, n == at }
+	},
+}
+
+// script is a life of a session: appends with merges and turned pages, own
+// entries, a snapshot that is replaced.
+type script struct {
+	t     *testing.T
+	whole []byte
+}
+
+const scriptSteps = 14
+
+func (s script) step(a *Archive, session string, epoch uint64, i int) error {
+	var err error
+	switch at := i * 40; {
+	case i%7 == 3:
+		err = a.AppendOwn(s.t.Context(), session, epoch, after("1", notice(fmt.Sprint(i))))
+	case i%7 == 5:
+		_, err = a.PutSnapshot(s.t.Context(), session, epoch, adapters.Transcript{ID: "db", Path: "db", Kind: adapters.Snapshot}, s.whole[:at])
+	default:
+		_, err = a.AppendTranscript(s.t.Context(), session, epoch, mainFile, s.mainSize(i), s.whole[s.mainSize(i):s.mainSize(i+1)])
+	}
+	return err
+}
+
+// mainSize is the size of the main transcript before step i.
+func (s script) mainSize(i int) (n int64) {
+	for j := range i {
+		if j%7 != 3 && j%7 != 5 {
+			n += int64(20 + j*17%50)
+		}
+	}
+	return n
+}
+
+func (s script) check(a *Archive, session string, steps ...int) {
+	s.t.Helper()
+	got, err := a.readAll(s.t.Context(), session, "main")
+	if !errors.Is(err, ErrNotFound) {
+		require.NoError(s.t, err)
+	}
+	for _, i := range steps {
+		if int64(len(got)) == s.mainSize(i) {
+			require.Equal(s.t, string(s.whole[:len(got)]), string(got))
+			return
+		}
+	}
+	require.Failf(s.t, "torn", "%d bytes, want those of step %v", len(got), steps)
+}
+
+func (s script) finish(a *Archive, session string, epoch uint64) {
+	s.t.Helper()
+	s.check(a, session, scriptSteps)
+	own, err := a.Own(s.t.Context(), session)
+	require.NoError(s.t, err)
+	require.Len(s.t, own, 2)
+	require.Equal(s.t, s.whole[:12*40], mustRead(s.t, a, session, "db"))
+	_, err = a.Sweep(s.t.Context(), session, epoch)
+	require.NoError(s.t, err)
+	s.check(a, session, scriptSteps)
+	require.Equal(s.t, s.whole[:12*40], mustRead(s.t, a, session, "db"))
+	keep, err := a.sealAll(s.t.Context(), session, epoch)
+	require.NoError(s.t, err)
+	keys, err := a.keys(s.t.Context(), a.transcriptsKey(session))
+	require.NoError(s.t, err)
+	require.Len(s.t, keys, len(keep), "nothing is left behind")
+}
+
+// Whatever request goes wrong in whatever way: readers see what stood before
+// the step or after it, and going on gives exactly the bytes.
+func TestEveryRequestMayFail(t *testing.T) {
+	t.Parallel()
+	calm := open(t)
+	calm.limits.segment, calm.limits.page = 64, 2
+	s := script{t, noise(9, 4000)}
+	w := &wire{}
+	a := another(t, calm, w)
+	epoch := take(t, a, "calm")
+	for i := range scriptSteps {
+		require.NoError(t, s.step(a, "calm", epoch, i))
+	}
+	h, err := calm.freshHead(t.Context(), "calm", "main")
+	require.NoError(t, err)
+	require.NotNil(t, h.Page, "the script turns pages")
+	s.finish(calm, "calm", epoch)
+	total := w.count()
+	for name, fault := range faults {
+		for at := 3; at <= total; at++ {
+			t.Run(fmt.Sprintf("%s/%d", name, at), func(t *testing.T) {
+				t.Parallel()
+				liveThrough(script{t, s.whole}, calm, fault(at))
+			})
+		}
+	}
+}
+
+func liveThrough(s script, calm *Archive, cut func(int) (bool, bool)) {
+	session := "s-" + hexSum([]byte(s.t.Name()))[:20]
+	a := another(s.t, calm, &wire{cut: cut})
+	epoch := take(s.t, a, session)
+	for i := range scriptSteps {
+		err := s.step(a, session, epoch, i)
+		if err == nil {
+			continue
+		}
+		s.check(calm, session, i, i+1)
+		// The same process tries again; if it died, another goes on.
+		if s.step(a, session, epoch, i) != nil {
+			a = another(s.t, calm, nil)
+			require.NoError(s.t, s.step(a, session, epoch, i))
+		}
+	}
+	s.finish(calm, session, epoch)
+}
+
+func TestEpochAnswersLost(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	lossy := another(t, a, &wire{cut: func(n int) (bool, bool) { return false, n%3 == 0 }})
+	seen := map[uint64]bool{}
+	for range 30 {
+		for _, b := range []*Archive{lossy, a} {
+			epoch, err := b.TakeEpoch(t.Context(), "s1")
+			if err != nil {
+				continue
+			}
+			require.False(t, seen[epoch], "epoch %d twice", epoch)
+			seen[epoch] = true
+		}
+	}
+	require.Greater(t, len(seen), 30)
+}
+
+// L7: an append costs three requests and, now and then, a merge; the 500th no
+// more than the 10th.
+func TestAppendRequests(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	w := &wire{}
+	b := another(t, a, w)
+	epoch := take(t, b, "s1")
+	const n = 512
+	var at int64
+	costs := make([]int, n)
+	for i := range n {
+		before := w.count()
+		at = mustAppend(t, b, "s1", epoch, at, noise(uint64(i), 64)).Size
+		costs[i] = w.count() - before
+	}
+	sum := func(costs []int) (total int) {
+		for _, c := range costs {
+			total += c
+		}
+		return total
+	}
+	require.Equal(t, 3, costs[2], "epoch, segment, head")
+	require.LessOrEqual(t, float64(sum(costs))/n, 4.6)
+	require.InDelta(t, sum(costs[:256]), sum(costs[256:]), 32, "no growth")
+
+	w.n = 0
+	fresh := another(t, a, w)
+	mustAppend(t, fresh, "s1", epoch, at, []byte("x"))
+	require.LessOrEqual(t, w.count(), 5, "a new process needs one request more, and one for the trash")
+}

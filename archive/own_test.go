@@ -1,0 +1,219 @@
+package archive
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+func notice(id string) event.Event {
+	return event.Event{
+		Payload: event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: event.Text("notice " + id)}},
+		Context: event.Context{Source: event.SourceServer},
+	}
+}
+
+func text(conversation, id string) event.Event {
+	return event.Event{
+		Payload: event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("text " + id)}},
+		Context: event.Context{ConversationID: conversation, Source: event.SourceRunner},
+	}
+}
+
+func in(conversation string, ev event.Event) event.Event {
+	ev.Context.ConversationID = conversation
+	return ev
+}
+
+func sequence(events ...event.Event) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for _, ev := range events {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+}
+
+func blockIDs(blocks []event.Block) (ids []string) {
+	for _, b := range blocks {
+		ids = append(ids, b.ID)
+	}
+	return ids
+}
+
+func after(id string, ev event.Event) OwnEntry {
+	return OwnEntry{ID: "e-" + ev.Payload.(event.BlockUpsert).Block.ID, Anchor: Anchor{ev.Context.ConversationID, id}, Event: ev}
+}
+
+func TestMergePlaces(t *testing.T) {
+	t.Parallel()
+	spawn := event.Event{Payload: event.SubagentSpawned{ToolUseID: "tool", Prompt: "do"}}
+	native := sequence(text("", "1"), text("", "2"), text("", "1"), spawn, text("tool", "s1"), text("tool", "s2"), text("", "3"))
+	own := []OwnEntry{
+		after("", notice("a")), after("2", notice("b")), after("2", notice("c")), after("c", notice("d")), after("3", notice("e")),
+		after("s1", in("tool", notice("f"))), after("", in("tool", notice("g"))), after(event.SubagentBlockID("tool"), notice("h")),
+		after("", in("other", notice("i"))),
+	}
+	state, err := reducer.Fold(Merge(native, own))
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "1", "2", "b", "c", "d", event.SubagentBlockID("tool"), "h", "3", "e"}, blockIDs(state.Blocks))
+	require.Equal(t, []string{"g", "s1", "f", "s2"}, blockIDs(state.Subagents[0].Blocks))
+	require.Equal(t, []string{"i"}, blockIDs(state.Subagents[1].Blocks))
+}
+
+func TestMergeLostAnchor(t *testing.T) {
+	t.Parallel()
+	var events []event.Event
+	var errs []error
+	for ev, err := range Merge(sequence(text("", "1")), []OwnEntry{after("gone", notice("a")), after("a", notice("b")), after("1", notice("c"))}) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		events = append(events, ev)
+	}
+	state, err := reducer.Fold(sequence(events...))
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "c", "a", "b"}, blockIDs(state.Blocks))
+	require.Len(t, errs, 1)
+	require.ErrorIs(t, errs[0], ErrAnchorLost)
+	require.ErrorContains(t, errs[0], `"gone"`)
+}
+
+func TestMergeStops(t *testing.T) {
+	t.Parallel()
+	own := []OwnEntry{after("", notice("a")), after("1", notice("b")), after("gone", notice("c"))}
+	native := sequence(text("", "1"), text("", "2"))
+	total := 0
+	for range Merge(native, own) {
+		total++
+	}
+	require.Equal(t, 6, total, "five events and one error")
+	for stop := range total {
+		n := 0
+		for range Merge(native, own) {
+			if n++; n > stop {
+				break
+			}
+		}
+		require.Equal(t, stop+1, n)
+	}
+}
+
+// L5: whatever Sojourn says at whatever moment, each entry anchored to the
+// block that was last then, the restored conversation is the live one.
+func TestMergeEqualsLive(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var live, native []event.Event
+		var own []OwnEntry
+		last := map[string]string{}
+		say := func(conv string, isOwn bool, n int) {
+			id := fmt.Sprintf("b%d", n)
+			if isOwn {
+				ev := in(conv, notice(id))
+				own = append(own, after(last[conv], ev))
+				live = append(live, ev)
+			} else {
+				live, native = append(live, text(conv, id)), append(native, text(conv, id))
+			}
+			last[conv] = id
+		}
+		spawn := event.Event{Payload: event.SubagentSpawned{ToolUseID: "t1", Prompt: "p"}}
+		live, native, last[event.Main] = append(live, spawn), append(native, spawn), event.SubagentBlockID("t1")
+		for n := range 30 {
+			say([]string{event.Main, "t1"}[rng.IntN(2)], rng.IntN(3) == 0, n)
+			if rng.IntN(4) == 0 && len(native) > 0 { // and something is said again
+				again := native[rng.IntN(len(native))]
+				live, native = append(live, again), append(native, again)
+			}
+		}
+		// Parsing gives one conversation after the other, not as they came.
+		slices.SortStableFunc(native, func(x, y event.Event) int {
+			return strings.Compare(x.Context.Conversation(), y.Context.Conversation())
+		})
+		want, err := reducer.Fold(sequence(live...))
+		require.NoError(t, err)
+		got, err := reducer.Fold(Merge(sequence(native...), own))
+		require.NoError(t, err)
+		require.Equal(t, want, got, "seed %d", seed)
+	}
+}
+
+func TestOwnTranscript(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	e := take(t, a, "s1")
+	none, err := a.Own(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Empty(t, none)
+	first, second := after("1", notice("a")), after("a", notice("b"))
+	require.NoError(t, a.AppendOwn(t.Context(), "s1", e, first))
+	require.NoError(t, a.AppendOwn(t.Context(), "s1", e, first, second))
+	require.NoError(t, a.AppendOwn(t.Context(), "s1", e, OwnEntry{Event: notice("c")}))
+	require.NoError(t, a.AppendOwn(t.Context(), "s1", e, OwnEntry{Event: notice("c")}))
+	own, err := another(t, a, nil).Own(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Len(t, own, 3, "a repeated entry counts once")
+	require.Equal(t, first, own[0])
+	require.Equal(t, second, own[1])
+	require.NotEmpty(t, own[2].ID)
+
+	mustAppend(t, a, "s1", e, 0, []byte("1\n2\n"))
+	parse := func(sources []adapters.Source) iter.Seq2[event.Event, error] {
+		require.Len(t, sources, 1)
+		return sequence(text("", "1"), text("", "2"))
+	}
+	state, err := reducer.Fold(a.Events(t.Context(), "s1", parse))
+	require.NoError(t, err)
+	require.Equal(t, []string{"c", "1", "a", "b", "2"}, blockIDs(state.Blocks))
+}
+
+func TestOwnWritersMeet(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	e := take(t, a, "s1")
+	var wg sync.WaitGroup
+	errs := make([]error, 6)
+	for i := range errs {
+		b := another(t, a, nil)
+		wg.Go(func() {
+			for n := range 5 {
+				if err := b.AppendOwn(t.Context(), "s1", e, after("1", notice(fmt.Sprintf("%d-%d", i, n)))); err != nil {
+					errs[i] = err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	own, err := a.Own(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Len(t, own, 30)
+	raw := mustRead(t, a, "s1", OwnTranscript)
+	require.Equal(t, 30, strings.Count(string(raw), "\n"), "nothing doubled")
+}
+
+func TestOwnKeepsTheGoodLines(t *testing.T) {
+	t.Parallel()
+	good, err := encodeOwn([]OwnEntry{after("1", notice("a")), after("1", notice("b"))})
+	require.NoError(t, err)
+	own, err := decodeOwn(strings.NewReader(strings.Replace(string(good), "\n", "\n{broken\n\n", 1)))
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorContains(t, err, "line 2")
+	require.Len(t, own, 2)
+}

@@ -1,0 +1,325 @@
+package archive
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+func raw(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// get(id): session or null, never an exception for an unknown id.
+func TestR4GetUnknown(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	d, err := a.Session(t.Context(), "unknown")
+	require.ErrorIs(t, err, ErrNotFound)
+	require.Zero(t, d)
+	_, err = a.Session(t.Context(), "../x")
+	require.ErrorIs(t, err, ErrInvalid)
+	created, err := a.CreateSession(t.Context(), ListData{ID: "s1", Agent: "claude"})
+	require.NoError(t, err)
+	got, err := another(t, a, nil).Session(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Equal(t, created, got)
+	_, err = a.CreateSession(t.Context(), ListData{ID: "s1", Agent: "codex"})
+	require.ErrorIs(t, err, ErrExists)
+}
+
+// update(id, partial): returns the updated session.
+func TestR5Update(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	old, err := a.CreateSession(t.Context(), ListData{ID: "s1", Agent: "claude", Title: "one", Tags: []string{"x"}})
+	require.NoError(t, err)
+	got, err := a.UpdateSession(t.Context(), "s1", func(d *ListData) error {
+		d.Title, d.ID, d.CreatedAt = "two", "other", time.Time{}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "two", got.Title)
+	require.Equal(t, old.Tags, got.Tags, "what was not given stays")
+	require.Equal(t, "s1", got.ID)
+	require.Equal(t, old.CreatedAt, got.CreatedAt)
+	require.True(t, got.UpdatedAt.After(old.UpdatedAt))
+	stands, err := a.Session(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Equal(t, got, stands)
+	_, err = a.UpdateSession(t.Context(), "nobody", func(*ListData) error { return nil })
+	require.ErrorIs(t, err, ErrNotFound)
+	no := errors.New("no")
+	_, err = a.UpdateSession(t.Context(), "s1", func(*ListData) error { return no })
+	require.ErrorIs(t, err, no)
+}
+
+func TestUpdatesMeet(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	_, err := a.CreateSession(t.Context(), ListData{ID: "s1", Agent: "claude"})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() {
+			_, errs[i] = a.UpdateSession(t.Context(), "s1", func(d *ListData) error {
+				d.Tags = append(d.Tags, fmt.Sprint(i))
+				return nil
+			})
+		})
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	d, err := a.Session(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Len(t, d.Tags, 8, "no update lost")
+}
+
+// delete(id): everything is deleted from storage, and an unknown id is void.
+func TestR6Delete(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	require.NoError(t, a.DeleteSession(t.Context(), "nobody"))
+	e := fill(t, a, "s1")
+	fill(t, a, "s10")
+	other, err := a.Leftovers(t.Context(), "s10")
+	require.NoError(t, err)
+	require.NoError(t, a.MarkClosed(t.Context(), "s1", e, time.Now()))
+	left, err := a.Leftovers(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Greater(t, len(left), 6)
+
+	require.NoError(t, a.DeleteSession(t.Context(), "s1"))
+	left, err = a.Leftovers(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Empty(t, left)
+	_, err = a.Session(t.Context(), "s1")
+	require.ErrorIs(t, err, ErrNotFound)
+	_, err = a.AppendTranscript(t.Context(), "s1", e, mainFile, 4, []byte("late"))
+	require.ErrorIs(t, err, ErrFenced, "nobody brings it back")
+	still, err := a.Leftovers(t.Context(), "s10")
+	require.NoError(t, err)
+	require.Equal(t, other, still)
+}
+
+func fill(t *testing.T, a *Archive, id string) (epoch uint64) {
+	t.Helper()
+	epoch = take(t, a, id)
+	_, err := a.CreateSession(t.Context(), ListData{ID: id, Agent: "claude", Title: "T"})
+	require.NoError(t, err)
+	mustAppend(t, a, id, epoch, 0, []byte("main"))
+	_, err = a.AppendTranscript(t.Context(), id, epoch, adapters.Transcript{ID: "sub", Path: "sub.jsonl", Kind: adapters.Append}, 0, []byte("sub"))
+	require.NoError(t, err)
+	require.NoError(t, a.AppendOwn(t.Context(), id, epoch, OwnEntry{Event: notice("x")}))
+	_, err = a.SaveWorkspaceFile(t.Context(), id, epoch, "src/a b.txt", 0o755, []byte("hello\nworld"))
+	require.NoError(t, err)
+	return epoch
+}
+
+// metadata bag: any JSON values.
+func TestR10MetadataBag(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	bag := map[string]json.RawMessage{
+		"userId": raw("u"), "tags": raw([]string{"a"}), "priority": raw(3), "isArchived": raw(true), "archivedAt": raw(nil),
+		"status": raw("escalated"), "nested": raw(map[string]any{"a": []any{1.5, nil, "x"}}), "big": json.RawMessage("12345678901234567890"),
+	}
+	_, err := a.CreateSession(t.Context(), ListData{ID: "s1", Agent: "claude", Metadata: bag})
+	require.NoError(t, err)
+	d, err := a.Session(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Equal(t, bag, d.Metadata)
+}
+
+// The persisted record has no status and no isLoading.
+func TestR11NoStoredStatus(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	e := fill(t, a, "s1")
+	require.NoError(t, a.MarkClosed(t.Context(), "s1", e, time.Now()))
+	for _, key := range []string{a.recordKey("s1"), a.headKey("s1"), a.transcriptKey("s1", "main") + "head.json"} {
+		data, _, err := a.get(t.Context(), key)
+		require.NoError(t, err)
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal(data, &fields))
+		for _, name := range []string{"status", "isLoading", "isLoaded", "state", "runtime", "sandbox"} {
+			require.NotContains(t, fields, name, key)
+		}
+	}
+}
+
+// ListData ⊂ SavedData (rawTranscript, subagents[], workspaceFiles[]) ⊂
+// RuntimeData (+ parsed blocks), runtime state only on runtime types.
+func TestR12TypeLadder(t *testing.T) {
+	t.Parallel()
+	fields := func(v any) (names []string) {
+		var m map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(raw(v), &m))
+		for name := range m {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	d := ListData{ID: "s", Title: "t", Agent: "a"}
+	saved := SavedData{ListData: d, RawTranscript: []byte("x")}
+	list, middle, all := fields(d), fields(saved), fields(RuntimeData{SavedData: saved})
+	require.Subset(t, middle, list)
+	require.Subset(t, all, middle)
+	require.Subset(t, middle, []string{"rawTranscript", "subagents", "workspaceFiles"})
+	require.Contains(t, all, "blocks")
+	require.NotContains(t, middle, "blocks")
+	require.NotContains(t, middle, "runtime")
+}
+
+// The persistence adapter's operations.
+func TestR111PersistenceAdapter(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	_, err := a.LoadSession(t.Context(), "s1")
+	require.ErrorIs(t, err, ErrNotFound, "loadSession: null")
+	e := fill(t, a, "s1")
+	fill(t, a, "s2")
+	var ids []string
+	for d, err := range a.Sessions(t.Context()) {
+		require.NoError(t, err)
+		ids = append(ids, d.ID)
+	}
+	require.Equal(t, []string{"s1", "s2"}, ids, "listAllSessions")
+
+	_, err = a.SaveTranscript(t.Context(), "s1", e, []byte("main and more"), "", mainFile.Path)
+	require.NoError(t, err)
+	_, err = a.SaveTranscript(t.Context(), "s1", e, []byte("sub2"), "sub2", "sub2.jsonl")
+	require.NoError(t, err)
+	_, err = a.SaveTranscript(t.Context(), "s1", e, []byte("main"), "", mainFile.Path)
+	require.ErrorIs(t, err, ErrConflict, "a transcript never shrinks")
+	saved, err := another(t, a, nil).LoadSession(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Equal(t, "T", saved.Title)
+	require.Equal(t, "main and more", string(saved.RawTranscript))
+	require.Len(t, saved.Subagents, 2)
+	require.Equal(t, "sub2", string(saved.Subagents[1].RawTranscript))
+	require.Equal(t, []WorkspaceFile{{"src/a b.txt", 0o755, 11, hexSum([]byte("hello\nworld"))}}, saved.WorkspaceFiles)
+
+	_, data, err := a.ReadWorkspaceFile(t.Context(), "s1", "src/a b.txt")
+	require.NoError(t, err)
+	require.Equal(t, "hello\nworld", string(data))
+	require.NoError(t, a.DeleteWorkspaceFile(t.Context(), "s1", e, "src/a b.txt"))
+	require.NoError(t, a.DeleteWorkspaceFile(t.Context(), "s1", e, "src/a b.txt"))
+	_, _, err = a.ReadWorkspaceFile(t.Context(), "s1", "src/a b.txt")
+	require.ErrorIs(t, err, ErrNotFound)
+	_, err = a.SaveWorkspaceFile(t.Context(), "s1", e, "../out", 0o644, nil)
+	require.ErrorIs(t, err, ErrInvalid)
+}
+
+// Raw native transcript stored loss-free; persistence knows no blocks.
+func TestR112LossFree(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	e := take(t, a, "s1")
+	odd := append([]byte("{\"torn\": \r\n\x00\xff\xfe no json at all \u2028"), noise(4, 3000)...)
+	for at := 0; at < len(odd); at += 700 {
+		mustAppend(t, a, "s1", e, int64(at), odd[at:min(at+700, len(odd))])
+	}
+	require.Equal(t, odd, mustRead(t, a, "s1", "main"))
+}
+
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	none, err := a.Profiles(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, none)
+	_, err = a.Profile(t.Context(), "team")
+	require.ErrorIs(t, err, ErrNotFound)
+	files := map[string][]byte{"profile.json": []byte("{}"), "skills/x/SKILL.md": []byte("# x"), "old": []byte("o")}
+	require.NoError(t, a.SaveProfile(t.Context(), "team", files))
+	delete(files, "old")
+	require.NoError(t, a.SaveProfile(t.Context(), "team", files))
+	got, err := a.Profile(t.Context(), "team")
+	require.NoError(t, err)
+	require.Equal(t, files, got)
+	ids, err := a.Profiles(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"team"}, ids)
+	require.ErrorIs(t, a.SaveProfile(t.Context(), "team", map[string][]byte{"a/../../b": nil}), ErrInvalid)
+	_, err = a.Profile(t.Context(), "../sessions")
+	require.ErrorIs(t, err, ErrInvalid)
+}
+
+func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	require.NoError(t, a.put(t.Context(), a.recordKey("s1"), []byte(`{"id":"s1","agent":"x","colour":{"a":1}}`)))
+	_, err := a.UpdateSession(t.Context(), "s1", func(d *ListData) error { d.Title = "T"; return nil })
+	require.NoError(t, err)
+	data, _, err := a.get(t.Context(), a.recordKey("s1"))
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"colour":{"a":1}`)
+	require.Contains(t, string(data), `"title":"T"`)
+}
+
+func TestClosedList(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	base := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	var want []string
+	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(23) {
+		id := fmt.Sprintf("s%02d", i)
+		e := take(t, a, id)
+		_, err := a.CreateSession(t.Context(), ListData{ID: id, Agent: "claude"})
+		require.NoError(t, err)
+		require.NoError(t, a.MarkClosed(t.Context(), id, e, base.Add(time.Duration(i)*time.Minute)))
+	}
+	for i := 22; i >= 0; i-- {
+		want = append(want, fmt.Sprintf("s%02d", i))
+	}
+	pages := func(limit int) (ids []string) {
+		for token := ""; ; {
+			page, next, err := a.ListClosed(t.Context(), limit, token)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page), limit)
+			for _, s := range page {
+				ids = append(ids, s.ID)
+			}
+			if token = next; token == "" {
+				return ids
+			}
+		}
+	}
+	for _, limit := range []int{1, 7, 23, 24} {
+		require.Equal(t, want, pages(limit), "newest first, each once")
+	}
+	page, _, err := a.ListClosed(t.Context(), 1, "")
+	require.NoError(t, err)
+	require.Equal(t, base.Add(22*time.Minute), page[0].ClosedAt)
+
+	e := take(t, a, "s05")
+	require.NoError(t, a.MarkOpen(t.Context(), "s05", e))
+	require.NoError(t, a.MarkOpen(t.Context(), "s05", e))
+	require.NotContains(t, pages(5), "s05", "reopened")
+	for range 2 {
+		require.NoError(t, a.MarkClosed(t.Context(), "s05", e, base.Add(time.Hour)))
+	}
+	require.Equal(t, "s05", pages(5)[0], "closed again, once")
+	require.Len(t, pages(5), 23)
+	left, err := a.Leftovers(t.Context(), "s05")
+	require.NoError(t, err)
+	require.Len(t, left, 3, "head, record, one marker")
+	_, _, err = a.ListClosed(t.Context(), 5, "nonsense")
+	require.ErrorIs(t, err, ErrInvalid)
+}
