@@ -1,0 +1,165 @@
+package claude
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// spawn says that a tool use starts a native subagent. Its conversation has
+// the id of the tool use, and begins with the prompt: the line that repeats it
+// comes only from subagents that somebody waits for.
+func (s *scribe) spawn(conversation, toolUseID string, input json.RawMessage) {
+	if s.Agents[toolUseID] != nil {
+		return
+	}
+	var in struct {
+		Prompt       string `json:"prompt"`
+		SubagentType string `json:"subagent_type"`
+		Description  string `json:"description"`
+	}
+	// Input of another shape leaves the fields empty: the call itself shows it.
+	_ = json.Unmarshal(input, &in)
+	a := &agent{Conversation: conversation, ID: s.Early[toolUseID], Prompt: in.Prompt}
+	delete(s.Early, toolUseID)
+	s.Agents[toolUseID] = a
+	s.emit(conversation, event.SubagentSpawned{
+		ToolUseID: toolUseID, AgentID: a.ID, Prompt: in.Prompt,
+		SubagentType: in.SubagentType, Description: in.Description,
+	})
+	s.userMessage(toolUseID, promptOf(toolUseID), []part{{Type: "text", Text: in.Prompt}})
+}
+
+// promptOf is the id of the block that holds a subagent's prompt.
+func promptOf(toolUseID string) string { return toolUseID + ":prompt" }
+
+// agentKnown says which native agent a tool use has started. It may come
+// before the tool use itself.
+func (s *scribe) agentKnown(toolUseID, agentID string) {
+	a := s.Agents[toolUseID]
+	switch {
+	case a == nil:
+		s.Early[toolUseID] = agentID
+	case a.ID == "" && agentID != "":
+		a.ID = agentID
+		s.emit(a.Conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: agentID, Prompt: a.Prompt})
+	}
+}
+
+// agentPrompt says whether a text in a subagent's conversation is the line
+// that repeats its prompt.
+func (s *scribe) agentPrompt(conversation, text string) bool {
+	a := s.Agents[conversation]
+	if a == nil || a.Prompted || a.Prompt != text {
+		return false
+	}
+	a.Prompted = true
+	return true
+}
+
+const (
+	asyncLaunched = "Async agent launched successfully"
+	agentTrailer  = "agentId: "
+)
+
+// agentResult ends a subagent that somebody waited for. The result of one
+// that goes on in the background only says that it was launched.
+func (s *scribe) agentResult(toolUseID string, output json.RawMessage, failed bool, native json.RawMessage) {
+	a := s.Agents[toolUseID]
+	if a == nil {
+		return
+	}
+	texts := resultTexts(output)
+	s.agentKnown(toolUseID, nativeAgentID(native, texts))
+	if !failed && len(texts) > 0 && strings.HasPrefix(texts[0], asyncLaunched) {
+		a.Async = true
+		return
+	}
+	var said []string
+	for _, t := range texts {
+		if !strings.HasPrefix(t, agentTrailer) {
+			said = append(said, t)
+		}
+	}
+	answer := strings.Join(said, "\n")
+	s.agentDone(toolUseID, failed, &answer)
+}
+
+// nativeAgentID finds the agent's id where a transcript has no companion file.
+func nativeAgentID(native json.RawMessage, texts []string) string {
+	var r struct {
+		AgentID string `json:"agentId"`
+	}
+	if len(native) > 0 && native[0] == '{' && json.Unmarshal(native, &r) == nil && r.AgentID != "" {
+		return r.AgentID
+	}
+	for _, t := range texts {
+		if at := strings.Index(t, agentTrailer); at >= 0 {
+			id, _, _ := strings.Cut(t[at+len(agentTrailer):], " ")
+			return id
+		}
+	}
+	return ""
+}
+
+// resultTexts is the texts of a tool result.
+func resultTexts(output json.RawMessage) []string {
+	parts, err := decodeParts(output)
+	if err != nil {
+		return nil
+	}
+	texts := make([]string, 0, len(parts))
+	for i := range parts {
+		if parts[i].Type == "text" {
+			texts = append(texts, parts[i].Text)
+		}
+	}
+	return texts
+}
+
+// agentReported ends a subagent in the background. Its output is its last
+// text.
+func (s *scribe) agentReported(toolUseID, status string) (known bool) {
+	a := s.Agents[toolUseID]
+	if a == nil {
+		return false
+	}
+	if !a.Async {
+		return true // its result comes and says more
+	}
+	var output *string
+	if th := s.Threads[toolUseID]; th != nil && th.LastText != "" {
+		output = &th.LastText
+	}
+	s.agentDone(toolUseID, status != "completed", output)
+	return true
+}
+
+// agentDone says once that a subagent has ended, and forgets it.
+func (s *scribe) agentDone(toolUseID string, failed bool, output *string) {
+	a := s.Agents[toolUseID]
+	status := event.SubagentCompletedOK
+	if failed {
+		status = event.SubagentFailed
+	}
+	s.emit(a.Conversation, event.SubagentCompleted{
+		ToolUseID: toolUseID, AgentID: a.ID, Status: status, Output: output,
+	})
+	delete(s.Agents, toolUseID)
+	delete(s.Threads, toolUseID)
+}
+
+// notification is a background task's report as the program tells it to the
+// model; transcripts have nothing else of it.
+func (s *scribe) notification(text string) {
+	toolUseID, _, _ := strings.Cut(after(text, "<tool-use-id>"), "<")
+	status, _, _ := strings.Cut(after(text, "<status>"), "<")
+	s.agentReported(toolUseID, status)
+}
+
+// after is what follows the first mark in text; "" without it.
+func after(text, mark string) string {
+	_, rest, _ := strings.Cut(text, mark)
+	return rest
+}

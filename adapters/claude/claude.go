@@ -1,0 +1,88 @@
+package claude
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// Name is the word by which commands and registries know the agent.
+const Name = "claude"
+
+// ProgramVariable names the environment variable that gives the path of the
+// program, for machines where it is not in PATH.
+const ProgramVariable = "SOJOURN_CLAUDE"
+
+// Adapter is Claude Code. It holds no state and is safe for concurrent use.
+type Adapter struct{}
+
+var (
+	_ adapters.Adapter    = (*Adapter)(nil)
+	_ adapters.Identifier = (*Adapter)(nil)
+)
+
+// New gives the adapter.
+func New() *Adapter { return &Adapter{} }
+
+// Info names the agent and what it can do.
+func (*Adapter) Info() adapters.Info {
+	return adapters.Info{
+		Name: Name, Product: "Claude Code", Architecture: "claude-agent-sdk",
+		Capabilities: adapters.Capabilities{
+			ChosenID: true, PartialText: true, Thinking: true, LiveSubagents: true, Steer: true,
+			Approve: true, Interrupt: true, Images: true, Cost: true,
+		},
+	}
+}
+
+// Locate finds the program: the path in SOJOURN_CLAUDE, else claude in PATH.
+func (*Adapter) Locate(getenv func(string) string) (string, error) {
+	if path := getenv(ProgramVariable); path != "" {
+		found, err := exec.LookPath(path)
+		if err != nil {
+			return "", fmt.Errorf("%w: %s is %s, which is no program", adapters.ErrNotInstalled, ProgramVariable, path)
+		}
+		return filepath.Abs(found)
+	}
+	for _, dir := range filepath.SplitList(getenv("PATH")) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if path, err := exec.LookPath(filepath.Join(dir, Name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%w: install Claude Code (npm install -g @anthropic-ai/claude-code), or set %s to its path",
+		adapters.ErrNotInstalled, ProgramVariable)
+}
+
+// namespace is the root of the ids that are made here: what it is does not
+// matter, that it stays does.
+var namespace = uuid.MustParse("5d0f8d3a-6f0c-5c1e-9a57-0d5f6c3e7b11")
+
+// NativeID is the UUID of the session's n-th native session.
+func (*Adapter) NativeID(sessionID string, n int) string {
+	return uuid.NewSHA1(namespace, []byte(sessionID+"/"+strconv.Itoa(n))).String()
+}
+
+// MessageUUID is the id under which the agent knows a message, and so the id
+// of the message's block: the message's own id if it is a UUID, else one made
+// of it.
+func MessageUUID(messageID string) string {
+	if id, err := uuid.Parse(messageID); err == nil && strings.EqualFold(id.String(), messageID) {
+		return id.String()
+	}
+	return uuid.NewSHA1(namespace, []byte("message/"+messageID)).String()
+}
+
+// Translator starts the translation at a state; see the package comment.
+func (*Adapter) Translator(state json.RawMessage) (adapters.Translator, error) {
+	return newTranslator(state)
+}

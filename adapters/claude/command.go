@@ -1,0 +1,180 @@
+package claude
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// configDir is the agent's configuration folder in its home.
+const configDir = ".claude"
+
+// Command is one long-lived process that speaks JSON lines both ways.
+func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
+	if l.Program == "" || l.NativeID == "" || l.Home == "" {
+		return adapters.Command{}, fmt.Errorf("claude: command: program, native id and home must be given")
+	}
+	argv := []string{
+		l.Program, "-p",
+		"--input-format", "stream-json", "--output-format", "stream-json",
+		"--verbose", "--include-partial-messages", "--replay-user-messages",
+	}
+	permission, err := permissionArgs(l.Permission)
+	if err != nil {
+		return adapters.Command{}, err
+	}
+	argv = append(argv, permission...)
+	if l.Resume {
+		argv = append(argv, "--resume", l.NativeID)
+	} else {
+		argv = append(argv, "--session-id", l.NativeID)
+	}
+	if l.Model != "" {
+		argv = append(argv, "--model", l.Model)
+	}
+	if len(l.MCPServers) > 0 {
+		argv = append(argv, "--mcp-config", path.Join(l.Home, mcpFile))
+	}
+	return adapters.Command{Argv: argv, Env: environment(l), Dir: l.Workspace}, nil
+}
+
+// permissionArgs: with allow nothing is asked; with ask the host is; with deny
+// neither, and the agent hears a refusal.
+func permissionArgs(p adapters.Permission) ([]string, error) {
+	switch p {
+	case adapters.PermissionAllow, "":
+		return []string{"--dangerously-skip-permissions"}, nil
+	case adapters.PermissionAsk:
+		return []string{"--permission-prompt-tool", "stdio", "--allow-dangerously-skip-permissions"}, nil
+	case adapters.PermissionDeny:
+		return []string{"--permission-mode", "dontAsk", "--allow-dangerously-skip-permissions"}, nil
+	}
+	return nil, fmt.Errorf("claude: permission is %q, want allow, ask or deny", p)
+}
+
+// environment isolates the process: its home and configuration are this
+// session's, and it talks to nobody but the model.
+func environment(l adapters.Launch) map[string]string {
+	return map[string]string{
+		"HOME":              l.Home,
+		"CLAUDE_CONFIG_DIR": path.Join(l.Home, configDir),
+		// Root may skip permissions only in a sandbox, which this is.
+		"IS_SANDBOX":                               "1",
+		"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS":    "1",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+		"DISABLE_AUTOUPDATER":                      "1",
+		"DISABLE_TELEMETRY":                        "1",
+		"DISABLE_ERROR_REPORTING":                  "1",
+	}
+}
+
+// modes are the agent's names for standing answers.
+var modes = map[adapters.Permission]string{
+	adapters.PermissionAllow: "bypassPermissions",
+	adapters.PermissionAsk:   "default",
+	adapters.PermissionDeny:  "dontAsk",
+}
+
+// Encode gives the line for an input, without its end.
+func (*Adapter) Encode(in adapters.Input) ([]byte, error) {
+	switch in := in.(type) {
+	case adapters.Initialize:
+		return encodeInitialize(in)
+	case adapters.Prompt:
+		return encodePrompt(in)
+	case adapters.Interrupt:
+		return encodeRequest(in.RequestID, map[string]any{"subtype": "interrupt"})
+	case adapters.SetModel:
+		return encodeRequest(in.RequestID, map[string]any{"subtype": "set_model", "model": in.Model})
+	case adapters.SetPermission:
+		mode, ok := modes[in.Permission]
+		if !ok {
+			return nil, fmt.Errorf("claude: set permission to %q: %w", in.Permission, adapters.ErrUnsupported)
+		}
+		return encodeRequest(in.RequestID, map[string]any{"subtype": "set_permission_mode", "mode": mode})
+	case adapters.Answer:
+		return encodeAnswer(in)
+	}
+	return nil, fmt.Errorf("claude: encode %T: %w", in, adapters.ErrUnsupported)
+}
+
+func encodeInitialize(in adapters.Initialize) ([]byte, error) {
+	request := map[string]any{"subtype": "initialize", "forwardSubagentText": true}
+	if in.SystemPrompt != "" {
+		request["appendSystemPrompt"] = in.SystemPrompt
+	}
+	return encodeRequest(in.RequestID, request)
+}
+
+func encodeRequest(id string, request map[string]any) ([]byte, error) {
+	return json.Marshal(map[string]any{"type": "control_request", "request_id": id, "request": request})
+}
+
+// userLine is a prompt as the program reads it.
+type userLine struct {
+	Type    string      `json:"type"`
+	Message userMessage `json:"message"`
+	Parent  *string     `json:"parent_tool_use_id"`
+	Session string      `json:"session_id,omitempty"`
+	UUID    string      `json:"uuid,omitempty"`
+}
+
+type userMessage struct {
+	Role    string `json:"role"`
+	Content []any  `json:"content"`
+}
+
+type textPart struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type imagePart struct {
+	Type   string         `json:"type"`
+	Source map[string]any `json:"source"`
+}
+
+func encodePrompt(in adapters.Prompt) ([]byte, error) {
+	l := userLine{Type: "user", Message: userMessage{Role: "user"}, Session: in.NativeID}
+	if in.MessageID != "" {
+		l.UUID = MessageUUID(in.MessageID)
+	}
+	if in.Text != "" || len(in.Parts) == 0 {
+		l.Message.Content = append(l.Message.Content, textPart{"text", in.Text})
+	}
+	for i, p := range in.Parts {
+		switch {
+		case p.Type == "text":
+			l.Message.Content = append(l.Message.Content, textPart{"text", p.Text})
+		case p.Type == "image" && p.Data != "":
+			l.Message.Content = append(l.Message.Content, imagePart{"image", map[string]any{
+				"type": "base64", "media_type": p.MediaType, "data": p.Data}})
+		case p.Type == "image" && p.URL != "":
+			l.Message.Content = append(l.Message.Content, imagePart{"image", map[string]any{
+				"type": "url", "url": p.URL}})
+		default:
+			return nil, fmt.Errorf("claude: prompt part %d of type %q: %w", i, p.Type, adapters.ErrUnsupported)
+		}
+	}
+	return json.Marshal(l)
+}
+
+// encodeAnswer answers can_use_tool. An allowance repeats the tool's input:
+// without it the tool would run with none.
+func encodeAnswer(in adapters.Answer) ([]byte, error) {
+	answer := map[string]any{"behavior": "deny", "message": in.Message}
+	if in.Message == "" {
+		answer["message"] = "The user refused."
+	}
+	if in.Allow {
+		if len(in.Input) == 0 {
+			return nil, fmt.Errorf("claude: answer %s: field \"Input\" is missing, and allow must repeat the tool's input", in.RequestID)
+		}
+		answer = map[string]any{"behavior": "allow", "updatedInput": in.Input}
+	}
+	return json.Marshal(map[string]any{"type": "control_response", "response": map[string]any{
+		"subtype": "success", "request_id": in.RequestID, "response": answer,
+	}})
+}

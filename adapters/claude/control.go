@@ -1,0 +1,131 @@
+package claude
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// asked translates a request of the program to the host.
+func (t *translator) asked(l *line, raw json.RawMessage) error {
+	var c control
+	if err := json.Unmarshal(l.Request, &c); err != nil {
+		return err
+	}
+	if c.Subtype != "can_use_tool" {
+		t.native(event.Main, event.DirOut, l.Type+"/"+c.Subtype, raw)
+		return nil
+	}
+	conversation := t.taskConversation(c.ToolUseID)
+	t.Asks[l.RequestID] = conversation
+	ask := event.PermissionRequested{
+		RequestID: l.RequestID, ToolName: c.ToolName, ToolUseID: c.ToolUseID,
+		Input: c.Input, Title: c.Description,
+	}
+	if c.ToolName == "AskUserQuestion" {
+		var in struct {
+			Questions json.RawMessage `json:"questions"`
+		}
+		if err := json.Unmarshal(c.Input, &in); err != nil {
+			return err
+		}
+		ask.Questions = in.Questions
+	}
+	t.emit(conversation, ask)
+	return nil
+}
+
+// decided translates the host's answer.
+func (t *translator) decided(l *line) error {
+	var a controlAnswer
+	if err := json.Unmarshal(l.Response, &a); err != nil {
+		return err
+	}
+	if _, pending := t.Asks[a.RequestID]; !pending {
+		return nil // an answer to a hook or an MCP message
+	}
+	var d decision
+	if len(a.Response) > 0 {
+		if err := json.Unmarshal(a.Response, &d); err != nil {
+			return err
+		}
+	}
+	if d.Interrupt {
+		t.Turn.Interrupted = true
+	}
+	if d.Behavior != "allow" {
+		d.Behavior = "deny"
+	}
+	t.resolve(a.RequestID, d.Behavior, d.Message)
+	return nil
+}
+
+// resolve says once what became of a permission request.
+func (t *translator) resolve(requestID, what, message string) {
+	conversation, pending := t.Asks[requestID]
+	if !pending {
+		return
+	}
+	delete(t.Asks, requestID)
+	t.emit(conversation, event.PermissionResolved{RequestID: requestID, Decision: what, Message: message})
+}
+
+// request notes a request of the host to the program.
+func (t *translator) request(l *line) error {
+	var c control
+	if err := json.Unmarshal(l.Request, &c); err != nil {
+		return err
+	}
+	switch c.Subtype {
+	case "initialize":
+		t.Cost, t.Turn.Begun = 0, false
+	case "interrupt":
+		t.Turn.Interrupted = t.Turn.Phase != idle
+	case "set_model":
+		t.Models[l.RequestID] = c.Model
+	}
+	return nil
+}
+
+// answered translates the program's answer to a request of the host.
+func (t *translator) answered(l *line) error {
+	var a controlAnswer
+	if err := json.Unmarshal(l.Response, &a); err != nil {
+		return err
+	}
+	model, isModel := t.Models[a.RequestID]
+	delete(t.Models, a.RequestID)
+	switch {
+	case a.Subtype == "error":
+		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+			Message: "claude: " + a.Error, Code: "control_request", Data: rawText(a.RequestID),
+		}})
+	case isModel:
+		t.emit(event.Main, event.OptionsUpdate{Model: &model})
+	case len(a.Response) == 0 && t.Turn.Phase != idle:
+		// Without the input side this is all that is seen of an interrupt.
+		t.Turn.Interrupted = true
+	default:
+		t.learnCommands(a.Response)
+	}
+	return nil
+}
+
+// learnCommands takes the other names of commands from the answer to
+// initialize; answers to other requests have none.
+func (t *translator) learnCommands(answer json.RawMessage) {
+	var a struct {
+		Commands []struct {
+			Name    string   `json:"name"`
+			Aliases []string `json:"aliases"`
+		} `json:"commands"`
+	}
+	if json.Unmarshal(answer, &a) != nil {
+		return
+	}
+	for _, c := range a.Commands {
+		for _, alias := range c.Aliases {
+			t.Aliases[alias] = c.Name
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package claude
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// systemLine translates what the program says about itself.
+func (t *translator) systemLine(l *line, raw json.RawMessage) {
+	switch l.Subtype {
+	case "init":
+		t.begun(l)
+	case "status":
+		t.status(l)
+	case "session_state_changed":
+		t.sessionState(l.State)
+	case "compact_boundary":
+		t.compacted(event.Main, l)
+	case "api_retry":
+		t.apiRetry(l, raw)
+	case "task_started", "task_progress", "task_updated", "task_notification":
+		t.task(l, raw)
+	case "thinking_tokens":
+		// A running estimate of what the usage says exactly.
+	default:
+		t.native(conversationOf(l), event.DirOut, l.kind(), raw)
+	}
+}
+
+func (t *translator) begun(l *line) {
+	t.Turn.Begun = true
+	if l.Model != "" && l.Model != t.Model {
+		t.Model = l.Model
+		t.emit(event.Main, event.MetadataUpdate{Model: l.Model})
+	}
+}
+
+func (t *translator) status(l *line) {
+	if l.Status == "requesting" {
+		t.turnRuns()
+	}
+	if l.PermissionMode != "" {
+		mode := l.PermissionMode
+		t.emit(event.Main, event.OptionsUpdate{PermissionMode: &mode})
+	}
+}
+
+func (t *translator) apiRetry(l *line, raw json.RawMessage) {
+	code := "connection lost"
+	if l.ErrorStatus != nil {
+		code = fmt.Sprint(*l.ErrorStatus)
+	}
+	t.emit(event.Main, event.Log{Level: "warn", Data: raw, Message: fmt.Sprintf(
+		"model API error (%s, %s): retry %d of %d in %.0f ms",
+		code, plainString(l.Error), l.Attempt, l.MaxRetries, l.RetryDelayMS)})
+}
+
+// task translates the life of a background task. Only local agents are
+// subagents; a long shell command is a task too.
+func (t *translator) task(l *line, raw json.RawMessage) {
+	switch {
+	case l.Subtype == "task_started" && l.TaskType == "local_agent":
+		t.agentKnown(l.ToolUseID, l.TaskID)
+	case l.Subtype == "task_notification" && t.Early[l.ToolUseID] != "":
+		// A subagent of a subagent's subagent: nothing else is told of it.
+		delete(t.Early, l.ToolUseID)
+		t.native(event.Main, event.DirOut, l.kind(), raw)
+	case l.Subtype == "task_notification" && t.agentReported(l.ToolUseID, l.Status):
+	case l.Subtype == "task_updated":
+	default:
+		t.emit(t.taskConversation(l.ToolUseID), event.Log{
+			Level: "debug", Message: strings.TrimSpace(l.kind() + " " + l.Description), Data: raw,
+		})
+	}
+}
+
+func (t *translator) taskConversation(toolUseID string) string {
+	if tool, isOpen := t.Tools[toolUseID]; isOpen {
+		return tool.Conversation
+	}
+	return event.Main
+}
+
+func (t *translator) sessionState(state string) {
+	t.States = true
+	if state == "idle" {
+		t.idle()
+	}
+}
+
+// result ends a turn.
+func (t *translator) result(l *line) {
+	t.localCommand()
+	t.flushCommand(event.Main)
+	t.loseOpen()
+	end := &turnEnd{StopReason: l.StopReason}
+	switch {
+	case strings.HasPrefix(l.TerminalReason, "aborted"):
+		end.Interrupted = true
+	case l.IsError:
+		end.Message, end.Code = resultError(l)
+		t.loseUndelivered()
+	}
+	t.bill(l)
+	t.endTurn(end)
+	if !t.States {
+		t.idle()
+	}
+}
+
+func resultError(l *line) (message, code string) {
+	message, code = l.Result, l.Subtype
+	if message == "" {
+		message = strings.Join(l.Errors, "; ")
+	}
+	if l.APIErrorStatus != nil {
+		code = fmt.Sprintf("api_error_%d", *l.APIErrorStatus)
+	} else if l.Subtype == "success" {
+		code = "api_error"
+	}
+	return message, code
+}
+
+// loseUndelivered marks the prompts of a session that the program could not
+// open.
+func (t *translator) loseUndelivered() {
+	if t.Turn.Begun || t.Turn.Phase != starting || !t.Turn.Shown {
+		return
+	}
+	for _, p := range t.Turn.Taken {
+		id := p.ID
+		if id == "" {
+			id = fmt.Sprint(UngivenPrefix, t.Prompts)
+		}
+		t.lose(id, event.BlockUserMessage)
+	}
+}
+
+func (t *translator) endTurn(end *turnEnd) {
+	queue, begun := t.Turn.Queue, t.Turn.Begun
+	t.Turn = turn{Queue: queue, Merged: t.Turn.Merged, Begun: begun, Result: end}
+	if len(queue) > 0 {
+		t.Turn.Phase = starting
+	}
+}
+
+// idle says that the turn is over, unless a prompt is on its way: the program
+// says idle before it has read it.
+func (t *translator) idle() {
+	if t.Turn.Phase != idle {
+		return
+	}
+	e := event.SessionIdle{}
+	if end := t.Turn.Result; end != nil {
+		e.StopReason, e.Interrupted = end.StopReason, end.Interrupted
+		if end.Message != "" || end.Code != "" {
+			e.Error = &event.ErrorInfo{Message: end.Message, Code: end.Code}
+		}
+	}
+	t.Turn.Result = nil
+	t.emit(event.Main, e)
+}
+
+// bill reports usage and cost of one turn. The program counts the cost of the
+// whole process.
+func (t *translator) bill(l *line) {
+	m := event.MetadataUpdate{Model: t.Model}
+	if l.Usage != nil {
+		m.Usage = &event.Usage{
+			InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output,
+			CacheReadTokens: l.Usage.CacheRead, CacheWriteTokens: l.Usage.CacheWrite,
+		}
+	}
+	if l.TotalCostUSD != nil {
+		cost := *l.TotalCostUSD - t.Cost
+		if cost < 0 {
+			cost = *l.TotalCostUSD // a new process counts from nothing
+		}
+		t.Cost = *l.TotalCostUSD
+		cost = math.Round(cost*1e9) / 1e9
+		m.CostUSD = &cost
+	}
+	t.emit(event.Main, m)
+}
+
+// signal translates something that happened to the process.
+func (t *translator) signal(what string) {
+	if fatal(what) {
+		t.died(what)
+		return
+	}
+	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
+	if strings.HasPrefix(what, "start") {
+		t.Cost, t.Turn.Begun = 0, false
+	}
+}
+
+// fatal says whether nothing more comes from the process. Recordings give the
+// number of the signal that was sent; SIGINT is one that the program survives.
+func fatal(what string) bool {
+	switch what {
+	case "9", "15", "TIMEOUT-KILL":
+		return true
+	}
+	return strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
+}
+
+// died settles what the end of the process leaves open.
+func (t *translator) died(how string) {
+	midTurn := t.Turn.Phase != idle
+	t.flushCommand(event.Main)
+	t.loseOpen()
+	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
+		t.resolve(id, "cancelled", "")
+	}
+	t.abandon()
+	t.Turn = turn{Result: t.Turn.Result}
+	t.Cost = 0
+	clear(t.Models)
+	clear(t.Early)
+	if midTurn {
+		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+			Message: "claude ended in the middle of a turn: " + how, Code: "agent_died",
+		}})
+		return
+	}
+	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
+}
+
+// abandon settles calls and subagents of a process that is gone.
+func (s *scribe) abandon() {
+	for _, id := range slices.Sorted(maps.Keys(s.Tools)) {
+		s.settleTool(id, s.Tools[id].Conversation, true)
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Agents)) {
+		if s.Agents[id].Adopted {
+			text := s.thread(id).LastText
+			s.agentDone(id, false, &text)
+			continue
+		}
+		s.agentDone(id, true, nil)
+	}
+}

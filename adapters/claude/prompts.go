@@ -1,0 +1,202 @@
+package claude
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// A prompt that finds the program idle stands in the conversation at once. One
+// that finds it busy is queued, and stands where the program puts it: behind a
+// tool's result in the running turn, or before a turn of its own, in which
+// several become one. The program's replays tell which; without them, the
+// next model request takes what is queued.
+
+// promptID is the host's id, or a position: the parity rules know the latter
+// by its prefix.
+func (s *scribe) promptID(p prompt) string {
+	if p.ID != "" {
+		return p.ID
+	}
+	s.Prompts++
+	return UngivenPrefix + strconv.Itoa(s.Prompts)
+}
+
+// UngivenPrefix begins the block id of a prompt that came without an id.
+const UngivenPrefix = "prompt:"
+
+// handed takes a prompt that was written to the program.
+func (t *translator) handed(l *line) error {
+	parts, err := l.Message.parts()
+	if err != nil {
+		return err
+	}
+	if l.Message == nil {
+		return nil
+	}
+	p := prompt{ID: l.UUID, Content: l.Message.Content}
+	if t.Turn.Phase != idle || isCommand(joinText(parts)) {
+		t.Turn.Queue = append(t.Turn.Queue, p)
+	} else {
+		t.show(p, parts)
+		t.Turn.Shown = true
+	}
+	if t.Turn.Phase == idle {
+		t.Turn.Phase = starting
+	}
+	return nil
+}
+
+// show puts a prompt into the conversation.
+func (t *translator) show(p prompt, parts []part) {
+	if len(parts) > 0 && isCommand(parts[0].Text) {
+		parts[0].Text = t.commandText(parts[0].Text)
+	}
+	t.userMessage(event.Main, t.promptID(p), parts)
+	t.Turn.Taken = append(t.Turn.Taken, p)
+}
+
+// turnRuns is called when a model request goes out: what the turn answers must
+// stand in the conversation by now.
+func (t *translator) turnRuns() {
+	turn := &t.Turn
+	switch {
+	case turn.Phase != running && !turn.Shown:
+		t.ownTurn()
+	case turn.Phase == running && !t.Replays:
+		t.foldQueued()
+	}
+	turn.Phase, turn.Shown = running, true
+}
+
+// ownTurn takes the queue's head, and what the program has merged into it.
+func (t *translator) ownTurn() {
+	n := t.mergedCount()
+	if n == 0 {
+		return
+	}
+	taken := t.Turn.Queue[:n]
+	t.Turn.Queue = slices.Clone(t.Turn.Queue[n:])
+	t.Turn.Merged = nil
+	var all []part
+	for _, p := range taken {
+		if parts, err := decodeParts(p.Content); err == nil {
+			all = append(all, parts...)
+		}
+		t.messageEvent(p, true)
+	}
+	t.show(taken[n-1], all)
+	t.Turn.Taken = append(t.Turn.Taken, taken[:n-1]...)
+}
+
+// mergedCount is how many queued prompts the next turn takes.
+func (t *translator) mergedCount() int {
+	queue := t.Turn.Queue
+	if len(queue) == 0 {
+		return 0
+	}
+	if t.Replays {
+		n := 1
+		for n < len(queue) && slices.Contains(t.Turn.Merged, queue[n-1].ID) {
+			n++
+		}
+		return n
+	}
+	n := 0
+	for n < len(queue) && !queuedCommand(queue[n]) {
+		n++
+	}
+	return max(n, 1)
+}
+
+func queuedCommand(p prompt) bool {
+	parts, err := decodeParts(p.Content)
+	return err == nil && isCommand(joinText(parts))
+}
+
+// foldQueued takes all queued prompts into the running turn.
+func (t *translator) foldQueued() {
+	for len(t.Turn.Queue) > 0 && !queuedCommand(t.Turn.Queue[0]) {
+		t.fold(0, t.Turn.Queue[0])
+	}
+}
+
+// fold takes one queued prompt into the running turn.
+func (t *translator) fold(at int, as prompt) {
+	p := t.Turn.Queue[at]
+	t.Turn.Queue = slices.Delete(t.Turn.Queue, at, at+1)
+	if parts, err := decodeParts(p.Content); err == nil {
+		t.show(as, parts)
+	}
+	t.messageEvent(p, false)
+}
+
+// messageEvent tells what became of a message that found the program busy.
+func (t *translator) messageEvent(p prompt, own bool) {
+	ref := event.MessageRef{MessageID: p.ID}
+	switch {
+	case p.ID == "":
+	case own:
+		t.emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
+	default:
+		t.emit(event.Main, event.MessageFolded{MessageRef: ref})
+	}
+}
+
+// replayed takes the program's word that it has a prompt.
+func (t *translator) replayed(l *line, p prompt) error {
+	parts, err := decodeParts(p.Content)
+	if err != nil {
+		return err
+	}
+	t.Replays = t.Replays || l.IsReplay
+	if findPrompt(t.Turn.Taken, p) >= 0 {
+		return nil
+	}
+	at := findPrompt(t.Turn.Queue, p)
+	switch {
+	case at < 0:
+		// A stream without its input side: nobody else tells of the prompt.
+		t.show(p, parts)
+		t.Turn.Shown = true
+	case t.Turn.Phase == running:
+		t.fold(at, p)
+	default:
+		t.Turn.Merged = append(t.Turn.Merged, t.Turn.Queue[at].ID)
+	}
+	return nil
+}
+
+// findPrompt finds a prompt by its id, or by its content where the host gave
+// no id.
+func findPrompt(prompts []prompt, p prompt) int {
+	at := slices.IndexFunc(prompts, func(q prompt) bool { return q.ID != "" && q.ID == p.ID })
+	if at >= 0 {
+		return at
+	}
+	return slices.IndexFunc(prompts, func(q prompt) bool { return q.ID == "" && sameContent(q.Content, p.Content) })
+}
+
+func sameContent(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	pa, errA := decodeParts(a)
+	pb, errB := decodeParts(b)
+	return errA == nil && errB == nil && len(pa) == len(pb) && joinText(pa) == joinText(pb)
+}
+
+// localCommand hands the command that the program is answering by itself to
+// the scribe, which waits for its output.
+func (t *translator) localCommand() {
+	turn := &t.Turn
+	if turn.Phase == starting && !turn.Shown && len(turn.Queue) > 0 && queuedCommand(turn.Queue[0]) {
+		t.holdCommand(event.Main, turn.Queue[0])
+		turn.Taken = append(turn.Taken, turn.Queue[0])
+		turn.Queue = slices.Delete(turn.Queue, 0, 1)
+		turn.Shown = true
+	}
+}

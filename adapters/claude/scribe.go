@@ -1,0 +1,181 @@
+package claude
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// scribe writes events about whole messages. The translator of the live
+// stream and the parser of transcripts both write through it, so that both
+// tell the same conversation.
+type scribe struct {
+	*state
+	out  []event.Event
+	time time.Time
+}
+
+func (s *scribe) emit(conversation string, p event.Payload) {
+	s.out = append(s.out, event.Event{Payload: p, Context: event.Context{
+		ConversationID: conversation,
+		Source:         event.SourceRunner,
+		Timestamp:      s.time,
+	}})
+}
+
+func (s *scribe) upsert(conversation string, b event.Block) {
+	s.emit(conversation, event.BlockUpsert{Block: b})
+}
+
+// native keeps what this version does not know.
+func (s *scribe) native(conversation string, dir event.Dir, kind string, raw json.RawMessage) {
+	s.emit(conversation, event.Native{Agent: Name, Dir: dir, Kind: kind, Raw: raw})
+}
+
+const (
+	// synthetic is the model of messages that the program makes up.
+	synthetic = "<synthetic>"
+	// noResponse is what the program answers itself when it resumes after a
+	// crash; it exists in transcripts only.
+	noResponse = "No response requested."
+)
+
+// assistant writes the blocks of an assistant line.
+func (s *scribe) assistant(conversation string, l *line) error {
+	parts, err := l.Message.parts()
+	if err != nil {
+		return err
+	}
+	if l.Message == nil {
+		return nil
+	}
+	if l.Message.Model == synthetic {
+		s.synthetic(conversation, l, parts)
+		return nil
+	}
+	th := s.thread(conversation)
+	th.Skill = ""
+	s.flushCommand(conversation)
+	for i := range parts {
+		index := th.next(l.Message.ID)
+		s.assistantPart(conversation, l, &parts[i], s.textID(conversation, l, i, len(parts), index))
+	}
+	return nil
+}
+
+// textID is the id of a text or thinking block: in the main conversation the
+// message's id and the block's position in it, which the stream tells before
+// the block is whole; elsewhere the line's uuid. Both are the same on disk.
+func (s *scribe) textID(conversation string, l *line, i, n, index int) string {
+	if conversation == event.Main && l.Message.ID != "" {
+		return l.Message.ID + ":" + strconv.Itoa(index)
+	}
+	if n > 1 {
+		return l.UUID + ":" + strconv.Itoa(i)
+	}
+	return l.UUID
+}
+
+func (s *scribe) assistantPart(conversation string, l *line, p *part, id string) {
+	switch {
+	case p.Type == "text":
+		s.text(conversation, event.BlockAssistantText, id, p.Text, l.Message.Model)
+		if conversation != event.Main && p.Text != "" {
+			s.thread(conversation).LastText = p.Text
+		}
+	case p.Type == "thinking":
+		s.text(conversation, event.BlockThinking, id, p.Thinking, "")
+	case isToolUse(p.Type) && p.ID != "":
+		s.toolUse(conversation, p)
+	case isToolResult(p.Type) && p.ToolUseID != "":
+		s.toolResult(conversation, p, nil)
+	default:
+		s.native(conversation, event.DirOut, "assistant/"+p.Type, p.raw)
+	}
+}
+
+// text writes a whole text or thinking block; an empty one says nothing.
+func (s *scribe) text(conversation string, t event.BlockType, id, text, model string) {
+	if text == "" {
+		return
+	}
+	s.upsert(conversation, event.Block{
+		ID: id, Type: t, Status: event.StatusComplete, Content: &text, Model: model,
+	})
+}
+
+// synthetic writes a message that the program made up: an API error, or the
+// output of a local command.
+func (s *scribe) synthetic(conversation string, l *line, parts []part) {
+	text := joinText(parts)
+	failed := l.IsAPIError || len(l.Error) > 0 && string(l.Error) != "null"
+	switch {
+	case failed:
+		s.flushCommand(conversation)
+		code := plainString(l.Error)
+		if code == "" {
+			code = "unknown"
+		}
+		s.upsert(conversation, event.Block{
+			ID: l.UUID, Type: event.BlockError, Status: event.StatusComplete, Message: &text, Code: code,
+		})
+	case text == noResponse:
+	default:
+		s.commandOutput(conversation, l.UUID, text)
+	}
+}
+
+// system writes a complete block of the type system.
+func (s *scribe) system(conversation, id, subtype, text string) {
+	s.upsert(conversation, event.Block{
+		ID: id, Type: event.BlockSystem, Status: event.StatusComplete, Subtype: subtype, Message: &text,
+	})
+}
+
+// userMessage writes a prompt.
+func (s *scribe) userMessage(conversation, id string, parts []part) {
+	text, rich := joinText(parts), richParts(parts)
+	s.upsert(conversation, event.Block{
+		ID: id, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: rich,
+	})
+}
+
+// joinText is the text of all text parts, one per line.
+func joinText(parts []part) string {
+	text, first := "", true
+	for i := range parts {
+		if parts[i].Type != "text" {
+			continue
+		}
+		if !first {
+			text += "\n"
+		}
+		text, first = text+parts[i].Text, false
+	}
+	return text
+}
+
+// richParts is a message that is more than text, part by part; nil for plain
+// text.
+func richParts(parts []part) []event.Part {
+	plain := true
+	out := make([]event.Part, 0, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		plain = plain && p.Type == "text"
+		e := event.Part{Type: p.Type, Text: p.Text}
+		switch {
+		case p.Source != nil:
+			e.MediaType, e.Data, e.URL = p.Source.MediaType, p.Source.Data, p.Source.URL
+		case p.Type != "text":
+			e.Text = string(p.raw)
+		}
+		out = append(out, e)
+	}
+	if plain {
+		return nil
+	}
+	return out
+}

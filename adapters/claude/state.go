@@ -1,0 +1,176 @@
+package claude
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// state is all that a translator remembers, and its JSON is what is carried
+// from turn to turn. It holds what is open and nothing that is done, so its
+// size does not grow with the conversation.
+type state struct {
+	// Version tells a state of another layout from this one.
+	Version int                `json:"v"`
+	Threads map[string]*thread `json:"threads,omitempty"`
+	// Tools are the calls that have no result yet, by id.
+	Tools map[string]tool `json:"tools,omitempty"`
+	// Agents are the native subagents that run, by the id of their tool use.
+	Agents map[string]*agent `json:"agents,omitempty"`
+	// Early are subagents heard of before the tool use that starts them.
+	Early map[string]string `json:"early,omitempty"`
+	// Asks are the permission requests not yet answered: request → conversation.
+	Asks map[string]string `json:"asks,omitempty"`
+	// Models are set_model requests not yet answered: request → model.
+	Models  map[string]string `json:"models,omitempty"`
+	Aliases map[string]string `json:"aliases,omitempty"`
+
+	Turn turn `json:"turn"`
+	// Prompts counts the prompts that came without an id.
+	Prompts int     `json:"prompts,omitempty"`
+	Cost    float64 `json:"cost,omitempty"`
+	Model   string  `json:"model,omitempty"`
+	// States: this stream says by itself when it is idle.
+	States bool `json:"states,omitempty"`
+	// Replays: this stream repeats the prompts that it takes.
+	Replays bool `json:"replays,omitempty"`
+}
+
+const stateVersion = 1
+
+// thread is one conversation: main, or a subagent's.
+type thread struct {
+	// Messages count the blocks of the latest messages.
+	Messages []counter `json:"messages,omitempty"`
+	// Open are the blocks whose text is being streamed.
+	Open    []open `json:"open,omitempty"`
+	Message string `json:"message,omitempty"`
+	Model   string `json:"model,omitempty"`
+	// Skill is a skill whose text comes next.
+	Skill string `json:"skill,omitempty"`
+	// Compacted: the summary comes next.
+	Compacted bool `json:"compacted,omitempty"`
+	// Command is a local command whose output comes next.
+	Command *prompt `json:"command,omitempty"`
+	// LastText is the last text of a subagent, which is its output when
+	// nobody waits for it.
+	LastText string `json:"lastText,omitempty"`
+}
+
+type counter struct {
+	ID string `json:"id"`
+	N  int    `json:"n"`
+}
+
+// keptMessages bounds the counters of a thread: blocks of one message are
+// interleaved with results of its tools, but not with blocks of old messages.
+const keptMessages = 8
+
+// next gives the position of the next block of a message, counted from 0.
+func (t *thread) next(messageID string) int {
+	for i := range t.Messages {
+		if t.Messages[i].ID == messageID {
+			t.Messages[i].N++
+			return t.Messages[i].N - 1
+		}
+	}
+	if len(t.Messages) == keptMessages {
+		t.Messages = slices.Delete(t.Messages, 0, 1)
+	}
+	t.Messages = append(t.Messages, counter{messageID, 1})
+	return 0
+}
+
+// open is a block between its start and its end in the stream.
+type open struct {
+	Index int    `json:"i"`
+	ID    string `json:"id"`
+	Type  string `json:"type"`
+	// Whole: the whole block has come already.
+	Whole bool `json:"whole,omitempty"`
+}
+
+// tool is a call without result.
+type tool struct {
+	Conversation string `json:"conv"`
+	// Skill is set for a call that loads a skill.
+	Skill string `json:"skill,omitempty"`
+}
+
+// agent is a native subagent that runs.
+type agent struct {
+	Conversation string `json:"conv"`
+	ID           string `json:"id,omitempty"`
+	Prompt       string `json:"prompt,omitempty"`
+	// Prompted: the line that repeats the prompt has come.
+	Prompted bool `json:"prompted,omitempty"`
+	// Async: nobody waits for it; it reports by a notification.
+	Async bool `json:"async,omitempty"`
+	// Adopted: its start is not told; its first prompt and its end are guessed.
+	Adopted bool `json:"adopted,omitempty"`
+}
+
+func newState() *state {
+	return &state{
+		Version: stateVersion,
+		Threads: map[string]*thread{},
+		Tools:   map[string]tool{},
+		Agents:  map[string]*agent{},
+		Early:   map[string]string{},
+		Asks:    map[string]string{},
+		Models:  map[string]string{},
+		Aliases: map[string]string{"cost": "usage", "stats": "usage"},
+	}
+}
+
+func (s *state) thread(conversation string) *thread {
+	t := s.Threads[conversation]
+	if t == nil {
+		t = &thread{}
+		s.Threads[conversation] = t
+	}
+	return t
+}
+
+// turn is how far the exchange with the program is.
+type turn struct {
+	Phase phase `json:"phase,omitempty"`
+	// Shown: the prompt of this turn stands in the conversation.
+	Shown bool `json:"shown,omitempty"`
+	// Begun: the program has begun the session in this process.
+	Begun bool `json:"begun,omitempty"`
+	// Queue are prompts written to the program and not yet taken by it.
+	Queue []prompt `json:"queue,omitempty"`
+	// Merged are queued prompts that the program folds into the next one.
+	Merged []string `json:"merged,omitempty"`
+	// Taken are the prompts of this turn, whose replays are no news.
+	Taken []prompt `json:"taken,omitempty"`
+	// Interrupted: we asked for the end of this turn.
+	Interrupted bool     `json:"interrupted,omitempty"`
+	Result      *turnEnd `json:"result,omitempty"`
+}
+
+// phase of a turn.
+type phase string
+
+const (
+	// idle: nothing is asked of the program.
+	idle phase = ""
+	// starting: a prompt is written, no model request has gone out for it.
+	starting phase = "starting"
+	running  phase = "running"
+)
+
+// turnEnd is what the last result line said.
+type turnEnd struct {
+	StopReason  string `json:"stop,omitempty"`
+	Interrupted bool   `json:"interrupted,omitempty"`
+	Message     string `json:"message,omitempty"`
+	Code        string `json:"code,omitempty"`
+}
+
+// prompt is a message on its way to the program.
+type prompt struct {
+	// ID is the host's; "" when it gave none.
+	ID      string          `json:"id,omitempty"`
+	Content json.RawMessage `json:"content"`
+}

@@ -1,0 +1,83 @@
+package claude
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// isToolUse takes the model API's own tools (server_tool_use, mcp_tool_use)
+// for what they are.
+func isToolUse(partType string) bool {
+	return partType == "tool_use" || strings.HasSuffix(partType, "_tool_use")
+}
+
+func isToolResult(partType string) bool {
+	return partType == "tool_result" || strings.HasSuffix(partType, "_tool_result")
+}
+
+// isAgentTool says whether a tool starts a native subagent.
+func isAgentTool(name string) bool { return name == "Agent" || name == "Task" }
+
+// toolUse writes a whole tool call.
+func (s *scribe) toolUse(conversation string, p *part) {
+	input := p.Input
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	s.upsert(conversation, event.Block{
+		ID: p.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
+		ToolName: p.Name, ToolUseID: p.ID, Input: input, Execution: event.ExecutionRunning,
+	})
+	t := tool{Conversation: conversation}
+	if p.Name == "Skill" {
+		t.Skill = skillName(input)
+	}
+	s.Tools[p.ID] = t
+	if isAgentTool(p.Name) {
+		s.spawn(conversation, p.ID, input)
+	}
+}
+
+func skillName(input json.RawMessage) string {
+	var in struct {
+		Skill   string `json:"skill"`
+		Command string `json:"command"`
+	}
+	if json.Unmarshal(input, &in) != nil {
+		return ""
+	}
+	if in.Skill == "" {
+		return in.Command
+	}
+	return in.Skill
+}
+
+// toolResult writes the result of a call and settles the call. The native
+// result, which only the main transcript has, may name the subagent behind it.
+func (s *scribe) toolResult(conversation string, p *part, native json.RawMessage) {
+	output := p.Content
+	if len(output) == 0 {
+		output = json.RawMessage("null")
+	}
+	failed := p.IsError
+	s.upsert(conversation, event.Block{
+		ID: p.ToolUseID + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
+		ToolUseID: p.ToolUseID, Output: output, IsError: &failed,
+	})
+	if t, isOpen := s.Tools[p.ToolUseID]; isOpen {
+		s.settleTool(p.ToolUseID, t.Conversation, failed)
+		s.thread(conversation).Skill = t.Skill
+	}
+	s.agentResult(p.ToolUseID, output, failed, native)
+}
+
+func (s *scribe) settleTool(id, conversation string, failed bool) {
+	how := event.ExecutionSuccess
+	if failed {
+		how = event.ExecutionError
+	}
+	s.upsert(conversation, event.Block{ID: id, Type: event.BlockToolUse, Execution: how})
+	delete(s.Tools, id)
+}

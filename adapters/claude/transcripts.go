@@ -1,0 +1,116 @@
+package claude
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+const (
+	agentPrefix = "agent-"
+	agentSuffix = ".jsonl"
+	metaSuffix  = ".meta.json"
+	// metaID ends the id of a subagent's companion file.
+	metaID = ".meta"
+)
+
+// Transcripts finds the native session in the home: its own file and those of
+// its subagents. Without a native id in the launch it finds all sessions.
+func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.Transcript, error) {
+	name := "*"
+	if l.NativeID != "" {
+		name = l.NativeID
+	}
+	mains, err := home.Glob(path.Join(configDir, "projects", "*", name+agentSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("claude: find transcripts: %w", err)
+	}
+	var found []adapters.Transcript
+	for _, main := range preferred(mains, l) {
+		files, err := companions(home, main)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, files...)
+	}
+	return found, nil
+}
+
+// preferred is the one file that the agent itself would resume, where a home
+// has the session under several working folders.
+func preferred(mains []string, l adapters.Launch) []string {
+	if l.NativeID == "" || len(mains) < 2 {
+		return mains
+	}
+	for _, m := range mains {
+		if path.Base(path.Dir(m)) == slug(l.Workspace) {
+			return []string{m}
+		}
+	}
+	return mains[:1]
+}
+
+// slug is the agent's folder name for a working folder.
+func slug(dir string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, dir)
+}
+
+// companions is a session's transcript and those of its subagents beside it.
+func companions(home adapters.Home, main string) ([]adapters.Transcript, error) {
+	found := []adapters.Transcript{{ID: event.Main, Path: main, Kind: adapters.Append}}
+	dir := path.Join(strings.TrimSuffix(main, agentSuffix), "subagents")
+	paths, err := home.Glob(path.Join(dir, agentPrefix+"*"))
+	if err != nil {
+		return nil, fmt.Errorf("claude: find subagents: %w", err)
+	}
+	for _, p := range paths {
+		if t, ok := subagentFile(p); ok {
+			found = append(found, t)
+		}
+	}
+	return found, nil
+}
+
+// subagentFile names a subagent's transcript or companion by its file name.
+func subagentFile(p string) (adapters.Transcript, bool) {
+	name, isAgent := strings.CutPrefix(path.Base(p), agentPrefix)
+	if !isAgent {
+		return adapters.Transcript{}, false
+	}
+	if id, ok := strings.CutSuffix(name, metaSuffix); ok {
+		return adapters.Transcript{ID: id + metaID, Path: p, Kind: adapters.Snapshot}, true
+	}
+	if id, ok := strings.CutSuffix(name, agentSuffix); ok {
+		return adapters.Transcript{ID: id, Path: p, Kind: adapters.Append}, true
+	}
+	return adapters.Transcript{}, false
+}
+
+// Identify says what a file is by its name alone, and finds what belongs to
+// it: a session brings its subagents, a subagent its companion file.
+func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript, error) {
+	t, isAgent := subagentFile(file)
+	if !isAgent {
+		return companions(home, file)
+	}
+	found := []adapters.Transcript{t}
+	if t.Kind == adapters.Append {
+		metas, err := home.Glob(strings.TrimSuffix(file, agentSuffix) + metaSuffix)
+		if err != nil {
+			return nil, fmt.Errorf("claude: find companion of %s: %w", file, err)
+		}
+		for _, m := range metas {
+			meta, _ := subagentFile(m)
+			found = append(found, meta)
+		}
+	}
+	return found, nil
+}

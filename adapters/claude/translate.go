@@ -1,0 +1,178 @@
+package claude
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// translator is the pure step from records to events.
+type translator struct{ scribe }
+
+var _ adapters.Translator = (*translator)(nil)
+
+func newTranslator(raw json.RawMessage) (*translator, error) {
+	st := newState()
+	if len(raw) > 0 && string(raw) != "null" {
+		if err := json.Unmarshal(raw, st); err != nil {
+			return nil, fmt.Errorf("claude: translator state: %w", err)
+		}
+		if st.Version != stateVersion {
+			return nil, fmt.Errorf("claude: translator state: version %d, want %d", st.Version, stateVersion)
+		}
+	}
+	return &translator{scribe{state: st}}, nil
+}
+
+// State gives what the next translator needs to go on.
+func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.state) }
+
+// Step translates one record.
+func (t *translator) Step(r event.Record) []event.Event {
+	t.out, t.time = nil, r.TS
+	switch r.Dir {
+	case event.DirOut:
+		t.decode(r, t.printed)
+	case event.DirIn:
+		t.decode(r, t.written)
+	case event.DirErr:
+		if strings.TrimSpace(r.Line) != "" {
+			t.emit(event.Main, event.Log{Level: "warn", Message: r.Line})
+		}
+	case event.DirSig:
+		t.signal(r.Line)
+	}
+	return t.out
+}
+
+// decode hands a line on, or keeps it as an error event.
+func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) error) {
+	if strings.TrimSpace(r.Line) == "" {
+		return
+	}
+	raw := []byte(r.Line)
+	l, err := decodeLine(raw)
+	if err == nil {
+		err = next(l, raw)
+	}
+	if err != nil {
+		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+			Message: fmt.Sprintf("claude: malformed line (%s): %v", r.Dir, err),
+			Code:    "malformed", Data: rawText(r.Line),
+		}})
+	}
+}
+
+// printed translates a line of standard output.
+func (t *translator) printed(l *line, raw json.RawMessage) error {
+	switch l.Type {
+	case "stream_event":
+		t.stream(l, raw)
+	case "assistant":
+		return t.assistantLine(l)
+	case "user":
+		return t.userLine(l)
+	case "system":
+		t.systemLine(l, raw)
+	case "result":
+		t.result(l)
+	case "control_request":
+		return t.asked(l, raw)
+	case "control_response":
+		return t.answered(l)
+	case "control_cancel_request":
+		t.resolve(l.RequestID, "cancelled", "")
+	case "keep_alive":
+	default:
+		t.native(conversationOf(l), event.DirOut, l.kind(), raw)
+	}
+	return nil
+}
+
+// written translates a line of standard input.
+func (t *translator) written(l *line, raw json.RawMessage) error {
+	switch l.Type {
+	case "user":
+		return t.handed(l)
+	case "control_request":
+		return t.request(l)
+	case "control_response":
+		return t.decided(l)
+	default:
+		t.native(event.Main, event.DirIn, l.kind(), raw)
+	}
+	return nil
+}
+
+func conversationOf(l *line) string {
+	if l.Parent == "" {
+		return event.Main
+	}
+	return l.Parent
+}
+
+func (t *translator) assistantLine(l *line) error {
+	conversation := conversationOf(l)
+	if isLocal(l) {
+		t.localCommand()
+	}
+	if err := t.assistant(conversation, l); err != nil {
+		return err
+	}
+	if conversation == event.Main && l.Message != nil && l.Message.Model != synthetic {
+		t.whole(l.Message.ID)
+	}
+	return nil
+}
+
+func (t *translator) userLine(l *line) error {
+	conversation := conversationOf(l)
+	if l.Message != nil && strings.HasPrefix(plainString(l.Message.Content), markPrompt) {
+		return t.replayed(l, prompt{ID: l.UUID, Content: rawText(writtenCommand(plainString(l.Message.Content)))})
+	}
+	if isLocal(l) {
+		t.localCommand()
+	}
+	rest, err := t.user(conversation, l)
+	if err != nil || rest == nil {
+		t.afterRemark(l)
+		return err
+	}
+	if conversation != event.Main {
+		t.userMessage(conversation, l.UUID, rest)
+		return nil
+	}
+	return t.replayed(l, prompt{ID: l.UUID, Content: l.Message.Content})
+}
+
+// isLocal says whether a line is the output of a local command.
+func isLocal(l *line) bool {
+	if l.Message == nil || l.Parent != "" {
+		return false
+	}
+	if l.Type == "assistant" {
+		return l.Message.Model == synthetic && len(l.Error) == 0
+	}
+	text := plainString(l.Message.Content)
+	return strings.HasPrefix(text, markStdout) || strings.HasPrefix(text, markStderr)
+}
+
+// afterRemark looks at an interruption that nobody asked for by the control
+// protocol: a signal ended the turn, and what was being said is on no disk.
+func (t *translator) afterRemark(l *line) {
+	if l.Message == nil || t.Turn.Interrupted {
+		return
+	}
+	parts, err := l.Message.parts()
+	if err != nil || joinText(parts) != markInterrupted+"]" {
+		return
+	}
+	for _, o := range t.thread(event.Main).Open {
+		t.lose(o.ID, blockType(o.Type))
+	}
+	t.thread(event.Main).Open = nil
+	t.lose(l.UUID, event.BlockSystem)
+}

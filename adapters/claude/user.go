@@ -1,0 +1,86 @@
+package claude
+
+import (
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// The marks by which the program tells its own user lines from what a user
+// wrote.
+const (
+	markInterrupted  = "[Request interrupted by user"
+	markStdout       = "<local-command-stdout>"
+	markStderr       = "<local-command-stderr>"
+	markCaveat       = "<local-command-caveat>"
+	markCommand      = "<command-name>"
+	markPrompt       = "<command-message>"
+	markNotification = "<task-notification>"
+)
+
+// user writes what a user line holds apart from prompts: results of tools and
+// the program's own remarks. It gives back what is left: a prompt, or nothing.
+func (s *scribe) user(conversation string, l *line) ([]part, error) {
+	parts, err := l.Message.parts()
+	if err != nil {
+		return nil, err
+	}
+	rest := parts[:0:0]
+	for i := range parts {
+		if isToolResult(parts[i].Type) && parts[i].ToolUseID != "" {
+			s.flushCommand(conversation)
+			s.toolResult(conversation, &parts[i], l.ToolUseResult)
+			continue
+		}
+		rest = append(rest, parts[i])
+	}
+	if len(rest) == 0 || s.remark(conversation, l, joinText(rest)) {
+		return nil, nil
+	}
+	return rest, nil
+}
+
+// remark writes a text that the program itself put into a user line, and says
+// whether it was one.
+func (s *scribe) remark(conversation string, l *line, text string) bool {
+	th := s.thread(conversation)
+	switch {
+	case strings.HasPrefix(text, markInterrupted):
+		s.flushCommand(conversation)
+		s.system(conversation, l.UUID, "interrupted", text)
+	case strings.HasPrefix(text, markStdout), strings.HasPrefix(text, markStderr):
+		s.commandOutput(conversation, l.UUID, untag(text))
+	case strings.HasPrefix(text, markNotification):
+		s.notification(text)
+	case l.IsCompactSummary, l.IsSynthetic && th.Compacted:
+		th.Compacted = false
+		s.system(conversation, l.UUID, "compact_summary", text)
+	case (l.IsMeta || l.IsSynthetic) && th.Skill != "":
+		s.upsert(conversation, event.Block{
+			ID: l.UUID, Type: event.BlockSkillLoad, Status: event.StatusComplete,
+			SkillName: th.Skill, Content: &text,
+		})
+		th.Skill = ""
+	case l.IsMeta, l.IsSynthetic, strings.HasPrefix(text, markCaveat):
+		// Told to the model only: how to read a local command, where to go on.
+	case s.agentPrompt(conversation, text):
+	default:
+		return false
+	}
+	return true
+}
+
+// compacted writes that the model has forgotten what came before.
+func (s *scribe) compacted(conversation string, l *line) {
+	s.thread(conversation).Compacted = true
+	s.system(conversation, l.UUID, "compact_boundary", "Conversation compacted")
+}
+
+// untag is the text between the first tag and its end.
+func untag(text string) string {
+	_, text, _ = strings.Cut(text, ">")
+	if at := strings.LastIndex(text, "</"); at >= 0 {
+		text = text[:at]
+	}
+	return text
+}

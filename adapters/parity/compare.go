@@ -1,0 +1,233 @@
+package parity
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// Rules say what the live side of an agent cannot have. The zero value
+// demands that everything is equal. Blocks with the metadata "lost" are always
+// dropped from the live side: they say of themselves that no disk has them.
+type Rules struct {
+	// UngivenPrefix begins the live id of a user message that the host gave no
+	// id; such a message need not have the id of its counterpart. Default: all
+	// ids must be equal.
+	UngivenPrefix string
+	// NoCommonIDs: the two sides number their blocks differently; no ids are
+	// compared, only what they stand for. Default: ids must be equal.
+	NoCommonIDs bool
+	// UnsentDepth is the depth from which on subagents' threads are not sent
+	// live; a subagent of the main conversation has depth 1. Default: 0, all
+	// threads are sent.
+	UnsentDepth int
+	// UnsentText: texts, thoughts and messages of subagents may be missing
+	// live. Default: they must be there.
+	UnsentText bool
+}
+
+// Difference is one place in which the two sides differ. Live or Restored is
+// "" where that side has nothing.
+type Difference struct {
+	// Where is the conversation and the position in it.
+	Where    string
+	Live     string
+	Restored string
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s\n  live     %s\n  restored %s", d.Where, d.Live, d.Restored)
+}
+
+// Compare gives the differences that the rules don't explain; none means that
+// the sides are equal. It fails only on states that can't be encoded.
+func Compare(live, restored reducer.State, r Rules) ([]Difference, error) {
+	c := comparison{rules: r, deep: r.deepThreads(live, restored)}
+	c.blocks(event.Main, withoutLost(live.Blocks), restored.Blocks)
+	c.subagents(c.threads(live), c.threads(restored))
+	return c.found, c.err
+}
+
+// comparison collects differences.
+type comparison struct {
+	rules Rules
+	deep  map[string]bool
+	found []Difference
+	err   error
+}
+
+// deepThreads are the threads that one of the states shows to lie too deep.
+func (r Rules) deepThreads(states ...reducer.State) map[string]bool {
+	deep := map[string]bool{}
+	if r.UnsentDepth == 0 {
+		return deep
+	}
+	for _, s := range states {
+		parents := parentsOf(s)
+		for _, sub := range s.Subagents {
+			if depth(sub.ToolUseID, parents) >= r.UnsentDepth {
+				deep[sub.ToolUseID] = true
+			}
+		}
+	}
+	return deep
+}
+
+// parentsOf maps each subagent to the subagent whose thread refers to it.
+func parentsOf(s reducer.State) map[string]string {
+	parents := map[string]string{}
+	for _, sub := range s.Subagents {
+		for _, b := range sub.Blocks {
+			if b.Type == event.BlockSubagent {
+				parents[b.ToolUseID] = sub.ToolUseID
+			}
+		}
+	}
+	return parents
+}
+
+func depth(id string, parents map[string]string) int {
+	n := 1
+	for parents[id] != "" && n <= len(parents) {
+		id = parents[id]
+		n++
+	}
+	return n
+}
+
+// threads are the subagents that both sides must have.
+func (c *comparison) threads(s reducer.State) []reducer.Subagent {
+	var out []reducer.Subagent
+	for _, sub := range s.Subagents {
+		if !c.deep[sub.ToolUseID] {
+			out = append(out, sub)
+		}
+	}
+	return out
+}
+
+func (c *comparison) subagents(live, restored []reducer.Subagent) {
+	for i := range max(len(live), len(restored)) {
+		where := fmt.Sprintf("subagent %d", i)
+		switch {
+		case i >= len(live):
+			c.add(where, nil, restored[i])
+		case i >= len(restored):
+			c.add(where, live[i], nil)
+		default:
+			c.subagent(where+" "+live[i].ToolUseID, live[i], restored[i])
+		}
+	}
+}
+
+func (c *comparison) subagent(where string, live, restored reducer.Subagent) {
+	liveBlocks, restoredBlocks := withoutLost(live.Blocks), restored.Blocks
+	if c.rules.UnsentText {
+		restoredBlocks = withoutUnsent(liveBlocks, restoredBlocks)
+	}
+	live.Blocks, restored.Blocks = nil, nil
+	live.DurationMS, restored.DurationMS = nil, nil
+	if c.rules.NoCommonIDs {
+		restored.ToolUseID, restored.AgentID = live.ToolUseID, live.AgentID
+	}
+	c.equal(where, live, restored)
+	c.blocks(where, liveBlocks, restoredBlocks)
+}
+
+func (c *comparison) blocks(where string, live, restored []event.Block) {
+	for i := range max(len(live), len(restored)) {
+		at := fmt.Sprintf("%s block %d", where, i)
+		switch {
+		case i >= len(live):
+			c.add(at, nil, restored[i])
+		case i >= len(restored):
+			c.add(at, live[i], nil)
+		default:
+			c.equal(at, comparable(live[i]), c.align(live[i], comparable(restored[i])))
+		}
+	}
+}
+
+// align gives a restored block the id of its live counterpart where the rules
+// don't want it to be equal.
+func (c *comparison) align(live, restored event.Block) event.Block {
+	prefix := c.rules.UngivenPrefix
+	ungiven := prefix != "" && live.Type == event.BlockUserMessage && strings.HasPrefix(live.ID, prefix)
+	if ungiven || c.rules.NoCommonIDs {
+		restored.ID = live.ID
+	}
+	if c.rules.NoCommonIDs {
+		restored.ToolUseID, restored.SubagentID = live.ToolUseID, live.SubagentID
+	}
+	return restored
+}
+
+// comparable is a block without times and durations.
+func comparable(b event.Block) event.Block {
+	b.Timestamp, b.DurationMS = event.Block{}.Timestamp, nil
+	return b
+}
+
+func withoutLost(blocks []event.Block) []event.Block {
+	var kept []event.Block
+	for _, b := range blocks {
+		if string(b.Metadata["lost"]) != "true" {
+			kept = append(kept, b)
+		}
+	}
+	return kept
+}
+
+// withoutUnsent drops what the live side may leave out of a thread.
+func withoutUnsent(live, restored []event.Block) []event.Block {
+	sent := map[string]bool{}
+	for _, b := range live {
+		sent[b.ID] = true
+	}
+	var kept []event.Block
+	for _, b := range restored {
+		if sent[b.ID] || !b.Type.HasText() {
+			kept = append(kept, b)
+		}
+	}
+	return kept
+}
+
+func (c *comparison) equal(where string, live, restored any) {
+	l, r := c.encode(live), c.encode(restored)
+	if !bytes.Equal(l, r) {
+		c.found = append(c.found, Difference{where, string(l), string(r)})
+	}
+}
+
+func (c *comparison) add(where string, live, restored any) {
+	d := Difference{Where: where}
+	if live != nil {
+		d.Live = string(c.encode(live))
+	}
+	if restored != nil {
+		d.Restored = string(c.encode(restored))
+	}
+	c.found = append(c.found, d)
+}
+
+// encode gives JSON in one form: keys sorted, numbers as they are written.
+func (c *comparison) encode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err == nil {
+		var plain any
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.UseNumber()
+		if err = dec.Decode(&plain); err == nil {
+			data, err = json.Marshal(plain)
+		}
+	}
+	if err != nil && c.err == nil {
+		c.err = fmt.Errorf("parity: encode: %w", err)
+	}
+	return data
+}

@@ -1,0 +1,135 @@
+package adapters
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// TranslateOptions says what records alone do not tell. The zero value works.
+type TranslateOptions struct {
+	// Prompt is what was asked on the agent's command line, for recordings
+	// without an input side. Default: none.
+	Prompt string
+	// Side are transcripts of subagents, for what the agent does not say
+	// live: a subagent whose transcript is given is told by it alone.
+	// Default: none.
+	Side []Source
+}
+
+// Translate gives the events of a recording from its beginning to its end. The
+// end of the records is taken for the end of the agent, so that nothing stays
+// open. An error of records ends the iteration; an error of a side transcript
+// is yielded and the iteration goes on.
+func Translate(a Adapter, records iter.Seq2[event.Record, error], o TranslateOptions) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		tr, err := a.Translator(nil)
+		if err != nil {
+			yield(event.Event{}, err)
+			return
+		}
+		side, errs := readSide(a, o.Side)
+		for _, err := range errs {
+			if !yield(event.Event{}, err) {
+				return
+			}
+		}
+		for r, err := range whole(a, records, o.Prompt) {
+			if err != nil {
+				yield(event.Event{}, err)
+				return
+			}
+			for _, e := range tr.Step(r) {
+				if !side.tell(e, yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// endOfRecords stands for the end of a process that nobody recorded.
+const endOfRecords = "exit (end of records)"
+
+// whole puts the prompt before the records and an end behind them.
+func whole(a Adapter, records iter.Seq2[event.Record, error], prompt string) iter.Seq2[event.Record, error] {
+	return func(yield func(event.Record, error) bool) {
+		if prompt != "" {
+			line, err := a.Encode(Prompt{Text: prompt})
+			if err != nil {
+				yield(event.Record{}, fmt.Errorf("encode the prompt: %w", err))
+				return
+			}
+			if !yield(event.Record{Dir: event.DirIn, Line: string(line)}, nil) {
+				return
+			}
+		}
+		last := event.Record{}
+		for r, err := range records {
+			if !yield(r, err) || err != nil {
+				return
+			}
+			last = r
+		}
+		if last.Dir != event.DirSig || !strings.HasPrefix(last.Line, "exit") {
+			yield(event.Record{TS: last.TS, Dir: event.DirSig, Line: endOfRecords}, nil)
+		}
+	}
+}
+
+// sideThreads are the conversations that side transcripts tell, in the order
+// of the transcripts.
+type sideThreads struct {
+	events map[string][]event.Event // by the outermost subagent
+	told   map[string]bool          // conversations that the live side must not tell
+}
+
+func readSide(a Adapter, given []Source) (*sideThreads, []error) {
+	s := &sideThreads{events: map[string][]event.Event{}, told: map[string]bool{}}
+	if len(given) == 0 {
+		return s, nil
+	}
+	var errs []error
+	outermost := map[string]string{}
+	for e, err := range a.Parse(given) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		conversation := e.Context.Conversation()
+		if p, ok := e.Payload.(event.SubagentSpawned); ok && outermost[p.ToolUseID] == "" {
+			outermost[p.ToolUseID] = p.ToolUseID
+			if root := outermost[conversation]; root != "" {
+				outermost[p.ToolUseID] = root
+			}
+		}
+		if root := outermost[conversation]; root != "" {
+			s.events[root] = append(s.events[root], e)
+			s.told[conversation] = true
+		}
+	}
+	return s, errs
+}
+
+// tell yields a live event, or what the side transcripts have in its place.
+func (s *sideThreads) tell(e event.Event, yield func(event.Event, error) bool) bool {
+	if s.told[e.Context.Conversation()] {
+		return true
+	}
+	if !yield(e, nil) {
+		return false
+	}
+	p, ok := e.Payload.(event.SubagentSpawned)
+	if !ok {
+		return true
+	}
+	for _, side := range s.events[p.ToolUseID] {
+		if !yield(side, nil) {
+			return false
+		}
+	}
+	delete(s.events, p.ToolUseID)
+	return true
+}
