@@ -54,14 +54,26 @@ func Start(ctx context.Context, sb Execer, program string, spec StartSpec) (Stat
 }
 
 func parseStarted(out, stderr []byte) (Status, error) {
-	var line started
-	if err := json.Unmarshal(out, &line); err != nil || (line.Status == nil && line.Error == nil) {
-		return Status{}, fmt.Errorf("runner: start: no status; it said: %s", bytes.TrimSpace(append(out, stderr...)))
+	status, err := DecodeStarted(out)
+	if errors.Is(err, errNoStatus) {
+		err = fmt.Errorf("%w; it said: %s", err, bytes.TrimSpace(append(out, stderr...)))
 	}
-	if line.Error != nil {
-		return Status{}, wrap("start", DecodeError(line.Error))
+	return status, wrap("start", err)
+}
+
+var errNoStatus = errors.New("the runner gave no status")
+
+// DecodeStarted reads the line that `sojourn-runner start` prints.
+func DecodeStarted(line []byte) (Status, error) {
+	var s started
+	err := json.Unmarshal(line, &s)
+	switch {
+	case err == nil && s.Error != nil:
+		return Status{}, DecodeError(s.Error)
+	case err != nil || s.Status == nil:
+		return Status{}, errNoStatus
 	}
-	return *line.Status, nil
+	return *s.Status, nil
 }
 
 // talk writes in, collects both outputs and waits for the end.

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/internal/jail"
+	"github.com/sojourn-run/sojourn/runner/internal/supervisor"
+)
+
+// start makes a supervisor in a session of its own, with nothing of this
+// process's but the environment, and prints the line that it says.
+func start(_ context.Context, args []string, std io3) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%w: start takes no arguments", errUsage)
+	}
+	spec, raw, err := readSpec(std.in)
+	if err == nil {
+		var line []byte
+		if line, err = daemonise(spec, raw); err == nil {
+			_, err = std.out.Write(line)
+			return err
+		}
+	}
+	line, encErr := runner.EncodeStarted(runner.Status{}, err)
+	if encErr == nil {
+		_, encErr = std.out.Write(line)
+	}
+	return errors.Join(err, encErr)
+}
+
+func readSpec(in io.Reader) (spec runner.StartSpec, raw []byte, err error) {
+	if raw, err = io.ReadAll(in); err != nil {
+		return spec, nil, err
+	}
+	if err := json.Unmarshal(raw, &spec); err != nil {
+		return spec, nil, fmt.Errorf("start: spec on stdin: %w", err)
+	}
+	return spec, raw, spec.WithDefaults().Validate()
+}
+
+func daemonise(spec runner.StartSpec, raw []byte) ([]byte, error) {
+	// Whatever this process was born with stays here.
+	if err := jail.CloseOnExec(); err != nil {
+		return nil, err
+	}
+	log, err := openLog(spec.Control)
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	defer log.Close()
+	specR, specW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	readyR, readyW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p, err := os.StartProcess("/proc/self/exe", []string{"sojourn-runner", "supervise"}, &os.ProcAttr{
+		Dir:   "/",
+		Files: []*os.File{specR, log, log, readyW},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	specR.Close()
+	readyW.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start: supervisor: %w", err)
+	}
+	defer p.Release()
+	_, werr := specW.Write(raw)
+	specW.Close()
+	line, err := bufio.NewReader(readyR).ReadBytes('\n')
+	if err != nil {
+		return nil, fmt.Errorf("start: the supervisor ended without a word, see %s: %w", log.Name(), errors.Join(werr, err))
+	}
+	return line, startedError(line)
+}
+
+// startedError turns a refused start into an error again, for the exit code.
+func startedError(line []byte) error {
+	_, err := runner.DecodeStarted(line)
+	return err
+}
+
+func openLog(control string) (*os.File, error) {
+	if err := os.MkdirAll(control, 0o700); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(filepath.Join(control, "runner.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+}
+
+// supervise is the daemon: its spec on stdin, its one line to descriptor 3,
+// its log on stderr.
+func supervise() int {
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	if err := serve(log); err != nil {
+		log.Error("supervisor ended", "error", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(log *slog.Logger) error {
+	ready := os.NewFile(3, "ready")
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer cancel()
+	// Caught and dropped, not ignored: the agent would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
+	s, err := open(log)
+	var status runner.Status
+	if err == nil {
+		status = s.Status()
+	}
+	line, encErr := runner.EncodeStarted(status, err)
+	if encErr == nil {
+		// A starter that died meanwhile will attach.
+		_, _ = ready.Write(line)
+	}
+	ready.Close()
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+func open(log *slog.Logger) (*supervisor.Supervisor, error) {
+	if err := jail.CloseOnExec(); err != nil {
+		return nil, err
+	}
+	spec, _, err := readSpec(os.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	s, err := supervisor.Open(spec, log)
+	if err != nil {
+		return nil, err
+	}
+	// The token is in this memory: no process of the same user may read it.
+	// Not earlier, as the user namespace's maps are written by way of /proc.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		log.Warn("memory is readable by the same user", "error", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,194 @@
+// Package proc looks at and ends processes by /proc and pidfds, never by a
+// bare pid alone: a pid may have been taken by another process meanwhile, so
+// the start time is compared first.
+package proc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/runner"
+)
+
+// Stat reads one process. A process that is gone is an error.
+func Stat(pid int) (runner.Process, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return runner.Process{}, err
+	}
+	// comm may itself hold blanks and parentheses.
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return runner.Process{}, fmt.Errorf("process %d: malformed stat", pid)
+	}
+	rest := strings.Fields(string(b[end+1:]))
+	if len(rest) < 20 {
+		return runner.Process{}, fmt.Errorf("process %d: malformed stat", pid)
+	}
+	ppid, err1 := strconv.Atoi(rest[1])
+	start, err2 := strconv.ParseUint(rest[19], 10, 64)
+	p := runner.Process{Pid: pid, PPid: ppid, Comm: string(b[open+1 : end]), Start: start, State: rest[0]}
+	return p, errors.Join(err1, err2)
+}
+
+// All lists every process in view.
+func All() ([]runner.Process, error) {
+	names, err := readNames("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var all []runner.Process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, err := Stat(pid); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+func readNames(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+// Below lists the living processes below root, at any depth. Zombies are dead
+// and left out, though what is below them is not.
+func Below(root int) ([]runner.Process, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+	children := map[int][]runner.Process{}
+	for _, p := range all {
+		children[p.PPid] = append(children[p.PPid], p)
+	}
+	var below []runner.Process
+	queue := []int{root}
+	for len(queue) > 0 {
+		for _, p := range children[queue[0]] {
+			queue = append(queue, p.Pid)
+			if p.State != "Z" && p.State != "X" {
+				below = append(below, p)
+			}
+		}
+		queue = queue[1:]
+	}
+	return below, nil
+}
+
+// Signal sends a signal to exactly this process. One that is gone is no error.
+func Signal(p runner.Process, sig unix.Signal) error {
+	fd, err := hold(p)
+	if err != nil || fd < 0 {
+		return err
+	}
+	defer unix.Close(fd)
+	return ignoreGone(unix.PidfdSendSignal(fd, sig, nil, 0))
+}
+
+// hold opens a pidfd for exactly this process, or gives -1 if it is gone.
+func hold(p runner.Process) (int, error) {
+	fd, err := unix.PidfdOpen(p.Pid, 0)
+	if err != nil {
+		return -1, ignoreGone(err)
+	}
+	now, err := Stat(p.Pid)
+	if err != nil || now.Start != p.Start {
+		unix.Close(fd)
+		return -1, nil
+	}
+	return fd, nil
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// Wait returns when the process is dead (reaped or not), or with ctx's error.
+func Wait(ctx context.Context, p runner.Process) error {
+	fd, err := hold(p)
+	if err != nil || fd < 0 {
+		return err
+	}
+	defer unix.Close(fd)
+	for ctx.Err() == nil {
+		// Short enough that a cancelled context is noticed.
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for process %d: %w", p.Pid, err)
+		}
+		if n > 0 {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// End kills every process that list gives, again until it gives none: what is
+// being killed may still have started something. It gives what was killed, and
+// what was left when the time was over.
+func End(list func() ([]runner.Process, error), limit time.Duration) (killed, left []runner.Process, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for {
+		ps, err := list()
+		if err != nil || len(ps) == 0 || ctx.Err() != nil {
+			return killed, ps, err
+		}
+		for _, p := range ps {
+			if err := Signal(p, unix.SIGKILL); err != nil {
+				return killed, ps, fmt.Errorf("kill process %d: %w", p.Pid, err)
+			}
+		}
+		for _, p := range ps {
+			if Wait(ctx, p) == nil {
+				killed = append(killed, p)
+			}
+		}
+	}
+}
+
+// WithEnv lists the processes whose environment holds the setting NAME=value,
+// as far as this user may look.
+func WithEnv(setting string) ([]runner.Process, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+	var found []runner.Process
+	for _, p := range all {
+		env, err := os.ReadFile("/proc/" + strconv.Itoa(p.Pid) + "/environ")
+		if err == nil && p.State != "Z" && hasSetting(env, setting) {
+			found = append(found, p)
+		}
+	}
+	return found, nil
+}
+
+func hasSetting(env []byte, setting string) bool {
+	for kv := range bytes.SplitSeq(env, []byte{0}) {
+		if string(kv) == setting {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,318 @@
+// Package spool keeps an agent's native traffic on disk: JSON lines of
+// event.Record, appended to segment files that are named by the offset of
+// their first byte. An offset is a byte position in the whole spool; records
+// begin at offset 0 and behind each line end.
+//
+// Writing is not followed by fsync: the spool outlives processes, not a power
+// loss. Records keep text: a byte that is no UTF-8 becomes U+FFFD.
+package spool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+)
+
+const suffix = ".jsonl"
+
+// Spool is one spool open for appending. All methods may be called
+// concurrently; only one process may hold a folder open.
+type Spool struct {
+	dir     string
+	segSize int64
+
+	mu      sync.Mutex
+	starts  []int64 // of the segments, ascending; the last is the open one
+	file    *os.File
+	end     int64
+	buf     bytes.Buffer
+	changed chan struct{} // made by whoever waits, closed by the next change
+	sealed  bool
+}
+
+// Open opens or makes the spool in dir. A last record that was cut short is
+// taken out and kept beside, in a file named torn-OFFSET. Segments that do not
+// join are an error.
+func Open(dir string, segmentBytes int64) (*Spool, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	s, err := scan(dir)
+	if err != nil {
+		return nil, err
+	}
+	s.segSize = segmentBytes
+	if len(s.starts) == 0 {
+		s.starts = []int64{0}
+	}
+	if err := s.openLast(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Load opens the spool in dir for reading, as it stands, without a supervisor.
+// A torn last record is left out.
+func Load(dir string) (*Spool, error) {
+	s, err := scan(dir)
+	if err != nil {
+		return nil, err
+	}
+	s.sealed = true
+	if len(s.starts) == 0 {
+		return s, nil
+	}
+	last := s.starts[len(s.starts)-1]
+	f, err := os.Open(s.path(last))
+	if err != nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	defer f.Close()
+	whole, err := wholeLines(f)
+	s.end = last + whole
+	return s, err
+}
+
+func scan(dir string) (*Spool, error) {
+	s := &Spool{dir: dir}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	next := int64(-1)
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), suffix)
+		start, err := strconv.ParseInt(name, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, fmt.Errorf("spool: %w", err)
+		}
+		if next >= 0 && start != next {
+			return nil, fmt.Errorf("spool: segment %s begins at %d, want %d", e.Name(), start, next)
+		}
+		s.starts = append(s.starts, start)
+		next = start + info.Size()
+	}
+	return s, nil
+}
+
+func (s *Spool) path(start int64) string {
+	return filepath.Join(s.dir, fmt.Sprintf("%020d%s", start, suffix))
+}
+
+func (s *Spool) openLast() error {
+	start := s.starts[len(s.starts)-1]
+	f, err := os.OpenFile(s.path(start), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	whole, err := wholeLines(f)
+	if err == nil {
+		err = s.setAside(f, start, whole)
+	}
+	if err != nil {
+		f.Close()
+		return fmt.Errorf("spool: %w", err)
+	}
+	s.file, s.end = f, start+whole
+	return nil
+}
+
+// wholeLines is the length of the file up to its last line end.
+func wholeLines(f *os.File) (int64, error) {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	block := make([]byte, 64<<10)
+	for size > 0 {
+		from := max(0, size-int64(len(block)))
+		n, err := f.ReadAt(block[:size-from], from)
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(block[:n], '\n'); i >= 0 {
+			return from + int64(i) + 1, nil
+		}
+		size = from
+	}
+	return 0, nil
+}
+
+// setAside moves what follows the last whole line to a file beside.
+func (s *Spool) setAside(f *os.File, start, whole int64) error {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil || size == whole {
+		return err
+	}
+	torn, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("torn-%d", start+whole)))
+	if err != nil {
+		return err
+	}
+	defer torn.Close()
+	if _, err := io.Copy(torn, io.NewSectionReader(f, whole, size-whole)); err != nil {
+		return err
+	}
+	return f.Truncate(whole)
+}
+
+// Append writes the records, in order and together, and returns the offsets
+// of the first and after the last. On an error nothing was appended.
+func (s *Spool) Append(records ...event.Record) (at, next int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sealed {
+		return s.end, s.end, fmt.Errorf("spool: append: %w", os.ErrClosed)
+	}
+	if err := s.encode(records); err != nil {
+		return s.end, s.end, err
+	}
+	if err := s.rotate(); err != nil {
+		return s.end, s.end, err
+	}
+	at = s.end
+	local := at - s.starts[len(s.starts)-1]
+	if _, err := s.file.WriteAt(s.buf.Bytes(), local); err != nil {
+		// Half a record must not be in the way of the next append.
+		_ = s.file.Truncate(local)
+		return at, at, fmt.Errorf("spool: append: %w", err)
+	}
+	s.end += int64(s.buf.Len())
+	s.release()
+	s.notify()
+	return at, s.end, nil
+}
+
+func (s *Spool) encode(records []event.Record) error {
+	s.buf.Reset()
+	enc := json.NewEncoder(&s.buf)
+	enc.SetEscapeHTML(false)
+	for _, r := range records {
+		if err := enc.Encode(r); err != nil {
+			return fmt.Errorf("spool: encode record: %w", err)
+		}
+	}
+	return nil
+}
+
+// release gives a huge line's memory back.
+func (s *Spool) release() {
+	if s.buf.Cap() > 1<<20 {
+		s.buf = bytes.Buffer{}
+	}
+}
+
+// rotate begins a new segment once the open one is full.
+func (s *Spool) rotate() error {
+	if s.end-s.starts[len(s.starts)-1] < s.segSize {
+		return nil
+	}
+	f, err := os.OpenFile(s.path(s.end), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("spool: new segment: %w", err)
+	}
+	s.file.Close()
+	s.file = f
+	s.starts = append(s.starts, s.end)
+	return nil
+}
+
+func (s *Spool) notify() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// Bounds gives the offsets of the first record and after the last.
+func (s *Spool) Bounds() (first, end int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.starts) > 0 {
+		first = s.starts[0]
+	}
+	return first, s.end
+}
+
+// Changed gives the end, whether nothing will be added any more, and a channel
+// that is closed when either changes.
+func (s *Spool) Changed() (end int64, sealed bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.end, s.sealed, s.changed
+}
+
+// Seal says that nothing will be added; readers come to an end.
+func (s *Spool) Seal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed = true
+	s.notify()
+}
+
+// Close seals the spool and closes its file.
+func (s *Spool) Close() error {
+	s.Seal()
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// Trim deletes the segments that lie wholly before an offset; the open one
+// stays. The offset may be any up to the end.
+func (s *Spool) Trim(before int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before > s.end {
+		return fmt.Errorf("spool: trim before %d, end is %d: %w", before, s.end, runner.ErrOffset)
+	}
+	for len(s.starts) > 1 && s.starts[1] <= before {
+		if err := os.Remove(s.path(s.starts[0])); err != nil {
+			return fmt.Errorf("spool: trim: %w", err)
+		}
+		s.starts = s.starts[1:]
+	}
+	return nil
+}
+
+// segment finds the segment that holds the byte at pos; the last one also
+// stands for its own end.
+func (s *Spool) segment(pos int64) (start, end int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if pos > s.end || pos < 0 {
+		return 0, 0, fmt.Errorf("spool: offset %d, end is %d: %w", pos, s.end, runner.ErrOffset)
+	}
+	if len(s.starts) == 0 {
+		return 0, 0, nil
+	}
+	if pos < s.starts[0] {
+		return 0, 0, fmt.Errorf("spool: offset %d, first is %d: %w", pos, s.starts[0], runner.ErrTrimmed)
+	}
+	i, found := slices.BinarySearch(s.starts, pos)
+	if !found {
+		i--
+	}
+	end = s.end
+	if i+1 < len(s.starts) {
+		end = s.starts[i+1]
+	}
+	return s.starts[i], end, nil
+}

@@ -1,0 +1,167 @@
+package supervisor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/internal/proc"
+)
+
+// agentPipes makes the agent's stdin, stdout and stderr: our ends and its.
+func agentPipes() (ours, theirs [3]*os.File, err error) {
+	var all []*os.File
+	for i := range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(all...)
+			return ours, theirs, err
+		}
+		all = append(all, r, w)
+		ours[i], theirs[i] = r, w
+		if i == 0 {
+			ours[i], theirs[i] = w, r
+		}
+	}
+	// Fewer switches between a flooding agent and the pump; a refusal (the
+	// user's pipe limit) is no harm.
+	_, _ = unix.FcntlInt(theirs[1].Fd(), unix.F_SETPIPE_SZ, 1<<20)
+	return ours, theirs, nil
+}
+
+// pump spools everything the agent writes, line by line, however long.
+func (s *Supervisor) pump(from *os.File, dir event.Dir) {
+	defer from.Close()
+	buf := make([]byte, 64<<10)
+	var torn []byte
+	for {
+		n, err := from.Read(buf)
+		var records []event.Record
+		records, torn = splitLines(torn, buf[:n], dir)
+		if err != nil && len(torn) > 0 {
+			records = append(records, event.Record{TS: time.Now().UTC(), Dir: dir, Line: string(torn)})
+		}
+		if len(records) > 0 {
+			if _, _, err := s.spool.Append(records...); err != nil {
+				s.fault(err)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// splitLines cuts whole lines out of what is left over and what has come.
+func splitLines(torn, data []byte, dir event.Dir) ([]event.Record, []byte) {
+	var records []event.Record
+	now := time.Now().UTC()
+	for {
+		i := bytes.IndexByte(data, '\n')
+		if i < 0 {
+			return records, append(torn, data...)
+		}
+		line := string(data[:i])
+		if len(torn) > 0 {
+			line = string(append(torn, data[:i]...))
+			torn = nil
+		}
+		records = append(records, event.Record{TS: now, Dir: dir, Line: line})
+		data = data[i+1:]
+	}
+}
+
+func (s *Supervisor) restarts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saved.RestartCount
+}
+
+func statSelf() (runner.Process, error) { return proc.Stat(os.Getpid()) }
+
+// findProgram resolves the agent's program by the PATH of its environment,
+// before anything is made.
+func findProgram(spec runner.StartSpec) (string, error) {
+	name := spec.Argv[0]
+	if filepath.IsAbs(name) {
+		return name, checkProgram(name)
+	}
+	if strings.Contains(name, "/") {
+		p := filepath.Join(spec.Dir, name)
+		return p, checkProgram(p)
+	}
+	for _, dir := range filepath.SplitList(lookup(spec.Env, "PATH")) {
+		p := filepath.Join(dir, name)
+		if filepath.IsAbs(p) && checkProgram(p) == nil {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("start: program %q is not in the agent's PATH: %w", name, fs.ErrNotExist)
+}
+
+func checkProgram(p string) error {
+	info, err := os.Stat(p)
+	if err != nil {
+		return fmt.Errorf("start: program: %w", err)
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("start: program %s is not executable", p)
+	}
+	return nil
+}
+
+func lookup(env []string, name string) string {
+	for _, kv := range env {
+		if k, v, _ := strings.Cut(kv, "="); k == name {
+			return v
+		}
+	}
+	return ""
+}
+
+// programFolders gives what must stay visible for the agent's program to run
+// although it lies in a hidden folder: the folder of the file and of every
+// symlink on the way to it, and the package tree of a script.
+func programFolders(path string, hide []string) []string {
+	var keep []string
+	for range 40 {
+		dir := filepath.Dir(path)
+		if hidesAway(dir, hide) {
+			// The folder itself is hidden: only the program may show.
+			keep = append(keep, path)
+		} else {
+			keep = append(keep, dir)
+		}
+		if i := strings.Index(path, "/node_modules/"); i >= 0 {
+			keep = append(keep, path[:i+len("/node_modules")])
+		}
+		target, err := os.Readlink(path)
+		if errors.Is(err, unix.EINVAL) || err != nil {
+			return keep
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(dir, target)
+		}
+		path = target
+	}
+	return keep
+}
+
+// hidesAway says whether dir is a hidden folder or holds one.
+func hidesAway(dir string, hide []string) bool {
+	for _, h := range hide {
+		if h == dir || strings.HasPrefix(h, strings.TrimSuffix(dir, "/")+"/") {
+			return true
+		}
+	}
+	return false
+}

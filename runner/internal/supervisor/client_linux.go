@@ -1,0 +1,302 @@
+package supervisor
+
+import (
+	"bufio"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/internal/wire"
+)
+
+// helloTime is how long a connection may keep silent before its hello.
+const helloTime = 10 * time.Second
+
+// client is one connection.
+type client struct {
+	s      *Supervisor
+	conn   *net.UnixConn
+	epoch  uint64
+	ctx    context.Context // ends with the connection
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	writing sync.Mutex
+
+	mu      sync.Mutex
+	streams map[uint64]*stream
+}
+
+// accept serves every connection until the listener is closed, and waits for
+// them.
+func (s *Supervisor) accept() {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if err != nil {
+			return
+		}
+		if err := allowed(conn); err != nil {
+			s.log.Warn("connection refused", "error", err)
+			conn.Close()
+			continue
+		}
+		c := &client{s: s, conn: conn, streams: map[uint64]*stream{}}
+		c.ctx, c.cancel = context.WithCancel(context.Background())
+		s.enter(c)
+		serving.Go(c.serve)
+	}
+}
+
+func (s *Supervisor) enter(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients[c] = struct{}{}
+}
+
+func (s *Supervisor) exit(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, c)
+	if len(s.clients) == 0 {
+		select {
+		case s.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *Supervisor) clientCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.clients)
+}
+
+// hangUp ends every connection.
+func (s *Supervisor) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.clients {
+		c.conn.Close()
+	}
+}
+
+// serve reads requests until the connection ends.
+func (c *client) serve() {
+	defer c.s.exit(c)
+	defer c.work.Wait()
+	defer c.conn.Close()
+	defer c.cancel()
+	in := bufio.NewReaderSize(c.conn, 64<<10)
+	if err := c.greet(in); err != nil {
+		c.s.log.Warn("client refused", "error", err)
+		return
+	}
+	for {
+		req, err := readRequest(in)
+		if err != nil {
+			return
+		}
+		c.handle(req)
+	}
+}
+
+func readRequest(in *bufio.Reader) (wire.Request, error) {
+	var req wire.Request
+	line, err := wire.ReadLine(in)
+	if err != nil {
+		return req, err
+	}
+	if err := json.Unmarshal(line, &req); err != nil {
+		return req, fmt.Errorf("malformed request: %w", err)
+	}
+	return req, nil
+}
+
+// greet takes the hello and answers it.
+func (c *client) greet(in *bufio.Reader) error {
+	if err := c.conn.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
+		return err
+	}
+	req, err := readRequest(in)
+	if err != nil {
+		return err
+	}
+	if err := c.admit(req); err != nil {
+		c.reply(req.ID, nil, err)
+		return err
+	}
+	c.reply(req.ID, c.s.status(), nil)
+	return c.conn.SetReadDeadline(time.Time{})
+}
+
+func (c *client) admit(req wire.Request) error {
+	if req.Op != wire.OpHello {
+		return fmt.Errorf("the first request is %q, want hello", req.Op)
+	}
+	hello, err := wire.Args[wire.Hello](req)
+	if err != nil {
+		return err
+	}
+	if subtle.ConstantTimeCompare([]byte(hello.Token), []byte(c.s.spec.Token)) != 1 {
+		return runner.ErrToken
+	}
+	c.epoch = hello.Epoch
+	return c.s.epoch.raise(c.s.control, hello.Epoch)
+}
+
+// handle runs one request. What may take time gets a goroutine, so that the
+// requests behind it are read.
+func (c *client) handle(req wire.Request) {
+	switch req.Op {
+	case wire.OpCredit:
+		c.grant(req)
+	case wire.OpCancel:
+		c.stopStream(req)
+	case wire.OpRecords:
+		c.startStream(req)
+	case wire.OpStop, wire.OpSweep, wire.OpProcesses:
+		c.work.Go(func() { c.answer(req) })
+	default:
+		c.answer(req)
+	}
+}
+
+func (c *client) answer(req wire.Request) {
+	result, err := c.perform(req)
+	c.reply(req.ID, result, err)
+	if req.Op == wire.OpStop && err == nil {
+		c.s.letGo()
+	}
+}
+
+// perform runs a request unless a higher epoch has taken over. Only requests
+// that end at once hold the epoch meanwhile.
+func (c *client) perform(req wire.Request) (result any, err error) {
+	switch req.Op {
+	case wire.OpStop:
+		return c.stopAgent(req)
+	case wire.OpSweep:
+		return c.sweep(req)
+	}
+	err = c.s.epoch.under(c.epoch, func() error {
+		result, err = c.performNow(req)
+		return err
+	})
+	return result, err
+}
+
+func (c *client) performNow(req wire.Request) (any, error) {
+	switch req.Op {
+	case wire.OpStatus:
+		return c.s.status(), nil
+	case wire.OpInput:
+		return c.takeInput(req)
+	case wire.OpCloseInput:
+		c.s.input.close()
+		return nil, nil
+	case wire.OpSignal:
+		return nil, c.signal(req)
+	case wire.OpLease:
+		return nil, c.arm(req)
+	case wire.OpProcesses:
+		return c.s.family.below()
+	case wire.OpTrim:
+		return nil, c.trim(req)
+	}
+	return nil, fmt.Errorf("unknown request %q", req.Op)
+}
+
+func (c *client) takeInput(req wire.Request) (any, error) {
+	args, err := wire.Args[wire.Input](req)
+	if err != nil {
+		return nil, err
+	}
+	return c.s.input.accept(args.Key, args.Data, c.epoch)
+}
+
+func (c *client) signal(req wire.Request) error {
+	args, err := wire.Args[wire.Signal](req)
+	if err != nil {
+		return err
+	}
+	if c.s.exited() {
+		return runner.ErrExited
+	}
+	return c.s.family.signal(syscall.Signal(args.Signal))
+}
+
+func (c *client) arm(req wire.Request) error {
+	args, err := wire.Args[wire.Lease](req)
+	if err != nil {
+		return err
+	}
+	if c.s.exited() {
+		return runner.ErrExited
+	}
+	return c.s.lease.arm(args)
+}
+
+func (c *client) trim(req wire.Request) error {
+	args, err := wire.Args[wire.Trim](req)
+	if err != nil {
+		return err
+	}
+	return c.s.spool.Trim(args.Before)
+}
+
+func (c *client) stopAgent(req wire.Request) (any, error) {
+	grace, err := wire.Args[runner.Grace](req)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.s.epoch.watch(c.epoch); err != nil {
+		return nil, err
+	}
+	// A stop once begun is carried out, whether or not its sender lives.
+	if err := c.s.stop(context.Background(), grace); err != nil {
+		return nil, err
+	}
+	return c.s.status(), nil
+}
+
+func (c *client) sweep(req wire.Request) (any, error) {
+	mark, err := wire.Args[runner.Mark](req)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.s.epoch.watch(c.epoch); err != nil {
+		return nil, err
+	}
+	return c.s.family.sweep(mark, sweepLimit)
+}
+
+// reply answers a request; a client that is gone does not hear it.
+func (c *client) reply(id uint64, result any, err error) {
+	r := wire.Reply{ID: id, Error: runner.EncodeError(err)}
+	if err == nil && result != nil {
+		if r.Result, err = json.Marshal(result); err != nil {
+			r.Error = runner.EncodeError(err)
+		}
+	}
+	line, err := wire.Line(r)
+	if err == nil {
+		c.write(line)
+	}
+}
+
+// write sends whole lines. A failure ends the connection.
+func (c *client) write(lines []byte) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if _, err := c.conn.Write(lines); err != nil {
+		c.conn.Close()
+	}
+}

@@ -1,0 +1,327 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/internal/jail"
+	"github.com/sojourn-run/sojourn/runner/internal/proc"
+)
+
+// family is the agent and everything below it.
+type family struct {
+	// root's death ends all others: the namespace's init, else the agent.
+	root, agent runner.Process
+	isolation   runner.Isolation
+	// exited carries the agent's wait status, once; gone is closed when no
+	// process is left.
+	exited chan syscall.WaitStatus
+	gone   chan struct{}
+}
+
+// errSetup marks a failure of the namespace rather than of the agent.
+var errSetup = errors.New("no namespace")
+
+// launch starts the agent, shut in as far as wanted and possible.
+func launch(c jail.Config, mode runner.IsolationMode, stdio [3]*os.File) (*family, error) {
+	if mode == runner.IsolationNone {
+		return launchPlain(c, stdio, "not wanted")
+	}
+	f, err := launchInside(c, stdio)
+	if errors.Is(err, errSetup) && mode == runner.IsolationAuto {
+		return launchPlain(c, stdio, err.Error())
+	}
+	return f, err
+}
+
+// fork runs start on a thread of its own, which then waits for all children
+// until there are none. The thread must live that long: the parent-death
+// signal is sent when the forking thread dies, not when the process does.
+func fork(start func() (int, error), reaped func(pid int, ws syscall.WaitStatus)) (int, <-chan struct{}, error) {
+	type result struct {
+		pid int
+		err error
+	}
+	forked, gone := make(chan result, 1), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer close(gone)
+		pid, err := start()
+		forked <- result{pid, err}
+		if err == nil {
+			waitAll(reaped)
+		}
+	}()
+	r := <-forked
+	return r.pid, gone, r.err
+}
+
+func waitAll(reaped func(pid int, ws syscall.WaitStatus)) {
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, 0, nil)
+		if errors.Is(err, syscall.ECHILD) {
+			return
+		}
+		if err == nil {
+			reaped(pid, ws)
+		}
+	}
+}
+
+// launchPlain starts the agent below this process, which adopts what it
+// leaves behind.
+func launchPlain(c jail.Config, stdio [3]*os.File, reason string) (*family, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become subreaper: %w", err)
+	}
+	f := &family{
+		isolation: runner.Isolation{Reason: reason},
+		exited:    make(chan syscall.WaitStatus, 1),
+		gone:      make(chan struct{}),
+	}
+	var agent int
+	var sweep sync.WaitGroup
+	pid, gone, err := fork(func() (pid int, err error) {
+		agent, err = jail.Spawn(c.Path, c.Argv, c.Env, c.Dir, fds(stdio[:]))
+		return agent, err
+	}, func(pid int, ws syscall.WaitStatus) {
+		if pid == agent {
+			f.exited <- ws
+			// What it leaves behind ends with it, as in a namespace.
+			sweep.Go(func() { _, _, _ = proc.End(belowSelf, time.Minute) })
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	go func() { <-gone; sweep.Wait(); close(f.gone) }()
+	// An agent that has ended already has no stat; its status will come.
+	if f.agent, err = proc.Stat(pid); err != nil {
+		f.agent = runner.Process{Pid: pid}
+	}
+	f.root = f.agent
+	return f, nil
+}
+
+func belowSelf() ([]runner.Process, error) { return proc.Below(os.Getpid()) }
+
+// launchInside starts the agent in a PID and mount namespace of its own.
+func launchInside(c jail.Config, stdio [3]*os.File) (*family, error) {
+	ours, theirs, err := pipes()
+	if err != nil {
+		return nil, err
+	}
+	files := append(stdio[:], theirs[:]...)
+	attr := &syscall.ProcAttr{Dir: "/", Files: fds(files), Sys: namespaces()}
+	pid, gone, err := fork(func() (int, error) {
+		return syscall.ForkExec("/proc/self/exe", []string{"sojourn-runner", "init"}, attr)
+	}, func(int, syscall.WaitStatus) {})
+	closeAll(theirs[:]...)
+	if err != nil {
+		closeAll(ours[:]...)
+		return nil, fmt.Errorf("%w: %w", errSetup, err)
+	}
+	f := &family{
+		isolation: runner.Isolation{PID: true, Mount: true, User: os.Geteuid() != 0},
+		exited:    make(chan syscall.WaitStatus, 1),
+		gone:      make(chan struct{}),
+	}
+	reports, err := f.begin(pid, c, ours)
+	if err != nil {
+		// An init that could not begin ends by itself, or by losing its pipe.
+		closeAll(ours[:]...)
+		_ = unix.Kill(pid, unix.SIGKILL)
+		<-gone
+		return nil, err
+	}
+	go f.follow(ours[1], reports, gone)
+	return f, nil
+}
+
+// begin tells the init process what to run and learns the agent's identity.
+func (f *family) begin(pid int, c jail.Config, ours [2]*os.File) (*json.Decoder, error) {
+	var err error
+	if f.root, err = proc.Stat(pid); err != nil {
+		return nil, err
+	}
+	// A pipe holds 64 KiB; the init process reads while this writes.
+	werr := json.NewEncoder(ours[0]).Encode(c)
+	ours[0].Close()
+	reports := json.NewDecoder(ours[1])
+	var first jail.Report
+	if err := reports.Decode(&first); err != nil {
+		return nil, fmt.Errorf("%w: init process: %w", errSetup, errors.Join(err, werr))
+	}
+	if first.Error != "" && first.Setup {
+		return nil, fmt.Errorf("%w: %s", errSetup, first.Error)
+	}
+	if first.Error != "" {
+		return nil, errors.New(first.Error)
+	}
+	f.agent, err = childByInnerPid(f.root.Pid, first.Pid)
+	return reports, err
+}
+
+// follow waits for the agent's end, as told by init or seen by its death.
+func (f *family) follow(report *os.File, reports *json.Decoder, gone <-chan struct{}) {
+	var last jail.Report
+	ws := syscall.WaitStatus(syscall.SIGKILL)
+	if err := reports.Decode(&last); err == nil && last.Wait != nil {
+		ws = syscall.WaitStatus(*last.Wait)
+	}
+	f.exited <- ws
+	<-gone
+	report.Close()
+	close(f.gone)
+}
+
+// namespaces asks for a user namespace only where it is needed; ids stay what
+// they are in it.
+func namespaces() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{
+		Setsid:     true,
+		Pdeathsig:  syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+	}
+	if uid := os.Geteuid(); uid != 0 {
+		gid := os.Getegid()
+		a.Cloneflags |= syscall.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+		// Without these a user that is not root loses all rights by exec.
+		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
+	}
+	return a
+}
+
+// pipes makes the config pipe and the report pipe: our ends, and those of the
+// init process.
+func pipes() (ours, theirs [2]*os.File, err error) {
+	cr, cw, err := os.Pipe()
+	if err != nil {
+		return ours, theirs, err
+	}
+	rr, rw, err := os.Pipe()
+	if err != nil {
+		closeAll(cr, cw)
+		return ours, theirs, err
+	}
+	return [2]*os.File{cw, rr}, [2]*os.File{cr, rw}, nil
+}
+
+func fds(files []*os.File) []uintptr {
+	out := make([]uintptr, len(files))
+	for i, f := range files {
+		out[i] = f.Fd()
+	}
+	return out
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// childByInnerPid finds the child of init that has the id within the
+// namespace.
+func childByInnerPid(init, inner int) (runner.Process, error) {
+	all, err := proc.All()
+	if err != nil {
+		return runner.Process{}, err
+	}
+	for _, p := range all {
+		if p.PPid == init && innerPid(p.Pid) == inner {
+			return p, nil
+		}
+	}
+	// It may have ended already; init's report will say how.
+	return runner.Process{}, nil
+}
+
+func innerPid(pid int) int {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			fields := strings.Fields(ids)
+			n, _ := strconv.Atoi(fields[len(fields)-1])
+			return n
+		}
+	}
+	return 0
+}
+
+// signal reaches the agent alone.
+func (f *family) signal(sig syscall.Signal) error {
+	if f.agent.Pid == 0 {
+		return nil
+	}
+	return proc.Signal(f.agent, sig)
+}
+
+// kill ends everything at once.
+func (f *family) kill() error {
+	return proc.Signal(f.root, unix.SIGKILL)
+}
+
+// below lists what runs under the agent, without it.
+func (f *family) below() ([]runner.Process, error) {
+	top := os.Getpid()
+	if f.isolation.PID {
+		top = f.root.Pid
+	}
+	all, err := proc.Below(top)
+	out := all[:0]
+	for _, p := range all {
+		if p.Pid != f.agent.Pid && p.Pid != f.root.Pid {
+			out = append(out, p)
+		}
+	}
+	return out, err
+}
+
+// sweep kills what is below the agent and not in the mark.
+func (f *family) sweep(m runner.Mark, limit time.Duration) (runner.Swept, error) {
+	keep := map[int]uint64{}
+	for _, p := range m.Processes {
+		keep[p.Pid] = p.Start
+	}
+	killed, left, err := proc.End(func() ([]runner.Process, error) {
+		all, err := f.below()
+		var doomed []runner.Process
+		for _, p := range all {
+			if start, kept := keep[p.Pid]; !kept || start != p.Start {
+				doomed = append(doomed, p)
+			}
+		}
+		return doomed, err
+	}, limit)
+	return runner.Swept{Killed: killed, Left: left}, err
+}
+
+// wait returns true when the agent's whole family is gone before ctx ends.
+func (f *family) wait(ctx context.Context) bool {
+	select {
+	case <-f.gone:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

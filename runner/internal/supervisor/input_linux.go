@@ -1,0 +1,153 @@
+package supervisor
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+)
+
+// maxBacklog is how many bytes may wait for an agent that does not read.
+const maxBacklog = 256 << 20
+
+// input hands inputs to the agent, each id once, in order, without making the
+// sender wait for the agent to read.
+type input struct {
+	s       *Supervisor
+	journal *journal
+
+	mu      sync.Mutex
+	queue   [][]byte
+	waiting int
+	closed  bool // no further inputs
+	ended   bool // the agent is gone
+	more    chan struct{}
+}
+
+func newInput(s *Supervisor) (*input, error) {
+	j, err := openJournal(s.spec.Control)
+	if err != nil {
+		return nil, err
+	}
+	return &input{s: s, journal: j, more: make(chan struct{}, 1)}, nil
+}
+
+// accept writes an input and its id to disk and queues it for the agent.
+func (in *input) accept(key string, data []byte, epoch uint64) (runner.Ack, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if e, known := in.journal.known[key]; known {
+		gone := in.ended || e.Start != in.s.restarts()
+		return runner.Ack{Duplicate: true, Gone: gone, Offset: e.At, Next: e.Next}, nil
+	}
+	if err := in.refuse(len(data)); err != nil {
+		return runner.Ack{}, err
+	}
+	if !bytes.HasSuffix(data, []byte{'\n'}) {
+		data = append(data, '\n')
+	}
+	// First the bytes, then the id that says they count, then the agent.
+	at, next, err := in.s.spool.Append(inputRecords(data)...)
+	if err == nil {
+		err = in.journal.add(entry{Key: key, At: at, Next: next, Start: in.s.restarts(), Epoch: epoch})
+	}
+	if err != nil {
+		in.s.fault(err)
+		return runner.Ack{}, err
+	}
+	in.queue = append(in.queue, data)
+	in.waiting += len(data)
+	in.wake()
+	return runner.Ack{Offset: at, Next: next}, nil
+}
+
+func (in *input) refuse(n int) error {
+	switch {
+	case in.ended:
+		return runner.ErrExited
+	case in.closed:
+		return runner.ErrStdinClosed
+	case in.waiting > 0 && in.waiting+n > maxBacklog:
+		return fmt.Errorf("%d bytes wait: %w", in.waiting, runner.ErrBacklog)
+	}
+	return nil
+}
+
+func inputRecords(data []byte) []event.Record {
+	var out []event.Record
+	now := time.Now().UTC()
+	for line := range strings.Lines(string(data)) {
+		out = append(out, event.Record{TS: now, Dir: event.DirIn, Line: strings.TrimSuffix(line, "\n")})
+	}
+	return out
+}
+
+// close lets the agent's input end after what is queued.
+func (in *input) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closed = true
+	in.wake()
+}
+
+// finish is called when the agent is gone.
+func (in *input) finish(stdin io.Closer) {
+	in.mu.Lock()
+	in.closed, in.ended = true, true
+	in.queue = nil
+	in.wake()
+	in.mu.Unlock()
+	stdin.Close()
+}
+
+func (in *input) wake() {
+	select {
+	case in.more <- struct{}{}:
+	default:
+	}
+}
+
+// take gives the next bytes to write, or ok false when there will be none.
+func (in *input) take() (data []byte, ok bool) {
+	for {
+		in.mu.Lock()
+		if len(in.queue) > 0 {
+			data, in.queue = in.queue[0], in.queue[1:]
+			in.mu.Unlock()
+			return data, true
+		}
+		closed := in.closed
+		in.mu.Unlock()
+		if closed {
+			return nil, false
+		}
+		<-in.more
+	}
+}
+
+// writeTo is the one writer of the agent's input. A write fails only when the
+// agent has closed its end or is gone; what follows is then dropped, as the
+// agent would.
+func (in *input) writeTo(stdin *os.File) {
+	defer stdin.Close()
+	broken := false
+	for {
+		data, ok := in.take()
+		if !ok {
+			return
+		}
+		if !broken {
+			_, err := stdin.Write(data)
+			broken = err != nil
+		}
+		in.mu.Lock()
+		in.waiting -= len(data)
+		in.mu.Unlock()
+	}
+}

@@ -1,0 +1,176 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/runner/internal/spool"
+	"github.com/sojourn-run/sojourn/runner/internal/wire"
+)
+
+// chunk is about how many bytes of records go out in one write.
+const chunk = 128 << 10
+
+// stream sends one client the records from an offset on.
+type stream struct {
+	c      *client
+	id     uint64
+	ctx    context.Context
+	cancel context.CancelFunc
+	bound  bool // credit counts
+
+	mu     sync.Mutex
+	credit int64
+	more   chan struct{}
+}
+
+func (c *client) startStream(req wire.Request) {
+	args, err := wire.Args[wire.Records](req)
+	if err != nil {
+		c.reply(req.ID, nil, err)
+		return
+	}
+	if _, err := c.s.epoch.watch(c.epoch); err != nil {
+		c.reply(req.ID, nil, err)
+		return
+	}
+	reader, err := c.s.spool.Reader(args.From)
+	if err != nil {
+		c.reply(req.ID, nil, err)
+		return
+	}
+	st := &stream{c: c, id: req.ID, credit: args.Credit, bound: args.Credit > 0, more: make(chan struct{}, 1)}
+	st.ctx, st.cancel = context.WithCancel(c.ctx)
+	c.mu.Lock()
+	c.streams[req.ID] = st
+	c.mu.Unlock()
+	c.work.Go(func() {
+		st.run(reader)
+		c.mu.Lock()
+		delete(c.streams, req.ID)
+		c.mu.Unlock()
+	})
+}
+
+func (c *client) stream(id uint64) *stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.streams[id]
+}
+
+func (c *client) grant(req wire.Request) {
+	args, err := wire.Args[wire.Credit](req)
+	st := c.stream(args.Stream)
+	if err != nil || st == nil {
+		return
+	}
+	st.mu.Lock()
+	st.credit += args.Bytes
+	st.mu.Unlock()
+	select {
+	case st.more <- struct{}{}:
+	default:
+	}
+}
+
+func (c *client) stopStream(req wire.Request) {
+	args, err := wire.Args[wire.Cancel](req)
+	if st := c.stream(args.Stream); err == nil && st != nil {
+		st.cancel()
+	}
+}
+
+// run sends records until the spool is complete, a higher epoch takes over,
+// or the client has enough.
+func (st *stream) run(reader *spool.Reader) {
+	defer st.cancel()
+	defer reader.Close()
+	for st.ctx.Err() == nil {
+		superseded, err := st.c.s.epoch.watch(st.c.epoch)
+		if err != nil {
+			st.c.reply(st.id, nil, err)
+			return
+		}
+		// Asked for before reading, so that no change is missed between.
+		_, sealed, changed := st.c.s.spool.Changed()
+		at, records, err := reader.Next(chunk)
+		switch {
+		case err != nil:
+			st.c.reply(st.id, nil, err)
+			return
+		case len(records) > 0:
+			st.send(at, records)
+		case sealed:
+			st.end()
+			return
+		default:
+			select {
+			case <-changed:
+			case <-superseded:
+			case <-st.ctx.Done():
+			}
+		}
+	}
+}
+
+// end says that no record will follow.
+func (st *stream) end() {
+	if line, err := wire.Line(wire.Reply{ID: st.id, End: true}); err == nil {
+		st.c.write(line)
+	}
+}
+
+// send gives the records to the client as fast as its credit allows.
+func (st *stream) send(at int64, records []byte) {
+	var out []byte
+	for record := range bytes.Lines(records) {
+		if !st.affordable() {
+			st.flush(&out)
+			if !st.awaitCredit() {
+				return
+			}
+		}
+		next := at + int64(len(record))
+		out = wire.AppendRecord(out, st.id, at, next, record[:len(record)-1])
+		st.spend(next - at)
+		at = next
+	}
+	st.flush(&out)
+}
+
+func (st *stream) flush(out *[]byte) {
+	if len(*out) > 0 {
+		st.c.write(*out)
+		*out = (*out)[:0]
+	}
+}
+
+func (st *stream) affordable() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return !st.bound || st.credit > 0
+}
+
+func (st *stream) spend(n int64) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.credit -= n
+}
+
+// awaitCredit returns false when the stream is over.
+func (st *stream) awaitCredit() bool {
+	for !st.affordable() {
+		superseded, err := st.c.s.epoch.watch(st.c.epoch)
+		if err != nil {
+			return false
+		}
+		select {
+		case <-st.more:
+		case <-superseded:
+		case <-st.ctx.Done():
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,387 @@
+// Package supervisor is the long-lived half of sojourn-runner: it owns one
+// agent process, its spool and its journal, and serves clients on the control
+// socket. It outlives whoever started it.
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/internal/jail"
+	"github.com/sojourn-run/sojourn/runner/internal/spool"
+	"github.com/sojourn-run/sojourn/runner/internal/wire"
+)
+
+// sweepLimit is how long a sweep goes on killing.
+const sweepLimit = 5 * time.Second
+
+// Supervisor owns one agent process.
+type Supervisor struct {
+	spec     runner.StartSpec
+	log      *slog.Logger
+	control  *control
+	spool    *spool.Spool
+	epoch    epoch
+	input    *input
+	lease    lease
+	family   *family
+	listener *net.UnixListener
+
+	// finished is closed when no process is left and the spool is complete.
+	finished chan struct{}
+	// leave is closed when the supervisor need not stay for late readers.
+	leave     chan struct{}
+	leaveOnce sync.Once
+	work      sync.WaitGroup // pumps, writer, the owner of the agent's end
+
+	mu      sync.Mutex
+	saved   Saved
+	clients map[*client]struct{}
+	idle    chan struct{} // signalled when the last client leaves
+}
+
+// Open takes the control folder over and starts the agent. On an error
+// nothing is left running.
+func Open(spec runner.StartSpec, log *slog.Logger) (*Supervisor, error) {
+	spec = spec.WithDefaults()
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	path, err := findProgram(spec)
+	if err != nil {
+		return nil, err
+	}
+	s := &Supervisor{
+		spec:     spec,
+		log:      log,
+		finished: make(chan struct{}),
+		leave:    make(chan struct{}),
+		clients:  map[*client]struct{}{},
+		idle:     make(chan struct{}, 1),
+	}
+	if err := s.takeFolder(); err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	if err := s.begin(path); err != nil {
+		s.giveBack()
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	return s, nil
+}
+
+// takeFolder locks the control folder and opens what lies in it.
+func (s *Supervisor) takeFolder() (err error) {
+	// The epoch first: a starter that has been overtaken must not even end
+	// the supervisor of a dead agent.
+	if err := s.epoch.load(s.spec.Control, s.spec.Epoch); err != nil {
+		return err
+	}
+	if s.control, err = openControl(s.spec.Control); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.giveBack()
+		}
+	}()
+	previous, err := ReadSaved(s.spec.Control)
+	switch {
+	case err == nil:
+		s.saved.RestartCount = previous.RestartCount + 1
+		err = endPrevious(previous)
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.epoch.raise(s.control, s.spec.Epoch); err != nil {
+		return err
+	}
+	if s.spool, err = spool.Open(filepath.Join(s.spec.Control, "spool"), s.spec.SegmentBytes); err != nil {
+		return err
+	}
+	s.input, err = newInput(s)
+	return err
+}
+
+// giveBack undoes takeFolder.
+func (s *Supervisor) giveBack() {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.input != nil {
+		s.input.journal.file.Close()
+	}
+	if s.spool != nil {
+		s.spool.Close()
+	}
+	if s.control != nil {
+		s.control.lock.Close()
+	}
+}
+
+// begin starts listening, then the agent, so that a socket that cannot be
+// made does not cost a start.
+func (s *Supervisor) begin(path string) (err error) {
+	if s.listener, err = listen(s.spec.Socket); err != nil {
+		return err
+	}
+	stdio, theirs, err := agentPipes()
+	if err != nil {
+		return err
+	}
+	view := jail.View{
+		Hide:         s.spec.Isolation.Hide,
+		Keep:         s.spec.Isolation.Keep,
+		KeepReadOnly: append(programFolders(path, s.spec.Isolation.Hide), s.spec.Isolation.KeepReadOnly...),
+	}
+	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.spec.Env, Dir: s.spec.Dir, View: view}
+	s.family, err = launch(config, s.spec.Isolation.Mode, theirs)
+	closeAll(theirs[:]...)
+	if err != nil {
+		closeAll(stdio[:]...)
+		return err
+	}
+	at, err := s.record(event.DirSig, "start")
+	if err != nil {
+		err = errors.Join(err, s.family.kill())
+		closeAll(stdio[:]...)
+		<-s.family.gone
+		return err
+	}
+	s.noteStart(at)
+	s.own(stdio)
+	return nil
+}
+
+// record spools one line of the supervisor's own.
+func (s *Supervisor) record(dir event.Dir, line string) (at int64, err error) {
+	at, _, err = s.spool.Append(event.Record{TS: time.Now().UTC(), Dir: dir, Line: line})
+	return at, err
+}
+
+func (s *Supervisor) noteStart(at int64) {
+	first, end := s.spool.Bounds()
+	self, _ := statSelf()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved.Status = runner.Status{
+		State:        runner.AgentRunning,
+		Epoch:        s.epoch.seen(),
+		RestartCount: s.saved.RestartCount,
+		Started:      time.Now().UTC(),
+		Pid:          s.family.agent.Pid,
+		Supervisor:   os.Getpid(),
+		Socket:       s.spec.Socket,
+		SpoolFirst:   first,
+		SpoolEnd:     end,
+		StartOffset:  at,
+		Isolation:    s.family.isolation,
+		Tag:          s.spec.Tag,
+	}
+	s.saved.SupervisorProcess = self
+	s.saved.AgentProcess = s.family.agent
+	s.saved.RootProcess = s.family.root
+	s.save()
+}
+
+// save is called with the lock held. The file only serves whoever looks from
+// outside; the agent must not die because it could not be written.
+func (s *Supervisor) save() {
+	if err := s.control.write(s.saved); err != nil {
+		s.log.Error("status not written", "error", err)
+	}
+}
+
+// own starts the goroutines that serve the agent's pipes, and the one that
+// sees its end.
+func (s *Supervisor) own(stdio [3]*os.File) {
+	var pumps sync.WaitGroup
+	pumps.Go(func() { s.pump(stdio[1], event.DirOut) })
+	pumps.Go(func() { s.pump(stdio[2], event.DirErr) })
+	s.work.Go(func() { s.input.writeTo(stdio[0]) })
+	s.work.Go(func() {
+		ws := <-s.family.exited
+		<-s.family.gone
+		// Every writer is dead, so the pipes have come to their end.
+		pumps.Wait()
+		s.input.finish(stdio[0])
+		s.noteExit(ws)
+		close(s.finished)
+	})
+	s.log.Info("agent started", "pid", s.family.agent.Pid, "isolation", s.family.isolation)
+}
+
+func (s *Supervisor) noteExit(ws syscall.WaitStatus) {
+	line, code, signal := describe(ws)
+	if _, err := s.record(event.DirSig, line); err != nil {
+		s.fault(err)
+	}
+	if !s.lease.deadline().IsZero() {
+		// What the lease was to end has ended.
+		_ = s.lease.arm(wire.Lease{})
+	}
+	s.mu.Lock()
+	s.saved.State = runner.AgentExited
+	s.saved.ExitCode = &code
+	s.saved.Signal = signal
+	s.saved.Exited = time.Now().UTC()
+	s.saved.Epoch = s.epoch.seen()
+	s.saved.SpoolFirst, s.saved.SpoolEnd = s.spool.Bounds()
+	s.save()
+	s.mu.Unlock()
+	s.spool.Seal()
+	s.log.Info("agent ended", "how", line)
+}
+
+func describe(ws syscall.WaitStatus) (line string, code int, signal string) {
+	if ws.Signaled() {
+		signal = ws.Signal().String()
+		return "signal " + signal, 128 + int(ws.Signal()), signal
+	}
+	return fmt.Sprintf("exit %d", ws.ExitStatus()), ws.ExitStatus(), ""
+}
+
+// fault ends an agent whose traffic can no longer be kept.
+func (s *Supervisor) fault(err error) {
+	s.mu.Lock()
+	first := s.saved.Fault == ""
+	if first {
+		s.saved.Fault = err.Error()
+	}
+	s.mu.Unlock()
+	if first {
+		s.log.Error("agent is ended", "error", err)
+		_ = s.family.kill()
+	}
+}
+
+// status is how things stand now.
+func (s *Supervisor) status() runner.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.saved.Status
+	st.Epoch = s.epoch.seen()
+	st.SpoolFirst, st.SpoolEnd = s.spool.Bounds()
+	st.LeaseUntil = s.lease.deadline()
+	return st
+}
+
+// Status is how runner and agent stand.
+func (s *Supervisor) Status() runner.Status { return s.status() }
+
+func (s *Supervisor) exited() bool {
+	select {
+	case <-s.finished:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends the agent step by step and returns when nothing is left.
+func (s *Supervisor) stop(ctx context.Context, grace runner.Grace) error {
+	grace = grace.Or(s.spec.Grace)
+	s.input.close()
+	steps := []struct {
+		wait time.Duration
+		then func() error
+	}{
+		{grace.Stdin, func() error { return s.family.signal(syscall.SIGTERM) }},
+		{grace.Term, s.family.kill},
+	}
+	for _, step := range steps {
+		if s.waitFinished(ctx, step.wait) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := step.then(); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-s.finished:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Supervisor) waitFinished(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-s.finished:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return s.exited()
+}
+
+// Run serves clients until the agent has ended and nobody needs the
+// supervisor any more. When ctx ends the agent is killed.
+func (s *Supervisor) Run(ctx context.Context) error {
+	var serving sync.WaitGroup
+	serving.Go(s.accept)
+	select {
+	case <-s.finished:
+	case <-ctx.Done():
+		_ = s.family.kill()
+		<-s.finished
+	}
+	if ctx.Err() == nil {
+		s.lingerFor(ctx)
+	}
+	os.Remove(s.spec.Socket)
+	s.listener.Close()
+	s.hangUp()
+	serving.Wait()
+	s.work.Wait()
+	s.giveBack()
+	return nil
+}
+
+// lingerFor stays while clients are attached, and without one until the
+// linger time is over or a stop has said that nobody will come.
+func (s *Supervisor) lingerFor(ctx context.Context) {
+	timer := time.NewTimer(s.spec.Linger)
+	defer timer.Stop()
+	leave := s.leave
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-leave:
+			leave = nil
+			timer.Reset(0)
+		case <-s.idle:
+			if leave != nil {
+				timer.Reset(s.spec.Linger)
+				continue
+			}
+			timer.Reset(0)
+		case <-timer.C:
+			if s.clientCount() == 0 {
+				return
+			}
+		}
+	}
+}
+
+// letGo says that the supervisor need not wait for further clients.
+func (s *Supervisor) letGo() { s.leaveOnce.Do(func() { close(s.leave) }) }
