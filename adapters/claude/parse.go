@@ -272,7 +272,7 @@ func (p *parser) line(conversation string, l *line) error {
 		}
 	default:
 		if !slices.Contains(bookkeeping, l.Type) {
-			p.native(conversation, "", l.kind(), nil)
+			p.native(conversation, "", l.kind(), l.raw)
 		}
 	}
 	return nil

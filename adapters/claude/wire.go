@@ -60,6 +60,8 @@ type line struct {
 
 	// Transcript only.
 	Attachment *attachment `json:"attachment"`
+
+	raw json.RawMessage
 }
 
 // message is the model API's message inside a line.
@@ -158,6 +160,7 @@ func decodeLine(data []byte) (*line, error) {
 	if l.Type == "" {
 		return nil, fmt.Errorf("field \"type\" is missing")
 	}
+	l.raw = data
 	return l, nil
 }
 

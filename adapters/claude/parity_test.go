@@ -1,0 +1,107 @@
+package claude
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// rules are what Claude Code's protocol does not tell: ids of prompts that the
+// host gave none, threads of subagents' subagents, and, unless it is asked
+// for, what subagents say.
+var rules = parity.Rules{UngivenPrefix: UngivenPrefix, UnsentDepth: 2, UnsentText: true}
+
+// streamless are transcripts that no recorded stream belongs to, with the
+// reason; everything else with both sides is compared.
+var streamless = map[string]string{
+	"fork-session/": "the streams are those of the forks, the transcript is the original's",
+}
+
+// For every recording with both sides, folding what was said live gives what
+// the transcript holds.
+func TestParityClaude(t *testing.T) {
+	t.Parallel()
+	all := processes(t)
+	compared := 0
+	for _, tr := range transcripts(t) {
+		if why := streamless[tr.name]; why != "" {
+			t.Logf("%-45s no stream: %s", tr.name, why)
+			continue
+		}
+		compared++
+		t.Run(strings.TrimSuffix(tr.name, "/"), func(t *testing.T) {
+			runs := tr.live(all)
+			require.NotEmpty(t, runs, "a transcript without a stream")
+			live := foldLive(t, runs, nil)
+			restored := foldParsed(t, tr.sources)
+			diffs, err := parity.Compare(live, restored, rules)
+			require.NoError(t, err)
+			t.Logf("%-45s %d runs, %d blocks, %d subagents, %d differences",
+				tr.name, len(runs), countBlocks(live), len(live.Subagents), len(diffs))
+			for _, d := range diffs {
+				t.Error(d)
+			}
+		})
+	}
+	require.Equal(t, len(transcripts(t))-len(streamless), compared)
+}
+
+// With the subagents' own files beside the stream, nothing about subagents is
+// left out.
+func TestParityWithSide(t *testing.T) {
+	t.Parallel()
+	all := processes(t)
+	strict := parity.Rules{UngivenPrefix: UngivenPrefix}
+	compared := 0
+	for _, tr := range transcripts(t) {
+		var side []adapters.Source
+		for _, s := range tr.sources {
+			if s.ID != "main" {
+				side = append(side, s)
+			}
+		}
+		if len(side) == 0 {
+			continue
+		}
+		compared++
+		diffs, err := parity.Compare(foldLive(t, tr.live(all), side), foldParsed(t, tr.sources), strict)
+		require.NoError(t, err)
+		require.Empty(t, diffs, tr.name)
+	}
+	require.NotZero(t, compared)
+}
+
+func foldLive(t testing.TB, runs []process, side []adapters.Source) reducer.State {
+	t.Helper()
+	s, err := reducer.Fold(adapters.Translate(New(), sequence(spool(t, runs)), adapters.TranslateOptions{Side: side}))
+	require.NoError(t, err)
+	return s
+}
+
+func foldParsed(t testing.TB, sources []adapters.Source) reducer.State {
+	t.Helper()
+	s, err := reducer.Fold(New().Parse(sources))
+	require.NoError(t, err)
+	return s
+}
+
+func countBlocks(s reducer.State) int {
+	n := len(s.Blocks)
+	for _, sub := range s.Subagents {
+		n += len(sub.Blocks)
+	}
+	return n
+}
+
+func toJSON(t testing.TB, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(data)
+}
