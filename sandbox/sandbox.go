@@ -3,8 +3,10 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
+	"regexp"
 	"time"
 )
 
@@ -94,10 +96,28 @@ type Spec struct {
 	// standing. Default: an empty folder of the sandbox's own. Providers that
 	// are not on the user's machine refuse it.
 	Workspace string `json:"workspace,omitempty"`
-	// Env is the environment of every command, beside what the provider sets
-	// (PATH, HOME, TMPDIR, …); see [Environment]. Default: none.
-	Env []string `json:"-"`
 }
+
+// Validate names the first field that is wrong.
+func (s Spec) Validate() error {
+	if err := CheckID(s.ID); err != nil {
+		return err
+	}
+	if s.SessionID == "" {
+		return errors.New("sandbox: field \"sessionId\" is empty")
+	}
+	return nil
+}
+
+// CheckID refuses what cannot name a sandbox.
+func CheckID(id string) error {
+	if !validID.MatchString(id) {
+		return fmt.Errorf("sandbox: field \"id\" is %q, want 1 to 96 of A-Z a-z 0-9 _ - and inner dots", id)
+	}
+	return nil
+}
+
+var validID = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,95}$`)
 
 // Command is one command line.
 type Command struct {
@@ -145,6 +165,10 @@ type Info struct {
 	Provider  string            `json:"provider"`
 	Created   time.Time         `json:"created,omitzero"`
 	Paths     Paths             `json:"paths"`
+	// Env is the environment of every command in the sandbox, NAME=value, and
+	// the one that an agent's is built on; see [Environment]. It may hold
+	// secrets that the user passes to agents: it is not for printing.
+	Env []string `json:"-"`
 	// Exit is nil while the sandbox lives, and its exit code once it is
 	// terminated.
 	Exit *int `json:"exit"`

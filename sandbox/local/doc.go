@@ -1,0 +1,16 @@
+// Package local makes sandboxes that are folders and processes of this
+// machine. Linux only; elsewhere [New] returns one clear error.
+//
+//	p, err := local.New(ctx, local.Options{DataDir: dir, PassEnv: names})
+//	if notice := p.Notice(); notice != "" {
+//		// say at start that this is no security boundary
+//	}
+//
+// A sandbox lies in DATA/sandboxes/ID with the folders home, workspace, tmp
+// and control; a Spec's Workspace is used in place instead. Exec runs plain
+// processes of this user, with an environment that is an allow-list. It is the
+// runner that shuts the agent in, by what [sandbox.Paths] says to hide: the
+// data folder but for the sandbox's own folders, and the user's home but for
+// what programs in PATH need. Network and the rest of the file system are the
+// machine's own: an agent may do there what its user may.
+package local

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package local
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// Provider cannot be made on this platform.
+type Provider struct{ sandbox.Provider }
+
+// New says that this platform is not served.
+func New(context.Context, Options) (*Provider, error) {
+	return nil, errors.New("sandbox local: sandboxes on this machine need Linux; run the worker on a Linux host")
+}
+
+// Notice is empty.
+func (p *Provider) Notice() string { return "" }

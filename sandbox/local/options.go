@@ -1,0 +1,41 @@
+package local
+
+import (
+	"os"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// Options is what New needs.
+type Options struct {
+	// DataDir holds everything; made if absent, mode 0700. Required.
+	DataDir string
+	// Runner is the sojourn-runner program. Default: beside this program,
+	// else in PATH.
+	Runner string
+	// PassEnv names variables of this process that agents may see (the
+	// setting SOJOURN_PASS_ENV). Default: none.
+	PassEnv []string
+	// Getenv reads this process's environment. Default: os.Getenv.
+	Getenv func(string) string
+	// UserHome is the home to hide from agents. Default: the user's, by
+	// $HOME; "-" hides none.
+	UserHome string
+	// Keep lists further files and folders below hidden ones that agents may
+	// read, such as where their programs are installed. Default: what PATH
+	// names.
+	Keep []string
+	// Limits bound CopyIn. Default: those of sandbox.Limits.
+	Limits sandbox.Limits
+}
+
+func (o Options) withDefaults() Options {
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	if o.UserHome == "" {
+		o.UserHome = o.Getenv("HOME")
+	}
+	o.Limits = o.Limits.WithDefaults()
+	return o
+}

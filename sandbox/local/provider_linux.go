@@ -1,0 +1,260 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/host"
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// mark is the variable by which a sandbox's processes are known again.
+const mark = "SOJOURN_SANDBOX"
+
+// newPrefix marks sandboxes that are being made, gonePrefix those that are
+// being removed; no id begins with a dot.
+const (
+	newPrefix  = ".new-"
+	gonePrefix = ".gone-"
+)
+
+// stale is the age from which a half-made or half-removed folder belongs to a
+// process that died at it.
+const stale = 10 * time.Minute
+
+// Provider makes sandboxes below one data folder. It may be used
+// concurrently, also by several processes at once.
+type Provider struct {
+	dataDir   string
+	runner    string
+	env       []string
+	options   Options
+	isolation runner.Isolation
+}
+
+var _ sandbox.Provider = (*Provider)(nil)
+
+// New checks the options, finds out how agents can be shut in here, and
+// removes what processes that died left half-made. Errors name the field.
+func New(ctx context.Context, o Options) (*Provider, error) {
+	o = o.withDefaults()
+	p := &Provider{options: o}
+	var err error
+	if p.dataDir, err = dataFolder(o.DataDir); err != nil {
+		return nil, fmt.Errorf("sandbox local: field DataDir: %w", err)
+	}
+	if p.runner, err = findRunner(o.Runner); err != nil {
+		return nil, fmt.Errorf("sandbox local: field Runner: %w", err)
+	}
+	if p.env, err = sandbox.Environment(o.Getenv, o.PassEnv); err != nil {
+		return nil, fmt.Errorf("sandbox local: field PassEnv: %w", err)
+	}
+	if p.isolation, err = host.Probe(ctx, p.runner); err != nil {
+		return nil, fmt.Errorf("sandbox local: %w", err)
+	}
+	return p, p.tidy()
+}
+
+func dataFolder(dir string) (string, error) {
+	if dir == "" {
+		return "", errors.New("it is empty")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "sandboxes"), 0o700); err != nil {
+		return "", err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return "", err
+	}
+	_, err = runner.SocketPath(dir, "")
+	return dir, err
+}
+
+func findRunner(given string) (string, error) {
+	const program = "sojourn-runner"
+	if given == "" {
+		if self, err := os.Executable(); err == nil {
+			beside := filepath.Join(filepath.Dir(self), program)
+			if _, err := os.Stat(beside); err == nil {
+				return beside, nil
+			}
+		}
+		given = program
+	}
+	found, err := exec.LookPath(given)
+	if err != nil {
+		return "", fmt.Errorf("program %s is not there (make build makes it): %w", given, err)
+	}
+	return filepath.Abs(found)
+}
+
+// tidy removes leftovers.
+func (p *Provider) tidy() error {
+	entries, err := os.ReadDir(p.root())
+	if err != nil {
+		return fmt.Errorf("sandbox local: %w", err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !strings.HasPrefix(e.Name(), ".") || time.Since(info.ModTime()) < stale {
+			continue
+		}
+		if err := removeAll(filepath.Join(p.root(), e.Name())); err != nil {
+			return fmt.Errorf("sandbox local: remove leftover: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *Provider) root() string { return filepath.Join(p.dataDir, "sandboxes") }
+
+// Isolation says how agents can be shut in here.
+func (p *Provider) Isolation() runner.Isolation { return p.isolation }
+
+// Notice is what an operator must be told at start: empty where namespaces
+// keep the worker's processes and files out of an agent's sight.
+func (p *Provider) Notice() string {
+	if p.isolation.PID && p.isolation.Mount {
+		return ""
+	}
+	return "local sandboxes are no security boundary on this machine: agents can see this user's files and processes (" + p.isolation.Reason + ")"
+}
+
+// Runner is the runner program that sandboxes use.
+func (p *Provider) Runner() string { return p.runner }
+
+// record is the file sandbox.json.
+type record struct {
+	sandbox.Spec
+	Created time.Time `json:"created"`
+}
+
+// Create makes a sandbox; see [sandbox.Provider]. It appears whole or not at
+// all.
+func (p *Provider) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkWorkspace(spec.Workspace); err != nil {
+		return nil, fmt.Errorf("sandbox: field \"workspace\": %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp(p.root(), newPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %s: create: %w", spec.ID, err)
+	}
+	r := record{Spec: spec, Created: time.Now().UTC()}
+	if err := p.fill(tmp, r); err != nil {
+		return nil, errors.Join(fmt.Errorf("sandbox %s: create: %w", spec.ID, err), removeAll(tmp))
+	}
+	return &box{provider: p, record: r}, nil
+}
+
+func (p *Provider) fill(tmp string, r record) error {
+	for _, area := range []string{"home", "workspace", "tmp", "control"} {
+		if err := os.Mkdir(filepath.Join(tmp, area), 0o700); err != nil {
+			return err
+		}
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(tmp, "sandbox.json"), b, 0o600); err != nil {
+		return err
+	}
+	err = os.Rename(tmp, p.folder(r.ID))
+	if errors.Is(err, fs.ErrExist) {
+		return sandbox.ErrExists
+	}
+	return err
+}
+
+func checkWorkspace(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("%s is not an absolute path", dir)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a folder", dir)
+	}
+	return nil
+}
+
+func (p *Provider) folder(id string) string { return filepath.Join(p.root(), id) }
+
+// Open finds a sandbox; see [sandbox.Provider].
+func (p *Provider) Open(_ context.Context, id string) (sandbox.Sandbox, error) {
+	if err := sandbox.CheckID(id); err != nil {
+		return nil, err
+	}
+	b, err := p.open(id)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (p *Provider) open(id string) (*box, error) {
+	raw, err := os.ReadFile(filepath.Join(p.folder(id), "sandbox.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("sandbox %s: %w", id, sandbox.ErrNotFound)
+	}
+	b := &box{provider: p}
+	if err == nil {
+		err = json.Unmarshal(raw, &b.record)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %s: open: %w", id, err)
+	}
+	return b, nil
+}
+
+// List gives every sandbox; see [sandbox.Provider].
+func (p *Provider) List(ctx context.Context) ([]sandbox.Info, error) {
+	entries, err := os.ReadDir(p.root())
+	if err != nil {
+		return nil, fmt.Errorf("sandbox local: list: %w", err)
+	}
+	var out []sandbox.Info
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		b, err := p.open(e.Name())
+		if errors.Is(err, sandbox.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sandbox local: list: %w", err)
+		}
+		info, err := b.Info(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("sandbox local: list: %w", err)
+		}
+		if info.Exit == nil {
+			out = append(out, info)
+		}
+	}
+	return out, nil
+}
