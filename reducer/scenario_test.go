@@ -1,0 +1,87 @@
+package reducer
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// NB: go test ./reducer -rewrite writes what the reducer gives into the
+// scenarios. Read the diff: each line of it is a change of what every client
+// shows.
+var rewrite = flag.Bool("rewrite", false, "write the states that come out into testdata")
+
+// TestScenarios runs the stories in testdata. Each has a prose head that says
+// what it proves, the events, and what they come to: "state" for the
+// conversation, "session" (where there is one) for what stands beside it.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(paths), 25)
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			runScenario(t, path)
+		})
+	}
+}
+
+func runScenario(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	story := parseStory(data)
+	require.NotEmpty(t, bytes.TrimSpace(story.prose), "a story begins with what it proves")
+	events := decodeAll(t, story.section("events").data)
+	outcomes := map[string]any{"state": buildAll(events), "session": sessionOf(events)}
+	require.Equal(t, reduceAll(State{}, events), outcomes["state"])
+	for name, outcome := range outcomes {
+		want, got := story.section(name), pretty(t, outcome)
+		switch {
+		case want == nil:
+		case *rewrite:
+			want.data = got
+		default:
+			require.Equal(t, string(want.data), string(got), "section %s", name)
+		}
+	}
+	if *rewrite {
+		require.NoError(t, os.WriteFile(path, story.format(), 0o644))
+	}
+}
+
+func decodeAll(t testing.TB, lines []byte) []event.Event {
+	t.Helper()
+	var events []event.Event
+	for e, err := range event.Decode(bytes.NewReader(lines)) {
+		require.NoError(t, err)
+		events = append(events, e)
+	}
+	return events
+}
+
+func sessionOf(events []event.Event) Session {
+	var b SessionBuilder
+	for _, e := range events {
+		b.Add(e)
+	}
+	return b.Session()
+}
+
+func pretty(t *testing.T, v any) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	require.NoError(t, enc.Encode(v))
+	return buf.Bytes()
+}
