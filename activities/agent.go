@@ -1,0 +1,229 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// agent is an agent in its sandbox with the connection to its runner. It is
+// kept warm between turns.
+type agent struct {
+	adapter adapters.Adapter
+	launch  adapters.Launch
+	profile adapters.Profile
+	sb      sandbox.Sandbox
+	paths   sandbox.Paths
+	epoch   uint64
+	conn    *runner.Conn
+	// fresh says that this process of the agent was started for this turn.
+	fresh bool
+}
+
+// agentIn gives the agent of a sandbox, running: warm if it can be, attached
+// to if it lives, else started.
+func (h *Host) agentIn(ctx context.Context, in Agent, sandboxID string, epoch uint64) (*agent, error) {
+	if a := h.warm(ctx, sandboxID, epoch); a != nil {
+		return a, nil
+	}
+	a, err := h.prepare(ctx, in, sandboxID, epoch)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.attachOrStart(ctx, a); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	h.agents[sandboxID] = a
+	h.mu.Unlock()
+	return a, nil
+}
+
+// warm gives the kept connection if the agent behind it lives.
+func (h *Host) warm(ctx context.Context, sandboxID string, epoch uint64) *agent {
+	h.mu.Lock()
+	a := h.agents[sandboxID]
+	h.mu.Unlock()
+	if a == nil {
+		return nil
+	}
+	if status, err := a.conn.Status(ctx); err == nil && status.State == runner.AgentRunning && a.epoch == epoch {
+		a.fresh = false
+		return a
+	}
+	h.forget(sandboxID)
+	return nil
+}
+
+// forget drops the kept connection.
+func (h *Host) forget(sandboxID string) {
+	h.mu.Lock()
+	a := h.agents[sandboxID]
+	delete(h.agents, sandboxID)
+	h.mu.Unlock()
+	if a == nil {
+		return
+	}
+	if err := a.conn.Close(); err != nil {
+		h.o.Log.Debug("close connection to runner", "sandbox", sandboxID, "error", err)
+	}
+}
+
+// prepare finds the sandbox and says how the agent is launched in it.
+func (h *Host) prepare(ctx context.Context, in Agent, sandboxID string, epoch uint64) (*agent, error) {
+	sb, err := h.o.Provider.Open(ctx, sandboxID)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %s: %w", sandboxID, err)
+	}
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %s: %w", sandboxID, err)
+	}
+	a := &agent{sb: sb, paths: info.Paths, epoch: epoch}
+	if a.adapter, err = h.o.Agents.Get(in.Name); err != nil {
+		return nil, err
+	}
+	if a.profile, err = h.profile(ctx, in.Profile); err != nil {
+		return nil, err
+	}
+	a.launch, err = h.launch(in, a.adapter, a.profile, info.Paths)
+	return a, err
+}
+
+func (h *Host) profile(ctx context.Context, id string) (adapters.Profile, error) {
+	if id == "" {
+		return adapters.Profile{}, nil
+	}
+	if h.o.Profile == nil {
+		return adapters.Profile{}, fmt.Errorf("%w %q: this host has no profiles", errProfile, id)
+	}
+	p, err := h.o.Profile(ctx, id)
+	if err != nil {
+		return p, fmt.Errorf("%w %q: %w", errProfile, id, err)
+	}
+	return p, nil
+}
+
+func (h *Host) launch(in Agent, a adapters.Adapter, p adapters.Profile, paths sandbox.Paths) (adapters.Launch, error) {
+	program, err := a.Locate(h.o.Getenv)
+	if err != nil {
+		return adapters.Launch{}, err
+	}
+	l := adapters.Launch{
+		Program: program, Home: paths.Home, Workspace: paths.Workspace, SessionID: in.SessionID,
+		NativeID: a.NativeID(in.SessionID, in.Native), Model: in.Model, Permission: in.Permission,
+		MCPServers: p.MCPServers,
+	}
+	if l.Model == "" {
+		l.Model = p.Model
+	}
+	if l.Permission == "" {
+		l.Permission = p.Permission
+	}
+	if l.Permission == "" {
+		l.Permission = adapters.PermissionAllow
+	}
+	return l, nil
+}
+
+// attachOrStart connects to the runner, starting the agent if none lives.
+func (h *Host) attachOrStart(ctx context.Context, a *agent) error {
+	err := h.attach(ctx, a)
+	if err == nil && a.conn.Attached().State == runner.AgentRunning {
+		return nil
+	}
+	if errors.Is(err, runner.ErrEpoch) {
+		return err
+	}
+	if a.conn != nil {
+		if err := a.conn.Close(); err != nil {
+			h.o.Log.Debug("close connection to runner", "sandbox", a.sb.ID(), "error", err)
+		}
+	}
+	if err := h.start(ctx, a); err != nil && !errors.Is(err, runner.ErrRunning) {
+		return fmt.Errorf("start %w %s: %w", errAgent, a.adapter.Info().Name, err)
+	}
+	if err := h.attach(ctx, a); err != nil {
+		return err
+	}
+	return h.initialize(ctx, a)
+}
+
+func (h *Host) attach(ctx context.Context, a *agent) error {
+	// The connection outlives the activity: it is kept warm for the next turn.
+	conn, err := runner.Attach(h.ctx, a.sb, a.paths.Runner, a.paths.Socket, h.token(a.sb.ID()), a.epoch)
+	if err != nil {
+		return fmt.Errorf("attach to sandbox %s: %w", a.sb.ID(), err)
+	}
+	a.conn = conn
+	return ctx.Err()
+}
+
+func (h *Host) token(sandboxID string) string { return runner.Token(h.o.Secret, sandboxID) }
+
+// start starts the agent's process; new or resumed is decided by the
+// transcript that lies in its home.
+func (h *Host) start(ctx context.Context, a *agent) error {
+	transcripts, err := a.adapter.Transcripts(newHome(ctx, a.sb), a.launch)
+	if err != nil {
+		return err
+	}
+	a.launch.Resume = len(transcripts) > 0
+	cmd, err := a.adapter.Command(a.launch)
+	if err != nil {
+		return err
+	}
+	env, err := h.environment(a, cmd)
+	if err != nil {
+		return err
+	}
+	_, err = runner.Start(ctx, a.sb, a.paths.Runner, runner.StartSpec{
+		Epoch: a.epoch, Token: h.token(a.sb.ID()), Argv: cmd.Argv, Env: env, Dir: cmd.Dir,
+		Control: a.paths.Control, Socket: a.paths.Socket,
+		Isolation: runner.IsolationSpec{Hide: a.paths.Hide, Keep: a.paths.Keep, KeepReadOnly: a.paths.KeepReadOnly},
+		Tag:       map[string]string{"session": a.launch.SessionID, "agent": a.adapter.Info().Name},
+	})
+	a.fresh = err == nil
+	return err
+}
+
+func (h *Host) environment(a *agent, cmd adapters.Command) ([]string, error) {
+	base, err := sandbox.Environment(h.o.Getenv, h.o.PassEnv)
+	if err != nil {
+		return nil, err
+	}
+	own := []string{"HOME=" + a.paths.Home, "TMPDIR=" + a.paths.Tmp}
+	for name, value := range cmd.Env {
+		own = append(own, name+"="+value)
+	}
+	return sandbox.MergeEnv(base, own), nil
+}
+
+// initialize writes the agent's opening, once per process.
+func (h *Host) initialize(ctx context.Context, a *agent) error {
+	status := a.conn.Attached()
+	id := fmt.Sprintf("initialize-%d", status.RestartCount)
+	return a.input(ctx, id, adapters.Initialize{RequestID: id, SystemPrompt: a.launch.SystemPrompt})
+}
+
+// input encodes and hands over an input, once per id.
+func (a *agent) input(ctx context.Context, id string, in adapters.Input) error {
+	_, err := a.inputAck(ctx, id, in)
+	return err
+}
+
+func (a *agent) inputAck(ctx context.Context, id string, in adapters.Input) (runner.Ack, error) {
+	line, err := a.adapter.Encode(in)
+	if err != nil || line == nil {
+		return runner.Ack{}, err
+	}
+	ack, err := a.conn.Input(ctx, id, line)
+	if err != nil {
+		return ack, fmt.Errorf("input %s: %w", id, err)
+	}
+	return ack, nil
+}

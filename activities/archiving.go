@@ -1,0 +1,90 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+)
+
+// archiver brings a sandbox's transcripts into the archive: what is new of
+// those that only grow, the rest whole. Safe for concurrent use; one sync runs
+// at a time.
+type archiver struct {
+	store *archive.Archive
+	agent *agent
+
+	mu sync.Mutex
+	// sizes says how much of each append-kind transcript the archive has; nil
+	// before the archive was asked.
+	sizes map[string]int64
+}
+
+// sync archives what is new and gives what transcripts grew.
+func (r *archiver) sync(ctx context.Context) ([]archive.TranscriptInfo, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	session := r.agent.launch.SessionID
+	found, err := r.agent.adapter.Transcripts(newHome(ctx, r.agent.sb), r.agent.launch)
+	if err == nil {
+		err = r.load(ctx, session)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("archive session %s: %w", session, err)
+	}
+	var grown []archive.TranscriptInfo
+	var errs []error
+	for _, t := range found {
+		info, changed, err := r.one(ctx, session, t)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("archive session %s: %w", session, err))
+		} else if changed {
+			grown = append(grown, info)
+		}
+	}
+	return grown, errors.Join(errs...)
+}
+
+func (r *archiver) load(ctx context.Context, session string) error {
+	if r.sizes != nil {
+		return nil
+	}
+	infos, err := r.store.Transcripts(ctx, session)
+	if err != nil {
+		return err
+	}
+	r.sizes = map[string]int64{}
+	for _, info := range infos {
+		r.sizes[info.ID] = info.Size
+	}
+	return nil
+}
+
+func (r *archiver) one(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
+	start := r.sizes[t.ID]
+	if t.Kind == adapters.Snapshot {
+		start = 0
+	}
+	data, err := newHome(ctx, r.agent.sb).from(t.Path, start)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
+		return info, false, nil
+	}
+	if err != nil {
+		return info, false, err
+	}
+	if t.Kind == adapters.Snapshot {
+		info, err = r.store.PutSnapshot(ctx, session, r.agent.epoch, t, data)
+	} else {
+		info, err = r.store.AppendTranscript(ctx, session, r.agent.epoch, t, start, data)
+	}
+	if err != nil {
+		return info, false, err
+	}
+	changed = info.Size != r.sizes[t.ID]
+	r.sizes[t.ID] = info.Size
+	return info, changed, nil
+}

@@ -1,0 +1,58 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+)
+
+// Beat is what a running turn's heartbeat shows to operators, in the Web UI's
+// pending activities. It is for display only.
+type Beat struct {
+	Phase     string `json:"phase"`
+	LastBlock string `json:"lastBlock,omitempty"`
+	Events    int    `json:"events"`
+	Deltas    int    `json:"deltas"`
+	Tokens    int64  `json:"tokens"`
+	CostUSD   string `json:"cost,omitempty"`
+	Seconds   int    `json:"seconds"`
+	Waiting   int    `json:"waitingPermissions,omitempty"`
+}
+
+// beatEvery is well within the heartbeat timeout.
+const beatEvery = time.Second
+
+// beat heartbeats until the returned stop is called.
+func beat(ctx context.Context, show *atomic.Pointer[Beat]) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for {
+			activity.RecordHeartbeat(ctx, show.Load())
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// showBeat puts what the turn heard so far into the next heartbeat.
+func (t *turn) showBeat(phase string) {
+	if len(t.asked) > 0 {
+		phase = "waiting for permission"
+	}
+	t.show.Store(&Beat{
+		Phase: phase, LastBlock: t.tale.last, Events: t.tale.events, Deltas: t.tale.deltas,
+		Tokens: t.tale.usage.InputTokens + t.tale.usage.OutputTokens, CostUSD: fmt.Sprintf("$%.4f", t.tale.costUSD),
+		Seconds: int(time.Since(t.began).Seconds()), Waiting: len(t.asked),
+	})
+}

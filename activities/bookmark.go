@@ -1,0 +1,90 @@
+package activities
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sojourn-run/sojourn/archive"
+)
+
+// bookmark says how far the turns in a sandbox have come. It lies in the
+// host's data folder, out of the agent's reach, and lives as long as the
+// sandbox.
+type bookmark struct {
+	// Offset is where the next turn's records begin in the spool.
+	Offset int64 `json:"offset"`
+	// Translator is the translator's state at Offset.
+	Translator json.RawMessage `json:"translator,omitempty"`
+	// Ended is the last execution that ended, and Output what it came to: an
+	// attempt that finds its own execution here has only to say so again.
+	Ended  string         `json:"ended,omitempty"`
+	Output *RunTurnOutput `json:"output,omitempty"`
+	// Model and Permission are what the live agent was last told.
+	Model      string `json:"model,omitempty"`
+	Permission string `json:"permission,omitempty"`
+	// Own could not be archived yet.
+	Own []archive.OwnEntry `json:"own,omitempty"`
+}
+
+func (h *Host) bookmarkPath(sandboxID string) string {
+	return filepath.Join(h.o.DataDir, "bookmarks", sandboxID+".json")
+}
+
+// bookmark reads a sandbox's bookmark; a sandbox without one is at its
+// beginning.
+func (h *Host) bookmark(sandboxID string) (bookmark, error) {
+	var b bookmark
+	data, err := os.ReadFile(h.bookmarkPath(sandboxID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &b)
+	}
+	if err != nil {
+		return b, fmt.Errorf("bookmark of sandbox %s: %w", sandboxID, err)
+	}
+	return b, nil
+}
+
+// saveBookmark replaces the bookmark in one step, so that a death leaves the
+// old one or the new one.
+func (h *Host) saveBookmark(sandboxID string, b bookmark) error {
+	data, err := json.Marshal(b)
+	if err == nil {
+		err = replaceFile(h.bookmarkPath(sandboxID), data)
+	}
+	if err != nil {
+		return fmt.Errorf("bookmark of sandbox %s: %w", sandboxID, err)
+	}
+	return nil
+}
+
+func replaceFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func (h *Host) dropBookmark(sandboxID string) error {
+	if err := os.Remove(h.bookmarkPath(sandboxID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("bookmark of sandbox %s: %w", sandboxID, err)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// ending is how a turn ended.
+type ending struct {
+	outcome session.Outcome
+	stop    string
+	failure *event.ErrorInfo
+	// exited says that the agent's process is gone.
+	exited bool
+}
+
+// stopping is an interrupt under way: asked, then terminated, then killed.
+type stopping struct {
+	asked  bool
+	reason string
+	steps  int
+	clock  *time.Timer
+}
+
+// Each step of an interrupt has this long before the next, harder one.
+const stopPatience = 10 * time.Second
+
+func (s *stopping) timer() <-chan time.Time {
+	if s.clock == nil {
+		return nil
+	}
+	return s.clock.C
+}
+
+func (s *stopping) cancel() {
+	if s.clock != nil {
+		s.clock.Stop()
+	}
+}
+
+// interrupt asks the agent to stop; a repeat is taken and changes nothing.
+func (t *turn) interrupt(ctx context.Context, id, reason string) error {
+	if t.stop.asked {
+		return nil
+	}
+	if err := t.agent.input(ctx, id, adapters.Interrupt{RequestID: id}); err != nil {
+		return err
+	}
+	t.stop = stopping{asked: true, reason: reason, clock: time.NewTimer(stopPatience)}
+	return nil
+}
+
+// escalate is called when the agent did not stop in time.
+func (t *turn) escalate(ctx context.Context) {
+	t.stop.steps++
+	var err error
+	if t.stop.steps == 1 {
+		err = t.agent.conn.Signal(ctx, syscall.SIGTERM)
+	} else {
+		_, err = t.agent.conn.Stop(ctx, runner.Grace{Stdin: -1, Term: -1})
+	}
+	if err != nil {
+		t.host.o.Log.Warn("escalate an interrupt", "session", t.in.Agent.SessionID, "step", t.stop.steps, "error", err)
+	}
+	t.stop.clock = time.NewTimer(stopPatience)
+}
+
+// idled judges the agent's own word that the turn is over.
+func (t *turn) idled(idle event.SessionIdle) *ending {
+	switch {
+	case idle.Interrupted || t.stop.asked:
+		return &ending{outcome: session.Interrupted, stop: idle.StopReason}
+	case idle.Error != nil:
+		return &ending{outcome: session.Failed, stop: idle.StopReason, failure: idle.Error}
+	}
+	return &ending{outcome: session.Completed, stop: idle.StopReason}
+}
+
+// died judges the end of the agent's process before its turn was over.
+func (t *turn) died(how string) *ending {
+	if t.stop.asked {
+		return &ending{outcome: session.Interrupted, stop: "killed", exited: true}
+	}
+	msg := fmt.Sprintf("the agent ended in the middle of the turn (%s)", how)
+	if said := strings.TrimSpace(t.tale.stderr); said != "" {
+		msg += ": " + cut(said, 500)
+	}
+	return &ending{outcome: session.Failed, exited: true, failure: &event.ErrorInfo{Message: msg, Code: session.TypeAgentFailed}}
+}
+
+// exitOf reads a record as the end of the agent's process.
+func exitOf(r event.Record) (how string, exited bool) {
+	if r.Dir != event.DirSig {
+		return "", false
+	}
+	if strings.HasPrefix(r.Line, "exit") || strings.HasPrefix(r.Line, "signal") {
+		return r.Line, true
+	}
+	return "", false
+}
+
+// finish writes the end of the turn: the stream first, then the bookmark, so
+// that an attempt which dies in between only repeats what can be repeated; the
+// archive last, because it may be away.
+func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTurnOutput, error) {
+	if end.outcome == session.Interrupted {
+		t.sweep(ctx)
+	}
+	if err := t.writeEnd(ctx, d, end); err != nil {
+		return RunTurnOutput{}, err
+	}
+	state, err := t.tr.State()
+	if err != nil {
+		return RunTurnOutput{}, err
+	}
+	out := t.output(end)
+	t.mark.Offset, t.mark.Translator = d.Next, state
+	t.mark.Ended, t.mark.Output = t.in.ExecutionID, &out
+	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
+		return RunTurnOutput{}, err
+	}
+	if end.exited {
+		t.host.forget(t.in.Sandbox.ID)
+	}
+	t.archiveEnd(ctx)
+	out.ArchiveBehind = t.tale.behind
+	return out, nil
+}
+
+// sweep ends the processes that an interrupted turn left running.
+func (t *turn) sweep(ctx context.Context) {
+	swept, err := t.agent.conn.Sweep(ctx, t.running)
+	if err != nil {
+		// An agent that has exited took everything with it.
+		t.host.o.Log.Debug("sweep after an interrupt", "session", t.in.Agent.SessionID, "error", err)
+		return
+	}
+	if len(swept.Left) > 0 {
+		t.host.o.Log.Warn("processes survived an interrupt", "session", t.in.Agent.SessionID, "left", len(swept.Left))
+	}
+}
+
+// The last events of a turn stand behind all of their record's.
+const (
+	indexFailure = 1 << 20
+	indexEnd     = 1<<20 + 1
+)
+
+func (t *turn) writeEnd(ctx context.Context, d runner.Delivery, end ending) error {
+	if end.exited && end.failure != nil {
+		block := own(event.BlockUpsert{Block: event.Block{
+			ID: "sojourn-" + t.in.Message.ID + "-failed", Type: event.BlockError, Status: event.StatusComplete,
+			Source: event.SourceServer, Message: event.Text(end.failure.Message), Code: end.failure.Code,
+		}})
+		if err := t.say(ctx, d.Offset, indexFailure, block); err != nil {
+			return err
+		}
+		entries, anchor := ownEntries("turn-"+t.in.Message.ID, []event.Event{block}, t.tale.anchor())
+		t.tale.anchorAt(anchor)
+		t.mark.Own = append(t.mark.Own, entries...)
+	}
+	if err := t.out.Flush(ctx); err != nil {
+		return err
+	}
+	if err := t.say(ctx, d.Offset, indexEnd, own(t.endEvent(end))); err != nil {
+		return err
+	}
+	return t.out.Flush(ctx)
+}
+
+func (t *turn) endEvent(end ending) event.Payload {
+	q := event.Query{
+		ExecutionID: t.in.ExecutionID, MessageIDs: []string{t.in.Message.ID},
+		DurationMS: time.Since(t.began).Milliseconds(), Error: end.failure,
+	}
+	if end.outcome != session.Failed {
+		q.Result = t.result(end)
+	}
+	switch end.outcome {
+	case session.Completed:
+		return event.QueryCompleted{Query: q}
+	case session.Interrupted:
+		q.Reason = t.stop.reason
+		return event.QueryInterrupted{Query: q}
+	}
+	return event.QueryFailed{Query: q}
+}
+
+func (t *turn) result(end ending) *event.QueryResult {
+	return &event.QueryResult{
+		Response: t.tale.response(), StopReason: end.stop, Usage: t.tale.usage, CostUSD: t.tale.costUSD,
+		LastSeq: t.writer.Tail().LastSeq,
+	}
+}
+
+// historyResponse bounds the answer's text in workflow history.
+const historyResponse = 2 << 10
+
+func (t *turn) output(end ending) RunTurnOutput {
+	res := session.Result{
+		ExecutionID: t.in.ExecutionID, MessageID: t.in.Message.ID, Outcome: end.outcome, Error: end.failure,
+	}
+	if end.outcome != session.Failed {
+		res.Result = t.result(end)
+		res.Result.Response = cut(res.Result.Response, historyResponse)
+	}
+	if end.outcome == session.Interrupted {
+		res.Reason = t.stop.reason
+	}
+	return RunTurnOutput{
+		Result: res, Usage: t.tale.usage, CostUSD: t.tale.costUSD, LastSeq: t.writer.Tail().LastSeq,
+		LastBlockID: t.tale.anchor(), LastBlock: t.tale.last, AgentExited: end.exited,
+	}
+}
+
+// archiveEnd archives what the turn left, and looks once more behind the turn:
+// an agent may write its last lines a moment after it said that it is idle.
+func (t *turn) archiveEnd(ctx context.Context) {
+	t.archiveOwn(ctx)
+	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
+		t.tale.behind = err.Error()
+	}
+	once, cancel := context.WithTimeout(ctx, archivePatience)
+	defer cancel()
+	if _, err := t.archiver.sync(once); err != nil {
+		t.tale.behind = err.Error()
+	} else if len(t.mark.Own) == 0 {
+		t.tale.behind = ""
+	}
+	t.host.after.Go(func() { t.host.lookAgain(t.archiver) })
+}
+
+// settleTime is when a turn's transcripts are looked at again.
+const settleTime = time.Second
+
+func (h *Host) lookAgain(a *archiver) {
+	select {
+	case <-time.After(settleTime):
+	case <-h.ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, archivePatience)
+	defer cancel()
+	if _, err := a.sync(ctx); err != nil {
+		h.o.Log.Debug("archive after a turn", "session", a.agent.launch.SessionID, "error", err)
+	}
+}

@@ -1,0 +1,57 @@
+package activities
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// typed says which errors no retry mends, and their types across Temporal.
+// What is not listed is retried.
+var typed = []struct {
+	err error
+	typ string
+}{
+	{adapters.ErrNotInstalled, session.TypeAgentMissing},
+	{adapters.ErrUnknownAgent, session.TypeInvalid},
+	{adapters.ErrUnsupported, session.TypeInvalid},
+	{stream.ErrFenced, session.TypeFenced},
+	{archive.ErrFenced, session.TypeFenced},
+	{runner.ErrEpoch, session.TypeFenced},
+	{sandbox.ErrNotFound, session.TypeHostLost},
+	{sandbox.ErrTerminated, session.TypeHostLost},
+	{errProfile, session.TypeNotFound},
+	{errAgent, session.TypeAgentFailed},
+}
+
+// errAgent marks an agent that can't be started or talked to.
+var errAgent = errors.New("agent")
+
+// errProfile marks a profile that is not there or can't be read.
+var errProfile = errors.New("profile")
+
+// crossing gives an activity's error the form in which it crosses Temporal.
+func crossing(err error) error {
+	var app *temporal.ApplicationError
+	var invalid *session.InvalidError
+	switch {
+	case err == nil, errors.As(err, &app), errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &invalid):
+		return session.ToTemporal(err)
+	}
+	for _, t := range typed {
+		if errors.Is(err, t.err) {
+			return temporal.NewNonRetryableApplicationError(err.Error(), t.typ, nil)
+		}
+	}
+	return err
+}

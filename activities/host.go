@@ -1,0 +1,109 @@
+package activities
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// HostOptions is what a host's activities depend on. All fields are required
+// unless they say otherwise.
+type HostOptions struct {
+	// ID names the host; its task queues have it in their names.
+	ID string
+	// DataDir is the host's own folder; bookmarks lie in it.
+	DataDir string
+	// Secret makes the tokens of the host's runners.
+	Secret   []byte
+	Stream   *stream.Log
+	Archive  *archive.Archive
+	Provider sandbox.Provider
+	Agents   adapters.Registry
+	// Profile loads a profile by id. Default: no profile is known.
+	Profile func(ctx context.Context, id string) (adapters.Profile, error)
+	// Getenv and PassEnv make the sandboxes' environment, see
+	// sandbox.Environment.
+	Getenv  func(string) string
+	PassEnv []string
+	Log     *slog.Logger
+}
+
+// Host has the activities that belong to one host: its sandboxes, the turns in
+// them, and control over those. Safe for concurrent use; Close waits for what
+// goes on behind the activities.
+type Host struct {
+	o HostOptions
+	// after are the tail syncs that outlive their turns.
+	after sync.WaitGroup
+	stop  context.CancelFunc
+	ctx   context.Context
+
+	mu sync.Mutex
+	// turns are the running ones, by session.
+	turns map[string]*turn
+	// arrived is closed and replaced when a turn enters.
+	arrived chan struct{}
+	// agents are the warm connections, by sandbox id.
+	agents map[string]*agent
+}
+
+// NewHost makes a host's activities.
+func NewHost(o HostOptions) *Host {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Host{
+		o: o, ctx: ctx, stop: stop,
+		turns: map[string]*turn{}, arrived: make(chan struct{}), agents: map[string]*agent{},
+	}
+}
+
+// Close ends the background work and the connections to the runners. The
+// agents go on.
+func (h *Host) Close() error {
+	h.stop()
+	h.after.Wait()
+	h.mu.Lock()
+	agents := h.agents
+	h.agents = map[string]*agent{}
+	h.mu.Unlock()
+	for id, a := range agents {
+		if err := a.conn.Close(); err != nil {
+			h.o.Log.Debug("close connection to runner", "sandbox", id, "error", err)
+		}
+	}
+	return nil
+}
+
+// enter makes a turn the session's live one. A turn of an earlier attempt that
+// is still there is fenced by the stream; it leaves by itself.
+func (h *Host) enter(t *turn) (leave func()) {
+	id := t.in.Agent.SessionID
+	h.mu.Lock()
+	h.turns[id] = t
+	close(h.arrived)
+	h.arrived = make(chan struct{})
+	h.mu.Unlock()
+	return func() {
+		h.mu.Lock()
+		if h.turns[id] == t {
+			delete(h.turns, id)
+		}
+		h.mu.Unlock()
+		close(t.left)
+	}
+}
+
+// live gives the running turn of an execution, and what closes when another
+// turn enters.
+func (h *Host) live(sessionID, executionID string) (*turn, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.turns[sessionID]; t != nil && t.in.ExecutionID == executionID {
+		return t, h.arrived
+	}
+	return nil, h.arrived
+}

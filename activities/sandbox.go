@@ -1,0 +1,314 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// CreateSandbox makes a sandbox on this host with everything that the
+// session's agent needs: its transcripts from the archive, its profile, its
+// workspace. It takes the session's next epoch, so whatever served the session
+// before is fenced from then on.
+func (h *Host) CreateSandbox(ctx context.Context, in CreateSandboxInput) (CreateSandboxOutput, error) {
+	var show atomic.Pointer[Beat]
+	show.Store(&Beat{Phase: "creating sandbox"})
+	defer beat(ctx, &show)()
+	out, err := h.createSandbox(ctx, in)
+	return out, crossing(err)
+}
+
+func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (CreateSandboxOutput, error) {
+	id := in.Agent.SessionID
+	epoch, err := h.o.Archive.TakeEpoch(ctx, id)
+	if err != nil {
+		return CreateSandboxOutput{}, err
+	}
+	env := event.Environment{
+		SandboxID: fmt.Sprintf("%s-e%d", id, epoch), Host: h.o.ID, Provider: "local",
+		Status: "starting", RestartCount: in.Restarts,
+	}
+	if _, err := h.tell(ctx, id, epoch, event.EECreating{Environment: env}); err != nil {
+		return CreateSandboxOutput{}, err
+	}
+	if err := h.furnish(ctx, in.Agent, env.SandboxID, epoch); err != nil {
+		env.Status, env.Message = "terminated", err.Error()
+		_, terr := h.tell(ctx, id, epoch, event.EEError{Environment: env})
+		return CreateSandboxOutput{}, errors.Join(err, terr)
+	}
+	env.Status = "ready"
+	last, err := h.tell(ctx, id, epoch, event.EEReady{Environment: env})
+	if err != nil {
+		return CreateSandboxOutput{}, err
+	}
+	return CreateSandboxOutput{
+		Sandbox: session.Sandbox{Host: h.o.ID, ID: env.SandboxID, Epoch: epoch, Status: env.Status}, LastSeq: last,
+	}, nil
+}
+
+// tell appends one event of Sojourn's own about the sandbox.
+func (h *Host) tell(ctx context.Context, sessionID string, epoch uint64, p event.Payload) (uint64, error) {
+	ev := own(p)
+	return h.o.Stream.Emit(ctx, sessionID, stream.Emission{
+		Fence: stream.Fence{Epoch: epoch}, Key: fmt.Sprintf("%s-%d", ev.Type(), epoch), Events: []event.Event{ev},
+	})
+}
+
+// furnish makes the sandbox and puts everything into it; after an error
+// nothing of it is left.
+func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, epoch uint64) error {
+	a, err := h.o.Agents.Get(in.Name)
+	if err != nil {
+		return err
+	}
+	if _, err := a.Locate(h.o.Getenv); err != nil {
+		return fmt.Errorf("host %s: %w", h.o.ID, err)
+	}
+	profile, err := h.profile(ctx, in.Profile)
+	if err != nil {
+		return err
+	}
+	if err := h.clearOlder(ctx, in.SessionID, epoch); err != nil {
+		return err
+	}
+	if in.Workspace != "" {
+		if info, err := os.Stat(in.Workspace); err != nil || !info.IsDir() {
+			return session.Invalid("workspace", fmt.Sprintf("%q is no folder on host %s", in.Workspace, h.o.ID), "a folder that stands")
+		}
+	}
+	sb, err := h.o.Provider.Create(ctx, sandbox.Spec{
+		ID: sandboxID, SessionID: in.SessionID, Epoch: epoch, Workspace: in.Workspace,
+		Labels: map[string]string{"agent": in.Name},
+	})
+	if err != nil {
+		return err
+	}
+	if err := h.fill(ctx, in, a, profile, sb, epoch); err != nil {
+		return errors.Join(err, sb.Terminate(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+// clearOlder ends what an attempt before, or an earlier epoch, left of the
+// session's sandboxes on this host.
+func (h *Host) clearOlder(ctx context.Context, sessionID string, epoch uint64) error {
+	infos, err := h.o.Provider.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		if info.SessionID != sessionID || info.Epoch >= epoch {
+			continue
+		}
+		sb, err := h.o.Provider.Open(ctx, info.SandboxID)
+		if errors.Is(err, sandbox.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			h.forget(info.SandboxID)
+			err = sb.Terminate(ctx)
+		}
+		if err = errors.Join(err, h.dropBookmark(info.SandboxID)); err != nil {
+			return fmt.Errorf("end sandbox %s of an earlier epoch: %w", info.SandboxID, err)
+		}
+	}
+	return nil
+}
+
+// fill puts transcripts first, then the profile, then workspace files.
+func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapters.Profile, sb sandbox.Sandbox, epoch uint64) error {
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.restore(ctx, in.SessionID, sb, epoch); err != nil {
+		return err
+	}
+	l, err := h.launch(in, a, p, info.Paths)
+	if err != nil {
+		return err
+	}
+	files, err := a.ProfileFiles(p, l)
+	if err != nil {
+		return fmt.Errorf("%w %q: %w", errProfile, in.Profile, err)
+	}
+	if err := copyProfile(ctx, sb, files); err != nil {
+		return err
+	}
+	return h.installBundled(ctx, p, sb, info.Paths)
+}
+
+// restore writes the archive's transcripts back into the home and says so.
+func (h *Host) restore(ctx context.Context, sessionID string, sb sandbox.Sandbox, epoch uint64) error {
+	var written []event.Event
+	files := func(yield func(sandbox.File, error) bool) {
+		for f, err := range h.o.Archive.RestoreFiles(ctx, sessionID, epoch) {
+			if err != nil {
+				yield(sandbox.File{}, err)
+				return
+			}
+			body, err := f.Open()
+			ok := yield(sandbox.File{Path: f.Path, Mode: f.Mode, Size: f.Size, Body: body}, err)
+			if body != nil {
+				err = errors.Join(err, body.Close())
+			}
+			if !ok || err != nil {
+				return
+			}
+			written = append(written, own(event.TranscriptWritten{Transcript: event.Transcript{ID: f.ID, Offset: f.Size, SHA256: f.SHA256}}))
+		}
+	}
+	if err := sb.CopyIn(ctx, sandbox.AreaHome, files); err != nil {
+		return fmt.Errorf("restore transcripts: %w", err)
+	}
+	if len(written) == 0 {
+		return nil
+	}
+	_, err := h.o.Stream.Emit(ctx, sessionID, stream.Emission{
+		Fence: stream.Fence{Epoch: epoch}, Key: fmt.Sprintf("restored-%d", epoch), Events: written,
+	})
+	return err
+}
+
+func copyProfile(ctx context.Context, sb sandbox.Sandbox, files []adapters.File) error {
+	areas := map[adapters.Base]sandbox.Area{adapters.InHome: sandbox.AreaHome, adapters.InWorkspace: sandbox.AreaWorkspace}
+	for base, area := range areas {
+		if err := sb.CopyIn(ctx, area, filesOf(files, base)); err != nil {
+			return fmt.Errorf("copy profile into %s: %w", base, err)
+		}
+	}
+	return nil
+}
+
+func filesOf(files []adapters.File, base adapters.Base) iter.Seq2[sandbox.File, error] {
+	return func(yield func(sandbox.File, error) bool) {
+		for _, f := range files {
+			if f.Base != base {
+				continue
+			}
+			mode := fs.FileMode(f.Mode)
+			if mode == 0 {
+				mode = 0o644
+			}
+			if !yield(sandbox.File{Path: f.Path, Mode: mode, Size: int64(len(f.Data)), Body: bytes.NewReader(f.Data)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// installBundled runs the install commands of the profile's own MCP servers.
+func (h *Host) installBundled(ctx context.Context, p adapters.Profile, sb sandbox.Sandbox, paths sandbox.Paths) error {
+	for name, server := range p.BundledMCP {
+		if len(server.Install) == 0 {
+			continue
+		}
+		dir := filepath.Join(paths.Home, adapters.BundledDir(name))
+		if err := execute(ctx, sb, sandbox.Command{Argv: server.Install, Dir: dir}); err != nil {
+			return fmt.Errorf("%w: install MCP server %s: %w", errProfile, name, err)
+		}
+	}
+	return nil
+}
+
+// execute runs a command to its end; its output is in the error if it fails.
+func execute(ctx context.Context, sb sandbox.Sandbox, cmd sandbox.Command) error {
+	p, err := sb.Exec(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	var said bytes.Buffer
+	done := make(chan error, 1)
+	go func() { _, err := io.Copy(&said, p.Stderr()); done <- err }()
+	_, oerr := io.Copy(io.Discard, p.Stdout())
+	code, err := p.Wait(ctx)
+	err = errors.Join(err, oerr, <-done)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit %d: %s", code, cut(said.String(), 500))
+	}
+	return err
+}
+
+// EndSandbox stops the agent, archives what is left and ends the sandbox. It
+// fails, and is tried again, for as long as the archive can't be reached. A
+// sandbox that is gone already is ended.
+func (h *Host) EndSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOutput, error) {
+	var show atomic.Pointer[Beat]
+	show.Store(&Beat{Phase: "ending sandbox: archiving"})
+	defer beat(ctx, &show)()
+	out, err := h.endSandbox(ctx, in)
+	return out, crossing(err)
+}
+
+func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOutput, error) {
+	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
+	switch {
+	case errors.Is(err, sandbox.ErrNotFound):
+	case err != nil:
+		return EndSandboxOutput{}, err
+	default:
+		if err := h.emptyOut(ctx, in); err != nil {
+			return EndSandboxOutput{}, err
+		}
+		if err := sb.Terminate(ctx); err != nil {
+			return EndSandboxOutput{}, err
+		}
+	}
+	if err := h.dropBookmark(in.Sandbox.ID); err != nil {
+		return EndSandboxOutput{}, err
+	}
+	last, err := h.tell(ctx, in.Agent.SessionID, in.Sandbox.Epoch, event.EETerminated{Environment: event.Environment{
+		SandboxID: in.Sandbox.ID, Host: h.o.ID, Provider: "local", Status: "terminated", Reason: in.Reason,
+	}})
+	return EndSandboxOutput{LastSeq: last}, err
+}
+
+// emptyOut stops the agent, so that it writes its last lines, and archives.
+func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) error {
+	a, err := h.prepare(ctx, in.Agent, in.Sandbox.ID, in.Sandbox.Epoch)
+	if err != nil {
+		return err
+	}
+	if err := h.stopAgent(ctx, a); err != nil {
+		return err
+	}
+	mark, err := h.bookmark(in.Sandbox.ID)
+	if err != nil {
+		return err
+	}
+	store := h.o.Archive
+	if err := store.AppendOwn(ctx, in.Agent.SessionID, in.Sandbox.Epoch, mark.Own...); err != nil {
+		return err
+	}
+	_, err = (&archiver{store: store, agent: a}).sync(ctx)
+	return err
+}
+
+// stopAgent ends the agent's process, if there is one.
+func (h *Host) stopAgent(ctx context.Context, a *agent) error {
+	h.forget(a.sb.ID())
+	if err := h.attach(ctx, a); err != nil {
+		if errors.Is(err, runner.ErrEpoch) {
+			return err
+		}
+		// No supervisor answers: no agent was started, or it ended long ago.
+		h.o.Log.Debug("no runner to stop", "sandbox", a.sb.ID(), "error", err)
+		return nil
+	}
+	_, err := a.conn.Stop(ctx, runner.Grace{})
+	return errors.Join(err, a.conn.Close())
+}

@@ -1,0 +1,162 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// Session has the light writes to stream and archive that need no sandbox.
+type Session struct {
+	Stream  *stream.Log
+	Archive *archive.Archive
+}
+
+// Begin opens a run: its epoch, its record, session:initialized.
+func (s *Session) Begin(ctx context.Context, in BeginInput) (BeginOutput, error) {
+	out, err := s.begin(ctx, in.Session)
+	return out, crossing(err)
+}
+
+func (s *Session) begin(ctx context.Context, in session.Input) (BeginOutput, error) {
+	epoch, err := s.Archive.TakeEpoch(ctx, in.SessionID)
+	if err != nil {
+		return BeginOutput{}, err
+	}
+	out := BeginOutput{Epoch: epoch}
+	if out.Record, err = s.openRecord(ctx, in, epoch); err != nil {
+		return out, err
+	}
+	last := uint64(0)
+	if out.Record != nil {
+		last = out.Record.LastSeq
+	}
+	started := event.SessionInitialized{
+		Agent: in.Options.Agent, Profile: in.Options.Profile, Title: in.Options.Title, Reopened: in.Reopened,
+	}
+	if in.Parent != nil {
+		started.Parent = in.Parent.SessionID
+	}
+	out.LastSeq, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
+		Fence: stream.Fence{Epoch: epoch}, LastSeq: last, Key: fmt.Sprintf("begin-%d", epoch),
+		Events: []event.Event{own(started)},
+	})
+	if err != nil {
+		return out, err
+	}
+	return out, s.Stream.Changed(ctx, in.SessionID, stream.ChangeCreated)
+}
+
+// openRecord makes the session's record, or gives the one of an earlier run.
+func (s *Session) openRecord(ctx context.Context, in session.Input, epoch uint64) (*session.Record, error) {
+	data, err := s.Archive.Session(ctx, in.SessionID)
+	if err == nil {
+		if err := s.Archive.MarkOpen(ctx, in.SessionID, epoch); err != nil {
+			return nil, err
+		}
+		if !in.Reopened {
+			// An attempt before this one wrote it.
+			return nil, nil
+		}
+		rec, err := session.RecordOf(data)
+		return &rec, err
+	}
+	if !errors.Is(err, archive.ErrNotFound) {
+		return nil, err
+	}
+	data = archive.ListData{ID: in.SessionID}
+	if in.Parent != nil {
+		data.Parent = in.Parent.SessionID
+	}
+	if err := (session.Record{Options: in.Options, Native: 1}).Apply(&data); err != nil {
+		return nil, err
+	}
+	_, err = s.Archive.CreateSession(ctx, data)
+	return nil, err
+}
+
+// Emit appends events of Sojourn's own while no turn runs. Blocks among them
+// go to the archive too, anchored to the block that they follow.
+func (s *Session) Emit(ctx context.Context, in EmitInput) (EmitOutput, error) {
+	last, err := s.Stream.Emit(ctx, in.SessionID, stream.Emission{
+		Fence: stream.Fence{Epoch: in.Epoch}, Key: in.Key, Events: in.Events,
+	})
+	if err != nil {
+		return EmitOutput{}, crossing(err)
+	}
+	entries, anchor := ownEntries(in.Key, in.Events, in.Anchor)
+	if err := s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, entries...); err != nil {
+		return EmitOutput{}, crossing(err)
+	}
+	return EmitOutput{LastSeq: last, LastBlockID: anchor}, nil
+}
+
+// Finish closes a run: the record, the list's marker, session:closed.
+func (s *Session) Finish(ctx context.Context, in FinishInput) error {
+	return crossing(s.finish(ctx, in))
+}
+
+func (s *Session) finish(ctx context.Context, in FinishInput) error {
+	id := in.Session.SessionID
+	last, err := s.Stream.Emit(ctx, id, stream.Emission{
+		Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: in.Record.LastSeq, Key: fmt.Sprintf("closed-%d", in.Epoch),
+		Events: []event.Event{own(event.SessionClosed{Reason: in.Reason})},
+	})
+	if err != nil {
+		return err
+	}
+	in.Record.LastSeq = last
+	if _, err := s.Archive.UpdateSession(ctx, id, in.Record.Apply); err != nil {
+		return err
+	}
+	if !in.Unlisted {
+		if err := s.Archive.MarkClosed(ctx, id, in.Epoch, time.Now()); err != nil {
+			return err
+		}
+	}
+	return s.Stream.Changed(ctx, id, stream.ChangeClosed)
+}
+
+// own makes an event of Sojourn's own in the main conversation.
+func own(p event.Payload) event.Event {
+	return event.Event{Payload: p, Context: event.Context{
+		ConversationID: event.Main, Source: event.SourceServer, Timestamp: time.Now().UTC(),
+	}}
+}
+
+// ownEntries picks from events what belongs to the conversation, for the
+// archive, and gives the last block after it.
+func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnEntry, string) {
+	var entries []archive.OwnEntry
+	for i, ev := range events {
+		block, belongs := ownBlock(ev)
+		if !belongs {
+			continue
+		}
+		entries = append(entries, archive.OwnEntry{
+			ID: fmt.Sprintf("%s-%d", key, i), Anchor: archive.Anchor{ConversationID: event.Main, AfterBlockID: anchor}, Event: ev,
+		})
+		anchor = block
+	}
+	return entries, anchor
+}
+
+// ownBlock names the block that an event of Sojourn's own puts into the
+// conversation.
+func ownBlock(ev event.Event) (id string, belongs bool) {
+	switch p := ev.Payload.(type) {
+	case event.BlockUpsert:
+		return p.Block.ID, true
+	case event.SubagentSpawned:
+		return event.SubagentBlockID(p.ToolUseID), true
+	case event.SubagentCompleted:
+		return event.SubagentBlockID(p.ToolUseID), true
+	}
+	return "", false
+}

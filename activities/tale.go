@@ -1,0 +1,155 @@
+package activities
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// tale is what a turn remembers of what it heard: enough for its result, for
+// the operator's eye, and for anchoring Sojourn's own blocks.
+type tale struct {
+	usage   event.Usage
+	costUSD float64
+	events  int
+	deltas  int
+	// blocks are the main conversation's, from the last one on that is sure
+	// to stay.
+	blocks []heardBlock
+	// text is the last assistant_text of the main conversation.
+	textID string
+	text   strings.Builder
+	last   string
+	behind string
+	stderr string
+}
+
+type heardBlock struct {
+	id     string
+	stands bool
+}
+
+func newTale(anchor string) tale {
+	return tale{blocks: []heardBlock{{anchor, true}}}
+}
+
+// responseLimit bounds the text of a result; the whole is in the stream.
+const responseLimit = 16 << 10
+
+func (t *tale) hear(ev event.Event) {
+	t.events++
+	main := ev.Context.Conversation() == event.Main
+	switch p := ev.Payload.(type) {
+	case event.BlockUpsert:
+		t.last = words(p.Block, t.last)
+		if main {
+			t.hearBlock(p.Block)
+		}
+	case event.BlockDelta:
+		t.deltas++
+		if main && p.BlockID == t.textID && t.text.Len() < responseLimit {
+			t.text.WriteString(p.Delta)
+		}
+	case event.SubagentSpawned:
+		if main {
+			t.place(event.SubagentBlockID(p.ToolUseID), true)
+		}
+	case event.MetadataUpdate:
+		if p.Usage != nil {
+			t.usage = t.usage.Add(*p.Usage)
+		}
+		if p.CostUSD != nil {
+			t.costUSD += *p.CostUSD
+		}
+	case event.Log:
+		if p.Level == "error" || p.Level == "warn" {
+			t.stderr = cut(t.stderr+p.Message+"\n", 2000)
+		}
+	}
+}
+
+func (t *tale) hearBlock(b event.Block) {
+	t.place(b.ID, b.Status == event.StatusComplete)
+	if b.Type != event.BlockAssistantText {
+		return
+	}
+	if b.ID != t.textID {
+		t.textID = b.ID
+		t.text.Reset()
+	}
+	if b.Content != nil && *b.Content != "" {
+		t.text.Reset()
+		t.text.WriteString(cut(*b.Content, responseLimit))
+	}
+}
+
+// place keeps the order in which blocks were created.
+func (t *tale) place(id string, stands bool) {
+	for i := range t.blocks {
+		if t.blocks[i].id == id {
+			t.blocks[i].stands = t.blocks[i].stands || stands
+			t.prune()
+			return
+		}
+	}
+	t.blocks = append(t.blocks, heardBlock{id, stands})
+	t.prune()
+}
+
+// prune forgets what comes before the last block that stands.
+func (t *tale) prune() {
+	for i := len(t.blocks) - 1; i > 0; i-- {
+		if t.blocks[i].stands {
+			t.blocks = append(t.blocks[:0], t.blocks[i:]...)
+			return
+		}
+	}
+}
+
+// anchor is the last block that is sure to stay.
+func (t *tale) anchor() string { return t.blocks[0].id }
+
+func (t *tale) anchorAt(id string) { t.place(id, true) }
+
+func (t *tale) response() string { return cut(t.text.String(), responseLimit) }
+
+// words puts a block into a line for people; was is kept where it says
+// nothing.
+func words(b event.Block, was string) string {
+	switch {
+	case b.Type == event.BlockToolUse && b.ToolName != "":
+		return cut(fmt.Sprintf("%s %s", b.ToolName, compact(b.Input)), 160)
+	case b.Type == event.BlockToolResult:
+		return cut("result: "+compact(b.Output), 160)
+	case b.Type == event.BlockSubagent && b.Name != "":
+		return cut("subagent "+b.Name+": "+b.Description, 160)
+	case b.Content != nil && *b.Content != "":
+		return cut(strings.ReplaceAll(string(b.Type), "_", " ")+": "+*b.Content, 160)
+	case b.Message != nil && *b.Message != "":
+		return cut(string(b.Type)+": "+*b.Message, 160)
+	}
+	return was
+}
+
+func compact(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
+
+// cut shortens text to at most n bytes, at a rune.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	s = s[:n]
+	for !utf8.ValidString(s) && len(s) > 0 {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}

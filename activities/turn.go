@@ -1,0 +1,396 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// turn is one attempt at one execution.
+type turn struct {
+	host  *Host
+	in    RunTurnInput
+	began time.Time
+	agent *agent
+	// fence is this attempt's right to write.
+	fence stream.Fence
+	mark  bookmark
+	// running are the processes below the agent before the turn.
+	running runner.Mark
+	// prompt is where the message lies in the spool.
+	prompt runner.Ack
+
+	tr     adapters.Translator
+	writer *stream.Writer
+	out    *stream.Batcher
+	// had is how far the attempt before came.
+	had  stream.Position
+	tale tale
+
+	archiver *archiver
+	controls chan control
+	left     chan struct{}
+	// asked are the agent's open permission requests.
+	asked map[string]event.PermissionRequested
+	stop  stopping
+	// show is what the heartbeat says.
+	show atomic.Pointer[Beat]
+}
+
+// RunTurn hands the message to the agent and stays until it is answered. It
+// may be attempted again at any point by any worker of the host.
+func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, error) {
+	mark, err := h.bookmark(in.Sandbox.ID)
+	if err != nil {
+		return RunTurnOutput{}, err
+	}
+	if mark.Ended == in.ExecutionID && mark.Output != nil {
+		return *mark.Output, nil
+	}
+	t := &turn{
+		host: h, in: in, mark: mark, began: time.Now(),
+		controls: make(chan control), left: make(chan struct{}),
+		asked: map[string]event.PermissionRequested{}, tale: newTale(in.Anchor),
+		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.ExecutionID, int(activity.GetInfo(ctx).Attempt))},
+	}
+	defer h.enter(t)()
+	t.showBeat("starting")
+	defer beat(ctx, &t.show)()
+	out, err := t.run(ctx)
+	return out, crossing(err)
+}
+
+// attemptOf orders the attempts of all executions of an epoch: fences must
+// grow across turns too. Execution ids are x1, x2, ….
+func attemptOf(executionID string, attempt int) int {
+	var n int
+	if _, err := fmt.Sscanf(executionID, "x%d", &n); err != nil {
+		n = 0
+	}
+	return n*1_000_000 + attempt
+}
+
+func (t *turn) run(ctx context.Context) (RunTurnOutput, error) {
+	if err := t.open(ctx); err != nil {
+		return RunTurnOutput{}, err
+	}
+	defer func() {
+		if err := t.out.Close(); err != nil {
+			t.host.o.Log.Debug("batcher ended", "session", t.in.Agent.SessionID, "error", err)
+		}
+	}()
+	if err := t.ask(ctx); err != nil {
+		return RunTurnOutput{}, err
+	}
+	return t.listen(ctx)
+}
+
+// open takes the stream's fence, and only then the agent.
+func (t *turn) open(ctx context.Context) (err error) {
+	h, id := t.host, t.in.Agent.SessionID
+	t.writer, err = h.o.Stream.Writer(ctx, id, t.fence, stream.WriterOptions{})
+	if err != nil {
+		return err
+	}
+	t.had = t.writer.Tail().Position
+	t.out = t.writer.Batcher(ctx, stream.BatcherOptions{})
+	if t.agent, err = h.agentIn(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch); err != nil {
+		return err
+	}
+	t.archiver = &archiver{store: h.o.Archive, agent: t.agent}
+	t.tr, err = t.agent.adapter.Translator(t.mark.Translator)
+	return err
+}
+
+// ask says that the query starts and hands the message over, both once.
+func (t *turn) ask(ctx context.Context) error {
+	if err := t.applyOptions(ctx); err != nil {
+		return err
+	}
+	var err error
+	if t.running, err = t.agent.conn.Mark(ctx); err != nil {
+		return err
+	}
+	started := event.QueryStarted{Query: event.Query{
+		ExecutionID: t.in.ExecutionID, MessageIDs: []string{t.in.Message.ID}, Message: cut(t.in.Message.Text, 200),
+	}}
+	if err := t.say(ctx, t.mark.Offset, 0, own(started)); err != nil {
+		return err
+	}
+	m := t.in.Message
+	t.prompt, err = t.agent.inputAck(ctx, "prompt-"+t.in.Message.ID, adapters.Prompt{
+		MessageID: m.ID, NativeID: t.agent.launch.NativeID, Text: m.Text, Parts: m.Parts,
+	})
+	return err
+}
+
+// applyOptions tells a warm agent what was changed since it was told last. A
+// fresh one was launched with it.
+func (t *turn) applyOptions(ctx context.Context) error {
+	model, permission := t.agent.launch.Model, t.agent.launch.Permission
+	if in := t.in.Agent; in.Model != "" {
+		model = in.Model
+	}
+	if in := t.in.Agent; in.Permission != "" {
+		permission = in.Permission
+	}
+	if !t.agent.fresh && t.mark.Model != "" && model != t.mark.Model {
+		id := "model-" + t.in.ExecutionID
+		if err := t.agent.input(ctx, id, adapters.SetModel{RequestID: id, Model: model}); err != nil {
+			return err
+		}
+	}
+	if !t.agent.fresh && t.mark.Permission != "" && string(permission) != t.mark.Permission {
+		id := "permission-" + t.in.ExecutionID
+		if err := t.agent.input(ctx, id, adapters.SetPermission{RequestID: id, Permission: permission}); err != nil {
+			return err
+		}
+	}
+	t.mark.Model, t.mark.Permission = model, string(permission)
+	return nil
+}
+
+// say appends one event at a place in the spool, unless an attempt before did.
+func (t *turn) say(ctx context.Context, offset int64, index int, ev event.Event) error {
+	pos := stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: offset, Index: index}
+	if pos.Compare(t.had) <= 0 {
+		return nil
+	}
+	return t.out.Add(ctx, []event.Event{ev}, pos)
+}
+
+// listen pumps the agent's records until the turn has ended.
+func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	records := t.records(ctx)
+	archive := time.NewTicker(archiveEvery)
+	defer archive.Stop()
+	look := time.NewTicker(beatEvery)
+	defer look.Stop()
+	synced := make(chan error, 1)
+	syncing := false
+	defer t.stop.cancel()
+	for {
+		select {
+		case r, more := <-records:
+			if !more {
+				return RunTurnOutput{}, errors.Join(ctx.Err(), runner.ErrClosed)
+			}
+			if r.err != nil {
+				return t.broken(ctx, r.err)
+			}
+			if end, err := t.take(ctx, r.Delivery); err != nil || end != nil {
+				if err != nil {
+					return RunTurnOutput{}, err
+				}
+				cancel()
+				return t.finish(context.WithoutCancel(ctx), r.Delivery, *end)
+			}
+		case c := <-t.controls:
+			c.reply <- t.control(ctx, c.in)
+		case <-t.stop.timer():
+			t.escalate(ctx)
+		case <-archive.C:
+			if !syncing {
+				syncing = true
+				go func() { _, err := t.archiver.sync(ctx); synced <- err }()
+			}
+		case <-look.C:
+			t.showBeat("turn")
+		case err := <-synced:
+			syncing = false
+			t.tale.behind = problem(err)
+		case <-ctx.Done():
+			return RunTurnOutput{}, ctx.Err()
+		}
+	}
+}
+
+// archiveEvery is how often new transcript bytes go to the archive while a
+// turn runs.
+const archiveEvery = 3 * time.Second
+
+func problem(err error) string {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return ""
+	}
+	return err.Error()
+}
+
+type delivered struct {
+	runner.Delivery
+	err error
+}
+
+// records reads the spool from the bookmark on, in a goroutine that ends with
+// ctx.
+func (t *turn) records(ctx context.Context) <-chan delivered {
+	ch := make(chan delivered, 256)
+	go func() {
+		defer close(ch)
+		for d, err := range t.agent.conn.Records(ctx, t.mark.Offset) {
+			select {
+			case ch <- delivered{d, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ch
+}
+
+// take translates one record and passes on what the stream does not have. It
+// gives how the turn ended, when this record ends it.
+func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
+	events := t.tr.Step(d.Record)
+	if n := len(events); n > 0 {
+		pos := stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: d.Offset, Index: n}
+		if pos.Compare(t.had) > 0 {
+			if err := t.out.Add(ctx, events, pos); err != nil {
+				return nil, err
+			}
+		}
+	}
+	asks := d.Offset >= t.prompt.Offset
+	var end *ending
+	for _, ev := range events {
+		t.tale.hear(ev)
+		if err := t.permission(ctx, ev); err != nil {
+			return nil, err
+		}
+		if idle, ok := ev.Payload.(event.SessionIdle); ok && asks && ev.Context.Conversation() == event.Main {
+			end = t.idled(idle)
+		}
+	}
+	if code, exited := exitOf(d.Record); exited && asks && end == nil {
+		end = t.died(code)
+	}
+	return end, nil
+}
+
+// broken is a stream of records that ended under a live turn.
+func (t *turn) broken(ctx context.Context, err error) (RunTurnOutput, error) {
+	t.host.forget(t.in.Sandbox.ID)
+	if ctx.Err() != nil {
+		return RunTurnOutput{}, ctx.Err()
+	}
+	return RunTurnOutput{}, fmt.Errorf("session %s: %w", t.in.Agent.SessionID, err)
+}
+
+// control serves a request of SendControl.
+func (t *turn) control(ctx context.Context, in ControlInput) error {
+	switch {
+	case in.Interrupt != nil:
+		return t.interrupt(ctx, in.ID, in.Interrupt.Reason)
+	case in.Answer != nil:
+		return t.answer(ctx, *in.Answer)
+	}
+	if in.Options != nil {
+		if err := t.changeOptions(ctx, in.ID, *in.Options); err != nil {
+			return err
+		}
+	}
+	if len(in.Events) == 0 {
+		return nil
+	}
+	return t.emit(ctx, in.ID, in.Events)
+}
+
+// emit appends events of the workflow's own among the agent's: behind all that
+// was added, so that their anchor is the block before them in the stream.
+func (t *turn) emit(ctx context.Context, key string, events []event.Event) error {
+	if err := t.out.Flush(ctx); err != nil {
+		return err
+	}
+	if _, err := t.host.o.Stream.Emit(ctx, t.in.Agent.SessionID, stream.Emission{
+		Fence: stream.Fence{Epoch: t.fence.Epoch}, Key: key, Events: events,
+	}); err != nil {
+		return err
+	}
+	entries, anchor := ownEntries(key, events, t.tale.anchor())
+	t.tale.anchorAt(anchor)
+	t.mark.Own = append(t.mark.Own, entries...)
+	t.archiveOwn(ctx)
+	return nil
+}
+
+// archiveOwn brings Sojourn's own entries into the archive; what does not get
+// there stays in the bookmark.
+func (t *turn) archiveOwn(ctx context.Context) {
+	if len(t.mark.Own) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, archivePatience)
+	defer cancel()
+	if err := t.host.o.Archive.AppendOwn(ctx, t.in.Agent.SessionID, t.fence.Epoch, t.mark.Own...); err != nil {
+		t.tale.behind = err.Error()
+		return
+	}
+	t.mark.Own = nil
+}
+
+// archivePatience is how long a turn waits for the archive at its end. The
+// archive catches up later.
+const archivePatience = 5 * time.Second
+
+func (t *turn) changeOptions(ctx context.Context, id string, o Options) error {
+	if o.Model != "" {
+		if err := t.agent.input(ctx, id+"-model", adapters.SetModel{RequestID: id + "-model", Model: o.Model}); err != nil {
+			return err
+		}
+		t.mark.Model = o.Model
+	}
+	if o.Permission != "" {
+		if err := t.agent.input(ctx, id+"-permission", adapters.SetPermission{RequestID: id + "-permission", Permission: o.Permission}); err != nil {
+			return err
+		}
+		t.mark.Permission = string(o.Permission)
+	}
+	return nil
+}
+
+// permission answers by the standing policy, or remembers what waits for a
+// person.
+func (t *turn) permission(ctx context.Context, ev event.Event) error {
+	switch p := ev.Payload.(type) {
+	case event.PermissionRequested:
+		t.asked[p.RequestID] = p
+		switch adapters.Permission(t.mark.Permission) {
+		case adapters.PermissionAllow:
+			return t.answer(ctx, session.RespondRequest{RequestID: p.RequestID, Allow: true})
+		case adapters.PermissionDeny:
+			return t.answer(ctx, session.RespondRequest{RequestID: p.RequestID, Message: "This session's policy denies it."})
+		}
+	case event.PermissionResolved:
+		delete(t.asked, p.RequestID)
+	}
+	return nil
+}
+
+func (t *turn) answer(ctx context.Context, r session.RespondRequest) error {
+	asked, open := t.asked[r.RequestID]
+	if !open {
+		return session.Invalid("requestId", fmt.Sprintf("%q is not open", r.RequestID), "the id of an open request")
+	}
+	input := r.Input
+	if len(input) == 0 {
+		input = asked.Input
+	}
+	if !r.Allow && r.Message == "" {
+		r.Message = "The user denied it."
+	}
+	return t.agent.input(ctx, "answer-"+r.RequestID, adapters.Answer{
+		RequestID: r.RequestID, Allow: r.Allow, Message: r.Message, Input: input,
+	})
+}
