@@ -48,3 +48,7 @@ type BundledMCP struct {
 	Start []string          `json:"start"`
 	Env   map[string]string `json:"env,omitempty"`
 }
+
+// BundledDir is where the files of a bundled MCP server lie, relative to the
+// sandbox's home.
+func BundledDir(server string) string { return ".sojourn/mcp/" + server }

@@ -34,9 +34,6 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	if l.Model != "" {
 		argv = append(argv, "--model", l.Model)
 	}
-	if len(l.MCPServers) > 0 {
-		argv = append(argv, "--mcp-config", path.Join(l.Home, mcpFile))
-	}
 	return adapters.Command{Argv: argv, Env: environment(l), Dir: l.Workspace}, nil
 }
 

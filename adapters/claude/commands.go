@@ -38,7 +38,8 @@ func (s *scribe) commandOutput(conversation, id, text string) {
 		s.showCommand(conversation, *th.Command, id+":command")
 		th.Command = nil
 	}
-	s.system(conversation, id, "local_command", text)
+	// The stream trims what the transcript keeps.
+	s.system(conversation, id, "local_command", strings.TrimSpace(text))
 }
 
 func (s *scribe) showCommand(conversation string, p prompt, id string) {

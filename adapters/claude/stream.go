@@ -106,6 +106,7 @@ func (t *translator) blockStop(th *thread, index int) {
 	o := th.Open[at]
 	th.Open = slices.Delete(th.Open, at, at+1)
 	if !o.Whole {
+		th.next(th.Message) // the transcript has a line for it, the stream has none
 		t.upsert(event.Main, event.Block{ID: o.ID, Type: blockType(o.Type), Status: event.StatusComplete})
 	}
 }

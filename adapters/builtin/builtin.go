@@ -1,0 +1,16 @@
+// Package builtin lists the agents that come with Sojourn. It is the one place
+// that names them all: the worker and the command line take their registry
+// from here, and an agent is added by one line.
+package builtin
+
+import (
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/claude"
+)
+
+// Registry gives the agents that come with Sojourn.
+func Registry() adapters.Registry {
+	return adapters.New(
+		claude.New(),
+	)
+}

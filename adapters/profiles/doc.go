@@ -1,0 +1,23 @@
+// Package profiles keeps agent profiles in a folder: what a team gives its
+// agents beside the prompt, one folder per profile.
+//
+//	<dir>/<id>/profile.json          name, description, model, permission; optional
+//	<dir>/<id>/instructions.md
+//	<dir>/<id>/rules/<name>.md
+//	<dir>/<id>/skills/<name>/SKILL.md, and any files beside it
+//	<dir>/<id>/agents/<name>.md
+//	<dir>/<id>/commands/<name>.md
+//	<dir>/<id>/mcp.json              {"mcpServers": {…}}
+//	<dir>/<id>/mcp/<name>/server.json  {"start": […], "install": […], "env": {…}}, with the server's files
+//	<dir>/<id>/workspace/…           files that a fresh workspace starts with
+//
+// A [Store] reads them anew each time, so a changed file counts from the next
+// session on:
+//
+//	store, err := profiles.Open(dir, profiles.Options{})
+//	p, err := store.Load(ctx, "reviewer")   // errors.Is(err, profiles.ErrNotFound)
+//
+// Values "${NAME}" in the environment and headers of MCP servers stay as they
+// are until [Resolve] fills them in, when a sandbox is made: what is stored,
+// listed and recorded never holds a secret.
+package profiles

@@ -1,0 +1,93 @@
+package adapters
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Validate checks what becomes paths in a sandbox, and what an MCP server
+// cannot do without. The error names the field.
+func (p Profile) Validate() error {
+	switch p.Permission {
+	case "", PermissionAllow, PermissionAsk, PermissionDeny:
+	default:
+		return fmt.Errorf("profile: field permission is %q, want allow, ask or deny", p.Permission)
+	}
+	for _, field := range []struct {
+		name  string
+		files map[string]string
+	}{{"rules", p.Rules}, {"subagents", p.Subagents}, {"commands", p.Commands}, {"workspace", p.Workspace}} {
+		if err := validPaths(field.name, field.files); err != nil {
+			return err
+		}
+	}
+	if err := p.validateSkills(); err != nil {
+		return err
+	}
+	return p.validateServers()
+}
+
+func (p Profile) validateSkills() error {
+	for _, name := range slices.Sorted(maps.Keys(p.Skills)) {
+		field := fmt.Sprintf("skills[%q]", name)
+		if err := validName(field, name); err != nil {
+			return err
+		}
+		if _, ok := p.Skills[name]["SKILL.md"]; !ok {
+			return fmt.Errorf("profile: field %s: file SKILL.md is missing", field)
+		}
+		if err := validPaths(field, p.Skills[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p Profile) validateServers() error {
+	for _, name := range slices.Sorted(maps.Keys(p.MCPServers)) {
+		s := p.MCPServers[name]
+		if (s.Command == "") == (s.URL == "") {
+			return fmt.Errorf("profile: field mcpServers[%q]: want either command or url", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.BundledMCP)) {
+		field := fmt.Sprintf("bundledMcp[%q]", name)
+		if err := validName(field, name); err != nil {
+			return err
+		}
+		if _, twice := p.MCPServers[name]; twice {
+			return fmt.Errorf("profile: field %s: mcpServers has the same name", field)
+		}
+		if len(p.BundledMCP[name].Start) == 0 {
+			return fmt.Errorf("profile: field %s.start is empty", field)
+		}
+		if err := validPaths(field+".files", p.BundledMCP[name].Files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validPaths(field string, files map[string]string) error {
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if !safePath(path) {
+			return fmt.Errorf("profile: field %s: path %q must be relative, with slashes and without . and ..", field, path)
+		}
+	}
+	return nil
+}
+
+func validName(field, name string) error {
+	if !safePath(name) || strings.Contains(name, "/") {
+		return fmt.Errorf("profile: field %s: name %q must be one path element", field, name)
+	}
+	return nil
+}
+
+// safePath takes only paths that mean the same, and the same file, everywhere.
+func safePath(path string) bool {
+	return path != "." && fs.ValidPath(path) && !strings.ContainsAny(path, "\\\x00:")
+}
