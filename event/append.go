@@ -15,12 +15,11 @@ import (
 // its bytes (json.Marshal compacts and escapes what a marshaler returns), and
 // deltas, the bulk of every stream, are written without reflection.
 func AppendEvent(dst []byte, e Event) ([]byte, error) {
-	start := len(dst)
-	dst, err := appendEvent(dst, e)
+	out, err := appendEvent(dst, e)
 	if err != nil {
-		return dst[:start], err
+		return dst, err
 	}
-	return dst, nil
+	return out, nil
 }
 
 func appendEvent(dst []byte, e Event) ([]byte, error) {

@@ -15,7 +15,7 @@ import (
 // yielded as an error that names the line, and ends the sequence: what came
 // before it stands, and nothing after it is guessed at.
 func Decode(r io.Reader) iter.Seq2[Event, error] {
-	return decodeLines(r, "event", func(line []byte) (e Event, err error) {
+	return decodeLines(r, func(line []byte) (e Event, err error) {
 		err = json.Unmarshal(line, &e)
 		return e, err
 	})
@@ -32,7 +32,7 @@ type RecordOptions struct {
 
 // DecodeRecords reads native records as JSON lines, by the rules of [Decode].
 func DecodeRecords(r io.Reader, opts RecordOptions) iter.Seq2[Record, error] {
-	return decodeLines(r, "record", func(line []byte) (rec Record, err error) {
+	return decodeLines(r, func(line []byte) (rec Record, err error) {
 		if opts.Plain && !looksLikeRecord(line) {
 			return Record{Dir: DirOut, Line: string(line)}, nil
 		}
@@ -55,12 +55,12 @@ func looksLikeRecord(line []byte) bool {
 	return names.Dir != nil && (names.Line != nil || names.Raw != nil)
 }
 
-func decodeLines[T any](r io.Reader, what string, decode func([]byte) (T, error)) iter.Seq2[T, error] {
+func decodeLines[T any](r io.Reader, decode func([]byte) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
 		for n, line := range numbered(r) {
 			if line.err != nil {
-				yield(zero, fmt.Errorf("%s: line %d: %w", what, n, line.err))
+				yield(zero, fmt.Errorf("line %d: read: %w", n, line.err))
 				return
 			}
 			if len(bytes.TrimSpace(line.text)) == 0 {
