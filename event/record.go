@@ -124,7 +124,10 @@ func recordTime(ts json.RawMessage, ms *float64) (time.Time, error) {
 		if err := json.Unmarshal(ts, &t); err != nil {
 			return time.Time{}, fmt.Errorf("record: field \"ts\": %w", err)
 		}
-		return t.UTC(), nil
+		if t = t.UTC(); t.Year() < 0 || t.Year() > 9999 {
+			return time.Time{}, fmt.Errorf("record: field \"ts\": %s is out of range in UTC", ts)
+		}
+		return t, nil
 	}
 	var n float64
 	if err := json.Unmarshal(ts, &n); err != nil {

@@ -1,0 +1,77 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzDecodeEvent: whatever decodes encodes again, and decodes to itself.
+func FuzzDecodeEvent(f *testing.F) {
+	for _, p := range sample() {
+		line, err := AppendEvent(nil, whole(p))
+		require.NoError(f, err)
+		f.Add(line)
+	}
+	paths, err := filepath.Glob("../reducer/testdata/*.txtar")
+	require.NoError(f, err)
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(f, err)
+		for line := range bytes.Lines(data) {
+			f.Add(bytes.TrimSpace(line))
+		}
+	}
+	f.Add([]byte(`{"type":"quantum:leap","payload":{"b": 1},"context":{}}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var e Event
+		if json.Unmarshal(line, &e) != nil {
+			return
+		}
+		first, err := AppendEvent(nil, e)
+		require.NoError(t, err)
+		require.False(t, bytes.ContainsRune(first, '\n'))
+		var again Event
+		require.NoError(t, json.Unmarshal(first, &again))
+		second, err := AppendEvent(nil, again)
+		require.NoError(t, err)
+		require.Equal(t, string(first), string(second))
+	})
+}
+
+// FuzzDecodeRecord: a record that decodes is the same after it was spooled,
+// and any bytes at all can be spooled as a line.
+func FuzzDecodeRecord(f *testing.F) {
+	f.Add([]byte(`{"ts":"2026-01-02T03:04:05.678Z","dir":"out","line":"{\"a\":1}"}`))
+	f.Add([]byte(`{"ms":12.5,"dir":"in","line":"x"}`))
+	f.Add([]byte(`{"ts":1700000000123,"dir":"sig","line":"exit 0"}`))
+	f.Add([]byte(`{"dir":"err","line":"?","raw":"/w=="}`))
+	f.Add([]byte(`{"ts":"0000-01-01T00:00:00+23:59","dir":"sig","line":""}`))
+	f.Add([]byte(`{"ts":"9999-12-31T23:59:59.999999999-23:59","dir":"sig","line":""}`))
+	f.Add([]byte("\xff plain \x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		requireSpooled(t, Record{Dir: DirOut, Line: string(data)})
+		var r Record
+		if json.Unmarshal(data, &r) == nil {
+			requireSpooled(t, r)
+		}
+		for _, err := range DecodeRecords(bytes.NewReader(data), RecordOptions{Plain: true}) {
+			if err != nil {
+				return
+			}
+		}
+	})
+}
+
+func requireSpooled(t *testing.T, r Record) {
+	t.Helper()
+	var back Record
+	require.NoError(t, json.Unmarshal(AppendRecord(nil, r), &back))
+	require.Equal(t, r.Dir, back.Dir)
+	require.Equal(t, r.Line, back.Line)
+	require.True(t, r.TS.Equal(back.TS), "%v is %v", r.TS, back.TS)
+}

@@ -1,0 +1,223 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The tests of this file assert the rows of the requirements by their number,
+// as far as they are about the shape of events; reducer asserts what the
+// events do.
+
+func wire(t *testing.T, e Event) map[string]any {
+	t.Helper()
+	data, err := json.Marshal(e)
+	require.NoError(t, err)
+	var m map[string]any
+	require.NoError(t, json.Unmarshal(data, &m))
+	return m
+}
+
+// requireKeys asserts the wire names of a payload, all of them.
+func requireKeys(t *testing.T, p Payload, keys ...string) {
+	t.Helper()
+	got := wire(t, whole(p))["payload"].(map[string]any)
+	var names []string
+	for name := range got {
+		names = append(names, name)
+	}
+	require.ElementsMatch(t, keys, names, "%s", p.EventType())
+}
+
+func TestR59Envelope(t *testing.T) {
+	t.Parallel()
+	data, err := json.Marshal(whole(BlockDelta{"b", "x"}))
+	require.NoError(t, err)
+	require.Equal(t, `{"type":"block:delta","payload":{"blockId":"b","delta":"x"},"context":{"sessionId":"s",`+
+		`"conversationId":"main","source":"runner","timestamp":"2023-11-14T22:13:20.001Z","seq":7}}`, string(data))
+}
+
+func TestR59EnrichmentNeverChangesThePayload(t *testing.T) {
+	t.Parallel()
+	for typ, p := range sample() {
+		bare := Event{Payload: p, Context: Context{ConversationID: "t1"}}
+		rich := bare
+		rich.Context = bare.Context.Fill(Context{SessionID: "s", ConversationID: "main", Source: SourceServer, Timestamp: at(1), Seq: 4})
+		require.Equal(t, wire(t, bare)["payload"], wire(t, rich)["payload"], "%s", typ)
+		require.Equal(t, Context{"s", "t1", SourceServer, at(1), 4}, rich.Context, "what stands is not replaced")
+	}
+	full := whole(Log{}).Context
+	require.Equal(t, full, full.Fill(Context{"x", "y", "z", at(9), 9}))
+}
+
+func TestR60UpsertCarriesOnlyWhatIsGiven(t *testing.T) {
+	t.Parallel()
+	data, err := json.Marshal(whole(BlockUpsert{Block{ID: "b", Type: BlockAssistantText, Content: Text("")}}).Payload)
+	require.NoError(t, err)
+	require.Equal(t, `{"block":{"id":"b","type":"assistant_text","content":""}}`, string(data))
+}
+
+func TestR61DeltaShape(t *testing.T) {
+	t.Parallel()
+	requireKeys(t, sample()[TypeBlockDelta], "blockId", "delta")
+}
+
+func TestR63SpawnedShape(t *testing.T) {
+	t.Parallel()
+	requireKeys(t, SubagentSpawned{ToolUseID: "t"}, "toolUseId", "prompt")
+	requireKeys(t, sample()[TypeSubagentSpawned], "toolUseId", "agentId", "prompt", "subagentType", "description", "childSessionId")
+}
+
+func TestR64CompletedShape(t *testing.T) {
+	t.Parallel()
+	requireKeys(t, SubagentCompleted{ToolUseID: "t", Status: SubagentCompletedOK}, "toolUseId", "status")
+	requireKeys(t, sample()[TypeSubagentCompleted], "toolUseId", "agentId", "status", "output", "durationMs", "childSessionId")
+	require.Equal(t, "completed failed", fmt.Sprint(SubagentCompletedOK, " ", SubagentFailed))
+}
+
+func TestR66MetadataShape(t *testing.T) {
+	t.Parallel()
+	requireKeys(t, sample()[TypeMetadataUpdate], "total", "usage", "costUSD", "model", "extra")
+	zero := MetadataUpdate{CostUSD: new(float64)}
+	requireKeys(t, zero, "costUSD")
+}
+
+func TestR67QueryShape(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []Type{TypeQueryStarted, TypeQueryCompleted, TypeQueryFailed, TypeQueryInterrupted} {
+		requireKeys(t, sample()[typ], "executionId", "messageIds", "message", "durationMs", "error", "reason", "result")
+	}
+}
+
+func TestR68EnvironmentShape(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []Type{"ee:creating", "ee:ready", "ee:terminated", "ee:error", "ee:health_check"} {
+		requireKeys(t, sample()[typ], "sandboxId", "host", "provider", "status", "restartCount", "lastHealthCheck", "reason", "message")
+	}
+}
+
+func TestR69FileShape(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []Type{"file:created", "file:modified", "file:deleted"} {
+		requireKeys(t, sample()[typ], "path", "content", "size", "sha256")
+	}
+	requireKeys(t, FileDeleted{File{Path: "a"}}, "path")
+}
+
+func TestR70TranscriptShape(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []Type{"transcript:changed", "transcript:written"} {
+		requireKeys(t, sample()[typ], "id", "offset", "sha256")
+	}
+}
+
+// One event says what runs for the session, sandbox or null.
+func TestR71StatusShape(t *testing.T) {
+	t.Parallel()
+	loaded := wire(t, whole(Status{Runtime: &Runtime{IsLoaded: true, Sandbox: &Environment{SandboxID: "sb", Status: "ready", RestartCount: 2, LastHealthCheck: at(0)}}}))
+	require.Equal(t, map[string]any{"runtime": map[string]any{"isLoaded": true, "sandbox": map[string]any{
+		"sandboxId": "sb", "status": "ready", "restartCount": 2.0, "lastHealthCheck": "1970-01-01T00:00:00Z"}}}, loaded["payload"])
+	require.Equal(t, "s", loaded["context"].(map[string]any)["sessionId"])
+	unloaded := wire(t, whole(Status{Runtime: &Runtime{}}))
+	require.Equal(t, map[string]any{"runtime": map[string]any{"isLoaded": false, "sandbox": nil}}, unloaded["payload"])
+}
+
+func TestR72ListRefetchTriggers(t *testing.T) {
+	t.Parallel()
+	var triggers []Type
+	for _, typ := range Types() {
+		if typ.ChangesList() {
+			triggers = append(triggers, typ)
+		}
+	}
+	require.Contains(t, triggers, TypeSessionInitialized, "a session was created")
+	require.Contains(t, triggers, TypeSessionClosed)
+	require.Contains(t, triggers, TypeOptionsUpdate, "a title changed")
+	require.NotContains(t, triggers, TypeBlockDelta, "talk is no reason to fetch a list")
+	require.NotContains(t, triggers, TypeBlockUpsert)
+}
+
+func TestR73OptionsLogErrorShape(t *testing.T) {
+	t.Parallel()
+	requireKeys(t, sample()[TypeOptionsUpdate], "title", "model", "permissionMode", "metadata", "tags")
+	requireKeys(t, sample()[TypeLog], "level", "message", "data")
+	requireKeys(t, sample()[TypeError], "message", "code", "field", "data")
+}
+
+func TestR74ConversationIDOnEveryEvent(t *testing.T) {
+	t.Parallel()
+	for typ, p := range sample() {
+		e := whole(p)
+		e.Context.ConversationID = "toolu_1"
+		require.Equal(t, "toolu_1", roundTrip(t, e).Context.Conversation(), "%s", typ)
+	}
+	require.Equal(t, Main, Context{}.Conversation(), "none given is the session's own")
+}
+
+func TestR75AgentickEventsHaveTheirPlace(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, eq := range AgentickEquivalents() {
+		require.False(t, seen[eq.Agentick], "%s twice", eq.Agentick)
+		seen[eq.Agentick] = true
+		require.NotEmpty(t, eq.How, "%s", eq.Agentick)
+		for _, typ := range eq.Types {
+			require.True(t, typ.Known(), "%s: no event type %q", eq.Agentick, typ)
+		}
+	}
+	for _, thing := range []string{"content", "reasoning", "tool_call"} {
+		for _, phase := range []string{"_start", "_delta", "_end", ""} {
+			require.True(t, seen[thing+phase], "%s", thing+phase)
+		}
+	}
+	for _, name := range strings.Fields("tick_start tick_end execution_start execution_end usage entry_committed " +
+		"fork_start fork_end spawn_start spawn_end tool_result tool_confirmation_required error") {
+		require.True(t, seen[name], "%s", name)
+	}
+}
+
+// The table in the comment is what people read; it may not fall behind.
+func TestR75TableInTheCommentIsComplete(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("agentick.go")
+	require.NoError(t, err)
+	var left, right strings.Builder
+	for line := range strings.Lines(string(source)) {
+		if cells := regexp.MustCompile(`^//\t(.{41})(.+)$`).FindStringSubmatch(strings.TrimSpace(line)); cells != nil {
+			left.WriteString(expand(cells[1]))
+			right.WriteString(cells[2] + "\n")
+		}
+	}
+	for _, eq := range AgentickEquivalents() {
+		require.Contains(t, left.String(), " "+eq.Agentick+" ")
+		for _, typ := range eq.Types {
+			require.Contains(t, strings.ReplaceAll(right.String(), "|", " query:"), string(typ))
+		}
+	}
+}
+
+// expand writes "content_start, _delta" as "content_start content_delta".
+func expand(cell string) string {
+	names := strings.Split(strings.TrimSpace(cell), ", ")
+	for i, name := range names {
+		if strings.HasPrefix(name, "_") {
+			names[i] = names[0][:strings.LastIndex(names[0], "_")] + name
+		}
+	}
+	return " " + strings.Join(names, " ") + " "
+}
+
+func TestR48To57BlockVocabulary(t *testing.T) {
+	t.Parallel()
+	types := []BlockType{BlockUserMessage, BlockAssistantText, BlockThinking, BlockToolUse, BlockToolResult, BlockSubagent, BlockSystem, BlockError, BlockSkillLoad}
+	require.Equal(t, "[user_message assistant_text thinking tool_use tool_result subagent system error skill_load]", fmt.Sprint(types))
+	streaming := slices.DeleteFunc(types, func(typ BlockType) bool { return !typ.HasText() })
+	require.Equal(t, "[user_message assistant_text thinking skill_load]", fmt.Sprint(streaming))
+}
