@@ -9,6 +9,10 @@ import (
 // TransportStdio is lines over the agent's stdin and stdout.
 const TransportStdio = "stdio"
 
+// MarkEnv is the variable by which a provider marks a sandbox's processes, so
+// that it finds them again; it opens nothing.
+const MarkEnv = "SOJOURN_SANDBOX"
+
 // StartSpec is what `sojourn-runner start` reads from its stdin as one JSON
 // value. The token lies in no file, argument or environment.
 type StartSpec struct {
@@ -20,7 +24,8 @@ type StartSpec struct {
 	// Argv is the agent's command line; a program without a slash is looked
 	// up in the PATH of Env. Required.
 	Argv []string `json:"argv"`
-	// Env is the agent's whole environment, NAME=value; nothing is inherited.
+	// Env is the agent's whole environment, NAME=value; nothing is inherited
+	// but [MarkEnv].
 	Env []string `json:"env"`
 	// Dir is where the agent runs, absolute. Required.
 	Dir string `json:"dir"`

@@ -17,9 +17,6 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// mark is the variable by which a sandbox's processes are known again.
-const mark = "SOJOURN_SANDBOX"
-
 // newPrefix marks sandboxes that are being made, gonePrefix those that are
 // being removed; no id begins with a dot.
 const (

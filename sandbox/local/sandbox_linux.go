@@ -27,7 +27,7 @@ func (b *box) ID() string { return b.record.ID }
 
 func (b *box) folder() string { return b.provider.folder(b.record.ID) }
 
-func (b *box) marked() string { return mark + "=" + b.folder() }
+func (b *box) marked() string { return runner.MarkEnv + "=" + b.folder() }
 
 // paths says where things lie and what the agent must not see.
 func (b *box) paths() sandbox.Paths {

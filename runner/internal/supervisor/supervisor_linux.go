@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -147,7 +148,7 @@ func (s *Supervisor) begin(path string) (err error) {
 		Keep:         s.spec.Isolation.Keep,
 		KeepReadOnly: append(programFolders(path, s.spec.Isolation.Hide), s.spec.Isolation.KeepReadOnly...),
 	}
-	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.spec.Env, Dir: s.spec.Dir, View: view}
+	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.agentEnv(), Dir: s.spec.Dir, View: view}
 	s.family, err = launch(config, s.spec.Isolation.Mode, theirs)
 	closeAll(theirs[:]...)
 	if err != nil {
@@ -164,6 +165,15 @@ func (s *Supervisor) begin(path string) (err error) {
 	s.noteStart(at)
 	s.own(stdio)
 	return nil
+}
+
+// agentEnv is the spec's environment and the sandbox's mark, by which a
+// provider finds what is left of a sandbox even if nobody else knows it.
+func (s *Supervisor) agentEnv() []string {
+	if value := os.Getenv(runner.MarkEnv); value != "" && lookup(s.spec.Env, runner.MarkEnv) == "" {
+		return append(slices.Clone(s.spec.Env), runner.MarkEnv+"="+value)
+	}
+	return s.spec.Env
 }
 
 // record spools one line of the supervisor's own.

@@ -1,0 +1,183 @@
+//go:build linux
+
+package runner_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sojourn-run/sojourn/runner/internal/cli"
+)
+
+// TestMain makes this binary the runner and the agent as well, by the name it
+// is called by: no build step, and the race detector watches the supervisor.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case "sojourn-runner":
+		os.Exit(cli.Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	case "agent":
+		os.Exit(agent(os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// agent is a line-driven program: its arguments set its temper, each input
+// line is an order.
+func agent(args []string) int {
+	for _, a := range args {
+		if a == "stubborn" {
+			signal.Ignore(syscall.SIGTERM)
+		}
+	}
+	in := bufio.NewReaderSize(os.Stdin, 64<<10)
+	fmt.Println("ready")
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return linger(args)
+		}
+		order, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if code, over := obey(order, rest); over {
+			return code
+		}
+	}
+}
+
+// linger is what a stubborn agent does when its input has ended.
+func linger(args []string) int {
+	if len(args) > 0 && args[0] == "stubborn" {
+		select {}
+	}
+	fmt.Println("bye")
+	return 0
+}
+
+func obey(order, rest string) (code int, over bool) {
+	switch order {
+	case "exit":
+		fmt.Sscan(rest, &code)
+		return code, true
+	case "flood":
+		flood(rest)
+	case "big":
+		var n int
+		fmt.Sscan(rest, &n)
+		os.Stdout.WriteString(strings.Repeat("x", n) + "\n")
+	case "torn":
+		os.Stdout.WriteString(rest)
+	case "complain":
+		fmt.Fprintln(os.Stderr, rest)
+	case "env":
+		fmt.Println("env " + strings.Join(os.Environ(), "\x1f"))
+	case "fds":
+		fmt.Println("fds " + descriptors())
+	case "ls":
+		fmt.Println("ls " + list(rest))
+	case "open":
+		f, err := os.Open(rest)
+		if err == nil {
+			f.Close()
+		}
+		fmt.Println("open", err)
+	case "spawn":
+		fmt.Println("spawned", spawn(rest))
+	case "quiet":
+	default:
+		fmt.Println("echo " + order + " " + rest)
+	}
+	return 0, false
+}
+
+func flood(rest string) {
+	var n int
+	fmt.Sscan(rest, &n)
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	for i := range n {
+		fmt.Fprintf(out, "line %d\n", i)
+	}
+}
+
+func descriptors() string {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err.Error()
+	}
+	var out []string
+	for _, e := range entries {
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		// Those of this process's own Go runtime and of this very listing.
+		own := strings.HasPrefix(target, "anon_inode") || strings.HasPrefix(target, "/proc/") || strings.HasPrefix(target, "/sys/fs/cgroup/")
+		if err == nil && !own {
+			out = append(out, e.Name()+"="+target)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func list(dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "error " + err.Error()
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+// spawn starts a process in a session of its own with its stdio detached, as
+// the agents' shell tools do. It proves that it lives by holding a named pipe
+// open: whoever reads it sees the end when it is dead.
+func spawn(fifo string) int {
+	cmd := exec.Command("/bin/sh", "-c", `exec 3>"$1"; echo up >&3; while :; do sleep 3600; done`, "sh", fifo)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		fmt.Println("spawn:", err)
+		return -1
+	}
+	return cmd.Process.Pid
+}
+
+// alive opens a named pipe for a process to hold; up is closed when it does,
+// and gone when no process holds it any more.
+func alive(t *testing.T) (fifo string, up, gone <-chan struct{}) {
+	t.Helper()
+	fifo = filepath.Join(t.TempDir(), "alive")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	upC, goneC := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(goneC)
+		f, err := os.Open(fifo) // waits for the writer
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		close(upC)
+		_, _ = io.Copy(io.Discard, f)
+	}()
+	return fifo, upC, goneC
+}
+
+func within(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: not within 20 s", what)
+	}
+}

@@ -1,0 +1,216 @@
+//go:build linux
+
+package runner_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/host"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func TestStopLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
+		b := setup(t, mode)
+		st := b.mustStart()
+		c := b.dial()
+		fifo, up, gone := alive(t)
+		say(t, c, "m1", "spawn "+fifo)
+		within(t, "child is up", up)
+		stopped, err := c.Stop(t.Context(), runner.Grace{})
+		require.NoError(t, err)
+		require.Equal(t, 0, *stopped.ExitCode, "it ended by the end of its input")
+		within(t, "child in a session of its own is dead", gone)
+		require.NoError(t, c.Close())
+		require.Eventually(t, func() bool { return syscall.Kill(st.Supervisor, 0) == syscall.ESRCH }, 10*time.Second, 5*time.Millisecond,
+			"the supervisor goes when the last client has")
+		require.NoFileExists(t, b.spec.Socket)
+	})
+}
+
+func TestStopOfAStubbornAgent(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
+		b := setup(t, mode, "stubborn")
+		b.mustStart()
+		c := b.dial()
+		r := read(t, c, 0)
+		r.until(event.DirOut, "ready")
+		st, err := c.Stop(t.Context(), runner.Grace{Stdin: 10 * time.Millisecond, Term: 10 * time.Millisecond})
+		require.NoError(t, err)
+		require.Equal(t, "killed", st.Signal)
+		require.Equal(t, 128+9, *st.ExitCode)
+		r.until(event.DirSig, "signal killed")
+	})
+}
+
+func TestSignalReachesTheAgent(t *testing.T) {
+	t.Parallel()
+	b := setup(t, runner.IsolationAuto)
+	b.mustStart()
+	c := b.dial()
+	r := read(t, c, 0)
+	r.until(event.DirOut, "ready")
+	require.NoError(t, c.Signal(t.Context(), syscall.SIGINT))
+	r.until(event.DirSig, "signal interrupt")
+	r.end()
+	require.ErrorIs(t, c.Signal(t.Context(), syscall.SIGINT), runner.ErrExited)
+}
+
+func TestEverythingDiesWithTheSupervisor(t *testing.T) {
+	t.Parallel()
+	b := setup(t, runner.IsolationRequire, "stubborn")
+	st := b.mustStart()
+	c := b.dial()
+	fifo, up, gone := alive(t)
+	say(t, c, "m1", "spawn "+fifo)
+	within(t, "child is up", up)
+	kill(t, st.Supervisor)
+	within(t, "child is dead", gone)
+	within(t, "connection is gone", c.Done())
+	_, err := c.Status(t.Context())
+	require.ErrorIs(t, err, runner.ErrClosed)
+	state, err := host.Look(b.spec.Control)
+	require.NoError(t, err)
+	require.True(t, state.Died())
+	// A new start picks up where the dead one left off.
+	again := b.mustStart()
+	require.Equal(t, 1, again.RestartCount)
+	r := read(t, b.dial(), 0)
+	r.until(event.DirIn, "spawn")
+	require.Equal(t, again.StartOffset, r.until(event.DirSig, "start").Offset)
+}
+
+func TestLeaseEndsEverythingEvenWhenStopped(t *testing.T) {
+	t.Parallel()
+	b := setup(t, runner.IsolationRequire)
+	st := b.mustStart()
+	c := b.dial()
+	fifo, up, gone := alive(t)
+	say(t, c, "m1", "spawn "+fifo)
+	within(t, "child is up", up)
+	require.NoError(t, c.Lease(t.Context(), time.Hour))
+	now, err := c.Status(t.Context())
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(time.Hour), now.LeaseUntil, time.Minute)
+	require.NoError(t, c.Lease(t.Context(), 0))
+	now, err = c.Status(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, now.LeaseUntil)
+	require.NoError(t, c.Lease(t.Context(), 300*time.Millisecond))
+	require.NoError(t, syscall.Kill(st.Supervisor, syscall.SIGSTOP))
+	within(t, "child is dead", gone)
+}
+
+// A lease counts from when it was sent: one that was long under way has run
+// out on arrival.
+func TestLeaseCountsFromItsSending(t *testing.T) {
+	t.Parallel()
+	b := setup(t, runner.IsolationAuto)
+	b.mustStart()
+	c := b.dial()
+	since := runner.BootTime()
+	since.At -= time.Minute
+	_ = c.LeaseSince(t.Context(), 40*time.Second, since)
+	within(t, "the supervisor is dead", c.Done())
+}
+
+func TestMarkAndSweep(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
+		b := setup(t, mode)
+		b.mustStart()
+		c := b.dial()
+		before, beforeUp, beforeGone := alive(t)
+		say(t, c, "m1", "spawn "+before)
+		within(t, "first child is up", beforeUp)
+		mark, err := c.Mark(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, mark.Processes)
+		turn, turnUp, turnGone := alive(t)
+		say(t, c, "m2", "spawn "+turn)
+		within(t, "second child is up", turnUp)
+		swept, err := c.Sweep(t.Context(), mark)
+		require.NoError(t, err)
+		require.NotEmpty(t, swept.Killed)
+		require.Empty(t, swept.Left)
+		within(t, "second child is dead", turnGone)
+		select {
+		case <-beforeGone:
+			t.Fatal("a marked process was killed")
+		default:
+		}
+		r := read(t, c, 0)
+		say(t, c, "m3", "alive?")
+		r.until(event.DirOut, "echo alive?")
+		_, err = c.Sweep(t.Context(), runner.Mark{})
+		require.NoError(t, err)
+		within(t, "first child is dead", beforeGone)
+		left, err := c.Processes(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, left)
+	})
+}
+
+func TestAgentSeesOnlyWhatItMay(t *testing.T) {
+	t.Parallel()
+	b := setup(t, runner.IsolationRequire)
+	data, err := os.MkdirTemp("", "data")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(data) })
+	require.NoError(t, os.MkdirAll(filepath.Join(data, "boxes/mine/home"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(data, "boxes/other"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(data, "tools/bin"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(data, "secret"), []byte("key"), 0o600))
+	b.spec.Isolation.Hide = []string{data}
+	b.spec.Isolation.Keep = []string{filepath.Join(data, "boxes/mine/home")}
+	b.spec.Isolation.KeepReadOnly = []string{filepath.Join(data, "tools"), filepath.Join(data, "no-such")}
+	st := b.mustStart()
+	require.True(t, st.Isolation.Mount)
+	c := b.dial()
+	r := read(t, c, 0)
+	ask := func(id, order string) string {
+		say(t, c, id, order)
+		name, _, _ := strings.Cut(order, " ")
+		return strings.TrimPrefix(r.until(event.DirOut, name+" ").Record.Line, name+" ")
+	}
+	require.Equal(t, "boxes tools", ask("1", "ls "+data))
+	require.Equal(t, "mine", ask("2", "ls "+filepath.Join(data, "boxes")))
+	require.Equal(t, "bin", ask("3", "ls "+filepath.Join(data, "tools")))
+	for _, name := range strings.Fields(ask("4", "ls /proc")) {
+		if pid, err := strconv.Atoi(name); err == nil {
+			require.Less(t, pid, 100, "the worker's /proc is hidden")
+		}
+	}
+	require.Contains(t, ask("5", "open /proc/1/fd/4"), "permission denied", "init's descriptors are out of reach")
+	require.Contains(t, ask("6", "open /proc/1/environ"), "permission denied")
+}
+
+func TestAgentInheritsNothing(t *testing.T) {
+	t.Setenv("TEMPORAL_API_KEY", "house key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "house key")
+	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
+		b := setup(t, mode)
+		b.mustStart()
+		c := b.dial()
+		r := read(t, c, 0)
+		say(t, c, "1", "env")
+		env := strings.Split(strings.TrimPrefix(r.until(event.DirOut, "env ").Record.Line, "env "), "\x1f")
+		require.ElementsMatch(t, b.spec.Env, env)
+		say(t, c, "2", "fds")
+		fds := strings.Fields(strings.TrimPrefix(r.until(event.DirOut, "fds ").Record.Line, "fds "))
+		require.Len(t, fds, 3, "stdin, stdout and stderr: %v", fds)
+	})
+}
