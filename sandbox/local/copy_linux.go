@@ -210,7 +210,7 @@ func (c copyOut) all(ctx context.Context, yield func(sandbox.File, error) bool) 
 		if !fs.ValidPath(p) {
 			return fmt.Errorf("path %q: %w", p, sandbox.ErrEscape)
 		}
-		err := fs.WalkDir(c.root.FS(), p, func(name string, d fs.DirEntry, err error) error {
+		err := c.walk(p, func(name string, d fs.DirEntry, err error) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -221,6 +221,18 @@ func (c copyOut) all(ctx context.Context, yield func(sandbox.File, error) bool) 
 		}
 	}
 	return nil
+}
+
+// walk is fs.WalkDir that does not follow a symlink at its beginning either.
+func (c copyOut) walk(p string, visit fs.WalkDirFunc) error {
+	info, err := c.root.Lstat(p)
+	if err != nil {
+		return visit(p, nil, err)
+	}
+	if info.IsDir() {
+		return fs.WalkDir(c.root.FS(), p, visit)
+	}
+	return visit(p, fs.FileInfoToDirEntry(info), nil)
 }
 
 func (c copyOut) visit(name string, d fs.DirEntry, err error, yield func(sandbox.File, error) bool) error {

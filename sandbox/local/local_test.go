@@ -1,0 +1,240 @@
+//go:build linux
+
+package local_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/local"
+	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+)
+
+// program is the runner, built once for all tests.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "runner")
+	if err == nil {
+		program = filepath.Join(dir, "sojourn-runner")
+		build := exec.Command("go", "build", "-o", program, "github.com/sojourn-run/sojourn/runner/cmd/sojourn-runner")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Stderr = os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the runner:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+func provider(t *testing.T, change ...func(*local.Options)) *local.Provider {
+	t.Helper()
+	data, err := os.MkdirTemp("", "data")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(data) })
+	return providerAt(t, data, change...)
+}
+
+func providerAt(t *testing.T, data string, change ...func(*local.Options)) *local.Provider {
+	t.Helper()
+	o := local.Options{DataDir: data, Runner: program, UserHome: "-"}
+	for _, c := range change {
+		c(&o)
+	}
+	p, err := local.New(t.Context(), o)
+	require.NoError(t, err)
+	return p
+}
+
+func TestConformance(t *testing.T) {
+	t.Setenv("TEMPORAL_API_KEY", "house key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "house key")
+	t.Setenv("NATS_URL", "house key")
+	sandboxtest.Run(t, func(t *testing.T) sandboxtest.Bench {
+		data, err := os.MkdirTemp("", "data")
+		require.NoError(t, err)
+		t.Cleanup(func() { os.RemoveAll(data) })
+		return sandboxtest.Bench{
+			Provider: providerAt(t, data),
+			Reopen:   func(t *testing.T) sandbox.Provider { return providerAt(t, data) },
+			InPlace:  true,
+		}
+	})
+}
+
+func TestNewSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]local.Options{
+		"field DataDir: it is empty":                               {Runner: program},
+		"the system allows 107: choose a shorter data folder":      {Runner: program, DataDir: filepath.Join(t.TempDir(), strings.Repeat("d", 100))},
+		"field Runner: program /no/such/runner is not there":       {Runner: "/no/such/runner", DataDir: t.TempDir()},
+		"SOJOURN_PASS_ENV: AWS_SESSION_TOKEN may not be passed":    {Runner: program, DataDir: t.TempDir(), PassEnv: []string{"AWS_SESSION_TOKEN"}},
+		"SOJOURN_PASS_ENV: TEMPORAL_API_KEY may not be passed":     {Runner: program, DataDir: t.TempDir(), PassEnv: []string{"TEMPORAL_API_KEY"}},
+		`SOJOURN_PASS_ENV: "KEY=value" is not the name of a varia`: {Runner: program, DataDir: t.TempDir(), PassEnv: []string{"KEY=value"}},
+	} {
+		_, err := local.New(t.Context(), o)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestPassedVariablesOnly(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "sk", "OTHER_SECRET": "no"}
+	p := provider(t, func(o *local.Options) {
+		o.Getenv = func(name string) string { return env[name] }
+		o.PassEnv = []string{"ANTHROPIC_API_KEY", "NOT_SET"}
+	})
+	sb, err := p.Create(t.Context(), sandbox.Spec{ID: "one", SessionID: "s"})
+	require.NoError(t, err)
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, info.Env, "ANTHROPIC_API_KEY=sk")
+	require.NotContains(t, strings.Join(info.Env, "\n"), "OTHER_SECRET")
+	require.NotContains(t, strings.Join(info.Env, "\n"), "NOT_SET")
+}
+
+// startSpec is an agent as the worker starts it: a shell that obeys its input.
+func startSpec(info sandbox.Info, mode runner.IsolationMode) runner.StartSpec {
+	return runner.StartSpec{
+		Epoch: info.Epoch, Token: "t", Argv: []string{"sh"}, Env: info.Env, Dir: info.Paths.Workspace,
+		Control: info.Paths.Control, Socket: info.Paths.Socket,
+		Isolation: runner.IsolationSpec{Mode: mode, Hide: info.Paths.Hide, Keep: info.Paths.Keep, KeepReadOnly: info.Paths.KeepReadOnly},
+	}
+}
+
+func begin(t *testing.T, p *local.Provider, mode runner.IsolationMode) (sandbox.Sandbox, *runner.Conn, runner.Status) {
+	t.Helper()
+	if mode == runner.IsolationRequire && p.Notice() != "" {
+		t.Skip(p.Notice())
+	}
+	sb, err := p.Create(t.Context(), sandbox.Spec{ID: "one", SessionID: "s", Epoch: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sb.Terminate(context.Background())) })
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	st, err := runner.Start(t.Context(), sb, info.Paths.Runner, startSpec(info, mode))
+	require.NoError(t, err)
+	c, err := runner.Attach(t.Context(), sb, info.Paths.Runner, info.Paths.Socket, "t", 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return sb, c, st
+}
+
+// answer runs a line in the agent's shell and gives its one line of output.
+func answer(t *testing.T, c *runner.Conn, id, line string) string {
+	t.Helper()
+	ack, err := c.Input(t.Context(), id, []byte(line))
+	require.NoError(t, err)
+	for d, err := range c.Records(t.Context(), ack.Next) {
+		require.NoError(t, err)
+		if d.Record.Dir == event.DirOut {
+			return d.Record.Line
+		}
+	}
+	t.Fatalf("no answer to %q", line)
+	return ""
+}
+
+func TestAgentThroughExec(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(home, "id_rsa"), []byte("key"), 0o600))
+	p := provider(t, func(o *local.Options) { o.UserHome = home })
+	sb, c, st := begin(t, p, runner.IsolationRequire)
+	require.True(t, st.Isolation.Mount)
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	data := info.Paths.Hide[0]
+	require.Equal(t, "sandboxes", answer(t, c, "1", "echo $(ls "+data+")"))
+	require.Equal(t, "one", answer(t, c, "2", "echo $(ls "+data+"/sandboxes)"))
+	require.Equal(t, "home tmp workspace", answer(t, c, "3", "echo $(ls "+data+"/sandboxes/one)"))
+	require.Equal(t, "nothing:", answer(t, c, "4", "echo nothing:$(ls -A "+home+")"))
+	require.Equal(t, "written", answer(t, c, "5", "echo written >$HOME/f; echo >w; echo >$TMPDIR/t; cat $HOME/f"))
+	require.Equal(t, "no socket", answer(t, c, "6", "test -e "+info.Paths.Socket+" || echo no socket"))
+	require.NotContains(t, answer(t, c, "7", "echo $(env)"), "TEMPORAL_")
+}
+
+func TestR101Statuses(t *testing.T) {
+	t.Parallel()
+	p := provider(t)
+	sb, _, st := begin(t, p, runner.IsolationAuto)
+	status := func() sandbox.Status {
+		info, err := sb.Info(t.Context())
+		require.NoError(t, err)
+		return info.Status
+	}
+	require.Equal(t, sandbox.StatusReady, status())
+	require.NoError(t, syscall.Kill(st.Supervisor, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return status() == sandbox.StatusUnhealthy }, waitLong, waitStep)
+	require.NoError(t, sb.Terminate(t.Context()))
+	require.Equal(t, sandbox.StatusTerminated, status())
+	require.EqualValues(t, "starting ready unhealthy terminated", fmt.Sprint(
+		sandbox.StatusStarting, " ", sandbox.StatusReady, " ", sandbox.StatusUnhealthy, " ", sandbox.StatusTerminated))
+}
+
+func TestR102SandboxStateCountsRestarts(t *testing.T) {
+	t.Parallel()
+	p := provider(t)
+	sb, c, _ := begin(t, p, runner.IsolationAuto)
+	_, err := c.Stop(t.Context(), runner.Grace{})
+	require.NoError(t, err)
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, sandbox.StatusReady, info.Status, "an agent that was stopped leaves a healthy sandbox")
+	require.Zero(t, info.RestartCount)
+	require.NoError(t, c.Close())
+	_, err = runner.Start(t.Context(), sb, info.Paths.Runner, startSpec(info, runner.IsolationAuto))
+	require.NoError(t, err)
+	info, err = sb.Info(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, info.RestartCount)
+	require.Equal(t, "one", info.State.SandboxID)
+	require.NotZero(t, info.State.LastHealthCheck)
+}
+
+// Without namespaces too: what the agent has detached is found by its mark.
+func TestTerminateLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []runner.IsolationMode{runner.IsolationRequire, runner.IsolationNone} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			p := provider(t)
+			sb, c, st := begin(t, p, mode)
+			fifo := filepath.Join(t.TempDir(), "alive")
+			require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+			_, err := c.Input(t.Context(), "1", []byte("setsid sh -c 'echo up; exec sleep 1000' >"+fifo+" 2>&1 &"))
+			require.NoError(t, err)
+			f, err := os.Open(fifo)
+			require.NoError(t, err)
+			defer f.Close()
+			in := bufio.NewReader(f)
+			_, err = in.ReadString('\n')
+			require.NoError(t, err)
+			if mode == runner.IsolationNone {
+				// The worst case: nobody is left to do it.
+				require.NoError(t, syscall.Kill(st.Supervisor, syscall.SIGKILL))
+			}
+			require.NoError(t, sb.Terminate(t.Context()))
+			_, err = in.ReadString('\n')
+			require.Error(t, err, "end of file: no process holds the pipe")
+		})
+	}
+}
