@@ -14,7 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"golang.org/x/sync/errgroup"
 )
 
 // errLost says that a conditional put found the object changed.
@@ -89,25 +89,24 @@ func (a *Archive) doPut(ctx context.Context, in *s3.PutObjectInput, data []byte)
 	return aws.ToString(out.ETag), nil
 }
 
-// remove deletes objects, up to 1 000 in a request; missing ones are no error.
+// remove deletes objects; missing ones are no error. It deletes one by one, for
+// two reasons: not every store knows DeleteObjects, and its answer gets lost
+// now and then, because the client library closes the body of a request as
+// soon as it is answered, which net/http may take for a failed write and cut
+// the connection under the answer's body. A delete has neither body.
 func (a *Archive) remove(ctx context.Context, keys ...string) error {
-	const most = 1000
-	for ; len(keys) > 0; keys = keys[min(len(keys), most):] {
-		var ids []types.ObjectIdentifier
-		for _, key := range keys[:min(len(keys), most)] {
-			ids = append(ids, types.ObjectIdentifier{Key: &key})
-		}
-		out, err := a.s3.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &a.bucket, Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)}})
-		if err != nil {
-			return fmt.Errorf("delete %s: %w", keys[0], err)
-		}
-		for _, e := range out.Errors {
-			if aws.ToString(e.Code) != "NoSuchKey" {
-				return fmt.Errorf("delete %s: %s: %s", aws.ToString(e.Key), aws.ToString(e.Code), aws.ToString(e.Message))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, key := range keys {
+		group.Go(func() error {
+			_, err := a.s3.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &a.bucket, Key: &key})
+			if err != nil && (!isMissing(err) || hasCode(err, "NoSuchBucket")) {
+				return fmt.Errorf("delete %s: %w", key, err)
 			}
-		}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // list gives the names below a prefix, in order, after the name given: keys,
