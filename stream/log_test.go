@@ -1,0 +1,271 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func TestWriteAndRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	w := b.writer(t, "s1", 1, 1)
+	require.Equal(t, Tail{LastSeq: 1, Fence: Fence{1, 1}}, w.Tail())
+
+	last, err := w.Append(t.Context(), say("a", "b"), Position{1, 100, 2})
+	require.NoError(t, err)
+	require.Equal(t, uint64(3), last)
+	last, err = w.Append(t.Context(), say("c"), Position{})
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), last)
+
+	require.Equal(t, []string{"status", "a", "b", "c"}, read(t, b.Log, "s1", 0))
+	require.Equal(t, []string{"b", "c"}, read(t, b.Log, "s1", 2), "from inside a batch")
+	require.Empty(t, read(t, b.Log, "s1", 4))
+	tail, err := b.Tail(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Equal(t, Tail{4, Fence{1, 1}, Position{1, 100, 2}}, tail, "events from no spool keep the position")
+}
+
+func TestFenceEventIsVisible(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	_, err := b.Writer(t.Context(), "s1", Fence{3, 7}, WriterOptions{Message: "resumed"})
+	require.NoError(t, err)
+	for e, err := range b.Read(t.Context(), "s1", 0, ReadOptions{}) {
+		require.NoError(t, err)
+		require.Equal(t, event.Status{Epoch: 3, Attempt: 7, Message: "resumed"}, e.Payload)
+		require.Equal(t, event.SourceServer, e.Context.Source)
+		require.False(t, e.Context.Timestamp.IsZero())
+	}
+}
+
+func TestLowerFenceIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	old := b.writer(t, "s1", 1, 1)
+	newer := b.writer(t, "s1", 1, 2)
+	_, err := old.Append(t.Context(), say("late"), Position{})
+	require.ErrorIs(t, err, ErrFenced)
+	_, err = old.Append(t.Context(), say("late"), Position{})
+	require.ErrorIs(t, err, ErrFenced, "for good")
+	_, err = b.Writer(t.Context(), "s1", Fence{1, 1}, WriterOptions{})
+	require.ErrorIs(t, err, ErrFenced)
+	b.writer(t, "s1", 2, 1)
+	_, err = newer.Append(t.Context(), say("late"), Position{})
+	require.ErrorIs(t, err, ErrFenced)
+	require.Equal(t, []string{"status", "status", "status"}, read(t, b.Log, "s1", 0))
+}
+
+func TestNewWriterLearnsThePosition(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	_, err := b.writer(t, "s1", 1, 1).Append(t.Context(), say("a"), Position{1, 55, 3})
+	require.NoError(t, err)
+	require.Equal(t, Tail{3, Fence{1, 2}, Position{1, 55, 3}}, b.writer(t, "s1", 1, 2).Tail())
+}
+
+func TestNumbersOutliveRetention(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	w := b.writer(t, "s1", 1, 1)
+	_, err := w.Append(t.Context(), say("a", "b"), Position{})
+	require.NoError(t, err)
+	require.NoError(t, b.Purge(t.Context(), "s1"))
+	_, err = b.Tail(t.Context(), "s1")
+	require.ErrorIs(t, err, ErrNotFound)
+	require.Empty(t, read(t, b.Log, "s1", 3), "a reader that has all waits for the next")
+
+	last, err := w.Append(t.Context(), say("c"), Position{})
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), last, "the writer remembers")
+	require.NoError(t, b.Purge(t.Context(), "s1"))
+	w, err = b.Writer(t.Context(), "s1", Fence{2, 1}, WriterOptions{LastSeq: 4})
+	require.NoError(t, err)
+	require.Equal(t, uint64(5), w.Tail().LastSeq, "or is told")
+	require.Equal(t, []string{"status"}, read(t, b.Log, "s1", 4))
+}
+
+// gapAfter reads behind after and gives the gap that ends it.
+func gapAfter(t *testing.T, log *Log, id string, after uint64) *GapError {
+	t.Helper()
+	var end error
+	for _, err := range log.Read(t.Context(), id, after, ReadOptions{}) {
+		end = err
+	}
+	gap, ok := errors.AsType[*GapError](end)
+	require.True(t, ok, "got %v", end)
+	return gap
+}
+
+func TestGapsAreErrors(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	w := b.writer(t, "s1", 1, 1)
+	var places []uint64
+	for i := range 6 {
+		_, err := w.Append(t.Context(), say(fmt.Sprint(i)), Position{})
+		require.NoError(t, err)
+		places = append(places, w.c.at)
+	}
+	s, err := b.js.Stream(t.Context(), b.opts.Name)
+	require.NoError(t, err)
+
+	gap := gapAfter(t, b.Log, "s1", 8)
+	require.ErrorIs(t, gap, ErrGap, "the log ends before what the reader claims to have")
+
+	require.NoError(t, s.DeleteMsg(t.Context(), places[3]))
+	gap = gapAfter(t, b.Log, "s1", 0)
+	require.ErrorIs(t, gap, ErrGap)
+	require.Equal(t, GapError{SessionID: "s1", Want: 5, Have: 6}, *gap)
+
+	require.NoError(t, s.Purge(t.Context(), jetstream.WithPurgeSubject(b.subject("s1")), jetstream.WithPurgeSequence(places[2])))
+	gap = gapAfter(t, b.Log, "s1", 0)
+	require.ErrorIs(t, gap, ErrPurged)
+	require.Equal(t, GapError{SessionID: "s1", Want: 1, Have: 4, Purged: true}, *gap)
+	require.ErrorIs(t, gapAfter(t, b.Log, "s1", 2), ErrPurged)
+	require.ErrorIs(t, gapAfter(t, b.Log, "s1", 4), ErrGap, "nothing behind event 4 was taken by retention")
+	require.Equal(t, []string{"4", "5"}, read(t, b.Log, "s1", 5))
+}
+
+func TestSessionsAndNamespacesAreApart(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	o := b.opts
+	o.Namespace = "other.space > * ü"
+	other, err := Open(t.Context(), b.nc, o)
+	require.NoError(t, err)
+	for _, log := range []*Log{b.Log, other} {
+		for _, id := range []string{"s1", "s2"} {
+			_, err := log.Writer(t.Context(), id, Fence{1, 1}, WriterOptions{})
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, other.Purge(t.Context(), "s1"))
+	require.Equal(t, []string{"status"}, read(t, b.Log, "s1", 0))
+	require.Equal(t, []string{"status"}, read(t, other, "s2", 0))
+	require.Empty(t, read(t, other, "s1", 0))
+}
+
+func TestTokensAreSafeAndDistinct(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, s := range []string{"", "=", "a", "a.b", "a=2Eb", "*", ">", " ", "ü", "A", "a-b_c", "\n"} {
+		tok := token(s)
+		require.NotEmpty(t, tok)
+		require.Empty(t, strings.Trim(tok, idChars+"="), s)
+		require.Empty(t, seen[tok], "%q and %q", s, seen[tok])
+		seen[tok] = s + "!"
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	for _, id := range []string{"", "a.b", "a>", "a b", strings.Repeat("x", 65)} {
+		_, err := b.Writer(t.Context(), id, Fence{1, 1}, WriterOptions{})
+		require.ErrorContains(t, err, "session id")
+		_, err = b.Emit(t.Context(), id, Emission{Key: "k", Events: say("x")})
+		require.ErrorContains(t, err, "session id")
+		_, err = b.Tail(t.Context(), id)
+		require.ErrorContains(t, err, "session id")
+		require.ErrorContains(t, b.Purge(t.Context(), id), "session id")
+		for _, err := range b.Read(t.Context(), id, 0, ReadOptions{}) {
+			require.ErrorContains(t, err, "session id")
+		}
+	}
+	_, err := b.Writer(t.Context(), "s1", Fence{1, 0}, WriterOptions{})
+	require.ErrorContains(t, err, "attempt")
+	w := b.writer(t, "s1", 1, 1)
+	_, err = w.Append(t.Context(), append(say("x"), event.Event{}), Position{})
+	require.ErrorIs(t, err, ErrEvent)
+	broken := event.Event{Payload: event.Unknown{Name: "x", Raw: []byte("{")}}
+	_, err = w.Append(t.Context(), []event.Event{broken}, Position{})
+	require.ErrorIs(t, err, ErrEvent)
+	last, err := w.Append(t.Context(), say("fine"), Position{})
+	require.NoError(t, err, "a bad event does no harm to the writer")
+	require.Equal(t, uint64(2), last)
+}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	for field, o := range map[string]Options{
+		"Name": {Name: "a.b"}, "Prefix": {Prefix: "a..b"}, "MaxBatch": {MaxBatch: -1},
+	} {
+		_, err := Open(t.Context(), nil, o)
+		require.ErrorContains(t, err, field)
+	}
+}
+
+func TestUnreachableSaysWhereAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	_, err := Dial(t.Context(), "nats://127.0.0.1:1", Options{})
+	down, ok := errors.AsType[*UnreachableError](err)
+	require.True(t, ok, "got %v", err)
+	require.ErrorIs(t, err, nats.ErrNoServers)
+	require.Contains(t, err.Error(), "127.0.0.1:1")
+	require.NotContains(t, err.Error(), "\n")
+	require.Contains(t, down.Hint, "NATS_URL")
+}
+
+func TestOpenIsIdempotentAndKeepsTheOperatorsChoices(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	s, err := b.js.Stream(t.Context(), b.opts.Name)
+	require.NoError(t, err)
+	c := s.CachedInfo().Config
+	c.MaxBytes, c.RePublish, c.AllowDirect = 1<<30, nil, false
+	_, err = b.js.UpdateStream(t.Context(), c)
+	require.NoError(t, err)
+
+	again := b.again(t)
+	s, err = b.js.Stream(t.Context(), b.opts.Name)
+	require.NoError(t, err)
+	require.Equal(t, int64(1<<30), s.CachedInfo().Config.MaxBytes)
+	require.True(t, s.CachedInfo().Config.AllowDirect)
+	require.NotNil(t, s.CachedInfo().Config.RePublish)
+	require.Empty(t, read(t, again, "s1", 0))
+
+	o := b.opts
+	o.Prefix = "elsewhere"
+	_, err = Dial(t.Context(), b.url, o)
+	require.ErrorContains(t, err, "serves other subjects")
+}
+
+func TestClosedLog(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	log := b.again(t)
+	log.Close()
+	log.Close()
+	_, err := log.Tail(context.Background(), "s1")
+	require.ErrorIs(t, err, nats.ErrConnectionClosed)
+}
+
+func TestR72ListChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	log := b.again(t)
+	var got []Change
+	for c, err := range log.Changes(t.Context()) {
+		require.NoError(t, err)
+		got = append(got, c)
+		if len(got) == 1 {
+			require.NoError(t, b.Changed(t.Context(), "s1", ChangeCreated))
+			require.NoError(t, b.nc.Publish(b.changesSubject(), []byte("no JSON")))
+			require.NoError(t, b.Changed(t.Context(), "s1", ChangeClosed))
+		}
+		if len(got) == 4 {
+			break
+		}
+	}
+	require.Equal(t, []Change{{"", ChangeMissed}, {"s1", ChangeCreated}, {"", ChangeMissed}, {"s1", ChangeClosed}}, got)
+}
