@@ -16,9 +16,9 @@ import (
 func forSeeds(t *testing.T, length int, property func(t *testing.T, g generator, events []event.Event)) {
 	t.Helper()
 	t.Parallel()
-	seeds := uint64(200)
+	seeds := uint64(100)
 	if testing.Short() {
-		seeds = 40
+		seeds = 30
 	}
 	for seed := range seeds {
 		g := newGenerator(seed)
