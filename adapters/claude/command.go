@@ -37,16 +37,15 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	return adapters.Command{Argv: argv, Env: environment(l), Dir: l.Workspace}, nil
 }
 
-// permissionArgs: with allow nothing is asked; with ask the host is; with deny
-// neither, and the agent hears a refusal.
+// permissionArgs: with allow nothing is asked; with ask and deny the host is
+// asked each time, and answers by a person or by policy, so that the agent
+// hears a refusal as text. The last flag lets SetPermission allow later on.
 func permissionArgs(p adapters.Permission) ([]string, error) {
 	switch p {
 	case adapters.PermissionAllow, "":
 		return []string{"--dangerously-skip-permissions"}, nil
-	case adapters.PermissionAsk:
+	case adapters.PermissionAsk, adapters.PermissionDeny:
 		return []string{"--permission-prompt-tool", "stdio", "--allow-dangerously-skip-permissions"}, nil
-	case adapters.PermissionDeny:
-		return []string{"--permission-mode", "dontAsk", "--allow-dangerously-skip-permissions"}, nil
 	}
 	return nil, fmt.Errorf("claude: permission is %q, want allow, ask or deny", p)
 }
@@ -67,13 +66,6 @@ func environment(l adapters.Launch) map[string]string {
 	}
 }
 
-// modes are the agent's names for standing answers.
-var modes = map[adapters.Permission]string{
-	adapters.PermissionAllow: "bypassPermissions",
-	adapters.PermissionAsk:   "default",
-	adapters.PermissionDeny:  "dontAsk",
-}
-
 // Encode gives the line for an input, without its end.
 func (*Adapter) Encode(in adapters.Input) ([]byte, error) {
 	switch in := in.(type) {
@@ -86,11 +78,7 @@ func (*Adapter) Encode(in adapters.Input) ([]byte, error) {
 	case adapters.SetModel:
 		return encodeRequest(in.RequestID, map[string]any{"subtype": "set_model", "model": in.Model})
 	case adapters.SetPermission:
-		mode, ok := modes[in.Permission]
-		if !ok {
-			return nil, fmt.Errorf("claude: set permission to %q: %w", in.Permission, adapters.ErrUnsupported)
-		}
-		return encodeRequest(in.RequestID, map[string]any{"subtype": "set_permission_mode", "mode": mode})
+		return encodePermission(in)
 	case adapters.Answer:
 		return encodeAnswer(in)
 	}
@@ -103,6 +91,20 @@ func encodeInitialize(in adapters.Initialize) ([]byte, error) {
 		request["appendSystemPrompt"] = in.SystemPrompt
 	}
 	return encodeRequest(in.RequestID, request)
+}
+
+// encodePermission changes what the agent asks; the answer to what it asks is
+// the host's.
+func encodePermission(in adapters.SetPermission) ([]byte, error) {
+	mode := "default"
+	switch in.Permission {
+	case adapters.PermissionAllow:
+		mode = "bypassPermissions"
+	case adapters.PermissionAsk, adapters.PermissionDeny:
+	default:
+		return nil, fmt.Errorf("claude: set permission to %q: %w", in.Permission, adapters.ErrUnsupported)
+	}
+	return encodeRequest(in.RequestID, map[string]any{"subtype": "set_permission_mode", "mode": mode})
 }
 
 func encodeRequest(id string, request map[string]any) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -71,8 +72,8 @@ func (p *parser) open(sources []adapters.Source) {
 		p.files = append(p.files, f)
 		p.advance(f)
 	}
-	for agentID, toolUseID := range links {
-		p.Early[toolUseID] = agentID
+	for _, agentID := range slices.Sorted(maps.Keys(links)) {
+		p.Early[links[agentID]] = agentID
 	}
 }
 
@@ -177,8 +178,8 @@ func (p *parser) startedBy(f *file) string {
 		}
 		return ""
 	}
-	for toolUseID, a := range p.Agents {
-		if a.ID == f.ID {
+	for _, toolUseID := range slices.Sorted(maps.Keys(p.Agents)) {
+		if p.Agents[toolUseID].ID == f.ID {
 			return toolUseID
 		}
 	}
