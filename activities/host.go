@@ -23,7 +23,9 @@ type HostOptions struct {
 	Stream   *stream.Log
 	Archive  *archive.Archive
 	Provider sandbox.Provider
-	Agents   adapters.Registry
+	// Places counts Provider's sandboxes.
+	Places *Places
+	Agents adapters.Registry
 	// Profile loads a profile by id. Default: no profile is known.
 	Profile func(ctx context.Context, id string) (adapters.Profile, error)
 	// Getenv and PassEnv make the sandboxes' environment, see

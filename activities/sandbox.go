@@ -97,8 +97,9 @@ func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, epoch ui
 	if err != nil {
 		return err
 	}
+	h.o.Places.hold(sandboxID)
 	if err := h.fill(ctx, in, a, profile, sb, epoch); err != nil {
-		return errors.Join(err, sb.Terminate(context.WithoutCancel(ctx)))
+		return errors.Join(err, h.terminate(context.WithoutCancel(ctx), sb))
 	}
 	return nil
 }
@@ -120,13 +121,22 @@ func (h *Host) clearOlder(ctx context.Context, sessionID string, epoch uint64) e
 		}
 		if err == nil {
 			h.forget(info.SandboxID)
-			err = sb.Terminate(ctx)
+			err = h.terminate(ctx, sb)
 		}
-		if err = errors.Join(err, h.dropBookmark(info.SandboxID)); err != nil {
+		if err != nil {
 			return fmt.Errorf("end sandbox %s of an earlier epoch: %w", info.SandboxID, err)
 		}
 	}
 	return nil
+}
+
+// terminate ends a sandbox and everything that the host knows of it.
+func (h *Host) terminate(ctx context.Context, sb sandbox.Sandbox) error {
+	if err := sb.Terminate(ctx); err != nil {
+		return err
+	}
+	h.o.Places.free(sb.ID())
+	return h.dropBookmark(sb.ID())
 }
 
 // fill puts transcripts first, then the profile, then workspace files.
@@ -264,12 +274,9 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 		if err := h.emptyOut(ctx, in); err != nil {
 			return EndSandboxOutput{}, err
 		}
-		if err := sb.Terminate(ctx); err != nil {
+		if err := h.terminate(ctx, sb); err != nil {
 			return EndSandboxOutput{}, err
 		}
-	}
-	if err := h.dropBookmark(in.Sandbox.ID); err != nil {
-		return EndSandboxOutput{}, err
 	}
 	last, err := h.tell(ctx, in.Agent.SessionID, in.Sandbox.Epoch, event.EETerminated{Environment: event.Environment{
 		SandboxID: in.Sandbox.ID, Host: h.o.ID, Provider: "local", Status: "terminated", Reason: in.Reason,

@@ -64,7 +64,7 @@ func (r *run) write(ctx workflow.Context, n *notice) error {
 	if len(n.events) == 0 {
 		return nil
 	}
-	_, err := r.emitInput(activities.EmitInput{
+	_, err := r.emitInput(ctx, activities.EmitInput{
 		SessionID: r.in.SessionID, Epoch: r.st.Epoch, Key: n.key, Events: n.events, Anchor: r.st.LastBlockID,
 	})
 	return err

@@ -22,9 +22,9 @@ func (r *run) listen(ctx workflow.Context) error {
 	workflow.Go(r.ctx, r.receive(session.SignalQueue, r.onQueue))
 	workflow.Go(r.ctx, r.receive(session.SignalInterrupt, r.onInterrupt))
 	workflow.Go(r.ctx, r.deliver)
-	workflow.Go(r.ctx, func(workflow.Context) {
+	workflow.Go(r.ctx, func(own workflow.Context) {
 		// The one use of the context that is cancelled with the workflow.
-		ctx.Done().Receive(ctx, nil)
+		ctx.Done().Receive(own, nil)
 		r.requestClose("cancelled")
 	})
 	return nil

@@ -175,11 +175,12 @@ func (r *run) emit(key string, payloads ...event.Payload) (activities.EmitOutput
 	for _, p := range payloads {
 		in.Events = append(in.Events, ownEvent(workflow.Now(r.ctx), p))
 	}
-	return r.emitInput(in)
+	return r.emitInput(r.ctx, in)
 }
 
-func (r *run) emitInput(in activities.EmitInput) (activities.EmitOutput, error) {
-	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
+// emitInput is for any coroutine; ctx is its own.
+func (r *run) emitInput(ctx workflow.Context, in activities.EmitInput) (activities.EmitOutput, error) {
+	ctx = workflow.WithActivityOptions(ctx, writeOptions)
 	var out activities.EmitOutput
 	if err := workflow.ExecuteActivity(ctx, activities.NameEmit, in).Get(ctx, &out); err != nil {
 		return out, fmt.Errorf("session %s: emit: %w", r.in.SessionID, err)

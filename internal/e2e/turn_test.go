@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func open(t *testing.T, o session.Options) *session.Handle {
+	t.Helper()
+	if o.Agent == "" {
+		o.Agent = "claude"
+	}
+	h, err := shared.client.Create(testContext(t), "", o)
+	require.NoError(t, err)
+	return h
+}
+
+// say sends a message and waits for its result.
+func say(t *testing.T, h *session.Handle, text string) session.Result {
+	t.Helper()
+	ctx := testContext(t)
+	r, err := h.Send(ctx, session.Message{Text: text})
+	require.NoError(t, err)
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	return res
+}
+
+func events(t *testing.T, h *session.Handle) []event.Event {
+	t.Helper()
+	var all []event.Event
+	for ev, err := range h.Events(testContext(t), 0, false) {
+		require.NoError(t, err)
+		all = append(all, ev)
+	}
+	return all
+}
+
+func TestFirstTurn(t *testing.T) {
+	startWorker(t)
+	h := open(t, session.Options{Title: "first"})
+	res := say(t, h, "SAY hello from the script")
+	require.NoError(t, res.Err())
+	require.Equal(t, "hello from the script", res.Result.Response)
+	for _, ev := range events(t, h) {
+		data, err := ev.MarshalJSON()
+		require.NoError(t, err)
+		t.Log(string(data))
+	}
+	require.NoError(t, h.Close(testContext(t)))
+}

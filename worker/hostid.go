@@ -1,0 +1,74 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// identity is what a data folder makes of a machine: one host.
+type identity struct {
+	id     string
+	secret []byte
+	lock   *os.File
+}
+
+// claim takes the data folder for this worker alone, and reads or makes the
+// host's id and secret in it.
+func claim(dataDir string) (identity, error) {
+	var me identity
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return me, fmt.Errorf("data folder: %w", err)
+	}
+	var err error
+	if me.lock, err = lockFile(filepath.Join(dataDir, "worker.lock")); err != nil {
+		return me, hinted{fmt.Errorf("data folder %s: %w", dataDir, err), "one worker serves a data folder; give another one its own with --data-dir"}
+	}
+	id, err := kept(filepath.Join(dataDir, "host-id"), func() string { return hostName() + "-" + randomHex(3) })
+	if err != nil {
+		return me, err
+	}
+	secret, err := kept(filepath.Join(dataDir, "secret"), func() string { return randomHex(32) })
+	me.id, me.secret = id, []byte(secret)
+	return me, err
+}
+
+// kept reads a small file, or writes it first.
+func kept(path string, fresh func() string) (string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		data = []byte(fresh())
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+var notInQueue = regexp.MustCompile(`[^a-zA-Z0-9-]+`)
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		name = "host"
+	}
+	name = strings.Trim(notInQueue.ReplaceAllString(name, "-"), "-")
+	if len(name) > 32 {
+		name = name[:32]
+	}
+	return name
+}
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	// crypto/rand.Read never fails: it ends the program instead.
+	_, _ = rand.Read(b)
+	return hex.EncodeToString(b)
+}

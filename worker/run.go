@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+const usage = `usage: sojourn-worker [flags]
+       sojourn-worker supervise [flags]
+
+It serves sessions of one Temporal namespace until it is told to stop; agents
+go on without it, and the next worker on the same data folder takes over.
+supervise runs it as a child and starts it again whenever it ends.
+
+Settings come from the environment: TEMPORAL_*, NATS_URL, AWS_*,
+AWS_ENDPOINT_URL_S3, SOJOURN_BUCKET, SOJOURN_PREFIX, SOJOURN_DATA_DIR,
+SOJOURN_PROFILES, SOJOURN_PASS_ENV.
+
+`
+
+// hinted is an error with a second line that says what to do.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+
+// wrongUsage is an error of the command line.
+type wrongUsage struct{ error }
+
+// run is the program; it gives the exit code: 0 done, 1 failed, 2 wrong usage.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	err := dispatch(ctx, args, getenv, stdout, stderr)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(stderr, "sojourn-worker: %v\n", err)
+	if h, ok := errors.AsType[hinted](err); ok {
+		fmt.Fprintf(stderr, "sojourn-worker: hint: %s\n", h.hint)
+	}
+	if _, ok := errors.AsType[wrongUsage](err); ok {
+		return 2
+	}
+	return 1
+}
+
+func dispatch(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "supervise" {
+		// The flags are the child's; they are checked here so that a wrong one
+		// is said once.
+		if _, err := parseFlags(args[1:], getenv, stderr); err != nil {
+			return err
+		}
+		return supervise(ctx, args[1:], stdout, stderr)
+	}
+	s, err := parseFlags(args, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, s, stdout, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: s.level})))
+}

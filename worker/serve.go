@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+
+	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/adapters/profiles"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/sandbox/local"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// connectPatience is how long each service may take to answer at start.
+const connectPatience = 10 * time.Second
+
+// serve runs a worker until ctx ends.
+func serve(ctx context.Context, s settings, stdout io.Writer, logger *slog.Logger) (err error) {
+	me, err := claim(s.dataDir)
+	if err != nil {
+		return err
+	}
+	defer me.lock.Close()
+	c, err := dialTemporal(ctx, s, me.id, logger)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	namespace := namespaceOf(s)
+	events, err := dialStream(ctx, s, namespace, logger)
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	store, err := openArchive(ctx, s, namespace)
+	if err != nil {
+		return err
+	}
+	host, places, err := newHost(ctx, s, me, events, store, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, host.Close()) }()
+	set, err := startWorkers(c, me.id, &activities.Session{Stream: events, Archive: store}, host, places)
+	if err != nil {
+		return err
+	}
+	defer set.stop()
+	if err := announce(stdout, s, me); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-set.fatal:
+		return fmt.Errorf("worker: %w", err)
+	}
+}
+
+// temporalOptions reads the standard TEMPORAL_* variables and profile files.
+func temporalOptions(s settings) (client.Options, error) {
+	return envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{EnvLookup: lookup(s.getenv)})
+}
+
+type lookup func(string) string
+
+func (l lookup) Environ() []string { return os.Environ() }
+
+func (l lookup) LookupEnv(name string) (string, bool) {
+	v := l(name)
+	return v, v != ""
+}
+
+func namespaceOf(s settings) string {
+	if o, err := temporalOptions(s); err == nil && o.Namespace != "" {
+		return o.Namespace
+	}
+	return client.DefaultNamespace
+}
+
+func dialTemporal(ctx context.Context, s settings, host string, logger *slog.Logger) (client.Client, error) {
+	o, err := temporalOptions(s)
+	if err != nil {
+		return nil, hinted{fmt.Errorf("settings of Temporal: %w", err), "see the TEMPORAL_* variables and the Temporal profile file"}
+	}
+	o.Identity = fmt.Sprintf("%s@%d", host, os.Getpid())
+	o.Logger = log.NewStructuredLogger(logger)
+	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	defer cancel()
+	c, err := client.DialContext(ctx, o)
+	if err != nil {
+		return nil, hinted{fmt.Errorf("Temporal at %s is not reachable: %w", orDefault(o.HostPort, client.DefaultHostPort), err), "start it (make dev), or set TEMPORAL_ADDRESS"}
+	}
+	return c, nil
+}
+
+func dialStream(ctx context.Context, s settings, namespace string, logger *slog.Logger) (*stream.Log, error) {
+	url := orDefault(s.getenv("NATS_URL"), "nats://127.0.0.1:4222")
+	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	defer cancel()
+	events, err := stream.Dial(ctx, url, stream.Options{Namespace: namespace, Logger: logger})
+	if away, ok := errors.AsType[*stream.UnreachableError](err); ok {
+		return nil, hinted{err, away.Hint}
+	}
+	return events, err
+}
+
+func openArchive(ctx context.Context, s settings, namespace string) (*archive.Archive, error) {
+	// The AWS client reads the process's environment.
+	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_PROFILE"} {
+		if v := s.getenv(name); v != "" && os.Getenv(name) == "" {
+			if err := os.Setenv(name, v); err != nil {
+				return nil, fmt.Errorf("set %s: %w", name, err)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	defer cancel()
+	store, err := archive.Open(ctx, archive.Options{Bucket: s.getenv("SOJOURN_BUCKET"), Prefix: s.getenv("SOJOURN_PREFIX"), Namespace: namespace})
+	if err == nil {
+		err = store.Setup(ctx)
+	}
+	if away, ok := errors.AsType[*archive.ConnectError](err); ok {
+		return nil, hinted{err, away.Hint}
+	}
+	return store, err
+}
+
+func newHost(ctx context.Context, s settings, me identity, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
+	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.getenv})
+	if err != nil {
+		return nil, nil, err
+	}
+	if notice := provider.Notice(); notice != "" {
+		logger.Warn(notice)
+	}
+	infos, err := provider.List(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var held []string
+	for _, info := range infos {
+		held = append(held, info.SandboxID)
+	}
+	places := activities.NewPlaces(s.capacity, held...)
+	load, err := profileLoader(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	agents := builtin.Registry()
+	warnMissing(agents, s, logger)
+	host := activities.NewHost(activities.HostOptions{
+		ID: me.id, DataDir: s.dataDir, Secret: me.secret, Stream: events, Archive: store, Provider: provider,
+		Places: places, Agents: agents, Profile: load, Getenv: s.getenv, PassEnv: s.passEnv(), Log: logger,
+	})
+	return host, places, nil
+}
+
+// warnMissing says at start which agents sessions can't have on this host.
+func warnMissing(agents adapters.Registry, s settings, logger *slog.Logger) {
+	for _, name := range agents.Names() {
+		a, err := agents.Get(name)
+		if err == nil {
+			_, err = a.Locate(s.getenv)
+		}
+		if err != nil {
+			logger.Warn("sessions of this agent will fail on this host", "agent", name, "error", err)
+		}
+	}
+}
+
+// profileLoader reads profiles from SOJOURN_PROFILES, with their ${NAME}s filled
+// in from this process's environment.
+func profileLoader(s settings) (func(context.Context, string) (adapters.Profile, error), error) {
+	dir := s.getenv("SOJOURN_PROFILES")
+	if dir == "" {
+		return nil, nil
+	}
+	store, err := profiles.Open(dir, profiles.Options{})
+	if err != nil {
+		return nil, hinted{err, "SOJOURN_PROFILES names a folder with a folder per profile"}
+	}
+	return func(ctx context.Context, id string) (adapters.Profile, error) {
+		p, err := store.Load(ctx, id)
+		if err != nil {
+			return p, err
+		}
+		return profiles.Resolve(p, lookup(s.getenv).LookupEnv)
+	}, nil
+}
+
+func announce(stdout io.Writer, s settings, me identity) error {
+	if s.json {
+		return json.NewEncoder(stdout).Encode(map[string]any{"ready": true, "host": me.id, "dataDir": s.dataDir, "capacity": s.capacity, "pid": os.Getpid()})
+	}
+	_, err := fmt.Fprintf(stdout, "sojourn-worker is ready: host %s, up to %d sandboxes in %s\n", me.id, s.capacity, s.dataDir)
+	return err
+}
+
+func orDefault(v, def string) string {
+	if v == "" {
+		return def
+	}
+	return v
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// settings are what a worker is told by flags and environment.
+type settings struct {
+	getenv   func(string) string
+	dataDir  string
+	capacity int
+	level    slog.Level
+	json     bool
+}
+
+func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (settings, error) {
+	s := settings{getenv: getenv}
+	fs := flag.NewFlagSet("sojourn-worker", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	envFile := fs.String("env-file", getenv("SOJOURN_ENV_FILE"), "file of NAME='value' lines that stand in for unset variables")
+	fs.StringVar(&s.dataDir, "data-dir", "", "the host's own folder; default $SOJOURN_DATA_DIR, else ~/.local/share/sojourn")
+	fs.IntVar(&s.capacity, "capacity", 16*runtime.NumCPU(), "how many sandboxes this host may hold")
+	fs.TextVar(&s.level, "log-level", slog.LevelWarn, "debug, info, warn or error")
+	fs.BoolVar(&s.json, "json", false, "say in one JSON line that it is ready")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(stderr, usage)
+			fs.SetOutput(stderr)
+			fs.PrintDefaults()
+			return s, err
+		}
+		return s, usageError(err.Error())
+	}
+	if fs.NArg() > 0 {
+		return s, usageError(fmt.Sprintf("unexpected argument %q", fs.Arg(0)))
+	}
+	if s.capacity < 1 {
+		return s, usageError(fmt.Sprintf("--capacity is %d; it must be at least 1", s.capacity))
+	}
+	if err := s.readEnvFile(*envFile); err != nil {
+		return s, err
+	}
+	return s, s.findDataDir()
+}
+
+func usageError(msg string) error {
+	return wrongUsage{hinted{errors.New(msg), "sojourn-worker --help lists the flags"}}
+}
+
+// readEnvFile lets the file answer for variables that the environment does not
+// set.
+func (s *settings) readEnvFile(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return usageError(fmt.Sprintf("--env-file: %v", err))
+	}
+	defer f.Close()
+	values := map[string]string{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		name, value, ok := strings.Cut(strings.TrimSpace(lines.Text()), "=")
+		if ok && !strings.HasPrefix(name, "#") {
+			values[name] = strings.Trim(value, `'"`)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	outer := s.getenv
+	s.getenv = func(name string) string {
+		if v := outer(name); v != "" {
+			return v
+		}
+		return values[name]
+	}
+	return nil
+}
+
+func (s *settings) findDataDir() error {
+	if s.dataDir == "" {
+		s.dataDir = s.getenv("SOJOURN_DATA_DIR")
+	}
+	if s.dataDir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return usageError("no --data-dir, no SOJOURN_DATA_DIR and no home folder")
+		}
+		s.dataDir = filepath.Join(home, ".local", "share", "sojourn")
+	}
+	dir, err := filepath.Abs(s.dataDir)
+	if err != nil {
+		return usageError(fmt.Sprintf("--data-dir %s: %v", s.dataDir, err))
+	}
+	s.dataDir = dir
+	return nil
+}
+
+func (s *settings) passEnv() []string {
+	return strings.FieldsFunc(s.getenv("SOJOURN_PASS_ENV"), func(r rune) bool { return r == ',' || r == ' ' })
+}

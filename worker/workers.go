@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows"
+)
+
+// workers are the pollers of this process, one per task queue.
+type workers struct {
+	all   []worker.Worker
+	fatal chan error
+}
+
+func (w *workers) stop() {
+	for _, one := range w.all {
+		one.Stop()
+	}
+}
+
+// startWorkers polls the shared queues and this host's two. Turns get as many
+// slots as the host may hold sandboxes; control has slots of its own, so an
+// interrupt never waits behind a turn.
+func startWorkers(c client.Client, host string, light *activities.Session, h *activities.Host, places *activities.Places) (*workers, error) {
+	set := &workers{fatal: make(chan error, 4)}
+	base := worker.Options{
+		// A turn is handed over at once when the worker stops: its agent goes
+		// on, and the next worker attaches to it.
+		WorkerStopTimeout:                time.Second,
+		MaxHeartbeatThrottleInterval:     time.Second,
+		DefaultHeartbeatThrottleInterval: time.Second,
+		OnFatalError:                     func(err error) { set.fatal <- err },
+	}
+	shared := worker.New(c, session.TaskQueue, base)
+	shared.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowType})
+	register(shared, map[string]any{activities.NameBegin: light.Begin, activities.NameEmit: light.Emit, activities.NameFinish: light.Finish})
+
+	placed := base
+	tuner, err := placeTuner(places)
+	if err != nil {
+		return nil, err
+	}
+	placed.Tuner, placed.DisableWorkflowWorker, placed.MaxConcurrentActivityTaskPollers = tuner, true, 1
+	place := worker.New(c, session.PlaceQueue, placed)
+	register(place, map[string]any{activities.NameCreateSandbox: h.CreateSandbox})
+
+	turning := base
+	turning.DisableWorkflowWorker, turning.MaxConcurrentActivityExecutionSize = true, places.Capacity()
+	turns := worker.New(c, session.HostQueue(host), turning)
+	register(turns, map[string]any{activities.NameRunTurn: h.RunTurn})
+
+	controlling := base
+	controlling.DisableWorkflowWorker, controlling.MaxConcurrentActivityExecutionSize = true, 64
+	control := worker.New(c, session.ControlQueue(host), controlling)
+	register(control, map[string]any{activities.NameSendControl: h.SendControl, activities.NameEndSandbox: h.EndSandbox})
+
+	for _, w := range []worker.Worker{turns, control, place, shared} {
+		if err := w.Start(); err != nil {
+			set.stop()
+			return nil, err
+		}
+		set.all = append(set.all, w)
+	}
+	return set, nil
+}
+
+func register(w worker.Worker, byName map[string]any) {
+	for name, f := range byName {
+		w.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+	}
+}
+
+func placeTuner(places *activities.Places) (worker.WorkerTuner, error) {
+	few, err := worker.NewFixedSizeSlotSupplier(1)
+	if err != nil {
+		return nil, err
+	}
+	return worker.NewCompositeTuner(worker.CompositeTunerOptions{
+		WorkflowSlotSupplier: few, ActivitySlotSupplier: placeSlots{places}, LocalActivitySlotSupplier: few,
+		NexusSlotSupplier: few, SessionActivitySlotSupplier: few,
+	})
+}
+
+// placeSlots lets the place queue be polled only while the host has a place.
+type placeSlots struct{ places *activities.Places }
+
+func (s placeSlots) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
+	if err := s.places.Reserve(ctx); err != nil {
+		return nil, err
+	}
+	return &worker.SlotPermit{}, nil
+}
+
+func (s placeSlots) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
+	if !s.places.TryReserve() {
+		return nil
+	}
+	return &worker.SlotPermit{}
+}
+
+func (s placeSlots) MarkSlotUsed(worker.SlotMarkUsedInfo) {}
+func (s placeSlots) ReleaseSlot(worker.SlotReleaseInfo)   { s.places.Release() }
+func (s placeSlots) MaxSlots() int                        { return s.places.Capacity() }
