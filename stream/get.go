@@ -53,6 +53,7 @@ func (l *Log) get(ctx context.Context, subject string, body []byte) (message, er
 const (
 	statusHeader      = "Status"
 	descriptionHeader = "Description"
+	pendingHeader     = "Nats-Num-Pending"
 )
 
 // errEnd is the mark behind the last answer to a batch request.
@@ -90,49 +91,51 @@ func fromAnswer(answer *nats.Msg) (message, error) {
 }
 
 const (
-	// fetchBatch and fetchBytes bound one answer to a reader: large enough
-	// that round trips don't count, small enough to wait for.
-	fetchBatch = 512
+	// fetchFirst, fetchMost and fetchBytes bound one answer to a reader. The
+	// first is small, so that the first event is there at once; the largest
+	// makes round trips not count.
+	fetchFirst = 16
+	fetchMost  = 512
 	fetchBytes = 2 << 20
 )
 
-// fetch hands the messages of a subject from number from on to each, as many
-// as fit into one answer; none is [ErrNotFound]. The server keeps nothing of
-// it but the inbox's subscription, which ends with the call.
-func (l *Log) fetch(ctx context.Context, subject string, from uint64) ([]message, error) {
-	body, err := json.Marshal(getRequest{Seq: max(from, 1), NextFor: subject, Batch: fetchBatch, MaxBytes: fetchBytes})
+// fetch gives the messages of a subject from number from on, at most count of
+// them, and less if they are large; none is [ErrNotFound]. more says that the
+// stream holds what follows. The server keeps nothing of it but the inbox's
+// subscription, which ends with the call.
+func (l *Log) fetch(ctx context.Context, subject string, from uint64, count int) (out []message, more bool, err error) {
+	body, err := json.Marshal(getRequest{Seq: max(from, 1), NextFor: subject, Batch: count, MaxBytes: fetchBytes})
 	if err != nil {
-		return nil, fmt.Errorf("stream: encode request: %w", err)
+		return nil, false, fmt.Errorf("stream: encode request: %w", err)
 	}
 	inbox := l.nc.NewInbox()
 	sub, err := l.nc.SubscribeSync(inbox)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only when the connection is gone, and the subscription with it
 	if err := l.nc.PublishRequest(l.directSubject(), inbox, body); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	return collect(ctx, sub)
 }
 
 // collect gathers the answers of one batch request up to the end mark.
-func collect(ctx context.Context, sub *nats.Subscription) ([]message, error) {
-	var out []message
+func collect(ctx context.Context, sub *nats.Subscription) (out []message, more bool, err error) {
 	for {
 		answer, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		switch err := answerStatus(answer); {
 		case errors.Is(err, errEnd):
-			return out, nil
+			return out, answer.Header.Get(pendingHeader) != "0", nil
 		case err != nil:
-			return nil, err
+			return nil, false, err
 		}
 		m, err := fromAnswer(answer)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		out = append(out, m)
 	}

@@ -82,10 +82,11 @@ func (r *reader) begin(ctx context.Context) error {
 
 // catchUp gives all that the stream holds behind the reader's place.
 func (r *reader) catchUp(ctx context.Context) error {
-	for {
+	count := fetchFirst
+	for more := true; more; count = min(4*count, fetchMost) {
 		var messages []message
 		err := r.again(ctx, func(ctx context.Context) (err error) {
-			messages, err = r.log.fetch(ctx, r.subject, r.at+1)
+			messages, more, err = r.log.fetch(ctx, r.subject, r.at+1, count)
 			return err
 		})
 		if errors.Is(err, ErrNotFound) {
@@ -100,6 +101,7 @@ func (r *reader) catchUp(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
 }
 
 // take moves the reader behind a message and gives the events that it makes
