@@ -21,6 +21,15 @@
 // record and their ids from native ids or positions, so the same records
 // always give the same events.
 //
+// Streams of both are JSON lines: [Decode] and [DecodeRecords] read them,
+// [Encoder] writes them. Lines have no length limit, the first bad one ends
+// the sequence with an error that names it, and nothing is lost on the way:
+// what is no valid UTF-8 travels in base64 beside its readable form.
+//
+// Clients that know Agentick's stream events find theirs in
+// [AgentickEquivalents]; clients that keep a list of sessions fetch it again
+// after an event whose type says [Type.ChangesList].
+//
 // The package depends on the standard library only. Values are plain data:
 // safe to copy, and safe for concurrent reading as long as nobody writes.
 package event

@@ -7,41 +7,101 @@ import (
 	"slices"
 )
 
-// EventType and payload make each struct a [Payload]; the wire name stands here
-// once, and its decoder in the table below.
+// EventType is [TypeBlockUpsert].
+func (BlockUpsert) EventType() Type { return TypeBlockUpsert }
 
-func (BlockUpsert) EventType() Type         { return TypeBlockUpsert }
-func (BlockDelta) EventType() Type          { return TypeBlockDelta }
-func (MetadataUpdate) EventType() Type      { return TypeMetadataUpdate }
-func (SubagentSpawned) EventType() Type     { return TypeSubagentSpawned }
-func (SubagentCompleted) EventType() Type   { return TypeSubagentCompleted }
-func (SessionInitialized) EventType() Type  { return TypeSessionInitialized }
-func (SessionIdle) EventType() Type         { return TypeSessionIdle }
-func (SessionClosed) EventType() Type       { return TypeSessionClosed }
-func (EECreating) EventType() Type          { return TypeEECreating }
-func (EEReady) EventType() Type             { return TypeEEReady }
-func (EETerminated) EventType() Type        { return TypeEETerminated }
-func (EEError) EventType() Type             { return TypeEEError }
-func (EEHealthCheck) EventType() Type       { return TypeEEHealthCheck }
-func (QueryStarted) EventType() Type        { return TypeQueryStarted }
-func (QueryCompleted) EventType() Type      { return TypeQueryCompleted }
-func (QueryFailed) EventType() Type         { return TypeQueryFailed }
-func (QueryInterrupted) EventType() Type    { return TypeQueryInterrupted }
-func (MessageFolded) EventType() Type       { return TypeMessageFolded }
-func (MessageOwnTurn) EventType() Type      { return TypeMessageOwnTurn }
-func (FileCreated) EventType() Type         { return TypeFileCreated }
-func (FileModified) EventType() Type        { return TypeFileModified }
-func (FileDeleted) EventType() Type         { return TypeFileDeleted }
-func (TranscriptChanged) EventType() Type   { return TypeTranscriptChanged }
-func (TranscriptWritten) EventType() Type   { return TypeTranscriptWritten }
+// EventType is [TypeBlockDelta].
+func (BlockDelta) EventType() Type { return TypeBlockDelta }
+
+// EventType is [TypeMetadataUpdate].
+func (MetadataUpdate) EventType() Type { return TypeMetadataUpdate }
+
+// EventType is [TypeSubagentSpawned].
+func (SubagentSpawned) EventType() Type { return TypeSubagentSpawned }
+
+// EventType is [TypeSubagentCompleted].
+func (SubagentCompleted) EventType() Type { return TypeSubagentCompleted }
+
+// EventType is [TypeSessionInitialized].
+func (SessionInitialized) EventType() Type { return TypeSessionInitialized }
+
+// EventType is [TypeSessionIdle].
+func (SessionIdle) EventType() Type { return TypeSessionIdle }
+
+// EventType is [TypeSessionClosed].
+func (SessionClosed) EventType() Type { return TypeSessionClosed }
+
+// EventType is [TypeEECreating].
+func (EECreating) EventType() Type { return TypeEECreating }
+
+// EventType is [TypeEEReady].
+func (EEReady) EventType() Type { return TypeEEReady }
+
+// EventType is [TypeEETerminated].
+func (EETerminated) EventType() Type { return TypeEETerminated }
+
+// EventType is [TypeEEError].
+func (EEError) EventType() Type { return TypeEEError }
+
+// EventType is [TypeEEHealthCheck].
+func (EEHealthCheck) EventType() Type { return TypeEEHealthCheck }
+
+// EventType is [TypeQueryStarted].
+func (QueryStarted) EventType() Type { return TypeQueryStarted }
+
+// EventType is [TypeQueryCompleted].
+func (QueryCompleted) EventType() Type { return TypeQueryCompleted }
+
+// EventType is [TypeQueryFailed].
+func (QueryFailed) EventType() Type { return TypeQueryFailed }
+
+// EventType is [TypeQueryInterrupted].
+func (QueryInterrupted) EventType() Type { return TypeQueryInterrupted }
+
+// EventType is [TypeMessageFolded].
+func (MessageFolded) EventType() Type { return TypeMessageFolded }
+
+// EventType is [TypeMessageOwnTurn].
+func (MessageOwnTurn) EventType() Type { return TypeMessageOwnTurn }
+
+// EventType is [TypeFileCreated].
+func (FileCreated) EventType() Type { return TypeFileCreated }
+
+// EventType is [TypeFileModified].
+func (FileModified) EventType() Type { return TypeFileModified }
+
+// EventType is [TypeFileDeleted].
+func (FileDeleted) EventType() Type { return TypeFileDeleted }
+
+// EventType is [TypeTranscriptChanged].
+func (TranscriptChanged) EventType() Type { return TypeTranscriptChanged }
+
+// EventType is [TypeTranscriptWritten].
+func (TranscriptWritten) EventType() Type { return TypeTranscriptWritten }
+
+// EventType is [TypePermissionRequested].
 func (PermissionRequested) EventType() Type { return TypePermissionRequested }
-func (PermissionResolved) EventType() Type  { return TypePermissionResolved }
-func (OptionsUpdate) EventType() Type       { return TypeOptionsUpdate }
-func (Status) EventType() Type              { return TypeStatus }
-func (Log) EventType() Type                 { return TypeLog }
-func (Error) EventType() Type               { return TypeError }
-func (Native) EventType() Type              { return TypeNative }
-func (u Unknown) EventType() Type           { return u.Name }
+
+// EventType is [TypePermissionResolved].
+func (PermissionResolved) EventType() Type { return TypePermissionResolved }
+
+// EventType is [TypeOptionsUpdate].
+func (OptionsUpdate) EventType() Type { return TypeOptionsUpdate }
+
+// EventType is [TypeStatus].
+func (Status) EventType() Type { return TypeStatus }
+
+// EventType is [TypeLog].
+func (Log) EventType() Type { return TypeLog }
+
+// EventType is [TypeError].
+func (Error) EventType() Type { return TypeError }
+
+// EventType is [TypeNative].
+func (Native) EventType() Type { return TypeNative }
+
+// EventType is the name that came with the event.
+func (u Unknown) EventType() Type { return u.Name }
 
 func (BlockUpsert) payload()         {}
 func (BlockDelta) payload()          {}
