@@ -73,7 +73,7 @@ func (r *run) write(ctx workflow.Context, n *notice) error {
 // pause waits, at most until the turn is over.
 func (r *run) pause(ctx workflow.Context, wait time.Duration) {
 	cur := r.cur
-	if _, err := workflow.AwaitWithTimeout(ctx, wait, func() bool { return r.cur != cur || !cur.live }); err != nil {
+	if _, err := awaitAtMost(ctx, wait, func() bool { return r.cur != cur || !cur.live }); err != nil {
 		workflow.GetLogger(ctx).Debug("pause ended early", "error", err)
 	}
 }

@@ -153,11 +153,19 @@ func (r *run) rest() error {
 	if r.st.Sandbox == nil {
 		return workflow.Await(r.ctx, r.stirred)
 	}
-	stirred, err := workflow.AwaitWithTimeout(r.ctx, time.Duration(r.st.IdleTimeoutMS)*time.Millisecond, r.stirred)
+	stirred, err := awaitAtMost(r.ctx, time.Duration(r.st.IdleTimeoutMS)*time.Millisecond, r.stirred)
 	if err == nil && !stirred {
 		r.endSandbox("idle")
 	}
 	return err
+}
+
+// awaitAtMost is workflow.AwaitWithTimeout with its timer cancelled when it is
+// not needed: a timer left behind wakes the workflow for nothing.
+func awaitAtMost(ctx workflow.Context, d time.Duration, ready func() bool) (bool, error) {
+	ctx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	return workflow.AwaitWithTimeout(ctx, d, ready)
 }
 
 func (r *run) stirred() bool {

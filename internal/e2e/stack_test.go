@@ -28,6 +28,9 @@ import (
 // patience bounds every wait of a test; nothing is judged by it.
 const patience = 90 * time.Second
 
+// tick is how often a condition is looked at that has no signal of its own.
+const tick = 20 * time.Millisecond
+
 // stack is the set of servers that all tests of this package share.
 type stack struct {
 	bin, agents string

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// warmTurnLimit is law L6: counted from send (update) to idle, idle timer and
+// search attributes included.
+const warmTurnLimit = 16
+
+// TestWarmTurnHistory counts what a warm turn adds to workflow history: the
+// same few events whether the agent said two deltas or twenty thousand.
+func TestWarmTurnHistory(t *testing.T) {
+	startWorker(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY the sandbox is warm now").Err())
+	awaitIdle(t, h)
+	var counts []int
+	for _, text := range []string{"SAY two deltas", "DELTAS 20000"} {
+		before := len(history(t, h))
+		require.NoError(t, say(t, h, text).Err())
+		awaitIdle(t, h)
+		added := history(t, h)[before:]
+		t.Logf("%s: %d events: %s", text, len(added), strings.Join(added, ", "))
+		counts = append(counts, len(added))
+	}
+	require.LessOrEqual(t, counts[0], warmTurnLimit)
+	require.Equal(t, counts[0], counts[1], "history must not grow with what the agent says")
+}
+
+// history gives the types of the session's history events.
+func history(t *testing.T, h *session.Handle) []string {
+	t.Helper()
+	var types []string
+	it := shared.temporal.GetWorkflowHistory(testContext(t), h.ID(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for it.HasNext() {
+		ev, err := it.Next()
+		require.NoError(t, err)
+		types = append(types, ev.GetEventType().String())
+	}
+	return types
+}
+
+// awaitIdle waits until the workflow itself has put the turn away, which is a
+// moment after the stream says that the query completed.
+func awaitIdle(t *testing.T, h *session.Handle) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		types := history(t, h)
+		return types[len(types)-1] == "TimerStarted"
+	}, patience, tick, "the idle timer ends a turn")
+}
