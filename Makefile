@@ -1,0 +1,62 @@
+# Everything here works on a clean clone with Go, Node and npm; `make help`
+# lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := bin
+GO ?= go
+AGENT ?= claude
+MODEL ?= scripted
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
+
+.PHONY: build
+build: programs devstack ## build the programs into bin/
+
+.PHONY: programs
+programs:
+	@mkdir -p $(BIN)
+	@echo "build: sojourn, sojourn-worker, sojourn-runner, sojourn-modelsim"
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn ./starter
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-worker ./worker
+	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-runner ./runner/cmd/sojourn-runner
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-modelsim ./internal/modelsim/cmd/sojourn-modelsim
+
+.PHONY: devstack
+devstack:
+	@mkdir -p $(BIN)
+	@echo "build: sojourn-devstack (some minutes the first time)"
+	@$(GO) build -C devstack -ldflags '-s -w' -o ../$(BIN)/sojourn-devstack .
+
+.PHONY: agents
+agents: ## install the pinned agent programs into .agents/
+	@sh internal/agents/install.sh
+
+.PHONY: demo
+demo: build agents ## the main job on an embedded stack; ends by itself
+	@AGENT=$(AGENT) MODEL=$(MODEL) scripts/demo.sh
+
+.PHONY: dev
+dev: build agents ## stack and worker, until Ctrl-C
+	@MODEL=$(MODEL) scripts/dev.sh
+
+.PHONY: test
+test: build agents ## every test, with -race
+	@scripts/test.sh
+
+.PHONY: check
+check: ## formatting, vet, staticcheck, workflowcheck, tidiness, generated files
+	@internal/tools/check.sh
+
+.PHONY: bench
+bench: build agents ## the figures of bench/, beside their floors
+	@scripts/bench.sh
+
+.PHONY: clean
+clean: ## remove what was built and installed here
+	rm -rf $(BIN) .agents .dev
