@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -51,8 +50,7 @@ func serve(opts launch.Options, stdout, stderr io.Writer) (err error) {
 	if err := launch.PrepareEnvFile(opts.EnvFile); err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: opts.LogLevel}))
-	s, err := newStack(opts, dir, logger)
+	s, err := newStack(opts, dir, stderr)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/versity/versitygw/auth"
 	"github.com/versity/versitygw/backend/meta"
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/embedgw"
@@ -80,7 +81,10 @@ func openPosix(root string, m meta.MetadataStorer, sidecar string) (*posix.Posix
 }
 
 func (s *stack) gatewayConfig() *embedgw.Config {
+	root := auth.Account{Access: s.keys.AccessKeyID, Secret: s.keys.SecretAccessKey, Role: auth.RoleAdmin}
 	return &embedgw.Config{
+		// The single account it would choose by itself, without a remark on that.
+		IAMService:        auth.NewIAMServiceSingle(root),
 		RootUserAccess:    s.keys.AccessKeyID,
 		RootUserSecret:    s.keys.SecretAccessKey,
 		Region:            region,

@@ -23,6 +23,10 @@ const (
 	region = "us-east-1"
 	// startTimeout bounds the wait for any one server to answer.
 	startTimeout = 60 * time.Second
+	// stopTimeout bounds the wait for any one server to end. Temporal waits two
+	// minutes for a client that connected and never spoke; nothing is lost by not
+	// waiting, since every store also recovers from a kill.
+	stopTimeout = 10 * time.Second
 )
 
 // stack is the set of embedded servers. It belongs to one goroutine.
@@ -31,6 +35,7 @@ type stack struct {
 	dir    *launch.DataDir
 	keys   launch.Credentials
 	log    *slog.Logger
+	level  *slog.LevelVar
 	report launch.Report
 
 	// host is where the servers are reached, opts.IP where they bind.
@@ -52,13 +57,17 @@ type part struct {
 
 // newStack holds all ports before any server starts, so a taken port is found
 // at once and nothing has to be undone.
-func newStack(opts launch.Options, dir *launch.DataDir, log *slog.Logger) (*stack, error) {
+func newStack(opts launch.Options, dir *launch.DataDir, logs io.Writer) (*stack, error) {
 	keys, err := dir.Credentials()
 	if err != nil {
 		return nil, err
 	}
+	level := &slog.LevelVar{}
+	level.Set(opts.LogLevel)
 	s := &stack{
-		opts: opts, dir: dir, keys: keys, log: log,
+		opts: opts, dir: dir, keys: keys,
+		log:   slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: level})),
+		level: level,
 		host:  launch.Reachable(opts.IP),
 		broke: make(chan error, 4),
 	}
@@ -145,13 +154,30 @@ func (s *stack) wait(ctx context.Context) error {
 	}
 }
 
-// stop ends the servers, the last started first: Temporal's callers before it,
-// and the stores behind everything last.
+// stop ends the servers, the last started first: the Web UI before Temporal,
+// the stores last.
 func (s *stack) stop() {
+	if s.opts.LogLevel == slog.LevelWarn {
+		// Services that stop one after the other warn of each other's absence.
+		s.level.Set(slog.LevelError)
+	}
 	for _, p := range slices.Backward(s.running) {
-		begun := time.Now()
-		p.stop()
-		s.log.Debug("stopped", "server", p.name, "took", time.Since(begun))
+		s.end(p)
 	}
 	s.running = nil
+}
+
+func (s *stack) end(p part) {
+	begun := time.Now()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.stop()
+	}()
+	select {
+	case <-ended:
+		s.log.Debug("stopped", "part", p.name, "took", time.Since(begun))
+	case <-time.After(stopTimeout):
+		s.log.Error("did not stop in time, going on without it", "part", p.name)
+	}
 }

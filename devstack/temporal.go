@@ -52,12 +52,14 @@ func (s *stack) startTemporal(ctx context.Context) (func(), error) {
 	return stop, s.prepareNamespace(ctx)
 }
 
-// claimInnerPorts holds free loopback ports for the services that only the
-// frontend talks to.
+// loopback is where the ports are that nobody outside the process needs.
+const loopback = "127.0.0.1"
+
+// claimInnerPorts holds free ports for what only the server itself uses.
 func claimInnerPorts() (map[string]*launch.Claim, error) {
 	claims := map[string]*launch.Claim{}
-	for _, service := range innerServices {
-		c, err := launch.Port{Flag: service}.Claim("127.0.0.1")
+	for _, service := range innerPorts {
+		c, err := launch.Port{Flag: service}.Claim(loopback)
 		if err != nil {
 			return nil, err
 		}

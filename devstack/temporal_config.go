@@ -15,11 +15,16 @@ import (
 // change.
 const clusterName = "active"
 
-// innerServices are the services that only the frontend's process talks to.
-var innerServices = []string{
+// frontendHTTP is the frontend's second port. The server completes operations
+// that are called over HTTP through it, and complains when there is none.
+const frontendHTTP = "frontend-http"
+
+// innerPorts are the ports that only the server itself uses, by service.
+var innerPorts = []string{
 	string(primitives.HistoryService),
 	string(primitives.MatchingService),
 	string(primitives.WorkerService),
+	frontendHTTP,
 }
 
 func (s *stack) temporalConfig(sql *config.SQL, inner map[string]*launch.Claim) *config.Config {
@@ -39,7 +44,7 @@ func (s *stack) temporalConfig(sql *config.SQL, inner map[string]*launch.Claim) 
 			NumHistoryShards: 1, // More changed nothing over one SQLite writer.
 			DataStores:       map[string]config.DataStore{store: {SQL: sql}},
 		},
-		ClusterMetadata:     s.clusterMetadata(),
+		ClusterMetadata:     s.clusterMetadata(inner[frontendHTTP].Number),
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
 		Services:            s.services(inner),
 		Archival:            archivalOff,
@@ -51,7 +56,7 @@ func (s *stack) temporalConfig(sql *config.SQL, inner map[string]*launch.Claim) 
 	}
 }
 
-func (s *stack) clusterMetadata() *cluster.Config {
+func (s *stack) clusterMetadata(httpPort int) *cluster.Config {
 	return &cluster.Config{
 		FailoverVersionIncrement: 10,
 		MasterClusterName:        clusterName,
@@ -61,29 +66,39 @@ func (s *stack) clusterMetadata() *cluster.Config {
 				Enabled:                true,
 				InitialFailoverVersion: 1,
 				RPCAddress:             s.report.TemporalAddress,
+				HTTPAddress:            joinPort(s.host, httpPort),
 			},
 		},
 	}
 }
 
 func (s *stack) services(inner map[string]*launch.Claim) map[string]config.Service {
-	services := map[string]config.Service{
-		string(primitives.FrontendService): {RPC: config.RPC{GRPCPort: s.temporal.Number, BindOnIP: s.opts.IP}},
+	return map[string]config.Service{
+		string(primitives.FrontendService): {RPC: config.RPC{
+			GRPCPort: s.temporal.Number,
+			HTTPPort: inner[frontendHTTP].Number,
+			BindOnIP: s.opts.IP,
+		}},
+		string(primitives.HistoryService):  innerService(inner[string(primitives.HistoryService)]),
+		string(primitives.MatchingService): innerService(inner[string(primitives.MatchingService)]),
+		string(primitives.WorkerService):   innerService(inner[string(primitives.WorkerService)]),
 	}
-	for name, claim := range inner {
-		services[name] = config.Service{RPC: config.RPC{GRPCPort: claim.Number, BindOnIP: "127.0.0.1"}}
-	}
-	return services
+}
+
+func innerService(c *launch.Claim) config.Service {
+	return config.Service{RPC: config.RPC{GRPCPort: c.Number, BindOnIP: loopback}}
 }
 
 // temporalHosts replaces the gossip by which services of a cluster find each
 // other.
 func (s *stack) temporalHosts(inner map[string]*launch.Claim) map[primitives.ServiceName]static.Hosts {
-	hosts := map[primitives.ServiceName]static.Hosts{
+	at := func(name primitives.ServiceName) static.Hosts {
+		return static.SingleLocalHost(joinPort(loopback, inner[string(name)].Number))
+	}
+	return map[primitives.ServiceName]static.Hosts{
 		primitives.FrontendService: static.SingleLocalHost(s.report.TemporalAddress),
+		primitives.HistoryService:  at(primitives.HistoryService),
+		primitives.MatchingService: at(primitives.MatchingService),
+		primitives.WorkerService:   at(primitives.WorkerService),
 	}
-	for name, claim := range inner {
-		hosts[primitives.ServiceName(name)] = static.SingleLocalHost(joinPort("127.0.0.1", claim.Number))
-	}
-	return hosts
 }

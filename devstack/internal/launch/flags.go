@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -78,13 +79,7 @@ func PrintUsage(w io.Writer) { fmt.Fprint(w, usage) }
 // [flag.ErrHelp] when help was asked for, and an [*Error] with [ExitUsage] for
 // everything that is wrong.
 func Parse(args []string) (Options, error) {
-	o := Options{
-		Temporal:       Port{Flag: "temporal-port", Number: 7233},
-		UI:             Port{Flag: "ui-port", Number: 8233},
-		NATS:           Port{Flag: "nats-port", Number: 4222},
-		S3:             Port{Flag: "s3-port", Number: 7070},
-		TemporalConfig: map[string]any{},
-	}
+	o := defaults()
 	set := o.flagSet()
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -97,6 +92,16 @@ func Parse(args []string) (Options, error) {
 	}
 	set.Visit(o.markExplicit)
 	return o, o.finish()
+}
+
+func defaults() Options {
+	return Options{
+		Temporal:       Port{Flag: "temporal-port", Number: 7233},
+		UI:             Port{Flag: "ui-port", Number: 8233},
+		NATS:           Port{Flag: "nats-port", Number: 4222},
+		S3:             Port{Flag: "s3-port", Number: 7070},
+		TemporalConfig: map[string]any{},
+	}
 }
 
 func (o *Options) flagSet() *flag.FlagSet {
@@ -133,12 +138,21 @@ func (o *Options) addTemporalConfig(assignment string) error {
 	if !found || key == "" {
 		return errors.New("want KEY=VALUE")
 	}
+	o.TemporalConfig[key] = configValue(text)
+	return nil
+}
+
+// configValue reads whole numbers as int, because the server refuses a
+// float64, which package json makes of every number, where it wants an int.
+func configValue(text string) any {
+	if number, err := strconv.Atoi(text); err == nil {
+		return number
+	}
 	var value any
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		value = text
+		return text
 	}
-	o.TemporalConfig[key] = value
-	return nil
+	return value
 }
 
 // finish checks what package flag can't check, and makes the paths absolute.
