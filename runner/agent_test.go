@@ -100,12 +100,12 @@ func obey(order, rest string) (code int, over bool) {
 }
 
 func flood(rest string) {
-	var n int
-	fmt.Sscan(rest, &n)
+	var n, pad int
+	fmt.Sscan(rest, &n, &pad)
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	for i := range n {
-		fmt.Fprintf(out, "line %d\n", i)
+		fmt.Fprintf(out, "line %d%*s\n", i, pad, "")
 	}
 }
 

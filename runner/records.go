@@ -2,11 +2,9 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"sync"
-	"time"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
@@ -100,17 +98,11 @@ func (c *Conn) next(ctx context.Context, s *stream) (wire.Reply, error) {
 }
 
 func decodeDelivery(r wire.Reply) (Delivery, error) {
-	// The spool's own form, decoded in one pass; event.Record's decoder
-	// takes several foreign forms and is slower.
-	var rec struct {
-		TS   time.Time `json:"ts"`
-		Dir  event.Dir `json:"dir"`
-		Line string    `json:"line"`
-	}
-	if err := json.Unmarshal(r.Rec, &rec); err != nil {
+	rec, err := wire.DecodeRecord(r.Rec)
+	if err != nil {
 		return Delivery{}, fmt.Errorf("record at %d: %w", r.At, err)
 	}
-	return Delivery{Offset: r.At, Next: r.Next, Record: event.Record(rec)}, nil
+	return Delivery{Offset: r.At, Next: r.Next, Record: rec}, nil
 }
 
 // stream is the queue between the connection's reader and one consumer; the

@@ -168,7 +168,7 @@ func TestWorkerDeathLeavesTheAgentRunning(t *testing.T) {
 	_, err = stdout.Read(make([]byte, 1))
 	require.NoError(t, err)
 	c := b.dial()
-	ack := say(t, c, "m1", "flood 50000")
+	ack := say(t, c, "m1", "flood 20000")
 	require.NoError(t, client.Process.Kill())
 	_ = client.Wait()
 	require.NoError(t, c.Close())
@@ -176,10 +176,10 @@ func TestWorkerDeathLeavesTheAgentRunning(t *testing.T) {
 	next := b.dial()
 	require.Equal(t, st.Pid, next.Attached().Pid)
 	r := read(t, next, ack.Next)
-	for i := range 50000 {
+	for i := range 20000 {
 		d := r.until(event.DirOut, "line ")
-		if i == 49999 {
-			require.Equal(t, "line 49999", d.Record.Line)
+		if i == 19999 {
+			require.Equal(t, "line 19999", d.Record.Line)
 		}
 	}
 }
@@ -218,14 +218,14 @@ func TestSlowReaderHoldsUpNobody(t *testing.T) {
 	b.mustStart()
 	c := b.dial()
 	slow := read(t, c, 0)
-	slow.until(event.DirSig, "start") // and then no more for now
-	say(t, c, "m1", "flood 300000")
+	slow.until(event.DirSig, "start")   // and then no more for now
+	say(t, c, "m1", "flood 12000 1000") // more than all buffers on the way hold
 	ack := say(t, c, "m2", "done")
 	fast := read(t, c, ack.Next)
 	fast.until(event.DirOut, "echo done")
 	_, err := c.Status(t.Context())
 	require.NoError(t, err)
-	slow.until(event.DirOut, "line 299999")
+	slow.until(event.DirOut, "line 11999")
 }
 
 func TestEpochs(t *testing.T) {

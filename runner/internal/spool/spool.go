@@ -9,7 +9,6 @@ package spool
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
 const suffix = ".jsonl"
@@ -35,7 +35,7 @@ type Spool struct {
 	starts  []int64 // of the segments, ascending; the last is the open one
 	file    *os.File
 	end     int64
-	buf     bytes.Buffer
+	buf     []byte
 	changed chan struct{} // made by whoever waits, closed by the next change
 	sealed  bool
 }
@@ -177,41 +177,34 @@ func (s *Spool) Append(records ...event.Record) (at, next int64, err error) {
 	if s.sealed {
 		return s.end, s.end, fmt.Errorf("spool: append: %w", os.ErrClosed)
 	}
-	if err := s.encode(records); err != nil {
-		return s.end, s.end, err
-	}
+	s.encode(records)
 	if err := s.rotate(); err != nil {
 		return s.end, s.end, err
 	}
 	at = s.end
 	local := at - s.starts[len(s.starts)-1]
-	if _, err := s.file.WriteAt(s.buf.Bytes(), local); err != nil {
+	if _, err := s.file.WriteAt(s.buf, local); err != nil {
 		// Half a record must not be in the way of the next append.
 		_ = s.file.Truncate(local)
 		return at, at, fmt.Errorf("spool: append: %w", err)
 	}
-	s.end += int64(s.buf.Len())
+	s.end += int64(len(s.buf))
 	s.release()
 	s.notify()
 	return at, s.end, nil
 }
 
-func (s *Spool) encode(records []event.Record) error {
-	s.buf.Reset()
-	enc := json.NewEncoder(&s.buf)
-	enc.SetEscapeHTML(false)
+func (s *Spool) encode(records []event.Record) {
+	s.buf = s.buf[:0]
 	for _, r := range records {
-		if err := enc.Encode(r); err != nil {
-			return fmt.Errorf("spool: encode record: %w", err)
-		}
+		s.buf = append(wire.AppendJSON(s.buf, r), '\n')
 	}
-	return nil
 }
 
 // release gives a huge line's memory back.
 func (s *Spool) release() {
-	if s.buf.Cap() > 1<<20 {
-		s.buf = bytes.Buffer{}
+	if cap(s.buf) > 1<<20 {
+		s.buf = nil
 	}
 }
 
