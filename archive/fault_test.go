@@ -16,8 +16,8 @@ var errCut = errors.New("the line was cut")
 
 // wire counts requests and makes some of them fail.
 type wire struct {
-	mu   sync.Mutex
-	n    int
+	mu sync.Mutex
+	n  int
 	// cut says what becomes of the n-th request, counted from 1: before it
 	// reaches the store, or its answer after.
 	cut func(n int) (before, after bool)
