@@ -22,6 +22,9 @@ func (t *translator) systemLine(l *line, raw json.RawMessage) {
 		t.sessionState(l.State)
 	case "compact_boundary":
 		t.compacted(event.Main, l)
+		if l.CompactMetadata != nil {
+			t.Preserved = l.CompactMetadata.Preserved.AllUUIDs
+		}
 	case "api_retry":
 		t.apiRetry(l, raw)
 	case "task_started", "task_progress", "task_updated", "task_notification":
@@ -153,7 +156,7 @@ func (t *translator) endTurn(end *turnEnd) {
 // idle says that the turn is over, unless a prompt is on its way: the program
 // says idle before it has read it.
 func (t *translator) idle() {
-	if t.Turn.Phase != idle {
+	if t.Turn.Phase != idle || t.Turn.Quiet {
 		return
 	}
 	e := event.SessionIdle{}
@@ -163,7 +166,7 @@ func (t *translator) idle() {
 			e.Error = &event.ErrorInfo{Message: end.Message, Code: end.Code}
 		}
 	}
-	t.Turn.Result = nil
+	t.Turn.Result, t.Turn.Quiet = nil, true
 	t.emit(event.Main, e)
 }
 
@@ -186,7 +189,9 @@ func (t *translator) bill(l *line) {
 		cost = math.Round(cost*1e9) / 1e9
 		m.CostUSD = &cost
 	}
-	t.emit(event.Main, m)
+	if m.Usage != nil || m.CostUSD != nil {
+		t.emit(event.Main, m)
+	}
 }
 
 // signal translates something that happened to the process.

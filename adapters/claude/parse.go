@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"iter"
 	"maps"
@@ -52,6 +53,22 @@ type file struct {
 	next   *line
 	time   time.Time
 	ended  bool
+	// seen are the lines read, by a hash of their uuid: a compaction writes
+	// the lines that it keeps once more.
+	seen map[[16]byte]struct{}
+}
+
+// repeats says whether a line has been read before.
+func (f *file) repeats(l *line) bool {
+	if l.UUID == "" {
+		return false
+	}
+	h := fnv.New128a()
+	_, _ = io.WriteString(h, l.UUID) // a hash takes everything
+	id := [16]byte(h.Sum(nil))
+	_, before := f.seen[id]
+	f.seen[id] = struct{}{}
+	return before
 }
 
 func (p *parser) open(sources []adapters.Source) {
@@ -65,7 +82,8 @@ func (p *parser) open(sources []adapters.Source) {
 			p.fail(fmt.Errorf("claude: open transcript %s: %w", src.Path, err))
 			continue
 		}
-		f := &file{Transcript: src.Transcript, in: in, lines: bufio.NewReaderSize(in, 1<<16), linked: links[src.ID]}
+		f := &file{Transcript: src.Transcript, in: in, lines: bufio.NewReaderSize(in, 1<<16),
+			linked: links[src.ID], seen: map[[16]byte]struct{}{}}
 		if src.ID == event.Main {
 			f.conversation = event.Main
 		}
@@ -216,6 +234,9 @@ func (p *parser) advance(f *file) {
 		l, err := decodeLine(raw)
 		if err != nil {
 			p.fail(f.errorAt(err))
+			continue
+		}
+		if f.repeats(l) {
 			continue
 		}
 		f.next = l

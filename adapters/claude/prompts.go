@@ -45,7 +45,7 @@ func (t *translator) handed(l *line) error {
 		t.Turn.Shown = true
 	}
 	if t.Turn.Phase == idle {
-		t.Turn.Phase = starting
+		t.Turn.Phase, t.Turn.Quiet = starting, false
 	}
 	return nil
 }
@@ -63,13 +63,14 @@ func (t *translator) show(p prompt, parts []part) {
 // stand in the conversation by now.
 func (t *translator) turnRuns() {
 	turn := &t.Turn
+	t.Preserved = nil
 	switch {
 	case turn.Phase != running && !turn.Shown:
 		t.ownTurn()
 	case turn.Phase == running && !t.Replays:
 		t.foldQueued()
 	}
-	turn.Phase, turn.Shown = running, true
+	turn.Phase, turn.Shown, turn.Quiet = running, true, false
 }
 
 // ownTurn takes the queue's head, and what the program has merged into it.

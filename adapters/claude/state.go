@@ -25,6 +25,8 @@ type state struct {
 	Aliases map[string]string `json:"aliases,omitempty"`
 
 	Turn turn `json:"turn"`
+	// Preserved are lines that a compaction keeps: the stream repeats some.
+	Preserved []string `json:"preserved,omitempty"`
 	// Prompts counts the prompts that came without an id.
 	Prompts int     `json:"prompts,omitempty"`
 	Cost    float64 `json:"cost,omitempty"`
@@ -145,8 +147,10 @@ type turn struct {
 	// Taken are the prompts of this turn, whose replays are no news.
 	Taken []prompt `json:"taken,omitempty"`
 	// Interrupted: we asked for the end of this turn.
-	Interrupted bool     `json:"interrupted,omitempty"`
-	Result      *turnEnd `json:"result,omitempty"`
+	Interrupted bool `json:"interrupted,omitempty"`
+	// Quiet: idle is told, and nothing has happened since.
+	Quiet  bool     `json:"quiet,omitempty"`
+	Result *turnEnd `json:"result,omitempty"`
 }
 
 // phase of a turn.

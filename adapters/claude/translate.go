@@ -3,6 +3,7 @@ package claude
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -68,6 +69,9 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 
 // printed translates a line of standard output.
 func (t *translator) printed(l *line, raw json.RawMessage) error {
+	if l.UUID != "" && slices.Contains(t.Preserved, l.UUID) {
+		return nil
+	}
 	switch l.Type {
 	case "stream_event":
 		t.stream(l, raw)

@@ -48,6 +48,12 @@ type line struct {
 	ErrorStatus    *int            `json:"error_status"`
 	Content        json.RawMessage `json:"content"`
 
+	CompactMetadata *struct {
+		Preserved struct {
+			AllUUIDs []string `json:"all_uuids"`
+		} `json:"preserved_messages"`
+	} `json:"compact_metadata"`
+
 	// result lines.
 	IsError        bool     `json:"is_error"`
 	APIErrorStatus *int     `json:"api_error_status"`
