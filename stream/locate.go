@@ -27,7 +27,9 @@ func (r *reader) locate(ctx context.Context) (uint64, error) {
 	if err != nil || m.first == r.next || before.at == 0 {
 		return m.at - 1, err
 	}
-	// The event is inside the batch before; its parts have one first number.
+	// The event is inside the batch before; its parts, and torn batches in
+	// front of it, have the same first number.
+	r.from = before.first
 	m, _, err = r.search(ctx, last, before.first)
 	return m.at - 1, err
 }

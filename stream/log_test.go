@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -268,4 +269,47 @@ func TestR72ListChanges(t *testing.T) {
 		}
 	}
 	require.Equal(t, []Change{{"", ChangeMissed}, {"s1", ChangeCreated}, {"", ChangeMissed}, {"s1", ChangeClosed}}, got)
+}
+
+// After every number, in sessions whose messages lie among each other and
+// whose batches are short, long, in parts and torn.
+func TestReadAfterEveryNumber(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *Options) { o.MaxBatch = 600 })
+	rng := rand.New(rand.NewPCG(3, 4))
+	ids := []string{"s1", "s2", "s3"}
+	want := map[string][]string{}
+	writers := map[string]*Writer{}
+	for _, id := range ids {
+		writers[id] = b.writer(t, id, 1, 1)
+		want[id] = []string{"status"}
+	}
+	for i := range 150 {
+		id := ids[rng.IntN(len(ids))]
+		w := writers[id]
+		var texts []string
+		for j := range 1 + rng.IntN(6) {
+			texts = append(texts, fmt.Sprintf("%d.%d%s", i, j, strings.Repeat("-", rng.IntN(300))))
+		}
+		if rng.IntN(5) == 0 {
+			tear(t, b.Log, w)
+		}
+		_, err := w.Append(t.Context(), say(texts...), Position{})
+		require.NoError(t, err)
+		want[id] = append(want[id], texts...)
+	}
+	for _, id := range ids {
+		for after := range len(want[id]) {
+			require.Equal(t, want[id][after:], read(t, b.Log, id, uint64(after)), "%s after %d", id, after)
+		}
+	}
+}
+
+// tear appends the first part of a batch, as a writer that dies then.
+func tear(t *testing.T, log *Log, w *Writer) {
+	torn, err := encodeBatch(w.session, w.c.last+1, []item{{events: say(strings.Repeat("torn", 999))}}, log.limit)
+	require.NoError(t, err)
+	parts := torn.messages(message{fence: w.c.fence, pos: w.c.pos, batch: log.batchID()}, log.limit)
+	_, err = log.put(t.Context(), log.subject(w.session), w.c.at, parts[0])
+	require.NoError(t, err)
 }

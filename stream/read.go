@@ -63,6 +63,9 @@ type reader struct {
 	at      uint64
 	// begun says that an event was given.
 	begun bool
+	// from is where the batch begins that has next inside, 0 if next begins
+	// its batch.
+	from  uint64
 	join  joiner
 	yield func(event.Event, error) bool
 	// again is how long an outage is borne.
@@ -128,11 +131,11 @@ func (r *reader) take(m message) error {
 	return r.give(events)
 }
 
-// expect checks that a batch begins where the reader is. Only the first one
-// may begin before it: the reader wants a part of it.
+// expect checks that a batch begins where the reader is. Only what it reads
+// first may begin before, at the place that was found for it.
 func (r *reader) expect(m message) error {
-	straddles := !r.begun && m.first < r.next && m.last >= r.next
-	if m.first == r.next || straddles {
+	inside := !r.begun && r.from > 0 && m.first >= r.from && m.first < r.next
+	if m.first == r.next || inside {
 		return nil
 	}
 	return &GapError{SessionID: r.session, Want: r.next, Have: m.first}
