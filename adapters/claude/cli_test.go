@@ -199,6 +199,20 @@ func (x *exchange) stop() {
 	x.wait("exit 0")
 }
 
+// awaitOnDisk waits until the transcript holds a text: the agent writes it some
+// time after it has spoken, and tells nobody when.
+func (x *exchange) awaitOnDisk(text string) {
+	x.t.Helper()
+	require.Eventually(x.t, func() bool {
+		found, err := filepath.Glob(filepath.Join(x.launch.Home, configDir, "projects", "*", x.launch.NativeID+".jsonl"))
+		if err != nil || len(found) == 0 {
+			return false
+		}
+		data, err := os.ReadFile(found[0])
+		return err == nil && bytes.Contains(data, []byte(text))
+	}, time.Minute, 10*time.Millisecond)
+}
+
 func (x *exchange) wait(how string) {
 	x.readers.Wait()
 	_ = x.cmd.Wait() // the exit code is not what is tested
@@ -215,11 +229,9 @@ func (x *exchange) state() reducer.State {
 // the agent's own mode must be equal.
 func (x *exchange) requireParity() {
 	x.t.Helper()
-	found, err := New().Transcripts(adapters.DirHome{}, x.launch)
-	require.Error(x.t, err)
 	home, err := adapters.OpenHome(x.launch.Home)
 	require.NoError(x.t, err)
-	found, err = New().Transcripts(home, x.launch)
+	found, err := New().Transcripts(home, x.launch)
 	require.NoError(x.t, err)
 	require.NotEmpty(x.t, found)
 	var sources []adapters.Source
@@ -334,6 +346,7 @@ func TestRealKillAndResume(t *testing.T) {
 	x.send("SAY half THEN GATE never")
 	require.NoError(t, x.model.Waiting(t.Context(), "never"))
 	x.await(is[event.BlockDelta])
+	x.awaitOnDisk("THEN GATE never")
 	require.NoError(t, x.cmd.Process.Kill())
 	x.wait("signal killed")
 	x.launch.Resume = true
