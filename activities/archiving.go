@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,14 @@ func (r *archiver) one(ctx context.Context, session string, t adapters.Transcrip
 	}
 	if err != nil {
 		return info, false, err
+	}
+	if t.Kind == adapters.Append {
+		// A line that is being written may yet be torn by a kill, and what is
+		// archived can't be taken back.
+		data = data[:bytes.LastIndexByte(data, '\n')+1]
+		if len(data) == 0 {
+			return info, false, nil
+		}
 	}
 	if t.Kind == adapters.Snapshot {
 		info, err = r.store.PutSnapshot(ctx, session, r.agent.epoch, t, data)

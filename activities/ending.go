@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -131,7 +132,7 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 		t.host.forget(t.in.Sandbox.ID)
 	}
 	t.archiveEnd(ctx)
-	out.ArchiveBehind = t.tale.behind
+	out.ArchiveBehind, out.LastSeq = t.tale.behind, t.writer.Tail().LastSeq
 	return out, nil
 }
 
@@ -230,10 +231,14 @@ func (t *turn) archiveEnd(ctx context.Context) {
 	}
 	once, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
-	if _, err := t.archiver.sync(once); err != nil {
+	grown, err := t.archiver.sync(once)
+	if err != nil {
 		t.tale.behind = err.Error()
 	} else if len(t.mark.Own) == 0 {
 		t.tale.behind = ""
+	}
+	if err := errors.Join(t.sayGrown(ctx, grown), t.out.Flush(ctx)); err != nil {
+		t.host.o.Log.Debug("the growth of the archive was not said", "session", t.in.Agent.SessionID, "error", err)
 	}
 	t.host.after.Go(func() { t.host.lookAgain(t.archiver) })
 }

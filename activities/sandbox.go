@@ -42,16 +42,16 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (Create
 		SandboxID: fmt.Sprintf("%s-e%d", id, epoch), Host: h.o.ID, Provider: "local",
 		Status: "starting", RestartCount: in.Restarts,
 	}
-	if _, err := h.tell(ctx, id, epoch, event.EECreating{Environment: env}); err != nil {
+	if _, err := h.tell(ctx, id, epoch, event.EECreating{Environment: env}, env); err != nil {
 		return CreateSandboxOutput{}, err
 	}
 	if err := h.furnish(ctx, in.Agent, env.SandboxID, epoch); err != nil {
 		env.Status, env.Message = "terminated", err.Error()
-		_, terr := h.tell(ctx, id, epoch, event.EEError{Environment: env})
+		_, terr := h.tell(ctx, id, epoch, event.EEError{Environment: env}, env)
 		return CreateSandboxOutput{}, errors.Join(err, terr)
 	}
 	env.Status = "ready"
-	last, err := h.tell(ctx, id, epoch, event.EEReady{Environment: env})
+	last, err := h.tell(ctx, id, epoch, event.EEReady{Environment: env}, env)
 	if err != nil {
 		return CreateSandboxOutput{}, err
 	}
@@ -60,11 +60,16 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (Create
 	}, nil
 }
 
-// tell appends one event of Sojourn's own about the sandbox.
-func (h *Host) tell(ctx context.Context, sessionID string, epoch uint64, p event.Payload) (uint64, error) {
+// tell appends an event about the sandbox, and with it the unified status: what
+// runs for the session from then on.
+func (h *Host) tell(ctx context.Context, sessionID string, epoch uint64, p event.Payload, env event.Environment) (uint64, error) {
 	ev := own(p)
+	now := event.Status{State: env.Status, Runtime: &event.Runtime{IsLoaded: true, Sandbox: &env}}
+	if env.Status == "terminated" {
+		now.Runtime.Sandbox = nil
+	}
 	return h.o.Stream.Emit(ctx, sessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: epoch}, Key: fmt.Sprintf("%s-%d", ev.Type(), epoch), Events: []event.Event{ev},
+		Fence: stream.Fence{Epoch: epoch}, Key: fmt.Sprintf("%s-%d", ev.Type(), epoch), Events: []event.Event{ev, own(now)},
 	})
 }
 
@@ -278,9 +283,8 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 			return EndSandboxOutput{}, err
 		}
 	}
-	last, err := h.tell(ctx, in.Agent.SessionID, in.Sandbox.Epoch, event.EETerminated{Environment: event.Environment{
-		SandboxID: in.Sandbox.ID, Host: h.o.ID, Provider: "local", Status: "terminated", Reason: in.Reason,
-	}})
+	env := event.Environment{SandboxID: in.Sandbox.ID, Host: h.o.ID, Provider: "local", Status: "terminated", Reason: in.Reason}
+	last, err := h.tell(ctx, in.Agent.SessionID, in.Sandbox.Epoch, event.EETerminated{Environment: env}, env)
 	return EndSandboxOutput{LastSeq: last}, err
 }
 

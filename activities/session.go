@@ -45,7 +45,7 @@ func (s *Session) begin(ctx context.Context, in session.Input) (BeginOutput, err
 	}
 	out.LastSeq, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: epoch}, LastSeq: last, Key: fmt.Sprintf("begin-%d", epoch),
-		Events: []event.Event{own(started)},
+		Events: []event.Event{own(started), own(runtime(true))},
 	})
 	if err != nil {
 		return out, err
@@ -90,6 +90,9 @@ func (s *Session) Emit(ctx context.Context, in EmitInput) (EmitOutput, error) {
 	if err != nil {
 		return EmitOutput{}, crossing(err)
 	}
+	if err := announceChanges(ctx, s.Stream, in.SessionID, in.Events); err != nil {
+		return EmitOutput{}, crossing(err)
+	}
 	entries, anchor := ownEntries(in.Key, in.Events, in.Anchor)
 	if err := s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, entries...); err != nil {
 		return EmitOutput{}, crossing(err)
@@ -106,7 +109,7 @@ func (s *Session) finish(ctx context.Context, in FinishInput) error {
 	id := in.Session.SessionID
 	last, err := s.Stream.Emit(ctx, id, stream.Emission{
 		Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: in.Record.LastSeq, Key: fmt.Sprintf("closed-%d", in.Epoch),
-		Events: []event.Event{own(event.SessionClosed{Reason: in.Reason})},
+		Events: []event.Event{own(runtime(false)), own(event.SessionClosed{Reason: in.Reason})},
 	})
 	if err != nil {
 		return err
@@ -121,6 +124,21 @@ func (s *Session) finish(ctx context.Context, in FinishInput) error {
 		}
 	}
 	return s.Stream.Changed(ctx, id, stream.ChangeClosed)
+}
+
+// runtime is the unified status of a session without a sandbox.
+func runtime(loaded bool) event.Status {
+	return event.Status{Runtime: &event.Runtime{IsLoaded: loaded}}
+}
+
+// announceChanges tells who shows a list that a session reads differently now.
+func announceChanges(ctx context.Context, log *stream.Log, sessionID string, events []event.Event) error {
+	for _, ev := range events {
+		if p, ok := ev.Payload.(event.OptionsUpdate); ok && p.Title != nil {
+			return log.Changed(ctx, sessionID, stream.ChangeRenamed)
+		}
+	}
+	return nil
 }
 
 // own makes an event of Sojourn's own in the main conversation.

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -174,11 +175,11 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	records := t.records(ctx)
-	archive := time.NewTicker(archiveEvery)
-	defer archive.Stop()
+	archiving := time.NewTicker(archiveEvery)
+	defer archiving.Stop()
 	look := time.NewTicker(beatEvery)
 	defer look.Stop()
-	synced := make(chan error, 1)
+	synced := make(chan syncResult, 1)
 	syncing := false
 	defer t.stop.cancel()
 	for {
@@ -201,16 +202,19 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 			c.reply <- t.control(ctx, c.in)
 		case <-t.stop.timer():
 			t.escalate(ctx)
-		case <-archive.C:
+		case <-archiving.C:
 			if !syncing {
 				syncing = true
-				go func() { _, err := t.archiver.sync(ctx); synced <- err }()
+				go func() { grown, err := t.archiver.sync(ctx); synced <- syncResult{grown, err} }()
 			}
 		case <-look.C:
 			t.showBeat("turn")
-		case err := <-synced:
+		case r := <-synced:
 			syncing = false
-			t.tale.behind = problem(err)
+			t.tale.behind = problem(r.err)
+			if err := t.sayGrown(ctx, r.grown); err != nil {
+				return RunTurnOutput{}, err
+			}
 		case <-ctx.Done():
 			return RunTurnOutput{}, ctx.Err()
 		}
@@ -220,6 +224,20 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 // archiveEvery is how often new transcript bytes go to the archive while a
 // turn runs.
 const archiveEvery = 3 * time.Second
+
+type syncResult struct {
+	grown []archive.TranscriptInfo
+	err   error
+}
+
+// sayGrown tells subscribers that the archive holds more.
+func (t *turn) sayGrown(ctx context.Context, grown []archive.TranscriptInfo) error {
+	var events []event.Event
+	for _, g := range grown {
+		events = append(events, own(event.TranscriptChanged{Transcript: event.Transcript{ID: g.ID, Offset: g.Size, SHA256: g.SHA256}}))
+	}
+	return t.out.Add(ctx, events, stream.Position{})
+}
 
 func problem(err error) string {
 	if err == nil || errors.Is(err, context.Canceled) {
@@ -316,6 +334,9 @@ func (t *turn) emit(ctx context.Context, key string, events []event.Event) error
 	if _, err := t.host.o.Stream.Emit(ctx, t.in.Agent.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: t.fence.Epoch}, Key: key, Events: events,
 	}); err != nil {
+		return err
+	}
+	if err := announceChanges(ctx, t.host.o.Stream, t.in.Agent.SessionID, events); err != nil {
 		return err
 	}
 	entries, anchor := ownEntries(key, events, t.tale.anchor())

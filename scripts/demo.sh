@@ -3,6 +3,7 @@
 # Every step is a command that you can type yourself; see README.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+AGENT=${AGENT:-claude}
 
 DIR=$(mktemp -d "${TMPDIR:-/tmp}/sojourn-demo-XXXXXX")
 finish() {
@@ -51,7 +52,6 @@ A=$(sojourn new --agent "$AGENT" --title "Demo: four turns")
 B=$(sojourn new --agent "$AGENT" --title "Demo: beside it")
 echo "sojourn new --agent $AGENT        → $A"
 echo "sojourn new --agent $AGENT        → $B"
-start tail-a "$DIR/tail-a.log" true
 (sojourn tail "$A" --follow | sed -u $'s/^/\033[36m[A]\033[0m /') &
 TAIL_A=$!
 (sojourn tail "$B" --follow | sed -u $'s/^/\033[33m[B]\033[0m /') &

@@ -41,6 +41,12 @@ func (c *Client) Events(ctx context.Context, id string, after uint64, follow boo
 	}
 }
 
+// Changes tells whoever shows a list of sessions when to fetch it again, until
+// ctx ends.
+func (c *Client) Changes(ctx context.Context) iter.Seq2[stream.Change, error] {
+	return c.o.Stream.Changes(ctx)
+}
+
 // Wait waits until the message of a receipt is answered, has failed or was
 // interrupted: the Result says which. It reads the stream, or after the
 // stream's retention asks the workflow. The error is about the waiting only.
