@@ -1,0 +1,387 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/starter/internal/render"
+)
+
+func (c *cli) chatCommand() *cobra.Command {
+	var whenBusy string
+	cmd := &cobra.Command{
+		Use:   "chat ID",
+		Short: "Talk to a session and see all it does",
+		Long: `Talk to a session: every line is a message, and everything that the agent does is shown.
+Ctrl-C interrupts the running turn; once more leaves. /quit and the end of the input leave too.
+When the agent asks whether it may run a tool, answer y, n, or "n because …".
+Standard input may be a pipe: the lines are sent one after the other, and it waits for the answers.`,
+		Example: "  sojourn chat $ID\n  echo \"Say hello\" | sojourn chat $ID",
+		Args:    wants,
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.chat(cmd.Context(), args[0], whenBusy) },
+	}
+	cmd.Flags().StringVar(&whenBusy, "when-busy", "", "a line while a turn runs: `queue|interrupt|reject` (default queue)")
+	return cmd
+}
+
+// chat runs the conversation. Its own signals tell an interrupt of the turn
+// from the wish to leave, so the command's context must not end by them.
+func (c *cli) chat(ctx context.Context, id, whenBusy string) error {
+	if err := (session.Message{Text: "-", WhenBusy: session.BusyPolicy(whenBusy)}).Validate(); err != nil {
+		return err
+	}
+	h, err := c.handle(ctx, id, needStream)
+	if err != nil {
+		return err
+	}
+	t := c.newTalk(h, session.BusyPolicy(whenBusy))
+	after, err := t.catchUp(ctx)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var owned sync.WaitGroup
+	defer owned.Wait()
+	defer cancel()
+	t.start(ctx, &owned, after)
+	return joinFlush(t.loop(ctx, signals), t.flush)
+}
+
+// talk is a chat's state. Only the loop touches it.
+type talk struct {
+	c    *cli
+	h    *session.Handle
+	busy session.BusyPolicy
+	// tty says that a person sits before it.
+	tty   bool
+	p     *render.Printer // nil with --json
+	show  func(event.Event) error
+	flush func() error
+
+	lines  chan string
+	events chan heard
+	// answers are what requests to the session came to; one is on its way at
+	// a time, so that lines stay in order.
+	answers chan answer
+	asking  bool
+
+	// ours are the messages without an answer yet.
+	ours     map[string]bool
+	turns    map[string]bool
+	asks     []event.PermissionRequested
+	signals  int
+	ended    bool
+	prompted bool
+	failure  error
+}
+
+// heard is an event or the end of them.
+type heard struct {
+	event event.Event
+	err   error
+}
+
+type answer struct {
+	messageID string
+	err       error
+}
+
+func (c *cli) newTalk(h *session.Handle, busy session.BusyPolicy) *talk {
+	t := &talk{
+		c: c, h: h, busy: busy, lines: make(chan string), events: make(chan heard), answers: make(chan answer, 1),
+		ours: map[string]bool{}, turns: map[string]bool{},
+	}
+	if c.json {
+		t.show, t.flush = c.shower()
+		return t
+	}
+	_, in := terminal(c.stdin)
+	o := c.renderOptions(c.stdout)
+	t.tty = in && o.Rewrite
+	o.Interactive = true
+	t.p = render.New(c.stdout, o)
+	t.show, t.flush = t.p.Event, t.p.Flush
+	return t
+}
+
+// start begins reading lines and events.
+func (t *talk) start(ctx context.Context, owned *sync.WaitGroup, after uint64) {
+	owned.Go(func() { t.readEvents(ctx, after) })
+	// A read of standard input can't be called off: this goroutine ends with
+	// the input or the program.
+	go t.readLines(ctx)
+}
+
+func (t *talk) readEvents(ctx context.Context, after uint64) {
+	defer close(t.events)
+	for e, err := range t.h.Events(ctx, after, session.Follow) {
+		select {
+		case t.events <- heard{e, err}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (t *talk) readLines(ctx context.Context) {
+	defer close(t.lines)
+	in := bufio.NewReader(t.c.stdin)
+	for {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			select {
+			case t.lines <- strings.TrimRight(line, "\r\n"):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// errLeave ends the loop; it is no failure.
+var errLeave = errors.New("leave")
+
+func (t *talk) loop(ctx context.Context, signals <-chan os.Signal) error {
+	for {
+		t.prompt()
+		err := t.step(ctx, signals)
+		if errors.Is(err, errLeave) {
+			t.clearPrompt()
+			return t.failure
+		}
+		if err != nil {
+			t.clearPrompt()
+			return err
+		}
+	}
+}
+
+// step takes the next thing that happens.
+func (t *talk) step(ctx context.Context, signals <-chan os.Signal) error {
+	lines := t.lines
+	if t.asking || t.ended || t.scripted() {
+		lines = nil
+	}
+	if t.ended && !t.asking && len(t.ours) == 0 {
+		return errLeave
+	}
+	select {
+	case line, more := <-lines:
+		t.ended = !more
+		return t.line(ctx, strings.TrimSpace(line))
+	case s, more := <-t.events:
+		return t.event(s, more)
+	case a := <-t.answers:
+		return t.answered(a)
+	case s := <-signals:
+		return t.signal(ctx, s)
+	}
+}
+
+// scripted says that lines from a pipe wait for the answer before them.
+func (t *talk) scripted() bool { return !t.tty && len(t.ours) > 0 && len(t.asks) == 0 }
+
+func (t *talk) line(ctx context.Context, line string) error {
+	t.prompted, t.signals = false, 0
+	switch {
+	case line == "":
+		return nil
+	case line == "/quit":
+		return errLeave
+	case line == "/interrupt":
+		t.interrupt(ctx)
+		return nil
+	case len(t.asks) > 0:
+		return t.decide(ctx, line)
+	}
+	m, err := t.c.message(line, sendFlags{whenBusy: string(t.busy)})
+	if err != nil {
+		return t.complain(err)
+	}
+	if t.tty {
+		t.p.Typed(line)
+	}
+	t.ours[m.ID] = true
+	t.ask(func() answer {
+		_, err := t.h.Send(ctx, m)
+		return answer{m.ID, err}
+	})
+	return nil
+}
+
+// ask runs a request to the session beside the loop. The channel has room for
+// its answer, so it never blocks.
+func (t *talk) ask(request func() answer) {
+	t.asking = true
+	go func() { t.answers <- request() }()
+}
+
+func (t *talk) answered(a answer) error {
+	t.asking = false
+	if a.err == nil {
+		return nil
+	}
+	delete(t.ours, a.messageID)
+	t.failure = errReported
+	if errors.Is(a.err, session.ErrClosed) {
+		return a.err
+	}
+	return t.complain(a.err)
+}
+
+// complain prints an error that does not end the chat.
+func (t *talk) complain(err error) error {
+	t.clearPrompt()
+	t.c.report(err, false)
+	t.moved()
+	return nil
+}
+
+func (t *talk) moved() {
+	if t.p != nil {
+		t.p.Moved()
+	}
+}
+
+// decide reads a line as the answer to what the agent asks.
+func (t *talk) decide(ctx context.Context, line string) error {
+	word, why, _ := strings.Cut(line, " ")
+	req := session.RespondRequest{RequestID: t.asks[0].RequestID}
+	switch strings.ToLower(word) {
+	case "y", "yes":
+		req.Allow = true
+	case "n", "no":
+		req.Message = strings.TrimSpace(why)
+	default:
+		return t.complain(usage("y allows it, n denies it, and what follows n is told to the agent", "the agent waits for y or n"))
+	}
+	t.asks = t.asks[1:]
+	t.moved()
+	t.ask(func() answer { return answer{err: t.h.Respond(ctx, req)} })
+	return nil
+}
+
+func (t *talk) event(s heard, more bool) error {
+	if !more {
+		return errLeave
+	}
+	if s.err != nil {
+		return s.err
+	}
+	t.clearPrompt()
+	t.note(s.event)
+	return t.show(s.event)
+}
+
+// note keeps the account of turns and open questions.
+func (t *talk) note(e event.Event) {
+	switch b := e.Payload.(type) {
+	case event.QueryStarted:
+		t.turns[b.ExecutionID] = true
+	case event.QueryCompleted:
+		t.turnEnded(b.Query, nil)
+	case event.QueryFailed:
+		t.turnEnded(b.Query, errReported)
+	case event.QueryInterrupted:
+		t.turnEnded(b.Query, errReported)
+	case event.PermissionRequested:
+		t.asks = append(t.asks, b)
+	case event.PermissionResolved:
+		t.forget(b.RequestID)
+	}
+}
+
+func (t *talk) turnEnded(q event.Query, failure error) {
+	delete(t.turns, q.ExecutionID)
+	for _, id := range q.MessageIDs {
+		if t.ours[id] {
+			delete(t.ours, id)
+			t.failure = failure
+		}
+	}
+}
+
+func (t *talk) forget(requestID string) {
+	for i, ask := range t.asks {
+		if ask.RequestID == requestID {
+			t.asks = append(t.asks[:i:i], t.asks[i+1:]...)
+			return
+		}
+	}
+}
+
+// signal interrupts the turn at first and leaves after that.
+func (t *talk) signal(ctx context.Context, s os.Signal) error {
+	t.signals++
+	if s == syscall.SIGTERM || t.signals > 1 {
+		return errLeave
+	}
+	t.clearPrompt()
+	if len(t.turns) == 0 && len(t.ours) == 0 {
+		t.say("Ctrl-C again leaves")
+		return nil
+	}
+	t.say("interrupting the turn; Ctrl-C again leaves")
+	t.interrupt(ctx)
+	return nil
+}
+
+// interrupt may overtake a message that is on its way, so it has no answer.
+func (t *talk) interrupt(ctx context.Context) {
+	if t.asking {
+		// The answer that is on its way comes first; its turn can be
+		// interrupted then.
+		go func() { _, _ = t.h.Interrupt(ctx, session.InterruptRequest{Reason: "by the user"}) }()
+		return
+	}
+	t.ask(func() answer {
+		_, err := t.h.Interrupt(ctx, session.InterruptRequest{Reason: "by the user"})
+		return answer{err: err}
+	})
+}
+
+func (t *talk) say(line string) {
+	fmt.Fprintf(t.c.stderr, "sojourn: %s\n", line)
+	t.moved()
+}
+
+// prompt shows what is awaited, on a terminal.
+func (t *talk) prompt() {
+	if !t.tty || t.prompted || t.asking {
+		return
+	}
+	text := "› "
+	switch {
+	case len(t.asks) > 0:
+		text = "allow? y/n "
+	case len(t.turns) > 0 || len(t.ours) > 0:
+		return
+	}
+	t.prompted = true
+	_, _ = io.WriteString(t.c.stdout, text)
+}
+
+func (t *talk) clearPrompt() {
+	if t.prompted {
+		_, _ = io.WriteString(t.c.stdout, "\r\x1b[2K")
+	}
+	t.prompted = false
+}

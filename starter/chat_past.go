@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// catchUp shows where the conversation stands and gives the number of the last
+// event that it knows. Turns that run and questions that are open are known
+// after it.
+func (t *talk) catchUp(ctx context.Context) (after uint64, err error) {
+	var b reducer.Builder
+	for e, err := range t.h.Events(ctx, 0, false) {
+		if errors.Is(err, stream.ErrPurged) {
+			return t.tail(ctx)
+		}
+		if err != nil {
+			return 0, err
+		}
+		b.Add(e)
+		t.note(e)
+		after = e.Context.Seq
+	}
+	if t.p == nil {
+		return after, nil
+	}
+	if t.tty {
+		t.say("talking to session " + t.h.ID() + "; Ctrl-C interrupts a turn, /quit leaves")
+	}
+	return after, t.p.Recent(b.State())
+}
+
+// tail is for a conversation whose beginning the stream no longer has.
+func (t *talk) tail(ctx context.Context) (uint64, error) {
+	log, err := t.c.log(ctx)
+	if err != nil {
+		return 0, err
+	}
+	tail, err := log.Tail(ctx, t.h.ID())
+	return tail.LastSeq, err
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+const (
+	// connectTimeout is for a server that is asked for the first time: long
+	// enough for one far away, short enough for a person.
+	connectTimeout = 4 * time.Second
+	// requestTimeout is for what a server should answer at once.
+	requestTimeout = 20 * time.Second
+
+	defaultNATS = "nats://127.0.0.1:4222"
+
+	hintTemporal = "start Temporal (sojourn-devstack is one), or set TEMPORAL_ADDRESS to one that runs"
+)
+
+// connections are made when a command first needs them, and once.
+type connections struct {
+	options  *client.Options
+	temporal client.Client
+	log      *stream.Log
+	archive  *archive.Archive
+}
+
+func (cs *connections) close() {
+	if cs.temporal != nil {
+		cs.temporal.Close()
+	}
+	if cs.log != nil {
+		cs.log.Close()
+	}
+}
+
+// lookup serves envconfig with our settings.
+type lookup struct{ settings }
+
+func (l lookup) LookupEnv(name string) (string, bool) {
+	v := l.get(name)
+	return v, v != ""
+}
+
+// Environ is asked for TEMPORAL_GRPC_META_… only.
+func (l lookup) Environ() []string {
+	all := os.Environ()
+	for name, value := range l.file {
+		all = append(all, name+"="+value)
+	}
+	return all
+}
+
+// temporalOptions reads the Temporal profile, with a logger that says nothing:
+// what matters comes back as an error.
+func (c *cli) temporalOptions() (client.Options, error) {
+	if c.conns.options != nil {
+		return *c.conns.options, nil
+	}
+	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{EnvLookup: lookup{c.env}})
+	if err != nil {
+		return o, failed("check the TEMPORAL_ settings and the Temporal config file", "Temporal settings: %s", err)
+	}
+	o.HostPort = cmp.Or(o.HostPort, client.DefaultHostPort)
+	o.Namespace = cmp.Or(o.Namespace, client.DefaultNamespace)
+	o.Identity = "sojourn"
+	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	c.conns.options = &o
+	return o, nil
+}
+
+// temporalUnasked gives a client that has not asked the server yet.
+func (c *cli) temporalUnasked() (client.Client, error) {
+	if c.conns.temporal != nil {
+		return c.conns.temporal, nil
+	}
+	o, err := c.temporalOptions()
+	if err != nil {
+		return nil, err
+	}
+	t, err := client.NewLazyClient(o)
+	if err != nil {
+		return nil, failed("check the TEMPORAL_ settings", "Temporal at %s: %s", o.HostPort, err)
+	}
+	c.conns.temporal = t
+	return t, nil
+}
+
+// temporal gives a client whose server has answered.
+func (c *cli) temporal(ctx context.Context) (client.Client, error) {
+	t, err := c.temporalUnasked()
+	if err != nil {
+		return nil, err
+	}
+	asking, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if _, err := t.CheckHealth(asking, &client.CheckHealthRequest{}); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, failed(hintTemporal, "Temporal at %s is not reachable: %s", c.conns.options.HostPort, networkReason(err))
+	}
+	return t, nil
+}
+
+// networkReason is the end of a long error about a connection.
+func networkReason(err error) string {
+	s := err.Error()
+	if i := strings.LastIndex(s, "dial tcp "); i >= 0 {
+		return strings.Trim(s[i:], `"'. `)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer within " + connectTimeout.String()
+	}
+	return s
+}
+
+func (c *cli) natsURL() string { return cmp.Or(c.env.get("NATS_URL"), defaultNATS) }
+
+// log gives the live event log.
+func (c *cli) log(ctx context.Context) (*stream.Log, error) {
+	if c.conns.log != nil {
+		return c.conns.log, nil
+	}
+	o, err := c.temporalOptions()
+	if err != nil {
+		return nil, err
+	}
+	asking, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	c.conns.log, err = stream.Dial(asking, c.natsURL(), stream.Options{Namespace: o.Namespace})
+	return c.conns.log, err
+}
+
+// archive gives the archive, which is not asked for anything yet.
+func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
+	if c.conns.archive != nil {
+		return c.conns.archive, nil
+	}
+	o, err := c.temporalOptions()
+	if err != nil {
+		return nil, err
+	}
+	c.conns.archive, err = archive.Open(ctx, archive.Options{
+		Bucket: c.env.get("SOJOURN_BUCKET"), Prefix: c.env.get("SOJOURN_PREFIX"), Namespace: o.Namespace,
+	})
+	return c.conns.archive, err
+}
+
+// need says which servers a command talks to.
+type need int
+
+const (
+	needTemporal need = 1 << iota
+	needStream
+	needArchive
+)
+
+// client gives a session client over what is needed; of Temporal and the
+// stream it is known that they answer.
+func (c *cli) client(ctx context.Context, n need) (*session.Client, error) {
+	o := session.ClientOptions{Agents: c.agents, Profile: c.checkProfile}
+	var err error
+	if n&needTemporal != 0 {
+		o.Temporal, err = c.temporal(ctx)
+	} else {
+		o.Temporal, err = c.temporalUnasked()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n&needStream != 0 {
+		if o.Stream, err = c.log(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if n&needArchive != 0 {
+		if o.Archive, err = c.archive(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return session.NewClient(o)
+}
+
+// handle finds a session. The archive is asked only about one that Temporal
+// does not know.
+func (c *cli) handle(ctx context.Context, id string, n need) (*session.Handle, error) {
+	if err := session.ValidateID("id", id); err != nil {
+		return nil, err
+	}
+	sc, err := c.client(ctx, n|needTemporal|needArchive)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return sc.Get(ctx, id)
+}
+
+// patience tells a person what is waited for when it takes longer than two
+// seconds. The caller must call stop, which waits for the teller.
+func (c *cli) patience(format string, args ...any) (stop func()) {
+	done, told := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(told)
+		t := time.NewTimer(2 * time.Second)
+		defer t.Stop()
+		select {
+		case <-done:
+		case <-t.C:
+			fmt.Fprintf(c.stderr, "sojourn: %s\n", fmt.Sprintf(format, args...))
+		}
+	}()
+	return func() { close(done); <-told }
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// tell asks a session for something, and says when its worker is slow to
+// answer.
+func (c *cli) tell(ctx context.Context, id string, ask func(context.Context, *session.Handle) error) error {
+	h, err := c.handle(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	stop := c.patience("waiting for a worker to answer for session %s", id)
+	defer stop()
+	return ask(ctx, h)
+}
+
+func (c *cli) interruptCommand() *cobra.Command {
+	var message, reason string
+	cmd := &cobra.Command{
+		Use:   "interrupt ID",
+		Short: "Stop the running turn, and those of all children",
+		Args:  wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.interrupt(cmd.Context(), args[0], message, reason)
+		},
+	}
+	cmd.Flags().StringVar(&message, "message", "", "go on with the message `TEXT`")
+	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`; it is kept in the conversation")
+	return cmd
+}
+
+func (c *cli) interrupt(ctx context.Context, id, message, reason string) error {
+	req := session.InterruptRequest{Reason: reason}
+	if message != "" {
+		m, err := c.message(message, sendFlags{})
+		if err != nil {
+			return err
+		}
+		req.Message = &m
+	}
+	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+		reply, err := h.Interrupt(ctx, req)
+		if err != nil {
+			return err
+		}
+		what := "had no running turn"
+		if reply.Running {
+			what = "is being interrupted"
+		}
+		return c.done(id, what, reply)
+	})
+}
+
+func (c *cli) clearAbortCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "clear-abort ID",
+		Short: "Take back the mark that an interrupt left",
+		Args:  wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.tell(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
+				if err := h.ClearAbort(ctx); err != nil {
+					return err
+				}
+				return c.done(h.ID(), "is not aborted", struct {
+					SessionID string `json:"sessionId"`
+					IsAborted bool   `json:"isAborted"`
+				}{h.ID(), false})
+			})
+		},
+	}
+}
+
+func (c *cli) respondCommand() *cobra.Command {
+	var message string
+	cmd := &cobra.Command{
+		Use:   "respond ID REQUEST allow|deny",
+		Short: "Answer an agent that asks whether it may run a tool",
+		Args:  wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.respond(cmd.Context(), args[0], args[1], args[2], message)
+		},
+	}
+	cmd.Flags().StringVar(&message, "message", "", "what the agent hears with a denial, as `TEXT`")
+	return cmd
+}
+
+func (c *cli) respond(ctx context.Context, id, request, answer, message string) error {
+	if answer != "allow" && answer != "deny" {
+		return usage("usage: sojourn respond ID REQUEST allow|deny", "answer: %q is neither allow nor deny", answer)
+	}
+	req := session.RespondRequest{RequestID: request, Allow: answer == "allow", Message: message}
+	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+		if err := h.Respond(ctx, req); err != nil {
+			return err
+		}
+		return c.done(id, "has the answer "+answer, req)
+	})
+}
+
+func (c *cli) closeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "close ID",
+		Short: "Close a session and its children; the archive keeps the conversation",
+		Args:  wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.tell(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
+				if err := h.Close(ctx); err != nil {
+					return err
+				}
+				return c.done(h.ID(), "is closed", struct {
+					SessionID string         `json:"sessionId"`
+					Status    session.Status `json:"status"`
+				}{h.ID(), session.StatusClosed})
+			})
+		},
+	}
+}
+
+func (c *cli) configureCommand() *cobra.Command {
+	var f optionFlags
+	cmd := &cobra.Command{
+		Use:     "configure ID",
+		Short:   "Change title, model, permission, metadata, tags or idle timeout",
+		Example: "  sojourn configure $ID --title \"Parser, again\" --meta priority=2 --idle-timeout 1h",
+		Args:    wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change, err := f.change(cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			return c.configure(cmd.Context(), args[0], change)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.title, "title", "", "the title in lists, as `TEXT`")
+	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
+	fl.StringVar(&f.permission, "permission", "", "the answer to an agent that asks before it acts: `allow|ask|deny`")
+	f.registerBag(cmd)
+	return cmd
+}
+
+// change is what the flags given ask for.
+func (f *optionFlags) change(given func(string) bool) (session.Configure, error) {
+	var change session.Configure
+	if given("title") {
+		change.Title = &f.title
+	}
+	if given("model") {
+		change.Model = &f.model
+	}
+	if given("permission") {
+		p := adapters.Permission(f.permission)
+		change.Permission = &p
+	}
+	if given("tag") {
+		change.Tags = f.tags
+	}
+	if given("idle-timeout") {
+		ms := int64(f.idle / time.Millisecond)
+		change.IdleTimeoutMS = &ms
+	}
+	var err error
+	if change.Metadata, err = metadata(f.meta); err != nil {
+		return change, err
+	}
+	if change.Empty() {
+		return change, usage("sojourn configure --help shows what can be changed", "nothing to change is given")
+	}
+	return change, change.Validate()
+}
+
+func (c *cli) configure(ctx context.Context, id string, change session.Configure) error {
+	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+		snapshot, err := h.Configure(ctx, change)
+		if err != nil {
+			return err
+		}
+		return c.done(id, "is configured", snapshot)
+	})
+}
+
+func (c *cli) spawnCommand() *cobra.Command {
+	var f optionFlags
+	var id, description string
+	cmd := &cobra.Command{
+		Use:     "spawn ID TEXT|-",
+		Short:   "Start a child session with a first message and print its id",
+		Example: "  sojourn spawn $ID --agent claude \"Review the diff\"",
+		Args:    wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.spawn(cmd.Context(), args[0], args[1], id, description, &f)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&id, "id", "", "the child's `ID` (default: a new UUID)")
+	cmd.Flags().StringVar(&description, "description", "", "what the child is for, in a few words of `TEXT`")
+	return cmd
+}
+
+func (c *cli) spawn(ctx context.Context, parent, text, id, description string, f *optionFlags) error {
+	if _, err := c.agent(f.agent); err != nil {
+		return err
+	}
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		if err := session.ValidateID("id", id); err != nil {
+			return err
+		}
+	}
+	m, err := c.message(text, sendFlags{})
+	if err != nil {
+		return err
+	}
+	if o.Profile != "" {
+		if err := c.checkProfile(ctx, o.Profile); err != nil {
+			return err
+		}
+	}
+	req := session.SpawnRequest{ID: id, Options: o, Message: m, Description: description}
+	return c.tell(ctx, parent, func(ctx context.Context, h *session.Handle) error {
+		reply, err := h.Spawn(ctx, req)
+		if err != nil {
+			return err
+		}
+		if c.json {
+			return c.printJSON(reply)
+		}
+		return writeLine(c.stdout, reply.ChildID)
+	})
+}

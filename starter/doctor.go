@@ -1,0 +1,259 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/starter/internal/render"
+)
+
+// verdict is what a check found.
+type verdict string
+
+const (
+	verdictOK verdict = "ok"
+	// verdictNote is nothing that a session needs from this machine.
+	verdictNote verdict = "note"
+	verdictBad  verdict = "bad"
+)
+
+// finding is one line of the doctor.
+type finding struct {
+	Name    string  `json:"name"`
+	Verdict verdict `json:"verdict"`
+	Detail  string  `json:"detail"`
+	Hint    string  `json:"hint,omitempty"`
+}
+
+// check looks at one part. It has checkTimeout to itself.
+type check struct {
+	name string
+	look func(context.Context) (detail string, err error)
+	// optional makes a failure a note.
+	optional bool
+}
+
+const checkTimeout = 3 * time.Second
+
+func (c *cli) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Check every part and say what is wrong",
+		Long:  "Check every part and say what is wrong. The exit code is 1 when something that sessions need is broken.",
+		Args:  wants,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.doctor(cmd.Context()) },
+	}
+}
+
+func (c *cli) doctor(ctx context.Context) error {
+	// The checks run at once and share these.
+	if _, err := c.temporalUnasked(); err != nil {
+		return err
+	}
+	report := struct {
+		OK     bool      `json:"ok"`
+		Checks []finding `json:"checks"`
+	}{OK: true}
+	for f := range c.examine(ctx, c.checks()) {
+		report.OK = report.OK && f.Verdict != verdictBad
+		report.Checks = append(report.Checks, f)
+		if !c.json {
+			c.printFinding(f)
+		}
+	}
+	if c.json {
+		if err := c.printJSON(report); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !report.OK {
+		return errReported
+	}
+	return nil
+}
+
+// examine runs all checks at once and gives the findings in order.
+func (c *cli) examine(ctx context.Context, checks []check) func(func(finding) bool) {
+	results := make([]chan finding, len(checks))
+	for i, ch := range checks {
+		results[i] = make(chan finding, 1)
+		go func() { results[i] <- ch.run(ctx) }()
+	}
+	return func(yield func(finding) bool) {
+		more := true
+		for _, r := range results {
+			f := <-r
+			more = more && yield(f)
+		}
+	}
+}
+
+func (ch check) run(ctx context.Context) finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	f := finding{Name: ch.name, Verdict: verdictOK}
+	detail, err := ch.look(ctx)
+	f.Detail = detail
+	if err == nil {
+		return f
+	}
+	why := explain(err)
+	f.Verdict, f.Detail, f.Hint = verdictBad, oneLine(why.line), oneLine(why.hint)
+	if errors.Is(err, context.DeadlineExceeded) {
+		f.Detail = cmp.Or(f.Detail, "no answer") + " within " + checkTimeout.String()
+	}
+	if ch.optional {
+		f.Verdict = verdictNote
+	}
+	return f
+}
+
+func (c *cli) printFinding(f finding) {
+	o := c.renderOptions(c.stdout)
+	fmt.Fprintf(c.stdout, "%s %-18s %s\n", mark(f.Verdict, o), f.Name, f.Detail)
+	if f.Hint != "" {
+		fmt.Fprintf(c.stdout, "     %-18s %s\n", "", "hint: "+f.Hint)
+	}
+}
+
+// mark is a verdict in four columns.
+func mark(v verdict, o render.Options) string {
+	word := fmt.Sprintf("%-4s", v)
+	if !o.Color {
+		return word
+	}
+	color := map[verdict]string{verdictOK: "32", verdictNote: "33", verdictBad: "31"}[v]
+	return "\x1b[" + color + "m" + word + "\x1b[0m"
+}
+
+func (c *cli) checks() []check {
+	all := []check{
+		{name: "temporal", look: c.checkTemporal},
+		{name: "namespace", look: c.checkNamespace},
+		{name: "search attributes", look: c.checkAttributes},
+		{name: "worker", look: c.checkWorker},
+		{name: "stream", look: c.checkStream},
+		{name: "archive", look: c.checkBucket},
+	}
+	for _, name := range c.agents.Names() {
+		if a, err := c.agents.Get(name); err == nil {
+			all = append(all, check{name: "agent " + name, optional: true, look: func(ctx context.Context) (string, error) {
+				return c.checkAgent(ctx, a)
+			}})
+		}
+	}
+	return all
+}
+
+func (c *cli) checkTemporal(ctx context.Context) (string, error) {
+	if _, err := c.temporal(ctx); err != nil {
+		return "", err
+	}
+	return "answers at " + c.conns.options.HostPort, nil
+}
+
+var errNoTemporal = &failure{line: "not checked: Temporal is not reachable", code: exitFailed}
+
+func (c *cli) checkNamespace(ctx context.Context) (string, error) {
+	t, err := c.temporal(ctx)
+	if err != nil {
+		return "", errNoTemporal
+	}
+	return c.conns.options.Namespace, namespaceKnown(ctx, t, c.conns.options.Namespace)
+}
+
+func (c *cli) checkAttributes(ctx context.Context) (string, error) {
+	t, err := c.temporal(ctx)
+	if err != nil {
+		return "", errNoTemporal
+	}
+	missing, err := missingAttributes(ctx, t, c.conns.options.Namespace)
+	if err == nil && len(missing) > 0 {
+		err = failed("sojourn setup makes them", "%d of %d are missing", len(missing), len(wantedAttributes()))
+	}
+	return fmt.Sprintf("all %d are there", len(wantedAttributes())), err
+}
+
+func (c *cli) checkWorker(ctx context.Context) (string, error) {
+	t, err := c.temporal(ctx)
+	if err != nil {
+		return "", errNoTemporal
+	}
+	workers, err := pollers(ctx, t, session.TaskQueue)
+	if err == nil && len(workers) == 0 {
+		err = failed("start sojourn-worker with the same settings", "no worker asks for work on the task queue %s", session.TaskQueue)
+	}
+	return fmt.Sprintf("%d on the task queue %s: %s", len(workers), session.TaskQueue, joinNames(workers)), err
+}
+
+func (c *cli) checkStream(ctx context.Context) (string, error) {
+	state, err := probeNATS(ctx, c.natsURL())
+	if err == nil && !state.stream {
+		err = failed("sojourn setup makes it", "JetStream at %s has no stream %s", state.address, streamName)
+	}
+	return fmt.Sprintf("%s at %s, %s bytes", streamName, state.address, render.Count(int64(state.bytes))), err
+}
+
+func (c *cli) checkBucket(ctx context.Context) (string, error) {
+	found, err := c.probeBucket(ctx)
+	if err == nil && !found {
+		err = failed("sojourn setup makes it", "there is no bucket %s", c.s3Address())
+	}
+	return "bucket " + c.s3Address(), err
+}
+
+// checkAgent looks for the program on this machine. It may well be on the
+// workers' hosts only.
+func (c *cli) checkAgent(ctx context.Context, a adapters.Adapter) (string, error) {
+	program, err := a.Locate(c.env.get)
+	if err != nil {
+		return "", failed("not needed here if the workers' hosts have it", "%s", err)
+	}
+	version, err := programVersion(ctx, program)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s: %s (%s)", program, version, capabilities(a.Info().Capabilities)), nil
+}
+
+func programVersion(ctx context.Context, program string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, "--version")
+	cmd.WaitDelay = 100 * time.Millisecond
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, io.Discard
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return "", fmt.Errorf("%s --version: %w", program, err)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
+	return render.Short(first, 60), nil
+}
+
+// capabilities names what an agent can do, by the names of the fields.
+func capabilities(can adapters.Capabilities) string {
+	v := reflect.ValueOf(can)
+	var names []string
+	for i := range v.NumField() {
+		if v.Field(i).Bool() {
+			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// failure is an error in this program's own words: one line, a hint, a code.
+type failure struct {
+	line, hint string
+	code       int
+}
+
+func (f *failure) Error() string { return f.line }
+
+// usage is wrong usage: nothing was tried.
+func usage(hint, format string, args ...any) error {
+	return &failure{line: fmt.Sprintf(format, args...), hint: hint, code: exitUsage}
+}
+
+// failed is a failure of what was tried.
+func failed(hint, format string, args ...any) error {
+	return &failure{line: fmt.Sprintf(format, args...), hint: hint, code: exitFailed}
+}
+
+// errReported is a failure whose lines are out already.
+var errReported = errors.New("reported")
+
+// report prints an error as one line and a hint line, and gives the exit code.
+func (c *cli) report(err error, stopped bool) int {
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errReported):
+		return exitFailed
+	case errors.Is(err, syscall.EPIPE):
+		// Whoever reads us has seen enough, as in `sojourn show ID | head`.
+		return exitFailed
+	}
+	f := explain(err)
+	if stopped && errors.Is(err, context.Canceled) {
+		f = &failure{line: "stopped", hint: "what was accepted goes on in the session", code: exitFailed}
+	}
+	fmt.Fprintf(c.stderr, "sojourn: %s\n", oneLine(f.line))
+	if f.hint != "" {
+		fmt.Fprintf(c.stderr, "sojourn: hint: %s\n", oneLine(f.hint))
+	}
+	return f.code
+}
+
+// warn is a line about something that does not stop the command.
+func (c *cli) warn(format string, args ...any) {
+	fmt.Fprintf(c.stderr, "sojourn: warning: %s\n", oneLine(fmt.Sprintf(format, args...)))
+}
+
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// hints say what to do about the errors that callers can tell apart.
+var hints = []struct {
+	err  error
+	hint string
+}{
+	{session.ErrNotFound, "sojourn ls --all lists the sessions"},
+	{session.ErrClosed, "sojourn open ID reopens it"},
+	{session.ErrExists, "choose another --id, or send it a message: sojourn send ID TEXT"},
+	{session.ErrBusy, "wait for the turn, or send with --when-busy queue"},
+	{session.ErrDepthLimit, "spawn from a session nearer to the root"},
+	{session.ErrUnavailable, hintTemporal},
+	{adapters.ErrNotInstalled, "sojourn doctor looks at every agent on this machine"},
+	{adapters.ErrNoTranscript, "give a transcript file, or the folder that is the agent's home"},
+	{stream.ErrPurged, "sojourn show ID reads the whole conversation from the archive"},
+	{archive.ErrNotFound, "sojourn ls --all lists the sessions"},
+	{context.DeadlineExceeded, "sojourn doctor checks every part"},
+}
+
+// explain puts any error into one line and a hint.
+func explain(err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	if invalid, ok := errors.AsType[*session.InvalidError](err); ok {
+		return &failure{line: invalid.Field + ": " + invalid.Reason, hint: invalid.Hint(), code: exitUsage}
+	}
+	if s3, ok := errors.AsType[*archive.ConnectError](err); ok {
+		return &failure{line: s3.Error(), hint: s3.Hint, code: exitFailed}
+	}
+	if nats, ok := errors.AsType[*stream.UnreachableError](err); ok {
+		return &failure{line: nats.Error(), hint: nats.Hint, code: exitFailed}
+	}
+	f := &failure{line: err.Error(), hint: "sojourn doctor checks every part", code: exitFailed}
+	for _, h := range hints {
+		if errors.Is(err, h.err) {
+			f.hint = h.hint
+			return f
+		}
+	}
+	return f
+}
+
+// turnFailed is the line of an execution that was not completed.
+func turnFailed(id string, r session.Result) error {
+	err := r.Err()
+	if err == nil {
+		return nil
+	}
+	return failed("sojourn show "+id+" shows how far it came", "%s", cmp.Or(err.Error(), "the turn failed"))
+}
+
+// writeLine is for streams of lines whose reader may go away.
+func writeLine(w io.Writer, s string) error {
+	_, err := io.WriteString(w, s+"\n")
+	return err
+}

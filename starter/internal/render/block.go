@@ -1,0 +1,257 @@
+package render
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func (p *Printer) upsert(l *lane, b event.Block, at time.Time) {
+	k := key{l.id, b.ID}
+	known := p.blocks[k]
+	if known == nil {
+		known = &block{lane: l, typ: b.Type, begun: at}
+		p.blocks[k] = known
+	}
+	switch known.typ {
+	case event.BlockAssistantText, event.BlockThinking:
+		p.textBlock(known, b)
+	case event.BlockUserMessage:
+		p.userBlock(known, b)
+	case event.BlockToolUse:
+		p.toolUse(known, b)
+	case event.BlockToolResult:
+		p.toolResult(known, b, at)
+	case event.BlockSystem, event.BlockError, event.BlockSkillLoad:
+		p.small(known, b)
+	}
+}
+
+// small shows the blocks of one line.
+func (p *Printer) small(known *block, b event.Block) {
+	if known.done {
+		return
+	}
+	known.done = true
+	text := ""
+	if b.Message != nil {
+		text = *b.Message
+	}
+	switch known.typ {
+	case event.BlockError:
+		p.fault(known.lane, text)
+	case event.BlockSystem:
+		p.note(known.lane, dim, "· "+cmp.Or(text, b.Subtype))
+	case event.BlockSkillLoad:
+		p.note(known.lane, dim, "+ skill "+b.SkillName)
+	}
+}
+
+func (p *Printer) userBlock(known *block, b event.Block) {
+	text := userText(b)
+	if known.done || text == "" {
+		return
+	}
+	known.done = true
+	if i := slices.Index(p.typed, text); i >= 0 && known.lane == p.main {
+		p.typed = slices.Delete(p.typed, i, i+1)
+		p.group = groupUser
+		return
+	}
+	var lines []string
+	mark := "› "
+	for line := range strings.SplitSeq(strings.Trim(clean(text), "\n"), "\n") {
+		lines = append(lines, p.paint(user, mark)+p.paint(bold, line))
+		mark = "  "
+	}
+	p.emit(unit{lane: known.lane, group: p.groupOf(known), lines: lines})
+}
+
+// groupOf keeps a subagent's lines together, with no blank lines between.
+func (p *Printer) groupOf(b *block) string {
+	if b.lane != p.main {
+		return groupWork
+	}
+	switch b.typ {
+	case event.BlockUserMessage:
+		return groupUser
+	case event.BlockThinking:
+		return groupThink
+	case event.BlockAssistantText:
+		return groupText
+	}
+	return groupWork
+}
+
+func (p *Printer) delta(l *lane, d event.BlockDelta) {
+	b := p.blocks[key{l.id, d.BlockID}]
+	if b == nil || b.done || b.typ != event.BlockAssistantText && b.typ != event.BlockThinking {
+		return
+	}
+	b.seen.WriteString(d.Delta)
+	p.text(b, d.Delta)
+}
+
+// textBlock shows what a block has beyond what was seen of it. A block that
+// was rewritten is shown again from its beginning.
+func (p *Printer) textBlock(known *block, b event.Block) {
+	if known.done {
+		return
+	}
+	if b.Content != nil {
+		rest, follows := strings.CutPrefix(*b.Content, known.seen.String())
+		if !follows {
+			p.finish(known)
+			known.done, known.started, known.blank = false, false, 0
+			known.seen.Reset()
+			rest = *b.Content
+		}
+		known.seen.WriteString(rest)
+		p.text(known, rest)
+	}
+	switch b.Status {
+	case event.StatusComplete:
+		p.finish(known)
+	case event.StatusError:
+		p.text(known, " … (lost)")
+		p.finish(known)
+	}
+}
+
+// text shows text of a block as it comes, or holds it back until its line has
+// ended while another conversation has an open line.
+func (p *Printer) text(b *block, s string) {
+	s = clean(s)
+	if p.open && p.holder != b {
+		if p.holder.lane != b.lane {
+			p.textLater(b, s)
+			return
+		}
+		p.endLine()
+		p.release()
+	}
+	p.holder = b
+	s, b.pending = b.pending+s, ""
+	for s != "" {
+		line, rest, ended := strings.Cut(s, "\n")
+		p.textPiece(b, line)
+		if ended && b.started {
+			p.endLine()
+			p.release()
+			b.blank++
+		}
+		s = rest
+	}
+}
+
+// textPiece shows a piece of one line.
+func (p *Printer) textPiece(b *block, piece string) {
+	if piece == "" {
+		return
+	}
+	if !p.open {
+		p.beginLine(b)
+	}
+	p.write(p.paint(textStyle(b), piece))
+	p.last = nil
+}
+
+func (p *Printer) beginLine(b *block) {
+	p.separate(p.groupOf(b))
+	gutter := p.gutter(b.lane)
+	for range b.blank - 1 {
+		p.write(strings.TrimRight(gutter, " ") + "\n")
+	}
+	p.write(gutter + p.paint(textStyle(b), mark(b)))
+	b.blank, b.started, p.open = 0, true, true
+}
+
+func textStyle(b *block) style {
+	if b.typ == event.BlockThinking {
+		return italic
+	}
+	return plain
+}
+
+// mark begins a line: thinking has a sign and then an indent.
+func mark(b *block) string {
+	switch {
+	case b.typ != event.BlockThinking:
+		return ""
+	case b.started:
+		return "  "
+	}
+	return "∴ "
+}
+
+// textLater keeps text back and passes on its whole lines.
+func (p *Printer) textLater(b *block, s string) {
+	if b.pending == "" {
+		p.waiting = append(p.waiting, b)
+	}
+	b.pending += s
+	whole, rest, found := cutLast(b.pending, "\n")
+	if found {
+		b.pending = rest
+		p.emitText(b, whole)
+	}
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func (p *Printer) emitText(b *block, text string) {
+	if !b.started {
+		text = strings.TrimLeft(text, "\n")
+	}
+	if text == "" {
+		return
+	}
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		lines = append(lines, p.paint(textStyle(b), mark(b)+line))
+		b.started = true
+	}
+	p.emit(unit{lane: b.lane, group: p.groupOf(b), lines: lines})
+}
+
+// finish ends a text block.
+func (p *Printer) finish(b *block) {
+	if b.pending != "" {
+		pending := strings.TrimRight(b.pending, "\n")
+		b.pending = ""
+		p.emitText(b, pending)
+	}
+	if p.holder == b {
+		p.endLine()
+		p.holder = nil
+		p.release()
+	}
+	b.done = true
+	b.seen.Reset()
+}
+
+// settle ends the text of a conversation that has become idle; nil is all.
+func (p *Printer) settle(l *lane) {
+	waiting := p.waiting
+	p.waiting = nil
+	for _, b := range waiting {
+		switch {
+		case b.done:
+		case l != nil && b.lane != l:
+			p.waiting = append(p.waiting, b)
+		default:
+			p.finish(b)
+		}
+	}
+	if p.holder != nil && (l == nil || p.holder.lane == l) {
+		p.finish(p.holder)
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/starter/internal/render"
+)
+
+type listFlags struct {
+	query string
+	all   bool
+	limit int
+}
+
+func (c *cli) lsCommand() *cobra.Command {
+	var f listFlags
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List sessions, the newest first",
+		Example: "  sojourn ls --query \"SojournStatus = 'running' AND SojournCostUSD > 1\"",
+		Args:    wants,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.list(cmd.Context(), f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.query, "query", "", "only what a Temporal visibility `QUERY` finds")
+	fl.BoolVar(&f.all, "all", false, "spawned sessions too, and old ones that only the archive knows")
+	fl.IntVar(&f.limit, "limit", 50, "at most `N` sessions")
+	return cmd
+}
+
+func (c *cli) list(ctx context.Context, f listFlags) error {
+	if f.limit < 1 {
+		return usage("--limit wants 1 or more", "limit: is %d", f.limit)
+	}
+	n := needTemporal
+	if f.all {
+		n |= needArchive
+	}
+	sc, err := c.client(ctx, n)
+	if err != nil {
+		return err
+	}
+	stop := c.patience("still listing")
+	found, err := collect(ctx, sc, f)
+	stop()
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.printJSON(found)
+	}
+	return c.printTable(found, time.Now())
+}
+
+// collect reads pages until there are enough.
+func collect(ctx context.Context, sc *session.Client, f listFlags) ([]session.Summary, error) {
+	found := []session.Summary{}
+	o := session.ListOptions{Query: f.query, Children: f.all}
+	for len(found) < f.limit {
+		o.PageSize = min(f.limit-len(found), 1000)
+		page, err := listPage(ctx, sc, o)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, page.Sessions...)
+		if o.PageToken = page.Next; page.Next == "" {
+			break
+		}
+	}
+	return found, nil
+}
+
+func listPage(ctx context.Context, sc *session.Client, o session.ListOptions) (session.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return sc.List(ctx, o)
+}
+
+const maxTitle = 44
+
+func (c *cli) printTable(sessions []session.Summary, now time.Time) error {
+	if len(sessions) == 0 {
+		_, err := fmt.Fprintln(c.stderr, "sojourn: no sessions; sojourn new --agent NAME makes one")
+		return err
+	}
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tTITLE\tAGENT\tSTATUS\tTURNS\tCOST\tLAST ACTIVITY")
+	for _, s := range sessions {
+		last := s.LastActivity
+		if last.IsZero() {
+			last = s.CreatedAt
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.SessionID, cmp.Or(render.Short(s.Title, maxTitle), "-"), cmp.Or(s.Agent, "-"),
+			status(s), s.Turns, render.Cost(s.CostUSD), ago(now.Sub(last)))
+	}
+	return w.Flush()
+}
+
+func status(s session.Summary) string {
+	var more []string
+	if s.Parent != "" {
+		more = append(more, "child")
+	}
+	if s.Archived {
+		more = append(more, "archived")
+	}
+	if len(more) == 0 {
+		return cmp.Or(string(s.Status), "-")
+	}
+	return fmt.Sprintf("%s (%s)", s.Status, strings.Join(more, ", "))
+}
+
+// ago is a length of time as people say it, in one unit.
+func ago(d time.Duration) string {
+	for _, u := range []struct {
+		name string
+		size time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
+		if d >= u.size {
+			return fmt.Sprintf("%d%s ago", d/u.size, u.name)
+		}
+	}
+	return "now"
+}

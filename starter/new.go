@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// optionFlags are the flags that say what a session is made with.
+type optionFlags struct {
+	agent, profile, title, workspace, model, permission, tenant string
+
+	meta, tags []string
+	idle       time.Duration
+}
+
+func (f *optionFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.agent, "agent", "", "the agent's `NAME`, such as claude")
+	fl.StringVar(&f.profile, "profile", "", "what the agent is given beside the prompt: a profile's `NAME`")
+	fl.StringVar(&f.title, "title", "", "the title in lists, as `TEXT` (default: the first message)")
+	fl.StringVar(&f.workspace, "workspace", "", "work in the folder `DIR`, in place (default: an empty folder of its own)")
+	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
+	fl.StringVar(&f.permission, "permission", "", "the answer to an agent that asks before it acts: `allow|ask|deny`")
+	fl.StringVar(&f.tenant, "tenant", "", "whose session it is, as `NAME`")
+	f.registerBag(cmd)
+}
+
+// registerBag adds the flags that configure has too.
+func (f *optionFlags) registerBag(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringArrayVar(&f.meta, "meta", nil, "metadata, as `KEY=VALUE`; the value is JSON if it parses, else text (repeatable)")
+	fl.StringArrayVar(&f.tags, "tag", nil, "a `TAG` for lists (repeatable)")
+	fl.DurationVar(&f.idle, "idle-timeout", 0, "give up the sandbox after so much idle `TIME` (default 15m)")
+}
+
+func (f *optionFlags) options() (session.Options, error) {
+	o := session.Options{
+		Agent: f.agent, Profile: f.profile, Title: f.title, Model: f.model, Tenant: f.tenant,
+		Permission: adapters.Permission(f.permission), Tags: f.tags, IdleTimeoutMS: f.idle.Milliseconds(),
+	}
+	var err error
+	if o.Metadata, err = metadata(f.meta); err != nil {
+		return o, err
+	}
+	if o.Workspace, err = workspace(f.workspace); err != nil {
+		return o, err
+	}
+	return o, o.Validate()
+}
+
+// metadata reads KEY=VALUE pairs; a value that is JSON is taken as that.
+func metadata(pairs []string) (map[string]json.RawMessage, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	bag := map[string]json.RawMessage{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, usage("write --meta KEY=VALUE", "--meta %q has no key and value", pair)
+		}
+		raw := json.RawMessage(value)
+		if !json.Valid(raw) {
+			text, err := json.Marshal(value)
+			if err != nil {
+				return nil, err
+			}
+			raw = text
+		}
+		bag[key] = raw
+	}
+	return bag, nil
+}
+
+// workspace makes the path absolute: the session's host must find the same
+// folder.
+func workspace(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(abs)
+	const hint = "--workspace wants a folder that is there"
+	if err != nil {
+		return "", usage(hint, "workspace %s", plainPathError(err))
+	}
+	if !info.IsDir() {
+		return "", usage(hint, "workspace %s is no folder", abs)
+	}
+	return abs, nil
+}
+
+func (c *cli) newCommand() *cobra.Command {
+	var f optionFlags
+	var id string
+	cmd := &cobra.Command{
+		Use:     "new",
+		Short:   "Make a session and print its id",
+		Long:    "Make a session and print its id. The agent is started by the first message.",
+		Example: "  sojourn new --agent claude --workspace . --title \"Fix the parser\"",
+		Args:    wants,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.create(cmd.Context(), id, &f) },
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&id, "id", "", "the session's `ID`: 1 to 64 of A-Z a-z 0-9 _ - (default: a new UUID)")
+	return cmd
+}
+
+func (c *cli) create(ctx context.Context, id string, f *optionFlags) error {
+	if _, err := c.agent(f.agent); err != nil {
+		return err
+	}
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		if err := session.ValidateID("id", id); err != nil {
+			return err
+		}
+	}
+	sc, err := c.client(ctx, needTemporal|needArchive)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	h, err := sc.Create(ctx, id, o)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.printJSON(struct {
+			SessionID string `json:"sessionId"`
+			session.Options
+		}{h.ID(), o})
+	}
+	return writeLine(c.stdout, h.ID())
+}

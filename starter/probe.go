@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/smithy-go"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// streamName is the JetStream stream of the package stream's default.
+const streamName = "SOJOURN"
+
+// The probes look and change nothing; setup changes, and asks them first.
+
+// namespaceKnown asks Temporal for the namespace.
+func namespaceKnown(ctx context.Context, t client.Client, namespace string) error {
+	_, err := t.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
+		return failed("make it (temporal operator namespace create), or set TEMPORAL_NAMESPACE to one that is there",
+			"namespace %q is unknown", namespace)
+	}
+	return err
+}
+
+// wantedAttributes are the search attributes by which sessions are found.
+func wantedAttributes() []temporal.SearchAttributeKey {
+	return []temporal.SearchAttributeKey{
+		session.AttrStatus, session.AttrAgent, session.AttrProfile, session.AttrHost, session.AttrRoot, session.AttrParent,
+		session.AttrTenant, session.AttrTitle, session.AttrTags, session.AttrTurns, session.AttrDepth, session.AttrCostUSD,
+		session.AttrLastActivity,
+	}
+}
+
+// missingAttributes are those that the namespace has not; one of another type
+// is an error, since nobody but an operator may change it.
+func missingAttributes(ctx context.Context, t client.Client, namespace string) (map[string]enumspb.IndexedValueType, error) {
+	known, err := t.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if err != nil {
+		return nil, fmt.Errorf("list search attributes: %w", err)
+	}
+	missing := map[string]enumspb.IndexedValueType{}
+	for _, key := range wantedAttributes() {
+		have, is := known.GetCustomAttributes()[key.GetName()]
+		switch {
+		case !is:
+			missing[key.GetName()] = key.GetValueType()
+		case have != key.GetValueType():
+			return nil, failed("remove it (temporal operator search-attribute remove) and run sojourn setup",
+				"search attribute %s is of the type %s, want %s", key.GetName(), have, key.GetValueType())
+		}
+	}
+	return missing, nil
+}
+
+// natsState is what the stream's server has.
+type natsState struct {
+	address string
+	stream  bool
+	bytes   uint64
+}
+
+// probeNATS asks for JetStream and the stream, and makes neither.
+func probeNATS(ctx context.Context, url string) (natsState, error) {
+	nc, err := nats.Connect(url, nats.Name("sojourn"), nats.Timeout(2*time.Second), nats.NoReconnect())
+	if err != nil {
+		return natsState{}, &stream.UnreachableError{Addr: url, Hint: "start NATS with JetStream (nats-server -js), or set NATS_URL to one that runs", Err: err}
+	}
+	defer nc.Close()
+	state := natsState{address: nc.ConnectedUrlRedacted()}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return state, err
+	}
+	s, err := js.Stream(ctx, streamName)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return state, nil
+	case err != nil:
+		return state, &stream.UnreachableError{Addr: url, Hint: "start the server with JetStream on (nats-server -js)", Err: err}
+	}
+	state.stream, state.bytes = true, s.CachedInfo().State.Bytes
+	return state, nil
+}
+
+// probeBucket says whether the bucket is there.
+func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
+	a, err := c.archive(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, _, err = a.ListClosed(ctx, 1, "")
+	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() == "NoSuchBucket" {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// pollers are the workers that a task queue was asked by lately.
+func pollers(ctx context.Context, t client.Client, queue string) ([]string, error) {
+	reply, err := t.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+	if err != nil {
+		return nil, fmt.Errorf("describe task queue %s: %w", queue, err)
+	}
+	var workers []string
+	for _, p := range reply.GetPollers() {
+		if time.Since(p.GetLastAccessTime().AsTime()) < 2*time.Minute {
+			workers = append(workers, p.GetIdentity())
+		}
+	}
+	slices.Sort(workers)
+	return slices.Compact(workers), nil
+}
+
+func joinNames(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The groups of commands in the help.
+const (
+	groupTalk   = "talk"
+	groupManage = "manage"
+	groupLocal  = "local"
+	groupSetup  = "setup"
+)
+
+const helpTemplate = `{{with .Long}}{{.}}
+
+{{end}}Usage: {{.UseLine}}
+{{range $group := .Groups}}
+{{$group.Title}}
+{{range $.Commands}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}  {{rpad .Name 13}}{{.Short}}
+{{end}}{{end}}{{end}}{{if .HasExample}}
+Examples:
+{{.Example}}
+{{end}}{{if .HasAvailableLocalFlags}}
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}{{if .HasAvailableInheritedFlags}}
+Flags of every command:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}`
+
+// root makes the tree of commands.
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:               "sojourn COMMAND",
+		Long:              "Sojourn runs AI agent sessions as durable Temporal workflows.",
+		Version:           version(),
+		Args:              unknownCommand,
+		RunE:              noCommand,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return c.loadSettings() },
+		SilenceErrors:     true, SilenceUsage: true, DisableSuggestions: true,
+		DisableFlagsInUseLine: true,
+		CompletionOptions:     cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetIn(c.stdin)
+	root.SetOut(c.stdout)
+	root.SetErr(c.stderr)
+	root.SetHelpTemplate(helpTemplate)
+	root.SetVersionTemplate("sojourn {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(cmd.CommandPath()+" --help shows its flags", "%s", err)
+	})
+	root.SetHelpCommand(helpCommand())
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON: one value, or lines where it streams")
+	root.PersistentFlags().StringVar(&c.envFile, "env-file", "", "read settings (NAME='value' lines) from `FILE` first")
+	root.AddGroup(
+		&cobra.Group{ID: groupTalk, Title: "Talk to a session:"},
+		&cobra.Group{ID: groupManage, Title: "Manage sessions:"},
+		&cobra.Group{ID: groupLocal, Title: "Read agents' own files, without any server:"},
+		&cobra.Group{ID: groupSetup, Title: "Set up:"},
+	)
+	cobra.EnableCommandSorting = false
+	c.add(root, groupTalk, c.newCommand, c.sendCommand, c.chatCommand, c.tailCommand, c.showCommand, c.respondCommand)
+	c.add(root, groupManage, c.lsCommand, c.interruptCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.closeCommand, c.openCommand)
+	c.add(root, groupLocal, c.parseCommand, c.translateCommand, c.reduceCommand)
+	c.add(root, groupSetup, c.setupCommand, c.doctorCommand)
+	return root
+}
+
+func (c *cli) add(root *cobra.Command, group string, commands ...func() *cobra.Command) {
+	for _, command := range commands {
+		cmd := command()
+		cmd.GroupID = group
+		cmd.DisableFlagsInUseLine = true
+		root.AddCommand(cmd)
+	}
+}
+
+// helpCommand is for people who type "sojourn help send"; it is not listed.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{Use: "help", Hidden: true, RunE: func(cmd *cobra.Command, args []string) error {
+		of, rest, err := cmd.Root().Find(args)
+		if err != nil || len(rest) > 0 {
+			return unknownCommand(cmd.Root(), args)
+		}
+		return of.Help()
+	}}
+}
+
+func noCommand(*cobra.Command, []string) error {
+	return usage("sojourn --help lists the commands", "no command is given")
+}
+
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "sojourn --help lists the commands"
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "? " + hint
+	}
+	return usage(hint, "unknown command %q", args[0])
+}
+
+// wants checks the number of arguments against the names in the command's use
+// line; a last name that ends in … may be given many times.
+func wants(cmd *cobra.Command, args []string) error {
+	names := strings.Fields(cmd.Use)[1:]
+	many := len(names) > 0 && strings.HasSuffix(names[len(names)-1], "…")
+	switch {
+	case len(args) < len(names):
+		return usage("usage: "+cmd.UseLine(), "%s is missing", strings.TrimSuffix(names[len(args)], "…"))
+	case len(args) > len(names) && !many:
+		return usage("usage: "+cmd.UseLine(), "%q is one argument too many; quote a text with spaces", args[len(names)])
+	}
+	return nil
+}
+
+// version is the module's version, or the commit for a build from a checkout.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	var revision, dirty string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = ", modified"
+		}
+	}
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
+	}
+	if revision == "" {
+		return fmt.Sprintf("%s (%s)", v, info.GoVersion)
+	}
+	return fmt.Sprintf("%s (commit %s%s, %s)", v, revision, dirty, info.GoVersion)
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// step is one thing that setup makes sure of.
+type step struct {
+	Name string `json:"name"`
+	// Made says what was made now; empty when all was there.
+	Made []string `json:"made"`
+	// Where says where it is.
+	Where string `json:"where"`
+}
+
+func (c *cli) setupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "setup",
+		Short: "Make search attributes, bucket and stream; what is there stays",
+		Args:  wants,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.setup(cmd.Context()) },
+	}
+}
+
+func (c *cli) setup(ctx context.Context) error {
+	steps := []step{}
+	for _, do := range []func(context.Context) (step, error){c.setupAttributes, c.setupStream, c.setupBucket} {
+		s, err := do(ctx)
+		if err != nil {
+			return err
+		}
+		steps = append(steps, s)
+		if c.json {
+			continue
+		}
+		what := "is there already"
+		if len(s.Made) > 0 {
+			what = "made " + strings.Join(s.Made, ", ")
+		}
+		if _, err := fmt.Fprintf(c.stdout, "%-18s %s  (%s)\n", s.Name, what, s.Where); err != nil {
+			return err
+		}
+	}
+	if c.json {
+		return c.printJSON(struct {
+			Steps []step `json:"steps"`
+		}{steps})
+	}
+	return nil
+}
+
+func (c *cli) setupAttributes(ctx context.Context) (step, error) {
+	t, err := c.temporal(ctx)
+	if err != nil {
+		return step{}, err
+	}
+	o := c.conns.options
+	s := step{Name: "search attributes", Made: []string{}, Where: "namespace " + o.Namespace + " at " + o.HostPort}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	stop := c.patience("Temporal takes a moment to know new search attributes")
+	defer stop()
+	if err := namespaceKnown(ctx, t, o.Namespace); err != nil {
+		return s, err
+	}
+	missing, err := missingAttributes(ctx, t, o.Namespace)
+	if err != nil || len(missing) == 0 {
+		return s, err
+	}
+	s.Made = slices.Sorted(maps.Keys(missing))
+	_, err = t.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		Namespace: o.Namespace, SearchAttributes: missing,
+	})
+	if err != nil {
+		return s, fmt.Errorf("add search attributes: %w", err)
+	}
+	return s, awaitAttributes(ctx, t, o.Namespace)
+}
+
+// awaitAttributes returns when the server knows what was added: a session
+// started before would be refused.
+func awaitAttributes(ctx context.Context, t client.Client, namespace string) error {
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for {
+		missing, err := missingAttributes(ctx, t, namespace)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("search attributes do not appear: %w", ctx.Err())
+		case <-again.C:
+		}
+	}
+}
+
+func (c *cli) setupStream(ctx context.Context) (step, error) {
+	s := step{Name: "stream", Made: []string{}, Where: c.natsURL()}
+	asking, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	before, err := probeNATS(asking, c.natsURL())
+	if err != nil {
+		return s, err
+	}
+	if _, err := c.log(ctx); err != nil {
+		return s, err
+	}
+	if !before.stream {
+		s.Made = append(s.Made, streamName)
+	}
+	return s, nil
+}
+
+func (c *cli) setupBucket(ctx context.Context) (step, error) {
+	bucket := cmp.Or(c.env.get("SOJOURN_BUCKET"), "sojourn")
+	s := step{Name: "bucket", Made: []string{}, Where: c.s3Address()}
+	asking, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	found, err := c.probeBucket(asking)
+	if err != nil || found {
+		return s, err
+	}
+	a, err := c.archive(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Made = append(s.Made, bucket)
+	return s, a.Setup(asking)
+}
+
+// s3Address is where the archive's store is, in words.
+func (c *cli) s3Address() string {
+	bucket := cmp.Or(c.env.get("SOJOURN_BUCKET"), "sojourn")
+	endpoint := cmp.Or(c.env.get("AWS_ENDPOINT_URL_S3"), c.env.get("AWS_ENDPOINT_URL"), "AWS")
+	return bucket + " at " + endpoint
+}

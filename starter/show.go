@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/starter/internal/render"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+func (c *cli) tailCommand() *cobra.Command {
+	var after uint64
+	var follow bool
+	cmd := &cobra.Command{
+		Use:     "tail ID",
+		Short:   "Show a session's events; --json prints them as they are on the wire",
+		Long:    "Show a session's events from the stream. Nothing but the stream is asked.",
+		Example: "  sojourn tail $ID --follow\n  sojourn tail $ID --json | sojourn reduce",
+		Args:    wants,
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.tail(cmd.Context(), args[0], after, follow) },
+	}
+	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind event `N`")
+	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until the session is closed")
+	return cmd
+}
+
+func (c *cli) tail(ctx context.Context, id string, after uint64, follow bool) error {
+	if err := session.ValidateID("id", id); err != nil {
+		return err
+	}
+	sc, err := c.client(ctx, needStream)
+	if err != nil {
+		return err
+	}
+	if err := c.knownToStream(ctx, id); err != nil {
+		return err
+	}
+	show, flush := c.shower()
+	for e, err := range sc.Events(ctx, id, after, follow) {
+		if err != nil {
+			return joinFlush(err, flush)
+		}
+		if err := show(e); err != nil {
+			return err
+		}
+	}
+	return flush()
+}
+
+// knownToStream tells a session without events in the stream from one that
+// never was.
+func (c *cli) knownToStream(ctx context.Context, id string) error {
+	log, err := c.log(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = log.Tail(ctx, id)
+	if !errors.Is(err, stream.ErrNotFound) {
+		return err
+	}
+	_, err = c.handle(ctx, id, 0)
+	return err
+}
+
+func (c *cli) showCommand() *cobra.Command {
+	var from string
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a whole conversation; no worker and no sandbox is needed",
+		Long: `Show a whole conversation, with every tool's result and every subagent in its place.
+With --json it prints the state, the same that "sojourn tail ID --json | sojourn reduce" gives.`,
+		Args: wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.show(cmd.Context(), args[0], session.From(from))
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", string(session.FromAuto), "read from `auto|archive|stream`; auto is the stream for an open session")
+	return cmd
+}
+
+func (c *cli) show(ctx context.Context, id string, from session.From) error {
+	switch from {
+	case session.FromAuto, session.FromArchive, session.FromStream:
+	default:
+		return usage("--from wants auto, archive or stream", "from: %q is unknown", from)
+	}
+	if err := session.ValidateID("id", id); err != nil {
+		return err
+	}
+	sc, err := c.showClient(ctx, from)
+	if err != nil {
+		return err
+	}
+	conv, err := sc.Show(ctx, id, from)
+	if err != nil {
+		return err
+	}
+	for _, fault := range conv.Faults {
+		c.warn("%s", fault)
+	}
+	if c.json {
+		return c.printJSON(conv.State)
+	}
+	if len(conv.State.Blocks) == 0 && len(conv.State.Subagents) == 0 {
+		c.warn("nothing was said in session %s yet", id)
+	}
+	return render.New(c.stdout, c.renderOptions(c.stdout)).State(conv.State)
+}
+
+// showClient does without the stream where the archive can serve.
+func (c *cli) showClient(ctx context.Context, from session.From) (*session.Client, error) {
+	if from == session.FromArchive {
+		return c.client(ctx, needArchive)
+	}
+	sc, err := c.client(ctx, needArchive|needStream)
+	if err == nil || from == session.FromStream || ctx.Err() != nil {
+		return sc, err
+	}
+	c.warn("%s; reading the archive", explain(err).line)
+	return c.client(ctx, needArchive)
+}
+
+// openCommand reopens what was closed.
+func (c *cli) openCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "open ID",
+		Short: "Reopen a closed session; an open one stays as it is",
+		Args:  wants,
+		RunE:  func(cmd *cobra.Command, args []string) error { return c.open(cmd.Context(), args[0]) },
+	}
+}
+
+func (c *cli) open(ctx context.Context, id string) error {
+	// Finding it first keeps Open from making a session of that id.
+	if _, err := c.handle(ctx, id, 0); err != nil {
+		if errors.Is(err, archive.ErrNotFound) {
+			return fmt.Errorf("session %s: %w", id, session.ErrNotFound)
+		}
+		return err
+	}
+	sc, err := c.client(ctx, needTemporal|needArchive)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	h, err := sc.Open(ctx, id, session.Options{})
+	if err != nil {
+		return err
+	}
+	return c.done(h.ID(), "is open", struct {
+		SessionID string `json:"sessionId"`
+	}{h.ID()})
+}
+
+// done says what became of a session.
+func (c *cli) done(id, what string, value any) error {
+	if c.json {
+		return c.printJSON(value)
+	}
+	return writeLine(c.stdout, "session "+id+" "+what)
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/sojourn-run/sojourn/starter/internal/render"
+)
+
+// terminal gives the file behind a stream that is a terminal.
+func terminal(stream any) (*os.File, bool) {
+	f, ok := stream.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// renderOptions fit what is printed to where it goes.
+func (c *cli) renderOptions(w io.Writer) render.Options {
+	f, ok := terminal(w)
+	if !ok || c.env.get("TERM") == "dumb" || !enableColors(f) {
+		return render.Options{}
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width < 20 {
+		width = 80
+	}
+	return render.Options{Color: c.env.get("NO_COLOR") == "", Width: width, Rewrite: true}
+}

@@ -1,0 +1,8 @@
+//go:build !windows
+
+package main
+
+import "os"
+
+// enableColors has nothing to do where terminals understand escape sequences.
+func enableColors(*os.File) bool { return true }
