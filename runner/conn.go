@@ -117,7 +117,8 @@ func (c *Conn) Stop(ctx context.Context, grace Grace) (Status, error) {
 
 // Lease lets the agent live for ttl from now, unless renewed; then the kernel
 // ends the supervisor and with it the agent, whatever state they are in. Zero
-// disarms.
+// disarms. Without a PID namespace ([Isolation]) what the agent has detached
+// from itself survives that; the provider's Terminate finds it.
 func (c *Conn) Lease(ctx context.Context, ttl time.Duration) error {
 	return c.LeaseSince(ctx, ttl, BootTime())
 }

@@ -21,6 +21,10 @@ type Options struct {
 	// UserHome is the home to hide from agents. Default: the user's, by
 	// $HOME; "-" hides none.
 	UserHome string
+	// Hide lists further folders that agents must not see, such as the one
+	// with the worker's own settings; what does not exist is left out.
+	// Default: none.
+	Hide []string
 	// Keep lists further files and folders below hidden ones that agents may
 	// read, such as where their programs are installed. Default: what PATH
 	// names.

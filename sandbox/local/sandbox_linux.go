@@ -40,7 +40,7 @@ func (b *box) paths() sandbox.Paths {
 		Control:   filepath.Join(dir, "control"),
 		Socket:    socket,
 		Runner:    p.runner,
-		Hide:      []string{p.dataDir},
+		Hide:      append([]string{p.dataDir}, p.options.Hide...),
 	}
 	if b.record.Workspace != "" {
 		out.Workspace = b.record.Workspace

@@ -96,6 +96,10 @@ func (s *Supervisor) takeFolder() (err error) {
 			s.giveBack()
 		}
 	}()
+	// Again, now that nobody else can raise it.
+	if err := s.epoch.load(s.spec.Control, s.spec.Epoch); err != nil {
+		return err
+	}
 	previous, err := ReadSaved(s.spec.Control)
 	switch {
 	case err == nil:
