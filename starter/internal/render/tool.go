@@ -101,10 +101,10 @@ func (p *Printer) result(tool *block, mark string, d time.Duration, output []str
 	p.emit(unit{lane: tool.lane, group: groupWork, lines: lines})
 }
 
-// outputLines is the beginning of a tool's output. A subagent's is its last
-// words, which its own lines have shown.
+// outputLines is the beginning of a tool's output. That of a subagent that did
+// well is its last words, which its own lines have shown.
 func (p *Printer) outputLines(tool *block, b event.Block) []string {
-	if p.lanes[b.ToolUseID] != nil {
+	if p.lanes[b.ToolUseID] != nil && (b.IsError == nil || !*b.IsError) {
 		return nil
 	}
 	text := strings.Trim(clean(outputText(b.Output)), "\n")
