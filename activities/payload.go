@@ -50,7 +50,8 @@ type Agent struct {
 type CreateSandboxInput struct {
 	Agent Agent `json:"agent"`
 	// Restarts counts what was lost before.
-	Restarts int `json:"restarts,omitempty"`
+	Restarts int    `json:"restarts,omitempty"`
+	LastSeq  uint64 `json:"lastSeq,omitempty"`
 }
 
 // CreateSandboxOutput names the sandbox.
@@ -67,6 +68,9 @@ type RunTurnInput struct {
 	Message     session.Message `json:"message"`
 	// Anchor is the last block of the main conversation before this turn.
 	Anchor string `json:"anchor,omitempty"`
+	// LastSeq is a sequence number known to be taken: the numbering goes on
+	// behind it even when retention has emptied the stream.
+	LastSeq uint64 `json:"lastSeq,omitempty"`
 }
 
 // RunTurnOutput is how the turn ended. It is small: bodies are in the stream.
@@ -121,6 +125,7 @@ type ControlOutput struct {
 type EmitInput struct {
 	SessionID string `json:"sessionId"`
 	Epoch     uint64 `json:"epoch"`
+	LastSeq   uint64 `json:"lastSeq,omitempty"`
 	// Key makes a repeated emit safe.
 	Key    string        `json:"key"`
 	Events []event.Event `json:"events"`
@@ -139,7 +144,8 @@ type EndSandboxInput struct {
 	Agent   Agent           `json:"agent"`
 	Sandbox session.Sandbox `json:"sandbox"`
 	// Reason is manual, unhealthy or idle.
-	Reason string `json:"reason"`
+	Reason  string `json:"reason"`
+	LastSeq uint64 `json:"lastSeq,omitempty"`
 }
 
 // EndSandboxOutput is where the stream stands after it.

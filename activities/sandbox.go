@@ -38,20 +38,21 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (Create
 	if err != nil {
 		return CreateSandboxOutput{}, err
 	}
+	at := place{id, epoch, in.LastSeq}
 	env := event.Environment{
 		SandboxID: fmt.Sprintf("%s-e%d", id, epoch), Host: h.o.ID, Provider: "local",
 		Status: "starting", RestartCount: in.Restarts,
 	}
-	if _, err := h.tell(ctx, id, epoch, event.EECreating{Environment: env}, env); err != nil {
+	if _, err := h.tell(ctx, at, event.EECreating{Environment: env}, env); err != nil {
 		return CreateSandboxOutput{}, err
 	}
 	if err := h.furnish(ctx, in.Agent, env.SandboxID, epoch); err != nil {
 		env.Status, env.Message = "terminated", err.Error()
-		_, terr := h.tell(ctx, id, epoch, event.EEError{Environment: env}, env)
+		_, terr := h.tell(ctx, at, event.EEError{Environment: env}, env)
 		return CreateSandboxOutput{}, errors.Join(err, terr)
 	}
 	env.Status = "ready"
-	last, err := h.tell(ctx, id, epoch, event.EEReady{Environment: env}, env)
+	last, err := h.tell(ctx, at, event.EEReady{Environment: env}, env)
 	if err != nil {
 		return CreateSandboxOutput{}, err
 	}
@@ -62,15 +63,23 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (Create
 
 // tell appends an event about the sandbox, and with it the unified status: what
 // runs for the session from then on.
-func (h *Host) tell(ctx context.Context, sessionID string, epoch uint64, p event.Payload, env event.Environment) (uint64, error) {
+func (h *Host) tell(ctx context.Context, in place, p event.Payload, env event.Environment) (uint64, error) {
 	ev := own(p)
 	now := event.Status{State: env.Status, Runtime: &event.Runtime{IsLoaded: true, Sandbox: &env}}
 	if env.Status == "terminated" {
 		now.Runtime.Sandbox = nil
 	}
-	return h.o.Stream.Emit(ctx, sessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: epoch}, Key: fmt.Sprintf("%s-%d", ev.Type(), epoch), Events: []event.Event{ev, own(now)},
+	return h.o.Stream.Emit(ctx, in.session, stream.Emission{
+		Fence: stream.Fence{Epoch: in.epoch}, LastSeq: in.lastSeq, Key: fmt.Sprintf("%s-%d", ev.Type(), in.epoch),
+		Events: []event.Event{ev, own(now)},
 	})
+}
+
+// place is where in a session's stream the sandbox is spoken of.
+type place struct {
+	session string
+	epoch   uint64
+	lastSeq uint64
 }
 
 // furnish makes the sandbox and puts everything into it; after an error
@@ -284,7 +293,7 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 		}
 	}
 	env := event.Environment{SandboxID: in.Sandbox.ID, Host: h.o.ID, Provider: "local", Status: "terminated", Reason: in.Reason}
-	last, err := h.tell(ctx, in.Agent.SessionID, in.Sandbox.Epoch, event.EETerminated{Environment: env}, env)
+	last, err := h.tell(ctx, place{in.Agent.SessionID, in.Sandbox.Epoch, in.LastSeq}, event.EETerminated{Environment: env}, env)
 	return EndSandboxOutput{LastSeq: last}, err
 }
 

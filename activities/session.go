@@ -85,7 +85,7 @@ func (s *Session) openRecord(ctx context.Context, in session.Input, epoch uint64
 // go to the archive too, anchored to the block that they follow.
 func (s *Session) Emit(ctx context.Context, in EmitInput) (EmitOutput, error) {
 	last, err := s.Stream.Emit(ctx, in.SessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: in.Epoch}, Key: in.Key, Events: in.Events,
+		Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: in.LastSeq, Key: in.Key, Events: in.Events,
 	})
 	if err != nil {
 		return EmitOutput{}, crossing(err)

@@ -99,7 +99,7 @@ func (t *turn) run(ctx context.Context) (RunTurnOutput, error) {
 // open takes the stream's fence, and only then the agent.
 func (t *turn) open(ctx context.Context) (err error) {
 	h, id := t.host, t.in.Agent.SessionID
-	t.writer, err = h.o.Stream.Writer(ctx, id, t.fence, stream.WriterOptions{})
+	t.writer, err = h.o.Stream.Writer(ctx, id, t.fence, stream.WriterOptions{LastSeq: t.in.LastSeq})
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (r *run) endSandbox(reason string) {
 	sb := *r.st.Sandbox
 	ctx := workflow.WithActivityOptions(r.ctx, endOptions(sb.Host))
 	var out activities.EndSandboxOutput
-	err := workflow.ExecuteActivity(ctx, activities.NameEndSandbox, activities.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason}).Get(ctx, &out)
+	err := workflow.ExecuteActivity(ctx, activities.NameEndSandbox, activities.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason, LastSeq: r.st.LastSeq}).Get(ctx, &out)
 	r.st.Sandbox = nil
 	if err != nil {
 		r.st.Restarts++

@@ -54,26 +54,29 @@ func (r *run) mayWrite() bool {
 
 // write hands the notice to the turn that runs, or appends it when none does.
 func (r *run) write(ctx workflow.Context, n *notice) error {
-	for wait := firstRetry; r.cur != nil && r.cur.live; wait = min(2*wait, lastRetry) {
+	cur := r.cur
+	for wait := firstRetry; r.runs(cur); wait = min(2*wait, lastRetry) {
 		out, err := r.control(ctx, activities.ControlInput{ID: n.key, Events: n.events, Options: n.options})
 		if err != nil || out.Handed {
 			return err
 		}
-		r.pause(ctx, wait)
+		r.pause(ctx, cur, wait)
 	}
 	if len(n.events) == 0 {
 		return nil
 	}
 	_, err := r.emitInput(ctx, activities.EmitInput{
-		SessionID: r.in.SessionID, Epoch: r.st.Epoch, Key: n.key, Events: n.events, Anchor: r.st.LastBlockID,
+		SessionID: r.in.SessionID, Epoch: r.st.Epoch, LastSeq: r.st.LastSeq, Key: n.key, Events: n.events, Anchor: r.st.LastBlockID,
 	})
 	return err
 }
 
+// runs says whether a turn is the live one.
+func (r *run) runs(t *turn) bool { return t != nil && r.cur == t && t.live }
+
 // pause waits, at most until the turn is over.
-func (r *run) pause(ctx workflow.Context, wait time.Duration) {
-	cur := r.cur
-	if _, err := awaitAtMost(ctx, wait, func() bool { return r.cur != cur || !cur.live }); err != nil {
+func (r *run) pause(ctx workflow.Context, cur *turn, wait time.Duration) {
+	if _, err := awaitAtMost(ctx, wait, func() bool { return !r.runs(cur) }); err != nil {
 		workflow.GetLogger(ctx).Debug("pause ended early", "error", err)
 	}
 }
@@ -120,7 +123,7 @@ func (r *run) pressInterrupt(ctx workflow.Context, cur *turn) {
 		ID:        fmt.Sprintf("interrupt-%s", cur.queued.ExecutionID),
 		Interrupt: &activities.Interrupt{Reason: cur.reason},
 	}
-	for wait := firstRetry; r.cur == cur && cur.live; wait = min(2*wait, lastRetry) {
+	for wait := firstRetry; r.runs(cur); wait = min(2*wait, lastRetry) {
 		out, err := r.control(ctx, in)
 		if err != nil {
 			workflow.GetLogger(ctx).Error("an interrupt could not be handed over", "execution", cur.queued.ExecutionID, "error", err)
@@ -128,7 +131,7 @@ func (r *run) pressInterrupt(ctx workflow.Context, cur *turn) {
 		if out.Handed {
 			return
 		}
-		r.pause(ctx, wait)
+		r.pause(ctx, cur, wait)
 	}
 }
 

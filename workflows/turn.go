@@ -95,7 +95,7 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	}
 	in := activities.RunTurnInput{
 		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
-		Message: q.Message, Anchor: r.st.LastBlockID,
+		Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
 	}
 	// What the deliverer began before the turn must be written before the
 	// turn, which is the stream's one writer from here on.
@@ -115,7 +115,7 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 
 func (r *run) createSandbox() error {
 	ctx := workflow.WithActivityOptions(r.ctx, placeOptions)
-	in := activities.CreateSandboxInput{Agent: r.agent(), Restarts: r.st.Restarts}
+	in := activities.CreateSandboxInput{Agent: r.agent(), Restarts: r.st.Restarts, LastSeq: r.st.LastSeq}
 	var out activities.CreateSandboxOutput
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return err
@@ -171,7 +171,7 @@ func failureEvents(q session.Queued, info event.ErrorInfo) []event.Payload {
 
 // emit appends events while no turn is live.
 func (r *run) emit(key string, payloads ...event.Payload) (activities.EmitOutput, error) {
-	in := activities.EmitInput{SessionID: r.in.SessionID, Epoch: r.st.Epoch, Key: key, Anchor: r.st.LastBlockID}
+	in := activities.EmitInput{SessionID: r.in.SessionID, Epoch: r.st.Epoch, LastSeq: r.st.LastSeq, Key: key, Anchor: r.st.LastBlockID}
 	for _, p := range payloads {
 		in.Events = append(in.Events, ownEvent(workflow.Now(r.ctx), p))
 	}
