@@ -1,0 +1,151 @@
+package layering
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// rule says what some of our packages must not import. Packages of ours are
+// named without the module's path.
+type rule struct {
+	name string
+	// about picks the packages that the rule binds.
+	about func(pkg string) bool
+	// forbids says whether one of them must not import a package, which is
+	// given by its whole path.
+	forbids func(pkg, imported string) bool
+	// deep also forbids to get there by way of other packages.
+	deep bool
+	why  string
+}
+
+// rules are the arrows of the design.
+func rules() []rule {
+	return []rule{
+		{
+			name:    "event stands on the standard library alone",
+			about:   under("event"),
+			forbids: func(_, to string) bool { return !standard(to) },
+			why:     "the language of events must be usable from any program",
+		},
+		{
+			name:    "reducer knows events only",
+			about:   under("reducer"),
+			forbids: func(_, to string) bool { return !standard(to) && !within(to, "event") && !within(to, "reducer") },
+			why:     "the fold is pure: nothing but events goes in",
+		},
+		{
+			name:    "no Temporal below the activities",
+			about:   under("event", "reducer", "adapters", "sandbox", "runner", "stream", "archive"),
+			forbids: func(_, to string) bool { return strings.HasPrefix(to, "go.temporal.io/") },
+			deep:    true,
+			why:     "these parts serve without an orchestrator, and are tested without one",
+		},
+		{
+			name:  "adapters translate",
+			about: func(pkg string) bool { return under("adapters")(pkg) && !parityTool(pkg) },
+			forbids: func(_, to string) bool {
+				return mine(to) && !within(to, "adapters") && !within(to, "event") && !within(to, "sandbox")
+			},
+			why: "an adapter knows events and its agent, not who uses it",
+		},
+		{
+			name:    "adapters do not know each other",
+			about:   func(pkg string) bool { return agentOf(pkg) != "" },
+			forbids: func(pkg, to string) bool { return agentOfPath(to) != "" && agentOfPath(to) != agentOf(pkg) },
+			deep:    true,
+			why:     "a new agent is one package and one line in adapters/builtin",
+		},
+		{
+			name: "what is common to agents names none of them",
+			about: func(pkg string) bool {
+				return under("adapters")(pkg) && agentOf(pkg) == "" && pkg != "adapters/builtin"
+			},
+			forbids: func(_, to string) bool { return agentOfPath(to) != "" || within(to, "adapters/builtin") },
+			why:     "only adapters/builtin knows which agents there are",
+		},
+		{
+			name:    "activities do not know workflows",
+			about:   under("activities"),
+			forbids: func(_, to string) bool { return within(to, "workflows") },
+			deep:    true,
+			why:     "workflows decide, activities do: the arrow goes one way",
+		},
+		{
+			name:  "workflows decide only",
+			about: under("workflows"),
+			forbids: func(_, to string) bool {
+				return mine(to) && !within(to, "workflows") && !within(to, "session") && !within(to, "event") &&
+					!within(to, "reducer") && !within(to, "activities")
+			},
+			why: "a workflow that reaches a store, a stream or a process is not deterministic",
+		},
+		{
+			name:    "the library leaves the server out",
+			about:   func(string) bool { return true },
+			forbids: func(_, to string) bool { return within(to, "devstack") || pathWithin(to, "go.temporal.io/server") },
+			deep:    true,
+			why:     "who imports Sojourn does not inherit the Temporal server's dependencies",
+		},
+		{
+			name: "the scripted model is for tests",
+			about: func(pkg string) bool {
+				return !under("internal/modelsim", "internal/e2e", "bench")(pkg) && !isCommand(pkg)
+			},
+			forbids: func(_, to string) bool { return within(to, "internal/modelsim") },
+			deep:    true,
+			why:     "no program that is shipped answers from a script",
+		},
+	}
+}
+
+// parityTool is the part of adapters that compares what two ways gave, for
+// which it folds.
+func parityTool(pkg string) bool { return under("adapters/parity")(pkg) }
+
+// notAgents are the folders in adapters that are no agent's.
+var notAgents = []string{"builtin", "parity", "profiles", "adaptertest", "internal"}
+
+// agentOf is the agent that a package of ours is the adapter of; "" for others.
+func agentOf(pkg string) string {
+	rest, ok := strings.CutPrefix(pkg, "adapters/")
+	agent, _, _ := strings.Cut(rest, "/")
+	if !ok || slices.Contains(notAgents, agent) {
+		return ""
+	}
+	return agent
+}
+
+func agentOfPath(to string) string {
+	pkg, ok := strings.CutPrefix(to, module+"/")
+	if !ok {
+		return ""
+	}
+	return agentOf(pkg)
+}
+
+// isCommand is true for a program of a test tool, such as
+// internal/modelsim/cmd/sojourn-modelsim, and for cmd folders.
+func isCommand(pkg string) bool {
+	return path.Base(path.Dir(pkg)) == "cmd" && under("internal", "cmd")(pkg)
+}
+
+// under picks packages that are, or lie in, one of the folders.
+func under(folders ...string) func(string) bool {
+	return func(pkg string) bool {
+		return slices.ContainsFunc(folders, func(f string) bool { return pathWithin(pkg, f) })
+	}
+}
+
+func within(to, folder string) bool { return pathWithin(to, module+"/"+folder) }
+
+func pathWithin(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
+
+func mine(to string) bool { return pathWithin(to, module) }
+
+// standard packages have no dot in their first element.
+func standard(to string) bool {
+	first, _, _ := strings.Cut(to, "/")
+	return !strings.Contains(first, ".")
+}
