@@ -147,7 +147,7 @@ func (c *comparison) blocks(where string, live, restored []event.Block) {
 		case i >= len(restored):
 			c.add(at, live[i], nil)
 		default:
-			c.equal(at, comparable(live[i]), c.align(live[i], comparable(restored[i])))
+			c.equal(at, timeless(live[i]), c.align(live[i], timeless(restored[i])))
 		}
 	}
 }
@@ -166,8 +166,8 @@ func (c *comparison) align(live, restored event.Block) event.Block {
 	return restored
 }
 
-// comparable is a block without times and durations.
-func comparable(b event.Block) event.Block {
+// timeless is a block without times and durations.
+func timeless(b event.Block) event.Block {
 	b.Timestamp, b.DurationMS = event.Block{}.Timestamp, nil
 	return b
 }

@@ -94,3 +94,21 @@ func TestDifferenceReads(t *testing.T) {
 	require.Contains(t, got[0].String(), "main block 0")
 	require.Contains(t, got[0].String(), `"content":"x"`)
 }
+
+// What was said and is on no disk is marked, so that the sides are equal.
+func TestUnsaved(t *testing.T) {
+	t.Parallel()
+	added := text("notice", "restored")
+	added.Source = event.SourceServer
+	live := main(prompt("u"), text("a", "kept"), text("b", "gone"), lost(text("c", "known")), added)
+	live.Subagents = []reducer.Subagent{thread("t", text("d", "kept"), text("e", "gone")), thread("unsent", text("f", "x"))}
+	restored := main(text("a", "kept"))
+	restored.Subagents = []reducer.Subagent{thread("t", text("d", "kept"))}
+	var marked []string
+	for _, e := range parity.Unsaved(live, restored, time.Time{}) {
+		marked = append(marked, e.Context.ConversationID+" "+e.Payload.(event.BlockUpsert).Block.ID)
+		live = reducer.Reduce(live, e)
+	}
+	require.Equal(t, []string{"main b", "t e"}, marked)
+	require.Empty(t, parity.Unsaved(live, restored, time.Time{}))
+}
