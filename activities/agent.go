@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/runner"
@@ -18,6 +20,7 @@ type agent struct {
 	profile adapters.Profile
 	sb      sandbox.Sandbox
 	paths   sandbox.Paths
+	env     []string
 	epoch   uint64
 	conn    *runner.Conn
 	// fresh says that this process of the agent was started for this turn.
@@ -83,7 +86,7 @@ func (h *Host) prepare(ctx context.Context, in Agent, sandboxID string, epoch ui
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", sandboxID, err)
 	}
-	a := &agent{sb: sb, paths: info.Paths, epoch: epoch}
+	a := &agent{sb: sb, paths: info.Paths, env: info.Env, epoch: epoch}
 	if a.adapter, err = h.o.Agents.Get(in.Name); err != nil {
 		return nil, err
 	}
@@ -177,12 +180,8 @@ func (h *Host) start(ctx context.Context, a *agent) error {
 	if err != nil {
 		return err
 	}
-	env, err := h.environment(a, cmd)
-	if err != nil {
-		return err
-	}
 	_, err = runner.Start(ctx, a.sb, a.paths.Runner, runner.StartSpec{
-		Epoch: a.epoch, Token: h.token(a.sb.ID()), Argv: cmd.Argv, Env: env, Dir: cmd.Dir,
+		Epoch: a.epoch, Token: h.token(a.sb.ID()), Argv: cmd.Argv, Env: a.environment(cmd), Dir: cmd.Dir,
 		Control: a.paths.Control, Socket: a.paths.Socket,
 		Isolation: runner.IsolationSpec{Hide: a.paths.Hide, Keep: a.paths.Keep, KeepReadOnly: a.paths.KeepReadOnly},
 		Tag:       map[string]string{"session": a.launch.SessionID, "agent": a.adapter.Info().Name},
@@ -191,16 +190,13 @@ func (h *Host) start(ctx context.Context, a *agent) error {
 	return err
 }
 
-func (h *Host) environment(a *agent, cmd adapters.Command) ([]string, error) {
-	base, err := sandbox.Environment(h.o.Getenv, h.o.PassEnv)
-	if err != nil {
-		return nil, err
+// environment is the sandbox's, with what the agent's command wants added.
+func (a *agent) environment(cmd adapters.Command) []string {
+	var own []string
+	for _, name := range slices.Sorted(maps.Keys(cmd.Env)) {
+		own = append(own, name+"="+cmd.Env[name])
 	}
-	own := []string{"HOME=" + a.paths.Home, "TMPDIR=" + a.paths.Tmp}
-	for name, value := range cmd.Env {
-		own = append(own, name+"="+value)
-	}
-	return sandbox.MergeEnv(base, own), nil
+	return sandbox.MergeEnv(a.env, own)
 }
 
 // initialize writes the agent's opening, once per process.

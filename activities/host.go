@@ -28,11 +28,9 @@ type HostOptions struct {
 	Agents adapters.Registry
 	// Profile loads a profile by id. Default: no profile is known.
 	Profile func(ctx context.Context, id string) (adapters.Profile, error)
-	// Getenv and PassEnv make the sandboxes' environment, see
-	// sandbox.Environment.
-	Getenv  func(string) string
-	PassEnv []string
-	Log     *slog.Logger
+	// Getenv is how agents' programs are found.
+	Getenv func(string) string
+	Log    *slog.Logger
 }
 
 // Host has the activities that belong to one host: its sandboxes, the turns in

@@ -139,7 +139,7 @@ func openArchive(ctx context.Context, s settings, namespace string) (*archive.Ar
 }
 
 func newHost(ctx context.Context, s settings, me identity, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
-	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.getenv})
+	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.getenv, Hide: s.hide})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -163,7 +163,7 @@ func newHost(ctx context.Context, s settings, me identity, events *stream.Log, s
 	warnMissing(agents, s, logger)
 	host := activities.NewHost(activities.HostOptions{
 		ID: me.id, DataDir: s.dataDir, Secret: me.secret, Stream: events, Archive: store, Provider: provider,
-		Places: places, Agents: agents, Profile: load, Getenv: s.getenv, PassEnv: s.passEnv(), Log: logger,
+		Places: places, Agents: agents, Profile: load, Getenv: s.getenv, Log: logger,
 	})
 	return host, places, nil
 }

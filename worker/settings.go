@@ -19,7 +19,9 @@ type settings struct {
 	dataDir  string
 	capacity int
 	level    slog.Level
-	json     bool
+	// hide are folders that agents must not see: what holds our credentials.
+	hide []string
+	json bool
 }
 
 func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (settings, error) {
@@ -67,6 +69,11 @@ func (s *settings) readEnvFile(path string) error {
 		return usageError(fmt.Sprintf("--env-file: %v", err))
 	}
 	defer f.Close()
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("--env-file: %w", err)
+	}
+	s.hide = append(s.hide, dir)
 	values := map[string]string{}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
