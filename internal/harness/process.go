@@ -1,0 +1,149 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stopPatience is how long a process may take to end when asked to.
+const stopPatience = 90 * time.Second
+
+// look is how often a file is looked for that says that a process is ready.
+const look = 10 * time.Millisecond
+
+// Spec is a process to start. Name and Argv are required.
+type Spec struct {
+	// Name is what errors call it.
+	Name string
+	Argv []string
+	// Env is added to this process's environment.
+	Env []string
+	// Dir is its working folder; default: this process's.
+	Dir string
+	// ReadyFile is a file that appears when the process is ready, ReadyText a
+	// text that it prints then. One of them must be given.
+	ReadyFile, ReadyText string
+}
+
+// Process is a child that has said it is ready. Its methods may be called from
+// any goroutine.
+type Process struct {
+	// Took is how long it needed to be ready.
+	Took time.Duration
+
+	name string
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+// Spawn starts a process and waits until it is ready or ctx ends; then it is
+// ended again.
+func Spawn(ctx context.Context, s Spec) (*Process, error) {
+	p := &Process{name: s.Name, cmd: exec.Command(s.Argv[0], s.Argv[1:]...), done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Env = s.Dir, append(os.Environ(), s.Env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	read, write := io.Pipe()
+	p.cmd.Stdout, p.cmd.Stderr = write, write
+	began := time.Now()
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", s.Name, err)
+	}
+	said := make(chan struct{})
+	go p.read(read, s.ReadyText, said)
+	go func() { p.err = p.cmd.Wait(); write.Close(); close(p.done) }()
+	if err := p.await(ctx, s.ReadyFile, said); err != nil {
+		return nil, errors.Join(err, p.Kill())
+	}
+	p.Took = time.Since(began)
+	return p, nil
+}
+
+// await returns when the process is ready.
+func (p *Process) await(ctx context.Context, file string, said <-chan struct{}) error {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-said:
+			return nil
+		case <-tick.C:
+			if _, err := os.Stat(file); err == nil {
+				return nil
+			}
+		case <-p.done:
+			return fmt.Errorf("%s ended at once: %w\n%s", p.name, p.err, p.Said())
+		case <-ctx.Done():
+			return fmt.Errorf("%s was not ready in time\n%s", p.name, p.Said())
+		}
+	}
+}
+
+func (p *Process) read(r io.Reader, ready string, said chan<- struct{}) {
+	lines := bufio.NewReader(r)
+	told := ready == ""
+	for {
+		line, err := lines.ReadString('\n')
+		p.mu.Lock()
+		p.out.WriteString(line)
+		p.mu.Unlock()
+		if !told && strings.Contains(line, ready) {
+			told = true
+			close(said)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// PID is the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Said is what it has printed so far.
+func (p *Process) Said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+// Stop asks the process to end and waits; one that does not end is killed, and
+// that is an error. It may be called more than once.
+func (p *Process) Stop() error {
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop %s: %w", p.name, err)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(stopPatience):
+		return errors.Join(fmt.Errorf("%s did not end when asked to\n%s", p.name, p.Said()), p.Kill())
+	}
+}
+
+// Kill ends the process with no chance to say goodbye, and waits.
+func (p *Process) Kill() error {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	<-p.done
+	return nil
+}

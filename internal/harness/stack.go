@@ -1,0 +1,186 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/internal/modelsim"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// Patience bounds every wait of a test or benchmark; nothing is judged by it.
+const Patience = 90 * time.Second
+
+// Options say where a stack finds its programs.
+type Options struct {
+	// Root is the repository; default: the working folder.
+	Root string
+	// Name begins the temporary folder's name; default "sojourn".
+	Name string
+	// Keep leaves the temporary folder when the stack is closed.
+	Keep bool
+}
+
+// Stack is a running set of servers with clients of them, on free ports and
+// in a temporary folder.
+type Stack struct {
+	// Bin holds our programs, Agents the agents'.
+	Bin, Agents string
+	// Dir is the temporary folder.
+	Dir string
+	// Env is what the servers' env file says.
+	Env      map[string]string
+	Servers  *Process
+	Model    *modelsim.Server
+	ModelURL string
+
+	Temporal client.Client
+	Log      *stream.Log
+	Archive  *archive.Archive
+	Client   *session.Client
+
+	keep bool
+}
+
+// Start starts servers and model and connects to them. It sets this process's
+// environment to what the env file says, as the AWS client reads it from
+// there: one process holds one stack. After an error nothing is left.
+func Start(ctx context.Context, o Options) (*Stack, error) {
+	s, err := newStack(o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func newStack(o Options) (*Stack, error) {
+	root, err := filepath.Abs(o.Root)
+	if err != nil {
+		return nil, fmt.Errorf("field Root: %w", err)
+	}
+	s := &Stack{Bin: os.Getenv("SOJOURN_BIN"), Agents: filepath.Join(root, ".agents", "node_modules", ".bin"), keep: o.Keep}
+	if s.Bin == "" {
+		s.Bin = filepath.Join(root, "bin")
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	if o.Name == "" {
+		o.Name = "sojourn"
+	}
+	s.Dir, err = os.MkdirTemp("", o.Name+"-")
+	return s, err
+}
+
+// check says what is missing before anything is started.
+func (s *Stack) check() error {
+	for _, p := range []string{"sojourn-devstack", "sojourn-worker", "sojourn-runner"} {
+		if _, err := os.Stat(filepath.Join(s.Bin, p)); err != nil {
+			return fmt.Errorf("%w (make build makes it)", err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.Agents, "claude")); err != nil {
+		return fmt.Errorf("%w (make agents installs it)", err)
+	}
+	return nil
+}
+
+func (s *Stack) start(ctx context.Context) (err error) {
+	envFile := filepath.Join(s.Dir, "env")
+	s.Servers, err = Spawn(ctx, Spec{
+		Name: "devstack", ReadyFile: envFile, Dir: s.Dir,
+		Argv: []string{filepath.Join(s.Bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.Dir, "devstack"), "--env-file", envFile,
+			"--temporal-port", "0", "--ui-port", "0", "--nats-port", "0", "--s3-port", "0"},
+	})
+	if err != nil {
+		return err
+	}
+	if s.Env, err = ReadEnv(envFile); err != nil {
+		return err
+	}
+	s.Model = modelsim.New(modelsim.Options{})
+	if s.ModelURL, err = s.Model.Start(context.WithoutCancel(ctx), "127.0.0.1:0"); err != nil {
+		return err
+	}
+	return s.connect(ctx)
+}
+
+func (s *Stack) connect(ctx context.Context) (err error) {
+	for k, v := range s.Env {
+		if err := os.Setenv(k, v); err != nil {
+			return err
+		}
+	}
+	if s.Temporal, err = client.DialContext(ctx, client.Options{HostPort: s.Env["TEMPORAL_ADDRESS"], Logger: quiet{}}); err != nil {
+		return err
+	}
+	if s.Log, err = stream.Dial(ctx, s.Env["NATS_URL"], stream.Options{}); err != nil {
+		return err
+	}
+	if s.Archive, err = archive.Open(ctx, archive.Options{Bucket: s.Env["SOJOURN_BUCKET"]}); err != nil {
+		return err
+	}
+	s.Client, err = session.NewClient(session.ClientOptions{
+		Temporal: s.Temporal, Stream: s.Log, Archive: s.Archive, Agents: builtin.Registry(),
+	})
+	return err
+}
+
+// Close ends the servers and the model, and removes the folder.
+func (s *Stack) Close() error {
+	if s.Temporal != nil {
+		s.Temporal.Close()
+	}
+	if s.Log != nil {
+		s.Log.Close()
+	}
+	if s.Model != nil {
+		s.Model.Close()
+	}
+	var err error
+	if s.Servers != nil {
+		err = s.Servers.Stop()
+	}
+	if s.keep {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(s.Dir))
+}
+
+// ReadEnv reads a file of NAME='value' lines.
+func ReadEnv(path string) (map[string]string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			env[name] = strings.Trim(value, `'"`)
+		}
+	}
+	return env, nil
+}
+
+// quiet is a Temporal logger that says nothing.
+type quiet struct{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}

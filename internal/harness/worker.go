@@ -1,0 +1,68 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// StartWorker starts a worker on a data folder, which may have had one before.
+// The variables given win over the stack's. SOJOURN_WORKER_BIN replaces the
+// program.
+func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string) (*Process, error) {
+	env := []string{
+		"ANTHROPIC_BASE_URL=" + s.ModelURL, "ANTHROPIC_API_KEY=sk-scripted",
+		"SOJOURN_PASS_ENV=ANTHROPIC_BASE_URL,ANTHROPIC_API_KEY", "SOJOURN_DATA_DIR=" + dataDir,
+		"HOME=" + dataDir, "PATH=" + s.Agents + ":" + s.Bin + ":" + os.Getenv("PATH"),
+	}
+	for k, v := range s.Env {
+		env = append(env, k+"="+v)
+	}
+	bin := os.Getenv("SOJOURN_WORKER_BIN")
+	if bin == "" {
+		bin = filepath.Join(s.Bin, "sojourn-worker")
+	}
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	return Spawn(ctx, Spec{
+		Name: "worker", Dir: dataDir, ReadyText: "ready", Env: append(env, extra...),
+		Argv: []string{bin, "--log-level", "warn"},
+	})
+}
+
+// EndAgents ends what sessions left running on a host: a worker that stops
+// leaves its agents warm, which is what it should do.
+func EndAgents(dataDir string) error {
+	pids, err := Agents(dataDir)
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return nil
+}
+
+// Agents finds the processes of a data folder's sandboxes, runners and agents,
+// by the variable that marks them.
+func Agents(dataDir string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		var pid int
+		if _, err := fmt.Sscan(e.Name(), &pid); err != nil {
+			continue
+		}
+		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err == nil && bytes.Contains(env, []byte("SOJOURN_SANDBOX="+dataDir)) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
