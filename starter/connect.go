@@ -58,11 +58,11 @@ func (l lookup) LookupEnv(name string) (string, bool) {
 
 // Environ is asked for TEMPORAL_GRPC_META_… only.
 func (l lookup) Environ() []string {
-	all := os.Environ()
+	var all []string
 	for name, value := range l.file {
 		all = append(all, name+"="+value)
 	}
-	return all
+	return append(all, os.Environ()...)
 }
 
 // temporalOptions reads the Temporal profile, with a logger that says nothing:
@@ -161,6 +161,23 @@ func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
 	return c.conns.archive, err
 }
 
+// archiveAnswers gives the archive when its store has answered: what it is
+// asked first must not wait through all the tries of a patient client.
+func (c *cli) archiveAnswers(ctx context.Context) (*archive.Archive, error) {
+	asking, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	found, err := c.probeBucket(asking)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, failed("sojourn setup makes it, or set SOJOURN_BUCKET", "there is no bucket %s", c.s3Address())
+	}
+	return c.archive(ctx)
+}
+
 // need says which servers a command talks to.
 type need int
 
@@ -168,6 +185,8 @@ const (
 	needTemporal need = 1 << iota
 	needStream
 	needArchive
+	// needArchiveNow is needArchive with the store known to answer.
+	needArchiveNow
 )
 
 // client gives a session client over what is needed; of Temporal and the
@@ -188,10 +207,14 @@ func (c *cli) client(ctx context.Context, n need) (*session.Client, error) {
 			return nil, err
 		}
 	}
-	if n&needArchive != 0 {
-		if o.Archive, err = c.archive(ctx); err != nil {
-			return nil, err
-		}
+	switch {
+	case n&needArchiveNow != 0:
+		o.Archive, err = c.archiveAnswers(ctx)
+	case n&needArchive != 0:
+		o.Archive, err = c.archive(ctx)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return session.NewClient(o)
 }

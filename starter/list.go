@@ -42,7 +42,7 @@ func (c *cli) list(ctx context.Context, f listFlags) error {
 	}
 	n := needTemporal
 	if f.all {
-		n |= needArchive
+		n |= needArchiveNow
 	}
 	sc, err := c.client(ctx, n)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,7 +66,7 @@ func (c *cli) parse(agent string, paths []string) error {
 	faults := c.faults()
 	for e, err := range a.Parse(sources) {
 		if err != nil {
-			faults.add(err)
+			faults.add(place(err))
 			continue
 		}
 		b.Add(e)
@@ -167,6 +168,17 @@ func (c *cli) reduce() error {
 func onStdin(err error) error {
 	if at, ok := strings.CutPrefix(err.Error(), "line "); ok {
 		return errors.New("stdin:" + at)
+	}
+	return err
+}
+
+// inTranscript is how adapters name a place in a transcript.
+var inTranscript = regexp.MustCompile(`^\w+: transcript (.+): line (\d+): `)
+
+// place puts an adapter's error into the form that editors can follow.
+func place(err error) error {
+	if at := inTranscript.FindStringSubmatch(err.Error()); at != nil {
+		return fmt.Errorf("%s:%s: %s", at[1], at[2], err.Error()[len(at[0]):])
 	}
 	return err
 }

@@ -131,7 +131,12 @@ func (c *cli) create(ctx context.Context, id string, f *optionFlags) error {
 			return err
 		}
 	}
-	sc, err := c.client(ctx, needTemporal|needArchive)
+	if o.Profile != "" {
+		if err := c.checkProfile(ctx, o.Profile); err != nil {
+			return err
+		}
+	}
+	sc, err := c.client(ctx, needTemporal|needArchiveNow)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -24,6 +25,8 @@ import (
 
 // streamName is the JetStream stream of the package stream's default.
 const streamName = "SOJOURN"
+
+const hintS3 = "start the S3 store (sojourn-devstack is one), or set AWS_ENDPOINT_URL_S3 to one that runs"
 
 // The probes look and change nothing; setup changes, and asks them first.
 
@@ -107,7 +110,25 @@ func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
 	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() == "NoSuchBucket" {
 		return false, nil
 	}
-	return err == nil, err
+	if err == nil {
+		return true, nil
+	}
+	return false, c.storeFault(err)
+}
+
+// storeFault is an error of the archive's store in one line.
+func (c *cli) storeFault(err error) error {
+	if send, ok := errors.AsType[*smithyhttp.RequestSendError](err); ok {
+		return failed(hintS3, "S3 (bucket %s) is not reachable: %s", c.s3Address(), networkReason(send.Err))
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return failed(hintS3, "S3 (bucket %s) is not reachable: no answer within %s", c.s3Address(), connectTimeout)
+	}
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return failed("check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and SOJOURN_BUCKET",
+			"S3 (bucket %s) refuses: %s", c.s3Address(), api)
+	}
+	return err
 }
 
 // pollers are the workers that a task queue was asked by lately.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -38,7 +39,7 @@ func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "sojourn COMMAND",
 		Long:              "Sojourn runs AI agent sessions as durable Temporal workflows.",
-		Version:           version(),
+		Version:           buildVersion(),
 		Args:              unknownCommand,
 		RunE:              noCommand,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return c.loadSettings() },
@@ -121,11 +122,18 @@ func wants(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// version is the module's version, or the commit for a build from a checkout.
-func version() string {
+// version is set by the linker in builds of releases.
+var version string
+
+// buildVersion is the version that was built: by the linker's word, else the
+// module's, with the commit for a build from a checkout.
+func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return cmp.Or(version, "unknown")
+	}
+	if version != "" {
+		return fmt.Sprintf("%s (%s)", version, info.GoVersion)
 	}
 	var revision, dirty string
 	for _, s := range info.Settings {

@@ -43,11 +43,13 @@ It waits for the turn and prints the answer; the exit code is 1 when the turn fa
 	fl.StringVar(&f.whenBusy, "when-busy", "", "while a turn runs: `queue|interrupt|reject` (default queue)")
 	fl.StringArrayVar(&f.attach, "attach", nil, "add the image in `FILE` (repeatable)")
 	fl.StringVar(&f.messageID, "message-id", "", "the message's `ID`: sending it again gives the first receipt (default: a new UUID)")
-	cmd.MarkFlagsMutuallyExclusive("follow", "no-wait")
 	return cmd
 }
 
 func (c *cli) send(ctx context.Context, id, text string, f sendFlags) error {
+	if f.follow && f.noWait {
+		return usage("give one of them", "--follow and --no-wait exclude each other")
+	}
 	m, err := c.message(text, f)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// settings is the environment, with the settings file before it.
+// settings is the environment, with the settings file behind it.
 type settings struct {
 	file   map[string]string
 	getenv func(string) string
@@ -19,13 +19,11 @@ type settings struct {
 
 // get gives a setting; "" when it is not set.
 func (s settings) get(name string) string {
-	if v, ok := s.file[name]; ok {
-		return v
-	}
-	return s.getenv(name)
+	return cmp.Or(s.getenv(name), s.file[name])
 }
 
-// loadSettings reads the settings file, if one is named. The AWS client and
+// loadSettings reads the settings file, if one is named: it answers for what
+// the environment does not set, as it does for the worker. The AWS client and
 // the agents read the process's own environment, so what the file says goes
 // there too.
 func (c *cli) loadSettings() error {
@@ -44,6 +42,9 @@ func (c *cli) loadSettings() error {
 		return err
 	}
 	for name, value := range c.env.file {
+		if c.getenv(name) != "" {
+			continue
+		}
 		if err := os.Setenv(name, value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}

@@ -115,14 +115,17 @@ func (c *cli) show(ctx context.Context, id string, from session.From) error {
 // showClient does without the stream where the archive can serve.
 func (c *cli) showClient(ctx context.Context, from session.From) (*session.Client, error) {
 	if from == session.FromArchive {
-		return c.client(ctx, needArchive)
+		return c.client(ctx, needArchiveNow)
 	}
-	sc, err := c.client(ctx, needArchive|needStream)
-	if err == nil || from == session.FromStream || ctx.Err() != nil {
-		return sc, err
+	_, err := c.log(ctx)
+	if err == nil {
+		return c.client(ctx, needArchiveNow|needStream)
+	}
+	if from == session.FromStream || ctx.Err() != nil {
+		return nil, err
 	}
 	c.warn("%s; reading the archive", explain(err).line)
-	return c.client(ctx, needArchive)
+	return c.client(ctx, needArchiveNow)
 }
 
 // openCommand reopens what was closed.
@@ -143,7 +146,7 @@ func (c *cli) open(ctx context.Context, id string) error {
 		}
 		return err
 	}
-	sc, err := c.client(ctx, needTemporal|needArchive)
+	sc, err := c.client(ctx, needTemporal|needArchiveNow)
 	if err != nil {
 		return err
 	}

@@ -139,8 +139,11 @@ func (p *Printer) agentHead(parent *lane, e event.SubagentSpawned) string {
 		what = strings.TrimSpace("session " + oneLine(e.ChildSessionID) + "  " + what)
 	}
 	label := p.lanes[e.ToolUseID].label
+	if what == label {
+		what = ""
+	}
 	room := p.room(parent) - width(markAgent) - width(label) - 2
-	return p.paint(cyan, markAgent) + p.paint(bold, label) + "  " + cut(what, max(8, room))
+	return p.paint(cyan, markAgent) + strings.TrimRight(p.paint(bold, label)+"  "+cut(what, max(8, room)), " ")
 }
 
 // completed ends a subagent, unless its tool's result is still to say so.
