@@ -1,0 +1,16 @@
+// Package tools is a module of its own for what checks the repository and is
+// too heavy to be required by whoever imports Sojourn: staticcheck,
+// workflowcheck and the compose specification's loader. Its go.mod pins them.
+//
+//	internal/tools/check.sh          every check, one line each
+//	internal/tools/check.sh --list   their names
+//	internal/tools/check.sh vet      those whose name begins so
+//
+// A tool by itself runs from the cache, without being installed:
+//
+//	$(go -C internal/tools tool -n staticcheck) ./...
+//
+// Its tests prove that workflowcheck sees the faults planted in
+// workflows/testdata/bad, and that docker-compose.yml is sound as far as that
+// can be known without an engine.
+package tools
