@@ -201,6 +201,9 @@ func (t *talk) scripted() bool { return !t.tty && len(t.ours) > 0 && len(t.asks)
 
 func (t *talk) line(ctx context.Context, line string) error {
 	t.prompted, t.signals = false, 0
+	if t.tty {
+		t.p.Moved() // the terminal has shown the line and its end
+	}
 	switch {
 	case line == "":
 		return nil
@@ -249,16 +252,20 @@ func (t *talk) answered(a answer) error {
 
 // complain prints an error that does not end the chat.
 func (t *talk) complain(err error) error {
-	t.clearPrompt()
-	t.c.report(err, false)
-	t.moved()
+	t.aside(func() { t.c.report(err, false) })
 	return nil
 }
 
-func (t *talk) moved() {
-	if t.p != nil {
-		t.p.Moved()
+// aside writes something that is no part of the conversation.
+func (t *talk) aside(write func()) {
+	t.clearPrompt()
+	if t.p == nil {
+		write()
+		return
 	}
+	t.p.Break()
+	write()
+	t.p.Moved()
 }
 
 // decide reads a line as the answer to what the agent asks.
@@ -274,7 +281,6 @@ func (t *talk) decide(ctx context.Context, line string) error {
 		return t.complain(usage("y allows it, n denies it, and what follows n is told to the agent", "the agent waits for y or n"))
 	}
 	t.asks = t.asks[1:]
-	t.moved()
 	t.ask(func() answer { return answer{err: t.h.Respond(ctx, req)} })
 	return nil
 }
@@ -334,7 +340,6 @@ func (t *talk) signal(ctx context.Context, s os.Signal) error {
 	if s == syscall.SIGTERM || t.signals > 1 {
 		return errLeave
 	}
-	t.clearPrompt()
 	if len(t.turns) == 0 && len(t.ours) == 0 {
 		t.say("Ctrl-C again leaves")
 		return nil
@@ -359,8 +364,7 @@ func (t *talk) interrupt(ctx context.Context) {
 }
 
 func (t *talk) say(line string) {
-	fmt.Fprintf(t.c.stderr, "sojourn: %s\n", line)
-	t.moved()
+	t.aside(func() { fmt.Fprintf(t.c.stderr, "sojourn: %s\n", line) })
 }
 
 // prompt shows what is awaited, on a terminal.

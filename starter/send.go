@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -103,21 +104,37 @@ func (c *cli) awaitTurn(ctx context.Context, h *session.Handle, r session.Receip
 	return turnFailed(h.ID(), res)
 }
 
-// followTurn shows events until the message's turn has ended.
+// followTurn shows events until the message's turn has ended. What comes
+// before that turn, such as one that the message waits for, is not shown.
 func (c *cli) followTurn(ctx context.Context, h *session.Handle, r session.Receipt) error {
 	show, flush := c.shower()
+	stop := sync.OnceFunc(c.patience("waiting for the agent to begin with the message"))
+	defer stop()
+	begun := false
 	for e, err := range h.Events(ctx, r.AfterSeq, session.Follow) {
 		if err != nil {
 			return joinFlush(err, flush)
 		}
+		res, ended := session.ResultOf(e, r.MessageID)
+		begun = begun || ended || begins(e, r.MessageID)
+		if !begun {
+			continue
+		}
+		stop()
 		if err := show(e); err != nil {
 			return err
 		}
-		if res, ended := session.ResultOf(e, r.MessageID); ended {
+		if ended {
 			return joinFlush(turnFailed(h.ID(), res), flush)
 		}
 	}
 	return joinFlush(fmt.Errorf("session %s: %w before the turn ended", h.ID(), session.ErrClosed), flush)
+}
+
+// begins says whether e is the beginning of the message's turn.
+func begins(e event.Event, messageID string) bool {
+	q, ok := e.Payload.(event.QueryStarted)
+	return ok && slices.Contains(q.MessageIDs, messageID)
 }
 
 // shower gives what shows events: as JSON lines, or rendered.

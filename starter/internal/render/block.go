@@ -167,6 +167,7 @@ func (p *Printer) beginLine(b *block) {
 	}
 	p.write(gutter + p.paint(textStyle(b), mark(b)))
 	b.blank, b.started, p.open = 0, true, true
+	b.lane.told = false
 }
 
 func textStyle(b *block) style {

@@ -133,13 +133,8 @@ func (p *Printer) permission(l *lane, session string, r event.PermissionRequeste
 		lines = append(lines, p.paint(dim, fmt.Sprintf("  sojourn respond %s %s allow|deny", cmp.Or(session, "ID"), r.RequestID)))
 	}
 	p.emit(unit{lane: l, group: groupWork, lines: lines})
-	p.breakLine()
-}
-
-// breakLine shows what is held back at once: somebody must answer it.
-func (p *Printer) breakLine() {
 	p.endLine()
-	p.release()
+	p.release() // also what was held back: somebody must answer it
 }
 
 func (p *Printer) resolved(l *lane, r event.PermissionResolved) {

@@ -15,6 +15,9 @@ type lane struct {
 	label string
 	depth int
 	style style
+	// told says that the subagent's tool has had its result, and nothing was
+	// heard of the subagent since.
+	told bool
 }
 
 const maxLabel = 18

@@ -122,16 +122,23 @@ func (p *Printer) Flush() error {
 	return p.push()
 }
 
-// Typed says that a message with this text is on the screen already: its block
-// is not shown again.
+// Typed says that the person has typed a message with this text, and the line
+// end behind it: its block is not shown again.
 func (p *Printer) Typed(text string) {
 	p.typed = append(p.typed, text)
 	p.Moved()
 }
 
-// Moved says that something else was written to the screen: no line on it may
-// be rewritten.
-func (p *Printer) Moved() { p.last = nil }
+// Moved says that something else was written to the screen, up to a line's
+// end: no line above may be rewritten, and none is open.
+func (p *Printer) Moved() { p.last, p.open = nil, false }
+
+// Break ends an open line, so that something else can be written.
+func (p *Printer) Break() {
+	p.endLine()
+	p.release()
+	_ = p.push() // an error is kept for Flush
+}
 
 func (p *Printer) push() error {
 	if err := p.w.Flush(); p.err == nil {
@@ -149,6 +156,7 @@ func (p *Printer) write(s string) {
 
 // emit shows a unit now, or when the line that stands open has ended.
 func (p *Printer) emit(u unit) {
+	u.lane.told = false
 	if p.open && p.holder.lane != u.lane {
 		p.held = append(p.held, u)
 		if len(p.held) <= maxHeld {

@@ -74,6 +74,9 @@ func (p *Printer) toolResult(known *block, b event.Block, at time.Time) {
 	}
 	tool.resulted = true
 	p.result(tool, mark, took(b, tool.begun, at), p.outputLines(tool, b))
+	if l := p.lanes[b.ToolUseID]; l != nil {
+		l.told = true
+	}
 }
 
 // took is the agent's own figure, or else the time between the two blocks.
@@ -146,14 +149,16 @@ func (p *Printer) agentHead(parent *lane, e event.SubagentSpawned) string {
 	return p.paint(cyan, markAgent) + strings.TrimRight(p.paint(bold, label)+"  "+cut(what, max(8, room)), " ")
 }
 
-// completed ends a subagent, unless its tool's result is still to say so.
+// completed ends a subagent, unless its tool's result has just said so or is
+// still to come. That of a subagent in the background came long ago.
 func (p *Printer) completed(parent *lane, e event.SubagentCompleted) {
 	l := p.lanes[e.ToolUseID]
 	if l != nil {
 		p.settle(l)
 	}
 	tool := p.tools[e.ToolUseID]
-	if l == nil || tool != nil && !tool.resulted && e.ChildSessionID == "" {
+	told := l != nil && l.told || tool != nil && !tool.resulted
+	if l == nil || told && e.ChildSessionID == "" {
 		return
 	}
 	mark, color := markOK, green
