@@ -35,6 +35,8 @@ type run struct {
 	cur *turn
 	// closing is why the session closes; "" while it is open.
 	closing string
+	// cancelled says whether the workflow was, also before anybody acted on it.
+	cancelled func() bool
 	// evicting asks the loop to give up the sandbox.
 	evicting bool
 	// outbox waits to be appended to the stream; see deliver.go.
@@ -52,7 +54,7 @@ func newRun(ctx workflow.Context, in session.Input) (*run, error) {
 		return nil, err
 	}
 	free, _ := workflow.NewDisconnectedContext(ctx)
-	r := &run{ctx: free, in: in, st: in.Carried}
+	r := &run{ctx: free, in: in, st: in.Carried, cancelled: func() bool { return ctx.Err() != nil }}
 	if r.st == nil {
 		r.st = freshState(in)
 	}
@@ -80,7 +82,7 @@ func freshState(in session.Input) *session.State {
 	st := &session.State{
 		Title: in.Options.Title, Model: in.Options.Model, Permission: in.Options.Permission,
 		Metadata: in.Options.Metadata, Tags: in.Options.Tags,
-		IdleTimeoutMS: in.Options.IdleTimeoutMS, Native: 1,
+		IdleTimeoutMS: in.Options.IdleTimeoutMS, Native: 1, LastSeq: in.LastSeq,
 	}
 	if st.IdleTimeoutMS == 0 {
 		st.IdleTimeoutMS = session.DefaultIdleTimeout.Milliseconds()
@@ -96,12 +98,14 @@ func (r *run) loop() (session.Output, error) {
 		switch {
 		case r.closing != "":
 			return r.output(), r.finish()
+		case r.continueDue():
+			if err := r.continueAsNew(); err != nil {
+				return r.output(), err
+			}
 		case r.runnable():
 			r.runTurn(r.dequeue())
 		case r.finished():
 			r.requestClose("completed")
-		case r.continueDue():
-			return r.output(), r.continueAsNew()
 		default:
 			if err := r.rest(); err != nil {
 				return r.output(), err
@@ -177,9 +181,9 @@ func (r *run) runnable() bool {
 	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold
 }
 
-// finished says whether a spawned session has done what it was spawned for.
+// finished says whether an ephemeral session has done what it was made for.
 func (r *run) finished() bool {
-	return r.in.Parent != nil && r.begun && r.st.Turns > 0 && len(r.st.Queue) == 0 && len(r.st.Children) == 0 && r.settled()
+	return r.in.Unlisted() && r.begun && r.st.Turns > 0 && len(r.st.Queue) == 0 && len(r.st.Children) == 0 && r.settled()
 }
 
 // settled says whether everything that the workflow had to say is written.

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
@@ -20,11 +23,15 @@ func (r *run) receive(name string, handle func(workflow.Context, *commonpb.Paylo
 	return func(ctx workflow.Context) {
 		ch := workflow.GetSignalChannel(ctx, name)
 		for {
-			var raw converter.RawValue
-			if more := ch.Receive(ctx, &raw); !more {
+			// Not Receive: that takes a value before its coroutine runs, so that
+			// drain can't see it and continue-as-new loses it.
+			if err := workflow.Await(ctx, func() bool { return ch.Len() > 0 }); err != nil {
 				return
 			}
-			r.take(ctx, name, raw, handle)
+			var raw converter.RawValue
+			if ch.ReceiveAsync(&raw) {
+				r.take(ctx, name, raw, handle)
+			}
 		}
 	}
 }
@@ -59,6 +66,8 @@ func (r *run) refuse(name string, err error) {
 	var invalid *session.InvalidError
 	if errors.As(err, &invalid) {
 		info.Field = invalid.Field
+	} else if errors.Is(err, session.ErrBusy) {
+		info.Code, info.Field = session.TypeBusy, "message.whenBusy"
 	}
 	r.notices++
 	block := event.Block{
@@ -82,7 +91,7 @@ func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) er
 	if err != nil {
 		return err
 	}
-	if err := r.room(); err != nil {
+	if err := r.mayQueue(m); err != nil {
 		return err
 	}
 	if m, err = identified(ctx, m); err != nil {
@@ -114,17 +123,23 @@ func (r *run) onInterrupt(ctx workflow.Context, p *commonpb.Payload) error {
 	return err
 }
 
+// messageForm is what a signal should have been.
+const messageForm = `{"text": "…"} or a string`
+
 // decodeMessage takes what people and programs send: {"text": "…"}, a JSON
 // string, or plain text.
 func decodeMessage(p *commonpb.Payload) (session.Message, error) {
 	var m session.Message
 	data := bytes.TrimSpace(p.GetData())
 	if len(data) == 0 {
-		return m, session.Invalid("text", "is missing: the signal has no payload", `{"text": "…"} or a string`)
+		return m, session.Invalid("message.text", "is missing: the signal has no payload", messageForm)
 	}
 	var text string
 	switch {
 	case string(p.GetMetadata()[converter.MetadataEncoding]) == converter.MetadataEncodingBinary:
+		if !utf8.Valid(data) {
+			return m, session.Invalid("message.text", "is not UTF-8", messageForm)
+		}
 		m.Text = string(data)
 	case data[0] == '"' && json.Unmarshal(data, &text) == nil:
 		m.Text = text
@@ -139,12 +154,31 @@ func decodeMessage(p *commonpb.Payload) (session.Message, error) {
 func decodeObject(data []byte, m *session.Message) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(m); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) && wrong.Field != "" {
-			return session.Invalid(wrong.Field, "is a JSON "+wrong.Value, "a "+wrong.Type.String())
-		}
-		return session.Invalid("message", err.Error(), `{"text": "…"} or a string`)
+	err := dec.Decode(m)
+	if err == nil && dec.More() {
+		err = errors.New("goes on after its JSON value")
 	}
-	return nil
+	var wrong *json.UnmarshalTypeError
+	switch field, unknown := unknownField(err); {
+	case err == nil:
+		return nil
+	case unknown:
+		return session.Invalid(field, "is no field of a message", messageForm)
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return session.Invalid(wrong.Field, "is a JSON "+wrong.Value, "a "+wrong.Type.String())
+	case wrong != nil:
+		return session.Invalid("message", "is a JSON "+wrong.Value, messageForm)
+	}
+	return session.Invalid("message", err.Error(), messageForm)
+}
+
+// unknownField names the field that encoding/json knows no place for; it has
+// no error type for that.
+func unknownField(err error) (string, bool) {
+	if err == nil {
+		return "", false
+	}
+	quoted, found := strings.CutPrefix(err.Error(), "json: unknown field ")
+	name, bad := strconv.Unquote(quoted)
+	return name, found && bad == nil
 }
