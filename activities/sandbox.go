@@ -159,11 +159,11 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 	if err != nil {
 		return err
 	}
-	if err := h.restore(ctx, in.SessionID, sb, epoch); err != nil {
-		return err
-	}
 	l, err := h.launch(in, a, p, info.Paths)
 	if err != nil {
+		return err
+	}
+	if err := h.restore(ctx, a, l, sb, epoch); err != nil {
 		return err
 	}
 	files, err := a.ProfileFiles(p, l)
@@ -177,7 +177,8 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 }
 
 // restore writes the archive's transcripts back into the home and says so.
-func (h *Host) restore(ctx context.Context, sessionID string, sb sandbox.Sandbox, epoch uint64) error {
+func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) error {
+	sessionID := l.SessionID
 	var written []event.Event
 	files := func(yield func(sandbox.File, error) bool) {
 		for f, err := range h.o.Archive.RestoreFiles(ctx, sessionID, epoch) {
@@ -186,7 +187,7 @@ func (h *Host) restore(ctx context.Context, sessionID string, sb sandbox.Sandbox
 				return
 			}
 			body, err := f.Open()
-			ok := yield(sandbox.File{Path: f.Path, Mode: f.Mode, Size: f.Size, Body: body}, err)
+			ok := yield(sandbox.File{Path: a.Place(f.Transcript, l), Mode: f.Mode, Size: f.Size, Body: body}, err)
 			if body != nil {
 				err = errors.Join(err, body.Close())
 			}

@@ -208,7 +208,7 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 				go func() { grown, err := t.archiver.sync(ctx); synced <- syncResult{grown, err} }()
 			}
 		case <-look.C:
-			t.showBeat("turn")
+			t.showBeat("running")
 		case r := <-synced:
 			syncing = false
 			t.tale.behind = problem(r.err)

@@ -54,6 +54,11 @@ type Adapter interface {
 	// a home. A home without any gives none and no error.
 	Transcripts(home Home, l Launch) ([]Transcript, error)
 
+	// Place says where a transcript from the archive belongs in the home of
+	// this launch: some agents file transcripts by the workspace's path, which
+	// another sandbox has elsewhere.
+	Place(t Transcript, l Launch) string
+
 	// Parse turns native transcripts into events: whole blocks only. An error
 	// names file and line, and the iteration goes on behind it: a broken line
 	// costs that line, a file that can't be read its rest, and what is good

@@ -19,3 +19,7 @@ var (
 	AttrCostUSD      = temporal.NewSearchAttributeKeyFloat64("SojournCostUSD")
 	AttrLastActivity = temporal.NewSearchAttributeKeyTime("SojournLastActivity")
 )
+
+// ParentNone is the value of AttrParent for an ephemeral session that nobody
+// spawned; it can be no session's id.
+const ParentNone = "(none)"

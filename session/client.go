@@ -68,6 +68,21 @@ func (c *Client) Create(ctx context.Context, id string, o Options) (*Handle, err
 	return c.start(ctx, Input{SessionID: id, Options: o, CreatedAt: time.Now().UTC()})
 }
 
+// Run makes an ephemeral session for one message: it runs it, closes by itself
+// and is not listed. The handle is like any other; Wait for the receipt gives
+// the answer.
+func (c *Client) Run(ctx context.Context, o Options, m Message) (*Handle, Receipt, error) {
+	id := uuid.NewString()
+	if m.ID == "" {
+		m.ID = uuid.NewString()
+	}
+	if err := errors.Join(c.validate(ctx, id, o), m.Validate()); err != nil {
+		return nil, Receipt{}, err
+	}
+	h, err := c.start(ctx, Input{SessionID: id, Options: o, CreatedAt: time.Now().UTC(), First: &m, Ephemeral: true})
+	return h, Receipt{SessionID: id, MessageID: m.ID, ExecutionID: FirstExecution}, err
+}
+
 // Open gets or creates: a session that is open is attached to, one that is
 // closed is reopened with what it was made with, and one that is not known is
 // created from o. With no id it gets a new UUID.
@@ -167,7 +182,7 @@ func (c *Client) reopen(ctx context.Context, id string) (*Handle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reopen session %s: %w", id, err)
 	}
-	return c.start(ctx, Input{SessionID: id, Options: rec.Options, CreatedAt: data.CreatedAt, Reopened: true})
+	return c.start(ctx, Input{SessionID: id, Options: rec.Options, CreatedAt: data.CreatedAt, Reopened: true, LastSeq: rec.LastSeq, Executions: rec.Executions})
 }
 
 func (c *Client) start(ctx context.Context, in Input) (*Handle, error) {
@@ -196,6 +211,9 @@ func startAttributes(in Input) temporal.SearchAttributes {
 		AttrStatus.ValueSet(string(StatusIdle)),
 		AttrAgent.ValueSet(in.Options.Agent),
 		AttrRoot.ValueSet(in.SessionID),
+	}
+	if in.Ephemeral {
+		set = append(set, AttrParent.ValueSet(ParentNone))
 	}
 	if in.Options.Title != "" {
 		set = append(set, AttrTitle.ValueSet(in.Options.Title))

@@ -19,7 +19,7 @@ var (
 	// found work.
 	ErrBusy = errors.New("session is busy")
 	// ErrDepthLimit: the spawning session is MaxDepth levels deep.
-	ErrDepthLimit = errors.New("maximum spawn depth (10) exceeded")
+	ErrDepthLimit = errors.New("Maximum spawn depth (10) exceeded") //nolint:staticcheck // the sentence is the contract
 	// ErrUnavailable: Temporal, the stream or the archive can't be reached.
 	ErrUnavailable = errors.New("not reachable")
 )

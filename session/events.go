@@ -34,11 +34,18 @@ func (c *Client) Events(ctx context.Context, id string, after uint64, follow boo
 			if !yield(ev, err) || err != nil {
 				return
 			}
-			if _, closed := ev.Payload.(event.SessionClosed); closed && follow {
+			if _, closed := ev.Payload.(event.SessionClosed); closed && follow && c.lastOf(ctx, id, ev) {
 				return
 			}
 		}
 	}
+}
+
+// lastOf says whether nothing came after an event: a session that was closed
+// may have been reopened since.
+func (c *Client) lastOf(ctx context.Context, id string, ev event.Event) bool {
+	tail, err := c.o.Stream.Tail(ctx, id)
+	return err != nil || tail.LastSeq <= ev.Context.Seq
 }
 
 // Changes tells whoever shows a list of sessions when to fetch it again, until

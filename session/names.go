@@ -42,6 +42,9 @@ func HostQueue(host string) string { return "host-" + host }
 // waits behind a running turn.
 func ControlQueue(host string) string { return "host-" + host + "-control" }
 
+// FirstExecution is the id of a session's first execution.
+const FirstExecution = "x1"
+
 // Limits that the workflow keeps.
 const (
 	// MaxDepth is how deep sessions may spawn sessions; the root has depth 0.

@@ -87,6 +87,14 @@ type Input struct {
 	CreatedAt time.Time `json:"createdAt"`
 	// Reopened marks a new run of a session that was closed.
 	Reopened bool `json:"reopened,omitempty"`
+	// LastSeq is the last sequence number of the run before, when reopened.
+	LastSeq uint64 `json:"lastSeq,omitempty"`
+	// Executions counts the execution ids that the runs before gave out: an
+	// id is never used twice in a session.
+	Executions int `json:"executions,omitempty"`
+	// Ephemeral closes the session by itself when what it was started for is
+	// done, and keeps it out of lists. Spawned sessions are so anyway.
+	Ephemeral bool `json:"ephemeral,omitempty"`
 	// Parent is set for spawned sessions.
 	Parent *Parent `json:"parent,omitempty"`
 	// First is run at once.
@@ -94,6 +102,9 @@ type Input struct {
 	// Carried is the state of the run before, at continue-as-new.
 	Carried *State `json:"carried,omitempty"`
 }
+
+// Unlisted says whether lists leave the session out unless asked for all.
+func (in Input) Unlisted() bool { return in.Ephemeral || in.Parent != nil }
 
 // Parent says where a spawned session hangs.
 type Parent struct {

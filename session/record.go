@@ -17,6 +17,7 @@ type Record struct {
 	Usage       event.Usage `json:"usage"`
 	CostUSD     float64     `json:"costUSD"`
 	Native      int         `json:"native"`
+	Executions  int         `json:"executions"`
 	LastSeq     uint64      `json:"lastSeq"`
 	LastBlockID string      `json:"lastBlockId,omitempty"`
 	LastBlock   string      `json:"lastBlock,omitempty"`

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -28,6 +29,10 @@ func mergeBag(bag, set map[string]json.RawMessage) map[string]json.RawMessage {
 	return out
 }
 
+func sameBag(a, b map[string]json.RawMessage) bool {
+	return maps.EqualFunc(a, b, func(v, w json.RawMessage) bool { return bytes.Equal(v, w) })
+}
+
 // identified gives a message its id when the sender chose none.
 func identified(ctx workflow.Context, m session.Message) (session.Message, error) {
 	if m.ID != "" {
@@ -38,11 +43,14 @@ func identified(ctx workflow.Context, m session.Message) (session.Message, error
 }
 
 // headline is a title made of a message: its first line, cut at 60 runes.
-func headline(text string) string {
+func headline(text string) string { return cutLine(text, 60) }
+
+// cutLine is the first line of a text, cut at n runes.
+func cutLine(text string, n int) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	runes := []rune(line)
-	if len(runes) > 60 {
-		return strings.TrimSpace(string(runes[:59])) + "…"
+	if len(runes) > n {
+		return strings.TrimSpace(string(runes[:n-1])) + "…"
 	}
 	return line
 }

@@ -25,12 +25,7 @@ func (r *run) requestClose(reason string) {
 
 func (r *run) closeChildren() {
 	for _, c := range r.st.Children {
-		f := workflow.RequestCancelExternalWorkflow(r.ctx, c.SessionID, "")
-		workflow.Go(r.ctx, func(ctx workflow.Context) {
-			if err := f.Get(ctx, nil); err != nil {
-				workflow.GetLogger(ctx).Info("a child was gone before it could be closed", "child", c.SessionID, "error", err)
-			}
-		})
+		r.kids[c.SessionID].cancel()
 	}
 }
 
@@ -41,38 +36,47 @@ func (r *run) finish() error {
 	if err := workflow.Await(r.ctx, func() bool { return len(r.st.Children) == 0 }); err != nil {
 		return err
 	}
-	r.drain(r.ctx)
-	r.giveUpQueue()
-	if err := workflow.Await(r.ctx, func() bool { return r.settled() && workflow.AllHandlersFinished(r.ctx) }); err != nil {
-		return err
+	for {
+		r.drain(r.ctx)
+		r.giveUpQueue()
+		if err := workflow.Await(r.ctx, func() bool { return r.settled() && workflow.AllHandlersFinished(r.ctx) }); err != nil {
+			return err
+		}
+		switch {
+		case len(r.st.Queue) > 0:
+			// A signal came while that was written.
+		case r.st.Sandbox != nil:
+			r.endSandbox("manual")
+		default:
+			return r.writeEnd()
+		}
 	}
-	if r.st.Sandbox != nil {
-		r.endSandbox("manual")
-	}
-	return r.writeEnd()
 }
 
 // giveUpQueue records the failure of every message that the session closes on:
 // each has a receipt.
 func (r *run) giveUpQueue() {
+	if len(r.st.Queue) == 0 {
+		return
+	}
+	var events []event.Payload
 	var texts []string
 	for _, q := range r.st.Queue {
 		info := event.ErrorInfo{Message: "the session was closed before this message ran", Code: session.TypeClosed}
 		r.st.Results = append(r.st.Results, session.Result{
 			ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
 		})
-		r.notify(event.QueryFailed{Query: event.Query{ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Error: &info}})
+		events = append(events, event.QueryFailed{Query: event.Query{ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Error: &info}})
 		texts = append(texts, fmt.Sprintf("%s (%s)", headline(q.Message.Text), q.Message.ID))
 	}
-	if len(texts) == 0 {
-		return
-	}
-	r.st.Queue = nil
-	r.notify(event.BlockUpsert{Block: event.Block{
-		ID: "sojourn-unanswered-" + workflow.GetInfo(r.ctx).WorkflowExecution.RunID, Type: event.BlockSystem,
+	// Named after the first: more may come while the session closes.
+	block := event.Block{
+		ID: fmt.Sprintf("sojourn-e%d-%s-unanswered", r.st.Epoch, r.st.Queue[0].ExecutionID), Type: event.BlockSystem,
 		Status: event.StatusComplete, Source: event.SourceServer, Subtype: "unanswered",
 		Message: event.Text("closed before these messages ran: " + strings.Join(texts, "; ")),
-	}})
+	}
+	r.st.Queue = nil
+	r.notify(append(events, event.BlockUpsert{Block: block})...)
 }
 
 // endSandbox archives and ends the sandbox. A host that is gone took its
@@ -100,7 +104,7 @@ func (r *run) endSandbox(reason string) {
 
 func (r *run) writeEnd() error {
 	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
-	in := activities.FinishInput{Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Parent != nil}
+	in := activities.FinishInput{Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted()}
 	if err := workflow.ExecuteActivity(ctx, activities.NameFinish, in).Get(ctx, nil); err != nil {
 		return fmt.Errorf("session %s: close: %w", r.in.SessionID, err)
 	}

@@ -57,7 +57,7 @@ func (r *run) write(ctx workflow.Context, n *notice) error {
 	cur := r.cur
 	for wait := firstRetry; r.runs(cur); wait = min(2*wait, lastRetry) {
 		out, err := r.control(ctx, activities.ControlInput{ID: n.key, Events: n.events, Options: n.options})
-		if err != nil || out.Handed {
+		if out.Handed || isPermanent(err) {
 			return err
 		}
 		r.pause(ctx, cur, wait)
@@ -103,6 +103,10 @@ func (r *run) interrupt(reason string) bool {
 		r.interruptChild(c.SessionID)
 	}
 	if r.cur == nil {
+		if r.in.Parent != nil && r.st.Turns == 0 {
+			// What a child was spawned for is under way, also before its turn is.
+			r.early = &reason
+		}
 		return false
 	}
 	if !r.cur.interrupted {
@@ -136,9 +140,14 @@ func (r *run) pressInterrupt(ctx workflow.Context, cur *turn) {
 }
 
 func (r *run) interruptChild(id string) {
-	f := workflow.SignalExternalWorkflow(r.ctx, id, "", session.SignalInterrupt, session.InterruptRequest{Reason: "Parent interrupted"})
+	k := r.kids[id]
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		if err := f.Get(ctx, nil); err != nil {
+		// A child that is being started is told as soon as it can hear.
+		if err := workflow.Await(ctx, func() bool { return k.future != nil || k.gone }); err != nil || k.gone {
+			return
+		}
+		req := session.InterruptRequest{Reason: "Parent interrupted"}
+		if err := k.future.SignalChildWorkflow(ctx, session.SignalInterrupt, req).Get(ctx, nil); err != nil {
 			workflow.GetLogger(ctx).Info("a child was gone before the interrupt reached it", "child", id, "error", err)
 		}
 	})

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -58,6 +59,11 @@ func (r *run) validateSend(m session.Message) error {
 	if _, again := r.known(m.ID); again {
 		return nil
 	}
+	return r.mayQueue(m)
+}
+
+// mayQueue refuses a message that wanted an idle session, or too many.
+func (r *run) mayQueue(m session.Message) error {
 	if m.WhenBusy == session.BusyReject && (r.cur != nil || r.runnable()) {
 		return session.ErrBusy
 	}
@@ -90,12 +96,7 @@ func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, er
 
 func (r *run) listenRender() error {
 	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateRender, r.render, workflow.UpdateHandlerOptions{
-		Validator: func(req session.RenderRequest) error {
-			if err := r.open(); err != nil {
-				return session.ToTemporal(err)
-			}
-			return session.ToTemporal(req.Options.Validate())
-		},
+		Validator: func(req session.RenderRequest) error { return session.ToTemporal(r.validateConfigure(req.Options)) },
 	})
 }
 
@@ -134,39 +135,36 @@ func (r *run) validateInterrupt(req session.InterruptRequest) error {
 	if err := req.Message.Validate(); err != nil {
 		return err
 	}
+	if _, again := r.known(req.Message.ID); again {
+		return nil
+	}
 	return r.room()
 }
 
 func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest) (session.InterruptReply, error) {
-	reply := session.InterruptReply{Running: r.interrupt(req.Reason)}
 	if req.Message == nil {
-		return reply, nil
+		return session.InterruptReply{Running: r.interrupt(req.Reason)}, nil
 	}
 	m, err := identified(ctx, *req.Message)
 	if err != nil {
-		return reply, err
+		return session.InterruptReply{}, err
 	}
-	rec, again := r.known(m.ID)
-	if !again {
-		// Idle, an interrupt only queues; running, its message goes next.
-		running := reply.Running
-		if running {
-			m.WhenBusy = session.BusyInterrupt
-		}
-		rec = r.accept(m, !running)
+	if rec, again := r.known(m.ID); again {
+		// A repeat must not interrupt the very message that it sent.
+		return session.InterruptReply{Running: r.cur != nil, Receipt: &rec}, nil
 	}
-	reply.Receipt = &rec
-	return reply, nil
+	// Idle, an interrupt only queues; running, its message goes next.
+	running := r.interrupt(req.Reason)
+	if running {
+		m.WhenBusy = session.BusyInterrupt
+	}
+	rec := r.accept(m, !running)
+	return session.InterruptReply{Running: running, Receipt: &rec}, nil
 }
 
 func (r *run) listenControl() error {
 	if err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateConfigure, r.configureUpdate, workflow.UpdateHandlerOptions{
-		Validator: func(c session.Configure) error {
-			if err := r.open(); err != nil {
-				return session.ToTemporal(err)
-			}
-			return session.ToTemporal(c.Validate())
-		},
+		Validator: func(c session.Configure) error { return session.ToTemporal(r.validateConfigure(c)) },
 	}); err != nil {
 		return err
 	}
@@ -178,6 +176,19 @@ func (r *run) listenControl() error {
 	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateSpawn, r.spawn, workflow.UpdateHandlerOptions{
 		Validator: func(req session.SpawnRequest) error { return session.ToTemporal(r.validateSpawn(req)) },
 	})
+}
+
+// validateConfigure looks at the bag as it would be: it is carried from run to
+// run, so it must not grow by many small changes either.
+func (r *run) validateConfigure(c session.Configure) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	c.Metadata = mergeBag(r.st.Metadata, c.Metadata)
+	return c.Validate()
 }
 
 func (r *run) configureUpdate(_ workflow.Context, c session.Configure) (session.Snapshot, error) {
@@ -259,10 +270,10 @@ func applyOptions(st *session.State, c session.Configure) (update event.OptionsU
 		mode := string(*c.Permission)
 		st.Permission, update.PermissionMode, live.Permission, changed = *c.Permission, &mode, *c.Permission, true
 	}
-	if c.Metadata != nil {
-		st.Metadata, update.Metadata, changed = mergeBag(st.Metadata, c.Metadata), c.Metadata, true
+	if merged := mergeBag(st.Metadata, c.Metadata); !sameBag(merged, st.Metadata) {
+		st.Metadata, update.Metadata, changed = merged, c.Metadata, true
 	}
-	if c.Tags != nil {
+	if c.Tags != nil && !slices.Equal(c.Tags, st.Tags) {
 		st.Tags, update.Tags, changed = c.Tags, c.Tags, true
 	}
 	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS != 0 && *c.IdleTimeoutMS != st.IdleTimeoutMS {

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -14,6 +16,12 @@ import (
 var permanent = []string{
 	session.TypeInvalid, session.TypeNotFound, session.TypeAgentMissing, session.TypeAgentFailed,
 	session.TypeFenced, session.TypeHostLost, session.TypeClosed,
+}
+
+// isPermanent says whether trying again can't help.
+func isPermanent(err error) bool {
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && (app.NonRetryable() || slices.Contains(permanent, app.Type()))
 }
 
 // patient retries for as long as it takes: the stream, the archive or a worker
@@ -78,12 +86,13 @@ func endOptions(host string) workflow.ActivityOptions {
 	}
 }
 
-// childOptions: a parent that is gone closes its children; a child's id is
-// used once.
+// childOptions: a parent that is gone closes its children; one that closes them
+// waits until they are; a child's id is used once.
 func childOptions(id, title string) workflow.ChildWorkflowOptions {
 	return workflow.ChildWorkflowOptions{
 		WorkflowID:            id,
 		TaskQueue:             session.TaskQueue,
+		WaitForCancellation:   true,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		StaticSummary:         title,

@@ -33,12 +33,16 @@ type run struct {
 	begun bool
 	// cur is the turn that runs; nil when none does.
 	cur *turn
+	// early is the reason of an interrupt that came before a child's first turn.
+	early *string
 	// closing is why the session closes; "" while it is open.
 	closing string
 	// cancelled says whether the workflow was, also before anybody acted on it.
 	cancelled func() bool
 	// evicting asks the loop to give up the sandbox.
 	evicting bool
+	// kids are the live children, by session id.
+	kids map[string]*kid
 	// outbox waits to be appended to the stream; see deliver.go.
 	outbox []*notice
 	// notices counts what ever went into the outbox, for ids.
@@ -54,7 +58,7 @@ func newRun(ctx workflow.Context, in session.Input) (*run, error) {
 		return nil, err
 	}
 	free, _ := workflow.NewDisconnectedContext(ctx)
-	r := &run{ctx: free, in: in, st: in.Carried, cancelled: func() bool { return ctx.Err() != nil }}
+	r := &run{ctx: free, in: in, st: in.Carried, kids: map[string]*kid{}, cancelled: func() bool { return ctx.Err() != nil }}
 	if r.st == nil {
 		r.st = freshState(in)
 	}
@@ -82,7 +86,7 @@ func freshState(in session.Input) *session.State {
 	st := &session.State{
 		Title: in.Options.Title, Model: in.Options.Model, Permission: in.Options.Permission,
 		Metadata: in.Options.Metadata, Tags: in.Options.Tags,
-		IdleTimeoutMS: in.Options.IdleTimeoutMS, Native: 1, LastSeq: in.LastSeq,
+		IdleTimeoutMS: in.Options.IdleTimeoutMS, Native: 1, LastSeq: in.LastSeq, Executions: in.Executions,
 	}
 	if st.IdleTimeoutMS == 0 {
 		st.IdleTimeoutMS = session.DefaultIdleTimeout.Milliseconds()
@@ -125,7 +129,11 @@ func (r *run) begin() error {
 		r.st.Epoch, r.st.LastSeq = out.Epoch, out.LastSeq
 		r.recall(out.Record)
 		if r.in.First != nil {
-			r.accept(*r.in.First, false)
+			first, err := identified(r.ctx, *r.in.First)
+			if err != nil {
+				return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
+			}
+			r.accept(first, false)
 			r.in.First = nil
 		}
 		r.begun = true
@@ -150,8 +158,11 @@ func (r *run) recall(rec *session.Record) {
 // for the idle timeout.
 func (r *run) rest() error {
 	if r.evicting {
+		// Somebody else may have ended the sandbox since.
 		r.evicting = false
-		r.endSandbox("manual")
+		if r.st.Sandbox != nil {
+			r.endSandbox("manual")
+		}
 		return nil
 	}
 	if r.st.Sandbox == nil {
@@ -209,7 +220,7 @@ func (r *run) record() session.Record {
 	opts.Title, opts.Model, opts.Permission = st.Title, st.Model, st.Permission
 	opts.Metadata, opts.Tags, opts.IdleTimeoutMS = st.Metadata, st.Tags, st.IdleTimeoutMS
 	return session.Record{
-		Options: opts, Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, Native: st.Native,
+		Options: opts, Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, Native: st.Native, Executions: st.Executions,
 		LastSeq: st.LastSeq, LastBlockID: st.LastBlockID, LastBlock: st.LastBlock,
 	}
 }

@@ -91,14 +91,14 @@ func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) er
 	if err != nil {
 		return err
 	}
+	if _, again := r.known(m.ID); again {
+		return nil
+	}
 	if err := r.mayQueue(m); err != nil {
 		return err
 	}
 	if m, err = identified(ctx, m); err != nil {
 		return err
-	}
-	if _, again := r.known(m.ID); again {
-		return nil
 	}
 	r.accept(m, hold)
 	if hold {
@@ -115,6 +115,10 @@ func (r *run) onInterrupt(ctx workflow.Context, p *commonpb.Payload) error {
 	var req session.InterruptRequest
 	if p != nil && len(p.GetData()) > 0 && json.Unmarshal(p.GetData(), &req) != nil {
 		return session.Invalid("interrupt", "is no JSON object", `{"reason": "…"}, or nothing`)
+	}
+	if r.closing != "" && req.Message == nil {
+		// Closing interrupts already.
+		return nil
 	}
 	if err := r.validateInterrupt(req); err != nil {
 		return err
@@ -163,9 +167,9 @@ func decodeObject(data []byte, m *session.Message) error {
 	case err == nil:
 		return nil
 	case unknown:
-		return session.Invalid(field, "is no field of a message", messageForm)
+		return session.Invalid("message."+field, "is no field of a message", messageForm)
 	case errors.As(err, &wrong) && wrong.Field != "":
-		return session.Invalid(wrong.Field, "is a JSON "+wrong.Value, "a "+wrong.Type.String())
+		return session.Invalid("message."+wrong.Field, "is a JSON "+wrong.Value, "a "+wrong.Type.String())
 	case wrong != nil:
 		return session.Invalid("message", "is a JSON "+wrong.Value, messageForm)
 	}

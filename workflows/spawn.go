@@ -79,6 +79,9 @@ func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.Spa
 		return reply, err
 	}
 	in := r.childInput(ctx, req, msg)
+	k := &kid{}
+	k.ctx, k.cancel = workflow.WithCancel(r.ctx)
+	r.kids[req.ID] = k
 	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: in.Options.Agent})
 	// subagent:spawned must be in the stream before the child lives.
 	said := r.notify(event.SubagentSpawned{
@@ -88,7 +91,20 @@ func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.Spa
 	if err := workflow.Await(ctx, func() bool { return said.done }); err != nil {
 		return reply, err
 	}
+	if r.closing != "" {
+		r.childGone(req, session.Output{}, session.ErrClosed)
+		return reply, session.ToTemporal(session.ErrClosed)
+	}
 	return reply, r.startChild(ctx, req, in)
+}
+
+// kid is the workflow of a child.
+type kid struct {
+	ctx    workflow.Context
+	cancel workflow.CancelFunc
+	// future is nil until the child is being started.
+	future workflow.ChildWorkflowFuture
+	gone   bool
 }
 
 func (r *run) hasChild(id string) bool {
@@ -107,10 +123,15 @@ func (r *run) childInput(ctx workflow.Context, req session.SpawnRequest, msg ses
 }
 
 func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in session.Input) error {
-	cctx := workflow.WithChildOptions(r.ctx, childOptions(req.ID, in.Options.Title))
-	future := workflow.ExecuteChildWorkflow(cctx, session.WorkflowType, in)
-	started := future.GetChildWorkflowExecution().Get(ctx, nil)
-	workflow.Go(r.ctx, func(ctx workflow.Context) { r.watchChild(ctx, req, future) })
+	k := r.kids[req.ID]
+	cctx := workflow.WithChildOptions(k.ctx, childOptions(req.ID, in.Options.Title))
+	k.future = workflow.ExecuteChildWorkflow(cctx, session.WorkflowType, in)
+	started := k.future.GetChildWorkflowExecution().Get(ctx, nil)
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		var out session.Output
+		err := k.future.Get(ctx, &out)
+		r.childGone(req, out, err)
+	})
 	if started != nil {
 		if temporal.IsWorkflowExecutionAlreadyStartedError(started) {
 			return session.ToTemporal(session.Invalid("id", fmt.Sprintf("%q is taken", req.ID), "an id that no session has"))
@@ -120,10 +141,10 @@ func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in sess
 	return nil
 }
 
-// watchChild takes a child off the list on any end and says how it ended.
-func (r *run) watchChild(ctx workflow.Context, req session.SpawnRequest, future workflow.ChildWorkflowFuture) {
-	var out session.Output
-	err := future.Get(ctx, &out)
+// childGone takes a child off the list on any end and says how it ended.
+func (r *run) childGone(req session.SpawnRequest, out session.Output, err error) {
+	r.kids[req.ID].gone = true
+	delete(r.kids, req.ID)
 	r.notify(childEnd(req, out, err))
 	r.st.Children = slices.DeleteFunc(r.st.Children, func(c session.Child) bool { return c.SessionID == req.ID })
 	r.publish()

@@ -69,6 +69,10 @@ func (r *run) dequeue() session.Queued {
 // runTurn answers one message, whatever comes of it.
 func (r *run) runTurn(q session.Queued) {
 	r.cur = &turn{queued: q}
+	if r.early != nil {
+		r.cur.interrupted, r.cur.reason, r.early = true, *r.early, nil
+		r.st.Aborted = true
+	}
 	if r.st.Title == "" {
 		r.st.Title = headline(q.Message.Text)
 	}
@@ -85,7 +89,7 @@ func (r *run) runTurn(q session.Queued) {
 // execute makes sure of a sandbox and runs the turn in it.
 func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	var out activities.RunTurnOutput
-	if r.st.Sandbox == nil {
+	if r.st.Sandbox == nil && !r.cur.interrupted {
 		if err := r.createSandbox(); err != nil {
 			return out, err
 		}
@@ -102,7 +106,9 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return out, err
 	}
-	ctx := workflow.WithActivityOptions(r.ctx, turnOptions(r.st.Sandbox.Host))
+	opts := turnOptions(r.st.Sandbox.Host)
+	opts.Summary = r.turnSummary()
+	ctx := workflow.WithActivityOptions(r.ctx, opts)
 	r.cur.live = true
 	err := workflow.ExecuteActivity(ctx, activities.NameRunTurn, in).Get(ctx, &out)
 	r.cur.live = false

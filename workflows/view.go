@@ -102,8 +102,11 @@ func (r *run) constants() []temporal.SearchAttributeUpdate {
 	if r.in.Options.Tenant != "" {
 		set = append(set, session.AttrTenant.ValueSet(r.in.Options.Tenant))
 	}
-	if r.in.Parent != nil {
+	switch {
+	case r.in.Parent != nil:
 		set = append(set, session.AttrParent.ValueSet(r.in.Parent.SessionID))
+	case r.in.Ephemeral:
+		set = append(set, session.AttrParent.ValueSet(session.ParentNone))
 	}
 	return set
 }
@@ -198,7 +201,7 @@ func (r *run) details(status session.Status) string {
 	if r.st.Sandbox != nil {
 		row("Sandbox", fmt.Sprintf("%s on host %s", r.st.Sandbox.ID, r.st.Sandbox.Host))
 	}
-	row("Last block", r.st.LastBlock)
+	row("Last block", r.lastBlock())
 	if r.st.Failure != nil {
 		row("Last failure", r.st.Failure.Message)
 	}
@@ -221,4 +224,29 @@ func orDash(s string) string {
 		return "—"
 	}
 	return s
+}
+
+// turnSummary stands beside a turn's heartbeat in the Web UI, so that who looks
+// at the running turn need not look elsewhere for whose it is. It is metadata
+// of an event that is there anyway. Temporal documents 400 bytes for it; a rune
+// of the title takes at most 6.
+func (r *run) turnSummary() string {
+	return fmt.Sprintf("%s · %s · turn %d · $%.4f before it", orDash(cutLine(r.st.Title, 40)), r.in.Options.Agent, r.st.Turns+1, r.st.CostUSD)
+}
+
+// lastBlock is the last ended turn's: what a running one says never enters
+// history, so its heartbeat has it.
+func (r *run) lastBlock() string {
+	switch {
+	case r.st.LastBlock == "":
+		return ""
+	case r.cur == nil:
+		return inCode(r.st.LastBlock)
+	}
+	return inCode(r.st.LastBlock) + " (before this turn; its own is in RunTurn's heartbeat, under Pending Activities)"
+}
+
+// inCode keeps what an agent said from being read as Markdown.
+func inCode(s string) string {
+	return "`" + strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "`", "'") + "`"
 }

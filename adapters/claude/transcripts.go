@@ -63,6 +63,18 @@ func slug(dir string) string {
 	}, dir)
 }
 
+// Place puts a transcript into the folder of the launch's workspace: the agent
+// looks for a session to resume nowhere else.
+func (*Adapter) Place(t adapters.Transcript, l adapters.Launch) string {
+	projects := path.Join(configDir, "projects") + "/"
+	in, ours := strings.CutPrefix(t.Path, projects)
+	_, rest, filed := strings.Cut(in, "/")
+	if !ours || !filed {
+		return t.Path
+	}
+	return projects + slug(l.Workspace) + "/" + rest
+}
+
 // companions is a session's transcript and those of its subagents beside it.
 func companions(home adapters.Home, main string) ([]adapters.Transcript, error) {
 	found := []adapters.Transcript{{ID: event.Main, Path: main, Kind: adapters.Append}}

@@ -137,6 +137,9 @@ func (s *Stack) connect(ctx context.Context) (err error) {
 	}
 	s.Client, err = session.NewClient(session.ClientOptions{
 		Temporal: s.Temporal, Stream: s.Log, Archive: s.Archive, Agents: builtin.Registry(),
+		Profile: func(_ context.Context, id string) error {
+			return session.Invalid("profile", fmt.Sprintf("%q is unknown", id), "no profile: this stack has none")
+		},
 	})
 	return err
 }

@@ -29,7 +29,7 @@ func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string
 	defer cancel()
 	return Spawn(ctx, Spec{
 		Name: "worker", Dir: dataDir, ReadyText: "ready", Env: append(env, extra...),
-		Argv: []string{bin, "--log-level", "warn"},
+		Argv: []string{bin, "--log-level", "warn", "--capacity", "32"},
 	})
 }
 
