@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+const (
+	lineRounds = 5
+	// linesPerRound at one every linePause: an agent that types fast.
+	linesPerRound = 400
+	linePause     = 4 * time.Millisecond
+
+	sendRounds = 60
+)
+
+// pacedWorker is a worker whose agent is this program.
+func (b *bench) pacedWorker(ctx context.Context) (h *host, program string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, "", err
+	}
+	// The agent's sandbox must be able to see it, and does not see the stack's
+	// folders; so it stays where it is, under another name.
+	program = filepath.Join(b.stack.Dir, pacedProgram)
+	if err := os.Symlink(self, program); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, "", err
+	}
+	h, err = b.startHost(ctx, "SOJOURN_CLAUDE="+program)
+	return h, program, err
+}
+
+// line measures from just before the agent writes a line to the event in the
+// hands of a subscriber in another process: pipe, runner and its spool,
+// worker, translator, batch, JetStream, follower.
+func (b *bench) line(ctx context.Context) (_ []Figure, err error) {
+	h, program, err := b.pacedWorker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, h.stop()) }()
+	s, err := b.warmSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all, floors []sample
+	for range lineRounds {
+		floor, err := pipeAndPublish(ctx, program, b.stack.Env["NATS_URL"], linesPerRound, linePause)
+		if err != nil {
+			return nil, err
+		}
+		deltas, err := b.listen(ctx, s, fmt.Sprintf("PACE %d %s", linesPerRound, linePause))
+		if err != nil {
+			return nil, err
+		}
+		floors, all = append(floors, floor), append(all, deltas)
+	}
+	best, floor := quietest(all), quietest(floors)
+	const is = "a pipe and a publish through the same NATS server, nothing stored"
+	return []Figure{
+		seconds("agent's line → subscriber, p50", best.at(0.50)).over(floor.at(0.50).Seconds(), is).
+			wants("< 2 ms", best.at(0.50) < 2*time.Millisecond).
+			noted("the quietest of %d rounds of %d lines; the medians were %s", lineRounds, linesPerRound, medians(all)),
+		seconds("agent's line → subscriber, p99", best.at(0.99)).over(floor.at(0.99).Seconds(), is),
+	}, errors.Join(err, s.Close(ctx))
+}
+
+// listen runs a turn and gives the age at which each line reached a
+// subscriber. The first is the prompt's own and is left out.
+func (b *bench) listen(ctx context.Context, s *session.Handle, prompt string) (ages sample, err error) {
+	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	after, err := b.lastSeq(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	sent := make(chan error, 1)
+	go func() { _, err := s.Send(ctx, session.Message{Text: prompt}); sent <- err }()
+	defer func() { err = errors.Join(err, <-sent) }()
+	heard := -1
+	for ev, err := range s.Events(ctx, after, session.Follow) {
+		now := monotonic()
+		if err != nil {
+			return nil, err
+		}
+		switch p := ev.Payload.(type) {
+		case event.BlockDelta:
+			at, err := readStamp(p.Delta)
+			if err != nil {
+				return nil, err
+			}
+			if heard++; heard > 0 {
+				ages = append(ages, now-at)
+			}
+		case event.QueryFailed:
+			return nil, fmt.Errorf("turn: %s", p.Error.Message)
+		case event.QueryCompleted:
+			return ages, nil
+		}
+	}
+	return nil, errors.New("the events ended before the turn")
+}
+
+// send measures from the call of Send to the prompt at the stdin of an agent
+// that is warm and idle, each beside an update of the plain workflow.
+func (b *bench) send(ctx context.Context) (_ []Figure, err error) {
+	h, _, err := b.pacedWorker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, h.stop()) }()
+	s, err := b.warmSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var prompts, updates sample
+	for range sendRounds {
+		update, err := b.floor.update(ctx)
+		if err != nil {
+			return nil, err
+		}
+		prompt, err := b.timePrompt(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		updates, prompts = append(updates, update), append(prompts, prompt)
+	}
+	p50, floor := prompts.at(0.5), updates.at(0.5)
+	return []Figure{
+		seconds("Send → prompt at a warm agent, p50", p50).
+			over(floor.Seconds(), "an update of a plain workflow that runs one activity which does nothing").
+			wants("≤ 2.5 × floor", p50.Seconds() <= 2.5*floor.Seconds()).
+			noted("%d of each, in turns; p90 %s, floor's p90 %s", sendRounds, round(prompts.at(0.9)), round(updates.at(0.9))),
+	}, s.Close(ctx)
+}
+
+// timePrompt sends a message to a session at rest; the agent says when it came.
+func (b *bench) timePrompt(ctx context.Context, s *session.Handle) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	began := monotonic()
+	r, err := s.Send(ctx, session.Message{Text: "PACE 0 1ms"})
+	if err != nil {
+		return 0, err
+	}
+	res, err := s.Wait(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	if err := res.Err(); err != nil {
+		return 0, err
+	}
+	came, err := readStamp(res.Result.Response)
+	if err != nil {
+		return 0, err
+	}
+	return came - began, b.awaitIdle(ctx, s)
+}
+
+func seconds(name string, d time.Duration) Figure {
+	return Figure{Name: name, Value: d.Seconds(), Unit: "s"}
+}
+
+// sample is a set of measured times.
+type sample []time.Duration
+
+// at gives a quantile.
+func (s sample) at(q float64) time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
+}
+
+// quietest is the sample with the lowest median: noise only ever adds.
+func quietest(all []sample) sample {
+	return slices.MinFunc(all, func(a, b sample) int { return int(a.at(0.5) - b.at(0.5)) })
+}
+
+func medians(all []sample) string {
+	var text string
+	for i, s := range all {
+		if i > 0 {
+			text += ", "
+		}
+		text += round(s.at(0.5))
+	}
+	return text
+}
+
+func round(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }

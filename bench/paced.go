@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// pacedProgram is the name under which this program is an agent, and
+// pipedArgument makes it the agent of the floor instead.
+const (
+	pacedProgram  = "claude"
+	pipedArgument = "piped"
+)
+
+// pacedMain is an agent that speaks Claude's protocol and tells the time. Its
+// prompts are "PACE n d": n deltas, one every d. The text of each is the clock's
+// reading just before it was written; that of the first is the reading just
+// after the prompt had come in.
+func pacedMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &paced{out: stdout}
+	var err error
+	if len(args) > 0 && args[0] == pipedArgument {
+		err = pipedMain(args[1:], func(text string) error { return a.say("%s", text) })
+	} else {
+		err = a.serve(stdin)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "paced agent: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+type paced struct {
+	out     io.Writer
+	session string
+}
+
+func (a *paced) serve(stdin io.Reader) error {
+	lines := bufio.NewReader(stdin)
+	for {
+		line, err := lines.ReadBytes('\n')
+		came := monotonic()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = a.hear(line, came)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// pacedLine is what the agent reads of a line of the host's.
+type pacedLine struct {
+	Type      string          `json:"type"`
+	RequestID string          `json:"request_id"`
+	UUID      string          `json:"uuid"`
+	Session   string          `json:"session_id"`
+	Message   json.RawMessage `json:"message"`
+}
+
+func (a *paced) hear(data []byte, came time.Duration) error {
+	var l pacedLine
+	if err := json.Unmarshal(data, &l); err != nil {
+		return err
+	}
+	switch l.Type {
+	case "control_request":
+		return a.say(`{"type":"control_response","response":{"subtype":"success","request_id":%q,"response":{}}}`, l.RequestID)
+	case "user":
+		a.session = l.Session
+		n, pause, err := parsePace(l.Message)
+		if err != nil {
+			return err
+		}
+		return a.turn(l, came, n, pause)
+	}
+	return nil
+}
+
+// parsePace reads a prompt.
+func parsePace(raw json.RawMessage) (n int, pause time.Duration, err error) {
+	var m struct {
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return 0, 0, err
+	}
+	if len(m.Content) == 0 {
+		return 0, 0, fmt.Errorf("prompt without text")
+	}
+	words := strings.Fields(m.Content[0].Text)
+	if len(words) != 3 || words[0] != "PACE" {
+		return 0, 0, fmt.Errorf("prompt %q is not PACE n d", m.Content[0].Text)
+	}
+	if n, err = strconv.Atoi(words[1]); err != nil {
+		return 0, 0, err
+	}
+	pause, err = time.ParseDuration(words[2])
+	return n, pause, err
+}
+
+// turn answers a prompt, line by line as the real agent does.
+func (a *paced) turn(l pacedLine, came time.Duration, n int, pause time.Duration) error {
+	id := "msg_" + uuid.NewString()
+	whole := stamp(came)
+	for _, line := range []string{
+		`{"type":"system","subtype":"init","model":"paced"}`,
+		`{"type":"system","subtype":"status","status":"requesting"}`,
+		streamed(fmt.Sprintf(`{"type":"message_start","message":{"id":%q,"type":"message","role":"assistant","model":"paced","content":[]}}`, id)),
+		streamed(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`),
+		deltaLine(whole),
+		fmt.Sprintf(`{"type":"user","message":%s,"uuid":%q,"session_id":%q,"isReplay":true}`, l.Message, l.UUID, a.session),
+	} {
+		if err := a.say("%s", line); err != nil {
+			return err
+		}
+	}
+	tick := time.NewTicker(max(pause, time.Microsecond))
+	defer tick.Stop()
+	for range n {
+		<-tick.C
+		now := stamp(monotonic())
+		if err := a.say("%s", deltaLine(now)); err != nil {
+			return err
+		}
+		whole += now
+	}
+	return a.end(id, whole)
+}
+
+func (a *paced) end(id, whole string) error {
+	for _, line := range []string{
+		fmt.Sprintf(`{"type":"assistant","message":{"id":%q,"type":"message","role":"assistant","model":"paced","content":[{"type":"text","text":%q}]},"uuid":%q,"session_id":%q}`,
+			id, whole, uuid.NewString(), a.session),
+		streamed(`{"type":"content_block_stop","index":0}`),
+		streamed(`{"type":"message_stop"}`),
+		fmt.Sprintf(`{"type":"result","subtype":"success","is_error":false,"result":%q,"stop_reason":"end_turn","session_id":%q,"total_cost_usd":0,"usage":{"input_tokens":1,"output_tokens":1}}`,
+			"done", a.session),
+		`{"type":"system","subtype":"session_state_changed","state":"idle"}`,
+	} {
+		if err := a.say("%s", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// say writes a line with one call, as an agent does.
+func (a *paced) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.out, format+"\n", args...)
+	return err
+}
+
+func streamed(event string) string {
+	return `{"type":"stream_event","event":` + event + `,"parent_tool_use_id":null}`
+}
+
+func deltaLine(text string) string {
+	return streamed(fmt.Sprintf(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%q}}`, text))
+}
+
+// stamp is a reading of the clock as a word of text.
+func stamp(at time.Duration) string { return strconv.FormatInt(int64(at), 10) + " " }
+
+// readStamp is the reading that a stamp holds.
+func readStamp(text string) (time.Duration, error) {
+	at, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the agent's text is no stamp: %w", err)
+	}
+	return time.Duration(at), nil
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+const (
+	fewBlocks, manyBlocks = 10, 20_000
+	// blockLength is after how many deltas a block is finished, as every agent
+	// does: a text that grows for ever would measure the machine's memory.
+	blockLength = 4096
+	// folds is how many deltas one repetition folds.
+	folds = 400 * blockLength
+	// repetitions: the best one counts, since noise only ever slows down.
+	repetitions = 7
+)
+
+// reducer measures folds on one core: the garbage collector gets no other.
+func (b *bench) reducer(ctx context.Context) ([]Figure, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	deltas, err := decodedDeltas(blockLength)
+	if err != nil {
+		return nil, err
+	}
+	few, many := conversationOf(fewBlocks), conversationOf(manyBlocks)
+	atFew, atMany := onLastBlock(deltas, fewBlocks), onLastBlock(deltas, manyBlocks)
+	var bare, quick, long, stepFew, stepMany float64
+	for range repetitions {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		bare = max(bare, rate(folds, func() { appendAll(deltas) }))
+		quick = max(quick, rate(folds, buildAll(few, atFew)))
+		long = max(long, rate(folds, buildAll(many, atMany)))
+		stepFew = max(stepFew, rate(20_000, func() { reduceAll(few, atFew, 20_000) }))
+		stepMany = max(stepMany, rate(100, func() { reduceAll(many, atMany, 100) }))
+	}
+	const is = "the same deltas appended to a []byte"
+	return []Figure{
+		builderFigure(fewBlocks, quick).over(bare, is),
+		builderFigure(manyBlocks, long).over(bare, is),
+		Figure{Name: "Builder at 20 000 : at 10 blocks", Value: long / quick, Unit: "ratio"}.
+			wants("within 20 %", math.Abs(long/quick-1) <= 0.2),
+		Figure{Name: "Reduce, 10 blocks", Value: stepFew, Unit: "deltas/s"}.over(bare, is),
+		Figure{Name: "Reduce, 20 000 blocks", Value: stepMany, Unit: "deltas/s"}.over(bare, is).
+			noted("each step gives a state that stays, so it copies the conversation's spine; long folds use the Builder"),
+	}, nil
+}
+
+func builderFigure(blocks int, perSecond float64) Figure {
+	name := map[int]string{fewBlocks: "Builder, 10 blocks", manyBlocks: "Builder, 20 000 blocks"}[blocks]
+	return Figure{Name: name, Value: perSecond, Unit: "deltas/s"}.wants("≥ 5 M/s", perSecond >= 5e6)
+}
+
+func rate(n int, do func()) float64 {
+	runtime.GC()
+	began := time.Now()
+	do()
+	return float64(n) / time.Since(began).Seconds()
+}
+
+// decodedDeltas come out of JSON, as they do for every reader.
+func decodedDeltas(n int) ([]event.Event, error) {
+	all := make([]event.Event, n)
+	for i := range all {
+		line := fmt.Sprintf(`{"type":"block:delta","payload":{"blockId":"b","delta":"word %d of it, "},`+
+			`"context":{"sessionId":"s","conversationId":"main","source":"runner","timestamp":"2026-11-21T00:00:00Z","seq":%d}}`, i, i+1)
+		if err := json.Unmarshal([]byte(line), &all[i]); err != nil {
+			return nil, fmt.Errorf("decode delta: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// onLastBlock aims the deltas at the last of n blocks.
+func onLastBlock(deltas []event.Event, n int) []event.Event {
+	all := make([]event.Event, len(deltas))
+	for i, e := range deltas {
+		d := e.Payload.(event.BlockDelta)
+		d.BlockID = blockName(n - 1)
+		e.Payload = d
+		all[i] = e
+	}
+	return all
+}
+
+func blockName(i int) string { return fmt.Sprintf("msg_%08d:0", i) }
+
+func ofMain(p event.Payload) event.Event {
+	return event.Event{Payload: p, Context: event.Context{SessionID: "s", ConversationID: event.Main, Source: event.SourceRunner}}
+}
+
+func textBlock(i int, status event.BlockStatus, text string) event.Event {
+	return ofMain(event.BlockUpsert{Block: event.Block{
+		ID: blockName(i), Type: event.BlockAssistantText, Status: status, Content: event.Text(text),
+	}})
+}
+
+func conversationOf(n int) reducer.State {
+	var b reducer.Builder
+	for i := range n {
+		b.Add(textBlock(i, event.StatusPending, ""))
+		b.Add(ofMain(event.BlockDelta{BlockID: blockName(i), Delta: "some text to begin with"}))
+	}
+	return b.State()
+}
+
+func appendAll(deltas []event.Event) {
+	var text []byte
+	for i := range folds {
+		at := i % len(deltas)
+		if at == 0 {
+			text = nil
+		}
+		text = append(text, deltas[at].Payload.(event.BlockDelta).Delta...)
+	}
+	runtime.KeepAlive(text)
+}
+
+// buildAll makes the builder outside of what is timed: its cost is that of
+// the state, not of the deltas.
+func buildAll(s reducer.State, deltas []event.Event) func() {
+	builder := reducer.NewBuilder(s)
+	done := textBlock(len(s.Blocks)-1, event.StatusPending, "whole")
+	builder.Add(deltas[0])
+	return func() {
+		for i := range folds {
+			at := i % len(deltas)
+			if at == 0 {
+				builder.Add(done)
+			}
+			builder.Add(deltas[at])
+		}
+	}
+}
+
+func reduceAll(s reducer.State, deltas []event.Event, n int) {
+	for i := range n {
+		reducer.Reduce(s, deltas[i%len(deltas)])
+	}
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+const (
+	// historyLimit is law L6: from send (update) to idle, idle timer and
+	// search attributes included.
+	historyLimit = 16
+	manyDeltas   = 20_000
+
+	idleSessions = 20
+
+	slowSeconds      = 5
+	parallelSessions = 16
+)
+
+// turnEvents counts the workflow events of turns of the real agent.
+func (b *bench) turnEvents(ctx context.Context) (_ []Figure, err error) {
+	h, err := b.startHost(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, h.stop()) }()
+	s, err := b.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := answer(ctx, s, "SAY the sandbox is warm now"); err != nil {
+		return nil, err
+	}
+	short, err := b.added(ctx, s, "DELTAS 2")
+	if err != nil {
+		return nil, err
+	}
+	long, err := b.added(ctx, s, fmt.Sprintf("DELTAS %d", manyDeltas))
+	if err != nil {
+		return nil, err
+	}
+	floor, err := b.noopEvents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const is = "the update of a plain workflow that runs one activity"
+	return []Figure{
+		events("history of a warm turn, 2 deltas", short).over(floor, is).wants("≤ 16", short <= historyLimit),
+		events("history of a warm turn, 20 000 deltas", long).over(floor, is).wants("the same", long == short && long <= historyLimit),
+	}, s.Close(ctx)
+}
+
+func events(name string, n float64) Figure { return Figure{Name: name, Value: n, Unit: "events"} }
+
+// added is how many events a turn adds.
+func (b *bench) added(ctx context.Context, s *session.Handle, text string) (float64, error) {
+	before, err := b.awaitTimer(ctx, s.ID())
+	if err != nil {
+		return 0, err
+	}
+	if err := answer(ctx, s, text); err != nil {
+		return 0, err
+	}
+	after, err := b.awaitTimer(ctx, s.ID())
+	return float64(len(after) - len(before)), err
+}
+
+func (b *bench) noopEvents(ctx context.Context) (float64, error) {
+	id := b.floor.run.GetID()
+	before, err := b.history(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := b.floor.update(ctx); err != nil {
+		return 0, err
+	}
+	after, err := b.history(ctx, id)
+	return float64(len(after) - len(before)), err
+}
+
+// memory measures a worker whose sessions rest with their real agents warm,
+// and the servers that bear them.
+func (b *bench) memory(ctx context.Context) (_ []Figure, err error) {
+	fresh, err := rss(b.stack.Servers.PID())
+	if err != nil {
+		return nil, err
+	}
+	h, err := b.startHost(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, h.stop()) }()
+	empty, err := rss(h.PID())
+	if err != nil {
+		return nil, err
+	}
+	all, err := b.openMany(ctx, idleSessions)
+	if err != nil {
+		return nil, err
+	}
+	if err := each(ctx, all, func(ctx context.Context, s *session.Handle) error {
+		return errors.Join(answer(ctx, s, "SAY warm"), b.awaitIdle(ctx, s))
+	}); err != nil {
+		return nil, err
+	}
+	if _, err := usedBy(idleSessions, h); err != nil {
+		return nil, err
+	}
+	idle, err := rss(h.PID())
+	if err != nil {
+		return nil, err
+	}
+	bearing, err := rss(b.stack.Servers.PID())
+	if err != nil {
+		return nil, err
+	}
+	ready := b.stack.Servers.Took
+	return []Figure{
+		memory("worker with 20 idle sessions", idle).over(empty, "the same worker with none").
+			wants("< 150 MB", idle < 150e6),
+		seconds("devstack ready, empty folder", ready).wants("< 3 s", ready < 3*time.Second),
+		memory("devstack with 20 idle sessions", bearing).over(fresh, "the same devstack when this part began").
+			wants("< 400 MB", bearing < 400e6),
+	}, closeAll(ctx, all)
+}
+
+func memory(name string, bytes float64) Figure {
+	return Figure{Name: name, Value: bytes, Unit: "bytes"}
+}
+
+func (b *bench) openMany(ctx context.Context, n int) ([]*session.Handle, error) {
+	all := make([]*session.Handle, n)
+	for i := range all {
+		var err error
+		if all[i], err = b.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// parallel measures sessions that begin at once, from the first Send to the
+// last answer; each starts its sandbox and agent first. What they take beyond
+// one alone may be the agents' own work, and little else.
+func (b *bench) parallel(ctx context.Context) (_ []Figure, err error) {
+	alone, _, err := b.slowTurns(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	again, _, err := b.slowTurns(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	alone = min(alone, again)
+	together, used, err := b.slowTurns(ctx, parallelSessions)
+	if err != nil {
+		return nil, err
+	}
+	cores := float64(runtime.NumCPU())
+	limit := 2*alone.Seconds() + 1.3*used.Seconds()/cores
+	return []Figure{
+		seconds("16 sessions of SLOW 5 on two workers", together).
+			over(alone.Seconds(), "one session alone, its agent started too; the better of two").
+			wants(fmt.Sprintf("< %.2f s", limit), together.Seconds() < limit).
+			noted("the target is 2 × %.2f s + 1.3 × %.2f CPU s of the agents / %.0f cores", alone.Seconds(), used.Seconds(), cores),
+	}, nil
+}
+
+// slowTurns runs n sessions at once on two fresh workers and gives how long
+// they took and what their agents used.
+func (b *bench) slowTurns(ctx context.Context, n int) (took, used time.Duration, err error) {
+	var hosts [2]*host
+	for i := range hosts {
+		if hosts[i], err = b.startHost(ctx); err != nil {
+			return 0, 0, err
+		}
+		defer func() { err = errors.Join(err, hosts[i].stop()) }()
+	}
+	all, err := b.openMany(ctx, n)
+	if err != nil {
+		return 0, 0, err
+	}
+	began := time.Now()
+	err = each(ctx, all, func(ctx context.Context, s *session.Handle) error {
+		return answer(ctx, s, fmt.Sprintf("SLOW %d", slowSeconds))
+	})
+	took = time.Since(began)
+	if err != nil {
+		return 0, 0, err
+	}
+	if used, err = usedBy(n, hosts[:]...); err != nil {
+		return 0, 0, err
+	}
+	return took, used, closeAll(ctx, all)
+}
+
+// usedBy is the processor time of the agents on some hosts, which must be at
+// least so many.
+func usedBy(least int, hosts ...*host) (sum time.Duration, err error) {
+	agents := 0
+	for _, h := range hosts {
+		used, n, err := agentCPU(h.dataDir)
+		if err != nil {
+			return 0, err
+		}
+		sum, agents = sum+used, agents+n
+	}
+	if agents < least {
+		return 0, fmt.Errorf("%d agents are warm, not %d", agents, least)
+	}
+	return sum, nil
+}

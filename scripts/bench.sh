@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# The figures of docs/benchmarks.md, each beside its floor. Arguments go to the
+# program: --json, --only part,part.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+go build -o bin/sojourn-bench ./bench
+exec sojourn-bench --root "$ROOT" "$@"
