@@ -55,10 +55,9 @@ func (c *cli) chat(ctx context.Context, id, whenBusy string) error {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var owned sync.WaitGroup
-	defer owned.Wait()
+	defer t.owned.Wait()
 	defer cancel()
-	t.start(ctx, &owned, after)
+	t.start(ctx, after)
 	return joinFlush(t.loop(ctx, signals), t.flush)
 }
 
@@ -79,6 +78,9 @@ type talk struct {
 	// a time, so that lines stay in order.
 	answers chan answer
 	asking  bool
+	// stopNext asks for an interrupt as soon as that one is there.
+	stopNext bool
+	owned    sync.WaitGroup
 
 	// ours are the messages without an answer yet.
 	ours     map[string]bool
@@ -120,8 +122,8 @@ func (c *cli) newTalk(h *session.Handle, busy session.BusyPolicy) *talk {
 }
 
 // start begins reading lines and events.
-func (t *talk) start(ctx context.Context, owned *sync.WaitGroup, after uint64) {
-	owned.Go(func() { t.readEvents(ctx, after) })
+func (t *talk) start(ctx context.Context, after uint64) {
+	t.owned.Go(func() { t.readEvents(ctx, after) })
 	// A read of standard input can't be called off: this goroutine ends with
 	// the input or the program.
 	go t.readLines(ctx)
@@ -165,6 +167,9 @@ func (t *talk) loop(ctx context.Context, signals <-chan os.Signal) error {
 		err := t.step(ctx, signals)
 		if errors.Is(err, errLeave) {
 			t.clearPrompt()
+			if t.tty {
+				return nil // a person has seen what failed
+			}
 			return t.failure
 		}
 		if err != nil {
@@ -190,7 +195,7 @@ func (t *talk) step(ctx context.Context, signals <-chan os.Signal) error {
 	case s, more := <-t.events:
 		return t.event(s, more)
 	case a := <-t.answers:
-		return t.answered(a)
+		return t.answered(ctx, a)
 	case s := <-signals:
 		return t.signal(ctx, s)
 	}
@@ -234,11 +239,14 @@ func (t *talk) line(ctx context.Context, line string) error {
 // its answer, so it never blocks.
 func (t *talk) ask(request func() answer) {
 	t.asking = true
-	go func() { t.answers <- request() }()
+	t.owned.Go(func() { t.answers <- request() })
 }
 
-func (t *talk) answered(a answer) error {
+func (t *talk) answered(ctx context.Context, a answer) error {
 	t.asking = false
+	if t.stopNext {
+		t.interrupt(ctx)
+	}
 	if a.err == nil {
 		return nil
 	}
@@ -349,14 +357,14 @@ func (t *talk) signal(ctx context.Context, s os.Signal) error {
 	return nil
 }
 
-// interrupt may overtake a message that is on its way, so it has no answer.
+// interrupt stops the running turn, or the one that a message on its way will
+// begin.
 func (t *talk) interrupt(ctx context.Context) {
 	if t.asking {
-		// The answer that is on its way comes first; its turn can be
-		// interrupted then.
-		go func() { _, _ = t.h.Interrupt(ctx, session.InterruptRequest{Reason: "by the user"}) }()
+		t.stopNext = true
 		return
 	}
+	t.stopNext = false
 	t.ask(func() answer {
 		_, err := t.h.Interrupt(ctx, session.InterruptRequest{Reason: "by the user"})
 		return answer{err: err}

@@ -225,7 +225,15 @@ func (c *cli) handle(ctx context.Context, id string, n need) (*session.Handle, e
 	if err := session.ValidateID("id", id); err != nil {
 		return nil, err
 	}
-	sc, err := c.client(ctx, n|needTemporal|needArchive)
+	h, err := c.find(ctx, id, n|needTemporal)
+	if errors.Is(err, session.ErrNotFound) {
+		return c.find(ctx, id, n|needTemporal|needArchiveNow)
+	}
+	return h, err
+}
+
+func (c *cli) find(ctx context.Context, id string, n need) (*session.Handle, error) {
+	sc, err := c.client(ctx, n)
 	if err != nil {
 		return nil, err
 	}

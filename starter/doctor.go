@@ -193,11 +193,11 @@ func (c *cli) checkWorker(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", errNoTemporal
 	}
-	workers, err := pollers(ctx, t, session.TaskQueue)
+	workers, since, err := pollers(ctx, t, session.TaskQueue)
 	if err == nil && len(workers) == 0 {
 		err = failed("start sojourn-worker with the same settings", "no worker asks for work on the task queue %s", session.TaskQueue)
 	}
-	return fmt.Sprintf("%d on the task queue %s: %s", len(workers), session.TaskQueue, joinNames(workers)), err
+	return fmt.Sprintf("%d on the task queue %s: %s, heard of %s", len(workers), session.TaskQueue, joinNames(workers), ago(since)), err
 }
 
 func (c *cli) checkStream(ctx context.Context) (string, error) {

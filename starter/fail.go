@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	"go.temporal.io/api/serviceerror"
+
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/session"
@@ -55,7 +57,7 @@ func (c *cli) report(err error, stopped bool) int {
 		return exitFailed
 	}
 	f := explain(err)
-	if stopped && errors.Is(err, context.Canceled) {
+	if stopped {
 		f = &failure{line: "stopped", hint: "what was accepted goes on in the session", code: exitFailed}
 	}
 	fmt.Fprintf(c.stderr, "sojourn: %s\n", oneLine(f.line))
@@ -92,6 +94,8 @@ var hints = []struct {
 	{context.DeadlineExceeded, "sojourn doctor checks every part"},
 }
 
+const hintNamespace = "make it (temporal operator namespace create), or set TEMPORAL_NAMESPACE to one that is there"
+
 // explain puts any error into one line and a hint.
 func explain(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -105,6 +109,9 @@ func explain(err error) *failure {
 	}
 	if nats, ok := errors.AsType[*stream.UnreachableError](err); ok {
 		return &failure{line: nats.Error(), hint: nats.Hint, code: exitFailed}
+	}
+	if ns, ok := errors.AsType[*serviceerror.NamespaceNotFound](err); ok {
+		return &failure{line: fmt.Sprintf("Temporal has no namespace %q", ns.Namespace), hint: hintNamespace, code: exitFailed}
 	}
 	f := &failure{line: err.Error(), hint: "sojourn doctor checks every part", code: exitFailed}
 	for _, h := range hints {

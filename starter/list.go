@@ -3,12 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
@@ -62,15 +64,25 @@ func (c *cli) list(ctx context.Context, f listFlags) error {
 
 // collect reads pages until there are enough.
 func collect(ctx context.Context, sc *session.Client, f listFlags) ([]session.Summary, error) {
-	found := []session.Summary{}
+	found, seen := []session.Summary{}, map[string]bool{}
 	o := session.ListOptions{Query: f.query, Children: f.all}
 	for len(found) < f.limit {
 		o.PageSize = min(f.limit-len(found), 1000)
 		page, err := listPage(ctx, sc, o)
+		if bad, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok && f.query != "" {
+			return nil, usage("--query wants terms such as SojournStatus = 'running' AND SojournTurns > 3", "query: %s", bad.Message)
+		}
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, page.Sessions...)
+		for _, s := range page.Sessions {
+			// Each life of a reopened session is a run of its own; the newest
+			// comes first and stands for it.
+			if !seen[s.SessionID] {
+				seen[s.SessionID] = true
+				found = append(found, s)
+			}
+		}
 		if o.PageToken = page.Next; page.Next == "" {
 			break
 		}

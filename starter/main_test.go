@@ -7,9 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) {
@@ -73,4 +75,21 @@ func makeFile(ts *testscript.TestScript, neg bool, args []string) {
 	size, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("x"), size), 0o600))
+}
+
+func writeFile(t *testing.T, name, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+}
+
+// A line may be as long as it likes, and a stream too: what is read is folded
+// and forgotten.
+func TestReduceTakesLongLines(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("x", 8<<20)
+	in := `{"type":"block:upsert","payload":{"block":{"id":"a","type":"assistant_text","content":"` + text + `"}}}`
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"reduce"}, func(string) string { return "" }, strings.NewReader(in), &out, &errs)
+	require.Equal(t, 0, code, errs.String())
+	require.Contains(t, out.String(), text)
 }

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -33,10 +36,6 @@ const hintS3 = "start the S3 store (sojourn-devstack is one), or set AWS_ENDPOIN
 // namespaceKnown asks Temporal for the namespace.
 func namespaceKnown(ctx context.Context, t client.Client, namespace string) error {
 	_, err := t.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
-	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
-		return failed("make it (temporal operator namespace create), or set TEMPORAL_NAMESPACE to one that is there",
-			"namespace %q is unknown", namespace)
-	}
 	return err
 }
 
@@ -102,6 +101,9 @@ func probeNATS(ctx context.Context, url string) (natsState, error) {
 
 // probeBucket says whether the bucket is there.
 func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
+	if err := c.dialStore(ctx); err != nil {
+		return false, err
+	}
 	a, err := c.archive(ctx)
 	if err != nil {
 		return false, err
@@ -114,6 +116,25 @@ func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
 		return true, nil
 	}
 	return false, c.storeFault(err)
+}
+
+// dialStore connects to a store that is reached directly: its client would try
+// for long before it told that nobody listens.
+func (c *cli) dialStore(ctx context.Context) error {
+	endpoint := cmp.Or(c.env.get("AWS_ENDPOINT_URL_S3"), c.env.get("AWS_ENDPOINT_URL"))
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Port() == "" {
+		return nil
+	}
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err != nil || proxy != nil {
+		return nil
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return failed(hintS3, "S3 (bucket %s) is not reachable: %s", c.s3Address(), networkReason(err))
+	}
+	return conn.Close()
 }
 
 // storeFault is an error of the archive's store in one line.
@@ -131,20 +152,26 @@ func (c *cli) storeFault(err error) error {
 	return err
 }
 
-// pollers are the workers that a task queue was asked by lately.
-func pollers(ctx context.Context, t client.Client, queue string) ([]string, error) {
+// pollAge is how long after its last request a worker is taken to be alive: a
+// request for work stays open for a minute.
+const pollAge = 75 * time.Second
+
+// pollers are the workers that asked a task queue for work lately, and how long
+// ago the last one did.
+func pollers(ctx context.Context, t client.Client, queue string) (workers []string, ago time.Duration, err error) {
 	reply, err := t.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
-		return nil, fmt.Errorf("describe task queue %s: %w", queue, err)
+		return nil, 0, fmt.Errorf("describe task queue %s: %w", queue, err)
 	}
-	var workers []string
+	ago = pollAge
 	for _, p := range reply.GetPollers() {
-		if time.Since(p.GetLastAccessTime().AsTime()) < 2*time.Minute {
+		if since := time.Since(p.GetLastAccessTime().AsTime()); since < pollAge {
 			workers = append(workers, p.GetIdentity())
+			ago = min(ago, since)
 		}
 	}
 	slices.Sort(workers)
-	return slices.Compact(workers), nil
+	return slices.Compact(workers), ago, nil
 }
 
 func joinNames(names []string) string {

@@ -130,7 +130,7 @@ func (p *Printer) permission(l *lane, session string, r event.PermissionRequeste
 	}
 	lines := []string{p.paint(asked, cut("? may it run  "+oneLine(what), p.room(l)))}
 	if !p.o.Interactive {
-		lines = append(lines, p.paint(dim, fmt.Sprintf("  sojourn respond %s %s allow|deny", cmp.Or(session, "ID"), r.RequestID)))
+		lines = append(lines, p.paint(dim, "  "+oneLine(fmt.Sprintf("sojourn respond %s %s allow|deny", cmp.Or(session, "ID"), r.RequestID))))
 	}
 	p.emit(unit{lane: l, group: groupWork, lines: lines})
 	p.endLine()

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadEnvFile(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`A='it'\''s'`:                    "it's",
+		`A="say \"hi\" \\ \$HOME \n"`:    `say "hi" \ $HOME \n`,
+		`A=plain`:                        "plain",
+		`A=a\ b`:                         "a b",
+		`export A='x'`:                   "x",
+		`A=`:                             "",
+		`A=''`:                           "",
+		`A='#no comment' # comment`:      "#no comment",
+		`  A=http://127.0.0.1:1/x?y=z  `: "http://127.0.0.1:1/x?y=z",
+	} {
+		vars, err := readEnvFile(strings.NewReader("\n# comment\n"+line+"\n"), "f")
+		require.NoError(t, err, line)
+		require.Equal(t, map[string]string{"A": want}, vars, line)
+	}
+	for _, line := range []string{`A=$HOME`, "A=`id`", `A="$(id)"`, `A='open`, `A="open`, `A=a b`, `A=a;b`, `A\`, `no assignment`, `1A=x`, `A=x\`} {
+		_, err := readEnvFile(strings.NewReader(line), "f")
+		require.ErrorContains(t, err, "f:1: not an assignment", line)
+	}
+}
+
+func TestAgo(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second: "now", 0: "now", 999 * time.Millisecond: "now", time.Second: "1s ago", 59 * time.Second: "59s ago",
+		time.Minute: "1m ago", 59 * time.Minute: "59m ago", 25 * time.Hour: "1d ago", 23 * time.Hour: "23h ago",
+	} {
+		require.Equal(t, want, ago(d))
+	}
+}
+
+func TestMetadataValues(t *testing.T) {
+	t.Parallel()
+	bag, err := metadata([]string{"a=1", "b=two", `c={"d":[true]}`, "e=", "f=x=y", "g=null"})
+	require.NoError(t, err)
+	got := map[string]string{}
+	for k, v := range bag {
+		got[k] = string(v)
+	}
+	require.Equal(t, map[string]string{"a": "1", "b": `"two"`, "c": `{"d":[true]}`, "e": `""`, "f": `"x=y"`, "g": "null"}, got)
+}
+
+func TestImageTypeIsByContent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"a.txt": "\x89PNG\r\n\x1a\n", "b": "\xff\xd8\xff\xe0", "c.png": "GIF89a", "d": "RIFF\x00\x00\x00\x00WEBPVP8 ",
+	} {
+		writeFile(t, dir+"/"+name, content)
+		part, err := imagePart(dir + "/" + name)
+		require.NoError(t, err, name)
+		require.Equal(t, "image", part.Type)
+		require.Contains(t, imageTypes, part.MediaType)
+		require.NotEmpty(t, part.Data)
+	}
+	writeFile(t, dir+"/e.png", "no image")
+	_, err := imagePart(dir + "/e.png")
+	require.ErrorContains(t, err, "e.png is text/plain")
+}
