@@ -1,0 +1,143 @@
+// Drives the system's Chromium through Temporal's Web UI, as an operator would.
+//
+//   node drive.mjs signal URL WORKFLOWID NAME JSON OUT.png [--size WxH]
+//       sends a signal by the page's own dialog; the picture is the dialog,
+//       filled in, before it is submitted
+//   node drive.mjs shot URL WORKFLOWID OUT.png [--size WxH]
+//       the workflow's page with its running activity unfolded; prints the
+//       text that the picture shows
+//
+// The browser is `chromium` of the PATH, or what SOJOURN_CHROMIUM names; the
+// namespace is TEMPORAL_NAMESPACE or default. Exit status: 0 done, 1 failed,
+// 2 wrong usage.
+import { accessSync, constants, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+
+const usage = `usage: drive.mjs signal URL WORKFLOWID NAME JSON OUT.png [--size WxH]
+       drive.mjs shot URL WORKFLOWID OUT.png [--size WxH]`;
+
+// patience bounds every wait; nothing is judged by it.
+const patience = 60_000;
+
+const flags = [
+  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+  '--disable-background-networking', '--disable-component-update', '--disable-sync',
+];
+
+const commands = {
+  signal: { size: '1200x900', operands: 5, run: signal },
+  shot: { size: '1400x1000', operands: 3, run: shot },
+};
+
+async function signal(page, [url, workflow, name, json, out]) {
+  await open(page, url, workflow);
+  await page.getByRole('button', { name: 'More Actions' }).click();
+  await page.getByRole('menuitem', { name: 'Send a Signal' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Send a Signal' });
+  await dialog.getByTestId('signal-select-button').click();
+  await dialog.getByRole('option', { name, exact: true }).click();
+  await fill(page, dialog.getByRole('textbox', { name: 'Data' }), json);
+  await page.screenshot({ path: out });
+  await dialog.getByTestId('confirm-modal-button').click();
+  await dialog.waitFor({ state: 'hidden' });
+}
+
+// fill puts the whole text in at once: the editor would close brackets that
+// are typed.
+async function fill(page, editor, text) {
+  await editor.click();
+  await page.keyboard.insertText(text);
+  const shown = (await editor.innerText()).trim();
+  if (shown !== text) throw new Error(`the dialog's editor shows ${shown}`);
+}
+
+async function shot(page, [url, workflow, out]) {
+  await open(page, url, workflow);
+  const row = page.getByRole('button', { name: /^Event / }).filter({ hasText: 'Attempt' }).first();
+  // Beside its icon, as the label is a frame of its own that swallows clicks.
+  await row.click({ position: { x: 6, y: 12 } });
+  await page.getByText('Heartbeat Details', { exact: true }).waitFor();
+  await page.getByText('Activity Task Scheduled', { exact: true }).first().waitFor();
+  await page.mouse.move(1, 1);
+  await settled(page);
+  await page.screenshot({ path: out });
+  console.log(await text(page));
+}
+
+async function open(page, url, workflow) {
+  const namespace = process.env.TEMPORAL_NAMESPACE || 'default';
+  await page.goto(`${url}/namespaces/${namespace}/workflows/${workflow}`);
+  await page.getByRole('button', { name: 'More Actions' }).waitFor();
+}
+
+// settled waits for the Markdown on the page: summaries are frames, which the
+// server renders one by one.
+async function settled(page) {
+  await page.waitForLoadState('networkidle', { timeout: 5_000 }).catch(() => {
+    // A page that refreshes itself may never be idle.
+  });
+  for (const frame of page.frames()) await frame.waitForLoadState('load');
+}
+
+// text is what can be read on the page, its Markdown included.
+async function text(page) {
+  const parts = [];
+  for (const frame of page.frames()) {
+    parts.push(await frame.evaluate(() => document.body.innerText).catch(() => ''));
+  }
+  return parts.join('\n');
+}
+
+function browser() {
+  const name = process.env.SOJOURN_CHROMIUM || 'chromium';
+  const places = name.includes('/') ? [name] : (process.env.PATH || '').split(delimiter).map((dir) => join(dir, name));
+  const found = places.find((path) => {
+    try {
+      accessSync(path, constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+  if (!found) throw new Error(`no browser ${name}\nhint: apt-get install chromium, or name one in SOJOURN_CHROMIUM`);
+  return found;
+}
+
+function parse(argv) {
+  const operands = [...argv];
+  const command = commands[operands.shift()];
+  let size = command?.size;
+  const at = operands.indexOf('--size');
+  if (at >= 0) [, size] = operands.splice(at, 2);
+  const [, width, height] = /^(\d+)x(\d+)$/.exec(size ?? '') ?? [];
+  if (!command || !width || operands.length !== command.operands) return null;
+  return { command, operands, viewport: { width: Number(width), height: Number(height) } };
+}
+
+async function main(argv) {
+  const asked = parse(argv);
+  if (!asked) {
+    console.error(usage);
+    return 2;
+  }
+  const { chromium } = await import('playwright-core');
+  const profile = mkdtempSync(join(tmpdir(), 'webui-'));
+  try {
+    const context = await chromium.launchPersistentContext(profile, {
+      executablePath: browser(), args: flags, viewport: asked.viewport, locale: 'en-GB', timezoneId: 'UTC',
+    });
+    context.setDefaultTimeout(patience);
+    await asked.command.run(await context.newPage(), asked.operands).finally(() => context.close());
+  } finally {
+    rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+  }
+  return 0;
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  console.error(`webui: ${error.message}`);
+  process.exitCode = 1;
+}
