@@ -118,6 +118,9 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 	if err := t.writeEnd(ctx, d, end); err != nil {
 		return RunTurnOutput{}, err
 	}
+	if err := t.collectOwn(ctx); err != nil {
+		return RunTurnOutput{}, err
+	}
 	state, err := t.tr.State()
 	if err != nil {
 		return RunTurnOutput{}, err
@@ -164,9 +167,7 @@ func (t *turn) writeEnd(ctx context.Context, d runner.Delivery, end ending) erro
 		if err := t.say(ctx, d.Offset, indexFailure, block); err != nil {
 			return err
 		}
-		entries, anchor := ownEntries("turn-"+t.in.Message.ID, []event.Event{block}, t.tale.anchor())
-		t.tale.anchorAt(anchor)
-		t.mark.Own = append(t.mark.Own, entries...)
+		t.owned = true
 	}
 	if err := t.out.Flush(ctx); err != nil {
 		return err
@@ -218,7 +219,7 @@ func (t *turn) output(end ending) RunTurnOutput {
 	}
 	return RunTurnOutput{
 		Result: res, Usage: t.tale.usage, CostUSD: t.tale.costUSD, LastSeq: t.writer.Tail().LastSeq,
-		LastBlockID: t.tale.anchor(), LastBlock: t.tale.last, AgentExited: end.exited,
+		LastBlockID: t.tale.blocks.anchor(len(t.tale.blocks)), LastBlock: t.tale.last, AgentExited: end.exited,
 	}
 }
 

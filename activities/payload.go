@@ -131,10 +131,15 @@ type EmitInput struct {
 	Events []event.Event `json:"events"`
 	// Anchor is the last block of the main conversation.
 	Anchor string `json:"anchor,omitempty"`
+	// TakeEpoch takes the session's next epoch to write under, for a run that
+	// can't know whether its own still stands.
+	TakeEpoch bool `json:"takeEpoch,omitempty"`
 }
 
 // EmitOutput is where the stream stands after it.
 type EmitOutput struct {
+	// Epoch is the one that was written under.
+	Epoch       uint64 `json:"epoch,omitempty"`
 	LastSeq     uint64 `json:"lastSeq"`
 	LastBlockID string `json:"lastBlockId,omitempty"`
 }

@@ -54,11 +54,20 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (Create
 	env.Status = "ready"
 	last, err := h.tell(ctx, at, event.EEReady{Environment: env}, env)
 	if err != nil {
-		return CreateSandboxOutput{}, err
+		// Nobody will hear of it: it must not stay.
+		return CreateSandboxOutput{}, errors.Join(err, h.discard(context.WithoutCancel(ctx), env.SandboxID))
 	}
 	return CreateSandboxOutput{
 		Sandbox: session.Sandbox{Host: h.o.ID, ID: env.SandboxID, Epoch: epoch, Status: env.Status}, LastSeq: last,
 	}, nil
+}
+
+func (h *Host) discard(ctx context.Context, sandboxID string) error {
+	sb, err := h.o.Provider.Open(ctx, sandboxID)
+	if err != nil {
+		return err
+	}
+	return h.terminate(ctx, sb)
 }
 
 // tell appends an event about the sandbox, and with it the unified status: what

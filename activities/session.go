@@ -84,6 +84,12 @@ func (s *Session) openRecord(ctx context.Context, in session.Input, epoch uint64
 // Emit appends events of Sojourn's own while no turn runs. Blocks among them
 // go to the archive too, anchored to the block that they follow.
 func (s *Session) Emit(ctx context.Context, in EmitInput) (EmitOutput, error) {
+	if in.TakeEpoch {
+		var err error
+		if in.Epoch, err = s.Archive.TakeEpoch(ctx, in.SessionID); err != nil {
+			return EmitOutput{}, crossing(err)
+		}
+	}
 	last, err := s.Stream.Emit(ctx, in.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: in.LastSeq, Key: in.Key, Events: in.Events,
 	})
@@ -97,7 +103,7 @@ func (s *Session) Emit(ctx context.Context, in EmitInput) (EmitOutput, error) {
 	if err := s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, entries...); err != nil {
 		return EmitOutput{}, crossing(err)
 	}
-	return EmitOutput{LastSeq: last, LastBlockID: anchor}, nil
+	return EmitOutput{Epoch: in.Epoch, LastSeq: last, LastBlockID: anchor}, nil
 }
 
 // Finish closes a run: the record, the list's marker, session:closed.

@@ -16,9 +16,9 @@ type tale struct {
 	costUSD float64
 	events  int
 	deltas  int
-	// blocks are the main conversation's, from the last one on that is sure
-	// to stay.
-	blocks []heardBlock
+	// blocks are the main conversation's in order: the last one that is sure
+	// to stay, and all that may yet.
+	blocks blockOrder
 	// text is the last assistant_text of the main conversation.
 	textID string
 	text   strings.Builder
@@ -27,13 +27,8 @@ type tale struct {
 	stderr string
 }
 
-type heardBlock struct {
-	id     string
-	stands bool
-}
-
 func newTale(anchor string) tale {
-	return tale{blocks: []heardBlock{{anchor, true}}}
+	return tale{blocks: blockOrder{{anchor, true}}}
 }
 
 // responseLimit bounds the text of a result; the whole is in the stream.
@@ -55,7 +50,8 @@ func (t *tale) hear(ev event.Event) {
 		}
 	case event.SubagentSpawned:
 		if main {
-			t.place(event.SubagentBlockID(p.ToolUseID), true)
+			t.blocks.place(event.SubagentBlockID(p.ToolUseID), true)
+			t.blocks.prune()
 		}
 	case event.MetadataUpdate:
 		if p.Usage != nil {
@@ -72,7 +68,8 @@ func (t *tale) hear(ev event.Event) {
 }
 
 func (t *tale) hearBlock(b event.Block) {
-	t.place(b.ID, b.Status == event.StatusComplete)
+	t.blocks.place(b.ID, b.Status == event.StatusComplete)
+	t.blocks.prune()
 	if b.Type != event.BlockAssistantText {
 		return
 	}
@@ -85,34 +82,6 @@ func (t *tale) hearBlock(b event.Block) {
 		t.text.WriteString(cut(*b.Content, responseLimit))
 	}
 }
-
-// place keeps the order in which blocks were created.
-func (t *tale) place(id string, stands bool) {
-	for i := range t.blocks {
-		if t.blocks[i].id == id {
-			t.blocks[i].stands = t.blocks[i].stands || stands
-			t.prune()
-			return
-		}
-	}
-	t.blocks = append(t.blocks, heardBlock{id, stands})
-	t.prune()
-}
-
-// prune forgets what comes before the last block that stands.
-func (t *tale) prune() {
-	for i := len(t.blocks) - 1; i > 0; i-- {
-		if t.blocks[i].stands {
-			t.blocks = append(t.blocks[:0], t.blocks[i:]...)
-			return
-		}
-	}
-}
-
-// anchor is the last block that is sure to stay.
-func (t *tale) anchor() string { return t.blocks[0].id }
-
-func (t *tale) anchorAt(id string) { t.place(id, true) }
 
 func (t *tale) response() string { return cut(t.text.String(), responseLimit) }
 

@@ -44,6 +44,9 @@ type turn struct {
 	// asked are the agent's open permission requests.
 	asked map[string]event.PermissionRequested
 	stop  stopping
+	// owned says that the stream may hold blocks of Sojourn's own since the
+	// turn began.
+	owned bool
 	// show is what the heartbeat says.
 	show atomic.Pointer[Beat]
 }
@@ -62,6 +65,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 		host: h, in: in, mark: mark, began: time.Now(),
 		controls: make(chan control), left: make(chan struct{}),
 		asked: map[string]event.PermissionRequested{}, tale: newTale(in.Anchor),
+		owned: activity.GetInfo(ctx).Attempt > 1,
 		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.ExecutionID, int(activity.GetInfo(ctx).Attempt))},
 	}
 	defer h.enter(t)()
@@ -325,12 +329,9 @@ func (t *turn) control(ctx context.Context, in ControlInput) error {
 	return t.emit(ctx, in.ID, in.Events)
 }
 
-// emit appends events of the workflow's own among the agent's: behind all that
-// was added, so that their anchor is the block before them in the stream.
+// emit appends events of the workflow's own among the agent's. Where they stand
+// is read from the stream when the turn is over.
 func (t *turn) emit(ctx context.Context, key string, events []event.Event) error {
-	if err := t.out.Flush(ctx); err != nil {
-		return err
-	}
 	if _, err := t.host.o.Stream.Emit(ctx, t.in.Agent.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: t.fence.Epoch}, Key: key, Events: events,
 	}); err != nil {
@@ -339,26 +340,8 @@ func (t *turn) emit(ctx context.Context, key string, events []event.Event) error
 	if err := announceChanges(ctx, t.host.o.Stream, t.in.Agent.SessionID, events); err != nil {
 		return err
 	}
-	entries, anchor := ownEntries(key, events, t.tale.anchor())
-	t.tale.anchorAt(anchor)
-	t.mark.Own = append(t.mark.Own, entries...)
-	t.archiveOwn(ctx)
+	t.owned = true
 	return nil
-}
-
-// archiveOwn brings Sojourn's own entries into the archive; what does not get
-// there stays in the bookmark.
-func (t *turn) archiveOwn(ctx context.Context) {
-	if len(t.mark.Own) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, archivePatience)
-	defer cancel()
-	if err := t.host.o.Archive.AppendOwn(ctx, t.in.Agent.SessionID, t.fence.Epoch, t.mark.Own...); err != nil {
-		t.tale.behind = err.Error()
-		return
-	}
-	t.mark.Own = nil
 }
 
 // archivePatience is how long a turn waits for the archive at its end. The

@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// spawnGated starts a child whose turn hangs at a gate, and waits until it is
+// there.
+func spawnGated(t *testing.T, parent *session.Handle) (child *session.Handle, gate string) {
+	t.Helper()
+	ctx := testContext(t)
+	gate = "child-" + uuid.NewString()
+	reply, err := parent.Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: "GATE " + gate}})
+	require.NoError(t, err)
+	require.NoError(t, shared.model.Waiting(ctx, gate))
+	child, err = shared.client.Get(ctx, reply.ChildID)
+	require.NoError(t, err)
+	return child, gate
+}
+
+func childrenOf(t *testing.T, h *session.Handle) []string {
+	t.Helper()
+	s, err := h.Snapshot(testContext(t))
+	require.NoError(t, err)
+	var ids []string
+	for _, c := range s.Children {
+		ids = append(ids, c.SessionID)
+	}
+	return ids
+}
+
+// ended waits for the end of an execution of a session that nobody holds a
+// receipt of.
+func ended(t *testing.T, h *session.Handle) event.Query {
+	t.Helper()
+	for ev, err := range h.Events(testContext(t), 0, session.Follow) {
+		require.NoError(t, err)
+		switch p := ev.Payload.(type) {
+		case event.QueryCompleted:
+			return p.Query
+		case event.QueryFailed:
+			return p.Query
+		case event.QueryInterrupted:
+			return p.Query
+		}
+	}
+	t.Fatal("the session closed without an end of its execution")
+	return event.Query{}
+}
+
+func TestR41AbortPropagation(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	gate := "parent-" + uuid.NewString()
+	r, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
+	require.NoError(t, err)
+	require.NoError(t, shared.model.Waiting(ctx, gate))
+	child, _ := spawnGated(t, parent)
+	grandchild, _ := spawnGated(t, child)
+
+	_, err = parent.Interrupt(ctx, session.InterruptRequest{Reason: "stop it all"})
+	require.NoError(t, err)
+	res, err := parent.Wait(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, session.Interrupted, res.Outcome)
+	for name, h := range map[string]*session.Handle{"child": child, "grandchild": grandchild} {
+		q := ended(t, h)
+		require.Equal(t, "Parent interrupted", q.Reason, name)
+	}
+	require.Eventually(t, func() bool { return len(childrenOf(t, parent)) == 0 }, patience, tick)
+	require.NoError(t, parent.Close(ctx))
+	requireParity(t, parent.ID())
+}
+
+func TestR42ClosePropagation(t *testing.T) {
+	w := startWorker(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	child, _ := spawnGated(t, parent)
+	grandchild, _ := spawnGated(t, child)
+	require.NoError(t, parent.Close(ctx))
+	for _, h := range []*session.Handle{child, grandchild} {
+		_, err := h.Send(ctx, session.Message{Text: "SAY no"})
+		require.ErrorIs(t, err, session.ErrClosed)
+		got := events(t, h)
+		require.Equal(t, event.TypeSessionClosed, got[len(got)-1].Type())
+	}
+	// All children are closed before the parent is.
+	last := events(t, parent)
+	var order []event.Type
+	for _, ev := range last {
+		if ev.Type() == event.TypeSubagentCompleted || ev.Type() == event.TypeSessionClosed {
+			order = append(order, ev.Type())
+		}
+	}
+	require.Equal(t, []event.Type{event.TypeSubagentCompleted, event.TypeSessionClosed}, order)
+	require.Empty(t, sandboxes(t, w))
+}
+
+// TestR43DepthLimit spawns ten real levels; the eleventh is refused. An
+// interrupt at the top reaches the bottom.
+func TestR43DepthLimit(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	top := open(t, session.Options{})
+	levels := []*session.Handle{top}
+	for depth := 1; depth <= session.MaxDepth; depth++ {
+		child, _ := spawnGated(t, levels[len(levels)-1])
+		s, err := child.Snapshot(ctx)
+		require.NoError(t, err)
+		require.Equal(t, depth, s.Parent.Depth)
+		require.Equal(t, top.ID(), s.Parent.Root)
+		levels = append(levels, child)
+	}
+	_, err := levels[session.MaxDepth].Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: "SAY too deep"}})
+	require.ErrorIs(t, err, session.ErrDepthLimit)
+	require.ErrorContains(t, err, "Maximum spawn depth (10) exceeded")
+
+	_, err = top.Interrupt(ctx, session.InterruptRequest{})
+	require.NoError(t, err)
+	for i, h := range levels[1:] {
+		require.Equal(t, "Parent interrupted", ended(t, h).Reason, fmt.Sprintf("level %d", i+1))
+	}
+	require.Eventually(t, func() bool { return len(childrenOf(t, top)) == 0 }, patience, tick)
+}
+
+func TestR44ChildrenAreGoneOnAnyEnd(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	for _, c := range []struct {
+		name, text string
+		want       event.SubagentResult
+		end        func(*session.Handle) error
+	}{
+		{"success", "SAY well done", event.SubagentCompletedOK, nil},
+		{"error", "ERR400", event.SubagentFailed, nil},
+		{"closed", "GATE gone-" + uuid.NewString(), event.SubagentFailed, func(h *session.Handle) error { return h.Close(ctx) }},
+	} {
+		reply, err := parent.Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: c.text}})
+		require.NoError(t, err, c.name)
+		if c.end != nil {
+			require.Contains(t, childrenOf(t, parent), reply.ChildID)
+			child, err := shared.client.Get(ctx, reply.ChildID)
+			require.NoError(t, err)
+			require.NoError(t, c.end(child))
+		}
+		require.Eventually(t, func() bool { return len(childrenOf(t, parent)) == 0 }, patience, tick, c.name)
+		var got *event.SubagentCompleted
+		require.Eventually(t, func() bool {
+			for _, ev := range events(t, parent) {
+				if p, ok := ev.Payload.(event.SubagentCompleted); ok && p.ChildSessionID == reply.ChildID {
+					got = &p
+				}
+			}
+			return got != nil
+		}, patience, tick, c.name)
+		require.Equal(t, c.want, got.Status, c.name)
+		if c.want == event.SubagentCompletedOK {
+			require.Equal(t, "well done", *got.Output)
+		}
+	}
+	require.NoError(t, parent.Close(ctx))
+	requireParity(t, parent.ID())
+}
+
+func TestR45ChildrenAreNotListed(t *testing.T) {
+	startWorker(t)
+	parent := open(t, session.Options{})
+	child, gate := spawnGated(t, parent)
+	require.Eventually(t, func() bool {
+		ids := listed(t, session.ListOptions{Children: true})
+		return contains(ids, child.ID()) && contains(ids, parent.ID())
+	}, patience, tick, "asked for, a child is in the list")
+	ids := listed(t, session.ListOptions{})
+	require.Contains(t, ids, parent.ID())
+	require.NotContains(t, ids, child.ID())
+	shared.model.Open(gate)
+	require.NoError(t, parent.Close(testContext(t)))
+	require.NotContains(t, listed(t, session.ListOptions{}), child.ID())
+}
+
+func contains(ids []string, id string) bool {
+	for _, have := range ids {
+		if have == id {
+			return true
+		}
+	}
+	return false
+}
+
+// TestSpawnEventsEncloseTheChild: in the parent's stream spawned comes before
+// the child's first event and completed after its last.
+func TestSpawnEventsEncloseTheChild(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	gate := "enclose-" + uuid.NewString()
+	r, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
+	require.NoError(t, err)
+	require.NoError(t, shared.model.Waiting(ctx, gate))
+	reply, err := parent.Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: "SAY from within"}, Description: "a look inside"})
+	require.NoError(t, err)
+	child, err := shared.client.Get(ctx, reply.ChildID)
+	require.NoError(t, err)
+	require.NoError(t, child.Close(ctx))
+	shared.model.Open(gate)
+	_, err = parent.Wait(ctx, r)
+	require.NoError(t, err)
+	require.NoError(t, parent.Close(ctx))
+
+	inner := events(t, child)
+	var spawned, completed event.Event
+	for _, ev := range events(t, parent) {
+		switch p := ev.Payload.(type) {
+		case event.SubagentSpawned:
+			require.Equal(t, reply.ChildID, p.ChildSessionID)
+			spawned = ev
+		case event.SubagentCompleted:
+			completed = ev
+		}
+	}
+	require.False(t, spawned.Context.Timestamp.After(inner[0].Context.Timestamp))
+	require.False(t, completed.Context.Timestamp.Before(inner[len(inner)-1].Context.Timestamp))
+	requireParity(t, parent.ID())
+}
