@@ -25,8 +25,8 @@ type Machine struct {
 	CPU   string `json:"cpu"`
 	OS    string `json:"os"`
 	Go    string `json:"go"`
-	// LoadBefore is the load average of the last minute when the run ended:
-	// more than the run's own means that others were at work.
+	// Load is the load average of the last 1, 5 and 15 minutes when the run
+	// ended: where it is high from the beginning, others were at work too.
 	Load string `json:"load"`
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -36,11 +37,11 @@ func (b *bench) turnEvents(ctx context.Context) (_ []Figure, err error) {
 	if err := answer(ctx, s, "SAY the sandbox is warm now"); err != nil {
 		return nil, err
 	}
-	short, err := b.added(ctx, s, "DELTAS 2")
+	short, heardShort, err := b.added(ctx, s, "DELTAS 2")
 	if err != nil {
 		return nil, err
 	}
-	long, err := b.added(ctx, s, fmt.Sprintf("DELTAS %d", manyDeltas))
+	long, heardLong, err := b.added(ctx, s, fmt.Sprintf("DELTAS %d", manyDeltas))
 	if err != nil {
 		return nil, err
 	}
@@ -50,24 +51,42 @@ func (b *bench) turnEvents(ctx context.Context) (_ []Figure, err error) {
 	}
 	const is = "the update of a plain workflow that runs one activity"
 	return []Figure{
-		events("history of a warm turn, 2 deltas", short).over(floor, is).wants("≤ 16", short <= historyLimit),
-		events("history of a warm turn, 20 000 deltas", long).over(floor, is).wants("the same", long == short && long <= historyLimit),
+		eventFigure("history of a warm turn, 2 deltas", short).over(floor, is).wants("≤ 16", short <= historyLimit).
+			noted("%d deltas reached the stream", heardShort),
+		eventFigure("history of a warm turn, 20 000 deltas", long).over(floor, is).wants("the same", long == short && long <= historyLimit).
+			noted("%d deltas reached the stream", heardLong),
 	}, s.Close(ctx)
 }
 
-func events(name string, n float64) Figure { return Figure{Name: name, Value: n, Unit: "events"} }
+func eventFigure(name string, n float64) Figure { return Figure{Name: name, Value: n, Unit: "events"} }
 
-// added is how many events a turn adds.
-func (b *bench) added(ctx context.Context, s *session.Handle, text string) (float64, error) {
+// added is how many events a turn adds to the workflow's history, and how many
+// deltas to the stream.
+func (b *bench) added(ctx context.Context, s *session.Handle, text string) (events float64, deltas int, err error) {
 	before, err := b.awaitTimer(ctx, s.ID())
 	if err != nil {
-		return 0, err
+		return 0, 0, err
+	}
+	seq, err := b.lastSeq(ctx, s)
+	if err != nil {
+		return 0, 0, err
 	}
 	if err := answer(ctx, s, text); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	after, err := b.awaitTimer(ctx, s.ID())
-	return float64(len(after) - len(before)), err
+	if err != nil {
+		return 0, 0, err
+	}
+	for ev, err := range s.Events(ctx, seq, false) {
+		if err != nil {
+			return 0, 0, err
+		}
+		if _, ok := ev.Payload.(event.BlockDelta); ok {
+			deltas++
+		}
+	}
+	return float64(len(after) - len(before)), deltas, nil
 }
 
 func (b *bench) noopEvents(ctx context.Context) (float64, error) {
@@ -121,15 +140,15 @@ func (b *bench) memory(ctx context.Context) (_ []Figure, err error) {
 	}
 	ready := b.stack.Servers.Took
 	return []Figure{
-		memory("worker with 20 idle sessions", idle).over(empty, "the same worker with none").
+		memoryFigure("worker with 20 idle sessions", idle).over(empty, "the same worker with none").
 			wants("< 150 MB", idle < 150e6),
 		seconds("devstack ready, empty folder", ready).wants("< 3 s", ready < 3*time.Second),
-		memory("devstack with 20 idle sessions", bearing).over(fresh, "the same devstack when this part began").
+		memoryFigure("devstack with 20 idle sessions", bearing).over(fresh, "the same devstack when this part began").
 			wants("< 400 MB", bearing < 400e6),
 	}, closeAll(ctx, all)
 }
 
-func memory(name string, bytes float64) Figure {
+func memoryFigure(name string, bytes float64) Figure {
 	return Figure{Name: name, Value: bytes, Unit: "bytes"}
 }
 
@@ -148,16 +167,11 @@ func (b *bench) openMany(ctx context.Context, n int) ([]*session.Handle, error) 
 // last answer; each starts its sandbox and agent first. What they take beyond
 // one alone may be the agents' own work, and little else.
 func (b *bench) parallel(ctx context.Context) (_ []Figure, err error) {
-	alone, _, err := b.slowTurns(ctx, 1)
+	alone, _, err := b.betterOfTwo(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	again, _, err := b.slowTurns(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	alone = min(alone, again)
-	together, used, err := b.slowTurns(ctx, parallelSessions)
+	together, used, err := b.betterOfTwo(ctx, parallelSessions)
 	if err != nil {
 		return nil, err
 	}
@@ -165,10 +179,22 @@ func (b *bench) parallel(ctx context.Context) (_ []Figure, err error) {
 	limit := 2*alone.Seconds() + 1.3*used.Seconds()/cores
 	return []Figure{
 		seconds("16 sessions of SLOW 5 on two workers", together).
-			over(alone.Seconds(), "one session alone, its agent started too; the better of two").
+			over(alone.Seconds(), "one session alone, its agent started too; of both the better of two runs").
 			wants(fmt.Sprintf("< %.2f s", limit), together.Seconds() < limit).
 			noted("the target is 2 × %.2f s + 1.3 × %.2f CPU s of the agents / %.0f cores", alone.Seconds(), used.Seconds(), cores),
 	}, nil
+}
+
+func (b *bench) betterOfTwo(ctx context.Context, n int) (took, used time.Duration, err error) {
+	took, used, err = b.slowTurns(ctx, n)
+	if err != nil {
+		return 0, 0, err
+	}
+	again, usedAgain, err := b.slowTurns(ctx, n)
+	if err == nil && again < took {
+		return again, usedAgain, nil
+	}
+	return took, used, err
 }
 
 // slowTurns runs n sessions at once on two fresh workers and gives how long

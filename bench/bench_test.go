@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/claude"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func TestQuantiles(t *testing.T) {
+	t.Parallel()
+	var s sample
+	for i := 100; i >= 1; i-- {
+		s = append(s, time.Duration(i))
+	}
+	require.Equal(t, time.Duration(50), s.at(0.50))
+	require.Equal(t, time.Duration(99), s.at(0.99))
+	require.Equal(t, time.Duration(100), s.at(1))
+	require.Equal(t, time.Duration(1), s.at(0))
+	require.Zero(t, sample(nil).at(0.5))
+	require.Equal(t, sample{1, 2, 9}, quietest([]sample{{3, 4, 5}, {1, 2, 9}}))
+}
+
+func TestCPUTimeOfAnyName(t *testing.T) {
+	t.Parallel()
+	const numbers = " S 1 2 3 4 5 6 7 8 9 10 150 50 30 20 20 0 1 0 12345"
+	for _, name := range []string{"(claude)", "(a b)", "(x) S 1 (y)"} {
+		used, err := cpuTime([]byte("42 " + name + numbers))
+		require.NoError(t, err, name)
+		require.Equal(t, 2500*time.Millisecond, used, name)
+	}
+	for _, broken := range []string{"", "42", "42 (x) S 1 2", "42 (x) S 1 2 3 4 5 6 7 8 9 10 a b c d e"} {
+		_, err := cpuTime([]byte(broken))
+		require.Error(t, err, broken)
+	}
+}
+
+func TestTableSaysWhatWasPromised(t *testing.T) {
+	t.Parallel()
+	r := Report{Figures: []Figure{
+		Figure{Name: "quick", Value: 0.0015, Unit: "s"}.over(0.001, "nothing").wants("< 2 ms", true),
+		Figure{Name: "fat", Value: 200e6, Unit: "bytes"}.wants("< 150 MB", false).noted("too %s", "much"),
+		{Name: "shown", Value: 12.5e6, Unit: "deltas/s"},
+	}}
+	var table bytes.Buffer
+	require.NoError(t, write(&table, r, false))
+	var rows [][]string
+	for line := range strings.Lines(table.String()) {
+		rows = append(rows, strings.Fields(line))
+	}
+	require.Contains(t, rows, strings.Fields("quick 1.50 ms 1.00 ms 1.50 < 2 ms yes"))
+	require.Contains(t, rows, strings.Fields("fat 200 MB < 150 MB no"))
+	require.Contains(t, rows, strings.Fields("shown 12.5 M/s"))
+	require.Contains(t, table.String(), "quick: floor: nothing\n")
+	require.Contains(t, table.String(), "fat: too much\n")
+
+	var asJSON bytes.Buffer
+	require.NoError(t, write(&asJSON, r, true))
+	var back Report
+	require.NoError(t, json.Unmarshal(asJSON.Bytes(), &back))
+	require.Equal(t, r, back)
+}
+
+func TestChoiceOfParts(t *testing.T) {
+	t.Parallel()
+	all, err := choose("")
+	require.NoError(t, err)
+	require.Len(t, all, len(parts()))
+	some, err := choose("send,reducer")
+	require.NoError(t, err)
+	require.Equal(t, []string{"reducer", "send"}, names(some))
+	_, err = choose("send,nothing")
+	require.ErrorContains(t, err, "the parts are")
+}
+
+// The paced agent must be one that Claude's adapter understands whole: each
+// delta arrives, the turn ends, and nothing is native.
+func TestPacedAgentSpeaksClaude(t *testing.T) {
+	t.Parallel()
+	prompt, err := claude.New().Encode(adapters.Prompt{MessageID: "m1", NativeID: "n1", Text: "PACE 3 1us"})
+	require.NoError(t, err)
+	opening, err := claude.New().Encode(adapters.Initialize{RequestID: "r1"})
+	require.NoError(t, err)
+	var out, complaints bytes.Buffer
+	in := strings.NewReader(string(opening) + "\n" + string(prompt) + "\n")
+	require.Zero(t, pacedMain(nil, in, &out, &complaints), complaints.String())
+
+	tr, err := claude.New().Translator(nil)
+	require.NoError(t, err)
+	tr.Step(event.Record{Dir: event.DirIn, Line: string(opening)})
+	events := tr.Step(event.Record{Dir: event.DirIn, Line: string(prompt)})
+	for line := range strings.Lines(out.String()) {
+		events = append(events, tr.Step(event.Record{Dir: event.DirOut, Line: strings.TrimSuffix(line, "\n")})...)
+	}
+	var stamps []time.Duration
+	var idle int
+	for _, ev := range events {
+		switch p := ev.Payload.(type) {
+		case event.BlockDelta:
+			at, err := readStamp(p.Delta)
+			require.NoError(t, err)
+			stamps = append(stamps, at)
+		case event.SessionIdle:
+			idle++
+		case event.Native, event.Unknown:
+			t.Errorf("not understood: %#v", p)
+		}
+	}
+	require.Len(t, stamps, 4, "the prompt's stamp and three")
+	require.IsIncreasing(t, stamps)
+	require.Equal(t, 1, idle)
+}
+
+func TestPacedAgentRefusesOtherPrompts(t *testing.T) {
+	t.Parallel()
+	var out, complaints bytes.Buffer
+	in := strings.NewReader(`{"type":"user","message":{"content":[{"type":"text","text":"hello"}]}}` + "\n")
+	require.Equal(t, 1, pacedMain(nil, in, &out, &complaints))
+	require.Contains(t, complaints.String(), `"hello" is not PACE`)
+}
+
+func TestReducerPartFolds(t *testing.T) {
+	t.Parallel()
+	deltas, err := decodedDeltas(3)
+	require.NoError(t, err)
+	state := conversationOf(2)
+	require.Len(t, state.Blocks, 2)
+	aimed := onLastBlock(deltas, 2)
+	require.Equal(t, blockName(1), aimed[0].Payload.(event.BlockDelta).BlockID)
+	require.Equal(t, "word 2 of it, ", aimed[2].Payload.(event.BlockDelta).Delta)
+}
