@@ -37,6 +37,10 @@ devstack:
 agents: ## install the pinned agent programs into .agents/
 	@sh internal/agents/install.sh
 
+.PHONY: browser
+browser: ## install what drives the Web UI in tests
+	@sh internal/webui/install.sh
+
 .PHONY: demo
 demo: build agents ## the main job on an embedded stack; ends by itself
 	@AGENT=$(AGENT) MODEL=$(MODEL) scripts/demo.sh
@@ -46,7 +50,7 @@ dev: build agents ## stack and worker, until Ctrl-C
 	@MODEL=$(MODEL) scripts/dev.sh
 
 .PHONY: test
-test: build agents ## every test, with -race
+test: build agents browser ## every test, with -race
 	@scripts/test.sh
 
 .PHONY: check
