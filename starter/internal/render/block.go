@@ -160,6 +160,9 @@ func (p *Printer) textPiece(b *block, piece string) {
 }
 
 func (p *Printer) beginLine(b *block) {
+	if !b.started && b.lane == p.main && p.group == p.groupOf(b) {
+		p.group = groupNext // texts that follow each other are two paragraphs
+	}
 	p.separate(p.groupOf(b))
 	gutter := p.gutter(b.lane)
 	for range b.blank - 1 {

@@ -95,6 +95,7 @@ const (
 	groupText  = "text"
 	groupWork  = "work"
 	groupNote  = "note"
+	groupNext  = "next"
 )
 
 // maxHeld is how many units wait for a line's end before they break it.
