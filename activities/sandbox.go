@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -178,6 +179,10 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 	files, err := a.ProfileFiles(p, l)
 	if err != nil {
 		return fmt.Errorf("%w %q: %w", errProfile, in.Profile, err)
+	}
+	if in.Workspace != "" {
+		// A folder of the user's keeps its files as they are.
+		files = slices.DeleteFunc(files, func(f adapters.File) bool { return f.Base == adapters.InWorkspace })
 	}
 	if err := copyProfile(ctx, sb, files); err != nil {
 		return err

@@ -112,6 +112,9 @@ func (r *run) interrupt(reason string) bool {
 	if !r.cur.interrupted {
 		r.cur.interrupted, r.cur.reason = true, reason
 		r.st.Aborted = true
+		if r.cur.giveUp != nil {
+			r.cur.giveUp()
+		}
 		cur := r.cur
 		workflow.Go(r.ctx, func(ctx workflow.Context) { r.pressInterrupt(ctx, cur) })
 	}

@@ -47,6 +47,8 @@ var placeOptions = workflow.ActivityOptions{
 	StartToCloseTimeout: 5 * time.Minute,
 	HeartbeatTimeout:    10 * time.Second,
 	RetryPolicy:         patient,
+	// What was made while it was given up has an owner.
+	WaitForCancellation: true,
 }
 
 // turnOptions: a turn may take days, so the heartbeat alone says whether it

@@ -35,6 +35,9 @@ type run struct {
 	cur *turn
 	// early is the reason of an interrupt that came before a child's first turn.
 	early *string
+	// adrift is set when a sandbox could not be made: whoever tried may have
+	// taken an epoch that this run never heard of, which fences it.
+	adrift bool
 	// closing is why the session closes; "" while it is open.
 	closing string
 	// cancelled says whether the workflow was, also before anybody acted on it.

@@ -1,9 +1,274 @@
 package workflows
 
 import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
 
 func spawnOf(id, text string) session.SpawnRequest {
 	return session.SpawnRequest{ID: id, Message: session.Message{ID: "to-" + id, Text: text}, Description: "a test"}
+}
+
+func TestSpawn(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) {
+		in.Options.Profile, in.Options.Model, in.Options.Tenant = "reviewer", "opus", "acme"
+	})
+	var got *answer
+	p.then(
+		func() { got = p.update(session.UpdateSpawn, spawnOf("kid", "do this")) },
+		func() { require.Empty(t, p.snapshot().Children) },
+	)
+	p.run()
+	require.Equal(t, session.SpawnReply{ChildID: "kid", ToolUseID: "spawn-kid", Depth: 1}, valueOf[session.SpawnReply](t, got))
+	require.Equal(t, []string{"do this"}, p.w.prompts("kid"))
+	in := p.w.begun[1].Session
+	require.Equal(t, session.Parent{SessionID: "s1", Root: "s1", Depth: 1, ToolUseID: "spawn-kid"}, *in.Parent)
+	require.Equal(t, session.Options{Agent: "claude", Profile: "reviewer", Model: "opus", Tenant: "acme", Title: "do this"}, in.Options)
+	require.NotEqual(t, p.w.turns[0].Sandbox.ID, "s1-e2", "a sandbox of its own")
+
+	spawned := heard[event.SubagentSpawned](p.w, "s1")
+	require.Len(t, spawned, 1)
+	require.Equal(t, "kid", spawned[0].ChildSessionID)
+	ended := heard[event.SubagentCompleted](p.w, "s1")
+	require.Len(t, ended, 1)
+	require.Equal(t, event.SubagentCompletedOK, ended[0].Status)
+	require.Equal(t, "echo: do this", *ended[0].Output)
+}
+
+// subagent:spawned and subagent:completed stand strictly around the child's
+// life.
+func TestSpawnEventsEncloseTheChild(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(func() { p.update(session.UpdateSpawn, spawnOf("kid", "do this")) })
+	p.run()
+	at := func(id string, t event.Type) int {
+		return p.w.order(func(s said) bool { return s.session == id && s.payload.EventType() == t })
+	}
+	spawned, begun := at("s1", event.TypeSubagentSpawned), at("kid", event.TypeSessionInitialized)
+	closed, ended := at("kid", event.TypeSessionClosed), at("s1", event.TypeSubagentCompleted)
+	require.True(t, 0 <= spawned && spawned < begun && begun < closed && closed < ended,
+		"spawned %d, begun %d, closed %d, completed %d", spawned, begun, closed, ended)
+}
+
+// TestR43DepthLimitInWorkflow: 10 levels; the 11th is refused with "Maximum
+// spawn depth (10) exceeded"; the check is depth >= 10 at the spawning session,
+// root = 0.
+func TestR43DepthLimitInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	id := func(depth int) string { return fmt.Sprintf("d%d", depth) }
+	answers := make([]*answer, session.MaxDepth+2)
+	p.then(func() { answers[1] = p.update(session.UpdateSpawn, spawnOf(id(1), "HOLD 1")) })
+	for depth := 2; depth <= session.MaxDepth+1; depth++ {
+		p.then(func() {
+			answers[depth] = p.updateChild(id(depth-1), session.UpdateSpawn, spawnOf(id(depth), fmt.Sprintf("HOLD %d", depth)))
+		})
+	}
+	p.run()
+	for depth := 1; depth <= session.MaxDepth; depth++ {
+		require.Equal(t, depth, valueOf[session.SpawnReply](t, answers[depth]).Depth)
+		require.Len(t, p.w.prompts(id(depth)), 1)
+	}
+	refused := answers[session.MaxDepth+1].refused
+	require.ErrorIs(t, session.FromTemporal(refused), session.ErrDepthLimit)
+	require.ErrorContains(t, refused, "Maximum spawn depth (10) exceeded")
+	require.Empty(t, p.w.prompts(id(session.MaxDepth+1)))
+}
+
+// TestR44CleanupInWorkflow: a child is removed from children on completion,
+// success or error, and when it is cancelled.
+func TestR44CleanupInWorkflow(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		end    func(*play)
+		status event.SubagentResult
+		output string
+	}{
+		"HOLD and succeed": {func(p *play) { require.NoError(p, p.w.letGo("kid")) }, event.SubagentCompletedOK, "echo: HOLD and succeed"},
+		"HOLD then close":  {func(p *play) { p.updateChild("kid", session.UpdateClose) }, event.SubagentFailed, "ended without an answer"},
+		"FAIL":             {nil, event.SubagentFailed, "the agent said no"},
+		"HOLD then interrupt": {func(p *play) {
+			p.updateChild("kid", session.UpdateInterrupt, session.InterruptRequest{})
+		}, event.SubagentFailed, "ended without an answer"},
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			p := newPlay(t)
+			p.then(func() { p.update(session.UpdateSpawn, spawnOf("kid", text)) })
+			if want.end != nil {
+				p.then(func() {
+					require.Equal(t, []session.Child{{SessionID: "kid", ToolUseID: "spawn-kid", Agent: "claude"}}, p.snapshot().Children)
+					want.end(p)
+				})
+			}
+			p.then(func() { require.Empty(t, p.snapshot().Children) })
+			p.run()
+			ended := heard[event.SubagentCompleted](p.w, "s1")
+			require.Len(t, ended, 1)
+			require.Equal(t, want.status, ended[0].Status)
+			require.Equal(t, want.output, *ended[0].Output)
+		})
+	}
+}
+
+// TestR45EphemeralInWorkflow: children are never in the app's registry.
+func TestR45EphemeralInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(func() { p.update(session.UpdateSpawn, spawnOf("kid", "do this")) })
+	p.run()
+	require.Len(t, p.w.finished, 2)
+	require.Equal(t, "kid", p.w.finished[0].Session.SessionID)
+	require.True(t, p.w.finished[0].Unlisted)
+	require.False(t, p.w.finished[1].Unlisted)
+}
+
+// TestR41AbortPropagationInWorkflow: aborting the parent's execution aborts all
+// children, at every level.
+func TestR41AbortPropagationInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "HOLD parent") },
+		func() {
+			p.update(session.UpdateSpawn, spawnOf("a", "HOLD a"))
+			p.update(session.UpdateSpawn, spawnOf("b", "HOLD b"))
+		},
+		func() { p.updateChild("a", session.UpdateSpawn, spawnOf("aa", "HOLD aa")) },
+		func() { p.update(session.UpdateInterrupt, session.InterruptRequest{Reason: "enough"}) },
+		func() { require.Empty(t, p.snapshot().Children) },
+	)
+	p.run()
+	require.Equal(t, "enough", p.w.results("s1")["m1"].Reason)
+	for _, id := range []string{"a", "b", "aa"} {
+		res := p.w.results(id)["to-"+id]
+		require.Equal(t, session.Interrupted, res.Outcome, id)
+		require.Equal(t, "Parent interrupted", res.Reason, id)
+	}
+}
+
+// The parent's own turn need not run for its interrupt to reach the children.
+func TestAnIdleParentInterruptsItsChildren(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
+		func() { p.update(session.UpdateInterrupt, session.InterruptRequest{}) },
+	)
+	p.run()
+	require.Equal(t, session.Interrupted, p.w.results("kid")["to-kid"].Outcome)
+}
+
+// An interrupt right behind the spawn finds a child that has not begun.
+func TestAChildIsInterruptedBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(func() {
+		p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on"))
+		p.update(session.UpdateInterrupt, session.InterruptRequest{})
+	}, func() { require.Empty(t, p.snapshot().Children) })
+	p.run()
+	require.Equal(t, "Parent interrupted", p.w.results("kid")["to-kid"].Reason)
+}
+
+// TestR42ClosePropagationInWorkflow: closing the parent closes all children,
+// and waits for them.
+func TestR42ClosePropagationInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "HOLD parent") },
+		func() { p.update(session.UpdateSpawn, spawnOf("a", "HOLD a")) },
+		func() { p.updateChild("a", session.UpdateSpawn, spawnOf("aa", "HOLD aa")) },
+	)
+	p.run()
+	var order []string
+	for _, f := range p.w.finished {
+		order = append(order, f.Session.SessionID)
+	}
+	require.Equal(t, []string{"aa", "a", "s1"}, order)
+	require.Len(t, p.w.ended, 3, "every sandbox is ended")
+	for _, id := range []string{"a", "aa"} {
+		require.Empty(t, heard[event.Error](p.w, id), "being closed by the parent is no fault of the child's")
+	}
+}
+
+// A close right behind a spawn leaves no child behind.
+func TestCloseRightAfterSpawn(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	var spawned *answer
+	p.then(func() {
+		spawned = p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on"))
+		p.update(session.UpdateClose)
+	})
+	p.runOpen()
+	require.True(t, spawned.done)
+	require.Len(t, heard[event.SubagentCompleted](p.w, "s1"), len(heard[event.SubagentSpawned](p.w, "s1")))
+	require.Equal(t, "s1", p.w.finished[len(p.w.finished)-1].Session.SessionID)
+	for range p.w.prompts("kid") {
+		require.Equal(t, session.Interrupted, p.w.results("kid")["to-kid"].Outcome)
+	}
+}
+
+// A child takes further messages while it lives, and ends when none is left.
+func TestAChildEndsWhenItsQueueIsEmpty(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.update(session.UpdateSpawn, spawnOf("kid", "HOLD one")) },
+		func() { p.updateChild("kid", session.UpdateSend, session.Message{ID: "m2", Text: "two"}) },
+		func() { require.NoError(t, p.w.letGo("kid")) },
+		func() { require.Empty(t, p.snapshot().Children) },
+	)
+	p.run()
+	require.Equal(t, []string{"HOLD one", "two"}, p.w.prompts("kid"))
+	require.Equal(t, "completed", p.w.finished[0].Reason)
+	require.Equal(t, "echo: two", *heard[event.SubagentCompleted](p.w, "s1")[0].Output)
+}
+
+func TestSpawnIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	bad := map[string]session.SpawnRequest{
+		"id":                  spawnOf("not an id", "text"),
+		"message.text":        spawnOf("kid", " "),
+		"permission":          {ID: "kid", Message: session.Message{Text: "text"}, Options: session.Options{Permission: "maybe"}},
+		"the parent's own id": {ID: "s1", Message: session.Message{Text: "text"}},
+	}
+	answers := map[string]*answer{}
+	p.then(func() {
+		for field, req := range bad {
+			answers[field] = p.update(session.UpdateSpawn, req)
+		}
+	})
+	p.run()
+	for field, a := range answers {
+		var invalid *session.InvalidError
+		require.ErrorAs(t, session.FromTemporal(a.refused), &invalid, field)
+		if field != "the parent's own id" {
+			require.Equal(t, field, invalid.Field)
+		}
+	}
+	require.Empty(t, heard[event.SubagentSpawned](p.w, "s1"))
+}
+
+func TestARepeatedSpawnNamesTheSameChild(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	var first, again *answer
+	p.then(
+		func() { first = p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
+		func() { again = p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
+	)
+	p.run()
+	require.Equal(t, valueOf[session.SpawnReply](t, first), valueOf[session.SpawnReply](t, again))
+	require.Len(t, p.w.prompts("kid"), 1)
 }

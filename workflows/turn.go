@@ -18,6 +18,8 @@ type turn struct {
 	queued session.Queued
 	// live is set while RunTurn is scheduled: controls go to its host.
 	live bool
+	// giveUp ends the wait for a sandbox; nil before there is one.
+	giveUp workflow.CancelFunc
 	// interrupted is set by the first interrupt, with its reason.
 	interrupted bool
 	reason      string
@@ -90,7 +92,7 @@ func (r *run) runTurn(q session.Queued) {
 func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	var out activities.RunTurnOutput
 	if r.st.Sandbox == nil && !r.cur.interrupted {
-		if err := r.createSandbox(); err != nil {
+		if err := r.createSandbox(); err != nil && !r.cur.interrupted {
 			return out, err
 		}
 	}
@@ -119,14 +121,19 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	return out, err
 }
 
+// createSandbox waits for a place as long as it takes, or until the turn is
+// interrupted.
 func (r *run) createSandbox() error {
-	ctx := workflow.WithActivityOptions(r.ctx, placeOptions)
+	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, placeOptions))
+	defer cancel()
+	r.cur.giveUp = cancel
 	in := activities.CreateSandboxInput{Agent: r.agent(), Restarts: r.st.Restarts, LastSeq: r.st.LastSeq}
 	var out activities.CreateSandboxOutput
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return err
 	}
 	if err := workflow.ExecuteActivity(ctx, activities.NameCreateSandbox, in).Get(ctx, &out); err != nil {
+		r.adrift = true
 		return err
 	}
 	r.st.Sandbox = &out.Sandbox
@@ -187,9 +194,13 @@ func (r *run) emit(key string, payloads ...event.Payload) (activities.EmitOutput
 // emitInput is for any coroutine; ctx is its own.
 func (r *run) emitInput(ctx workflow.Context, in activities.EmitInput) (activities.EmitOutput, error) {
 	ctx = workflow.WithActivityOptions(ctx, writeOptions)
+	in.TakeEpoch = r.adrift
 	var out activities.EmitOutput
 	if err := workflow.ExecuteActivity(ctx, activities.NameEmit, in).Get(ctx, &out); err != nil {
 		return out, fmt.Errorf("session %s: emit: %w", r.in.SessionID, err)
+	}
+	if in.TakeEpoch {
+		r.st.Epoch, r.adrift = out.Epoch, false
 	}
 	r.advance(out.LastSeq, out.LastBlockID)
 	return out, nil

@@ -194,15 +194,16 @@ func TestAFailedTurnIsRecordedInTheConversation(t *testing.T) {
 	require.Equal(t, "the agent said no", *blocks[0].Block.Message)
 }
 
-// A session that is reopened counts its executions anew; what fails in the new
-// life must not be taken for what failed in the old one.
+// What fails in a session's new life must not be taken for what failed in the
+// old one.
 func TestFailuresOfTwoLivesAreTwo(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
+	w, in := newWorld(), session.Input{SessionID: "s1", Options: session.Options{Agent: "claude"}}
 	for _, id := range []string{"old", "new"} {
-		p := playOn(t, w, session.Input{SessionID: "s1", Options: session.Options{Agent: "claude"}, Reopened: id == "new"})
+		p := playOn(t, w, in)
 		p.then(func() { p.send(id, "FAIL") })
 		p.run()
+		in.Reopened, in.Executions = true, w.finished[0].Record.Executions
 	}
 	blocks := heard[event.BlockUpsert](w, "s1")
 	require.Len(t, blocks, 2)

@@ -130,6 +130,7 @@ func (w *world) CreateSandbox(ctx context.Context, in activities.CreateSandboxIn
 	w.queues[activities.NameCreateSandbox] = info.TaskQueue
 	w.places = append(w.places, in)
 	if w.noAgent {
+		w.epochs[in.Agent.SessionID]++
 		return activities.CreateSandboxOutput{}, temporal.NewNonRetryableApplicationError("claude is not installed", session.TypeAgentMissing, nil)
 	}
 	if w.crowded {
@@ -250,11 +251,15 @@ func (w *world) Emit(ctx context.Context, in activities.EmitInput) (activities.E
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queues[activities.NameEmit] = activity.GetInfo(ctx).TaskQueue
+	if in.TakeEpoch {
+		w.epochs[in.SessionID]++
+		in.Epoch = w.epochs[in.SessionID]
+	}
 	if in.Epoch < w.epochs[in.SessionID] {
 		return activities.EmitOutput{}, temporal.NewNonRetryableApplicationError("a higher epoch writes", session.TypeFenced, nil)
 	}
 	w.emits = append(w.emits, in)
-	return activities.EmitOutput{LastSeq: w.sayOnce(in.SessionID, in.Key, in.Events)}, nil
+	return activities.EmitOutput{Epoch: in.Epoch, LastSeq: w.sayOnce(in.SessionID, in.Key, in.Events)}, nil
 }
 
 func (w *world) EndSandbox(ctx context.Context, in activities.EndSandboxInput) (activities.EndSandboxOutput, error) {

@@ -1,0 +1,160 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+func TestIdleTimeoutEndsTheSandboxNotTheSession(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) { in.Options.IdleTimeoutMS = time.Minute.Milliseconds() })
+	p.then(func() { p.send("m1", "one") })
+	p.after(59*time.Second, func() {
+		require.NotNil(t, p.snapshot().Sandbox)
+		p.update(session.UpdateConfigure, session.Configure{Title: ptr("a look is no activity")})
+	})
+	p.after(2*time.Second, func() {
+		require.Nil(t, p.snapshot().Sandbox)
+		require.Equal(t, session.StatusIdle, p.snapshot().Status)
+		require.Equal(t, "idle", p.w.ended[0].Reason)
+	})
+	p.after(time.Hour, func() { p.send("m2", "two") })
+	p.run()
+	require.Equal(t, []string{"one", "two"}, p.w.prompts("s1"))
+	require.Len(t, p.w.places, 2)
+	require.NotEqual(t, p.w.turns[0].Sandbox.ID, p.w.turns[1].Sandbox.ID)
+	require.Equal(t, uint64(3), p.w.turns[1].Sandbox.Epoch)
+}
+
+func TestIdleTimeDoesNotCountWhileATurnRuns(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) { in.Options.IdleTimeoutMS = time.Minute.Milliseconds() })
+	p.then(func() { p.send("m1", "HOLD for hours") })
+	p.after(5*time.Hour, func() {
+		require.Empty(t, p.w.ended)
+		require.NoError(t, p.w.letGo("s1"))
+	})
+	p.run()
+	require.Equal(t, session.Completed, p.w.results("s1")["m1"].Outcome)
+}
+
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	var nothing, running, queued, good *answer
+	p.then(
+		func() { nothing = p.update(session.UpdateEvict) },
+		func() { p.send("m1", "HOLD one") },
+		func() { running = p.update(session.UpdateEvict) },
+		func() { require.NoError(t, p.w.letGo("s1")) },
+		func() { good = p.update(session.UpdateEvict) },
+		func() {
+			require.Nil(t, p.snapshot().Sandbox)
+			require.Equal(t, session.StatusIdle, p.snapshot().Status)
+			p.w.crowded = true
+			p.send("m2", "two")
+		},
+		func() { queued = p.update(session.UpdateEvict) },
+		func() { require.NoError(t, p.w.makeRoom()) },
+	)
+	p.run()
+	require.NoError(t, nothing.refused)
+	require.NoError(t, good.refused)
+	for _, a := range []*answer{running, queued} {
+		require.ErrorIs(t, session.FromTemporal(a.refused), session.ErrBusy)
+	}
+	require.Equal(t, "manual", p.w.ended[0].Reason)
+	require.Equal(t, []string{"HOLD one", "two"}, p.w.prompts("s1"))
+	require.Len(t, p.w.places, 2)
+}
+
+// A second eviction, or one that meets the idle timeout, finds nothing to end.
+func TestEvictWhileTheSandboxEnds(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	again := true
+	p.w.ending = func() {
+		if again {
+			again = false
+			p.update(session.UpdateEvict)
+		}
+	}
+	p.then(func() { p.send("m1", "one") }, func() { p.update(session.UpdateEvict) }, func() { p.send("m2", "two") })
+	p.run()
+	require.Len(t, p.w.ended, 2)
+	require.Equal(t, []string{"one", "two"}, p.w.prompts("s1"))
+}
+
+func TestHostLost(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "LOST in the fire") },
+		func() {
+			i := p.inspect()
+			require.Nil(t, i.Sandbox)
+			require.Equal(t, 1, i.Restarts)
+			require.Equal(t, session.TypeHostLost, i.Failure.Code)
+		},
+		func() { p.send("m2", "two") },
+	)
+	p.run()
+	res := p.w.results("s1")["m1"]
+	require.Equal(t, session.Failed, res.Outcome)
+	require.Equal(t, session.TypeHostLost, res.Error.Code)
+	require.Equal(t, session.Completed, p.w.results("s1")["m2"].Outcome)
+	require.Len(t, p.w.places, 2)
+	require.Equal(t, 1, p.w.places[1].Restarts)
+	require.Len(t, p.w.ended, 1, "the lost sandbox has no host to end it")
+}
+
+// A sandbox whose host does not answer when it is to be ended is given up.
+func TestASandboxOfALostHostDoesNotHoldTheClose(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(func() { p.send("m1", "one") }, func() { p.w.mu.Lock(); p.w.lostHosts = true; p.w.mu.Unlock() })
+	p.run()
+	require.Len(t, heard[event.EEError](p.w, "s1"), 1)
+	require.Len(t, p.w.finished, 1)
+}
+
+// Whoever fails to make a sandbox has taken an epoch; the failure is written
+// all the same, and the next message is tried again.
+func TestAnAgentThatIsMissingIsSaid(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.noAgent = true
+	p.then(
+		func() { p.send("m1", "one") },
+		func() { p.w.noAgent = false; p.send("m2", "two") },
+	)
+	p.run()
+	res := p.w.results("s1")
+	require.Equal(t, session.Failed, res["m1"].Outcome)
+	require.Equal(t, session.TypeAgentMissing, res["m1"].Error.Code)
+	require.Equal(t, session.Completed, res["m2"].Outcome)
+}
+
+// A session that waits for a place can be closed.
+func TestCloseWhileNoPlaceIsFree(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.crowded = true
+	p.then(func() { p.send("m1", "one") }, func() { p.update(session.UpdateConfigure, session.Configure{Title: ptr("later")}) })
+	p.run()
+	require.Equal(t, session.Interrupted, p.w.results("s1")["m1"].Outcome)
+	require.Len(t, heard[event.OptionsUpdate](p.w, "s1"), 1)
+	require.Empty(t, p.w.ended)
+}
+
+func TestAnAgentThatExitsCountsAsARestart(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(func() { p.send("m1", "EXIT now") }, func() { require.Equal(t, 1, p.inspect().Restarts) })
+	p.run()
+}
