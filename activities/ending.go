@@ -154,11 +154,17 @@ func (t *turn) sweep(ctx context.Context) {
 
 // The last events of a turn stand behind all of their record's.
 const (
-	indexFailure = 1 << 20
-	indexEnd     = 1<<20 + 1
+	indexLost    = 1 << 20
+	indexFailure = 1<<20 + 1
+	indexEnd     = 1<<20 + 2
 )
 
 func (t *turn) writeEnd(ctx context.Context, d runner.Delivery, end ending) error {
+	if end.exited {
+		if err := t.markLost(ctx, d); err != nil {
+			return err
+		}
+	}
 	if end.exited && end.failure != nil {
 		block := own(event.BlockUpsert{Block: event.Block{
 			ID: "sojourn-" + t.in.Message.ID + "-failed", Type: event.BlockError, Status: event.StatusComplete,

@@ -1,0 +1,67 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// markLost marks what the agent had said in this turn and took with it when it
+// died: an agent writes its transcript some time after it speaks. Without the
+// marks the live conversation would hold blocks that no restore gives back.
+func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
+	pos := stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: d.Offset, Index: indexLost}
+	if pos.Compare(t.had) <= 0 {
+		return nil
+	}
+	if err := t.out.Flush(ctx); err != nil {
+		return err
+	}
+	live := reducer.NewBuilder(reducer.State{})
+	for ev, err := range t.host.o.Stream.Read(ctx, t.in.Agent.SessionID, t.in.LastSeq, stream.ReadOptions{}) {
+		if err != nil {
+			return fmt.Errorf("look for lost blocks: %w", err)
+		}
+		live.Add(ev)
+	}
+	restored, err := t.agent.onDisk(ctx)
+	if err != nil {
+		return fmt.Errorf("look for lost blocks: %w", err)
+	}
+	lost := parity.Unsaved(live.State(), restored, d.Record.TS)
+	return t.out.Add(ctx, lost, pos)
+}
+
+// onDisk is the conversation as the agent's own transcripts have it now. What
+// can't be read of them, a torn last line say, is not in it.
+func (a *agent) onDisk(ctx context.Context) (reducer.State, error) {
+	home := newHome(ctx, a.sb)
+	found, err := a.adapter.Transcripts(home, a.launch)
+	if err != nil {
+		return reducer.State{}, err
+	}
+	var sources []adapters.Source
+	for _, f := range found {
+		sources = append(sources, adapters.Source{Transcript: f, Open: func() (io.ReadCloser, error) { return home.Open(f.Path) }})
+	}
+	b := reducer.NewBuilder(reducer.State{})
+	for ev, err := range a.adapter.Parse(sources) {
+		if err == nil {
+			b.Add(ev)
+		}
+	}
+	return b.State(), ctx.Err()
+}
+
+// isLost says whether an upsert only marks an agent's block as lost.
+func isLost(b event.Block) bool {
+	_, lost := b.Metadata["lost"]
+	return lost
+}
