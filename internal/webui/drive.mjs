@@ -4,8 +4,11 @@
 //       sends a signal by the page's own dialog; the picture is the dialog,
 //       filled in, before it is submitted
 //   node drive.mjs shot URL WORKFLOWID OUT.png [--size WxH]
-//       the workflow's page with its running activity unfolded; prints the
-//       text that the picture shows
+//       the workflow's page with its running activity unfolded
+//   node drive.mjs details URL WORKFLOWID OUT.png [--size WxH]
+//       the workflow's current details
+//
+// The last two print the text of the page, for who can't look at the picture.
 //
 // The browser is `chromium` of the PATH, or what SOJOURN_CHROMIUM names; the
 // namespace is TEMPORAL_NAMESPACE or default. Exit status: 0 done, 1 failed,
@@ -15,7 +18,8 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 
 const usage = `usage: drive.mjs signal URL WORKFLOWID NAME JSON OUT.png [--size WxH]
-       drive.mjs shot URL WORKFLOWID OUT.png [--size WxH]`;
+       drive.mjs shot URL WORKFLOWID OUT.png [--size WxH]
+       drive.mjs details URL WORKFLOWID OUT.png [--size WxH]`;
 
 // patience bounds every wait; nothing is judged by it.
 const patience = 60_000;
@@ -27,7 +31,8 @@ const flags = [
 
 const commands = {
   signal: { size: '1200x900', operands: 5, run: signal },
-  shot: { size: '1400x1000', operands: 3, run: shot },
+  shot: { size: '1400x960', operands: 3, run: shot },
+  details: { size: '1400x760', operands: 3, run: details },
 };
 
 async function signal(page, [url, workflow, name, json, out]) {
@@ -59,6 +64,18 @@ async function shot(page, [url, workflow, out]) {
   await row.click({ position: { x: 6, y: 12 } });
   await page.getByText('Heartbeat Details', { exact: true }).waitFor();
   await page.getByText('Activity Task Scheduled', { exact: true }).first().waitFor();
+  await report(page, out);
+}
+
+async function details(page, [url, workflow, out]) {
+  await open(page, url, workflow);
+  await page.getByRole('tab', { name: 'User Metadata' }).or(page.getByRole('link', { name: 'User Metadata' })).first().click();
+  await page.getByText('Current Details', { exact: true }).waitFor();
+  await report(page, out);
+}
+
+// report takes the picture and prints what can be read on it.
+async function report(page, out) {
   await page.mouse.move(1, 1);
   await settled(page);
   await page.screenshot({ path: out });
