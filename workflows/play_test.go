@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -207,3 +209,6 @@ func fieldsOf(t *testing.T, v any) map[string]json.RawMessage {
 	require.NoError(t, json.Unmarshal(data, &fields))
 	return fields
 }
+
+// keysOf are the keys of a map in order.
+func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

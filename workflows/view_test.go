@@ -1,0 +1,205 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// TestR17SessionPropertiesInWorkflow: id, status, parent, children (active
+// only), isAborted, queuedMessages.
+func TestR17SessionPropertiesInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	var idle, running, child session.Snapshot
+	p.then(
+		func() { idle = p.snapshot(); p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
+		func() { p.send("m1", "HOLD one") },
+		func() { p.send("m2", "two") },
+		func() {
+			running = p.snapshot()
+			v, err := p.env.QueryWorkflowByID("kid", session.QuerySnapshot)
+			require.NoError(t, err)
+			require.NoError(t, v.Get(&child))
+		},
+	)
+	p.run()
+	fields := fieldsOf(t, idle)
+	for field, want := range map[string]string{
+		"sessionId": `"s1"`, "status": `"idle"`, "children": `[]`, "isAborted": `false`, "queuedMessages": `[]`, "version": `"1.0"`,
+	} {
+		require.JSONEq(t, want, string(fields[field]), field)
+	}
+	require.Equal(t, session.StatusRunning, running.Status)
+	require.Equal(t, []session.Child{{SessionID: "kid", ToolUseID: "spawn-kid", Agent: "claude"}}, running.Children)
+	require.Equal(t, []session.Message{{ID: "m2", Text: "two"}}, running.Queued)
+	require.Nil(t, running.Parent)
+	require.Equal(t, "s1", child.Parent.SessionID)
+	require.Equal(t, session.StatusClosed, p.snapshot().Status)
+	require.Empty(t, p.snapshot().Children)
+}
+
+func TestR29SnapshotInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(func() { p.send("m1", "one\nand more") }, func() {
+		s := p.snapshot()
+		require.Equal(t, session.SnapshotVersion, s.Version)
+		require.Equal(t, "one", s.Title)
+		require.Equal(t, 1, s.Turns)
+		require.Equal(t, event.Usage{InputTokens: 10, OutputTokens: 5}, s.Usage)
+		require.InDelta(t, 0.25, s.CostUSD, 1e-9)
+		require.Equal(t, p.w.seqs["s1"], s.LastSeq)
+		require.Equal(t, "s1-e2", s.Sandbox.ID)
+		require.False(t, s.Timestamp.IsZero())
+	})
+	p.run()
+}
+
+func TestR30InspectInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	phases := map[string]bool{}
+	look := func() session.Inspection {
+		i := p.inspect()
+		phases[i.Phase] = true
+		return i
+	}
+	p.then(
+		func() { look(); p.w.crowded = true; p.send("m1", "HOLD one") },
+		func() { look(); require.NoError(t, p.w.makeRoom()) },
+		func() {
+			i := look()
+			require.Equal(t, "x1", i.CurrentExecution)
+			require.Equal(t, uint64(2), i.Epoch)
+			require.Equal(t, start, i.CreatedAt)
+			p.w.deaf = 3
+			p.update(session.UpdateInterrupt, session.InterruptRequest{})
+		},
+	)
+	p.after(500*time.Millisecond, func() { look() })
+	p.after(time.Minute, func() { p.send("m2", "two") })
+	p.then(func() {
+		i := look()
+		require.Equal(t, "said echo: two", i.LastBlock)
+		require.Equal(t, "echo: two", i.LastOutput)
+		require.Empty(t, i.CurrentExecution)
+	})
+	p.run()
+	require.Equal(t, map[string]bool{"resting": true, "creating sandbox": true, "turn": true, "interrupting": true}, phases)
+}
+
+func TestResultQuery(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(func() { p.send("m1", "one") }, func() {
+		byExecution := queried[session.Result](p, session.QueryResult, "x1")
+		require.Equal(t, "echo: one", byExecution.Result.Response)
+		require.Equal(t, byExecution, queried[session.Result](p, session.QueryResult, "m1"))
+		_, err := p.env.QueryWorkflow(session.QueryResult, "x9")
+		require.ErrorContains(t, err, "x9")
+	})
+	p.run()
+}
+
+// What the workflow keeps is bounded, however long the session lives.
+func TestWhatIsKeptIsBounded(t *testing.T) {
+	t.Parallel()
+	const extra = 5
+	p := newPlay(t, func(in *session.Input) {
+		in.Carried = &session.State{IdleTimeoutMS: time.Hour.Milliseconds(), Native: 1, Epoch: 1}
+		for i := range session.KeptReceipts {
+			in.Carried.Executions++
+			in.Carried.Receipts = append(in.Carried.Receipts, session.Receipt{MessageID: fmt.Sprintf("old%d", i), ExecutionID: fmt.Sprintf("x%d", i+1)})
+		}
+		for i := range session.KeptResults {
+			in.Carried.Results = append(in.Carried.Results, session.Result{ExecutionID: fmt.Sprintf("x%d", i+1), Outcome: session.Completed})
+		}
+	})
+	p.w.epochs["s1"] = 1
+	for i := range extra {
+		p.then(func() { p.send(fmt.Sprintf("new%d", i), "text") })
+	}
+	p.then(func() { p.wish(); p.send("last", "text") })
+	next := p.runToContinue()
+	require.Len(t, next.Carried.Receipts, session.KeptReceipts)
+	require.Equal(t, fmt.Sprintf("old%d", extra+1), next.Carried.Receipts[0].MessageID)
+	require.Len(t, next.Carried.Results, session.KeptResults)
+	require.Equal(t, fmt.Sprintf("x%d", extra+1), next.Carried.Results[0].ExecutionID)
+}
+
+func TestCurrentDetailsShowTheSession(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) { in.Options.Title = "Fix the build" })
+	details := func() string {
+		return queried[*sdkpb.WorkflowMetadata](p, "__temporal_workflow_metadata").GetCurrentDetails()
+	}
+	p.then(
+		func() { p.send("m1", "one") },
+		func() { p.send("m2", "HOLD `two`") },
+		func() { p.send("m3", "three") },
+		func() {
+			text := details()
+			for _, want := range []string{
+				"### Fix the build", "**Agent:** claude", "**Status:** running, 1 message(s) waiting", "**Turns:** 1",
+				"**Cost:** $0.2500", "**Sandbox:** s1-e2 on host h1", "said echo: one", "HOLD",
+			} {
+				require.Contains(t, text, want)
+			}
+			require.NoError(t, p.w.letGo("s1"))
+		},
+		func() {
+			require.Contains(t, details(), "**Status:** idle")
+			require.Contains(t, details(), "said echo: three")
+		},
+		func() { p.send("m4", "FAIL") },
+		func() { require.Contains(t, details(), "**Last failure:** the agent said no") },
+	)
+	p.run()
+}
+
+// Search attributes are events in history: they are set when they changed, and
+// only those.
+func TestSearchAttributesAreSetWhenTheyChange(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) { in.Options.Title, in.Options.Tenant = "a title", "acme" })
+	var upserts []map[string]any
+	p.env.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Run(func(args mock.Arguments) {
+		set := map[string]any{}
+		for key, v := range args.Get(0).(temporal.SearchAttributes).GetUntypedValues() {
+			set[strings.TrimPrefix(key.GetName(), "Sojourn")] = v
+		}
+		upserts = append(upserts, set)
+	})
+	seen := func() []map[string]any { was := upserts; upserts = nil; return was }
+	var begun, first, second, looked, tagged []map[string]any
+	p.then(
+		func() { begun = seen(); p.send("m1", "one") },
+		func() { first = seen(); p.send("m2", "two") },
+		func() { second = seen(); p.update(session.UpdateConfigure, session.Configure{Metadata: bag("k", "1")}) },
+		func() { looked = seen(); p.update(session.UpdateConfigure, session.Configure{Tags: []string{"x"}}) },
+		func() { tagged = seen() },
+	)
+	p.run()
+	require.Len(t, begun, 1)
+	require.Subset(t, begun[0], map[string]any{
+		"Status": "idle", "Agent": "claude", "Root": "s1", "Tenant": "acme", "Title": "a title", "Depth": int64(0), "Turns": int64(0),
+	})
+	require.Equal(t, map[string]any{"Status": "running"}, first[0])
+	require.Equal(t, []string{"CostUSD", "Host", "LastActivity", "Status", "Turns"}, keysOf(first[len(first)-1]))
+	require.Len(t, second, 2, "one when it runs, one when it rests")
+	require.Equal(t, map[string]any{"Status": "running"}, second[0])
+	require.Equal(t, []string{"CostUSD", "LastActivity", "Status", "Turns"}, keysOf(second[1]))
+	require.Empty(t, looked)
+	require.Equal(t, []map[string]any{{"Tags": []string{"x"}}}, tagged)
+	require.Equal(t, "closed", upserts[len(upserts)-1]["Status"])
+}
