@@ -164,5 +164,10 @@ func (c Configure) Validate() error {
 	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS < 0 {
 		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
 	}
+	if c.Title != nil {
+		if err := validateIndexed("title", *c.Title); err != nil {
+			return err
+		}
+	}
 	return validateBag(c.Metadata, c.Tags)
 }

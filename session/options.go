@@ -48,7 +48,34 @@ func (o Options) Validate() error {
 	if o.IdleTimeoutMS < 0 {
 		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
 	}
+	for _, f := range []struct{ name, value string }{{"agent", o.Agent}, {"profile", o.Profile}, {"tenant", o.Tenant}} {
+		if len(f.value) > maxKeyword {
+			return Invalid(f.name, fmt.Sprintf("is %d bytes", len(f.value)), fmt.Sprintf("at most %d bytes", maxKeyword))
+		}
+	}
+	if err := validateIndexed("title", o.Title); err != nil {
+		return err
+	}
 	return validateBag(o.Metadata, o.Tags)
+}
+
+// Temporal refuses a search attribute of more than 2 KiB as JSON, and SQL
+// visibility a keyword of more than 255 characters. A workflow that sets such a
+// one is ended for it, so they are refused before.
+const (
+	maxIndexed = 2000
+	maxKeyword = 255
+)
+
+func validateIndexed(field string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return Invalid(field, err.Error(), "a value that encodes as JSON")
+	}
+	if len(data) > maxIndexed {
+		return Invalid(field, fmt.Sprintf("is %d bytes as JSON", len(data)), fmt.Sprintf("at most %d bytes", maxIndexed))
+	}
+	return nil
 }
 
 func validatePermission(field string, p adapters.Permission) error {
@@ -77,7 +104,7 @@ func validateBag(metadata map[string]json.RawMessage, tags []string) error {
 			return Invalid("tags", fmt.Sprintf("has %q", shorten(t, 64)), "tags of 1 to 64 bytes")
 		}
 	}
-	return nil
+	return validateIndexed("tags", tags)
 }
 
 // Input starts the session workflow.
