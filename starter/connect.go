@@ -1,18 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/session"
@@ -25,8 +22,6 @@ const (
 	connectTimeout = 4 * time.Second
 	// requestTimeout is for what a server should answer at once.
 	requestTimeout = 20 * time.Second
-
-	defaultNATS = "nats://127.0.0.1:4222"
 
 	hintTemporal = "start Temporal (sojourn-devstack is one), or set TEMPORAL_ADDRESS to one that runs"
 )
@@ -48,35 +43,16 @@ func (cs *connections) close() {
 	}
 }
 
-// lookup serves envconfig with our settings.
-type lookup struct{ settings }
-
-func (l lookup) LookupEnv(name string) (string, bool) {
-	v := l.get(name)
-	return v, v != ""
-}
-
-// Environ is asked for TEMPORAL_GRPC_META_… only.
-func (l lookup) Environ() []string {
-	var all []string
-	for name, value := range l.file {
-		all = append(all, name+"="+value)
-	}
-	return append(all, os.Environ()...)
-}
-
 // temporalOptions reads the Temporal profile, with a logger that says nothing:
 // what matters comes back as an error.
 func (c *cli) temporalOptions() (client.Options, error) {
 	if c.conns.options != nil {
 		return *c.conns.options, nil
 	}
-	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{EnvLookup: lookup{c.env}})
+	o, err := c.env.Temporal()
 	if err != nil {
-		return o, failed("check the TEMPORAL_ settings and the Temporal config file", "Temporal settings: %s", err)
+		return o, failed("check the TEMPORAL_ settings and the Temporal config file", "%s", err)
 	}
-	o.HostPort = cmp.Or(o.HostPort, client.DefaultHostPort)
-	o.Namespace = cmp.Or(o.Namespace, client.DefaultNamespace)
 	o.Identity = "sojourn"
 	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	c.conns.options = &o
@@ -129,8 +105,6 @@ func networkReason(err error) string {
 	return s
 }
 
-func (c *cli) natsURL() string { return cmp.Or(c.env.get("NATS_URL"), defaultNATS) }
-
 // log gives the live event log.
 func (c *cli) log(ctx context.Context) (*stream.Log, error) {
 	if c.conns.log != nil {
@@ -142,7 +116,7 @@ func (c *cli) log(ctx context.Context) (*stream.Log, error) {
 	}
 	asking, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	c.conns.log, err = stream.Dial(asking, c.natsURL(), stream.Options{Namespace: o.Namespace})
+	c.conns.log, err = stream.Dial(asking, c.env.NATS(), stream.Options{Namespace: o.Namespace})
 	return c.conns.log, err
 }
 
@@ -156,7 +130,7 @@ func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
 		return nil, err
 	}
 	c.conns.archive, err = archive.Open(ctx, archive.Options{
-		Bucket: c.env.get("SOJOURN_BUCKET"), Prefix: c.env.get("SOJOURN_PREFIX"), Namespace: o.Namespace,
+		Bucket: c.env.Get("SOJOURN_BUCKET"), Prefix: c.env.Get("SOJOURN_PREFIX"), Namespace: o.Namespace,
 	})
 	return c.conns.archive, err
 }

@@ -201,7 +201,7 @@ func (c *cli) checkWorker(ctx context.Context) (string, error) {
 }
 
 func (c *cli) checkStream(ctx context.Context) (string, error) {
-	state, err := probeNATS(ctx, c.natsURL())
+	state, err := probeNATS(ctx, c.env.NATS())
 	if err == nil && !state.stream {
 		err = failed("sojourn setup makes it", "JetStream at %s has no stream %s", state.address, streamName)
 	}
@@ -219,7 +219,7 @@ func (c *cli) checkBucket(ctx context.Context) (string, error) {
 // checkAgent looks for the program on this machine. It may well be on the
 // workers' hosts only.
 func (c *cli) checkAgent(ctx context.Context, a adapters.Adapter) (string, error) {
-	program, err := a.Locate(c.env.get)
+	program, err := a.Locate(c.env.Get)
 	if err != nil {
 		return "", failed("not needed here if the workers' hosts have it", "%s", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"syscall"
 
@@ -136,4 +137,12 @@ func turnFailed(id string, r session.Result) error {
 func writeLine(w io.Writer, s string) error {
 	_, err := io.WriteString(w, s+"\n")
 	return err
+}
+
+// plainPathError leaves out the name of the system call.
+func plainPathError(err error) string {
+	if p, ok := errors.AsType[*os.PathError](err); ok {
+		return p.Path + ": " + p.Err.Error()
+	}
+	return err.Error()
 }

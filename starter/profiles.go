@@ -15,7 +15,7 @@ func (c *cli) checkProfile(ctx context.Context, id string) error {
 	if err := session.ValidateID("profile", id); err != nil {
 		return err
 	}
-	dir := c.env.get("SOJOURN_PROFILES")
+	dir := c.env.Get("SOJOURN_PROFILES")
 	if dir == "" {
 		return session.Invalid("profile", fmt.Sprintf("%q is unknown: SOJOURN_PROFILES is not set", id), "a folder's name in SOJOURN_PROFILES")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/internal/settings"
 )
 
 // cli is one run of the program: its surroundings, the flags that every
@@ -23,7 +24,7 @@ type cli struct {
 	json    bool
 	envFile string
 
-	env   settings
+	env   settings.Settings
 	conns connections
 }
 

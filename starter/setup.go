@@ -106,10 +106,10 @@ func awaitAttributes(ctx context.Context, t client.Client, namespace string) err
 }
 
 func (c *cli) setupStream(ctx context.Context) (step, error) {
-	s := step{Name: "stream", Made: []string{}, Where: c.natsURL()}
+	s := step{Name: "stream", Made: []string{}, Where: c.env.NATS()}
 	asking, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	before, err := probeNATS(asking, c.natsURL())
+	before, err := probeNATS(asking, c.env.NATS())
 	if err != nil {
 		return s, err
 	}
@@ -123,7 +123,7 @@ func (c *cli) setupStream(ctx context.Context) (step, error) {
 }
 
 func (c *cli) setupBucket(ctx context.Context) (step, error) {
-	bucket := cmp.Or(c.env.get("SOJOURN_BUCKET"), "sojourn")
+	bucket := cmp.Or(c.env.Get("SOJOURN_BUCKET"), "sojourn")
 	s := step{Name: "bucket", Made: []string{}, Where: c.s3Address()}
 	asking, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -141,7 +141,7 @@ func (c *cli) setupBucket(ctx context.Context) (step, error) {
 
 // s3Address is where the archive's store is, in words.
 func (c *cli) s3Address() string {
-	bucket := cmp.Or(c.env.get("SOJOURN_BUCKET"), "sojourn")
-	endpoint := cmp.Or(c.env.get("AWS_ENDPOINT_URL_S3"), c.env.get("AWS_ENDPOINT_URL"), "AWS")
+	bucket := cmp.Or(c.env.Get("SOJOURN_BUCKET"), "sojourn")
+	endpoint := cmp.Or(c.env.Get("AWS_ENDPOINT_URL_S3"), c.env.Get("AWS_ENDPOINT_URL"), "AWS")
 	return bucket + " at " + endpoint
 }

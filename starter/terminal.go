@@ -18,12 +18,12 @@ func terminal(stream any) (*os.File, bool) {
 // renderOptions fit what is printed to where it goes.
 func (c *cli) renderOptions(w io.Writer) render.Options {
 	f, ok := terminal(w)
-	if !ok || c.env.get("TERM") == "dumb" || !enableColors(f) {
+	if !ok || c.env.Get("TERM") == "dumb" || !enableColors(f) {
 		return render.Options{}
 	}
 	width, _, err := term.GetSize(int(f.Fd()))
 	if err != nil || width < 20 {
 		width = 80
 	}
-	return render.Options{Color: c.env.get("NO_COLOR") == "", Width: width, Rewrite: true}
+	return render.Options{Color: c.env.Get("NO_COLOR") == "", Width: width, Rewrite: true}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
 
 	"github.com/sojourn-run/sojourn/activities"
@@ -27,24 +26,27 @@ import (
 const connectPatience = 10 * time.Second
 
 // serve runs a worker until ctx ends.
-func serve(ctx context.Context, s settings, stdout io.Writer, logger *slog.Logger) (err error) {
+func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger) (err error) {
 	me, err := claim(s.dataDir)
 	if err != nil {
 		return err
 	}
 	defer me.lock.Close()
-	c, err := dialTemporal(ctx, s, me.id, logger)
+	o, err := s.Temporal()
+	if err != nil {
+		return hinted{err, "see the TEMPORAL_* variables and the Temporal profile file"}
+	}
+	c, err := dialTemporal(ctx, o, me.id, logger)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	namespace := namespaceOf(s)
-	events, err := dialStream(ctx, s, namespace, logger)
+	events, err := dialStream(ctx, s, o.Namespace, logger)
 	if err != nil {
 		return err
 	}
 	defer events.Close()
-	store, err := openArchive(ctx, s, namespace)
+	store, err := openArchive(ctx, s, o.Namespace)
 	if err != nil {
 		return err
 	}
@@ -69,66 +71,32 @@ func serve(ctx context.Context, s settings, stdout io.Writer, logger *slog.Logge
 	}
 }
 
-// temporalOptions reads the standard TEMPORAL_* variables and profile files.
-func temporalOptions(s settings) (client.Options, error) {
-	return envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{EnvLookup: lookup(s.getenv)})
-}
-
-type lookup func(string) string
-
-func (l lookup) Environ() []string { return os.Environ() }
-
-func (l lookup) LookupEnv(name string) (string, bool) {
-	v := l(name)
-	return v, v != ""
-}
-
-func namespaceOf(s settings) string {
-	if o, err := temporalOptions(s); err == nil && o.Namespace != "" {
-		return o.Namespace
-	}
-	return client.DefaultNamespace
-}
-
-func dialTemporal(ctx context.Context, s settings, host string, logger *slog.Logger) (client.Client, error) {
-	o, err := temporalOptions(s)
-	if err != nil {
-		return nil, hinted{fmt.Errorf("settings of Temporal: %w", err), "see the TEMPORAL_* variables and the Temporal profile file"}
-	}
+func dialTemporal(ctx context.Context, o client.Options, host string, logger *slog.Logger) (client.Client, error) {
 	o.Identity = fmt.Sprintf("%s@%d", host, os.Getpid())
 	o.Logger = log.NewStructuredLogger(logger)
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
 	c, err := client.DialContext(ctx, o)
 	if err != nil {
-		return nil, hinted{fmt.Errorf("Temporal at %s is not reachable: %w", orDefault(o.HostPort, client.DefaultHostPort), err), "start it (make dev), or set TEMPORAL_ADDRESS"}
+		return nil, hinted{fmt.Errorf("Temporal at %s is not reachable: %w", o.HostPort, err), "start it (make dev), or set TEMPORAL_ADDRESS"}
 	}
 	return c, nil
 }
 
-func dialStream(ctx context.Context, s settings, namespace string, logger *slog.Logger) (*stream.Log, error) {
-	url := orDefault(s.getenv("NATS_URL"), "nats://127.0.0.1:4222")
+func dialStream(ctx context.Context, s options, namespace string, logger *slog.Logger) (*stream.Log, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	events, err := stream.Dial(ctx, url, stream.Options{Namespace: namespace, Logger: logger})
+	events, err := stream.Dial(ctx, s.NATS(), stream.Options{Namespace: namespace, Logger: logger})
 	if away, ok := errors.AsType[*stream.UnreachableError](err); ok {
 		return nil, hinted{err, away.Hint}
 	}
 	return events, err
 }
 
-func openArchive(ctx context.Context, s settings, namespace string) (*archive.Archive, error) {
-	// The AWS client reads the process's environment.
-	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_PROFILE"} {
-		if v := s.getenv(name); v != "" && os.Getenv(name) == "" {
-			if err := os.Setenv(name, v); err != nil {
-				return nil, fmt.Errorf("set %s: %w", name, err)
-			}
-		}
-	}
+func openArchive(ctx context.Context, s options, namespace string) (*archive.Archive, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	store, err := archive.Open(ctx, archive.Options{Bucket: s.getenv("SOJOURN_BUCKET"), Prefix: s.getenv("SOJOURN_PREFIX"), Namespace: namespace})
+	store, err := archive.Open(ctx, archive.Options{Bucket: s.Get("SOJOURN_BUCKET"), Prefix: s.Get("SOJOURN_PREFIX"), Namespace: namespace})
 	if err == nil {
 		err = store.Setup(ctx)
 	}
@@ -138,8 +106,8 @@ func openArchive(ctx context.Context, s settings, namespace string) (*archive.Ar
 	return store, err
 }
 
-func newHost(ctx context.Context, s settings, me identity, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
-	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.getenv, Hide: s.hide})
+func newHost(ctx context.Context, s options, me identity, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
+	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.Get, Hide: s.hide})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -163,17 +131,17 @@ func newHost(ctx context.Context, s settings, me identity, events *stream.Log, s
 	warnMissing(agents, s, logger)
 	host := activities.NewHost(activities.HostOptions{
 		ID: me.id, DataDir: s.dataDir, Secret: me.secret, Stream: events, Archive: store, Provider: provider,
-		Places: places, Agents: agents, Profile: load, Getenv: s.getenv, Log: logger,
+		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger,
 	})
 	return host, places, nil
 }
 
 // warnMissing says at start which agents sessions can't have on this host.
-func warnMissing(agents adapters.Registry, s settings, logger *slog.Logger) {
+func warnMissing(agents adapters.Registry, s options, logger *slog.Logger) {
 	for _, name := range agents.Names() {
 		a, err := agents.Get(name)
 		if err == nil {
-			_, err = a.Locate(s.getenv)
+			_, err = a.Locate(s.Get)
 		}
 		if err != nil {
 			logger.Warn("sessions of this agent will fail on this host", "agent", name, "error", err)
@@ -183,8 +151,8 @@ func warnMissing(agents adapters.Registry, s settings, logger *slog.Logger) {
 
 // profileLoader reads profiles from SOJOURN_PROFILES, with their ${NAME}s filled
 // in from this process's environment.
-func profileLoader(s settings) (func(context.Context, string) (adapters.Profile, error), error) {
-	dir := s.getenv("SOJOURN_PROFILES")
+func profileLoader(s options) (func(context.Context, string) (adapters.Profile, error), error) {
+	dir := s.Get("SOJOURN_PROFILES")
 	if dir == "" {
 		return nil, nil
 	}
@@ -197,21 +165,14 @@ func profileLoader(s settings) (func(context.Context, string) (adapters.Profile,
 		if err != nil {
 			return p, err
 		}
-		return profiles.Resolve(p, lookup(s.getenv).LookupEnv)
+		return profiles.Resolve(p, s.LookupEnv)
 	}, nil
 }
 
-func announce(stdout io.Writer, s settings, me identity) error {
+func announce(stdout io.Writer, s options, me identity) error {
 	if s.json {
 		return json.NewEncoder(stdout).Encode(map[string]any{"ready": true, "host": me.id, "dataDir": s.dataDir, "capacity": s.capacity, "pid": os.Getpid()})
 	}
 	_, err := fmt.Fprintf(stdout, "sojourn-worker is ready: host %s, up to %d sandboxes in %s\n", me.id, s.capacity, s.dataDir)
 	return err
-}
-
-func orDefault(v, def string) string {
-	if v == "" {
-		return def
-	}
-	return v
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,11 +10,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/sojourn-run/sojourn/internal/settings"
 )
 
-// settings are what a worker is told by flags and environment.
-type settings struct {
-	getenv   func(string) string
+// options are what a worker is told by flags and environment.
+type options struct {
+	settings.Settings
 	dataDir  string
 	capacity int
 	level    slog.Level
@@ -24,8 +25,8 @@ type settings struct {
 	json bool
 }
 
-func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (settings, error) {
-	s := settings{getenv: getenv}
+func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
+	var s options
 	fs := flag.NewFlagSet("sojourn-worker", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	envFile := fs.String("env-file", getenv("SOJOURN_ENV_FILE"), "file of NAME='value' lines that stand in for unset variables")
@@ -48,7 +49,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (se
 	if s.capacity < 1 {
 		return s, usageError(fmt.Sprintf("--capacity is %d; it must be at least 1", s.capacity))
 	}
-	if err := s.readEnvFile(*envFile); err != nil {
+	if err := s.readSettings(*envFile, getenv); err != nil {
 		return s, err
 	}
 	return s, s.findDataDir()
@@ -58,46 +59,26 @@ func usageError(msg string) error {
 	return wrongUsage{hinted{errors.New(msg), "sojourn-worker --help lists the flags"}}
 }
 
-// readEnvFile lets the file answer for variables that the environment does not
-// set.
-func (s *settings) readEnvFile(path string) error {
-	if path == "" {
-		return nil
+// readSettings opens the environment and the file behind it. The agents don't
+// get to see the file: it holds our credentials.
+func (s *options) readSettings(path string, getenv func(string) string) error {
+	var err error
+	if s.Settings, err = settings.Open(path, getenv); err != nil {
+		return wrongUsage{hinted{err, "name a file of NAME='value' lines, such as sojourn-devstack writes"}}
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return usageError(fmt.Sprintf("--env-file: %v", err))
-	}
-	defer f.Close()
-	dir, err := filepath.Abs(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("--env-file: %w", err)
-	}
-	s.hide = append(s.hide, dir)
-	values := map[string]string{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		name, value, ok := strings.Cut(strings.TrimSpace(lines.Text()), "=")
-		if ok && !strings.HasPrefix(name, "#") {
-			values[name] = strings.Trim(value, `'"`)
+	if path != "" {
+		dir, err := filepath.Abs(filepath.Dir(path))
+		if err != nil {
+			return usageError(fmt.Sprintf("--env-file: %v", err))
 		}
+		s.hide = append(s.hide, dir)
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	outer := s.getenv
-	s.getenv = func(name string) string {
-		if v := outer(name); v != "" {
-			return v
-		}
-		return values[name]
-	}
-	return nil
+	return s.Export()
 }
 
-func (s *settings) findDataDir() error {
+func (s *options) findDataDir() error {
 	if s.dataDir == "" {
-		s.dataDir = s.getenv("SOJOURN_DATA_DIR")
+		s.dataDir = s.Get("SOJOURN_DATA_DIR")
 	}
 	if s.dataDir == "" {
 		home, err := os.UserHomeDir()
@@ -114,6 +95,6 @@ func (s *settings) findDataDir() error {
 	return nil
 }
 
-func (s *settings) passEnv() []string {
-	return strings.FieldsFunc(s.getenv("SOJOURN_PASS_ENV"), func(r rune) bool { return r == ',' || r == ' ' })
+func (s *options) passEnv() []string {
+	return strings.FieldsFunc(s.Get("SOJOURN_PASS_ENV"), func(r rune) bool { return r == ',' || r == ' ' })
 }
