@@ -118,7 +118,14 @@ func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToke
 		return Page{}, c.unavailable("list sessions", err)
 	}
 	page := Page{Sessions: []Summary{}}
+	latest, err := c.latestRuns(ctx, reply.GetExecutions())
+	if err != nil {
+		return Page{}, err
+	}
 	for _, info := range reply.GetExecutions() {
+		if id := info.GetExecution(); latest[id.GetWorkflowId()] != id.GetRunId() {
+			continue
+		}
 		s, err := summary(info)
 		if err != nil {
 			return Page{}, err
@@ -153,7 +160,7 @@ func (c *Client) listArchive(ctx context.Context, o ListOptions, token pageToken
 	}
 	page := Page{Sessions: []Summary{}}
 	for _, d := range closed {
-		if retained[d.ID] {
+		if _, listed := retained[d.ID]; listed {
 			continue
 		}
 		rec, err := RecordOf(d.ListData)
@@ -172,28 +179,40 @@ func (c *Client) listArchive(ctx context.Context, o ListOptions, token pageToken
 	return page, err
 }
 
-// retained says which of the ids Temporal still lists.
-func (c *Client) retained(ctx context.Context, ids []string) (map[string]bool, error) {
-	known := map[string]bool{}
-	if len(ids) == 0 {
-		return known, nil
+// latestRuns gives the newest run of each workflow on a page: a session that
+// was reopened has several, and is one entry.
+func (c *Client) latestRuns(ctx context.Context, page []*workflowpb.WorkflowExecutionInfo) (map[string]string, error) {
+	var ids []string
+	for _, info := range page {
+		ids = append(ids, info.GetExecution().GetWorkflowId())
 	}
-	query := "WorkflowId IN ('" + strings.Join(ids, "','") + "')"
+	return c.retained(ctx, ids)
+}
+
+// retained gives the newest run of each of the ids that Temporal still lists.
+func (c *Client) retained(ctx context.Context, ids []string) (map[string]string, error) {
+	newest := map[string]*workflowpb.WorkflowExecutionInfo{}
 	var token []byte
-	for {
+	for more := len(ids) > 0; more; more = len(token) > 0 {
 		reply, err := c.o.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			PageSize: 1000, NextPageToken: token, Query: query,
+			PageSize: 1000, NextPageToken: token, Query: "WorkflowId IN ('" + strings.Join(ids, "','") + "')",
 		})
 		if err != nil {
 			return nil, c.unavailable("list sessions", err)
 		}
 		for _, info := range reply.GetExecutions() {
-			known[info.GetExecution().GetWorkflowId()] = true
+			id := info.GetExecution().GetWorkflowId()
+			if had := newest[id]; had == nil || info.GetStartTime().AsTime().After(had.GetStartTime().AsTime()) {
+				newest[id] = info
+			}
 		}
-		if token = reply.GetNextPageToken(); len(token) == 0 {
-			return known, nil
-		}
+		token = reply.GetNextPageToken()
 	}
+	runs := map[string]string{}
+	for id, info := range newest {
+		runs[id] = info.GetExecution().GetRunId()
+	}
+	return runs, nil
 }
 
 func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {

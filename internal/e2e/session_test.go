@@ -246,6 +246,13 @@ func TestR18ClosedIsFinal(t *testing.T) {
 	for name, op := range operations {
 		require.ErrorIs(t, op(), session.ErrClosed, "%s: another life is not this handle's", name)
 	}
+	entries := 0
+	for _, id := range listed(t, session.ListOptions{}) {
+		if id == h.ID() {
+			entries++
+		}
+	}
+	require.Equal(t, 1, entries, "a reopened session is one entry of the list")
 	got := events(t, reopened)
 	require.True(t, slices.ContainsFunc(got, func(ev event.Event) bool {
 		p, ok := ev.Payload.(event.SessionInitialized)
