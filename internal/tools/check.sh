@@ -47,7 +47,7 @@ portable() { GOOS=$1 CGO_ENABLED=0 go vet $portable; }
 
 layering() { go test -count=1 ./internal/layering; }
 
-compose() { go -C internal/tools test -count=1 -run 'Compose|Temporal|Configuration' .; }
+deployment() { go -C internal/tools test -count=1 -run 'Compose|Temporal|Configuration|Unit' .; }
 
 # sums are the checksums of all that go generate may have written.
 sums() {
@@ -79,7 +79,7 @@ checks() {
 		workflowcheck|workflowcheck
 		planted faults|planted
 		layering|layering
-		compose|compose
+		deployment|deployment
 		tidy|tidy .
 		tidy devstack|tidy devstack
 		tidy tools|tidy internal/tools
