@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 )
 
 func TestQuantiles(t *testing.T) {
@@ -126,13 +127,17 @@ func TestPacedAgentRefusesOtherPrompts(t *testing.T) {
 	require.Contains(t, complaints.String(), `"hello" is not PACE`)
 }
 
+// What the reducer part times must really be folded.
 func TestReducerPartFolds(t *testing.T) {
 	t.Parallel()
 	deltas, err := decodedDeltas(3)
 	require.NoError(t, err)
-	state := conversationOf(2)
-	require.Len(t, state.Blocks, 2)
-	aimed := onLastBlock(deltas, 2)
-	require.Equal(t, blockName(1), aimed[0].Payload.(event.BlockDelta).BlockID)
-	require.Equal(t, "word 2 of it, ", aimed[2].Payload.(event.BlockDelta).Delta)
+	for _, n := range []int{1, 5} {
+		state := conversationOf(n)
+		require.Len(t, state.Blocks, n)
+		for _, e := range deltas {
+			state = reducer.Reduce(state, e)
+		}
+		require.Equal(t, "some text to begin withword 0 of it, word 1 of it, word 2 of it, ", *state.Blocks[n-1].Content)
+	}
 }

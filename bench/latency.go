@@ -71,7 +71,7 @@ func (b *bench) line(ctx context.Context) (_ []Figure, err error) {
 			wants("< 2 ms", best.at(0.50) < 2*time.Millisecond).
 			noted("the quietest of %d rounds of %d lines; the medians were %s", lineRounds, linesPerRound, medians(all)),
 		seconds("agent's line → subscriber, p99", best.at(0.99)).over(floor.at(0.99).Seconds(), is),
-	}, errors.Join(err, s.Close(ctx))
+	}, s.Close(ctx)
 }
 
 // listen runs a turn and gives the age at which each line reached a

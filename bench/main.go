@@ -114,18 +114,13 @@ type bench struct {
 }
 
 func (b *bench) measure(ctx context.Context, chosen []part) (all []Figure, err error) {
-	if slices.ContainsFunc(chosen, func(p part) bool { return p.servers }) {
-		b.say("the stack: Temporal, NATS and S3")
-		if b.stack, err = harness.Start(ctx, harness.Options{Root: b.root, Name: "sojourn-bench"}); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, b.stack.Close()) }()
-		if b.floor, err = startNoop(ctx, b.stack.Temporal); err != nil {
-			return nil, err
-		}
-		defer b.floor.stop()
-	}
+	defer func() { err = errors.Join(err, b.stop()) }()
 	for _, p := range chosen {
+		if p.servers {
+			if err := b.start(ctx); err != nil {
+				return nil, err
+			}
+		}
 		b.say("%s: %s", p.name, p.does)
 		figures, err := p.measure(b, ctx)
 		if err != nil {
@@ -134,6 +129,30 @@ func (b *bench) measure(ctx context.Context, chosen []part) (all []Figure, err e
 		all = append(all, figures...)
 	}
 	return all, nil
+}
+
+// start starts the servers, if they don't run yet.
+func (b *bench) start(ctx context.Context) (err error) {
+	if b.stack != nil {
+		return nil
+	}
+	b.say("the stack: Temporal, NATS and S3")
+	if b.stack, err = harness.Start(ctx, harness.Options{Root: b.root, Name: "sojourn-bench"}); err != nil {
+		return err
+	}
+	b.floor, err = startNoop(ctx, b.stack.Temporal)
+	return err
+}
+
+// stop ends what was started.
+func (b *bench) stop() error {
+	if b.floor != nil {
+		b.floor.stop()
+	}
+	if b.stack != nil {
+		return b.stack.Close()
+	}
+	return nil
 }
 
 // say tells whoever waits what is going on.
