@@ -16,7 +16,9 @@ import (
 )
 
 // refusals are the errors that the session says about signals.
-func refusals(w *world) []event.Error { return heard[event.Error](w, "s1") }
+func refusals(w *world) []event.Error { return refusalsOf(w, "s1") }
+
+func refusalsOf(w *world, id string) []event.Error { return heard[event.Error](w, id) }
 
 func TestARawSignalIsAnswered(t *testing.T) {
 	t.Parallel()

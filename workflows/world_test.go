@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,15 +50,17 @@ type world struct {
 	epochs map[string]uint64
 	keys   map[string]bool
 
-	begun     []activities.BeginInput
-	turns     []activities.RunTurnInput
-	controls  []activities.ControlInput
-	emits     []activities.EmitInput
-	places    []activities.CreateSandboxInput
-	ended     []activities.EndSandboxInput
-	finished  []activities.FinishInput
-	queues    map[string]string
-	running   map[string]held
+	begun    []activities.BeginInput
+	turns    []activities.RunTurnInput
+	controls []activities.ControlInput
+	emits    []activities.EmitInput
+	places   []activities.CreateSandboxInput
+	ended    []activities.EndSandboxInput
+	finished []activities.FinishInput
+	queues   map[string]string
+	running  map[string]held
+	// hostOf moves the sandboxes of a session to another host.
+	hostOf    map[string]string
 	waiting   []held
 	deaf      int
 	crowded   bool
@@ -80,7 +83,7 @@ type held struct {
 func newWorld() *world {
 	return &world{
 		seqs: map[string]uint64{}, epochs: map[string]uint64{}, keys: map[string]bool{},
-		queues: map[string]string{}, running: map[string]held{},
+		hostOf: map[string]string{}, queues: map[string]string{}, running: map[string]held{},
 	}
 }
 
@@ -143,7 +146,7 @@ func (w *world) CreateSandbox(ctx context.Context, in activities.CreateSandboxIn
 func (w *world) place(in activities.CreateSandboxInput) activities.CreateSandboxOutput {
 	id := in.Agent.SessionID
 	w.epochs[id]++
-	sb := session.Sandbox{Host: host, ID: fmt.Sprintf("%s-e%d", id, w.epochs[id]), Epoch: w.epochs[id], Status: "ready"}
+	sb := session.Sandbox{Host: cmp.Or(w.hostOf[id], host), ID: fmt.Sprintf("%s-e%d", id, w.epochs[id]), Epoch: w.epochs[id], Status: "ready"}
 	return activities.CreateSandboxOutput{Sandbox: sb, LastSeq: w.say(id, event.EEReady{Environment: event.Environment{SandboxID: sb.ID}})}
 }
 
