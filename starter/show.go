@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 	"github.com/sojourn-run/sojourn/stream"
@@ -16,21 +17,29 @@ import (
 func (c *cli) tailCommand() *cobra.Command {
 	var after uint64
 	var follow bool
+	var names string
 	cmd := &cobra.Command{
 		Use:     "tail ID",
 		Short:   "Show a session's events; --json prints them as they are on the wire",
 		Long:    "Show a session's events from the stream. Nothing but the stream is asked.",
 		Example: "  sojourn tail $ID --follow\n  sojourn tail $ID --json | sojourn reduce",
 		Args:    wants,
-		RunE:    func(cmd *cobra.Command, args []string) error { return c.tail(cmd.Context(), args[0], after, follow) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.tail(cmd.Context(), args[0], names, after, follow)
+		},
 	}
 	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind event `N`")
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until the session is closed")
+	cmd.Flags().StringVar(&names, "names", "", "with --json, the block events' older names: `v1|v2`")
 	return cmd
 }
 
-func (c *cli) tail(ctx context.Context, id string, after uint64, follow bool) error {
+func (c *cli) tail(ctx context.Context, id, names string, after uint64, follow bool) error {
 	if err := session.ValidateID("id", id); err != nil {
+		return err
+	}
+	show, flush, err := c.showerNamed(names)
+	if err != nil {
 		return err
 	}
 	sc, err := c.client(ctx, needStream)
@@ -40,7 +49,6 @@ func (c *cli) tail(ctx context.Context, id string, after uint64, follow bool) er
 	if err := c.knownToStream(ctx, id); err != nil {
 		return err
 	}
-	show, flush := c.shower()
 	for e, err := range sc.Events(ctx, id, after, follow) {
 		if err != nil {
 			return joinFlush(err, flush)
@@ -50,6 +58,27 @@ func (c *cli) tail(ctx context.Context, id string, after uint64, follow bool) er
 		}
 	}
 	return flush()
+}
+
+// showerNamed is shower with the block events under older names.
+func (c *cli) showerNamed(names string) (show func(event.Event) error, flush func() error, err error) {
+	show, flush = c.shower()
+	if names == "" {
+		return show, flush, nil
+	}
+	older, err := event.NewOlder(names)
+	if err != nil || !c.json {
+		return nil, nil, usage("--names v1 and --names v2 go with --json", "names: %q can't be shown", names)
+	}
+	return func(e event.Event) error {
+		events, err := older.Events(e)
+		for _, e := range events {
+			if err == nil {
+				err = show(e)
+			}
+		}
+		return err
+	}, flush, nil
 }
 
 // knownToStream tells a session without events in the stream from one that
