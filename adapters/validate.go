@@ -74,7 +74,7 @@ func (p Profile) validateServers() error {
 func validPaths(field string, files map[string]string) error {
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		if !safePath(path) {
-			return fmt.Errorf("profile: field %s: path %q must be relative, with slashes and without . and ..", field, path)
+			return fmt.Errorf("profile: field %s: path %q must be relative, with slashes, and have no . or .. in it", field, path)
 		}
 	}
 	return nil

@@ -19,7 +19,9 @@ var (
 	// found work.
 	ErrBusy = errors.New("session is busy")
 	// ErrDepthLimit: the spawning session is MaxDepth levels deep.
-	ErrDepthLimit = errors.New("Maximum spawn depth (10) exceeded") //nolint:staticcheck // the sentence is the contract
+	//
+	//lint:ignore ST1005 clients of earlier systems of this kind know it by this sentence
+	ErrDepthLimit = errors.New("Maximum spawn depth (10) exceeded")
 	// ErrUnavailable: Temporal, the stream or the archive can't be reached.
 	ErrUnavailable = errors.New("not reachable")
 )

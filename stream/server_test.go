@@ -46,7 +46,6 @@ var shared sharedServer
 
 type sharedServer struct {
 	once  sync.Once
-	url   string
 	err   error
 	dir   string
 	stack *devstack

@@ -78,7 +78,7 @@ func dialTemporal(ctx context.Context, o client.Options, host string, logger *sl
 	defer cancel()
 	c, err := client.DialContext(ctx, o)
 	if err != nil {
-		return nil, hinted{fmt.Errorf("Temporal at %s is not reachable: %w", o.HostPort, err), "start it (make dev), or set TEMPORAL_ADDRESS"}
+		return nil, hinted{fmt.Errorf("no Temporal answers at %s: %w", o.HostPort, err), "start it (make dev), or set TEMPORAL_ADDRESS"}
 	}
 	return c, nil
 }

@@ -73,9 +73,6 @@ type worker struct {
 
 func (w *worker) stop() error { return w.Stop() }
 
-// kill ends the worker with no chance to say goodbye; its agents go on.
-func (w *worker) kill() error { return w.Kill() }
-
 // startWorker starts a worker and has it stopped, with its agents, when the
 // test ends.
 func startWorker(t *testing.T, extra ...string) *worker {
