@@ -65,7 +65,10 @@ type RunTurnInput struct {
 	Agent       Agent           `json:"agent"`
 	Sandbox     session.Sandbox `json:"sandbox"`
 	ExecutionID string          `json:"executionId"`
-	Message     session.Message `json:"message"`
+	// Turn counts the session's turns, this one included: it grows from one
+	// RunTurn to the next, whatever the order in which messages came.
+	Turn    int             `json:"turn"`
+	Message session.Message `json:"message"`
 	// Anchor is the last block of the main conversation before this turn.
 	Anchor string `json:"anchor,omitempty"`
 	// LastSeq is a sequence number known to be taken: the numbering goes on

@@ -66,7 +66,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 		controls: make(chan control), left: make(chan struct{}),
 		asked: map[string]event.PermissionRequested{}, tale: newTale(in.Anchor),
 		owned: activity.GetInfo(ctx).Attempt > 1,
-		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.ExecutionID, int(activity.GetInfo(ctx).Attempt))},
+		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.Turn, int(activity.GetInfo(ctx).Attempt))},
 	}
 	defer h.enter(t)()
 	t.showBeat("starting")
@@ -75,15 +75,10 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	return out, crossing(err)
 }
 
-// attemptOf orders the attempts of all executions of an epoch: fences must
-// grow across turns too. Execution ids are x1, x2, ….
-func attemptOf(executionID string, attempt int) int {
-	var n int
-	if _, err := fmt.Sscanf(executionID, "x%d", &n); err != nil {
-		n = 0
-	}
-	return n*1_000_000 + attempt
-}
+// attemptOf orders the attempts of all turns of an epoch: fences must grow
+// across turns too. It is the turn that counts and not the execution's id,
+// which was given out when the message came: one may go before others.
+func attemptOf(turn, attempt int) int { return turn*1_000_000 + attempt }
 
 func (t *turn) run(ctx context.Context) (RunTurnOutput, error) {
 	if err := t.open(ctx); err != nil {

@@ -102,7 +102,7 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	}
 	in := activities.RunTurnInput{
 		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
-		Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
+		Turn: r.st.Turns + 1, Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
 	}
 	// What the deliverer began before the turn must be written before the
 	// turn, which is the stream's one writer from here on.
