@@ -31,9 +31,19 @@ func (s *scribe) flushCommand(conversation string) {
 	s.showCommand(conversation, p, s.promptID(p))
 }
 
+// modelChanged begins the trace that a control request for another model
+// leaves. It is no part of the conversation, which hears of the model by
+// options:update: the program prints it at once, but writes it down with the
+// next prompt, so that it would stand elsewhere when it is read back, or
+// nowhere.
+const modelChanged = "Set model to "
+
 // commandOutput writes the output of a local command, behind the command.
 func (s *scribe) commandOutput(conversation, id, text string) {
 	th := s.thread(conversation)
+	if th.Command == nil && strings.HasPrefix(strings.TrimSpace(text), modelChanged) {
+		return
+	}
 	if th.Command != nil {
 		s.showCommand(conversation, *th.Command, id+":command")
 		th.Command = nil
