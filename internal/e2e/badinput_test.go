@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// TestBadInputOfTheCommandLine: one clear line with a hint, the right exit
+// code, and no trace of a half-made session.
+func TestBadInputOfTheCommandLine(t *testing.T) {
+	w := startWorker(t)
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
+	h, err := shared.client.Get(testContext(t), id)
+	require.NoError(t, err)
+	events(t, h)
+	before := listed(t, session.ListOptions{Children: true})
+	fresh := "bad-" + uuid.NewString()
+	long := strings.Repeat("x", session.MaxMessageBytes)
+	for _, c := range []struct {
+		name, stdin, line, hint string
+		code                    int
+		args                    []string
+	}{
+		{"unknown session", "", "no such session", "sojourn ls --all", 1, []string{"send", "never-was", "SAY hi"}},
+		{"unknown session, close", "", "no such session", "sojourn ls --all", 1, []string{"close", "never-was"}},
+		{"unknown session, open", "", "no such session", "sojourn ls --all", 1, []string{"open", "never-was"}},
+		{"unknown session, show", "", "no such session", "sojourn ls --all", 1, []string{"show", "never-was"}},
+		{"unknown session, tail", "", "no such session", "sojourn ls --all", 1, []string{"tail", "never-was"}},
+		{"unknown session, chat", "", "no such session", "sojourn ls --all", 1, []string{"chat", "never-was"}},
+		{"bad id", "", "id: ", "1 to 64", 2, []string{"send", "a/b", "SAY hi"}},
+		{"bad id, new", "", "id: ", "1 to 64", 2, []string{"new", "--agent", "claude", "--id", "a b"}},
+		{"taken id", "", "exists", "choose another --id", 1, []string{"new", "--agent", "claude", "--id", id}},
+		{"empty message", "", "message.text: is empty", "some text", 2, []string{"send", id, "  "}},
+		{"empty message, stdin", "\n", "message.text: is empty", "some text", 2, []string{"send", id, "-"}},
+		{"over the limit", long, "message: is ", "at most", 2, []string{"send", id, "-"}},
+		{"workspace not there", "", "workspace", "a folder that is there", 2,
+			[]string{"new", "--agent", "claude", "--id", fresh, "--workspace", filepath.Join(t.TempDir(), "gone")}},
+		{"unknown agent", "", `unknown agent "nobody"`, "claude", 2, []string{"new", "--agent", "nobody", "--id", fresh}},
+		{"unknown profile", "", "profile", "", 2, []string{"new", "--agent", "claude", "--profile", "nope", "--id", fresh}},
+		{"unknown permission", "", "permission", "allow, ask or deny", 2, []string{"new", "--agent", "claude", "--permission", "maybe", "--id", fresh}},
+		{"unknown command", "", `unknown command "sned"`, "or send?", 2, []string{"sned", id}},
+		{"unknown flag", "", "unknown flag: --wait", "--help", 2, []string{"send", id, "SAY hi", "--wait"}},
+		{"unknown policy", "", "message.whenBusy", "queue, interrupt or reject", 2, []string{"send", id, "SAY hi", "--when-busy", "later"}},
+		{"unknown query", "", "query: ", "SojournStatus", 2, []string{"ls", "--query", "Nonsense = 1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			refused(t, runProgram(t, "sojourn", c.stdin, nil, c.args...), c.code, c.line, c.hint)
+		})
+	}
+	requireNoTrace(t, fresh)
+	requireNoTrace(t, "never-was")
+	require.ElementsMatch(t, before, listed(t, session.ListOptions{Children: true}))
+	require.Empty(t, sandboxes(t, w))
+	for _, typ := range history(t, h) {
+		require.NotContains(t, typ, "Update", "refused before history")
+	}
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestNoAgentOnTheHost: the turn fails with one line that says what to
+// install, and no sandbox is left.
+func TestNoAgentOnTheHost(t *testing.T) {
+	w := startWorker(t, "PATH=/usr/bin:/bin")
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
+	s := runProgram(t, "sojourn", "", nil, "send", id, "SAY never")
+	refused(t, s, 1, "install Claude Code (npm install -g @anthropic-ai/claude-code)", "sojourn show "+id)
+	require.NotContains(t, s.err, "activity", "in words of a person")
+	require.Empty(t, sandboxes(t, w))
+	require.Contains(t, sojourn(t, "show", id), "npm install -g @anthropic-ai/claude-code", "and it stands in the conversation")
+	sojourn(t, "close", id)
+	requireParity(t, id)
+}
+
+// closedAddress is a loopback address where nobody listens.
+func closedAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+// away are the servers, each as it is when it can't be reached.
+func away(t *testing.T) []struct{ name, env, line, hint string } {
+	t.Helper()
+	addr := closedAddress(t)
+	return []struct{ name, env, line, hint string }{
+		{"Temporal", "TEMPORAL_ADDRESS=" + addr, "Temporal at " + addr + " is not reachable", "TEMPORAL_ADDRESS"},
+		{"NATS", "NATS_URL=nats://" + addr, "NATS at nats://" + addr, "NATS_URL"},
+		{"S3", "AWS_ENDPOINT_URL_S3=http://" + addr, "http://" + addr, "AWS_ENDPOINT_URL_S3"},
+	}
+}
+
+// TestServersAwayAtTheCommandLine: a command that needs a server which is not
+// there says so and leaves nothing.
+func TestServersAwayAtTheCommandLine(t *testing.T) {
+	startWorker(t)
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
+	h, err := shared.client.Get(testContext(t), id)
+	require.NoError(t, err)
+	for _, c := range away(t) {
+		t.Run(c.name, func(t *testing.T) {
+			fresh := "away-" + uuid.NewString()
+			args := []string{"new", "--agent", "claude", "--id", fresh}
+			if c.name == "NATS" {
+				args = []string{"send", id, "SAY never"}
+			}
+			refused(t, runProgram(t, "sojourn", "", []string{c.env}, args...), 1, c.line, c.hint)
+			requireNoTrace(t, fresh)
+		})
+	}
+	for _, typ := range history(t, h) {
+		require.NotContains(t, typ, "Update", "nothing was sent")
+	}
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestServersAwayAtTheWorkersStart: it says which one within seconds, and ends.
+func TestServersAwayAtTheWorkersStart(t *testing.T) {
+	before := listed(t, session.ListOptions{Children: true})
+	for _, c := range away(t) {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			refused(t, runProgram(t, "sojourn-worker", "", []string{c.env, "SOJOURN_DATA_DIR=" + dir, "HOME=" + dir}), 1, c.line, c.hint)
+			left, err := filepath.Glob(filepath.Join(dir, "sandboxes", "*"))
+			require.NoError(t, err)
+			require.Empty(t, left)
+			for _, name := range []string{"bookmarks", "run"} {
+				entries, err := os.ReadDir(filepath.Join(dir, name))
+				require.True(t, err != nil || len(entries) == 0, name)
+			}
+		})
+	}
+	require.ElementsMatch(t, before, listed(t, session.ListOptions{Children: true}))
+}
