@@ -110,7 +110,9 @@ type bench struct {
 	progress io.Writer
 	began    time.Time
 	stack    *harness.Stack
-	floor    *noopWorkflow
+	// fresh is the servers' memory when they were ready.
+	fresh float64
+	floor *noopWorkflow
 }
 
 func (b *bench) measure(ctx context.Context, chosen []part) (all []Figure, err error) {
@@ -138,6 +140,9 @@ func (b *bench) start(ctx context.Context) (err error) {
 	}
 	b.say("the stack: Temporal, NATS and S3")
 	if b.stack, err = harness.Start(ctx, harness.Options{Root: b.root, Name: "sojourn-bench"}); err != nil {
+		return err
+	}
+	if b.fresh, err = rss(b.stack.Servers.PID()); err != nil {
 		return err
 	}
 	b.floor, err = startNoop(ctx, b.stack.Temporal)

@@ -106,6 +106,9 @@ func (f Figure) cells() []string {
 	}
 	if f.Ratio != nil {
 		ratio = fmt.Sprintf("%.2f", *f.Ratio)
+		if *f.Ratio < 0.1 {
+			ratio = fmt.Sprintf("1/%.0f", 1 / *f.Ratio)
+		}
 	}
 	if f.Met != nil {
 		met = map[bool]string{true: "yes", false: "no"}[*f.Met]
@@ -113,11 +116,13 @@ func (f Figure) cells() []string {
 	return []string{f.Name, show(f.Value, f.Unit), floor, ratio, f.Target, met}
 }
 
-// writeNotes says what the floors are, and what else is to be known.
+// writeNotes says what the floors are, each once, and what else is to be known.
 func writeNotes(w io.Writer, figures []Figure) error {
+	floor := ""
 	for _, f := range figures {
 		var said []string
-		if f.FloorIs != "" {
+		if f.FloorIs != "" && f.FloorIs != floor {
+			floor = f.FloorIs
 			said = append(said, "floor: "+f.FloorIs)
 		}
 		if f.Note != "" {
