@@ -184,7 +184,11 @@ func (c *Client) listArchive(ctx context.Context, o ListOptions, token pageToken
 func (c *Client) latestRuns(ctx context.Context, page []*workflowpb.WorkflowExecutionInfo) (map[string]string, error) {
 	var ids []string
 	for _, info := range page {
-		ids = append(ids, info.GetExecution().GetWorkflowId())
+		// Anybody may start a workflow of our type under any id; one that is no
+		// session's never ran, and must not break the query below.
+		if id := info.GetExecution().GetWorkflowId(); ValidateID("id", id) == nil {
+			ids = append(ids, id)
+		}
 	}
 	return c.retained(ctx, ids)
 }

@@ -1,0 +1,267 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/adapters/builtin"
+)
+
+var unreachable = serviceerror.NewUnavailable("connection refused")
+
+// fakeTemporal answers what a test scripts and panics on the rest.
+type fakeTemporal struct {
+	client.Client
+	// known are the sessions that Temporal knows.
+	known   map[string]*workflowpb.WorkflowExecutionInfo
+	started []Input
+	startAs client.StartWorkflowOptions
+	list    func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	update  func(client.UpdateWorkflowOptions) error
+	updates []client.UpdateWorkflowOptions
+	query   error
+	signals []string
+	fails   error
+}
+
+func (f *fakeTemporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if f.fails != nil {
+		return nil, f.fails
+	}
+	info, ok := f.known[id]
+	if !ok {
+		return nil, serviceerror.NewNotFound("workflow not found")
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, nil
+}
+
+func (f *fakeTemporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
+	if f.fails != nil {
+		return nil, f.fails
+	}
+	in, _ := args[0].(Input)
+	f.started, f.startAs = append(f.started, in), o
+	return fakeRun{id: o.ID}, nil
+}
+
+func (f *fakeTemporal) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return f.list(r)
+}
+
+func (f *fakeTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	f.updates = append(f.updates, o)
+	return fakeUpdate{err: f.update(o)}, nil
+}
+
+func (f *fakeTemporal) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+	return nil, f.query
+}
+
+func (f *fakeTemporal) SignalWorkflow(_ context.Context, _, _, name string, _ any) error {
+	f.signals = append(f.signals, name)
+	return nil
+}
+
+func (f *fakeTemporal) GetWorkflow(_ context.Context, id, _ string) client.WorkflowRun {
+	return fakeRun{id: id}
+}
+
+type fakeRun struct {
+	client.WorkflowRun
+	id string
+}
+
+func (r fakeRun) GetRunID() string               { return "first-of-" + r.id }
+func (r fakeRun) Get(context.Context, any) error { return nil }
+
+type fakeUpdate struct {
+	client.WorkflowUpdateHandle
+	err error
+}
+
+func (u fakeUpdate) Get(context.Context, any) error { return u.err }
+
+func newClient(t *testing.T, f *fakeTemporal) *Client {
+	t.Helper()
+	c, err := NewClient(ClientOptions{Temporal: f, Agents: builtin.Registry()})
+	require.NoError(t, err)
+	return c
+}
+
+// knowing is a Temporal with one session.
+func knowing(t *testing.T, status enumspb.WorkflowExecutionStatus) *fakeTemporal {
+	return &fakeTemporal{known: map[string]*workflowpb.WorkflowExecutionInfo{"s1": execution(t, "s1", status, nil)}}
+}
+
+func TestNewClientWantsItsParts(t *testing.T) {
+	t.Parallel()
+	_, err := NewClient(ClientOptions{Agents: builtin.Registry()})
+	refuses(t, "Temporal", err)
+	_, err = NewClient(ClientOptions{Temporal: &fakeTemporal{}})
+	refuses(t, "Agents", err)
+}
+
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	f := &fakeTemporal{}
+	h, err := newClient(t, f).Create(context.Background(), "", Options{Agent: "claude", Title: "a title"})
+	require.NoError(t, err)
+	require.NoError(t, ValidateID("id", h.ID()))
+	require.Len(t, f.started, 1)
+	require.Equal(t, h.ID(), f.started[0].SessionID)
+	require.Equal(t, h.ID(), f.startAs.ID)
+	require.Equal(t, TaskQueue, f.startAs.TaskQueue)
+	require.Equal(t, "a title", f.startAs.StaticSummary)
+	status, ok := f.startAs.TypedSearchAttributes.GetKeyword(AttrStatus)
+	require.True(t, ok)
+	require.Equal(t, string(StatusIdle), status)
+}
+
+// Bad input leaves no trace of a half-made session.
+func TestCreateRefusesBeforeAnythingIsMade(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	c, err := NewClient(ClientOptions{
+		Temporal: f, Agents: builtin.Registry(),
+		Profile: func(context.Context, string) error { return Invalid("profile", "is unknown", "one that stands") },
+	})
+	require.NoError(t, err)
+	ctx := context.Background()
+	for field, try := range map[string]struct {
+		id string
+		o  Options
+	}{
+		"id":         {"not an id", Options{Agent: "claude"}},
+		"agent":      {"s2", Options{Agent: "nobody"}},
+		"permission": {"s2", Options{Agent: "claude", Permission: "maybe"}},
+		"profile":    {"s2", Options{Agent: "claude", Profile: "missing"}},
+	} {
+		_, err := c.Create(ctx, try.id, try.o)
+		refuses(t, field, err)
+	}
+	_, err = c.Create(ctx, "s1", Options{Agent: "claude"})
+	require.ErrorIs(t, err, ErrExists)
+	require.Empty(t, f.started)
+}
+
+func TestOpenAttachesToWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	c := newClient(t, f)
+	h, err := c.Open(context.Background(), "s1", Options{Agent: "claude"})
+	require.NoError(t, err)
+	require.Equal(t, "s1", h.ID())
+	require.Empty(t, f.started)
+	_, err = c.Open(context.Background(), "s2", Options{Agent: "claude"})
+	require.NoError(t, err)
+	require.Len(t, f.started, 1)
+}
+
+func TestGetOfNothing(t *testing.T) {
+	t.Parallel()
+	_, err := newClient(t, &fakeTemporal{}).Get(context.Background(), "s1")
+	require.ErrorIs(t, err, ErrNotFound)
+	_, err = newClient(t, &fakeTemporal{fails: unreachable}).Get(context.Background(), "s1")
+	require.ErrorIs(t, err, ErrUnavailable)
+}
+
+func TestAHandleNamesItsErrors(t *testing.T) {
+	t.Parallel()
+	running, ended := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+	missing := serviceerror.NewNotFound("workflow execution already completed")
+	for name, c := range map[string]struct {
+		status enumspb.WorkflowExecutionStatus
+		answer error
+		want   error
+	}{
+		"busy":         {running, across(ToTemporal(ErrBusy)), ErrBusy},
+		"closing":      {running, across(ToTemporal(ErrClosed)), ErrClosed},
+		"closed":       {ended, missing, ErrClosed},
+		"closed first": {ended, temporal.NewApplicationError("too late", "AcceptedUpdateCompletedWorkflow"), ErrClosed},
+		"unreachable":  {running, unreachable, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := knowing(t, c.status)
+			f.update = func(client.UpdateWorkflowOptions) error { return c.answer }
+			h, err := newClient(t, f).Get(context.Background(), "s1")
+			require.NoError(t, err)
+			_, err = h.Send(context.Background(), Message{Text: "hello"})
+			require.ErrorIs(t, err, c.want)
+			require.ErrorContains(t, err, "s1")
+		})
+	}
+}
+
+func TestAnUpdateGoesToItsOwnLife(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	f.update = func(client.UpdateWorkflowOptions) error { return nil }
+	h, err := newClient(t, f).Get(context.Background(), "s1")
+	require.NoError(t, err)
+	_, err = h.Send(context.Background(), Message{ID: "m1", Text: "hello"})
+	require.NoError(t, err)
+	require.Equal(t, "first-of-s1", f.updates[0].FirstExecutionRunID)
+	require.Equal(t, "send-m1", f.updates[0].UpdateID, "a repeat of a send is the same update")
+	_, err = h.Send(context.Background(), Message{Text: " "})
+	refuses(t, "message.text", err)
+	require.Len(t, f.updates, 1)
+}
+
+// A signal would reach the next life of a reopened session; the handle knows
+// better.
+func TestQueueOnAClosedSession(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	h, err := newClient(t, f).Get(context.Background(), "s1")
+	require.NoError(t, err)
+	require.NoError(t, h.Queue(context.Background(), Message{Text: "one"}))
+	f.known["s1"].FirstRunId = "another life"
+	require.ErrorIs(t, h.Queue(context.Background(), Message{Text: "two"}), ErrClosed)
+	require.Equal(t, []string{SignalQueue}, f.signals)
+}
+
+func TestCloseOfAClosedSessionSucceeds(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+	f.update = func(client.UpdateWorkflowOptions) error { return serviceerror.NewNotFound("completed") }
+	h, err := newClient(t, f).Get(context.Background(), "s1")
+	require.NoError(t, err)
+	require.NoError(t, h.Close(context.Background()))
+}
+
+func TestPartsThatAreMissingAreNamed(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED))
+	ctx := context.Background()
+	_, err := c.Show(ctx, "s1", FromAuto)
+	require.ErrorContains(t, err, "no archive is configured")
+	_, err = c.Open(ctx, "s1", Options{Agent: "claude"})
+	require.ErrorContains(t, err, "no archive is configured")
+	for _, err := range c.Events(ctx, "s1", 0, Follow) {
+		require.ErrorContains(t, err, "no stream is configured")
+	}
+	_, err = c.Show(ctx, "not an id", FromAuto)
+	refuses(t, "id", err)
+}
+
+func TestSpawnOfAnUnknownAgent(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	f.update = func(client.UpdateWorkflowOptions) error { return errors.New("must not be asked") }
+	h, err := newClient(t, f).Get(context.Background(), "s1")
+	require.NoError(t, err)
+	_, err = h.Spawn(context.Background(), SpawnRequest{Options: Options{Agent: "nobody"}, Message: Message{Text: "a"}})
+	refuses(t, "agent", err)
+	require.Empty(t, f.updates)
+}

@@ -1,0 +1,62 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+)
+
+// across sends an error through Temporal's own wire form and back.
+func across(err error) error {
+	fc := temporal.GetDefaultFailureConverter()
+	return fc.FailureToError(fc.ErrorToFailure(err))
+}
+
+func TestErrorsCrossTemporal(t *testing.T) {
+	t.Parallel()
+	for _, sentinel := range []error{ErrClosed, ErrBusy, ErrDepthLimit, ErrNotFound} {
+		wrapped := fmt.Errorf("session s1: send: %w", sentinel)
+		crossed := across(ToTemporal(wrapped))
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, crossed, &app)
+		require.True(t, app.NonRetryable(), "%v", sentinel)
+		require.Equal(t, sentinel, FromTemporal(crossed))
+		require.ErrorIs(t, FromTemporal(fmt.Errorf("update: %w", crossed)), sentinel)
+	}
+}
+
+func TestInvalidErrorCrossesWithItsFields(t *testing.T) {
+	t.Parallel()
+	was := Invalid("message.text", "is empty", "some text")
+	crossed := across(ToTemporal(fmt.Errorf("session s1: %w", was)))
+	var invalid *InvalidError
+	require.ErrorAs(t, FromTemporal(crossed), &invalid)
+	require.Equal(t, was, invalid)
+	require.Equal(t, "message.text: is empty; want some text", invalid.Error())
+	require.Equal(t, "message.text wants some text", invalid.Hint())
+}
+
+func TestOtherErrorsPassUnchanged(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, ToTemporal(nil))
+	require.NoError(t, FromTemporal(nil))
+	plain := errors.New("plain")
+	require.Equal(t, plain, ToTemporal(plain))
+	require.Equal(t, plain, FromTemporal(plain))
+	other := across(temporal.NewApplicationError("the agent said no", TypeAgentFailed))
+	require.Equal(t, other, FromTemporal(other))
+	bare := across(temporal.NewNonRetryableApplicationError("no details", TypeInvalid, nil))
+	require.Equal(t, bare, FromTemporal(bare), "an InvalidInput without fields stays what it is")
+}
+
+func TestInvalidErrorIsAPayload(t *testing.T) {
+	t.Parallel()
+	dc := converter.GetDefaultDataConverter()
+	p, err := dc.ToPayload(*Invalid("a", "b", "c"))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"field": "a", "reason": "b", "want": "c"}`, string(p.GetData()))
+}

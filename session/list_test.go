@@ -1,0 +1,164 @@
+package session
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+func TestListQuery(t *testing.T) {
+	t.Parallel()
+	ours := "WorkflowType = 'SojournSession' AND ExecutionStatus != 'ContinuedAsNew'"
+	for want, o := range map[string]ListOptions{
+		ours + " AND SojournParent IS NULL": {},
+		ours:                                {Children: true},
+		ours + " AND SojournParent IS NULL AND (SojournAgent = 'claude' OR SojournTurns > 3)": {Query: "SojournAgent = 'claude' OR SojournTurns > 3"},
+	} {
+		require.Equal(t, want, listQuery(o))
+	}
+}
+
+func TestPageTokens(t *testing.T) {
+	t.Parallel()
+	for _, token := range []pageToken{{}, {Temporal: []byte{0, 255, 7}}, {Archive: "markers/after", InS3: true}} {
+		text, err := token.encode()
+		require.NoError(t, err)
+		back, err := decodeToken(text)
+		require.NoError(t, err)
+		require.Equal(t, token, back)
+	}
+	first, err := decodeToken("")
+	require.NoError(t, err)
+	require.Equal(t, pageToken{}, first)
+	for _, bad := range []string{"%", "abc=", base64.RawURLEncoding.EncodeToString([]byte("no JSON")), base64.RawURLEncoding.EncodeToString([]byte(`[1]`))} {
+		_, err := decodeToken(bad)
+		refuses(t, "pageToken", err)
+	}
+}
+
+func TestPageSize(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, &fakeTemporal{})
+	for _, size := range []int{-1, 1001} {
+		_, err := c.List(context.Background(), ListOptions{PageSize: size})
+		refuses(t, "pageSize", err)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	began, ended := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC)
+	info := execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, map[string]any{
+		"SojournTitle": "a title", "SojournAgent": "claude", "SojournProfile": "p", "SojournStatus": "running", "SojournHost": "h1",
+		"SojournParent": "root", "SojournTags": []string{"a", "b"}, "SojournTurns": 7, "SojournCostUSD": 1.5, "SojournLastActivity": ended,
+		"SomebodyElses": "attribute",
+	})
+	info.StartTime = timestamppb.New(began)
+	got, err := summary(info)
+	require.NoError(t, err)
+	require.Equal(t, Summary{
+		SessionID: "s1", Title: "a title", Agent: "claude", Profile: "p", Status: StatusRunning, Host: "h1", Parent: "root",
+		Tags: []string{"a", "b"}, Turns: 7, CostUSD: 1.5, CreatedAt: began, LastActivity: ended,
+	}, got)
+}
+
+// A terminated workflow had no chance to say that it is closed.
+func TestSummaryOfAnEndedSession(t *testing.T) {
+	t.Parallel()
+	ended := time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC)
+	info := execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, map[string]any{"SojournStatus": "running"})
+	info.CloseTime = timestamppb.New(ended)
+	got, err := summary(info)
+	require.NoError(t, err)
+	require.Equal(t, StatusClosed, got.Status)
+	require.Equal(t, ended, got.ClosedAt)
+}
+
+func TestSummaryNamesABadAttribute(t *testing.T) {
+	t.Parallel()
+	_, err := summary(execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, map[string]any{"SojournTurns": "many"}))
+	require.ErrorContains(t, err, "session s1")
+	require.ErrorContains(t, err, "SojournTurns")
+}
+
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	var asked []*workflowservice.ListWorkflowExecutionsRequest
+	c := newClient(t, &fakeTemporal{list: func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		reply := &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{
+			execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil),
+		}}
+		if strings.HasPrefix(r.GetQuery(), "WorkflowId IN") {
+			return reply, nil // which runs are the latest
+		}
+		if asked = append(asked, r); len(asked) == 1 {
+			reply.NextPageToken = []byte("more")
+		}
+		return reply, nil
+	}})
+	first, err := c.List(context.Background(), ListOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "s1", first.Sessions[0].SessionID)
+	require.NotEmpty(t, first.Next)
+	second, err := c.List(context.Background(), ListOptions{PageToken: first.Next, PageSize: 7})
+	require.NoError(t, err)
+	require.Empty(t, second.Next, "with no archive Temporal's last page is the last")
+	require.Equal(t, int32(50), asked[0].GetPageSize())
+	require.Equal(t, int32(7), asked[1].GetPageSize())
+	require.Equal(t, []byte("more"), asked[1].GetNextPageToken())
+}
+
+// Anybody may start a workflow of our type under an id that is none, by hand;
+// the list is good all the same.
+func TestListPassesOverWhatIsNoSession(t *testing.T) {
+	t.Parallel()
+	var queries []string
+	c := newClient(t, &fakeTemporal{list: func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		queries = append(queries, r.GetQuery())
+		found := []*workflowpb.WorkflowExecutionInfo{execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil)}
+		if len(queries) == 1 {
+			found = append(found, execution(t, "it's no id", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, nil))
+		}
+		return &workflowservice.ListWorkflowExecutionsResponse{Executions: found}, nil
+	}})
+	page, err := c.List(context.Background(), ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, page.Sessions, 1)
+	require.Equal(t, "s1", page.Sessions[0].SessionID)
+	require.Equal(t, "WorkflowId IN ('s1')", queries[1])
+}
+
+func TestListWithoutTemporal(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, &fakeTemporal{list: func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		return nil, unreachable
+	}})
+	_, err := c.List(context.Background(), ListOptions{})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.True(t, errors.Is(err, unreachable))
+}
+
+func execution(t *testing.T, id string, status enumspb.WorkflowExecutionStatus, attributes map[string]any) *workflowpb.WorkflowExecutionInfo {
+	t.Helper()
+	fields := map[string]*commonpb.Payload{}
+	for name, v := range attributes {
+		p, err := converter.GetDefaultDataConverter().ToPayload(v)
+		require.NoError(t, err)
+		fields[name] = p
+	}
+	return &workflowpb.WorkflowExecutionInfo{
+		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "run-of-" + id}, FirstRunId: "first-of-" + id, Status: status,
+		SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields},
+	}
+}

@@ -1,0 +1,135 @@
+package session
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// refuses wants an InvalidError that names the field and says what is allowed.
+func refuses(t *testing.T, field string, err error) {
+	t.Helper()
+	var invalid *InvalidError
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, field, invalid.Field)
+	require.NotEmpty(t, invalid.Reason)
+	require.NotEmpty(t, invalid.Want)
+	require.NotContains(t, err.Error(), "\n")
+	require.Less(t, len(err.Error()), 400)
+}
+
+func TestValidateID(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"a", "A-b_9", strings.Repeat("x", 64), "5b0c7a4e-6a7c-4b4e-8f3e-2b6c1a7d9e10", "-", "_"} {
+		require.NoError(t, ValidateID("id", good), good)
+	}
+	for _, bad := range []string{"", "a b", "a/b", "../a", "a.b", "ä", "a\n", "\x00", strings.Repeat("x", 65), strings.Repeat("y", 10_000)} {
+		refuses(t, "id", ValidateID("id", bad))
+	}
+}
+
+func TestMessageValidate(t *testing.T) {
+	t.Parallel()
+	image := []event.Part{{Type: "image", MediaType: "image/png", Data: "aGk="}}
+	for name, good := range map[string]Message{
+		"text": {Text: "hello"}, "id": {ID: "m-1", Text: "hello"}, "parts only": {Parts: image},
+		"queue": {Text: "a", WhenBusy: BusyQueue}, "interrupt": {Text: "a", WhenBusy: BusyInterrupt}, "reject": {Text: "a", WhenBusy: BusyReject},
+		"at the limit": {Text: strings.Repeat("x", MaxMessageBytes-len(`{"text":""}`))},
+	} {
+		require.NoError(t, good.Validate(), name)
+	}
+	for field, bad := range map[string][]Message{
+		"message.id":       {{ID: "not an id", Text: "a"}},
+		"message.text":     {{}, {Text: " \n\t "}},
+		"message.whenBusy": {{Text: "a", WhenBusy: "later"}},
+		"message":          {{Text: strings.Repeat("x", MaxMessageBytes)}, {Parts: []event.Part{{Type: "image", Data: strings.Repeat("x", MaxMessageBytes)}}}},
+	} {
+		for _, m := range bad {
+			refuses(t, field, m.Validate())
+		}
+	}
+}
+
+func TestOptionsValidate(t *testing.T) {
+	t.Parallel()
+	bag := func(key, value string) map[string]json.RawMessage {
+		return map[string]json.RawMessage{key: json.RawMessage(value)}
+	}
+	require.NoError(t, Options{Agent: "claude"}.Validate())
+	require.NoError(t, Options{
+		Agent: "claude", Profile: "p", Title: "t", Permission: adapters.PermissionAsk, IdleTimeoutMS: 1,
+		Metadata: bag("any", `{"json": [1, null]}`), Tags: []string{"a", strings.Repeat("t", 64)},
+	}.Validate())
+	for field, bad := range map[string][]Options{
+		"agent":         {{}},
+		"permission":    {{Agent: "a", Permission: "maybe"}},
+		"idleTimeoutMs": {{Agent: "a", IdleTimeoutMS: -1}},
+		"metadata":      {{Agent: "a", Metadata: bag("", "1")}, {Agent: "a", Metadata: bag("k", `"`+strings.Repeat("x", maxBag)+`"`)}},
+		"tags":          {{Agent: "a", Tags: []string{""}}, {Agent: "a", Tags: []string{strings.Repeat("t", 65)}}},
+	} {
+		for _, o := range bad {
+			refuses(t, field, o.Validate())
+		}
+	}
+}
+
+func TestConfigureValidate(t *testing.T) {
+	t.Parallel()
+	require.True(t, Configure{}.Empty())
+	require.NoError(t, Configure{}.Validate())
+	title, allow, later := "t", adapters.PermissionAllow, int64(1)
+	for _, good := range []Configure{{Title: &title}, {Model: &title}, {Permission: &allow}, {IdleTimeoutMS: &later}, {Tags: []string{}}} {
+		require.False(t, good.Empty())
+		require.NoError(t, good.Validate())
+	}
+	maybe, before := adapters.Permission("maybe"), int64(-1)
+	refuses(t, "permission", Configure{Permission: &maybe}.Validate())
+	refuses(t, "idleTimeoutMs", Configure{IdleTimeoutMS: &before}.Validate())
+	refuses(t, "metadata", Configure{Metadata: map[string]json.RawMessage{"": json.RawMessage("1")}}.Validate())
+	refuses(t, "tags", Configure{Tags: []string{""}}.Validate())
+}
+
+// The wire form is what clients in other languages send.
+func TestMessageOnTheWire(t *testing.T) {
+	t.Parallel()
+	data, err := json.Marshal(Message{ID: "m1", Text: "hello", WhenBusy: BusyReject})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"id": "m1", "text": "hello", "whenBusy": "reject"}`, string(data))
+	data, err = json.Marshal(InterruptReply{})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"running": false}`, string(data))
+}
+
+func TestResultErr(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, Result{Outcome: Completed}.Err())
+	require.ErrorContains(t, Result{ExecutionID: "x1", Outcome: Interrupted, Reason: "enough"}.Err(), "x1 was interrupted: enough")
+	require.ErrorContains(t, Result{Outcome: Interrupted}.Err(), "no reason was given")
+	require.ErrorContains(t, Result{ExecutionID: "x1", Outcome: Failed, Error: &event.ErrorInfo{Message: "broken"}}.Err(), "x1 failed: broken")
+	require.ErrorContains(t, Result{Outcome: Failed}.Err(), "no reason was recorded")
+}
+
+func TestResultOf(t *testing.T) {
+	t.Parallel()
+	q := event.Query{ExecutionID: "x3", MessageIDs: []string{"a", "b"}, Reason: "why", Error: &event.ErrorInfo{Message: "e"}, Result: &event.QueryResult{Response: "r"}}
+	for want, p := range map[Outcome]event.Payload{
+		Completed: event.QueryCompleted{Query: q}, Failed: event.QueryFailed{Query: q}, Interrupted: event.QueryInterrupted{Query: q},
+	} {
+		for _, id := range q.MessageIDs {
+			res, ended := ResultOf(event.Event{Payload: p}, id)
+			require.True(t, ended)
+			require.Equal(t, Result{ExecutionID: "x3", MessageID: id, Outcome: want, Result: q.Result, Error: q.Error, Reason: "why"}, res)
+		}
+		_, ended := ResultOf(event.Event{Payload: p}, "c")
+		require.False(t, ended, "another message's end")
+	}
+	for _, p := range []event.Payload{nil, event.QueryStarted{Query: q}, event.SessionIdle{}, event.SessionClosed{}} {
+		_, ended := ResultOf(event.Event{Payload: p}, "a")
+		require.False(t, ended)
+	}
+}
