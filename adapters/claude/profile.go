@@ -56,14 +56,11 @@ func (w *writer) markdown(dir string, files map[string]string) {
 	}
 }
 
-// bundleDir is the folder in the home that holds the files of MCP servers.
-const bundleDir = "mcp"
-
 func (w *writer) bundles(servers map[string]adapters.BundledMCP) {
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		for _, file := range slices.Sorted(maps.Keys(servers[name].Files)) {
 			w.files = append(w.files, adapters.File{
-				Base: adapters.InHome, Path: path.Join(bundleDir, name, file), Mode: 0o700,
+				Base: adapters.InHome, Path: path.Join(adapters.BundledDir(name), file), Mode: 0o700,
 				Data: []byte(servers[name].Files[file])})
 		}
 	}
@@ -135,7 +132,7 @@ func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
 	}
 	for name, b := range p.BundledMCP {
 		// The configuration has no working folder, so the shell goes there.
-		args := append([]string{"-c", `cd "$0" && exec "$@"`, path.Join(l.Home, bundleDir, name)}, b.Start...)
+		args := append([]string{"-c", `cd "$0" && exec "$@"`, path.Join(l.Home, adapters.BundledDir(name))}, b.Start...)
 		out[name] = mcpServer{Type: "stdio", Command: "/bin/sh", Args: args, Env: b.Env}
 	}
 	return out

@@ -200,7 +200,7 @@ func TestR96ProfileFiles(t *testing.T) {
 		"home:.claude/CLAUDE.md": "be kind", "home:.claude/rules/go/style.md": "short",
 		"home:.claude/skills/s/SKILL.md": "skill", "home:.claude/skills/s/lib/x.py": "pass",
 		"home:.claude/agents/reviewer.md": "review", "home:.claude/commands/fix.md": "fix it",
-		"home:mcp/kit/main.js": "js", "workspace:doc/a.md": "a",
+		"home:.sojourn/mcp/kit/main.js": "js", "workspace:doc/a.md": "a",
 	} {
 		require.Equal(t, text, got[path], path)
 	}
@@ -210,7 +210,7 @@ func TestR96ProfileFiles(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(got["home:.claude/.claude.json"]), &global))
 	require.Equal(t, "http", global.MCPServers["web"]["type"])
-	require.Equal(t, []any{"-c", `cd "$0" && exec "$@"`, "/home/agent/mcp/kit", "node", "main.js"}, global.MCPServers["kit"]["args"])
+	require.Equal(t, []any{"-c", `cd "$0" && exec "$@"`, "/home/agent/.sojourn/mcp/kit", "node", "main.js"}, global.MCPServers["kit"]["args"])
 	require.True(t, global.Projects["/work space"].HasTrustDialogAccepted)
 	require.Contains(t, got["home:.claude/settings.json"], "cleanupPeriodDays")
 }
