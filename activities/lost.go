@@ -36,6 +36,8 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 		return fmt.Errorf("look for lost blocks: %w", err)
 	}
 	lost := parity.Unsaved(live.State(), restored, d.Record.TS)
+	// The last block in order may be among them: the stream is asked again.
+	t.owned = t.owned || len(lost) > 0
 	return t.out.Add(ctx, lost, pos)
 }
 

@@ -1,31 +1,83 @@
 package activities
 
+import "github.com/sojourn-run/sojourn/event"
+
 // blockOrder is the main conversation's blocks in the order in which they were
 // created, from some block on that is sure to stay.
 type blockOrder []heardBlock
 
-// heardBlock is a block, and whether it is sure to stay: one that is pending
-// may yet be dropped as empty, or be lost with the agent.
+// heardBlock is a block, and what is known of its staying. One that is pending
+// may yet be lost with the agent; a text that stays empty is dropped when the
+// agent is idle.
 type heardBlock struct {
-	id     string
-	stands bool
+	id string
+	// done: nothing takes it away any more but its being empty.
+	done bool
+	// filled: it is no text, or one that says something.
+	filled bool
+	// lost: it was said, and the agent's death took it, so that no transcript
+	// has it. Nothing can be anchored to it any more.
+	lost bool
 }
 
-// place adds a block at the end, or says of a known one that it stands.
-func (o *blockOrder) place(id string, stands bool) {
-	for i := range *o {
-		if (*o)[i].id == id {
-			(*o)[i].stands = (*o)[i].stands || stands
-			return
+func (b heardBlock) stands() bool { return b.done && b.filled && !b.lost }
+
+// standing is a block that is sure to stay from the beginning.
+func standing(id string) heardBlock { return heardBlock{id: id, done: true, filled: true} }
+
+// hear follows the main conversation.
+func (o *blockOrder) hear(p event.Payload) {
+	switch p := p.(type) {
+	case event.BlockUpsert:
+		o.upsert(p.Block)
+	case event.BlockDelta:
+		if b := o.find(p.BlockID); b != nil && p.Delta != "" {
+			b.filled = true
+		}
+	case event.SubagentSpawned:
+		o.place(standing(event.SubagentBlockID(p.ToolUseID)))
+	case event.SessionIdle:
+		// What is pending is completed by it.
+		for i := range *o {
+			(*o)[i].done = true
 		}
 	}
-	*o = append(*o, heardBlock{id, stands})
+}
+
+func (o *blockOrder) upsert(b event.Block) {
+	text := b.Type == event.BlockAssistantText || b.Type == event.BlockThinking
+	o.place(heardBlock{
+		id: b.ID, done: b.Status == event.StatusComplete, lost: isLost(b),
+		filled: !text || says(b.Content) || says(b.Summary),
+	})
+}
+
+func says(s *string) bool { return s != nil && *s != "" }
+
+// place adds a block at the end, or what is new of a known one.
+func (o *blockOrder) place(b heardBlock) {
+	known := o.find(b.id)
+	if known == nil {
+		*o = append(*o, b)
+		return
+	}
+	known.done, known.filled, known.lost = known.done || b.done, known.filled || b.filled, known.lost || b.lost
+}
+
+// find looks from the end: what changes is mostly what came last.
+func (o blockOrder) find(id string) *heardBlock {
+	for i := len(o) - 1; i >= 0; i-- {
+		if o[i].id == id {
+			return &o[i]
+		}
+	}
+	return nil
 }
 
 // lastStanding is the index of the last of the first n blocks that stands.
 func (o blockOrder) lastStanding(n int) int {
 	for i := n - 1; i > 0; i-- {
-		if o[i].stands {
+		if o[i].stands() {
 			return i
 		}
 	}
@@ -46,7 +98,7 @@ func (o *blockOrder) prune() {
 	last := o.lastStanding(len(*o))
 	kept := (*o)[:0]
 	for i, b := range *o {
-		if !b.stands || i >= last {
+		if !b.stands() || i >= last {
 			kept = append(kept, b)
 		}
 	}

@@ -15,11 +15,11 @@ import (
 // before wrote, and in which order, and by the end of the turn it is known
 // which of the agent's blocks stayed.
 func (t *turn) collectOwn(ctx context.Context) error {
-	if !t.owned {
+	if !t.owned && !t.tale.lost {
 		return nil
 	}
 	var c ownCollector
-	c.blocks.place(t.in.Anchor, true)
+	c.blocks.place(standing(t.in.Anchor))
 	for ev, err := range t.host.o.Stream.Read(ctx, t.in.Agent.SessionID, t.in.LastSeq, stream.ReadOptions{}) {
 		if err != nil {
 			return fmt.Errorf("collect own blocks: %w", err)
@@ -27,7 +27,7 @@ func (t *turn) collectOwn(ctx context.Context) error {
 		c.hear(ev)
 	}
 	t.mark.Own = append(t.mark.Own, c.entries()...)
-	t.tale.blocks = blockOrder{{c.blocks.anchor(len(c.blocks)), true}}
+	t.tale.blocks = blockOrder{standing(c.blocks.anchor(len(c.blocks)))}
 	return nil
 }
 
@@ -50,20 +50,10 @@ func (c *ownCollector) hear(ev event.Event) {
 	}
 	if block, belongs := ownBlock(ev); belongs && ev.Context.Source == event.SourceServer {
 		c.own = append(c.own, ownAt{ev, len(c.blocks)})
-		c.blocks.place(block, true)
+		c.blocks.place(standing(block))
 		return
 	}
-	switch p := ev.Payload.(type) {
-	case event.BlockUpsert:
-		c.blocks.place(p.Block.ID, p.Block.Status == event.StatusComplete)
-	case event.SubagentSpawned:
-		c.blocks.place(event.SubagentBlockID(p.ToolUseID), true)
-	case event.SessionIdle:
-		// Text that is pending and not empty is completed by it.
-		for i := range c.blocks {
-			c.blocks[i].stands = true
-		}
-	}
+	c.blocks.hear(ev.Payload)
 }
 
 func (c *ownCollector) entries() []archive.OwnEntry {

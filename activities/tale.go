@@ -19,6 +19,8 @@ type tale struct {
 	// blocks are the main conversation's in order: the last one that is sure
 	// to stay, and all that may yet.
 	blocks blockOrder
+	// lost says that some of the main conversation's was taken back.
+	lost bool
 	// text is the last assistant_text of the main conversation.
 	textID string
 	text   strings.Builder
@@ -28,7 +30,7 @@ type tale struct {
 }
 
 func newTale(anchor string) tale {
-	return tale{blocks: blockOrder{{anchor, true}}}
+	return tale{blocks: blockOrder{standing(anchor)}}
 }
 
 // responseLimit bounds the text of a result; the whole is in the stream.
@@ -37,6 +39,9 @@ const responseLimit = 16 << 10
 func (t *tale) hear(ev event.Event) {
 	t.events++
 	main := ev.Context.Conversation() == event.Main
+	if main {
+		t.blocks.hear(ev.Payload)
+	}
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
 		t.last = words(p.Block, t.last)
@@ -48,11 +53,8 @@ func (t *tale) hear(ev event.Event) {
 		if main && p.BlockID == t.textID && t.text.Len() < responseLimit {
 			t.text.WriteString(p.Delta)
 		}
-	case event.SubagentSpawned:
-		if main {
-			t.blocks.place(event.SubagentBlockID(p.ToolUseID), true)
-			t.blocks.prune()
-		}
+	case event.SubagentSpawned, event.SessionIdle:
+		t.blocks.prune()
 	case event.MetadataUpdate:
 		if p.Usage != nil {
 			t.usage = t.usage.Add(*p.Usage)
@@ -68,8 +70,8 @@ func (t *tale) hear(ev event.Event) {
 }
 
 func (t *tale) hearBlock(b event.Block) {
-	t.blocks.place(b.ID, b.Status == event.StatusComplete)
 	t.blocks.prune()
+	t.lost = t.lost || isLost(b)
 	if b.Type != event.BlockAssistantText {
 		return
 	}
@@ -111,14 +113,20 @@ func compact(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// cut shortens text to at most n bytes, at a rune.
+// cut shortens text to at most n bytes and an ellipsis, at a rune. Bytes that
+// are no text are kept as they are.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	s = s[:n]
-	for !utf8.ValidString(s) && len(s) > 0 {
-		s = s[:len(s)-1]
+	at := n
+	for back := 1; back < utf8.UTFMax && back <= n; back++ {
+		if utf8.RuneStart(s[n-back]) {
+			if !utf8.FullRuneInString(s[n-back : n]) {
+				at = n - back
+			}
+			break
+		}
 	}
-	return s + "…"
+	return s[:at] + "…"
 }

@@ -1,0 +1,266 @@
+package activities
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// stdinLog is where the agent writes down every line that it was handed.
+const stdinLog = "stdin.log"
+
+// script is an agent that speaks Claude's stream-json and does what a prompt
+// says, word by word:
+//
+//	words N   says N numbered words, a moment apart
+//	tool      calls a tool
+//	ask       asks for permission and waits for the answer
+//	hang      does nothing until it is interrupted
+//	deaf      hears no interrupt and no SIGTERM from now on
+//	die       exits, before its last text is in its transcript
+type script struct {
+	session, home string
+	in            chan line
+	log           *os.File
+	transcript    *os.File
+	count, turns  int
+	index         int
+	message, said string
+	deaf          bool
+}
+
+type line struct {
+	Type      string `json:"type"`
+	UUID      string `json:"uuid"`
+	RequestID string `json:"request_id"`
+	Request   struct {
+		Subtype string `json:"subtype"`
+	} `json:"request"`
+	Response struct {
+		RequestID string          `json:"request_id"`
+		Response  json.RawMessage `json:"response"`
+	} `json:"response"`
+	Message struct {
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+	} `json:"message"`
+}
+
+func fakeClaude() int {
+	s := &script{home: os.Getenv("HOME"), in: make(chan line, 1000)}
+	for i, arg := range os.Args {
+		if arg == "--session-id" || arg == "--resume" {
+			s.session = os.Args[i+1]
+		}
+	}
+	if err := s.open(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	go s.listen()
+	for l := range s.in {
+		switch l.Type {
+		case "control_request":
+			s.control(l)
+		case "user":
+			s.turn(l)
+		}
+	}
+	return 0
+}
+
+func (s *script) open() (err error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	slug := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, dir)
+	folder := filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), "projects", slug)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	const grow = os.O_CREATE | os.O_APPEND | os.O_WRONLY
+	if s.transcript, err = os.OpenFile(filepath.Join(folder, s.session+".jsonl"), grow, 0o600); err != nil {
+		return err
+	}
+	s.log, err = os.OpenFile(filepath.Join(s.home, stdinLog), grow, 0o600)
+	return err
+}
+
+func (s *script) listen() {
+	defer close(s.in)
+	lines := bufio.NewReader(os.Stdin)
+	for {
+		text, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		_, _ = s.log.Write(text)
+		var l line
+		if json.Unmarshal(text, &l) == nil {
+			s.in <- l
+		}
+	}
+}
+
+func (s *script) say(v map[string]any) {
+	v["session_id"] = s.session
+	if v["uuid"] == nil {
+		v["uuid"] = uuid.NewString()
+	}
+	out, _ := json.Marshal(v)
+	_, _ = os.Stdout.Write(append(out, '\n'))
+}
+
+func (s *script) stream(ev map[string]any) {
+	s.say(map[string]any{"type": "stream_event", "event": ev, "parent_tool_use_id": nil})
+}
+
+// keep writes a line of the transcript.
+func (s *script) keep(kind, id string, message map[string]any) {
+	out, _ := json.Marshal(map[string]any{
+		"type": kind, "uuid": id, "sessionId": s.session, "timestamp": time.Now().UTC(), "message": message,
+	})
+	_, _ = s.transcript.Write(append(out, '\n'))
+}
+
+func (s *script) control(l line) {
+	s.say(map[string]any{"type": "control_response", "response": map[string]any{
+		"subtype": "success", "request_id": l.RequestID, "response": map[string]any{},
+	}})
+}
+
+// turn answers a prompt.
+func (s *script) turn(l line) {
+	s.turns++
+	s.message, s.index, s.said = fmt.Sprintf("msg_%s_%d", s.session[:8], s.turns), 0, ""
+	prompt := l.Message.Content[0].Text
+	user := map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": prompt}}}
+	s.keep("user", l.UUID, user)
+	s.say(map[string]any{"type": "system", "subtype": "init", "model": "scripted"})
+	s.say(map[string]any{"type": "system", "subtype": "status", "status": "requesting"})
+	s.say(map[string]any{"type": "user", "uuid": l.UUID, "message": user, "isReplay": true})
+	s.stream(map[string]any{"type": "message_start", "message": map[string]any{"id": s.message, "model": "scripted", "content": []any{}}})
+	interrupted := s.play(strings.Fields(prompt))
+	s.stream(map[string]any{"type": "message_stop"})
+	reason := "completed"
+	if interrupted {
+		reason = "aborted_streaming"
+	}
+	s.say(map[string]any{
+		"type": "result", "subtype": "success", "is_error": false, "result": s.said, "stop_reason": "end_turn", "terminal_reason": reason,
+		"total_cost_usd": 0.001 * float64(s.turns), "usage": map[string]any{"input_tokens": 100, "output_tokens": 10},
+	})
+	s.say(map[string]any{"type": "system", "subtype": "session_state_changed", "state": "idle"})
+}
+
+func (s *script) play(words []string) (interrupted bool) {
+	for i, w := range words {
+		switch w {
+		case "words":
+			n, _ := strconv.Atoi(words[i+1])
+			s.speak(n, len(words) > i+2 && words[i+2] == "die")
+		case "tool":
+			s.tool(true)
+		case "ask":
+			s.ask()
+		case "deaf":
+			s.deaf = true
+			signal.Ignore(syscall.SIGTERM)
+		case "hang":
+			if s.hang() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *script) speak(n int, die bool) {
+	s.stream(map[string]any{"type": "content_block_start", "index": s.index, "content_block": map[string]any{"type": "text", "text": ""}})
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	text := ""
+	for range n {
+		<-tick.C
+		s.count++
+		word := fmt.Sprintf("w%d ", s.count)
+		text += word
+		s.stream(map[string]any{"type": "content_block_delta", "index": s.index, "delta": map[string]any{"type": "text_delta", "text": word}})
+	}
+	message := map[string]any{"id": s.message, "model": "scripted", "role": "assistant", "content": []any{map[string]any{"type": "text", "text": text}}}
+	id := uuid.NewString()
+	s.say(map[string]any{"type": "assistant", "uuid": id, "message": message, "parent_tool_use_id": nil})
+	if die {
+		os.Exit(3)
+	}
+	s.keep("assistant", id, message)
+	s.stream(map[string]any{"type": "content_block_stop", "index": s.index})
+	s.index++
+	s.said = text
+}
+
+func (s *script) tool(allowed bool) {
+	s.count++
+	call := fmt.Sprintf("toolu_%s_%d", s.session[:8], s.count)
+	message := map[string]any{"id": s.message, "model": "scripted", "role": "assistant", "content": []any{map[string]any{
+		"type": "tool_use", "id": call, "name": "Bash", "input": map[string]any{"command": "true"},
+	}}}
+	s.stream(map[string]any{"type": "content_block_start", "index": s.index, "content_block": map[string]any{"type": "tool_use", "id": call, "name": "Bash", "input": map[string]any{}}})
+	id := uuid.NewString()
+	s.say(map[string]any{"type": "assistant", "uuid": id, "message": message, "parent_tool_use_id": nil})
+	s.keep("assistant", id, message)
+	s.stream(map[string]any{"type": "content_block_stop", "index": s.index})
+	s.index++
+	result := map[string]any{"role": "user", "content": []any{map[string]any{
+		"type": "tool_result", "tool_use_id": call, "content": fmt.Sprint("allowed: ", allowed), "is_error": !allowed,
+	}}}
+	id = uuid.NewString()
+	s.say(map[string]any{"type": "user", "uuid": id, "message": result, "parent_tool_use_id": nil})
+	s.keep("user", id, result)
+}
+
+// ask waits for the host's word before it calls a tool.
+func (s *script) ask() {
+	s.count++
+	request := fmt.Sprintf("ask-%s-%d", s.session[:8], s.count)
+	s.say(map[string]any{"type": "control_request", "request_id": request, "request": map[string]any{
+		"subtype": "can_use_tool", "tool_name": "Bash", "tool_use_id": "t", "input": map[string]any{"command": "true"},
+	}})
+	for l := range s.in {
+		if l.Type == "control_response" && l.Response.RequestID == request {
+			s.tool(strings.Contains(string(l.Response.Response), `"allow"`))
+			return
+		}
+		s.control(l)
+	}
+}
+
+// hang waits for an interrupt.
+func (s *script) hang() bool {
+	for l := range s.in {
+		if l.Type != "control_request" || s.deaf {
+			continue
+		}
+		s.control(l)
+		if l.Request.Subtype == "interrupt" {
+			return true
+		}
+	}
+	return false
+}
