@@ -76,7 +76,10 @@ func (c *Client) Run(ctx context.Context, o Options, m Message) (*Handle, Receip
 	if m.ID == "" {
 		m.ID = uuid.NewString()
 	}
-	if err := errors.Join(c.validate(ctx, id, o), m.Validate()); err != nil {
+	if err := c.validate(ctx, id, o); err != nil {
+		return nil, Receipt{}, err
+	}
+	if err := m.Validate(); err != nil {
 		return nil, Receipt{}, err
 	}
 	h, err := c.start(ctx, Input{SessionID: id, Options: o, CreatedAt: time.Now().UTC(), First: &m, Ephemeral: true})

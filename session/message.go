@@ -51,6 +51,15 @@ func (m Message) Validate() error {
 	return m.validateSize()
 }
 
+// Size is about how many bytes the message takes as JSON.
+func (m Message) Size() int {
+	n := len(m.ID) + len(m.Text) + 64
+	for _, p := range m.Parts {
+		n += len(p.Text) + len(p.Data) + len(p.URL) + len(p.MediaType) + 64
+	}
+	return n
+}
+
 func (m Message) validateSize() error {
 	data, err := json.Marshal(m)
 	if err != nil {

@@ -54,6 +54,8 @@ const (
 	MaxMessageBytes = 1 << 20
 	// MaxQueue bounds the messages that wait.
 	MaxQueue = 1000
+	// MaxQueueBytes bounds what waits in all, beyond the first message.
+	MaxQueueBytes = 1 << 20
 	// KeptReceipts is how many message ids a session remembers, so that a
 	// repeated send returns the first receipt.
 	KeptReceipts = 1000

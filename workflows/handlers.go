@@ -67,13 +67,21 @@ func (r *run) mayQueue(m session.Message) error {
 	if m.WhenBusy == session.BusyReject && (r.cur != nil || r.runnable()) {
 		return session.ErrBusy
 	}
-	return r.room()
+	return r.room(m)
 }
 
-// room refuses a message when too many wait.
-func (r *run) room() error {
+// room refuses a message when too many wait, or too much: the queue is part of
+// the state that continue-as-new carries in one payload.
+func (r *run) room(m session.Message) error {
 	if len(r.st.Queue) >= session.MaxQueue {
 		return session.Invalid("message", fmt.Sprintf("%d messages wait already", len(r.st.Queue)), fmt.Sprintf("a queue of at most %d", session.MaxQueue))
+	}
+	size := m.Size()
+	for _, q := range r.st.Queue {
+		size += q.Message.Size()
+	}
+	if len(r.st.Queue) > 0 && size > session.MaxQueueBytes {
+		return session.Invalid("message", fmt.Sprintf("with the %d that wait it is %d bytes", len(r.st.Queue), size), fmt.Sprintf("a queue of at most %d bytes", session.MaxQueueBytes))
 	}
 	return nil
 }
@@ -138,7 +146,7 @@ func (r *run) validateInterrupt(req session.InterruptRequest) error {
 	if _, again := r.known(req.Message.ID); again {
 		return nil
 	}
-	return r.room()
+	return r.room(*req.Message)
 }
 
 func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest) (session.InterruptReply, error) {

@@ -139,6 +139,25 @@ func TestTheQueueIsBounded(t *testing.T) {
 	require.Equal(t, "message", refusals(p.w)[0].Field)
 }
 
+// What waits is carried by continue-as-new in one payload, so it is bounded in
+// bytes too; one message of the largest size always has room.
+func TestTheQueueIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	large := strings.Repeat("x", session.MaxQueueBytes-1000)
+	var over *answer
+	p.then(
+		func() { p.env.SignalWorkflow(session.SignalQueue, session.Message{ID: "large", Text: large}) },
+		func() { p.env.SignalWorkflow(session.SignalQueue, session.Message{ID: "small", Text: "fits"}) },
+		func() { over = p.send("over", strings.Repeat("y", 2000)) },
+		func() { require.Len(t, p.snapshot().Queued, 2) },
+	)
+	p.run()
+	var invalid *session.InvalidError
+	require.ErrorAs(t, session.FromTemporal(over.refused), &invalid)
+	require.Contains(t, invalid.Want, "bytes")
+}
+
 // A refusal while a turn runs goes into the stream by that turn, which is its
 // one writer.
 func TestARefusalGoesThroughTheRunningTurn(t *testing.T) {
