@@ -97,7 +97,7 @@ func TestPermissionAsk(t *testing.T) {
 	require.FileExists(t, filepath.Join(workspace, "allowed.txt"))
 
 	r, asked = asksFor(t, h, "TOOL bash: touch denied.txt")
-	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Message: "ask the owner of the vineyard first"}))
+	sojourn(t, "respond", h.ID(), asked.RequestID, "deny", "--message", "ask the owner of the vineyard first")
 	res := answeredWell(ctx, t, h, r)
 	require.Contains(t, res.Result.Response, "ask the owner of the vineyard first", "the agent heard it")
 	require.NoFileExists(t, filepath.Join(workspace, "denied.txt"))

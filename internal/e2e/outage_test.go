@@ -1,0 +1,239 @@
+package e2e
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// forwarder stands between a worker and a server; stopped, it is a server that
+// is away, at an address that stays.
+type forwarder struct {
+	t      *testing.T
+	target string
+	addr   string
+
+	mu       sync.Mutex
+	listener net.Listener
+	conns    map[net.Conn]bool
+	owned    sync.WaitGroup
+}
+
+// forward starts a forwarder to the server of a URL and gives it with the URL
+// that goes through it.
+func forward(t *testing.T, serverURL string) (*forwarder, string) {
+	t.Helper()
+	u, err := url.Parse(serverURL)
+	require.NoError(t, err)
+	f := &forwarder{t: t, target: u.Host, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
+	f.start()
+	t.Cleanup(f.stop)
+	u.Host = f.addr
+	return f, u.String()
+}
+
+// start listens, at the same address as before.
+func (f *forwarder) start() {
+	f.t.Helper()
+	l, err := net.Listen("tcp", f.addr)
+	require.NoError(f.t, err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listener, f.addr = l, l.Addr().String()
+	f.owned.Go(func() { f.accept(l) })
+}
+
+// stop refuses new connections and cuts those that stand. It may be called
+// again.
+func (f *forwarder) stop() {
+	f.mu.Lock()
+	if f.listener != nil {
+		f.listener.Close()
+		f.listener = nil
+	}
+	for c := range f.conns {
+		c.Close()
+	}
+	f.mu.Unlock()
+	f.owned.Wait()
+}
+
+func (f *forwarder) accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		f.owned.Go(func() { f.serve(c) })
+	}
+}
+
+func (f *forwarder) serve(client net.Conn) {
+	server, err := net.Dial("tcp", f.target)
+	if err != nil {
+		client.Close()
+		return
+	}
+	if !f.hold(client, server) {
+		return
+	}
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[0], way[1]) // how a connection ends is no fault
+			way[0].Close()
+			way[1].Close()
+		})
+	}
+	both.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, client)
+	delete(f.conns, server)
+}
+
+// hold keeps the connections for stop; it refuses when stopped already.
+func (f *forwarder) hold(conns ...net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range conns {
+		if f.listener == nil {
+			c.Close()
+			continue
+		}
+		f.conns[c] = true
+	}
+	return f.listener != nil
+}
+
+// behind waits until the session says, or does not say, that its archive is
+// behind.
+func behind(t *testing.T, h *session.Handle, want bool) {
+	t.Helper()
+	var said string
+	require.Eventually(t, func() bool {
+		i, err := h.Inspect(testContext(t))
+		require.NoError(t, err)
+		said = i.ArchiveBehind
+		return (said != "") == want && i.Phase == "resting"
+	}, patience, tick, "the archive is behind: %t", want)
+}
+
+// archived says whether the archive gives what the stream gives.
+func archived(t *testing.T, h *session.Handle) bool {
+	t.Helper()
+	live, err := shared.client.Show(testContext(t), h.ID(), session.FromStream)
+	require.NoError(t, err)
+	restored, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	return timeless(t, live.State) == timeless(t, restored.State)
+}
+
+// TestR114ArchiveAway: turns go on without the archive, the session says that
+// it is behind, and it catches up when the archive is back.
+func TestR114ArchiveAway(t *testing.T) {
+	archive, through := forward(t, shared.env["AWS_ENDPOINT_URL_S3"])
+	startWorker(t, "AWS_ENDPOINT_URL_S3="+through)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY kept at once").Err())
+	require.Eventually(t, func() bool { return archived(t, h) }, patience, tick)
+
+	archive.stop()
+	require.Equal(t, "goes on", say(t, h, "TOOL bash: echo away THEN SAY goes on").Result.Response)
+	require.NoError(t, say(t, h, "SAY and on").Err())
+	behind(t, h, true)
+	require.False(t, archived(t, h))
+	shown, err := h.Snapshot(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, 3, shown.Turns)
+
+	archive.start()
+	require.NoError(t, say(t, h, "SAY back again").Err())
+	behind(t, h, false)
+	require.Eventually(t, func() bool { return archived(t, h) }, patience, tick, "the archive catches up")
+	require.NoError(t, h.Close(testContext(t)))
+	requireParity(t, h.ID())
+}
+
+// TestCloseWaitsForTheArchive: a session is not closed before everything is
+// archived; it closes by itself when the archive is back.
+func TestCloseWaitsForTheArchive(t *testing.T) {
+	archive, through := forward(t, shared.env["AWS_ENDPOINT_URL_S3"])
+	w := startWorker(t, "AWS_ENDPOINT_URL_S3="+through)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY kept at once").Err())
+	archive.stop()
+	require.NoError(t, say(t, h, "SAY not kept yet").Err())
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- h.Close(ctx) }()
+	require.Eventually(t, func() bool {
+		d, err := shared.temporal.DescribeWorkflowExecution(ctx, h.ID(), "")
+		require.NoError(t, err)
+		for _, a := range d.GetPendingActivities() {
+			if a.GetActivityType().GetName() == "EndSandbox" && a.GetAttempt() > 1 {
+				return true
+			}
+		}
+		return false
+	}, patience, tick, "it tries again")
+	select {
+	case err := <-closed:
+		require.Fail(t, "closed without the archive", "%v", err)
+	default:
+	}
+	require.Len(t, sandboxes(t, w), 1, "what is not archived stays")
+	archive.start()
+	require.NoError(t, <-closed)
+	require.Empty(t, sandboxes(t, w))
+	requireParity(t, h.ID())
+	conv, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	require.Equal(t, "not kept yet", *last(conv.State.Blocks).Content)
+}
+
+// TestStreamAway: the agent goes on while the stream is away, and when it is
+// back subscribers get every event once and in order.
+func TestStreamAway(t *testing.T) {
+	stream, through := forward(t, shared.env["NATS_URL"])
+	startWorker(t, "NATS_URL="+through)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY before").Err())
+	gateA, gateB := "away-a-"+uuid.NewString(), "away-b-"+uuid.NewString()
+	r, err := h.Send(ctx, session.Message{Text: "GATE " + gateA + " THEN TOOL bash: echo meanwhile THEN GATE " + gateB})
+	require.NoError(t, err)
+	require.NoError(t, shared.model.Waiting(ctx, gateA))
+	heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
+	stream.stop()
+	shared.model.Open(gateA)
+	require.NoError(t, shared.model.Waiting(ctx, gateB), "the agent goes on")
+	stream.start()
+	shared.model.Open(gateB)
+	answeredWell(ctx, t, h, r)
+	require.NoError(t, h.Close(ctx))
+
+	deltas := map[string]string{}
+	for i, ev := range events(t, h) {
+		require.Equal(t, uint64(i+1), ev.Context.Seq, "dense")
+		if d, ok := ev.Payload.(event.BlockDelta); ok {
+			deltas[d.BlockID] += d.Delta
+		}
+	}
+	for _, b := range fold(events(t, h)).Blocks {
+		if b.Type == event.BlockAssistantText {
+			require.Equal(t, *b.Content, deltas[b.ID], "no delta lost or repeated")
+		}
+	}
+	requireParity(t, h.ID())
+}
