@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/runner"
 )
 
 // bookmark says how far the turns in a sandbox have come. It lies in the
@@ -26,8 +27,22 @@ type bookmark struct {
 	// Model and Permission are what the live agent was last told.
 	Model      string `json:"model,omitempty"`
 	Permission string `json:"permission,omitempty"`
+	// Open is the execution that has begun and not ended.
+	Open *begun `json:"open,omitempty"`
 	// Own could not be archived yet.
 	Own []archive.OwnEntry `json:"own,omitempty"`
+}
+
+// begun is what an attempt at an execution must know of those before it and
+// can't read from spool and stream.
+type begun struct {
+	ExecutionID string `json:"executionId"`
+	// Running are the processes below the agent before the turn.
+	Running runner.Mark `json:"running"`
+	// Options were changed while the turn ran.
+	Options Options `json:"options,omitzero"`
+	// Interrupt was handed to the agent.
+	Interrupt *Interrupt `json:"interrupt,omitempty"`
 }
 
 func (h *Host) bookmarkPath(sandboxID string) string {

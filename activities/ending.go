@@ -34,6 +34,10 @@ type stopping struct {
 // Each step of an interrupt has this long before the next, harder one.
 const stopPatience = 10 * time.Second
 
+func newStopping(reason string) stopping {
+	return stopping{asked: true, reason: reason, clock: time.NewTimer(stopPatience)}
+}
+
 func (s *stopping) timer() <-chan time.Time {
 	if s.clock == nil {
 		return nil
@@ -55,8 +59,9 @@ func (t *turn) interrupt(ctx context.Context, id, reason string) error {
 	if err := t.agent.input(ctx, id, adapters.Interrupt{RequestID: id}); err != nil {
 		return err
 	}
-	t.stop = stopping{asked: true, reason: reason, clock: time.NewTimer(stopPatience)}
-	return nil
+	t.stop = newStopping(reason)
+	t.mark.Open.Interrupt = &Interrupt{Reason: reason}
+	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
 
 // escalate is called when the agent did not stop in time.
@@ -127,7 +132,7 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 	}
 	out := t.output(end)
 	t.mark.Offset, t.mark.Translator = d.Next, state
-	t.mark.Ended, t.mark.Output = t.in.ExecutionID, &out
+	t.mark.Ended, t.mark.Output, t.mark.Open = t.in.ExecutionID, &out, nil
 	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
 		return RunTurnOutput{}, err
 	}
@@ -141,7 +146,7 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 
 // sweep ends the processes that an interrupted turn left running.
 func (t *turn) sweep(ctx context.Context) {
-	swept, err := t.agent.conn.Sweep(ctx, t.running)
+	swept, err := t.agent.conn.Sweep(ctx, t.mark.Open.Running)
 	if err != nil {
 		// An agent that has exited took everything with it.
 		t.host.o.Log.Debug("sweep after an interrupt", "session", t.in.Agent.SessionID, "error", err)

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,6 @@ type turn struct {
 	// fence is this attempt's right to write.
 	fence stream.Fence
 	mark  bookmark
-	// running are the processes below the agent before the turn.
-	running runner.Mark
 	// prompt is where the message lies in the spool.
 	prompt runner.Ack
 
@@ -114,11 +113,11 @@ func (t *turn) open(ctx context.Context) (err error) {
 
 // ask says that the query starts and hands the message over, both once.
 func (t *turn) ask(ctx context.Context) error {
-	if err := t.applyOptions(ctx); err != nil {
+	err := t.takeUp(ctx)
+	if err != nil {
 		return err
 	}
-	var err error
-	if t.running, err = t.agent.conn.Mark(ctx); err != nil {
+	if err := t.applyOptions(ctx); err != nil {
 		return err
 	}
 	started := event.QueryStarted{Query: event.Query{
@@ -134,16 +133,31 @@ func (t *turn) ask(ctx context.Context) error {
 	return err
 }
 
+// takeUp goes on with what the attempts before knew, or notes down what those
+// after must know: before the prompt is written, because what runs below the
+// agent then is not the turn's.
+func (t *turn) takeUp(ctx context.Context) error {
+	if o := t.mark.Open; o != nil && o.ExecutionID == t.in.ExecutionID {
+		if o.Interrupt != nil {
+			t.stop = newStopping(o.Interrupt.Reason)
+		}
+		return nil
+	}
+	running, err := t.agent.conn.Mark(ctx)
+	if err != nil {
+		return err
+	}
+	t.mark.Open = &begun{ExecutionID: t.in.ExecutionID, Running: running}
+	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
+}
+
 // applyOptions tells a warm agent what was changed since it was told last. A
 // fresh one was launched with it.
 func (t *turn) applyOptions(ctx context.Context) error {
 	model, permission := t.agent.launch.Model, t.agent.launch.Permission
-	if in := t.in.Agent; in.Model != "" {
-		model = in.Model
-	}
-	if in := t.in.Agent; in.Permission != "" {
-		permission = in.Permission
-	}
+	changed := t.mark.Open.Options
+	model = cmp.Or(changed.Model, t.in.Agent.Model, model)
+	permission = cmp.Or(changed.Permission, t.in.Agent.Permission, permission)
 	if !t.agent.fresh && t.mark.Model != "" && model != t.mark.Model {
 		id := "model-" + t.in.ExecutionID
 		if err := t.agent.input(ctx, id, adapters.SetModel{RequestID: id, Model: model}); err != nil {
@@ -348,15 +362,15 @@ func (t *turn) changeOptions(ctx context.Context, id string, o Options) error {
 		if err := t.agent.input(ctx, id+"-model", adapters.SetModel{RequestID: id + "-model", Model: o.Model}); err != nil {
 			return err
 		}
-		t.mark.Model = o.Model
+		t.mark.Model, t.mark.Open.Options.Model = o.Model, o.Model
 	}
 	if o.Permission != "" {
 		if err := t.agent.input(ctx, id+"-permission", adapters.SetPermission{RequestID: id + "-permission", Permission: o.Permission}); err != nil {
 			return err
 		}
-		t.mark.Permission = string(o.Permission)
+		t.mark.Permission, t.mark.Open.Options.Permission = string(o.Permission), o.Permission
 	}
-	return nil
+	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
 
 // permission answers by the standing policy, or remembers what waits for a
