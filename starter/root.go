@@ -69,6 +69,7 @@ func (c *cli) root() *cobra.Command {
 	c.add(root, groupManage, c.lsCommand, c.interruptCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.closeCommand, c.openCommand)
 	c.add(root, groupLocal, c.parseCommand, c.translateCommand, c.reduceCommand)
 	c.add(root, groupSetup, c.setupCommand, c.doctorCommand)
+	root.AddCommand(c.referenceCommand())
 	return root
 }
 
