@@ -19,7 +19,7 @@ type control struct {
 func (h *Host) SendControl(ctx context.Context, in ControlInput) (ControlOutput, error) {
 	t := h.await(ctx, in)
 	if t == nil {
-		return ControlOutput{}, nil
+		return ControlOutput{}, ctx.Err()
 	}
 	c := control{in: in, reply: make(chan error, 1)}
 	select {
@@ -33,7 +33,13 @@ func (h *Host) SendControl(ctx context.Context, in ControlInput) (ControlOutput,
 	case err := <-c.reply:
 		return ControlOutput{Handed: err == nil}, crossing(err)
 	case <-t.left:
-		return ControlOutput{}, nil
+		// A turn that took it may have left since: its word counts.
+		select {
+		case err := <-c.reply:
+			return ControlOutput{Handed: err == nil}, crossing(err)
+		default:
+			return ControlOutput{}, nil
+		}
 	case <-ctx.Done():
 		return ControlOutput{}, ctx.Err()
 	}

@@ -80,18 +80,23 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 func attemptOf(turn, attempt int) int { return turn*1_000_000 + attempt }
 
 func (t *turn) run(ctx context.Context) (RunTurnOutput, error) {
+	defer t.close()
 	if err := t.open(ctx); err != nil {
 		return RunTurnOutput{}, err
 	}
-	defer func() {
-		if err := t.out.Close(); err != nil {
-			t.host.o.Log.Debug("batcher ended", "session", t.in.Agent.SessionID, "error", err)
-		}
-	}()
 	if err := t.ask(ctx); err != nil {
 		return RunTurnOutput{}, err
 	}
 	return t.listen(ctx)
+}
+
+func (t *turn) close() {
+	if t.out == nil {
+		return
+	}
+	if err := t.out.Close(); err != nil {
+		t.host.o.Log.Debug("batcher ended", "session", t.in.Agent.SessionID, "error", err)
+	}
 }
 
 // open takes the stream's fence, and only then the agent.
@@ -312,10 +317,11 @@ func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
 
 // broken is a stream of records that ended under a live turn.
 func (t *turn) broken(ctx context.Context, err error) (RunTurnOutput, error) {
-	t.host.forget(t.in.Sandbox.ID)
 	if ctx.Err() != nil {
+		// The connection is good, and the next attempt may have it already.
 		return RunTurnOutput{}, ctx.Err()
 	}
+	t.host.forget(t.in.Sandbox.ID)
 	return RunTurnOutput{}, fmt.Errorf("session %s: %w", t.in.Agent.SessionID, err)
 }
 

@@ -1,0 +1,327 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+func TestAttemptsGrow(t *testing.T) {
+	t.Parallel()
+	last := 0
+	for turn := 1; turn < 50; turn++ {
+		for _, attempt := range []int{1, 2, 9999} {
+			n := attemptOf(turn, attempt)
+			require.Greater(t, n, last)
+			last = n
+		}
+	}
+}
+
+func TestExitOf(t *testing.T) {
+	t.Parallel()
+	for line, exited := range map[string]bool{"exit 0": true, "exit 137": true, "signal killed": true, "start": false, "": false} {
+		how, got := exitOf(event.Record{Dir: event.DirSig, Line: line})
+		require.Equal(t, exited, got, line)
+		if exited {
+			require.Equal(t, line, how)
+		}
+		_, got = exitOf(event.Record{Dir: event.DirOut, Line: line})
+		require.False(t, got, "an agent may print what it likes")
+	}
+}
+
+// Each error that no retry mends crosses Temporal by its type, however it is
+// wrapped; the rest is retried.
+func TestCrossing(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, crossing(nil))
+	for _, c := range typed {
+		err := crossing(fmt.Errorf("outer: %w", errors.Join(errors.New("other"), fmt.Errorf("inner: %w", c.err))))
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app, "%v", c.err)
+		require.Equal(t, c.typ, app.Type())
+		require.True(t, app.NonRetryable())
+		require.Contains(t, app.Error(), c.err.Error())
+		require.Same(t, app, crossing(err), "once is enough")
+	}
+	for want, err := range map[string]error{
+		session.TypeFenced:       &stream.GapError{},
+		session.TypeAgentMissing: runner.ErrClosed,
+		session.TypeHostLost:     archive.ErrCorrupt,
+	} {
+		var app *temporal.ApplicationError
+		require.False(t, errors.As(crossing(err), &app), "%v is no %s", err, want)
+	}
+	require.ErrorIs(t, crossing(fmt.Errorf("x: %w", context.Canceled)), context.Canceled)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, crossing(fmt.Errorf("x: %w", session.Invalid("workspace", "is no folder", "a folder"))), &app)
+	require.Equal(t, session.TypeInvalid, app.Type())
+	require.Equal(t, session.Invalid("workspace", "is no folder", "a folder"), session.FromTemporal(app))
+	// An agent that can't be started because of its epoch is fenced, not broken.
+	require.ErrorAs(t, crossing(fmt.Errorf("start %w claude: %w", errAgent, runner.ErrEpoch)), &app)
+	require.Equal(t, session.TypeFenced, app.Type())
+}
+
+func TestCrossingNames(t *testing.T) {
+	t.Parallel()
+	want := map[error]string{
+		adapters.ErrNotInstalled: session.TypeAgentMissing, adapters.ErrUnknownAgent: session.TypeInvalid,
+		stream.ErrFenced: session.TypeFenced, archive.ErrFenced: session.TypeFenced, runner.ErrEpoch: session.TypeFenced,
+		sandbox.ErrNotFound: session.TypeHostLost, sandbox.ErrTerminated: session.TypeHostLost,
+		errProfile: session.TypeNotFound, errAgent: session.TypeAgentFailed, adapters.ErrUnsupported: session.TypeInvalid,
+	}
+	require.Len(t, typed, len(want))
+	for _, c := range typed {
+		require.Equal(t, want[c.err], c.typ, "%v", c.err)
+	}
+}
+
+func bare(t *testing.T) *Host {
+	t.Helper()
+	h := NewHost(HostOptions{ID: "h", DataDir: t.TempDir(), Log: quiet()})
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	return h
+}
+
+func TestBookmark(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	none, err := h.bookmark("box")
+	require.NoError(t, err)
+	require.Equal(t, bookmark{}, none, "a sandbox begins at its beginning")
+	want := bookmark{
+		Offset: 7, Translator: []byte(`{"v":1}`), Ended: "x1", Output: &RunTurnOutput{LastSeq: 3}, Model: "m",
+		Open: &begun{ExecutionID: "x2", Interrupt: &Interrupt{Reason: "r"}, Options: Options{Permission: adapters.PermissionDeny}},
+		Own:  []archive.OwnEntry{{ID: "a", Event: own(event.Log{Message: "x"})}},
+	}
+	require.NoError(t, h.saveBookmark("box", bookmark{Offset: 1}))
+	require.NoError(t, h.saveBookmark("box", want))
+	got, err := h.bookmark("box")
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoError(t, h.dropBookmark("box"))
+	require.NoError(t, h.dropBookmark("box"), "again")
+	got, err = h.bookmark("box")
+	require.NoError(t, err)
+	require.Equal(t, bookmark{}, got)
+}
+
+// A death while a bookmark is written leaves the old one or the new one: a
+// reader beside the writer never sees anything else, and nothing stays behind.
+func TestBookmarkIsOldOrNew(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	require.NoError(t, h.saveBookmark("box", bookmark{}))
+	large := []byte(`"` + strings.Repeat("x", 1<<16) + `"`)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range int64(200) {
+			if err := h.saveBookmark("box", bookmark{Offset: i + 1, Translator: large}); err != nil {
+				panic(err)
+			}
+		}
+	})
+	last := int64(0)
+	for last < 200 {
+		b, err := h.bookmark("box")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, b.Offset, last)
+		last = b.Offset
+	}
+	wg.Wait()
+	files, err := os.ReadDir(filepath.Dir(h.bookmarkPath("box")))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+}
+
+func TestBookmarkBroken(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	require.NoError(t, h.saveBookmark("box", bookmark{}))
+	require.NoError(t, os.WriteFile(h.bookmarkPath("box"), []byte("{"), 0o600))
+	_, err := h.bookmark("box")
+	require.ErrorContains(t, err, "bookmark of sandbox box")
+	// A folder stands where the file belongs: the new one leaves no trace.
+	require.NoError(t, h.dropBookmark("box"))
+	require.NoError(t, os.MkdirAll(filepath.Join(h.bookmarkPath("box"), "in"), 0o700))
+	require.ErrorContains(t, h.saveBookmark("box", bookmark{}), "bookmark of sandbox box")
+	files, err := os.ReadDir(filepath.Dir(h.bookmarkPath("box")))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+}
+
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	p := NewPlaces(2, "old")
+	require.Equal(t, 2, p.Capacity())
+	require.True(t, p.TryReserve())
+	require.False(t, p.TryReserve())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.Reserve(ctx), context.Canceled)
+	p.hold("new")
+	p.Release()
+	require.False(t, p.TryReserve(), "the sandbox that was made holds its place")
+	p.hold("new")
+	p.free("new")
+	p.free("new")
+	require.True(t, p.TryReserve(), "a place is held once, however often it is said")
+	require.False(t, p.TryReserve())
+}
+
+func TestPlacesWait(t *testing.T) {
+	t.Parallel()
+	p := NewPlaces(1, "old")
+	got := make(chan error, 1)
+	go func() { got <- p.Reserve(t.Context()) }()
+	p.free("other")
+	select {
+	case err := <-got:
+		t.Fatalf("reserved what is taken: %v", err)
+	default:
+	}
+	p.free("old")
+	require.NoError(t, <-got)
+}
+
+// However many ask at once, no more than fit are in.
+func TestPlacesConcurrent(t *testing.T) {
+	t.Parallel()
+	const capacity = 3
+	p := NewPlaces(capacity)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	in, most := 0, 0
+	step := func(by int) {
+		mu.Lock()
+		defer mu.Unlock()
+		in += by
+		most = max(most, in)
+	}
+	for i := range 20 {
+		wg.Go(func() {
+			for j := range 50 {
+				if p.Reserve(t.Context()) != nil {
+					return
+				}
+				id := fmt.Sprint(i, "-", j)
+				p.hold(id)
+				p.Release()
+				step(1)
+				step(-1)
+				p.free(id)
+			}
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, most, capacity)
+	for range capacity {
+		require.True(t, p.TryReserve())
+	}
+	require.False(t, p.TryReserve())
+}
+
+// live is a turn that nobody runs.
+func live(session, execution string) *turn {
+	return &turn{
+		in:       RunTurnInput{Agent: Agent{SessionID: session}, ExecutionID: execution},
+		controls: make(chan control), left: make(chan struct{}),
+	}
+}
+
+func TestSendControl(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	in := ControlInput{SessionID: "s", ExecutionID: "x1"}
+	out, err := h.SendControl(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, out.Handed, "no turn")
+
+	// The turn enters while the control waits for it, behind one of another
+	// session.
+	sent := make(chan ControlOutput, 1)
+	go func() {
+		out, err := h.SendControl(t.Context(), in)
+		if err != nil {
+			panic(err)
+		}
+		sent <- out
+	}()
+	defer h.enter(live("other", "x1"))()
+	one := live("s", "x1")
+	leave := h.enter(one)
+	c := <-one.controls
+	c.reply <- nil
+	require.True(t, (<-sent).Handed)
+
+	// It leaves without having taken the control.
+	go func() { leave() }()
+	out, err = h.SendControl(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, out.Handed)
+
+	// A refusal crosses with its type.
+	two := live("s", "x2")
+	leave = h.enter(two)
+	defer leave()
+	go func() { c := <-two.controls; c.reply <- session.Invalid("requestId", "is not open", "an open one") }()
+	_, err = h.SendControl(t.Context(), ControlInput{SessionID: "s", ExecutionID: "x2"})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, session.TypeInvalid, app.Type())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = h.SendControl(ctx, ControlInput{SessionID: "s", ExecutionID: "x2"})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = h.SendControl(ctx, ControlInput{SessionID: "nobody", ExecutionID: "x1"})
+	require.ErrorIs(t, err, context.Canceled, "who gives up does not know whether there is a turn")
+}
+
+// A control that the turn took as its last act was handed, whichever of the
+// two is heard first.
+func TestSendControlToALeavingTurn(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	for range 200 {
+		one := live("s", "x1")
+		leave := h.enter(one)
+		var wg sync.WaitGroup
+		wg.Go(func() { c := <-one.controls; c.reply <- nil; leave() })
+		out, err := h.SendControl(t.Context(), ControlInput{SessionID: "s", ExecutionID: "x1"})
+		require.NoError(t, err)
+		require.True(t, out.Handed)
+		wg.Wait()
+	}
+}
+
+// A turn that is followed by another attempt does not take its place away.
+func TestLeaveIsItsOwn(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	old, next := live("s", "x1"), live("s", "x1")
+	leave := h.enter(old)
+	defer h.enter(next)()
+	leave()
+	got, _ := h.live("s", "x1")
+	require.Same(t, next, got)
+	got, _ = h.live("s", "x2")
+	require.Nil(t, got)
+}
