@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 type agent struct {
 	adapter adapters.Adapter
 	launch  adapters.Launch
-	profile adapters.Profile
 	sb      sandbox.Sandbox
 	paths   sandbox.Paths
 	env     []string
@@ -38,7 +38,7 @@ func (h *Host) agentIn(ctx context.Context, in Agent, sandboxID string, epoch ui
 		return nil, err
 	}
 	if err := h.attachOrStart(ctx, a); err != nil {
-		return nil, err
+		return nil, errors.Join(err, a.detach())
 	}
 	h.mu.Lock()
 	h.agents[sandboxID] = a
@@ -78,6 +78,21 @@ func (h *Host) forget(sandboxID string) {
 
 // prepare finds the sandbox and says how the agent is launched in it.
 func (h *Host) prepare(ctx context.Context, in Agent, sandboxID string, epoch uint64) (*agent, error) {
+	a, err := h.find(ctx, in, sandboxID, epoch)
+	if err != nil {
+		return nil, err
+	}
+	profile, err := h.profile(ctx, in.Profile)
+	if err != nil {
+		return nil, err
+	}
+	a.launch, err = h.launch(in, a.adapter, profile, a.paths)
+	return a, err
+}
+
+// find finds the sandbox and what the agent keeps in it. It needs neither the
+// agent's program nor the profile: a sandbox can be ended when they are gone.
+func (h *Host) find(ctx context.Context, in Agent, sandboxID string, epoch uint64) (*agent, error) {
 	sb, err := h.o.Provider.Open(ctx, sandboxID)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", sandboxID, err)
@@ -90,11 +105,16 @@ func (h *Host) prepare(ctx context.Context, in Agent, sandboxID string, epoch ui
 	if a.adapter, err = h.o.Agents.Get(in.Name); err != nil {
 		return nil, err
 	}
-	if a.profile, err = h.profile(ctx, in.Profile); err != nil {
-		return nil, err
+	a.launch = placed(in, a.adapter, info.Paths)
+	return a, nil
+}
+
+// placed says where an agent's things lie.
+func placed(in Agent, a adapters.Adapter, paths sandbox.Paths) adapters.Launch {
+	return adapters.Launch{
+		Home: paths.Home, Workspace: paths.Workspace, SessionID: in.SessionID,
+		NativeID: a.NativeID(in.SessionID, in.Native),
 	}
-	a.launch, err = h.launch(in, a.adapter, a.profile, info.Paths)
-	return a, err
 }
 
 func (h *Host) profile(ctx context.Context, id string) (adapters.Profile, error) {
@@ -116,20 +136,10 @@ func (h *Host) launch(in Agent, a adapters.Adapter, p adapters.Profile, paths sa
 	if err != nil {
 		return adapters.Launch{}, err
 	}
-	l := adapters.Launch{
-		Program: program, Home: paths.Home, Workspace: paths.Workspace, SessionID: in.SessionID,
-		NativeID: a.NativeID(in.SessionID, in.Native), Model: in.Model, Permission: in.Permission,
-		MCPServers: p.MCPServers,
-	}
-	if l.Model == "" {
-		l.Model = p.Model
-	}
-	if l.Permission == "" {
-		l.Permission = p.Permission
-	}
-	if l.Permission == "" {
-		l.Permission = adapters.PermissionAllow
-	}
+	l := placed(in, a, paths)
+	l.Program, l.MCPServers = program, p.MCPServers
+	l.Model = cmp.Or(in.Model, p.Model)
+	l.Permission = cmp.Or(in.Permission, p.Permission, adapters.PermissionAllow)
 	return l, nil
 }
 
@@ -137,15 +147,14 @@ func (h *Host) launch(in Agent, a adapters.Adapter, p adapters.Profile, paths sa
 func (h *Host) attachOrStart(ctx context.Context, a *agent) error {
 	err := h.attach(ctx, a)
 	if err == nil && a.conn.Attached().State == runner.AgentRunning {
-		return nil
+		// Whoever started it may have died before its opening was written.
+		return h.initialize(ctx, a)
 	}
 	if errors.Is(err, runner.ErrEpoch) {
 		return err
 	}
-	if a.conn != nil {
-		if err := a.conn.Close(); err != nil {
-			h.o.Log.Debug("close connection to runner", "sandbox", a.sb.ID(), "error", err)
-		}
+	if err := a.detach(); err != nil {
+		h.o.Log.Debug("close connection to runner", "sandbox", a.sb.ID(), "error", err)
 	}
 	if err := h.start(ctx, a); err != nil && !errors.Is(err, runner.ErrRunning) {
 		return fmt.Errorf("start %w %s: %w", errAgent, a.adapter.Info().Name, err)
@@ -164,6 +173,14 @@ func (h *Host) attach(ctx context.Context, a *agent) error {
 	}
 	a.conn = conn
 	return ctx.Err()
+}
+
+// detach closes the connection, if there is one.
+func (a *agent) detach() error {
+	if a.conn == nil {
+		return nil
+	}
+	return a.conn.Close()
 }
 
 func (h *Host) token(sandboxID string) string { return runner.Token(h.o.Secret, sandboxID) }

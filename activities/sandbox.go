@@ -297,6 +297,11 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
 	switch {
 	case errors.Is(err, sandbox.ErrNotFound):
+		// An attempt before may have died before it forgot the rest.
+		h.o.Places.free(in.Sandbox.ID)
+		if err := h.dropBookmark(in.Sandbox.ID); err != nil {
+			return EndSandboxOutput{}, err
+		}
 	case err != nil:
 		return EndSandboxOutput{}, err
 	default:
@@ -314,7 +319,7 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 
 // emptyOut stops the agent, so that it writes its last lines, and archives.
 func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) error {
-	a, err := h.prepare(ctx, in.Agent, in.Sandbox.ID, in.Sandbox.Epoch)
+	a, err := h.find(ctx, in.Agent, in.Sandbox.ID, in.Sandbox.Epoch)
 	if err != nil {
 		return err
 	}

@@ -359,3 +359,33 @@ func TestInterruptOutlivesTheAttempt(t *testing.T) {
 	require.Equal(t, "enough", out.Result.Reason)
 	require.Equal(t, 1, countLines(b.heard(), `"interrupt"`))
 }
+
+// A worker that dies between the start of an agent and its opening leaves the
+// opening to the next.
+func TestOpeningAfterADeath(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	a, err := b.host.prepare(t.Context(), b.agent, b.sandbox.ID, b.sandbox.Epoch)
+	require.NoError(t, err)
+	require.NoError(t, b.host.start(t.Context(), a))
+	b.worker()
+	b.turn(b.ask(1, "words 1"))
+	heard := b.heard()
+	require.Equal(t, 1, countLines(heard, `"initialize"`))
+	require.Contains(t, heard[0], `"initialize"`, "before the prompt")
+}
+
+// A sandbox is ended, and archived, also when the agent's program and the
+// profile are gone.
+func TestEndWithoutProgram(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	b.turn(b.ask(1, "words 1"))
+	require.NoError(t, os.Remove(b.program))
+	b.agent.Profile = "gone"
+	b.worker()
+	b.end()
+	infos, err := b.store.Transcripts(t.Context(), b.agent.SessionID)
+	require.NoError(t, err)
+	require.NotEmpty(t, infos)
+}
