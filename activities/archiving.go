@@ -20,12 +20,12 @@ type archiver struct {
 	agent *agent
 
 	mu sync.Mutex
-	// sizes says how much of each append-kind transcript the archive has; nil
-	// before the archive was asked.
-	sizes map[string]int64
+	// known is what the archive has of each transcript; nil before the archive
+	// was asked.
+	known map[string]archive.TranscriptInfo
 }
 
-// sync archives what is new and gives what transcripts grew.
+// sync archives what is new and gives which transcripts changed.
 func (r *archiver) sync(ctx context.Context) ([]archive.TranscriptInfo, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,22 +51,22 @@ func (r *archiver) sync(ctx context.Context) ([]archive.TranscriptInfo, error) {
 }
 
 func (r *archiver) load(ctx context.Context, session string) error {
-	if r.sizes != nil {
+	if r.known != nil {
 		return nil
 	}
 	infos, err := r.store.Transcripts(ctx, session)
 	if err != nil {
 		return err
 	}
-	r.sizes = map[string]int64{}
+	r.known = map[string]archive.TranscriptInfo{}
 	for _, info := range infos {
-		r.sizes[info.ID] = info.Size
+		r.known[info.ID] = info
 	}
 	return nil
 }
 
 func (r *archiver) one(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
-	start := r.sizes[t.ID]
+	start := r.known[t.ID].Size
 	if t.Kind == adapters.Snapshot {
 		start = 0
 	}
@@ -93,7 +93,7 @@ func (r *archiver) one(ctx context.Context, session string, t adapters.Transcrip
 	if err != nil {
 		return info, false, err
 	}
-	changed = info.Size != r.sizes[t.ID]
-	r.sizes[t.ID] = info.Size
+	changed = info.SHA256 != r.known[t.ID].SHA256
+	r.known[t.ID] = info
 	return info, changed, nil
 }

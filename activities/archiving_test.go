@@ -1,0 +1,131 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/claude"
+	"github.com/sojourn-run/sojourn/archive"
+)
+
+const (
+	mainPath = ".claude/projects/p/native.jsonl"
+	subPath  = ".claude/projects/p/native/subagents/agent-a1.jsonl"
+	metaPath = ".claude/projects/p/native/subagents/agent-a1.meta.json"
+)
+
+func archiving(t *testing.T) (*archiver, *memory, *archive.Archive) {
+	t.Helper()
+	_, store := fresh(t)
+	epoch, err := store.TakeEpoch(t.Context(), "s1")
+	require.NoError(t, err)
+	sb := &memory{files: map[string]string{}}
+	return &archiver{store: store, agent: &agent{
+		adapter: claude.New(), sb: sb, epoch: epoch, launch: adapters.Launch{SessionID: "s1", NativeID: "native"},
+	}}, sb, store
+}
+
+func sizes(infos []archive.TranscriptInfo) map[string]int64 {
+	m := map[string]int64{}
+	for _, i := range infos {
+		m[i.ID] = i.Size
+	}
+	return m
+}
+
+// Whole lines are archived, each byte once; a torn line waits for its end.
+func TestArchiverAppends(t *testing.T) {
+	t.Parallel()
+	r, sb, store := archiving(t)
+	grown, err := r.sync(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, grown, "nothing is there")
+
+	sb.put(mainPath, "torn")
+	grown, err = r.sync(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, grown)
+
+	sb.put(mainPath, "torn line\nnext")
+	grown, err = r.sync(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"main": 10}, sizes(grown))
+
+	long := "torn line\nnext line\n" + strings.Repeat("line\n", 1000)
+	sb.put(mainPath, long)
+	sb.put(subPath, "sub\n")
+	sb.read = 0
+	grown, err = r.sync(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"main": int64(len(long)), "a1": 4}, sizes(grown))
+
+	sb.read = 0
+	again, err := r.sync(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, again, "nothing new")
+
+	// A later turn has an archiver of its own, which asks the archive.
+	sb.put(mainPath, long+"end\n")
+	next := &archiver{store: store, agent: r.agent}
+	data, err := newHome(t.Context(), sb).from(mainPath, int64(len(long)))
+	require.NoError(t, err)
+	require.Equal(t, "end\n", string(data))
+	grown, err = next.sync(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"main": int64(len(long)) + 4}, sizes(grown))
+
+	// The one before looks once more: what is there already is no fault.
+	_, err = r.sync(t.Context())
+	require.NoError(t, err)
+	infos, err := store.Transcripts(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"main": int64(len(long)) + 4, "a1": 4}, sizes(infos))
+}
+
+// A file that is rewritten is archived whole, and said to have changed also
+// when it is as long as before.
+func TestArchiverSnapshots(t *testing.T) {
+	t.Parallel()
+	r, sb, store := archiving(t)
+	sb.put(mainPath, "m\n")
+	for _, content := range []string{`{"a":1}`, `{"a":2}`, `{}`} {
+		sb.put(metaPath, content)
+		grown, err := r.sync(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, int64(len(content)), sizes(grown)["a1.meta"], "%s is news", content)
+		grown, err = r.sync(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, grown)
+	}
+	for f, err := range store.RestoreFiles(t.Context(), "s1", r.agent.epoch) {
+		require.NoError(t, err)
+		if f.ID == "a1.meta" {
+			require.EqualValues(t, 2, f.Size)
+		}
+	}
+}
+
+// A newer epoch fences the archiver; a sandbox that can't be read is said.
+func TestArchiverErrors(t *testing.T) {
+	t.Parallel()
+	r, sb, store := archiving(t)
+	sb.put(mainPath, "m\n")
+	_, err := store.TakeEpoch(t.Context(), "s1")
+	require.NoError(t, err)
+	_, err = r.sync(t.Context())
+	require.ErrorIs(t, err, archive.ErrFenced)
+	require.ErrorContains(t, err, "archive session s1")
+	sb.fail = errors.New("gone")
+	_, err = r.sync(t.Context())
+	require.ErrorContains(t, err, "gone")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	sb.fail = nil
+	_, err = (&archiver{store: store, agent: r.agent}).sync(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}

@@ -1,0 +1,115 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// memory is a sandbox whose home is a map. Only what a home needs is there.
+type memory struct {
+	sandbox.Sandbox
+	mu    sync.Mutex
+	files map[string]string
+	fail  error
+	// read counts the bytes that were given out.
+	read int
+}
+
+func (m *memory) put(name, content string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[name] = content
+}
+
+func (m *memory) CopyOut(_ context.Context, sel sandbox.Selection) iter.Seq2[sandbox.File, error] {
+	return func(yield func(sandbox.File, error) bool) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.fail != nil {
+			yield(sandbox.File{}, m.fail)
+			return
+		}
+		var names []string
+		for name := range m.files {
+			if slices.ContainsFunc(sel.Paths, func(p string) bool { return p == "." || p == name || strings.HasPrefix(name, p+"/") }) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			body := m.files[name][min(int(sel.From[name]), len(m.files[name])):]
+			m.read += len(body)
+			if !yield(sandbox.File{Path: name, Mode: 0o644, Size: int64(len(m.files[name])), Body: strings.NewReader(body)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestHomeErrors(t *testing.T) {
+	t.Parallel()
+	h := newHome(t.Context(), &memory{fail: errors.New("gone")})
+	_, err := h.Glob("a/*")
+	require.ErrorContains(t, err, `glob "a/*": gone`)
+	_, err = h.Open("a")
+	require.ErrorContains(t, err, "read a: gone")
+	_, err = h.Glob("[")
+	require.ErrorIs(t, err, path.ErrBadPattern)
+}
+
+// A home in a real sandbox reads as a folder does.
+func TestHomeOfASandbox(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	sb, err := b.provider.Open(t.Context(), b.sandbox.ID)
+	require.NoError(t, err)
+	files := map[string]string{"p/a/1.jsonl": "one\ntwo\n", "p/b/1.jsonl": "", "p/b/2.jsonl": "x", "top": "t", "p/[x]": "odd"}
+	var in []sandbox.File
+	for name, content := range files {
+		in = append(in, sandbox.Text(name, content))
+	}
+	require.NoError(t, sb.CopyIn(t.Context(), sandbox.AreaHome, sandbox.Files(in...)))
+	h := newHome(t.Context(), sb)
+	dir, err := adapters.OpenHome(b.file())
+	require.NoError(t, err)
+	for _, pattern := range []string{"p/*/1.jsonl", "p/*/*", "*", "p/a/1.jsonl", "none/*", "none", "p/b/?.jsonl", `p/\[x\]`, "p/[ab]/1*"} {
+		want, err := dir.Glob(pattern)
+		require.NoError(t, err)
+		got, err := h.Glob(pattern)
+		require.NoError(t, err, pattern)
+		require.Equal(t, len(want), len(got), "%s: %q %q", pattern, want, got)
+		if len(want) > 0 {
+			require.Equal(t, want, got, pattern)
+		}
+	}
+	for name, content := range files {
+		r, err := h.Open(name)
+		require.NoError(t, err)
+		got, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Equal(t, content, string(got))
+		require.NoError(t, r.Close())
+	}
+	got, err := h.from("p/a/1.jsonl", 4)
+	require.NoError(t, err)
+	require.Equal(t, "two\n", string(got))
+	got, err = h.from("p/a/1.jsonl", 400)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(got, nil))
+	_, err = h.Open("p/none")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
