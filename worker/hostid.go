@@ -39,17 +39,24 @@ func claim(dataDir string) (identity, error) {
 	return me, err
 }
 
-// kept reads a small file, or writes it first.
+// kept reads a small file, or writes it first. It is written in one step: hosts
+// that took an empty file for their id would be one host.
 func kept(path string, fresh func() string) (string, error) {
 	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		data = []byte(fresh())
-		err = os.WriteFile(path, data, 0o600)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	if text := strings.TrimSpace(string(data)); text != "" {
+		return text, nil
+	}
+	text := fresh()
+	if err = os.WriteFile(path+".new", []byte(text), 0o600); err == nil {
+		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
 		return "", fmt.Errorf("data folder: %w", err)
 	}
-	return strings.TrimSpace(string(data)), nil
+	return text, nil
 }
 
 var notInQueue = regexp.MustCompile(`[^a-zA-Z0-9-]+`)

@@ -33,6 +33,8 @@ func (h hinted) Unwrap() error { return h.error }
 // wrongUsage is an error of the command line.
 type wrongUsage struct{ error }
 
+func (w wrongUsage) Unwrap() error { return w.error }
+
 // run is the program; it gives the exit code: 0 done, 1 failed, 2 wrong usage.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	err := dispatch(ctx, args, getenv, stdout, stderr)

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// What a process of this binary is, by the variable of that name.
+const (
+	roleVariable = "SOJOURN_TEST_ROLE"
+	// program is the worker itself.
+	program = "program"
+	// With these it supervises; its child writes into the file that
+	// traceVariable names how it was started, and goes on as the role says.
+	crashing, refusing, staying = "crashing", "refusing", "staying"
+	// claiming takes the data folder that it is given and waits.
+	claiming = "claiming"
+
+	traceVariable = "SOJOURN_TEST_TRACE"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(play(role))
+	}
+	code := m.Run()
+	servers.stop()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func play(role string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	args := os.Args[1:]
+	switch {
+	case role == program, len(args) > 0 && args[0] == "supervise":
+		return run(ctx, args, os.Getenv, os.Stdout, os.Stderr)
+	case role == claiming:
+		if _, err := claim(args[0]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		fmt.Println("claimed")
+		<-ctx.Done()
+		return 0
+	}
+	trace(strings.TrimSpace("started " + strings.Join(args, " ")))
+	switch role {
+	case crashing:
+		return 1
+	case refusing:
+		return 2
+	}
+	fmt.Println("child is up")
+	<-ctx.Done()
+	trace("told to stop")
+	return 0
+}
+
+func trace(line string) {
+	f, err := os.OpenFile(os.Getenv(traceVariable), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintln(f, line)
+	_ = f.Close()
+}
+
+// child is a process of this binary.
+type child struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdout *bufio.Reader
+	stderr lockedBuffer
+}
+
+func spawn(t *testing.T, role string, env []string, args ...string) *child {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := &child{t: t, cmd: exec.Command(self, args...)}
+	c.cmd.Env = append(os.Environ(), append(env, roleVariable+"="+role)...)
+	c.cmd.Stderr = &c.stderr
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(t, err)
+	c.stdout = bufio.NewReader(out)
+	require.NoError(t, c.cmd.Start())
+	t.Cleanup(func() { _ = c.cmd.Process.Kill(); _ = c.cmd.Wait() })
+	return c
+}
+
+// says waits for a line of standard output.
+func (c *child) says() string {
+	c.t.Helper()
+	line, err := c.stdout.ReadString('\n')
+	require.NoError(c.t, err, c.stderr.String())
+	return strings.TrimSpace(line)
+}
+
+// end waits for the exit code.
+func (c *child) end() int {
+	_ = c.cmd.Wait()
+	return c.cmd.ProcessState.ExitCode()
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// closedPort is an address of this machine at which nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// servers is the development stack, for what must be reachable.
+var servers stack
+
+type stack struct {
+	once sync.Once
+	env  string
+	why  string
+	cmd  *exec.Cmd
+	dir  string
+}
+
+// envFile names the stack's settings, or skips the test.
+func (s *stack) envFile(t *testing.T) string {
+	t.Helper()
+	s.once.Do(func() {
+		program := filepath.Join("..", "bin", "sojourn-devstack")
+		if _, err := os.Stat(program); err != nil {
+			s.why = "no servers: build bin/sojourn-devstack"
+			return
+		}
+		if err := s.start(program); err != nil {
+			s.why = "the development stack does not start: " + err.Error()
+		}
+	})
+	if s.why != "" {
+		t.Skip(s.why)
+	}
+	return s.env
+}
+
+func (s *stack) start(program string) (err error) {
+	if s.dir, err = os.MkdirTemp("", "sojourn-worker-test-"); err != nil {
+		return err
+	}
+	s.env = filepath.Join(s.dir, "env")
+	s.cmd = exec.Command(program, "--data-dir", filepath.Join(s.dir, "data"), "--env-file", s.env,
+		"--temporal-port", "0", "--ui-port", "0", "--nats-port", "0", "--s3-port", "0")
+	if err := s.cmd.Start(); err != nil {
+		s.cmd = nil
+		return err
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for range 1200 {
+		<-tick.C
+		if _, err = os.Stat(s.env); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (s *stack) stop() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Signal(os.Interrupt)
+		_ = s.cmd.Wait()
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// told runs the program in this process, with no environment but vars.
+func told(t *testing.T, vars map[string]string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	code = run(ctx, args, func(name string) string { return vars[name] }, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--help"}, {"supervise", "--help"}} {
+		code, _, stderr := told(t, nil, args...)
+		require.Zero(t, code)
+		for _, flag := range []string{"-capacity", "-data-dir", "-env-file", "-json", "-log-level", "supervise"} {
+			require.Contains(t, stderr, flag)
+		}
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	t.Parallel()
+	bad := filepath.Join(t.TempDir(), "bad.env")
+	require.NoError(t, os.WriteFile(bad, []byte("no assignment\n"), 0o600))
+	for want, args := range map[string][]string{
+		"-nope":                     {"--nope"},
+		`unexpected argument "x"`:   {"x"},
+		"--capacity is 0":           {"--capacity", "0"},
+		"--capacity is -3":          {"--capacity", "-3"},
+		"-capacity":                 {"--capacity", "many"},
+		"-log-level":                {"--log-level", "loud"},
+		"/none/env":                 {"--env-file", "/none/env"},
+		bad + ":1":                  {"--env-file", bad},
+		"flag needs an argument":    {"--data-dir"},
+		`unexpected argument "run"`: {"supervise", "run"},
+	} {
+		code, stdout, stderr := told(t, nil, args...)
+		require.Equal(t, 2, code, want)
+		require.Empty(t, stdout)
+		requireTwoLines(t, stderr, want)
+	}
+}
+
+// requireTwoLines wants what happened in one line, and what to do in another.
+func requireTwoLines(t *testing.T, stderr, want string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+	require.Len(t, lines, 2, stderr)
+	require.True(t, strings.HasPrefix(lines[0], "sojourn-worker: "))
+	require.Contains(t, lines[0], want)
+	require.True(t, strings.HasPrefix(lines[1], "sojourn-worker: hint: "), lines[1])
+}
+
+func TestFlagsAndEnvironment(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	getenv := func(vars ...string) func(string) string {
+		return func(name string) string {
+			for i := 0; i < len(vars); i += 2 {
+				if vars[i] == name {
+					return vars[i+1]
+				}
+			}
+			return ""
+		}
+	}
+	o, err := parseFlags(nil, getenv("SOJOURN_DATA_DIR", "rel/data", "SOJOURN_PASS_ENV", "A,B C"), nil)
+	require.NoError(t, err)
+	require.True(t, filepath.IsAbs(o.dataDir))
+	require.True(t, strings.HasSuffix(o.dataDir, filepath.Join("rel", "data")))
+	require.Equal(t, []string{"A", "B", "C"}, o.passEnv())
+	require.Positive(t, o.capacity)
+	require.Empty(t, o.hide)
+	o, err = parseFlags([]string{"--data-dir", dir, "--capacity", "3", "--json"}, getenv("SOJOURN_DATA_DIR", "/other"), nil)
+	require.NoError(t, err)
+	require.Equal(t, dir, o.dataDir, "the flag wins")
+	require.Equal(t, 3, o.capacity)
+	require.True(t, o.json)
+	env := filepath.Join(dir, "env")
+	require.NoError(t, os.WriteFile(env, nil, 0o600))
+	o, err = parseFlags([]string{"--env-file", env}, getenv(), nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{dir}, o.hide, "agents don't see our credentials")
+}
+
+func TestClaimKeepsTheHost(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	one, err := claim(dir)
+	require.NoError(t, err)
+	require.Regexp(t, `^[a-zA-Z0-9-]+-[0-9a-f]{6}$`, one.id)
+	require.Len(t, one.secret, 64)
+	_, err = claim(dir)
+	require.ErrorContains(t, err, "another worker runs on it")
+	require.NoError(t, one.lock.Close())
+	two, err := claim(dir)
+	require.NoError(t, err)
+	require.Equal(t, one.id, two.id)
+	require.Equal(t, one.secret, two.secret)
+	require.NoError(t, two.lock.Close())
+	for _, name := range []string{"host-id", "secret"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.EqualValues(t, 0o600, info.Mode().Perm())
+	}
+	other, err := claim(t.TempDir())
+	require.NoError(t, err)
+	defer other.lock.Close()
+	require.NotEqual(t, one.id, other.id)
+	require.NotEqual(t, one.secret, other.secret)
+}
+
+// A death, or a full disk, in the middle of the first write leaves an empty
+// file: neither an id nor a secret.
+func TestClaimAfterATornWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"host-id", "secret"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	me, err := claim(dir)
+	require.NoError(t, err)
+	defer me.lock.Close()
+	require.NotEmpty(t, me.id)
+	require.Len(t, me.secret, 64)
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 3, "lock, id, secret: %q", files)
+}
+
+// The lock is the process's: it keeps a second worker out, and goes when the
+// process dies, however that is.
+func TestLockEndsWithTheProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := spawn(t, claiming, nil, dir)
+	require.Equal(t, "claimed", first.says())
+	_, err := claim(dir)
+	require.ErrorContains(t, err, "another worker runs on it")
+	code, _, stderr := told(t, nil, "--data-dir", dir)
+	require.Equal(t, 1, code)
+	requireTwoLines(t, stderr, dir)
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGKILL))
+	first.end()
+	me, err := claim(dir)
+	require.NoError(t, err)
+	require.NoError(t, me.lock.Close())
+}
+
+func supervisor(t *testing.T, role string, args ...string) (*child, func() []string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "trace")
+	c := spawn(t, role, []string{traceVariable + "=" + file}, append([]string{"supervise"}, args...)...)
+	return c, func() []string {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return strings.Split(strings.TrimSpace(string(data)), "\n")
+	}
+}
+
+// A worker that ends is started again, each time after a longer wait.
+func TestSuperviseRestarts(t *testing.T) {
+	t.Parallel()
+	c, trace := supervisor(t, crashing, "--capacity", "3")
+	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), "again in 400ms") }, patience, tick)
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, c.end())
+	said := c.stderr.String()
+	require.Less(t, strings.Index(said, "again in 100ms"), strings.Index(said, "again in 200ms"))
+	require.Contains(t, said, "exit status 1")
+	require.GreaterOrEqual(t, len(trace()), 3)
+	require.Equal(t, "started --capacity 3", trace()[0], "the flags are the child's")
+}
+
+func TestSuperviseEndsOnWrongFlags(t *testing.T) {
+	t.Parallel()
+	c, trace := supervisor(t, refusing)
+	require.Equal(t, 2, c.end())
+	require.Contains(t, c.stderr.String(), "does not take these flags")
+	require.Len(t, trace(), 1)
+}
+
+func TestSupervisePassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	c, trace := supervisor(t, staying)
+	require.Equal(t, "child is up", c.says())
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, c.end())
+	require.Equal(t, []string{"started", "told to stop"}, trace())
+	require.NotContains(t, c.stderr.String(), "again in")
+}
