@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/parity"
@@ -35,10 +37,30 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 	if err != nil {
 		return fmt.Errorf("look for lost blocks: %w", err)
 	}
-	lost := parity.Unsaved(live.State(), restored, d.Record.TS)
+	events := slices.Concat(keepPrompts(live.State(), restored, d.Record.TS), parity.Unsaved(live.State(), restored, d.Record.TS))
 	// The last block in order may be among them: the stream is asked again.
-	t.owned = t.owned || len(lost) > 0
-	return t.out.Add(ctx, lost, pos)
+	t.owned = t.owned || len(events) > 0
+	return t.out.Add(ctx, events, pos)
+}
+
+// keepPrompts makes Sojourn's own what the agent was asked and did not write
+// down before it died: what a person said is never lost.
+func keepPrompts(live, restored reducer.State, at time.Time) []event.Event {
+	saved := map[string]bool{}
+	for _, b := range restored.Blocks {
+		saved[b.ID] = true
+	}
+	var kept []event.Event
+	for _, b := range live.Blocks {
+		if b.Type != event.BlockUserMessage || b.Source == event.SourceServer || saved[b.ID] {
+			continue
+		}
+		b.Source = event.SourceServer
+		ev := own(event.BlockUpsert{Block: b})
+		ev.Context.Timestamp = at
+		kept = append(kept, ev)
+	}
+	return kept
 }
 
 // onDisk is the conversation as the agent's own transcripts have it now. What

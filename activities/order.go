@@ -1,6 +1,10 @@
 package activities
 
-import "github.com/sojourn-run/sojourn/event"
+import (
+	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
+)
 
 // blockOrder is the main conversation's blocks in the order in which they were
 // created, from some block on that is sure to stay.
@@ -72,6 +76,14 @@ func (o blockOrder) find(id string) *heardBlock {
 		}
 	}
 	return nil
+}
+
+// index is where a block stands, or would stand if it came now.
+func (o blockOrder) index(id string) int {
+	if i := slices.IndexFunc(o, func(b heardBlock) bool { return b.id == id }); i >= 0 {
+		return i
+	}
+	return len(o)
 }
 
 // lastStanding is the index of the last of the first n blocks that stands.

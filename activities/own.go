@@ -49,7 +49,7 @@ func (c *ownCollector) hear(ev event.Event) {
 		return
 	}
 	if block, belongs := ownBlock(ev); belongs && ev.Context.Source == event.SourceServer {
-		c.own = append(c.own, ownAt{ev, len(c.blocks)})
+		c.own = append(c.own, ownAt{ev, c.blocks.index(block)})
 		c.blocks.place(standing(block))
 		return
 	}

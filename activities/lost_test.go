@@ -1,0 +1,68 @@
+package activities
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+func foldAll(events ...event.Event) reducer.State {
+	b := reducer.NewBuilder(reducer.State{})
+	for _, ev := range events {
+		b.Add(ev)
+	}
+	return b.State()
+}
+
+// TestUnwrittenPromptIsKept: an agent that dies before it has written down what
+// it was asked takes no word of its user with it, and what comes later comes
+// after it in the archive too.
+func TestUnwrittenPromptIsKept(t *testing.T) {
+	t.Parallel()
+	var live story
+	asked := live.add(event.SourceRunner, event.BlockUpsert{Block: block("u1", event.BlockUserMessage, event.StatusComplete, "asked before")})
+	said := live.add(event.SourceRunner, event.BlockUpsert{Block: block("a1", event.BlockAssistantText, event.StatusComplete, "said before")})
+	onDisk := []event.Event{asked, said}
+	live.add(event.SourceRunner, event.BlockUpsert{Block: block("u2", event.BlockUserMessage, event.StatusComplete, "not written")})
+	live.add(event.SourceRunner, event.BlockUpsert{Block: block("a2", event.BlockAssistantText, event.StatusPending, "nor this")})
+
+	state, disk := foldAll(live.live...), foldAll(onDisk...)
+	kept := keepPrompts(state, disk, time.Unix(1, 0))
+	require.Len(t, kept, 1)
+	for _, ev := range slices.Concat(kept, parity.Unsaved(state, disk, time.Unix(1, 0))) {
+		live.add(event.SourceServer, ev.Payload)
+	}
+	failed := block("failed", event.BlockError, event.StatusComplete, "")
+	failed.Source = event.SourceServer
+	live.add(event.SourceServer, event.BlockUpsert{Block: failed})
+
+	var c ownCollector
+	for _, ev := range live.live {
+		c.hear(ev)
+	}
+	// The agent goes on in another process, and writes behind what it had.
+	later := live.add(event.SourceRunner, event.BlockUpsert{Block: block("u3", event.BlockUserMessage, event.StatusComplete, "asked later")})
+	native := func(yield func(event.Event, error) bool) {
+		for _, ev := range append(onDisk, later) {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+	var merged []event.Event
+	for ev, err := range archive.Merge(native, c.entries()) {
+		require.NoError(t, err)
+		merged = append(merged, ev)
+	}
+	differences, err := parity.Compare(foldAll(live.live...), foldAll(merged...), parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, differences)
+	require.Empty(t, keepPrompts(foldAll(live.live...), foldAll(append(onDisk, later)...), time.Unix(1, 0)), "once")
+}
