@@ -50,13 +50,15 @@ func isolated(t *testing.T) (w *worker, h *session.Handle, planted string) {
 // way to one by what the machine shows of its processes.
 func TestAgentHasNoKeyToTheHouse(t *testing.T) {
 	w, h, _ := isolated(t)
-	// In two halves: a command that searched for the whole would find itself.
+	// In two halves, and after all is read: a command that searched for the
+	// whole would find itself.
 	secret := shared.env["AWS_SECRET_ACCESS_KEY"]
 	require.Greater(t, len(secret), 8)
 	half := len(secret) / 2
 	for _, where := range []string{"env", "cat /proc/[0-9]*/environ | tr '\\0' '\\n'", "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'"} {
 		// The variable that marks a sandbox's processes names a folder.
-		out := shell(t, h, "{ "+where+"; } 2>/dev/null | grep -v ^SOJOURN_SANDBOX= | grep -cE '^(TEMPORAL|NATS|AWS|SOJOURN)_|"+secret[:half]+"'"+secret[half:]+"; echo counted")
+		out := shell(t, h, "all=$({ "+where+"; } 2>/dev/null); printf '%s' \"$all\" | grep -v ^SOJOURN_SANDBOX= | "+
+			"grep -cE '^(TEMPORAL|NATS|AWS|SOJOURN)_|"+secret[:half]+"'"+secret[half:]+"; echo counted")
 		require.Equal(t, "0\ncounted", strings.TrimSpace(out), where)
 	}
 	require.Contains(t, shell(t, h, "env"), "PATH=", "the search can find something")
