@@ -23,6 +23,8 @@ type agent struct {
 	env     []string
 	epoch   uint64
 	conn    *runner.Conn
+	// drop ends what carries the connection.
+	drop context.CancelFunc
 	// fresh says that this process of the agent was started for this turn.
 	fresh bool
 }
@@ -71,7 +73,7 @@ func (h *Host) forget(sandboxID string) {
 	if a == nil {
 		return
 	}
-	if err := a.conn.Close(); err != nil {
+	if err := a.detach(); err != nil {
 		h.o.Log.Debug("close connection to runner", "sandbox", sandboxID, "error", err)
 	}
 }
@@ -167,11 +169,17 @@ func (h *Host) attachOrStart(ctx context.Context, a *agent) error {
 
 func (h *Host) attach(ctx context.Context, a *agent) error {
 	// The connection outlives the activity: it is kept warm for the next turn.
-	conn, err := runner.Attach(h.ctx, a.sb, a.paths.Runner, a.paths.Socket, h.token(a.sb.ID()), a.epoch)
+	// Making it does not: a runner that does not answer must not hold the turn.
+	life, drop := context.WithCancel(h.ctx)
+	made := context.AfterFunc(ctx, drop)
+	conn, err := runner.Attach(life, a.sb, a.paths.Runner, a.paths.Socket, h.token(a.sb.ID()), a.epoch)
 	if err != nil {
+		made()
+		drop()
 		return fmt.Errorf("attach to sandbox %s: %w", a.sb.ID(), err)
 	}
-	a.conn = conn
+	a.conn, a.drop = conn, drop
+	made()
 	return ctx.Err()
 }
 
@@ -180,6 +188,7 @@ func (a *agent) detach() error {
 	if a.conn == nil {
 		return nil
 	}
+	defer a.drop()
 	return a.conn.Close()
 }
 

@@ -237,9 +237,11 @@ func (t *turn) output(end ending) RunTurnOutput {
 // archiveEnd archives what the turn left, and looks once more behind the turn:
 // an agent may write its last lines a moment after it said that it is idle.
 func (t *turn) archiveEnd(ctx context.Context) {
-	t.archiveOwn(ctx)
-	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
-		t.tale.behind = err.Error()
+	if len(t.mark.Own) > 0 {
+		t.archiveOwn(ctx)
+		if err := t.saveOwn(); err != nil {
+			t.tale.behind = err.Error()
+		}
 	}
 	once, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
@@ -253,6 +255,16 @@ func (t *turn) archiveEnd(ctx context.Context) {
 		t.host.o.Log.Debug("the growth of the archive was not said", "session", t.in.Agent.SessionID, "error", err)
 	}
 	t.host.after.Go(func() { t.host.lookAgain(t.archiver) })
+}
+
+// saveOwn notes in the bookmark what own entries are still to be archived,
+// unless another turn has written it since.
+func (t *turn) saveOwn() error {
+	now, err := t.host.bookmark(t.in.Sandbox.ID)
+	if err != nil || now.Ended != t.in.ExecutionID {
+		return err
+	}
+	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
 
 // settleTime is when a turn's transcripts are looked at again.

@@ -28,6 +28,10 @@ var typed = []struct {
 	{runner.ErrEpoch, session.TypeFenced},
 	{sandbox.ErrNotFound, session.TypeHostLost},
 	{sandbox.ErrTerminated, session.TypeHostLost},
+	{stream.ErrEvent, session.TypeAgentFailed},
+	{runner.ErrOffset, session.TypeAgentFailed},
+	{runner.ErrTrimmed, session.TypeAgentFailed},
+	{runner.ErrStdinClosed, session.TypeAgentFailed},
 	{errProfile, session.TypeNotFound},
 	{errAgent, session.TypeAgentFailed},
 }

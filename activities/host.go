@@ -71,7 +71,7 @@ func (h *Host) Close() error {
 	h.agents = map[string]*agent{}
 	h.mu.Unlock()
 	for id, a := range agents {
-		if err := a.conn.Close(); err != nil {
+		if err := a.detach(); err != nil {
 			h.o.Log.Debug("close connection to runner", "sandbox", id, "error", err)
 		}
 	}

@@ -86,6 +86,8 @@ func TestCrossingNames(t *testing.T) {
 		stream.ErrFenced: session.TypeFenced, archive.ErrFenced: session.TypeFenced, runner.ErrEpoch: session.TypeFenced,
 		sandbox.ErrNotFound: session.TypeHostLost, sandbox.ErrTerminated: session.TypeHostLost,
 		errProfile: session.TypeNotFound, errAgent: session.TypeAgentFailed, adapters.ErrUnsupported: session.TypeInvalid,
+		stream.ErrEvent: session.TypeAgentFailed, runner.ErrOffset: session.TypeAgentFailed,
+		runner.ErrTrimmed: session.TypeAgentFailed, runner.ErrStdinClosed: session.TypeAgentFailed,
 	}
 	require.Len(t, typed, len(want))
 	for _, c := range typed {

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -28,6 +29,11 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 	}
 	live := reducer.NewBuilder(reducer.State{})
 	for ev, err := range t.host.o.Stream.Read(ctx, t.in.Agent.SessionID, t.in.LastSeq, stream.ReadOptions{}) {
+		if errors.Is(err, stream.ErrPurged) {
+			// The turn is older than the stream's memory: nobody can tell any more.
+			t.host.o.Log.Warn("lost blocks are past the stream's retention", "session", t.in.Agent.SessionID)
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("look for lost blocks: %w", err)
 		}

@@ -15,13 +15,14 @@ const (
 	NameEmit          = "Emit"
 	NameEndSandbox    = "EndSandbox"
 	NameFinish        = "Finish"
-	NameRecord        = "Record"
 )
 
 // BeginInput opens a run of a session: its record is written and
 // session:initialized is appended.
 type BeginInput struct {
 	Session session.Input `json:"session"`
+	// RunID makes a repeated attempt say the run's beginning once.
+	RunID string `json:"runId"`
 }
 
 // BeginOutput is what the run starts from. For a reopened session the totals
@@ -170,10 +171,4 @@ type FinishInput struct {
 	Reason  string         `json:"reason,omitempty"`
 	// Unlisted leaves out the list marker (spawned sessions).
 	Unlisted bool `json:"unlisted,omitempty"`
-}
-
-// RecordInput writes the session's record while it is open.
-type RecordInput struct {
-	Session session.Input  `json:"session"`
-	Record  session.Record `json:"record"`
 }

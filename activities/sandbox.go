@@ -350,5 +350,5 @@ func (h *Host) stopAgent(ctx context.Context, a *agent) error {
 		return nil
 	}
 	_, err := a.conn.Stop(ctx, runner.Grace{})
-	return errors.Join(err, a.conn.Close())
+	return errors.Join(err, a.detach())
 }

@@ -20,11 +20,11 @@ type Session struct {
 
 // Begin opens a run: its epoch, its record, session:initialized.
 func (s *Session) Begin(ctx context.Context, in BeginInput) (BeginOutput, error) {
-	out, err := s.begin(ctx, in.Session)
+	out, err := s.begin(ctx, in.Session, in.RunID)
 	return out, crossing(err)
 }
 
-func (s *Session) begin(ctx context.Context, in session.Input) (BeginOutput, error) {
+func (s *Session) begin(ctx context.Context, in session.Input, runID string) (BeginOutput, error) {
 	epoch, err := s.Archive.TakeEpoch(ctx, in.SessionID)
 	if err != nil {
 		return BeginOutput{}, err
@@ -44,7 +44,7 @@ func (s *Session) begin(ctx context.Context, in session.Input) (BeginOutput, err
 		started.Parent = in.Parent.SessionID
 	}
 	out.LastSeq, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: epoch}, LastSeq: last, Key: fmt.Sprintf("begin-%d", epoch),
+		Fence: stream.Fence{Epoch: epoch}, LastSeq: last, Key: "begin-" + runID,
 		Events: []event.Event{own(started), own(runtime(true))},
 	})
 	if err != nil {

@@ -64,7 +64,7 @@ func (t *tale) hear(ev event.Event) {
 		}
 	case event.Log:
 		if p.Level == "error" || p.Level == "warn" {
-			t.stderr = cut(t.stderr+p.Message+"\n", 2000)
+			t.stderr = lastBytes(t.stderr+p.Message+"\n", 2000)
 		}
 	}
 }
@@ -111,6 +111,14 @@ func compact(raw json.RawMessage) string {
 		return s
 	}
 	return string(raw)
+}
+
+// lastBytes keeps the end of a text: an agent's last words come last.
+func lastBytes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[len(s)-n:], "")
 }
 
 // cut shortens text to at most n bytes and an ellipsis, at a rune. Bytes that

@@ -138,3 +138,10 @@ func FuzzCut(f *testing.F) {
 		}
 	})
 }
+
+func TestLastBytesKeepsTheEnd(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "short", lastBytes("short", 10))
+	require.Equal(t, "end", lastBytes("the end", 3))
+	require.Equal(t, "x", lastBytes("éx", 2), "no half rune")
+}

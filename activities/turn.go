@@ -42,7 +42,10 @@ type turn struct {
 	left     chan struct{}
 	// asked are the agent's open permission requests.
 	asked map[string]event.PermissionRequested
-	stop  stopping
+	// answered are those that this attempt has answered: to say so again is
+	// no fault.
+	answered map[string]bool
+	stop     stopping
 	// owned says that the stream may hold blocks of Sojourn's own since the
 	// turn began.
 	owned bool
@@ -63,7 +66,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	t := &turn{
 		host: h, in: in, mark: mark, began: time.Now(),
 		controls: make(chan control), left: make(chan struct{}),
-		asked: map[string]event.PermissionRequested{}, tale: newTale(in.Anchor),
+		asked: map[string]event.PermissionRequested{}, answered: map[string]bool{}, tale: newTale(in.Anchor),
 		owned: activity.GetInfo(ctx).Attempt > 1,
 		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.Turn, int(activity.GetInfo(ctx).Attempt))},
 	}
@@ -399,6 +402,9 @@ func (t *turn) permission(ctx context.Context, ev event.Event) error {
 
 func (t *turn) answer(ctx context.Context, r session.RespondRequest) error {
 	asked, open := t.asked[r.RequestID]
+	if !open && t.answered[r.RequestID] {
+		return nil
+	}
 	if !open {
 		return session.Invalid("requestId", fmt.Sprintf("%q is not open", r.RequestID), "the id of an open request")
 	}
@@ -409,6 +415,7 @@ func (t *turn) answer(ctx context.Context, r session.RespondRequest) error {
 	if !r.Allow && r.Message == "" {
 		r.Message = "The user denied it."
 	}
+	t.answered[r.RequestID] = true
 	return t.agent.input(ctx, "answer-"+r.RequestID, adapters.Answer{
 		RequestID: r.RequestID, Allow: r.Allow, Message: r.Message, Input: input,
 	})

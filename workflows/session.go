@@ -126,7 +126,7 @@ func (r *run) begin() error {
 	if !r.begun {
 		ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
 		var out activities.BeginOutput
-		if err := workflow.ExecuteActivity(ctx, activities.NameBegin, activities.BeginInput{Session: r.in}).Get(ctx, &out); err != nil {
+		if err := workflow.ExecuteActivity(ctx, activities.NameBegin, activities.BeginInput{Session: r.in, RunID: workflow.GetInfo(r.ctx).WorkflowExecution.RunID}).Get(ctx, &out); err != nil {
 			return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
 		}
 		r.st.Epoch, r.st.LastSeq = out.Epoch, out.LastSeq
