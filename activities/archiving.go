@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
@@ -96,4 +97,47 @@ func (r *archiver) one(ctx context.Context, session string, t adapters.Transcrip
 	changed = info.SHA256 != r.known[t.ID].SHA256
 	r.known[t.ID] = info
 	return info, changed, nil
+}
+
+// syncing archives beside a running turn, one sync at a time.
+type syncing struct {
+	archiver *archiver
+	clock    *time.Ticker
+	busy     bool
+	done     chan syncResult
+}
+
+type syncResult struct {
+	grown []archive.TranscriptInfo
+	err   error
+}
+
+func newSyncing(a *archiver) *syncing {
+	return &syncing{archiver: a, clock: time.NewTicker(archiveEvery), done: make(chan syncResult, 1)}
+}
+
+// due ticks while no sync is under way.
+func (s *syncing) due() <-chan time.Time {
+	if s.busy {
+		return nil
+	}
+	return s.clock.C
+}
+
+// begin starts a sync, whose result comes by done.
+func (s *syncing) begin(ctx context.Context) {
+	s.busy = true
+	go func() {
+		grown, err := s.archiver.sync(ctx)
+		s.done <- syncResult{grown, err}
+	}()
+}
+
+// stop waits for a sync that is under way; its context must have ended.
+func (s *syncing) stop() {
+	s.clock.Stop()
+	if s.busy {
+		<-s.done
+		s.busy = false
+	}
 }

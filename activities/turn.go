@@ -131,7 +131,11 @@ func (t *turn) ask(ctx context.Context) error {
 	started := event.QueryStarted{Query: event.Query{
 		ExecutionID: t.in.ExecutionID, MessageIDs: []string{t.in.Message.ID}, Message: cut(t.in.Message.Text, 200),
 	}}
-	if err := t.say(ctx, t.mark.Offset, 0, own(started)); err != nil {
+	healthy, err := t.health(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.say(ctx, t.mark.Offset, 0, own(healthy), own(started)); err != nil {
 		return err
 	}
 	m := t.in.Message
@@ -182,26 +186,36 @@ func (t *turn) applyOptions(ctx context.Context) error {
 	return nil
 }
 
-// say appends one event at a place in the spool, unless an attempt before did.
-func (t *turn) say(ctx context.Context, offset int64, index int, ev event.Event) error {
+// say appends events at a place in the spool, unless an attempt before did.
+func (t *turn) say(ctx context.Context, offset int64, index int, events ...event.Event) error {
 	pos := stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: offset, Index: index}
 	if pos.Compare(t.had) <= 0 {
 		return nil
 	}
-	return t.out.Add(ctx, []event.Event{ev}, pos)
+	return t.out.Add(ctx, events, pos)
+}
+
+// health looks at the sandbox before it is given a query.
+func (t *turn) health(ctx context.Context) (event.EEHealthCheck, error) {
+	status, err := t.agent.conn.Status(ctx)
+	if err != nil {
+		return event.EEHealthCheck{}, fmt.Errorf("sandbox %s: %w", t.in.Sandbox.ID, err)
+	}
+	return event.EEHealthCheck{Environment: event.Environment{
+		SandboxID: t.in.Sandbox.ID, Host: t.host.o.ID, Provider: "local", Status: "ready",
+		RestartCount: status.RestartCount, LastHealthCheck: time.Now().UTC(),
+	}}, nil
 }
 
 // listen pumps the agent's records until the turn has ended.
 func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 	ctx, cancel := context.WithCancel(ctx)
+	syncs := newSyncing(t.archiver)
+	defer syncs.stop()
 	defer cancel()
 	records := t.records(ctx)
-	archiving := time.NewTicker(archiveEvery)
-	defer archiving.Stop()
 	look := time.NewTicker(beatEvery)
 	defer look.Stop()
-	synced := make(chan syncResult, 1)
-	syncing := false
 	defer t.stop.cancel()
 	for {
 		select {
@@ -223,15 +237,12 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 			c.reply <- t.control(ctx, c.in)
 		case <-t.stop.timer():
 			t.escalate(ctx)
-		case <-archiving.C:
-			if !syncing {
-				syncing = true
-				go func() { grown, err := t.archiver.sync(ctx); synced <- syncResult{grown, err} }()
-			}
+		case <-syncs.due():
+			syncs.begin(ctx)
 		case <-look.C:
 			t.showBeat("running")
-		case r := <-synced:
-			syncing = false
+		case r := <-syncs.done:
+			syncs.busy = false
 			t.tale.behind = problem(r.err)
 			if err := t.sayGrown(ctx, r.grown); err != nil {
 				return RunTurnOutput{}, err
@@ -245,11 +256,6 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 // archiveEvery is how often new transcript bytes go to the archive while a
 // turn runs.
 const archiveEvery = 3 * time.Second
-
-type syncResult struct {
-	grown []archive.TranscriptInfo
-	err   error
-}
 
 // sayGrown tells subscribers that the archive holds more.
 func (t *turn) sayGrown(ctx context.Context, grown []archive.TranscriptInfo) error {

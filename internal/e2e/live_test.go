@@ -350,6 +350,10 @@ func TestR68ExecutionEnvironmentEvents(t *testing.T) {
 			require.NotEmpty(t, p.SandboxID)
 			require.NotEmpty(t, p.Host)
 			told = append(told, "ready")
+		case event.EEHealthCheck:
+			require.Equal(t, "ready", p.Status)
+			require.False(t, p.LastHealthCheck.IsZero())
+			told = append(told, "healthy")
 		case event.EETerminated:
 			require.Equal(t, "terminated", p.Status)
 			told = append(told, "terminated "+p.Reason)
@@ -358,7 +362,9 @@ func TestR68ExecutionEnvironmentEvents(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"creating", "ready", "terminated manual", "creating", "ready", "terminated idle", "creating", "ready", "terminated manual",
+		"creating", "ready", "healthy", "terminated manual",
+		"creating", "ready", "healthy", "terminated idle",
+		"creating", "ready", "healthy", "terminated manual",
 	}, told)
 	require.Empty(t, sandboxes(t, w))
 }
