@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
 
 .PHONY: build
 build: programs devstack ## build the programs into bin/
@@ -60,6 +60,14 @@ check: ## formatting, vet, staticcheck, workflowcheck, tidiness, generated files
 .PHONY: bench
 bench: build agents ## the figures of bench/, beside their floors
 	@scripts/bench.sh
+
+.PHONY: check-config
+check-config: programs ## start what compose starts, from its configuration, as plain processes
+	@deploy/check-config.sh
+
+.PHONY: nightly
+nightly: build agents browser ## long runs: fuzzing, and the tests three times over
+	@scripts/nightly.sh
 
 .PHONY: clean
 clean: ## remove what was built and installed here

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Long runs: every fuzz target for FUZZTIME (default 60s), then the tests three
+# times over in random order.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+FUZZTIME=${FUZZTIME:-60s}
+
+grep -rl --include='*_test.go' '^func Fuzz' . | grep -v node_modules | sort | while read -r file; do
+  grep -ho '^func Fuzz[A-Za-z0-9_]*' "$file" | cut -d' ' -f2 | while read -r target; do
+    echo "nightly: $target in $(dirname "$file") for $FUZZTIME"
+    go test -run '^$' -fuzz "^$target\$" -fuzztime "$FUZZTIME" "$(dirname "$file")" </dev/null
+  done
+done
+
+echo "nightly: every package three times, in random order"
+export SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack PATH=$PWD/.agents/node_modules/.bin:$PATH
+mapfile -t units < <(go list ./... | grep -v '/internal/e2e$')
+go test -race -count=3 -shuffle=on -timeout 60m "${units[@]}"
+go test -race -count=3 -shuffle=on -timeout 90m ./internal/e2e
