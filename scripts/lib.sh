@@ -81,6 +81,6 @@ start_model() {
 start_worker() {
   local dir=$1
   export SOJOURN_DATA_DIR=$dir/host
-  start worker "$dir/worker.log" sojourn-worker --env-file "$dir/env"
+  start worker "$dir/worker.log" sojourn-worker --env-file "$dir/env" --stop-agents
   await 30 grep -q 'is ready' "$dir/worker.log"
 }

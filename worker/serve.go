@@ -65,10 +65,24 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	}
 	select {
 	case <-ctx.Done():
-		return nil
+		return rest(s, set, host)
 	case err := <-set.fatal:
 		return fmt.Errorf("worker: %w", err)
 	}
+}
+
+// restPatience bounds the end of the agents of a host that is put to rest.
+const restPatience = 30 * time.Second
+
+// rest ends what goes on without the worker, if it was told to.
+func rest(s options, set *workers, host *activities.Host) error {
+	if !s.stopAgents {
+		return nil
+	}
+	set.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), restPatience)
+	defer cancel()
+	return host.StopAgents(ctx)
 }
 
 func dialTemporal(ctx context.Context, o client.Options, host string, logger *slog.Logger) (client.Client, error) {

@@ -23,6 +23,8 @@ type options struct {
 	// hide are folders that agents must not see: what holds our credentials.
 	hide []string
 	json bool
+	// stopAgents ends the host's agents when the worker is told to stop.
+	stopAgents bool
 }
 
 func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
@@ -33,6 +35,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 	fs.StringVar(&s.dataDir, "data-dir", "", "the host's own folder; default $SOJOURN_DATA_DIR, else ~/.local/share/sojourn")
 	fs.IntVar(&s.capacity, "capacity", 16*runtime.NumCPU(), "how many sandboxes this host may hold")
 	fs.TextVar(&s.level, "log-level", slog.LevelWarn, "debug, info, warn or error")
+	fs.BoolVar(&s.stopAgents, "stop-agents", false, "when told to stop, end the host's agents too; their sandboxes stay")
 	fs.BoolVar(&s.json, "json", false, "say in one JSON line that it is ready")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

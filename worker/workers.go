@@ -20,10 +20,12 @@ type workers struct {
 	fatal chan error
 }
 
+// stop ends the polling; it may be called again.
 func (w *workers) stop() {
 	for _, one := range w.all {
 		one.Stop()
 	}
+	w.all = nil
 }
 
 // startWorkers polls the shared queues and this host's two. Turns get as many

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
 // StartWorker starts a worker on a data folder, which may have had one before.
-// The variables given win over the stack's. SOJOURN_WORKER_BIN replaces the
-// program.
+// What is given beyond are variables, which win over the stack's, and flags
+// (those that begin with --). SOJOURN_WORKER_BIN replaces the program.
 func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string) (*Process, error) {
 	env := []string{
 		"ANTHROPIC_BASE_URL=" + s.ModelURL, "ANTHROPIC_API_KEY=sk-scripted",
@@ -21,6 +22,14 @@ func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string
 	for k, v := range s.Env {
 		env = append(env, k+"="+v)
 	}
+	var flags []string
+	for _, e := range extra {
+		if strings.HasPrefix(e, "--") {
+			flags = append(flags, e)
+		} else {
+			env = append(env, e)
+		}
+	}
 	bin := os.Getenv("SOJOURN_WORKER_BIN")
 	if bin == "" {
 		bin = filepath.Join(s.Bin, "sojourn-worker")
@@ -28,8 +37,8 @@ func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	return Spawn(ctx, Spec{
-		Name: "worker", Dir: dataDir, ReadyText: "ready", Env: append(env, extra...),
-		Argv: []string{bin, "--log-level", "warn", "--capacity", "32"},
+		Name: "worker", Dir: dataDir, ReadyText: "ready", Env: env,
+		Argv: append([]string{bin, "--log-level", "warn", "--capacity", "32"}, flags...),
 	})
 }
 
