@@ -11,6 +11,8 @@ export SOJOURN_SHARED
 echo "test: a worker with -race"
 mkdir -p bin/race
 go build -race -o bin/race/sojourn-worker ./worker
+# A worker takes the runner that lies beside it.
+ln -sf ../sojourn-runner bin/race/sojourn-runner
 export SOJOURN_WORKER_BIN=$PWD/bin/race/sojourn-worker
 
 # The end-to-end tests have the machine to themselves, so that their waits are

@@ -87,6 +87,8 @@ func (r *run) room(m session.Message) error {
 }
 
 func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, error) {
+	// A signal that came in the same task came before: it goes first.
+	r.drain(ctx)
 	m, err := identified(ctx, m)
 	if err != nil {
 		return session.Receipt{}, err
@@ -108,7 +110,8 @@ func (r *run) listenRender() error {
 	})
 }
 
-func (r *run) render(_ workflow.Context, req session.RenderRequest) (session.RenderReply, error) {
+func (r *run) render(ctx workflow.Context, req session.RenderRequest) (session.RenderReply, error) {
+	r.drain(ctx)
 	reply := session.RenderReply{Changed: r.configure(req.Options), Receipts: []session.Receipt{}}
 	for _, q := range r.st.Queue {
 		if rec, ok := r.known(q.Message.ID); ok {

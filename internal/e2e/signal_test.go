@@ -102,6 +102,22 @@ func TestRawSignalWithAnIDIsAnsweredOnce(t *testing.T) {
 	require.Equal(t, "only-once", ids[0])
 }
 
+// TestASignalGoesBeforeALaterUpdate: both wait for a worker, which then gets
+// them in one task; what was sent first runs first.
+func TestASignalGoesBeforeALaterUpdate(t *testing.T) {
+	h, raw := open(t, session.Options{}), bare(t)
+	require.NoError(t, raw.SignalWorkflow(testContext(t), h.ID(), "", "message", map[string]any{"id": "first", "text": "SAY first"}))
+	sent := make(chan error, 1)
+	go func() {
+		_, err := h.Send(testContext(t), session.Message{ID: "second", Text: "SAY second"})
+		sent <- err
+	}()
+	startWorker(t)
+	require.NoError(t, <-sent)
+	require.NoError(t, h.Close(testContext(t)))
+	require.Equal(t, []string{"first", "second"}, answered(t, h))
+}
+
 // noMessage are signals that can't be taken for a message, with the field that
 // is at fault.
 func noMessage() []struct {
