@@ -64,6 +64,9 @@ func (h *Handle) Render(ctx context.Context, o Configure) (RenderReply, error) {
 // Interrupt stops the running turn and those of all children. It returns when
 // the session has taken it; query:interrupted comes when the agent is quiet.
 func (h *Handle) Interrupt(ctx context.Context, req InterruptRequest) (InterruptReply, error) {
+	if err := req.Validate(); err != nil {
+		return InterruptReply{}, err
+	}
 	if req.Message != nil && req.Message.ID == "" {
 		m := *req.Message
 		m.ID = uuid.NewString()

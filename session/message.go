@@ -45,10 +45,25 @@ func (m Message) Validate() error {
 	if strings.TrimSpace(m.Text) == "" && len(m.Parts) == 0 {
 		return Invalid("message.text", "is empty", "some text, or parts")
 	}
+	if err := m.validateTexts(); err != nil {
+		return err
+	}
 	if err := m.WhenBusy.validate(); err != nil {
 		return err
 	}
 	return m.validateSize()
+}
+
+func (m Message) validateTexts() error {
+	if err := validateUTF8("message.text", m.Text); err != nil {
+		return err
+	}
+	for _, p := range m.Parts {
+		if err := firstUTF8("message.parts", p.Text, "message.parts", p.URL, "message.parts", p.Data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Size is about how many bytes the message takes as JSON.
@@ -108,6 +123,14 @@ type InterruptRequest struct {
 	Message *Message `json:"message,omitempty"`
 	// Reason is kept in the conversation's query:interrupted event.
 	Reason string `json:"reason,omitempty"`
+}
+
+// Validate checks what can be checked without knowing the session.
+func (r InterruptRequest) Validate() error {
+	if err := validateUTF8("reason", r.Reason); err != nil || r.Message == nil {
+		return err
+	}
+	return r.Message.Validate()
 }
 
 // InterruptReply comes when the interrupt is accepted; query:interrupted
@@ -174,7 +197,12 @@ func (c Configure) Validate() error {
 		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
 	}
 	if c.Title != nil {
-		if err := validateIndexed("title", *c.Title); err != nil {
+		if err := firstOf(validateIndexed("title", *c.Title), validateUTF8("title", *c.Title)); err != nil {
+			return err
+		}
+	}
+	if c.Model != nil {
+		if err := validateUTF8("model", *c.Model); err != nil {
 			return err
 		}
 	}

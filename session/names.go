@@ -49,6 +49,9 @@ const FirstExecution = "x1"
 const (
 	// MaxDepth is how deep sessions may spawn sessions; the root has depth 0.
 	MaxDepth = 10
+	// MaxChildren bounds the spawned sessions that live at once below one: a
+	// session with live children can't continue as new.
+	MaxChildren = 100
 	// MaxMessageBytes bounds a message with all its parts, as JSON. Temporal
 	// refuses payloads over 2 MiB, and a message travels twice in one task.
 	MaxMessageBytes = 1 << 20

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
@@ -53,6 +54,9 @@ func (o Options) Validate() error {
 			return Invalid(f.name, fmt.Sprintf("is %d bytes", len(f.value)), fmt.Sprintf("at most %d bytes", maxKeyword))
 		}
 	}
+	if err := firstUTF8("agent", o.Agent, "profile", o.Profile, "tenant", o.Tenant, "model", o.Model, "workspace", o.Workspace, "title", o.Title); err != nil {
+		return err
+	}
 	if err := validateIndexed("title", o.Title); err != nil {
 		return err
 	}
@@ -94,12 +98,18 @@ func validateBag(metadata map[string]json.RawMessage, tags []string) error {
 		if k == "" {
 			return Invalid("metadata", "has an empty key", "keys with a name")
 		}
+		if !utf8.ValidString(k) || !utf8.Valid(v) {
+			return Invalid("metadata", "is not UTF-8", "text in UTF-8")
+		}
 		size += len(k) + len(v)
 	}
 	if size > maxBag {
 		return Invalid("metadata", fmt.Sprintf("is %d bytes", size), fmt.Sprintf("at most %d bytes", maxBag))
 	}
 	for _, t := range tags {
+		if err := validateUTF8("tags", t); err != nil {
+			return err
+		}
 		if t == "" || len(t) > 64 {
 			return Invalid("tags", fmt.Sprintf("has %q", shorten(t, 64)), "tags of 1 to 64 bytes")
 		}

@@ -133,3 +133,25 @@ func TestResultOf(t *testing.T) {
 		require.False(t, ended)
 	}
 }
+
+// Bytes that are no UTF-8 would be replaced on the way, so they are refused.
+func TestTextsAreUTF8(t *testing.T) {
+	t.Parallel()
+	bad := "x\xff"
+	key := json.RawMessage(`"v"`)
+	for field, err := range map[string]error{
+		"message.text":  Message{Text: bad}.Validate(),
+		"message.parts": Message{Parts: []event.Part{{Type: "text", Text: bad}}}.Validate(),
+		"title":         Options{Agent: "a", Title: bad}.Validate(),
+		"model":         Options{Agent: "a", Model: bad}.Validate(),
+		"tags":          Configure{Tags: []string{bad}}.Validate(),
+		"metadata":      Configure{Metadata: map[string]json.RawMessage{bad: key}}.Validate(),
+		"reason":        InterruptRequest{Reason: bad}.Validate(),
+	} {
+		var invalid *InvalidError
+		require.ErrorAs(t, err, &invalid, field)
+		require.Equal(t, field, invalid.Field)
+		require.Equal(t, "is not UTF-8", invalid.Reason)
+	}
+	require.NoError(t, InterruptRequest{Reason: "good"}.Validate())
+}

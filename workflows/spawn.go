@@ -32,6 +32,9 @@ func (r *run) validateSpawn(req session.SpawnRequest) error {
 	if r.depth() >= session.MaxDepth {
 		return session.ErrDepthLimit
 	}
+	if n := len(r.st.Children); n >= session.MaxChildren && !r.hasChild(req.ID) {
+		return session.Invalid("children", fmt.Sprintf("%d live already", n), fmt.Sprintf("at most %d at once", session.MaxChildren))
+	}
 	if err := session.ValidateID("id", req.ID); err != nil {
 		return err
 	}

@@ -253,6 +253,8 @@ func errorInfo(err error) event.ErrorInfo {
 	switch {
 	case errors.As(err, &app):
 		return event.ErrorInfo{Message: app.Message(), Code: app.Type()}
+	case errors.As(err, &timeout) && !hostLost(err):
+		return event.ErrorInfo{Message: "the turn took longer than a turn may: " + timeout.Error(), Code: session.TypeAgentFailed}
 	case errors.As(err, &timeout):
 		return event.ErrorInfo{Message: "the sandbox's host does not answer; the sandbox is given up", Code: session.TypeHostLost}
 	}
