@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -38,10 +39,19 @@ func (s *scribe) flushCommand(conversation string) {
 // nowhere.
 const modelChanged = "Set model to "
 
+func isModelChange(output string) bool {
+	return strings.HasPrefix(strings.TrimSpace(output), modelChanged)
+}
+
+func isModelCommand(content json.RawMessage) bool {
+	parts, err := decodeParts(content)
+	return err == nil && strings.HasPrefix(joinText(parts), "/model")
+}
+
 // commandOutput writes the output of a local command, behind the command.
 func (s *scribe) commandOutput(conversation, id, text string) {
 	th := s.thread(conversation)
-	if th.Command == nil && strings.HasPrefix(strings.TrimSpace(text), modelChanged) {
+	if isModelChange(text) && (th.Command == nil || !isModelCommand(th.Command.Content)) {
 		return
 	}
 	if th.Command != nil {

@@ -76,10 +76,24 @@ func (t *translator) task(l *line, raw json.RawMessage) {
 		t.native(event.Main, event.DirOut, l.kind(), raw)
 	case l.Subtype == "task_notification" && t.agentReported(l.ToolUseID, l.Status):
 	case l.Subtype == "task_updated":
+		t.taskEnded(l.TaskID, l.Patch.Status)
 	default:
 		t.emit(t.taskConversation(l.ToolUseID), event.Log{
 			Level: "debug", Message: strings.TrimSpace(l.kind() + " " + l.Description), Data: raw,
 		})
+	}
+}
+
+// taskEnded ends a subagent in the background whose notification may never
+// come: the program drops it when the turn ends at the same time.
+func (t *translator) taskEnded(agentID, status string) {
+	if !slices.Contains([]string{"completed", "failed", "killed", "stopped"}, status) {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Agents)) {
+		if t.Agents[id].ID == agentID {
+			t.agentReported(id, status)
+		}
 	}
 }
 
@@ -97,8 +111,13 @@ func (t *translator) sessionState(state string) {
 	}
 }
 
-// result ends a turn.
+// result ends a turn; not the one of a prompt that waits while the program
+// deals with a report of a subagent that died with the process before.
 func (t *translator) result(l *line) {
+	if t.Turn.Phase == starting && l.reports() {
+		t.bill(l)
+		return
+	}
 	t.localCommand()
 	t.flushCommand(event.Main)
 	t.loseOpen()

@@ -307,7 +307,8 @@ var bookkeeping = []string{
 }
 
 func (p *parser) userLine(conversation string, l *line) error {
-	if l.Message != nil && conversation == event.Main && p.command(l, plainString(l.Message.Content)) {
+	l.asked = l.PromptSource != "" && (len(l.Origin) == 0 || string(l.Origin) == "null")
+	if l.Message != nil && conversation == event.Main && !l.asked && p.command(l, plainString(l.Message.Content)) {
 		return nil
 	}
 	rest, err := p.user(conversation, l)

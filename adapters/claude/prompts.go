@@ -13,7 +13,7 @@ import (
 // that finds it busy is queued, and stands where the program puts it: behind a
 // tool's result in the running turn, or before a turn of its own, in which
 // several become one. The program's replays tell which; without them, the
-// next model request takes what is queued.
+// next model request after a tool's result takes what is queued.
 
 // promptID is the host's id, or a position: the parity rules know the latter
 // by its prefix.
@@ -67,10 +67,10 @@ func (t *translator) turnRuns() {
 	switch {
 	case turn.Phase != running && !turn.Shown:
 		t.ownTurn()
-	case turn.Phase == running && !t.Replays:
+	case turn.Phase == running && turn.Resulted && !t.Replays:
 		t.foldQueued()
 	}
-	turn.Phase, turn.Shown, turn.Quiet = running, true, false
+	turn.Phase, turn.Shown, turn.Quiet, turn.Resulted = running, true, false, false
 }
 
 // ownTurn takes the queue's head, and what the program has merged into it.
@@ -169,6 +169,15 @@ func (t *translator) replayed(l *line, p prompt) error {
 		t.Turn.Merged = append(t.Turn.Merged, t.Turn.Queue[at].ID)
 	}
 	return nil
+}
+
+// expects says whether a line repeats a prompt that was written to the program.
+func (t *translator) expects(l *line) bool {
+	if l.Message == nil {
+		return false
+	}
+	p := prompt{ID: l.UUID, Content: l.Message.Content}
+	return findPrompt(t.Turn.Taken, p) >= 0 || findPrompt(t.Turn.Queue, p) >= 0
 }
 
 // findPrompt finds a prompt by its id, or by its content where the host gave

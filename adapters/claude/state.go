@@ -148,6 +148,8 @@ type turn struct {
 	Taken []prompt `json:"taken,omitempty"`
 	// Interrupted: we asked for the end of this turn.
 	Interrupted bool `json:"interrupted,omitempty"`
+	// Resulted: a tool's result has come since the last model request.
+	Resulted bool `json:"resulted,omitempty"`
 	// Quiet: idle is told, and nothing has happened since.
 	Quiet  bool     `json:"quiet,omitempty"`
 	Result *turnEnd `json:"result,omitempty"`

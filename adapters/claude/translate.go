@@ -123,6 +123,9 @@ func (t *translator) assistantLine(l *line) error {
 	if isLocal(l) {
 		t.localCommand()
 	}
+	if conversation == event.Main && l.Message != nil && l.Message.Model != synthetic {
+		t.turnRuns() // a stream of whole messages tells of no requests
+	}
 	if err := t.assistant(conversation, l); err != nil {
 		return err
 	}
@@ -137,11 +140,13 @@ func (t *translator) userLine(l *line) error {
 	if l.Message != nil && strings.HasPrefix(plainString(l.Message.Content), markPrompt) {
 		return t.replayed(l, prompt{ID: l.UUID, Content: rawText(writtenCommand(plainString(l.Message.Content)))})
 	}
-	if isLocal(l) {
+	l.asked = conversation == event.Main && t.expects(l)
+	if isLocal(l) && !l.asked {
 		t.localCommand()
 	}
 	rest, err := t.user(conversation, l)
 	if err != nil || rest == nil {
+		t.Turn.Resulted = t.Turn.Resulted || conversation == event.Main && l.hasResult()
 		t.afterRemark(l)
 		return err
 	}
@@ -161,6 +166,9 @@ func isLocal(l *line) bool {
 		return l.Message.Model == synthetic && len(l.Error) == 0
 	}
 	text := plainString(l.Message.Content)
+	if isModelChange(untag(text)) {
+		return false // nobody waits for it but a control request
+	}
 	return strings.HasPrefix(text, markStdout) || strings.HasPrefix(text, markStderr)
 }
 

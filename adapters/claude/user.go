@@ -34,7 +34,7 @@ func (s *scribe) user(conversation string, l *line) ([]part, error) {
 		}
 		rest = append(rest, parts[i])
 	}
-	if len(rest) == 0 || s.remark(conversation, l, joinText(rest)) {
+	if len(rest) == 0 || !l.asked && s.remark(conversation, l, joinText(rest)) {
 		return nil, nil
 	}
 	return rest, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -25,6 +26,13 @@ type line struct {
 	IsAPIError       bool            `json:"isApiErrorMessage"`
 	Error            json.RawMessage `json:"error"`
 	ToolUseResult    json.RawMessage `json:"toolUseResult"`
+	// PromptSource and Origin tell in a transcript who wrote a user line: with
+	// a source and no origin, somebody asked. A result has the origin of its
+	// turn.
+	PromptSource string          `json:"promptSource"`
+	Origin       json.RawMessage `json:"origin"`
+	// asked: the line is a prompt, whatever its text looks like.
+	asked bool
 
 	Event *streamEvent `json:"event"`
 
@@ -34,19 +42,22 @@ type line struct {
 	Response  json.RawMessage `json:"response"`
 
 	// system lines.
-	State          string          `json:"state"`
-	Status         string          `json:"status"`
-	PermissionMode string          `json:"permissionMode"`
-	Model          string          `json:"model"`
-	TaskID         string          `json:"task_id"`
-	ToolUseID      string          `json:"tool_use_id"`
-	TaskType       string          `json:"task_type"`
-	Description    string          `json:"description"`
-	Attempt        int             `json:"attempt"`
-	MaxRetries     int             `json:"max_retries"`
-	RetryDelayMS   float64         `json:"retry_delay_ms"`
-	ErrorStatus    *int            `json:"error_status"`
-	Content        json.RawMessage `json:"content"`
+	State          string `json:"state"`
+	Status         string `json:"status"`
+	PermissionMode string `json:"permissionMode"`
+	Model          string `json:"model"`
+	TaskID         string `json:"task_id"`
+	ToolUseID      string `json:"tool_use_id"`
+	TaskType       string `json:"task_type"`
+	Patch          struct {
+		Status string `json:"status"`
+	} `json:"patch"`
+	Description  string          `json:"description"`
+	Attempt      int             `json:"attempt"`
+	MaxRetries   int             `json:"max_retries"`
+	RetryDelayMS float64         `json:"retry_delay_ms"`
+	ErrorStatus  *int            `json:"error_status"`
+	Content      json.RawMessage `json:"content"`
 
 	CompactMetadata *struct {
 		Preserved struct {
@@ -228,4 +239,18 @@ func plainString(raw json.RawMessage) string {
 		return ""
 	}
 	return s
+}
+
+// hasResult says whether a user line holds the result of a tool.
+func (l *line) hasResult() bool {
+	parts, err := l.Message.parts()
+	return err == nil && slices.ContainsFunc(parts, func(p part) bool { return isToolResult(p.Type) })
+}
+
+// reports says whether a turn was the program's own, about a background task.
+func (l *line) reports() bool {
+	var o struct {
+		Kind string `json:"kind"`
+	}
+	return json.Unmarshal(l.Origin, &o) == nil && o.Kind == "task-notification"
 }
