@@ -25,8 +25,8 @@ type Rules struct {
 	// live; a subagent of the main conversation has depth 1. Default: 0, all
 	// threads are sent.
 	UnsentDepth int
-	// UnsentText: texts, thoughts and messages of subagents may be missing
-	// live. Default: they must be there.
+	// UnsentText: texts, thoughts, messages and errors of subagents may be
+	// missing live. Default: they must be there.
 	UnsentText bool
 }
 
@@ -190,11 +190,17 @@ func withoutUnsent(live, restored []event.Block) []event.Block {
 	}
 	var kept []event.Block
 	for _, b := range restored {
-		if sent[b.ID] || !b.Type.HasText() {
+		if sent[b.ID] || !said(b.Type) {
 			kept = append(kept, b)
 		}
 	}
 	return kept
+}
+
+// said tells what a subagent says, errors and interruptions included, from
+// what it does.
+func said(t event.BlockType) bool {
+	return t.HasText() || t == event.BlockError || t == event.BlockSystem
 }
 
 func (c *comparison) equal(where string, live, restored any) {
