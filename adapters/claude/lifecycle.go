@@ -76,7 +76,7 @@ func (t *translator) task(l *line, raw json.RawMessage) {
 		t.native(event.Main, event.DirOut, l.kind(), raw)
 	case l.Subtype == "task_notification" && t.agentReported(l.ToolUseID, l.Status):
 	case l.Subtype == "task_updated":
-		t.taskEnded(l.TaskID, l.Patch.Status)
+		t.taskEnded(l.TaskID, l.Patch)
 	default:
 		t.emit(t.taskConversation(l.ToolUseID), event.Log{
 			Level: "debug", Message: strings.TrimSpace(l.kind() + " " + l.Description), Data: raw,
@@ -86,13 +86,17 @@ func (t *translator) task(l *line, raw json.RawMessage) {
 
 // taskEnded ends a subagent in the background whose notification may never
 // come: the program drops it when the turn ends at the same time.
-func (t *translator) taskEnded(agentID, status string) {
-	if !slices.Contains([]string{"completed", "failed", "killed", "stopped"}, status) {
-		return
+func (t *translator) taskEnded(agentID string, patch json.RawMessage) {
+	var p struct {
+		Status string `json:"status"`
+	}
+	if json.Unmarshal(patch, &p) != nil ||
+		!slices.Contains([]string{"completed", "failed", "killed", "stopped"}, p.Status) {
+		return // it goes on
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.Agents)) {
 		if t.Agents[id].ID == agentID {
-			t.agentReported(id, status)
+			t.agentReported(id, p.Status)
 		}
 	}
 }

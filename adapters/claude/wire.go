@@ -42,22 +42,20 @@ type line struct {
 	Response  json.RawMessage `json:"response"`
 
 	// system lines.
-	State          string `json:"state"`
-	Status         string `json:"status"`
-	PermissionMode string `json:"permissionMode"`
-	Model          string `json:"model"`
-	TaskID         string `json:"task_id"`
-	ToolUseID      string `json:"tool_use_id"`
-	TaskType       string `json:"task_type"`
-	Patch          struct {
-		Status string `json:"status"`
-	} `json:"patch"`
-	Description  string          `json:"description"`
-	Attempt      int             `json:"attempt"`
-	MaxRetries   int             `json:"max_retries"`
-	RetryDelayMS float64         `json:"retry_delay_ms"`
-	ErrorStatus  *int            `json:"error_status"`
-	Content      json.RawMessage `json:"content"`
+	State          string          `json:"state"`
+	Status         string          `json:"status"`
+	PermissionMode string          `json:"permissionMode"`
+	Model          string          `json:"model"`
+	TaskID         string          `json:"task_id"`
+	ToolUseID      string          `json:"tool_use_id"`
+	TaskType       string          `json:"task_type"`
+	Patch          json.RawMessage `json:"patch"`
+	Description    string          `json:"description"`
+	Attempt        int             `json:"attempt"`
+	MaxRetries     int             `json:"max_retries"`
+	RetryDelayMS   float64         `json:"retry_delay_ms"`
+	ErrorStatus    *int            `json:"error_status"`
+	Content        json.RawMessage `json:"content"`
 
 	CompactMetadata *struct {
 		Preserved struct {

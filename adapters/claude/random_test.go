@@ -1,0 +1,402 @@
+package claude
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// Variables that ask for more than a normal run does.
+const (
+	randomCount  = "SOJOURN_RANDOM"        // how many scenarios; default randomFew
+	randomSeed   = "SOJOURN_RANDOM_SEED"   // the first one's seed; default: by the clock
+	randomMode   = "SOJOURN_RANDOM_MODE"   // only this mode
+	randomKeep   = "SOJOURN_RANDOM_KEEP"   // folder for the records and files of what differs
+	randomGentle = "SOJOURN_RANDOM_GENTLE" // leave out what is known to differ, as a normal run does
+	randomFew    = 2
+)
+
+// Whatever is asked of the real agent, at whatever time, in whatever mode:
+// what it said is what it wrote.
+func TestRandomParity(t *testing.T) {
+	t.Parallel()
+	gentle := os.Getenv(randomCount) == "" || os.Getenv(randomGentle) != ""
+	count, seed := randomFew, uint64(time.Now().UnixNano())%1_000_000
+	if n, err := strconv.Atoi(os.Getenv(randomCount)); err == nil {
+		count = n
+	}
+	if n, err := strconv.ParseUint(os.Getenv(randomSeed), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("%s=%d %s=%d repeats this", randomSeed, seed, randomCount, count)
+	for i := range count {
+		at := seed + uint64(i)
+		r := rand.New(rand.NewPCG(at, 1))
+		m := modes[r.IntN(len(modes))]
+		if i%3 == 0 {
+			m = modes[r.IntN(2)] // what sessions use
+		}
+		if only := os.Getenv(randomMode); only != "" && m.name != only {
+			continue
+		}
+		t.Run(fmt.Sprintf("%s/%d", m.name, at), func(t *testing.T) {
+			t.Parallel()
+			x := realAgent(t)
+			p := makePlan(at, m, x.launch.Workspace, gentle)
+			s := &scenario{exchange: x, plan: p}
+			s.play()
+			s.compare()
+		})
+	}
+}
+
+// scenario plays a plan against the real agent.
+type scenario struct {
+	*exchange
+	plan plan
+	run  planRun
+	// asked counts permission requests; sent, what was written to the agent.
+	asked int
+	sent  int
+	// signalled: the process was told to end at once.
+	signalled bool
+}
+
+func (s *scenario) play() {
+	for i, r := range s.plan.runs {
+		s.run, s.asked, s.sent, s.signalled = r, 0, 0, false
+		s.launch.Resume = i > 0 && s.onDisk()
+		s.begin()
+		for j, a := range r.acts {
+			if s.plan.mode.oneShot && j == 0 {
+				continue
+			}
+			s.act(a)
+		}
+		s.finish()
+	}
+}
+
+func (s *scenario) onDisk() bool {
+	found, err := filepath.Glob(filepath.Join(s.launch.Home, configDir, "projects", "*", s.launch.NativeID+".jsonl"))
+	require.NoError(s.t, err)
+	return len(found) > 0
+}
+
+func (s *scenario) begin() {
+	m := s.plan.mode
+	s.install(adapters.Profile{})
+	c, err := New().Command(s.launch)
+	require.NoError(s.t, err)
+	argv := s.argv(c.Argv)
+	if m.oneShot {
+		text := strings.ReplaceAll(s.run.acts[0].text, "\x00", "")
+		if len(text) > 100_000 {
+			text = text[:100_000]
+		}
+		argv = append(argv, "--", text)
+		line, err := New().Encode(adapters.Prompt{Text: text})
+		require.NoError(s.t, err)
+		s.record(event.DirIn, string(line))
+		s.sent++
+	}
+	s.cmd = exec.CommandContext(s.t.Context(), argv[0], argv[1:]...)
+	s.cmd.Dir, s.cmd.Env = c.Dir, s.env
+	for name, value := range c.Env {
+		if name != "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS" || m.states {
+			s.cmd.Env = append(s.cmd.Env, name+"="+value)
+		}
+	}
+	if !m.oneShot {
+		s.stdin, err = s.cmd.StdinPipe()
+		require.NoError(s.t, err)
+	}
+	stdout, err := s.cmd.StdoutPipe()
+	require.NoError(s.t, err)
+	stderr, err := s.cmd.StderrPipe()
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.cmd.Start())
+	s.read(stdout, event.DirOut)
+	s.read(stderr, event.DirErr)
+	if m.intro {
+		s.put(adapters.Initialize{RequestID: "init"})
+	}
+}
+
+// argv is the session's command line with the mode's flags.
+func (s *scenario) argv(session []string) []string {
+	m := s.plan.mode
+	var out []string
+	for i := 0; i < len(session); i++ {
+		switch a := session[i]; {
+		case a == "--replay-user-messages" && !m.replay, a == "--include-partial-messages" && !m.partial:
+		case a == "--input-format" && m.oneShot:
+			i++
+		case a == "--dangerously-skip-permissions" && m.ask:
+			out = append(out, "--permission-prompt-tool", "stdio", "--allow-dangerously-skip-permissions")
+		default:
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// put writes to an agent that may be gone.
+func (s *scenario) put(in adapters.Input) {
+	line, err := New().Encode(in)
+	require.NoError(s.t, err)
+	s.record(event.DirIn, string(line))
+	if s.stdin != nil {
+		_, _ = s.stdin.Write(append(line, '\n')) // it may have ended
+	}
+}
+
+func (s *scenario) act(a act) {
+	if a.after > 0 {
+		s.pause(a.after)
+	} else {
+		s.quiet()
+	}
+	id := fmt.Sprintf("r%d", len(s.records))
+	switch a.kind {
+	case "interrupt":
+		s.put(adapters.Interrupt{RequestID: id})
+	case "model":
+		s.put(adapters.SetModel{RequestID: id, Model: a.text})
+	case "mode":
+		line := fmt.Sprintf(`{"type":"control_request","request_id":%q,"request":{"subtype":"set_permission_mode","mode":%q}}`, id, a.text)
+		s.record(event.DirIn, line)
+		_, _ = io.WriteString(s.stdin, line+"\n")
+	case "signal":
+		s.signal(a.text)
+	default:
+		s.sent++
+		s.put(s.prompt(a))
+	}
+}
+
+const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+func (s *scenario) prompt(a act) adapters.Prompt {
+	p := adapters.Prompt{NativeID: s.launch.NativeID, Text: a.text}
+	if s.plan.mode.uuids {
+		p.MessageID = uuid.NewString()
+	}
+	switch a.kind {
+	case "image":
+		p.Parts = []event.Part{{Type: "image", MediaType: "image/png", Data: pixel}}
+	case "parts":
+		p.Parts = []event.Part{{Type: "text", Text: a.text}}
+		p.Text = "first part"
+	}
+	return p
+}
+
+func (s *scenario) signal(number string) {
+	s.record(event.DirSig, number)
+	s.signalled = true
+	n, err := strconv.Atoi(number)
+	require.NoError(s.t, err)
+	_ = s.cmd.Process.Signal(syscall.Signal(n)) // it may have ended
+}
+
+// pause lets time pass, answering what the agent asks.
+func (s *scenario) pause(d time.Duration) {
+	until := time.After(d)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-until:
+			return
+		case e := <-s.seen:
+			s.answer(e)
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *scenario) answer(e event.Event) {
+	asked, ok := e.Payload.(event.PermissionRequested)
+	if !ok {
+		return
+	}
+	how := s.run.answers[s.asked%len(s.run.answers)]
+	s.asked++
+	switch how {
+	case "allow", "deny":
+		s.put(adapters.Answer{RequestID: asked.RequestID, Allow: how == "allow", Message: "not now", Input: asked.Input})
+	case "interrupt":
+		s.put(adapters.Interrupt{RequestID: fmt.Sprintf("r%d", len(s.records))})
+	}
+}
+
+// quiet waits until the agent has nothing to say: a result has come for what
+// was sent, and nothing behind it for a while. It may be wrong; what is
+// compared must be equal all the same.
+func (s *scenario) quiet() {
+	if s.sent == 0 {
+		return
+	}
+	for range 40 {
+		s.pause(250 * time.Millisecond)
+		s.mu.Lock()
+		last, n := s.records[len(s.records)-1], len(s.records)
+		ended := false
+		for i := max(0, n-4); i < n; i++ {
+			r := s.records[i]
+			ended = ended || r.Dir == event.DirOut && (strings.Contains(r.Line, `"type":"result"`) || strings.Contains(r.Line, `"state":"idle"`))
+		}
+		s.mu.Unlock()
+		if ended && time.Since(last.TS) > 250*time.Millisecond && last.Dir != event.DirIn {
+			return
+		}
+	}
+}
+
+// finish lets the process end, and settles what its death took with it.
+func (s *scenario) finish() {
+	if s.run.end == "close" || s.run.end == "2" {
+		s.quiet()
+	}
+	if s.stdin != nil {
+		_ = s.stdin.Close() // it may have ended
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		s.readers.Wait()
+		_ = s.cmd.Wait() // how it ended is in its state
+	}()
+	limit := time.After(25 * time.Second)
+	for ended := false; !ended; {
+		select {
+		case <-gone:
+			ended = true
+		case e := <-s.seen:
+			s.answer(e)
+		case <-limit:
+			s.t.Logf("the agent did not end by itself\n%s", s.plan)
+			_ = s.cmd.Process.Kill() // it may have ended
+			limit = nil
+		}
+	}
+	s.stdin = nil
+	how := "exit " + strconv.Itoa(s.cmd.ProcessState.ExitCode())
+	if s.cmd.ProcessState.ExitCode() < 0 {
+		how = "signal " + s.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal().String()
+	}
+	s.record(event.DirSig, how)
+	if how != "exit 0" || s.signalled {
+		s.settle()
+	}
+}
+
+// settle marks what a death has taken: what the agent had said and not
+// written, and prompts that it had not taken, which a host would send again.
+func (s *scenario) settle() {
+	live, restored := s.state(), reducer.State{}
+	if s.onDisk() {
+		restored = s.restored()
+	}
+	for _, e := range parity.Unsaved(live, restored, time.Now()) {
+		s.fold.Add(e)
+	}
+	saved := map[string]bool{}
+	contents := map[string]int{}
+	for _, b := range restored.Blocks {
+		saved[b.ID] = true
+		if b.Type == event.BlockUserMessage {
+			contents[*b.Content]++
+		}
+	}
+	for _, b := range live.Blocks {
+		if b.Type != event.BlockUserMessage || string(b.Metadata["lost"]) == "true" || saved[b.ID] {
+			continue
+		}
+		if strings.HasPrefix(b.ID, UngivenPrefix) && contents[*b.Content] > 0 {
+			contents[*b.Content]--
+			continue
+		}
+		s.fold.Add(event.Event{Payload: event.BlockUpsert{Block: event.Block{ID: b.ID, Type: b.Type, Status: event.StatusError,
+			Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")}}}})
+	}
+}
+
+func (s *scenario) compare() {
+	if !s.onDisk() {
+		for _, b := range withoutUserMessages(s.state().Blocks) {
+			s.t.Errorf("nothing is on disk, but live has %s", toJSON(s.t, b))
+		}
+		s.keep()
+		return
+	}
+	diffs, err := parity.Compare(s.state(), s.restored(), s.plan.mode.rules())
+	require.NoError(s.t, err)
+	for i, d := range diffs {
+		if i < 4 {
+			s.t.Error(clip(d.String()))
+		}
+	}
+	s.keep()
+}
+
+func withoutUserMessages(blocks []event.Block) []event.Block {
+	var out []event.Block
+	for _, b := range blocks {
+		if b.Type != event.BlockUserMessage && string(b.Metadata["lost"]) != "true" && b.Type != event.BlockError && b.Type != event.BlockSystem {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func clip(s string) string {
+	var lines []string
+	for _, l := range strings.Split(s, "\n") {
+		lines = append(lines, l[:min(len(l), 600)])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// keep writes down what a failure needs to be read.
+func (s *scenario) keep() {
+	dir := os.Getenv(randomKeep)
+	if !s.t.Failed() {
+		return
+	}
+	s.t.Log(s.plan)
+	if dir == "" {
+		return
+	}
+	dir = filepath.Join(dir, strings.ReplaceAll(s.t.Name(), "/", "_"))
+	require.NoError(s.t, os.RemoveAll(dir))
+	require.NoError(s.t, os.CopyFS(filepath.Join(dir, configDir, "projects"), os.DirFS(filepath.Join(s.launch.Home, configDir, "projects"))))
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	for _, r := range s.records {
+		require.NoError(s.t, enc.Encode(map[string]any{"ts": r.TS, "dir": r.Dir, "line": r.Line}))
+	}
+	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "timed.jsonl"), out.Bytes(), 0o600))
+	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "plan.txt"), []byte(s.plan.String()), 0o600))
+	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "live.json"), []byte(pretty(s.t, s.state())), 0o600))
+	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "restored.json"), []byte(pretty(s.t, s.restored())), 0o600))
+}
