@@ -15,5 +15,7 @@ done
 echo "nightly: every package three times, in random order"
 export SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack PATH=$PWD/.agents/node_modules/.bin:$PATH
 mapfile -t units < <(go list ./... | grep -v '/internal/e2e$')
+echo "nightly: random conversations with the real agent"
+SOJOURN_RANDOM=${RANDOM_CONVERSATIONS:-40} SOJOURN_RANDOM_GENTLE=1 go test -run TestRandomParity -timeout 60m -v ./adapters/claude
 go test -race -count=3 -shuffle=on -timeout 60m "${units[@]}"
 go test -race -count=3 -shuffle=on -timeout 90m ./internal/e2e

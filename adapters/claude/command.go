@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
 )
@@ -135,7 +137,20 @@ type imagePart struct {
 	Source map[string]any `json:"source"`
 }
 
+// beginsAnew says whether a prompt is the command by which the program leaves
+// its session for a new one, under an id that it does not tell.
+func beginsAnew(text string) (command string, fresh bool) {
+	fields := strings.Fields(text)
+	if len(fields) == 0 {
+		return "", false
+	}
+	return fields[0], slices.Contains([]string{"/clear", "/reset", "/new"}, fields[0])
+}
+
 func encodePrompt(in adapters.Prompt) ([]byte, error) {
+	if name, fresh := beginsAnew(in.Text); fresh {
+		return nil, fmt.Errorf("claude: %s begins another conversation, which this session would not know; make a new session instead: %w", name, adapters.ErrUnsupported)
+	}
 	l := userLine{Type: "user", Message: userMessage{Role: "user"}, Session: in.NativeID}
 	if in.MessageID != "" {
 		l.UUID = MessageUUID(in.MessageID)
