@@ -1,7 +1,10 @@
 package claude
 
 import (
+	"cmp"
 	"encoding/json"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -71,7 +74,8 @@ func (s *scribe) agentResult(toolUseID string, output json.RawMessage, failed bo
 		return
 	}
 	texts := resultTexts(output)
-	s.agentKnown(toolUseID, nativeAgentID(native, texts))
+	told := decodeAgentResult(native)
+	s.agentKnown(toolUseID, cmp.Or(told.AgentID, trailingAgentID(texts)))
 	if !failed && len(texts) > 0 && strings.HasPrefix(texts[0], asyncLaunched) {
 		a.Async = true
 		return
@@ -83,17 +87,34 @@ func (s *scribe) agentResult(toolUseID string, output json.RawMessage, failed bo
 		}
 	}
 	answer := strings.Join(said, "\n")
-	s.agentDone(toolUseID, failed, &answer)
+	s.agentDone(toolUseID, failed, &answer, milliseconds(told.DurationMS))
 }
 
-// nativeAgentID finds the agent's id where a transcript has no companion file.
-func nativeAgentID(native json.RawMessage, texts []string) string {
-	var r struct {
-		AgentID string `json:"agentId"`
+// agentResult is what a native result says of a subagent.
+type agentResult struct {
+	AgentID    string          `json:"agentId"`
+	DurationMS json.RawMessage `json:"totalDurationMs"`
+}
+
+func decodeAgentResult(native json.RawMessage) agentResult {
+	var r agentResult
+	// A result or a field of another shape costs only itself.
+	_ = json.Unmarshal(native, &r)
+	return r
+}
+
+// milliseconds is the agent's own figure; nil for one that no time can be.
+func milliseconds(figure json.RawMessage) *int64 {
+	f, err := strconv.ParseFloat(string(figure), 64)
+	if err != nil || f < 0 || f > math.MaxInt32*1e3 {
+		return nil
 	}
-	if len(native) > 0 && native[0] == '{' && json.Unmarshal(native, &r) == nil && r.AgentID != "" {
-		return r.AgentID
-	}
+	ms := int64(f)
+	return &ms
+}
+
+// trailingAgentID finds the agent's id where no native result names it.
+func trailingAgentID(texts []string) string {
 	for _, t := range texts {
 		if at := strings.Index(t, agentTrailer); at >= 0 {
 			id, _, _ := strings.Cut(t[at+len(agentTrailer):], " ")
@@ -119,7 +140,7 @@ func resultTexts(output json.RawMessage) []string {
 }
 
 // agentReported ends a subagent in the background. Its output is its last
-// text.
+// text, and it has no duration: the report that has one may never come.
 func (s *scribe) agentReported(toolUseID, status string) (known bool) {
 	a := s.Agents[toolUseID]
 	if a == nil {
@@ -132,19 +153,20 @@ func (s *scribe) agentReported(toolUseID, status string) (known bool) {
 	if th := s.Threads[toolUseID]; th != nil && th.LastText != "" {
 		output = &th.LastText
 	}
-	s.agentDone(toolUseID, status != "completed", output)
+	s.agentDone(toolUseID, status != "completed", output, nil)
 	return true
 }
 
-// agentDone says once that a subagent has ended, and forgets it.
-func (s *scribe) agentDone(toolUseID string, failed bool, output *string) {
+// agentDone says once that a subagent has ended, and forgets it. The duration
+// is the agent's own figure, nil without one.
+func (s *scribe) agentDone(toolUseID string, failed bool, output *string, durationMS *int64) {
 	a := s.Agents[toolUseID]
 	status := event.SubagentCompletedOK
 	if failed {
 		status = event.SubagentFailed
 	}
 	s.emit(a.Conversation, event.SubagentCompleted{
-		ToolUseID: toolUseID, AgentID: a.ID, Status: status, Output: output,
+		ToolUseID: toolUseID, AgentID: a.ID, Status: status, Output: output, DurationMS: durationMS,
 	})
 	delete(s.Agents, toolUseID)
 	delete(s.Threads, toolUseID)

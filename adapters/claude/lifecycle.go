@@ -269,9 +269,9 @@ func (s *scribe) abandon() {
 	for _, id := range slices.Sorted(maps.Keys(s.Agents)) {
 		if s.Agents[id].Adopted {
 			text := s.thread(id).LastText
-			s.agentDone(id, false, &text)
+			s.agentDone(id, false, &text, nil)
 			continue
 		}
-		s.agentDone(id, true, nil)
+		s.agentDone(id, true, nil, nil)
 	}
 }

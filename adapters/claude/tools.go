@@ -30,7 +30,7 @@ func (s *scribe) toolUse(conversation string, p *part) {
 		ID: p.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
 		ToolName: p.Name, ToolUseID: p.ID, Input: input, Execution: event.ExecutionRunning,
 	})
-	t := tool{Conversation: conversation}
+	t := tool{Conversation: conversation, Since: s.now()}
 	if p.Name == "Skill" {
 		t.Skill = skillName(input)
 	}
@@ -55,22 +55,42 @@ func skillName(input json.RawMessage) string {
 }
 
 // toolResult writes the result of a call and settles the call. The native
-// result, which only the main transcript has, may name the subagent behind it.
+// result, which subagents' transcripts lack, tells of the subagent behind it.
 func (s *scribe) toolResult(conversation string, p *part, native json.RawMessage) {
 	output := p.Content
 	if len(output) == 0 {
 		output = json.RawMessage("null")
 	}
 	failed := p.IsError
+	t, isOpen := s.Tools[p.ToolUseID]
 	s.upsert(conversation, event.Block{
 		ID: p.ToolUseID + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
 		ToolUseID: p.ToolUseID, Output: output, IsError: &failed,
+		DurationMS: between(t.Since, s.now()),
 	})
-	if t, isOpen := s.Tools[p.ToolUseID]; isOpen {
+	if isOpen {
 		s.settleTool(p.ToolUseID, t.Conversation, failed)
 		s.thread(conversation).Skill = t.Skill
 	}
 	s.agentResult(p.ToolUseID, output, failed, native)
+}
+
+// now is the time of what is being told, in Unix milliseconds; 0 when not known.
+func (s *scribe) now() int64 {
+	if s.time.IsZero() {
+		return 0
+	}
+	return s.time.UnixMilli()
+}
+
+// between is how long it took from one moment to another; nil unless both are
+// known, and where the clock was set back.
+func between(begun, ended int64) *int64 {
+	if begun == 0 || ended == 0 || ended < begun {
+		return nil
+	}
+	took := ended - begun
+	return &took
 }
 
 func (s *scribe) settleTool(id, conversation string, failed bool) {

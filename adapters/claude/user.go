@@ -29,7 +29,7 @@ func (s *scribe) user(conversation string, l *line) ([]part, error) {
 	for i := range parts {
 		if isToolResult(parts[i].Type) && parts[i].ToolUseID != "" {
 			s.flushCommand(conversation)
-			s.toolResult(conversation, &parts[i], l.ToolUseResult)
+			s.toolResult(conversation, &parts[i], l.nativeResult())
 			continue
 		}
 		rest = append(rest, parts[i])

@@ -25,7 +25,9 @@ type line struct {
 	IsCompactSummary bool            `json:"isCompactSummary"`
 	IsAPIError       bool            `json:"isApiErrorMessage"`
 	Error            json.RawMessage `json:"error"`
-	ToolUseResult    json.RawMessage `json:"toolUseResult"`
+	// The native result of a tool, as transcripts name it and as the stream does.
+	ToolUseResult     json.RawMessage `json:"toolUseResult"`
+	LiveToolUseResult json.RawMessage `json:"tool_use_result"`
 	// PromptSource and Origin tell in a transcript who wrote a user line: with
 	// a source and no origin, somebody asked. A result has the origin of its
 	// turn.
@@ -185,6 +187,15 @@ func (l *line) kind() string {
 		return l.Type
 	}
 	return l.Type + "/" + l.Subtype
+}
+
+// nativeResult is what the program says of a tool's result beside the text for
+// the model; nil without it.
+func (l *line) nativeResult() json.RawMessage {
+	if len(l.ToolUseResult) > 0 {
+		return l.ToolUseResult
+	}
+	return l.LiveToolUseResult
 }
 
 // parts gives a message's content as a list; a plain string is one text.

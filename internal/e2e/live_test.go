@@ -187,6 +187,7 @@ func TestR64SubagentCompleted(t *testing.T) {
 	require.Equal(t, event.SubagentCompletedOK, c.Status)
 	require.NotNil(t, c.Output)
 	require.Contains(t, *c.Output, "the outcome")
+	require.NotNil(t, c.DurationMS, "the agent says how long it took")
 	require.NoError(t, h.Close(testContext(t)))
 }
 
