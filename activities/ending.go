@@ -248,8 +248,8 @@ func (t *turn) archiveEnd(ctx context.Context) {
 	grown, err := t.archiver.sync(once)
 	if err != nil {
 		t.tale.behind = err.Error()
-	} else if len(t.mark.Own) == 0 {
-		t.tale.behind = ""
+	} else if behind := t.keepWorkspace(once); behind != "" || len(t.mark.Own) == 0 {
+		t.tale.behind = behind
 	}
 	if err := errors.Join(t.sayGrown(ctx, grown), t.out.Flush(ctx)); err != nil {
 		t.host.o.Log.Debug("the growth of the archive was not said", "session", t.in.Agent.SessionID, "error", err)

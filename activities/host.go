@@ -50,6 +50,8 @@ type Host struct {
 	arrived chan struct{}
 	// agents are the warm connections, by sandbox id.
 	agents map[string]*agent
+	// keepers know what the archive has of the workspaces, by sandbox id.
+	keepers map[string]*keeper
 }
 
 // NewHost makes a host's activities.
@@ -58,6 +60,7 @@ func NewHost(o HostOptions) *Host {
 	return &Host{
 		o: o, ctx: ctx, stop: stop,
 		turns: map[string]*turn{}, arrived: make(chan struct{}), agents: map[string]*agent{},
+		keepers: map[string]*keeper{},
 	}
 }
 

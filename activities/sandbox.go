@@ -10,7 +10,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -160,10 +159,11 @@ func (h *Host) terminate(ctx context.Context, sb sandbox.Sandbox) error {
 		return err
 	}
 	h.o.Places.free(sb.ID())
+	h.dropKeeper(sb.ID())
 	return h.dropBookmark(sb.ID())
 }
 
-// fill puts transcripts first, then the profile, then workspace files.
+// fill puts transcripts first, then what was in the workspace, then the profile.
 func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapters.Profile, sb sandbox.Sandbox, epoch uint64) error {
 	info, err := sb.Info(ctx)
 	if err != nil {
@@ -180,11 +180,10 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 	if err != nil {
 		return fmt.Errorf("%w %q: %w", errProfile, in.Profile, err)
 	}
-	if in.Workspace != "" {
-		// A folder of the user's keeps its files as they are.
-		files = slices.DeleteFunc(files, func(f adapters.File) bool { return f.Base == adapters.InWorkspace })
+	if err := h.furnishWorkspace(ctx, in, sb, epoch, files); err != nil {
+		return err
 	}
-	if err := copyProfile(ctx, sb, files); err != nil {
+	if err := copyProfile(ctx, sb, filesOf(files, adapters.InHome), sandbox.AreaHome); err != nil {
 		return err
 	}
 	return h.installBundled(ctx, p, sb, info.Paths)
@@ -223,12 +222,9 @@ func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launc
 	return err
 }
 
-func copyProfile(ctx context.Context, sb sandbox.Sandbox, files []adapters.File) error {
-	areas := map[adapters.Base]sandbox.Area{adapters.InHome: sandbox.AreaHome, adapters.InWorkspace: sandbox.AreaWorkspace}
-	for base, area := range areas {
-		if err := sb.CopyIn(ctx, area, filesOf(files, base)); err != nil {
-			return fmt.Errorf("copy profile into %s: %w", base, err)
-		}
+func copyProfile(ctx context.Context, sb sandbox.Sandbox, files iter.Seq2[sandbox.File, error], area sandbox.Area) error {
+	if err := sb.CopyIn(ctx, area, files); err != nil {
+		return fmt.Errorf("copy profile into %s: %w", area, err)
 	}
 	return nil
 }
@@ -299,6 +295,7 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 	case errors.Is(err, sandbox.ErrNotFound):
 		// An attempt before may have died before it forgot the rest.
 		h.o.Places.free(in.Sandbox.ID)
+		h.dropKeeper(in.Sandbox.ID)
 		if err := h.dropBookmark(in.Sandbox.ID); err != nil {
 			return EndSandboxOutput{}, err
 		}
@@ -306,6 +303,9 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 		return EndSandboxOutput{}, err
 	default:
 		if err := h.emptyOut(ctx, in); err != nil {
+			return EndSandboxOutput{}, err
+		}
+		if err := h.keepLast(ctx, in, sb); err != nil {
 			return EndSandboxOutput{}, err
 		}
 		if err := h.terminate(ctx, sb); err != nil {

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// awaitFile waits for an event about a file: they come behind the answer.
+func awaitFile[P event.Payload](t *testing.T, h *session.Handle, path func(P) string, want string) P {
+	t.Helper()
+	var found P
+	heardUntil(t, h, 0, first(func(p P) bool {
+		found = p
+		return path(p) == want
+	}))
+	return found
+}
+
+func TestR69FileEvents(t *testing.T) {
+	startWorker(t)
+	h := open(t, session.Options{})
+	created := func(p event.FileCreated) string { return p.Path }
+	require.NoError(t, say(t, h, "TOOL write: notes/a.txt :: some text").Err())
+	made := awaitFile(t, h, created, "notes/a.txt")
+	require.Contains(t, *made.Content, "some text")
+	sum := sha256.Sum256([]byte(*made.Content))
+	require.Equal(t, hex.EncodeToString(sum[:]), made.SHA256)
+	require.Equal(t, int64(len(*made.Content)), made.Size)
+
+	require.NoError(t, say(t, h, `TOOL bash: printf other > notes/a.txt; printf '\000\001' > raw`).Err())
+	changed := awaitFile(t, h, func(p event.FileModified) string { return p.Path }, "notes/a.txt")
+	require.Equal(t, "other", *changed.Content)
+	raw := awaitFile(t, h, created, "raw")
+	require.Nil(t, raw.Content, "bytes that are no text are not told")
+	require.Equal(t, int64(2), raw.Size)
+
+	require.NoError(t, say(t, h, "TOOL bash: rm -r notes").Err())
+	gone := awaitFile(t, h, func(p event.FileDeleted) string { return p.Path }, "notes/a.txt")
+	require.Equal(t, event.File{Path: "notes/a.txt"}, gone.File)
+	require.NoError(t, h.Close(testContext(t)))
+	all := events(t, h)
+	require.Len(t, payloads[event.FileCreated](all), 2)
+	require.Len(t, payloads[event.FileModified](all), 1)
+	require.Len(t, payloads[event.FileDeleted](all), 1)
+	requireParity(t, h.ID())
+}
+
+// look has the agent list its files, with the modes and contents that matter.
+func look(t *testing.T, h *session.Handle) string {
+	t.Helper()
+	require.NoError(t, say(t, h, "TOOL bash: find . -type f | sort; cat kept.txt; ./run; cksum < raw").Err())
+	return lastOutput(t, h)
+}
+
+// TestWorkspaceComesBack: what the agent wrote outlives its sandbox and its
+// host.
+func TestWorkspaceComesBack(t *testing.T) {
+	w := startWorker(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, `TOOL bash: echo kept > kept.txt; echo x > gone.txt; printf '#!/bin/sh\necho it runs\n' > run; chmod 755 run; head -c 100000 /dev/urandom > raw`).Err())
+	before := look(t, h)
+	require.Contains(t, before, "it runs")
+	require.Contains(t, before, "gone.txt")
+
+	awaitIdle(t, h)
+	require.NoError(t, h.Evict(testContext(t)))
+	require.Eventually(t, func() bool { return len(sandboxes(t, w)) == 0 }, patience, tick)
+	require.Equal(t, before, look(t, h), "after an eviction")
+	require.NoError(t, say(t, h, "TOOL bash: rm gone.txt").Err())
+	after := look(t, h)
+	require.NotContains(t, after, "gone.txt")
+
+	require.NoError(t, h.Close(testContext(t)))
+	require.NoError(t, w.stop())
+	startWorker(t)
+	h, err := shared.client.Open(testContext(t), h.ID(), session.Options{})
+	require.NoError(t, err)
+	require.Equal(t, after, look(t, h), "after a close, on another host: what was deleted stays deleted")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestWorkspaceOfTheUser: a folder that the user gave is used in place, and
+// nothing of it is kept or told elsewhere.
+func TestWorkspaceOfTheUser(t *testing.T) {
+	startWorker(t)
+	dir, err := os.MkdirTemp(shared.dir, "mine-")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o600))
+	h := open(t, session.Options{Workspace: dir})
+	require.NoError(t, say(t, h, "TOOL bash: echo made > made.txt").Err())
+	awaitIdle(t, h)
+	require.NoError(t, h.Evict(testContext(t)))
+	require.NoError(t, say(t, h, "TOOL bash: rm made.txt; echo again > again.txt").Err())
+	require.NoError(t, h.Close(testContext(t)))
+	for f, err := range shared.archive.WorkspaceFiles(testContext(t), h.ID()) {
+		require.NoError(t, err)
+		require.Fail(t, "archived", f.Path)
+	}
+	all := events(t, h)
+	require.Empty(t, payloads[event.FileCreated](all))
+	require.FileExists(t, filepath.Join(dir, "mine"))
+	require.FileExists(t, filepath.Join(dir, "again.txt"))
+	require.NoFileExists(t, filepath.Join(dir, "made.txt"))
+}
