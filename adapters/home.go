@@ -62,6 +62,9 @@ type Identifier interface {
 // ErrNoTranscript is wrapped by SourcesFrom for a folder without transcripts.
 var ErrNoTranscript = errors.New("no transcript found")
 
+// ErrManySessions is wrapped by SourcesFrom for paths of more than one session.
+var ErrManySessions = errors.New("several sessions")
+
 // SourcesFrom gives the transcripts of one conversation at the paths: native
 // transcript files, each with what belongs to it, or folders laid out like
 // the agent's home. Paths that hold more than one session are refused, with
@@ -92,7 +95,7 @@ func oneSession(sources []Source) error {
 		}
 	}
 	if len(mains) > 1 {
-		return fmt.Errorf("several sessions, give one file of %q", mains)
+		return fmt.Errorf("%w, give one file of %q", ErrManySessions, mains)
 	}
 	return nil
 }

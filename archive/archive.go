@@ -12,8 +12,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go/logging"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
@@ -102,8 +104,13 @@ func Open(ctx context.Context, o Options) (*Archive, error) {
 }
 
 func (a *Archive) connect(ctx context.Context) error {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
-		config.WithResponseChecksumValidation(aws.ResponseChecksumValidationWhenRequired))
+	load := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{}), config.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
+		config.WithResponseChecksumValidation(aws.ResponseChecksumValidationWhenRequired)}
+	if os.Getenv("AWS_ENDPOINT_URL_S3") != "" {
+		// A store that is not AWS has no metadata service with keys for it.
+		load = append(load, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, load...)
 	if err != nil {
 		return fmt.Errorf("archive: open: AWS settings: %w", err)
 	}

@@ -213,10 +213,8 @@ func (c *cli) spawn(ctx context.Context, parent, text, id, description string, f
 	if err != nil {
 		return err
 	}
-	if id != "" {
-		if err := session.ValidateID("id", id); err != nil {
-			return err
-		}
+	if err := givenID(f.given, id); err != nil {
+		return err
 	}
 	m, err := c.message(text, sendFlags{})
 	if err != nil {

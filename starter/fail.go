@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/starter/internal/render"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -73,8 +74,9 @@ func (c *cli) warn(format string, args ...any) {
 	fmt.Fprintf(c.stderr, "sojourn: warning: %s\n", oneLine(fmt.Sprintf(format, args...)))
 }
 
+// oneLine also makes what an agent may have said safe for a terminal.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return strings.Join(strings.FieldsFunc(render.Clean(s), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
 // hints say what to do about the errors that callers can tell apart.

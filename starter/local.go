@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -60,7 +61,7 @@ func (c *cli) parse(agent string, paths []string) error {
 	}
 	sources, err := adapters.SourcesFrom(a, paths...)
 	if err != nil {
-		return err
+		return badPaths(err)
 	}
 	var b reducer.Builder
 	faults := c.faults()
@@ -72,6 +73,17 @@ func (c *cli) parse(agent string, paths []string) error {
 		b.Add(e)
 	}
 	return errors.Join(c.printJSON(b.State()), faults.err())
+}
+
+// badPaths is about transcripts that are not given as they must be.
+func badPaths(err error) error {
+	switch {
+	case errors.Is(err, adapters.ErrManySessions):
+		return usage("give the transcript file of one session", "%s", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return usage("give a transcript file, or the folder that is the agent's home", "%s", plainPathError(err))
+	}
+	return err
 }
 
 // faults prints what is broken in the input, one line each, while the good
@@ -122,7 +134,7 @@ func (c *cli) translate(agent, prompt, side string) error {
 	o := adapters.TranslateOptions{Prompt: prompt}
 	if side != "" {
 		if o.Side, err = adapters.SourcesFrom(a, side); err != nil {
-			return err
+			return badPaths(err)
 		}
 	}
 	enc := event.NewEncoder(c.stdout)

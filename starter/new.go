@@ -20,10 +20,13 @@ type optionFlags struct {
 
 	meta, tags []string
 	idle       time.Duration
+	// given says whether a flag is on the command line.
+	given func(name string) bool
 }
 
 func (f *optionFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
+	f.given = fl.Changed
 	fl.StringVar(&f.agent, "agent", "", "the agent's `NAME`, such as claude")
 	fl.StringVar(&f.profile, "profile", "", "what the agent is given beside the prompt: a profile's `NAME`")
 	fl.StringVar(&f.title, "title", "", "the title in lists, as `TEXT` (default: the first message)")
@@ -50,6 +53,9 @@ func (f *optionFlags) options() (session.Options, error) {
 	var err error
 	if o.Metadata, err = metadata(f.meta); err != nil {
 		return o, err
+	}
+	if f.workspace == "" && f.given("workspace") {
+		return o, usage("--workspace wants a folder that is there", "workspace: is empty")
 	}
 	if o.Workspace, err = workspace(f.workspace); err != nil {
 		return o, err
@@ -118,6 +124,18 @@ func (c *cli) newCommand() *cobra.Command {
 	return cmd
 }
 
+// givenID checks the id for a new session, if one is given. One that begins
+// with a dash is mostly a flag behind an --id without its value.
+func givenID(given func(string) bool, id string) error {
+	if !given("id") {
+		return nil
+	}
+	if strings.HasPrefix(id, "-") {
+		return usage("--id wants an id that does not begin with -", "id: %q looks like a flag", id)
+	}
+	return session.ValidateID("id", id)
+}
+
 func (c *cli) create(ctx context.Context, id string, f *optionFlags) error {
 	if _, err := c.agent(f.agent); err != nil {
 		return err
@@ -126,10 +144,8 @@ func (c *cli) create(ctx context.Context, id string, f *optionFlags) error {
 	if err != nil {
 		return err
 	}
-	if id != "" {
-		if err := session.ValidateID("id", id); err != nil {
-			return err
-		}
+	if err := givenID(f.given, id); err != nil {
+		return err
 	}
 	if o.Profile != "" {
 		if err := c.checkProfile(ctx, o.Profile); err != nil {

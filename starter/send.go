@@ -96,7 +96,7 @@ func (c *cli) awaitTurn(ctx context.Context, h *session.Handle, r session.Receip
 	case c.json:
 		err = c.printJSON(res)
 	case res.Result != nil && res.Result.Response != "":
-		err = writeLine(c.stdout, res.Result.Response)
+		err = writeLine(c.stdout, render.Clean(res.Result.Response))
 	}
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type identity struct {
 func claim(dataDir string) (identity, error) {
 	var me identity
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
-		return me, fmt.Errorf("data folder: %w", err)
+		return me, hinted{fmt.Errorf("data folder: %w", err), "name a folder that can be written with --data-dir or SOJOURN_DATA_DIR"}
 	}
 	var err error
 	if me.lock, err = lockFile(filepath.Join(dataDir, "worker.lock")); err != nil {

@@ -44,7 +44,7 @@ func TestBadInputOfTheCommandLine(t *testing.T) {
 		{"workspace not there", "", "workspace", "a folder that is there", 2,
 			[]string{"new", "--agent", "claude", "--id", fresh, "--workspace", filepath.Join(t.TempDir(), "gone")}},
 		{"unknown agent", "", `unknown agent "nobody"`, "claude", 2, []string{"new", "--agent", "nobody", "--id", fresh}},
-		{"unknown profile", "", "profile", "", 2, []string{"new", "--agent", "claude", "--profile", "nope", "--id", fresh}},
+		{"unknown profile", "", "profile", "a folder's name in SOJOURN_PROFILES", 2, []string{"new", "--agent", "claude", "--profile", "nope", "--id", fresh}},
 		{"unknown permission", "", "permission", "allow, ask or deny", 2, []string{"new", "--agent", "claude", "--permission", "maybe", "--id", fresh}},
 		{"unknown command", "", `unknown command "sned"`, "or send?", 2, []string{"sned", id}},
 		{"unknown flag", "", "unknown flag: --wait", "--help", 2, []string{"send", id, "SAY hi", "--wait"}},

@@ -117,5 +117,8 @@ func breakAt(s string, columns int) int {
 	return len(s)
 }
 
+// Clean is text of any number of lines, safe for a terminal.
+func Clean(s string) string { return clean(s) }
+
 // Short is text in one line of so many columns, safe for a terminal.
 func Short(s string, columns int) string { return cut(oneLine(s), columns) }
