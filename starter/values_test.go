@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
 func TestAgo(t *testing.T) {
@@ -44,4 +46,15 @@ func TestImageTypeIsByContent(t *testing.T) {
 	writeFile(t, dir+"/e.png", "no image")
 	_, err := imagePart(dir + "/e.png")
 	require.ErrorContains(t, err, "e.png is text/plain")
+}
+
+// What an agent says can't drive the terminal: not in an answer, not in an
+// error that quotes it.
+func TestAgentsWordsAreSafeForTheTerminal(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{"a\x1b]0;pwn\x07b", "a\x1b[2Jb", "a\rb\x00", "a\u009b31mb"} {
+		require.NotRegexp(t, "[\x00-\x08\x0b-\x1f\x7f\u0080-\u009f]", render.Clean(said))
+		require.NotRegexp(t, "[\x00-\x1f\x7f\u0080-\u009f]", oneLine(said))
+	}
+	require.Equal(t, "two\nlines\tstay", render.Clean("two\nlines\tstay"))
 }
