@@ -129,22 +129,36 @@ func (a *Archive) connect(ctx context.Context) error {
 // Setup makes the bucket if it is missing, and so proves that the store can be
 // reached; if not, the error is a [*ConnectError].
 func (a *Archive) Setup(ctx context.Context) error {
-	_, err := a.s3.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &a.bucket})
-	if err == nil {
-		return nil
+	var err error
+	for attempt := range setupTries {
+		if err = a.makeBucket(ctx); err == nil {
+			return nil
+		}
+		// Stores stumble over two that make a bucket at once.
+		if statusOf(err) < 500 || pause(ctx, attempt+3) != nil {
+			break
+		}
 	}
-	if !isMissing(err) {
-		return a.connectError(err)
+	return a.connectError(err)
+}
+
+// setupTries is how often Setup asks a store that has a fault of its own.
+const setupTries = 5
+
+func (a *Archive) makeBucket(ctx context.Context) error {
+	_, err := a.s3.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &a.bucket})
+	if err == nil || !isMissing(err) {
+		return err
 	}
 	in := &s3.CreateBucketInput{Bucket: &a.bucket}
 	if a.endpoint == "" && a.region != "us-east-1" {
 		in.CreateBucketConfiguration = &types.CreateBucketConfiguration{LocationConstraint: types.BucketLocationConstraint(a.region)}
 	}
 	_, err = a.s3.CreateBucket(ctx, in)
-	if err != nil && !hasCode(err, "BucketAlreadyOwnedByYou") && !hasCode(err, "BucketAlreadyExists") {
-		return a.connectError(err)
+	if hasCode(err, "BucketAlreadyOwnedByYou") || hasCode(err, "BucketAlreadyExists") {
+		return nil
 	}
-	return nil
+	return err
 }
 
 func (a *Archive) connectError(err error) error {

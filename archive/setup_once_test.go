@@ -1,0 +1,30 @@
+package archive
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Several that start at once make one bucket, whatever the store thinks of it.
+func TestSetupAtOnce(t *testing.T) {
+	t.Parallel()
+	const bucket = "sojourn-setup-at-once"
+	client := gateway.client(t, nil)
+	errs := make([]error, 12)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			a, err := Open(t.Context(), Options{Bucket: bucket, Client: client})
+			if err == nil {
+				err = a.Setup(t.Context())
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+}
