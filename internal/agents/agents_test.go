@@ -2,6 +2,7 @@ package agents
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,15 +61,56 @@ func copied(t *testing.T) string {
 	return root
 }
 
-// npm is a stand-in that lays down a claude of the given version: the test is
-// about the script, not about the network.
-func npm(t *testing.T, version string) (path string) {
+// layout is where the packages put the programs that do the work, on a
+// machine for which opencode comes in two variants.
+var layout = map[string][]string{
+	"claude":   {"@anthropic-ai/claude-code-some-os/claude"},
+	"codex":    {"@openai/codex-some-os/vendor/triple/bin/codex"},
+	"gemini":   {"@google/gemini-cli/bundle/gemini.js"},
+	"opencode": {"opencode-some-os/bin/opencode", "opencode-some-os-other/bin/opencode"},
+}
+
+// pins are the versions that the agents are to answer with.
+var pins = map[string]string{"claude": "2.1.197", "codex": "0.169.0", "gemini": "0.61.0", "opencode": "1.18.33"}
+
+const (
+	all    = "claude 2.1.197, codex 0.169.0, gemini 0.61.0, opencode 1.18.33"
+	broken = "#!/bin/sh\necho no postinstall >&2\nexit 1\n"
+)
+
+// npm is a stand-in that lays down programs which answer with the given
+// versions, and launchers that are mere placeholders: the test is about the
+// script, not about the network.
+func npm(t *testing.T, answers map[string]string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
-	script := "#!/bin/sh\nmkdir -p node_modules/.bin\n" +
-		"printf '#!/bin/sh\\necho \"" + version + " (Claude Code)\"\\n' >node_modules/.bin/claude\nchmod +x node_modules/.bin/claude\n"
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "npm"), []byte(script), 0o755))
+	modules := filepath.Join(dir, "modules")
+	for name, places := range layout {
+		program(t, filepath.Join(modules, ".bin", name), broken)
+		for i, place := range places {
+			text := "#!/bin/sh\necho \"" + answers[name] + " (it says)\"\n"
+			if i < len(places)-1 {
+				text = broken // a variant that this machine can't run
+			}
+			program(t, filepath.Join(modules, place), text)
+		}
+	}
+	program(t, filepath.Join(modules, "@openai/codex-some-os/vendor/triple/codex-path/rg"), broken)
+	program(t, filepath.Join(dir, "npm"), "#!/bin/sh\nrm -rf node_modules\ncp -R '"+modules+"' node_modules\n")
 	return dir + string(os.PathListSeparator) + os.Getenv("PATH")
+}
+
+func program(t *testing.T, file, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o755))
+}
+
+// but is the pins with one of them changed.
+func but(name, version string) map[string]string {
+	out := maps.Clone(pins)
+	out[name] = version
+	return out
 }
 
 func install(t *testing.T, root, path string) (string, error) {
@@ -82,23 +124,69 @@ func install(t *testing.T, root, path string) (string, error) {
 func TestInstallOnceThenSkip(t *testing.T) {
 	t.Parallel()
 	root := copied(t)
-	out, err := install(t, root, npm(t, "2.1.197"))
+	out, err := install(t, root, npm(t, pins))
 	require.NoError(t, err, out)
-	require.Equal(t, "agents: installing claude 2.1.197 into .agents (npm ci)\n", out)
-	out, err = install(t, root, npm(t, "0.0.0"))
+	require.Equal(t, "agents: installing "+all+" into .agents (npm ci)\n", out)
+	out, err = install(t, root, npm(t, but("claude", "0.0.0")))
 	require.NoError(t, err, out)
-	require.Equal(t, "agents: claude 2.1.197 is in .agents already\n", out)
+	require.Equal(t, "agents: "+all+" are in .agents already\n", out)
+}
+
+// Whoever starts .agents/bin/NAME starts the program itself, and rg is there.
+func TestInstallLinksWhatDoesTheWork(t *testing.T) {
+	t.Parallel()
+	root := copied(t)
+	out, err := install(t, root, npm(t, pins))
+	require.NoError(t, err, out)
+	for name, places := range layout {
+		for _, link := range []string{"bin", "node_modules/.bin"} {
+			answer, err := exec.Command(filepath.Join(root, ".agents", link, name), "--version").CombinedOutput()
+			require.NoError(t, err, name)
+			require.Equal(t, pins[name]+" (it says)\n", string(answer))
+		}
+		target, err := os.Readlink(filepath.Join(root, ".agents", "bin", name))
+		require.NoError(t, err)
+		require.Equal(t, "../node_modules/"+places[len(places)-1], target)
+	}
+	require.FileExists(t, filepath.Join(root, ".agents", "bin", "rg"))
+	require.NoDirExists(t, filepath.Join(root, ".agents", "home"))
+}
+
+// A link that is gone is put back, though the pins have not changed.
+func TestInstallMendsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	root := copied(t)
+	path := npm(t, pins)
+	_, err := install(t, root, path)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(root, ".agents", "bin", "codex")))
+	out, err := install(t, root, path)
+	require.NoError(t, err, out)
+	require.FileExists(t, filepath.Join(root, ".agents", "bin", "codex"))
 }
 
 func TestInstallRefusesAnotherVersion(t *testing.T) {
 	t.Parallel()
-	root := copied(t)
-	for range 2 { // a failed install is not taken for a good one
-		out, err := install(t, root, npm(t, "2.1.198"))
-		require.Error(t, err)
-		require.Contains(t, out, `says "2.1.198 (Claude Code)", pinned is 2.1.197`)
-		require.Contains(t, out, "hint: ")
+	for name, pin := range pins {
+		root := copied(t)
+		for range 2 { // a failed install is not taken for a good one
+			out, err := install(t, root, npm(t, but(name, "9.9.9")))
+			require.Error(t, err)
+			require.Contains(t, out, name+` --version says "9.9.9 (it says)", pinned is `+pin)
+			require.Contains(t, out, "hint: ")
+		}
 	}
+}
+
+// An agent that has no program for this platform is said by name.
+func TestInstallSaysWhoHasNoProgram(t *testing.T) {
+	t.Parallel()
+	path := npm(t, pins)
+	modules := filepath.Join(strings.Split(path, string(os.PathListSeparator))[0], "modules")
+	require.NoError(t, os.RemoveAll(filepath.Join(modules, "opencode-some-os-other")))
+	out, err := install(t, copied(t), path)
+	require.Error(t, err)
+	require.Contains(t, out, "agents: no program of opencode 1.18.33 runs here\nhint: ")
 }
 
 func TestInstallWithoutNPM(t *testing.T) {

@@ -3,6 +3,10 @@
 # that each answers with its pinned version. Run again, it does nothing unless
 # the pins have changed. Arguments: none.
 #
+# .agents/bin holds one link per agent to the program that does the work: a
+# launcher between it and whoever starts it would take the signals that are
+# meant for the agent. Beside them lies rg, which agents expect on the PATH.
+#
 # npm's install scripts stay off: what the packages need at run time comes as
 # an optional dependency for this platform, and a script run at install time
 # is code that nobody pinned.
@@ -10,7 +14,19 @@ set -eu
 
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 target=$(CDPATH= cd -- "$here/../.." && pwd)/.agents
-claude=$target/node_modules/.bin/claude
+modules=$target/node_modules
+
+# agents lists name, package, and where in node_modules the program may lie.
+agents() {
+	cat <<'END'
+claude @anthropic-ai/claude-code @anthropic-ai/claude-code-*/claude
+codex @openai/codex @openai/codex-*/vendor/*/bin/codex
+gemini @google/gemini-cli @google/gemini-cli/bundle/gemini.js
+opencode opencode-ai opencode-*/bin/opencode
+END
+}
+
+ripgrep='@openai/codex-*/vendor/*/codex-path/rg'
 
 fail() {
 	printf 'agents: %s\n' "$1" >&2
@@ -18,54 +34,92 @@ fail() {
 	exit 1
 }
 
+# pinned says the version of a package that package.json wants.
+pinned() {
+	sed -n "s|.*\"$1\": \"\([^\"]*\)\".*|\1|p" "$here/package.json"
+}
+
+summary() {
+	agents | {
+		list=
+		while read -r name package _; do
+			list="$list${list:+, }$name $(pinned "$package")"
+		done
+		printf '%s' "$list"
+	}
+}
+
 # installed is true when the lock file that was last installed to the end is
 # the one of the repository: the stamp is written after the check.
 installed() {
-	[ "$(cat "$here/package-lock.json")" = "$(cat "$target/installed-lock.json" 2>/dev/null)" ] && [ -e "$claude" ]
-}
-
-pinned() {
-	sed -n 's|.*"@anthropic-ai/claude-code": "\([^"]*\)".*|\1|p' "$here/package.json"
+	[ "$(cat "$here/package-lock.json")" = "$(cat "$target/installed-lock.json" 2>/dev/null)" ] || return 1
+	agents | while read -r name _; do
+		[ -e "$target/bin/$name" ] || exit 1
+	done
 }
 
 install() {
 	command -v npm >/dev/null 2>&1 ||
 		fail "npm is not installed" "install Node.js 20 or newer, which brings npm"
 	mkdir -p "$target"
-	rm -f "$target/installed-lock.json"
+	rm -rf "$target/installed-lock.json" "$target/bin"
 	cp "$here/package.json" "$here/package-lock.json" "$target/"
 	(cd "$target" && npm ci --ignore-scripts --no-audit --no-fund --no-progress \
 		--loglevel=error </dev/null >npm.log 2>&1) || {
 		tail -n 20 "$target/npm.log" >&2
 		fail "npm ci failed in .agents" "see .agents/npm.log; is the npm registry reachable?"
 	}
-	# With the scripts off, the launcher is still the package's placeholder on
-	# some platforms; the native program lies beside it under its own name.
-	"$claude" --version </dev/null >/dev/null 2>&1 || link_native
+	mkdir -p "$target/bin"
 }
 
-link_native() {
-	for native in "$target"/node_modules/@anthropic-ai/claude-code-*/claude; do
-		[ -x "$native" ] && ln -sf "../${native#"$target"/node_modules/}" "$claude" && return
+# version asks a program in a home of its own, as some leave files there.
+version() {
+	HOME=$target/home "$1" --version </dev/null 2>&1
+}
+
+# link_agent NAME VERSION PATTERN links the first program that answers with the
+# version: a package may come in variants of which the machine runs only some.
+link_agent() {
+	answer=
+	for program in "$modules"/$3; do
+		[ -x "$program" ] || continue
+		answer=$(version "$program") || continue
+		case " $answer " in
+		*" $2 "*)
+			ln -s "../${program#"$target"/}" "$target/bin/$1"
+			link_launcher "$1" "$program"
+			return
+			;;
+		esac
 	done
-	fail "no native program came with @anthropic-ai/claude-code" \
-		"is this platform supported? npm installs it as an optional dependency"
+	[ -z "$answer" ] || fail "$1 --version says \"$answer\", pinned is $2" "remove .agents and run again"
+	fail "no program of $1 $2 runs here" "npm installs it as an optional dependency; is this platform in package-lock.json?"
 }
 
-check() {
-	want=$(pinned)
-	answer=$("$claude" --version </dev/null 2>&1) || fail "claude --version failed: $answer" "remove .agents and run again"
-	case $answer in
-	"$want "*) ;;
-	*) fail "claude --version says \"$answer\", pinned is $want" "remove .agents and run again" ;;
-	esac
+# link_launcher replaces npm's launcher where it is a mere placeholder, which
+# an install script would have replaced.
+link_launcher() {
+	launcher=$modules/.bin/$1
+	version "$launcher" >/dev/null || ln -sf "../${2#"$modules"/}" "$launcher"
+}
+
+link_all() {
+	mkdir -p "$target/home"
+	agents | while read -r name package pattern; do
+		link_agent "$name" "$(pinned "$package")" "$pattern"
+	done || exit 1
+	rm -rf "$target/home"
+	for program in "$modules"/$ripgrep; do
+		[ ! -x "$program" ] || ln -sf "../${program#"$target"/}" "$target/bin/rg"
+	done
+	[ -x "$target/bin/rg" ] || fail "no rg came with the agents" "is this platform in package-lock.json?"
 }
 
 if installed; then
-	printf 'agents: claude %s is in .agents already\n' "$(pinned)"
+	printf 'agents: %s are in .agents already\n' "$(summary)"
 	exit 0
 fi
-printf 'agents: installing claude %s into .agents (npm ci)\n' "$(pinned)"
+printf 'agents: installing %s into .agents (npm ci)\n' "$(summary)"
 install
-check
+link_all
 cp "$here/package-lock.json" "$target/installed-lock.json"
