@@ -16,6 +16,16 @@ var ErrNotInstalled = errors.New("agent is not installed")
 // ErrUnsupported is wrapped by Encode for an input that this agent cannot take.
 var ErrUnsupported = errors.New("not supported by this agent")
 
+// ErrNotYet is wrapped by Encode for an input that the agent can take only
+// after it has said something more: its own session's id, say. Ask again after
+// the next record.
+var ErrNotYet = errors.New("the agent is not ready for it yet")
+
+// ErrRefused is wrapped by Encode when the agent will never take the input
+// because its opening failed: it has no session to go on with. The message
+// has the agent's own words.
+var ErrRefused = errors.New("the agent refused the session")
+
 // ErrUnknownAgent is wrapped by Registry.Get for a name that no adapter has.
 var ErrUnknownAgent = errors.New("unknown agent")
 
@@ -38,17 +48,19 @@ type Adapter interface {
 	// and the agent's own settings. Paths lie in Home or Workspace.
 	ProfileFiles(Profile, Launch) ([]File, error)
 
+	// Prepare looks at the home before a process of the agent is started: which
+	// native session lies there, and what must be mended first. It changes
+	// nothing itself.
+	Prepare(home Home, l Launch) (Preparation, error)
+
 	// Command is the long-lived process of the agent.
 	Command(Launch) (Command, error)
 
-	// Encode gives what is written to the agent for an input: for a stdio
-	// agent one line without its end. An input that the agent has no use for
-	// gives nil; one that it cannot take is ErrUnsupported.
-	Encode(Input) ([]byte, error)
-
-	// Translator starts the translation at a state that an earlier
-	// Translator of this agent gave, or at the beginning for nil.
-	Translator(state json.RawMessage) (Translator, error)
+	// Translator starts the translation at a state that an earlier Translator
+	// of this agent gave, or at the beginning for nil. The launch is that of
+	// the agent's process, for what must be written to it; a translation of
+	// recorded lines needs none.
+	Translator(l Launch, state json.RawMessage) (Translator, error)
 
 	// Transcripts finds the session's native transcripts among the files of
 	// a home. A home without any gives none and no error.
@@ -66,15 +78,56 @@ type Adapter interface {
 	Parse([]Source) iter.Seq2[event.Event, error]
 }
 
-// Translator turns native records into events. It is a pure step over its
-// state: no clock, no randomness. Not safe for concurrent use.
+// Translator is one side of the conversation with an agent's process: it turns
+// native records into events, and knows from them how the process is spoken to.
+// It is a pure step over its state, which is made of records only: no clock, no
+// randomness. Not safe for concurrent use.
 type Translator interface {
 	// Step never fails: what it does not know becomes a native event, what is
 	// malformed an error event. Events carry conversation, source and the
 	// record's time; the session id and the sequence number come later.
 	Step(event.Record) []event.Event
+
+	// Due gives what must be written to the agent now although nobody asked
+	// for it: the next step of its opening, an answer that its protocol wants.
+	// It is asked for after every step, and each message is given once by a
+	// translator. Another one that steps through the same records gives it
+	// again under the same id, and the runner writes it once.
+	Due() []Message
+
+	// Encode gives what is written to the agent for an input, as things stand
+	// after the last step. id tells the input from all others of the session;
+	// the first message has it, and further ones have ids made of it. It
+	// changes nothing. None: the agent
+	// has no use for the input. Errors: ErrUnsupported, ErrNotYet, ErrRefused.
+	Encode(id string, in Input) ([]Message, error)
+
 	// State is the state after the last step, as JSON.
 	State() (json.RawMessage, error)
+}
+
+// Message is something to write to an agent's process, once per id.
+type Message struct {
+	// ID is the same whenever the same message is made again, and no other
+	// message of the session has it, also not in another process of the agent.
+	ID string
+	// Data is for a stdio agent one line without its end, for an HTTP agent a
+	// request as the runner takes it.
+	Data []byte
+}
+
+// Preparation is what Prepare found.
+type Preparation struct {
+	// NativeID is the native session that lies in the home and is gone on
+	// with; "" means that none does, and a new one is begun.
+	NativeID string
+	// Write are files of the home to write before the start, and Remove paths
+	// to remove after that: repairs after a kill. Mostly none.
+	Write  []File
+	Remove []string
+	// Note says in words what was repaired, for the conversation; "" if
+	// nothing that anybody would miss.
+	Note string
 }
 
 // Info describes an agent. It is data that `sojourn doctor` prints.
@@ -84,8 +137,16 @@ type Info struct {
 	// Product is what people call it: Claude Code.
 	Product string `json:"product"`
 	// Architecture is the name that older systems of this kind know it by.
-	Architecture string       `json:"architecture"`
+	Architecture string `json:"architecture"`
+	// Mode is how its process is run and spoken to, in words.
+	Mode string `json:"mode"`
+	// Files is where it keeps its transcripts, relative to its home, and how
+	// they are archived, in words.
+	Files        string       `json:"files"`
 	Capabilities Capabilities `json:"capabilities"`
+	// Limits are what people must know that no capability says, a sentence
+	// each.
+	Limits []string `json:"limits,omitempty"`
 }
 
 // Capabilities says what an agent can do beyond answering.
@@ -95,12 +156,18 @@ type Capabilities struct {
 	// PartialText: text is streamed while it is written.
 	PartialText bool `json:"partialText"`
 	Thinking    bool `json:"thinking"`
+	// Subagents: the agent can run subagents of its own.
+	Subagents bool `json:"subagents"`
 	// LiveSubagents: a native subagent's messages come live.
 	LiveSubagents bool `json:"liveSubagents"`
 	// Steer: a message can be folded into a running turn.
 	Steer bool `json:"steer"`
 	// Approve: the agent can ask the host before it runs a tool.
 	Approve bool `json:"approve"`
+	// Questions: the agent can ask the user a question and wait.
+	Questions bool `json:"questions"`
+	// SetModel: the model can be changed without a new process.
+	SetModel bool `json:"setModel"`
 	// Interrupt: a turn can be stopped without ending the process.
 	Interrupt bool `json:"interrupt"`
 	Images    bool `json:"images"`
@@ -115,9 +182,11 @@ type Launch struct {
 	// Home and Workspace are absolute paths as the agent sees them.
 	Home, Workspace string
 	SessionID       string
-	NativeID        string
-	// Resume goes on with the native session; it is decided by the transcript
-	// that lies in Home, never by a flag.
+	// NativeID is the id chosen by Adapter.NativeID, or, once there is a native
+	// session, the one that Prepare found.
+	NativeID string
+	// Resume goes on with the native session NativeID; both are decided by
+	// what Prepare found in Home, never by a flag.
 	Resume bool
 	// Model is the agent's own name for it; "" leaves the agent's default.
 	Model string
@@ -127,6 +196,9 @@ type Launch struct {
 	SystemPrompt string
 	// MCPServers come from the profile.
 	MCPServers map[string]MCPServer
+	// Env is what the sandbox gives every process, for settings that an agent
+	// takes from a file and its users from the environment.
+	Env map[string]string
 }
 
 // Permission is the standing answer to an agent that asks before it acts.
@@ -144,6 +216,21 @@ type Command struct {
 	// Env is added to what the sandbox gives every process.
 	Env map[string]string
 	Dir string
+	// HTTP is for an agent that serves HTTP instead of reading lines. Default:
+	// nil, lines on stdio.
+	HTTP *HTTP
+}
+
+// HTTP says how an agent's server is found and spoken to; see the runner's
+// HTTP transport for the form of requests, responses and events.
+type HTTP struct {
+	// Ready begins the line, on either output, that names the server's URL.
+	Ready string
+	// Events is the path of its stream of server-sent events.
+	Events string
+	// User and PasswordEnv: the server takes its basic authentication's
+	// password from that variable. Default: none.
+	User, PasswordEnv string
 }
 
 // File is a file to put into a sandbox.
@@ -163,36 +250,37 @@ const (
 	InWorkspace Base = "workspace"
 )
 
-// Input is something to be written to a running agent: one of Initialize,
+// Input is something to be said to a running agent: one of Initialize,
 // Prompt, Interrupt, SetModel, SetPermission and Answer.
 type Input interface{ input() }
 
-// Initialize is written once to every new process of the agent.
-type Initialize struct {
-	RequestID    string
-	SystemPrompt string
-}
+// Initialize opens the exchange with a new process of the agent. It comes
+// before every other input; what the opening needs further comes by Due.
+type Initialize struct{}
 
 // Prompt hands over a message.
 type Prompt struct {
 	// MessageID is Sojourn's id of the message.
 	MessageID string
-	NativeID  string
 	Text      string
 	Parts     []event.Part
+	// Model and Permission are in force from this prompt on, for agents that
+	// want them with each; "" leaves what is.
+	Model      string
+	Permission Permission
+	// Steer wants the message folded into the turn that runs.
+	Steer bool
 }
 
-// Interrupt stops the running turn and leaves the process alive.
-type Interrupt struct{ RequestID string }
+// Interrupt stops the running turn, its subagents included, and leaves the
+// process alive.
+type Interrupt struct{}
 
 // SetModel changes the model from the next request on.
-type SetModel struct{ RequestID, Model string }
+type SetModel struct{ Model string }
 
 // SetPermission changes the standing answer.
-type SetPermission struct {
-	RequestID  string
-	Permission Permission
-}
+type SetPermission struct{ Permission Permission }
 
 // Answer answers a permission:requested event.
 type Answer struct {
@@ -201,8 +289,9 @@ type Answer struct {
 	Allow     bool
 	// Message is what the agent hears with a denial.
 	Message string
-	// Input replaces the tool's input; nil leaves it. The adapter needs the
-	// original input (from the event) because some agents want it repeated.
+	// Input replaces the tool's input, or holds the answers to a question. It
+	// is never empty with Allow where the request had an input: some agents
+	// want it repeated.
 	Input json.RawMessage
 }
 
@@ -247,4 +336,21 @@ type Source struct {
 	Transcript
 	// Open may be called more than once.
 	Open func() (io.ReadCloser, error)
+}
+
+// Exporter is an adapter whose agent keeps its sessions in a database. Its
+// Snapshot transcripts are archived as JSON lines of what changed in them, which
+// only grow, and are made into files again for another home; Parse takes the
+// lines as well as the database.
+type Exporter interface {
+	// Export gives whole lines for what has changed in t behind the cursor (nil:
+	// everything), mostly few and maybe none, and the cursor behind them. They
+	// are of one consistent view of the database, and a line may say again what
+	// one before it said.
+	Export(home Home, t Transcript, since json.RawMessage) (lines []byte, next json.RawMessage, err error)
+	// Cursor gives the cursor behind lines that were exported before.
+	Cursor(lines io.Reader) (json.RawMessage, error)
+	// Import gives the files that say in the home of this launch what the
+	// lines say.
+	Import(exported []Source, l Launch) ([]File, error)
 }

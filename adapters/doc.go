@@ -5,11 +5,13 @@
 //
 // A turn goes through an [Adapter] like this:
 //
+//	found, _ := a.Prepare(home, launch)      // which native session lies there
 //	cmd, _ := a.Command(launch)              // how the runner starts it
-//	line, _ := a.Encode(adapters.Prompt{…})  // what the runner writes to it
-//	tr, _ := a.Translator(state)             // kept from the last turn, or nil
+//	tr, _ := a.Translator(launch, state)     // kept from the last turn, or nil
+//	write(tr.Encode("prompt-1", adapters.Prompt{…}))
 //	for rec := range records {
 //		events := tr.Step(rec)           // pure: same records, same events
+//		write(tr.Due())                  // what its protocol wants said now
 //	}
 //	state, _ = tr.State()
 //

@@ -1,7 +1,7 @@
 package adapters
 
 import (
-	"fmt"
+	"encoding/json"
 	"iter"
 	"strings"
 
@@ -25,7 +25,7 @@ type TranslateOptions struct {
 // is yielded and the iteration goes on.
 func Translate(a Adapter, records iter.Seq2[event.Record, error], o TranslateOptions) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		tr, err := a.Translator(nil)
+		tr, err := a.Translator(Launch{}, nil)
 		if err != nil {
 			yield(event.Event{}, err)
 			return
@@ -36,7 +36,7 @@ func Translate(a Adapter, records iter.Seq2[event.Record, error], o TranslateOpt
 				return
 			}
 		}
-		for r, err := range whole(a, records, o.Prompt) {
+		for r, err := range whole(records, o.Prompt) {
 			if err != nil {
 				yield(event.Event{}, err)
 				return
@@ -53,18 +53,27 @@ func Translate(a Adapter, records iter.Seq2[event.Record, error], o TranslateOpt
 // endOfRecords stands for the end of a process that nobody recorded.
 const endOfRecords = "exit (end of records)"
 
+// PromptType is the type of the line that stands for a prompt given on the
+// agent's command line. Every translator takes it, from the input side.
+const PromptType = "sojourn.prompt"
+
+// PromptLine is that line: {"type":"sojourn.prompt","text":…}.
+func PromptLine(text string) string {
+	line, err := json.Marshal(struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{PromptType, text})
+	if err != nil {
+		panic(err) // two strings can always be encoded
+	}
+	return string(line)
+}
+
 // whole puts the prompt before the records and an end behind them.
-func whole(a Adapter, records iter.Seq2[event.Record, error], prompt string) iter.Seq2[event.Record, error] {
+func whole(records iter.Seq2[event.Record, error], prompt string) iter.Seq2[event.Record, error] {
 	return func(yield func(event.Record, error) bool) {
-		if prompt != "" {
-			line, err := a.Encode(Prompt{Text: prompt})
-			if err != nil {
-				yield(event.Record{}, fmt.Errorf("encode the prompt: %w", err))
-				return
-			}
-			if !yield(event.Record{Dir: event.DirIn, Line: string(line)}, nil) {
-				return
-			}
+		if prompt != "" && !yield(event.Record{Dir: event.DirIn, Line: PromptLine(prompt)}, nil) {
+			return
 		}
 		last := event.Record{}
 		for r, err := range records {

@@ -39,7 +39,7 @@ func turnRecords(n, deltas int) []event.Record {
 func BenchmarkTranslate(b *testing.B) {
 	for _, before := range []int{10, 10_000} {
 		b.Run(fmt.Sprintf("after=%d_turns", before), func(b *testing.B) {
-			tr, err := newTranslator(nil)
+			tr, err := newTranslator(adapters.Launch{}, nil)
 			if err != nil {
 				b.Fatal(err)
 			}

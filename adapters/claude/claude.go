@@ -2,9 +2,6 @@ package claude
 
 import (
 	"encoding/json"
-	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -35,32 +32,22 @@ func New() *Adapter { return &Adapter{} }
 func (*Adapter) Info() adapters.Info {
 	return adapters.Info{
 		Name: Name, Product: "Claude Code", Architecture: "claude-agent-sdk",
+		Mode:  "one long-lived process, JSON lines both ways (`claude -p --input-format stream-json`)",
+		Files: "`.claude/projects/<workspace>/<id>.jsonl` and `<id>/subagents/`, byte for byte",
 		Capabilities: adapters.Capabilities{
-			ChosenID: true, PartialText: true, Thinking: true, LiveSubagents: true, Steer: true,
-			Approve: true, Interrupt: true, Images: true, Cost: true,
+			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
+			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true, Cost: true,
+		},
+		Limits: []string{
+			"What a subagent's own subagent says is not told live; the transcript has it.",
+			"/clear, /reset and /new are refused: they begin another conversation under an id that the program does not tell.",
 		},
 	}
 }
 
 // Locate finds the program: the path in SOJOURN_CLAUDE, else claude in PATH.
 func (*Adapter) Locate(getenv func(string) string) (string, error) {
-	if path := getenv(ProgramVariable); path != "" {
-		found, err := exec.LookPath(path)
-		if err != nil {
-			return "", fmt.Errorf("%w: %s is %s, which is no program", adapters.ErrNotInstalled, ProgramVariable, path)
-		}
-		return filepath.Abs(found)
-	}
-	for _, dir := range filepath.SplitList(getenv("PATH")) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		if path, err := exec.LookPath(filepath.Join(dir, Name)); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%w: install Claude Code (npm install -g @anthropic-ai/claude-code), or set %s to its path",
-		adapters.ErrNotInstalled, ProgramVariable)
+	return adapters.FindProgram(getenv, ProgramVariable, Name, "install Claude Code (npm install -g @anthropic-ai/claude-code)")
 }
 
 // namespace is the root of the ids that are made here: what it is does not
@@ -83,6 +70,6 @@ func MessageUUID(messageID string) string {
 }
 
 // Translator starts the translation at a state; see the package comment.
-func (*Adapter) Translator(state json.RawMessage) (adapters.Translator, error) {
-	return newTranslator(state)
+func (*Adapter) Translator(l adapters.Launch, state json.RawMessage) (adapters.Translator, error) {
+	return newTranslator(l, state)
 }

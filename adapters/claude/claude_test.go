@@ -169,7 +169,7 @@ func TestPromptRoundTrip(t *testing.T) {
 	in := adapters.Prompt{MessageID: "m1", Text: "two\nlines", Parts: []event.Part{{Type: "image", URL: "https://example.com/a.png"}}}
 	line, err := New().Encode(in)
 	require.NoError(t, err)
-	tr, err := New().Translator(nil)
+	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	events := tr.Step(event.Record{Dir: event.DirIn, Line: string(line)})
 	require.Len(t, events, 1)
@@ -181,9 +181,9 @@ func TestPromptRoundTrip(t *testing.T) {
 
 func TestTranslatorStateRefusals(t *testing.T) {
 	t.Parallel()
-	_, err := New().Translator(json.RawMessage(`{`))
+	_, err := New().Translator(adapters.Launch{}, json.RawMessage(`{`))
 	require.ErrorContains(t, err, "translator state")
-	_, err = New().Translator(json.RawMessage(`{"v":99}`))
+	_, err = New().Translator(adapters.Launch{}, json.RawMessage(`{"v":99}`))
 	require.ErrorContains(t, err, "version 99, want 1")
 }
 

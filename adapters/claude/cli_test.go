@@ -62,7 +62,7 @@ func realAgent(t *testing.T) *exchange {
 	url, err := model.Start(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(model.Close)
-	tr, err := New().Translator(nil)
+	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	x := &exchange{t: t, model: model, tr: tr, fold: reducer.NewBuilder(reducer.State{}), seen: make(chan event.Event, 1<<16)}
 	session := uuid.NewString()

@@ -68,36 +68,47 @@ func environment(l adapters.Launch) map[string]string {
 	}
 }
 
-// Encode gives the line for an input, without its end.
-func (*Adapter) Encode(in adapters.Input) ([]byte, error) {
+// Encode gives the line for an input.
+func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, error) {
+	line, err := t.encode(id, in)
+	if err != nil {
+		return nil, err
+	}
+	return []adapters.Message{{ID: id, Data: line}}, nil
+}
+
+// Due gives nothing: the program waits for no answer that nobody decides on.
+func (*translator) Due() []adapters.Message { return nil }
+
+func (t *translator) encode(id string, in adapters.Input) ([]byte, error) {
 	switch in := in.(type) {
 	case adapters.Initialize:
-		return encodeInitialize(in)
+		return encodeInitialize(id, t.launch)
 	case adapters.Prompt:
-		return encodePrompt(in)
+		return encodePrompt(in, t.launch)
 	case adapters.Interrupt:
-		return encodeRequest(in.RequestID, map[string]any{"subtype": "interrupt"})
+		return encodeRequest(id, map[string]any{"subtype": "interrupt"})
 	case adapters.SetModel:
-		return encodeRequest(in.RequestID, map[string]any{"subtype": "set_model", "model": in.Model})
+		return encodeRequest(id, map[string]any{"subtype": "set_model", "model": in.Model})
 	case adapters.SetPermission:
-		return encodePermission(in)
+		return encodePermission(id, in)
 	case adapters.Answer:
 		return encodeAnswer(in)
 	}
 	return nil, fmt.Errorf("claude: encode %T: %w", in, adapters.ErrUnsupported)
 }
 
-func encodeInitialize(in adapters.Initialize) ([]byte, error) {
+func encodeInitialize(id string, l adapters.Launch) ([]byte, error) {
 	request := map[string]any{"subtype": "initialize", "forwardSubagentText": true}
-	if in.SystemPrompt != "" {
-		request["appendSystemPrompt"] = in.SystemPrompt
+	if l.SystemPrompt != "" {
+		request["appendSystemPrompt"] = l.SystemPrompt
 	}
-	return encodeRequest(in.RequestID, request)
+	return encodeRequest(id, request)
 }
 
 // encodePermission changes what the agent asks; the answer to what it asks is
 // the host's.
-func encodePermission(in adapters.SetPermission) ([]byte, error) {
+func encodePermission(id string, in adapters.SetPermission) ([]byte, error) {
 	mode := "default"
 	switch in.Permission {
 	case adapters.PermissionAllow:
@@ -106,7 +117,7 @@ func encodePermission(in adapters.SetPermission) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("claude: set permission to %q: %w", in.Permission, adapters.ErrUnsupported)
 	}
-	return encodeRequest(in.RequestID, map[string]any{"subtype": "set_permission_mode", "mode": mode})
+	return encodeRequest(id, map[string]any{"subtype": "set_permission_mode", "mode": mode})
 }
 
 func encodeRequest(id string, request map[string]any) ([]byte, error) {
@@ -147,11 +158,11 @@ func beginsAnew(text string) (command string, fresh bool) {
 	return fields[0], slices.Contains([]string{"/clear", "/reset", "/new"}, fields[0])
 }
 
-func encodePrompt(in adapters.Prompt) ([]byte, error) {
+func encodePrompt(in adapters.Prompt, launch adapters.Launch) ([]byte, error) {
 	if name, fresh := beginsAnew(in.Text); fresh {
 		return nil, fmt.Errorf("claude: %s begins another conversation, which this session would not know; make a new session instead: %w", name, adapters.ErrUnsupported)
 	}
-	l := userLine{Type: "user", Message: userMessage{Role: "user"}, Session: in.NativeID}
+	l := userLine{Type: "user", Message: userMessage{Role: "user"}, Session: launch.NativeID}
 	if in.MessageID != "" {
 		l.UUID = MessageUUID(in.MessageID)
 	}

@@ -32,12 +32,12 @@ func TestR52ToolResultDuration(t *testing.T) {
 		"clock set back":  {at, at.Add(-time.Second), nil},
 		"past all dates":  {at.AddDate(20000, 0, 0), at.AddDate(20000, 0, 1), ms(24 * 60 * 60 * 1000)},
 	} {
-		before, err := New().Translator(nil)
+		before, err := New().Translator(adapters.Launch{}, nil)
 		require.NoError(t, err)
 		before.Step(event.Record{TS: c.begun, Dir: event.DirOut, Line: bashCall})
 		state, err := before.State()
 		require.NoError(t, err)
-		tr, err := New().Translator(state)
+		tr, err := New().Translator(adapters.Launch{}, state)
 		require.NoError(t, err)
 		got := resultOf(t, tr.Step(event.Record{TS: c.ended, Dir: event.DirOut, Line: bashResult}))
 		require.Equal(t, c.want, got.DurationMS, name)
@@ -137,7 +137,7 @@ func TestR64SubagentCompletedDuration(t *testing.T) {
 		`"Error: it broke"`:                        nil,
 		`null`:                                     nil,
 	} {
-		tr, err := New().Translator(nil)
+		tr, err := New().Translator(adapters.Launch{}, nil)
 		require.NoError(t, err)
 		tr.Step(event.Record{Dir: event.DirOut, Line: `{"type":"assistant","uuid":"a","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Agent","input":{}}]}}`})
 		events := tr.Step(event.Record{Dir: event.DirOut, Line: bashResult[:len(bashResult)-1] + `,"tool_use_result":` + native + `}`})

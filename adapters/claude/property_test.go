@@ -15,7 +15,7 @@ import (
 // after them, both as JSON.
 func step(t testing.TB, state []byte, records []event.Record) (events []string, after []byte) {
 	t.Helper()
-	tr, err := New().Translator(state)
+	tr, err := New().Translator(adapters.Launch{}, state)
 	require.NoError(t, err)
 	for _, r := range records {
 		for _, e := range tr.Step(r) {

@@ -19,7 +19,7 @@ import (
 // told is the events of a story's records.
 func told(t *testing.T, story string) []event.Event {
 	t.Helper()
-	tr, err := New().Translator(nil)
+	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	var out []event.Event
 	for _, l := range strings.Split(strings.TrimSpace(readArchive(t, "testdata/"+story+".txtar").get("records")), "\n") {
@@ -72,7 +72,7 @@ func TestR86ClaudeMapping(t *testing.T) {
 	step := func(tr adapters.Translator, line string) []event.Event {
 		return tr.Step(event.Record{Dir: event.DirOut, Line: line})
 	}
-	tr, err := New().Translator(nil)
+	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	step(tr, `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m","model":"x"}}}`)
 	require.Equal(t, []event.Type{event.TypeBlockUpsert}, kinds(step(tr,
@@ -310,7 +310,7 @@ func TestLongLines(t *testing.T) {
 	parsed, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, line)}))
 	require.NoError(t, err)
 	require.Len(t, *parsed.Blocks[0].Content, len(text))
-	tr, err := New().Translator(nil)
+	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	require.Len(t, *tr.Step(event.Record{Dir: event.DirOut, Line: line})[0].Payload.(event.BlockUpsert).Block.Content, len(text))
 }

@@ -62,7 +62,7 @@ func tellStory(t *testing.T, file string) {
 // line, and gives the events, one per line, and what they fold to.
 func liveStory(t *testing.T, text string) (string, reducer.State) {
 	t.Helper()
-	tr, err := New().Translator(nil)
+	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	var out strings.Builder
 	b := reducer.NewBuilder(reducer.State{})

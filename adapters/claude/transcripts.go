@@ -39,6 +39,16 @@ func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.T
 	return found, nil
 }
 
+// Prepare goes on with the native session if its transcript lies in the home.
+// The program mends by itself what a kill has left.
+func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
+	found, err := a.Transcripts(home, l)
+	if err != nil || len(found) == 0 {
+		return adapters.Preparation{}, err
+	}
+	return adapters.Preparation{NativeID: l.NativeID}, nil
+}
+
 // preferred is the one file that the agent itself would resume, where a home
 // has the session under several working folders.
 func preferred(mains []string, l adapters.Launch) []string {

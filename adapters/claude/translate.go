@@ -11,11 +11,14 @@ import (
 )
 
 // translator is the pure step from records to events.
-type translator struct{ scribe }
+type translator struct {
+	scribe
+	launch adapters.Launch
+}
 
 var _ adapters.Translator = (*translator)(nil)
 
-func newTranslator(raw json.RawMessage) (*translator, error) {
+func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
 	st := newState()
 	if len(raw) > 0 && string(raw) != "null" {
 		if err := json.Unmarshal(raw, st); err != nil {
@@ -25,7 +28,7 @@ func newTranslator(raw json.RawMessage) (*translator, error) {
 			return nil, fmt.Errorf("claude: translator state: version %d, want %d", st.Version, stateVersion)
 		}
 	}
-	return &translator{scribe{state: st}}, nil
+	return &translator{scribe{state: st}, l}, nil
 }
 
 // State gives what the next translator needs to go on.
@@ -99,6 +102,8 @@ func (t *translator) printed(l *line, raw json.RawMessage) error {
 // written translates a line of standard input.
 func (t *translator) written(l *line, raw json.RawMessage) error {
 	switch l.Type {
+	case adapters.PromptType:
+		return t.handed(&line{Type: "user", Message: &message{Content: l.Text}})
 	case "user":
 		return t.handed(l)
 	case "control_request":

@@ -75,6 +75,9 @@ type line struct {
 	Usage          *usage   `json:"usage"`
 	Errors         []string `json:"errors"`
 
+	// Text is that of a prompt from the command line, a JSON string.
+	Text json.RawMessage `json:"text"`
+
 	// Transcript only.
 	Attachment *attachment `json:"attachment"`
 
