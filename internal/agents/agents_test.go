@@ -67,7 +67,7 @@ var layout = map[string][]string{
 	"claude":   {"@anthropic-ai/claude-code-some-os/claude"},
 	"codex":    {"@openai/codex-some-os/vendor/triple/bin/codex"},
 	"gemini":   {"@google/gemini-cli/bundle/gemini.js"},
-	"opencode": {"opencode-some-os/bin/opencode", "opencode-some-os-other/bin/opencode"},
+	"opencode": {"opencode-a-os/bin/opencode", "opencode-b-os/bin/opencode"},
 }
 
 // pins are the versions that the agents are to answer with.
@@ -140,7 +140,8 @@ func TestInstallLinksWhatDoesTheWork(t *testing.T) {
 	require.NoError(t, err, out)
 	for name, places := range layout {
 		for _, link := range []string{"bin", "node_modules/.bin"} {
-			answer, err := exec.Command(filepath.Join(root, ".agents", link, name), "--version").CombinedOutput()
+			file := filepath.Join(root, ".agents", link, name)
+			answer, err := exec.Command(file, "--version").CombinedOutput()
 			require.NoError(t, err, name)
 			require.Equal(t, pins[name]+" (it says)\n", string(answer))
 		}
@@ -183,7 +184,7 @@ func TestInstallSaysWhoHasNoProgram(t *testing.T) {
 	t.Parallel()
 	path := npm(t, pins)
 	modules := filepath.Join(strings.Split(path, string(os.PathListSeparator))[0], "modules")
-	require.NoError(t, os.RemoveAll(filepath.Join(modules, "opencode-some-os-other")))
+	require.NoError(t, os.RemoveAll(filepath.Join(modules, "opencode-b-os")))
 	out, err := install(t, copied(t), path)
 	require.Error(t, err)
 	require.Contains(t, out, "agents: no program of opencode 1.18.33 runs here\nhint: ")

@@ -83,7 +83,8 @@ link_agent() {
 	answer=
 	for program in "$modules"/$3; do
 		[ -x "$program" ] || continue
-		answer=$(version "$program") || continue
+		said=$(version "$program") || continue
+		answer=$said
 		case " $answer " in
 		*" $2 "*)
 			ln -s "../${program#"$target"/}" "$target/bin/$1"
