@@ -132,34 +132,45 @@ func TestMessageUUID(t *testing.T) {
 
 func TestEncode(t *testing.T) {
 	t.Parallel()
-	for want, in := range map[string]adapters.Input{
-		`{"request":{"forwardSubagentText":true,"subtype":"initialize"},"request_id":"r1","type":"control_request"}`:                               adapters.Initialize{RequestID: "r1"},
-		`{"request":{"appendSystemPrompt":"be kind","forwardSubagentText":true,"subtype":"initialize"},"request_id":"r","type":"control_request"}`: adapters.Initialize{RequestID: "r", SystemPrompt: "be kind"},
-		`{"request":{"subtype":"interrupt"},"request_id":"r2","type":"control_request"}`:                                                           adapters.Interrupt{RequestID: "r2"},
-		`{"request":{"model":"haiku","subtype":"set_model"},"request_id":"r3","type":"control_request"}`:                                           adapters.SetModel{RequestID: "r3", Model: "haiku"},
-		`{"request":{"mode":"bypassPermissions","subtype":"set_permission_mode"},"request_id":"r4","type":"control_request"}`:                      adapters.SetPermission{RequestID: "r4", Permission: adapters.PermissionAllow},
-		`{"request":{"mode":"default","subtype":"set_permission_mode"},"request_id":"r4","type":"control_request"}`:                                adapters.SetPermission{RequestID: "r4", Permission: adapters.PermissionDeny},
-		`{"response":{"request_id":"q","response":{"behavior":"deny","message":"no"},"subtype":"success"},"type":"control_response"}`:              adapters.Answer{RequestID: "q", Message: "no"},
-		`{"response":{"request_id":"q","response":{"behavior":"allow","updatedInput":{"a":1}},"subtype":"success"},"type":"control_response"}`:     adapters.Answer{RequestID: "q", Allow: true, Input: json.RawMessage(`{"a":1}`)},
-		`{"type":"user","message":{"role":"user","content":[{"type":"text","text":"hi"}]},"parent_tool_use_id":null}`:                              adapters.Prompt{Text: "hi"},
-		`{"type":"user","message":{"role":"user","content":[{"type":"text","text":"see"},{"type":"image","source":{"data":"QQ==","media_type":"image/png","type":"base64"}}]},"parent_tool_use_id":null,"session_id":"n","uuid":"11111111-1111-4111-8111-111111111111"}`: adapters.Prompt{
-			MessageID: "11111111-1111-4111-8111-111111111111", NativeID: "n", Text: "see",
-			Parts: []event.Part{{Type: "image", MediaType: "image/png", Data: "QQ=="}}},
+	plain := adapters.Launch{}
+	for _, c := range []struct {
+		want   string
+		launch adapters.Launch
+		id     string
+		in     adapters.Input
+	}{
+		{`{"request":{"forwardSubagentText":true,"subtype":"initialize"},"request_id":"r1","type":"control_request"}`, plain, "r1", adapters.Initialize{}},
+		{`{"request":{"appendSystemPrompt":"be kind","forwardSubagentText":true,"subtype":"initialize"},"request_id":"r","type":"control_request"}`, adapters.Launch{SystemPrompt: "be kind"}, "r", adapters.Initialize{}},
+		{`{"request":{"subtype":"interrupt"},"request_id":"r2","type":"control_request"}`, plain, "r2", adapters.Interrupt{}},
+		{`{"request":{"model":"haiku","subtype":"set_model"},"request_id":"r3","type":"control_request"}`, plain, "r3", adapters.SetModel{Model: "haiku"}},
+		{`{"request":{"mode":"bypassPermissions","subtype":"set_permission_mode"},"request_id":"r4","type":"control_request"}`, plain, "r4", adapters.SetPermission{Permission: adapters.PermissionAllow}},
+		{`{"request":{"mode":"default","subtype":"set_permission_mode"},"request_id":"r4","type":"control_request"}`, plain, "r4", adapters.SetPermission{Permission: adapters.PermissionDeny}},
+		{`{"response":{"request_id":"q","response":{"behavior":"deny","message":"no"},"subtype":"success"},"type":"control_response"}`, plain, "a", adapters.Answer{RequestID: "q", Message: "no"}},
+		{`{"response":{"request_id":"q","response":{"behavior":"allow","updatedInput":{"a":1}},"subtype":"success"},"type":"control_response"}`, plain, "a", adapters.Answer{RequestID: "q", Allow: true, Input: json.RawMessage(`{"a":1}`)}},
+		{`{"type":"user","message":{"role":"user","content":[{"type":"text","text":"hi"}]},"parent_tool_use_id":null}`, plain, "p", adapters.Prompt{Text: "hi"}},
+		{
+			`{"type":"user","message":{"role":"user","content":[{"type":"text","text":"see"},{"type":"image","source":{"data":"QQ==","media_type":"image/png","type":"base64"}}]},"parent_tool_use_id":null,"session_id":"n","uuid":"11111111-1111-4111-8111-111111111111"}`,
+			adapters.Launch{NativeID: "n"}, "p",
+			adapters.Prompt{
+				MessageID: "11111111-1111-4111-8111-111111111111", Text: "see",
+				Parts: []event.Part{{Type: "image", MediaType: "image/png", Data: "QQ=="}},
+			},
+		},
 	} {
-		got, err := New().Encode(in)
+		got, err := encode(c.launch, c.id, c.in)
 		require.NoError(t, err)
-		require.Equal(t, want, string(got))
+		require.Equal(t, c.want, string(got))
 		require.NotContains(t, string(got), "\n")
 	}
 }
 
 func TestEncodeRefusals(t *testing.T) {
 	t.Parallel()
-	_, err := New().Encode(adapters.Answer{RequestID: "q", Allow: true})
+	_, err := encode(adapters.Launch{}, "i", adapters.Answer{RequestID: "q", Allow: true})
 	require.ErrorContains(t, err, `"Input" is missing`)
-	_, err = New().Encode(adapters.Prompt{Parts: []event.Part{{Type: "smell"}}})
+	_, err = encode(adapters.Launch{}, "i", adapters.Prompt{Parts: []event.Part{{Type: "smell"}}})
 	require.ErrorIs(t, err, adapters.ErrUnsupported)
-	_, err = New().Encode(adapters.SetPermission{Permission: "plan"})
+	_, err = encode(adapters.Launch{}, "i", adapters.SetPermission{Permission: "plan"})
 	require.ErrorIs(t, err, adapters.ErrUnsupported)
 }
 
@@ -167,7 +178,7 @@ func TestEncodeRefusals(t *testing.T) {
 func TestPromptRoundTrip(t *testing.T) {
 	t.Parallel()
 	in := adapters.Prompt{MessageID: "m1", Text: "two\nlines", Parts: []event.Part{{Type: "image", URL: "https://example.com/a.png"}}}
-	line, err := New().Encode(in)
+	line, err := encode(adapters.Launch{}, "p", in)
 	require.NoError(t, err)
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)

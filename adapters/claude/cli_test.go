@@ -103,7 +103,7 @@ func (x *exchange) start(p adapters.Profile) {
 	require.NoError(x.t, x.cmd.Start())
 	x.read(stdout, event.DirOut)
 	x.read(stderr, event.DirErr)
-	x.write(adapters.Initialize{RequestID: "init"})
+	x.write("init", adapters.Initialize{})
 }
 
 func (x *exchange) install(p adapters.Profile) {
@@ -147,9 +147,9 @@ func (x *exchange) record(dir event.Dir, line string) {
 	}
 }
 
-func (x *exchange) write(in adapters.Input) {
+func (x *exchange) write(id string, in adapters.Input) {
 	x.t.Helper()
-	line, err := New().Encode(in)
+	line, err := encode(x.launch, id, in)
 	require.NoError(x.t, err)
 	x.record(event.DirIn, string(line))
 	_, err = x.stdin.Write(append(line, '\n'))
@@ -159,7 +159,7 @@ func (x *exchange) write(in adapters.Input) {
 func (x *exchange) send(text string) string {
 	x.t.Helper()
 	id := uuid.NewString()
-	x.write(adapters.Prompt{MessageID: id, NativeID: x.launch.NativeID, Text: text})
+	x.write("prompt-"+id, adapters.Prompt{MessageID: id, Text: text})
 	return id
 }
 
@@ -278,7 +278,7 @@ func TestRealInterruptAndSteering(t *testing.T) {
 	x.send("SAY partly THEN GATE stop")
 	require.NoError(t, x.model.Waiting(t.Context(), "stop"))
 	x.await(is[event.BlockDelta])
-	x.write(adapters.Interrupt{RequestID: "i1"})
+	x.write("i1", adapters.Interrupt{})
 	require.True(t, x.await(is[event.SessionIdle]).Payload.(event.SessionIdle).Interrupted)
 
 	x.send("GATE busy THEN TOOL bash: sleep 1")
@@ -310,14 +310,14 @@ func TestRealPermission(t *testing.T) {
 		x.send("TOOL write: " + file + " :: text")
 		asked := x.await(is[event.PermissionRequested]).Payload.(event.PermissionRequested)
 		require.Equal(t, "Write", asked.ToolName)
-		x.write(adapters.Answer{RequestID: asked.RequestID, Allow: allow, Message: "not now", Input: asked.Input})
+		x.write("answer", adapters.Answer{RequestID: asked.RequestID, Allow: allow, Message: "not now", Input: asked.Input})
 		resolved := x.await(is[event.PermissionResolved]).Payload.(event.PermissionResolved)
 		require.Equal(t, map[bool]string{true: "allow", false: "deny"}[allow], resolved.Decision)
 		x.await(is[event.SessionIdle])
 		_, err := os.Stat(file)
 		require.Equal(t, allow, err == nil)
 	}
-	x.write(adapters.SetPermission{RequestID: "p", Permission: adapters.PermissionAllow})
+	x.write("p", adapters.SetPermission{Permission: adapters.PermissionAllow})
 	x.await(is[event.OptionsUpdate])
 	x.ask("TOOL bash: touch " + filepath.Join(x.launch.Workspace, "free.txt"))
 	require.FileExists(t, filepath.Join(x.launch.Workspace, "free.txt"))

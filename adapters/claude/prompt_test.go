@@ -14,7 +14,7 @@ func TestPromptsThatLeaveTheSessionAreRefused(t *testing.T) {
 		"/clear": true, " /clear\n": true, "/reset now": true, "/new": true,
 		"clear the table": false, "say /clear": false, "/clearance": false, "/compact": false,
 	} {
-		line, err := New().Encode(adapters.Prompt{MessageID: "m1", Text: text})
+		line, err := encode(adapters.Launch{}, "p", adapters.Prompt{MessageID: "m1", Text: text})
 		if refused {
 			require.ErrorIs(t, err, adapters.ErrUnsupported, text)
 			require.ErrorContains(t, err, "make a new session instead")

@@ -113,9 +113,7 @@ func (s *scenario) begin() {
 			text = text[:100_000]
 		}
 		argv = append(argv, "--", text)
-		line, err := New().Encode(adapters.Prompt{Text: text})
-		require.NoError(s.t, err)
-		s.record(event.DirIn, string(line))
+		s.record(event.DirIn, adapters.PromptLine(text))
 		s.sent++
 	}
 	s.cmd = exec.CommandContext(s.t.Context(), argv[0], argv[1:]...)
@@ -137,7 +135,7 @@ func (s *scenario) begin() {
 	s.read(stdout, event.DirOut)
 	s.read(stderr, event.DirErr)
 	if m.intro {
-		s.put(adapters.Initialize{RequestID: "init"})
+		s.put("init", adapters.Initialize{})
 	}
 }
 
@@ -160,8 +158,8 @@ func (s *scenario) argv(session []string) []string {
 }
 
 // put writes to an agent that may be gone.
-func (s *scenario) put(in adapters.Input) {
-	line, err := New().Encode(in)
+func (s *scenario) put(id string, in adapters.Input) {
+	line, err := encode(s.launch, id, in)
 	require.NoError(s.t, err)
 	s.record(event.DirIn, string(line))
 	if s.stdin != nil {
@@ -178,9 +176,9 @@ func (s *scenario) act(a act) {
 	id := fmt.Sprintf("r%d", len(s.records))
 	switch a.kind {
 	case "interrupt":
-		s.put(adapters.Interrupt{RequestID: id})
+		s.put(id, adapters.Interrupt{})
 	case "model":
-		s.put(adapters.SetModel{RequestID: id, Model: a.text})
+		s.put(id, adapters.SetModel{Model: a.text})
 	case "mode":
 		line := fmt.Sprintf(`{"type":"control_request","request_id":%q,"request":{"subtype":"set_permission_mode","mode":%q}}`, id, a.text)
 		s.record(event.DirIn, line)
@@ -189,14 +187,14 @@ func (s *scenario) act(a act) {
 		s.signal(a.text)
 	default:
 		s.sent++
-		s.put(s.prompt(a))
+		s.put(id, s.prompt(a))
 	}
 }
 
 const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 func (s *scenario) prompt(a act) adapters.Prompt {
-	p := adapters.Prompt{NativeID: s.launch.NativeID, Text: a.text}
+	p := adapters.Prompt{Text: a.text}
 	if s.plan.mode.uuids {
 		p.MessageID = uuid.NewString()
 	}
@@ -243,9 +241,9 @@ func (s *scenario) answer(e event.Event) {
 	s.asked++
 	switch how {
 	case "allow", "deny":
-		s.put(adapters.Answer{RequestID: asked.RequestID, Allow: how == "allow", Message: "not now", Input: asked.Input})
+		s.put("answer", adapters.Answer{RequestID: asked.RequestID, Allow: how == "allow", Message: "not now", Input: asked.Input})
 	case "interrupt":
-		s.put(adapters.Interrupt{RequestID: fmt.Sprintf("r%d", len(s.records))})
+		s.put(fmt.Sprintf("r%d", len(s.records)), adapters.Interrupt{})
 	}
 }
 

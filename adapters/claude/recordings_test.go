@@ -215,9 +215,7 @@ func spool(t testing.TB, runs []process) []event.Record {
 	var out []event.Record
 	for _, p := range runs {
 		if p.prompt != "" {
-			line, err := New().Encode(adapters.Prompt{Text: p.prompt})
-			require.NoError(t, err)
-			out = append(out, event.Record{Dir: event.DirIn, Line: string(line)})
+			out = append(out, event.Record{Dir: event.DirIn, Line: adapters.PromptLine(p.prompt)})
 		}
 		out = append(out, p.records...)
 		out = append(out, event.Record{Dir: event.DirSig, Line: "exit"})
