@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/runner"
@@ -27,6 +28,12 @@ type agent struct {
 	drop context.CancelFunc
 	// fresh says that this process of the agent was started for this turn.
 	fresh bool
+	// opened is where this process was first written to.
+	opened runner.Ack
+	// note says what was repaired before this process was started.
+	note string
+	// exported is how far databases are archived.
+	exported exported
 }
 
 // agentIn gives the agent of a sandbox, running: warm if it can be, attached
@@ -88,7 +95,7 @@ func (h *Host) prepare(ctx context.Context, in Agent, sandboxID string, epoch ui
 	if err != nil {
 		return nil, err
 	}
-	a.launch, err = h.launch(in, a.adapter, profile, a.paths)
+	a.launch, err = h.launch(in, a.adapter, profile, a.paths, a.env)
 	return a, err
 }
 
@@ -133,13 +140,14 @@ func (h *Host) profile(ctx context.Context, id string) (adapters.Profile, error)
 	return p, nil
 }
 
-func (h *Host) launch(in Agent, a adapters.Adapter, p adapters.Profile, paths sandbox.Paths) (adapters.Launch, error) {
+func (h *Host) launch(in Agent, a adapters.Adapter, p adapters.Profile, paths sandbox.Paths, env []string) (adapters.Launch, error) {
 	program, err := a.Locate(h.o.Getenv)
 	if err != nil {
 		return adapters.Launch{}, err
 	}
 	l := placed(in, a, paths)
 	l.Program, l.MCPServers = program, p.MCPServers
+	l.Env = environmentOf(env)
 	l.Model = cmp.Or(in.Model, p.Model)
 	l.Permission = cmp.Or(in.Permission, p.Permission, adapters.PermissionAllow)
 	return l, nil
@@ -149,8 +157,8 @@ func (h *Host) launch(in Agent, a adapters.Adapter, p adapters.Profile, paths sa
 func (h *Host) attachOrStart(ctx context.Context, a *agent) error {
 	err := h.attach(ctx, a)
 	if err == nil && a.conn.Attached().State == runner.AgentRunning {
-		// Whoever started it may have died before its opening was written.
-		return h.initialize(ctx, a)
+		_, err := h.survey(ctx, a)
+		return err
 	}
 	if errors.Is(err, runner.ErrEpoch) {
 		return err
@@ -161,10 +169,7 @@ func (h *Host) attachOrStart(ctx context.Context, a *agent) error {
 	if err := h.start(ctx, a); err != nil && !errors.Is(err, runner.ErrRunning) {
 		return fmt.Errorf("start %w %s: %w", errAgent, a.adapter.Info().Name, err)
 	}
-	if err := h.attach(ctx, a); err != nil {
-		return err
-	}
-	return h.initialize(ctx, a)
+	return h.attach(ctx, a)
 }
 
 func (h *Host) attach(ctx context.Context, a *agent) error {
@@ -194,26 +199,75 @@ func (a *agent) detach() error {
 
 func (h *Host) token(sandboxID string) string { return runner.Token(h.o.Secret, sandboxID) }
 
-// start starts the agent's process; new or resumed is decided by the
-// transcript that lies in its home.
+// survey finds which native session lies in the home: new or resumed is decided
+// by that.
+func (h *Host) survey(ctx context.Context, a *agent) (adapters.Preparation, error) {
+	found, err := a.adapter.Prepare(newHome(ctx, a.sb), a.launch)
+	if err != nil {
+		return found, err
+	}
+	if found.NativeID != "" {
+		a.launch.NativeID, a.launch.Resume = found.NativeID, true
+	}
+	return found, nil
+}
+
+// start mends the home and starts the agent's process in it.
 func (h *Host) start(ctx context.Context, a *agent) error {
-	transcripts, err := a.adapter.Transcripts(newHome(ctx, a.sb), a.launch)
+	found, err := h.survey(ctx, a)
 	if err != nil {
 		return err
 	}
-	a.launch.Resume = len(transcripts) > 0
+	if err := mend(ctx, a, found); err != nil {
+		return err
+	}
 	cmd, err := a.adapter.Command(a.launch)
 	if err != nil {
 		return err
 	}
-	_, err = runner.Start(ctx, a.sb, a.paths.Runner, runner.StartSpec{
+	spec := runner.StartSpec{
 		Epoch: a.epoch, Token: h.token(a.sb.ID()), Argv: cmd.Argv, Env: a.environment(cmd), Dir: cmd.Dir,
 		Control: a.paths.Control, Socket: a.paths.Socket,
 		Isolation: runner.IsolationSpec{Hide: a.paths.Hide, Keep: a.paths.Keep, KeepReadOnly: a.paths.KeepReadOnly},
 		Tag:       map[string]string{"session": a.launch.SessionID, "agent": a.adapter.Info().Name},
-	})
-	a.fresh = err == nil
+	}
+	if c := cmd.HTTP; c != nil {
+		spec.Transport = runner.TransportHTTP
+		spec.HTTP = runner.HTTPSpec{Ready: c.Ready, Events: c.Events, User: c.User, PasswordEnv: c.PasswordEnv}
+	}
+	_, err = runner.Start(ctx, a.sb, a.paths.Runner, spec)
+	a.fresh, a.note = err == nil, found.Note
 	return err
+}
+
+// mend writes and removes what the adapter wants before a start.
+func mend(ctx context.Context, a *agent, p adapters.Preparation) error {
+	if err := a.sb.CopyIn(ctx, sandbox.AreaHome, filesOf(p.Write, adapters.InHome)); err != nil {
+		return fmt.Errorf("mend the agent's home: %w", err)
+	}
+	if len(p.Remove) == 0 {
+		return nil
+	}
+	for _, name := range p.Remove {
+		if err := sandbox.Text(name, "").Check(); err != nil {
+			return fmt.Errorf("mend the agent's home: %w", err)
+		}
+	}
+	argv := append([]string{"rm", "-f", "--"}, p.Remove...)
+	if err := execute(ctx, a.sb, sandbox.Command{Argv: argv, Dir: a.paths.Home}); err != nil {
+		return fmt.Errorf("mend the agent's home: %w", err)
+	}
+	return nil
+}
+
+// environmentOf is NAME=value as a map.
+func environmentOf(env []string) map[string]string {
+	out := make(map[string]string, len(env))
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		out[name] = value
+	}
+	return out
 }
 
 // environment is the sandbox's, with what the agent's command wants added.
@@ -223,29 +277,4 @@ func (a *agent) environment(cmd adapters.Command) []string {
 		own = append(own, name+"="+cmd.Env[name])
 	}
 	return sandbox.MergeEnv(a.env, own)
-}
-
-// initialize writes the agent's opening, once per process.
-func (h *Host) initialize(ctx context.Context, a *agent) error {
-	status := a.conn.Attached()
-	id := fmt.Sprintf("initialize-%d", status.RestartCount)
-	return a.input(ctx, id, adapters.Initialize{RequestID: id, SystemPrompt: a.launch.SystemPrompt})
-}
-
-// input encodes and hands over an input, once per id.
-func (a *agent) input(ctx context.Context, id string, in adapters.Input) error {
-	_, err := a.inputAck(ctx, id, in)
-	return err
-}
-
-func (a *agent) inputAck(ctx context.Context, id string, in adapters.Input) (runner.Ack, error) {
-	line, err := a.adapter.Encode(in)
-	if err != nil || line == nil {
-		return runner.Ack{}, err
-	}
-	ack, err := a.conn.Input(ctx, id, line)
-	if err != nil {
-		return ack, fmt.Errorf("input %s: %w", id, err)
-	}
-	return ack, nil
 }

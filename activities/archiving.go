@@ -67,6 +67,9 @@ func (r *archiver) load(ctx context.Context, session string) error {
 }
 
 func (r *archiver) one(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
+	if e, ok := r.agent.adapter.(adapters.Exporter); ok && t.Kind == adapters.Snapshot {
+		return r.export(ctx, session, e, t)
+	}
 	start := r.known[t.ID].Size
 	if t.Kind == adapters.Snapshot {
 		start = 0
@@ -94,9 +97,14 @@ func (r *archiver) one(ctx context.Context, session string, t adapters.Transcrip
 	if err != nil {
 		return info, false, err
 	}
-	changed = info.SHA256 != r.known[t.ID].SHA256
-	r.known[t.ID] = info
-	return info, changed, nil
+	return info, r.note(info), nil
+}
+
+// note remembers what the archive has, and says whether it is new.
+func (r *archiver) note(info archive.TranscriptInfo) (changed bool) {
+	changed = info.SHA256 != r.known[info.ID].SHA256
+	r.known[info.ID] = info
+	return changed
 }
 
 // syncing archives beside a running turn, one sync at a time.

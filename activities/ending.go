@@ -56,7 +56,7 @@ func (t *turn) interrupt(ctx context.Context, id, reason string) error {
 	if t.stop.asked {
 		return nil
 	}
-	if err := t.agent.input(ctx, id, adapters.Interrupt{RequestID: id}); err != nil {
+	if err := t.dialogue.Say(ctx, id, adapters.Interrupt{}); err != nil {
 		return err
 	}
 	t.stop = newStopping(reason)
@@ -126,7 +126,7 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 	if err := t.collectOwn(ctx); err != nil {
 		return RunTurnOutput{}, err
 	}
-	state, err := t.tr.State()
+	state, err := t.dialogue.State()
 	if err != nil {
 		return RunTurnOutput{}, err
 	}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
-	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
@@ -72,14 +70,9 @@ func keepPrompts(live, restored reducer.State, at time.Time) []event.Event {
 // onDisk is the conversation as the agent's own transcripts have it now. What
 // can't be read of them, a torn last line say, is not in it.
 func (a *agent) onDisk(ctx context.Context) (reducer.State, error) {
-	home := newHome(ctx, a.sb)
-	found, err := a.adapter.Transcripts(home, a.launch)
+	sources, err := a.sources(ctx)
 	if err != nil {
 		return reducer.State{}, err
-	}
-	var sources []adapters.Source
-	for _, f := range found {
-		sources = append(sources, adapters.Source{Transcript: f, Open: func() (io.ReadCloser, error) { return home.Open(f.Path) }})
 	}
 	b := reducer.NewBuilder(reducer.State{})
 	for ev, err := range a.adapter.Parse(sources) {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -169,7 +170,7 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 	if err != nil {
 		return err
 	}
-	l, err := h.launch(in, a, p, info.Paths)
+	l, err := h.launch(in, a, p, info.Paths, info.Env)
 	if err != nil {
 		return err
 	}
@@ -191,10 +192,34 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 
 // restore writes the archive's transcripts back into the home and says so.
 func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) error {
-	sessionID := l.SessionID
+	var err error
+	var written []event.Event
+	if e, ok := a.(adapters.Exporter); ok {
+		written, err = h.importTranscripts(ctx, e, l, sb, epoch)
+	} else {
+		written, err = h.copyTranscripts(ctx, a, l, sb, epoch)
+	}
+	if err != nil {
+		return fmt.Errorf("restore transcripts: %w", err)
+	}
+	if len(written) == 0 {
+		return nil
+	}
+	_, err = h.o.Stream.Emit(ctx, l.SessionID, stream.Emission{
+		Fence: stream.Fence{Epoch: epoch}, Key: fmt.Sprintf("restored-%d", epoch), Events: written,
+	})
+	return err
+}
+
+func restored(f archive.RestoredFile) event.Event {
+	return own(event.TranscriptWritten{Transcript: event.Transcript{ID: f.ID, Offset: f.Size, SHA256: f.SHA256}})
+}
+
+// copyTranscripts puts the archived files where the adapter wants them.
+func (h *Host) copyTranscripts(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) ([]event.Event, error) {
 	var written []event.Event
 	files := func(yield func(sandbox.File, error) bool) {
-		for f, err := range h.o.Archive.RestoreFiles(ctx, sessionID, epoch) {
+		for f, err := range h.o.Archive.RestoreFiles(ctx, l.SessionID, epoch) {
 			if err != nil {
 				yield(sandbox.File{}, err)
 				return
@@ -207,19 +232,32 @@ func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launc
 			if !ok || err != nil {
 				return
 			}
-			written = append(written, own(event.TranscriptWritten{Transcript: event.Transcript{ID: f.ID, Offset: f.Size, SHA256: f.SHA256}}))
+			written = append(written, restored(f))
 		}
 	}
-	if err := sb.CopyIn(ctx, sandbox.AreaHome, files); err != nil {
-		return fmt.Errorf("restore transcripts: %w", err)
+	err := sb.CopyIn(ctx, sandbox.AreaHome, files)
+	return written, err
+}
+
+// importTranscripts makes a database of what was exported from one.
+func (h *Host) importTranscripts(ctx context.Context, e adapters.Exporter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) ([]event.Event, error) {
+	var written []event.Event
+	var sources []adapters.Source
+	for f, err := range h.o.Archive.RestoreFiles(ctx, l.SessionID, epoch) {
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, adapters.Source{Transcript: f.Transcript, Open: f.Open})
+		written = append(written, restored(f))
 	}
-	if len(written) == 0 {
-		return nil
+	if len(sources) == 0 {
+		return nil, nil
 	}
-	_, err := h.o.Stream.Emit(ctx, sessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: epoch}, Key: fmt.Sprintf("restored-%d", epoch), Events: written,
-	})
-	return err
+	files, err := e.Import(sources, l)
+	if err != nil {
+		return nil, err
+	}
+	return written, sb.CopyIn(ctx, sandbox.AreaHome, filesOf(files, adapters.InHome))
 }
 
 func copyProfile(ctx context.Context, sb sandbox.Sandbox, files iter.Seq2[sandbox.File, error], area sandbox.Area) error {

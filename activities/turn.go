@@ -27,10 +27,13 @@ type turn struct {
 	// fence is this attempt's right to write.
 	fence stream.Fence
 	mark  bookmark
-	// prompt is where the message lies in the spool.
-	prompt runner.Ack
+	// prompt is where the message lies in the spool; nil until it is written.
+	prompt *runner.Ack
 
-	tr     adapters.Translator
+	dialogue *adapters.Dialogue
+	// behind says that records of an earlier process of the agent are still to
+	// be read.
+	behind bool
 	writer *stream.Writer
 	out    *stream.Batcher
 	// had is how far the attempt before came.
@@ -115,8 +118,7 @@ func (t *turn) open(ctx context.Context) (err error) {
 		return err
 	}
 	t.archiver = &archiver{store: h.o.Archive, agent: t.agent}
-	t.tr, err = t.agent.adapter.Translator(t.mark.Translator)
-	return err
+	return t.meet(ctx)
 }
 
 // ask says that the query starts and hands the message over, both once.
@@ -139,10 +141,10 @@ func (t *turn) ask(ctx context.Context) error {
 		return err
 	}
 	m := t.in.Message
-	t.prompt, err = t.agent.inputAck(ctx, "prompt-"+t.in.Message.ID, adapters.Prompt{
-		MessageID: m.ID, NativeID: t.agent.launch.NativeID, Text: m.Text, Parts: m.Parts,
+	return t.dialogue.Say(ctx, t.promptID(), adapters.Prompt{
+		MessageID: m.ID, Text: m.Text, Parts: m.Parts,
+		Model: t.mark.Model, Permission: adapters.Permission(t.mark.Permission),
 	})
-	return err
 }
 
 // takeUp goes on with what the attempts before knew, or notes down what those
@@ -163,27 +165,49 @@ func (t *turn) takeUp(ctx context.Context) error {
 	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
 
-// applyOptions tells a warm agent what was changed since it was told last. A
-// fresh one was launched with it.
+// applyOptions tells a warm agent what was changed since it was told last; one
+// that can't be told is started anew. A fresh one was launched with it.
 func (t *turn) applyOptions(ctx context.Context) error {
-	model, permission := t.agent.launch.Model, t.agent.launch.Permission
 	changed := t.mark.Open.Options
-	model = cmp.Or(changed.Model, t.in.Agent.Model, model)
-	permission = cmp.Or(changed.Permission, t.in.Agent.Permission, permission)
-	if !t.agent.fresh && t.mark.Model != "" && model != t.mark.Model {
-		id := "model-" + t.in.ExecutionID
-		if err := t.agent.input(ctx, id, adapters.SetModel{RequestID: id, Model: model}); err != nil {
-			return err
-		}
+	model := cmp.Or(changed.Model, t.in.Agent.Model, t.agent.launch.Model)
+	permission := cmp.Or(changed.Permission, t.in.Agent.Permission, t.agent.launch.Permission)
+	err := t.tellOptions(ctx, model, permission)
+	if errors.Is(err, adapters.ErrUnsupported) {
+		err = t.startAnew(ctx)
 	}
-	if !t.agent.fresh && t.mark.Permission != "" && string(permission) != t.mark.Permission {
-		id := "permission-" + t.in.ExecutionID
-		if err := t.agent.input(ctx, id, adapters.SetPermission{RequestID: id, Permission: permission}); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	t.mark.Model, t.mark.Permission = model, string(permission)
 	return nil
+}
+
+func (t *turn) tellOptions(ctx context.Context, model string, permission adapters.Permission) error {
+	if t.agent.fresh {
+		return nil
+	}
+	if t.mark.Model != "" && model != t.mark.Model {
+		if err := t.dialogue.Say(ctx, "model-"+t.in.ExecutionID, adapters.SetModel{Model: model}); err != nil {
+			return err
+		}
+	}
+	if t.mark.Permission != "" && string(permission) != t.mark.Permission {
+		return t.dialogue.Say(ctx, "permission-"+t.in.ExecutionID, adapters.SetPermission{Permission: permission})
+	}
+	return nil
+}
+
+// startAnew ends the agent's process and begins another one for this turn.
+func (t *turn) startAnew(ctx context.Context) (err error) {
+	h := t.host
+	if err := h.stopAgent(ctx, t.agent); err != nil {
+		return err
+	}
+	if t.agent, err = h.agentIn(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch); err != nil {
+		return err
+	}
+	t.archiver.agent = t.agent
+	return t.meet(ctx)
 }
 
 // say appends events at a place in the spool, unless an attempt before did.
@@ -298,7 +322,10 @@ func (t *turn) records(ctx context.Context) <-chan delivered {
 // take translates one record and passes on what the stream does not have. It
 // gives how the turn ended, when this record ends it.
 func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
-	events := t.tr.Step(d.Record)
+	events, refused := t.step(ctx, d)
+	if refused != nil && !errors.Is(refused, adapters.ErrRefused) {
+		return nil, refused
+	}
 	if n := len(events); n > 0 {
 		pos := stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: d.Offset, Index: n}
 		if pos.Compare(t.had) > 0 {
@@ -307,22 +334,27 @@ func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
 			}
 		}
 	}
-	asks := d.Offset >= t.prompt.Offset
 	var end *ending
 	for _, ev := range events {
 		t.tale.hear(ev)
 		if err := t.permission(ctx, ev); err != nil {
 			return nil, err
 		}
-		if idle, ok := ev.Payload.(event.SessionIdle); ok && asks && ev.Context.Conversation() == event.Main {
+		if idle, ok := ev.Payload.(event.SessionIdle); ok && t.asks(d) && ev.Context.Conversation() == event.Main {
 			end = t.idled(idle)
 		}
 	}
-	if code, exited := exitOf(d.Record); exited && asks && end == nil {
+	if code, exited := exitOf(d.Record); exited && d.Offset >= t.agent.opened.Offset && end == nil {
 		end = t.died(code)
+	}
+	if refused != nil && end == nil {
+		return t.turnedDown(ctx, refused)
 	}
 	return end, nil
 }
+
+// asks says whether a record comes behind the prompt.
+func (t *turn) asks(d runner.Delivery) bool { return t.prompt != nil && d.Offset >= t.prompt.Offset }
 
 // broken is a stream of records that ended under a live turn.
 func (t *turn) broken(ctx context.Context, err error) (RunTurnOutput, error) {
@@ -372,18 +404,26 @@ func (t *turn) emit(ctx context.Context, key string, events []event.Event) error
 // archive catches up later.
 const archivePatience = 5 * time.Second
 
+// changeOptions tells the running agent. One that can't be told is told with
+// its next turn.
 func (t *turn) changeOptions(ctx context.Context, id string, o Options) error {
 	if o.Model != "" {
-		if err := t.agent.input(ctx, id+"-model", adapters.SetModel{RequestID: id + "-model", Model: o.Model}); err != nil {
+		err := t.dialogue.Say(ctx, id+"-model", adapters.SetModel{Model: o.Model})
+		if err != nil && !errors.Is(err, adapters.ErrUnsupported) {
 			return err
 		}
-		t.mark.Model, t.mark.Open.Options.Model = o.Model, o.Model
+		if err == nil {
+			t.mark.Model, t.mark.Open.Options.Model = o.Model, o.Model
+		}
 	}
 	if o.Permission != "" {
-		if err := t.agent.input(ctx, id+"-permission", adapters.SetPermission{RequestID: id + "-permission", Permission: o.Permission}); err != nil {
+		err := t.dialogue.Say(ctx, id+"-permission", adapters.SetPermission{Permission: o.Permission})
+		if err != nil && !errors.Is(err, adapters.ErrUnsupported) {
 			return err
 		}
-		t.mark.Permission, t.mark.Open.Options.Permission = string(o.Permission), o.Permission
+		if err == nil {
+			t.mark.Permission, t.mark.Open.Options.Permission = string(o.Permission), o.Permission
+		}
 	}
 	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
@@ -422,7 +462,7 @@ func (t *turn) answer(ctx context.Context, r session.RespondRequest) error {
 		r.Message = "The user denied it."
 	}
 	t.answered[r.RequestID] = true
-	return t.agent.input(ctx, "answer-"+r.RequestID, adapters.Answer{
+	return t.dialogue.Say(ctx, "answer-"+r.RequestID, adapters.Answer{
 		RequestID: r.RequestID, Allow: r.Allow, Message: r.Message, Input: input,
 	})
 }
