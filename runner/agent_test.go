@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 		os.Exit(cli.Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	case "agent":
 		os.Exit(agent(os.Args[1:]))
+	case "server":
+		os.Exit(server(os.Args[1:]))
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -83,7 +83,8 @@ func (c *Conn) Status(ctx context.Context) (Status, error) {
 }
 
 // Input hands data to the agent, once per id: one or more whole lines (a
-// missing last line end is added). It returns when id and bytes are on disk;
+// missing last line end is added), which are what the agent's transport makes
+// of them ([StartSpec]). It returns when id and bytes are on disk;
 // they reach the agent in the order of the calls' acknowledgements. Errors:
 // [ErrExited], [ErrStdinClosed], [ErrBacklog], [ErrEpoch].
 func (c *Conn) Input(ctx context.Context, id string, data []byte) (Ack, error) {
@@ -95,7 +96,8 @@ func (c *Conn) Input(ctx context.Context, id string, data []byte) (Ack, error) {
 	return ack, wrap("input "+id, err)
 }
 
-// CloseInput gives the agent the end of its input, after what waits.
+// CloseInput gives the agent the end of its input, after what waits. An agent
+// of the transport "http" doesn't notice; further inputs are refused.
 func (c *Conn) CloseInput(ctx context.Context) error {
 	return wrap("close input", c.call(ctx, wire.OpCloseInput, nil, nil))
 }

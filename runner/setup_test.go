@@ -40,7 +40,7 @@ func setup(t testing.TB, mode runner.IsolationMode, args ...string) *bench {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	self, err := os.Executable()
 	require.NoError(t, err)
-	for _, name := range []string{"sojourn-runner", "agent"} {
+	for _, name := range []string{"sojourn-runner", "agent", "server"} {
 		require.NoError(t, os.Symlink(self, filepath.Join(dir, name)))
 	}
 	b := &bench{t: t, program: filepath.Join(dir, "sojourn-runner")}

@@ -6,8 +6,13 @@ import (
 	"time"
 )
 
-// TransportStdio is lines over the agent's stdin and stdout.
-const TransportStdio = "stdio"
+const (
+	// TransportStdio is lines over the agent's stdin and stdout.
+	TransportStdio = "stdio"
+	// TransportHTTP is requests to a server that the agent's process runs,
+	// and server-sent events from it; see [HTTPSpec].
+	TransportHTTP = "http"
+)
 
 // MarkEnv is the variable by which a provider marks a sandbox's processes, so
 // that it finds them again; it opens nothing.
@@ -35,8 +40,10 @@ type StartSpec struct {
 	// Socket is the control socket's path, absolute, at most 107 bytes; see
 	// [SocketPath]. Required.
 	Socket string `json:"socket"`
-	// Transport is how the agent speaks. Default and only value: "stdio".
+	// Transport is how the agent speaks: "stdio", the default, or "http".
 	Transport string `json:"transport,omitempty"`
+	// HTTP is required with the transport "http", and unused with another.
+	HTTP HTTPSpec `json:"http,omitzero"`
 	// Isolation says how the agent is shut in.
 	Isolation IsolationSpec `json:"isolation,omitzero"`
 	// Grace is how long a stop waits between its steps.
@@ -79,7 +86,8 @@ type IsolationSpec struct {
 
 // Grace is how long a stop waits. Nanoseconds; negative means not at all.
 type Grace struct {
-	// Stdin is from closing the agent's input to SIGTERM. Default: 5 s.
+	// Stdin is from closing the agent's input to SIGTERM. Default: 5 s. With
+	// the transport "http" there is no such step.
 	Stdin time.Duration `json:"stdin,omitempty"`
 	// Term is from SIGTERM to SIGKILL. Default: 5 s.
 	Term time.Duration `json:"term,omitempty"`
@@ -105,6 +113,9 @@ func (s StartSpec) WithDefaults() StartSpec {
 		s.Isolation.Mode = IsolationAuto
 	}
 	s.Grace = s.Grace.Or(Grace{Stdin: 5 * time.Second, Term: 5 * time.Second})
+	if s.Transport == TransportHTTP && s.HTTP.RequestTimeout == 0 {
+		s.HTTP.RequestTimeout = time.Minute
+	}
 	if s.Linger == 0 {
 		s.Linger = 10 * time.Minute
 	}
@@ -130,8 +141,8 @@ func (s StartSpec) Validate() error {
 	if s.Token == "" {
 		return fmt.Errorf("start: field \"token\" is empty")
 	}
-	if s.Transport != TransportStdio {
-		return fmt.Errorf("start: field \"transport\" is %q, want %q", s.Transport, TransportStdio)
+	if err := s.validateTransport(); err != nil {
+		return err
 	}
 	switch s.Isolation.Mode {
 	case IsolationAuto, IsolationRequire, IsolationNone:
@@ -139,6 +150,19 @@ func (s StartSpec) Validate() error {
 		return fmt.Errorf("start: field \"isolation.mode\" is %q, want auto, require or none", s.Isolation.Mode)
 	}
 	return CheckSocketPath(s.Socket)
+}
+
+func (s StartSpec) validateTransport() error {
+	switch s.Transport {
+	case TransportStdio:
+		return nil
+	case TransportHTTP:
+		if err := s.HTTP.validate(); err != nil {
+			return fmt.Errorf("start: %w, while field \"transport\" is %q", err, s.Transport)
+		}
+		return nil
+	}
+	return fmt.Errorf("start: field \"transport\" is %q, want %q or %q", s.Transport, TransportStdio, TransportHTTP)
 }
 
 // AgentState says whether the agent process lives.

@@ -1,18 +1,15 @@
 package supervisor
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/proc"
 )
@@ -36,48 +33,6 @@ func agentPipes() (ours, theirs [3]*os.File, err error) {
 	// user's pipe limit) is no harm.
 	_, _ = unix.FcntlInt(theirs[1].Fd(), unix.F_SETPIPE_SZ, 1<<20)
 	return ours, theirs, nil
-}
-
-// pump spools everything the agent writes, line by line, however long.
-func (s *Supervisor) pump(from *os.File, dir event.Dir) {
-	defer from.Close()
-	buf := make([]byte, 64<<10)
-	var torn []byte
-	for {
-		n, err := from.Read(buf)
-		var records []event.Record
-		records, torn = splitLines(torn, buf[:n], dir)
-		if err != nil && len(torn) > 0 {
-			records = append(records, event.Record{TS: time.Now().UTC(), Dir: dir, Line: string(torn)})
-		}
-		if len(records) > 0 {
-			if _, _, err := s.spool.Append(records...); err != nil {
-				s.fault(err)
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// splitLines cuts whole lines out of what is left over and what has come.
-func splitLines(torn, data []byte, dir event.Dir) ([]event.Record, []byte) {
-	var records []event.Record
-	now := time.Now().UTC()
-	for {
-		i := bytes.IndexByte(data, '\n')
-		if i < 0 {
-			return records, append(torn, data...)
-		}
-		line := string(data[:i])
-		if len(torn) > 0 {
-			line = string(append(torn, data[:i]...))
-			torn = nil
-		}
-		records = append(records, event.Record{TS: now, Dir: dir, Line: line})
-		data = data[i+1:]
-	}
 }
 
 func (s *Supervisor) restarts() int {

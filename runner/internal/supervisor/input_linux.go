@@ -3,8 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"os"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -96,14 +95,23 @@ func (in *input) close() {
 	in.wake()
 }
 
-// finish is called when the agent is gone.
-func (in *input) finish(stdin io.Closer) {
+// drop ends the agent's input at once: what is queued is given up.
+func (in *input) drop() {
 	in.mu.Lock()
-	in.closed, in.ended = true, true
-	in.queue = nil
+	defer in.mu.Unlock()
+	for _, data := range in.queue {
+		in.waiting -= len(data)
+	}
+	in.closed, in.queue = true, nil
 	in.wake()
+}
+
+// finish is called when the agent is gone.
+func (in *input) finish() {
+	in.mu.Lock()
+	in.ended = true
 	in.mu.Unlock()
-	stdin.Close()
+	in.drop()
 }
 
 func (in *input) wake() {
@@ -131,23 +139,18 @@ func (in *input) take() (data []byte, ok bool) {
 	}
 }
 
-// writeTo is the one writer of the agent's input. A write fails only when the
-// agent has closed its end or is gone; what follows is then dropped, as the
-// agent would.
-func (in *input) writeTo(stdin *os.File) {
-	defer stdin.Close()
-	broken := false
-	for {
-		data, ok := in.take()
-		if !ok {
-			return
+// all gives the inputs to the one who hands them to the agent, until there
+// will be none.
+func (in *input) all() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for {
+			data, ok := in.take()
+			if !ok || !yield(data) {
+				return
+			}
+			in.mu.Lock()
+			in.waiting -= len(data)
+			in.mu.Unlock()
 		}
-		if !broken {
-			_, err := stdin.Write(data)
-			broken = err != nil
-		}
-		in.mu.Lock()
-		in.waiting -= len(data)
-		in.mu.Unlock()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/jail"
 	"github.com/sojourn-run/sojourn/runner/internal/spool"
+	"github.com/sojourn-run/sojourn/runner/internal/transport"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
@@ -36,6 +38,7 @@ type Supervisor struct {
 	epoch    epoch
 	input    *input
 	lease    lease
+	link     link
 	family   *family
 	listener *net.UnixListener
 
@@ -44,12 +47,31 @@ type Supervisor struct {
 	// leave is closed when the supervisor need not stay for late readers.
 	leave     chan struct{}
 	leaveOnce sync.Once
-	work      sync.WaitGroup // pumps, writer, the owner of the agent's end
+	work      sync.WaitGroup // the owner of the agent's end
 
 	mu      sync.Mutex
 	saved   Saved
 	clients map[*client]struct{}
 	idle    chan struct{} // signalled when the last client leaves
+}
+
+// link is how the supervisor talks to the agent process.
+type link interface {
+	// Env is what the process needs in its environment besides the spec's.
+	Env() []string
+	// EndsWithInput says whether the agent ends when its input does, and what
+	// is queued before that is still for it.
+	EndsWithInput() bool
+	// Serve keeps what the agent says and hands it its inputs. It returns
+	// when gone is closed and all that was said is kept.
+	Serve(h transport.Host, p transport.Pipes, gone <-chan struct{})
+}
+
+func newLink(spec runner.StartSpec) link {
+	if spec.Transport == runner.TransportHTTP {
+		return transport.NewHTTP(spec.HTTP)
+	}
+	return transport.Stdio{}
 }
 
 // Open takes the control folder over and starts the agent. On an error
@@ -66,6 +88,7 @@ func Open(spec runner.StartSpec, log *slog.Logger) (*Supervisor, error) {
 	s := &Supervisor{
 		spec:     spec,
 		log:      log,
+		link:     newLink(spec),
 		finished: make(chan struct{}),
 		leave:    make(chan struct{}),
 		clients:  map[*client]struct{}{},
@@ -171,13 +194,20 @@ func (s *Supervisor) begin(path string) (err error) {
 	return nil
 }
 
-// agentEnv is the spec's environment and the sandbox's mark, by which a
-// provider finds what is left of a sandbox even if nobody else knows it.
+// agentEnv is the spec's environment, what the transport needs, and the
+// sandbox's mark, by which a provider finds what is left of a sandbox even if
+// nobody else knows it.
 func (s *Supervisor) agentEnv() []string {
-	if value := os.Getenv(runner.MarkEnv); value != "" && lookup(s.spec.Env, runner.MarkEnv) == "" {
-		return append(slices.Clone(s.spec.Env), runner.MarkEnv+"="+value)
+	env := slices.Clone(s.spec.Env)
+	for _, setting := range s.link.Env() {
+		name, _, _ := strings.Cut(setting, "=")
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		env = append(env, setting)
 	}
-	return s.spec.Env
+	if value := os.Getenv(runner.MarkEnv); value != "" && lookup(env, runner.MarkEnv) == "" {
+		env = append(env, runner.MarkEnv+"="+value)
+	}
+	return env
 }
 
 // record spools one line of the supervisor's own.
@@ -219,23 +249,29 @@ func (s *Supervisor) save() {
 	}
 }
 
-// own starts the goroutines that serve the agent's pipes, and the one that
-// sees its end.
+// own starts the goroutines that talk to the agent and see its end.
 func (s *Supervisor) own(stdio [3]*os.File) {
-	var pumps sync.WaitGroup
-	pumps.Go(func() { s.pump(stdio[1], event.DirOut) })
-	pumps.Go(func() { s.pump(stdio[2], event.DirErr) })
-	s.work.Go(func() { s.input.writeTo(stdio[0]) })
+	host := transport.Host{Keep: s.keep, Inputs: s.input.all, Fail: s.fault}
+	pipes := transport.Pipes{Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]}
+	var talking sync.WaitGroup
+	talking.Go(func() { s.link.Serve(host, pipes, s.family.gone) })
 	s.work.Go(func() {
 		ws := <-s.family.exited
 		<-s.family.gone
-		// Every writer is dead, so the pipes have come to their end.
-		pumps.Wait()
-		s.input.finish(stdio[0])
+		s.input.finish()
+		// Every writer is dead, so what it said comes to its end.
+		talking.Wait()
 		s.noteExit(ws)
 		close(s.finished)
 	})
 	s.log.Info("agent started", "pid", s.family.agent.Pid, "isolation", s.family.isolation)
+}
+
+// keep spools what was said.
+func (s *Supervisor) keep(records ...event.Record) {
+	if _, _, err := s.spool.Append(records...); err != nil {
+		s.fault(err)
+	}
 }
 
 func (s *Supervisor) noteExit(ws syscall.WaitStatus) {
@@ -308,7 +344,12 @@ func (s *Supervisor) exited() bool {
 // stop ends the agent step by step and returns when nothing is left.
 func (s *Supervisor) stop(ctx context.Context, grace runner.Grace) error {
 	grace = grace.Or(s.spec.Grace)
-	s.input.close()
+	if s.link.EndsWithInput() {
+		s.input.close()
+	} else {
+		s.input.drop()
+		grace.Stdin = 0
+	}
 	steps := []struct {
 		wait time.Duration
 		then func() error

@@ -20,12 +20,17 @@ func AppendJSON(b []byte, r event.Record) []byte {
 	b = r.TS.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","dir":"`...)
 	b = append(b, r.Dir...)
-	b = append(b, `","line":"`...)
-	if !utf8.ValidString(r.Line) {
-		r.Line = strings.ToValidUTF8(r.Line, "\uFFFD")
+	b = append(b, `","line":`...)
+	return append(AppendString(b, r.Line), '}')
+}
+
+// AppendString appends s as a JSON string. Bytes that are no UTF-8 become
+// U+FFFD.
+func AppendString(b []byte, s string) []byte {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
-	b = appendEscaped(b, r.Line)
-	return append(b, '"', '}')
+	return append(appendEscaped(append(b, '"'), s), '"')
 }
 
 func appendEscaped(b []byte, s string) []byte {

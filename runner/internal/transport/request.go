@@ -1,0 +1,123 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner/internal/wire"
+)
+
+// order is one line of an input.
+type order struct {
+	ID     string          `json:"id"`
+	Method string          `json:"method"`
+	Path   string          `json:"path"`
+	Body   json.RawMessage `json:"body"`
+}
+
+// send carries the inputs out, one request after the other, while the event
+// stream is open: what a request sets off must be heard.
+func (c *conversation) send() {
+	for data := range c.host.Inputs() {
+		for line := range bytes.Lines(data) {
+			if c.stream.wait(c.alive) {
+				c.host.keep(event.DirOut, []string{c.answer(line)})
+			}
+		}
+	}
+}
+
+// answer carries out one line and gives the line that says what came of it.
+func (c *conversation) answer(line []byte) string {
+	var o order
+	if err := json.Unmarshal(line, &o); err != nil {
+		return failed(o.ID, fmt.Errorf("malformed request: %w", err))
+	}
+	if o.Method == "" {
+		return failed(o.ID, errors.New("malformed request: field \"method\" is empty"))
+	}
+	status, body, err := c.exchange(o)
+	if err != nil {
+		return failed(o.ID, err)
+	}
+	return responded(o.ID, status, body)
+}
+
+// exchange sends a request and reads the whole response.
+func (c *conversation) exchange(o order) (status int, body []byte, err error) {
+	ctx, cancel := context.WithTimeout(c.draining, c.spec.RequestTimeout)
+	defer cancel()
+	if string(o.Body) == "null" {
+		o.Body = nil
+	}
+	req, err := c.request(ctx, o.Method, o.Path, bytes.NewReader(o.Body))
+	if err != nil {
+		return 0, nil, fmt.Errorf("malformed request: %w", err)
+	}
+	if len(o.Body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return 0, nil, c.why(err)
+	}
+	defer resp.Body.Close()
+	var buf bytes.Buffer
+	if _, err := buf.ReadFrom(resp.Body); err != nil {
+		return 0, nil, c.why(err)
+	}
+	return resp.StatusCode, buf.Bytes(), nil
+}
+
+// why puts a failure into words.
+func (c *conversation) why(err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no response within %v", c.spec.RequestTimeout)
+	case c.alive.Err() != nil:
+		return fmt.Errorf("no response before the agent's end: %w", bare(err))
+	}
+	return fmt.Errorf("no response: %w", bare(err))
+}
+
+func head(id string) []byte {
+	return wire.AppendString([]byte(`{"type":"sojourn.response","id":`), id)
+}
+
+func failed(id string, err error) string {
+	return string(append(wire.AppendString(append(head(id), `,"error":`...), err.Error()), '}'))
+}
+
+// responded copies a body once, as it may be huge.
+func responded(id string, status int, body []byte) string {
+	var line strings.Builder
+	line.Grow(len(body) + len(id) + 100)
+	line.Write(head(id))
+	line.WriteString(`,"status":` + strconv.Itoa(status))
+	if len(body) > 0 {
+		line.WriteString(`,"body":`)
+		writeValue(&line, body)
+	}
+	line.WriteByte('}')
+	return line.String()
+}
+
+// writeValue writes a body as a JSON value on one line.
+func writeValue(line *strings.Builder, body []byte) {
+	switch {
+	case !json.Valid(body):
+		line.Write(wire.AppendString(nil, string(body)))
+	case bytes.ContainsAny(body, "\n\r"):
+		var compact bytes.Buffer
+		_ = json.Compact(&compact, body) // it is valid
+		line.Write(compact.Bytes())
+	default:
+		line.Write(body)
+	}
+}
