@@ -6,9 +6,29 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 )
+
+// anthropic is the messages API, which Claude Code speaks.
+type anthropic struct{}
+
+var _ api = anthropic{}
+
+func (anthropic) decode(r *http.Request, body []byte) (asked, error) {
+	req, c, err := decodeAnthropic(body)
+	return asked{Conversation: c, session: r.Header.Get(sessionHeader), model: req.Model, stream: req.Stream}, err
+}
+
+func (anthropic) respond(w http.ResponseWriter, a asked) response {
+	if a.stream {
+		return newEventSink(w, a.model, a.Tools)
+	}
+	return newWholeMessage(w, a)
+}
+
+func (anthropic) fail(w http.ResponseWriter, status int, message string) error {
+	return writeAPIError(w, status, message)
+}
 
 // messagesRequest is what we read of a POST /v1/messages.
 type messagesRequest struct {
@@ -83,29 +103,27 @@ func (c *Conversation) addUser(blocks []contentBlock) {
 		case "text":
 			c.addText(b.Text)
 		case "tool_result":
-			c.addResult(b)
+			c.addToolResult(b)
 		}
 	}
 }
 
-func (c *Conversation) addResult(b contentBlock) {
-	if len(c.Turns) == 0 {
-		return
-	}
-	t := &c.Turns[len(c.Turns)-1]
+func (c *Conversation) addToolResult(b contentBlock) {
 	text := resultText(b.Content)
-	t.Results = append(t.Results, Result{Text: text, IsError: b.IsError})
-	t.fold(text)
+	c.addResult(Result{Text: text, IsError: b.IsError})
+	if t := c.turn(); t != nil {
+		t.fold(text)
+	}
 }
 
 // addSystem reads a message of the command line within the conversation. Only
 // one kind matters: what the user wrote in the meantime, which newer models
 // are told in this way and older ones inside the tool result.
 func (c *Conversation) addSystem(blocks []contentBlock) {
-	if len(c.Turns) == 0 {
+	t := c.turn()
+	if t == nil {
 		return
 	}
-	t := &c.Turns[len(c.Turns)-1]
 	for _, b := range blocks {
 		if n := len(t.Results); t.fold(b.Text) && n > 0 {
 			t.Results[n-1].Text += "\n\n" + b.Text
@@ -138,90 +156,16 @@ func resultText(raw json.RawMessage) string {
 	return strings.Join(texts, " ")
 }
 
-// The command line writes texts of its own into the user's messages. They are
-// no prompts: taking one for the prompt would restart the script.
-var (
-	reminder   = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
-	notice     = "<task-notification>"
-	injections = []string{
-		"<local-command-",
-		"<command-",
-		"<bash-",
-		"[Request interrupted by user",
-		"Base directory for this skill:",
-		"Continue from where you left off.",
-	}
-)
-
 func (c *Conversation) addText(text string) {
-	text = strings.TrimSpace(reminder.ReplaceAllString(text, ""))
-	switch {
-	case text == "", hasAnyPrefix(text, injections):
-	case strings.HasPrefix(text, notice):
-		if n := len(c.Turns); n > 0 {
-			c.Turns[n-1].Notices++
+	if strings.HasPrefix(strings.TrimSpace(reminder.ReplaceAllString(text, "")), notice) {
+		if t := c.turn(); t != nil {
+			t.Notices++
 		}
-	default:
-		c.Turns = append(c.Turns, Turn{Prompt: text})
+		return
 	}
-}
-
-func hasAnyPrefix(text string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
-}
-
-// nativeCall is a call under the names that Claude Code gives its tools.
-func nativeCall(c Call, tools []string) (name string, input json.RawMessage) {
-	switch c.Tool {
-	case ToolBash:
-		short := []rune(c.Command)
-		return "Bash", object("command", c.Command, "description", "run "+string(short[:min(len(short), 30)]))
-	case ToolWrite:
-		return "Write", object("file_path", c.File, "content", c.Content)
-	case ToolRead:
-		return "Read", object("file_path", c.File)
-	case ToolSubagent:
-		return subagentCall(c, tools)
+	if prompt := wrote(text); prompt != "" {
+		c.Turns = append(c.Turns, Turn{Prompt: prompt})
 	}
-	return c.Name, c.Input
-}
-
-func subagentCall(c Call, tools []string) (string, json.RawMessage) {
-	name := "Agent"
-	if !slices.Contains(tools, name) && slices.Contains(tools, "Task") {
-		name = "Task"
-	}
-	fields := []any{"description", "inner job", "prompt", c.Prompt, "subagent_type", "general-purpose"}
-	if c.Background {
-		fields = append(fields, "run_in_background", true)
-	}
-	return name, object(fields...)
-}
-
-// object writes a JSON object with its fields in the order given, since
-// readers see them appear one after the other.
-func object(fields ...any) json.RawMessage {
-	out := []byte{'{'}
-	for i := 0; i < len(fields); i += 2 {
-		if i > 0 {
-			out = append(out, ", "...)
-		}
-		out = append(out, quoted(fields[i])...)
-		out = append(out, ": "...)
-		out = append(out, quoted(fields[i+1])...)
-	}
-	return append(out, '}')
-}
-
-// quoted encodes without escaping <, > and &, as models don't.
-func quoted(v any) []byte {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic("modelsim: encode: " + err.Error()) // only strings and bools come here
-	}
-	return []byte(strings.TrimSuffix(b.String(), "\n"))
 }
 
 type apiError struct {

@@ -1,18 +1,10 @@
 package modelsim
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
-	"unicode/utf8"
-)
-
-// The usage of every answer, so that sums are easy to check.
-const (
-	inputTokens  = 100
-	outputTokens = 20
 )
 
 // thinkSignature stands for the proof that a real server puts under thinking.
@@ -20,42 +12,28 @@ const thinkSignature = "RmFrZVNpZ25hdHVyZQ=="
 
 // eventSink streams an answer as server-sent events.
 type eventSink struct {
-	w       http.ResponseWriter
-	buf     *bufio.Writer
-	model   string
-	tools   []string
-	started bool
-	index   int
-	kind    blockKind
-	called  bool
+	stream
+	model  string
+	tools  []string
+	index  int
+	kind   blockKind
+	called bool
 }
 
-var _ sink = (*eventSink)(nil)
+var _ response = (*eventSink)(nil)
 
 func newEventSink(w http.ResponseWriter, model string, tools []string) *eventSink {
-	return &eventSink{w: w, buf: bufio.NewWriterSize(w, 32<<10), model: model, tools: tools}
+	return &eventSink{stream: newStream(w), model: model, tools: tools}
 }
 
-// start sends the head of the response, as late as possible: a scripted error
-// before it can still choose the status.
 func (s *eventSink) start() error {
-	if s.started {
+	if !s.begin() {
 		return nil
 	}
-	s.started = true
-	h := s.w.Header()
-	h.Set("Content-Type", "text/event-stream; charset=utf-8")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("Request-Id", newID("req_"))
 	return s.event("message_start", fmt.Sprintf(`{"type":"message_start","message":{"id":%q,"type":"message",`+
 		`"role":"assistant","model":%s,"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":%d,`+
 		`"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":1}}}`,
 		newID("msg_"), quoted(s.model), inputTokens))
-}
-
-func (s *eventSink) event(name, data string) error {
-	_, err := s.buf.WriteString("event: " + name + "\ndata: " + data + "\n\n")
-	return err
 }
 
 func (s *eventSink) open(kind blockKind) error {
@@ -88,17 +66,6 @@ func (s *eventSink) delta(text string) error {
 	return err
 }
 
-func appendQuoted(b []byte, text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return append(b, quoted(text)...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, text...)
-	return append(b, '"')
-}
-
 func (s *eventSink) shut() error {
 	if s.kind == blockThink {
 		err := s.event("content_block_delta", fmt.Sprintf(`{"type":"content_block_delta","index":%d,`+
@@ -121,14 +88,13 @@ func (s *eventSink) call(c Call) error {
 		return err
 	}
 	s.called, s.kind = true, ""
-	name, input := nativeCall(c, s.tools)
+	name, input := nativeCall(c, s.tools, anthropicDialect())
 	err := s.event("content_block_start", fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":`+
 		`{"type":"tool_use","id":%q,"name":%s,"input":{}}}`, s.index, newID("toolu_"), quoted(name)))
 	if err != nil {
 		return err
 	}
-	runes := []rune(string(input))
-	for _, half := range []string{string(runes[:len(runes)/2]), string(runes[len(runes)/2:])} {
+	for _, half := range halves(input) {
 		err := s.event("content_block_delta", fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":`+
 			`{"type":"input_json_delta","partial_json":%s}}`, s.index, quoted(half)))
 		if err != nil {
@@ -153,20 +119,6 @@ func (s *eventSink) fail(status int, message string) error {
 	return s.flush()
 }
 
-func (s *eventSink) cut() error {
-	if err := s.flush(); err != nil {
-		return err
-	}
-	return errCut
-}
-
-func (s *eventSink) flush() error {
-	if err := s.buf.Flush(); err != nil {
-		return err
-	}
-	return http.NewResponseController(s.w).Flush()
-}
-
 func (s *eventSink) finish() error {
 	if err := s.start(); err != nil {
 		return err
@@ -189,61 +141,36 @@ func stopReason(called bool) string {
 	return "end_turn"
 }
 
-// wholeSink collects an answer and writes it as one message.
-type wholeSink struct {
-	w      http.ResponseWriter
-	model  string
-	tools  []string
-	blocks []map[string]any
-	kind   blockKind
-	text   []byte
-	called bool
-}
-
-var _ sink = (*wholeSink)(nil)
-
-func (s *wholeSink) open(kind blockKind) error {
-	s.kind, s.text = kind, nil
-	return nil
-}
-
-func (s *wholeSink) delta(text string) error {
-	s.text = append(s.text, text...)
-	return nil
-}
-
-func (s *wholeSink) shut() error {
-	block := map[string]any{"type": s.kind, string(s.kind): string(s.text)}
-	if s.kind == blockThink {
-		block["signature"] = thinkSignature
-	}
-	s.blocks = append(s.blocks, block)
-	return nil
-}
-
-func (s *wholeSink) call(c Call) error {
-	s.called = true
-	name, input := nativeCall(c, s.tools)
-	s.blocks = append(s.blocks, map[string]any{"type": "tool_use", "id": newID("toolu_"), "name": name, "input": input})
-	return nil
-}
-
-func (s *wholeSink) fail(status int, message string) error {
-	return writeAPIError(s.w, status, message)
-}
-
-func (s *wholeSink) cut() error   { return errCut }
-func (s *wholeSink) flush() error { return nil }
-
-func (s *wholeSink) finish() error {
-	s.w.Header().Set("Content-Type", "application/json")
-	s.w.Header().Set("Request-Id", newID("req_"))
-	return json.NewEncoder(s.w).Encode(map[string]any{
-		"id": newID("msg_"), "type": "message", "role": "assistant", "model": s.model,
-		"content": s.blocks, "stop_reason": stopReason(s.called), "stop_sequence": nil,
-		"usage": map[string]int{
-			"input_tokens": inputTokens, "output_tokens": outputTokens,
-			"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+// newWholeMessage answers with one message.
+func newWholeMessage(w http.ResponseWriter, a asked) *whole {
+	return &whole{
+		refuse: func(status int, message string) error { return writeAPIError(w, status, message) },
+		write: func(blocks []block) error {
+			w.Header().Set("Request-Id", newID("req_"))
+			return writeJSON(w, http.StatusOK, map[string]any{
+				"id": newID("msg_"), "type": "message", "role": "assistant", "model": a.model,
+				"content": messageContent(blocks, a.Tools), "stop_reason": stopReason(anyCall(blocks)), "stop_sequence": nil,
+				"usage": map[string]int{
+					"input_tokens": inputTokens, "output_tokens": outputTokens,
+					"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+				},
+			})
 		},
-	})
+	}
+}
+
+func messageContent(blocks []block, tools []string) []any {
+	out := []any{}
+	for _, b := range blocks {
+		switch {
+		case b.call != nil:
+			name, input := nativeCall(*b.call, tools, anthropicDialect())
+			out = append(out, map[string]any{"type": "tool_use", "id": newID("toolu_"), "name": name, "input": input})
+		case b.kind == blockThink:
+			out = append(out, map[string]any{"type": b.kind, "thinking": b.text, "signature": thinkSignature})
+		default:
+			out = append(out, map[string]any{"type": b.kind, "text": b.text})
+		}
+	}
+	return out
 }

@@ -62,10 +62,10 @@ func TestDecodeFindsFoldedMessages(t *testing.T) {
 func TestSubagentToolHasTheNameOnOffer(t *testing.T) {
 	t.Parallel()
 	call := Call{Tool: ToolSubagent, Prompt: "SAY <a>", Background: true}
-	name, input := nativeCall(call, []string{"Task", "Bash"})
+	name, input := nativeCall(call, []string{"Task", "Bash"}, anthropicDialect())
 	require.Equal(t, "Task", name)
 	require.Equal(t, `{"description": "inner job", "prompt": "SAY <a>", "subagent_type": "general-purpose", "run_in_background": true}`, string(input))
-	name, _ = nativeCall(call, []string{"Task", "Agent"})
+	name, _ = nativeCall(call, []string{"Task", "Agent"}, anthropicDialect())
 	require.Equal(t, "Agent", name)
 }
 
@@ -87,7 +87,7 @@ func FuzzDecodeAnthropic(f *testing.F) {
 		require.NotEmpty(t, parts)
 		for _, p := range parts {
 			if call, ok := p.(callPart); ok {
-				_, input := nativeCall(call.call, c.Tools)
+				_, input := nativeCall(call.call, c.Tools, anthropicDialect())
 				require.True(t, json.Valid(input), "%s", input)
 			}
 		}

@@ -10,8 +10,13 @@ import (
 type Conversation struct {
 	// Turns are the prompts in order, each with what came after it.
 	Turns []Turn
-	// Tools are the names of the tools on offer.
+	// Tools are the names of the tools on offer, "namespace.name" for those in
+	// a namespace.
 	Tools []string
+	// Side says that the agent asks for itself, not for the user: for a title,
+	// a summary, a judgement. Schema is what the answer must fit, if anything.
+	Side   bool
+	Schema json.RawMessage
 }
 
 // Turn is one prompt of the user and the results that have come in since.
@@ -29,8 +34,16 @@ type Turn struct {
 
 // Result is what a tool gave back.
 type Result struct {
+	// Text is what the tool said; of a subagent, what it reported.
 	Text    string
 	IsError bool
+	// Agent is the id of a subagent that the call started and that a model
+	// must wait for by a call; "" for all other results.
+	Agent string
+	// Reported says that the subagent has ended, Waited in which turn a call
+	// has waited for it, counted from 1; 0 means never.
+	Reported bool
+	Waited   int
 }
 
 // Tool is a kind of tool that a script asks for; the wire knows the agent's
@@ -44,6 +57,10 @@ const (
 	ToolWrite
 	ToolRead
 	ToolSubagent
+	// ToolWait waits for subagents, ToolFinish hands in a subagent's result.
+	// No script asks for them: they are how some agents want it done.
+	ToolWait
+	ToolFinish
 )
 
 // Call is a wish to call a tool. Which fields count depends on Tool.
@@ -54,27 +71,37 @@ type Call struct {
 	Input json.RawMessage
 	// Command belongs to ToolBash.
 	Command string
-	// File belongs to ToolWrite and ToolRead, Content to ToolWrite.
+	// File belongs to ToolWrite and ToolRead, Content to ToolWrite and
+	// ToolFinish.
 	File, Content string
 	// Prompt and Background belong to ToolSubagent.
 	Prompt     string
 	Background bool
+	// Agents belongs to ToolWait: the ids of those to wait for.
+	Agents []string
 }
 
 // reply decides the answer to a conversation. It is pure: the same
 // conversation always gets the same reply. An error means that the script
 // itself is wrong.
 func reply(c Conversation) ([]part, error) {
+	if c.Side {
+		return aside(c), nil
+	}
 	turn := c.last()
 	steps, err := parseScript(turn.Prompt)
 	if err != nil {
 		return nil, err
 	}
-	rest, called := skipDone(steps, turn)
+	rest, called := skipDone(c, steps)
+	parts := answer(c, rest)
 	if len(rest) == 0 && called {
-		return []part{textPart{final(turn.Results)}}, nil
+		parts = []part{textPart{final(turn.Results)}}
 	}
-	return answer(c, rest), nil
+	if len(parts) == 0 {
+		parts = []part{textPart{"Nothing to wait for."}}
+	}
+	return handIn(c, parts), nil
 }
 
 func (c Conversation) last() Turn {
@@ -82,29 +109,6 @@ func (c Conversation) last() Turn {
 		return Turn{}
 	}
 	return c.Turns[len(c.Turns)-1]
-}
-
-// skipDone drops the steps that earlier answers to this prompt held: all up
-// to the last call whose results are in. called says that there was one.
-func skipDone(steps []step, turn Turn) (rest []step, called bool) {
-	results, notices := len(turn.Results), turn.Notices
-	rest = steps
-	for i, s := range steps {
-		switch _, waits := s.(waitStep); {
-		case waits && notices > 0:
-			notices--
-		case waits:
-			return rest, called
-		case s.consumes() == 0:
-			continue
-		case results < s.consumes():
-			return rest, called
-		default:
-			results -= s.consumes()
-		}
-		rest, called = steps[i+1:], true
-	}
-	return rest, called
 }
 
 // answer takes the steps of one answer: up to the first that calls a tool.
@@ -117,6 +121,24 @@ func answer(c Conversation, steps []step) []part {
 		}
 	}
 	return parts
+}
+
+// handIn ends the last answer of a subagent as its agent demands: by a call
+// with the result, if there is a tool for it.
+func handIn(c Conversation, parts []part) []part {
+	if n, _ := find(ToolFinish, c.Tools); n == nil || len(parts) == 0 {
+		return parts
+	}
+	var said []string
+	for _, p := range parts {
+		switch p := p.(type) {
+		case callPart, failPart, cutPart:
+			return parts
+		case textPart:
+			said = append(said, p.text)
+		}
+	}
+	return append(parts, callPart{Call{Tool: ToolFinish, Content: strings.Join(said, "\n")}})
 }
 
 // final sums up results. It is cut, as it is read by people.
@@ -178,6 +200,11 @@ func (s twoStep) consumes() int { return 2 }
 // the background work has reported.
 func (s waitStep) parts(Conversation) []part { return []part{textPart{"Waiting."}} }
 func (s waitStep) consumes() int             { return 0 }
+
+func (s awaitStep) parts(Conversation) []part {
+	return []part{callPart{Call{Tool: ToolWait, Agents: []string{s.agent}}}}
+}
+func (s awaitStep) consumes() int { return 1 }
 
 func (s recallStep) parts(c Conversation) []part { return []part{textPart{recall(c)}} }
 func (s recallStep) consumes() int               { return 0 }

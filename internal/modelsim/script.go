@@ -33,7 +33,10 @@ type (
 	twoStep    struct{}
 	waitStep   struct{}
 	recallStep struct{}
-	playStep   struct{ part part }
+	// awaitStep is in no script: it waits for a subagent that must be waited
+	// for by a call.
+	awaitStep struct{ agent string }
+	playStep  struct{ part part }
 )
 
 // parser reads the argument of one word.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -121,15 +122,16 @@ func (s *Server) Recorded() []Recorded { return s.record.list() }
 func (s *Server) Handler() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("HEAD /{$}", func(http.ResponseWriter, *http.Request) {})
-	m.HandleFunc("POST /v1/messages", s.messages)
-	m.HandleFunc("POST /v1/messages/count_tokens", s.countTokens)
-	m.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Stats()) })
-	m.HandleFunc("GET /gates", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.gates.list()) })
+	m.HandleFunc("POST /v1/messages", s.model(anthropic{}))
+	m.HandleFunc("POST /v1/messages/count_tokens", s.countTokens(anthropic{}, "input_tokens"))
+	m.HandleFunc("POST /v1/chat/completions", s.model(chat{}))
+	m.HandleFunc("POST /v1/responses", s.model(responses{}))
+	m.HandleFunc("POST /v1beta/models/{action}", s.gemini)
+	m.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Stats()) })
+	m.HandleFunc("GET /gates", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.gates.list()) })
 	m.HandleFunc("POST /gates/{name}", func(_ http.ResponseWriter, r *http.Request) { s.Open(r.PathValue("name")) })
 	m.HandleFunc("GET /requests/last", s.lastRequest)
-	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeAPIError(w, http.StatusNotFound, "no such path: "+r.Method+" "+r.URL.Path)
-	})
+	m.HandleFunc("/", s.nowhere)
 	return m
 }
 
@@ -144,65 +146,108 @@ func (s *Server) enter() (ok bool) {
 	return true
 }
 
-func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
-	if !s.enter() {
-		panic(http.ErrAbortHandler)
-	}
-	defer s.answers.Done()
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	if err := s.answer(ctx, w, r); err != nil {
-		// The rest of the answer is lost; an orderly end would hide that.
-		panic(http.ErrAbortHandler)
+// api is one protocol of model servers. Its methods may be called from any
+// goroutine.
+type api interface {
+	// decode reads a request. It fails on what the real server would refuse
+	// too; what came before the fault counts.
+	decode(r *http.Request, body []byte) (asked, error)
+	// respond makes the answer to a request, of which nothing is sent yet.
+	respond(w http.ResponseWriter, a asked) response
+	// fail is an answer that is an error.
+	fail(w http.ResponseWriter, status int, message string) error
+}
+
+// asked is a request of any protocol.
+type asked struct {
+	Conversation
+	// session is the agent's, parent that of the agent that started it, if it
+	// is a subagent with a session of its own.
+	session, parent string
+	model           string
+	stream          bool
+	// usage says that a stream must end with the usage, where that is asked for.
+	usage bool
+}
+
+// response is an answer that comes to an orderly end by finish.
+type response interface {
+	sink
+	finish() error
+}
+
+func (s *Server) model(p api) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.enter() {
+			panic(http.ErrAbortHandler)
+		}
+		defer s.answers.Done()
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
+		if err := s.answer(ctx, p, w, r); err != nil {
+			// The rest of the answer is lost; an orderly end would hide that.
+			panic(http.ErrAbortHandler)
+		}
 	}
 }
 
-func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+func (s *Server) answer(ctx context.Context, p api, w http.ResponseWriter, r *http.Request) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return writeAPIError(w, http.StatusRequestEntityTooLarge, err.Error())
+		return p.fail(w, http.StatusRequestEntityTooLarge, err.Error())
 	}
-	session := r.Header.Get(sessionHeader)
-	if err := s.record.add(session, body); err != nil {
-		return writeAPIError(w, http.StatusInternalServerError, err.Error())
-	}
-	req, conv, err := decodeAnthropic(body)
-	s.ledger.begin(session, conv)
+	a, err := p.decode(r, body)
 	defer s.ledger.end()
+	session := s.ledger.begin(a)
+	if err := s.record.add(session, body); err != nil {
+		return p.fail(w, http.StatusInternalServerError, err.Error())
+	}
 	if err != nil {
-		return writeAPIError(w, http.StatusBadRequest, err.Error())
+		return p.fail(w, http.StatusBadRequest, err.Error())
 	}
-	parts, err := reply(conv)
+	parts, err := reply(a.Conversation)
 	if err != nil {
-		return writeAPIError(w, http.StatusBadRequest, "script: "+err.Error())
+		return p.fail(w, http.StatusBadRequest, "script: "+err.Error())
 	}
-	return s.perform(ctx, w, req, conv, parts)
-}
-
-func (s *Server) perform(ctx context.Context, w http.ResponseWriter, req messagesRequest, c Conversation, parts []part) error {
-	var out interface {
-		sink
-		finish() error
-	} = &wholeSink{w: w, model: req.Model, tools: c.Tools}
-	if req.Stream {
-		out = newEventSink(w, req.Model, c.Tools)
-	}
-	p := &player{ctx: ctx, out: out, pace: s.opts.Pace, gates: &s.gates}
-	if over, err := p.perform(parts); over || err != nil {
+	out := p.respond(w, a)
+	play := &player{ctx: ctx, out: out, pace: s.opts.Pace, gates: &s.gates}
+	if over, err := play.perform(parts); over || err != nil {
 		return err
 	}
 	return out.finish()
 }
 
-// countTokens guesses four bytes per token.
-func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) {
-	n, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		writeAPIError(w, http.StatusRequestEntityTooLarge, err.Error())
-		return
+// gemini serves the methods that Google's API puts behind a colon.
+func (s *Server) gemini(w http.ResponseWriter, r *http.Request) {
+	switch _, method, _ := strings.Cut(r.PathValue("action"), ":"); method {
+	case "generateContent", "streamGenerateContent":
+		s.model(gemini{})(w, r)
+	case "countTokens":
+		s.countTokens(gemini{}, "totalTokens")(w, r)
+	default:
+		s.nowhere(w, r)
 	}
-	writeJSON(w, map[string]int64{"input_tokens": n / 4})
+}
+
+// countTokens guesses four bytes per token.
+func (s *Server) countTokens(p api, field string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			p.fail(w, http.StatusRequestEntityTooLarge, err.Error())
+			return
+		}
+		writeJSON(w, http.StatusOK, map[string]int64{field: n / 4})
+	}
+}
+
+func (s *Server) nowhere(w http.ResponseWriter, r *http.Request) {
+	var p api = anthropic{}
+	if strings.HasPrefix(r.URL.Path, "/v1beta/") {
+		p = gemini{}
+	}
+	p.fail(w, http.StatusNotFound, "no such path: "+r.Method+" "+r.URL.Path)
 }
 
 func (s *Server) lastRequest(w http.ResponseWriter, _ *http.Request) {
@@ -211,15 +256,16 @@ func (s *Server) lastRequest(w http.ResponseWriter, _ *http.Request) {
 		writeAPIError(w, http.StatusNotFound, "no request is kept")
 		return
 	}
-	writeJSON(w, kept[len(kept)-1])
+	writeJSON(w, http.StatusOK, kept[len(kept)-1])
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
+func writeJSON(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(v)
+	w.WriteHeader(status)
+	return json.NewEncoder(w).Encode(v)
 }
 
-// newID is a random id in the form of Anthropic's.
+// newID is a random id in the form of those of the real servers.
 func newID(prefix string) string {
 	var b [12]byte
 	rand.Read(b[:])

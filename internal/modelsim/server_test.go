@@ -340,7 +340,7 @@ func TestStatsForgetOldPrompts(t *testing.T) {
 	t.Parallel()
 	var l ledger
 	for i := range keepPrompts + 5 {
-		l.begin("s", Conversation{Turns: []Turn{{Prompt: fmt.Sprint(i)}}})
+		l.begin(asked{session: "s", Conversation: Conversation{Turns: []Turn{{Prompt: fmt.Sprint(i)}}}})
 	}
 	got := l.snapshot().Sessions["s"]
 	require.Equal(t, keepPrompts+5, got.Requests)

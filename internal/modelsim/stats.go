@@ -10,8 +10,8 @@ import (
 // thousands of turns.
 const keepPrompts = 1000
 
-// Stats is what was asked of the server since it began. Requests are the
-// POSTs to /v1/messages, whatever became of them; token counts are none.
+// Stats is what was asked of the server since it began. Requests are those for
+// an answer of the model, whatever became of them; token counts are none.
 type Stats struct {
 	Total int `json:"total"`
 	// Active is how many answers are under way.
@@ -23,6 +23,9 @@ type Stats struct {
 // Requests without a session id are counted under "".
 type SessionStats struct {
 	Requests int `json:"requests"`
+	// Side counts the requests that the agent made for itself, such as those
+	// for a title. They are not among Requests and Prompts.
+	Side int `json:"side"`
 	// Prompts are the prompts that requests were about, in the order of their
 	// first request; only the last 1000 are kept.
 	Prompts []PromptStats `json:"prompts"`
@@ -46,13 +49,17 @@ type ledger struct {
 	total    int
 	active   int
 	sessions map[string]*SessionStats
+	// roots are the sessions of subagents, with those that they belong to.
+	roots map[string]string
 }
 
-func (l *ledger) begin(session string, c Conversation) {
+// begin counts a request and says under which session.
+func (l *ledger) begin(a asked) (session string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++
 	l.active++
+	session = l.root(a.session, a.parent)
 	if l.sessions == nil {
 		l.sessions = map[string]*SessionStats{}
 	}
@@ -60,8 +67,30 @@ func (l *ledger) begin(session string, c Conversation) {
 		l.sessions[session] = &SessionStats{Prompts: []PromptStats{}}
 	}
 	s := l.sessions[session]
+	if a.Side {
+		s.Side++
+		return session
+	}
 	s.Requests++
-	s.note(max(len(c.Turns)-1, 0), c.last())
+	s.note(max(len(a.Turns)-1, 0), a.last())
+	return session
+}
+
+// root is the session that the user knows: subagents may have sessions of
+// their own, which name the one above them.
+func (l *ledger) root(session, parent string) string {
+	if parent == "" {
+		return session
+	}
+	if l.roots == nil {
+		l.roots = map[string]string{}
+	}
+	root := parent
+	if above, ok := l.roots[parent]; ok {
+		root = above
+	}
+	l.roots[session] = root
+	return root
 }
 
 func (s *SessionStats) note(index int, turn Turn) {
@@ -98,7 +127,7 @@ func (l *ledger) snapshot() Stats {
 	defer l.mu.Unlock()
 	out := Stats{Total: l.total, Active: l.active, Sessions: map[string]SessionStats{}}
 	for id, s := range l.sessions {
-		c := SessionStats{Requests: s.Requests, Prompts: slices.Clone(s.Prompts)}
+		c := SessionStats{Requests: s.Requests, Side: s.Side, Prompts: slices.Clone(s.Prompts)}
 		for i := range c.Prompts {
 			c.Prompts[i].Steps = maps.Clone(c.Prompts[i].Steps)
 		}

@@ -1,0 +1,87 @@
+package modelsim
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Agents write texts of their own into the user's messages. They are no
+// prompts: taking one for the prompt would restart the script.
+var (
+	reminder   = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
+	notice     = "<task-notification>"
+	injections = []string{
+		// Claude Code
+		"<local-command-",
+		"<command-",
+		"<bash-",
+		"[Request interrupted by user",
+		"Base directory for this skill:",
+		"Continue from where you left off.",
+		// OpenCode
+		"Summarize the task tool output above and continue",
+		"Continue if you have next steps",
+		// Gemini CLI, to a subagent that ended without handing in a result
+		"You have stopped calling tools without finishing.",
+		"You have exceeded the maximum number of turns.",
+		"You have exceeded the time limit.",
+		// Codex
+		"# AGENTS.md instructions for ",
+	}
+)
+
+// element finds the name of the element that a text begins with. Agents name
+// theirs in two words or more; a user who quotes markup is not meant.
+var element = regexp.MustCompile(`^<([A-Za-z]+[_-][A-Za-z_-]+|[a-z_]+ instructions)>`)
+
+// queued is how OpenCode wraps a prompt that came while it was at work.
+var queued = regexp.MustCompile(`(?s)^<system-reminder>\s*The user sent the following message:\n(.*?)\n+Please address this message`)
+
+// wrote takes what the agent added off a text and leaves what the user wrote,
+// or "".
+func wrote(text string) string {
+	text = strings.TrimSpace(text)
+	if m := queued.FindStringSubmatch(text); m != nil {
+		return strings.TrimSpace(m[1])
+	}
+	text = strings.TrimSpace(reminder.ReplaceAllString(text, ""))
+	if hasAnyPrefix(text, injections) || isElement(text) {
+		return ""
+	}
+	return text
+}
+
+func isElement(text string) bool {
+	m := element.FindStringSubmatch(text)
+	return m != nil && strings.HasSuffix(text, "</"+m[1]+">")
+}
+
+func hasAnyPrefix(text string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
+}
+
+// addMessage takes the first text of a user's message that the user wrote for
+// the prompt; agents put what belongs to it, such as files, after it.
+func (c *Conversation) addMessage(texts []string) {
+	for _, text := range texts {
+		if prompt := wrote(text); prompt != "" {
+			c.Turns = append(c.Turns, Turn{Prompt: prompt})
+			return
+		}
+	}
+}
+
+// turn is the one under way, or nil.
+func (c *Conversation) turn() *Turn {
+	if len(c.Turns) == 0 {
+		return nil
+	}
+	return &c.Turns[len(c.Turns)-1]
+}
+
+func (c *Conversation) addResult(r Result) {
+	if t := c.turn(); t != nil {
+		t.Results = append(t.Results, r)
+	}
+}

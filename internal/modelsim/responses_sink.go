@@ -1,0 +1,271 @@
+package modelsim
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// responsesStream streams an answer as items of a response.
+type responsesStream struct {
+	stream
+	asked
+	id       string
+	sequence int
+	kind     blockKind
+	// The item under way: its id and what it said.
+	item string
+	text strings.Builder
+	// items are those that are done, as JSON.
+	items []string
+}
+
+var _ response = (*responsesStream)(nil)
+
+func newResponsesStream(w http.ResponseWriter, a asked) *responsesStream {
+	return &responsesStream{stream: newStream(w), asked: a, id: newID("resp_")}
+}
+
+// send writes one event; fields are the JSON after its type.
+func (s *responsesStream) send(name, fields string) error {
+	s.sequence++
+	return s.event(name, `{"type":"`+name+`","sequence_number":`+strconv.Itoa(s.sequence-1)+fields+`}`)
+}
+
+func (s *responsesStream) start() error {
+	if !s.begin() {
+		return nil
+	}
+	if err := s.send("response.created", `,"response":`+s.snapshot("in_progress", "")); err != nil {
+		return err
+	}
+	return s.send("response.in_progress", `,"response":`+s.snapshot("in_progress", ""))
+}
+
+// snapshot is the response as it stands.
+func (s *responsesStream) snapshot(status, more string) string {
+	return fmt.Sprintf(`{"id":%q,"object":"response","created_at":%d,"status":%q,"model":%s,"output":[%s]%s}`,
+		s.id, time.Now().Unix(), status, quoted(s.model), strings.Join(s.items, ","), more)
+}
+
+// at is where an event belongs.
+func (s *responsesStream) at(field string) string {
+	return `,"item_id":"` + s.item + `","output_index":` + strconv.Itoa(len(s.items)) + `,"` + field + `":0`
+}
+
+func (s *responsesStream) open(kind blockKind) error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	s.kind = kind
+	s.text.Reset()
+	s.item = newID("msg_")
+	part, field, piece := "response.content_part.added", "content_index", textItem("")
+	if kind == blockThink {
+		s.item = newID("rs_")
+		part, field, piece = "response.reasoning_summary_part.added", "summary_index", summaryItem("")
+	}
+	if err := s.send("response.output_item.added", s.index()+`,"item":`+s.message(false)); err != nil {
+		return err
+	}
+	return s.send(part, s.at(field)+`,"part":`+piece)
+}
+
+func (s *responsesStream) index() string { return `,"output_index":` + strconv.Itoa(len(s.items)) }
+
+func textItem(text string) string {
+	return `{"type":"output_text","text":` + string(quoted(text)) + `,"annotations":[]}`
+}
+
+func summaryItem(text string) string {
+	return `{"type":"summary_text","text":` + string(quoted(text)) + `}`
+}
+
+// message is the item under way, or when it is done.
+func (s *responsesStream) message(done bool) string {
+	if s.kind == blockThink {
+		return reasoningItem(s.item, s.text.String(), done)
+	}
+	return messageItem(s.item, s.text.String(), done)
+}
+
+func reasoningItem(id, text string, done bool) string {
+	summary, proof := "", "null"
+	if done {
+		summary, proof = summaryItem(text), strconv.Quote(thinkSignature)
+	}
+	return `{"type":"reasoning","id":"` + id + `","summary":[` + summary + `],"encrypted_content":` + proof + `}`
+}
+
+func messageItem(id, text string, done bool) string {
+	status, content := "in_progress", ""
+	if done {
+		status, content = "completed", textItem(text)
+	}
+	return `{"type":"message","id":"` + id + `","status":"` + status + `","role":"assistant","content":[` + content + `]}`
+}
+
+// delta is called without end by benchmarks.
+func (s *responsesStream) delta(text string) error {
+	s.text.WriteString(text)
+	name, field := "response.output_text.delta", "content_index"
+	if s.kind == blockThink {
+		name, field = "response.reasoning_summary_text.delta", "summary_index"
+	}
+	b := s.buf.AvailableBuffer()
+	b = append(b, "event: "...)
+	b = append(b, name...)
+	b = append(b, "\ndata: {\"type\":\""...)
+	b = append(b, name...)
+	b = append(b, `","sequence_number":`...)
+	b = strconv.AppendInt(b, int64(s.sequence), 10)
+	b = append(b, `,"item_id":"`...)
+	b = append(b, s.item...)
+	b = append(b, `","output_index":`...)
+	b = strconv.AppendInt(b, int64(len(s.items)), 10)
+	b = append(b, `,"`...)
+	b = append(b, field...)
+	b = append(b, `":0,"delta":`...)
+	b = appendQuoted(b, text)
+	b = append(b, "}\n\n"...)
+	s.sequence++
+	_, err := s.buf.Write(b)
+	return err
+}
+
+func (s *responsesStream) shut() error {
+	text := s.text.String()
+	name, part, field, piece := "response.output_text.done", "response.content_part.done", "content_index", textItem(text)
+	if s.kind == blockThink {
+		name, part, field, piece = "response.reasoning_summary_text.done", "response.reasoning_summary_part.done",
+			"summary_index", summaryItem(text)
+	}
+	if err := s.send(name, s.at(field)+`,"text":`+string(quoted(text))); err != nil {
+		return err
+	}
+	if err := s.send(part, s.at(field)+`,"part":`+piece); err != nil {
+		return err
+	}
+	return s.done(s.message(true))
+}
+
+func (s *responsesStream) done(item string) error {
+	if err := s.send("response.output_item.done", s.index()+`,"item":`+item); err != nil {
+		return err
+	}
+	s.items = append(s.items, item)
+	return s.flush()
+}
+
+func (s *responsesStream) call(c Call) error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	f := newFunctionCall(c, s.Tools)
+	if err := s.send("response.output_item.added", s.index()+`,"item":`+f.item("in_progress", "")); err != nil {
+		return err
+	}
+	at := `,"item_id":"` + f.id + `"` + s.index()
+	for _, half := range halves([]byte(f.input)) {
+		if err := s.send("response.function_call_arguments.delta", at+`,"delta":`+string(quoted(half))); err != nil {
+			return err
+		}
+	}
+	if err := s.send("response.function_call_arguments.done", at+`,"arguments":`+string(quoted(f.input))); err != nil {
+		return err
+	}
+	return s.done(f.item("completed", f.input))
+}
+
+// functionCall is a call as an item.
+type functionCall struct{ id, callID, namespace, name, input string }
+
+func newFunctionCall(c Call, tools []string) functionCall {
+	name, input := nativeCall(c, tools, responsesDialect())
+	f := functionCall{id: newID("fc_"), callID: newID("call_"), input: string(input)}
+	f.namespace, f.name = splitName(name, tools)
+	return f
+}
+
+// splitName splits the full name of a tool. A script may also name it as it is
+// called elsewhere: without its namespace, or joined to it by "__".
+func splitName(name string, tools []string) (namespace, base string) {
+	for _, full := range tools {
+		space, base, found := strings.Cut(full, ".")
+		if found && slices.Contains([]string{full, base, space + "__" + base}, name) {
+			return space, base
+		}
+	}
+	return "", name
+}
+
+func (f functionCall) item(status, input string) string {
+	space := ""
+	if f.namespace != "" {
+		space = `"namespace":` + string(quoted(f.namespace)) + `,`
+	}
+	return fmt.Sprintf(`{"type":"function_call","id":%q,"call_id":%q,"name":%s,%s"arguments":%s,"status":%q}`,
+		f.id, f.callID, quoted(f.name), space, quoted(input), status)
+}
+
+// fail gives a status if none was sent, else a failed response.
+func (s *responsesStream) fail(status int, message string) error {
+	if !s.started {
+		return writeOpenAIError(s.w, status, message)
+	}
+	e := newOpenAIError(status, message)
+	code := e.Type
+	if e.Code != nil {
+		code = *e.Code
+	}
+	more := `,"error":` + string(object("code", code, "message", message))
+	if err := s.send("response.failed", `,"response":`+s.snapshot("failed", more)); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func (s *responsesStream) finish() error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	if err := s.send("response.completed", `,"response":`+s.snapshot("completed", responsesUsage())); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func responsesUsage() string {
+	return fmt.Sprintf(`,"usage":{"input_tokens":%d,"input_tokens_details":{"cached_tokens":0},"output_tokens":%d,`+
+		`"output_tokens_details":{"reasoning_tokens":0},"total_tokens":%d}`, inputTokens, outputTokens, inputTokens+outputTokens)
+}
+
+// newWholeResponse answers with one response.
+func newWholeResponse(w http.ResponseWriter, a asked) *whole {
+	return &whole{
+		refuse: func(status int, message string) error { return writeOpenAIError(w, status, message) },
+		write: func(blocks []block) error {
+			s := newResponsesStream(w, a)
+			for _, b := range blocks {
+				s.items = append(s.items, responsesItemOf(b, a.Tools))
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, err := w.Write([]byte(s.snapshot("completed", responsesUsage())))
+			return err
+		},
+	}
+}
+
+func responsesItemOf(b block, tools []string) string {
+	switch {
+	case b.call != nil:
+		f := newFunctionCall(*b.call, tools)
+		return f.item("completed", f.input)
+	case b.kind == blockThink:
+		return reasoningItem(newID("rs_"), b.text, true)
+	}
+	return messageItem(newID("msg_"), b.text, true)
+}

@@ -1,0 +1,174 @@
+package modelsim
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// native is one agent's own tool for a kind of work.
+type native struct {
+	tool Tool
+	name string
+	// args are the fields of its input, in the order in which they stream.
+	args func(c Call) []any
+}
+
+// natives are the tools of all agents that we know. What a request offers
+// decides, so an agent may be used with any protocol. The first of a kind
+// that a dialect lists is called where the request offers none.
+func natives() []native {
+	return []native{
+		{ToolBash, "Bash", commandAndWhy},
+		{ToolBash, "bash", command},
+		{ToolBash, "run_shell_command", commandAndWhy},
+		{ToolBash, "exec_command", func(c Call) []any { return []any{"cmd", c.Command} }},
+		{ToolBash, "shell_command", command},
+		{ToolBash, "shell", func(c Call) []any { return []any{"command", []string{"bash", "-lc", c.Command}} }},
+		{ToolWrite, "Write", writeSnake},
+		{ToolWrite, "write", func(c Call) []any { return []any{"filePath", c.File, "content", c.Content} }},
+		{ToolWrite, "write_file", writeSnake},
+		{ToolRead, "Read", readSnake},
+		{ToolRead, "read", func(c Call) []any { return []any{"filePath", c.File} }},
+		{ToolRead, "read_file", readSnake},
+		{ToolSubagent, "Agent", delegate("general-purpose")},
+		{ToolSubagent, "Task", delegate("general-purpose")},
+		{ToolSubagent, "task", delegate("general")},
+		{ToolSubagent, "invoke_agent", func(c Call) []any { return []any{"agent_name", "generalist", "prompt", c.Prompt} }},
+		{ToolSubagent, "spawn_agent", func(c Call) []any { return []any{"message", c.Prompt} }},
+		{ToolWait, "wait_agent", func(c Call) []any { return []any{"targets", c.Agents, "timeout_ms", maxAgentWait} }},
+		{ToolFinish, "complete_task", func(c Call) []any { return []any{"result", c.Content} }},
+	}
+}
+
+// maxAgentWait is the longest that Codex waits at a time, in milliseconds.
+const maxAgentWait = 3_600_000
+
+func command(c Call) []any { return []any{"command", c.Command} }
+
+func commandAndWhy(c Call) []any {
+	short := []rune(c.Command)
+	return []any{"command", c.Command, "description", "run " + string(short[:min(len(short), 30)])}
+}
+
+func writeSnake(c Call) []any { return []any{"file_path", c.File, "content", c.Content} }
+func readSnake(c Call) []any  { return []any{"file_path", c.File} }
+
+func delegate(kind string) func(Call) []any {
+	return func(c Call) []any {
+		fields := []any{"description", "inner job", "prompt", c.Prompt, "subagent_type", kind}
+		if c.Background {
+			fields = append(fields, "run_in_background", true)
+		}
+		return fields
+	}
+}
+
+// dialect is the names that an agent of a protocol has for the tools; they
+// are used where a request offers none of a kind.
+type dialect []string
+
+func anthropicDialect() dialect { return dialect{"Bash", "Write", "Read", "Agent"} }
+func chatDialect() dialect      { return dialect{"bash", "write", "read", "task"} }
+func responsesDialect() dialect { return dialect{"exec_command", "spawn_agent", "wait_agent"} }
+func geminiDialect() dialect {
+	return dialect{"run_shell_command", "write_file", "read_file", "invoke_agent", "complete_task"}
+}
+
+// nativeCall is a call under the name of the tool on offer.
+func nativeCall(c Call, offered []string, d dialect) (name string, input json.RawMessage) {
+	if c.Tool == ToolNamed {
+		return c.Name, c.Input
+	}
+	shell := c.byShell()
+	for _, try := range []struct {
+		call  Call
+		names []string
+	}{{c, offered}, {shell, offered}, {c, d}, {shell, d}} {
+		if n, name := find(try.call.Tool, try.names); n != nil {
+			return name, object(n.args(try.call)...)
+		}
+	}
+	return "unknown", object()
+}
+
+// find gives the known tool of a kind that is among the names, and its full
+// name there: tools may stand in a namespace.
+func find(tool Tool, names []string) (*native, string) {
+	for _, n := range natives() {
+		if n.tool != tool {
+			continue
+		}
+		i := slices.IndexFunc(names, func(name string) bool { return baseName(name) == n.name })
+		if i >= 0 {
+			return &n, names[i]
+		}
+	}
+	return nil, ""
+}
+
+func baseName(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+// byShell does with a shell what an agent has no tool for.
+func (c Call) byShell() Call {
+	switch c.Tool {
+	case ToolRead:
+		return Call{Tool: ToolBash, Command: "cat " + shellQuoted(c.File)}
+	case ToolWrite:
+		text := shellQuoted(strings.TrimSuffix(c.Content, "\n"))
+		return Call{Tool: ToolBash, Command: `printf '%s\n' ` + text + " > " + shellQuoted(c.File)}
+	}
+	return c
+}
+
+func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// waiting is how an agent lets a model wait for its subagents.
+type waiting int
+
+const (
+	// waitsForNotice: a message tells that background work is done.
+	waitsForNotice waiting = iota
+	// waitsByCall: every subagent is in the background, and a tool waits.
+	waitsByCall
+	// waitsNever: every subagent is in the foreground.
+	waitsNever
+)
+
+func waitingOf(tools []string) waiting {
+	switch n, _ := find(ToolSubagent, tools); {
+	case n == nil:
+		return waitsForNotice
+	case n.name == "spawn_agent":
+		return waitsByCall
+	case n.name == "task", n.name == "invoke_agent":
+		return waitsNever
+	}
+	return waitsForNotice
+}
+
+// object writes a JSON object with its fields in the order given, since
+// readers see them appear one after the other.
+func object(fields ...any) json.RawMessage {
+	out := []byte{'{'}
+	for i := 0; i < len(fields); i += 2 {
+		if i > 0 {
+			out = append(out, ", "...)
+		}
+		out = append(out, quoted(fields[i])...)
+		out = append(out, ": "...)
+		out = append(out, quoted(fields[i+1])...)
+	}
+	return append(out, '}')
+}
+
+// quoted encodes without escaping <, > and &, as models don't.
+func quoted(v any) []byte {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("modelsim: encode: " + err.Error()) // only values of our own making come here
+	}
+	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}
