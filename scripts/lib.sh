@@ -2,7 +2,7 @@
 # what was started, by process id.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-export PATH="$ROOT/bin:$ROOT/.agents/node_modules/.bin:$PATH"
+export PATH="$ROOT/bin:$ROOT/.agents/bin:$PATH"
 STARTED=()
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
@@ -59,12 +59,15 @@ start_stack() {
   set +a
 }
 
+# What agents are told of their models, by the names that they themselves use.
+MODEL_ENV=ANTHROPIC_API_KEY,ANTHROPIC_BASE_URL,ANTHROPIC_AUTH_TOKEN,OPENAI_API_KEY,OPENAI_BASE_URL,GEMINI_API_KEY,GOOGLE_GEMINI_BASE_URL,OPENCODE_CONFIG_CONTENT
+
 # start_model DIR stands in for the model, unless MODEL=real.
 start_model() {
   local dir=$1
   if [ "${MODEL:-scripted}" = real ]; then
     echo "The model is real: the agent finds it by your own settings (such as ANTHROPIC_API_KEY)."
-    export SOJOURN_PASS_ENV=${SOJOURN_PASS_ENV:-ANTHROPIC_API_KEY,ANTHROPIC_BASE_URL,ANTHROPIC_AUTH_TOKEN}
+    export SOJOURN_PASS_ENV=${SOJOURN_PASS_ENV:-$MODEL_ENV}
     return
   fi
   rm -f "$dir/model.env"
@@ -74,7 +77,7 @@ start_model() {
   # shellcheck disable=SC1091
   . "$dir/model.env"
   set +a
-  export SOJOURN_PASS_ENV=ANTHROPIC_API_KEY,ANTHROPIC_BASE_URL
+  export SOJOURN_PASS_ENV=$MODEL_ENV
 }
 
 # start_worker DIR starts a worker on a data folder of its own.
