@@ -159,12 +159,16 @@ func (t *turn) sweep(ctx context.Context) {
 
 // The last events of a turn stand behind all of their record's.
 const (
-	indexLost    = 1 << 20
-	indexFailure = 1<<20 + 1
-	indexEnd     = 1<<20 + 2
+	indexUntold  = 1 << 20
+	indexLost    = 1<<20 + 1
+	indexFailure = 1<<20 + 2
+	indexEnd     = 1<<20 + 3
 )
 
 func (t *turn) writeEnd(ctx context.Context, d runner.Delivery, end ending) error {
+	if err := t.tellUntold(ctx, d); err != nil {
+		return err
+	}
 	if end.exited {
 		if err := t.markLost(ctx, d); err != nil {
 			return err

@@ -21,6 +21,8 @@ type tale struct {
 	blocks blockOrder
 	// lost says that some of the main conversation's was taken back.
 	lost bool
+	// threads are the subagents of the turn.
+	threads threads
 	// text is the last assistant_text of the main conversation.
 	textID string
 	text   strings.Builder
@@ -30,7 +32,7 @@ type tale struct {
 }
 
 func newTale(anchor string) tale {
-	return tale{blocks: blockOrder{standing(anchor)}}
+	return tale{blocks: blockOrder{standing(anchor)}, threads: threads{}}
 }
 
 // responseLimit bounds the text of a result; the whole is in the stream.
@@ -38,6 +40,7 @@ const responseLimit = 16 << 10
 
 func (t *tale) hear(ev event.Event) {
 	t.events++
+	t.threads.hear(ev)
 	main := ev.Context.Conversation() == event.Main
 	if main {
 		t.blocks.hear(ev.Payload)
