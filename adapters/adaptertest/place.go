@@ -1,0 +1,157 @@
+package adaptertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/local"
+)
+
+// place is a host's folder with one sandbox in it.
+type place struct {
+	data, workspace string
+	sb              sandbox.Sandbox
+	paths           sandbox.Paths
+	env             []string
+}
+
+// newPlace makes a sandbox in a folder of its own, with the environment that a
+// host would pass on. Without inPlace the sandbox has its own workspace.
+func newPlace(t testing.TB, env []string, inPlace bool) *place {
+	t.Helper()
+	runner, err := runnerProgram()
+	require.NoError(t, err)
+	p := &place{}
+	p.data, err = os.MkdirTemp("", "sj-") // t.TempDir is too long for a socket
+	require.NoError(t, err)
+	if inPlace {
+		p.workspace, err = os.MkdirTemp("", "Other_place-")
+		require.NoError(t, err)
+	}
+	home, _ := os.UserHomeDir() // none is hidden then
+	provider, err := local.New(t.Context(), local.Options{
+		DataDir: p.data, Runner: runner, PassEnv: names(env), Getenv: getter(env), UserHome: home, Keep: []string{installed()},
+	})
+	require.NoError(t, err)
+	p.sb, err = provider.Create(t.Context(), sandbox.Spec{ID: "box", SessionID: "session", Epoch: 1, Workspace: p.workspace})
+	require.NoError(t, err)
+	info, err := p.sb.Info(t.Context())
+	require.NoError(t, err)
+	p.paths, p.env = info.Paths, info.Env
+	return p
+}
+
+func names(env []string) []string {
+	var out []string
+	for _, entry := range env {
+		name, _, _ := strings.Cut(entry, "=")
+		out = append(out, name)
+	}
+	return out
+}
+
+// getter is the host's environment: what the agent needs and its PATH.
+func getter(env []string) func(string) string {
+	return func(name string) string {
+		for _, entry := range slices.Backward(env) {
+			if value, ok := strings.CutPrefix(entry, name+"="); ok {
+				return value
+			}
+		}
+		if name == "PATH" {
+			return searchPath()
+		}
+		return ""
+	}
+}
+
+// remove ends whatever runs there and deletes it.
+func (p *place) remove() error {
+	err := p.sb.Terminate(context.Background())
+	if p.workspace != "" {
+		err = errors.Join(err, os.RemoveAll(p.workspace))
+	}
+	return errors.Join(err, os.RemoveAll(p.data))
+}
+
+func (p *place) home() adapters.DirHome {
+	home, err := adapters.OpenHome(p.paths.Home)
+	if err != nil {
+		panic(err) // the provider has just made it
+	}
+	return home
+}
+
+// environment is the sandbox's as an adapter gets it.
+func (p *place) environment() map[string]string {
+	out := map[string]string{}
+	for _, entry := range p.env {
+		name, value, _ := strings.Cut(entry, "=")
+		out[name] = value
+	}
+	return out
+}
+
+// write puts files into home and workspace as a host does.
+func (p *place) write(ctx context.Context, files []adapters.File) error {
+	for base, area := range map[adapters.Base]sandbox.Area{adapters.InHome: sandbox.AreaHome, adapters.InWorkspace: sandbox.AreaWorkspace} {
+		var wanted []sandbox.File
+		for _, f := range files {
+			if f.Base == base {
+				wanted = append(wanted, fileOf(f.Path, fs.FileMode(f.Mode), f.Data))
+			}
+		}
+		if err := p.sb.CopyIn(ctx, area, sandbox.Files(wanted...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fileOf(path string, mode fs.FileMode, data []byte) sandbox.File {
+	if mode == 0 {
+		mode = 0o644
+	}
+	return sandbox.File{Path: path, Mode: mode, Size: int64(len(data)), Body: bytes.NewReader(data)}
+}
+
+// removeFiles deletes paths of the home; what is not there is no error.
+func (p *place) removeFiles(paths []string) error {
+	home, err := os.OpenRoot(p.paths.Home)
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	for _, path := range paths {
+		if err := home.RemoveAll(filepath.FromSlash(path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyWorkspace brings along what the agent worked on.
+func (p *place) copyWorkspace(ctx context.Context, from *place) error {
+	return p.sb.CopyIn(ctx, sandbox.AreaWorkspace, sandbox.FromFS(os.DirFS(from.paths.Workspace)))
+}
+
+// sourcesIn opens transcripts of a home when they are read.
+func sourcesIn(home adapters.Home, found []adapters.Transcript) []adapters.Source {
+	var out []adapters.Source
+	for _, f := range found {
+		out = append(out, adapters.Source{Transcript: f, Open: func() (io.ReadCloser, error) { return home.Open(f.Path) }})
+	}
+	return out
+}

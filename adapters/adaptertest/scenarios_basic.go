@@ -1,0 +1,163 @@
+package adaptertest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// ok asks something that must end well.
+func (r *Rig) ok(text string) {
+	r.t.Helper()
+	idle := r.Ask(text)
+	if idle.Error != nil || idle.Interrupted {
+		r.give("a turn that should end well did not: "+text+" "+pretty(idle), nil)
+	}
+}
+
+// recalls demands that the agent remembers earlier prompts.
+func (r *Rig) recalls(words ...string) {
+	r.t.Helper()
+	r.ok("RECALL")
+	for _, w := range words {
+		require.Contains(r.t, r.Said(), w, "the agent forgot a prompt\n%s", r.tail())
+	}
+}
+
+func (r *Rig) playNew() {
+	r.ok("SAY hello wonderful world")
+	require.Equal(r.t, "hello wonderful world", strings.TrimSpace(r.Said()))
+	messages := r.Blocks(event.BlockUserMessage)
+	require.Len(r.t, messages, 1)
+	require.Equal(r.t, "SAY hello wonderful world", *messages[0].Content)
+	can, deltas, usage, cost := r.agent.Adapter.Info().Capabilities, 0, false, false
+	for _, e := range r.Events() {
+		switch p := e.Payload.(type) {
+		case event.BlockDelta:
+			deltas++
+		case event.MetadataUpdate:
+			usage = usage || p.Usage != nil && p.Usage.OutputTokens > 0
+			cost = cost || p.CostUSD != nil
+		}
+	}
+	require.True(r.t, usage, "nobody was told of the usage")
+	require.Equal(r.t, can.PartialText, deltas > 0, "partial text")
+	require.Equal(r.t, can.Cost, cost, "cost")
+}
+
+func (r *Rig) playWarm() {
+	r.ok("SAY one")
+	r.ok("SAY two")
+	r.ok("TOOL bash: echo three")
+	r.recalls("SAY one", "SAY two", "echo three")
+	require.Len(r.t, r.Blocks(event.BlockUserMessage), 4)
+}
+
+func (r *Rig) playSecondProcess() {
+	r.ok("SAY remember-the-first")
+	first := r.Launch.NativeID
+	r.Restart()
+	require.True(r.t, r.Launch.Resume, "a session that lies in the home is not gone on with")
+	r.recalls("remember-the-first")
+	r.Restart()
+	if first != "" {
+		require.Equal(r.t, first, r.Launch.NativeID)
+	}
+	r.recalls("remember-the-first", "RECALL")
+}
+
+func (r *Rig) playOtherHost() {
+	r.ok("SAY remember-the-first")
+	r.ok("TOOL bash: echo before > kept.txt THEN SAY moved")
+	r.Parity()
+	r.Move()
+	require.True(r.t, r.Launch.Resume, "a session that lies in the home is not gone on with")
+	r.recalls("remember-the-first")
+	r.ok("TOOL bash: cat kept.txt")
+	require.Contains(r.t, r.Said(), "before")
+	r.Parity()
+	r.Move()
+	r.recalls("remember-the-first", "cat kept.txt")
+}
+
+// playYoung restores a session that was born a moment ago: some agents name
+// their files by the minute.
+func (r *Rig) playYoung() {
+	born := time.Now()
+	r.ok("SAY remember-the-first")
+	r.Move()
+	r.t.Logf("restored %v after it was begun", time.Since(born).Round(10*time.Millisecond))
+	r.recalls("remember-the-first")
+	r.Restart()
+	r.recalls("remember-the-first", "RECALL")
+}
+
+// lastResult is the last tool_result of the main conversation.
+func (r *Rig) lastResult() event.Block {
+	r.t.Helper()
+	results := r.Blocks(event.BlockToolResult)
+	require.NotEmpty(r.t, results)
+	return results[len(results)-1]
+}
+
+func (r *Rig) playToolSuccess() {
+	r.ok("TOOL bash: echo from-the-tool; pwd THEN SAY afterwards")
+	require.Len(r.t, r.Blocks(event.BlockToolUse), 1)
+	use, result := r.Blocks(event.BlockToolUse)[0], r.lastResult()
+	require.Equal(r.t, use.ToolUseID, result.ToolUseID)
+	require.Contains(r.t, string(use.Input), "from-the-tool")
+	require.Contains(r.t, string(result.Output), "from-the-tool")
+	require.Contains(r.t, string(result.Output), filepath.Base(r.Workspace()))
+	require.False(r.t, *result.IsError)
+	require.Equal(r.t, event.ExecutionSuccess, use.Execution)
+	require.Contains(r.t, r.Said(), "afterwards")
+}
+
+func (r *Rig) playToolFailure() {
+	r.ok("TOOL bash: echo so-it-failed >&2; exit 3")
+	require.Contains(r.t, string(r.lastResult().Output), "so-it-failed")
+	require.True(r.t, *r.lastResult().IsError, "%s", pretty(r.lastResult()))
+	require.Equal(r.t, event.ExecutionError, r.Blocks(event.BlockToolUse)[0].Execution)
+	r.ok("TOOL read: " + filepath.Join(r.Workspace(), "there-is-no-such-file"))
+	require.True(r.t, *r.lastResult().IsError, "%s", pretty(r.lastResult()))
+}
+
+func (r *Rig) playToolParallel() {
+	r.ok("TWO THEN SAY both")
+	uses, results := r.Blocks(event.BlockToolUse), r.Blocks(event.BlockToolResult)
+	require.Len(r.t, uses, 2)
+	require.Len(r.t, results, 2)
+	for i, word := range []string{"first", "second"} {
+		require.Contains(r.t, string(uses[i].Input), word)
+		for _, result := range results {
+			if result.ToolUseID == uses[i].ToolUseID {
+				require.Contains(r.t, string(result.Output), word)
+			}
+		}
+	}
+	require.NotEqual(r.t, results[0].ToolUseID, results[1].ToolUseID)
+}
+
+func (r *Rig) playToolWriteRead() {
+	path := filepath.Join(r.Workspace(), "out.txt")
+	r.ok("TOOL write: " + path + " :: written by the tool THEN TOOL read: " + path + " THEN SAY done")
+	data, err := os.ReadFile(path)
+	require.NoError(r.t, err)
+	require.Equal(r.t, "written by the tool\n", string(data))
+	require.Contains(r.t, string(r.lastResult().Output), "written by the tool")
+	require.Len(r.t, r.Blocks(event.BlockToolResult), 2)
+}
+
+func (r *Rig) playThinking() {
+	r.ok("THINK the meaning of life THEN TOOL bash: echo thought THEN THINK once more")
+	thoughts := r.Blocks(event.BlockThinking)
+	require.Len(r.t, thoughts, 2)
+	require.Contains(r.t, *thoughts[0].Content, "Let me think about this: the meaning of life")
+	require.Contains(r.t, *thoughts[1].Content, "once more")
+	require.Contains(r.t, r.Said(), "I thought about: once more")
+}

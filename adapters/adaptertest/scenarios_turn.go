@@ -1,0 +1,111 @@
+package adaptertest
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// atGate waits until the model holds an answer there.
+func (r *Rig) atGate(name string) {
+	r.t.Helper()
+	require.NoError(r.t, r.Model.Waiting(r.t.Context(), name))
+}
+
+// file waits until a tool has made a file of the workspace.
+func (r *Rig) file(name string) {
+	r.t.Helper()
+	path := filepath.Join(r.Workspace(), name)
+	require.Eventually(r.t, func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}, patience, 10*time.Millisecond, "the tool did not begin")
+}
+
+// endless is a script whose tool does not end, and starts more that doesn't.
+const endless = "TOOL bash: sleep 3000 & sleep 3001 & touch begun; sleep 3002"
+
+func (r *Rig) playSubagent() {
+	r.ok("SUBAGENT TOOL bash: echo in-the-subagent ANDTHEN SAY sub is done THEN SAY outer is done")
+	require.Contains(r.t, r.Said(), "outer is done")
+	live := r.Live()
+	require.Len(r.t, live.Subagents, 1, "%s", r.tail())
+	sub := live.Subagents[0]
+	require.Equal(r.t, event.ExecutionSuccess, sub.Status)
+	require.Contains(r.t, sub.Prompt, "echo in-the-subagent")
+	require.NotNil(r.t, sub.Output)
+	require.Contains(r.t, *sub.Output, "sub is done")
+	if r.agent.Adapter.Info().Capabilities.LiveSubagents {
+		requireThread(r, sub.Blocks)
+	}
+	r.Parity()
+	restored, _ := r.Restored()
+	require.Len(r.t, restored.Subagents, 1)
+	requireThread(r, restored.Subagents[0].Blocks)
+	r.betweenSpawnAndEnd(sub.ToolUseID)
+	r.WithSide()
+}
+
+// requireThread looks for the subagent's tool in its thread.
+func requireThread(r *Rig, blocks []event.Block) {
+	r.t.Helper()
+	kinds := map[event.BlockType]int{}
+	for _, b := range blocks {
+		kinds[b.Type]++
+	}
+	require.Equal(r.t, 1, kinds[event.BlockToolUse], "%s", pretty(blocks))
+	require.Equal(r.t, 1, kinds[event.BlockToolResult], "%s", pretty(blocks))
+}
+
+// betweenSpawnAndEnd: what a subagent does stands between its two events.
+func (r *Rig) betweenSpawnAndEnd(id string) {
+	r.t.Helper()
+	stage := 0
+	for _, e := range r.Events() {
+		switch p := e.Payload.(type) {
+		case event.SubagentSpawned:
+			require.LessOrEqual(r.t, stage, 1)
+			require.Equal(r.t, id, p.ToolUseID)
+			stage = 1 // it may be said again, with more of what is known
+		case event.SubagentCompleted:
+			require.Equal(r.t, 1, stage)
+			stage = 2
+		default:
+			if e.Context.Conversation() == id {
+				require.Equal(r.t, 1, stage, "%s", encoded(r.t, []event.Event{e}))
+			}
+		}
+	}
+	require.Equal(r.t, 2, stage)
+}
+
+func (r *Rig) playInterruptStream() {
+	r.ok("SAY before")
+	r.Send("SAY partly THEN GATE stop")
+	r.atGate("stop")
+	r.AwaitDelta("partly")
+	idle := r.Interrupt()
+	require.True(r.t, idle.Interrupted, "%s", pretty(idle))
+	require.Empty(r.t, r.Left())
+	r.ok("SAY goes on")
+	require.Contains(r.t, r.Said(), "goes on")
+	r.recalls("SAY before")
+}
+
+func (r *Rig) playInterruptTool() {
+	r.Send(endless)
+	r.file("begun")
+	require.NotEmpty(r.t, r.Left(), "the tool is not below the agent")
+	idle := r.Interrupt()
+	require.True(r.t, idle.Interrupted, "%s", pretty(idle))
+	require.Empty(r.t, r.Left())
+	r.ok("TOOL bash: echo goes on")
+	require.Contains(r.t, string(r.lastResult().Output), "goes on")
+	for _, use := range r.Blocks(event.BlockToolUse) {
+		require.NotEqual(r.t, event.ExecutionRunning, use.Execution)
+	}
+}
