@@ -13,7 +13,7 @@ grep -rl --include='*_test.go' '^func Fuzz' . | grep -v node_modules | sort | wh
 done
 
 echo "nightly: every package three times, in random order"
-export SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack PATH=$PWD/.agents/node_modules/.bin:$PATH
+export SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack PATH=$PWD/.agents/bin:$PATH
 mapfile -t units < <(go list ./... | grep -v '/internal/e2e$')
 echo "nightly: random conversations with the real agent"
 SOJOURN_RANDOM=${RANDOM_CONVERSATIONS:-40} SOJOURN_RANDOM_GENTLE=1 go test -run TestRandomParity -timeout 60m -v ./adapters/claude

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export SOJOURN_BIN=$PWD/bin SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack
-export PATH=$PWD/bin:$PWD/.agents/node_modules/.bin:$PATH
+export PATH=$PWD/bin:$PWD/.agents/bin:$PATH
 : "${SOJOURN_SHARED:=$PWD/../shared}"
 export SOJOURN_SHARED
 

@@ -73,7 +73,7 @@ func newStack(o Options) (*Stack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("field Root: %w", err)
 	}
-	s := &Stack{Bin: os.Getenv("SOJOURN_BIN"), Agents: filepath.Join(root, ".agents", "node_modules", ".bin"), keep: o.Keep}
+	s := &Stack{Bin: os.Getenv("SOJOURN_BIN"), Agents: filepath.Join(root, ".agents", "bin"), keep: o.Keep}
 	if s.Bin == "" {
 		s.Bin = filepath.Join(root, "bin")
 	}

@@ -8,17 +8,19 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/sojourn-run/sojourn/internal/modelsim"
 )
 
 // StartWorker starts a worker on a data folder, which may have had one before.
 // What is given beyond are variables, which win over the stack's, and flags
 // (those that begin with --). SOJOURN_WORKER_BIN replaces the program.
 func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string) (*Process, error) {
-	env := []string{
-		"ANTHROPIC_BASE_URL=" + s.ModelURL, "ANTHROPIC_API_KEY=sk-scripted",
-		"SOJOURN_PASS_ENV=ANTHROPIC_BASE_URL,ANTHROPIC_API_KEY", "SOJOURN_DATA_DIR=" + dataDir,
-		"HOME=" + dataDir, "PATH=" + s.Agents + ":" + s.Bin + ":" + os.Getenv("PATH"),
-	}
+	env := modelsim.Environment(s.ModelURL)
+	env = append(env,
+		"SOJOURN_PASS_ENV="+names(env), "SOJOURN_DATA_DIR="+dataDir,
+		"HOME="+dataDir, "PATH="+s.Agents+":"+s.Bin+":"+os.Getenv("PATH"),
+	)
 	for k, v := range s.Env {
 		env = append(env, k+"="+v)
 	}
@@ -40,6 +42,15 @@ func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string
 		Name: "worker", Dir: dataDir, ReadyText: "ready", Env: env,
 		Argv: append([]string{bin, "--log-level", "warn", "--capacity", "32"}, flags...),
 	})
+}
+
+// names are the variables of an environment, with commas between.
+func names(env []string) string {
+	out := make([]string, len(env))
+	for i, kv := range env {
+		out[i], _, _ = strings.Cut(kv, "=")
+	}
+	return strings.Join(out, ",")
 }
 
 // EndAgents ends what sessions left running on a host: a worker that stops
