@@ -22,14 +22,18 @@ type geminiRequest struct {
 	} `json:"contents"`
 	System json.RawMessage `json:"systemInstruction"`
 	Tools  []struct {
-		Functions []struct {
-			Name string `json:"name"`
-		} `json:"functionDeclarations"`
+		Functions []geminiFunction `json:"functionDeclarations"`
 	} `json:"tools"`
 	Config struct {
 		Schema     json.RawMessage `json:"responseSchema"`
 		JSONSchema json.RawMessage `json:"responseJsonSchema"`
 	} `json:"generationConfig"`
+}
+
+type geminiFunction struct {
+	Name       string          `json:"name"`
+	Parameters json.RawMessage `json:"parameters"`
+	JSONSchema json.RawMessage `json:"parametersJsonSchema"`
 }
 
 type geminiPart struct {
@@ -60,7 +64,7 @@ func decodeGemini(body []byte, stream bool) (asked, error) {
 	}
 	for _, t := range req.Tools {
 		for _, f := range t.Functions {
-			a.Tools = append(a.Tools, f.Name)
+			a.offerFunction(f)
 		}
 	}
 	for _, c := range req.Contents {
@@ -76,6 +80,16 @@ func decodeGemini(body []byte, stream bool) (asked, error) {
 	unasked := !stream && len(a.Tools) == 0 && !isScript(a.last().Prompt)
 	a.Side = unasked || isSide(a.Conversation, req.System != nil)
 	return a, nil
+}
+
+func (c *Conversation) offerFunction(f geminiFunction) {
+	c.Tools = append(c.Tools, f.Name)
+	if n, _ := find(ToolFinish, []string{f.Name}); n == nil {
+		return
+	}
+	if c.Finish = f.JSONSchema; c.Finish == nil {
+		c.Finish = f.Parameters
+	}
 }
 
 func (c *Conversation) addParts(parts []geminiPart) {

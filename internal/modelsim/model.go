@@ -17,6 +17,9 @@ type Conversation struct {
 	// a summary, a judgement. Schema is what the answer must fit, if anything.
 	Side   bool
 	Schema json.RawMessage
+	// Finish is the schema of the input of the tool by which a subagent must
+	// hand in its result; nil if it has none.
+	Finish json.RawMessage
 }
 
 // Turn is one prompt of the user and the results that have come in since.
@@ -66,13 +69,12 @@ const (
 // Call is a wish to call a tool. Which fields count depends on Tool.
 type Call struct {
 	Tool Tool
-	// Name and Input belong to ToolNamed.
+	// Name and Input belong to ToolNamed, Input to ToolFinish too.
 	Name  string
 	Input json.RawMessage
 	// Command belongs to ToolBash.
 	Command string
-	// File belongs to ToolWrite and ToolRead, Content to ToolWrite and
-	// ToolFinish.
+	// File belongs to ToolWrite and ToolRead, Content to ToolWrite.
 	File, Content string
 	// Prompt and Background belong to ToolSubagent.
 	Prompt     string
@@ -126,7 +128,7 @@ func answer(c Conversation, steps []step) []part {
 // handIn ends the last answer of a subagent as its agent demands: by a call
 // with the result, if there is a tool for it.
 func handIn(c Conversation, parts []part) []part {
-	if n, _ := find(ToolFinish, c.Tools); n == nil || len(parts) == 0 {
+	if c.Finish == nil {
 		return parts
 	}
 	var said []string
@@ -138,7 +140,8 @@ func handIn(c Conversation, parts []part) []part {
 			said = append(said, p.text)
 		}
 	}
-	return append(parts, callPart{Call{Tool: ToolFinish, Content: strings.Join(said, "\n")}})
+	input := quoted(instance(c.Finish, strings.Join(said, "\n"), maxSchema))
+	return append(parts, callPart{Call{Tool: ToolFinish, Input: input}})
 }
 
 // final sums up results. It is cut, as it is read by people.

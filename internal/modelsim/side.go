@@ -11,7 +11,7 @@ import (
 // conversation was about. The script in it is not run.
 func aside(c Conversation) []part {
 	if c.Schema != nil {
-		return []part{textPart{string(quoted(instance(c.Schema, 8)))}}
+		return []part{textPart{string(quoted(instance(c.Schema, "scripted", maxSchema)))}}
 	}
 	return []part{textPart{topic(c)}}
 }
@@ -52,9 +52,12 @@ type schema struct {
 	AnyOf      []any           `json:"anyOf"`
 }
 
+// maxSchema bounds how deep a value of a schema that holds itself may get.
+const maxSchema = 8
+
 // instance makes the simplest value that fits a schema: the first of its
-// choices, required fields only. depth bounds schemas that hold themselves.
-func instance(raw json.RawMessage, depth int) any {
+// choices, required fields only. Where any text will do it is text.
+func instance(raw json.RawMessage, text string, depth int) any {
 	var s schema
 	if depth == 0 || json.Unmarshal(raw, &s) != nil {
 		return nil
@@ -65,15 +68,15 @@ func instance(raw json.RawMessage, depth int) any {
 	case len(s.Enum) > 0:
 		return s.Enum[0]
 	case len(s.AnyOf) > 0:
-		return instance(quoted(s.AnyOf[0]), depth-1)
+		return instance(quoted(s.AnyOf[0]), text, depth-1)
 	}
 	switch s.kind() {
 	case "object":
-		return s.object(depth)
+		return s.object(text, depth)
 	case "array":
-		return s.array(depth)
+		return s.array(text, depth)
 	case "string":
-		return "scripted"
+		return text
 	case "number", "integer":
 		return 0
 	case "boolean":
@@ -94,19 +97,19 @@ func (s schema) kind() string {
 	return strings.ToLower(name)
 }
 
-func (s schema) object(depth int) any {
+func (s schema) object(text string, depth int) any {
 	out := map[string]any{}
 	for name, inner := range s.Properties {
 		if slices.Contains(s.Required, name) {
-			out[name] = instance(quoted(inner), depth-1)
+			out[name] = instance(quoted(inner), text, depth-1)
 		}
 	}
 	return out
 }
 
-func (s schema) array(depth int) any {
+func (s schema) array(text string, depth int) any {
 	if n, ok := s.MinItems.(float64); ok && n > 0 {
-		return []any{instance(s.Items, depth-1)}
+		return []any{instance(s.Items, text, depth-1)}
 	}
 	return []any{}
 }

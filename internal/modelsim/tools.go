@@ -2,6 +2,7 @@ package modelsim
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -33,11 +34,11 @@ func natives() []native {
 		{ToolRead, "read_file", readSnake},
 		{ToolSubagent, "Agent", delegate("general-purpose")},
 		{ToolSubagent, "Task", delegate("general-purpose")},
-		{ToolSubagent, "task", delegate("general")},
+		{ToolSubagent, "task", func(c Call) []any { return delegate("general")(Call{Prompt: c.Prompt}) }},
 		{ToolSubagent, "invoke_agent", func(c Call) []any { return []any{"agent_name", "generalist", "prompt", c.Prompt} }},
 		{ToolSubagent, "spawn_agent", func(c Call) []any { return []any{"message", c.Prompt} }},
 		{ToolWait, "wait_agent", func(c Call) []any { return []any{"targets", c.Agents, "timeout_ms", maxAgentWait} }},
-		{ToolFinish, "complete_task", func(c Call) []any { return []any{"result", c.Content} }},
+		{ToolFinish, "complete_task", nil}, // its input is as the request describes it
 	}
 }
 
@@ -77,8 +78,12 @@ func geminiDialect() dialect {
 
 // nativeCall is a call under the name of the tool on offer.
 func nativeCall(c Call, offered []string, d dialect) (name string, input json.RawMessage) {
-	if c.Tool == ToolNamed {
+	switch c.Tool {
+	case ToolNamed:
 		return c.Name, c.Input
+	case ToolFinish:
+		_, name := find(ToolFinish, slices.Concat(offered, d))
+		return name, c.Input
 	}
 	shell := c.byShell()
 	for _, try := range []struct {
@@ -113,12 +118,22 @@ func baseName(name string) string { return name[strings.LastIndexByte(name, '.')
 func (c Call) byShell() Call {
 	switch c.Tool {
 	case ToolRead:
-		return Call{Tool: ToolBash, Command: "cat " + shellQuoted(c.File)}
+		return Call{Tool: ToolBash, Command: "cat " + shellFile(c.File)}
 	case ToolWrite:
 		text := shellQuoted(strings.TrimSuffix(c.Content, "\n"))
-		return Call{Tool: ToolBash, Command: `printf '%s\n' ` + text + " > " + shellQuoted(c.File)}
+		return Call{Tool: ToolBash, Command: `printf '%s\n' ` + text + " > " + shellFile(c.File)}
 	}
 	return c
+}
+
+// bareWord is what a shell takes for one word as it stands.
+var bareWord = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
+
+func shellFile(name string) string {
+	if bareWord.MatchString(name) {
+		return name
+	}
+	return shellQuoted(name)
 }
 
 func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
