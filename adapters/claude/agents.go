@@ -27,6 +27,7 @@ func (s *scribe) spawn(conversation, toolUseID string, input json.RawMessage) {
 	a := &agent{Conversation: conversation, ID: s.Early[toolUseID], Prompt: in.Prompt}
 	delete(s.Early, toolUseID)
 	s.Agents[toolUseID] = a
+	s.started++
 	s.emit(conversation, event.SubagentSpawned{
 		ToolUseID: toolUseID, AgentID: a.ID, Prompt: in.Prompt,
 		SubagentType: in.SubagentType, Description: in.Description,
@@ -46,6 +47,7 @@ func (s *scribe) agentKnown(toolUseID, agentID string) {
 		s.Early[toolUseID] = agentID
 	case a.ID == "" && agentID != "":
 		a.ID = agentID
+		s.started++
 		s.emit(a.Conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: agentID, Prompt: a.Prompt})
 	}
 }
@@ -68,14 +70,13 @@ const (
 
 // agentResult ends a subagent that somebody waited for. The result of one
 // that goes on in the background only says that it was launched.
-func (s *scribe) agentResult(toolUseID string, output json.RawMessage, failed bool, native json.RawMessage) {
+func (s *scribe) agentResult(toolUseID string, output json.RawMessage, failed bool, told nativeResult) {
 	a := s.Agents[toolUseID]
 	if a == nil {
 		return
 	}
 	texts := resultTexts(output)
-	told := decodeAgentResult(native)
-	s.agentKnown(toolUseID, cmp.Or(told.AgentID, trailingAgentID(texts)))
+	s.agentKnown(toolUseID, cmp.Or(string(told.AgentID), trailingAgentID(texts)))
 	if !failed && len(texts) > 0 && strings.HasPrefix(texts[0], asyncLaunched) {
 		a.Async = true
 		return
@@ -90,21 +91,8 @@ func (s *scribe) agentResult(toolUseID string, output json.RawMessage, failed bo
 	s.agentDone(toolUseID, failed, &answer, milliseconds(told.DurationMS))
 }
 
-// agentResult is what a native result says of a subagent.
-type agentResult struct {
-	AgentID    string          `json:"agentId"`
-	DurationMS json.RawMessage `json:"totalDurationMs"`
-}
-
-func decodeAgentResult(native json.RawMessage) agentResult {
-	var r agentResult
-	// A result or a field of another shape costs only itself.
-	_ = json.Unmarshal(native, &r)
-	return r
-}
-
 // milliseconds is the agent's own figure; nil for one that no time can be.
-func milliseconds(figure json.RawMessage) *int64 {
+func milliseconds(figure ifNumber) *int64 {
 	f, err := strconv.ParseFloat(string(figure), 64)
 	if err != nil || f < 0 || f > math.MaxInt32*1e3 {
 		return nil

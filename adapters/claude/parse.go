@@ -1,18 +1,11 @@
 package claude
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
@@ -20,7 +13,8 @@ import (
 
 // Parse turns transcripts into events. Several files are merged by the time of
 // their lines, a subagent's not before the call that started it, so that the
-// subagents come in the order in which the live stream told of them.
+// subagents come in the order in which the live stream told of them. A file is
+// open only while it is read.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		p := &parser{scribe: scribe{state: newState()}, yield: yield}
@@ -35,68 +29,47 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 // parser merges the files of a session.
 type parser struct {
 	scribe
-	yield   func(event.Event, error) bool
-	files   []*file
+	yield func(event.Event, error) bool
+	// reading are the files whose conversation is known, in the order of the
+	// sources; waiting are the others.
+	reading, waiting []*file
+	// looked is what started was when waiting was looked at.
+	looked  int
 	stopped bool
-}
-
-// file is one transcript being read.
-type file struct {
-	adapters.Transcript
-	// conversation is "" until the call that started the subagent is found.
-	conversation string
-	// linked: the companion file names the call.
-	linked string
-	in     io.ReadCloser
-	lines  *bufio.Reader
-	number int
-	next   *line
-	time   time.Time
-	ended  bool
-	// seen are the lines read, by a hash of their uuid: a compaction writes
-	// the lines that it keeps once more.
-	seen map[[16]byte]struct{}
-}
-
-// repeats says whether a line has been read before.
-func (f *file) repeats(l *line) bool {
-	if l.UUID == "" {
-		return false
-	}
-	h := fnv.New128a()
-	_, _ = io.WriteString(h, l.UUID) // a hash takes everything
-	id := [16]byte(h.Sum(nil))
-	_, before := f.seen[id]
-	f.seen[id] = struct{}{}
-	return before
 }
 
 func (p *parser) open(sources []adapters.Source) {
 	links := p.readLinks(sources)
-	for _, src := range sources {
+	for i, src := range sources {
 		if strings.HasSuffix(src.ID, metaID) {
 			continue
 		}
-		in, err := src.Open()
-		if err != nil {
-			p.fail(fmt.Errorf("claude: open transcript %s: %w", src.Path, err))
+		f := &file{Transcript: src.Transcript, source: src, rank: i, linked: links[src.ID]}
+		if src.ID == event.Main {
+			p.begin(f, event.Main)
 			continue
 		}
-		f := &file{Transcript: src.Transcript, in: in, lines: bufio.NewReaderSize(in, 1<<16),
-			linked: links[src.ID], seen: map[[16]byte]struct{}{}}
-		if src.ID == event.Main {
-			f.conversation = event.Main
-		}
-		p.files = append(p.files, f)
-		p.advance(f)
+		p.waiting = append(p.waiting, f)
 	}
 	for _, agentID := range slices.Sorted(maps.Keys(links)) {
 		p.Early[links[agentID]] = agentID
 	}
 }
 
+// begin opens a file whose conversation is known.
+func (p *parser) begin(f *file, conversation string) {
+	f.conversation = conversation
+	if err := f.open(); err != nil {
+		p.fail(err)
+		return
+	}
+	at, _ := slices.BinarySearchFunc(p.reading, f, func(a, b *file) int { return a.rank - b.rank })
+	p.reading = slices.Insert(p.reading, at, f)
+	p.advance(f)
+}
+
 func (p *parser) close() {
-	for _, f := range p.files {
+	for _, f := range p.reading {
 		_ = f.in.Close() // nothing was written
 	}
 }
@@ -119,24 +92,6 @@ func (p *parser) readLinks(sources []adapters.Source) map[string]string {
 	return links
 }
 
-// maxMeta bounds a companion file, which holds a few short fields.
-const maxMeta = 1 << 20
-
-func readLink(src adapters.Source) (string, error) {
-	in, err := src.Open()
-	if err != nil {
-		return "", fmt.Errorf("claude: open %s: %w", src.Path, err)
-	}
-	defer in.Close()
-	var meta struct {
-		ToolUseID string `json:"toolUseId"`
-	}
-	if err := json.NewDecoder(io.LimitReader(in, maxMeta)).Decode(&meta); err != nil {
-		return "", fmt.Errorf("claude: read %s: line 1: %w", src.Path, err)
-	}
-	return meta.ToolUseID, nil
-}
-
 // readAll reads the files until nothing is left, and says whether the reader
 // of the events wants more.
 func (p *parser) readAll() bool {
@@ -145,17 +100,11 @@ func (p *parser) readAll() bool {
 		if f == nil {
 			return true
 		}
-		l := f.next
 		p.time = f.time
-		if err := p.line(f.conversation, l); err != nil {
-			p.fail(f.errorAt(err))
-		}
+		p.line(f.conversation, &f.next)
 		p.flush()
 		p.advance(f)
-		if f.ended {
-			p.files = slices.DeleteFunc(p.files, func(g *file) bool { return g == f })
-			_ = f.in.Close() // nothing was written
-		}
+		p.beginStarted()
 	}
 	return false
 }
@@ -164,28 +113,35 @@ func (p *parser) readAll() bool {
 // When only subagents of unknown origin are left, the first of them becomes a
 // conversation under its own name.
 func (p *parser) earliest() *file {
-	var first, orphan *file
-	for _, f := range p.files {
-		if f.ended {
-			continue
-		}
-		if f.conversation == "" {
-			f.conversation = p.startedBy(f)
-		}
-		switch {
-		case f.conversation == "":
-			if orphan == nil {
-				orphan = f
-			}
-		case first == nil || f.time.Before(first.time):
+	for len(p.reading) == 0 && len(p.waiting) > 0 && !p.stopped {
+		f := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		p.adopt(f)
+	}
+	var first *file
+	for _, f := range p.reading {
+		if first == nil || f.time.Before(first.time) {
 			first = f
 		}
 	}
-	if first == nil && orphan != nil {
-		p.adopt(orphan)
-		return orphan
-	}
 	return first
+}
+
+// beginStarted begins the files of subagents that have been told of.
+func (p *parser) beginStarted() {
+	if p.started == p.looked || len(p.waiting) == 0 {
+		return
+	}
+	p.looked = p.started
+	waiting := p.waiting
+	p.waiting = nil
+	for _, f := range waiting {
+		if conversation := p.startedBy(f); conversation != "" {
+			p.begin(f, conversation)
+			continue
+		}
+		p.waiting = append(p.waiting, f)
+	}
 }
 
 // startedBy is the call that started a subagent, once the call has been read.
@@ -206,54 +162,42 @@ func (p *parser) startedBy(f *file) string {
 
 // adopt shows a subagent whose start is in no file.
 func (p *parser) adopt(f *file) {
-	f.conversation = f.linked
-	if f.conversation == "" {
-		f.conversation = agentPrefix + f.ID
+	conversation := f.linked
+	if conversation == "" {
+		conversation = agentPrefix + f.ID
 	}
-	delete(p.Early, f.conversation)
+	delete(p.Early, conversation)
+	p.begin(f, conversation)
+	if p.stopped || len(p.reading) == 0 {
+		return // there is nothing to tell
+	}
 	p.time = f.time
-	p.emit(event.Main, event.SubagentSpawned{ToolUseID: f.conversation, AgentID: f.ID})
-	p.Agents[f.conversation] = &agent{Conversation: event.Main, ID: f.ID, Adopted: true}
+	p.emit(event.Main, event.SubagentSpawned{ToolUseID: conversation, AgentID: f.ID})
+	p.Agents[conversation] = &agent{Conversation: event.Main, ID: f.ID, Adopted: true}
 }
 
-// advance reads the next good line of a file.
+// advance reads the next good line of a file, and leaves the file at its end.
 func (p *parser) advance(f *file) {
-	f.next = nil
-	for f.next == nil && !f.ended && !p.stopped {
-		raw, err := f.lines.ReadBytes('\n')
-		f.number++
-		if err != nil && !errors.Is(err, io.EOF) {
-			f.ended = true
-			p.fail(f.errorAt(err))
+	for !p.stopped {
+		more, err := f.advance()
+		if err != nil {
+			p.fail(err)
+		}
+		if more && err == nil {
 			return
 		}
-		f.ended = err != nil && len(raw) == 0
-		if len(bytes.TrimSpace(raw)) == 0 {
-			continue
-		}
-		l, err := decodeLine(raw)
-		if err != nil {
-			p.fail(f.errorAt(err))
-			continue
-		}
-		if f.repeats(l) {
-			continue
-		}
-		f.next = l
-		if !l.Timestamp.IsZero() {
-			f.time = l.Timestamp
+		if !more {
+			break
 		}
 	}
-}
-
-func (f *file) errorAt(err error) error {
-	return fmt.Errorf("claude: transcript %s: line %d: %w", f.Path, f.number, err)
+	p.reading = slices.DeleteFunc(p.reading, func(g *file) bool { return g == f })
+	_ = f.in.Close() // nothing was written
 }
 
 // fail hands an error on; the reading goes on behind it.
 func (p *parser) fail(err error) {
 	p.flush()
-	if !p.stopped && !p.yield(event.Event{}, err) {
+	if !p.stopped && !p.yield(event.Event{}, fmt.Errorf("claude: %w", err)) {
 		p.stopped = true
 	}
 }
@@ -274,89 +218,4 @@ func (p *parser) finish() {
 	p.abandon()
 	p.emit(event.Main, event.SessionIdle{})
 	p.flush()
-}
-
-// line writes what a transcript line says. Most of what is in a transcript is
-// not conversation: what the model was told of tools, modes and titles.
-func (p *parser) line(conversation string, l *line) error {
-	switch l.Type {
-	case "assistant":
-		return p.assistant(conversation, l)
-	case "user":
-		return p.userLine(conversation, l)
-	case "system":
-		p.systemLine(conversation, l)
-	case "attachment":
-		return p.attached(conversation, l)
-	case "queue-operation":
-		if text := plainString(l.Content); strings.HasPrefix(text, markNotification) {
-			p.notification(text)
-		}
-	default:
-		if !slices.Contains(bookkeeping, l.Type) {
-			p.native(conversation, "", l.kind(), l.raw)
-		}
-	}
-	return nil
-}
-
-// bookkeeping are line types that say nothing about the conversation.
-var bookkeeping = []string{
-	"last-prompt", "mode", "custom-title", "ai-title", "agent-name", "summary", "tag",
-	"file-history-snapshot", "permission-mode", "pr-link", "progress",
-}
-
-func (p *parser) userLine(conversation string, l *line) error {
-	l.asked = l.PromptSource != "" && (len(l.Origin) == 0 || string(l.Origin) == "null")
-	if l.Message != nil && conversation == event.Main && !l.asked && p.command(l, plainString(l.Message.Content)) {
-		return nil
-	}
-	rest, err := p.user(conversation, l)
-	if err != nil || rest == nil {
-		return err
-	}
-	p.flushCommand(conversation)
-	id := l.UUID
-	if a := p.Agents[conversation]; a != nil && a.Adopted && !a.Prompted {
-		a.Prompted = true
-		id = promptOf(conversation)
-	}
-	p.userMessage(conversation, id, rest)
-	return nil
-}
-
-func (p *parser) systemLine(conversation string, l *line) {
-	switch l.Subtype {
-	case "compact_boundary":
-		p.compacted(conversation, l)
-	case "local_command":
-		text := plainString(l.Content)
-		if isCommand(text) {
-			p.holdCommand(conversation, prompt{ID: l.UUID, Content: rawText(text)})
-			return
-		}
-		p.commandOutput(conversation, l.UUID, untag(text))
-	}
-}
-
-// attached takes messages that were handed over while a turn ran.
-func (p *parser) attached(conversation string, l *line) error {
-	a := l.Attachment
-	if a == nil || a.Type != "queued_command" {
-		return nil
-	}
-	parts, err := decodeParts(a.Prompt)
-	if err != nil {
-		return err
-	}
-	if text := joinText(parts); strings.HasPrefix(text, markNotification) {
-		p.notification(text)
-		return nil
-	}
-	id := a.SourceUUID
-	if id == "" {
-		id = l.UUID
-	}
-	p.userMessage(conversation, id, parts)
-	return nil
 }

@@ -29,15 +29,12 @@ func (s *scribe) promptID(p prompt) string {
 const UngivenPrefix = "prompt:"
 
 // handed takes a prompt that was written to the program.
-func (t *translator) handed(l *line) error {
-	parts, err := l.Message.parts()
-	if err != nil {
-		return err
-	}
+func (t *translator) handed(l *line) {
 	if l.Message == nil {
-		return nil
+		return
 	}
-	p := prompt{ID: l.UUID, Content: l.Message.Content}
+	parts := slices.Clone(l.Message.parts())
+	p := prompt{ID: l.UUID, Content: l.Message.given()}
 	if t.Turn.Phase != idle || isCommand(joinText(parts)) {
 		t.Turn.Queue = append(t.Turn.Queue, p)
 	} else {
@@ -47,7 +44,6 @@ func (t *translator) handed(l *line) error {
 	if t.Turn.Phase == idle {
 		t.Turn.Phase, t.Turn.Quiet = starting, false
 	}
-	return nil
 }
 
 // show puts a prompt into the conversation.
@@ -148,14 +144,14 @@ func (t *translator) messageEvent(p prompt, own bool) {
 }
 
 // replayed takes the program's word that it has a prompt.
-func (t *translator) replayed(l *line, p prompt) error {
+func (t *translator) replayed(l *line, p prompt) {
 	parts, err := decodeParts(p.Content)
 	if err != nil {
-		return err
+		return // it was read before
 	}
 	t.Replays = t.Replays || l.IsReplay
 	if findPrompt(t.Turn.Taken, p) >= 0 {
-		return nil
+		return
 	}
 	at := findPrompt(t.Turn.Queue, p)
 	switch {
@@ -168,7 +164,6 @@ func (t *translator) replayed(l *line, p prompt) error {
 	default:
 		t.Turn.Merged = append(t.Turn.Merged, t.Turn.Queue[at].ID)
 	}
-	return nil
 }
 
 // expects says whether a line repeats a prompt that was written to the program.
@@ -176,7 +171,7 @@ func (t *translator) expects(l *line) bool {
 	if l.Message == nil {
 		return false
 	}
-	p := prompt{ID: l.UUID, Content: l.Message.Content}
+	p := prompt{ID: l.UUID, Content: l.Message.Content.raw}
 	return findPrompt(t.Turn.Taken, p) >= 0 || findPrompt(t.Turn.Queue, p) >= 0
 }
 

@@ -267,9 +267,9 @@ func TestParseSurvivesBrokenLines(t *testing.T) {
 		b.Add(e)
 	}
 	require.Len(t, faults, 3)
-	require.Contains(t, faults[0], "agent-gone.jsonl")
-	require.Contains(t, faults[1], "main.jsonl: line 2")
-	require.Contains(t, faults[2], "main.jsonl: line 5")
+	require.Contains(t, faults[0], "main.jsonl: line 2")
+	require.Contains(t, faults[1], "main.jsonl: line 5")
+	require.Contains(t, faults[2], "agent-gone.jsonl")
 	require.Len(t, b.State().Blocks, 2)
 }
 

@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -15,6 +16,8 @@ type scribe struct {
 	*state
 	out  []event.Event
 	time time.Time
+	// started counts what was learnt of which subagents run.
+	started int
 }
 
 func (s *scribe) emit(conversation string, p event.Payload) {
@@ -43,17 +46,14 @@ const (
 )
 
 // assistant writes the blocks of an assistant line.
-func (s *scribe) assistant(conversation string, l *line) error {
-	parts, err := l.Message.parts()
-	if err != nil {
-		return err
-	}
+func (s *scribe) assistant(conversation string, l *line) {
 	if l.Message == nil {
-		return nil
+		return
 	}
+	parts := l.Message.parts()
 	if l.Message.Model == synthetic {
 		s.synthetic(conversation, l, parts)
-		return nil
+		return
 	}
 	th := s.thread(conversation)
 	th.Skill = ""
@@ -62,7 +62,6 @@ func (s *scribe) assistant(conversation string, l *line) error {
 		index := th.next(l.Message.ID)
 		s.assistantPart(conversation, l, &parts[i], s.textID(conversation, l, i, len(parts), index))
 	}
-	return nil
 }
 
 // textID is the id of a text or thinking block: in the main conversation the
@@ -90,9 +89,9 @@ func (s *scribe) assistantPart(conversation string, l *line, p *part, id string)
 	case isToolUse(p.Type) && p.ID != "":
 		s.toolUse(conversation, p)
 	case isToolResult(p.Type) && p.ToolUseID != "":
-		s.toolResult(conversation, p, nil)
+		s.toolResult(conversation, p, nativeResult{})
 	default:
-		s.native(conversation, event.DirOut, "assistant/"+p.Type, p.raw)
+		s.native(conversation, event.DirOut, "assistant/"+p.Type, bytes.Clone(p.raw))
 	}
 }
 

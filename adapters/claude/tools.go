@@ -56,7 +56,7 @@ func skillName(input json.RawMessage) string {
 
 // toolResult writes the result of a call and settles the call. The native
 // result, which subagents' transcripts lack, tells of the subagent behind it.
-func (s *scribe) toolResult(conversation string, p *part, native json.RawMessage) {
+func (s *scribe) toolResult(conversation string, p *part, told nativeResult) {
 	output := p.Content
 	if len(output) == 0 {
 		output = json.RawMessage("null")
@@ -72,7 +72,7 @@ func (s *scribe) toolResult(conversation string, p *part, native json.RawMessage
 		s.settleTool(p.ToolUseID, t.Conversation, failed)
 		s.thread(conversation).Skill = t.Skill
 	}
-	s.agentResult(p.ToolUseID, output, failed, native)
+	s.agentResult(p.ToolUseID, output, failed, told)
 }
 
 // now is the time of what is being told, in Unix milliseconds; 0 when not known.

@@ -79,9 +79,9 @@ func (t *translator) printed(l *line, raw json.RawMessage) error {
 	case "stream_event":
 		t.stream(l, raw)
 	case "assistant":
-		return t.assistantLine(l)
+		t.assistantLine(l)
 	case "user":
-		return t.userLine(l)
+		t.userLine(l)
 	case "system":
 		t.systemLine(l, raw)
 	case "result":
@@ -103,9 +103,9 @@ func (t *translator) printed(l *line, raw json.RawMessage) error {
 func (t *translator) written(l *line, raw json.RawMessage) error {
 	switch l.Type {
 	case adapters.PromptType:
-		return t.handed(&line{Type: "user", Message: &message{Content: l.Text}})
+		t.handed(&line{Type: "user", Message: &message{Content: l.Text}})
 	case "user":
-		return t.handed(l)
+		t.handed(l)
 	case "control_request":
 		return t.request(l)
 	case "control_response":
@@ -123,7 +123,7 @@ func conversationOf(l *line) string {
 	return l.Parent
 }
 
-func (t *translator) assistantLine(l *line) error {
+func (t *translator) assistantLine(l *line) {
 	conversation := conversationOf(l)
 	if isLocal(l) {
 		t.localCommand()
@@ -131,35 +131,33 @@ func (t *translator) assistantLine(l *line) error {
 	if conversation == event.Main && l.Message != nil && l.Message.Model != synthetic {
 		t.turnRuns() // a stream of whole messages tells of no requests
 	}
-	if err := t.assistant(conversation, l); err != nil {
-		return err
-	}
+	t.assistant(conversation, l)
 	if conversation == event.Main && l.Message != nil && l.Message.Model != synthetic {
 		t.whole(l.Message.ID)
 	}
-	return nil
 }
 
-func (t *translator) userLine(l *line) error {
+func (t *translator) userLine(l *line) {
 	conversation := conversationOf(l)
-	if l.Message != nil && strings.HasPrefix(plainString(l.Message.Content), markPrompt) {
-		return t.replayed(l, prompt{ID: l.UUID, Content: rawText(writtenCommand(plainString(l.Message.Content)))})
+	if text := l.Message.text(); strings.HasPrefix(text, markPrompt) {
+		t.replayed(l, prompt{ID: l.UUID, Content: rawText(writtenCommand(text))})
+		return
 	}
 	l.asked = conversation == event.Main && t.expects(l)
 	if isLocal(l) && !l.asked {
 		t.localCommand()
 	}
-	rest, err := t.user(conversation, l)
-	if err != nil || rest == nil {
+	rest := t.user(conversation, l)
+	if rest == nil {
 		t.Turn.Resulted = t.Turn.Resulted || conversation == event.Main && l.hasResult()
 		t.afterRemark(l)
-		return err
+		return
 	}
 	if conversation != event.Main {
 		t.userMessage(conversation, l.UUID, rest)
-		return nil
+		return
 	}
-	return t.replayed(l, prompt{ID: l.UUID, Content: l.Message.Content})
+	t.replayed(l, prompt{ID: l.UUID, Content: l.Message.given()})
 }
 
 // isLocal says whether a line is the output of a local command.
@@ -170,7 +168,7 @@ func isLocal(l *line) bool {
 	if l.Type == "assistant" {
 		return l.Message.Model == synthetic && len(l.Error) == 0
 	}
-	text := plainString(l.Message.Content)
+	text := l.Message.text()
 	if isModelChange(untag(text)) {
 		return false // nobody waits for it but a control request
 	}
@@ -183,8 +181,7 @@ func (t *translator) afterRemark(l *line) {
 	if l.Message == nil || t.Turn.Interrupted {
 		return
 	}
-	parts, err := l.Message.parts()
-	if err != nil || joinText(parts) != markInterrupted+"]" {
+	if joinText(l.Message.parts()) != markInterrupted+"]" {
 		return
 	}
 	for _, o := range t.thread(event.Main).Open {

@@ -20,11 +20,8 @@ const (
 
 // user writes what a user line holds apart from prompts: results of tools and
 // the program's own remarks. It gives back what is left: a prompt, or nothing.
-func (s *scribe) user(conversation string, l *line) ([]part, error) {
-	parts, err := l.Message.parts()
-	if err != nil {
-		return nil, err
-	}
+func (s *scribe) user(conversation string, l *line) []part {
+	parts := l.Message.parts()
 	rest := parts[:0:0]
 	for i := range parts {
 		if isToolResult(parts[i].Type) && parts[i].ToolUseID != "" {
@@ -35,9 +32,9 @@ func (s *scribe) user(conversation string, l *line) ([]part, error) {
 		rest = append(rest, parts[i])
 	}
 	if len(rest) == 0 || !l.asked && s.remark(conversation, l, joinText(rest)) {
-		return nil, nil
+		return nil
 	}
-	return rest, nil
+	return rest
 }
 
 // remark writes a text that the program itself put into a user line, and says

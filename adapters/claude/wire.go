@@ -1,10 +1,7 @@
 package claude
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"slices"
 	"time"
 )
 
@@ -26,8 +23,8 @@ type line struct {
 	IsAPIError       bool            `json:"isApiErrorMessage"`
 	Error            json.RawMessage `json:"error"`
 	// The native result of a tool, as transcripts name it and as the stream does.
-	ToolUseResult     json.RawMessage `json:"toolUseResult"`
-	LiveToolUseResult json.RawMessage `json:"tool_use_result"`
+	ToolUseResult     *nativeResult `json:"toolUseResult"`
+	LiveToolUseResult *nativeResult `json:"tool_use_result"`
 	// PromptSource and Origin tell in a transcript who wrote a user line: with
 	// a source and no origin, somebody asked. A result has the origin of its
 	// turn.
@@ -76,19 +73,21 @@ type line struct {
 	Errors         []string `json:"errors"`
 
 	// Text is that of a prompt from the command line, a JSON string.
-	Text json.RawMessage `json:"text"`
+	Text content `json:"text"`
 
 	// Transcript only.
 	Attachment *attachment `json:"attachment"`
 
+	// raw is the line itself; it is the reader's, which may use it for another
+	// line when this one is done with.
 	raw json.RawMessage
 }
 
 // message is the model API's message inside a line.
 type message struct {
-	ID      string          `json:"id"`
-	Model   string          `json:"model"`
-	Content json.RawMessage `json:"content"`
+	ID      string  `json:"id"`
+	Model   string  `json:"model"`
+	Content content `json:"content"`
 }
 
 // part is one element of a message's content.
@@ -104,7 +103,9 @@ type part struct {
 	IsError   bool            `json:"is_error"`
 	Source    *imageSource    `json:"source"`
 
-	raw json.RawMessage
+	// raw lies in the line's, and so do from and to.
+	raw      json.RawMessage
+	from, to int64
 }
 
 type imageSource struct {
@@ -137,9 +138,9 @@ type usage struct {
 // attachment is what a transcript keeps beside messages; only messages that
 // were handed over during a turn matter to a conversation.
 type attachment struct {
-	Type       string          `json:"type"`
-	Prompt     json.RawMessage `json:"prompt"`
-	SourceUUID string          `json:"source_uuid"`
+	Type       string  `json:"type"`
+	Prompt     content `json:"prompt"`
+	SourceUUID string  `json:"source_uuid"`
 }
 
 // control is the body of a control_request.
@@ -166,103 +167,4 @@ type decision struct {
 	Behavior  string `json:"behavior"`
 	Message   string `json:"message"`
 	Interrupt bool   `json:"interrupt"`
-}
-
-// decodeLine reads a line, which must be a JSON object with a type.
-func decodeLine(data []byte) (*line, error) {
-	if data = bytes.TrimSpace(data); len(data) == 0 || data[0] != '{' {
-		return nil, fmt.Errorf("not a JSON object")
-	}
-	l := new(line)
-	if err := json.Unmarshal(data, l); err != nil {
-		return nil, err
-	}
-	if l.Type == "" {
-		return nil, fmt.Errorf("field \"type\" is missing")
-	}
-	l.raw = data
-	return l, nil
-}
-
-// kind names a line for people: its type, and its subtype if it has one.
-func (l *line) kind() string {
-	if l.Subtype == "" {
-		return l.Type
-	}
-	return l.Type + "/" + l.Subtype
-}
-
-// nativeResult is what the program says of a tool's result beside the text for
-// the model; nil without it.
-func (l *line) nativeResult() json.RawMessage {
-	if len(l.ToolUseResult) > 0 {
-		return l.ToolUseResult
-	}
-	return l.LiveToolUseResult
-}
-
-// parts gives a message's content as a list; a plain string is one text.
-func (m *message) parts() ([]part, error) {
-	if m == nil {
-		return nil, nil
-	}
-	return decodeParts(m.Content)
-}
-
-func decodeParts(raw json.RawMessage) ([]part, error) {
-	raw = bytes.TrimSpace(raw)
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return nil, nil
-	case raw[0] == '"':
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return nil, err
-		}
-		return []part{{Type: "text", Text: text}}, nil
-	}
-	var raws []json.RawMessage
-	if err := json.Unmarshal(raw, &raws); err != nil {
-		return nil, err
-	}
-	parts := make([]part, len(raws))
-	for i, r := range raws {
-		if err := json.Unmarshal(r, &parts[i]); err != nil {
-			return nil, err
-		}
-		parts[i].raw = r
-	}
-	return parts, nil
-}
-
-// rawText is s as a JSON string; encoding a string can't fail.
-func rawText(s string) json.RawMessage {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-}
-
-// plainString reads a JSON string; anything else gives "".
-func plainString(raw json.RawMessage) string {
-	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
-
-// hasResult says whether a user line holds the result of a tool.
-func (l *line) hasResult() bool {
-	parts, err := l.Message.parts()
-	return err == nil && slices.ContainsFunc(parts, func(p part) bool { return isToolResult(p.Type) })
-}
-
-// reports says whether a turn was the program's own, about a background task.
-func (l *line) reports() bool {
-	var o struct {
-		Kind string `json:"kind"`
-	}
-	return json.Unmarshal(l.Origin, &o) == nil && o.Kind == "task-notification"
 }

@@ -1,0 +1,296 @@
+package claude
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+)
+
+// Lines are read in one pass, whole: what is needed is decoded, everything
+// else is skipped but still checked, so that a torn line is never taken for a
+// good one. encoding/json would go over the same bytes three times.
+
+// asWritten takes what encoding/json takes, but for names in another case: of
+// two fields of a name the last one counts, and half a surrogate pair, which the
+// program writes where it cuts a text, becomes U+FFFD.
+var asWritten = json.JoinOptions(
+	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsonv1.MergeWithLegacySemantics(true))
+
+var (
+	errNoObject = errors.New("not a JSON object")
+	errNoType   = errors.New(`field "type" is missing`)
+	errEncoding = errors.New("not UTF-8")
+)
+
+// decodeLine reads a line, which must be a JSON object with a type.
+func decodeLine(data []byte) (*line, error) {
+	l := new(line)
+	if err := l.decode(data); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// decode fills an empty line. The line goes on using data.
+func (l *line) decode(data []byte) error {
+	if data = bytes.TrimSpace(data); len(data) == 0 || data[0] != '{' {
+		return errNoObject
+	}
+	if !utf8.Valid(data) {
+		return errEncoding
+	}
+	if err := json.Unmarshal(data, l, asWritten); err != nil {
+		return l.salvage(data, err)
+	}
+	if l.Type == "" {
+		return errNoType
+	}
+	l.raw = data
+	l.locate()
+	return nil
+}
+
+// locate finds the raw parts in the line.
+func (l *line) locate() {
+	if l.Message != nil {
+		l.Message.Content.locate(l.raw)
+	}
+	l.Text.locate(l.raw)
+	if l.Attachment != nil {
+		l.Attachment.Prompt.locate(l.raw)
+	}
+	if l.Event != nil && l.Event.Message != nil {
+		l.Event.Message.Content.locate(l.raw)
+	}
+}
+
+// salvage keeps a line of a type that we don't know, although a field of it is
+// not what a field of that name is elsewhere.
+func (l *line) salvage(data []byte, err error) error {
+	if !stdjson.Valid(data) {
+		return tellWhy(err)
+	}
+	var head struct {
+		Type    string `json:"type"`
+		Subtype any    `json:"subtype"`
+		Parent  any    `json:"parent_tool_use_id"`
+	}
+	if json.Unmarshal(data, &head, asWritten) != nil || head.Type == "" || slices.Contains(known, head.Type) {
+		return tellWhy(err)
+	}
+	*l = line{Type: head.Type, raw: data}
+	l.Subtype, _ = head.Subtype.(string)
+	l.Parent, _ = head.Parent.(string)
+	return nil
+}
+
+// known are the types of line that mean something here.
+var known = []string{
+	"assistant", "user", "system", "attachment", "queue-operation", "stream_event", "result",
+	"control_request", "control_response", "control_cancel_request",
+}
+
+// tellWhy says what is wrong in the words that people know: the decoder's
+// speak of Go.
+func tellWhy(err error) error {
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return fmt.Errorf("no valid JSON at byte %d: %w", syntax.ByteOffset, syntax.Err)
+	}
+	if meaning, ok := errors.AsType[*json.SemanticError](err); ok {
+		return fmt.Errorf("field %q is a JSON %s, which it never is", meaning.JSONPointer, meaning.JSONKind)
+	}
+	return err
+}
+
+// content is what a message says: a plain text, or parts.
+type content struct {
+	list []part
+	// plain: it was a string.
+	plain bool
+	// raw lies in the line's, and so do from and to.
+	raw      stdjson.RawMessage
+	from, to int64
+}
+
+// UnmarshalJSONFrom reads a string, a list of parts, or null.
+func (c *content) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*c = content{from: dec.InputOffset()}
+	var err error
+	switch dec.PeekKind() {
+	case '"':
+		var text string
+		if err = json.UnmarshalDecode(dec, &text); err == nil {
+			c.list, c.plain = []part{{Type: "text", Text: text}}, true
+		}
+	case '[':
+		err = c.readParts(dec)
+	default:
+		// null, or what the decoder says is no list.
+		err = json.UnmarshalDecode(dec, &c.list)
+	}
+	c.to = dec.InputOffset()
+	return err
+}
+
+func (c *content) readParts(dec *jsontext.Decoder) error {
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	for dec.PeekKind() != ']' {
+		p := part{from: dec.InputOffset()}
+		if err := json.UnmarshalDecode(dec, &p); err != nil {
+			return err
+		}
+		p.to = dec.InputOffset()
+		c.list = append(c.list, p)
+	}
+	_, err := dec.ReadToken()
+	return err
+}
+
+// locate finds the raw parts in the text that the content was read from.
+func (c *content) locate(data []byte) {
+	if c.to == 0 {
+		return // there was none
+	}
+	c.raw = cut(data, c.from, c.to)
+	for i := range c.list {
+		if p := &c.list[i]; p.to > 0 {
+			p.raw = cut(data, p.from, p.to)
+		}
+	}
+}
+
+// cut is the value between two places, without what stands in front of it.
+func cut(data []byte, from, to int64) []byte {
+	return bytes.TrimLeft(data[from:to], ":, \t\r\n")
+}
+
+// text is a content that is one plain text; "" for any other.
+func (m *message) text() string {
+	if m == nil || !m.Content.plain {
+		return ""
+	}
+	return m.Content.list[0].Text
+}
+
+// parts gives a message's content as a list; a plain string is one text.
+func (m *message) parts() []part {
+	if m == nil {
+		return nil
+	}
+	return m.Content.list
+}
+
+// given is a message's content as it was written, to be kept.
+func (m *message) given() stdjson.RawMessage { return bytes.Clone(m.Content.raw) }
+
+func decodeParts(raw stdjson.RawMessage) ([]part, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var c content
+	if err := json.Unmarshal(raw, &c, asWritten); err != nil {
+		return nil, tellWhy(err)
+	}
+	c.locate(raw)
+	return c.list, nil
+}
+
+// nativeResult is what the program says of a tool's result beside the text for
+// the model; of it only what tells of a subagent matters.
+type nativeResult struct {
+	AgentID    ifString `json:"agentId"`
+	DurationMS ifNumber `json:"totalDurationMs"`
+}
+
+// UnmarshalJSONFrom takes anything for a native result.
+func (r *nativeResult) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*r = nativeResult{}
+	if dec.PeekKind() != '{' {
+		return dec.SkipValue()
+	}
+	type fields nativeResult
+	return json.UnmarshalDecode(dec, (*fields)(r))
+}
+
+// ifString is a string, or "" for any other value.
+type ifString string
+
+// UnmarshalJSONFrom takes any value.
+func (s *ifString) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if *s = ""; dec.PeekKind() != '"' {
+		return dec.SkipValue()
+	}
+	return json.UnmarshalDecode(dec, (*string)(s))
+}
+
+// ifNumber is a number as it was written, or "" for any other value.
+type ifNumber string
+
+// UnmarshalJSONFrom takes any value.
+func (n *ifNumber) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if *n = ""; dec.PeekKind() != '0' {
+		return dec.SkipValue()
+	}
+	value, err := dec.ReadValue()
+	*n = ifNumber(value)
+	return err
+}
+
+// nativeResult is that of a user line; empty without one.
+func (l *line) nativeResult() nativeResult {
+	switch {
+	case l.ToolUseResult != nil:
+		return *l.ToolUseResult
+	case l.LiveToolUseResult != nil:
+		return *l.LiveToolUseResult
+	}
+	return nativeResult{}
+}
+
+// kind names a line for people: its type, and its subtype if it has one.
+func (l *line) kind() string {
+	if l.Subtype == "" {
+		return l.Type
+	}
+	return l.Type + "/" + l.Subtype
+}
+
+// hasResult says whether a user line holds the result of a tool.
+func (l *line) hasResult() bool {
+	return slices.ContainsFunc(l.Message.parts(), func(p part) bool { return isToolResult(p.Type) })
+}
+
+// reports says whether a turn was the program's own, about a background task.
+func (l *line) reports() bool {
+	var o struct {
+		Kind string `json:"kind"`
+	}
+	return json.Unmarshal(l.Origin, &o, asWritten) == nil && o.Kind == "task-notification"
+}
+
+// rawText is s as a JSON string; encoding a string can't fail.
+func rawText(s string) stdjson.RawMessage {
+	var buf bytes.Buffer
+	enc := stdjson.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s)
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+// plainString reads a JSON string; anything else gives "".
+func plainString(raw stdjson.RawMessage) string {
+	var s string
+	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s, asWritten) != nil {
+		return ""
+	}
+	return s
+}
