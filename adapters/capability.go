@@ -1,0 +1,76 @@
+package adapters
+
+// Capability is one of an agent's abilities in words for people. It is the one
+// place that says what a field of Capabilities means to who uses an agent.
+type Capability struct {
+	// Key is the field's name in JSON.
+	Key string `json:"key"`
+	// Name is what people call it: partial text.
+	Name string `json:"name"`
+	// Meaning is a sentence for who has to choose an agent.
+	Meaning string `json:"meaning"`
+
+	field func(*Capabilities) *bool
+}
+
+// In says whether an agent has it.
+func (c Capability) In(can Capabilities) bool { return *c.field(&can) }
+
+// AllCapabilities gives every ability that Capabilities has a field for, in
+// the order in which they are shown.
+func AllCapabilities() []Capability {
+	return []Capability{
+		{"chosenId", "chosen id", "The agent's own session has an id that is made of the session's; without it the agent makes one up, which is kept beside ours.",
+			func(c *Capabilities) *bool { return &c.ChosenID }},
+		{"partialText", "partial text", "Text comes while it is written, not only when it is whole.",
+			func(c *Capabilities) *bool { return &c.PartialText }},
+		{"thinking", "thinking", "What the model thinks before it answers is shown.",
+			func(c *Capabilities) *bool { return &c.Thinking }},
+		{"subagents", "subagents", "The agent can start agents of its own inside itself.",
+			func(c *Capabilities) *bool { return &c.Subagents }},
+		{"liveSubagents", "live subagents", "What such an agent says and does is seen while it runs; without it, once the agent's own files are read.",
+			func(c *Capabilities) *bool { return &c.LiveSubagents }},
+		{"steer", "steer", "A message can be folded into the turn that runs; without it the message waits for the next turn.",
+			func(c *Capabilities) *bool { return &c.Steer }},
+		{"approve", "approve", "The agent can ask before it runs a tool, and waits for the answer.",
+			func(c *Capabilities) *bool { return &c.Approve }},
+		{"questions", "questions", "The agent can ask its user something and wait for the answer.",
+			func(c *Capabilities) *bool { return &c.Questions }},
+		{"setModel", "set model", "The model can be changed while the agent's process goes on.",
+			func(c *Capabilities) *bool { return &c.SetModel }},
+		{"interrupt", "interrupt", "A turn can be stopped while the agent's process goes on; without it the process is ended and the session resumed.",
+			func(c *Capabilities) *bool { return &c.Interrupt }},
+		{"images", "images", "A message can have images.",
+			func(c *Capabilities) *bool { return &c.Images }},
+		{"cost", "cost", "The agent says what a turn has cost.",
+			func(c *Capabilities) *bool { return &c.Cost }},
+	}
+}
+
+// Split gives the names of what an agent can and of what it can't, each in the
+// order of AllCapabilities.
+func (c Capabilities) Split() (can, cannot []string) {
+	for _, ability := range AllCapabilities() {
+		if ability.In(c) {
+			can = append(can, ability.Name)
+		} else {
+			cannot = append(cannot, ability.Name)
+		}
+	}
+	return can, cannot
+}
+
+// Variable is an environment variable that an agent's program reads.
+type Variable struct {
+	Name string `json:"name"`
+	// About says in a few words what it is for.
+	About string `json:"about"`
+}
+
+// Environed is an adapter that knows what its program wants to find in its
+// environment: the model's key and address. An agent sees of a worker's
+// environment only what SOJOURN_PASS_ENV names, so people must know.
+type Environed interface {
+	// Variables gives them, the most needed first.
+	Variables() []Variable
+}
