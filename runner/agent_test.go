@@ -76,6 +76,11 @@ func obey(order, rest string) (code int, over bool) {
 		var n int
 		fmt.Sscan(rest, &n)
 		os.Stdout.WriteString(strings.Repeat("x", n) + "\n")
+	case "quoted": // as JSON is
+		var n int
+		fmt.Sscan(rest, &n)
+		const piece = `{"key":"some words, \"quoted\"","n":123456},`
+		os.Stdout.WriteString("[" + strings.Repeat(piece, n/len(piece)) + "]\n")
 	case "torn":
 		os.Stdout.WriteString(rest)
 	case "complain":

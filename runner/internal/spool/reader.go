@@ -72,6 +72,9 @@ func (r *Reader) Close() {
 // least one, each with its line end, and the offset of the first. Nothing
 // there: no bytes. The bytes are valid until the next call.
 func (r *Reader) Next(want int) (at int64, records []byte, err error) {
+	if cap(r.buf) > 4<<20 {
+		r.buf = nil // a reader that waits must not hold a huge line's memory
+	}
 	start, end, err := r.spool.segment(r.pos)
 	if err != nil || end == r.pos {
 		return r.pos, nil, err
@@ -98,7 +101,7 @@ func (r *Reader) Next(want int) (at int64, records []byte, err error) {
 }
 
 func (r *Reader) read(at, n int64) ([]byte, error) {
-	if int64(cap(r.buf)) < n || cap(r.buf) > 4<<20 {
+	if int64(cap(r.buf)) < n {
 		r.buf = make([]byte, n)
 	}
 	r.buf = r.buf[:n]

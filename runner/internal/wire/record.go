@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -30,20 +31,20 @@ func AppendString(b []byte, s string) []byte {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
+	// Room for some escapes: a huge line's buffer would grow by small steps.
+	b = slices.Grow(b, len(s)+len(s)/4+2)
 	return append(appendEscaped(append(b, '"'), s), '"')
 }
 
 func appendEscaped(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
-	from := 0
-	for i := range len(s) {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
+	for from := 0; ; {
+		i := special(s, from)
 		b = append(b, s[from:i]...)
-		from = i + 1
-		switch c {
+		if i == len(s) {
+			return b
+		}
+		switch c := s[i]; c {
 		case '"', '\\':
 			b = append(b, '\\', c)
 		case '\t':
@@ -55,8 +56,8 @@ func appendEscaped(b []byte, s string) []byte {
 		default:
 			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}
+		from = i + 1
 	}
-	return append(b, s[from:]...)
 }
 
 // DecodeRecord reads a record, AppendJSON's form by a short way.
@@ -97,36 +98,22 @@ func unescape(body []byte) (string, bool) {
 	}
 	var out strings.Builder
 	out.Grow(len(body))
-	for {
-		i := bytes.IndexByte(body, '\\')
-		run := body
-		if i >= 0 {
-			run = body[:i]
-		}
-		if !plain(run) {
-			return "", false
-		}
-		out.Write(run)
-		if i < 0 {
+	for from := 0; ; {
+		i := special(body, from)
+		out.Write(body[from:i])
+		if i == len(body) {
 			return out.String(), true
+		}
+		if body[i] != '\\' {
+			return "", false
 		}
 		c, n := escaped(body[i+1:])
 		if n == 0 {
 			return "", false
 		}
 		out.WriteByte(c)
-		body = body[i+1+n:]
+		from = i + 1 + n
 	}
-}
-
-// plain says that no byte of the run ends or breaks a JSON string.
-func plain(run []byte) bool {
-	for _, c := range run {
-		if c < ' ' || c == '"' {
-			return false
-		}
-	}
-	return true
 }
 
 // escaped gives what stands behind a backslash and how many bytes it takes; 0
