@@ -9,14 +9,17 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Agent is what an adapter's test says of its agent. Adapter and Env are
+// Agent is what an adapter's test says of its agent. Only Adapter is
 // required.
 type Agent struct {
 	Adapter adapters.Adapter
-	// Env gives the environment, NAME=value, by which the program finds the
-	// model server at url: what a host passes on by SOJOURN_PASS_ENV. Keys are
-	// dummies. Settings that keep retries short belong here too.
-	Env func(url string) []string
+	// Env is added, NAME=value, to what leads each agent to the model server
+	// (modelsim.Environment), as a host passes it on by SOJOURN_PASS_ENV.
+	// Settings that keep retries short belong here. Default: nothing.
+	Env []string
+	// RetriesForever says that the agent asks a model that fails again until
+	// somebody interrupts it. Default: it gives up by itself.
+	RetriesForever bool
 	// Model is the model that sessions are started with, and OtherModel one to
 	// change to. Defaults: the agent's own; without OtherModel none is changed.
 	Model, OtherModel string

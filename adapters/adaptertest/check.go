@@ -83,6 +83,9 @@ func (r *Rig) compare() Report {
 	report := Report{Blocks: countBlocks(live), Subagents: len(live.Subagents), Differences: diffs, Errors: errs}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.torn {
+		report.Errors = nil
+	}
 	report.Events = len(r.events)
 	for _, p := range r.parts {
 		report.Records += len(p.records)
@@ -95,6 +98,9 @@ func (r *Rig) compareArchive() {
 	r.t.Helper()
 	r.sync()
 	state, errs := parseAll(r.agent.Adapter, r.archive.sources())
+	if r.torn {
+		errs = nil
+	}
 	for _, err := range errs {
 		r.t.Errorf("read the archive: %v", err)
 	}
@@ -139,7 +145,7 @@ func (r *Rig) Finish() Report {
 	for _, err := range faults {
 		r.t.Errorf("the dialogue failed: %v", err)
 	}
-	r.t.Logf("%s: fresh run: %v", r.agent.name(), report)
+	r.t.Logf("%s: fresh run: %v", r.t.Name(), report)
 	return report
 }
 

@@ -4,7 +4,7 @@
 //	func TestConformance(t *testing.T) {
 //		adaptertest.Run(t, adaptertest.Agent{
 //			Adapter: New(),
-//			Env:     func(url string) []string { return []string{"OPENAI_BASE_URL=" + url + "/v1", …} },
+//			Missing: map[string]string{"steer": "a message waits for the end of the turn"},
 //		})
 //	}
 //

@@ -56,6 +56,8 @@ type Rig struct {
 	// marked is what ran below the agent before the last prompt.
 	marked runner.Mark
 	due    turns
+	// torn says that a kill may have left a file that ends in mid-line.
+	torn bool
 
 	mu       sync.Mutex
 	dialogue *adapters.Dialogue
@@ -70,7 +72,9 @@ type Rig struct {
 	// says that inputs wait for the records up to there.
 	opening int64
 	held    bool
-	next    int64
+	// wrote is the offset behind what was written last.
+	wrote int64
+	next  int64
 	// shut is what readers of records wait at; nil lets them pass.
 	shut    chan struct{}
 	waits   bool
@@ -112,7 +116,7 @@ func New(t *testing.T, a Agent, o Options) *Rig {
 	t.Cleanup(r.close)
 	url, err := r.Model.Start(context.Background(), "127.0.0.1:0")
 	require.NoError(t, err)
-	r.env = append(slices.Clone(a.Env(url)), o.Env...)
+	r.env = slices.Concat(modelsim.Environment(url), a.Env, o.Env)
 	session := uuid.NewString()
 	r.Launch = adapters.Launch{
 		Program: program, SessionID: session, Model: a.Model, Permission: o.Permission, SystemPrompt: o.SystemPrompt,
@@ -176,6 +180,7 @@ func (r *Rig) Start() {
 	r.conn, err = runner.Attach(ctx, r.place.sb, paths.Runner, paths.Socket, token, epoch)
 	require.NoError(r.t, err)
 	r.open(ctx)
+	r.torn = false
 }
 
 // prepare mends the home and decides whether a session is gone on with.
@@ -231,10 +236,11 @@ func (r *Rig) open(ctx context.Context) {
 	now.starts = append(now.starts, start{len(now.records), r.Launch})
 	tr, err := r.agent.Adapter.Translator(r.Launch, state)
 	require.NoError(r.t, err)
-	r.opening, r.held = 0, true
+	r.wrote, r.held = 0, true
 	r.dialogue = adapters.NewDialogue(tr, r.write)
 	id := fmt.Sprintf("initialize-%d", r.conn.Attached().RestartCount)
 	require.NoError(r.t, r.dialogue.Say(ctx, id, adapters.Initialize{}))
+	r.opening = r.wrote
 	r.dialogue.Hold()
 	r.followed = make(chan struct{})
 	go r.follow(ctx, r.conn, r.next, r.followed)
@@ -247,7 +253,7 @@ func (r *Rig) write(ctx context.Context, m adapters.Message) error {
 	if err == nil && ack.Duplicate {
 		return fmt.Errorf("the id %q was used before", m.ID)
 	}
-	r.opening = max(r.opening, ack.Next)
+	r.wrote = ack.Next
 	now := r.parts[len(r.parts)-1]
 	now.written = append(now.written, m)
 	if errors.Is(err, runner.ErrExited) {
@@ -270,6 +276,7 @@ func (r *Rig) Stop() {
 // The turn that runs has no end.
 func (r *Rig) Kill() {
 	r.t.Helper()
+	r.torn = true
 	r.Signal(syscall.SIGKILL)
 	r.ended()
 	if r.idles() < r.due.asked-r.due.cancelled {

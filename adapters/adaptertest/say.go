@@ -243,14 +243,11 @@ func (r *Rig) Events() []event.Event {
 // Restored is the conversation of the transcripts in the agent's home.
 func (r *Rig) Restored() (reducer.State, []error) { return r.parse() }
 
+// idles counts the ends of the main conversation's turns.
 func (r *Rig) idles() int {
-	n := 0
-	for _, e := range r.Events() {
-		if isIdle(e) {
-			n++
-		}
-	}
-	return n
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ends()
 }
 
 // Said is the text of the last assistant_text block of the main conversation.
@@ -281,4 +278,24 @@ func (r *Rig) Heard(words string) bool {
 	return slices.ContainsFunc(r.Model.Recorded(), func(q modelsim.Recorded) bool {
 		return strings.Contains(string(q.Body), inner)
 	})
+}
+
+// ends counts the ends of the main conversation's turns, under the lock.
+func (r *Rig) ends() int {
+	n := 0
+	for _, e := range r.events {
+		if isIdle(e) {
+			n++
+		}
+	}
+	return n
+}
+
+// threadsOf are the blocks of all subagents.
+func threadsOf(s reducer.State) []event.Block {
+	var out []event.Block
+	for _, sub := range s.Subagents {
+		out = append(out, sub.Blocks...)
+	}
+	return out
 }

@@ -85,6 +85,19 @@ func (r *Rig) playOtherHost() {
 	r.recalls("remember-the-first", "cat kept.txt")
 }
 
+// playUnspoken begins a session in a home where a process was before that was
+// told nothing.
+func (r *Rig) playUnspoken() {
+	r.mu.Lock()
+	opening := r.opening
+	r.mu.Unlock()
+	r.until("the records of the opening", func() bool { return r.next >= opening })
+	r.Restart()
+	r.ok("SAY remember-the-first")
+	r.Restart()
+	r.recalls("remember-the-first")
+}
+
 // playYoung restores a session that was born a moment ago: some agents name
 // their files by the minute.
 func (r *Rig) playYoung() {
@@ -141,6 +154,30 @@ func (r *Rig) playToolParallel() {
 		}
 	}
 	require.NotEqual(r.t, results[0].ToolUseID, results[1].ToolUseID)
+}
+
+// lateShell makes the first of two tools end after the second.
+const lateShell = `echo() {
+  if [ "$1" = first ]; then
+    n=0
+    while [ ! -e second-is-out ] && [ $n -lt 60 ]; do sleep 0.05; n=$((n+1)); done
+  fi
+  builtin echo "$@"
+  if [ "$1" = second ]; then : > second-is-out; fi
+}
+`
+
+func (r *Rig) delayFirst() {
+	r.t.Helper()
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.Workspace(), "late.sh"), []byte(lateShell), 0o600))
+}
+
+func (r *Rig) playToolOutOfOrder() {
+	r.playToolParallel()
+	results := r.Blocks(event.BlockToolResult)
+	if results[0].ToolUseID == r.Blocks(event.BlockToolUse)[0].ToolUseID {
+		r.t.Log("the agent gives results in the order of the calls")
+	}
 }
 
 func (r *Rig) playToolWriteRead() {

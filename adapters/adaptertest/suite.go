@@ -4,19 +4,18 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/sojourn-run/sojourn/adapters"
 )
 
 // scenario is one thing that a session may go through.
 type scenario struct {
 	name string
-	// needs names the capability without which it can't be, and says whether
-	// an agent has it. Default: every agent can.
-	needs   string
-	has     func(Agent, adapters.Capabilities) bool
+	// needs is the capability without which it can't be. Default: every agent
+	// can.
+	needs   ability
 	options Options
-	play    func(*Rig)
+	// before is done with the session before its agent is started.
+	before func(*Rig)
+	play   func(*Rig)
 	// fresh is part of Fresh, too.
 	fresh bool
 }
@@ -55,6 +54,9 @@ func (s scenario) run(t *testing.T, a Agent) {
 		t.Skipf("%s lacks %s: %s", a.name(), s.name, why)
 	}
 	r := New(t, a, s.options)
+	if s.before != nil {
+		s.before(r)
+	}
 	r.Start()
 	s.play(r)
 	if !t.Failed() {
@@ -66,15 +68,33 @@ func (s scenario) run(t *testing.T, a Agent) {
 // claims it must.
 func (s scenario) lacks(t *testing.T, a Agent) string {
 	listed := a.Missing[s.name]
-	if s.has == nil {
-		return listed
-	}
-	has := s.has(a, a.Adapter.Info().Capabilities)
-	if has && s.needs != "" {
-		require.Empty(t, listed, "the adapter claims %s, so it must pass", s.needs)
+	has := s.needs.has == nil || s.needs.has(a, a.Adapter.Info().Capabilities)
+	if s.proves() && has {
+		require.Empty(t, listed, "the adapter claims %q, so it must pass", s.needs.name)
 	}
 	if !has && listed == "" {
-		listed = "no " + s.needs
+		return "the agent has no " + s.needs.name
 	}
 	return listed
+}
+
+// proves says whether a scenario is the one that its capability stands for, and
+// no further use of it.
+func (s scenario) proves() bool {
+	switch s.name {
+	case "thinking", "subagent", "interrupt-stream", "interrupt-tool", "permission-allow", "permission-deny", "permission-never",
+		"question", "steer", "set-model", "image":
+		return true
+	}
+	return false
+}
+
+// sub runs a part of a scenario as a subtest.
+func (r *Rig) sub(name string, play func()) {
+	whole := r.t
+	defer func() { r.t = whole }()
+	whole.Run(name, func(t *testing.T) {
+		r.t = t
+		play()
+	})
 }

@@ -15,10 +15,8 @@ func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming()) }
 // conforming is the agent as the suite knows it.
 func conforming() adaptertest.Agent {
 	return adaptertest.Agent{
-		Adapter: New(),
-		Env: func(url string) []string {
-			return []string{"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=sk-modelsim", "CLAUDE_CODE_MAX_RETRIES=2"}
-		},
+		Adapter:    New(),
+		Env:        []string{"CLAUDE_CODE_MAX_RETRIES=1"},
 		OtherModel: "claude-sonnet-4-5",
 		Rules:      rules,
 		Question: adaptertest.Question{

@@ -1,0 +1,194 @@
+package adaptertest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+)
+
+func (r *Rig) playAPIErrors() {
+	r.ok("SAY before")
+	for _, status := range []int{400, 401, 429, 500, 529} {
+		r.sub(fmt.Sprint(status), func() { r.fails(fmt.Sprintf("ERR%d", status), fmt.Sprint(status)) })
+	}
+	r.recalls("SAY before")
+}
+
+// fails asks something that the model fails at: whoever watches sees it, and
+// the turn ends by the agent's own rules or is stopped; the next prompt works.
+func (r *Rig) fails(script string, marks ...string) {
+	r.t.Helper()
+	from := len(r.Events())
+	r.Send(script)
+	idle, stopped := r.endOfFailure(from)
+	seen := troubles(r.Events()[from:])
+	require.NotEmpty(r.t, seen, "nobody was told of the failure\n%s", r.tail())
+	if !stopped {
+		require.NotNil(r.t, idle.Error, "%s", pretty(idle))
+		seen += idle.Error.Code + " " + idle.Error.Message
+		require.NotEmpty(r.t, r.Blocks(event.BlockError), "the conversation has no error block")
+	}
+	r.t.Logf("interrupted: %v, told: %s", stopped, clip(seen, 300))
+	for _, mark := range marks {
+		require.Contains(r.t, seen, mark)
+	}
+	r.ok("SAY well again")
+	require.Contains(r.t, r.Said(), "well again")
+}
+
+// endOfFailure waits for the end of the turn; one that does not end by itself
+// is interrupted as soon as it is seen to try again.
+func (r *Rig) endOfFailure(from int) (idle event.SessionIdle, stopped bool) {
+	r.t.Helper()
+	if !r.agent.RetriesForever {
+		return r.AwaitIdle(), false
+	}
+	ended := false
+	r.until("an end, or a retry that is visible", func() bool {
+		for _, e := range r.events[from:] {
+			ended = ended || isIdle(e)
+		}
+		return ended || troubles(r.events[from:]) != ""
+	})
+	if ended {
+		return r.AwaitIdle(), false
+	}
+	return r.Interrupt(), true
+}
+
+// troubles are the words that tell of something gone wrong.
+func troubles(events []event.Event) string {
+	var out strings.Builder
+	for _, e := range events {
+		switch p := e.Payload.(type) {
+		case event.Log:
+			if p.Level == "warn" || p.Level == "error" {
+				fmt.Fprintf(&out, "%s; ", p.Message)
+			}
+		case event.Error:
+			fmt.Fprintf(&out, "%s %s; ", p.Code, p.Message)
+		case event.Status:
+			fmt.Fprintf(&out, "%s %s; ", p.State, p.Message)
+		case event.BlockUpsert:
+			if p.Block.Type == event.BlockError && p.Block.Message != nil {
+				fmt.Fprintf(&out, "%s %s; ", p.Block.Code, *p.Block.Message)
+			}
+		}
+	}
+	return out.String()
+}
+
+// playAPIErrorFirst fails at the very first prompt, and goes on in another
+// process: some agents don't count such a session.
+func (r *Rig) playAPIErrorFirst() {
+	r.fails("ERR400", "400")
+	r.Restart()
+	r.fails("ERR400", "400")
+	r.recalls("well again")
+}
+
+func (r *Rig) playStreamCut() {
+	r.ok("SAY before")
+	r.fails("SAY kept THEN CUT")
+	r.fails("CUT")
+	r.recalls("SAY before")
+}
+
+// bigSize is the length of a line that has to get through.
+const bigSize = 64 << 20
+
+func (r *Rig) playBigLine() {
+	script := r.agent.Big
+	if script == "" {
+		script = fmt.Sprintf("BIG %d", bigSize)
+	}
+	r.ok(script)
+	longest := 0
+	r.mu.Lock()
+	for _, rec := range r.parts[0].records {
+		longest = max(longest, len(rec.Line))
+	}
+	r.mu.Unlock()
+	require.GreaterOrEqual(r.t, longest, bigSize, "the agent printed no line of that length")
+	if r.agent.Big == "" {
+		line := strings.Repeat("0123456789abcdef", 4)[:63] + "\n"
+		want := sha256.Sum256([]byte(strings.Repeat(line, bigSize/len(line))))
+		require.Equal(r.t, want, sha256.Sum256([]byte(r.Said())), "a body of %d bytes", len(r.Said()))
+	}
+	r.t.Logf("the longest line has %d bytes", longest)
+}
+
+// slowDeltas make more records than may be on their way to one reader.
+const slowDeltas = 30_000
+
+// playSlowReader stops reading in the middle: the agent goes on regardless, and
+// nothing is lost.
+func (r *Rig) playSlowReader() {
+	r.HoldBack()
+	r.Send(fmt.Sprintf("DELTAS %d", slowDeltas))
+	r.until("a reader that waits", func() bool { return r.waits })
+	require.Eventually(r.t, func() bool {
+		s, err := r.conn.Status(r.t.Context())
+		require.NoError(r.t, err)
+		require.Equal(r.t, runner.AgentRunning, s.State)
+		stats := r.Model.Stats()
+		return stats.Total > 0 && stats.Active == 0 && s.SpoolEnd > r.at()
+	}, patience, 10*time.Millisecond, "the agent does not go on without a reader")
+	for range 3 {
+		before := r.at()
+		r.LetGo()
+		r.until("some records", func() bool { return r.next > before || r.idleSeen() })
+		r.HoldBack()
+	}
+	r.LetGo()
+	r.AwaitIdle()
+	var want strings.Builder
+	for i := range slowDeltas {
+		fmt.Fprintf(&want, "w%d ", i)
+	}
+	require.True(r.t, strings.TrimSpace(want.String()) == strings.TrimSpace(r.Said()), "%d bytes came of %d", len(r.Said()), want.Len())
+	r.ok("SAY well")
+}
+
+// at is how far the reader is.
+func (r *Rig) at() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next
+}
+
+func (r *Rig) idleSeen() bool {
+	return len(r.events) > 0 && isIdle(r.events[len(r.events)-1])
+}
+
+func (r *Rig) playUnknown() {
+	r.ok("SAY remember-the-first")
+	r.ok("THINK about it THEN TWO THEN SAY both")
+	if r.agent.Adapter.Info().Capabilities.Subagents {
+		r.ok("SUBAGENT SAY sub is done THEN SAY outer")
+	}
+	r.Restart()
+	r.recalls("remember-the-first")
+	natives := 0
+	for _, e := range r.Events() {
+		if n, ok := e.Payload.(event.Native); ok && strings.Contains(n.Kind+string(n.Raw)+n.Line, "unheard") {
+			natives++
+		}
+	}
+	r.mu.Lock()
+	sent := r.unknown
+	r.mu.Unlock()
+	require.NotZero(r.t, sent)
+	if r.agent.Unknown == nil {
+		require.Equal(r.t, sent, natives, "unknown records and native events")
+	}
+	for _, b := range r.Live().Blocks {
+		require.NotContains(r.t, pretty(b), "unheard")
+	}
+}

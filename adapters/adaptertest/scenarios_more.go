@@ -1,0 +1,241 @@
+package adaptertest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func (r *Rig) playSubagentTools() {
+	r.ok("SUBAGENT TWO ANDTHEN TOOL bash: exit 4 ANDTHEN SAY sub is done THEN TWO THEN SAY outer is done")
+	require.Contains(r.t, r.Said(), "outer is done")
+	require.Len(r.t, r.Live().Subagents, 1)
+	r.ok("SUBAGENT SAY another is done THEN SAY outer is done again")
+	require.Len(r.t, r.Live().Subagents, 2)
+	r.Parity()
+	r.WithSide()
+	r.Move()
+	r.recalls("another is done")
+}
+
+func (r *Rig) playSubagentNested() {
+	r.ok("SUBAGENT SUBAGENT TOOL bash: echo deep ANDANDTHEN SAY deep is done ANDTHEN SAY sub is done THEN SAY outer is done")
+	require.Contains(r.t, r.Said(), "outer is done")
+	r.Parity()
+	restored, _ := r.Restored()
+	require.Len(r.t, restored.Subagents, 2)
+	r.WithSide()
+}
+
+func (r *Rig) playSubagentBackground() {
+	r.ok("SUBAGENTBG TOOL bash: echo behind ANDTHEN SAY sub is done THEN WAITAGENT THEN SAY outer is done")
+	require.Contains(r.t, r.Said(), "outer is done")
+	require.Equal(r.t, event.ExecutionSuccess, r.Live().Subagents[0].Status)
+	r.Parity()
+	r.WithSide()
+}
+
+func (r *Rig) playInterruptSubagent() {
+	r.Send("SUBAGENT " + endless + " ANDTHEN SAY never")
+	r.file("begun")
+	require.NotEmpty(r.t, r.Left())
+	idle := r.Interrupt()
+	require.True(r.t, idle.Interrupted, "%s", pretty(idle))
+	require.Empty(r.t, r.Left())
+	for _, sub := range r.Live().Subagents {
+		require.NotEqual(r.t, event.ExecutionRunning, sub.Status)
+	}
+	r.ok("SAY goes on")
+}
+
+func (r *Rig) playKillStream() {
+	r.ok("SAY remember-the-first")
+	r.Send("SAY half THEN GATE never")
+	r.atGate("never")
+	r.AwaitDelta("half")
+	r.killed()
+	r.recalls("remember-the-first")
+}
+
+// killed kills the agent, looks at what that leaves, and starts it again.
+func (r *Rig) killed() {
+	r.t.Helper()
+	r.Kill()
+	live := r.Live()
+	for _, b := range slices.Concat(live.Blocks, threadsOf(live)) {
+		require.NotEqual(r.t, event.StatusPending, b.Status, "%s", pretty(b))
+		require.NotEqual(r.t, event.ExecutionRunning, b.Execution, "%s", pretty(b))
+	}
+	r.Parity()
+	r.Restart()
+	r.ok("SAY well again")
+}
+
+func (r *Rig) playKillTool() {
+	r.ok("SAY remember-the-first")
+	r.Send(endless)
+	r.file("begun")
+	r.killed()
+	r.recalls("remember-the-first")
+}
+
+func (r *Rig) playKillSubagent() {
+	r.ok("SAY remember-the-first")
+	r.Send("SUBAGENT " + endless + " ANDTHEN SAY never")
+	r.file("begun")
+	r.killed()
+	for _, sub := range r.Live().Subagents {
+		require.NotEqual(r.t, event.ExecutionRunning, sub.Status)
+	}
+	r.recalls("remember-the-first")
+}
+
+// playKillHost loses the agent and its host, in the middle of a tool.
+func (r *Rig) playKillHost() {
+	r.ok("TOOL bash: echo remember-the-first")
+	r.Send("TOOL bash: echo half THEN " + endless)
+	r.file("begun")
+	r.Kill()
+	r.Move()
+	r.ok("SAY well again")
+	r.recalls("remember-the-first")
+}
+
+// playSteer hands over a message while a tool runs.
+func (r *Rig) playSteer() {
+	r.Send("TOOL bash: touch begun; while [ ! -e go ]; do sleep 0.05; done; echo slept THEN SAY ended")
+	r.file("begun")
+	id := r.Prompt(adapters.Prompt{Text: "SAY steered", Steer: true})
+	r.until("the message on its way", func() bool {
+		return slices.ContainsFunc(r.parts[0].written, func(m adapters.Message) bool { return m.ID == "prompt-"+id })
+	})
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.Workspace(), "go"), nil, 0o600))
+	what := r.Await("what became of the message", func(e event.Event) bool {
+		return Is[event.MessageFolded](e) || Is[event.MessageOwnTurn](e)
+	})
+	if own, ok := what.Payload.(event.MessageOwnTurn); ok {
+		require.Equal(r.t, id, own.MessageID)
+		r.t.Log("the message got a turn of its own")
+		r.due.asked++
+	} else {
+		require.Equal(r.t, id, what.Payload.(event.MessageFolded).MessageID)
+	}
+	r.until("the end of every turn", func() bool { return r.ends() == r.due.asked })
+	r.mu.Lock()
+	r.cursor = len(r.events)
+	r.mu.Unlock()
+	require.True(r.t, r.Heard("SAY steered"), "the model did not get to see the message")
+	messages := r.Blocks(event.BlockUserMessage)
+	require.Len(r.t, messages, 2)
+	require.Equal(r.t, "SAY steered", *messages[1].Content)
+	r.recalls("SAY steered")
+}
+
+func (r *Rig) playSetModel() {
+	require.NotEmpty(r.t, r.agent.OtherModel, "the adapter claims to change models, so its test must name another")
+	r.ok("SAY one")
+	from := len(r.Events())
+	r.SetModel(r.agent.OtherModel)
+	r.ok("SAY two")
+	told := slices.ContainsFunc(r.Events()[from:], func(e event.Event) bool {
+		switch p := e.Payload.(type) {
+		case event.OptionsUpdate:
+			return p.Model != nil && strings.Contains(*p.Model, r.agent.OtherModel)
+		case event.MetadataUpdate:
+			return strings.Contains(p.Model, r.agent.OtherModel)
+		}
+		return false
+	})
+	require.True(r.t, told, "nobody was told of the model")
+	r.Restart()
+	r.recalls("SAY one", "SAY two")
+}
+
+// pixel is an image, in base64.
+const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+func (r *Rig) playImage() {
+	r.Prompt(adapters.Prompt{Text: "SAY seen", Parts: []event.Part{{Type: "image", MediaType: "image/png", Data: pixel}}})
+	r.endsWell()
+	require.True(r.t, r.Heard(pixel), "the model did not get to see the image")
+	message := r.Blocks(event.BlockUserMessage)[0]
+	require.True(r.t, slices.ContainsFunc(message.Parts, func(p event.Part) bool {
+		return p.Type == "image" && p.MediaType == "image/png" && p.Data == pixel
+	}), "%s", pretty(message))
+	r.Restart()
+	r.ok("SAY again")
+	require.True(r.t, r.Heard(pixel))
+}
+
+func (r *Rig) playCompact() {
+	r.ok("SAY remember-the-first")
+	r.ok("TOOL bash: echo two")
+	r.ok(r.agent.Compact)
+	r.ok("SAY three")
+	require.Contains(r.t, r.Said(), "three")
+	r.Parity()
+	r.Restart()
+	r.recalls("SAY three")
+}
+
+// demonstration is a profile with something of everything.
+var demonstration = adapters.Profile{
+	ID: "demonstration", Instructions: "MARK-INSTRUCTIONS",
+	Rules:     map[string]string{"style": "MARK-RULE"},
+	Skills:    map[string]map[string]string{"labskill": {"SKILL.md": "---\nname: labskill\ndescription: MARK-SKILL\n---\nbody\n"}},
+	Subagents: map[string]string{"reviewer": "---\nname: reviewer\ndescription: MARK-AGENT\n---\nYou review.\n"},
+	BundledMCP: map[string]adapters.BundledMCP{"kit": {
+		Files: map[string]string{"server.sh": mcpScript}, Start: []string{"sh", "./server.sh"}, Env: map[string]string{"KIT": "kit"}}},
+	Workspace: map[string]string{"docs/given.txt": "given\n"},
+}
+
+// playProfile: all of a profile gets to the model, and none of it into the
+// workspace but what belongs there.
+func (r *Rig) playProfile() {
+	r.ok("SAY hi")
+	for _, mark := range []string{"MARK-INSTRUCTIONS", "MARK-RULE", "MARK-SKILL", "MARK-AGENT"} {
+		require.True(r.t, r.Heard(mark), "the model did not get to see %s", mark)
+	}
+	r.ok("TOOL bash: cat docs/given.txt")
+	require.Contains(r.t, string(r.lastResult().Output), "given")
+	if r.agent.Tool != nil {
+		r.ok("CALL " + r.agent.Tool("kit", "echo") + ` {"text":"x"} THEN SAY called`)
+		require.Contains(r.t, string(r.lastResult().Output), "from the kit")
+	}
+	entries, err := os.ReadDir(r.Workspace())
+	require.NoError(r.t, err)
+	for _, e := range entries {
+		if e.Name() != "docs" {
+			r.t.Logf("the workspace has %s", e.Name())
+		}
+	}
+	r.Move()
+	r.recalls("SAY hi")
+	require.True(r.t, r.Heard("MARK-INSTRUCTIONS"))
+}
+
+// mcpScript is an MCP server with one tool, in shell.
+const mcpScript = `while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+  *'"initialize"'*) r='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"kit","version":"1"}}' ;;
+  *'"tools/list"'*) r='{"tools":[{"name":"echo","description":"echo","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}]}' ;;
+  *'"tools/call"'*) r="{\"content\":[{\"type\":\"text\",\"text\":\"from the $KIT\"}]}" ;;
+  *) continue ;;
+  esac
+  [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$r"
+done
+`
+
+func (r *Rig) playSystemPrompt() {
+	r.ok("SAY hi")
+	require.True(r.t, r.Heard("MARK-SYSTEM-PROMPT"), "the model did not get to see it")
+	r.Restart()
+	r.ok("SAY again")
+}
