@@ -39,6 +39,7 @@ type geminiFunction struct {
 type geminiPart struct {
 	Text     string `json:"text"`
 	Response *struct {
+		ID       string                     `json:"id"`
 		Response map[string]json.RawMessage `json:"response"`
 	} `json:"functionResponse"`
 }
@@ -67,11 +68,11 @@ func decodeGemini(body []byte, stream bool) (asked, error) {
 			a.offerFunction(f)
 		}
 	}
+	seen := map[string]bool{}
 	for _, c := range req.Contents {
-		if c.Role == "model" {
-			continue
+		if c.Role != "model" {
+			a.addParts(c.Parts, seen)
 		}
-		a.addParts(c.Parts)
 	}
 	if a.Schema = req.Config.JSONSchema; a.Schema == nil {
 		a.Schema = req.Config.Schema
@@ -92,14 +93,18 @@ func (c *Conversation) offerFunction(f geminiFunction) {
 	}
 }
 
-func (c *Conversation) addParts(parts []geminiPart) {
+// addParts reads a message of the user. seen are the ids of the results so
+// far: after a resume the command line repeats some.
+func (c *Conversation) addParts(parts []geminiPart, seen map[string]bool) {
 	var texts []string
 	for _, p := range parts {
-		if p.Response != nil {
-			c.addResult(functionResult(p.Response.Response))
-			continue
+		switch r := p.Response; {
+		case r == nil:
+			texts = append(texts, p.Text)
+		case r.ID == "" || !seen[r.ID]:
+			seen[r.ID] = true
+			c.addResult(functionResult(r.Response))
 		}
-		texts = append(texts, p.Text)
 	}
 	c.addMessage(texts)
 }

@@ -35,16 +35,9 @@ var (
 // theirs in two words or more; a user who quotes markup is not meant.
 var element = regexp.MustCompile(`^<([A-Za-z]+[_-][A-Za-z_-]+|[a-z_]+ instructions)>`)
 
-// queued is how OpenCode wraps a prompt that came while it was at work.
-var queued = regexp.MustCompile(`(?s)^<system-reminder>\s*The user sent the following message:\n(.*?)\n+Please address this message`)
-
 // wrote takes what the agent added off a text and leaves what the user wrote,
 // or "".
 func wrote(text string) string {
-	text = strings.TrimSpace(text)
-	if m := queued.FindStringSubmatch(text); m != nil {
-		return strings.TrimSpace(m[1])
-	}
 	text = strings.TrimSpace(reminder.ReplaceAllString(text, ""))
 	if hasAnyPrefix(text, injections) || isElement(text) {
 		return ""
