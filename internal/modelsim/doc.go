@@ -1,12 +1,19 @@
 // Package modelsim is a model server that does what the prompt says: a
 // deterministic stand-in for a language model, for tests, benchmarks and
-// demonstrations with real agent command lines. It speaks Anthropic's
-// messages protocol, streaming and not.
+// demonstrations with real agent command lines. It speaks the streaming
+// protocols of four of them, all at one address, whole answers too.
 //
 //	sim := modelsim.New(modelsim.Options{})
 //	url, err := sim.Start(ctx, "127.0.0.1:0")
 //	defer sim.Close()
-//	// run the agent with ANTHROPIC_BASE_URL=url and any ANTHROPIC_API_KEY
+//
+// An agent finds it by its own settings, with any key:
+//
+//	Claude Code  ANTHROPIC_BASE_URL=url
+//	Gemini CLI   GOOGLE_GEMINI_BASE_URL=url
+//	Codex        a model provider with base_url url/v1 and wire_api "responses"
+//	OpenCode     a provider of @ai-sdk/openai-compatible with baseURL url/v1,
+//	             or of @ai-sdk/anthropic
 //
 // # The script
 //
@@ -36,6 +43,21 @@
 // prompt that begins with none of these words is answered with "You said: …".
 // A step with a wrong argument is answered with status 400 and the reason.
 //
+// A script says the same to every agent. Which of the agent's tools it calls
+// goes by the tools that the request offers; one without tools for files gets
+// them read and written by its shell. With Codex, whose subagents are all in
+// the background, SUBAGENT is a call to start one and a call to wait for it;
+// with OpenCode and Gemini, whose subagents are never in the background,
+// SUBAGENTBG is SUBAGENT and WAITAGENT has nothing to do. None of those three
+// lets a subagent start subagents: such a call comes back as an error, and the
+// script goes on. A subagent of Gemini hands in its last answer by the call
+// that its agent demands.
+//
+// Requests that an agent makes for itself, for a title, a summary or a
+// judgement, don't run the script, errors and gates included: those that lend
+// the model no tools, but instructions or a schema for the answer. They get
+// the topic of the conversation, or an instance of the schema.
+//
 // One answer holds all steps up to the first one that calls a tool, since the
 // agent must then run it and ask again. When calls end the script, the answer
 // after them is "FINAL after 1 tool result(s): …". The server keeps no state
@@ -49,12 +71,17 @@
 // A GATE holds an answer in mid-stream: [Server.Waiting] returns when a
 // request has reached it and [Server.Open] lets it go on. A gate that was
 // opened stays open, so names should not be used twice. [Server.Requests] and
-// [Server.Stats] say what was asked, per agent session.
+// [Server.Stats] say what was asked, per agent session. Claude Code, Codex and
+// OpenCode tell their session in each request; a subagent counts under that of
+// the user. Gemini CLI tells none, so it counts under "", unless it is run with
+// GEMINI_CLI_CUSTOM_HEADERS="X-Session-Id: name".
 //
 // # Parts
 //
-// script.go and model.go are pure: conversation in, reply out. play.go gives a
-// reply its timing and its gates and writes it to a sink. anthropic.go knows
-// the wire; another protocol is another file that makes a Conversation of a
-// request and a sink of a response.
+// script.go, progress.go and model.go are pure: conversation in, reply out.
+// play.go gives a reply its timing and its gates and writes it to a sink. Each
+// protocol is a file that makes a conversation of a request and one that is
+// its sink: anthropic.go, chat.go, responses.go, gemini.go. What they share is
+// in prompts.go (what the user wrote, and what the agent added), tools.go (the
+// agents' names for kinds of tools), side.go and stream.go.
 package modelsim

@@ -316,4 +316,3 @@ func (b *bench) send(t testing.TB, path string, body any, header ...string) (sta
 	all, err := io.ReadAll(res.Body)
 	return res.StatusCode, string(all), err
 }
-

@@ -4,9 +4,11 @@
 //	sojourn-modelsim [--addr HOST:PORT] [--env-file FILE] [--json]
 //	                 [--pace DURATION] [--record DIR] [--keep N]
 //
-// When it listens it prints ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY as shell
-// assignments, or with --json as one JSON object, and writes the assignments
-// to --env-file. It ends with exit status 0 on SIGTERM or SIGINT.
+// When it listens it prints how agents find it as shell assignments, or with
+// --json as one JSON object, and writes the assignments to --env-file:
+// ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL and OPENAI_BASE_URL, which all
+// name the one server, and a key for each. It ends with exit status 0 on
+// SIGTERM or SIGINT.
 //
 // GET /stats, GET /gates, POST /gates/NAME and GET /requests/last of the same
 // address control it.

@@ -46,13 +46,25 @@ func TestProgramServesUntilSIGTERM(t *testing.T) {
 	require.NoError(t, json.Unmarshal(said, &got))
 	written, err := os.ReadFile(env)
 	require.NoError(t, err)
-	require.Equal(t, "ANTHROPIC_BASE_URL="+got["ANTHROPIC_BASE_URL"]+"\nANTHROPIC_API_KEY=sk-modelsim\n", string(written))
+	url := got["ANTHROPIC_BASE_URL"]
+	require.Equal(t, url, got["GOOGLE_GEMINI_BASE_URL"])
+	require.Equal(t, url+"/v1", got["OPENAI_BASE_URL"])
+	require.Equal(t, "ANTHROPIC_BASE_URL="+url+"\nANTHROPIC_API_KEY=sk-modelsim\n"+
+		"GOOGLE_GEMINI_BASE_URL="+url+"\nGEMINI_API_KEY=sk-modelsim\n"+
+		"OPENAI_BASE_URL="+url+"/v1\nOPENAI_API_KEY=sk-modelsim\n", string(written))
 
-	res, err := http.Post(got["ANTHROPIC_BASE_URL"]+"/v1/messages", "application/json",
-		strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"SAY x"}]}`))
-	require.NoError(t, err)
-	res.Body.Close()
-	require.Equal(t, http.StatusOK, res.StatusCode)
+	messages := `{"model":"m","messages":[{"role":"user","content":"SAY x"}]}`
+	for path, body := range map[string]string{
+		url + "/v1/messages":                                               messages,
+		got["OPENAI_BASE_URL"] + "/chat/completions":                       messages,
+		got["OPENAI_BASE_URL"] + "/responses":                              `{"model":"m","input":"SAY x"}`,
+		got["GOOGLE_GEMINI_BASE_URL"] + "/v1beta/models/m:generateContent": `{"contents":[{"parts":[{"text":"SAY x"}]}]}`,
+	} {
+		res, err := http.Post(path, "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		res.Body.Close()
+		require.Equal(t, http.StatusOK, res.StatusCode, path)
+	}
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())
 }
@@ -63,7 +75,16 @@ func TestPrintsAssignments(t *testing.T) {
 	cancel()
 	var out bytes.Buffer
 	require.NoError(t, run(ctx, nil, &out))
-	require.Regexp(t, `^ANTHROPIC_BASE_URL=http://127\.0\.0\.1:\d+\nANTHROPIC_API_KEY=sk-modelsim\n$`, out.String())
+	require.Regexp(t, `^ANTHROPIC_BASE_URL=http://127\.0\.0\.1:\d+\nANTHROPIC_API_KEY=sk-modelsim\nGOOGLE_`, out.String())
+}
+
+func TestHelpNamesEveryProtocol(t *testing.T) {
+	t.Parallel()
+	out, err := program("--help").Output()
+	require.NoError(t, err)
+	for _, path := range []string{"/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1beta/models/M:", "-record"} {
+		require.Contains(t, string(out), path)
+	}
 }
 
 func TestWrongUse(t *testing.T) {

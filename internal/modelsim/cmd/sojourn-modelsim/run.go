@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/internal/modelsim"
@@ -46,6 +47,21 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return nil
 }
 
+// about begins the help.
+const about = `Usage: sojourn-modelsim [flags]
+
+Serves a scripted model to agent command lines, at one address for all of them:
+  POST /v1/messages                    Anthropic: Claude Code
+  POST /v1/chat/completions            OpenAI chat: OpenCode
+  POST /v1/responses                   OpenAI responses: Codex
+  POST /v1beta/models/M:generateContent, :streamGenerateContent
+                                       Google: Gemini CLI
+and for control: GET /stats, GET /gates, POST /gates/NAME, GET /requests/last.
+Prints the variables by which agents find it when it listens.
+
+Flags:
+`
+
 func parse(args []string, stdout io.Writer) (config, error) {
 	var c config
 	f := flag.NewFlagSet("sojourn-modelsim", flag.ContinueOnError)
@@ -59,7 +75,8 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		f.SetOutput(stdout)
-		f.Usage()
+		fmt.Fprint(stdout, about)
+		f.PrintDefaults()
 		return c, err
 	case err != nil:
 		return c, usageError{err}
@@ -73,18 +90,36 @@ func parse(args []string, stdout io.Writer) (config, error) {
 // The key is no secret: the server takes any, but agents insist on having one.
 const key = "sk-modelsim"
 
+// variable is a setting by which agents find their model.
+type variable struct{ name, value string }
+
+// variables name the one server for every protocol. The paths are those that
+// the vendors' own clients expect.
+func variables(url string) []variable {
+	return []variable{
+		{"ANTHROPIC_BASE_URL", url}, {"ANTHROPIC_API_KEY", key},
+		{"GOOGLE_GEMINI_BASE_URL", url}, {"GEMINI_API_KEY", key},
+		{"OPENAI_BASE_URL", url + "/v1"}, {"OPENAI_API_KEY", key},
+	}
+}
+
 func announce(c config, url string, stdout io.Writer) error {
-	env := fmt.Sprintf("ANTHROPIC_BASE_URL=%s\nANTHROPIC_API_KEY=%s\n", url, key)
+	var env strings.Builder
+	object := map[string]string{}
+	for _, v := range variables(url) {
+		fmt.Fprintf(&env, "%s=%s\n", v.name, v.value)
+		object[v.name] = v.value
+	}
 	if c.envFile != "" {
-		if err := writeWhole(c.envFile, env); err != nil {
+		if err := writeWhole(c.envFile, env.String()); err != nil {
 			return fmt.Errorf("write the env file: %w", err)
 		}
 	}
 	if !c.json {
-		_, err := io.WriteString(stdout, env)
+		_, err := io.WriteString(stdout, env.String())
 		return err
 	}
-	return json.NewEncoder(stdout).Encode(map[string]string{"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": key})
+	return json.NewEncoder(stdout).Encode(object)
 }
 
 // writeWhole lets nobody who waits for the file read half of it.
