@@ -36,12 +36,14 @@ type HTTP struct {
 	spec     runner.HTTPSpec
 	password string
 	client   *http.Client
+	// patience and drain are the constants.
+	patience, drain time.Duration
 }
 
 // NewHTTP makes the transport for one process. The spec is valid and has its
 // defaults.
 func NewHTTP(spec runner.HTTPSpec) *HTTP {
-	h := &HTTP{spec: spec, client: newClient()}
+	h := &HTTP{spec: spec, client: newClient(), patience: patience, drain: drain}
 	if spec.PasswordEnv != "" {
 		h.password = rand.Text()
 	}
@@ -76,7 +78,7 @@ func (h *HTTP) Serve(host Host, p Pipes, gone <-chan struct{}) {
 	<-gone
 	p.Stdin.Close()
 	alive()
-	defer time.AfterFunc(drain, late).Stop()
+	defer time.AfterFunc(h.drain, late).Stop()
 	work.Wait()
 }
 
@@ -123,7 +125,7 @@ func (c *conversation) follow() {
 	case <-c.alive.Done():
 		return
 	}
-	body, err := c.subscribe(time.Now().Add(patience))
+	body, err := c.subscribe(time.Now().Add(c.patience))
 	if err != nil {
 		c.host.Fail(fmt.Errorf("event stream %s: %w", c.spec.Events, err))
 		return
