@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
+	"github.com/sojourn-run/sojourn/adapters/claude/synth"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 )
@@ -87,18 +88,15 @@ func TestChoiceOfParts(t *testing.T) {
 // delta arrives, the turn ends, and nothing is native.
 func TestPacedAgentSpeaksClaude(t *testing.T) {
 	t.Parallel()
-	prompt, err := claude.New().Encode(adapters.Prompt{MessageID: "m1", NativeID: "n1", Text: "PACE 3 1us"})
+	tr, err := claude.New().Translator(adapters.Launch{NativeID: "n1"}, nil)
 	require.NoError(t, err)
-	opening, err := claude.New().Encode(adapters.Initialize{RequestID: "r1"})
-	require.NoError(t, err)
+	opening, prompt := encoded(t, tr, adapters.Initialize{}), encoded(t, tr, adapters.Prompt{MessageID: "m1", Text: "PACE 3 1us"})
 	var out, complaints bytes.Buffer
-	in := strings.NewReader(string(opening) + "\n" + string(prompt) + "\n")
+	in := strings.NewReader(opening + "\n" + prompt + "\n")
 	require.Zero(t, pacedMain(nil, in, &out, &complaints), complaints.String())
 
-	tr, err := claude.New().Translator(nil)
-	require.NoError(t, err)
-	tr.Step(event.Record{Dir: event.DirIn, Line: string(opening)})
-	events := tr.Step(event.Record{Dir: event.DirIn, Line: string(prompt)})
+	tr.Step(event.Record{Dir: event.DirIn, Line: opening})
+	events := tr.Step(event.Record{Dir: event.DirIn, Line: prompt})
 	for line := range strings.Lines(out.String()) {
 		events = append(events, tr.Step(event.Record{Dir: event.DirOut, Line: strings.TrimSuffix(line, "\n")})...)
 	}
@@ -119,6 +117,41 @@ func TestPacedAgentSpeaksClaude(t *testing.T) {
 	require.Len(t, stamps, 4, "the prompt's stamp and three")
 	require.IsIncreasing(t, stamps)
 	require.Equal(t, 1, idle)
+}
+
+func encoded(t *testing.T, tr adapters.Translator, in adapters.Input) string {
+	t.Helper()
+	messages, err := tr.Encode("r1", in)
+	require.NoError(t, err)
+	require.Len(t, messages, 1)
+	return string(messages[0].Data)
+}
+
+// What the parse part compares must give the same conversation, but for the
+// blocks that only one of the two makes.
+func TestParsePartParses(t *testing.T) {
+	t.Parallel()
+	_, path, err := transcriptOf(t.TempDir(), 1)
+	require.NoError(t, err)
+	ours, err := parseAndFold(path, nil)
+	require.NoError(t, err)
+	theirs, err := naiveParse(path)
+	require.NoError(t, err)
+	var text, naiveText []string
+	for _, b := range ours.Blocks {
+		if b.Type == event.BlockAssistantText {
+			text = append(text, *b.Content)
+		}
+	}
+	for _, b := range theirs {
+		if b["type"] == "assistant_text" {
+			naiveText = append(naiveText, b["content"].(string))
+		}
+	}
+	require.NotEmpty(t, text)
+	require.Equal(t, naiveText, text)
+	require.NoError(t, parseOnly(path))
+	require.NoError(t, naiveTranslate(synth.Records(1)))
 }
 
 func TestPacedAgentRefusesOtherPrompts(t *testing.T) {

@@ -71,6 +71,7 @@ type part struct {
 func parts() []part {
 	return []part{
 		{"reducer", "folding deltas", false, (*bench).reducer},
+		{"parse", "reading transcripts of 1 to 256 MB, and translating lines", false, (*bench).parse},
 		{"line", "the agent's line to a subscriber", true, (*bench).line},
 		{"send", "a message to the agent's stdin", true, (*bench).send},
 		{"history", "what turns add to workflow history", true, (*bench).turnEvents},

@@ -34,7 +34,7 @@ type Machine struct {
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	// Unit is deltas/s, s, bytes, events or ratio; it decides how the table
+	// Unit is deltas/s, lines/s, MB/s, s, bytes, events or ratio; it decides how the table
 	// shows the numbers.
 	Unit string `json:"unit"`
 	// Floor is what the bare parts cost in the same run; FloorIs says which.
@@ -141,7 +141,7 @@ func writeNotes(w io.Writer, figures []Figure) error {
 // show writes a number as people read its unit.
 func show(v float64, unit string) string {
 	switch unit {
-	case "deltas/s":
+	case "deltas/s", "lines/s":
 		switch {
 		case v >= 1e6:
 			return fmt.Sprintf("%.1f M/s", v/1e6)

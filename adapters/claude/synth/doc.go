@@ -1,6 +1,8 @@
-// Package synth writes transcripts of Claude Code of any size, for benchmarks.
+// Package synth makes transcripts of Claude Code of any size, and what it prints
+// in any number of turns, for benchmarks.
 //
 //	n, err := synth.Write(file, 64<<20)
+//	records := synth.Records(100)
 //
 // The lines have the fields, the order of fields and the mix of recorded ones.
 // A turn is the prompt (with its two queue-operation lines in front and

@@ -14,8 +14,7 @@ import (
 // many. It fails only where w does.
 func Write(w io.Writer, size int64) (int64, error) {
 	counted := &counter{w: w}
-	s := &session{out: bufio.NewWriterSize(counted, 1<<16), dice: rand.New(rand.NewPCG(1, 2)),
-		now: time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)}
+	s := newSession(counted)
 	for s.turns = 0; s.err == nil && counted.n+int64(s.out.Buffered()) < size; s.turns++ {
 		s.turn()
 	}
@@ -44,6 +43,11 @@ type session struct {
 	now   time.Time
 	turns int
 	last  string
+}
+
+func newSession(w io.Writer) *session {
+	return &session{out: bufio.NewWriterSize(w, 1<<16), dice: rand.New(rand.NewPCG(1, 2)),
+		now: time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)}
 }
 
 const (

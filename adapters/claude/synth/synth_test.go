@@ -44,6 +44,18 @@ func TestMix(t *testing.T) {
 	require.True(t, bytes.Equal(out.Bytes(), again.Bytes()))
 }
 
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	records := synth.Records(20)
+	size := 0
+	for _, r := range records {
+		require.True(t, json.Valid([]byte(r.Line)), r.Line)
+		size += len(r.Line)
+	}
+	require.Equal(t, 20*147, len(records))
+	require.InDelta(t, 335, size/len(records), 40)
+}
+
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
