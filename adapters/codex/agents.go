@@ -1,0 +1,107 @@
+package codex
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// spawnTool starts a subagent.
+const spawnTool = "spawn_agent"
+
+// collab tells what a call about subagents has brought about.
+func (s *scribe) collab(th *thread, id string, it *item) {
+	if snake(it.Tool) == spawnTool {
+		for _, child := range it.receivers() {
+			s.spawn(th.Conversation, id, child, it.Prompt)
+		}
+	}
+	states := it.states()
+	for _, child := range slices.Sorted(maps.Keys(states)) {
+		status, message := agentState(states[child])
+		s.reported(child, status, message)
+	}
+}
+
+// spawn says that a call has started a subagent, whose conversation has the id
+// of the call.
+func (s *scribe) spawn(conversation, toolUseID, child, prompt string) {
+	th := s.thread(child)
+	if th.Conversation != "" {
+		return
+	}
+	th.Conversation, th.Parent, th.Prompt = toolUseID, conversation, prompt
+	s.emit(conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: child, Prompt: prompt})
+}
+
+// activity is what newer collaboration tells of a subagent.
+func (s *scribe) activity(th *thread, id string, it *item) {
+	child := first(it.AgentThread, it.AgentThreadDisk)
+	switch snake(it.Activity) {
+	case "started":
+		s.spawn(th.Conversation, id, child, "")
+	case "completed":
+		s.reported(child, "completed", "")
+	case "interrupted":
+		s.reported(child, "interrupted", "")
+	}
+}
+
+// reported ends a subagent of which nothing but a report is heard.
+func (s *scribe) reported(child, status, message string) {
+	th := s.Threads[child]
+	if th == nil || th.Turn != "" {
+		return
+	}
+	switch status {
+	case "completed":
+		s.agentDone(th, child, false, &message)
+	case "errored", "interrupted", "shutdown", "not_found":
+		s.agentDone(th, child, true, nil)
+	}
+}
+
+// agentDone says once that a subagent has ended. A subagent that is given more
+// to do ends again.
+func (s *scribe) agentDone(th *thread, child string, failed bool, output *string) {
+	if th.Done || th.Conversation == "" || th.Conversation == event.Main {
+		return
+	}
+	th.Done = true
+	status := event.SubagentCompletedOK
+	if failed {
+		status = event.SubagentFailed
+	}
+	s.emit(th.Parent, event.SubagentCompleted{
+		ToolUseID: th.Conversation, AgentID: child, Status: status, Output: output,
+	})
+}
+
+// turnEnded ends a subagent's turn, and with it the subagent.
+func (s *scribe) turnEnded(th *thread, id string, status string) {
+	s.close(th, status == "completed")
+	th.Turn, th.Interrupt = "", false
+	if th.Conversation == event.Main || th.Conversation == "" {
+		return
+	}
+	var output *string
+	if th.Last != "" {
+		last := th.Last
+		output = &last
+	}
+	s.emit(th.Conversation, event.SessionIdle{Interrupted: status == "interrupted"})
+	s.agentDone(th, id, status != "completed", output)
+}
+
+// abandon settles threads of a process that is gone.
+func (s *scribe) abandon() {
+	for _, id := range s.threads() {
+		th := s.Threads[id]
+		s.close(th, false)
+		th.Turn, th.Interrupt = "", false
+		if th.Conversation != "" && th.Conversation != event.Main {
+			s.agentDone(th, id, true, nil)
+		}
+	}
+}

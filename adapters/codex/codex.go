@@ -1,0 +1,62 @@
+package codex
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// Name is the word by which commands and registries know the agent.
+const Name = "codex"
+
+// ProgramVariable names the environment variable that gives the path of the
+// program, for machines where it is not in PATH.
+const ProgramVariable = "SOJOURN_CODEX"
+
+// Adapter is Codex. It holds no state and is safe for concurrent use.
+type Adapter struct{}
+
+var (
+	_ adapters.Adapter    = (*Adapter)(nil)
+	_ adapters.Identifier = (*Adapter)(nil)
+)
+
+// New gives the adapter.
+func New() *Adapter { return &Adapter{} }
+
+// Info names the agent and what it can do.
+func (*Adapter) Info() adapters.Info {
+	return adapters.Info{
+		Name: Name, Product: "Codex", Architecture: "codex-sdk",
+		Mode:  "one long-lived process, JSON-RPC lines both ways (`codex app-server`)",
+		Files: "`.codex/sessions/<year>/<month>/<day>/rollout-<time>-<id>.jsonl`, one per thread, byte for byte",
+		Capabilities: adapters.Capabilities{
+			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
+			Approve: true, SetModel: true, Interrupt: true, Images: true,
+		},
+		Limits: []string{
+			"A denial reaches the model without the words given with it: the protocol has no place for them.",
+			"A shell command that goes on in the background has no result: what it prints after the end of its turn is not told.",
+			"Calls that the program refuses before they begin (unknown tools, bad arguments) are in no conversation.",
+			"The program reports tokens and no cost.",
+			"An interrupt leaves the shell command of the turn running; the host ends it.",
+		},
+	}
+}
+
+// namespace is the root of the ids that are made here: what it is does not
+// matter, that it stays does.
+var namespace = uuid.MustParse("0b5f2f7e-3c61-5d0a-9d5e-8a3f1c7b6e42")
+
+// NativeID is the UUID of the session's n-th native session.
+func (*Adapter) NativeID(sessionID string, n int) string {
+	return uuid.NewSHA1(namespace, []byte(sessionID+"/"+strconv.Itoa(n))).String()
+}
+
+// Translator starts the translation at a state; see the package comment.
+func (*Adapter) Translator(l adapters.Launch, state json.RawMessage) (adapters.Translator, error) {
+	return newTranslator(l, state)
+}

@@ -1,0 +1,28 @@
+package codex
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// configDir is the agent's configuration folder in its home.
+const configDir = ".codex"
+
+// Command is one long-lived process that speaks JSON-RPC lines both ways.
+func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
+	if l.Program == "" || l.Home == "" {
+		return adapters.Command{}, fmt.Errorf("codex: command: program and home must be given")
+	}
+	switch l.Permission {
+	case adapters.PermissionAllow, adapters.PermissionAsk, adapters.PermissionDeny, "":
+	default:
+		return adapters.Command{}, fmt.Errorf("codex: permission is %q, want allow, ask or deny", l.Permission)
+	}
+	return adapters.Command{
+		Argv: []string{l.Program, "app-server"},
+		Env:  map[string]string{"HOME": l.Home, "CODEX_HOME": path.Join(l.Home, configDir)},
+		Dir:  l.Workspace,
+	}, nil
+}

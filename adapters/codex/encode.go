@@ -1,0 +1,280 @@
+package codex
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// The opening: initialize; with its answer initialized and thread/resume, or
+// thread/start where no id was chosen; with that one's answer the program takes
+// prompts.
+
+// greet goes on with the opening once the program has introduced itself.
+func (t *translator) greet() {
+	method, params := "thread/start", threadParams(t.launch)
+	if t.launch.NativeID != "" {
+		method = "thread/resume"
+		params["threadId"] = t.launch.NativeID
+		// The conversation so far is known; what is told here would be told twice.
+		params["excludeTurns"] = true
+	}
+	t.dueLine(t.Opening.Initialize+"-initialized", map[string]any{"method": "initialized"})
+	id := t.Opening.Initialize + "-thread"
+	t.dueLine(id, map[string]any{"id": id, "method": method, "params": params})
+}
+
+// threadParams are the settings that a thread is opened with.
+func threadParams(l adapters.Launch) map[string]any {
+	policy, sandbox := permissions(l.Permission)
+	params := map[string]any{"cwd": l.Workspace, "approvalPolicy": policy, "sandbox": sandbox}
+	if l.Model != "" {
+		params["model"] = l.Model
+	}
+	if l.SystemPrompt != "" {
+		params["developerInstructions"] = l.SystemPrompt
+	}
+	return params
+}
+
+// permissions: with allow nothing is asked. With ask and deny the host is
+// asked before everything that is not known to only read. The program's own
+// sandbox stays off in both: the session's sandbox is the boundary, and in it
+// the program could not make another one.
+func permissions(p adapters.Permission) (approvalPolicy, sandbox string) {
+	if p == adapters.PermissionAsk || p == adapters.PermissionDeny {
+		return "untrusted", "danger-full-access"
+	}
+	return "never", "danger-full-access"
+}
+
+func (t *translator) dueLine(id string, line map[string]any) {
+	t.due = append(t.due, adapters.Message{ID: id, Data: object(line)})
+}
+
+// Encode gives the lines for an input.
+func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, error) {
+	switch in := in.(type) {
+	case adapters.Initialize:
+		return []adapters.Message{request(id, "initialize", map[string]any{
+			"clientInfo":   map[string]any{"name": "sojourn", "title": "Sojourn", "version": "1"},
+			"capabilities": map[string]any{"experimentalApi": true},
+		})}, nil
+	case adapters.Answer:
+		return t.encodeAnswer(id, in)
+	}
+	switch t.Opening.Phase {
+	case ready:
+	case refused:
+		return nil, fmt.Errorf("codex: %w: %s", adapters.ErrRefused, t.Opening.Refused)
+	default:
+		return nil, fmt.Errorf("codex: %w", adapters.ErrNotYet)
+	}
+	switch in := in.(type) {
+	case adapters.Prompt:
+		return t.encodePrompt(id, in)
+	case adapters.Interrupt:
+		return t.encodeInterrupt(id)
+	case adapters.SetModel:
+		return t.encodeSettings(id, map[string]any{"model": in.Model})
+	case adapters.SetPermission:
+		return t.encodePermission(id, in)
+	}
+	return nil, fmt.Errorf("codex: encode %T: %w", in, adapters.ErrUnsupported)
+}
+
+func request(id, method string, params map[string]any) adapters.Message {
+	return adapters.Message{ID: id, Data: object(map[string]any{"id": id, "method": method, "params": params})}
+}
+
+// encodePrompt starts a turn. While one runs, the program folds the message
+// into it, which is what steering is.
+func (t *translator) encodePrompt(id string, in adapters.Prompt) ([]adapters.Message, error) {
+	inputs, err := promptInputs(in)
+	if err != nil {
+		return nil, err
+	}
+	params := map[string]any{"threadId": t.Main, "input": inputs}
+	if in.MessageID != "" {
+		params["clientUserMessageId"] = in.MessageID
+	}
+	if in.Model != "" {
+		params["model"] = in.Model
+	}
+	if in.Permission != "" {
+		policy, _ := permissions(in.Permission)
+		params["approvalPolicy"] = policy
+		params["sandboxPolicy"] = map[string]any{"type": "dangerFullAccess"}
+	}
+	return []adapters.Message{request(id, "turn/start", params)}, nil
+}
+
+func promptInputs(in adapters.Prompt) ([]map[string]any, error) {
+	var inputs []map[string]any
+	if in.Text != "" || len(in.Parts) == 0 {
+		inputs = append(inputs, map[string]any{"type": "text", "text": in.Text})
+	}
+	for i, p := range in.Parts {
+		part, err := promptPart(p)
+		if err != nil {
+			return nil, fmt.Errorf("codex: prompt part %d of type %q: %w", i, p.Type, err)
+		}
+		inputs = append(inputs, part)
+	}
+	return inputs, nil
+}
+
+func promptPart(p event.Part) (map[string]any, error) {
+	switch {
+	case p.Type == "text":
+		return map[string]any{"type": "text", "text": p.Text}, nil
+	case p.Type == "image" && p.Data != "":
+		return map[string]any{"type": "image", "url": "data:" + cmp.Or(p.MediaType, "image/png") + ";base64," + p.Data}, nil
+	case p.Type == "image" && p.URL != "":
+		return map[string]any{"type": "image", "url": p.URL}, nil
+	}
+	return nil, adapters.ErrUnsupported
+}
+
+// encodeInterrupt stops every turn that runs, subagents first: the end of the
+// main thread's turn leaves theirs running. A prompt whose turn has no id yet
+// can't be stopped yet.
+func (t *translator) encodeInterrupt(id string) ([]adapters.Message, error) {
+	for _, c := range t.Calls {
+		if c.Method == "turn/start" {
+			return nil, fmt.Errorf("codex: interrupt: %w", adapters.ErrNotYet)
+		}
+	}
+	var running []string
+	for _, threadID := range t.threads() {
+		if t.Threads[threadID].Turn != "" && threadID != t.Main {
+			running = append(running, threadID)
+		}
+	}
+	if main := t.Threads[t.Main]; main != nil && main.Turn != "" {
+		running = append(running, t.Main)
+	}
+	messages := make([]adapters.Message, len(running))
+	for i, threadID := range running {
+		turn := t.Threads[threadID].Turn
+		messageID := id
+		if i > 0 {
+			messageID = fmt.Sprint(id, "-", i+1)
+		}
+		messages[i] = request(messageID, "turn/interrupt", map[string]any{"threadId": threadID, "turnId": turn})
+	}
+	return slices.Clip(messages), nil
+}
+
+func (t *translator) encodePermission(id string, in adapters.SetPermission) ([]adapters.Message, error) {
+	switch in.Permission {
+	case adapters.PermissionAllow, adapters.PermissionAsk, adapters.PermissionDeny:
+		policy, _ := permissions(in.Permission)
+		return t.encodeSettings(id, map[string]any{
+			"approvalPolicy": policy, "sandboxPolicy": map[string]any{"type": "dangerFullAccess"}})
+	}
+	return nil, fmt.Errorf("codex: set permission to %q: %w", in.Permission, adapters.ErrUnsupported)
+}
+
+// encodeSettings changes what holds from the next turn on.
+func (t *translator) encodeSettings(id string, settings map[string]any) ([]adapters.Message, error) {
+	settings["threadId"] = t.Main
+	return []adapters.Message{request(id, "thread/settings/update", settings)}, nil
+}
+
+// askKind is a kind of request that the host can decide on.
+type askKind struct {
+	// tool is the name of the tool that asks.
+	tool string
+	// answer makes the response of a decision.
+	answer func(adapters.Answer) any
+}
+
+var askKinds = map[string]askKind{
+	"item/commandExecution/requestApproval": {shellTool, decision},
+	"item/fileChange/requestApproval":       {patchTool, decision},
+	"item/permissions/requestApproval":      {"request_permissions", permissionGrant},
+	"item/tool/requestUserInput":            {"request_user_input", userInput},
+	"mcpServer/elicitation/request":         {"mcp_elicitation", elicitation},
+}
+
+func decision(in adapters.Answer) any {
+	if in.Allow {
+		return map[string]any{"decision": "accept"}
+	}
+	return map[string]any{"decision": "decline"}
+}
+
+// permissionGrant gives what was asked for, for this turn, or nothing.
+func permissionGrant(in adapters.Answer) any {
+	var asked struct {
+		Permissions json.RawMessage `json:"permissions"`
+	}
+	granted := json.RawMessage("{}")
+	if in.Allow && json.Unmarshal(in.Input, &asked) == nil && len(asked.Permissions) > 0 {
+		granted = asked.Permissions
+	}
+	return map[string]any{"permissions": granted, "scope": "turn"}
+}
+
+// userInput hands on the answers: an object of question id → answer, where an
+// answer is a text or a list of texts.
+func userInput(in adapters.Answer) any {
+	out := map[string]any{}
+	var given struct {
+		Answers map[string]json.RawMessage `json:"answers"`
+	}
+	if in.Allow && json.Unmarshal(in.Input, &given) == nil {
+		for id, raw := range given.Answers {
+			out[id] = map[string]any{"answers": answerTexts(raw)}
+		}
+	}
+	return map[string]any{"answers": out}
+}
+
+func answerTexts(raw json.RawMessage) []string {
+	var wrapped struct {
+		Answers []string `json:"answers"`
+	}
+	var list []string
+	var text string
+	switch {
+	case json.Unmarshal(raw, &text) == nil:
+		return []string{text}
+	case json.Unmarshal(raw, &list) == nil:
+		return list
+	case json.Unmarshal(raw, &wrapped) == nil:
+		return wrapped.Answers
+	}
+	return []string{string(raw)}
+}
+
+// elicitation answers an MCP server's question; the content is what the host
+// gives as input.
+func elicitation(in adapters.Answer) any {
+	if !in.Allow {
+		return map[string]any{"action": "decline", "content": nil}
+	}
+	var given struct {
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(in.Input, &given) != nil || len(given.Content) == 0 {
+		given.Content = json.RawMessage("{}")
+	}
+	return map[string]any{"action": "accept", "content": given.Content}
+}
+
+// encodeAnswer answers a request of the program. The protocol has no place for
+// the words of a denial.
+func (t *translator) encodeAnswer(id string, in adapters.Answer) ([]adapters.Message, error) {
+	a, waits := t.Asks[in.RequestID]
+	if !waits {
+		return nil, nil // it was withdrawn
+	}
+	line := map[string]any{"id": a.Raw, "result": askKinds[a.Method].answer(in)}
+	return []adapters.Message{{ID: id, Data: object(line)}}, nil
+}

@@ -1,0 +1,236 @@
+package codex
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// requested notes what the host has written to the program.
+func (t *translator) requested(m *message) error {
+	id := key(m.ID)
+	p := new(params)
+	if given(m.Params) {
+		if err := decodeObject(m.Params, p); err != nil {
+			return err
+		}
+	}
+	switch m.Method {
+	case "initialize":
+		t.Process++
+		t.Opening = opening{Phase: hailing, Initialize: id}
+	case "thread/start", "thread/resume":
+		t.Opening.Phase, t.Opening.Thread = opened, id
+	case "turn/start", "turn/steer":
+		t.Calls[id] = call{Method: "turn/start", Prompt: p.ClientID}
+		t.handed(p)
+		return nil
+	case "turn/interrupt":
+		if th := t.Threads[p.ThreadID]; th != nil {
+			th.Interrupt = true
+		}
+	}
+	t.Calls[id] = call{Method: m.Method, Model: p.Model}
+	return nil
+}
+
+// key is the id of a request as text.
+func key(id jsontext.Value) string {
+	if text, ok := plainText(id); ok {
+		return text
+	}
+	return string(id)
+}
+
+// handed takes a prompt. One that has an id and finds the program idle stands
+// in the conversation at once, all others where the program takes them up.
+func (t *translator) handed(p *params) {
+	t.Turn.Busy, t.Turn.End = true, nil
+	if p.ClientID == "" {
+		return
+	}
+	h := handed{ID: p.ClientID}
+	if main := t.Threads[t.Main]; main != nil {
+		h.Turn = main.Turn
+	}
+	if h.Turn == "" && len(t.Handed) == 0 {
+		h.Shown = true
+		t.userMessage(event.Main, h.ID, inputsOf(p.Input))
+	}
+	t.Handed = append(t.Handed, h)
+}
+
+// promptTaken puts a prompt where the program takes it up, once.
+func (t *translator) promptTaken(th *thread, p *params) {
+	id := p.Item.promptID()
+	at := slices.IndexFunc(t.Handed, func(h handed) bool { return h.ID == id })
+	if at < 0 || th.Conversation != event.Main {
+		t.end(th, id, p.Item, event.DirOut)
+		return
+	}
+	h := t.Handed[at]
+	if !h.Shown {
+		t.end(th, id, p.Item, event.DirOut)
+		t.Handed[at].Shown = true
+		ref := event.MessageRef{MessageID: id}
+		if h.Turn != "" && h.Turn == p.TurnID {
+			t.emit(event.Main, event.MessageFolded{MessageRef: ref})
+		} else {
+			t.emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
+		}
+	}
+}
+
+// responded translates the program's answer to a request of the host.
+func (t *translator) responded(m *message) error {
+	id := key(m.ID)
+	c, ours := t.Calls[id]
+	delete(t.Calls, id)
+	if given(m.Error) {
+		return t.failed(id, c, m.Error)
+	}
+	var r response
+	if err := decodeObject(m.Result, &r); err != nil {
+		return err
+	}
+	switch {
+	case id == t.Opening.Initialize && t.Opening.Phase == hailing:
+		t.greet()
+	case r.Thread != nil && (!ours || id == t.Opening.Thread):
+		t.threadOpened(&r)
+	case c.Method == "turn/start" && r.Turn != nil:
+		t.runs(t.Main, r.Turn.ID)
+	case c.Method == "thread/settings/update" && c.Model != "":
+		t.modelIs(c.Model)
+		model := c.Model
+		t.emit(event.Main, event.OptionsUpdate{Model: &model})
+	}
+	return nil
+}
+
+func (t *translator) threadOpened(r *response) {
+	t.mainIs(r.Thread.ID)
+	t.Opening.Phase = ready
+	t.modelIs(r.Model)
+}
+
+func (t *translator) modelIs(model string) {
+	if model != "" && model != t.Model {
+		t.Model = model
+		t.emit(event.Main, event.MetadataUpdate{Model: model})
+	}
+}
+
+// failed translates the program's refusal of a request.
+func (t *translator) failed(id string, c call, raw jsontext.Value) error {
+	var e turnError
+	if err := decodeObject(raw, &e); err != nil {
+		return err
+	}
+	if id == t.Opening.Initialize || id == t.Opening.Thread {
+		t.Opening.Phase, t.Opening.Refused = refused, e.Message
+	}
+	t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+		Message: "codex: " + e.Message, Code: "request_refused", Data: json.RawMessage(raw),
+	}})
+	if c.Method != "turn/start" {
+		return nil
+	}
+	t.Handed = slices.DeleteFunc(t.Handed, func(h handed) bool { return h.ID == c.Prompt })
+	if main := t.Threads[t.Main]; main == nil || main.Turn == "" {
+		t.Turn.End = &turnEnd{Message: e.Message, Code: "request_refused"}
+		t.idle()
+	}
+	return nil
+}
+
+// asked translates a request of the program to the host.
+func (t *translator) asked(m *message, raw []byte) error {
+	kind, known := askKinds[m.Method]
+	if !known {
+		t.native(t.conversationIn(m.Params), event.DirOut, m.Method, raw)
+		t.refuse(m)
+		return nil
+	}
+	p := new(params)
+	if err := decodeObject(m.Params, p); err != nil {
+		return err
+	}
+	id := strconv.Itoa(t.Process) + "-" + key(m.ID)
+	conversation := t.conversationOf(p.ThreadID)
+	t.Asks[id] = ask{Raw: json.RawMessage(m.ID), Conversation: conversation, Thread: p.ThreadID, Method: m.Method}
+	e := event.PermissionRequested{RequestID: id, ToolName: kind.tool, ToolUseID: p.ItemID, Title: p.Reason}
+	if p.Command != "" {
+		e.Input = object(map[string]any{"command": script(jsontext.Value(rawText(p.Command)))})
+	} else {
+		e.Input = json.RawMessage(m.Params)
+	}
+	if given(p.Questions) {
+		e.Questions = json.RawMessage(p.Questions)
+	}
+	if e.Title == "" {
+		e.Title, _ = plainText(p.Text)
+	}
+	t.emit(conversation, e)
+	return nil
+}
+
+// refuse answers a request that nobody here can decide on, so that the program
+// does not wait for ever.
+func (t *translator) refuse(m *message) {
+	if m.Method == "currentTime/read" {
+		return
+	}
+	id := "refuse-" + strconv.Itoa(t.Process) + "-" + key(m.ID)
+	t.dueLine(id, map[string]any{"id": m.ID, "error": map[string]any{"code": -32601, "message": "not supported by this client"}})
+}
+
+// answered translates the host's answer to a request of the program.
+func (t *translator) answered(m *message) error {
+	id := strconv.Itoa(t.Process) + "-" + key(m.ID)
+	if _, waits := t.Asks[id]; !waits {
+		return nil
+	}
+	var a answer
+	if given(m.Result) {
+		if err := decodeObject(m.Result, &a); err != nil {
+			return err
+		}
+	}
+	t.resolve(id, a.verdict())
+	return nil
+}
+
+// verdict is allow or deny.
+func (a *answer) verdict() string {
+	if word, ok := plainText(a.Decision); ok {
+		if strings.HasPrefix(word, "accept") || strings.HasPrefix(word, "approved") {
+			return "allow"
+		}
+		return "deny"
+	}
+	if given(a.Decision) || a.Action == "accept" || given(a.Answers) {
+		return "allow"
+	}
+	return "deny"
+}
+
+// resolve says once what became of a request.
+func (t *translator) resolve(id, what string) {
+	a, waits := t.Asks[id]
+	if !waits {
+		return
+	}
+	delete(t.Asks, id)
+	t.emit(a.Conversation, event.PermissionResolved{RequestID: id, Decision: what})
+}
+
+// requestResolved ends a request that nobody has answered.
+func (t *translator) requestResolved(p *params, _ []byte) {
+	t.resolve(strconv.Itoa(t.Process)+"-"+key(p.RequestID), "cancelled")
+}

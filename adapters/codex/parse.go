@@ -1,0 +1,190 @@
+package codex
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Parse turns rollouts into events. Several are merged by time, a subagent's
+// not before the call that started it, so that the subagents come in the order
+// in which the live stream told of them.
+func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		p := &parser{scribe: scribe{state: newState()}, yield: yield}
+		p.open(sources)
+		defer p.close()
+		if p.readAll() {
+			p.finish()
+		}
+	}
+}
+
+// parser merges the files of a session.
+type parser struct {
+	scribe
+	yield   func(event.Event, error) bool
+	files   []*file
+	stopped bool
+}
+
+// file is one rollout being read, a turn at a time.
+type file struct {
+	adapters.Transcript
+	in     io.ReadCloser
+	lines  *bufio.Reader
+	number int
+	ended  bool
+	// ready is what is told next, in order.
+	ready []told
+	turn  reading
+	// plain: `codex exec` made it.
+	plain bool
+}
+
+func (p *parser) open(sources []adapters.Source) {
+	for _, src := range sources {
+		in, err := src.Open()
+		if err != nil {
+			p.fail(fmt.Errorf("codex: open transcript %s: %w", src.Path, err))
+			continue
+		}
+		f := &file{Transcript: src.Transcript, in: in, lines: bufio.NewReaderSize(in, 1<<16)}
+		if f.ID == event.Main {
+			p.thread(f.ID).Conversation = event.Main
+		}
+		p.files = append(p.files, f)
+		p.advance(f)
+	}
+}
+
+func (p *parser) close() {
+	for _, f := range p.files {
+		_ = f.in.Close() // nothing was written
+	}
+}
+
+// readAll tells the files until nothing is left, and says whether the reader of
+// the events wants more.
+func (p *parser) readAll() bool {
+	for !p.stopped {
+		f := p.earliest()
+		if f == nil {
+			return true
+		}
+		t := f.ready[0]
+		f.ready = f.ready[1:]
+		p.time, p.plain = t.time(), f.plain
+		t.tell(&p.scribe, p.thread(f.ID), f.ID)
+		p.flush()
+		p.advance(f)
+	}
+	return false
+}
+
+// earliest is the file whose next part is the oldest; of equals, the first.
+// When only subagents of unknown origin are left, the first of them becomes a
+// conversation under its own name.
+func (p *parser) earliest() *file {
+	var best, orphan *file
+	for _, f := range p.files {
+		if len(f.ready) == 0 {
+			continue
+		}
+		switch {
+		case p.thread(f.ID).Conversation == "":
+			if orphan == nil {
+				orphan = f
+			}
+		case best == nil || f.ready[0].at < best.ready[0].at:
+			best = f
+		}
+	}
+	if best == nil && orphan != nil {
+		p.time = orphan.ready[0].time()
+		p.spawn(event.Main, orphan.ID, orphan.ID, "")
+		return orphan
+	}
+	return best
+}
+
+// advance reads on until there is something to tell.
+func (p *parser) advance(f *file) {
+	for len(f.ready) == 0 && !f.ended && !p.stopped {
+		raw, err := f.lines.ReadBytes('\n')
+		f.number++
+		if err != nil && !errors.Is(err, io.EOF) {
+			p.fail(f.errorAt(err))
+		}
+		if err != nil {
+			f.ended = true
+		}
+		if len(bytes.TrimSpace(raw)) > 0 {
+			if err := f.line(raw); err != nil {
+				p.fail(f.errorAt(err))
+			}
+		}
+		if f.ended {
+			f.flushTurn(false)
+		}
+	}
+}
+
+func (f *file) errorAt(err error) error {
+	return fmt.Errorf("codex: transcript %s: line %d: %w", f.Path, f.number, err)
+}
+
+// fail hands an error on; the reading goes on behind it.
+func (p *parser) fail(err error) {
+	p.flush()
+	if !p.stopped && !p.yield(event.Event{}, err) {
+		p.stopped = true
+	}
+}
+
+func (p *parser) flush() {
+	for _, e := range p.out {
+		if p.stopped || !p.yield(e, nil) {
+			p.stopped = true
+			break
+		}
+	}
+	p.out = p.out[:0]
+}
+
+// finish settles what the files leave open.
+func (p *parser) finish() {
+	p.abandon()
+	p.emit(event.Main, event.SessionIdle{})
+	p.flush()
+}
+
+// told is one part of a turn, at its place in time.
+type told struct {
+	at int64
+	// late, rank and phase order what happened in the same millisecond.
+	late  int
+	rank  int
+	phase int
+	tell  func(s *scribe, th *thread, id string)
+}
+
+func (t told) time() time.Time {
+	if t.at <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(t.at).UTC()
+}
+
+func (t told) compare(u told) int {
+	return slices.Compare([]int64{t.at, int64(t.late), int64(t.rank), int64(t.phase)},
+		[]int64{u.at, int64(u.late), int64(u.rank), int64(u.phase)})
+}

@@ -1,0 +1,85 @@
+package codex
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// Prepare goes on with the native session if its rollout lies in the home.
+// Where none does, the first line of one is written under the id that was
+// chosen: the program takes that for a session without messages, and there is
+// no other way to choose an id.
+func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
+	if l.NativeID == "" {
+		return adapters.Preparation{}, nil
+	}
+	found, err := a.Transcripts(home, l)
+	if err != nil {
+		return adapters.Preparation{}, err
+	}
+	prepared := adapters.Preparation{NativeID: l.NativeID}
+	if len(found) == 0 {
+		prepared.Write = append(prepared.Write, firstLine(l, time.Now().UTC()))
+		return prepared, nil
+	}
+	for _, t := range found {
+		if err := mend(home, t.Path, &prepared); err != nil {
+			return adapters.Preparation{}, err
+		}
+	}
+	return prepared, nil
+}
+
+// firstLine is a rollout of a session that nobody has spoken in.
+func firstLine(l adapters.Launch, now time.Time) adapters.File {
+	stamp := now.Format("2006-01-02T15:04:05.000Z")
+	line := object(map[string]any{
+		"timestamp": stamp, "ordinal": 0, "type": lineMeta,
+		"payload": map[string]any{
+			"session_id": l.NativeID, "id": l.NativeID, "timestamp": stamp, "cwd": l.Workspace,
+			"originator": "sojourn", "cli_version": "0.0.0", "source": "vscode", "history_mode": "paginated",
+		},
+	})
+	name := rolloutPrefix + now.Format("2006-01-02T15-04-05") + "-" + l.NativeID + rolloutSuffix
+	return adapters.File{
+		Base: adapters.InHome, Path: path.Join(sessionsDir, now.Format("2006/01/02"), name), Mode: 0o600,
+		Data: append(line, '\n'),
+	}
+}
+
+// mend drops a last line that a kill has torn, and keeps it beside: the program
+// does not go on with a rollout that ends in one.
+func mend(home adapters.Home, file string, p *adapters.Preparation) error {
+	in, err := home.Open(file)
+	if err != nil {
+		return fmt.Errorf("codex: open rollout %s: %w", file, err)
+	}
+	data, err := io.ReadAll(in)
+	if err := errors.Join(err, in.Close()); err != nil {
+		return fmt.Errorf("codex: read rollout %s: %w", file, err)
+	}
+	whole := lastWhole(data)
+	if whole == len(data) {
+		return nil
+	}
+	p.Write = append(p.Write,
+		adapters.File{Base: adapters.InHome, Path: file, Mode: 0o600, Data: data[:whole]},
+		adapters.File{Base: adapters.InHome, Path: file + ".torn", Mode: 0o600, Data: data[whole:]})
+	p.Note = "The agent was killed while it wrote its transcript; the last line, half written, was set aside."
+	return nil
+}
+
+// lastWhole is the length of the lines that are whole.
+func lastWhole(data []byte) int {
+	for i := len(data) - 1; i >= 0; i-- {
+		if data[i] == '\n' {
+			return i + 1
+		}
+	}
+	return 0
+}

@@ -1,0 +1,368 @@
+package codex
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+const (
+	lineMeta  = "session_meta"
+	lineEvent = "event_msg"
+	lineItem  = "response_item"
+)
+
+// reading is the turn that is being read.
+type reading struct {
+	id    string
+	parts []told
+	// calls are those that the model has made and no item has come of, in order.
+	calls []modelCall
+	ranks map[string]int
+	last  int64
+}
+
+// modelCall is a call as the model made it.
+type modelCall struct {
+	payload
+	at     int64
+	rank   int
+	output *string
+}
+
+// line takes one line of the file.
+func (f *file) line(raw []byte) error {
+	var l rolloutLine
+	if err := decodeObject(raw, &l); err != nil {
+		return err
+	}
+	at := f.turn.last
+	if stamp, err := time.Parse(time.RFC3339Nano, l.Timestamp); err == nil {
+		at = stamp.UnixMilli()
+	}
+	f.turn.last = max(f.turn.last, at)
+	switch l.Type {
+	case lineEvent:
+		return f.event(&l, at)
+	case lineItem:
+		return f.modelItem(&l, at)
+	case lineMeta:
+		return f.meta(&l)
+	case "":
+		return errNoType
+	}
+	if !bookkeeping[l.Type] {
+		f.native(l.Type, at, slices.Clone(raw))
+	}
+	return nil
+}
+
+// bookkeeping are line types that say nothing about the conversation.
+var bookkeeping = map[string]bool{
+	"world_state": true, "turn_context": true, "token_usage_record": true, "ghost_snapshot": true,
+	"compacted": true, "security_context": true,
+}
+
+func (f *file) meta(l *rolloutLine) error {
+	var m sessionMeta
+	if err := decodeObject(l.Payload, &m); err != nil {
+		return err
+	}
+	f.plain = m.Originator == "codex_exec"
+	return nil
+}
+
+// event takes what the program tells its users, and keeps.
+func (f *file) event(l *rolloutLine, at int64) error {
+	var p payload
+	if err := decodeObject(l.Payload, &p); err != nil {
+		return err
+	}
+	switch p.Type {
+	case "task_started", "turn_started":
+		f.flushTurn(false)
+		f.turn.id = p.TurnID
+	case "item_completed":
+		if p.Item != nil {
+			f.item(&p, at)
+		}
+	case "task_complete", "turn_complete":
+		f.turnEnd(&p, at, "completed")
+	case "turn_aborted":
+		f.turnEnd(&p, at, "interrupted")
+	default:
+		if !bookkeepingEvents[p.Type] {
+			f.native(l.Type+"/"+p.Type, at, l.Payload)
+		}
+	}
+	return nil
+}
+
+// bookkeepingEvents say nothing about the conversation, or nothing that an item
+// does not say.
+var bookkeepingEvents = map[string]bool{
+	"token_count": true, "thread_settings_applied": true, "item_started": true, "user_message": true,
+	"agent_message": true, "agent_reasoning": true, "agent_reasoning_raw_content": true, "context_compacted": true,
+	"thread_name_updated": true, "exec_command_end": true, "mcp_tool_call_end": true, "patch_apply_end": true,
+	"web_search_end": true, "thread_goal_updated": true, "thread_goal_cleared": true, "error": true, "warning": true,
+}
+
+// native keeps a line of a type that this version doesn't know.
+func (f *file) native(kind string, at int64, raw []byte) {
+	f.add(told{at: at, rank: f.number, tell: func(s *scribe, th *thread, _ string) {
+		s.native(th.Conversation, "", kind, raw)
+	}})
+	f.settleOutside()
+}
+
+func (f *file) add(t told) { f.turn.parts = append(f.turn.parts, t) }
+
+// settleOutside tells at once what stands outside of a turn.
+func (f *file) settleOutside() {
+	if f.turn.id == "" {
+		f.flushTurn(true)
+	}
+}
+
+// item takes a whole item. One that belongs to a turn before is what came of a
+// call after its turn, which the conversation does not tell.
+func (f *file) item(p *payload, at int64) {
+	it, kind := p.Item, p.Item.kind()
+	if kind.isTool() && p.TurnID != f.turn.id {
+		return
+	}
+	begun, ended := p.StartedMS, p.CompletedMS
+	if begun == 0 {
+		begun = at
+	}
+	if ended == 0 {
+		ended = at
+	}
+	rank := f.rank(it.ID)
+	if !kind.isTool() {
+		f.add(told{at: begun, rank: rank, late: 1, tell: func(s *scribe, th *thread, _ string) { s.end(th, it.ID, it, "") }})
+		f.settleOutside()
+		return
+	}
+	f.add(told{at: begun, rank: rank, late: 1, tell: func(s *scribe, th *thread, _ string) { s.begin(th, it.ID, it) }})
+	done := told{at: ended, rank: rank, late: 1, phase: 1, tell: func(s *scribe, th *thread, _ string) { s.end(th, it.ID, it, "") }}
+	if ended > begun {
+		done.late = 0
+	}
+	f.add(done)
+}
+
+// rank is the place of an item in the model's order: its call's, which then
+// has come to something, else its own line's.
+func (f *file) rank(id string) int {
+	at := slices.IndexFunc(f.turn.calls, func(c modelCall) bool { return c.CallID == id })
+	if at < 0 {
+		return f.number
+	}
+	rank := f.turn.calls[at].rank
+	f.turn.calls = slices.Delete(f.turn.calls, at, at+1)
+	return rank
+}
+
+// modelItem takes what the model said or was told. All of it that a
+// conversation shows comes as items too, but for calls that came to nothing.
+func (f *file) modelItem(l *rolloutLine, at int64) error {
+	var head struct {
+		Type string `json:"type"`
+	}
+	if err := decodeObject(l.Payload, &head); err != nil {
+		return err
+	}
+	switch head.Type {
+	case "function_call", "custom_tool_call", "local_shell_call":
+		c := modelCall{at: at, rank: f.number}
+		if err := decodeObject(l.Payload, &c.payload); err != nil {
+			return err
+		}
+		f.turn.calls = append(f.turn.calls, c)
+	case "function_call_output", "custom_tool_call_output":
+		return f.output(l)
+	}
+	return nil
+}
+
+func (f *file) output(l *rolloutLine) error {
+	var p payload
+	if err := decodeObject(l.Payload, &p); err != nil {
+		return err
+	}
+	for i := range f.turn.calls {
+		if f.turn.calls[i].CallID == p.CallID {
+			text, _ := plainText(p.Output)
+			f.turn.calls[i].output = &text
+		}
+	}
+	return nil
+}
+
+// turnEnd ends the turn that is being read.
+func (f *file) turnEnd(p *payload, at int64, status string) {
+	if p.Error != nil && status == "completed" {
+		status = "failed"
+	}
+	f.begunCalls(status == "completed")
+	turn := f.turn.id
+	if turn == "" {
+		turn = p.TurnID
+	}
+	f.close()
+	f.add(told{at: f.turn.last, tell: func(s *scribe, th *thread, id string) {
+		if p.Error != nil && status == "failed" {
+			s.failure(th, turn, p.Error)
+		}
+		s.turnEnded(th, id, status)
+		if th.Conversation == event.Main {
+			s.emit(event.Main, event.SessionIdle{})
+		}
+	}})
+	f.release()
+}
+
+// flushTurn ends a turn of which no end is told: the process died. Outside of
+// a turn nothing is open.
+func (f *file) flushTurn(outside bool) {
+	if !outside {
+		f.begunCalls(false)
+	}
+	f.close()
+	if !outside && f.turn.id != "" {
+		f.add(told{at: f.turn.last, tell: func(s *scribe, th *thread, id string) {
+			s.turnEnded(th, id, "interrupted")
+		}})
+	}
+	f.release()
+}
+
+// close puts the parts of the turn in order.
+func (f *file) close() { slices.SortStableFunc(f.turn.parts, told.compare) }
+
+// release hands the turn over to be told.
+func (f *file) release() {
+	f.ready = append(f.ready, f.turn.parts...)
+	f.turn = reading{last: f.turn.last}
+}
+
+// begunCalls tells the calls that have begun and of which no item came.
+func (f *file) begunCalls(completed bool) {
+	for _, c := range f.turn.calls {
+		it := c.item()
+		if it == nil || !c.begun(completed) {
+			continue
+		}
+		f.add(told{at: c.at, rank: c.rank, late: 1, tell: func(s *scribe, th *thread, _ string) {
+			s.begin(th, it.ID, it)
+		}})
+		if failed := c.failure(); failed != nil && completed {
+			f.add(told{at: c.at, rank: c.rank, late: 1, phase: 1, tell: func(s *scribe, th *thread, _ string) {
+				failed(s, th, it)
+			}})
+		}
+	}
+	f.turn.calls = nil
+}
+
+// The words by which the program tells the model what became of a call that
+// has no item.
+const (
+	saysRunning   = "Process running with session ID"
+	saysFailed    = "exec_command failed: "
+	saysRejected  = `Rejected("`
+	saysByTheUser = "rejected by user"
+	endOfHeader   = "\nOutput:\n"
+)
+
+// begun says whether the live stream has told of the call. In a turn that was
+// broken off all calls had begun that have an item at all; in a completed one
+// those that go on in the background, that were refused, or that could not be
+// started. What the program refused by itself has never begun.
+func (c *modelCall) begun(completed bool) bool {
+	if !completed || c.output == nil {
+		return true
+	}
+	header, _, _ := strings.Cut(*c.output, endOfHeader)
+	return strings.HasPrefix(*c.output, saysFailed) || strings.Contains(header, saysRunning)
+}
+
+// failure tells how a command ended that could not be started; nil for others.
+func (c *modelCall) failure() func(*scribe, *thread, *item) {
+	if c.output == nil || !strings.HasPrefix(*c.output, saysFailed) {
+		return nil
+	}
+	why := unquoteReason(*c.output)
+	if why == saysByTheUser {
+		return func(s *scribe, th *thread, it *item) {
+			it.Status = "declined"
+			s.result(th, it.ID, it)
+		}
+	}
+	return func(s *scribe, th *thread, it *item) {
+		it.Status, it.OutputDisk = "failed", &why
+		s.result(th, it.ID, it)
+	}
+}
+
+// unquoteReason finds the reason in what the model is told, which quotes it
+// twice.
+func unquoteReason(output string) string {
+	_, rest, found := strings.Cut(output, `message: "`)
+	if !found {
+		return strings.TrimPrefix(output, saysFailed)
+	}
+	inner := strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(strings.TrimSuffix(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "}")), `"`))
+	inner = strings.TrimSuffix(strings.TrimPrefix(inner, saysRejected), `")`)
+	return strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n").Replace(inner)
+}
+
+// item is what the live stream shows of a call before anything came of it; nil
+// for tools that have no items.
+func (c *modelCall) item() *item {
+	var args struct {
+		Cmd     string         `json:"cmd"`
+		Command jsontext.Value `json:"command"`
+		Message string         `json:"message"`
+		Targets []string       `json:"targets"`
+		Target  string         `json:"target"`
+	}
+	text, _ := plainText(c.Arguments)
+	name, server := c.Name, strings.TrimPrefix(c.Namespace, "mcp__")
+	it := &item{ID: c.CallID}
+	if server != c.Namespace {
+		it.Type, it.Server, it.Tool, it.Arguments = string(kindMCP), server, name, jsontext.Value(objectOr(c.Arguments))
+		return it
+	}
+	if decode([]byte(text), &args) != nil {
+		return nil
+	}
+	switch {
+	case shellTools[name]:
+		it.Type, it.Command = string(kindCommand), args.Command
+		if args.Cmd != "" {
+			it.Command = jsontext.Value(object([]string{"sh", "-c", args.Cmd}))
+		}
+	case collabTools[name] != "":
+		it.Type, it.Tool, it.Prompt, it.Receivers = string(kindCollab), collabTools[name], args.Message, args.Targets
+		if args.Target != "" {
+			it.Receivers = []string{args.Target}
+		}
+	default:
+		return nil
+	}
+	return it
+}
+
+// shellTools are the model's names for the tool that runs commands.
+var shellTools = map[string]bool{"exec_command": true, "shell": true, "shell_command": true, "local_shell": true, "container.exec": true}
+
+// collabTools are the tools about subagents: the model's name → the item's.
+var collabTools = map[string]string{
+	"spawn_agent": spawnTool, "wait_agent": "wait", "send_input": "send_input", "close_agent": "close_agent", "resume_agent": "resume_agent",
+}

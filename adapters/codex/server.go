@@ -1,0 +1,316 @@
+package codex
+
+import (
+	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// notified translates a notification of the app-server.
+func (t *translator) notified(m *message, raw []byte) error {
+	if quiet[m.Method] {
+		return nil
+	}
+	handle := notifications[m.Method]
+	if handle == nil {
+		t.native(t.conversationIn(m.Params), event.DirOut, m.Method, raw)
+		return nil
+	}
+	p := new(params)
+	if err := decodeObject(m.Params, p); err != nil {
+		return err
+	}
+	handle(t, p, raw)
+	return nil
+}
+
+// conversationIn is where an unknown notification belongs, if it says so.
+func (t *translator) conversationIn(raw jsontext.Value) string {
+	var p struct {
+		ThreadID string `json:"threadId"`
+	}
+	if given(raw) && decode(raw, &p) == nil {
+		if th := t.Threads[p.ThreadID]; th != nil && th.Conversation != "" {
+			return th.Conversation
+		}
+	}
+	return event.Main
+}
+
+var notifications = map[string]func(*translator, *params, []byte){
+	"thread/started":                    (*translator).threadStarted,
+	"turn/started":                      (*translator).turnStarted,
+	"turn/completed":                    (*translator).turnCompleted,
+	"item/started":                      (*translator).itemStarted,
+	"item/completed":                    (*translator).itemCompleted,
+	"item/agentMessage/delta":           (*translator).delta,
+	"item/plan/delta":                   (*translator).delta,
+	"item/reasoning/summaryTextDelta":   (*translator).delta,
+	"item/reasoning/textDelta":          (*translator).delta,
+	"item/reasoning/summaryPartAdded":   (*translator).summaryPart,
+	"thread/tokenUsage/updated":         (*translator).tokensUsed,
+	"error":                             (*translator).faulted,
+	"warning":                           (*translator).warned,
+	"guardianWarning":                   (*translator).warned,
+	"configWarning":                     (*translator).warned,
+	"deprecationNotice":                 (*translator).warned,
+	"serverRequest/resolved":            (*translator).requestResolved,
+	"mcpServer/startupStatus/updated":   (*translator).progress,
+	"item/mcpToolCall/progress":         (*translator).progress,
+	"item/autoApprovalReview/started":   (*translator).progress,
+	"item/autoApprovalReview/completed": (*translator).progress,
+	"turn/plan/updated":                 (*translator).progress,
+}
+
+// quiet are notifications that say nothing about the conversation, or nothing
+// that another one does not say.
+var quiet = map[string]bool{
+	"thread/status/changed":                     true,
+	"thread/readState/changed":                  true,
+	"thread/settings/updated":                   true,
+	"thread/goal/cleared":                       true,
+	"thread/name/updated":                       true,
+	"thread/closed":                             true,
+	"account/updated":                           true,
+	"account/rateLimits/updated":                true,
+	"remoteControl/status/changed":              true,
+	"skills/changed":                            true,
+	"turn/diff/updated":                         true,
+	"item/commandExecution/outputDelta":         true,
+	"item/commandExecution/terminalInteraction": true,
+	"item/fileChange/outputDelta":               true,
+	"item/fileChange/patchUpdated":              true,
+	"thread/compacted":                          true,
+}
+
+// threadStarted learns the main thread from a stream without its input side.
+func (t *translator) threadStarted(p *params, _ []byte) {
+	if p.Thread != nil && p.Thread.Parent == "" && t.Main == "" {
+		t.mainIs(p.Thread.ID)
+	}
+}
+
+// mainIs says which thread the session's own conversation is.
+func (t *translator) mainIs(id string) {
+	if id == "" {
+		return
+	}
+	t.Main = id
+	t.thread(id).Conversation = event.Main
+}
+
+func (t *translator) turnStarted(p *params, _ []byte) {
+	if p.Turn != nil {
+		t.runs(p.ThreadID, p.Turn.ID)
+	}
+}
+
+// runs notes that a turn has begun.
+func (t *translator) runs(threadID, turnID string) *thread {
+	if t.Main == "" {
+		t.mainIs(threadID)
+	}
+	th := t.thread(threadID)
+	if th.Turn == turnID {
+		return th
+	}
+	th.Turn, th.Interrupt, th.Done, th.Last = turnID, false, false, ""
+	if th.Conversation == event.Main {
+		t.Turn.Busy, t.Turn.End = true, nil
+	}
+	return th
+}
+
+// itemThread is the thread of an item. A subagent's first item may come before
+// the call that started it is done: its prompt tells which call that is. A
+// thread of unknown origin is told under its own id.
+func (t *translator) itemThread(p *params) *thread {
+	if t.Main == "" {
+		t.mainIs(p.ThreadID)
+	}
+	th := t.thread(p.ThreadID)
+	if th.Conversation != "" {
+		return th
+	}
+	if p.Item != nil && p.Item.kind() == kindUser {
+		t.spawnedBy(p.ThreadID, joinParts(p.Item.Content))
+	}
+	if th.Conversation == "" {
+		t.spawn(event.Main, p.ThreadID, p.ThreadID, "")
+	}
+	return th
+}
+
+// spawnedBy finds the open call that starts a subagent with that prompt.
+func (t *translator) spawnedBy(child, prompt string) {
+	for _, id := range t.threads() {
+		parent := t.Threads[id]
+		for _, o := range parent.Open {
+			if o.Kind == kindCollab && o.Prompt == prompt && parent.Conversation != "" {
+				t.spawn(parent.Conversation, o.ID, child, prompt)
+				return
+			}
+		}
+	}
+}
+
+func (t *translator) itemStarted(p *params, _ []byte) {
+	if p.Item == nil {
+		return
+	}
+	th := t.itemThread(p)
+	if p.Item.kind() == kindUser {
+		t.promptTaken(th, p)
+		return
+	}
+	t.begin(th, p.Item.ID, p.Item)
+}
+
+func (t *translator) itemCompleted(p *params, raw []byte) {
+	if p.Item == nil {
+		return
+	}
+	th, it := t.itemThread(p), p.Item
+	switch kind := it.kind(); {
+	case kind == kindUser:
+		t.promptTaken(th, p)
+	case kind.isTool() && th.find(it.ID) < 0:
+		if p.TurnID != th.Turn {
+			t.emit(th.Conversation, event.Log{Level: "debug", Message: "a call of an earlier turn has ended: " + it.ID, Data: json.RawMessage(raw)})
+			return
+		}
+		t.begin(th, it.ID, it)
+		t.end(th, it.ID, it, event.DirOut)
+	default:
+		t.end(th, it.ID, it, event.DirOut)
+	}
+}
+
+func (t *translator) delta(p *params, _ []byte) {
+	th := t.Threads[p.ThreadID]
+	if th == nil || p.Delta == "" {
+		return
+	}
+	if at := th.find(p.ItemID); at >= 0 {
+		th.Open[at].Pieces = true
+		t.emit(th.Conversation, event.BlockDelta{BlockID: p.ItemID, Delta: p.Delta})
+	}
+}
+
+// summaryPart separates the parts of a thought as the whole thought does.
+func (t *translator) summaryPart(p *params, raw []byte) {
+	if p.Index > 0 {
+		p.Delta = "\n"
+		t.delta(p, raw)
+	}
+}
+
+func (t *translator) turnCompleted(p *params, _ []byte) {
+	if p.Turn == nil {
+		return
+	}
+	th := t.runs(p.ThreadID, p.Turn.ID)
+	if th.Conversation == "" {
+		th.Turn = ""
+		return
+	}
+	if p.Turn.Error != nil && p.Turn.Status == "failed" {
+		t.failure(th, p.Turn.ID, p.Turn.Error)
+	}
+	t.turnEnded(th, p.ThreadID, p.Turn.Status)
+	if th.Conversation == event.Main {
+		t.mainEnded(p.Turn)
+	}
+	t.idle()
+}
+
+// mainEnded remembers how the main thread's turn ended.
+func (t *translator) mainEnded(turn *wireTurn) {
+	end := &turnEnd{Interrupted: turn.Status == "interrupted"}
+	if turn.Error != nil && turn.Status == "failed" {
+		end.Message, end.Code = turn.Error.Message, turn.Error.code()
+	}
+	t.Turn.End = end
+}
+
+// idle says that the turn is over when nothing runs and nothing is on its way:
+// subagents may outlive the turn that started them.
+func (t *translator) idle() {
+	if t.Turn.End == nil {
+		return
+	}
+	for _, th := range t.Threads {
+		if th.Turn != "" {
+			return
+		}
+	}
+	for _, c := range t.Calls {
+		if c.Method == "turn/start" {
+			return
+		}
+	}
+	e := event.SessionIdle{StopReason: "end_turn", Interrupted: t.Turn.End.Interrupted}
+	if e.Interrupted {
+		e.StopReason = "interrupted"
+	}
+	if end := t.Turn.End; end.Message != "" || end.Code != "" {
+		e.StopReason, e.Error = "error", &event.ErrorInfo{Message: end.Message, Code: end.Code}
+	}
+	t.Turn, t.Handed = turn{}, nil
+	t.emit(event.Main, e)
+}
+
+// tokensUsed reports what one model call took. A resumed thread repeats its
+// last report.
+func (t *translator) tokensUsed(p *params, _ []byte) {
+	if p.Usage == nil {
+		return
+	}
+	th := t.thread(p.ThreadID)
+	total := p.Usage.Total.Tokens
+	if th.Turn == "" || total == th.Tokens {
+		th.Tokens = total
+		return
+	}
+	th.Tokens = total
+	last := p.Usage.Last
+	t.emit(event.Main, event.MetadataUpdate{Model: t.Model, Usage: &event.Usage{
+		InputTokens: max(last.Input-last.Cached, 0), OutputTokens: last.Output,
+		CacheReadTokens: last.Cached, CacheWriteTokens: last.CacheWrite,
+	}})
+}
+
+// faulted tells of a retry. A failure that is final comes with the turn's end.
+func (t *translator) faulted(p *params, raw []byte) {
+	message := "model API error"
+	if p.Error != nil {
+		message = p.Error.Message
+	}
+	level := "error"
+	if p.Retry {
+		level = "warn"
+	}
+	t.emit(t.conversationOf(p.ThreadID), event.Log{Level: level, Message: message, Data: json.RawMessage(raw)})
+}
+
+func (t *translator) conversationOf(threadID string) string {
+	if th := t.Threads[threadID]; th != nil && th.Conversation != "" {
+		return th.Conversation
+	}
+	return event.Main
+}
+
+func (t *translator) warned(p *params, raw []byte) {
+	message, _ := plainText(p.Text)
+	if message == "" {
+		message, _ = plainText(p.Summary)
+	}
+	t.emit(t.conversationOf(p.ThreadID), event.Log{Level: "warn", Message: message, Data: json.RawMessage(raw)})
+}
+
+func (t *translator) progress(p *params, raw []byte) {
+	text, _ := plainText(p.Text)
+	t.emit(t.conversationOf(p.ThreadID), event.Log{Level: "debug", Message: first(text, "progress"), Data: json.RawMessage(raw)})
+}

@@ -1,0 +1,166 @@
+package codex
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// state is all that a translator remembers, and its JSON is what is carried
+// from turn to turn. It holds what is open and nothing that is done, so its
+// size does not grow with the conversation.
+type state struct {
+	// Version tells a state of another layout from this one.
+	Version int `json:"v"`
+	// Process counts the processes that were opened: the program numbers its
+	// requests anew in each.
+	Process int     `json:"process,omitempty"`
+	Opening opening `json:"opening,omitzero"`
+	// Main is the id of the main thread.
+	Main    string             `json:"main,omitempty"`
+	Threads map[string]*thread `json:"threads,omitempty"`
+	// Calls are what was written to the program and waits for its response.
+	Calls map[string]call `json:"calls,omitempty"`
+	// Asks are the program's requests that wait for an answer, by the id under
+	// which the host knows them.
+	Asks map[string]ask `json:"asks,omitempty"`
+	// Handed are prompts on their way: shown or not, the program has not
+	// repeated them yet.
+	Handed []handed `json:"handed,omitempty"`
+	Turn   turn     `json:"turn,omitzero"`
+	// Prompts counts the prompts that came without an id.
+	Prompts int    `json:"prompts,omitempty"`
+	Model   string `json:"model,omitempty"`
+	// Tokens is what the threads of a stream without threads have used so far.
+	Tokens usage `json:"tokens,omitzero"`
+}
+
+const stateVersion = 1
+
+// opening is how far the exchange with a new process is.
+type opening struct {
+	Phase phase `json:"phase,omitempty"`
+	// Initialize and Thread are the ids of the two requests of the opening.
+	Initialize string `json:"initialize,omitempty"`
+	Thread     string `json:"thread,omitempty"`
+	// Refused are the program's words about a session that it doesn't open.
+	Refused string `json:"refused,omitempty"`
+}
+
+type phase string
+
+const (
+	closed  phase = ""
+	hailing phase = "hailing"
+	opened  phase = "opening"
+	ready   phase = "ready"
+	refused phase = "refused"
+)
+
+// turn is what becomes of the prompt.
+type turn struct {
+	// Busy: something was asked, and idle is not told yet.
+	Busy bool     `json:"busy,omitempty"`
+	End  *turnEnd `json:"end,omitempty"`
+}
+
+// turnEnd is how the main thread's last turn ended.
+type turnEnd struct {
+	Interrupted bool   `json:"interrupted,omitempty"`
+	Message     string `json:"message,omitempty"`
+	Code        string `json:"code,omitempty"`
+}
+
+// handed is a prompt that the program was given.
+type handed struct {
+	ID string `json:"id"`
+	// Turn is the turn that ran then; "" when none did.
+	Turn string `json:"turn,omitempty"`
+	// Shown: it stands in the conversation.
+	Shown bool `json:"shown,omitempty"`
+}
+
+// call is a request of the host.
+type call struct {
+	Method string `json:"method"`
+	Prompt string `json:"prompt,omitempty"`
+	Model  string `json:"model,omitempty"`
+}
+
+// ask is a request of the program.
+type ask struct {
+	// Raw is the program's id for it, as JSON.
+	Raw          json.RawMessage `json:"raw"`
+	Conversation string          `json:"conv"`
+	Thread       string          `json:"thread"`
+	Method       string          `json:"method"`
+}
+
+// thread is one thread of the program: main, or a subagent's.
+type thread struct {
+	// Conversation is where its items belong; "" until that is known.
+	Conversation string `json:"conv,omitempty"`
+	// Parent is the conversation that started it.
+	Parent string `json:"parent,omitempty"`
+	// Prompt is what it was started with.
+	Prompt string `json:"prompt,omitempty"`
+	// Turn is the turn that runs.
+	Turn string `json:"turn,omitempty"`
+	// Interrupt: we asked for the end of that turn.
+	Interrupt bool `json:"interrupt,omitempty"`
+	// Open are the items that have begun and not ended, in order.
+	Open []open `json:"open,omitempty"`
+	// Last is the last text of a subagent.
+	Last string `json:"last,omitempty"`
+	// Tokens is the total of the last report.
+	Tokens int64 `json:"tokens,omitempty"`
+	// Done: its end is told.
+	Done bool `json:"done,omitempty"`
+}
+
+// open is an item between its start and its end.
+type open struct {
+	ID   string   `json:"id"`
+	Kind itemKind `json:"kind"`
+	// Prompt is that of a subagent about to be started.
+	Prompt string `json:"prompt,omitempty"`
+	// Text has come piece by piece.
+	Pieces bool `json:"pieces,omitempty"`
+}
+
+func newState() *state {
+	return &state{
+		Version: stateVersion,
+		Threads: map[string]*thread{},
+		Calls:   map[string]call{},
+		Asks:    map[string]ask{},
+	}
+}
+
+// thread is the thread of that id, which may be new.
+func (s *state) thread(id string) *thread {
+	t := s.Threads[id]
+	if t == nil {
+		t = &thread{}
+		s.Threads[id] = t
+	}
+	return t
+}
+
+// threads are the ids of the threads, in order.
+func (s *state) threads() []string { return slices.Sorted(maps.Keys(s.Threads)) }
+
+func (t *thread) find(id string) int {
+	return slices.IndexFunc(t.Open, func(o open) bool { return o.ID == id })
+}
+
+// drop forgets an open item and says whether it was one.
+func (t *thread) drop(id string) (open, bool) {
+	at := t.find(id)
+	if at < 0 {
+		return open{}, false
+	}
+	o := t.Open[at]
+	t.Open = slices.Delete(t.Open, at, at+1)
+	return o, true
+}

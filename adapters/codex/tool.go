@@ -1,0 +1,341 @@
+package codex
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// shellTool is the name of the tool that runs commands: the model's own names
+// for it (exec_command, shell, …) change with the model and are not told live.
+const shellTool = "shell"
+
+// patchTool is the name of the tool that changes files.
+const patchTool = "apply_patch"
+
+// toolName is what a tool's item is called.
+func (it *item) toolName() string {
+	switch kind := it.kind(); kind {
+	case kindCommand:
+		return shellTool
+	case kindChange:
+		return patchTool
+	case kindMCP:
+		return "mcp__" + it.Server + "__" + it.Tool
+	case kindCollab:
+		return snake(it.Tool)
+	default:
+		return otherTools[kind]
+	}
+}
+
+// toolInput is what the tool was called with, as all spellings tell it. plain
+// leaves out what `codex exec --json` doesn't print.
+func (it *item) toolInput(plain bool) stdjson.RawMessage {
+	switch it.kind() {
+	case kindCommand:
+		return object(map[string]any{"command": script(it.Command)})
+	case kindChange:
+		return object(map[string]any{"changes": changes(it.Changes, plain)})
+	case kindMCP:
+		return objectOr(it.Arguments)
+	case kindCollab:
+		return collabInput(it.Prompt, it.waitedFor())
+	}
+	return ownInput(it.raw)
+}
+
+// waitedFor are the threads that a call is about; a spawn's is its outcome.
+func (it *item) waitedFor() []string {
+	if snake(it.Tool) == spawnTool {
+		return nil
+	}
+	return it.receivers()
+}
+
+func collabInput(prompt string, agents []string) stdjson.RawMessage {
+	in := map[string]any{}
+	if prompt != "" {
+		in["prompt"] = prompt
+	}
+	if len(agents) > 0 {
+		in["agents"] = agents
+	}
+	return object(in)
+}
+
+// toolOutput is what came of the call.
+func (it *item) toolOutput() stdjson.RawMessage {
+	switch it.kind() {
+	case kindCommand:
+		if it.Output != nil {
+			return rawText(*it.Output)
+		}
+		if it.OutputDisk != nil {
+			return rawText(*it.OutputDisk)
+		}
+		return rawText("")
+	case kindMCP:
+		return mcpOutput(it.Result, it.Error)
+	case kindCollab:
+		return rawText(it.agentsText())
+	}
+	return stdjson.RawMessage("null")
+}
+
+// agentsText says how the agents stand that a call was about, a line each.
+func (it *item) agentsText() string {
+	states := it.states()
+	var lines []string
+	for _, id := range slices.Sorted(maps.Keys(states)) {
+		status, message := agentState(states[id])
+		line := id + ": " + status
+		if message != "" {
+			line += ": " + message
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// agentState reads the state of an agent: {"status", "message"}, or in rollouts
+// a word, or an object with the word as its name.
+func agentState(raw jsontext.Value) (status, message string) {
+	if text, ok := plainText(raw); ok {
+		return snake(text), ""
+	}
+	var fields map[string]jsontext.Value
+	if decode(raw, &fields) != nil {
+		return "", ""
+	}
+	if s, told := fields["status"]; told {
+		status, _ = plainText(s)
+		message, _ = plainText(fields["message"])
+		return snake(status), message
+	}
+	for name, value := range fields {
+		message, _ = plainText(value)
+		return snake(name), message
+	}
+	return "", ""
+}
+
+// mcpOutput is the content of an MCP server's answer, or why there is none.
+func mcpOutput(result, failure jsontext.Value) stdjson.RawMessage {
+	var r struct {
+		Content jsontext.Value `json:"content"`
+	}
+	if text, ok := plainText(result); ok {
+		return rawText(text)
+	}
+	if given(result) && decode(result, &r) == nil && given(r.Content) {
+		return stdjson.RawMessage(r.Content)
+	}
+	var e struct {
+		Message string `json:"message"`
+	}
+	if text, ok := plainText(failure); ok {
+		return rawText(text)
+	}
+	if given(failure) && decode(failure, &e) == nil {
+		return rawText(e.Message)
+	}
+	return stdjson.RawMessage("null")
+}
+
+// changes is a list of changed files, which rollouts write as an object.
+func changes(raw jsontext.Value, plain bool) []map[string]any {
+	list := []map[string]any{}
+	if !given(raw) {
+		return list
+	}
+	if raw.Kind() == '{' {
+		var byPath map[string]change
+		if decode(raw, &byPath) != nil {
+			return list
+		}
+		for _, path := range slices.Sorted(maps.Keys(byPath)) {
+			c := byPath[path]
+			c.Path = path
+			list = append(list, c.fields(plain))
+		}
+		return list
+	}
+	var told []change
+	if decode(raw, &told) != nil {
+		return list
+	}
+	slices.SortStableFunc(told, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
+	for _, c := range told {
+		list = append(list, c.fields(plain))
+	}
+	return list
+}
+
+// change is one changed file, in any spelling.
+type change struct {
+	Path string         `json:"path"`
+	Kind jsontext.Value `json:"kind"`
+	Diff string         `json:"diff"`
+	// As rollouts write it.
+	Type     string  `json:"type"`
+	Content  string  `json:"content"`
+	Unified  string  `json:"unified_diff"`
+	MovePath *string `json:"move_path"`
+}
+
+func (c change) fields(plain bool) map[string]any {
+	kind, move := c.Type, c.MovePath
+	if text, ok := plainText(c.Kind); ok {
+		kind = text
+	} else if given(c.Kind) {
+		var k change
+		if decode(c.Kind, &k) == nil {
+			kind, move = k.Type, k.MovePath
+		}
+	}
+	out := map[string]any{"path": c.Path, "kind": kind}
+	if plain {
+		return out
+	}
+	if move != nil {
+		out["movePath"] = *move
+	}
+	if diff := first(c.Diff, c.Unified, c.Content); diff != "" {
+		out["diff"] = diff
+	}
+	return out
+}
+
+// script is what a command runs: the shell's script where a shell runs it, else
+// the words of the command.
+func script(command jsontext.Value) string {
+	var argv []string
+	if text, ok := plainText(command); ok {
+		words, whole := splitWords(text)
+		if !whole {
+			return text
+		}
+		argv = words
+	} else if !given(command) || decode(command, &argv) != nil {
+		return ""
+	}
+	if len(argv) == 3 && strings.HasPrefix(argv[1], "-") && strings.HasSuffix(argv[1], "c") {
+		return argv[2]
+	}
+	return strings.Join(argv, " ")
+}
+
+// splitWords undoes the quoting with which the program shows a command; whole
+// says whether it could.
+func splitWords(text string) (words []string, whole bool) {
+	var word []byte
+	inWord, quote := false, byte(0)
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case quote == '\'' && c != '\'', quote == '"' && c != '"' && c != '\\':
+			word = append(word, c)
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\' && i+1 < len(text):
+			i++
+			if quote == '"' && !strings.ContainsRune("\"\\$`\n", rune(text[i])) {
+				word = append(word, '\\')
+			}
+			word, inWord = append(word, text[i]), true
+		case c == '\'' || c == '"':
+			quote, inWord = c, true
+		case c == ' ' || c == '\t' || c == '\n':
+			if inWord {
+				words = append(words, string(word))
+			}
+			word, inWord = word[:0], false
+		default:
+			word, inWord = append(word, c), true
+		}
+	}
+	if inWord {
+		words = append(words, string(word))
+	}
+	return words, quote == 0
+}
+
+// ownInput is what an item says beside its life.
+func ownInput(raw jsontext.Value) stdjson.RawMessage {
+	var fields map[string]any
+	if decode(raw, &fields) != nil {
+		return stdjson.RawMessage("{}")
+	}
+	for _, life := range []string{"type", "id", "status", "durationMs", "duration", "startedAtMs", "completedAtMs"} {
+		delete(fields, life)
+	}
+	return object(snakeNames(fields).(map[string]any))
+}
+
+// snakeNames spells all names alike and leaves out what is null.
+func snakeNames(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, value := range v {
+			if value != nil {
+				out[snake(name)] = snakeNames(value)
+			}
+		}
+		return out
+	case []any:
+		for i := range v {
+			v[i] = snakeNames(v[i])
+		}
+	}
+	return v
+}
+
+// object is v as JSON with its names in order; what is made here can always be
+// encoded.
+func object(v any) stdjson.RawMessage {
+	data, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return stdjson.RawMessage("{}")
+	}
+	return data
+}
+
+// objectOr is raw, which is a tool's input: JSON, or JSON in a string.
+func objectOr(raw jsontext.Value) stdjson.RawMessage {
+	if text, ok := plainText(raw); ok {
+		if inner := jsontext.Value(text); inner.IsValid() {
+			raw = inner
+		}
+	}
+	if raw = bytes.TrimSpace(raw); !given(raw) {
+		return stdjson.RawMessage("{}")
+	}
+	return stdjson.RawMessage(raw)
+}
+
+// rawText is s as a JSON string.
+func rawText(s string) stdjson.RawMessage {
+	data, err := jsontext.AppendQuote(nil, s)
+	if err != nil {
+		data, _ = jsontext.AppendQuote(nil, strings.ToValidUTF8(s, "�"))
+	}
+	return data
+}
+
+// plainText reads a JSON string.
+func plainText(raw jsontext.Value) (string, bool) {
+	if len(raw) == 0 || raw[0] != '"' {
+		return "", false
+	}
+	text, err := jsontext.AppendUnquote(nil, raw)
+	return string(text), err == nil
+}
+
+func given(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }

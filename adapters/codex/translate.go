@@ -1,0 +1,168 @@
+package codex
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// translator is the pure step from records to events, and the host's side of
+// the protocol.
+type translator struct {
+	scribe
+	launch adapters.Launch
+	// due is what must be written after the last step.
+	due []adapters.Message
+}
+
+var _ adapters.Translator = (*translator)(nil)
+
+func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
+	st := newState()
+	if len(raw) > 0 && string(raw) != "null" {
+		if err := json.Unmarshal(raw, st); err != nil {
+			return nil, fmt.Errorf("codex: translator state: %w", err)
+		}
+		if st.Version != stateVersion {
+			return nil, fmt.Errorf("codex: translator state: version %d, want %d", st.Version, stateVersion)
+		}
+	}
+	return &translator{scribe: scribe{state: st}, launch: l}, nil
+}
+
+// State gives what the next translator needs to go on.
+func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.state) }
+
+// Step translates one record.
+func (t *translator) Step(r event.Record) []event.Event {
+	t.out, t.time = nil, r.TS
+	switch r.Dir {
+	case event.DirOut:
+		t.decode(r, t.printed)
+	case event.DirIn:
+		t.decode(r, t.written)
+	case event.DirErr:
+		t.complained(r.Line)
+	case event.DirSig:
+		t.signal(r.Line)
+	}
+	return t.out
+}
+
+// Due gives what the last steps have made necessary.
+func (t *translator) Due() []adapters.Message {
+	due := t.due
+	t.due = nil
+	return due
+}
+
+// decode hands a line on, or keeps it as an error event.
+func (t *translator) decode(r event.Record, next func(*message, []byte) error) {
+	if strings.TrimSpace(r.Line) == "" {
+		return
+	}
+	raw := []byte(r.Line)
+	m := new(message)
+	err := decodeObject(raw, m)
+	if err == nil {
+		err = next(m, raw)
+	}
+	if err != nil {
+		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+			Message: fmt.Sprintf("codex: malformed line (%s): %v", r.Dir, err),
+			Code:    "malformed", Data: rawText(r.Line),
+		}})
+	}
+}
+
+// printed translates a line of standard output.
+func (t *translator) printed(m *message, raw []byte) error {
+	switch {
+	case m.Method != "" && given(m.ID):
+		return t.asked(m, raw)
+	case m.Method != "":
+		return t.notified(m, raw)
+	case m.Type != "":
+		return t.execLine(m, raw)
+	case given(m.ID) && (given(m.Result) || given(m.Error)):
+		return t.responded(m)
+	}
+	t.native(event.Main, event.DirOut, "", raw)
+	return nil
+}
+
+// written translates a line of standard input.
+func (t *translator) written(m *message, raw []byte) error {
+	switch {
+	case m.Type == adapters.PromptType:
+		t.prompted(m)
+	case m.Method != "" && given(m.ID):
+		return t.requested(m)
+	case m.Method == "initialized":
+	case m.Method == "" && given(m.ID):
+		return t.answered(m)
+	default:
+		t.native(event.Main, event.DirIn, m.Method, raw)
+	}
+	return nil
+}
+
+// colours are the program's on standard error.
+var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+func (t *translator) complained(line string) {
+	if line = strings.TrimSpace(colours.ReplaceAllString(line, "")); line != "" {
+		t.emit(event.Main, event.Log{Level: "warn", Message: line})
+	}
+}
+
+// signal translates something that happened to the process.
+func (t *translator) signal(what string) {
+	if fatal(what) {
+		t.died(what)
+		return
+	}
+	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
+	if strings.HasPrefix(what, "start") {
+		t.Opening = opening{}
+	}
+}
+
+// fatal says whether nothing more comes from the process. Recordings give the
+// number of the signal that was sent; SIGINT lets the program end by itself.
+func fatal(what string) bool {
+	switch what {
+	case "9", "15", "TIMEOUT-KILL":
+		return true
+	}
+	return strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
+}
+
+// died settles what the end of the process leaves open.
+func (t *translator) died(how string) {
+	midTurn := t.Turn.Busy
+	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
+		t.resolve(id, "cancelled")
+	}
+	t.abandon()
+	t.loseHanded()
+	t.Opening, t.Turn = opening{}, turn{}
+	clear(t.Calls)
+	if midTurn {
+		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+			Message: "codex ended in the middle of a turn: " + how, Code: "agent_died",
+		}})
+		return
+	}
+	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
+}
+
+// loseHanded forgets the prompts that the program took with it. Those that
+// stand in the conversation stay there: whoever sent them knows.
+func (t *translator) loseHanded() { t.Handed = nil }

@@ -1,0 +1,144 @@
+package codex
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// message is one line of the exchange: a request, a response or a notification
+// of the app-server protocol, or a line of `codex exec --json`, which has a
+// type instead.
+type message struct {
+	ID     jsontext.Value `json:"id"`
+	Method string         `json:"method"`
+	Params jsontext.Value `json:"params"`
+	Result jsontext.Value `json:"result"`
+	Error  jsontext.Value `json:"error"`
+
+	// Of `codex exec --json`, and of the line that stands for a prompt given on
+	// the command line.
+	Type     string         `json:"type"`
+	ThreadID string         `json:"thread_id"`
+	Item     jsontext.Value `json:"item"`
+	Usage    jsontext.Value `json:"usage"`
+	Message  jsontext.Value `json:"message"`
+	Text     jsontext.Value `json:"text"`
+}
+
+// params is what the notifications and requests that matter here say. They
+// share most of their fields.
+type params struct {
+	ThreadID string `json:"threadId"`
+	TurnID   string `json:"turnId"`
+	ItemID   string `json:"itemId"`
+
+	Item  *item          `json:"item"`
+	Delta string         `json:"delta"`
+	Turn  *wireTurn      `json:"turn"`
+	Usage *tokenUsage    `json:"tokenUsage"`
+	Error *turnError     `json:"error"`
+	Retry bool           `json:"willRetry"`
+	Index int            `json:"summaryIndex"`
+	Text  jsontext.Value `json:"message"`
+	// Summary and Details are those of a notice.
+	Summary   jsontext.Value `json:"summary"`
+	RequestID jsontext.Value `json:"requestId"`
+	Thread    *wireThread    `json:"thread"`
+
+	// Of requests for approval.
+	Reason    string         `json:"reason"`
+	Command   string         `json:"command"`
+	Questions jsontext.Value `json:"questions"`
+
+	// Of requests of the host.
+	ClientID string         `json:"clientUserMessageId"`
+	Model    string         `json:"model"`
+	Input    jsontext.Value `json:"input"`
+}
+
+type wireThread struct {
+	ID     string `json:"id"`
+	Parent string `json:"parentThreadId"`
+}
+
+type wireTurn struct {
+	ID     string     `json:"id"`
+	Status string     `json:"status"`
+	Error  *turnError `json:"error"`
+	Items  []item     `json:"items"`
+}
+
+// turnError is why a turn failed, as the stream and rollouts say it.
+type turnError struct {
+	Message string         `json:"message"`
+	Info    jsontext.Value `json:"codexErrorInfo"`
+	Disk    jsontext.Value `json:"codex_error_info"`
+}
+
+type tokenUsage struct {
+	Total struct {
+		Tokens int64 `json:"totalTokens"`
+	} `json:"total"`
+	Last struct {
+		Input      int64 `json:"inputTokens"`
+		Cached     int64 `json:"cachedInputTokens"`
+		CacheWrite int64 `json:"cacheWriteInputTokens"`
+		Output     int64 `json:"outputTokens"`
+	} `json:"last"`
+}
+
+// usage is what `codex exec --json` says of tokens.
+type usage struct {
+	Input      int64 `json:"input_tokens"`
+	Cached     int64 `json:"cached_input_tokens"`
+	CacheWrite int64 `json:"cache_write_input_tokens"`
+	Output     int64 `json:"output_tokens"`
+}
+
+// response is what the responses that matter here say.
+type response struct {
+	Thread *wireThread `json:"thread"`
+	Turn   *wireTurn   `json:"turn"`
+	Model  string      `json:"model"`
+}
+
+// answer is the body of the host's response to a request of the program.
+type answer struct {
+	Decision jsontext.Value `json:"decision"`
+	Action   string         `json:"action"`
+	Answers  jsontext.Value `json:"answers"`
+}
+
+// rolloutLine is a line of a rollout file.
+type rolloutLine struct {
+	Timestamp string         `json:"timestamp"`
+	Type      string         `json:"type"`
+	Payload   jsontext.Value `json:"payload"`
+}
+
+// payload is what the rollout's lines that matter here hold.
+type payload struct {
+	Type   string `json:"type"`
+	TurnID string `json:"turn_id"`
+
+	// Of event_msg.
+	Item        *item      `json:"item"`
+	StartedMS   int64      `json:"started_at_ms"`
+	CompletedMS int64      `json:"completed_at_ms"`
+	Error       *turnError `json:"error"`
+	LastMessage *string    `json:"last_agent_message"`
+
+	// Of response_item.
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	CallID    string         `json:"call_id"`
+	Arguments jsontext.Value `json:"arguments"`
+	Output    jsontext.Value `json:"output"`
+}
+
+// sessionMeta is the first line of a rollout.
+type sessionMeta struct {
+	ID         string `json:"id"`
+	SessionID  string `json:"session_id"`
+	Parent     string `json:"parent_thread_id"`
+	Originator string `json:"originator"`
+}
