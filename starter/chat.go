@@ -27,7 +27,8 @@ func (c *cli) chatCommand() *cobra.Command {
 		Long: `Talk to a session: every line is a message, and everything that the agent does is shown.
 Ctrl-C interrupts the running turn; once more leaves. /quit and the end of the input leave too.
 When the agent asks whether it may run a tool, answer y, n, or "n because …".
-Standard input may be a pipe: the lines are sent one after the other, and it waits for the answers.`,
+Standard input may be a pipe: the lines are sent one after the other, and it waits for the answers; the exit code is 1 when
+one of them was refused, or its turn failed or was interrupted.`,
 		Example: "  sojourn chat $ID\n  echo \"Say hello\" | sojourn chat $ID",
 		Args:    wants,
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.chat(cmd.Context(), args[0], whenBusy) },
@@ -89,7 +90,8 @@ type talk struct {
 	signals  int
 	ended    bool
 	prompted bool
-	failure  error
+	// failure is set by the first thing that a script must hear of.
+	failure error
 }
 
 // heard is an event or the end of them.
@@ -222,7 +224,7 @@ func (t *talk) line(ctx context.Context, line string) error {
 	}
 	m, err := t.c.message(line, sendFlags{whenBusy: string(t.busy)})
 	if err != nil {
-		return t.complain(err)
+		return t.refused(err)
 	}
 	if t.tty {
 		t.p.Typed(line)
@@ -251,15 +253,16 @@ func (t *talk) answered(ctx context.Context, a answer) error {
 		return nil
 	}
 	delete(t.ours, a.messageID)
-	t.failure = errReported
 	if errors.Is(a.err, session.ErrClosed) {
 		return a.err
 	}
-	return t.complain(a.err)
+	return t.refused(a.err)
 }
 
-// complain prints an error that does not end the chat.
-func (t *talk) complain(err error) error {
+// refused prints an error that does not end the chat. What a script did not
+// get it hears of by the exit code at the end, whatever goes well after it.
+func (t *talk) refused(err error) error {
+	t.failure = errReported
 	t.aside(func() { t.c.report(err, false) })
 	return nil
 }
@@ -286,7 +289,7 @@ func (t *talk) decide(ctx context.Context, line string) error {
 	case "n", "no":
 		req.Message = strings.TrimSpace(why)
 	default:
-		return t.complain(usage("y allows it, n denies it, and what follows n is told to the agent", "the agent waits for y or n"))
+		return t.refused(usage("y allows it, n denies it, and what follows n is told to the agent", "the agent waits for y or n"))
 	}
 	t.asks = t.asks[1:]
 	t.ask(func() answer { return answer{err: t.h.Respond(ctx, req)} })
@@ -328,7 +331,9 @@ func (t *talk) turnEnded(q event.Query, failure error) {
 	for _, id := range q.MessageIDs {
 		if t.ours[id] {
 			delete(t.ours, id)
-			t.failure = failure
+			if failure != nil {
+				t.failure = failure
+			}
 		}
 	}
 }

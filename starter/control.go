@@ -199,7 +199,7 @@ func (c *cli) spawnCommand() *cobra.Command {
 			return c.spawn(cmd.Context(), args[0], args[1], id, description, &f)
 		},
 	}
-	f.register(cmd)
+	f.register(c, cmd)
 	cmd.Flags().StringVar(&id, "id", "", "the child's `ID` (default: a new UUID)")
 	cmd.Flags().StringVar(&description, "description", "", "what the child is for, in a few words of `TEXT`")
 	return cmd

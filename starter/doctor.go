@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"reflect"
 	"strings"
 	"time"
 
@@ -34,6 +33,8 @@ type finding struct {
 	Verdict verdict `json:"verdict"`
 	Detail  string  `json:"detail"`
 	Hint    string  `json:"hint,omitempty"`
+	// Agent is what an agent's check looked for.
+	Agent *adapters.Info `json:"agent,omitempty"`
 }
 
 // check looks at one part. It has checkTimeout to itself.
@@ -42,6 +43,7 @@ type check struct {
 	look func(context.Context) (detail string, err error)
 	// optional makes a failure a note.
 	optional bool
+	agent    *adapters.Info
 }
 
 const checkTimeout = 3 * time.Second
@@ -68,8 +70,11 @@ func (c *cli) doctor(ctx context.Context) error {
 	for f := range c.examine(ctx, c.checks()) {
 		report.OK = report.OK && f.Verdict != verdictBad
 		report.Checks = append(report.Checks, f)
-		if !c.json {
-			c.printFinding(f)
+		if c.json {
+			continue
+		}
+		if err := c.printFinding(f); err != nil {
+			return err
 		}
 	}
 	if c.json {
@@ -105,7 +110,7 @@ func (c *cli) examine(ctx context.Context, checks []check) func(func(finding) bo
 func (ch check) run(ctx context.Context) finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	f := finding{Name: ch.name, Verdict: verdictOK}
+	f := finding{Name: ch.name, Verdict: verdictOK, Agent: ch.agent}
 	detail, err := ch.look(ctx)
 	f.Detail = detail
 	if err == nil {
@@ -122,13 +127,24 @@ func (ch check) run(ctx context.Context) finding {
 	return f
 }
 
-func (c *cli) printFinding(f finding) {
+func (c *cli) printFinding(f finding) error {
 	o := c.renderOptions(c.stdout)
-	fmt.Fprintf(c.stdout, "%s %-18s %s\n", mark(f.Verdict, o), f.Name, f.Detail)
-	if f.Hint != "" {
-		fmt.Fprintf(c.stdout, "     %-18s %s\n", "", "hint: "+f.Hint)
+	if err := writeLine(c.stdout, fmt.Sprintf("%s %-18s %s", mark(f.Verdict, o), f.Name, f.Detail)); err != nil {
+		return err
 	}
+	if f.Hint != "" {
+		if err := writeLine(c.stdout, fmt.Sprintf("%*shint: %s", detailColumn, "", f.Hint)); err != nil {
+			return err
+		}
+	}
+	if f.Agent == nil {
+		return nil
+	}
+	return writeAbilities(c.stdout, detailColumn, f.Agent.Capabilities)
 }
+
+// detailColumn is where the details begin, behind verdict and name.
+const detailColumn = 24
 
 // mark is a verdict in four columns.
 func mark(v verdict, o render.Options) string {
@@ -151,9 +167,7 @@ func (c *cli) checks() []check {
 	}
 	for _, name := range c.agents.Names() {
 		if a, err := c.agents.Get(name); err == nil {
-			all = append(all, check{name: "agent " + name, optional: true, look: func(ctx context.Context) (string, error) {
-				return c.checkAgent(ctx, a)
-			}})
+			all = append(all, c.agentCheck(a))
 		}
 	}
 	return all
@@ -216,6 +230,13 @@ func (c *cli) checkBucket(ctx context.Context) (string, error) {
 	return "bucket " + c.s3Address(), err
 }
 
+func (c *cli) agentCheck(a adapters.Adapter) check {
+	info := a.Info()
+	return check{name: "agent " + info.Name, optional: true, agent: &info, look: func(ctx context.Context) (string, error) {
+		return c.checkAgent(ctx, a)
+	}}
+}
+
 // checkAgent looks for the program on this machine. It may well be on the
 // workers' hosts only.
 func (c *cli) checkAgent(ctx context.Context, a adapters.Adapter) (string, error) {
@@ -227,7 +248,7 @@ func (c *cli) checkAgent(ctx context.Context, a adapters.Adapter) (string, error
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s: %s (%s)", program, version, capabilities(a.Info().Capabilities)), nil
+	return fmt.Sprintf("%s: %s", program, version), nil
 }
 
 func programVersion(ctx context.Context, program string) (string, error) {
@@ -243,17 +264,4 @@ func programVersion(ctx context.Context, program string) (string, error) {
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
 	return render.Short(first, 60), nil
-}
-
-// capabilities names what an agent can do, by the names of the fields.
-func capabilities(can adapters.Capabilities) string {
-	v := reflect.ValueOf(can)
-	var names []string
-	for i := range v.NumField() {
-		if v.Field(i).Bool() {
-			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, " ")
 }

@@ -93,6 +93,7 @@ var hints = []struct {
 	{adapters.ErrNotInstalled, "sojourn doctor looks at every agent on this machine"},
 	{adapters.ErrNoTranscript, "give a transcript file, or the folder that is the agent's home"},
 	{stream.ErrPurged, "sojourn show ID reads the whole conversation from the archive"},
+	{stream.ErrGap, "sojourn show ID reads the whole conversation from the archive"},
 	{archive.ErrNotFound, "sojourn ls --all lists the sessions"},
 	{context.DeadlineExceeded, "sojourn doctor checks every part"},
 }
@@ -115,6 +116,9 @@ func explain(err error) *failure {
 	}
 	if ns, ok := errors.AsType[*serviceerror.NamespaceNotFound](err); ok {
 		return &failure{line: fmt.Sprintf("Temporal has no namespace %q", ns.Namespace), hint: hintNamespace, code: exitFailed}
+	}
+	if out, ok := errors.AsType[*os.PathError](err); ok && out.Op == "write" && out.Path == os.Stdout.Name() {
+		return &failure{line: "write to standard output: " + out.Err.Error(), hint: "what is on standard output is not whole; write it where there is room", code: exitFailed}
 	}
 	f := &failure{line: err.Error(), hint: "sojourn doctor checks every part", code: exitFailed}
 	for _, h := range hints {

@@ -1,11 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +12,7 @@ import (
 
 // agentFlag is required where there is no session that knows its agent.
 func (c *cli) agentFlag(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "agent", "", "the agent's `NAME`, such as claude")
+	cmd.Flags().StringVar(name, "agent", "", c.agentUsage())
 }
 
 func (c *cli) agent(name string) (adapters.Adapter, error) {
@@ -30,6 +25,8 @@ func (c *cli) agent(name string) (adapters.Adapter, error) {
 	}
 	return nil, usage("--agent wants one of "+c.agentNames(), "unknown agent %q", name)
 }
+
+func (c *cli) agentUsage() string { return "the agent's `NAME`: " + c.agentNames() }
 
 func (c *cli) agentNames() string { return strings.Join(c.agents.Names(), ", ") }
 
@@ -49,109 +46,6 @@ What is broken is named on standard error by file and line; the rest is printed 
 	return cmd
 }
 
-func (c *cli) parse(agent string, paths []string) error {
-	a, err := c.agent(agent)
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		if _, err := os.Stat(path); err != nil {
-			return usage("give a transcript file, or the folder that is the agent's home", "%s", plainPathError(err))
-		}
-	}
-	sources, err := adapters.SourcesFrom(a, paths...)
-	if err != nil {
-		return badPaths(err)
-	}
-	var b reducer.Builder
-	faults := c.faults()
-	for e, err := range a.Parse(sources) {
-		if err != nil {
-			faults.add(place(err))
-			continue
-		}
-		b.Add(e)
-	}
-	return errors.Join(c.printJSON(b.State()), faults.err())
-}
-
-// badPaths is about transcripts that are not given as they must be.
-func badPaths(err error) error {
-	switch {
-	case errors.Is(err, adapters.ErrManySessions):
-		return usage("give the transcript file of one session", "%s", err)
-	case errors.Is(err, fs.ErrNotExist):
-		return usage("give a transcript file, or the folder that is the agent's home", "%s", plainPathError(err))
-	}
-	return err
-}
-
-// faults prints what is broken in the input, one line each, while the good
-// part goes on.
-type faults struct {
-	c     *cli
-	count int
-}
-
-func (c *cli) faults() *faults { return &faults{c: c} }
-
-func (f *faults) add(err error) {
-	f.count++
-	fmt.Fprintf(f.c.stderr, "sojourn: %s\n", oneLine(err.Error()))
-}
-
-// err is the failure of the command, or nil when nothing was broken.
-func (f *faults) err() error {
-	if f.count == 0 {
-		return nil
-	}
-	fmt.Fprintf(f.c.stderr, "sojourn: hint: what could be read is on standard output\n")
-	return errReported
-}
-
-func (c *cli) translateCommand() *cobra.Command {
-	var agent, prompt, side string
-	cmd := &cobra.Command{
-		Use:   "translate",
-		Short: "Turn an agent's live output on standard input into events",
-		Long: `Read records ({"ts","dir","line"}, a recording's {"ms","dir","line"}) or an agent's plain
-output lines from standard input, and print events as JSON lines.`,
-		Example: "  sojourn translate --agent claude < timed.jsonl | sojourn reduce",
-		Args:    wants,
-		RunE:    func(*cobra.Command, []string) error { return c.translate(agent, prompt, side) },
-	}
-	c.agentFlag(cmd, &agent)
-	cmd.Flags().StringVar(&prompt, "prompt", "", "what was asked on the agent's command line, as `TEXT`")
-	cmd.Flags().StringVar(&side, "side", "", "take subagents that the agent does not tell live from transcripts in `DIR`")
-	return cmd
-}
-
-func (c *cli) translate(agent, prompt, side string) error {
-	a, err := c.agent(agent)
-	if err != nil {
-		return err
-	}
-	o := adapters.TranslateOptions{Prompt: prompt}
-	if side != "" {
-		if o.Side, err = adapters.SourcesFrom(a, side); err != nil {
-			return badPaths(err)
-		}
-	}
-	enc := event.NewEncoder(c.stdout)
-	faults := c.faults()
-	records := event.DecodeRecords(c.stdin, event.RecordOptions{Plain: true})
-	for e, err := range adapters.Translate(a, records, o) {
-		if err != nil {
-			faults.add(onStdin(err))
-			continue
-		}
-		if err := enc.Encode(e); err != nil {
-			return err
-		}
-	}
-	return faults.err()
-}
-
 func (c *cli) reduceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "reduce",
@@ -165,32 +59,22 @@ func (c *cli) reduceCommand() *cobra.Command {
 
 func (c *cli) reduce() error {
 	var b reducer.Builder
+	var h heed
 	faults := c.faults()
-	for e, err := range event.Decode(c.stdin) {
+	in := newLines(c.stdin, func(int) error { return errGarbled })
+	for e, err := range event.Decode(in) {
 		if err != nil {
 			faults.add(onStdin(err))
 			continue
 		}
+		h.add(e)
 		b.Add(e)
 	}
-	return errors.Join(c.printJSON(b.State()), faults.err())
-}
-
-// onStdin names standard input as the file of a broken line.
-func onStdin(err error) error {
-	if at, ok := strings.CutPrefix(err.Error(), "line "); ok {
-		return errors.New("stdin:" + at)
+	if h.stranger() {
+		faults.at("stdin", 1, "not events: no type in it is known")
 	}
-	return err
-}
-
-// inTranscript is how adapters name a place in a transcript.
-var inTranscript = regexp.MustCompile(`^\w+: transcript (.+): line (\d+): `)
-
-// place puts an adapter's error into the form that editors can follow.
-func place(err error) error {
-	if at := inTranscript.FindStringSubmatch(err.Error()); at != nil {
-		return fmt.Errorf("%s:%s: %s", at[1], at[2], err.Error()[len(at[0]):])
+	if err := c.printJSON(b.State()); err != nil {
+		return err
 	}
-	return err
+	return faults.err()
 }

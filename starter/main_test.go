@@ -26,7 +26,7 @@ func TestScripts(t *testing.T) {
 		Dir:           "testdata/script",
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exec-code": execCode, "make-file": makeFile,
+			"exec-code": execCode, "make-file": makeFile, "make-bytes": makeBytes, "append": appendFile,
 		},
 		Setup: func(e *testscript.Env) error {
 			for name, value := range map[string]string{
@@ -75,6 +75,25 @@ func makeFile(ts *testscript.TestScript, neg bool, args []string) {
 	size, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("x"), size), 0o600))
+}
+
+// makeBytes is "make-bytes NAME TEXT", where the text has Go's escapes.
+func makeBytes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: make-bytes NAME TEXT")
+	}
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(args[1], `"`, `\"`) + `"`)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// appendFile is "append TO FROM".
+func appendFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: append TO FROM")
+	}
+	both := ts.ReadFile(args[0]) + ts.ReadFile(args[1])
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(both), 0o600))
 }
 
 func writeFile(t *testing.T, name, content string) {

@@ -24,10 +24,10 @@ type optionFlags struct {
 	given func(name string) bool
 }
 
-func (f *optionFlags) register(cmd *cobra.Command) {
+func (f *optionFlags) register(c *cli, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	f.given = fl.Changed
-	fl.StringVar(&f.agent, "agent", "", "the agent's `NAME`, such as claude")
+	fl.StringVar(&f.agent, "agent", "", c.agentUsage())
 	fl.StringVar(&f.profile, "profile", "", "what the agent is given beside the prompt: a profile's `NAME`")
 	fl.StringVar(&f.title, "title", "", "the title in lists, as `TEXT` (default: the first message)")
 	fl.StringVar(&f.workspace, "workspace", "", "work in the folder `DIR`, in place (default: an empty folder of its own)")
@@ -119,7 +119,7 @@ func (c *cli) newCommand() *cobra.Command {
 		Args:    wants,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.create(cmd.Context(), id, &f) },
 	}
-	f.register(cmd)
+	f.register(c, cmd)
 	cmd.Flags().StringVar(&id, "id", "", "the session's `ID`: 1 to 64 of A-Z a-z 0-9 _ - (default: a new UUID)")
 	return cmd
 }

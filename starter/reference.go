@@ -10,12 +10,21 @@ import (
 
 //go:generate sh -c "go run . reference > ../docs/cli.md"
 
-// referenceCommand prints docs/cli.md, so that the page can't say anything that
-// the program does not.
+// referenceCommand prints docs/cli.md, and with the argument agents
+// docs/agents.md, so that the pages can't say anything that the program does
+// not.
 func (c *cli) referenceCommand() *cobra.Command {
-	return &cobra.Command{Use: "reference", Hidden: true, Args: wants, RunE: func(cmd *cobra.Command, _ []string) error {
+	about := &cobra.Command{Use: "reference", Hidden: true, Args: wants, RunE: func(cmd *cobra.Command, _ []string) error {
 		return writeReference(c.stdout, cmd.Root())
 	}}
+	about.AddCommand(&cobra.Command{Use: "agents", Args: wants, RunE: func(*cobra.Command, []string) error {
+		all, err := c.allAgents()
+		if err != nil {
+			return err
+		}
+		return writeAgents(c.stdout, all)
+	}})
+	return about
 }
 
 func writeReference(w io.Writer, root *cobra.Command) error {

@@ -2,8 +2,11 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,9 +55,7 @@ func (c *cli) root() *cobra.Command {
 	root.SetErr(c.stderr)
 	root.SetHelpTemplate(helpTemplate)
 	root.SetVersionTemplate("sojourn {{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(cmd.CommandPath()+" --help shows its flags", "%s", err)
-	})
+	root.SetFlagErrorFunc(badFlag)
 	root.SetHelpCommand(helpCommand())
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON: one value, or lines where it streams")
 	root.PersistentFlags().StringVar(&c.envFile, "env-file", "", "read settings (NAME='value' lines) from `FILE` first")
@@ -68,7 +69,7 @@ func (c *cli) root() *cobra.Command {
 	c.add(root, groupTalk, c.newCommand, c.sendCommand, c.chatCommand, c.tailCommand, c.showCommand, c.respondCommand)
 	c.add(root, groupManage, c.lsCommand, c.interruptCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.closeCommand, c.openCommand)
 	c.add(root, groupLocal, c.parseCommand, c.translateCommand, c.reduceCommand)
-	c.add(root, groupSetup, c.setupCommand, c.doctorCommand)
+	c.add(root, groupSetup, c.setupCommand, c.doctorCommand, c.agentsCommand)
 	root.AddCommand(c.referenceCommand())
 	return root
 }
@@ -91,6 +92,33 @@ func helpCommand() *cobra.Command {
 		}
 		return of.Help()
 	}}
+}
+
+// inFlag is how the flags' parser tells of a value that it can't read; behind
+// it come the words of whatever tried to.
+var inFlag = regexp.MustCompile(`(?s)^invalid argument (".*") for "(?:-., )?--([^"]+)" flag: `)
+
+// kinds are the values that flags take, by the parser's names for them.
+var kinds = map[string]string{
+	"uint64": "a whole number from 0", "int": "a whole number", "bool": "true or false", "duration": "a time such as 90s, 15m or 2h",
+}
+
+// badFlag is about a flag that is unknown, or a value that it does not take.
+func badFlag(cmd *cobra.Command, err error) error {
+	hint := cmd.CommandPath() + " --help shows its flags"
+	at := inFlag.FindStringSubmatch(err.Error())
+	if at == nil {
+		return usage(hint, "%s", err)
+	}
+	value, name := at[1], at[2]
+	if errors.Is(err, strconv.ErrRange) {
+		return usage(hint, "--%s %s is too large", name, value)
+	}
+	want := "a value"
+	if flag := cmd.Flag(name); flag != nil {
+		want = cmp.Or(kinds[flag.Value.Type()], want)
+	}
+	return usage(hint, "--%s %s is not %s", name, value, want)
 }
 
 func noCommand(*cobra.Command, []string) error {

@@ -19,9 +19,11 @@ func (c *cli) tailCommand() *cobra.Command {
 	var follow bool
 	var names string
 	cmd := &cobra.Command{
-		Use:     "tail ID",
-		Short:   "Show a session's events; --json prints them as they are on the wire",
-		Long:    "Show a session's events from the stream. Nothing but the stream is asked.",
+		Use:   "tail ID",
+		Short: "Show a session's events; --json prints them as they are on the wire",
+		Long: `Show a session's events from the stream. Nothing but the stream is asked.
+For clients of older systems --names v1 --json prints block events as block_start, text_delta, block_update, block_complete and
+metadata_update, and --names v2 --json as session:block:start, session:block:delta, session:block:update and session:block:complete.`,
 		Example: "  sojourn tail $ID --follow\n  sojourn tail $ID --json | sojourn reduce",
 		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,7 +32,7 @@ func (c *cli) tailCommand() *cobra.Command {
 	}
 	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind event `N`")
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until the session is closed")
-	cmd.Flags().StringVar(&names, "names", "", "with --json, the block events' older names: `v1|v2`")
+	cmd.Flags().StringVar(&names, "names", "", "with --json, print block events under older names: `v1|v2`")
 	return cmd
 }
 
@@ -46,7 +48,11 @@ func (c *cli) tail(ctx context.Context, id, names string, after uint64, follow b
 	if err != nil {
 		return err
 	}
-	if err := c.knownToStream(ctx, id); err != nil {
+	last, err := c.knownToStream(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := behindLast(id, after, last); err != nil {
 		return err
 	}
 	for e, err := range sc.Events(ctx, id, after, follow) {
@@ -62,19 +68,22 @@ func (c *cli) tail(ctx context.Context, id, names string, after uint64, follow b
 
 // showerNamed is shower with the block events under older names.
 func (c *cli) showerNamed(names string) (show func(event.Event) error, flush func() error, err error) {
-	show, flush = c.shower()
+	plain, flush := c.shower()
 	if names == "" {
-		return show, flush, nil
+		return plain, flush, nil
 	}
 	older, err := event.NewOlder(names)
-	if err != nil || !c.json {
-		return nil, nil, usage("--names v1 and --names v2 go with --json", "names: %q can't be shown", names)
+	if err != nil {
+		return nil, nil, usage("--names wants v1 or v2", "names: %q is unknown", names)
+	}
+	if !c.json {
+		return nil, nil, usage("give --json too: people are shown no names", "--names %s goes with --json", names)
 	}
 	return func(e event.Event) error {
 		events, err := older.Events(e)
 		for _, e := range events {
 			if err == nil {
-				err = show(e)
+				err = plain(e)
 			}
 		}
 		return err
@@ -82,18 +91,28 @@ func (c *cli) showerNamed(names string) (show func(event.Event) error, flush fun
 }
 
 // knownToStream tells a session without events in the stream from one that
-// never was.
-func (c *cli) knownToStream(ctx context.Context, id string) error {
+// never was, and gives the number of the last event.
+func (c *cli) knownToStream(ctx context.Context, id string) (last uint64, err error) {
 	log, err := c.log(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = log.Tail(ctx, id)
+	tail, err := log.Tail(ctx, id)
 	if !errors.Is(err, stream.ErrNotFound) {
-		return err
+		return tail.LastSeq, err
 	}
 	_, err = c.handle(ctx, id, 0)
-	return err
+	return 0, err
+}
+
+// behindLast refuses to begin behind an event that is not there yet: whoever
+// asks for that has taken the number from another session.
+func behindLast(id string, after, last uint64) error {
+	if after <= last {
+		return nil
+	}
+	return failed(fmt.Sprintf("--after wants the number of an event that is there; with --after %d --follow comes what is new", last),
+		"--after %d: the last event of session %s is %d", after, id, last)
 }
 
 func (c *cli) showCommand() *cobra.Command {

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// A message that is refused before it is sent makes a piped chat fail, and the
+// lines behind it are read all the same.
+func TestPipedChatTellsOfARefusedMessage(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	c := &cli{stdin: strings.NewReader("not \xff text\n\n" + strings.Repeat("x", session.MaxMessageBytes) + "\n"), stdout: &out, stderr: &errs}
+	talk := c.newTalk(nil, "")
+	go talk.readLines(t.Context())
+	require.ErrorIs(t, talk.loop(t.Context(), make(chan os.Signal)), errReported)
+	require.Contains(t, errs.String(), "message.text: is not UTF-8")
+	require.Contains(t, errs.String(), "message: is ")
+}
+
+// What went wrong once is not made good by what goes well after it.
+func TestPipedChatRemembersAFailure(t *testing.T) {
+	t.Parallel()
+	ended := func(id string) event.Query { return event.Query{ExecutionID: "x" + id, MessageIDs: []string{id}} }
+	for name, c := range map[string]struct {
+		first event.Payload
+		want  error
+	}{
+		"failed":      {event.QueryFailed{Query: ended("m1")}, errReported},
+		"interrupted": {event.QueryInterrupted{Query: ended("m1")}, errReported},
+		"completed":   {event.QueryCompleted{Query: ended("m1")}, nil},
+	} {
+		var out, errs bytes.Buffer
+		talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(nil, "")
+		talk.ours["m1"], talk.ours["m2"] = true, true
+		talk.note(event.Event{Payload: c.first})
+		talk.note(event.Event{Payload: event.QueryCompleted{Query: ended("m2")}})
+		close(talk.lines)
+		require.Equal(t, c.want, talk.loop(t.Context(), make(chan os.Signal)), name)
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"unicode/utf8"
+)
+
+// lines is a reader that hands on one line per Read at most: whoever reads
+// through it has taken the line that it is at and nothing behind it, so that
+// number is the line of what was just made of it. A line that is not UTF-8
+// never passes: decoders would put other characters in its place.
+type lines struct {
+	in *bufio.Reader
+	// garbled is told of a line that is not UTF-8; nil goes on behind it.
+	garbled func(number int) error
+	// number is that of the line handed on last, from 1.
+	number int
+	// empty: no line had anything in it so far.
+	empty bool
+
+	rest []byte // of the line, not yet handed on
+	long []byte // holds a line that is longer than the buffer
+	err  error  // behind the rest
+}
+
+var errGarbled = errors.New("not UTF-8")
+
+func newLines(r io.Reader, garbled func(number int) error) *lines {
+	return &lines{in: bufio.NewReaderSize(r, 64<<10), garbled: garbled, empty: true}
+}
+
+// Read hands on what is left of a line, or the beginning of the next one.
+func (l *lines) Read(p []byte) (int, error) {
+	if len(l.rest) == 0 {
+		if l.err == nil {
+			l.err = l.next()
+		}
+		if len(l.rest) == 0 {
+			return 0, l.err
+		}
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+// next reads a line. An error comes with what was read before it.
+func (l *lines) next() error {
+	line, err := l.whole()
+	if len(line) == 0 {
+		return err
+	}
+	l.number++
+	l.empty = l.empty && len(bytes.TrimSpace(line)) == 0
+	if !utf8.Valid(line) {
+		line = []byte{'\n'}
+		if told := l.garbled(l.number); told != nil {
+			return told
+		}
+	}
+	l.rest = line
+	return err
+}
+
+// whole is valid until the next call.
+func (l *lines) whole() ([]byte, error) {
+	line, err := l.in.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, err
+	}
+	l.long = l.long[:0]
+	for errors.Is(err, bufio.ErrBufferFull) {
+		l.long = append(l.long, line...)
+		line, err = l.in.ReadSlice('\n')
+	}
+	l.long = append(l.long, line...)
+	return l.long, err
+}

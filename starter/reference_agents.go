@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+//go:generate sh -c "go run . reference agents > ../docs/agents.md"
+
+const agentsHead = `# The agents
+
+Generated from the adapters by ` + "`go generate ./starter`; `make check` holds it against them." + `
+
+An agent is chosen by its name: ` + "`sojourn new --agent NAME`" + `. Events, blocks, archive and resume are the same for all; what differs is
+below. ` + "`sojourn agents`" + ` prints it for the machine that it runs on, and ` + "`sojourn doctor`" + ` the versions that are installed.
+
+An agent's process sees of the worker's environment only the variables that ` + "`SOJOURN_PASS_ENV`" + ` names, such as the model's key and address.
+
+`
+
+// writeAgents prints docs/agents.md. It asks the adapters and nothing of this
+// machine.
+func writeAgents(w io.Writer, agents []adapters.Adapter) error {
+	var b strings.Builder
+	b.WriteString(agentsHead)
+	writeCapabilities(&b, agents)
+	for _, a := range agents {
+		writeAgent(&b, a)
+	}
+	_, err := io.WriteString(w, strings.TrimRight(b.String(), "\n")+"\n")
+	return err
+}
+
+func writeCapabilities(b *strings.Builder, agents []adapters.Adapter) {
+	b.WriteString("## What they can do\n\n| capability |")
+	for _, a := range agents {
+		fmt.Fprintf(b, " %s |", a.Info().Name)
+	}
+	b.WriteString(" what it means |\n| --- |" + strings.Repeat(" :-: |", len(agents)) + " --- |\n")
+	for _, ability := range adapters.AllCapabilities() {
+		fmt.Fprintf(b, "| %s |", ability.Name)
+		for _, a := range agents {
+			fmt.Fprintf(b, " %s |", yes(ability.In(a.Info().Capabilities)))
+		}
+		fmt.Fprintf(b, " %s |\n", ability.Meaning)
+	}
+	b.WriteString("\n")
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "–"
+}
+
+func writeAgent(b *strings.Builder, a adapters.Adapter) {
+	info := a.Info()
+	fmt.Fprintf(b, "## `%s`: %s\n\n- **Process**: %s.\n- **Transcripts**: %s.\n", info.Name, info.Product, sentence(info.Mode), sentence(info.Files))
+	if found := findsProgram(a); found != "" {
+		fmt.Fprintf(b, "- **Program**: %s.\n", found)
+	}
+	if variables := variablesOf(a); len(variables) > 0 {
+		b.WriteString("- **Environment**:\n")
+		for _, v := range variables {
+			fmt.Fprintf(b, "  - `%s`: %s.\n", v.Name, sentence(v.About))
+		}
+	}
+	if len(info.Limits) > 0 {
+		b.WriteString("- **Limits**:\n")
+		for _, limit := range info.Limits {
+			fmt.Fprintf(b, "  - %s.\n", sentence(limit))
+		}
+	}
+	b.WriteString("\n")
+}
+
+// sentence is without its end, for one that is put behind it.
+func sentence(s string) string { return strings.TrimRight(strings.TrimSpace(s), ".") }
+
+func variablesOf(a adapters.Adapter) []adapters.Variable {
+	if e, ok := a.(adapters.Environed); ok {
+		return e.Variables()
+	}
+	return nil
+}
+
+// findsProgram says how an adapter finds its agent's program: it asks the
+// adapter in an environment without anything, and notes what it looks for.
+func findsProgram(a adapters.Adapter) string {
+	var asked []string
+	_, err := a.Locate(func(name string) string {
+		if code := "`" + name + "`"; !slices.Contains(asked, code) {
+			asked = append(asked, code)
+		}
+		return ""
+	})
+	var says []string
+	if len(asked) > 0 {
+		says = append(says, "looked for by "+strings.Join(asked, ", then "))
+	}
+	if err != nil {
+		says = append(says, "when it is missing: "+sentence(strings.TrimPrefix(err.Error(), adapters.ErrNotInstalled.Error()+": ")))
+	}
+	return strings.Join(says, "; ")
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// Older clients ask for the names that they know: block_start, text_delta,
+// block_update, block_complete and metadata_update, or
+// session:block:start/delta/update/complete.
+func TestR62TailNames(t *testing.T) {
+	t.Parallel()
+	story := []event.Payload{
+		event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: event.StatusPending}},
+		event.BlockDelta{BlockID: "b", Delta: "hi"},
+		event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Model: "m"}},
+		event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("hi")}},
+		event.MetadataUpdate{Model: "m"},
+	}
+	for names, want := range map[string][]string{
+		"":   {"block:upsert", "block:delta", "block:upsert", "block:upsert", "metadata:update"},
+		"v1": {"block_start", "text_delta", "block_update", "block_complete", "metadata_update"},
+		"v2": {"session:block:start", "session:block:delta", "session:block:update", "session:block:complete", "metadata:update"},
+	} {
+		var out bytes.Buffer
+		show, flush, err := (&cli{stdout: &out, json: true}).showerNamed(names)
+		require.NoError(t, err)
+		for i, p := range story {
+			require.NoError(t, show(event.Event{Payload: p, Context: event.Context{Seq: uint64(i + 1)}}))
+		}
+		require.NoError(t, flush())
+		require.Equal(t, want, wireNames(t, &out), names)
+	}
+}
+
+// wireNames are the types of the events printed, whose numbers must be dense.
+func wireNames(t *testing.T, out *bytes.Buffer) []string {
+	t.Helper()
+	var names []string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var e struct {
+			Type    string
+			Payload map[string]any
+			Context struct{ Seq int }
+		}
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+		require.NotEmpty(t, e.Payload)
+		names = append(names, e.Type)
+		require.Equal(t, len(names), e.Context.Seq)
+	}
+	return names
+}
+
+// A number that the session has not reached is told beside the one that it has.
+func TestTailBehindTheLastEvent(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, behindLast("s1", 0, 0))
+	require.NoError(t, behindLast("s1", 7, 7))
+	f := explain(behindLast("s1", 8, 7))
+	require.Equal(t, "--after 8: the last event of session s1 is 7", f.line)
+	require.Contains(t, f.hint, "--after 7 --follow")
+	require.Equal(t, exitFailed, f.code)
+
+	gap := explain(&stream.GapError{SessionID: "s1", Want: 9})
+	require.Contains(t, gap.hint, "sojourn show ID", "no part is broken that the doctor could find")
+}

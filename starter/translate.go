@@ -1,0 +1,93 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func (c *cli) translateCommand() *cobra.Command {
+	var agent, prompt, side string
+	cmd := &cobra.Command{
+		Use:   "translate",
+		Short: "Turn an agent's live output on standard input into events",
+		Long: `Read records ({"ts","dir","line"}, a recording's {"ms","dir","line"}) or an agent's plain
+output lines from standard input, and print events as JSON lines.`,
+		Example: "  sojourn translate --agent claude < timed.jsonl | sojourn reduce",
+		Args:    wants,
+		RunE:    func(*cobra.Command, []string) error { return c.translate(agent, prompt, side) },
+	}
+	c.agentFlag(cmd, &agent)
+	cmd.Flags().StringVar(&prompt, "prompt", "", "what was asked on the agent's command line, as `TEXT`")
+	cmd.Flags().StringVar(&side, "side", "", "take subagents that the agent does not tell live from transcripts in `DIR`")
+	return cmd
+}
+
+func (c *cli) translate(agent, prompt, side string) error {
+	a, err := c.agent(agent)
+	if err != nil {
+		return err
+	}
+	t := &translation{c: c, faults: c.faults(), enc: event.NewEncoder(c.stdout)}
+	o := adapters.TranslateOptions{Prompt: prompt}
+	if side != "" {
+		if t.side, err = c.transcripts(a, []string{side}, t.faults); err != nil {
+			return err
+		}
+		o.Side = t.side.sources
+	}
+	t.in = newLines(c.stdin, func(number int) error {
+		t.faults.at("stdin", number, "%v", errGarbled)
+		return nil
+	})
+	records := event.DecodeRecords(t.in, event.RecordOptions{Plain: true})
+	for e, err := range adapters.Translate(a, records, o) {
+		if err := t.take(e, err); err != nil {
+			return err
+		}
+	}
+	return t.end(a.Info().Product)
+}
+
+// translation is one run of translate.
+type translation struct {
+	c      *cli
+	in     *lines
+	side   *transcripts
+	faults *faults
+	heed   heed
+	enc    *event.Encoder
+}
+
+// codeMalformed is the code of the error event that translators make of a line
+// that they can't read.
+const codeMalformed = "malformed"
+
+// take prints an event, and tells of the line that could not be read.
+func (t *translation) take(e event.Event, err error) error {
+	if err != nil {
+		if t.side != nil {
+			err = place(err, t.side.sources)
+		}
+		t.faults.add(onStdin(err))
+		return nil
+	}
+	if t.in.number > 0 { // the prompt comes before the first line
+		t.heed.add(e)
+	}
+	if p, ok := e.Payload.(event.Error); ok && p.Code == codeMalformed {
+		t.faults.at("stdin", t.in.number, "%s", p.Message)
+	}
+	return t.enc.Encode(e)
+}
+
+func (t *translation) end(product string) error {
+	if t.heed.stranger() {
+		t.faults.at("stdin", 1, "not what %s says: no line is known to it", product)
+	}
+	if t.side != nil {
+		t.side.changed(t.faults)
+	}
+	return t.faults.err()
+}
