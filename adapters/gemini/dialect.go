@@ -1,0 +1,247 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// newDialect is how the agent speaks the protocol.
+func newDialect() *acp.Dialect {
+	return &acp.Dialect{
+		Agent:  Name,
+		Settle: true,
+		Modes: map[adapters.Permission]string{
+			adapters.PermissionAllow: "yolo", adapters.PermissionAsk: "default", adapters.PermissionDeny: "default",
+		},
+		Tool:     toldTool,
+		Failed:   stands,
+		Rejected: func(t acp.Tool) string { return fmt.Sprintf(rejection, t.Name) },
+		Remark:   modeRemark,
+		Tidy:     tidy,
+		Thought:  toldThought,
+		Command:  isCommand,
+		Spent:    spent,
+	}
+}
+
+// rejection is what the agent tells its model, and writes down, of a call that
+// the user refused.
+const rejection = "Tool %q was canceled by the user."
+
+const (
+	shellTool = "run_shell_command"
+	agentTool = "invoke_agent"
+	skillTool = "activate_skill"
+	mcpPrefix = "mcp_"
+	// unnamed is the tool of a call whose id does not tell it.
+	unnamed = "tool"
+)
+
+// toolName is the tool's name, which the protocol tells by the call's id only:
+// the agent puts it before the model's id, or before an id that it makes of
+// the name once more.
+func toolName(callID string) string {
+	first := ""
+	for i := 0; i < len(callID); {
+		at := strings.Index(callID[i:], "__")
+		if at < 0 {
+			break
+		}
+		name := callID[:i+at]
+		if name != "" && strings.HasPrefix(callID[i+at+2:], name+"_") {
+			return name
+		}
+		if first == "" {
+			first = name
+		}
+		i += at + 2
+	}
+	if first == "" {
+		return unnamed
+	}
+	return first
+}
+
+// toldTool is a call as the protocol tells it.
+func toldTool(c acp.ToolCall) acp.Tool {
+	title := strings.TrimSpace(c.Title)
+	t := acp.Tool{Name: toolName(c.ID)}
+	switch {
+	case t.Name == shellTool:
+		t.Input = field("command", c.Title)
+	case strings.HasPrefix(t.Name, mcpPrefix):
+		t.Input = object(explanation(c))
+	case t.Name == agentTool:
+		t.Agent, t.Description = delegate(title), title
+		t.Input = field("agent_name", t.Agent)
+	default:
+		t.Input = field("title", title)
+		if t.Name == skillTool {
+			t.Skill = quoted(title, `"`)
+		}
+	}
+	return t
+}
+
+func explanation(c acp.ToolCall) string {
+	out := c.Outputs()
+	if len(out) == 0 || out[0].Content == nil {
+		return ""
+	}
+	return out[0].Content.Text
+}
+
+// keptTool is the same call as the transcript has it, where it was told by the
+// protocol: no more than was told.
+func keptTool(c *toolCall) acp.Tool {
+	t := acp.Tool{Name: toolName(c.ID)}
+	title := strings.TrimSpace(c.Description)
+	switch {
+	case t.Name == shellTool:
+		t.Input = field("command", stringField(c.Args, "command"))
+	case strings.HasPrefix(t.Name, mcpPrefix):
+		if shortEnough(c.Args) {
+			t.Input = object(string(c.Args))
+		}
+	case t.Name == agentTool:
+		t.Agent = stringField(c.Args, "agent_name")
+		t.Description = delegation + t.Agent + "'"
+		t.Input = field("agent_name", t.Agent)
+	default:
+		t.Input = field("title", title)
+		if t.Name == skillTool {
+			t.Skill = quoted(title, `"`)
+		}
+	}
+	if c.failed() && !stands(t, c.display()) {
+		t.Input, t.Agent = nil, ""
+	}
+	return t
+}
+
+// stands: the agent tells what it is about to do before it does it, and writes
+// the same down only of what it has done. Of a call that failed the two agree
+// where the error shows that the call was carried out.
+func stands(t acp.Tool, message string) bool {
+	switch {
+	case strings.HasPrefix(t.Name, mcpPrefix):
+		return strings.HasPrefix(message, "MCP tool '")
+	case t.Name == agentTool:
+		return message == "Operation cancelled by user" || strings.Contains(message, "Aborted")
+	}
+	return false
+}
+
+// shortEnough: longer arguments are left out of what the protocol tells. The
+// agent counts in UTF-16.
+func shortEnough(args json.RawMessage) bool {
+	const most = 500
+	if len(args) <= most {
+		return true
+	}
+	return len(args) <= 4*most && len(utf16.Encode([]rune(string(args)))) <= most
+}
+
+const delegation = "Delegating to agent '"
+
+// delegate is the subagent that a call's title names.
+func delegate(title string) string {
+	name, is := strings.CutPrefix(title, delegation)
+	if !is {
+		return ""
+	}
+	return strings.TrimSuffix(name, "'")
+}
+
+// quoted is the first part of a text that stands in quotes.
+func quoted(text, quote string) string {
+	_, rest, open := strings.Cut(text, quote)
+	name, _, closed := strings.Cut(rest, quote)
+	if !open || !closed {
+		return ""
+	}
+	return name
+}
+
+// field is an object of one field; nil for an empty value.
+func field(name, value string) json.RawMessage {
+	if value == "" {
+		return nil
+	}
+	return encode(map[string]string{name: value})
+}
+
+// object is a text that is a JSON object; nil for anything else.
+func object(text string) json.RawMessage {
+	var o map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &o) != nil {
+		return nil
+	}
+	return json.RawMessage(text)
+}
+
+func stringField(object json.RawMessage, name string) string {
+	var o map[string]json.RawMessage
+	var s string
+	if json.Unmarshal(object, &o) != nil || json.Unmarshal(o[name], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// modeRemark is how the agent says that its mode has changed: in the middle of
+// its text.
+func modeRemark(text string) (event.Payload, bool) {
+	mode, is := strings.CutPrefix(text, "[MODE_UPDATE] ")
+	if !is || mode == "" || strings.ContainsAny(mode, " \n\t") {
+		return nil, false
+	}
+	return event.OptionsUpdate{PermissionMode: &mode}, true
+}
+
+// spent reads the tokens of a turn.
+func spent(result json.RawMessage) *event.MetadataUpdate {
+	var r struct {
+		Meta struct {
+			Quota *struct {
+				Tokens struct {
+					Input  int64 `json:"input_tokens"`
+					Output int64 `json:"output_tokens"`
+				} `json:"token_count"`
+			} `json:"quota"`
+		} `json:"_meta"`
+	}
+	if json.Unmarshal(result, &r) != nil || r.Meta.Quota == nil {
+		return nil
+	}
+	q := r.Meta.Quota.Tokens
+	return &event.MetadataUpdate{Usage: &event.Usage{InputTokens: q.Input, OutputTokens: q.Output}}
+}
+
+// isCommand says whether the agent answers a prompt by itself: it looks at the
+// first word only.
+func isCommand(prompt string, known []string) bool {
+	text := strings.TrimSpace(prompt)
+	if text == "" || text[0] != '/' && text[0] != '$' {
+		return false
+	}
+	if known == nil {
+		known = []string{"memory", "extensions", "init", "restore", "about", "help"}
+	}
+	words := strings.Fields(text[1:])
+	if len(words) == 0 {
+		return false
+	}
+	for _, name := range known {
+		if name == words[0] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,2 @@
+// Package gemini is the adapter of Gemini CLI.
+package gemini

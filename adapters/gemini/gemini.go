@@ -1,0 +1,58 @@
+package gemini
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// Name is the word by which commands and registries know the agent.
+const Name = "gemini"
+
+// ProgramVariable names the environment variable that gives the path of the
+// program, for machines where it is not in PATH.
+const ProgramVariable = "SOJOURN_GEMINI"
+
+// Adapter is Gemini CLI. It holds no state and is safe for concurrent use.
+type Adapter struct{}
+
+var (
+	_ adapters.Adapter    = (*Adapter)(nil)
+	_ adapters.Identifier = (*Adapter)(nil)
+)
+
+// New gives the adapter.
+func New() *Adapter { return &Adapter{} }
+
+// Info names the agent and what it can do.
+func (*Adapter) Info() adapters.Info {
+	return adapters.Info{
+		Name: Name, Product: "Gemini CLI", Architecture: "gemini-cli",
+		Mode:  "one long-lived process, Agent Client Protocol on stdio (`gemini --acp`)",
+		Files: "`.gemini/tmp/<workspace>/chats/session-<minute>-<id>.jsonl` and `chats/<id>/<subagent>.jsonl`, byte for byte",
+		Capabilities: adapters.Capabilities{
+			PartialText: true, Thinking: true, Subagents: true, Approve: true, SetModel: true, Interrupt: true, Images: true,
+		},
+		Limits: []string{
+			"The agent chooses its session's id.",
+			"What a subagent says and does is not told live; the transcript has it.",
+			"A tool call is told by its title, not by its arguments: commands and the arguments of MCP tools are known, of other tools the title.",
+			"A denial reaches the agent without the words that go with it.",
+			"Retries of the model's API are silent, and no cost is reported.",
+		},
+	}
+}
+
+// Locate finds the program: the path in SOJOURN_GEMINI, else gemini in PATH. It
+// is a script that needs node in PATH.
+func (*Adapter) Locate(getenv func(string) string) (string, error) {
+	return adapters.FindProgram(getenv, ProgramVariable, Name, "install Gemini CLI (npm install -g @google/gemini-cli)")
+}
+
+// NativeID is empty: the agent chooses.
+func (*Adapter) NativeID(string, int) string { return "" }
+
+// Translator starts the translation at a state; see the package comment.
+func (*Adapter) Translator(l adapters.Launch, state json.RawMessage) (adapters.Translator, error) {
+	return newTranslator(l, state)
+}

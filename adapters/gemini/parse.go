@@ -1,0 +1,180 @@
+package gemini
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Parse turns chat files into events: the main ones in the order given, each
+// subagent's behind the call that started it.
+func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		p := &parser{yield: yield, prompts: map[string]int{}}
+		mains := p.sort(sources)
+		for _, src := range mains {
+			if p.stopped {
+				return
+			}
+			p.main(src)
+		}
+		p.orphans()
+		p.emit(event.Main, event.SessionIdle{})
+		p.flush()
+	}
+}
+
+// parser reads the files of a session.
+type parser struct {
+	yield   func(event.Event, error) bool
+	stopped bool
+	out     []event.Event
+	time    time.Time
+	// prompts counts the prompts of each native session: one may have two files.
+	prompts map[string]int
+	threads []*thread
+}
+
+// isMain says whether a transcript is a conversation of its own.
+func isMain(id string) bool { return id == event.Main || strings.HasPrefix(id, event.Main+".") }
+
+// sort takes the subagents' files aside.
+func (p *parser) sort(sources []adapters.Source) []adapters.Source {
+	var mains []adapters.Source
+	for _, src := range sources {
+		if isMain(src.ID) {
+			mains = append(mains, src)
+		} else {
+			p.threads = append(p.threads, &thread{Source: src})
+		}
+	}
+	return mains
+}
+
+func (p *parser) emit(conversation string, payload event.Payload) {
+	p.out = append(p.out, event.Event{Payload: payload, Context: event.Context{
+		ConversationID: conversation, Source: event.SourceRunner, Timestamp: p.time,
+	}})
+}
+
+func (p *parser) upsert(conversation string, b event.Block) {
+	b.Timestamp = p.time
+	p.emit(conversation, event.BlockUpsert{Block: b})
+}
+
+func (p *parser) native(conversation, kind string, raw json.RawMessage) {
+	p.emit(conversation, event.Native{Agent: Name, Kind: kind, Raw: raw})
+}
+
+// fail hands an error on; the reading goes on behind it.
+func (p *parser) fail(err error) {
+	p.flush()
+	if !p.stopped && !p.yield(event.Event{}, err) {
+		p.stopped = true
+	}
+}
+
+func (p *parser) flush() {
+	for _, e := range p.out {
+		if p.stopped || !p.yield(e, nil) {
+			p.stopped = true
+			break
+		}
+	}
+	p.out = p.out[:0]
+}
+
+// at sets the time of what is told next.
+func (p *parser) at(stamp string) {
+	if t := parseTime(stamp); !t.IsZero() {
+		p.time = t
+	}
+}
+
+// legacySuffix ends the name of a file in one piece, as older versions wrote it.
+const legacySuffix = ".json"
+
+// read gives the records of a file, one by one, without its patches. A broken
+// line costs that line.
+func (p *parser) read(src adapters.Source, each func(*record) error) {
+	in, err := src.Open()
+	if err != nil {
+		p.fail(fmt.Errorf("gemini: open transcript %s: %w", src.Path, err))
+		return
+	}
+	defer in.Close()
+	if strings.HasSuffix(src.Path, legacySuffix) {
+		p.readWhole(src, in, each)
+		return
+	}
+	lines := bufio.NewReaderSize(in, 1<<16)
+	for number := 1; !p.stopped; number++ {
+		raw, err := lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			p.fail(lineError(src, number, err))
+			return
+		}
+		if fault := readLine(raw, each); fault != nil {
+			p.fail(lineError(src, number, fault))
+		}
+		p.flush()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func lineError(src adapters.Source, number int, err error) error {
+	return fmt.Errorf("gemini: transcript %s: line %d: %w", src.Path, number, err)
+}
+
+func readLine(raw []byte, each func(*record) error) error {
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case len(raw) == 0:
+		return nil
+	case isPatch(raw):
+		if !json.Valid(raw) {
+			return errors.New("a patch that is no JSON")
+		}
+		return nil
+	}
+	r, err := decodeRecord(raw)
+	if err != nil {
+		return err
+	}
+	return each(r)
+}
+
+// readWhole reads a file in one piece.
+func (p *parser) readWhole(src adapters.Source, in io.Reader, each func(*record) error) {
+	data, err := io.ReadAll(in)
+	var r *record
+	if err == nil {
+		r, err = decodeRecord(data)
+	}
+	if err == nil {
+		err = each(r)
+	}
+	if err != nil {
+		p.fail(lineError(src, 1, err))
+	}
+	p.flush()
+}
+
+// main tells one main file.
+func (p *parser) main(src adapters.Source) {
+	b := &book{parser: p, seen: map[string]int{}}
+	p.read(src, b.record)
+	b.settle()
+	p.flush()
+}

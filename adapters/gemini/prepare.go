@@ -1,0 +1,175 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// restMinute is the minute in the name of a chat file that is gone on with. The
+// agent names a new recording by the minute and its session; when it loads a
+// session it first begins a new recording of it, and in the minute of the
+// session's birth that is the very file which it then wants to read: it has
+// emptied the conversation. No process runs in this minute.
+const restMinute = "2000-01-01T00-"
+
+// restName is the name of the n-th main file of a session that rests.
+func restName(n int, shortID string) string {
+	return fmt.Sprintf("%s%s%02d-%s%s", chatPrefix, restMinute, n%60, shortID, chatSuffix)
+}
+
+// Prepare goes on with the newest native session that the agent can load, from
+// where the agent looks for it and under a name that it does not write to.
+func (*Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
+	all, err := chats(home)
+	if err != nil || len(all) == 0 {
+		return adapters.Preparation{}, err
+	}
+	for n := len(all) - 1; n >= 0; n-- {
+		if all[n].resumable && all[n].session != "" {
+			return rest(home, l, all[n], n)
+		}
+	}
+	return adapters.Preparation{}, nil
+}
+
+// rest puts a chat file where it can be loaded.
+func rest(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Preparation, error) {
+	found := adapters.Preparation{NativeID: c.session}
+	slug, err := folder(home, l.Workspace)
+	if err != nil {
+		return adapters.Preparation{}, err
+	}
+	want := path.Join(configDir, "tmp", slug, "chats", restName(n, shortID(c.session)))
+	if c.path == want && !c.torn {
+		return found, nil
+	}
+	if kindOf(c.path) == adapters.Snapshot {
+		return found, nil // the agent makes a new file of it by itself
+	}
+	data, err := readFile(home, c.path)
+	if err != nil {
+		return adapters.Preparation{}, err
+	}
+	if c.torn {
+		data = append(data, '\n') // so that the next line stays whole
+		found.Note = "the last line of the native transcript was cut off"
+	}
+	found.Write = []adapters.File{{Base: adapters.InHome, Path: want, Mode: 0o600, Data: data}}
+	if c.path != want {
+		found.Remove = []string{c.path}
+	}
+	return found, nil
+}
+
+// shortID is the part of a session's id that its file's name has.
+func shortID(session string) string { return session[:min(8, len(session))] }
+
+func readFile(home adapters.Home, file string) ([]byte, error) {
+	in, err := home.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("gemini: open %s: %w", file, err)
+	}
+	defer in.Close()
+	data, err := io.ReadAll(in)
+	if err != nil {
+		return nil, fmt.Errorf("gemini: read %s: %w", file, err)
+	}
+	return data, nil
+}
+
+// folder is the agent's name for a workspace: what its registry says, else the
+// folder that is marked as the workspace's, else the one that it would take.
+func folder(home adapters.Home, workspace string) (string, error) {
+	if slug := registered(home, workspace); slug != "" && owner(home, slug) == workspace {
+		return slug, nil
+	}
+	markers, err := home.Glob(path.Join(configDir, "tmp", "*", ".project_root"))
+	if err != nil {
+		return "", fmt.Errorf("gemini: find workspaces: %w", err)
+	}
+	for _, m := range markers {
+		if slug := path.Base(path.Dir(m)); owner(home, slug) == workspace {
+			return slug, nil
+		}
+	}
+	base := slug(workspace)
+	for n := 0; ; n++ {
+		name := base
+		if n > 0 {
+			name = base + "-" + strconv.Itoa(n)
+		}
+		if who := owner(home, name); who == "" || who == workspace {
+			return name, nil
+		}
+	}
+}
+
+// registered is the name in the agent's registry; "" for none.
+func registered(home adapters.Home, workspace string) string {
+	data, err := readFile(home, path.Join(configDir, "projects.json"))
+	if err != nil {
+		return "" // no registry, no name
+	}
+	var r struct {
+		Projects map[string]string `json:"projects"`
+	}
+	if json.Unmarshal(data, &r) != nil {
+		return "" // the agent begins a new one then
+	}
+	return r.Projects[workspace]
+}
+
+// owner is the workspace that a folder is marked with; "" for none.
+func owner(home adapters.Home, slug string) string {
+	data, err := readFile(home, path.Join(configDir, "tmp", slug, ".project_root"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+var noSlug = regexp.MustCompile(`[^a-z0-9]+`)
+
+// slug is the folder's name that the agent makes of a workspace's path.
+func slug(workspace string) string {
+	name := strings.Trim(noSlug.ReplaceAllString(strings.ToLower(path.Base(workspace)), "-"), "-")
+	if name == "" {
+		return "project"
+	}
+	return name
+}
+
+// Place puts a transcript into the folder of the launch's workspace, where
+// alone the agent looks for a session to load, and a main one under a name that
+// it does not write to.
+func (*Adapter) Place(t adapters.Transcript, l adapters.Launch) string {
+	tmp := path.Join(configDir, "tmp") + "/"
+	in, ours := strings.CutPrefix(t.Path, tmp)
+	_, within, filed := strings.Cut(in, "/")
+	if !ours || !filed {
+		return t.Path
+	}
+	dir := tmp + slug(l.Workspace) + "/"
+	if !isMain(t.ID) || kindOf(t.Path) == adapters.Snapshot {
+		return dir + within
+	}
+	name := strings.TrimSuffix(path.Base(within), chatSuffix)
+	return dir + "chats/" + restName(numberOf(t.ID), name[strings.LastIndex(name, "-")+1:])
+}
+
+// numberOf is the place of a main file among them, counted from 0.
+func numberOf(id string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(id, event.Main+"."))
+	if err != nil || n < 1 {
+		return 0
+	}
+	return n - 1
+}

@@ -1,0 +1,177 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// thread is a subagent's file. Nothing of it is told live, so it is told with
+// all that it holds, under the agent's own ids.
+type thread struct {
+	adapters.Source
+	told bool
+	// prompt is the first thing said in it; read says whether it is known.
+	prompt string
+	read   bool
+}
+
+// subagent tells the thread of a call, if its file is there.
+func (p *parser) subagent(c *toolCall) {
+	t := p.threadOf(c)
+	if t == nil {
+		return
+	}
+	t.told = true
+	p.thread(c.ID, t)
+}
+
+// threadOf finds the file of a call's subagent: by the id where the call has
+// one, else the first one that was asked the same and belongs to no other call.
+func (p *parser) threadOf(c *toolCall) *thread {
+	prompt := stringField(c.Args, "prompt")
+	var same *thread
+	for _, t := range p.threads {
+		switch {
+		case t.told:
+		case c.AgentID != "" && t.ID == c.AgentID:
+			return t
+		case c.AgentID == "" && same == nil && t.begins() == prompt:
+			same = t
+		}
+	}
+	return same
+}
+
+// begins is the thread's first prompt.
+func (t *thread) begins() string {
+	if t.read {
+		return t.prompt
+	}
+	t.read = true
+	quiet := &parser{yield: func(event.Event, error) bool { return true }}
+	quiet.read(t.Source, func(r *record) error {
+		if r.Type == "user" {
+			pieces, err := r.pieces()
+			if err == nil {
+				t.prompt, _ = acp.Parts(prompt(pieces))
+			}
+			quiet.stopped = true
+		}
+		return nil
+	})
+	return t.prompt
+}
+
+// thread tells a subagent's file in the conversation of the call.
+func (p *parser) thread(conversation string, t *thread) {
+	before := p.time
+	s := &side{parser: p, conversation: conversation, seen: map[string]int{}}
+	p.read(t.Source, s.record)
+	p.emit(conversation, event.SessionIdle{})
+	p.time = before
+}
+
+// orphans tells the threads that belong to no call: the agent writes a call
+// down when it has ended.
+func (p *parser) orphans() {
+	for _, t := range p.threads {
+		if !t.told && !p.stopped {
+			t.told = true
+			p.thread(agentPrefix+t.ID, t)
+		}
+	}
+}
+
+// agentPrefix begins the conversation of a subagent whose call is not known.
+const agentPrefix = "agent-"
+
+// side tells a subagent's file.
+type side struct {
+	*parser
+	conversation string
+	seen         map[string]int
+}
+
+func (s *side) record(r *record) error {
+	s.at(r.Timestamp)
+	switch {
+	case r.isHeader() || r.ID == "" && r.Rewind != "":
+		return nil
+	case r.Type == "user":
+		return s.user(r)
+	case r.Type == "gemini":
+		return s.gemini(r)
+	}
+	s.native(s.conversation, "chat/"+r.Type, r.raw)
+	return nil
+}
+
+func (s *side) user(r *record) error {
+	pieces, err := r.pieces()
+	if err != nil {
+		return err
+	}
+	text, parts := acp.Parts(prompt(pieces))
+	if parts == nil && internal(text) {
+		return nil
+	}
+	s.upsert(s.conversation, event.Block{
+		ID: r.ID, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: parts,
+	})
+	return nil
+}
+
+func (s *side) gemini(r *record) error {
+	known, again := s.seen[r.ID]
+	if !again {
+		pieces, err := r.pieces()
+		if err != nil {
+			return err
+		}
+		s.said(r, said(pieces))
+	}
+	s.seen[r.ID] = max(known, len(r.ToolCalls))
+	for i := known; i < len(r.ToolCalls); i++ {
+		c := new(toolCall)
+		if err := json.Unmarshal(r.ToolCalls[i], c); err != nil {
+			return fmt.Errorf("field \"toolCalls\": %w", err)
+		}
+		t := wholeTool(c)
+		s.use(s.conversation, c, t)
+		s.result(s.conversation, c, t, wholeOutput(c))
+	}
+	return nil
+}
+
+func (s *side) said(r *record, text string) {
+	for i, t := range r.Thoughts {
+		content := thoughtText(t.Subject, t.Description)
+		s.upsert(s.conversation, event.Block{
+			ID: fmt.Sprintf("%s:thought:%d", r.ID, i), Type: event.BlockThinking, Status: event.StatusComplete, Content: &content,
+		})
+	}
+	if text != "" {
+		s.upsert(s.conversation, event.Block{
+			ID: r.ID, Type: event.BlockAssistantText, Status: event.StatusComplete, Content: &text,
+		})
+	}
+}
+
+// wholeOutput is the result as the model got it.
+func wholeOutput(c *toolCall) json.RawMessage {
+	var parts []piece
+	if json.Unmarshal(c.Result, &parts) == nil && len(parts) == 1 && parts[0].FunctionResponse != nil {
+		response := parts[0].FunctionResponse.Response
+		for _, name := range []string{"output", "error"} {
+			if text := stringField(response, name); text != "" {
+				return encode(text)
+			}
+		}
+		return response
+	}
+	return headlessOutput(c)
+}

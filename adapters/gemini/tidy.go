@@ -1,0 +1,106 @@
+package gemini
+
+import (
+	"strings"
+	"unicode"
+)
+
+// The agent streams a text as the model says it and keeps it cleaned: without
+// invisible characters and HTML comments, and without white space around it.
+// tidy gives the same while the text comes.
+
+const (
+	openComment  = "<!--"
+	closeComment = "-->"
+)
+
+// tidy gives what can go out of held+chunk, and what must wait for more: white
+// space that may be the text's end, and what may be a comment.
+func tidy(begun bool, held, chunk string, end bool) (out, rest string) {
+	text := held + visible(chunk)
+	text, rest = withoutComments(text, end)
+	if !begun {
+		text = strings.TrimLeftFunc(text, unicode.IsSpace)
+	}
+	kept := strings.TrimRightFunc(text, unicode.IsSpace)
+	if end {
+		return kept, ""
+	}
+	return kept, text[len(kept):] + rest
+}
+
+// visible drops characters that nobody sees.
+func visible(text string) string {
+	if strings.IndexFunc(text, invisible) < 0 {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		if invisible(r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+func invisible(r rune) bool { return r >= 0x200B && r <= 0x200F || r == 0xFEFF }
+
+// withoutComments drops whole comments, and holds back what may become one.
+func withoutComments(text string, end bool) (clean, rest string) {
+	from := 0
+	for {
+		at := strings.Index(text[from:], openComment)
+		if at < 0 {
+			break
+		}
+		at += from
+		size := strings.Index(text[at+len(openComment):], closeComment)
+		if size < 0 {
+			if end {
+				return text, ""
+			}
+			return text[:at], text[at:]
+		}
+		text = text[:at] + text[at+len(openComment)+size+len(closeComment):]
+		// What stood around a comment may be one now.
+		from = max(0, at-len(openComment)+1)
+	}
+	if end {
+		return text, ""
+	}
+	for n := len(openComment) - 1; n > 0; n-- {
+		if strings.HasSuffix(text, openComment[:n]) {
+			return text[:len(text)-n], text[len(text)-n:]
+		}
+	}
+	return text, ""
+}
+
+// tidied is a whole text cleaned.
+func tidied(text string) string {
+	out, _ := tidy(false, "", text, true)
+	return out
+}
+
+// toldThought is a thought as the protocol tells it, in the form of thoughtText.
+func toldThought(chunk string) string {
+	rest, is := strings.CutPrefix(chunk, "**")
+	if !is {
+		return chunk
+	}
+	subject, description, is := strings.Cut(rest, "**\n")
+	if !is {
+		return chunk
+	}
+	return thoughtText(subject, description)
+}
+
+// thoughtText is a thought with its heading.
+func thoughtText(subject, description string) string {
+	switch {
+	case subject == "":
+		return description
+	case description == "":
+		return "**" + subject + "**"
+	}
+	return "**" + subject + "**\n" + description
+}

@@ -1,0 +1,259 @@
+package gemini
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+const (
+	configDir  = ".gemini"
+	chatPrefix = "session-"
+	chatSuffix = ".jsonl"
+	// subagentKind is the kind in the header of a subagent's file.
+	subagentKind = "subagent"
+)
+
+// chat is a main chat file.
+type chat struct {
+	path    string
+	session string
+	started string
+	// prompts: somebody has asked something in it. The agent leaves files in
+	// which nobody has, one for every process.
+	prompts bool
+	// resumable: the agent finds something to go on with.
+	resumable bool
+	// torn: the last line has no end.
+	torn bool
+}
+
+// chats are the conversations in a home, the oldest first.
+func chats(home adapters.Home) ([]chat, error) {
+	var found []chat
+	for _, suffix := range []string{chatSuffix, legacySuffix} {
+		paths, err := home.Glob(path.Join(configDir, "tmp", "*", "chats", chatPrefix+"*"+suffix))
+		if err != nil {
+			return nil, fmt.Errorf("gemini: find transcripts: %w", err)
+		}
+		for _, p := range paths {
+			c, err := survey(home, p)
+			if err != nil {
+				return nil, err
+			}
+			if c.prompts {
+				found = append(found, c)
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b chat) int { return strings.Compare(a.started, b.started) })
+	return found, nil
+}
+
+// survey reads what a chat file is. A file that can't be made sense of is one
+// without prompts.
+func survey(home adapters.Home, file string) (chat, error) {
+	c := chat{path: file}
+	in, err := home.Open(file)
+	if err != nil {
+		return c, fmt.Errorf("gemini: open %s: %w", file, err)
+	}
+	defer in.Close()
+	if strings.HasSuffix(file, legacySuffix) {
+		return c.whole(in)
+	}
+	lines := bufio.NewReaderSize(in, 1<<16)
+	for {
+		raw, err := lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return c, fmt.Errorf("gemini: read %s: %w", file, err)
+		}
+		c.line(raw)
+		if err != nil {
+			c.torn = len(raw) > 0
+			return c, nil
+		}
+	}
+}
+
+func (c chat) whole(in io.Reader) (chat, error) {
+	var r record
+	if err := json.NewDecoder(in).Decode(&r); err != nil {
+		return c, nil // Parse says what is wrong with it
+	}
+	c.header(&r)
+	return c, nil
+}
+
+func (c *chat) line(raw []byte) {
+	if isPatch(raw) {
+		c.patch(raw)
+		return
+	}
+	r, err := decodeRecord(raw)
+	switch {
+	case err != nil:
+	case r.isHeader():
+		c.header(r)
+	case r.ID != "":
+		c.message(r)
+	}
+}
+
+func (c *chat) header(r *record) {
+	if c.session == "" && r.Kind != subagentKind {
+		c.session, c.started = r.SessionID, r.StartTime
+	}
+	for _, raw := range r.Messages {
+		if m, err := decodeRecord(raw); err == nil {
+			c.message(m)
+		}
+	}
+}
+
+// message looks whether a message is one that the agent would resume for.
+func (c *chat) message(r *record) {
+	pieces, err := r.pieces()
+	if err != nil {
+		return
+	}
+	switch r.Type {
+	case "user":
+		var b strings.Builder
+		for _, p := range pieces {
+			b.WriteString(p.Text)
+		}
+		text := strings.TrimSpace(b.String())
+		asked := !internal(text) || text == "" && slices.ContainsFunc(pieces, func(p piece) bool { return p.InlineData != nil })
+		c.prompts = c.prompts || asked
+		c.resumable = c.resumable || asked && text != "" && !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "?")
+	case "gemini":
+		c.resumable = c.resumable || said(pieces) != "" || len(r.ToolCalls) > 0 || len(r.Thoughts) > 0
+	}
+}
+
+// patch takes the messages that replace all those before.
+func (c *chat) patch(raw []byte) {
+	var r struct {
+		Set struct {
+			Messages []json.RawMessage `json:"messages"`
+		} `json:"$set"`
+	}
+	if json.Unmarshal(raw, &r) != nil || r.Set.Messages == nil {
+		return
+	}
+	asked := c.prompts
+	c.resumable = false
+	for _, raw := range r.Set.Messages {
+		if m, err := decodeRecord(raw); err == nil {
+			c.message(m)
+		}
+	}
+	c.prompts = asked // what is only in patches was asked by nobody
+}
+
+// Transcripts finds the native sessions in the home: the conversation's own
+// files, main, main.2 and so on where it was begun anew, and those of their
+// subagents. Without a launch's session it finds all sessions, each as main.
+func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.Transcript, error) {
+	all, err := chats(home)
+	if err != nil {
+		return nil, err
+	}
+	var found []adapters.Transcript
+	seen := map[string]int{}
+	for i, c := range all {
+		n := i
+		if l.SessionID == "" && l.NativeID == "" {
+			n = seen[c.session]
+		}
+		subs, err := subagents(home, path.Dir(c.path), c.session)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, adapters.Transcript{ID: mainID(n), Path: c.path, Kind: kindOf(c.path)})
+		if seen[c.session] == 0 {
+			found = append(found, subs...)
+		}
+		seen[c.session]++
+	}
+	return found, nil
+}
+
+// mainID is the id of the n-th main file, counted from 0.
+func mainID(n int) string {
+	if n == 0 {
+		return event.Main
+	}
+	return fmt.Sprintf("%s.%d", event.Main, n+1)
+}
+
+// kindOf: files in one piece are rewritten.
+func kindOf(file string) adapters.Kind {
+	if strings.HasSuffix(file, legacySuffix) {
+		return adapters.Snapshot
+	}
+	return adapters.Append
+}
+
+// subagents are the files of a session's subagents, and of theirs.
+func subagents(home adapters.Home, chatsDir, session string) ([]adapters.Transcript, error) {
+	var found []adapters.Transcript
+	parents, seen := []string{session}, map[string]bool{session: true}
+	for len(parents) > 0 {
+		dir := path.Join(chatsDir, escape(parents[0]))
+		parents = parents[1:]
+		files, err := home.Glob(dir + "/*" + chatSuffix)
+		if err != nil {
+			return nil, fmt.Errorf("gemini: find subagents: %w", err)
+		}
+		for _, f := range files {
+			id := strings.TrimSuffix(path.Base(f), chatSuffix)
+			if !seen[id] {
+				seen[id] = true
+				parents = append(parents, id)
+				found = append(found, adapters.Transcript{ID: id, Path: f, Kind: adapters.Append})
+			}
+		}
+	}
+	return found, nil
+}
+
+// escape keeps a name from being a pattern.
+func escape(name string) string {
+	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`, "/", "_").Replace(name)
+}
+
+// Identify says what a file is by its header, and finds what belongs to it.
+func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript, error) {
+	in, err := home.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("gemini: open %s: %w", file, err)
+	}
+	defer in.Close()
+	first, err := bufio.NewReaderSize(in, 1<<16).ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("gemini: read %s: %w", file, err)
+	}
+	var head record
+	if r, err := decodeRecord(first); err == nil {
+		head = *r
+	}
+	if head.Kind == subagentKind {
+		return []adapters.Transcript{{ID: strings.TrimSuffix(path.Base(file), chatSuffix), Path: file, Kind: adapters.Append}}, nil
+	}
+	found := []adapters.Transcript{{ID: event.Main, Path: file, Kind: kindOf(file)}}
+	if head.SessionID == "" {
+		return found, nil
+	}
+	subs, err := subagents(home, path.Dir(file), head.SessionID)
+	return append(found, subs...), err
+}

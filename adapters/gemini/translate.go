@@ -1,0 +1,65 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// translator is the protocol's, and beside it one for the lines of the headless
+// mode, which is never run here but may have been recorded.
+type translator struct {
+	*acp.Translator
+	headless headless
+}
+
+// kept is the state of both.
+type kept struct {
+	ACP      json.RawMessage `json:"acp"`
+	Headless *headlessState  `json:"headless,omitempty"`
+}
+
+func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
+	var k kept
+	if len(raw) > 0 && string(raw) != "null" {
+		if err := json.Unmarshal(raw, &k); err != nil {
+			return nil, fmt.Errorf("gemini: translator state: %w", err)
+		}
+	}
+	tr, err := acp.New(newDialect(), l, k.ACP)
+	if err != nil {
+		return nil, err
+	}
+	t := &translator{Translator: tr}
+	if k.Headless != nil {
+		t.headless.headlessState = *k.Headless
+	}
+	return t, nil
+}
+
+// State gives what the next translator needs to go on.
+func (t *translator) State() (json.RawMessage, error) {
+	state, err := t.Translator.State()
+	if err != nil {
+		return nil, err
+	}
+	k := kept{ACP: state}
+	if !t.headless.isZero() {
+		k.Headless = &t.headless.headlessState
+	}
+	return json.Marshal(k)
+}
+
+// Step translates one record.
+func (t *translator) Step(r event.Record) []event.Event {
+	if r.Dir == event.DirErr || acp.IsLine(r.Line) {
+		return t.Translator.Step(r)
+	}
+	if events, taken := t.headless.step(r); taken {
+		return events
+	}
+	return t.Translator.Step(r)
+}

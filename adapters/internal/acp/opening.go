@@ -1,0 +1,232 @@
+package acp
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// begin is the first line to a new process.
+func (t *Translator) begin(id string) {
+	t.Phase, t.Process, t.Refusal = initialize, id, ""
+	t.Settle, t.Replayed, t.Replay = 0, false, replay{}
+	clear(t.Sent)
+	clear(t.Unserved)
+}
+
+// loading is the request for an old session. One that this translation has not
+// seen from its beginning has as many prompts before it as are replayed.
+func (t *Translator) loading(session string) {
+	t.Replay = replay{Base: t.state.Session != session || t.Prompts == 0}
+	if t.state.Session != session {
+		t.state.Session, t.Prompts, t.Commands, t.Doubt = session, 0, 0, nil
+	}
+}
+
+// opened is an answer in the opening.
+func (t *Translator) opened(method string, m *message) {
+	switch {
+	case m.Error != nil && method == "session/load":
+		t.sessionLost(m.Error)
+	case m.Error != nil:
+		t.refuse(method, m.Error)
+	case method == "initialize":
+		t.Phase = initialized
+	default:
+		t.sessionOpen(method, m.Result)
+	}
+}
+
+// sessionLost says that the agent does not find its session any more, and
+// begins another: a conversation that can't go on is better begun anew, in the
+// sight of everybody, than not at all.
+func (t *Translator) sessionLost(f *fault) {
+	t.emit(event.Error{ErrorInfo: event.ErrorInfo{
+		Message: fmt.Sprintf("%s: native session %s could not be loaded, a new one is begun that does not remember it: %s",
+			t.dialect.Agent, t.state.Session, f.text()),
+		Code: "session_lost", Data: f.Data,
+	}})
+	t.Phase = reopen
+}
+
+func (t *Translator) refuse(method string, f *fault) {
+	t.Phase, t.Refusal = refused, fmt.Sprintf("%s: %s", method, f.text())
+	t.emit(event.Error{ErrorInfo: event.ErrorInfo{
+		Message: t.dialect.Agent + ": " + t.Refusal, Code: "session_refused", Data: f.Data,
+	}})
+}
+
+// sessionOpen takes the answer to session/new or session/load.
+func (t *Translator) sessionOpen(method string, result json.RawMessage) {
+	var r struct {
+		SessionID string `json:"sessionId"`
+		Models    struct {
+			Current string `json:"currentModelId"`
+		} `json:"models"`
+	}
+	_ = json.Unmarshal(result, &r) // whatever fits of it
+	t.Phase = ready
+	if method == "session/load" && t.dialect.Settle {
+		t.Phase = settling
+	}
+	if method == "session/new" {
+		t.state.Session, t.Prompts, t.Commands, t.Doubt = r.SessionID, 0, 0, nil
+	}
+	t.model(r.Models.Current)
+}
+
+// userChunk is a prompt that is replayed: nobody else repeats prompts.
+func (t *Translator) userChunk(u *update) {
+	t.Replayed = true
+	c, ok := chunk(u.Content)
+	if !ok || len(t.Turns) > 0 || t.dialect.Agent == "" {
+		return
+	}
+	if internalPrompt(c.Text) {
+		return
+	}
+	t.Replay.Prompts++
+	t.Replay.Last = c.Text
+}
+
+// internalPrompt tells what agents say to their model in the user's name.
+func internalPrompt(text string) bool {
+	return strings.HasPrefix(text, "<session_context>") || strings.HasPrefix(text, "<hook_context>") ||
+		strings.HasPrefix(text, "[Function Response: ")
+}
+
+// replayedOther is something replayed that is no prompt.
+func (t *Translator) replayedOther() {
+	t.Replayed = true
+	t.Replay.Last = ""
+}
+
+// replaying says whether updates are history: there is no prompt that they
+// could answer.
+func (t *Translator) replaying() bool { return len(t.Turns) == 0 && t.Phase != ready }
+
+// settled takes the answer to a request that waits for the history's end.
+func (t *Translator) settled(id string) bool {
+	if t.Phase != settling || !strings.HasPrefix(id, t.Process+"/settle-") {
+		return false
+	}
+	if t.Replayed {
+		t.Replayed = false
+		t.Settle++
+		return true
+	}
+	t.Phase = ready
+	return true
+}
+
+// resolveDoubt looks whether the last prompt of the process before reached the
+// agent: what it has read is replayed.
+func (t *Translator) resolveDoubt() {
+	if t.Replay.Base {
+		t.Prompts, t.Replay.Base = max(t.Prompts, t.Replay.Prompts), false
+	}
+	d := t.Doubt
+	t.Doubt = nil
+	if d == nil || t.Replay.Last == d.Text {
+		return
+	}
+	t.Prompts--
+	t.lose(d.ID, event.BlockUserMessage)
+}
+
+// Due gives what the protocol wants said now.
+func (t *Translator) Due() []adapters.Message {
+	var due []adapters.Message
+	for _, m := range t.due() {
+		if !t.given[m.ID] {
+			t.given[m.ID] = true
+			due = append(due, m)
+		}
+	}
+	return due
+}
+
+func (t *Translator) due() []adapters.Message {
+	var due []adapters.Message
+	switch t.Phase {
+	case initialized:
+		due = append(due, t.openSession())
+	case reopen:
+		due = append(due, t.request(t.Process+"/session-2", "session/new", t.newSession()))
+	case settling:
+		id := fmt.Sprintf("%s/settle-%d", t.Process, t.Settle)
+		if _, waits := t.Sent[id]; !waits {
+			due = append(due, t.request(id, "session/set_mode", map[string]any{
+				"sessionId": t.state.Session, "modeId": t.dialect.mode(t.launch.Permission)}))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Unserved)) {
+		due = append(due, t.reply(t.Process+"/unserved-"+id, t.Unserved[id], nil,
+			&fault{Code: -32601, Message: "the client does not offer this method"}))
+	}
+	return append(due, t.cancelAsks()...)
+}
+
+// cancelAsks answers permission requests of a turn that is cancelled: the agent
+// does not end it before.
+func (t *Translator) cancelAsks() []adapters.Message {
+	if len(t.Turns) == 0 || !t.Turns[0].Cancelled {
+		return nil
+	}
+	var due []adapters.Message
+	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
+		due = append(due, t.reply(id+"/cancelled", t.Asks[id].ID,
+			map[string]any{"outcome": map[string]any{"outcome": "cancelled"}}, nil))
+	}
+	return due
+}
+
+func (t *Translator) openSession() adapters.Message {
+	id := t.Process + "/session"
+	if t.launch.Resume && t.launch.NativeID != "" {
+		params := t.newSession()
+		params["sessionId"] = t.launch.NativeID
+		return t.request(id, "session/load", params)
+	}
+	return t.request(id, "session/new", t.newSession())
+}
+
+func (t *Translator) newSession() map[string]any {
+	return map[string]any{"cwd": t.launch.Workspace, "mcpServers": servers(t.launch.MCPServers)}
+}
+
+type pair struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+func pairs(m map[string]string) []pair {
+	out := []pair{}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, pair{name, m[name]})
+	}
+	return out
+}
+
+// servers are the launch's MCP servers as the protocol wants them.
+func servers(all map[string]adapters.MCPServer) []any {
+	out := []any{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		s := all[name]
+		if s.URL != "" {
+			out = append(out, map[string]any{"type": "http", "name": name, "url": s.URL, "headers": pairs(s.Headers)})
+			continue
+		}
+		args := s.Args
+		if args == nil {
+			args = []string{}
+		}
+		out = append(out, map[string]any{"name": name, "command": s.Command, "args": args, "env": pairs(s.Env)})
+	}
+	return out
+}

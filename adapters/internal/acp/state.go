@@ -1,0 +1,191 @@
+package acp
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// phase is how far the opening of the process has come.
+type phase string
+
+const (
+	closed      phase = ""
+	initialize  phase = "initialize"  // asked, not answered
+	initialized phase = "initialized" // answered; a session is due
+	opening     phase = "opening"     // a session is asked for
+	reopen      phase = "reopen"      // the old session is lost; a new one is due
+	settling    phase = "settling"    // loaded; history may still come
+	ready       phase = "ready"
+	refused     phase = "refused"
+)
+
+// state is all that a translator remembers: what is open, and nothing that is
+// done.
+type state struct {
+	Version int   `json:"v"`
+	Phase   phase `json:"phase,omitempty"`
+	// Process is the id of the process's first message.
+	Process string `json:"process,omitempty"`
+	// Refusal is why there is no session.
+	Refusal string `json:"refusal,omitempty"`
+	Session string `json:"session,omitempty"`
+	// Sent are requests without answer, by id.
+	Sent map[string]sent `json:"sent,omitempty"`
+	// Unserved are requests of the agent that nobody here serves, by id.
+	Unserved map[string]json.RawMessage `json:"unserved,omitempty"`
+	// Settle counts the requests that wait for the history's end; Replayed is
+	// whether any of it came since the last one.
+	Settle   int    `json:"settle,omitempty"`
+	Replayed bool   `json:"replayed,omitempty"`
+	Replay   replay `json:"replay"`
+
+	// Prompts counts the prompts of the session, Commands those that the agent
+	// answers by itself.
+	Prompts  int `json:"prompts,omitempty"`
+	Commands int `json:"commands,omitempty"`
+	// Known are the names of the agent's commands.
+	Known []string `json:"known,omitempty"`
+	// Turns are the prompts without answer; the first one runs.
+	Turns []turn `json:"turns,omitempty"`
+	Run   run    `json:"run"`
+	// Tools are the calls without result, by id.
+	Tools map[string]*call `json:"tools,omitempty"`
+	Asks  map[string]ask   `json:"asks,omitempty"`
+	Model string           `json:"model,omitempty"`
+	// Doubt is a prompt that the last process may not have read.
+	Doubt *doubt `json:"doubt,omitempty"`
+}
+
+const stateVersion = 1
+
+// sent is a request of the host's that is not answered.
+type sent struct {
+	Method string `json:"m"`
+	Arg    string `json:"a,omitempty"`
+}
+
+// replay is what was replayed of the history.
+type replay struct {
+	Prompts int `json:"prompts,omitempty"`
+	// Last is the last prompt if nothing came behind it.
+	Last string `json:"last,omitempty"`
+	// Base: the prompts of this session were not counted here from its beginning.
+	Base bool `json:"base,omitempty"`
+}
+
+type doubt struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+// turn is a prompt without answer.
+type turn struct {
+	Request string    `json:"req"`
+	Content []Content `json:"content,omitempty"` // until it is shown
+	Text    string    `json:"text,omitempty"`
+	ID      string    `json:"id,omitempty"`
+	// Runs counts the runs of text and thoughts that are done.
+	Runs int `json:"runs,omitempty"`
+	// Command: the agent answers it by itself and keeps nothing.
+	Command   bool `json:"command,omitempty"`
+	Cancelled bool `json:"cancelled,omitempty"`
+	// Heard: something came of it.
+	Heard bool `json:"heard,omitempty"`
+	// Refused are calls whose refusal the agent has not written down yet.
+	Refused []string `json:"refused,omitempty"`
+}
+
+// run is what the agent says between two calls.
+type run struct {
+	Message string `json:"msg,omitempty"`
+	Text    bool   `json:"text,omitempty"`
+	Thought bool   `json:"thought,omitempty"`
+	// Held is text that is not out yet.
+	Held string `json:"held,omitempty"`
+}
+
+// call is a tool call without result.
+type call struct {
+	Tool    Tool  `json:"tool"`
+	Since   int64 `json:"since,omitempty"`
+	Spawned bool  `json:"spawned,omitempty"`
+	// Told is all that was told of it, for agents that tell it in pieces.
+	Told ToolCall `json:"told"`
+}
+
+// ask is a permission request without answer.
+type ask struct {
+	ID     json.RawMessage `json:"id"`
+	CallID string          `json:"call"`
+	Allow  string          `json:"allow,omitempty"`
+	Reject string          `json:"reject,omitempty"`
+}
+
+// Translator is one side of the conversation with an agent that speaks the
+// protocol; see adapters.Translator. Not safe for concurrent use.
+type Translator struct {
+	state
+	dialect *Dialect
+	launch  adapters.Launch
+	given   map[string]bool // due messages given
+	out     []event.Event
+	time    time.Time
+}
+
+var _ adapters.Translator = (*Translator)(nil)
+
+// New goes on from a state that an earlier translator gave; nil for the
+// beginning.
+func New(d *Dialect, l adapters.Launch, raw json.RawMessage) (*Translator, error) {
+	st := state{Version: stateVersion}
+	if !isNull(raw) {
+		if err := json.Unmarshal(raw, &st); err != nil {
+			return nil, fmt.Errorf("%s: translator state: %w", d.Agent, err)
+		}
+		if st.Version != stateVersion {
+			return nil, fmt.Errorf("%s: translator state: version %d, want %d", d.Agent, st.Version, stateVersion)
+		}
+	}
+	t := &Translator{state: st, dialect: d, launch: l, given: map[string]bool{}}
+	t.fill()
+	return t, nil
+}
+
+// fill makes the maps that the JSON form leaves out.
+func (s *state) fill() {
+	if s.Sent == nil {
+		s.Sent = map[string]sent{}
+	}
+	if s.Unserved == nil {
+		s.Unserved = map[string]json.RawMessage{}
+	}
+	if s.Tools == nil {
+		s.Tools = map[string]*call{}
+	}
+	if s.Asks == nil {
+		s.Asks = map[string]ask{}
+	}
+}
+
+// State gives what the next translator needs to go on.
+func (t *Translator) State() (json.RawMessage, error) { return json.Marshal(&t.state) }
+
+// Session is the native session that the conversation is in; "" before it is
+// known.
+func (t *Translator) Session() string { return t.state.Session }
+
+// TurnID is the id of the n-th prompt of a session, counted from 1.
+func TurnID(session string, n int) string { return fmt.Sprintf("%s:%d", session, n) }
+
+// TextID is the id of a text in run r of a turn, counted from 0.
+func TextID(turn string, r int) string { return fmt.Sprintf("%s:text:%d", turn, r) }
+
+// ThoughtID is the id of the thoughts in run r of a turn.
+func ThoughtID(turn string, r int) string { return fmt.Sprintf("%s:thought:%d", turn, r) }
+
+// ResultID is the id of a call's result.
+func ResultID(call string) string { return call + ":result" }

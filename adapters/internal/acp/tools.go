@@ -1,0 +1,273 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func decodeInto(raw json.RawMessage, v any) error { return json.Unmarshal(raw, v) }
+
+// toolUpdate translates what is told of a call.
+func (t *Translator) toolUpdate(u *update, line string) {
+	switch {
+	case t.replaying():
+		t.replayedOther()
+	case len(t.Turns) == 0 || u.ID == "":
+		t.native(event.DirOut, "session/update/"+u.Kind, line)
+	default:
+		t.heardOfCall()
+		c := t.call(u.ToolCall, true)
+		switch u.Status {
+		case "completed", "failed":
+			t.settle(u.ID, c, u.Status == "failed", outputOf(&u.ToolCall))
+		case "in_progress":
+			t.upsert(event.Block{ID: u.ID, Type: event.BlockToolUse, Execution: event.ExecutionRunning})
+		}
+	}
+}
+
+// heardOfCall ends the run before a call.
+func (t *Translator) heardOfCall() {
+	t.endRun()
+	t.Turns[0].Heard = true
+}
+
+// outputOf is the result of a call as its last update tells it.
+func outputOf(c *ToolCall) json.RawMessage {
+	out := OutputOf(c.Outputs())
+	if isNull(out) && !isNull(c.RawOutput) {
+		return c.RawOutput
+	}
+	return out
+}
+
+// call begins a call, or adds to what is known of it. A subagent runs once the
+// call may run.
+func (t *Translator) call(told ToolCall, runs bool) *call {
+	c := t.Tools[told.ID]
+	if c == nil {
+		c = &call{Since: t.now(), Told: told}
+		t.Tools[told.ID] = c
+		c.Tool = t.dialect.tool(c.Told)
+		t.showCall(told.ID, c, event.ExecutionRunning)
+	} else {
+		merge(&c.Told, told)
+		if tool := t.dialect.tool(c.Told); told.Status != "failed" && !sameTool(tool, c.Tool) {
+			c.Tool = tool
+			t.showCall(told.ID, c, "")
+		}
+	}
+	if runs {
+		t.spawn(told.ID, c)
+	}
+	return c
+}
+
+func sameTool(a, b Tool) bool {
+	return a.Name == b.Name && a.Agent == b.Agent && a.Skill == b.Skill && bytes.Equal(a.Input, b.Input)
+}
+
+// merge adds what is told now to what was told before.
+func merge(c *ToolCall, told ToolCall) {
+	if told.Title != "" {
+		c.Title = told.Title
+	}
+	if told.Kind != "" {
+		c.Kind = told.Kind
+	}
+	if told.Status != "completed" && told.Status != "failed" && !isNull(told.Content) {
+		c.Content = told.Content
+	}
+	if !isNull(told.RawInput) {
+		c.RawInput = told.RawInput
+	}
+	if !isNull(told.Locations) {
+		c.Locations = told.Locations
+	}
+}
+
+func (t *Translator) showCall(id string, c *call, how event.Execution) {
+	t.upsert(event.Block{
+		ID: id, Type: event.BlockToolUse, Status: event.StatusComplete,
+		ToolName: c.Tool.Name, ToolUseID: id, Input: orEmpty(c.Tool.Input), Execution: how,
+	})
+}
+
+func (t *Translator) spawn(id string, c *call) {
+	if c.Tool.Agent != "" && !c.Spawned {
+		c.Spawned = true
+		t.emit(event.SubagentSpawned{
+			ToolUseID: id, SubagentType: c.Tool.Agent, Prompt: c.Tool.Prompt, Description: c.Tool.Description,
+		})
+	}
+}
+
+func orEmpty(input json.RawMessage) json.RawMessage {
+	if isNull(input) {
+		return json.RawMessage("{}")
+	}
+	return input
+}
+
+// settle writes a call's result.
+func (t *Translator) settle(id string, c *call, failed bool, output json.RawMessage) {
+	stands := !failed || t.dialect.stands(c.Tool, plain(output))
+	if !stands {
+		t.upsert(event.Block{ID: id, Type: event.BlockToolUse, Input: json.RawMessage("{}")})
+	}
+	if c.Spawned {
+		t.subagentDone(id, c, failed, output)
+		if !stands {
+			t.lose(event.SubagentBlockID(id), event.BlockSubagent)
+		}
+	}
+	t.result(id, failed, output, t.since(c.Since))
+	if c.Tool.Skill != "" && !failed {
+		text := plain(output)
+		t.upsert(event.Block{
+			ID: id + ":skill", Type: event.BlockSkillLoad, Status: event.StatusComplete,
+			SkillName: c.Tool.Skill, Content: &text,
+		})
+	}
+	delete(t.Tools, id)
+}
+
+func (t *Translator) subagentDone(id string, c *call, failed bool, output json.RawMessage) {
+	how := event.SubagentCompletedOK
+	if failed {
+		how = event.SubagentFailed
+	}
+	t.emit(event.SubagentCompleted{ToolUseID: id, Status: how, Output: textOf(output), DurationMS: t.since(c.Since)})
+}
+
+func (t *Translator) result(id string, failed bool, output json.RawMessage, took *int64) {
+	how := event.ExecutionSuccess
+	if failed {
+		how = event.ExecutionError
+	}
+	t.upsert(event.Block{
+		ID: ResultID(id), Type: event.BlockToolResult, Status: event.StatusComplete,
+		ToolUseID: id, Output: output, IsError: &failed, DurationMS: took,
+	})
+	t.upsert(event.Block{ID: id, Type: event.BlockToolUse, Execution: how})
+}
+
+// plain is a JSON string's text; "" for anything else.
+func plain(raw json.RawMessage) string {
+	var s string
+	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+func textOf(raw json.RawMessage) *string {
+	if len(raw) == 0 || raw[0] != '"' {
+		return nil
+	}
+	s := plain(raw)
+	return &s
+}
+
+// asked is a permission request.
+func (t *Translator) asked(m *message, line string) {
+	told := *m.Params.ToolCall
+	if len(t.Turns) == 0 || told.ID == "" {
+		t.Unserved[key(m.ID)] = m.ID
+		t.native(event.DirOut, m.Method, line)
+		return
+	}
+	t.heardOfCall()
+	c := t.call(told, false)
+	id := t.Process + "/ask-" + key(m.ID)
+	a := ask{ID: m.ID, CallID: told.ID}
+	for _, o := range m.Params.Options {
+		switch {
+		case o.Kind == "allow_once" && a.Allow == "":
+			a.Allow = o.ID
+		case o.Kind == "reject_once" && a.Reject == "":
+			a.Reject = o.ID
+		}
+	}
+	t.Asks[id] = a
+	t.upsert(event.Block{ID: told.ID, Type: event.BlockToolUse, Execution: event.ExecutionPending})
+	t.emit(event.PermissionRequested{
+		RequestID: id, ToolName: c.Tool.Name, ToolUseID: told.ID, Input: askInput(c), Title: told.Title,
+	})
+}
+
+// askInput is what somebody must see to decide: the call's input, with what
+// the agent shows of it.
+func askInput(c *call) json.RawMessage {
+	input := map[string]json.RawMessage{}
+	if json.Unmarshal(orEmpty(c.Tool.Input), &input) != nil {
+		return c.Tool.Input
+	}
+	if _, taken := input["content"]; !taken && len(c.Told.Outputs()) > 0 {
+		input["content"] = c.Told.Content
+	}
+	if _, taken := input["locations"]; !taken && !isNull(c.Told.Locations) && string(c.Told.Locations) != "[]" {
+		input["locations"] = c.Told.Locations
+	}
+	return encode(input)
+}
+
+// decided is the host's answer to a request of the agent's.
+func (t *Translator) decided(m *message) {
+	id := key(m.ID)
+	if _, unserved := t.Unserved[id]; unserved {
+		delete(t.Unserved, id)
+		return
+	}
+	id = t.Process + "/ask-" + id
+	a, pending := t.Asks[id]
+	if !pending {
+		return
+	}
+	var r struct {
+		Outcome struct {
+			Outcome  string `json:"outcome"`
+			OptionID string `json:"optionId"`
+		} `json:"outcome"`
+	}
+	_ = decodeInto(m.Result, &r) // an error or nonsense allows nothing
+	switch {
+	case r.Outcome.Outcome == "selected" && r.Outcome.OptionID != a.Reject:
+		t.resolve(id, "allow")
+		t.upsert(event.Block{ID: a.CallID, Type: event.BlockToolUse, Execution: event.ExecutionRunning})
+		if c := t.Tools[a.CallID]; c != nil {
+			t.spawn(a.CallID, c)
+		}
+	case r.Outcome.Outcome == "selected":
+		t.resolve(id, "deny")
+		t.reject(a.CallID)
+	default:
+		t.resolve(id, "cancelled")
+		t.reject(a.CallID)
+	}
+}
+
+// resolve says once what became of a permission request.
+func (t *Translator) resolve(id, what string) {
+	if _, pending := t.Asks[id]; pending {
+		delete(t.Asks, id)
+		t.emit(event.PermissionResolved{RequestID: id, Decision: what})
+	}
+}
+
+// reject settles a call that was refused: nothing more is told of it. Whether
+// the agent writes it down is known when it goes on.
+func (t *Translator) reject(callID string) {
+	c := t.Tools[callID]
+	if c == nil || len(t.Turns) == 0 {
+		return
+	}
+	t.settle(callID, c, true, encode(t.dialect.rejected(c.Tool)))
+	u := &t.Turns[0]
+	if u.Cancelled && !slices.Contains(u.Refused, callID) {
+		u.Refused = append(u.Refused, callID)
+	}
+}

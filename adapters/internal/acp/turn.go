@@ -1,0 +1,297 @@
+package acp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// prompted is a prompt to the agent. One that finds another running is shown
+// when that has ended.
+func (t *Translator) prompted(request string, content []Content) {
+	t.Turns = append(t.Turns, turn{Request: request, Content: content})
+	if len(t.Turns) == 1 {
+		t.show()
+	}
+}
+
+// show begins the turn of the first prompt that waits.
+func (t *Translator) show() {
+	u := &t.Turns[0]
+	text, parts := Parts(u.Content)
+	t.resolveDoubt()
+	u.Content, u.Text = nil, text
+	t.Run = run{}
+	if t.dialect.Command != nil && t.dialect.Command(text, t.Known) {
+		t.Commands++
+		u.Command, u.ID = true, fmt.Sprintf("%s:command:%d", t.state.Session, t.Commands)
+	} else {
+		t.Prompts++
+		u.ID = TurnID(t.state.Session, t.Prompts)
+	}
+	t.upsert(event.Block{
+		ID: u.ID, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: parts,
+	})
+}
+
+// chunk is a piece of what the agent says.
+func (t *Translator) chunk(u *update, line string) {
+	c, ok := chunk(u.Content)
+	if ok && t.dialect.Remark != nil && u.Kind == "agent_message_chunk" && c.Type == "text" {
+		if p, is := t.dialect.Remark(c.Text); is {
+			t.emit(p)
+			return
+		}
+	}
+	switch {
+	case t.replaying():
+		t.replayedOther()
+	case len(t.Turns) == 0 || !ok || c.Type != "text":
+		t.native(event.DirOut, "session/update/"+u.Kind, line)
+	default:
+		t.hear(u.MessageID)
+		if u.Kind == "agent_thought_chunk" {
+			t.think(c.Text)
+		} else {
+			t.speak(c.Text)
+		}
+	}
+}
+
+// hear notes that something comes of the turn, and from which message. What
+// was refused before it is in the agent's hands now.
+func (t *Translator) hear(message string) {
+	u := &t.Turns[0]
+	u.Heard, u.Refused = true, nil
+	if message != "" && t.Run.Message != "" && message != t.Run.Message {
+		t.endRun()
+	}
+	if message != "" {
+		t.Run.Message = message
+	}
+}
+
+func (t *Translator) speak(text string) {
+	out, rest := t.dialect.tidy(t.Run.Text, t.Run.Held, text, false)
+	t.Run.Held = rest
+	t.say(out)
+}
+
+// say puts out text that is clean.
+func (t *Translator) say(text string) {
+	if text == "" {
+		return
+	}
+	id := t.textID()
+	if !t.Run.Text {
+		t.Run.Text = true
+		t.upsert(event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusPending})
+	}
+	t.emit(event.BlockDelta{BlockID: id, Delta: text})
+}
+
+func (t *Translator) think(text string) {
+	id := t.thoughtID()
+	if t.dialect.Thought != nil {
+		text = t.dialect.Thought(text)
+	}
+	if !t.Run.Thought {
+		t.Run.Thought = true
+		t.upsert(event.Block{ID: id, Type: event.BlockThinking, Status: event.StatusPending})
+	} else if t.dialect.Thought != nil {
+		text = ThoughtBreak + text
+	}
+	t.emit(event.BlockDelta{BlockID: id, Delta: text})
+}
+
+// ThoughtBreak stands between the thoughts of one run.
+const ThoughtBreak = "\n\n"
+
+func (t *Translator) textID() string    { return TextID(t.Turns[0].ID, t.Turns[0].Runs) }
+func (t *Translator) thoughtID() string { return ThoughtID(t.Turns[0].ID, t.Turns[0].Runs) }
+
+// endRun completes what was being said.
+func (t *Translator) endRun() {
+	if len(t.Turns) == 0 {
+		return
+	}
+	rest, _ := t.dialect.tidy(t.Run.Text, t.Run.Held, "", true)
+	t.say(rest)
+	if t.Run.Thought {
+		t.upsert(event.Block{ID: t.thoughtID(), Type: event.BlockThinking, Status: event.StatusComplete})
+	}
+	if t.Run.Text {
+		t.upsert(event.Block{ID: t.textID(), Type: event.BlockAssistantText, Status: event.StatusComplete})
+	}
+	if t.Run.Thought || t.Run.Text {
+		t.Turns[0].Runs++
+	}
+	t.Run = run{}
+}
+
+// loseRun gives up what was being said: the agent keeps whole messages only.
+func (t *Translator) loseRun() {
+	if len(t.Turns) == 0 {
+		return
+	}
+	rest, _ := t.dialect.tidy(t.Run.Text, t.Run.Held, "", true)
+	t.say(rest)
+	if t.Run.Thought {
+		t.lose(t.thoughtID(), event.BlockThinking)
+	}
+	if t.Run.Text {
+		t.lose(t.textID(), event.BlockAssistantText)
+	}
+	if t.Run.Thought || t.Run.Text {
+		t.Turns[0].Runs++
+	}
+	t.Run = run{}
+}
+
+// promptAnswered ends a turn.
+func (t *Translator) promptAnswered(request string, m *message) {
+	if len(t.Turns) == 0 {
+		return
+	}
+	if t.Turns[0].Request != request {
+		t.outOfTurn(request, m)
+		return
+	}
+	idle := event.SessionIdle{}
+	if m.Error != nil {
+		idle.Error = &event.ErrorInfo{Message: m.Error.text(), Code: m.Error.code(), Data: m.Error.Data}
+		t.fail(*idle.Error)
+	} else {
+		idle.StopReason = stopReason(m)
+		idle.Interrupted = idle.StopReason == "cancelled"
+		t.finish(idle.Interrupted)
+	}
+	if t.dialect.Spent != nil && m.Error == nil {
+		if spent := t.dialect.Spent(m.Result); spent != nil {
+			t.emit(*spent)
+		}
+	}
+	t.endTurn(idle)
+}
+
+// outOfTurn is the answer to a prompt that waited: the agent never took it up.
+func (t *Translator) outOfTurn(request string, m *message) {
+	at := slices.IndexFunc(t.Turns, func(u turn) bool { return u.Request == request })
+	if at < 0 {
+		return
+	}
+	t.Turns = slices.Delete(t.Turns, at, at+1)
+	e := event.ErrorInfo{Message: t.dialect.Agent + ": a prompt was answered before the one ahead of it", Code: "out_of_turn"}
+	if m.Error != nil {
+		e.Message = m.Error.text()
+	}
+	t.emit(event.Error{ErrorInfo: e})
+}
+
+func stopReason(m *message) string {
+	var r struct {
+		StopReason string `json:"stopReason"`
+	}
+	if decodeInto(m.Result, &r) != nil {
+		return ""
+	}
+	return r.StopReason
+}
+
+// fail ends a turn with an error. The agent writes no errors down, so the
+// error's block is lost to the files.
+func (t *Translator) fail(e event.ErrorInfo) {
+	t.loseRun()
+	t.loseCalls()
+	t.upsert(event.Block{
+		ID: t.Turns[0].ID + ":error", Type: event.BlockError, Status: event.StatusError,
+		Message: &e.Message, Code: e.Code, Metadata: lost(),
+	})
+}
+
+// finish ends a turn that was answered or cancelled.
+func (t *Translator) finish(cancelled bool) {
+	u := &t.Turns[0]
+	bare := t.Run.Thought && !t.Run.Text && strings.TrimSpace(t.Run.Held) == "" && !t.dialect.BareThoughts
+	switch {
+	case cancelled || u.Command || bare:
+		t.loseRun()
+	default:
+		t.endRun()
+	}
+	if u.Command {
+		t.lose(u.ID, event.BlockUserMessage)
+	}
+	if cancelled {
+		for _, id := range u.Refused {
+			t.lose(id, event.BlockToolUse)
+			t.lose(ResultID(id), event.BlockToolResult)
+		}
+	}
+	t.loseCalls()
+}
+
+// loseCalls gives up calls without a result.
+func (t *Translator) loseCalls() {
+	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
+		t.resolve(id, "cancelled")
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Tools)) {
+		c := t.Tools[id]
+		delete(t.Tools, id)
+		t.upsert(event.Block{
+			ID: id, Type: event.BlockToolUse, Status: event.StatusError, Execution: event.ExecutionError, Metadata: lost(),
+		})
+		if c.Spawned {
+			t.emit(event.SubagentCompleted{ToolUseID: id, Status: event.SubagentFailed})
+			t.lose(event.SubagentBlockID(id), event.BlockSubagent)
+		}
+	}
+}
+
+// endTurn says that the agent is idle, and begins the turn of the next prompt.
+func (t *Translator) endTurn(idle event.SessionIdle) {
+	t.Turns = slices.Delete(t.Turns, 0, 1)
+	t.Run = run{}
+	t.emit(idle)
+	if len(t.Turns) > 0 {
+		t.show()
+	}
+}
+
+// signal translates something that happened to the process.
+func (t *Translator) signal(what string) {
+	if !fatal(what) {
+		t.emit(event.Log{Level: "info", Message: "process: " + what})
+		return
+	}
+	midTurn := len(t.Turns) > 0
+	t.loseRun()
+	t.loseCalls()
+	if midTurn && !t.Turns[0].Command && !t.Turns[0].Heard {
+		t.Doubt = &doubt{ID: t.Turns[0].ID, Text: t.Turns[0].Text}
+	}
+	t.Turns, t.Run, t.Phase = nil, run{}, closed
+	clear(t.Sent)
+	clear(t.Unserved)
+	if midTurn {
+		t.emit(event.Error{ErrorInfo: event.ErrorInfo{
+			Message: fmt.Sprintf("%s ended in the middle of a turn: %s", t.dialect.Agent, what), Code: "agent_died",
+		}})
+		return
+	}
+	t.emit(event.Log{Level: "info", Message: "process: " + what})
+}
+
+// fatal says whether nothing more comes from the process. Recordings give the
+// number of the signal that was sent.
+func fatal(what string) bool {
+	switch what {
+	case "9", "15", "2", "TIMEOUT-KILL":
+		return true
+	}
+	return strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
+}
