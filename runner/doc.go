@@ -23,6 +23,14 @@
 // `sojourn-runner attach` run by a sandbox's Exec ([Attach]), or the socket
 // itself ([DialSocket]).
 //
+// The runner knows two ways in which agents speak and no agent
+// ([StartSpec.Transport]): lines over stdin and stdout, and requests to an HTTP
+// server that the agent's process runs, with one stream of server-sent events
+// ([HTTPSpec]). In either, the spool holds what was said in both directions,
+// one line per record: "in" inputs, "out" what the agent says, "err" what its
+// process logs, "sig" the runner's own words: "start", "exit N", "signal NAME",
+// and "events lost" and "events again" of an event stream.
+//
 // Delivery of inputs is once per id: the runner writes id and bytes to disk
 // before it writes them to the agent, and acknowledges a known id without
 // writing again, whichever connection, client or agent process it came by. An
