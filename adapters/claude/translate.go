@@ -14,6 +14,9 @@ import (
 type translator struct {
 	scribe
 	launch adapters.Launch
+	// line is the one that is being translated; nothing of it is kept but
+	// texts and copies.
+	line line
 }
 
 var _ adapters.Translator = (*translator)(nil)
@@ -28,7 +31,7 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 			return nil, fmt.Errorf("claude: translator state: version %d, want %d", st.Version, stateVersion)
 		}
 	}
-	return &translator{scribe{state: st}, l}, nil
+	return &translator{scribe: scribe{state: st}, launch: l}, nil
 }
 
 // State gives what the next translator needs to go on.
@@ -58,9 +61,10 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 		return
 	}
 	raw := []byte(r.Line)
-	l, err := decodeLine(raw)
+	t.line = line{}
+	err := t.line.decode(raw)
 	if err == nil {
-		err = next(l, raw)
+		err = next(&t.line, raw)
 	}
 	if err != nil {
 		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
