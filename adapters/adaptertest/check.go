@@ -2,9 +2,13 @@ package adaptertest
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +64,7 @@ func (r *Rig) Parity() Report {
 
 func (r *Rig) differ(report Report) Report {
 	r.t.Helper()
+	r.keep()
 	for _, err := range report.Errors {
 		r.t.Errorf("read the transcripts: %v", err)
 	}
@@ -78,8 +83,7 @@ func (r *Rig) compare() Report {
 	r.t.Helper()
 	live := withoutOwn(r.Live())
 	restored, errs := r.parse()
-	diffs, err := parity.Compare(live, restored, r.agent.Rules)
-	require.NoError(r.t, err)
+	diffs := r.differences(live, restored, r.agent.Rules)
 	report := Report{Blocks: countBlocks(live), Subagents: len(live.Subagents), Differences: diffs, Errors: errs}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,20 +97,36 @@ func (r *Rig) compare() Report {
 	return report
 }
 
+func (r *Rig) differences(live, restored reducer.State, rules parity.Rules) []parity.Difference {
+	r.t.Helper()
+	diffs, err := parity.Compare(shorten(live), shorten(restored), rules)
+	require.NoError(r.t, err)
+	return diffs
+}
+
+// shortened is the length from which texts are compared by their hash: huge
+// ones take long to encode.
+const shortened = 1 << 20
+
+func shorten(s reducer.State) reducer.State {
+	s.Blocks = slices.Clone(s.Blocks)
+	for i, b := range s.Blocks {
+		if b.Content != nil && len(*b.Content) > shortened {
+			s.Blocks[i].Content = event.Text(fmt.Sprintf("%d bytes of sha256 %x", len(*b.Content), sha256.Sum256([]byte(*b.Content))))
+		}
+	}
+	return s
+}
+
 // compareArchive demands that what the archive has says the same.
 func (r *Rig) compareArchive() {
 	r.t.Helper()
 	r.sync()
 	state, errs := parseAll(r.agent.Adapter, r.archive.sources())
-	if r.torn {
-		errs = nil
-	}
 	for _, err := range errs {
 		r.t.Errorf("read the archive: %v", err)
 	}
-	diffs, err := parity.Compare(withoutOwn(r.Live()), state, r.agent.Rules)
-	require.NoError(r.t, err)
-	for _, d := range diffs {
+	for _, d := range r.differences(withoutOwn(r.Live()), state, r.agent.Rules) {
 		r.t.Errorf("live and archived differ: %s", clip(d.String(), 3000))
 	}
 }
@@ -130,8 +150,10 @@ func countBlocks(s reducer.State) int {
 // unknown records kept, each prompt ended once.
 func (r *Rig) Finish() Report {
 	r.t.Helper()
-	if r.alive() {
+	if r.alive() && r.size() < checkLimit {
 		r.Parity()
+	}
+	if r.alive() {
 		r.Stop()
 	}
 	report := r.Parity()
@@ -158,9 +180,20 @@ func (r *Rig) checkTurns() {
 	}
 }
 
+// size is the length of all records.
+func (r *Rig) size() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, p := range r.parts {
+		n += p.bytes
+	}
+	return n
+}
+
 // checkLimit keeps the checks that go over all records several times from
 // those of huge ones.
-const checkLimit = 32 << 20
+const checkLimit = 4 << 20
 
 func (r *Rig) checkPart(p *part) {
 	r.t.Helper()
@@ -316,9 +349,36 @@ func (r *Rig) WithSide() {
 	restored, errs := r.parse()
 	require.Empty(r.t, errs)
 	strict := parity.Rules{UngivenPrefix: r.agent.Rules.UngivenPrefix}
-	diffs, err := parity.Compare(live, restored, strict)
-	require.NoError(r.t, err)
-	for _, d := range diffs {
+	for _, d := range r.differences(live, restored, strict) {
 		r.t.Errorf("with the subagents' files beside the stream: %s", clip(d.String(), 3000))
+	}
+}
+
+// KeepVariable names a folder that gets the records and the home of what
+// differs, for somebody to read.
+const KeepVariable = "SOJOURN_KEEP"
+
+func (r *Rig) keep() {
+	r.t.Helper()
+	dir := os.Getenv(KeepVariable)
+	if dir == "" {
+		return
+	}
+	dir = filepath.Join(dir, strings.ReplaceAll(r.t.Name(), "/", "_"))
+	require.NoError(r.t, os.RemoveAll(dir))
+	require.NoError(r.t, os.MkdirAll(dir, 0o700))
+	require.NoError(r.t, os.CopyFS(filepath.Join(dir, "home"), os.DirFS(r.place.paths.Home)))
+	restored, _ := r.parse()
+	for name, state := range map[string]reducer.State{"live": r.Live(), "restored": restored} {
+		require.NoError(r.t, os.WriteFile(filepath.Join(dir, name+".json"), []byte(pretty(state)), 0o600))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, p := range r.parts {
+		var out []byte
+		for _, rec := range p.records {
+			out = append(event.AppendRecord(out, rec), '\n')
+		}
+		require.NoError(r.t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("records-%d.jsonl", i)), out, 0o600))
 	}
 }

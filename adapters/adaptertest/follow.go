@@ -86,7 +86,7 @@ func (r *Rig) take(ctx context.Context, d runner.Delivery) {
 		r.held = false
 		r.check(r.dialogue.Release(ctx))
 	}
-	if exited(d.Record) {
+	if exited(d.Record) && r.torn {
 		r.markLost(d.Record.TS)
 	}
 }

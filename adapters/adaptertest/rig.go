@@ -56,8 +56,6 @@ type Rig struct {
 	// marked is what ran below the agent before the last prompt.
 	marked runner.Mark
 	due    turns
-	// torn says that a kill may have left a file that ends in mid-line.
-	torn bool
 
 	mu       sync.Mutex
 	dialogue *adapters.Dialogue
@@ -76,8 +74,11 @@ type Rig struct {
 	wrote int64
 	next  int64
 	// shut is what readers of records wait at; nil lets them pass.
-	shut    chan struct{}
-	waits   bool
+	shut  chan struct{}
+	waits bool
+	// torn says that the process was killed: what it said may be lost, and a
+	// file end in mid-line.
+	torn    bool
 	faults  []error
 	random  *rand.Rand
 	unknown int
@@ -179,8 +180,14 @@ func (r *Rig) Start() {
 	require.NoError(r.t, err)
 	r.conn, err = runner.Attach(ctx, r.place.sb, paths.Runner, paths.Socket, token, epoch)
 	require.NoError(r.t, err)
+	r.setTorn(false)
 	r.open(ctx)
-	r.torn = false
+}
+
+func (r *Rig) setTorn(torn bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.torn = torn
 }
 
 // prepare mends the home and decides whether a session is gone on with.
@@ -276,7 +283,7 @@ func (r *Rig) Stop() {
 // The turn that runs has no end.
 func (r *Rig) Kill() {
 	r.t.Helper()
-	r.torn = true
+	r.setTorn(true)
 	r.Signal(syscall.SIGKILL)
 	r.ended()
 	if r.idles() < r.due.asked-r.due.cancelled {
