@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -178,10 +179,7 @@ func (h *headless) use(l *headlessLine) {
 	if h.Tools == nil {
 		h.Tools = map[string]used{}
 	}
-	input := l.Parameters
-	if len(input) == 0 || string(input) == "null" {
-		input = json.RawMessage("{}")
-	}
+	input := arguments(l.Parameters)
 	h.Tools[l.ToolID] = used{Name: l.ToolName, Args: input}
 	h.upsert(event.Block{
 		ID: l.ToolID, Type: event.BlockToolUse, Status: event.StatusComplete,
@@ -190,6 +188,15 @@ func (h *headless) use(l *headlessLine) {
 	if l.ToolName == agentTool {
 		h.spawn(l.ToolID)
 	}
+}
+
+// arguments are compact, so that they stay the same when they are carried.
+func arguments(raw json.RawMessage) json.RawMessage {
+	var buf bytes.Buffer
+	if len(raw) == 0 || string(raw) == "null" || json.Compact(&buf, raw) != nil {
+		return json.RawMessage("{}")
+	}
+	return buf.Bytes()
 }
 
 func (h *headless) spawn(id string) {

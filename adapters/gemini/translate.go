@@ -50,7 +50,7 @@ func (t *translator) State() (json.RawMessage, error) {
 	if !t.headless.isZero() {
 		k.Headless = &t.headless.headlessState
 	}
-	return json.Marshal(k)
+	return encode(k), nil
 }
 
 // Step translates one record.

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -172,7 +173,16 @@ func (s *state) fill() {
 }
 
 // State gives what the next translator needs to go on.
-func (t *Translator) State() (json.RawMessage, error) { return json.Marshal(&t.state) }
+func (t *Translator) State() (json.RawMessage, error) { return marshal(&t.state) }
+
+// marshal leaves the raw JSON inside as it is.
+func marshal(v any) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
+}
 
 // Session is the native session that the conversation is in; "" before it is
 // known.

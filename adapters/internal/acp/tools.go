@@ -47,15 +47,20 @@ func outputOf(c *ToolCall) json.RawMessage {
 // call begins a call, or adds to what is known of it. A subagent runs once the
 // call may run.
 func (t *Translator) call(told ToolCall, runs bool) *call {
+	told.Content, told.Locations = compact(told.Content), compact(told.Locations)
+	told.RawInput, told.RawOutput = compact(told.RawInput), compact(told.RawOutput)
 	c := t.Tools[told.ID]
 	if c == nil {
 		c = &call{Since: t.now(), Told: told}
 		t.Tools[told.ID] = c
 		c.Tool = t.dialect.tool(c.Told)
+		c.Tool.Input = compact(c.Tool.Input)
 		t.showCall(told.ID, c, event.ExecutionRunning)
 	} else {
 		merge(&c.Told, told)
-		if tool := t.dialect.tool(c.Told); told.Status != "failed" && !sameTool(tool, c.Tool) {
+		tool := t.dialect.tool(c.Told)
+		tool.Input = compact(tool.Input)
+		if told.Status != "failed" && !sameTool(tool, c.Tool) {
 			c.Tool = tool
 			t.showCall(told.ID, c, "")
 		}

@@ -175,11 +175,21 @@ func OutputOf(pieces []Output) json.RawMessage {
 
 // encode writes JSON that is for programs; what is encoded here can't fail.
 func encode(v any) json.RawMessage {
+	data, _ := marshal(v)
+	return data
+}
+
+// compact is JSON without spaces: it stays the same bytes when it is carried in
+// the state.
+func compact(raw json.RawMessage) json.RawMessage {
+	if isNull(raw) {
+		return nil
+	}
 	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	if json.Compact(&buf, raw) != nil {
+		return raw
+	}
+	return buf.Bytes()
 }
 
 // Parts are the pieces of a prompt as a block has them: the text, and all
