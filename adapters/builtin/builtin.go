@@ -6,11 +6,13 @@ package builtin
 import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
+	"github.com/sojourn-run/sojourn/adapters/gemini"
 )
 
 // Registry gives the agents that come with Sojourn.
 func Registry() adapters.Registry {
 	return adapters.New(
 		claude.New(),
+		gemini.New(),
 	)
 }
