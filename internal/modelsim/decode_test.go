@@ -49,6 +49,16 @@ func TestDecodeOpenCode(t *testing.T) {
 	require.Equal(t, []Turn{{Prompt: "TOOL bash: echo one", Results: []Result{{Text: "one\n"}}}, {Prompt: "RECALL"}}, a.Turns)
 }
 
+func TestDecodeOpenCodeTitle(t *testing.T) {
+	t.Parallel()
+	a, err := decodeChat(sample(t, "opencode-title"))
+	require.NoError(t, err)
+	require.True(t, a.Side)
+	parts, err := reply(a.Conversation)
+	require.NoError(t, err)
+	require.Equal(t, []part{textPart{"SAY hello there"}}, parts)
+}
+
 func TestDecodeGemini(t *testing.T) {
 	t.Parallel()
 	a, err := decodeGemini(sample(t, "gemini"), true)
@@ -214,9 +224,11 @@ func checkAnswer(t *testing.T, c Conversation, d dialect) {
 	}
 }
 
+// The seeds are small: what the fuzzer finds in large ones it takes minutes to
+// make small.
 func FuzzDecodeChat(f *testing.F) {
-	f.Add(sample(f, "opencode"))
-	f.Add(sample(f, "opencode-title"))
+	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":"TWO"},{"role":"tool","content":"a"},{"role":"tool","content":[{"text":"b"}]}]}`))
+	f.Add([]byte(`{"model":"m","messages":[{"role":"system","content":"title"},{"role":"user","content":"x: SAY y"}]}`))
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":"SUBAGENTBG SAY a THEN WAITAGENT"}],"tools":[{"function":{"name":"task"}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if a, err := decodeChat(body); err == nil {
@@ -226,7 +238,11 @@ func FuzzDecodeChat(f *testing.F) {
 }
 
 func FuzzDecodeResponses(f *testing.F) {
-	f.Add(sample(f, "codex"))
+	f.Add([]byte(`{"model":"m","input":[{"role":"user","content":"SUBAGENTBG SAY a THEN WAITAGENT"},
+{"type":"function_call","name":"spawn_agent","call_id":"1"},{"type":"function_call_output","call_id":"1","output":"{\"agent_id\":\"a\"}"},
+{"type":"function_call","name":"wait_agent","call_id":"2","arguments":"{\"targets\":[\"a\"]}"},{"type":"function_call_output","call_id":"2","output":"{}"}],
+"tools":[{"type":"namespace","name":"n","tools":[{"name":"spawn_agent"}]}]}`))
+	f.Add([]byte(`{"model":"m","input":[{"role":"user","content":"<subagent_notification>{\"agent_path\":\"a\",\"status\":{\"completed\":1}}</subagent_notification>"}]}`))
 	f.Add([]byte(`{"model":"m","input":"SUBAGENT SAY a THEN WAITAGENT THEN SAY b","tools":[{"name":"spawn_agent"}]}`))
 	f.Add([]byte(`{"model":"m","instructions":"x","input":[{"role":"user"}],"text":{"format":{"schema":{"type":"array","minItems":1}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -237,9 +253,8 @@ func FuzzDecodeResponses(f *testing.F) {
 }
 
 func FuzzDecodeGemini(f *testing.F) {
-	for _, name := range []string{"gemini", "gemini-subagent", "gemini-resumed"} {
-		f.Add(sample(f, name), true)
-	}
+	f.Add([]byte(`{"contents":[{"parts":[{"text":"<a_b>x</a_b>"},{"text":"TWO"}]},{"parts":[{"functionResponse":{"id":"1","response":{"output":"x"}}}]}]}`), true)
+	f.Add([]byte(`{"contents":[{"parts":[{"text":"SAY x"}]}],"tools":[{"functionDeclarations":[{"name":"complete_task","parameters":{"type":"object"}}]}]}`), true)
 	f.Add([]byte(`{"contents":[{"parts":[{"text":"x"}]}],"generationConfig":{"responseSchema":{"type":"OBJECT","properties":{"a":{"enum":[1]}},"required":["a"]}}}`), false)
 	f.Fuzz(func(t *testing.T, body []byte, stream bool) {
 		if a, err := decodeGemini(body, stream); err == nil {
