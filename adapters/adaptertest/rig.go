@@ -263,8 +263,8 @@ func (r *Rig) write(ctx context.Context, m adapters.Message) error {
 	r.wrote = ack.Next
 	now := r.parts[len(r.parts)-1]
 	now.written = append(now.written, m)
-	if errors.Is(err, runner.ErrExited) {
-		return nil // its end is among the records
+	if errors.Is(err, runner.ErrExited) || errors.Is(err, runner.ErrStdinClosed) {
+		return nil // its end is, or will be, among the records
 	}
 	return err
 }
