@@ -48,11 +48,7 @@ func (c *cli) tail(ctx context.Context, id, names string, after uint64, follow b
 	if err != nil {
 		return err
 	}
-	last, err := c.knownToStream(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := behindLast(id, after, last); err != nil {
+	if err := c.knownToStream(ctx, id, after); err != nil {
 		return err
 	}
 	for e, err := range sc.Events(ctx, id, after, follow) {
@@ -91,18 +87,20 @@ func (c *cli) showerNamed(names string) (show func(event.Event) error, flush fun
 }
 
 // knownToStream tells a session without events in the stream from one that
-// never was, and gives the number of the last event.
-func (c *cli) knownToStream(ctx context.Context, id string) (last uint64, err error) {
+// never was, and holds the number to begin behind against the last event.
+func (c *cli) knownToStream(ctx context.Context, id string, after uint64) error {
 	log, err := c.log(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	tail, err := log.Tail(ctx, id)
-	if !errors.Is(err, stream.ErrNotFound) {
-		return tail.LastSeq, err
+	switch {
+	case err == nil:
+		return behindLast(id, after, tail.LastSeq)
+	case errors.Is(err, stream.ErrNotFound):
+		_, err = c.handle(ctx, id, 0)
 	}
-	_, err = c.handle(ctx, id, 0)
-	return 0, err
+	return err
 }
 
 // behindLast refuses to begin behind an event that is not there yet: whoever
