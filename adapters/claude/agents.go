@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,6 +88,9 @@ func (s *scribe) agentResult(toolUseID string, output json.RawMessage, failed bo
 			said = append(said, t)
 		}
 	}
+	if failed && a.ID != "" && strings.HasPrefix(strings.Join(said, ""), markRejected) {
+		s.interruptedWith(toolUseID, output)
+	}
 	answer := strings.Join(said, "\n")
 	s.agentDone(toolUseID, failed, &answer, milliseconds(told.DurationMS))
 }
@@ -100,6 +104,31 @@ func milliseconds(figure ifNumber) *int64 {
 	ms := int64(f)
 	return &ms
 }
+
+// interruptedWith ends what a subagent was doing when the user stopped the call
+// that had started it. The subagent's own transcript has lines for that, which
+// are not sent, and say what the result of the call says.
+func (s *scribe) interruptedWith(toolUseID string, output json.RawMessage) {
+	var stopped []string
+	for id, t := range s.Tools {
+		if t.Conversation == toolUseID {
+			stopped = append(stopped, id)
+		}
+	}
+	slices.SortFunc(stopped, func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.Tools[a].Number, s.Tools[b].Number), strings.Compare(a, b))
+	})
+	message := markInterrupted + "]"
+	for _, id := range stopped {
+		s.toolResult(toolUseID, &part{ToolUseID: id, Content: output, IsError: true}, nativeResult{})
+		message = markInterrupted + " for tool use]"
+	}
+	s.system(toolUseID, interruptionOf(toolUseID), "interrupted", message)
+}
+
+// interruptionOf is the id of the block that says that a subagent was
+// interrupted.
+func interruptionOf(conversation string) string { return conversation + ":interrupted" }
 
 // trailingAgentID finds the agent's id where no native result names it.
 func trailingAgentID(texts []string) string {
@@ -128,7 +157,8 @@ func resultTexts(output json.RawMessage) []string {
 }
 
 // agentReported ends a subagent in the background. Its output is its last
-// text, and it has no duration: the report that has one may never come.
+// text, unless it was stopped, of which no transcript tells; and it has no
+// duration: the report that has one may never come.
 func (s *scribe) agentReported(toolUseID, status string) (known bool) {
 	a := s.Agents[toolUseID]
 	if a == nil {
@@ -138,10 +168,11 @@ func (s *scribe) agentReported(toolUseID, status string) (known bool) {
 		return true // its result comes and says more
 	}
 	var output *string
-	if th := s.Threads[toolUseID]; th != nil && th.LastText != "" {
+	failed := status != "completed"
+	if th := s.Threads[toolUseID]; th != nil && th.LastText != "" && !failed {
 		output = &th.LastText
 	}
-	s.agentDone(toolUseID, status != "completed", output, nil)
+	s.agentDone(toolUseID, failed, output, nil)
 	return true
 }
 

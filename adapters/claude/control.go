@@ -16,7 +16,7 @@ func (t *translator) asked(l *line, raw json.RawMessage) error {
 		t.native(event.Main, event.DirOut, l.Type+"/"+c.Subtype, raw)
 		return nil
 	}
-	conversation := t.taskConversation(c.ToolUseID)
+	conversation := t.askedIn(c)
 	t.Asks[l.RequestID] = conversation
 	ask := event.PermissionRequested{
 		RequestID: l.RequestID, ToolName: c.ToolName, ToolUseID: c.ToolUseID,
@@ -33,6 +33,19 @@ func (t *translator) asked(l *line, raw json.RawMessage) error {
 	}
 	t.emit(conversation, ask)
 	return nil
+}
+
+// askedIn is the conversation of a tool that waits for permission. The request
+// may come before the call that it is about.
+func (t *translator) askedIn(c control) string {
+	if _, isOpen := t.Tools[c.ToolUseID]; !isOpen && c.AgentID != "" {
+		for id, a := range t.Agents {
+			if a.ID == c.AgentID {
+				return id
+			}
+		}
+	}
+	return t.taskConversation(c.ToolUseID)
 }
 
 // decided translates the host's answer.

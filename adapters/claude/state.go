@@ -96,6 +96,8 @@ type tool struct {
 	Conversation string `json:"conv"`
 	// Skill is set for a call that loads a skill.
 	Skill string `json:"skill,omitempty"`
+	// Number tells which of the open calls came first.
+	Number int `json:"n,omitempty"`
 	// Since is when the call came, in Unix milliseconds; 0 when not known.
 	Since int64 `json:"since,omitempty"`
 }

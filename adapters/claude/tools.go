@@ -30,7 +30,7 @@ func (s *scribe) toolUse(conversation string, p *part) {
 		ID: p.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
 		ToolName: p.Name, ToolUseID: p.ID, Input: input, Execution: event.ExecutionRunning,
 	})
-	t := tool{Conversation: conversation, Since: s.now()}
+	t := tool{Conversation: conversation, Since: s.now(), Number: s.nextNumber()}
 	if p.Name == "Skill" {
 		t.Skill = skillName(input)
 	}
@@ -38,6 +38,15 @@ func (s *scribe) toolUse(conversation string, p *part) {
 	if isAgentTool(p.Name) {
 		s.spawn(conversation, p.ID, input)
 	}
+}
+
+// nextNumber is higher than that of every open call.
+func (s *scribe) nextNumber() int {
+	n := 0
+	for _, t := range s.Tools {
+		n = max(n, t.Number)
+	}
+	return n + 1
 }
 
 func skillName(input json.RawMessage) string {

@@ -9,7 +9,9 @@ import (
 // The marks by which the program tells its own user lines from what a user
 // wrote.
 const (
-	markInterrupted  = "[Request interrupted by user"
+	markInterrupted = "[Request interrupted by user"
+	// markRejected begins the result of a call that was stopped with its turn.
+	markRejected     = "The user doesn't want to proceed with this tool use. The tool use was rejected"
 	markStdout       = "<local-command-stdout>"
 	markStderr       = "<local-command-stderr>"
 	markCaveat       = "<local-command-caveat>"
@@ -44,7 +46,11 @@ func (s *scribe) remark(conversation string, l *line, text string) bool {
 	switch {
 	case strings.HasPrefix(text, markInterrupted):
 		s.flushCommand(conversation)
-		s.system(conversation, l.UUID, "interrupted", text)
+		id := l.UUID
+		if conversation != event.Main {
+			id = interruptionOf(conversation)
+		}
+		s.system(conversation, id, "interrupted", text)
 	case strings.HasPrefix(text, markStdout), strings.HasPrefix(text, markStderr):
 		s.commandOutput(conversation, l.UUID, untag(text))
 	case strings.HasPrefix(text, markNotification):

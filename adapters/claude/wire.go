@@ -151,7 +151,9 @@ type control struct {
 	Description string          `json:"description"`
 	Input       json.RawMessage `json:"input"`
 	ToolUseID   string          `json:"tool_use_id"`
-	Model       string          `json:"model"`
+	// AgentID is the subagent that asks.
+	AgentID string `json:"agent_id"`
+	Model   string `json:"model"`
 }
 
 // controlAnswer is the body of a control_response.
