@@ -16,7 +16,7 @@ import (
 // before wrote, and in which order, and by the end of the turn it is known
 // which of the agent's blocks stayed.
 func (t *turn) collectOwn(ctx context.Context) error {
-	if !t.owned && !t.tale.lost {
+	if !t.owned && !t.tale.lost && !t.tale.own {
 		return nil
 	}
 	var c ownCollector

@@ -21,6 +21,9 @@ type tale struct {
 	blocks blockOrder
 	// lost says that some of the main conversation's was taken back.
 	lost bool
+	// own says that the agent's words made a block that is not the agent's:
+	// what it said and will not write down, such as the failure of its model.
+	own bool
 	// threads are the subagents of the turn.
 	threads threads
 	// text is the last assistant_text of the main conversation.
@@ -75,6 +78,7 @@ func (t *tale) hear(ev event.Event) {
 func (t *tale) hearBlock(b event.Block) {
 	t.blocks.prune()
 	t.lost = t.lost || isLost(b)
+	t.own = t.own || b.Source == event.SourceServer
 	if b.Type != event.BlockAssistantText {
 		return
 	}

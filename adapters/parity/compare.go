@@ -11,8 +11,9 @@ import (
 )
 
 // Rules say what the live side of an agent cannot have. The zero value
-// demands that everything is equal. Blocks with the metadata "lost" are always
-// dropped from the live side: they say of themselves that no disk has them.
+// demands that everything is equal. Blocks with the metadata "lost", and those
+// whose source is the server, may be missing on the restored side: they say of
+// themselves that no disk of the agent's has them.
 type Rules struct {
 	// UngivenPrefix begins the live id of a user message that the host gave no
 	// id; such a message need not have the id of its counterpart. Default: all
@@ -47,7 +48,7 @@ func (d Difference) String() string {
 // the sides are equal. It fails only on states that can't be encoded.
 func Compare(live, restored reducer.State, r Rules) ([]Difference, error) {
 	c := comparison{rules: r, deep: r.deepThreads(live, restored)}
-	c.blocks(event.Main, withoutLost(live.Blocks), restored.Blocks)
+	c.blocks(event.Main, written(live.Blocks, restored.Blocks), restored.Blocks)
 	c.subagents(c.threads(live), c.threads(restored))
 	return c.found, c.err
 }
@@ -125,7 +126,7 @@ func (c *comparison) subagents(live, restored []reducer.Subagent) {
 }
 
 func (c *comparison) subagent(where string, live, restored reducer.Subagent) {
-	liveBlocks, restoredBlocks := withoutLost(live.Blocks), restored.Blocks
+	liveBlocks, restoredBlocks := written(live.Blocks, restored.Blocks), restored.Blocks
 	if c.rules.UnsentText {
 		restoredBlocks = withoutUnsent(liveBlocks, restoredBlocks)
 	}
@@ -172,10 +173,16 @@ func timeless(b event.Block) event.Block {
 	return b
 }
 
-func withoutLost(blocks []event.Block) []event.Block {
+// written is what of the live blocks a disk can have: not the lost ones, and of
+// the server's own those that the other side has too.
+func written(live, restored []event.Block) []event.Block {
+	has := map[string]bool{}
+	for _, b := range restored {
+		has[b.ID] = true
+	}
 	var kept []event.Block
-	for _, b := range blocks {
-		if string(b.Metadata["lost"]) != "true" {
+	for _, b := range live {
+		if string(b.Metadata["lost"]) != "true" && (b.Source != event.SourceServer || has[b.ID]) {
 			kept = append(kept, b)
 		}
 	}

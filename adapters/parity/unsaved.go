@@ -30,8 +30,8 @@ func unsaved(conversation string, live, restored []event.Block, at time.Time) []
 		saved[b.ID] = true
 	}
 	var out []event.Event
-	for _, b := range withoutLost(live) {
-		if saved[b.ID] || b.Type == event.BlockUserMessage || b.Source == event.SourceServer {
+	for _, b := range written(live, nil) {
+		if saved[b.ID] || b.Type == event.BlockUserMessage {
 			continue
 		}
 		out = append(out, event.Event{
