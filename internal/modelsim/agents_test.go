@@ -299,9 +299,20 @@ func TestAgentsFollowScripts(t *testing.T) {
 				require.Contains(t, got.text, want.text)
 				stats := c.counted(got)
 				require.Equal(t, want.requests[c.name], stats.Requests)
+				requirePaidOnce(t, stats)
 				require.Equal(t, c.name == "opencode", stats.Side == 1, "OpenCode asks for a title")
 			})
 		})
+	}
+}
+
+// requirePaidOnce asserts that no answer was asked for twice.
+func requirePaidOnce(t *testing.T, s SessionStats) {
+	t.Helper()
+	for _, p := range s.Prompts {
+		for step, n := range p.Steps {
+			require.Equal(t, 1, n, "%s, step %d", p.Text, step)
+		}
 	}
 }
 
@@ -354,11 +365,7 @@ func TestAgentsRememberAfterResume(t *testing.T) {
 		require.Equal(t, first.session, got.session)
 		stats := c.counted(first)
 		require.Equal(t, 3, stats.Requests)
-		for _, p := range stats.Prompts {
-			for step, n := range p.Steps {
-				require.Equal(t, 1, n, "%s, step %d", p.Text, step)
-			}
-		}
+		requirePaidOnce(t, stats)
 	})
 }
 

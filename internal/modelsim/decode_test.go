@@ -33,6 +33,7 @@ func TestDecodeCodex(t *testing.T) {
 		Results: []Result{{
 			Text: "inner", Agent: "01a1fc84-7f37-7822-ad6b-8fe6853cbe14", Reported: true, Waited: 1,
 		}},
+		Waits: 1,
 	}}, a.Turns)
 	parts, err := reply(a.Conversation)
 	require.NoError(t, err)

@@ -31,8 +31,9 @@ type Turn struct {
 	// Folded are prompts that the user wrote while the agent was at work on
 	// this one, and that the agent passed on beside a result.
 	Folded []string
-	// Notices counts the reports of background work after the prompt.
-	Notices int
+	// Notices counts the reports of background work after the prompt, Waits
+	// the calls that did nothing but wait for it. Those are not among Results.
+	Notices, Waits int
 }
 
 // Result is what a tool gave back.

@@ -209,6 +209,9 @@ func (in *itemReader) waited(call responsesItem, text string) bool {
 			r.Waited = len(in.Turns)
 		}
 	}
+	if ours {
+		in.turn().Waits++
+	}
 	return ours
 }
 

@@ -40,7 +40,7 @@ type PromptStats struct {
 	Text     string `json:"text"`
 	Requests int    `json:"requests"`
 	// Steps counts the requests by the number of tool results that they
-	// brought. A count over 1 means that an answer was paid twice.
+	// brought, those of calls that wait for a subagent included. A count over 1 means that an answer was paid twice.
 	Steps map[int]int `json:"steps"`
 }
 
@@ -104,7 +104,7 @@ func (s *SessionStats) note(index int, turn Turn) {
 		s.Prompts = append(s.Prompts, PromptStats{Index: index, Text: text, Steps: map[int]int{}})
 	}
 	s.Prompts[i].Requests++
-	s.Prompts[i].Steps[len(turn.Results)]++
+	s.Prompts[i].Steps[len(turn.Results)+turn.Waits]++
 }
 
 func (l *ledger) end() {
