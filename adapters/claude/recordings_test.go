@@ -7,6 +7,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -178,6 +179,37 @@ func (tr transcript) live(all []process) []process {
 	})
 	return runs
 }
+
+// untold is the first message of the transcript that none of the streams of
+// its session tells; "" when there is none, so that the two are sides of one
+// conversation. The stream of a fork is not one of them: it belongs to the fork's
+// own session and transcript.
+func (tr transcript) untold(runs []process) string {
+	told := map[string]bool{}
+	for _, p := range runs {
+		for _, r := range p.records {
+			for _, found := range messageIDs.FindAllString(r.Line, -1) {
+				told[found] = true
+			}
+		}
+	}
+	for l := range strings.Lines(tr.bytes) {
+		var written struct {
+			Type    string
+			Message struct{ ID, Model string }
+		}
+		_ = json.Unmarshal([]byte(l), &written) // other lines have no message
+		if written.Type == "assistant" && written.Message.Model != synthetic && !told[written.Message.ID] {
+			return written.Message.ID
+		}
+	}
+	if len(runs) == 0 {
+		return "the session"
+	}
+	return ""
+}
+
+var messageIDs = regexp.MustCompile(`msg_[0-9a-zA-Z]+`)
 
 func recording(name string) string { return name[:strings.Index(name, "/")] }
 
