@@ -89,7 +89,7 @@ func (c *cli) process(ctx context.Context, prompt, resume string) *exec.Cmd {
 // ask runs one prompt to its end.
 func (c *cli) ask(prompt, resume string) answered {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := c.process(ctx, prompt, resume)
 	var stderr bytes.Buffer

@@ -2,6 +2,7 @@ package modelsim
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -29,26 +30,47 @@ func newResponsesStream(w http.ResponseWriter, a asked) *responsesStream {
 	return &responsesStream{stream: newStream(w), asked: a, id: newID("resp_")}
 }
 
-// send writes one event; fields are the JSON after its type.
-func (s *responsesStream) send(name, fields string) error {
+// send writes one event; fields are the pieces of the JSON after its type.
+// They are not joined, as an answer of 64 MB is in four of its events.
+func (s *responsesStream) send(name string, fields ...string) error {
+	head := "event: " + name + "\ndata: {\"type\":\"" + name + `","sequence_number":` + strconv.Itoa(s.sequence)
 	s.sequence++
-	return s.event(name, `{"type":"`+name+`","sequence_number":`+strconv.Itoa(s.sequence-1)+fields+`}`)
+	for _, piece := range slices.Concat([]string{head}, fields, []string{"}\n\n"}) {
+		if _, err := s.buf.WriteString(piece); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *responsesStream) start() error {
 	if !s.begin() {
 		return nil
 	}
-	if err := s.send("response.created", `,"response":`+s.snapshot("in_progress", "")); err != nil {
-		return err
+	for _, name := range []string{"response.created", "response.in_progress"} {
+		if err := s.send(name, s.whole("in_progress", "")...); err != nil {
+			return err
+		}
 	}
-	return s.send("response.in_progress", `,"response":`+s.snapshot("in_progress", ""))
+	return nil
 }
 
-// snapshot is the response as it stands.
-func (s *responsesStream) snapshot(status, more string) string {
-	return fmt.Sprintf(`{"id":%q,"object":"response","created_at":%d,"status":%q,"model":%s,"output":[%s]%s}`,
-		s.id, time.Now().Unix(), status, quoted(s.model), strings.Join(s.items, ","), more)
+// whole is the response as it stands, as the field of an event.
+func (s *responsesStream) whole(status, more string) []string {
+	return slices.Concat([]string{`,"response":`}, s.snapshot(status, more))
+}
+
+// snapshot is the response as it stands, in pieces.
+func (s *responsesStream) snapshot(status, more string) []string {
+	pieces := []string{fmt.Sprintf(`{"id":%q,"object":"response","created_at":%d,"status":%q,"model":%s,"output":[`,
+		s.id, time.Now().Unix(), status, quoted(s.model))}
+	for i, item := range s.items {
+		if i > 0 {
+			pieces = append(pieces, ",")
+		}
+		pieces = append(pieces, item)
+	}
+	return append(pieces, "]", more, "}")
 }
 
 // at is where an event belongs.
@@ -63,12 +85,12 @@ func (s *responsesStream) open(kind blockKind) error {
 	s.kind = kind
 	s.text.Reset()
 	s.item = newID("msg_")
-	part, field, piece := "response.content_part.added", "content_index", textItem("")
+	part, field, piece := "response.content_part.added", "content_index", textItem(`""`)
 	if kind == blockThink {
 		s.item = newID("rs_")
-		part, field, piece = "response.reasoning_summary_part.added", "summary_index", summaryItem("")
+		part, field, piece = "response.reasoning_summary_part.added", "summary_index", summaryItem(`""`)
 	}
-	if err := s.send("response.output_item.added", s.index()+`,"item":`+s.message(false)); err != nil {
+	if err := s.send("response.output_item.added", s.index()+`,"item":`+s.message()); err != nil {
 		return err
 	}
 	return s.send(part, s.at(field)+`,"part":`+piece)
@@ -76,34 +98,35 @@ func (s *responsesStream) open(kind blockKind) error {
 
 func (s *responsesStream) index() string { return `,"output_index":` + strconv.Itoa(len(s.items)) }
 
+// textItem and summaryItem are the parts of items; text is JSON.
 func textItem(text string) string {
-	return `{"type":"output_text","text":` + string(quoted(text)) + `,"annotations":[]}`
+	return `{"type":"output_text","text":` + text + `,"annotations":[]}`
 }
 
-func summaryItem(text string) string {
-	return `{"type":"summary_text","text":` + string(quoted(text)) + `}`
-}
+func summaryItem(text string) string { return `{"type":"summary_text","text":` + text + `}` }
 
-// message is the item under way, or when it is done.
-func (s *responsesStream) message(done bool) string {
+// message is the item that begins.
+func (s *responsesStream) message() string {
 	if s.kind == blockThink {
-		return reasoningItem(s.item, s.text.String(), done)
+		return reasoningItem(s.item, "")
 	}
-	return messageItem(s.item, s.text.String(), done)
+	return messageItem(s.item, "")
 }
 
-func reasoningItem(id, text string, done bool) string {
-	summary, proof := "", "null"
-	if done {
-		summary, proof = summaryItem(text), strconv.Quote(thinkSignature)
+// reasoningItem is an item of thinking, which is done when it has a summary.
+func reasoningItem(id, summary string) string {
+	proof := "null"
+	if summary != "" {
+		proof = strconv.Quote(thinkSignature)
 	}
 	return `{"type":"reasoning","id":"` + id + `","summary":[` + summary + `],"encrypted_content":` + proof + `}`
 }
 
-func messageItem(id, text string, done bool) string {
-	status, content := "in_progress", ""
-	if done {
-		status, content = "completed", textItem(text)
+// messageItem is an item of text, which is done when it has content.
+func messageItem(id, content string) string {
+	status := "in_progress"
+	if content != "" {
+		status = "completed"
 	}
 	return `{"type":"message","id":"` + id + `","status":"` + status + `","role":"assistant","content":[` + content + `]}`
 }
@@ -137,23 +160,26 @@ func (s *responsesStream) delta(text string) error {
 }
 
 func (s *responsesStream) shut() error {
-	text := s.text.String()
+	text := string(quoted(s.text.String()))
+	s.text.Reset()
 	name, part, field, piece := "response.output_text.done", "response.content_part.done", "content_index", textItem(text)
+	item := messageItem(s.item, piece)
 	if s.kind == blockThink {
 		name, part, field, piece = "response.reasoning_summary_text.done", "response.reasoning_summary_part.done",
 			"summary_index", summaryItem(text)
+		item = reasoningItem(s.item, piece)
 	}
-	if err := s.send(name, s.at(field)+`,"text":`+string(quoted(text))); err != nil {
+	if err := s.send(name, s.at(field), `,"text":`, text); err != nil {
 		return err
 	}
-	if err := s.send(part, s.at(field)+`,"part":`+piece); err != nil {
+	if err := s.send(part, s.at(field), `,"part":`, piece); err != nil {
 		return err
 	}
-	return s.done(s.message(true))
+	return s.done(item)
 }
 
 func (s *responsesStream) done(item string) error {
-	if err := s.send("response.output_item.done", s.index()+`,"item":`+item); err != nil {
+	if err := s.send("response.output_item.done", s.index(), `,"item":`, item); err != nil {
 		return err
 	}
 	s.items = append(s.items, item)
@@ -222,7 +248,7 @@ func (s *responsesStream) fail(status int, message string) error {
 		code = *e.Code
 	}
 	more := `,"error":` + string(object("code", code, "message", message))
-	if err := s.send("response.failed", `,"response":`+s.snapshot("failed", more)); err != nil {
+	if err := s.send("response.failed", s.whole("failed", more)...); err != nil {
 		return err
 	}
 	return s.flush()
@@ -232,7 +258,7 @@ func (s *responsesStream) finish() error {
 	if err := s.start(); err != nil {
 		return err
 	}
-	if err := s.send("response.completed", `,"response":`+s.snapshot("completed", responsesUsage())); err != nil {
+	if err := s.send("response.completed", s.whole("completed", responsesUsage())...); err != nil {
 		return err
 	}
 	return s.flush()
@@ -253,7 +279,7 @@ func newWholeResponse(w http.ResponseWriter, a asked) *whole {
 				s.items = append(s.items, responsesItemOf(b, a.Tools))
 			}
 			w.Header().Set("Content-Type", "application/json")
-			_, err := w.Write([]byte(s.snapshot("completed", responsesUsage())))
+			_, err := io.WriteString(w, strings.Join(s.snapshot("completed", responsesUsage()), ""))
 			return err
 		},
 	}
@@ -265,7 +291,7 @@ func responsesItemOf(b block, tools []string) string {
 		f := newFunctionCall(*b.call, tools)
 		return f.item("completed", f.input)
 	case b.kind == blockThink:
-		return reasoningItem(newID("rs_"), b.text, true)
+		return reasoningItem(newID("rs_"), summaryItem(string(quoted(b.text))))
 	}
-	return messageItem(newID("msg_"), b.text, true)
+	return messageItem(newID("msg_"), textItem(string(quoted(b.text))))
 }
