@@ -91,7 +91,7 @@ var hints = []struct {
 	{session.ErrDepthLimit, "spawn from a session nearer to the root"},
 	{session.ErrUnavailable, hintTemporal},
 	{adapters.ErrNotInstalled, "sojourn doctor looks at every agent on this machine"},
-	{adapters.ErrNoTranscript, "give a transcript file, or the folder that is the agent's home"},
+	{adapters.ErrNoTranscript, hintTranscript},
 	{stream.ErrPurged, "sojourn show ID reads the whole conversation from the archive"},
 	{stream.ErrGap, "sojourn show ID reads the whole conversation from the archive"},
 	{archive.ErrNotFound, "sojourn ls --all lists the sessions"},

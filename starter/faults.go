@@ -81,7 +81,7 @@ type heed struct{ known, foreign int }
 
 func (h *heed) add(e event.Event) {
 	switch e.Payload.(type) {
-	case event.Native, event.Unknown:
+	case event.Native:
 		h.foreign++
 	case event.Log, event.Error, event.Status, event.SessionIdle, event.QueryStarted, event.QueryCompleted, event.QueryFailed, event.QueryInterrupted:
 		// Said of any process and at the end of any file.

@@ -50,14 +50,15 @@ func (c *cli) transcripts(a adapters.Adapter, paths []string, f *faults) (*trans
 	return t, nil
 }
 
+const hintTranscript = "give a transcript file, or the folder that is the agent's home"
+
 // badPaths is about transcripts that are not given as they must be.
 func badPaths(err error) error {
-	const hint = "give a transcript file, or the folder that is the agent's home"
 	if errors.Is(err, adapters.ErrManySessions) {
 		return usage("give the transcript file of one session", "%s", err)
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return failed(hint, "%s", plainPathError(err))
+		return failed(hintTranscript, "%s", plainPathError(err))
 	}
 	return err
 }
@@ -121,6 +122,14 @@ func (t *transcripts) empty() bool {
 	return len(t.files) > 0
 }
 
+// nothingIn says what to do about files in which the adapter found nothing.
+func (c *cli) nothingIn(paths []string, agent string) string {
+	if other, found := c.readBy(paths, agent); found {
+		return "it is a transcript of another agent: --agent " + other
+	}
+	return hintTranscript
+}
+
 // readBy names an agent whose transcript it is: one that reads all of it.
 func (c *cli) readBy(paths []string, not string) (name string, found bool) {
 	for _, name := range c.agents.Names() {
@@ -160,10 +169,7 @@ func (c *cli) parse(agent string, paths []string) error {
 	var b reducer.Builder
 	h := c.read(a, t, faults, func(e event.Event) { b.Add(e) })
 	if faults.count > 0 && h.known == 0 {
-		faults.hint = "nothing was found in what " + a.Info().Product + " should have written"
-		if other, found := c.readBy(paths, agent); found {
-			faults.hint = "it is a transcript of another agent: --agent " + other
-		}
+		faults.hint = c.nothingIn(paths, agent)
 	}
 	if err := c.printJSON(b.State()); err != nil {
 		return err

@@ -84,7 +84,9 @@ func (t *translation) take(e event.Event, err error) error {
 
 func (t *translation) end(product string) error {
 	if t.heed.stranger() {
-		t.faults.at("stdin", 1, "not what %s says: no line is known to it", product)
+		// No failure: what is unknown is kept, and a recording without the side
+		// of its questions may have nothing else.
+		t.c.warn("stdin:1: no line is known of %s; all are kept as they are", product)
 	}
 	if t.side != nil {
 		t.side.changed(t.faults)
