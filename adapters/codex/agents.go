@@ -98,8 +98,10 @@ func (s *scribe) turnEnded(th *thread, id string, status string) {
 func (s *scribe) abandon() {
 	for _, id := range s.threads() {
 		th := s.Threads[id]
+		if th.Turn != "" {
+			s.turnEnded(th, id, "interrupted")
+		}
 		s.close(th, false)
-		th.Turn, th.Interrupt = "", false
 		if th.Conversation != "" && th.Conversation != event.Main {
 			s.agentDone(th, id, true, nil)
 		}

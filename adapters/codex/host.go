@@ -2,6 +2,7 @@ package codex
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,38 +162,65 @@ func (t *translator) asked(m *message, raw []byte) error {
 	if err := decodeObject(m.Params, p); err != nil {
 		return err
 	}
-	id := strconv.Itoa(t.Process) + "-" + key(m.ID)
+	id := t.askID(m.ID)
 	conversation := t.conversationOf(p.ThreadID)
 	t.Asks[id] = ask{Raw: json.RawMessage(m.ID), Conversation: conversation, Thread: p.ThreadID, Method: m.Method}
-	e := event.PermissionRequested{RequestID: id, ToolName: kind.tool, ToolUseID: p.ItemID, Title: p.Reason}
-	if p.Command != "" {
-		e.Input = object(map[string]any{"command": script(jsontext.Value(rawText(p.Command)))})
-	} else {
-		e.Input = json.RawMessage(m.Params)
+	e := event.PermissionRequested{
+		RequestID: id, ToolName: kind.tool, ToolUseID: p.ItemID, Title: first(p.Reason, p.words()), Input: json.RawMessage(m.Params),
 	}
-	if given(p.Questions) {
-		e.Questions = json.RawMessage(p.Questions)
-	}
-	if e.Title == "" {
-		e.Title, _ = plainText(p.Text)
-	}
+	t.describe(&e, p)
 	t.emit(conversation, e)
 	return nil
 }
 
+// askID makes the program's id for a request unique over all its processes.
+func (t *translator) askID(raw jsontext.Value) string {
+	return strconv.Itoa(t.Process) + "-" + key(raw)
+}
+
+func (p *params) words() string {
+	text, _ := plainText(p.Text)
+	return text
+}
+
+// describe says what a request is about in the terms of the call that it is
+// about.
+func (t *translator) describe(e *event.PermissionRequested, p *params) {
+	th := t.thread(p.ThreadID)
+	switch {
+	case given(p.Questions):
+		e.Questions = json.RawMessage(p.Questions)
+	case p.Command != "":
+		e.Input = object(map[string]any{"command": script(jsontext.Value(rawText(p.Command)))})
+	case p.Meta != nil && p.Meta.Kind == approvesMCP:
+		e.ToolName = "mcp__" + p.Server + "__" + p.Meta.Tool
+		e.Input = objectOr(p.Meta.Params)
+		for _, o := range th.Open {
+			if o.Kind == kindMCP && o.Tool == e.ToolName {
+				e.ToolUseID = o.ID
+			}
+		}
+	default:
+		if at := th.find(p.ItemID); at >= 0 && len(th.Open[at].Input) > 0 {
+			e.Input = th.Open[at].Input
+		}
+	}
+}
+
+// approvesMCP marks a question that asks for the approval of a tool of an MCP
+// server.
+const approvesMCP = "mcp_tool_call"
+
 // refuse answers a request that nobody here can decide on, so that the program
 // does not wait for ever.
 func (t *translator) refuse(m *message) {
-	if m.Method == "currentTime/read" {
-		return
-	}
-	id := "refuse-" + strconv.Itoa(t.Process) + "-" + key(m.ID)
+	id := "refuse-" + t.askID(m.ID)
 	t.dueLine(id, map[string]any{"id": m.ID, "error": map[string]any{"code": -32601, "message": "not supported by this client"}})
 }
 
 // answered translates the host's answer to a request of the program.
 func (t *translator) answered(m *message) error {
-	id := strconv.Itoa(t.Process) + "-" + key(m.ID)
+	id := t.askID(m.ID)
 	if _, waits := t.Asks[id]; !waits {
 		return nil
 	}
@@ -230,7 +258,17 @@ func (t *translator) resolve(id, what string) {
 	t.emit(a.Conversation, event.PermissionResolved{RequestID: id, Decision: what})
 }
 
+// withdraw ends the requests of a thread whose turn is over: nobody waits for
+// their answers.
+func (t *translator) withdraw(threadID string) {
+	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
+		if t.Asks[id].Thread == threadID {
+			t.resolve(id, "cancelled")
+		}
+	}
+}
+
 // requestResolved ends a request that nobody has answered.
 func (t *translator) requestResolved(p *params, _ []byte) {
-	t.resolve(strconv.Itoa(t.Process)+"-"+key(p.RequestID), "cancelled")
+	t.resolve(t.askID(p.RequestID), "cancelled")
 }

@@ -1,8 +1,138 @@
 package codex
 
-import "github.com/sojourn-run/sojourn/adapters"
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
 
-// ProfileFiles is written next.
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// ProfileFiles gives the files of a profile, all in the session's own
+// configuration folder so that the workspace stays as the user has it; only the
+// profile's workspace files go there.
+//
+// The program has one file of instructions, so the rules follow in it. Its
+// commands are a matter of its terminal interface, which nobody has here: they
+// become skills, which the model finds by their names.
 func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {
-	return nil, nil
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("codex: %w", err)
+	}
+	w := &writer{}
+	if text := instructions(p); text != "" {
+		w.home("AGENTS.md", text)
+	}
+	w.skills(p.Skills)
+	w.commands(p)
+	w.roles(p.Subagents)
+	w.bundles(p.BundledMCP)
+	for _, file := range slices.Sorted(maps.Keys(p.Workspace)) {
+		w.files = append(w.files, adapters.File{
+			Base: adapters.InWorkspace, Path: file, Mode: 0o644, Data: []byte(p.Workspace[file])})
+	}
+	w.home("config.toml", config(p, l))
+	slices.SortFunc(w.files, func(a, b adapters.File) int {
+		return slices.Compare([]string{string(a.Base), a.Path}, []string{string(b.Base), b.Path})
+	})
+	return w.files, nil
+}
+
+// writer collects files.
+type writer struct{ files []adapters.File }
+
+// home adds a file below the configuration folder. The modes keep secrets in
+// MCP settings from other users of the machine.
+func (w *writer) home(name, text string) {
+	w.files = append(w.files, adapters.File{
+		Base: adapters.InHome, Path: path.Join(configDir, name), Mode: 0o600, Data: []byte(text)})
+}
+
+// instructions are the profile's own and its rules.
+func instructions(p adapters.Profile) string {
+	var parts []string
+	if p.Instructions != "" {
+		parts = append(parts, strings.TrimRight(p.Instructions, "\n"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Rules)) {
+		parts = append(parts, "# "+name+"\n\n"+strings.TrimRight(p.Rules[name], "\n"))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, "\n\n") + "\n"
+}
+
+func (w *writer) skills(skills map[string]map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(skills)) {
+		for _, file := range slices.Sorted(maps.Keys(skills[name])) {
+			w.home(path.Join("skills", name, file), skills[name][file])
+		}
+	}
+}
+
+// commands writes each command as a skill of its name, unless there is one.
+func (w *writer) commands(p adapters.Profile) {
+	for _, name := range slices.Sorted(maps.Keys(p.Commands)) {
+		if _, taken := p.Skills[name]; taken {
+			continue
+		}
+		front, body := frontMatter(p.Commands[name])
+		description := first(front["description"], "What to do when the user writes /"+name+".")
+		w.home(path.Join("skills", name, "SKILL.md"),
+			"---\nname: "+basicString(name)+"\ndescription: "+basicString(description)+"\n---\n\n"+body)
+	}
+}
+
+// roles writes each subagent as a role that the model can start agents in.
+func (w *writer) roles(subagents map[string]string) {
+	for _, file := range slices.Sorted(maps.Keys(subagents)) {
+		front, body := frontMatter(subagents[file])
+		name := first(front["name"], file)
+		var t toml
+		t.set("name", name)
+		t.set("description", first(front["description"], name))
+		t.set("developer_instructions", body)
+		w.home(path.Join("agents", file+".toml"), t.String())
+	}
+}
+
+func (w *writer) bundles(servers map[string]adapters.BundledMCP) {
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		for _, file := range slices.Sorted(maps.Keys(servers[name].Files)) {
+			w.files = append(w.files, adapters.File{
+				Base: adapters.InHome, Path: path.Join(adapters.BundledDir(name), file), Mode: 0o700,
+				Data: []byte(servers[name].Files[file])})
+		}
+	}
+}
+
+// frontMatter splits a Markdown file into the plain values of its head and its
+// body.
+func frontMatter(text string) (head map[string]string, body string) {
+	head = map[string]string{}
+	rest, has := strings.CutPrefix(text, "---\n")
+	if !has {
+		return head, text
+	}
+	front, body, ends := strings.Cut(rest, "\n---\n")
+	if !ends {
+		return head, text
+	}
+	for line := range strings.Lines(front) {
+		key, value, ok := strings.Cut(line, ":")
+		if ok && key == strings.TrimSpace(key) {
+			head[key] = unquoted(strings.TrimSpace(value))
+		}
+	}
+	return head, strings.TrimLeft(body, "\n")
+}
+
+func unquoted(value string) string {
+	if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+		return value[1 : n-1]
+	}
+	return value
 }

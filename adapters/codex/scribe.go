@@ -54,11 +54,19 @@ func (s *scribe) begin(th *thread, id string, it *item) {
 
 // call writes a tool call.
 func (s *scribe) call(th *thread, id string, it *item) {
-	th.Open = append(th.Open, open{ID: id, Kind: it.kind(), Prompt: it.Prompt})
-	s.upsert(th.Conversation, event.Block{
+	o := open{ID: id, Kind: it.kind(), Prompt: it.Prompt}
+	b := event.Block{
 		ID: id, Type: event.BlockToolUse, Status: event.StatusComplete,
 		ToolName: it.toolName(), ToolUseID: id, Input: it.toolInput(s.plain), Execution: event.ExecutionRunning,
-	})
+	}
+	switch o.Kind {
+	case kindChange:
+		o.Input = b.Input
+	case kindMCP:
+		o.Tool = b.ToolName
+	}
+	th.Open = append(th.Open, o)
+	s.upsert(th.Conversation, b)
 }
 
 // end writes a whole item. id is the item's, or one made of its position where

@@ -194,7 +194,6 @@ func (t *translator) delta(p *params, _ []byte) {
 		return
 	}
 	if at := th.find(p.ItemID); at >= 0 {
-		th.Open[at].Pieces = true
 		t.emit(th.Conversation, event.BlockDelta{BlockID: p.ItemID, Delta: p.Delta})
 	}
 }
@@ -219,6 +218,7 @@ func (t *translator) turnCompleted(p *params, _ []byte) {
 	if p.Turn.Error != nil && p.Turn.Status == "failed" {
 		t.failure(th, p.Turn.ID, p.Turn.Error)
 	}
+	t.withdraw(p.ThreadID)
 	t.turnEnded(th, p.ThreadID, p.Turn.Status)
 	if th.Conversation == event.Main {
 		t.mainEnded(p.Turn)
@@ -303,7 +303,7 @@ func (t *translator) conversationOf(threadID string) string {
 }
 
 func (t *translator) warned(p *params, raw []byte) {
-	message, _ := plainText(p.Text)
+	message := p.words()
 	if message == "" {
 		message, _ = plainText(p.Summary)
 	}
@@ -311,6 +311,5 @@ func (t *translator) warned(p *params, raw []byte) {
 }
 
 func (t *translator) progress(p *params, raw []byte) {
-	text, _ := plainText(p.Text)
-	t.emit(t.conversationOf(p.ThreadID), event.Log{Level: "debug", Message: first(text, "progress"), Data: json.RawMessage(raw)})
+	t.emit(t.conversationOf(p.ThreadID), event.Log{Level: "debug", Message: first(p.words(), "progress"), Data: json.RawMessage(raw)})
 }

@@ -124,8 +124,9 @@ type open struct {
 	Kind itemKind `json:"kind"`
 	// Prompt is that of a subagent about to be started.
 	Prompt string `json:"prompt,omitempty"`
-	// Text has come piece by piece.
-	Pieces bool `json:"pieces,omitempty"`
+	// Tool and Input are those of a call that the program may ask about.
+	Tool  string          `json:"tool,omitempty"`
+	Input json.RawMessage `json:"input,omitempty"`
 }
 
 func newState() *state {

@@ -48,11 +48,20 @@ type params struct {
 	Reason    string         `json:"reason"`
 	Command   string         `json:"command"`
 	Questions jsontext.Value `json:"questions"`
+	Server    string         `json:"serverName"`
+	Meta      *approval      `json:"_meta"`
 
 	// Of requests of the host.
 	ClientID string         `json:"clientUserMessageId"`
 	Model    string         `json:"model"`
 	Input    jsontext.Value `json:"input"`
+}
+
+// approval is what an MCP question is about when it is the program's own.
+type approval struct {
+	Kind   string         `json:"codex_approval_kind"`
+	Tool   string         `json:"tool_name"`
+	Params jsontext.Value `json:"tool_params"`
 }
 
 type wireThread struct {
