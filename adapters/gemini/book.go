@@ -69,6 +69,9 @@ func (b *book) header(r *record) error {
 }
 
 func (b *book) message(r *record) error {
+	if strings.HasPrefix(r.ID, fillerPrefix) {
+		return nil
+	}
 	switch r.Type {
 	case "user":
 		return b.user(r)
@@ -264,9 +267,9 @@ func (p *parser) use(conversation string, c *toolCall, t acp.Tool) {
 		ToolName: t.Name, ToolUseID: c.ID, Input: input, Execution: how,
 	})
 	if t.Agent != "" {
-		p.emit(conversation, event.SubagentSpawned{
-			ToolUseID: c.ID, SubagentType: t.Agent, Prompt: t.Prompt, Description: t.Description,
-		})
+		for _, e := range t.Spawned(c.ID) {
+			p.emit(conversation, e)
+		}
 		p.subagent(c)
 	}
 }
@@ -276,7 +279,9 @@ func (p *parser) result(conversation string, c *toolCall, t acp.Tool, output jso
 	p.at(c.Timestamp)
 	failed := c.failed()
 	if t.Agent != "" {
-		p.completed(conversation, c, output)
+		for _, e := range acp.Completed(c.ID, failed, output, nil) {
+			p.emit(conversation, e)
+		}
 	}
 	p.upsert(conversation, event.Block{
 		ID: acp.ResultID(c.ID), Type: event.BlockToolResult, Status: event.StatusComplete,
@@ -288,15 +293,4 @@ func (p *parser) result(conversation string, c *toolCall, t acp.Tool, output jso
 			ID: c.ID + ":skill", Type: event.BlockSkillLoad, Status: event.StatusComplete, SkillName: t.Skill, Content: &text,
 		})
 	}
-}
-
-func (p *parser) completed(conversation string, c *toolCall, output json.RawMessage) {
-	done := event.SubagentCompleted{ToolUseID: c.ID, Status: event.SubagentCompletedOK}
-	if c.failed() {
-		done.Status = event.SubagentFailed
-	}
-	if text := plainString(output); text != "" {
-		done.Output = &text
-	}
-	p.emit(conversation, done)
 }

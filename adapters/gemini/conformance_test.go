@@ -13,7 +13,12 @@ func conforming() adaptertest.Agent {
 		Env:     []string{},
 		Model:   "gemini-2.5-pro", OtherModel: "gemini-2.5-flash",
 		Rules: rules,
-		Tool:  func(server, tool string) string { return mcpPrefix + server + "_" + tool },
+		Missing: map[string]string{
+			"tool-failure":          "a command that fails is told like one that succeeds, without its exit status",
+			"tool-write-read":       "what a file read gave is not told",
+			"permission-deny-heard": "a denial has no place for words",
+		},
+		Tool: func(server, tool string) string { return mcpPrefix + server + "_" + tool },
 	}
 }
 

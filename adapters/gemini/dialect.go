@@ -27,12 +27,21 @@ func newDialect() *acp.Dialect {
 		Thought:  toldThought,
 		Command:  isCommand,
 		Spent:    spent,
+		Filler:   filler,
 	}
 }
 
 // rejection is what the agent tells its model, and writes down, of a call that
 // the user refused.
 const rejection = "Tool %q was canceled by the user."
+
+// filler is the agent's own word for an answer that was cut off. Where the
+// process ended before it said anything, Prepare puts it behind the prompt:
+// without it the model would take the next prompt for a part of this one.
+const (
+	filler       = "[The previous response was interrupted before it completed.]"
+	fillerPrefix = "sojourn-interrupted-"
+)
 
 const (
 	shellTool = "run_shell_command"

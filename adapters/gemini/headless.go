@@ -203,8 +203,9 @@ func (h *headless) spawn(id string) {
 	u := h.Tools[id]
 	u.Agent = true
 	h.Tools[id] = u
-	h.emit(event.SubagentSpawned{ToolUseID: id,
-		SubagentType: stringField(u.Args, "agent_name"), Prompt: stringField(u.Args, "prompt")})
+	for _, p := range wholeTool(&toolCall{Name: u.Name, Args: u.Args}).Spawned(id) {
+		h.emit(p)
+	}
 }
 
 func (h *headless) result(l *headlessLine) {
@@ -220,14 +221,9 @@ func (h *headless) result(l *headlessLine) {
 		output = encode(text)
 	}
 	if u.Agent {
-		done := event.SubagentCompleted{ToolUseID: l.ToolID, Status: event.SubagentCompletedOK}
-		if failed {
-			done.Status = event.SubagentFailed
+		for _, p := range acp.Completed(l.ToolID, failed, output, nil) {
+			h.emit(p)
 		}
-		if text != "" {
-			done.Output = &text
-		}
-		h.emit(done)
 	}
 	h.settle(l.ToolID, failed, output)
 	if u.Name == skillTool && !failed {

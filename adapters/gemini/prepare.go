@@ -48,7 +48,7 @@ func rest(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Prepar
 		return adapters.Preparation{}, err
 	}
 	want := path.Join(configDir, "tmp", slug, "chats", restName(n, shortID(c.session)))
-	if c.path == want && !c.torn {
+	if c.path == want && !c.torn && !c.dangling {
 		return found, nil
 	}
 	if kindOf(c.path) == adapters.Snapshot {
@@ -62,11 +62,21 @@ func rest(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Prepar
 		data = append(data, '\n') // so that the next line stays whole
 		found.Note = "the last line of the native transcript was cut off"
 	}
+	if c.dangling {
+		data = append(append(data, fill(c)...), '\n')
+	}
 	found.Write = []adapters.File{{Base: adapters.InHome, Path: want, Mode: 0o600, Data: data}}
 	if c.path != want {
 		found.Remove = []string{c.path}
 	}
 	return found, nil
+}
+
+// fill is the line that closes a turn of which nothing was written down.
+func fill(c chat) json.RawMessage {
+	return encode(map[string]any{
+		"id": fillerPrefix + c.last, "timestamp": c.stamp, "type": "gemini", "content": filler, "thoughts": []any{},
+	})
 }
 
 // shortID is the part of a session's id that its file's name has.

@@ -102,6 +102,9 @@ func (w *writer) settings(p adapters.Profile, l adapters.Launch) {
 		"general": settings{
 			"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
 			"sessionRetention": settings{"enabled": false},
+			// The model's API is tried again in silence, with longer and longer
+			// pauses: four times take half a minute, ten would take four.
+			"maxAttempts": 4,
 		},
 		"ide":        settings{"enabled": false},
 		"ui":         settings{"hideTips": true, "hideBanner": true},

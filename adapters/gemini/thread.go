@@ -26,7 +26,18 @@ func (p *parser) subagent(c *toolCall) {
 		return
 	}
 	t.told = true
+	// The thread's own word on its task and what came of it: the protocol tells
+	// neither, so it is part of the thread.
+	p.emit(c.ID, event.SubagentSpawned{ToolUseID: c.ID, Prompt: stringField(c.Args, "prompt")})
 	p.thread(c.ID, t)
+	done := event.SubagentCompleted{ToolUseID: c.ID, Status: event.SubagentCompletedOK}
+	if c.failed() {
+		done.Status = event.SubagentFailed
+	}
+	if text := stringField(c.ResultDisplay, "result"); text != "" {
+		done.Output = &text
+	}
+	p.emit(c.ID, done)
 }
 
 // threadOf finds the file of a call's subagent: by the id where the call has

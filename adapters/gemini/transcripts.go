@@ -34,6 +34,10 @@ type chat struct {
 	resumable bool
 	// torn: the last line has no end.
 	torn bool
+	// dangling: the last prompt has no answer. last and stamp are the id and the
+	// time of the last message.
+	dangling    bool
+	last, stamp string
 }
 
 // chats are the conversations in a home, the oldest first.
@@ -125,19 +129,30 @@ func (c *chat) message(r *record) {
 	if err != nil {
 		return
 	}
+	c.last, c.stamp = r.ID, r.Timestamp
 	switch r.Type {
 	case "user":
-		var b strings.Builder
-		for _, p := range pieces {
-			b.WriteString(p.Text)
-		}
-		text := strings.TrimSpace(b.String())
-		asked := !internal(text) || text == "" && slices.ContainsFunc(pieces, func(p piece) bool { return p.InlineData != nil })
-		c.prompts = c.prompts || asked
-		c.resumable = c.resumable || asked && text != "" && !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "?")
+		c.user(pieces)
 	case "gemini":
-		c.resumable = c.resumable || said(pieces) != "" || len(r.ToolCalls) > 0 || len(r.Thoughts) > 0
+		something := said(pieces) != "" || len(r.ToolCalls) > 0 || len(r.Thoughts) > 0
+		c.resumable = c.resumable || something
+		c.dangling = c.dangling && !something
 	}
+}
+
+func (c *chat) user(pieces []piece) {
+	var b strings.Builder
+	rich, answers := false, false
+	for _, p := range pieces {
+		b.WriteString(p.Text)
+		rich = rich || p.InlineData != nil
+		answers = answers || p.FunctionResponse != nil
+	}
+	text := strings.TrimSpace(b.String())
+	asked := !answers && (!internal(text) || text == "" && rich)
+	c.prompts = c.prompts || asked
+	c.resumable = c.resumable || asked && text != "" && !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "?")
+	c.dangling = asked || c.dangling && !answers
 }
 
 // patch takes the messages that replace all those before.
@@ -151,7 +166,7 @@ func (c *chat) patch(raw []byte) {
 		return
 	}
 	asked := c.prompts
-	c.resumable = false
+	c.resumable, c.dangling = false, false
 	for _, raw := range r.Set.Messages {
 		if m, err := decodeRecord(raw); err == nil {
 			c.message(m)

@@ -47,6 +47,9 @@ type Dialect struct {
 	// BareThoughts: thoughts that no text follows are kept when a turn ends well.
 	// Default: they are not.
 	BareThoughts bool
+	// Filler is a text that stands in the history where an answer was cut off.
+	// Default: none does.
+	Filler string
 }
 
 // Tool is a call as the blocks of a conversation show it.

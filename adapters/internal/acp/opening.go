@@ -84,7 +84,7 @@ func (t *Translator) sessionOpen(method string, result json.RawMessage) {
 func (t *Translator) userChunk(u *update) {
 	t.Replayed = true
 	c, ok := chunk(u.Content)
-	if !ok || len(t.Turns) > 0 || t.dialect.Agent == "" {
+	if !ok || len(t.Turns) > 0 {
 		return
 	}
 	if internalPrompt(c.Text) {
@@ -101,9 +101,11 @@ func internalPrompt(text string) bool {
 }
 
 // replayedOther is something replayed that is no prompt.
-func (t *Translator) replayedOther() {
+func (t *Translator) replayedOther(text string) {
 	t.Replayed = true
-	t.Replay.Last = ""
+	if text == "" || text != t.dialect.Filler {
+		t.Replay.Last = ""
+	}
 }
 
 // replaying says whether updates are history: there is no prompt that they

@@ -14,7 +14,7 @@ func decodeInto(raw json.RawMessage, v any) error { return json.Unmarshal(raw, v
 func (t *Translator) toolUpdate(u *update, line string) {
 	switch {
 	case t.replaying():
-		t.replayedOther()
+		t.replayedOther("")
 	case len(t.Turns) == 0 || u.ID == "":
 		t.native(event.DirOut, "session/update/"+u.Kind, line)
 	default:
@@ -102,12 +102,41 @@ func (t *Translator) showCall(id string, c *call, how event.Execution) {
 }
 
 func (t *Translator) spawn(id string, c *call) {
-	if c.Tool.Agent != "" && !c.Spawned {
-		c.Spawned = true
-		t.emit(event.SubagentSpawned{
-			ToolUseID: id, SubagentType: c.Tool.Agent, Prompt: c.Tool.Prompt, Description: c.Tool.Description,
-		})
+	if c.Tool.Agent == "" || c.Spawned {
+		return
 	}
+	c.Spawned = true
+	for _, p := range c.Tool.Spawned(id) {
+		t.emit(p)
+	}
+}
+
+// Spawned are the events of a subagent's start. Its block shows the call's
+// input where the call does not tell the task.
+func (t Tool) Spawned(id string) []event.Payload {
+	spawned := []event.Payload{event.SubagentSpawned{
+		ToolUseID: id, SubagentType: t.Agent, Prompt: t.Prompt, Description: t.Description,
+	}}
+	if t.Prompt != "" {
+		return spawned
+	}
+	return append(spawned, event.BlockUpsert{Block: event.Block{
+		ID: event.SubagentBlockID(id), Type: event.BlockSubagent, Input: orEmpty(t.Input),
+	}})
+}
+
+// Completed are the events of a subagent's end. What its own thread says that
+// it came to stays there: its block shows what the call gave back.
+func Completed(id string, failed bool, output json.RawMessage, took *int64) []event.Payload {
+	done := event.SubagentCompleted{
+		ToolUseID: id, Status: event.SubagentCompletedOK, Output: textOf(output), DurationMS: took,
+	}
+	if failed {
+		done.Status = event.SubagentFailed
+	}
+	return []event.Payload{done, event.BlockUpsert{Block: event.Block{
+		ID: event.SubagentBlockID(id), Type: event.BlockSubagent, Output: output,
+	}}}
 }
 
 func orEmpty(input json.RawMessage) json.RawMessage {
@@ -141,11 +170,9 @@ func (t *Translator) settle(id string, c *call, failed bool, output json.RawMess
 }
 
 func (t *Translator) subagentDone(id string, c *call, failed bool, output json.RawMessage) {
-	how := event.SubagentCompletedOK
-	if failed {
-		how = event.SubagentFailed
+	for _, p := range Completed(id, failed, output, t.since(c.Since)) {
+		t.emit(p)
 	}
-	t.emit(event.SubagentCompleted{ToolUseID: id, Status: how, Output: textOf(output), DurationMS: t.since(c.Since)})
 }
 
 func (t *Translator) result(id string, failed bool, output json.RawMessage, took *int64) {

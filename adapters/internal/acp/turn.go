@@ -48,7 +48,7 @@ func (t *Translator) chunk(u *update, line string) {
 	}
 	switch {
 	case t.replaying():
-		t.replayedOther()
+		t.replayedOther(c.Text)
 	case len(t.Turns) == 0 || !ok || c.Type != "text":
 		t.native(event.DirOut, "session/update/"+u.Kind, line)
 	default:
