@@ -89,6 +89,13 @@ func (x *exchange) start(p adapters.Profile) {
 	x.install(p)
 	c, err := New().Command(x.launch)
 	require.NoError(x.t, err)
+	x.run(c)
+}
+
+// run starts the command.
+func (x *exchange) run(c adapters.Command) {
+	x.t.Helper()
+	var err error
 	x.cmd = exec.CommandContext(x.t.Context(), c.Argv[0], c.Argv[1:]...)
 	x.cmd.Dir, x.cmd.Env = c.Dir, x.env
 	for name, value := range c.Env {
