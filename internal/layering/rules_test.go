@@ -44,7 +44,7 @@ func rules() []rule {
 		},
 		{
 			name:  "adapters translate",
-			about: func(pkg string) bool { return under("adapters")(pkg) && !parityTool(pkg) },
+			about: func(pkg string) bool { return under("adapters")(pkg) && !proofTool(pkg) },
 			forbids: func(_, to string) bool {
 				return mine(to) && !within(to, "adapters") && !within(to, "event") && !within(to, "sandbox")
 			},
@@ -91,7 +91,7 @@ func rules() []rule {
 		{
 			name: "the scripted model is for tests",
 			about: func(pkg string) bool {
-				return !under("internal/modelsim", "internal/harness", "internal/e2e", "bench")(pkg) && !isCommand(pkg)
+				return !under("internal/modelsim", "internal/harness", "internal/e2e", "bench", "adapters/adaptertest")(pkg) && !isCommand(pkg)
 			},
 			forbids: func(_, to string) bool { return within(to, "internal/modelsim") },
 			deep:    true,
@@ -100,9 +100,9 @@ func rules() []rule {
 	}
 }
 
-// parityTool is the part of adapters that compares what two ways gave, for
-// which it folds.
-func parityTool(pkg string) bool { return under("adapters/parity")(pkg) }
+// proofTool is the part of adapters that proves what agents do: one compares
+// what two ways gave, for which it folds, the other runs the real programs.
+func proofTool(pkg string) bool { return under("adapters/parity", "adapters/adaptertest")(pkg) }
 
 // notAgents are the folders in adapters that are no agent's.
 var notAgents = []string{"builtin", "parity", "profiles", "adaptertest", "internal"}
