@@ -76,7 +76,7 @@ func TestEveryAgentTellsTheSame(t *testing.T) {
 		require.GreaterOrEqual(t, kinds[event.BlockToolUse], 4, "%v", kinds)
 		require.NotZero(t, kinds[event.BlockError], "%v", kinds)
 		require.Len(t, live.State.Subagents, 1)
-		require.Equal(t, "completed", live.State.Subagents[0].Status)
+		require.EqualValues(t, "success", live.State.Subagents[0].Status)
 		require.NotEmpty(t, live.State.Subagents[0].Blocks, "the subagent's own conversation")
 		requireParity(t, h.ID())
 	})
