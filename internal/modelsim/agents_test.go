@@ -136,7 +136,7 @@ enabled = false
 [model_providers.fake]
 name = "Fake"
 base_url = "` + url + `/v1"
-env_key = "FAKE_API_KEY"
+env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 request_max_retries = 1
 stream_max_retries = 1
@@ -144,7 +144,7 @@ supports_websockets = false
 `
 	require.NoError(t, os.Mkdir(filepath.Join(home, ".codex"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(home, ".codex", "config.toml"), []byte(config), 0o600))
-	return []string{"FAKE_API_KEY=sk-dummy"}
+	return Environment(url)
 }
 
 func commandCodex(prompt, resume string) (args []string, stdin string) {
@@ -189,10 +189,8 @@ func prepareGemini(t *testing.T, home, url string) []string {
 		`"general":{"enableAutoUpdate":false,"enableAutoUpdateNotification":false},"ide":{"enabled":false}}`
 	require.NoError(t, os.Mkdir(filepath.Join(home, ".gemini"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(home, ".gemini", "settings.json"), []byte(settings), 0o600))
-	return []string{
-		"GEMINI_API_KEY=sk-dummy", "GOOGLE_GEMINI_BASE_URL=" + url, "GEMINI_CLI_NO_RELAUNCH=true",
-		"GEMINI_CLI_CUSTOM_HEADERS=X-Session-Id: named-by-the-test", "TMPDIR=" + home,
-	}
+	return append(Environment(url), "GEMINI_CLI_NO_RELAUNCH=true", "TMPDIR="+home,
+		"GEMINI_CLI_CUSTOM_HEADERS=X-Session-Id: named-by-the-test")
 }
 
 func commandGemini(prompt, resume string) (args []string, stdin string) {
@@ -222,14 +220,8 @@ func readGeminiLine(t *testing.T, line []byte, a *answered) {
 }
 
 func prepareOpenCode(_ *testing.T, _, url string) []string {
-	config := `{"autoupdate":false,"share":"disabled","enabled_providers":["fake"],"model":"fake/fake-model",` +
-		`"small_model":"fake/fake-model","provider":{"fake":{"npm":"@ai-sdk/openai-compatible",` +
-		`"options":{"baseURL":"` + url + `/v1","apiKey":"sk-dummy"},"models":{"fake-model":{"tool_call":true,` +
-		`"reasoning":true,"limit":{"context":200000,"output":8192}}}}}}`
-	return []string{
-		"OPENCODE_CONFIG_CONTENT=" + config, "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1",
-		"OPENCODE_DISABLE_LSP_DOWNLOAD=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
-	}
+	return append(Environment(url), "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1",
+		"OPENCODE_DISABLE_LSP_DOWNLOAD=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1")
 }
 
 func commandOpenCode(prompt, resume string) (args []string, stdin string) {

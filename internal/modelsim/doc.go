@@ -7,7 +7,8 @@
 //	url, err := sim.Start(ctx, "127.0.0.1:0")
 //	defer sim.Close()
 //
-// An agent finds it by its own settings, with any key:
+// An agent finds it by its own settings, with any key; [Environment] gives
+// them for those that are variables:
 //
 //	Claude Code  ANTHROPIC_BASE_URL=url
 //	Gemini CLI   GOOGLE_GEMINI_BASE_URL=url

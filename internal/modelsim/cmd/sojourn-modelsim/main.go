@@ -6,9 +6,9 @@
 //
 // When it listens it prints how agents find it as shell assignments, or with
 // --json as one JSON object, and writes the assignments to --env-file:
-// ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL and OPENAI_BASE_URL, which all
-// name the one server, and a key for each. It ends with exit status 0 on
-// SIGTERM or SIGINT.
+// ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GOOGLE_GEMINI_BASE_URL, which all
+// name the one server, a key for each, and OPENCODE_CONFIG_CONTENT. It ends
+// with exit status 0 on SIGTERM or SIGINT.
 //
 // GET /stats, GET /gates, POST /gates/NAME and GET /requests/last of the same
 // address control it.

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/internal/modelsim"
 )
 
 // The test binary is the program itself when asked to be.
@@ -44,14 +46,15 @@ func TestProgramServesUntilSIGTERM(t *testing.T) {
 	require.NoError(t, err)
 	var got map[string]string
 	require.NoError(t, json.Unmarshal(said, &got))
-	written, err := os.ReadFile(env)
-	require.NoError(t, err)
 	url := got["ANTHROPIC_BASE_URL"]
-	require.Equal(t, url, got["GOOGLE_GEMINI_BASE_URL"])
-	require.Equal(t, url+"/v1", got["OPENAI_BASE_URL"])
-	require.Equal(t, "ANTHROPIC_BASE_URL="+url+"\nANTHROPIC_API_KEY=sk-modelsim\n"+
-		"GOOGLE_GEMINI_BASE_URL="+url+"\nGEMINI_API_KEY=sk-modelsim\n"+
-		"OPENAI_BASE_URL="+url+"/v1\nOPENAI_API_KEY=sk-modelsim\n", string(written))
+	for _, variable := range modelsim.Environment(url) {
+		name, value, _ := strings.Cut(variable, "=")
+		require.Equal(t, value, got[name])
+		read := exec.Command("/bin/sh", "-c", `. "$1" && printf %s "$`+name+`"`, "sh", env)
+		said, err := read.Output()
+		require.NoError(t, err)
+		require.Equal(t, value, string(said), "a shell that reads the file gets the same")
+	}
 
 	messages := `{"model":"m","messages":[{"role":"user","content":"SAY x"}]}`
 	for path, body := range map[string]string{
@@ -75,7 +78,7 @@ func TestPrintsAssignments(t *testing.T) {
 	cancel()
 	var out bytes.Buffer
 	require.NoError(t, run(ctx, nil, &out))
-	require.Regexp(t, `^ANTHROPIC_BASE_URL=http://127\.0\.0\.1:\d+\nANTHROPIC_API_KEY=sk-modelsim\nGOOGLE_`, out.String())
+	require.Regexp(t, `^ANTHROPIC_BASE_URL=http://127\.0\.0\.1:\d+\nANTHROPIC_API_KEY=sk-modelsim\nOPENAI_BASE_URL=http://`, out.String())
 }
 
 func TestHelpNamesEveryProtocol(t *testing.T) {
@@ -84,6 +87,15 @@ func TestHelpNamesEveryProtocol(t *testing.T) {
 	require.NoError(t, err)
 	for _, path := range []string{"/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1beta/models/M:", "-record"} {
 		require.Contains(t, string(out), path)
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"": "''", "http://127.0.0.1:1/v1": "http://127.0.0.1:1/v1", `{"a":1}`: `'{"a":1}'`, "it's $x": `'it'\''s $x'`, "é": "'é'",
+	} {
+		require.Equal(t, want, shellWord(value))
 	}
 }
 

@@ -87,28 +87,13 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	return c, nil
 }
 
-// The key is no secret: the server takes any, but agents insist on having one.
-const key = "sk-modelsim"
-
-// variable is a setting by which agents find their model.
-type variable struct{ name, value string }
-
-// variables name the one server for every protocol. The paths are those that
-// the vendors' own clients expect.
-func variables(url string) []variable {
-	return []variable{
-		{"ANTHROPIC_BASE_URL", url}, {"ANTHROPIC_API_KEY", key},
-		{"GOOGLE_GEMINI_BASE_URL", url}, {"GEMINI_API_KEY", key},
-		{"OPENAI_BASE_URL", url + "/v1"}, {"OPENAI_API_KEY", key},
-	}
-}
-
 func announce(c config, url string, stdout io.Writer) error {
 	var env strings.Builder
 	object := map[string]string{}
-	for _, v := range variables(url) {
-		fmt.Fprintf(&env, "%s=%s\n", v.name, v.value)
-		object[v.name] = v.value
+	for _, variable := range modelsim.Environment(url) {
+		name, value, _ := strings.Cut(variable, "=")
+		fmt.Fprintf(&env, "%s=%s\n", name, shellWord(value))
+		object[name] = value
 	}
 	if c.envFile != "" {
 		if err := writeWhole(c.envFile, env.String()); err != nil {
@@ -120,6 +105,17 @@ func announce(c config, url string, stdout io.Writer) error {
 		return err
 	}
 	return json.NewEncoder(stdout).Encode(object)
+}
+
+// shellWord writes a value as a shell reads it.
+func shellWord(value string) string {
+	special := func(r rune) bool {
+		return !strings.ContainsRune("-_./:@", r) && !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
+	}
+	if value != "" && !strings.ContainsFunc(value, special) {
+		return value
+	}
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
 // writeWhole lets nobody who waits for the file read half of it.
