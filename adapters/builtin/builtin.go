@@ -6,6 +6,7 @@ package builtin
 import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
+	"github.com/sojourn-run/sojourn/adapters/opencode"
 	"github.com/sojourn-run/sojourn/adapters/codex"
 	"github.com/sojourn-run/sojourn/adapters/gemini"
 )
@@ -14,6 +15,7 @@ import (
 func Registry() adapters.Registry {
 	return adapters.New(
 		claude.New(),
+		opencode.New(),
 		codex.New(),
 		gemini.New(),
 	)

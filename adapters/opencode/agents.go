@@ -1,0 +1,81 @@
+package opencode
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// spawned says that a task starts a subagent; its conversation has the id of
+// the call. The child session comes with it or later.
+func (s *scribe) spawned(th *thread, p *part, child string) {
+	var in taskInput
+	_ = json.Unmarshal(p.State.Input, &in) // the call itself shows another shape
+	s.emit(th.Conversation, event.SubagentSpawned{
+		ToolUseID: p.CallID, AgentID: child, Prompt: in.Prompt, SubagentType: in.SubagentType, Description: in.Description,
+	})
+}
+
+// linked says which native session a task runs in: what that says from now on
+// is the subagent's. A task may go on with the session of one before it.
+func (s *scribe) linked(th *thread, p *part, t *tool) {
+	child := p.State.childSession()
+	if t.Name != taskTool || child == "" || child == t.Child {
+		return
+	}
+	t.Child = child
+	s.adopt(child, p.SessionID).Conversation = p.CallID
+	s.spawned(th, p, child)
+}
+
+// adopt makes a session known as the child of another.
+func (s *scribe) adopt(child, parent string) *thread {
+	th := s.Threads[child]
+	if th == nil {
+		th = &thread{Conversation: child}
+		s.Threads[child] = th
+	}
+	th.Parent = parent
+	return th
+}
+
+// completed says how a subagent ended.
+func (s *scribe) completed(th *thread, p *part, failed bool) {
+	e := event.SubagentCompleted{
+		ToolUseID: p.CallID, AgentID: p.State.childSession(), Status: event.SubagentCompletedOK, DurationMS: took(p.State.Time),
+	}
+	text := taskResult(plainString(p.State.Output))
+	if failed {
+		e.Status, text = event.SubagentFailed, p.State.Error
+	}
+	e.Output = &text
+	s.emit(th.Conversation, e)
+	s.retire(e.AgentID)
+}
+
+// taskResult is what a subagent answered, without the agent's wrapping.
+func taskResult(output string) string {
+	_, text, found := strings.Cut(output, "<task_result>\n")
+	if !found {
+		return output
+	}
+	if at := strings.LastIndex(text, "\n</task_result>"); at >= 0 {
+		text = text[:at]
+	}
+	return text
+}
+
+// retire forgets the oldest of many subagents that are done: of the others
+// late news may come.
+func (s *scribe) retire(child string) {
+	if child == "" {
+		return
+	}
+	s.Gone = append(slices.DeleteFunc(s.Gone, func(id string) bool { return id == child }), child)
+	if len(s.Gone) > kept {
+		delete(s.Threads, s.Gone[0])
+		s.Gone = slices.Delete(s.Gone, 0, 1)
+	}
+}

@@ -1,0 +1,2 @@
+// Package opencode is the adapter of OpenCode.
+package opencode

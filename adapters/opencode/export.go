@@ -1,0 +1,399 @@
+package opencode
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// cursor is how far an export has come.
+type cursor struct {
+	// Log is the last row of the agent's own log of events: it names every
+	// message and part that has changed since.
+	Log int64 `json:"log"`
+	// Times are the latest time_updated of the tables that have one.
+	Times map[string]int64 `json:"times,omitempty"`
+	// Sums are those of the tables that are exported whole.
+	Sums map[string]string `json:"sums,omitempty"`
+	// Schema is the sum of the tables' and indexes' SQL.
+	Schema string `json:"schema"`
+	// Print is that of the write-ahead log when it was read last: the same
+	// means that nothing has changed. "" when not known.
+	Print string `json:"print,omitempty"`
+}
+
+// Export gives the rows that have changed. The database is copied first, which
+// takes time by its size; what has not changed is noticed by its log alone,
+// whose size is bounded.
+func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage) ([]byte, json.RawMessage, error) {
+	if t.ID == walID {
+		return nil, since, nil
+	}
+	e := &exporter{path: t.Path, w: newLineWriter()}
+	if len(since) > 0 && string(since) != "null" {
+		if err := json.Unmarshal(since, &e.was); err != nil {
+			return nil, nil, fmt.Errorf("opencode: export %s: cursor: %w", t.Path, err)
+		}
+		e.from = true
+	}
+	lines, next, err := e.export(
+		func() (io.ReadCloser, error) { return home.Open(t.Path) },
+		func() (io.ReadCloser, error) { return home.Open(t.Path + walSuffix) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("opencode: export %s: %w", t.Path, err)
+	}
+	data, err := json.Marshal(next)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opencode: export %s: cursor: %w", t.Path, err)
+	}
+	return lines, data, nil
+}
+
+type exporter struct {
+	path string
+	w    *lineWriter
+	// was is the cursor to go on from, if from is set.
+	was, now cursor
+	from     bool
+	db       queryer
+	tables   []string
+}
+
+func (e *exporter) export(db, wal opener) ([]byte, cursor, error) {
+	print, err := fingerprint(db, wal)
+	if err != nil {
+		return nil, e.was, err
+	}
+	if e.from && print == e.was.Print {
+		return nil, e.was, nil
+	}
+	s, err := takeSnapshot(db, wal)
+	if err != nil {
+		return nil, e.was, err
+	}
+	defer s.close()
+	tx, err := s.db.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, e.was, err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	e.db = tx
+	e.now = cursor{Times: map[string]int64{}, Sums: map[string]string{}, Print: print}
+	if err := e.rows(); err != nil {
+		return nil, e.was, err
+	}
+	return e.w.buf.Bytes(), e.now, nil
+}
+
+// fingerprint is of the log's content and the database's head, which together
+// change with every write.
+func fingerprint(db, wal opener) (string, error) {
+	h := sha256.New()
+	in, err := db()
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	if _, err := io.CopyN(h, in, 100); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	log, err := wal()
+	if err == nil {
+		defer log.Close()
+		_, err = io.Copy(h, log)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// rows writes what has changed, schema first.
+func (e *exporter) rows() error {
+	if err := e.schema(); err != nil {
+		return err
+	}
+	if err := e.begin(); err != nil {
+		return err
+	}
+	changed, err := e.log()
+	if err != nil {
+		return err
+	}
+	for _, table := range e.tables {
+		switch {
+		case secret[table] || table == logTable:
+		case changed != nil && (table == "message" || table == "part" || table == "event_sequence"):
+			err = e.named(table, changed[table])
+		case e.timed(table):
+			err = e.newer(table)
+		default:
+			err = e.whole(table)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const logTable = "event"
+
+// schema finds the tables, and writes their SQL when it is new.
+func (e *exporter) schema() error {
+	rows, err := e.db.QueryContext(context.Background(),
+		"SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type DESC, rowid")
+	if err != nil {
+		return fmt.Errorf("read schema: %w", err)
+	}
+	defer rows.Close()
+	w, sum := newLineWriter(), newDigest()
+	for rows.Next() {
+		var l rowLine
+		if err := rows.Scan(&l.Kind, &l.Table, &l.Schema); err != nil {
+			return fmt.Errorf("read schema: %w", err)
+		}
+		if l.Kind == "table" {
+			e.tables = append(e.tables, l.Table)
+		}
+		sum.add([]byte(l.Schema))
+		if err := w.add(l); err != nil {
+			return fmt.Errorf("read schema: %w", err)
+		}
+	}
+	if e.now.Schema = sum.sum(); e.now.Schema != e.was.Schema {
+		// The agent has changed its tables: every row may be another.
+		if e.from {
+			e.was, e.from = cursor{}, false
+			if err := e.w.add(rowLine{Reset: true}); err != nil {
+				return err
+			}
+		}
+		e.w.buf.Write(w.buf.Bytes())
+	}
+	return rows.Err()
+}
+
+// begin starts anew where the log is shorter than it was: something was
+// deleted that nobody tells of.
+func (e *exporter) begin() error {
+	if !e.from || !slices.Contains(e.tables, logTable) {
+		return nil
+	}
+	var last sql.NullInt64
+	if err := e.one("SELECT max(rowid) FROM event", &last); err != nil {
+		return err
+	}
+	if last.Int64 >= e.was.Log {
+		return nil
+	}
+	e.was, e.from = cursor{}, false
+	e.w, e.tables = newLineWriter(), nil
+	if err := e.w.add(rowLine{Reset: true}); err != nil {
+		return err
+	}
+	return e.schema()
+}
+
+func (e *exporter) one(query string, into ...any) error {
+	rows, err := e.db.QueryContext(context.Background(), query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		err = rows.Scan(into...)
+	}
+	return errors.Join(err, rows.Err())
+}
+
+// log writes what is new of the agent's log, and gives the ids that it names,
+// by table; nil at the beginning, when everything is written anyway.
+func (e *exporter) log() (map[string][]string, error) {
+	if !slices.Contains(e.tables, logTable) {
+		return nil, nil
+	}
+	named := map[string]map[string]bool{"message": {}, "part": {}, "event_sequence": {}}
+	err := e.w.query(e.db, logTable, "WHERE rowid > ?", func(columns []string, values []any) {
+		e.now.Log, _ = values[0].(int64)
+		e.name(named, columns, values)
+	}, e.was.Log)
+	if e.now.Log == 0 {
+		e.now.Log = e.was.Log
+	}
+	if err != nil || !e.from {
+		return nil, err
+	}
+	out := map[string][]string{}
+	for table, ids := range named {
+		out[table] = slices.Sorted(maps.Keys(ids))
+	}
+	return out, nil
+}
+
+// name notes what an event is about.
+func (e *exporter) name(named map[string]map[string]bool, columns []string, values []any) {
+	data, _ := values[slices.Index(columns, "data")].(string)
+	session, _ := values[slices.Index(columns, "aggregate_id")].(string)
+	named["event_sequence"][session] = true
+	var about struct {
+		MessageID string `json:"messageID"`
+		PartID    string `json:"partID"`
+		Info      struct {
+			ID string `json:"id"`
+		} `json:"info"`
+		Part struct {
+			ID string `json:"id"`
+		} `json:"part"`
+	}
+	if json.Unmarshal([]byte(data), &about) != nil {
+		return // an event of another kind
+	}
+	for _, id := range []string{about.MessageID, about.Info.ID} {
+		named["message"][id] = true
+	}
+	for _, id := range []string{about.PartID, about.Part.ID} {
+		named["part"][id] = true
+	}
+}
+
+// named writes the rows of those ids, or that they are gone.
+func (e *exporter) named(table string, ids []string) error {
+	key := "id"
+	if table == "event_sequence" {
+		key = "aggregate_id"
+	}
+	for _, id := range ids {
+		if id == "" {
+			continue
+		}
+		found := false
+		err := e.w.query(e.db, table, "WHERE "+key+" = ?", func([]string, []any) { found = true }, id)
+		if err != nil {
+			return err
+		}
+		if !found && table != "message" || !found && len(id) > 4 && id[:4] == "msg_" {
+			if err := e.w.add(rowLine{Table: table, Gone: id}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// timed says whether a table's rows say when they were changed. Rows of small
+// tables that come and go do not say that they went.
+func (e *exporter) timed(table string) bool {
+	if !slices.Contains([]string{"session", "project", "message", "part", "session_message"}, table) {
+		return false
+	}
+	var n int
+	err := e.one("SELECT count(*) FROM pragma_table_info('"+table+"') WHERE name = 'time_updated'", &n)
+	return err == nil && n == 1
+}
+
+// newer writes rows that may have changed since: those of the last known
+// millisecond are written again.
+func (e *exporter) newer(table string) error {
+	e.now.Times[table] = e.was.Times[table]
+	return e.w.query(e.db, table, "WHERE time_updated >= ?", func(columns []string, values []any) {
+		if at, ok := values[slices.Index(columns, "time_updated")].(int64); ok {
+			e.now.Times[table] = max(e.now.Times[table], at)
+		}
+	}, e.was.Times[table])
+}
+
+// whole writes a small table when anything in it has changed.
+func (e *exporter) whole(table string) error {
+	w := newLineWriter()
+	if err := w.query(e.db, table, "", nil); err != nil {
+		return err
+	}
+	sum := newDigest()
+	for line := range bytes.Lines(w.buf.Bytes()) {
+		sum.add(bytes.TrimSuffix(line, []byte("\n")))
+	}
+	e.now.Sums[table] = sum.sum()
+	before, known := e.was.Sums[table]
+	if known && before == e.now.Sums[table] || !known && w.buf.Len() == 0 {
+		return nil
+	}
+	if err := e.w.add(rowLine{Table: table, Clear: true}); err != nil {
+		return err
+	}
+	e.w.buf.Write(w.buf.Bytes())
+	return nil
+}
+
+// Cursor gives the cursor behind lines: it is made of what they say.
+func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
+	c := cursor{Times: map[string]int64{}, Sums: map[string]string{}}
+	whole := map[string]digest{}
+	schema, anew := newDigest(), true
+	br := bufio.NewReaderSize(lines, 1<<16)
+	for n := 1; ; n++ {
+		raw, err := br.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("opencode: export: line %d: %w", n, err)
+		}
+		if len(bytes.TrimSpace(raw)) == 0 {
+			break
+		}
+		var l rowLine
+		if err := json.Unmarshal(raw, &l); err != nil {
+			return nil, fmt.Errorf("opencode: export: line %d: %w", n, err)
+		}
+		switch {
+		case l.Reset:
+			c = cursor{Times: map[string]int64{}, Sums: map[string]string{}}
+			whole, anew = map[string]digest{}, true
+		case l.Schema != "":
+			if anew {
+				schema, anew = newDigest(), false
+			}
+			schema.add([]byte(l.Schema))
+			c.Schema = schema.sum()
+		case l.Clear:
+			whole[l.Table] = newDigest()
+		default:
+			c.pass(&l, raw, whole)
+		}
+		if err != nil {
+			break
+		}
+	}
+	for table, d := range whole {
+		c.Sums[table] = d.sum()
+	}
+	return json.Marshal(c)
+}
+
+// pass notes a row that was exported.
+func (c *cursor) pass(l *rowLine, raw []byte, whole map[string]digest) {
+	if d, ok := whole[l.Table]; ok {
+		d.add(bytes.TrimSuffix(raw, []byte("\n")))
+		return
+	}
+	if l.Table == logTable {
+		c.Log = max(c.Log, l.Rowid)
+		return
+	}
+	var row struct {
+		Updated int64 `json:"time_updated"`
+	}
+	if json.Unmarshal(l.Row, &row) == nil && row.Updated > 0 {
+		c.Times[l.Table] = max(c.Times[l.Table], row.Updated)
+	}
+}

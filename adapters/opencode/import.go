@@ -1,0 +1,230 @@
+package opencode
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Import makes the database again of what was exported of it, for a workspace
+// that may lie elsewhere: the agent goes on with a session only in the folder
+// that the session names.
+func (*Adapter) Import(exported []adapters.Source, l adapters.Launch) ([]adapters.File, error) {
+	var files []adapters.File
+	for _, src := range exported {
+		if src.ID != event.Main {
+			continue
+		}
+		data, err := importFile(src, l.Workspace)
+		if err != nil {
+			return nil, fmt.Errorf("opencode: import %s: %w", src.Path, err)
+		}
+		files = append(files, adapters.File{Base: adapters.InHome, Path: database, Mode: 0o600, Data: data})
+	}
+	return files, nil
+}
+
+func importFile(src adapters.Source, workspace string) (data []byte, err error) {
+	in, err := src.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	dir, err := os.MkdirTemp("", "sojourn-opencode-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file := filepath.Join(dir, "new.db")
+	if err := build(file, in, workspace); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+}
+
+// build writes a database of lines.
+func build(file string, in io.Reader, workspace string) (err error) {
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=foreign_keys(0)&_pragma=synchronous(0)&_pragma=journal_mode(memory)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	b := &builder{tx: tx, inserts: map[string]*sql.Stmt{}}
+	if err = b.all(in); err == nil {
+		err = b.move(workspace)
+	}
+	if err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+type builder struct {
+	tx *sql.Tx
+	// made is what exists already.
+	made    []string
+	inserts map[string]*sql.Stmt
+}
+
+func (b *builder) exec(query string, args ...any) error {
+	_, err := b.tx.ExecContext(context.Background(), query, args...)
+	return err
+}
+
+func (b *builder) all(in io.Reader) error {
+	br := bufio.NewReaderSize(in, 1<<16)
+	for n := 1; ; n++ {
+		raw, err := br.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if len(bytes.TrimSpace(raw)) > 0 {
+			if err := b.line(raw); err != nil {
+				return fmt.Errorf("line %d: %w", n, err)
+			}
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+func (b *builder) line(raw []byte) error {
+	var l rowLine
+	if err := json.Unmarshal(raw, &l); err != nil {
+		return err
+	}
+	switch {
+	case !l.valid():
+		return errors.New("no line of an export")
+	case l.Reset:
+		return b.reset()
+	case l.Schema != "":
+		return b.make(l)
+	case l.Clear:
+		return b.exec("DELETE FROM " + quote(l.Table))
+	case l.Gone != "":
+		return b.exec("DELETE FROM "+quote(l.Table)+" WHERE id = ?", l.Gone)
+	}
+	return b.insert(l)
+}
+
+// reset drops everything.
+func (b *builder) reset() error {
+	for _, name := range slices.Backward(b.made) {
+		if err := b.exec("DROP TABLE IF EXISTS " + quote(name)); err != nil {
+			return err
+		}
+	}
+	b.made = nil
+	return b.forget()
+}
+
+func (b *builder) forget() error {
+	for _, s := range b.inserts {
+		if err := s.Close(); err != nil {
+			return err
+		}
+	}
+	clear(b.inserts)
+	return nil
+}
+
+// make runs the SQL of a table or an index, and no other.
+func (b *builder) make(l rowLine) error {
+	if !slices.Contains([]string{"table", "index", "trigger", "view"}, l.Kind) ||
+		!strings.HasPrefix(strings.ToUpper(strings.TrimSpace(l.Schema)), "CREATE ") {
+		return fmt.Errorf("schema of a %q: %.80q", l.Kind, l.Schema)
+	}
+	if l.Kind == "table" {
+		b.made = append(b.made, l.Table)
+	}
+	return b.exec(l.Schema)
+}
+
+func (b *builder) insert(l rowLine) error {
+	columns, values, err := decodeRow(l.Row)
+	if err != nil {
+		return fmt.Errorf("table %s: row %d: %w", l.Table, l.Rowid, err)
+	}
+	key := l.Table + "\x00" + strings.Join(columns, "\x00")
+	stmt := b.inserts[key]
+	if stmt == nil {
+		names := make([]string, len(columns))
+		for i, c := range columns {
+			names[i] = quote(c)
+		}
+		stmt, err = b.tx.PrepareContext(context.Background(), fmt.Sprintf("INSERT OR REPLACE INTO %s (rowid, %s) VALUES (?%s)",
+			quote(l.Table), strings.Join(names, ", "), strings.Repeat(", ?", len(names))))
+		if err != nil {
+			return fmt.Errorf("table %s: %w", l.Table, err)
+		}
+		b.inserts[key] = stmt
+	}
+	if _, err := stmt.ExecContext(context.Background(), append([]any{l.Rowid}, values...)...); err != nil {
+		return fmt.Errorf("table %s: row %d: %w", l.Table, l.Rowid, err)
+	}
+	return nil
+}
+
+// places are the columns that hold folders of the machine.
+var places = map[string][]string{
+	"session": {"directory"}, "project": {"worktree"}, "project_directory": {"directory"}, "workspace": {"directory"},
+}
+
+// move puts the sessions into another workspace.
+func (b *builder) move(workspace string) error {
+	if err := b.forget(); err != nil {
+		return err
+	}
+	if workspace == "" || !slices.Contains(b.made, "session") {
+		return nil
+	}
+	var old string
+	row := b.tx.QueryRowContext(context.Background(),
+		"SELECT directory FROM session WHERE parent_id IS NULL ORDER BY rowid LIMIT 1")
+	if err := row.Scan(&old); errors.Is(err, sql.ErrNoRows) || old == workspace {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("table session: %w", err)
+	}
+	for table, names := range places {
+		if !slices.Contains(b.made, table) {
+			continue
+		}
+		for _, c := range names {
+			if err := b.replace(table, c, old, workspace); err != nil {
+				return err
+			}
+		}
+	}
+	// The path within the project, where the project is the whole machine.
+	return b.replace("session", "path", strings.TrimPrefix(old, "/"), strings.TrimPrefix(workspace, "/"))
+}
+
+func (b *builder) replace(table, column, old, now string) error {
+	c := quote(column)
+	err := b.exec(fmt.Sprintf("UPDATE %s SET %s = ? || substr(%s, length(?) + 1) WHERE %s = ? OR substr(%s, 1, length(?) + 1) = ? || '/'",
+		quote(table), c, c, c, c), now, old, old, old, old)
+	if err != nil {
+		return fmt.Errorf("table %s: %w", table, err)
+	}
+	return nil
+}

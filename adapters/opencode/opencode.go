@@ -1,0 +1,73 @@
+package opencode
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// Name is the word by which commands and registries know the agent.
+const Name = "opencode"
+
+// ProgramVariable names the environment variable that gives the path of the
+// program, for machines where it is not in PATH.
+const ProgramVariable = "SOJOURN_OPENCODE"
+
+// Adapter is OpenCode. It holds no state and is safe for concurrent use.
+type Adapter struct{}
+
+var (
+	_ adapters.Adapter    = (*Adapter)(nil)
+	_ adapters.Identifier = (*Adapter)(nil)
+	_ adapters.Exporter   = (*Adapter)(nil)
+)
+
+// New gives the adapter.
+func New() *Adapter { return &Adapter{} }
+
+// Info names the agent and what it can do.
+func (*Adapter) Info() adapters.Info {
+	return adapters.Info{
+		Name: Name, Product: "OpenCode", Architecture: "opencode",
+		Mode:  "one long-lived server on a loopback port, HTTP and server-sent events (`opencode serve`)",
+		Files: "`" + database + "` (SQLite, with its write-ahead log), archived as the rows that changed",
+		Capabilities: adapters.Capabilities{
+			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
+			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true, Cost: true,
+		},
+		Limits: []string{
+			"The program rg (ripgrep) must be in PATH: without it, and without a way to download it, the tools glob, grep and skill fail.",
+			"The agent's tools are given the password of its server, so that a tool that sets out to can answer the agent's own permission requests.",
+			"A refused permission request refuses all others that are open in the same native session.",
+			"Models are named PROVIDER/MODEL.",
+			"An answer of the model's API that the agent takes for passing is tried again four times and then fails the turn; by itself the agent would try for ever.",
+			"Each server takes some 650 MB of memory.",
+		},
+	}
+}
+
+// Locate finds the program: the path in SOJOURN_OPENCODE, else opencode in PATH.
+func (*Adapter) Locate(getenv func(string) string) (string, error) {
+	return adapters.FindProgram(getenv, ProgramVariable, Name, "install OpenCode (npm install -g opencode-ai)")
+}
+
+// namespace is the root of the ids that are made here: what it is does not
+// matter, that it stays does.
+var namespace = uuid.MustParse("0c7c1c9e-4b0c-5a38-9d2f-6a0a6c1f0e52")
+
+// NativeID is made of the session's id and n. It has the form of the agent's
+// own ids: twelve hexadecimal digits and fourteen letters and digits.
+func (*Adapter) NativeID(sessionID string, n int) string {
+	h := sha256.Sum256([]byte("session/" + sessionID + "/" + strconv.Itoa(n)))
+	return "ses_" + hex.EncodeToString(h[:13])
+}
+
+// Translator starts the translation at a state; see the package comment.
+func (*Adapter) Translator(l adapters.Launch, state json.RawMessage) (adapters.Translator, error) {
+	return newTranslator(l, state)
+}

@@ -1,0 +1,175 @@
+package opencode
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// rules: server-sent events tell everything. The headless mode has no prompts
+// with ids and tells nothing of what subagents say.
+var (
+	rules         = parity.Rules{UngivenPrefix: UngivenPrefix}
+	headlessRules = parity.Rules{UngivenPrefix: UngivenPrefix, UnsentDepth: 1}
+)
+
+// For every recording with both sides, folding what was said live gives what
+// the database holds.
+func TestParityOpenCode(t *testing.T) {
+	t.Parallel()
+	all := runs(t)
+	compared := 0
+	for _, r := range all {
+		home := filepath.Join(r.dir, r.prefix+"transcripts")
+		if !exists(home) {
+			continue
+		}
+		compared++
+		t.Run(r.name(), func(t *testing.T) {
+			sources, err := adapters.SourcesFrom(New(), home)
+			require.NoError(t, err)
+			restored := foldParsed(t, sources)
+			session := rootOf(t, sources)
+			var live reducer.State
+			b := reducer.NewBuilder(live)
+			n := 0
+			for e, err := range adapters.Translate(New(), sequence(spool(all, session, r)), adapters.TranslateOptions{}) {
+				require.NoError(t, err)
+				b.Add(e)
+				n++
+			}
+			live = b.State()
+			use := rules
+			if r.prompt != "" {
+				use = headlessRules
+			}
+			diffs, err := parity.Compare(live, restored, use)
+			require.NoError(t, err)
+			t.Logf("%-30s %d events, %d blocks, %d subagents, %d differences",
+				r.name(), n, countBlocks(live), len(live.Subagents), len(diffs))
+			for _, d := range diffs {
+				t.Error(d)
+			}
+		})
+	}
+	require.NotZero(t, compared)
+}
+
+// rootOf is the native session of a database.
+func rootOf(t testing.TB, sources []adapters.Source) string {
+	t.Helper()
+	b, errs := read(sources[0].Path, sources)
+	require.Empty(t, errs)
+	root, err := b.choose(sources[0].Path)
+	require.NoError(t, err)
+	return root
+}
+
+// spool is what a runner would have kept of a session: the processes of the
+// session up to and with the last one.
+func spool(all []run, session string, last run) []event.Record {
+	var out []event.Record
+	for _, r := range all {
+		if !speaksOf(r, session) || r.began() > last.began() {
+			continue
+		}
+		if r.prompt != "" {
+			out = append(out, event.Record{Dir: event.DirIn, Line: adapters.PromptLine(r.prompt)})
+		}
+		out = append(out, r.records...)
+		out = append(out, event.Record{Dir: event.DirSig, Line: "exit 0"})
+	}
+	return out
+}
+
+func speaksOf(r run, session string) bool {
+	for _, rec := range r.records {
+		if l, err := decodeLine([]byte(rec.Line)); err == nil && l.SessionID == session {
+			return true
+		}
+	}
+	return false
+}
+
+// began is when a headless process said something first.
+func (r run) began() int64 {
+	for _, rec := range r.records {
+		var l struct {
+			Timestamp int64 `json:"timestamp"`
+		}
+		if json.Unmarshal([]byte(rec.Line), &l) == nil && l.Timestamp != 0 {
+			return l.Timestamp
+		}
+	}
+	return 0
+}
+
+// What the server lists of a session, and what `opencode export` prints of it,
+// is what it said live.
+func TestParityListed(t *testing.T) {
+	t.Parallel()
+	compared := 0
+	for _, r := range runs(t) {
+		for _, list := range lists(t, r) {
+			compared++
+			t.Run(r.name()+list.name, func(t *testing.T) {
+				restored := foldParsed(t, []adapters.Source{list.source})
+				live := foldLive(t, "", only(r.records, list.session))
+				diffs, err := parity.Compare(live, restored, parity.Rules{UnsentDepth: 1})
+				require.NoError(t, err)
+				t.Logf("%-40s %d blocks, %d differences", r.name()+list.name, len(live.Blocks), len(diffs))
+				for _, d := range diffs {
+					t.Error(d)
+				}
+			})
+		}
+	}
+	require.NotZero(t, compared)
+}
+
+// listed is a list of messages in a recording.
+type listed struct {
+	name, session string
+	source        adapters.Source
+}
+
+// lists are the lists of messages that lie beside a run.
+func lists(t testing.TB, r run) []listed {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(r.dir, "*messages*.json"))
+	require.NoError(t, err)
+	var out []listed
+	for _, f := range files {
+		if r.prefix != "" || !exists(filepath.Join(r.dir, "events.sse.jsonl")) || filepath.Base(f)[:6] == "resume" {
+			continue
+		}
+		data, err := os.ReadFile(f)
+		require.NoError(t, err)
+		var of []struct{ Info info }
+		require.NoError(t, json.Unmarshal(data, &of))
+		sources, err := adapters.SourcesFrom(New(), f)
+		require.NoError(t, err)
+		out = append(out, listed{filepath.Base(f), of[0].Info.SessionID, sources[0]})
+	}
+	return out
+}
+
+// only are the records of one native session.
+func only(records []event.Record, session string) []event.Record {
+	var out []event.Record
+	for _, r := range records {
+		l, err := decodeLine([]byte(r.Line))
+		if err == nil && l.Properties != nil && l.Properties.SessionID == session {
+			out = append(out, r)
+		}
+	}
+	return out
+}

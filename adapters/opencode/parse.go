@@ -1,0 +1,197 @@
+package opencode
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Parse turns a database into events: the agent's own, with its write-ahead
+// log where that lies beside it, or one that was exported as lines. Also what
+// `opencode export` and the server's list of messages give is read.
+func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		p := &parser{yield: yield}
+		for _, src := range sources {
+			if src.ID == walID {
+				continue
+			}
+			b, errs := read(src.Path, sources)
+			for _, err := range errs {
+				p.fail(err)
+			}
+			root, err := b.choose(src.Path)
+			if err != nil {
+				p.fail(err)
+				continue
+			}
+			p.tell(b, root)
+		}
+	}
+}
+
+// parser tells what books say.
+type parser struct {
+	scribe
+	yield   func(event.Event, error) bool
+	stopped bool
+}
+
+func (p *parser) fail(err error) {
+	if !p.stopped && !p.yield(event.Event{}, err) {
+		p.stopped = true
+	}
+}
+
+func (p *parser) flush() {
+	for _, e := range p.out {
+		if p.stopped || !p.yield(e, nil) {
+			p.stopped = true
+			break
+		}
+	}
+	p.out = p.out[:0]
+}
+
+// tell writes the conversations below a root.
+func (p *parser) tell(b *book, root string) {
+	if root == "" || p.stopped {
+		return
+	}
+	p.scribe = scribe{state: newState()}
+	p.Main = root
+	p.thread(root)
+	for id, parent := range b.sessions {
+		if parent != "" && id != root && b.root(id) == root {
+			p.adopt(id, parent)
+		}
+	}
+	prompts := b.prompts(root)
+	for _, s := range b.steps(root) {
+		p.time = s.time()
+		p.step(b, s, prompts)
+		if p.flush(); p.stopped {
+			return
+		}
+	}
+	p.abandonLost(b)
+	p.emit(event.Main, event.SessionIdle{})
+	p.flush()
+}
+
+// time is when a step was, as far as the database says.
+func (s step) time() time.Time {
+	var ms int64
+	switch {
+	case s.part == nil:
+		ms = s.page.info.Time.Completed
+	case s.what == ends:
+		ms = s.part.part.State.Time.End
+	case s.what == begins:
+		ms = s.part.part.State.Time.Start
+	default:
+		ms = s.part.made
+	}
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// prompts are the parts of users' messages below a root, in order.
+func (b *book) prompts(root string) map[string][]*part {
+	var entries []*entry
+	for _, e := range b.parts {
+		if m := b.messages[e.part.MessageID]; m != nil && m.info.Role == "user" && b.root(e.part.SessionID) == root {
+			entries = append(entries, e)
+		}
+	}
+	slices.SortFunc(entries, func(x, y *entry) int {
+		if x.row != y.row {
+			return int(x.row - y.row)
+		}
+		return strings.Compare(x.part.ID, y.part.ID)
+	})
+	out := map[string][]*part{}
+	for _, e := range entries {
+		out[e.part.MessageID] = append(out[e.part.MessageID], e.part)
+	}
+	return out
+}
+
+func (p *parser) step(b *book, s step, prompts map[string][]*part) {
+	if s.page != nil {
+		th := p.thread(s.page.info.SessionID)
+		m, _ := th.learn(s.page.info)
+		p.failed(th, m, s.page.info.Error)
+		return
+	}
+	q := s.part.part
+	th := p.thread(q.SessionID)
+	row := b.messages[q.MessageID]
+	if row == nil {
+		p.tell1(th, &message{ID: q.MessageID, Role: "assistant"}, s)
+		return
+	}
+	m, _ := th.learn(row.info)
+	if m.Role != "user" {
+		p.tell1(th, m, s)
+		return
+	}
+	if parts := prompts[q.MessageID]; len(parts) > 0 {
+		p.abandonLost(b)
+		p.user(th, parts)
+		delete(prompts, q.MessageID)
+	}
+}
+
+func (p *parser) tell1(th *thread, m *message, s step) {
+	p.scribe.tell(th, m, mark{what: s.what, part: s.part.part})
+	if kind := s.part.part.Type; !slices.Contains(partTypes, kind) {
+		p.native(th.Conversation, "", "part/"+kind, nil)
+	}
+}
+
+// partTypes are those of answers that are known.
+var partTypes = []string{
+	"text", "reasoning", "tool", "step-start", "step-finish", "snapshot", "patch", "agent", "retry", "file", "subtask", "compaction",
+}
+
+// user writes a prompt when its first part comes.
+func (p *parser) user(th *thread, parts []*part) {
+	shown := false
+	for _, q := range parts {
+		if q.Type == "compaction" {
+			p.compaction(th, q)
+			continue
+		}
+		shown = p.addPrompt(th, q) || shown
+	}
+	if shown {
+		p.showPrompt(th)
+	}
+}
+
+// abandonLost settles the calls that never end. Their process is gone: they
+// come before the next prompt, and at the end.
+func (p *parser) abandonLost(b *book) {
+	for _, id := range slices.Sorted(maps.Keys(p.Tools)) {
+		if e := b.parts[id]; e == nil || !e.part.State.ended() {
+			p.toolLost(id, p.Tools[id])
+		}
+	}
+}
+
+// failure names the file, and the line where there are lines.
+func failure(path string, line int, err error) error {
+	if line == 0 {
+		return fmt.Errorf("opencode: transcript %s: %w", path, err)
+	}
+	return fmt.Errorf("opencode: transcript %s: line %d: %w", path, line, err)
+}

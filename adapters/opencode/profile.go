@@ -1,0 +1,247 @@
+package opencode
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// ProfileFiles gives the files of a profile, all in the session's own
+// configuration folder so that the workspace stays as the user has it; only
+// the profile's workspace files go there.
+func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("opencode: %w", err)
+	}
+	w := &writer{}
+	if p.Instructions != "" {
+		w.home("AGENTS.md", p.Instructions)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Rules)) {
+		w.home(ruleFile(name), p.Rules[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Subagents)) {
+		w.home(path.Join("agents", name+".md"), frontMatter(p.Subagents[name], agentKeys, "mode: subagent"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Commands)) {
+		w.home(path.Join("commands", name+".md"), frontMatter(p.Commands[name], commandKeys, ""))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Skills)) {
+		for _, file := range slices.Sorted(maps.Keys(p.Skills[name])) {
+			w.home(path.Join("skills", name, file), p.Skills[name][file])
+		}
+	}
+	w.bundles(p.BundledMCP)
+	for _, file := range slices.Sorted(maps.Keys(p.Workspace)) {
+		w.files = append(w.files, adapters.File{
+			Base: adapters.InWorkspace, Path: file, Mode: 0o644, Data: []byte(p.Workspace[file])})
+	}
+	if err := w.config(p, l); err != nil {
+		return nil, err
+	}
+	return w.files, nil
+}
+
+func ruleFile(name string) string { return path.Join("rules", name+".md") }
+
+// writer collects files.
+type writer struct{ files []adapters.File }
+
+// home adds a file below the configuration folder. The modes keep secrets in
+// MCP settings from other users of the machine.
+func (w *writer) home(name, text string) {
+	w.files = append(w.files, adapters.File{
+		Base: adapters.InHome, Path: path.Join(configDir, name), Mode: 0o600, Data: []byte(text)})
+}
+
+func (w *writer) bundles(servers map[string]adapters.BundledMCP) {
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		for _, file := range slices.Sorted(maps.Keys(servers[name].Files)) {
+			w.files = append(w.files, adapters.File{
+				Base: adapters.InHome, Path: path.Join(adapters.BundledDir(name), file), Mode: 0o700,
+				Data: []byte(servers[name].Files[file])})
+		}
+	}
+}
+
+// config is the agent's own settings.
+type config struct {
+	Schema       string               `json:"$schema"`
+	Autoupdate   bool                 `json:"autoupdate"`
+	Share        string               `json:"share"`
+	Snapshot     bool                 `json:"snapshot"`
+	Model        string               `json:"model,omitempty"`
+	SmallModel   string               `json:"small_model,omitempty"`
+	Instructions []string             `json:"instructions,omitempty"`
+	Permission   map[string]string    `json:"permission"`
+	MCP          map[string]mcpServer `json:"mcp,omitempty"`
+	Provider     map[string]provider  `json:"provider,omitempty"`
+	Agent        map[string]any       `json:"agent"`
+}
+
+type mcpServer struct {
+	Type        string            `json:"type"`
+	Command     []string          `json:"command,omitempty"`
+	Environment map[string]string `json:"environment,omitempty"`
+	URL         string            `json:"url,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	OAuth       *bool             `json:"oauth,omitempty"`
+}
+
+// provider is where a model's API is, and what the agent must know of models
+// that its own catalogue may not have.
+type provider struct {
+	Options map[string]string   `json:"options"`
+	Models  map[string]struct{} `json:"models,omitempty"`
+}
+
+// config writes the settings. Titles are Sojourn's, so the agent's own request
+// for one is saved; and the workspace's history is not the agent's to keep.
+func (w *writer) config(p adapters.Profile, l adapters.Launch) error {
+	permission := l.Permission
+	if permission == "" {
+		permission = p.Permission
+	}
+	rules, err := permissionRules(permission)
+	if err != nil {
+		return err
+	}
+	c := config{
+		Schema: "https://opencode.ai/config.json", Share: "disabled", Model: l.Model, Permission: map[string]string{},
+		MCP: mcpServers(p, l), Agent: map[string]any{"title": map[string]any{"disable": true}},
+	}
+	if c.Model == "" {
+		c.Model = p.Model
+	}
+	c.SmallModel = c.Model
+	c.Provider = providers(l.Env, c.Model)
+	for _, r := range rules {
+		c.Permission[r.Permission] = r.Action
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Rules)) {
+		c.Instructions = append(c.Instructions, path.Join(l.Home, configDir, ruleFile(name)))
+	}
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("opencode: encode opencode.json: %w", err)
+	}
+	w.home("opencode.json", string(data)+"\n")
+	slices.SortFunc(w.files, func(a, b adapters.File) int {
+		return slices.Compare([]string{string(a.Base), a.Path}, []string{string(b.Base), b.Path})
+	})
+	return nil
+}
+
+// endpoints are the variables by which people say where a provider's API is:
+// the agent takes that from its settings only. Keys are referred to by their
+// variables and never written.
+var endpoints = []struct{ provider, url, key, version string }{
+	{"anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "/v1"},
+	{"openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", ""},
+	{"google", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "/v1beta"},
+}
+
+func providers(env map[string]string, model string) map[string]provider {
+	out := map[string]provider{}
+	for _, e := range endpoints {
+		url := strings.TrimSuffix(env[e.url], "/")
+		if url == "" {
+			continue
+		}
+		if e.version != "" && !strings.HasSuffix(url, e.version) {
+			url += e.version
+		}
+		p := provider{Options: map[string]string{"baseURL": url}}
+		if env[e.key] != "" {
+			p.Options["apiKey"] = "{env:" + e.key + "}"
+		}
+		if name, found := strings.CutPrefix(model, e.provider+"/"); found {
+			p.Models = map[string]struct{}{name: {}}
+		}
+		out[e.provider] = p
+	}
+	return out
+}
+
+// mcpServers are the profile's servers and its bundled ones; what the launch
+// gives, with its secrets filled in, takes precedence.
+func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
+	all := maps.Clone(p.MCPServers)
+	if all == nil {
+		all = map[string]adapters.MCPServer{}
+	}
+	maps.Copy(all, l.MCPServers)
+	out := map[string]mcpServer{}
+	for name, s := range all {
+		m := mcpServer{Type: "local", Command: append([]string{s.Command}, s.Args...), Environment: s.Env}
+		if s.URL != "" {
+			m = mcpServer{Type: "remote", URL: s.URL, Headers: s.Headers, OAuth: new(bool)}
+		}
+		out[name] = m
+	}
+	for name, b := range p.BundledMCP {
+		// The configuration has no working folder, so the shell goes there.
+		out[name] = mcpServer{Type: "local", Environment: b.Env, Command: append(
+			[]string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, path.Join(l.Home, adapters.BundledDir(name))}, b.Start...)}
+	}
+	return out
+}
+
+// The keys of front matter that the agent understands. One that it does not
+// understand, or whose value it does not, keeps its server from starting.
+var (
+	agentKeys   = []string{"description", "mode", "model", "temperature", "top_p", "tools", "permission", "steps", "hidden"}
+	commandKeys = []string{"description", "agent", "model", "subtask"}
+)
+
+// frontMatter keeps the keys of a Markdown file's head that the agent
+// understands, and adds a line where its key is missing.
+func frontMatter(text string, keys []string, add string) string {
+	body := text
+	var head []string
+	if rest, found := strings.CutPrefix(text, "---\n"); found {
+		if in, after, found := strings.Cut(rest, "\n---\n"); found {
+			head, body = keepKeys(strings.Split(in, "\n"), keys), after
+		}
+	}
+	key, _, _ := strings.Cut(add, ":")
+	if add != "" && !slices.ContainsFunc(head, func(l string) bool { return strings.HasPrefix(l, key+":") }) {
+		head = append(head, add)
+	}
+	if len(head) == 0 {
+		return body
+	}
+	return "---\n" + strings.Join(head, "\n") + "\n---\n" + body
+}
+
+func keepKeys(lines, keys []string) []string {
+	var out []string
+	keep := false
+	for _, line := range lines {
+		if line != "" && line[0] != ' ' && line[0] != '\t' && line[0] != '-' {
+			key, value, _ := strings.Cut(line, ":")
+			keep = slices.Contains(keys, key) && understood(key, strings.TrimSpace(value))
+		}
+		if keep {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// understood refuses values in the form of other agents: lists of tools on one
+// line, models without their provider.
+func understood(key, value string) bool {
+	switch key {
+	case "tools":
+		return value == ""
+	case "model":
+		return strings.Contains(value, "/")
+	}
+	return true
+}

@@ -1,0 +1,92 @@
+package opencode
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// asked translates what was sent to the agent.
+func (t *translator) asked(l *line, raw json.RawMessage) error {
+	switch {
+	case l.Type == adapters.PromptType:
+		text := plainString(l.PromptText)
+		t.Held = &text
+		t.Turn.Active = true
+	case l.isRequest():
+		t.sent(l.ID, l.Method, l.Path, l.Body)
+	case l.isRecorded():
+		t.recorded(l)
+	default:
+		t.native(event.Main, event.DirIn, l.Type, raw)
+	}
+	return nil
+}
+
+// recorded translates a request of a recording, which came with its response.
+// Recordings put requests behind what the agent said meanwhile, so a prompt
+// among them is no news.
+func (t *translator) recorded(l *line) {
+	verb, _ := route(l.RecMethod, l.RecPath)
+	if verb == "prompt_async" || verb == "message" || verb == "open" {
+		return
+	}
+	t.sent(l.ID, l.RecMethod, l.RecPath, l.Body)
+}
+
+func (t *translator) sent(id, method, path string, body json.RawMessage) {
+	verb, subject := route(method, path)
+	switch verb {
+	case "open":
+		t.Opening = opening{Request: id}
+	case "prompt_async":
+		if t.Main == "" {
+			t.thread(subject)
+		}
+		if subject == t.Main {
+			t.handedOver(id, body)
+		}
+	case "abort":
+		if subject == t.Main && !strings.HasPrefix(id, gaveUp) && t.Turn.Active {
+			t.Turn.Interrupted = true
+			t.Turn.Early = !t.thread(subject).busy()
+		}
+	case "permission.reply", "question.reply":
+		t.replied(subject, body)
+	}
+}
+
+// answered translates the server's response to a request of the host.
+func (t *translator) answered(id string, status int, body json.RawMessage, failure *apiError) {
+	why := ""
+	switch {
+	case failure != nil:
+		why = failure.text()
+	case status >= 400:
+		why = fmt.Sprintf("status %d: %s", status, reason(body))
+	}
+	if id != "" && id == t.Opening.Request {
+		t.Opening.Done, t.Opening.Refused = why == "", why
+	}
+	if why == "" {
+		t.resynced(id, body)
+		return
+	}
+	t.emit(event.Main, event.Log{Level: "warn", Message: fmt.Sprintf("opencode: request %s failed: %s", id, why), Data: body})
+	t.refused(id, why)
+}
+
+// reason is what a response says went wrong.
+func reason(body json.RawMessage) string {
+	var e apiError
+	if json.Unmarshal(body, &e) == nil && e.text() != "" {
+		return e.text()
+	}
+	if s := plainString(body); s != "" {
+		return s
+	}
+	return string(body)
+}

@@ -1,0 +1,209 @@
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// rowLine is a line of an export: a row as it is now, or one that is gone; the
+// text that makes a table or index; or that everything before is void.
+type rowLine struct {
+	Table string          `json:"table,omitempty"`
+	Rowid int64           `json:"rowid,omitempty"`
+	Row   json.RawMessage `json:"row,omitempty"`
+	// Gone is the id of a row that was deleted.
+	Gone string `json:"gone,omitempty"`
+	// Clear: the table's rows follow, all of them.
+	Clear bool `json:"clear,omitempty"`
+	// Schema is SQL, and Kind what it makes: table, index, …
+	Schema string `json:"schema,omitempty"`
+	Kind   string `json:"kind,omitempty"`
+	// Reset: the database follows anew.
+	Reset bool `json:"reset,omitempty"`
+}
+
+// valid says whether a line is one of an export.
+func (l *rowLine) valid() bool {
+	return l.Reset || l.Table != "" && (len(l.Row) > 0 || l.Gone != "" || l.Clear || l.Schema != "")
+}
+
+// isRow tells an export from other JSON by its first line.
+func isRow(first []byte) bool {
+	var l rowLine
+	return json.Unmarshal(first, &l) == nil && l.valid()
+}
+
+// secret are the tables whose rows stay at home: keys and accounts.
+var secret = map[string]bool{
+	"account": true, "account_state": true, "control_account": true, "credential": true, "session_share": true,
+}
+
+// lineWriter writes lines of an export.
+type lineWriter struct {
+	buf bytes.Buffer
+	enc *json.Encoder
+}
+
+func newLineWriter() *lineWriter {
+	w := &lineWriter{}
+	w.enc = json.NewEncoder(&w.buf)
+	w.enc.SetEscapeHTML(false)
+	return w
+}
+
+func (w *lineWriter) add(l rowLine) error { return w.enc.Encode(l) }
+
+// query writes a line for every row, and gives each to look, if there is one.
+func (w *lineWriter) query(db queryer, table, where string, look func(columns []string, values []any), args ...any) error {
+	rows, err := db.QueryContext(context.Background(), "SELECT rowid, * FROM "+quote(table)+" "+where+" ORDER BY rowid", args...)
+	if err != nil {
+		return fmt.Errorf("table %s: %w", table, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return fmt.Errorf("table %s: %w", table, err)
+	}
+	values, places := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		places[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(places...); err != nil {
+			return fmt.Errorf("table %s: %w", table, err)
+		}
+		rowid, _ := values[0].(int64)
+		row, err := encodeRow(columns[1:], values[1:])
+		if err == nil {
+			err = w.add(rowLine{Table: table, Rowid: rowid, Row: row})
+		}
+		if err != nil {
+			return fmt.Errorf("table %s: row %d: %w", table, rowid, err)
+		}
+		if look != nil {
+			look(columns, values)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("table %s: %w", table, err)
+	}
+	return nil
+}
+
+// queryer is a database or a transaction.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// blob is the key of a value that is no text: {"$base64": …}.
+const blob = "$base64"
+
+// encodeRow writes a row's columns in their order.
+func encodeRow(columns []string, values []any) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	for i, name := range columns {
+		sep := byte(',')
+		if i == 0 {
+			sep = '{'
+		}
+		buf.WriteByte(sep)
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		buf.Write(key)
+		buf.WriteByte(':')
+		v := values[i]
+		switch x := v.(type) {
+		case []byte:
+			v = map[string]string{blob: base64.StdEncoding.EncodeToString(x)}
+		case float64:
+			v = json.RawMessage(realNumber(x))
+		}
+		if err := enc.Encode(v); err != nil {
+			return nil, err
+		}
+		buf.Truncate(buf.Len() - 1) // the encoder's line end
+	}
+	buf.WriteByte('}')
+	return buf.Bytes(), nil
+}
+
+// realNumber keeps a real number apart from a whole one.
+func realNumber(x float64) string {
+	s := strconv.FormatFloat(x, 'g', -1, 64)
+	if !strings.ContainsAny(s, ".eEIN") {
+		s += ".0"
+	}
+	return s
+}
+
+// decodeRow reads a row back.
+func decodeRow(raw json.RawMessage) (columns []string, values []any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if _, err := dec.Token(); err != nil {
+		return nil, nil, err
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, nil, err
+		}
+		var v any
+		if err := dec.Decode(&v); err != nil {
+			return nil, nil, err
+		}
+		if v, err = columnValue(v); err != nil {
+			return nil, nil, err
+		}
+		name, _ := key.(string)
+		columns, values = append(columns, name), append(values, v)
+	}
+	_, err = dec.Token()
+	return columns, values, err
+}
+
+func columnValue(v any) (any, error) {
+	switch x := v.(type) {
+	case json.Number:
+		if strings.ContainsAny(x.String(), ".eE") {
+			return x.Float64()
+		}
+		return x.Int64()
+	case map[string]any:
+		text, ok := x[blob].(string)
+		if !ok {
+			return nil, fmt.Errorf("a column holds an object")
+		}
+		return base64.StdEncoding.DecodeString(text)
+	case bool, []any:
+		return nil, fmt.Errorf("a column holds %T", v)
+	}
+	return v, nil
+}
+
+// digest sums rows up, in the order in which they are exported.
+type digest struct{ h hash.Hash64 }
+
+func newDigest() digest { return digest{fnv.New64a()} }
+
+func (d digest) add(row []byte) {
+	_, _ = d.h.Write(row) // a hash takes everything
+	_, _ = io.WriteString(d.h, "\n")
+}
+
+func (d digest) sum() string { return strconv.FormatUint(d.h.Sum64(), 16) }

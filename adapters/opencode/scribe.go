@@ -1,0 +1,292 @@
+package opencode
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// scribe writes events about messages and their parts. The translator of the
+// live stream and the parser of databases both write through it, so that both
+// tell the same conversation.
+type scribe struct {
+	*state
+	out  []event.Event
+	time time.Time
+}
+
+func (s *scribe) emit(conversation string, p event.Payload) {
+	s.out = append(s.out, event.Event{Payload: p, Context: event.Context{
+		ConversationID: conversation,
+		Source:         event.SourceRunner,
+		Timestamp:      s.time,
+	}})
+}
+
+func (s *scribe) upsert(conversation string, b event.Block) {
+	s.emit(conversation, event.BlockUpsert{Block: b})
+}
+
+// native keeps what this version does not know.
+func (s *scribe) native(conversation string, dir event.Dir, kind string, raw json.RawMessage) {
+	s.emit(conversation, event.Native{Agent: Name, Dir: dir, Kind: kind, Raw: raw})
+}
+
+// failed writes the failure of a message, once.
+func (s *scribe) failed(th *thread, m *message, e *apiError) {
+	if e == nil || m.Failed {
+		return
+	}
+	m.Failed, m.Aborted = true, e.Name == aborted
+	text := e.text()
+	b := event.Block{ID: m.ID + ":error", Type: event.BlockError, Status: event.StatusComplete, Message: &text, Code: e.code()}
+	if e.Name == aborted {
+		b.Type, b.Code, b.Subtype = event.BlockSystem, "", "interrupted"
+	}
+	s.upsert(th.Conversation, b)
+}
+
+// ours begins the ids of the parts that we choose, so that a prompt's block has
+// the id of the message that the host gave. They sort before the agent's own.
+const ours = "prt_000sojourn_"
+
+// promptID is the id of a prompt's block: that of the host's message, or the
+// agent's own.
+func promptID(p *part) string {
+	if id, found := strings.CutPrefix(p.ID, ours); found && id != "" {
+		return id
+	}
+	return p.MessageID
+}
+
+// addPrompt takes a part of a user's message, and says whether the message
+// shows more by it.
+func (s *scribe) addPrompt(th *thread, p *part) bool {
+	if p.Synthetic || p.Ignored || p.Type == "agent" {
+		return false
+	}
+	u := th.User
+	if u == nil || u.MessageID != p.MessageID {
+		u = &prompt{MessageID: p.MessageID, Block: promptID(p)}
+		th.User = u
+	}
+	for _, id := range u.Seen {
+		if id == p.ID {
+			return false
+		}
+	}
+	u.Seen = append(u.Seen, p.ID)
+	switch p.Type {
+	case "text":
+		u.addText(p.Text)
+	case "subtask":
+		u.addText(p.Prompt)
+	case "file":
+		u.Rich = true
+		u.Parts = append(u.Parts, filePart(p))
+	}
+	return true
+}
+
+func (u *prompt) addText(text string) {
+	if u.Text != "" {
+		u.Text += "\n"
+	}
+	u.Text += text
+	u.Parts = append(u.Parts, event.Part{Type: "text", Text: text})
+}
+
+// filePart is an attachment; its data lies in a data URL.
+func filePart(p *part) event.Part {
+	out := event.Part{Type: "file", Text: p.Filename, MediaType: p.MIME, URL: p.URL}
+	if strings.HasPrefix(p.MIME, "image/") {
+		out.Type, out.Text = "image", ""
+	}
+	if data, found := strings.CutPrefix(p.URL, "data:"+p.MIME+";base64,"); found {
+		out.URL, out.Data = "", data
+	}
+	return out
+}
+
+// showPrompt writes the message as far as its parts have come.
+func (s *scribe) showPrompt(th *thread) {
+	u := th.User
+	text := u.Text
+	b := event.Block{ID: u.Block, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text}
+	if u.Rich {
+		b.Parts = append(b.Parts, u.Parts...)
+	}
+	s.upsert(th.Conversation, b)
+}
+
+// compaction writes that the model forgets what came before.
+func (s *scribe) compaction(th *thread, p *part) {
+	text := "Conversation compacted"
+	s.upsert(th.Conversation, event.Block{
+		ID: p.ID, Type: event.BlockSystem, Status: event.StatusComplete, Subtype: "compact_boundary", Message: &text,
+	})
+}
+
+// textType is the type of the block that a text of an answer makes.
+func textType(m *message, p *part) event.BlockType {
+	switch {
+	case p.Type == "reasoning":
+		return event.BlockThinking
+	case m.Summary:
+		return event.BlockSystem
+	}
+	return event.BlockAssistantText
+}
+
+// text writes a text or a thought as it stands.
+func (s *scribe) text(th *thread, m *message, p *part, status event.BlockStatus) {
+	text := p.Text
+	b := event.Block{ID: p.ID, Type: textType(m, p), Status: status}
+	switch b.Type {
+	case event.BlockSystem:
+		b.Subtype, b.Message = "compact_summary", &text
+	default: // the model is told beside the blocks: the headless mode does not name it
+		b.Content = &text
+	}
+	s.upsert(th.Conversation, b)
+}
+
+// The agent's names of the tools that mean more than a call.
+const (
+	taskTool  = "task"
+	skillTool = "skill"
+)
+
+// toolAppears writes a call whose input may not be known yet.
+func (s *scribe) toolAppears(th *thread, p *part) *tool {
+	t := &tool{Session: p.SessionID, CallID: p.CallID, Name: p.Tool}
+	s.Tools[p.ID] = t
+	s.upsert(th.Conversation, event.Block{
+		ID: p.ID, Type: event.BlockToolUse, Status: event.StatusPending,
+		ToolName: p.Tool, ToolUseID: p.CallID, Execution: event.ExecutionPending,
+	})
+	return t
+}
+
+// toolBegins writes a call with its input, and the subagent that it starts.
+func (s *scribe) toolBegins(th *thread, p *part, t *tool) {
+	t.Begun, t.Name = true, p.Tool
+	t.Input = sum(p.State.Input)
+	s.upsert(th.Conversation, event.Block{
+		ID: p.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
+		ToolName: p.Tool, ToolUseID: p.CallID, Input: inputOf(p), Execution: event.ExecutionRunning,
+	})
+	if p.Tool == taskTool {
+		s.spawned(th, p, "")
+	}
+}
+
+func inputOf(p *part) json.RawMessage {
+	if len(p.State.Input) == 0 {
+		return json.RawMessage("{}")
+	}
+	return p.State.Input
+}
+
+// sum tells inputs apart without keeping them.
+func sum(raw json.RawMessage) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(raw) // a hash takes everything
+	return h.Sum64()
+}
+
+// toolEnds writes a call's result.
+func (s *scribe) toolEnds(th *thread, p *part, t *tool) {
+	failed := p.State.Status == "error" || p.State.exitCode() != 0
+	how := event.ExecutionSuccess
+	if failed {
+		how = event.ExecutionError
+	}
+	b := event.Block{ID: p.ID, Type: event.BlockToolUse, Status: event.StatusComplete, Execution: how}
+	if t.Input != sum(p.State.Input) {
+		b.Input = inputOf(p)
+	}
+	s.result(th, p.ID, p.CallID, outputOf(p.State), failed, took(p.State.Time))
+	s.upsert(th.Conversation, b)
+	s.skill(th, p)
+	if p.Tool == taskTool {
+		s.completed(th, p, p.State.Status == "error")
+	}
+	delete(s.Tools, p.ID)
+}
+
+func (s *scribe) result(th *thread, partID, callID string, output json.RawMessage, failed bool, ms *int64) {
+	s.upsert(th.Conversation, event.Block{
+		ID: partID + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
+		ToolUseID: callID, Output: output, IsError: &failed, DurationMS: ms,
+	})
+}
+
+// took is how long something lasted; nil unless begin and end are known.
+func took(t span) *int64 {
+	if t.Start == 0 || t.End < t.Start {
+		return nil
+	}
+	ms := t.End - t.Start
+	return &ms
+}
+
+// outputOf is the output's text, or with attachments a list of the text and
+// the agent's own parts.
+func outputOf(st *toolState) json.RawMessage {
+	if st.Status == "error" {
+		return rawText(st.Error)
+	}
+	output := st.Output
+	if len(output) == 0 {
+		output = json.RawMessage("null")
+	}
+	var attached []json.RawMessage
+	if json.Unmarshal(st.Attachments, &attached) != nil || len(attached) == 0 {
+		return output
+	}
+	list := []any{map[string]any{"type": "text", "text": output}}
+	for _, a := range attached {
+		list = append(list, a)
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return output // what was decoded can be encoded
+	}
+	return data
+}
+
+// skill writes the text of a skill that was loaded.
+func (s *scribe) skill(th *thread, p *part) {
+	text := plainString(p.State.Output)
+	if p.Tool != skillTool || p.State.Status != "completed" || text == "" {
+		return
+	}
+	var in struct {
+		Name string `json:"name"`
+	}
+	_ = json.Unmarshal(p.State.Input, &in) // the call itself shows another shape
+	s.upsert(th.Conversation, event.Block{
+		ID: p.ID + ":skill", Type: event.BlockSkillLoad, Status: event.StatusComplete, SkillName: in.Name, Content: &text,
+	})
+}
+
+// interruptedWords are the result of a call that was running when the agent's
+// process ended: the agent itself writes none, and leaves it running for ever.
+const interruptedWords = "The agent ended before the tool did."
+
+// toolLost settles a call whose process is gone.
+func (s *scribe) toolLost(partID string, t *tool) {
+	th := s.thread(t.Session)
+	s.result(th, partID, t.CallID, rawText(interruptedWords), true, nil)
+	s.upsert(th.Conversation, event.Block{
+		ID: partID, Type: event.BlockToolUse, Status: event.StatusComplete, Execution: event.ExecutionError,
+	})
+	if t.Name == taskTool && t.Begun {
+		s.emit(th.Conversation, event.SubagentCompleted{ToolUseID: t.CallID, AgentID: t.Child, Status: event.SubagentFailed})
+	}
+	delete(s.Tools, partID)
+}

@@ -1,0 +1,156 @@
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+// opener opens a file of a home or an archive.
+type opener func() (io.ReadCloser, error)
+
+const (
+	// walHeader is the length of the head of a write-ahead log, which has a
+	// salt that changes whenever the log begins anew.
+	walHeader = 32
+	// magic begins every database.
+	magic = "SQLite format 3\x00"
+	// copies is how often a database is copied anew because its log began
+	// anew meanwhile.
+	copies = 10
+)
+
+// snapshot is a consistent copy of a database.
+type snapshot struct {
+	dir string
+	db  *sql.DB
+}
+
+// takeSnapshot copies a database that may be written to meanwhile. Its pages
+// are copied first and its log then: what a checkpoint writes into the pages
+// between is all in the log as well, as long as that has not begun anew.
+func takeSnapshot(db, wal opener) (*snapshot, error) {
+	dir, err := os.MkdirTemp("", "sojourn-opencode-")
+	if err != nil {
+		return nil, fmt.Errorf("copy database: %w", err)
+	}
+	s := &snapshot{dir: dir}
+	if err = s.copy(db, wal); err == nil {
+		err = s.open()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *snapshot) file() string { return filepath.Join(s.dir, "copy.db") }
+
+func (s *snapshot) copy(db, wal opener) error {
+	for range copies {
+		before, err := head(wal)
+		if err != nil {
+			return err
+		}
+		if err := save(db, s.file()); err != nil {
+			return err
+		}
+		if err := save(wal, s.file()+"-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		after, err := head(wal)
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(before, after) {
+			return nil
+		}
+	}
+	return errors.New("copy database: its log began anew during every copy")
+}
+
+// head reads the head of a log; nothing where there is none.
+func head(wal opener) ([]byte, error) {
+	if wal == nil {
+		return nil, nil
+	}
+	in, err := wal()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	defer in.Close()
+	buf := make([]byte, walHeader)
+	n, err := io.ReadFull(in, buf)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	return buf[:n], nil
+}
+
+// save copies a file; no opener is no file.
+func save(open opener, path string) error {
+	if open == nil {
+		return fs.ErrNotExist
+	}
+	in, err := open()
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("copy database: %w", err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return errors.Join(fmt.Errorf("copy database: %w", err), out.Close())
+	}
+	return out.Close()
+}
+
+// open opens the copy. What SQLite does to it on the way is nobody's matter.
+func (s *snapshot) open() error {
+	db, err := sql.Open("sqlite", "file:"+s.file()+"?_pragma=query_only(1)&_pragma=temp_store(memory)")
+	if err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	db.SetMaxOpenConns(1)
+	s.db = db
+	return nil
+}
+
+func (s *snapshot) close() error {
+	var err error
+	if s.db != nil {
+		err = s.db.Close()
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// tables are those that the database has.
+func (s *snapshot) tables() (map[string]bool, error) {
+	found := map[string]bool{}
+	rows, err := s.db.QueryContext(context.Background(), "SELECT name FROM sqlite_schema WHERE type = 'table'")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		found[name] = true
+	}
+	return found, rows.Err()
+}

@@ -1,0 +1,304 @@
+package opencode
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// translator is the pure step from records to events.
+type translator struct {
+	scribe
+	launch adapters.Launch
+	// due is what must be written and was not handed out yet.
+	due []adapters.Message
+}
+
+var _ adapters.Translator = (*translator)(nil)
+
+func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
+	st := newState()
+	if len(raw) > 0 && string(raw) != "null" {
+		if err := json.Unmarshal(raw, st); err != nil {
+			return nil, fmt.Errorf("opencode: translator state: %w", err)
+		}
+		if st.Version != stateVersion {
+			return nil, fmt.Errorf("opencode: translator state: version %d, want %d", st.Version, stateVersion)
+		}
+	}
+	if st.Main == "" {
+		st.Main = l.NativeID
+	}
+	return &translator{scribe: scribe{state: st}, launch: l}, nil
+}
+
+// State gives what the next translator needs to go on.
+func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.state) }
+
+// Step translates one record.
+func (t *translator) Step(r event.Record) []event.Event {
+	t.out, t.time = nil, r.TS
+	switch r.Dir {
+	case event.DirOut:
+		t.decode(r, t.heard)
+	case event.DirIn:
+		t.decode(r, t.asked)
+	case event.DirErr:
+		if strings.TrimSpace(r.Line) != "" {
+			t.emit(event.Main, event.Log{Level: logLevel(r.Line), Message: r.Line})
+		}
+	case event.DirSig:
+		t.signal(r.Line)
+	}
+	return t.out
+}
+
+// logLevel reads the agent's own: its log says everything on one stream.
+func logLevel(text string) string {
+	if strings.Contains(text, "level=ERROR") || strings.Contains(text, "level=WARN") {
+		return "warn"
+	}
+	return "info"
+}
+
+// decode hands a line on, or keeps it as an error event.
+func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) error) {
+	if strings.TrimSpace(r.Line) == "" {
+		return
+	}
+	raw := []byte(r.Line)
+	l, err := decodeLine(raw)
+	if err == nil {
+		err = next(l, raw)
+	}
+	switch {
+	case err == nil:
+	case r.Dir == event.DirOut && isBanner(r.Line):
+		t.emit(event.Main, event.Log{Level: "info", Message: r.Line})
+	default:
+		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+			Message: fmt.Sprintf("opencode: malformed line (%s): %v", r.Dir, err),
+			Code:    "malformed", Data: rawText(r.Line),
+		}})
+	}
+}
+
+// isBanner knows what the server prints when it starts.
+func isBanner(text string) bool {
+	return strings.HasPrefix(text, readyLine) || strings.HasPrefix(text, "Warning: ") || strings.HasPrefix(text, "timestamp=")
+}
+
+// heard translates what the agent says.
+func (t *translator) heard(l *line, raw json.RawMessage) error {
+	switch {
+	case l.isRecorded():
+		t.recorded(l)
+		return nil
+	case l.Type == responseType:
+		t.answered(l.ID, l.Status, l.Body, l.Error)
+		return nil
+	case l.Type == "":
+		return fmt.Errorf("field \"type\" is missing")
+	case chatter[l.Type]:
+		return nil
+	case l.Part != nil || l.Type == "error":
+		t.headless(l, raw)
+		return nil
+	}
+	return t.event(l, raw)
+}
+
+// event translates a server-sent event.
+func (t *translator) event(l *line, raw json.RawMessage) error {
+	p := l.Properties
+	if p == nil || !known(l.Type) {
+		t.native(event.Main, event.DirOut, l.Type, raw)
+		return nil
+	}
+	switch l.Type {
+	case "message.part.delta":
+		t.delta(p)
+	case "message.part.updated":
+		return t.partUpdated(p, raw)
+	case "message.updated":
+		return t.messageUpdated(p)
+	case "session.created":
+		if p.Info != nil && p.Info.ParentID != "" {
+			t.adopt(p.Info.ID, p.Info.ParentID)
+		}
+	case "session.error":
+		t.sessionError(p)
+	case "session.status":
+		t.sessionStatus(p)
+	case "session.idle":
+		t.sessionIdle(p.SessionID)
+	default:
+		t.asks(l.Type, p)
+	}
+	return nil
+}
+
+func (t *translator) delta(p *properties) {
+	o := t.Open[p.PartID]
+	if o == nil || p.Field != "text" || p.Delta == "" || !o.Type.HasText() {
+		return
+	}
+	o.Said = true
+	t.emit(t.thread(o.Session).Conversation, event.BlockDelta{BlockID: p.PartID, Delta: p.Delta})
+}
+
+func (t *translator) messageUpdated(p *properties) error {
+	if p.Info == nil || p.Info.ID == "" {
+		return fmt.Errorf("field \"properties.info.id\" is missing")
+	}
+	th := t.thread(p.SessionID)
+	m, first := th.learn(p.Info)
+	if first && m.Role == "user" {
+		t.promptSeen(th, p.Info)
+	}
+	if m.Role != "assistant" {
+		return nil
+	}
+	if first {
+		t.begun(th, m)
+	}
+	t.failed(th, m, p.Info.Error)
+	if p.Info.Finish != "" && th.Conversation == event.Main {
+		t.Turn.StopReason = p.Info.Finish
+	}
+	return nil
+}
+
+// begun is called when an answer begins: the model is there.
+func (t *translator) begun(th *thread, m *message) {
+	if th.Conversation != event.Main {
+		return
+	}
+	t.Turn.Active, t.Turn.Running = true, true
+	if t.Turn.Early {
+		t.Turn.Early = false
+		t.abort("abort-" + m.ID)
+	}
+	if m.Model != "" && m.Model != t.Model {
+		t.Model = m.Model
+		t.emit(event.Main, event.MetadataUpdate{Model: m.Model})
+	}
+}
+
+func (t *translator) partUpdated(p *properties, raw json.RawMessage) error {
+	q := p.Part
+	if q == nil || q.ID == "" || q.MessageID == "" {
+		return fmt.Errorf("field \"properties.part\" has no id or messageID")
+	}
+	if q.SessionID == "" {
+		q.SessionID = p.SessionID
+	}
+	th := t.thread(q.SessionID)
+	m := th.find(q.MessageID)
+	if m == nil {
+		// Its message is long past, or the stream begins behind it.
+		m = &message{ID: q.MessageID, Role: "assistant"}
+	}
+	t.part(th, m, q, raw)
+	return nil
+}
+
+// part translates a part as it stands now.
+func (t *translator) part(th *thread, m *message, p *part, raw json.RawMessage) {
+	if m.Role == "user" {
+		t.promptPart(th, p, raw)
+		return
+	}
+	switch p.Type {
+	case "text", "reasoning":
+		t.textPart(th, m, p)
+	case "tool":
+		t.toolPart(th, p, raw)
+	case "step-finish":
+		t.stepFinish(th, p)
+	case "step-start", "snapshot", "patch", "agent":
+		// How the agent keeps account of its work.
+	case "retry":
+		t.retryPart(th, p)
+	default:
+		t.native(th.Conversation, event.DirOut, "part/"+p.Type, raw)
+	}
+}
+
+func (t *translator) promptPart(th *thread, p *part, raw json.RawMessage) {
+	switch p.Type {
+	case "text", "file", "subtask", "agent":
+		if t.addPrompt(th, p) {
+			t.showPrompt(th)
+		}
+	case "compaction":
+		t.compaction(th, p)
+	default:
+		t.native(th.Conversation, event.DirOut, "part/"+p.Type, raw)
+	}
+}
+
+// textPart tells the beginning and the end of a text; what lies between comes
+// as deltas.
+func (t *translator) textPart(th *thread, m *message, p *part) {
+	if p.Synthetic || p.Ignored {
+		return
+	}
+	if p.Time.End != 0 {
+		delete(t.Open, p.ID)
+		t.text(th, m, p, event.StatusComplete)
+		return
+	}
+	t.Open[p.ID] = &open{Session: p.SessionID, Type: textType(m, p), Said: p.Text != ""}
+	t.text(th, m, p, event.StatusPending)
+}
+
+// toolPart tells what is new of a call.
+func (t *translator) toolPart(th *thread, p *part, raw json.RawMessage) {
+	if p.State == nil {
+		t.native(th.Conversation, event.DirOut, "part/tool", raw)
+		return
+	}
+	c := t.Tools[p.ID]
+	if c == nil {
+		c = t.toolAppears(th, p)
+	}
+	if p.State.Status == "pending" {
+		return
+	}
+	if !c.Begun {
+		t.toolBegins(th, p, c)
+	}
+	t.linked(th, p, c)
+	if p.State.ended() {
+		t.toolEnds(th, p, c)
+	}
+}
+
+// stepFinish reports what one answer of the model has cost.
+func (t *translator) stepFinish(th *thread, p *part) {
+	if th.counted(p.ID) {
+		return
+	}
+	m := event.MetadataUpdate{CostUSD: p.Cost}
+	if k := p.Tokens; k != nil {
+		m.Usage = &event.Usage{
+			InputTokens: k.Input, OutputTokens: k.Output + k.Reasoning,
+			CacheReadTokens: k.Cache.Read, CacheWriteTokens: k.Cache.Write,
+		}
+	}
+	if m.Usage != nil || m.CostUSD != nil {
+		t.emit(th.Conversation, m)
+	}
+}
+
+func (t *translator) retryPart(th *thread, p *part) {
+	text := "model API error"
+	if p.Error != nil {
+		text += ": " + p.Error.text()
+	}
+	t.emit(th.Conversation, event.Log{Level: "warn", Message: fmt.Sprintf("%s: attempt %d", text, p.Attempt)})
+}

@@ -1,0 +1,229 @@
+package opencode
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// A turn begins with a prompt that is sent, or with one that is seen where
+// nobody recorded the sending. It ends once, when the agent says that it is
+// idle and has nothing more to write: after an abort or a failure it says so
+// twice, the first time before the last words of its answer.
+
+// promptSeen is called when the agent has written down a user's message.
+func (t *translator) promptSeen(th *thread, i *info) {
+	if th.Conversation != event.Main {
+		return
+	}
+	if len(t.Turn.Waiting) > 0 {
+		p := t.Turn.Waiting[0]
+		t.Turn.Waiting = t.Turn.Waiting[1:]
+		t.messageEvent(th, p)
+	}
+	t.Turn.Active = true
+}
+
+// messageEvent tells what became of a message that found the agent at work: it
+// is taken up between two steps of the running turn, or the turn is over.
+func (t *translator) messageEvent(th *thread, p handed) {
+	id, chosen := strings.CutPrefix(p.Part, ours)
+	if !p.Late || !chosen {
+		return
+	}
+	ref := event.MessageRef{MessageID: id}
+	if th.busy() || t.Turn.Running {
+		t.emit(event.Main, event.MessageFolded{MessageRef: ref})
+		return
+	}
+	t.emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
+}
+
+func (t *translator) sessionError(p *properties) {
+	if p.Error == nil || p.Error.Name == aborted {
+		return
+	}
+	conversation := event.Main
+	if p.SessionID != "" {
+		conversation = t.thread(p.SessionID).Conversation
+	}
+	failure := event.ErrorInfo{Message: p.Error.text(), Code: p.Error.code()}
+	t.emit(conversation, event.Error{ErrorInfo: failure})
+	if conversation == event.Main {
+		t.Turn.Error = &failure
+	}
+}
+
+func (t *translator) sessionStatus(p *properties) {
+	if p.Status == nil || p.Status.Type != "retry" {
+		return
+	}
+	th := t.thread(p.SessionID)
+	t.emit(th.Conversation, event.Log{Level: "warn", Message: fmt.Sprintf(
+		"model API error (%s): retry %d of %d", p.Status.Message, p.Status.Attempt, maxRetries)})
+	if p.Status.Attempt > maxRetries {
+		t.Turn.Failure = p.Status.Message
+		t.giveUp(th)
+	}
+}
+
+// sessionIdle ends a turn, or a subagent's.
+func (t *translator) sessionIdle(session string) {
+	th := t.thread(session)
+	if th.Conversation != event.Main {
+		if !th.busy() {
+			t.loseOpen(session)
+			t.cancelAsks(th.Conversation)
+			t.emit(th.Conversation, event.SessionIdle{})
+		}
+		return
+	}
+	if !t.Turn.Active || th.busy() || len(t.Turn.Waiting) > 0 && t.Turn.Error == nil {
+		return
+	}
+	t.loseOpen(session)
+	t.endTurn(th)
+}
+
+// endTurn says once that the turn is over.
+func (t *translator) endTurn(th *thread) {
+	e := event.SessionIdle{StopReason: t.Turn.StopReason}
+	switch {
+	case t.Turn.Failure != "" && !t.Turn.Interrupted:
+		e.Error = &event.ErrorInfo{Message: t.Turn.Failure, Code: "api_error"}
+		t.unwritten(th)
+	case t.Turn.Error != nil:
+		e.Error = t.Turn.Error
+	default:
+		e.Interrupted = t.Turn.Interrupted || t.aborted(th)
+	}
+	if e.Interrupted {
+		e.StopReason = "interrupted"
+	}
+	t.Turn = turn{Waiting: t.Turn.Waiting}
+	t.cancelAsks("")
+	t.emit(event.Main, e)
+}
+
+// aborted says whether the last answer was stopped, by whomever.
+func (t *translator) aborted(th *thread) bool {
+	n := len(th.Messages)
+	return n > 0 && th.Messages[n-1].Aborted
+}
+
+// unwritten shows the failure that ended a turn whose retries we ended: the
+// agent itself writes none.
+func (t *translator) unwritten(th *thread) {
+	text := t.Turn.Failure
+	id := "error"
+	if n := len(th.Messages); n > 0 {
+		id = th.Messages[n-1].ID
+	}
+	t.upsert(event.Main, event.Block{
+		ID: id + ":retries", Type: event.BlockError, Status: event.StatusError, Message: &text, Code: "api_error",
+		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
+	})
+}
+
+// loseOpen marks what was being said when it was cut off, and never came to
+// its end: it is on no disk. "" is all sessions.
+func (t *translator) loseOpen(session string) {
+	for _, id := range slices.Sorted(maps.Keys(t.Open)) {
+		o := t.Open[id]
+		if session != "" && o.Session != session {
+			continue
+		}
+		delete(t.Open, id)
+		if !o.Said {
+			continue // it is empty, and is dropped as such
+		}
+		t.upsert(t.thread(o.Session).Conversation, event.Block{
+			ID: id, Type: o.Type, Status: event.StatusError,
+			Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
+		})
+	}
+}
+
+// signal translates something that happened to the process.
+func (t *translator) signal(what string) {
+	switch {
+	case fatal(what):
+		t.died(what)
+	case strings.HasPrefix(what, "events"):
+		t.streamBroke(what)
+	default:
+		t.emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
+	}
+}
+
+// fatal says whether nothing more comes from the process. Recordings give the
+// number of the signal that was sent.
+func fatal(what string) bool {
+	switch what {
+	case "2", "9", "15", "TIMEOUT-KILL":
+		return true
+	}
+	return strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
+}
+
+// died settles what the end of the process leaves open.
+func (t *translator) died(how string) {
+	if t.headlessEnded(how) {
+		return
+	}
+	midTurn := t.Turn.Active
+	t.showHeld()
+	t.loseOpen("")
+	for _, id := range slices.Sorted(maps.Keys(t.Tools)) {
+		t.toolLost(id, t.Tools[id])
+	}
+	t.cancelAsks("")
+	for _, th := range t.Threads {
+		for i := range th.Messages {
+			th.Messages[i].Done = true
+		}
+	}
+	t.Turn, t.Opening, t.due = turn{}, opening{}, nil
+	if midTurn {
+		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+			Message: "opencode ended in the middle of a turn: " + how, Code: "agent_died",
+		}})
+		return
+	}
+	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
+}
+
+// handedOver notes a prompt that was sent.
+func (t *translator) handedOver(request string, body json.RawMessage) {
+	var b struct {
+		Parts []struct {
+			ID string `json:"id"`
+		} `json:"parts"`
+	}
+	_ = json.Unmarshal(body, &b) // the server says what it thinks of another shape
+	h := handed{Request: request, Late: t.Turn.Active}
+	if len(b.Parts) > 0 {
+		h.Part = b.Parts[0].ID
+	}
+	t.Turn.Waiting = append(t.Turn.Waiting, h)
+	t.Turn.Active = true
+}
+
+// refused ends the turn of a prompt that the server did not take.
+func (t *translator) refused(request, why string) {
+	at := slices.IndexFunc(t.Turn.Waiting, func(h handed) bool { return h.Request == request })
+	if at < 0 {
+		return // it has been written down, so it was taken
+	}
+	t.Turn.Waiting = slices.Delete(t.Turn.Waiting, at, at+1)
+	failure := event.ErrorInfo{Message: "opencode refused the prompt: " + why, Code: "refused"}
+	t.emit(event.Main, event.Error{ErrorInfo: failure})
+	if th := t.thread(t.Main); !th.busy() && !t.Turn.Running && len(t.Turn.Waiting) == 0 {
+		t.Turn.Error = &failure
+		t.endTurn(th)
+	}
+}
