@@ -6,9 +6,9 @@ package builtin
 import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
-	"github.com/sojourn-run/sojourn/adapters/opencode"
 	"github.com/sojourn-run/sojourn/adapters/codex"
 	"github.com/sojourn-run/sojourn/adapters/gemini"
+	"github.com/sojourn-run/sojourn/adapters/opencode"
 )
 
 // Registry gives the agents that come with Sojourn.
