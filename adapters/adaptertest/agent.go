@@ -20,6 +20,12 @@ type Agent struct {
 	// RetriesForever says that the agent asks a model that fails again until
 	// somebody interrupts it. Default: it gives up by itself.
 	RetriesForever bool
+	// RetriesSilently says that nobody is told when the agent asks again; the
+	// turn is interrupted at the model's second request. Default: it tells.
+	RetriesSilently bool
+	// Files may change the files of a profile, and add some: settings for tests
+	// that have no variable. Default: they are written as they are.
+	Files func(adapters.Launch, []adapters.File) []adapters.File
 	// Model is the model that sessions are started with, and OtherModel one to
 	// change to. Defaults: the agent's own; without OtherModel none is changed.
 	Model, OtherModel string

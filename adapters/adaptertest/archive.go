@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/event"
 )
 
 // archive keeps a session's transcripts as the host's archive does: whole
@@ -130,15 +129,4 @@ func (a *archive) resume() error {
 		f.cursor = cursor
 	}
 	return nil
-}
-
-// subagents are the transcripts of subagents, as Translate takes them.
-func subagents(all []adapters.Source) []adapters.Source {
-	var side []adapters.Source
-	for _, s := range all {
-		if s.ID != event.Main {
-			side = append(side, s)
-		}
-	}
-	return side
 }

@@ -344,7 +344,7 @@ func (r *Rig) WithSide() {
 			}
 		}
 	}
-	live, err := reducer.Fold(adapters.Translate(r.agent.Adapter, all, adapters.TranslateOptions{Side: subagents(sources)}))
+	live, err := reducer.Fold(adapters.Translate(r.agent.Adapter, all, adapters.TranslateOptions{Side: sources}))
 	require.NoError(r.t, err)
 	restored, errs := r.parse()
 	require.Empty(r.t, errs)

@@ -157,6 +157,9 @@ func (r *Rig) furnish() {
 	r.t.Helper()
 	files, err := r.agent.Adapter.ProfileFiles(r.profile(), r.Launch)
 	require.NoError(r.t, err)
+	if r.agent.Files != nil {
+		files = r.agent.Files(r.Launch, files)
+	}
 	require.NoError(r.t, r.place.write(r.t.Context(), files))
 }
 

@@ -131,11 +131,18 @@ func (r *Rig) playToolSuccess() {
 	require.Contains(r.t, r.Said(), "afterwards")
 }
 
+// playToolFailure: to some agents a command that fails is a tool that worked,
+// and its words say the rest.
 func (r *Rig) playToolFailure() {
 	r.ok("TOOL bash: echo so-it-failed >&2; exit 3")
 	require.Contains(r.t, string(r.lastResult().Output), "so-it-failed")
-	require.True(r.t, *r.lastResult().IsError, "%s", pretty(r.lastResult()))
-	require.Equal(r.t, event.ExecutionError, r.Blocks(event.BlockToolUse)[0].Execution)
+	use := r.Blocks(event.BlockToolUse)[0]
+	if *r.lastResult().IsError {
+		require.Equal(r.t, event.ExecutionError, use.Execution)
+	} else {
+		require.Equal(r.t, event.ExecutionSuccess, use.Execution)
+		r.t.Log("a command that fails is no error of the tool")
+	}
 	r.ok("TOOL read: " + filepath.Join(r.Workspace(), "there-is-no-such-file"))
 	require.True(r.t, *r.lastResult().IsError, "%s", pretty(r.lastResult()))
 }
@@ -186,8 +193,13 @@ func (r *Rig) playToolWriteRead() {
 	data, err := os.ReadFile(path)
 	require.NoError(r.t, err)
 	require.Equal(r.t, "written by the tool\n", string(data))
-	require.Contains(r.t, string(r.lastResult().Output), "written by the tool")
 	require.Len(r.t, r.Blocks(event.BlockToolResult), 2)
+	require.True(r.t, r.Heard("written by the tool"), "the model did not get to see the file")
+	if out := string(r.lastResult().Output); out != "null" {
+		require.Contains(r.t, out, "written by the tool")
+	} else {
+		r.t.Log("what a file says is not told")
+	}
 }
 
 func (r *Rig) playThinking() {

@@ -81,6 +81,7 @@ func (r *Rig) killed() {
 		require.NotEqual(r.t, event.ExecutionRunning, b.Execution, "%s", pretty(b))
 	}
 	r.Parity()
+	r.Model.Open("never") // an agent may ask again what was not answered
 	r.Restart()
 	r.ok("SAY well again")
 }
