@@ -80,6 +80,10 @@ func (s *scribe) agentDone(th *thread, child string, failed bool, output *string
 
 // turnEnded ends a subagent's turn, and with it the subagent.
 func (s *scribe) turnEnded(th *thread, id string, status string) {
+	if status != "interrupted" {
+		s.tellRefused(th)
+	}
+	th.Refused = nil
 	s.close(th, status == "completed")
 	th.Turn, th.Interrupt = "", false
 	if th.Conversation == event.Main || th.Conversation == "" {

@@ -32,6 +32,8 @@ type modelCall struct {
 	at     int64
 	rank   int
 	output *string
+	// heardAt is when the model was told of the outcome.
+	heardAt int64
 }
 
 // line takes one line of the file.
@@ -185,12 +187,12 @@ func (f *file) modelItem(l *rolloutLine, at int64) error {
 		}
 		f.turn.calls = append(f.turn.calls, c)
 	case "function_call_output", "custom_tool_call_output":
-		return f.output(l)
+		return f.output(l, at)
 	}
 	return nil
 }
 
-func (f *file) output(l *rolloutLine) error {
+func (f *file) output(l *rolloutLine, at int64) error {
 	var p payload
 	if err := decodeObject(l.Payload, &p); err != nil {
 		return err
@@ -198,7 +200,7 @@ func (f *file) output(l *rolloutLine) error {
 	for i := range f.turn.calls {
 		if f.turn.calls[i].CallID == p.CallID {
 			text, _ := plainText(p.Output)
-			f.turn.calls[i].output = &text
+			f.turn.calls[i].output, f.turn.calls[i].heardAt = &text, at
 		}
 	}
 	return nil
@@ -262,7 +264,7 @@ func (f *file) begunCalls(completed bool) {
 			s.begin(th, it.ID, it)
 		}})
 		if failed := c.failure(); failed != nil && completed {
-			f.add(told{at: c.at, rank: c.rank, late: 1, phase: 1, tell: func(s *scribe, th *thread, _ string) {
+			f.add(told{at: c.heardAt, rank: c.rank, late: 1, phase: 1, tell: func(s *scribe, th *thread, _ string) {
 				failed(s, th, it)
 			}})
 		}
@@ -273,11 +275,10 @@ func (f *file) begunCalls(completed bool) {
 // The words by which the program tells the model what became of a call that
 // has no item.
 const (
-	saysRunning   = "Process running with session ID"
-	saysFailed    = "exec_command failed: "
-	saysRejected  = `Rejected("`
-	saysByTheUser = "rejected by user"
-	endOfHeader   = "\nOutput:\n"
+	saysRunning  = "Process running with session ID"
+	saysFailed   = "exec_command failed: "
+	saysRejected = `Rejected("`
+	endOfHeader  = "\nOutput:\n"
 )
 
 // begun says whether the live stream has told of the call. In a turn that was

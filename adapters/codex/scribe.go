@@ -39,6 +39,7 @@ func (s *scribe) native(conversation string, dir event.Dir, kind string, raw []b
 
 // begin writes an item that is not done yet.
 func (s *scribe) begin(th *thread, id string, it *item) {
+	s.tellRefused(th)
 	kind := it.kind()
 	b := event.Block{ID: id, Type: kind.blockType(), Status: event.StatusPending}
 	switch {
@@ -72,6 +73,7 @@ func (s *scribe) call(th *thread, id string, it *item) {
 // end writes a whole item. id is the item's, or one made of its position where
 // the stream has no ids of its own.
 func (s *scribe) end(th *thread, id string, it *item, dir event.Dir) {
+	s.tellRefused(th)
 	switch kind := it.kind(); {
 	case kind == kindUser:
 		s.userMessage(th.Conversation, it.promptID(), inputsOf(it.Content))
@@ -130,7 +132,9 @@ func (s *scribe) result(th *thread, id string, it *item) {
 		s.upsert(th.Conversation, event.Block{
 			ID: id, Type: event.BlockToolUse, Input: it.toolInput(s.plain)})
 	}
-	if !it.declined() {
+	if it.declined() {
+		th.Refused = append(th.Refused, id)
+	} else {
 		s.upsert(th.Conversation, event.Block{
 			ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
 			ToolUseID: id, Output: it.toolOutput(), IsError: &failed, DurationMS: it.tookMS(),
@@ -140,6 +144,23 @@ func (s *scribe) result(th *thread, id string, it *item) {
 	if it.kind() == kindCollab {
 		s.collab(th, id, it)
 	}
+}
+
+// saysByTheUser is what the model hears of a call that was refused.
+const saysByTheUser = "rejected by user"
+
+// tellRefused gives the calls that were refused their results, now that the
+// turn goes on. The model hears of a refusal; where the turn ends with it
+// instead, nothing has come of the call.
+func (s *scribe) tellRefused(th *thread) {
+	failed := true
+	for _, id := range th.Refused {
+		s.upsert(th.Conversation, event.Block{
+			ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
+			ToolUseID: id, Output: rawText(saysByTheUser), IsError: &failed,
+		})
+	}
+	th.Refused = nil
 }
 
 // settle says how a call ended.

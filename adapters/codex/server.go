@@ -287,6 +287,9 @@ func (t *translator) faulted(p *params, raw []byte) {
 	message := "model API error"
 	if p.Error != nil {
 		message = p.Error.Message
+		if p.Error.Details != "" {
+			message += ": " + p.Error.Details
+		}
 	}
 	level := "error"
 	if p.Retry {

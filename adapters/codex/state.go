@@ -110,6 +110,9 @@ type thread struct {
 	Interrupt bool `json:"interrupt,omitempty"`
 	// Open are the items that have begun and not ended, in order.
 	Open []open `json:"open,omitempty"`
+	// Refused are calls that somebody refused, and that the turn has not gone on
+	// from yet.
+	Refused []string `json:"refused,omitempty"`
 	// Last is the last text of a subagent.
 	Last string `json:"last,omitempty"`
 	// Tokens is the total of the last report.

@@ -81,6 +81,7 @@ type turnError struct {
 	Message string         `json:"message"`
 	Info    jsontext.Value `json:"codexErrorInfo"`
 	Disk    jsontext.Value `json:"codex_error_info"`
+	Details string         `json:"additionalDetails"`
 }
 
 type tokenUsage struct {
