@@ -1,11 +1,11 @@
 package activities
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"path"
 	"strings"
 
@@ -42,13 +42,36 @@ func (h home) Glob(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// Open reads a file whole.
+// Open opens a file; what is not read of it costs nothing.
 func (h home) Open(name string) (io.ReadCloser, error) {
-	data, err := h.from(name, 0)
-	if err != nil {
-		return nil, err
+	next, stop := iter.Pull2(h.sb.CopyOut(h.ctx, sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{name}}))
+	for {
+		f, err, more := next()
+		switch {
+		case !more:
+			err = fs.ErrNotExist
+		case err == nil && f.Path != name:
+			continue
+		case err == nil && f.Body == nil:
+			stop()
+			return io.NopCloser(strings.NewReader("")), nil
+		case err == nil:
+			return &opened{f.Body, stop}, nil
+		}
+		stop()
+		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	return io.NopCloser(bytes.NewReader(data)), nil
+}
+
+// opened is a file in the middle of a copy that nobody goes on with.
+type opened struct {
+	io.Reader
+	stop func()
+}
+
+func (o *opened) Close() error {
+	o.stop()
+	return nil
 }
 
 // from reads a file from a byte on.
