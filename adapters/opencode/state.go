@@ -91,7 +91,7 @@ func (t *thread) learn(i *info) (m *message, first bool) {
 		m, first = &t.Messages[len(t.Messages)-1], true
 	}
 	if i.Role == "assistant" {
-		m.Model = i.ModelID
+		m.Model = i.model()
 		m.Done = m.Done || i.Time.Completed != 0 || i.Error != nil
 	}
 	return m, first

@@ -1,0 +1,53 @@
+package opencode
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/adaptertest"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// conforming is what the suite must know of the agent.
+func conforming(t *testing.T) adaptertest.Agent {
+	return adaptertest.Agent{
+		Adapter: New(),
+		Model:   "modelsim/scripted", OtherModel: "modelsim/other",
+		Files: func(_ adapters.Launch, files []adapters.File) []adapters.File { return withOtherModel(t, files) },
+		Rules: rules,
+		Question: adaptertest.Question{
+			Script: `CALL question {"questions":[{"question":"Which color?","header":"Color","options":[` +
+				`{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]} THEN SAY answered`,
+			Answer: func(event.PermissionRequested) json.RawMessage { return json.RawMessage(`{"answers":[["Blue"]]}`) },
+			Heard:  "Blue",
+		},
+		Tool: func(server, tool string) string { return server + "_" + tool },
+		Missing: map[string]string{
+			"subagent-background": "a subagent is always waited for",
+		},
+	}
+}
+
+// withOtherModel adds a second model to the scripted provider.
+func withOtherModel(t *testing.T, files []adapters.File) []adapters.File {
+	for i, f := range files {
+		if f.Path != configDir+"/opencode.json" {
+			continue
+		}
+		var c map[string]any
+		require.NoError(t, json.Unmarshal(f.Data, &c))
+		c["provider"] = map[string]any{"modelsim": map[string]any{"models": map[string]any{
+			"other": map[string]any{"tool_call": true, "limit": map[string]any{"context": 200000, "output": 8192}}}}}
+		data, err := json.Marshal(c)
+		require.NoError(t, err)
+		files[i].Data = data
+	}
+	return files
+}
+
+func TestConformance(t *testing.T) { adaptertest.Run(t, conforming(t)) }
+
+func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming(t)) }
