@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 )
@@ -37,6 +38,10 @@ Flags of every command:
 {{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}
 {{end}}`
 
+// inOurOrder keeps commands as they are added; the library has one switch for
+// all trees of a process.
+var inOurOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
+
 // root makes the tree of commands.
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
@@ -65,7 +70,7 @@ func (c *cli) root() *cobra.Command {
 		&cobra.Group{ID: groupLocal, Title: "Read agents' own files, without any server:"},
 		&cobra.Group{ID: groupSetup, Title: "Set up:"},
 	)
-	cobra.EnableCommandSorting = false
+	inOurOrder()
 	c.add(root, groupTalk, c.newCommand, c.sendCommand, c.chatCommand, c.tailCommand, c.showCommand, c.respondCommand)
 	c.add(root, groupManage, c.lsCommand, c.interruptCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.closeCommand, c.openCommand)
 	c.add(root, groupLocal, c.parseCommand, c.translateCommand, c.reduceCommand)
