@@ -13,10 +13,15 @@ func conforming() adaptertest.Agent {
 		Env:     []string{},
 		Model:   "gemini-2.5-pro", OtherModel: "gemini-2.5-flash",
 		Rules: rules,
+		// The change of a file is told with the whole file, before and after.
+		Big: `TOOL bash: yes 0123456789abcdef | head -c 34000000 > big.txt; echo needle >> big.txt ` +
+			`THEN CALL replace {"file_path":"big.txt","instruction":"x","old_string":"needle","new_string":"thread"} THEN SAY changed`,
 		Missing: map[string]string{
 			"tool-failure":          "a command that fails is told like one that succeeds, without its exit status",
 			"tool-write-read":       "what a file read gave is not told",
 			"permission-deny-heard": "a denial has no place for words",
+			"permission-subagent":   "where it must ask, the agent refuses to start subagents",
+			"subagent-nested":       "a subagent cannot start subagents",
 		},
 		Tool: func(server, tool string) string { return mcpPrefix + server + "_" + tool },
 	}

@@ -61,8 +61,7 @@ func withoutComments(text string, end bool) (clean, rest string) {
 			return text[:at], text[at:]
 		}
 		text = text[:at] + text[at+len(openComment)+size+len(closeComment):]
-		// What stood around a comment may be one now.
-		from = max(0, at-len(openComment)+1)
+		from = at
 	}
 	if end {
 		return text, ""

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -189,13 +190,13 @@ func marshal(v any) (json.RawMessage, error) {
 func (t *Translator) Session() string { return t.state.Session }
 
 // TurnID is the id of the n-th prompt of a session, counted from 1.
-func TurnID(session string, n int) string { return fmt.Sprintf("%s:%d", session, n) }
+func TurnID(session string, n int) string { return session + ":" + strconv.Itoa(n) }
 
 // TextID is the id of a text in run r of a turn, counted from 0.
-func TextID(turn string, r int) string { return fmt.Sprintf("%s:text:%d", turn, r) }
+func TextID(turn string, r int) string { return turn + ":text:" + strconv.Itoa(r) }
 
 // ThoughtID is the id of the thoughts in run r of a turn.
-func ThoughtID(turn string, r int) string { return fmt.Sprintf("%s:thought:%d", turn, r) }
+func ThoughtID(turn string, r int) string { return turn + ":thought:" + strconv.Itoa(r) }
 
 // ResultID is the id of a call's result.
 func ResultID(call string) string { return call + ":result" }

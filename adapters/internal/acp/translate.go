@@ -14,6 +14,10 @@ func (t *Translator) Step(r event.Record) []event.Event {
 	t.out, t.time = nil, r.TS
 	switch r.Dir {
 	case event.DirOut:
+		if kind, text, ok := fastChunk(r.Line); ok {
+			t.textChunk(kind, "", text, r.Line)
+			break
+		}
 		t.decode(r, t.printed)
 	case event.DirIn:
 		t.decode(r, t.written)
@@ -89,7 +93,7 @@ func kindOf(m *message) string {
 // update translates a session/update.
 func (t *Translator) update(u *update, line string) {
 	switch u.Kind {
-	case "agent_message_chunk", "agent_thought_chunk":
+	case saidKind, thoughtKind:
 		t.chunk(u, line)
 	case "user_message_chunk":
 		t.userChunk(u)

@@ -40,23 +40,34 @@ func (t *Translator) show() {
 // chunk is a piece of what the agent says.
 func (t *Translator) chunk(u *update, line string) {
 	c, ok := chunk(u.Content)
-	if ok && t.dialect.Remark != nil && u.Kind == "agent_message_chunk" && c.Type == "text" {
-		if p, is := t.dialect.Remark(c.Text); is {
+	switch {
+	case ok && c.Type == "text":
+		t.textChunk(u.Kind, u.MessageID, c.Text, line)
+	case t.replaying():
+		t.replayedOther("")
+	default:
+		t.native(event.DirOut, "session/update/"+u.Kind, line)
+	}
+}
+
+func (t *Translator) textChunk(kind, message, text, line string) {
+	if t.dialect.Remark != nil && kind == saidKind {
+		if p, is := t.dialect.Remark(text); is {
 			t.emit(p)
 			return
 		}
 	}
 	switch {
 	case t.replaying():
-		t.replayedOther(c.Text)
-	case len(t.Turns) == 0 || !ok || c.Type != "text":
-		t.native(event.DirOut, "session/update/"+u.Kind, line)
+		t.replayedOther(text)
+	case len(t.Turns) == 0:
+		t.native(event.DirOut, "session/update/"+kind, line)
 	default:
-		t.hear(u.MessageID)
-		if u.Kind == "agent_thought_chunk" {
-			t.think(c.Text)
+		t.hear(message)
+		if kind == thoughtKind {
+			t.think(text)
 		} else {
-			t.speak(c.Text)
+			t.speak(text)
 		}
 	}
 }

@@ -1,0 +1,107 @@
+package gemini
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+const session = "4eb4a27f-526b-4f6c-baf6-db005b075c2c"
+
+// header is the first line of a chat file.
+const header = `{"sessionId":"` + session + `","projectHash":"36ae","startTime":"2026-01-02T03:04:05.678Z","lastUpdated":"2026-01-02T03:04:05.678Z","kind":"main"}`
+
+func in(format string, args ...any) event.Record {
+	return event.Record{Dir: event.DirIn, Line: fmt.Sprintf(format, args...)}
+}
+
+func out(format string, args ...any) event.Record {
+	return event.Record{Dir: event.DirOut, Line: fmt.Sprintf(format, args...)}
+}
+
+func updated(body string) event.Record {
+	return out(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":%s}}`, session, body)
+}
+
+func openingRecords() []event.Record {
+	return []event.Record{
+		in(`{"jsonrpc":"2.0","id":"initialize-0","method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}`),
+		out(`{"jsonrpc":"2.0","id":"initialize-0","result":{"protocolVersion":1}}`),
+		in(`{"jsonrpc":"2.0","id":"initialize-0/session","method":"session/new","params":{"cwd":"/w","mcpServers":[]}}`),
+		out(`{"jsonrpc":"2.0","id":"initialize-0/session","result":{"sessionId":%q,"models":{"currentModelId":"m"}}}`, session),
+	}
+}
+
+// turnRecords is one turn with a tool call and that many deltas.
+func turnRecords(n, deltas int) []event.Record {
+	records := []event.Record{
+		in(`{"jsonrpc":"2.0","id":"prompt-%d","method":"session/prompt","params":{"sessionId":%q,"prompt":[{"type":"text","text":"go"}]}}`, n, session),
+		updated(`{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"**Considering**\nwhat to do"}}`),
+	}
+	for range deltas {
+		records = append(records, updated(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"word "}}`))
+	}
+	id := fmt.Sprintf("run_shell_command__run_shell_command_179522126394%d_0", n)
+	return append(records,
+		updated(fmt.Sprintf(`{"sessionUpdate":"tool_call","toolCallId":%q,"status":"in_progress","title":"ls","content":[{"type":"content","content":{"type":"text","text":"(list)"}}],"locations":[],"kind":"execute"}`, id)),
+		updated(fmt.Sprintf(`{"sessionUpdate":"tool_call_update","toolCallId":%q,"status":"completed","title":"ls","content":[{"type":"content","content":{"type":"text","text":"a.txt"}}],"locations":[],"kind":"execute"}`, id)),
+		out(`{"jsonrpc":"2.0","id":"prompt-%d","result":{"stopReason":"end_turn","_meta":{"quota":{"token_count":{"input_tokens":1,"output_tokens":2}}}}}`, n),
+	)
+}
+
+// BenchmarkTranslate gives lines per second; it is the same after ten turns
+// and after ten thousand.
+func BenchmarkTranslate(b *testing.B) {
+	for _, before := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("after=%d_turns", before), func(b *testing.B) {
+			tr, err := newTranslator(adapters.Launch{}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, r := range openingRecords() {
+				tr.Step(r)
+			}
+			for n := range before {
+				for _, r := range turnRecords(n, 1) {
+					tr.Step(r)
+				}
+			}
+			records := turnRecords(before, 200)
+			b.ResetTimer()
+			for range b.N {
+				for _, r := range records {
+					tr.Step(r)
+				}
+			}
+			b.ReportMetric(float64(b.N*len(records))/b.Elapsed().Seconds(), "lines/s")
+		})
+	}
+}
+
+// BenchmarkParse gives bytes per second for transcripts of 1 to 64 MB.
+func BenchmarkParse(b *testing.B) {
+	for _, mb := range []int{1, 8, 64} {
+		var text strings.Builder
+		text.WriteString(header + "\n" + header + "\n")
+		for n := 0; text.Len() < mb<<20; n++ {
+			fmt.Fprintf(&text, `{"id":"u%d","timestamp":"2026-01-02T03:04:05.678Z","type":"user","content":[{"text":"go on"}]}`+"\n", n)
+			fmt.Fprintf(&text, `{"$set":{"lastUpdated":"2026-01-02T03:04:05.678Z"}}`+"\n")
+			fmt.Fprintf(&text, `{"id":"g%d","timestamp":"2026-01-02T03:04:05.678Z","type":"gemini","content":%q,"thoughts":[],"tokens":{"input":100},"model":"m"}`+"\n", n, strings.Repeat("word ", 80))
+			fmt.Fprintf(&text, `{"id":"t%d","timestamp":"2026-01-02T03:04:05.678Z","type":"gemini","content":"","toolCalls":[{"id":"run_shell_command__%d","name":"run_shell_command","args":{"command":"ls"},"result":[],"status":"success","timestamp":"2026-01-02T03:04:05.678Z","resultDisplay":%q,"description":"ls"}],"thoughts":[],"model":"m"}`+"\n", n, n, strings.Repeat("line\n", 80))
+		}
+		sources := []adapters.Source{memory(event.Main, text.String())}
+		b.Run(fmt.Sprintf("size=%dMB", mb), func(b *testing.B) {
+			b.SetBytes(int64(text.Len()))
+			for range b.N {
+				for _, err := range New().Parse(sources) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
