@@ -51,6 +51,10 @@ func (t *translator) show(p prompt, parts []part) {
 	if len(parts) > 0 && isCommand(parts[0].Text) {
 		parts[0].Text = t.commandText(parts[0].Text)
 	}
+	t.put(p, parts)
+}
+
+func (t *translator) put(p prompt, parts []part) {
 	t.userMessage(event.Main, t.promptID(p), parts)
 	t.Turn.Taken = append(t.Turn.Taken, p)
 }
@@ -126,7 +130,7 @@ func (t *translator) fold(at int, as prompt) {
 	p := t.Turn.Queue[at]
 	t.Turn.Queue = slices.Delete(t.Turn.Queue, at, at+1)
 	if parts, err := decodeParts(p.Content); err == nil {
-		t.show(as, parts)
+		t.put(as, parts) // what looks like a command is none here
 	}
 	t.messageEvent(p, false)
 }

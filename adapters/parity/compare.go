@@ -49,6 +49,7 @@ func (d Difference) String() string {
 func Compare(live, restored reducer.State, r Rules) ([]Difference, error) {
 	c := comparison{rules: r, deep: r.deepThreads(live, restored)}
 	c.blocks(event.Main, written(live.Blocks, restored.Blocks), restored.Blocks)
+	c.lost = lostThreads(live)
 	c.subagents(c.threads(live), c.threads(restored))
 	return c.found, c.err
 }
@@ -57,6 +58,7 @@ func Compare(live, restored reducer.State, r Rules) ([]Difference, error) {
 type comparison struct {
 	rules Rules
 	deep  map[string]bool
+	lost  map[string]bool
 	found []Difference
 	err   error
 }
@@ -104,11 +106,28 @@ func depth(id string, parents map[string]string) int {
 func (c *comparison) threads(s reducer.State) []reducer.Subagent {
 	var out []reducer.Subagent
 	for _, sub := range s.Subagents {
-		if !c.deep[sub.ToolUseID] {
+		if !c.deep[sub.ToolUseID] && !c.lost[sub.ToolUseID] {
 			out = append(out, sub)
 		}
 	}
 	return out
+}
+
+// lostThreads are the subagents whose start is lost.
+func lostThreads(s reducer.State) map[string]bool {
+	lost := map[string]bool{}
+	note := func(blocks []event.Block) {
+		for _, b := range blocks {
+			if b.Type == event.BlockSubagent && string(b.Metadata["lost"]) == "true" {
+				lost[b.ToolUseID] = true
+			}
+		}
+	}
+	note(s.Blocks)
+	for _, sub := range s.Subagents {
+		note(sub.Blocks)
+	}
+	return lost
 }
 
 func (c *comparison) subagents(live, restored []reducer.Subagent) {

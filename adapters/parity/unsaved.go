@@ -8,39 +8,125 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// Unsaved gives the events that mark as lost what the agent has said but its
-// transcripts do not hold. An agent writes its transcript some time after it
-// has spoken, so a kill can take whole blocks with it; after one, and before
-// the session goes on, these events make the live side honest again. Messages
-// of users are left alone: whoever sent them sends them again. So are blocks
-// that Sojourn added, and threads that the restored side does not have.
+// Unsaved gives the events that make the live side say what the transcripts
+// say, after the agent has died and before the session goes on. An agent writes
+// and speaks independently, so a death takes from both:
+//
+//   - What was said and is on no disk is marked as lost.
+//   - What stands there otherwise is told anew: a call whose result was lost or,
+//     the other way round, was written and not said.
+//   - What is on disk only is told behind everything else.
+//
+// The live side may be the last turn alone: only what the transcripts hold from
+// the first block on that both have is looked at. Messages of users are left
+// alone: whoever sent them sends them again. So are blocks that Sojourn added,
+// and threads that the restored side does not have.
 func Unsaved(live, restored reducer.State, at time.Time) []event.Event {
-	out := unsaved(event.Main, live.Blocks, restored.Blocks, at)
+	s := settling{restored: restored, at: at}
+	s.thread(event.Main, live.Blocks, restored.Blocks)
 	for _, sub := range live.Subagents {
 		if saved := restored.Conversation(sub.ToolUseID); saved != nil {
-			out = append(out, unsaved(sub.ToolUseID, sub.Blocks, saved, at)...)
+			s.thread(sub.ToolUseID, sub.Blocks, saved)
 		}
 	}
-	return out
+	return s.out
 }
 
-func unsaved(conversation string, live, restored []event.Block, at time.Time) []event.Event {
-	saved := make(map[string]bool, len(restored))
-	for _, b := range restored {
-		saved[b.ID] = true
+// settling collects events.
+type settling struct {
+	restored reducer.State
+	at       time.Time
+	out      []event.Event
+}
+
+func (s *settling) tell(conversation string, source event.Source, p event.Payload) {
+	s.out = append(s.out, event.Event{Payload: p, Context: event.Context{
+		ConversationID: conversation, Source: source, Timestamp: s.at,
+	}})
+}
+
+func (s *settling) thread(conversation string, live, restored []event.Block) {
+	saved := make(map[string]*event.Block, len(restored))
+	for i := range restored {
+		saved[restored[i].ID] = &restored[i]
 	}
-	var out []event.Event
-	for _, b := range written(live, nil) {
-		if saved[b.ID] || b.Type == event.BlockUserMessage {
-			continue
-		}
-		out = append(out, event.Event{
-			Payload: event.BlockUpsert{Block: event.Block{
+	said := make(map[string]bool, len(live))
+	for _, b := range live {
+		said[b.ID] = true
+		switch {
+		case string(b.Metadata["lost"]) == "true" || b.Type == event.BlockUserMessage || b.Source == event.SourceServer:
+		case saved[b.ID] == nil:
+			s.tell(conversation, event.SourceServer, event.BlockUpsert{Block: event.Block{
 				ID: b.ID, Type: b.Type, Status: event.StatusError,
 				Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
-			}},
-			Context: event.Context{ConversationID: conversation, Source: event.SourceServer, Timestamp: at},
-		})
+			}})
+		case saved[b.ID].Execution != b.Execution:
+			s.ended(conversation, *saved[b.ID])
+		}
 	}
-	return out
+	s.rest(conversation, restored, said)
+}
+
+// ended tells how the work behind a block ended.
+func (s *settling) ended(conversation string, b event.Block) {
+	if b.Type != event.BlockSubagent {
+		s.tell(conversation, event.SourceRunner, event.BlockUpsert{Block: event.Block{
+			ID: b.ID, Type: b.Type, Execution: b.Execution,
+		}})
+		return
+	}
+	done := event.SubagentCompleted{ToolUseID: b.ToolUseID, Status: event.SubagentFailed}
+	if b.Execution == event.ExecutionSuccess {
+		done.Status = event.SubagentCompletedOK
+	}
+	if sub := s.subagent(b.ToolUseID); sub != nil {
+		done.AgentID, done.Output = sub.AgentID, sub.Output
+	}
+	s.tell(conversation, event.SourceRunner, done)
+}
+
+// rest tells what nobody has said of what follows the first block that was.
+func (s *settling) rest(conversation string, restored []event.Block, said map[string]bool) {
+	ours := false
+	for _, b := range restored {
+		ours = ours || said[b.ID]
+		switch {
+		case !ours || said[b.ID] || b.Type == event.BlockUserMessage && conversation == event.Main:
+		case b.Type == event.BlockSubagent:
+			s.subagentOnDisk(conversation, b)
+		default:
+			s.tell(conversation, event.SourceRunner, event.BlockUpsert{Block: b})
+		}
+	}
+}
+
+// subagentOnDisk tells a whole subagent that nobody has heard of.
+func (s *settling) subagentOnDisk(conversation string, b event.Block) {
+	spawned := event.SubagentSpawned{ToolUseID: b.ToolUseID, SubagentType: b.Name, Description: b.Description}
+	sub := s.subagent(b.ToolUseID)
+	if sub != nil {
+		spawned.AgentID, spawned.Prompt = sub.AgentID, sub.Prompt
+	}
+	s.tell(conversation, event.SourceRunner, spawned)
+	if sub != nil {
+		for _, inner := range sub.Blocks {
+			if inner.Type == event.BlockSubagent {
+				s.subagentOnDisk(b.ToolUseID, inner)
+				continue
+			}
+			s.tell(b.ToolUseID, event.SourceRunner, event.BlockUpsert{Block: inner})
+		}
+	}
+	if b.Execution != event.ExecutionRunning {
+		s.ended(conversation, b)
+	}
+}
+
+func (s *settling) subagent(toolUseID string) *reducer.Subagent {
+	for i := range s.restored.Subagents {
+		if s.restored.Subagents[i].ToolUseID == toolUseID {
+			return &s.restored.Subagents[i]
+		}
+	}
+	return nil
 }
