@@ -1,0 +1,424 @@
+package gemini
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+func launch() adapters.Launch {
+	return adapters.Launch{Program: "/opt/gemini", Home: "/home/agent", Workspace: "/work/My_Space", SessionID: "s1"}
+}
+
+func writeHome(t *testing.T, files map[string]string) adapters.DirHome {
+	t.Helper()
+	dir := t.TempDir()
+	putFiles(t, dir, files)
+	home, err := adapters.OpenHome(dir)
+	require.NoError(t, err)
+	return home
+}
+
+func putFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+}
+
+// chatText is a chat file with one prompt and its answer.
+func chatText(id, started, prompt string) string {
+	return `{"sessionId":"` + id + `","projectHash":"h","startTime":"` + started + `","kind":"main"}` + "\n" +
+		`{"$set":{"messages":[{"id":"c","type":"user","content":[{"text":"<session_context>x</session_context>"}]}]}}` + "\n" +
+		`{"id":"u-` + prompt + `","timestamp":"` + started + `","type":"user","content":[{"text":"` + prompt + `"}]}` + "\n" +
+		`{"id":"g-` + prompt + `","timestamp":"` + started + `","type":"gemini","content":"yes"}` + "\n"
+}
+
+// stubText is what the agent leaves of a process that was asked nothing.
+func stubText(id, started string) string {
+	return strings.Join(strings.SplitAfter(chatText(id, started, ""), "\n")[:2], "")
+}
+
+const (
+	idA     = "aaaaaaaa-0000-4000-8000-000000000001"
+	idB     = "bbbbbbbb-0000-4000-8000-000000000002"
+	dayOne  = "2026-01-01T10:00:30.000Z"
+	dayTwo  = "2026-01-02T10:00:30.000Z"
+	chatDir = ".gemini/tmp/my-space/chats/"
+)
+
+// Transcripts lie at (home)/.gemini/tmp/<workspace>/chats, a file for the
+// session and one for each subagent, and a .json of older versions too.
+func TestR91GeminiAdapter(t *testing.T) {
+	t.Parallel()
+	home := writeHome(t, map[string]string{
+		chatDir + "session-2026-01-02T10-00-bbbbbbbb.jsonl": chatText(idB, dayTwo, "two"),
+		chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl": chatText(idA, dayOne, "one"),
+		chatDir + "session-2026-01-01T10-07-aaaaaaaa.jsonl": stubText(idA, dayTwo),
+		chatDir + idA + "/sub1.jsonl":                       chatText("sub1", dayOne, "dig"),
+		chatDir + "sub1/sub2.jsonl":                         chatText("sub2", dayOne, "deeper"),
+		chatDir + "notes.txt":                               "",
+	})
+	found, err := New().Transcripts(home, launch())
+	require.NoError(t, err)
+	require.Equal(t, []adapters.Transcript{
+		{ID: event.Main, Path: chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl", Kind: adapters.Append},
+		{ID: "sub1", Path: chatDir + idA + "/sub1.jsonl", Kind: adapters.Append},
+		{ID: "sub2", Path: chatDir + "sub1/sub2.jsonl", Kind: adapters.Append},
+		{ID: "main.2", Path: chatDir + "session-2026-01-02T10-00-bbbbbbbb.jsonl", Kind: adapters.Append},
+	}, found, "what was begun anew follows, and what nobody asked anything in is none")
+
+	old := memory(event.Main, "{\n \"sessionId\": \""+idA+"\", \"projectHash\": \"h\", \"startTime\": \""+dayOne+"\",\n"+
+		` "messages": [{"id":"u","type":"user","content":"hi"},{"id":"g","type":"gemini","content":"yo"}]`+"\n}")
+	old.Path = "session-2025-01-01T00-00-aaaaaaaa.json"
+	state, err := reducer.Fold(New().Parse([]adapters.Source{old}))
+	require.NoError(t, err)
+	require.Len(t, state.Blocks, 2)
+	require.Equal(t, "yo", *state.Blocks[1].Content)
+}
+
+// Which native session is gone on with is decided by what lies in the home: the
+// newest that the agent can load, and none where it could load none.
+func TestR93NewOrResume(t *testing.T) {
+	t.Parallel()
+	a := New()
+	none, err := a.Prepare(writeHome(t, nil), launch())
+	require.NoError(t, err)
+	require.Empty(t, none)
+	stub, err := a.Prepare(writeHome(t, map[string]string{chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl": stubText(idA, dayOne)}), launch())
+	require.NoError(t, err)
+	require.Empty(t, stub, "the agent does not load a session in which nothing was said")
+
+	found, err := a.Prepare(writeHome(t, map[string]string{
+		chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl": chatText(idA, dayOne, "one"),
+		chatDir + "session-2026-01-02T10-00-bbbbbbbb.jsonl": chatText(idB, dayTwo, "two"),
+	}), launch())
+	require.NoError(t, err)
+	require.Equal(t, idB, found.NativeID)
+
+	tr, err := a.Translator(adapters.Launch{Resume: true, NativeID: idB, Workspace: "/w"}, nil)
+	require.NoError(t, err)
+	for _, r := range openingRecords()[:2] {
+		tr.Step(r)
+	}
+	require.Contains(t, string(tr.Due()[0].Data), `"method":"session/load"`)
+	tr, err = a.Translator(adapters.Launch{Workspace: "/w"}, nil)
+	require.NoError(t, err)
+	for _, r := range openingRecords()[:2] {
+		tr.Step(r)
+	}
+	require.Contains(t, string(tr.Due()[0].Data), `"method":"session/new"`)
+}
+
+// A profile becomes GEMINI.md, rules, skills, agents, commands and MCP servers
+// in the agent's own folder.
+func TestR96ProfileFiles(t *testing.T) {
+	t.Parallel()
+	l := launch()
+	l.SystemPrompt = "and be short"
+	files, err := New().ProfileFiles(adapters.Profile{
+		Instructions: "be kind", Rules: map[string]string{"go/style": "short"},
+		Skills:    map[string]map[string]string{"s": {"SKILL.md": "skill", "lib/x.py": "pass"}},
+		Subagents: map[string]string{"reviewer": "review"},
+		Commands:  map[string]string{"fix": "---\ndescription: \"mends \\\"it\\\"\"\n---\nfix $ARGUMENTS\nnow"},
+		MCPServers: map[string]adapters.MCPServer{
+			"web": {URL: "https://example.com", Headers: map[string]string{"A": "b"}}, "cmd": {Command: "x", Args: []string{"y"}}},
+		BundledMCP: map[string]adapters.BundledMCP{"kit": {Files: map[string]string{"main.js": "js"}, Start: []string{"node", "main.js"}}},
+		Workspace:  map[string]string{"doc/a.md": "a"},
+	}, l)
+	require.NoError(t, err)
+	got := map[string]string{}
+	for _, f := range files {
+		got[string(f.Base)+":"+f.Path] = string(f.Data)
+	}
+	for path, text := range map[string]string{
+		"home:.gemini/GEMINI.md": "be kind\n\n@./rules/go/style.md\n", "home:.gemini/rules/go/style.md": "short",
+		"home:.gemini/skills/s/SKILL.md": "skill", "home:.gemini/skills/s/lib/x.py": "pass",
+		"home:.gemini/agents/reviewer.md": "review", "home:.gemini/SOJOURN.md": "and be short\n",
+		"home:.gemini/commands/fix.toml": "description = \"mends \\\"it\\\"\"\nprompt = \"fix {{args}}\\nnow\"\n",
+		"home:.sojourn/mcp/kit/main.js":  "js", "workspace:doc/a.md": "a",
+	} {
+		require.Equal(t, text, got[path], path)
+	}
+	var s struct {
+		MCPServers map[string]mcpServer
+		Telemetry  struct{ Enabled bool }
+		General    struct {
+			EnableAutoUpdate bool
+			SessionRetention struct{ Enabled bool }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(got["home:.gemini/settings.json"]), &s))
+	require.Equal(t, map[string]mcpServer{
+		"web": {HTTPURL: "https://example.com", Headers: map[string]string{"A": "b"}},
+		"cmd": {Command: "x", Args: []string{"y"}},
+		"kit": {Command: "node", Args: []string{"main.js"}, Cwd: "/home/agent/.sojourn/mcp/kit"},
+	}, s.MCPServers)
+	require.False(t, s.Telemetry.Enabled || s.General.EnableAutoUpdate || s.General.SessionRetention.Enabled)
+}
+
+// Unsafe paths of a profile are refused, with the field.
+func TestR97ProfilePathsAreSafe(t *testing.T) {
+	t.Parallel()
+	for field, p := range map[string]adapters.Profile{
+		"field rules":       {Rules: map[string]string{"../../x": ""}},
+		"field subagents":   {Subagents: map[string]string{"/etc/x": ""}},
+		"field commands":    {Commands: map[string]string{`a\b`: ""}},
+		"field workspace":   {Workspace: map[string]string{"a/./b": ""}},
+		`skills[".."]`:      {Skills: map[string]map[string]string{"..": {"SKILL.md": ""}}},
+		`bundledMcp["a/b"]`: {BundledMCP: map[string]adapters.BundledMCP{"a/b": {Start: []string{"x"}}}},
+		"command or url":    {MCPServers: map[string]adapters.MCPServer{"m": {}}},
+	} {
+		_, err := New().ProfileFiles(p, launch())
+		require.ErrorContains(t, err, field)
+	}
+}
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	l := launch()
+	l.Model, l.Env = "gemini-2.5-pro", map[string]string{"NO_BROWSER": "maybe", "HOME": "/root"}
+	c, err := New().Command(l)
+	require.NoError(t, err)
+	require.Equal(t, []string{"/opt/gemini", "--acp", "--skip-trust", "--yolo", "--model", "gemini-2.5-pro"}, c.Argv)
+	require.Equal(t, "/home/agent", c.Env["HOME"])
+	require.Equal(t, "true", c.Env["GEMINI_CLI_NO_RELAUNCH"])
+	require.Equal(t, "maybe", c.Env["NO_BROWSER"], "what the user sets stays")
+	l.Permission = adapters.PermissionAsk
+	c, err = New().Command(l)
+	require.NoError(t, err)
+	require.NotContains(t, c.Argv, "--yolo")
+	l.Permission = "maybe"
+	_, err = New().Command(l)
+	require.ErrorContains(t, err, "permission")
+	_, err = New().Command(adapters.Launch{})
+	require.Error(t, err)
+}
+
+func TestLocate(t *testing.T) {
+	t.Parallel()
+	_, err := New().Locate(func(string) string { return "" })
+	require.ErrorIs(t, err, adapters.ErrNotInstalled)
+	require.ErrorContains(t, err, "npm install")
+}
+
+// What goes on is put under a name that no process writes to: the agent would
+// empty a session that it loads in the minute of its birth.
+func TestPrepareLeavesTheMinuteOfBirth(t *testing.T) {
+	t.Parallel()
+	born := chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl"
+	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
+	text := chatText(idA, dayOne, "one")
+	found, err := New().Prepare(writeHome(t, map[string]string{born: text}), launch())
+	require.NoError(t, err)
+	require.Equal(t, adapters.Preparation{
+		NativeID: idA, Remove: []string{born},
+		Write: []adapters.File{{Base: adapters.InHome, Path: rests, Mode: 0o600, Data: []byte(text)}},
+	}, found)
+	require.Equal(t, rests, New().Place(adapters.Transcript{ID: event.Main, Path: born}, launch()),
+		"a transcript from the archive rests too")
+
+	again, err := New().Prepare(writeHome(t, map[string]string{rests: text}), launch())
+	require.NoError(t, err)
+	require.Equal(t, adapters.Preparation{NativeID: idA}, again, "what rests stays")
+}
+
+// A prompt that was never answered is closed, and a line that was cut off is
+// ended, so that what comes next is neither's part. Both only add.
+func TestPrepareMendsAfterAKill(t *testing.T) {
+	t.Parallel()
+	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
+	text := chatText(idA, dayOne, "one") + `{"id":"u2","timestamp":"` + dayTwo + `","type":"user","content":[{"text":"two"}]}` + "\n"
+	found, err := New().Prepare(writeHome(t, map[string]string{rests: text}), launch())
+	require.NoError(t, err)
+	require.Empty(t, found.Remove)
+	added, is := strings.CutPrefix(string(found.Write[0].Data), text)
+	require.True(t, is, "it only grows")
+	require.Contains(t, added, filler)
+	before, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, text)}))
+	require.NoError(t, err)
+	after, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, text+added)}))
+	require.NoError(t, err)
+	require.Equal(t, toJSON(t, before), toJSON(t, after), "nobody said it")
+	again, err := New().Prepare(writeHome(t, map[string]string{rests: text + added}), launch())
+	require.NoError(t, err)
+	require.Empty(t, again.Write)
+
+	torn := chatText(idA, dayOne, "one") + `{"id":"u2","ty`
+	found, err = New().Prepare(writeHome(t, map[string]string{rests: torn}), launch())
+	require.NoError(t, err)
+	require.Equal(t, torn+"\n", string(found.Write[0].Data))
+	require.NotEmpty(t, found.Note)
+}
+
+// The agent looks for a session in the folder that its registry, or a mark in
+// the folder, gives the workspace.
+func TestPrepareFollowsTheRegistry(t *testing.T) {
+	t.Parallel()
+	text := chatText(idA, dayOne, "one")
+	for name, files := range map[string]map[string]string{
+		"registered": {".gemini/projects.json": `{"projects":{"/work/My_Space":"elsewhere"}}`, ".gemini/tmp/elsewhere/.project_root": "/work/My_Space"},
+		"marked":     {".gemini/tmp/elsewhere/.project_root": "/work/My_Space\n"},
+	} {
+		files[chatDir+"session-2000-01-01T00-00-aaaaaaaa.jsonl"] = text
+		found, err := New().Prepare(writeHome(t, files), launch())
+		require.NoError(t, err)
+		require.Equal(t, ".gemini/tmp/elsewhere/chats/session-2000-01-01T00-00-aaaaaaaa.jsonl", found.Write[0].Path, name)
+	}
+	taken := map[string]string{
+		".gemini/tmp/my-space/.project_root":                "/other/My_Space",
+		chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl": text,
+		".gemini/tmp/my-space-1/.project_root":              "/third/My_Space",
+		".gemini/projects.json":                             "{broken",
+	}
+	found, err := New().Prepare(writeHome(t, taken), launch())
+	require.NoError(t, err)
+	require.Contains(t, found.Write[0].Path, ".gemini/tmp/my-space-2/", "two workspaces of one name")
+}
+
+func TestPlace(t *testing.T) {
+	t.Parallel()
+	l := launch()
+	for _, c := range []struct{ id, from, to string }{
+		{"main.2", ".gemini/tmp/x/chats/session-2026-01-01T10-00-bbbbbbbb.jsonl", chatDir + "session-2000-01-01T00-01-bbbbbbbb.jsonl"},
+		{"sub1", ".gemini/tmp/x/chats/" + idA + "/sub1.jsonl", chatDir + idA + "/sub1.jsonl"},
+		{"main", "elsewhere.jsonl", "elsewhere.jsonl"},
+		{"main", ".gemini/tmp/x/chats/session-2025-01-01T10-00-aaaaaaaa.json", chatDir + "session-2025-01-01T10-00-aaaaaaaa.json"},
+	} {
+		require.Equal(t, c.to, New().Place(adapters.Transcript{ID: c.id, Path: c.from}, l), c.from)
+	}
+	for workspace, want := range map[string]string{"/a/gem_ws": "gem-ws", "/a/My Dir.v2": "my-dir-v2", "/a/__": "project", "/": "project"} {
+		require.Equal(t, want, slug(workspace), workspace)
+	}
+}
+
+// A file alone is known by its header: a session brings its subagents.
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	home := writeHome(t, map[string]string{
+		"session-x.jsonl":   chatText(idA, dayOne, "one"),
+		idA + "/sub1.jsonl": `{"sessionId":"sub1","projectHash":"h","startTime":"` + dayOne + `","kind":"subagent"}` + "\n",
+		"broken.jsonl":      "{",
+	})
+	found, err := New().Identify(home, "session-x.jsonl")
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	found, err = New().Identify(home, path.Join(idA, "sub1.jsonl"))
+	require.NoError(t, err)
+	require.Equal(t, "sub1", found[0].ID)
+	found, err = New().Identify(home, "broken.jsonl")
+	require.NoError(t, err)
+	require.Equal(t, event.Main, found[0].ID)
+	_, err = New().Identify(home, "none.jsonl")
+	require.Error(t, err)
+}
+
+// A broken line costs that line: the error names file and line, and what is
+// before and behind it stays, also in the other files.
+func TestParseSurvivesBrokenLines(t *testing.T) {
+	t.Parallel()
+	good := `{"id":"u1","type":"user","content":[{"text":"one"}]}`
+	sources := []adapters.Source{
+		memory(event.Main, header+"\n"+header+"\n"+good+"\n{broken\n\n"+strings.Replace(good, "u1", "u2", 1)+"\n"+`{"$set":{"x"`+"\n"+`{"id":"u3","type":"us`),
+		{Transcript: adapters.Transcript{ID: "gone", Path: "gone.jsonl"}, Open: func() (io.ReadCloser, error) { return nil, os.ErrNotExist }},
+	}
+	var faults []string
+	b := reducer.NewBuilder(reducer.State{})
+	for e, err := range New().Parse(sources) {
+		if err != nil {
+			faults = append(faults, err.Error())
+			continue
+		}
+		b.Add(e)
+	}
+	require.Len(t, faults, 4)
+	require.Contains(t, faults[0], "main.jsonl: line 4")
+	require.Contains(t, faults[1], "main.jsonl: line 7")
+	require.Contains(t, faults[2], "main.jsonl: line 8")
+	require.Contains(t, faults[3], "gone.jsonl")
+	require.Len(t, b.State().Blocks, 2)
+}
+
+// What is no chat of this agent gives errors or native events, and no block.
+func TestParseInventsNothing(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"empty":         "",
+		"claude":        `{"type":"user","uuid":"u","message":{"content":"hi"}}` + "\n",
+		"codex":         `{"ordinal":0,"type":"session_meta","payload":{"id":"x"}}` + "\n",
+		"binary":        "SQLite format 3\x00\x10\x00",
+		"utf-16":        "\xff\xfe{\x00\"\x00i\x00d\x00\"\x00",
+		"an array":      "[1,2]\n",
+		"another shape": `{"id":7}` + "\n" + `{"id":"u","type":"user","content":7}` + "\n",
+	} {
+		b := reducer.NewBuilder(reducer.State{})
+		faults, kept := 0, 0
+		for e, err := range New().Parse([]adapters.Source{memory(event.Main, text)}) {
+			switch _, native := e.Payload.(event.Native); {
+			case err != nil:
+				faults++
+			case native:
+				kept++
+			default:
+				b.Add(e)
+			}
+		}
+		require.Empty(t, b.State().Blocks, name)
+		require.Equal(t, text != "", faults+kept > 0, "%s is passed over in silence", name)
+	}
+}
+
+func TestParseStopsWhenAsked(t *testing.T) {
+	t.Parallel()
+	n := 0
+	for range New().Parse([]adapters.Source{memory(event.Main, "x\ny\n"+chatText(idA, dayOne, "a"))}) {
+		n++
+		break
+	}
+	require.Equal(t, 1, n)
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("disk on fire") }
+func (failing) Close() error             { return nil }
+
+func TestParseReadError(t *testing.T) {
+	t.Parallel()
+	var fault error
+	for _, err := range New().Parse([]adapters.Source{{
+		Transcript: adapters.Transcript{ID: event.Main, Path: "m.jsonl"},
+		Open:       func() (io.ReadCloser, error) { return failing{}, nil },
+	}}) {
+		if err != nil {
+			fault = err
+		}
+	}
+	require.ErrorContains(t, fault, "m.jsonl: line 1: disk on fire")
+}
+
+// A line of 32 MiB is a line like any other, in both ways.
+func TestLongLines(t *testing.T) {
+	t.Parallel()
+	text := strings.TrimSpace(strings.Repeat("long ", 32<<20/5))
+	parsed, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, chatText(idA, dayOne, text))}))
+	require.NoError(t, err)
+	require.Len(t, *parsed.Blocks[0].Content, len(text))
+	records := append(openingRecords(), turnRecords(1, 0)[:1]...)
+	records = append(records, updated(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"`+text+`"}}`))
+	live := foldRecords(t, records)
+	require.Len(t, *live.Blocks[1].Content, len(text))
+}
