@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,10 +153,11 @@ func (r *Rig) playToolParallel() {
 	uses, results := r.Blocks(event.BlockToolUse), r.Blocks(event.BlockToolResult)
 	require.Len(r.t, uses, 2)
 	require.Len(r.t, results, 2)
-	for i, word := range []string{"first", "second"} {
-		require.Contains(r.t, string(uses[i].Input), word)
+	for _, word := range []string{"first", "second"} {
+		at := slices.IndexFunc(uses, func(b event.Block) bool { return strings.Contains(string(b.Input), word) })
+		require.GreaterOrEqual(r.t, at, 0, "%s", pretty(uses))
 		for _, result := range results {
-			if result.ToolUseID == uses[i].ToolUseID {
+			if result.ToolUseID == uses[at].ToolUseID {
 				require.Contains(r.t, string(result.Output), word)
 			}
 		}
@@ -182,7 +184,7 @@ func (r *Rig) delayFirst() {
 func (r *Rig) playToolOutOfOrder() {
 	r.playToolParallel()
 	results := r.Blocks(event.BlockToolResult)
-	if results[0].ToolUseID == r.Blocks(event.BlockToolUse)[0].ToolUseID {
+	if strings.Contains(string(results[0].Output), "first") {
 		r.t.Log("the agent gives results in the order of the calls")
 	}
 }

@@ -20,14 +20,14 @@ func (r *Rig) playAPIErrors() {
 		if r.t.Failed() {
 			return
 		}
-		r.sub(fmt.Sprint(status), func() { r.fails(fmt.Sprintf("ERR%d", status), fmt.Sprint(status)) })
+		r.sub(fmt.Sprint(status), func() { r.fails(fmt.Sprintf("ERR%d", status)) })
 	}
 	r.recalls("SAY before")
 }
 
 // fails asks something that the model fails at: whoever watches sees it, and
 // the turn ends by the agent's own rules or is stopped; the next prompt works.
-func (r *Rig) fails(script string, marks ...string) {
+func (r *Rig) fails(script string) {
 	r.t.Helper()
 	from := len(r.Events())
 	idle, stopped := r.endOfFailure(script, from)
@@ -35,14 +35,11 @@ func (r *Rig) fails(script string, marks ...string) {
 	r.t.Logf("%s: interrupted: %v, told: %s", script, stopped, clip(told, 300))
 	if !stopped {
 		require.NotNil(r.t, idle.Error, "%s", pretty(idle))
-		told += idle.Error.Code + " " + idle.Error.Message
+		require.NotEmpty(r.t, idle.Error.Message)
 		require.NotEmpty(r.t, r.Blocks(event.BlockError), "the conversation has no error block")
 	}
 	if !stopped || !r.agent.RetriesSilently {
 		require.NotEmpty(r.t, told, "nobody was told of the failure\n%s", r.tail())
-		for _, mark := range marks {
-			require.Contains(r.t, told, mark)
-		}
 	}
 	r.ok("SAY well again")
 	require.Contains(r.t, r.Said(), "well again")
@@ -95,9 +92,9 @@ func troubles(events []event.Event) string {
 // playAPIErrorFirst fails at the very first prompt, and goes on in another
 // process: some agents don't count such a session.
 func (r *Rig) playAPIErrorFirst() {
-	r.fails("ERR400", "400")
+	r.fails("ERR400")
 	r.Restart()
-	r.fails("ERR400", "400")
+	r.fails("ERR400")
 	r.recalls("well again")
 }
 
