@@ -82,6 +82,9 @@ type IsolationSpec struct {
 	// agent's own program is kept for reading in any case.
 	Keep         []string `json:"keep,omitempty"`
 	KeepReadOnly []string `json:"keepReadOnly,omitempty"`
+	// Programs are further programs, by absolute paths, that the agent's own
+	// starts; they are kept for reading like that one.
+	Programs []string `json:"programs,omitempty"`
 }
 
 // Grace is how long a stop waits. Nanoseconds; negative means not at all.

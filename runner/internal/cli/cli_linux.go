@@ -28,6 +28,9 @@ const usage = `usage: sojourn-runner COMMAND
   status  --socket S         print how runner and agent stand
   stop    --socket S         end the agent and all below it
   records --control D        print the spool from disk, without a supervisor [--from N]
+  record  --file F -- PROGRAM ARGS…
+                             run a program and keep each line of its stdin and
+                             stdout in F before it is passed on
   probe                      print how agents can be shut in on this system
 
 Commands with --socket take the token as the first line of stdin, and --epoch E.
@@ -52,6 +55,7 @@ var commands = map[string]command{
 	"status":  status,
 	"stop":    stop,
 	"records": records,
+	"record":  record,
 	"probe":   probe,
 }
 
@@ -69,9 +73,12 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	err := dispatch(ctx, args, io3{stdin, stdout, stderr})
+	code, ran := errors.AsType[exitCode](err)
 	switch {
 	case err == nil:
 		return 0
+	case ran:
+		return int(code)
 	case errors.Is(err, errUsage):
 		fmt.Fprintf(stderr, "sojourn-runner: %v\nhint: sojourn-runner help\n", err)
 		return 2

@@ -170,10 +170,9 @@ func (s *Supervisor) begin(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	view := jail.View{
-		Hide:         s.spec.Isolation.Hide,
-		Keep:         s.spec.Isolation.Keep,
-		KeepReadOnly: append(programFolders(path, s.spec.Isolation.Hide), s.spec.Isolation.KeepReadOnly...),
+	view := jail.View{Hide: s.spec.Isolation.Hide, Keep: s.spec.Isolation.Keep, KeepReadOnly: s.spec.Isolation.KeepReadOnly}
+	for _, program := range append([]string{path}, s.spec.Isolation.Programs...) {
+		view.KeepReadOnly = append(view.KeepReadOnly, programFolders(program, s.spec.Isolation.Hide)...)
 	}
 	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.agentEnv(), Dir: s.spec.Dir, View: view}
 	s.family, err = launch(config, s.spec.Isolation.Mode, theirs)

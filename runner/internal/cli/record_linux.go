@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// exitCode is the code of a program that record ran; it is no error of ours.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
+
+// record runs an agent's program and keeps every line that goes either way in
+// a file, before it is passed on: for agents whose own transcripts nobody
+// knows. The file only grows, by whole lines.
+func record(_ context.Context, args []string, std io3) error {
+	fs := flag.NewFlagSet("record", flag.ContinueOnError)
+	file := fs.String("file", "", "")
+	if err := parse(fs, args, "file"); err != nil {
+		return err
+	}
+	if fs.NArg() == 0 {
+		return fmt.Errorf("%w: record: no program", errUsage)
+	}
+	rec, err := openRecorder(*file)
+	if err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	code, err := rec.run(fs.Args(), std)
+	if err = errors.Join(err, rec.close()); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	if code != 0 {
+		return exitCode(code)
+	}
+	return nil
+}
+
+// recorder appends records to its file, and those of the process's beginning
+// to a second one beside it, which says how the process was opened without
+// anybody reading it all.
+type recorder struct {
+	mu         sync.Mutex
+	file, head *os.File
+	headed     int
+	buf        []byte
+	failed     error
+	child      *os.Process
+}
+
+// What is put behind the file's name: for the records of the last process's
+// beginning, and for what a kill left of a line.
+const (
+	headSuffix = ".head"
+	tornSuffix = ".torn"
+)
+
+const (
+	// headSize is enough for the opening of any protocol.
+	headSize = 1 << 20
+	// drain is how long a program's output may stay open behind its end.
+	drain = 2 * time.Second
+)
+
+func openRecorder(name string) (*recorder, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	head, err := os.Create(name + headSuffix)
+	if err == nil {
+		err = dropTorn(file, name+tornSuffix)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &recorder{file: file, head: head}, nil
+}
+
+// dropTorn takes a last line without an end out of the file and keeps it
+// beside. The file is left at its end.
+func dropTorn(file *os.File, aside string) error {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	whole, err := lastLineEnd(file, size)
+	if err != nil || whole == size {
+		return err
+	}
+	torn := make([]byte, size-whole)
+	if _, err := file.ReadAt(torn, whole); err != nil {
+		return err
+	}
+	if err := os.WriteFile(aside, torn, 0o600); err != nil {
+		return err
+	}
+	if err := file.Truncate(whole); err != nil {
+		return err
+	}
+	_, err = file.Seek(whole, io.SeekStart)
+	return err
+}
+
+// lastLineEnd is the offset behind the last line's end, found from the back.
+func lastLineEnd(file *os.File, size int64) (int64, error) {
+	buf := make([]byte, 64<<10)
+	for end := size; end > 0; {
+		begin := max(0, end-int64(len(buf)))
+		piece := buf[:end-begin]
+		if _, err := file.ReadAt(piece, begin); err != nil {
+			return 0, err
+		}
+		if at := bytes.LastIndexByte(piece, '\n'); at >= 0 {
+			return begin + int64(at) + 1, nil
+		}
+		end = begin
+	}
+	return 0, nil
+}
+
+// run relays until the program has ended and said its last.
+func (r *recorder) run(argv []string, std io3) (code int, err error) {
+	// The child dies with the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stderr = std.err
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	r.child = cmd.Process
+	done := make(chan struct{})
+	defer close(done)
+	go pass(signals, cmd.Process, done)
+	// Nobody waits for this one: a read of our input ends with ourselves only.
+	go func() {
+		r.relay(event.DirIn, std.in, in)
+		in.Close()
+	}()
+	relayed := make(chan struct{})
+	go func() {
+		r.relay(event.DirOut, out, std.out)
+		close(relayed)
+	}()
+	state, err := cmd.Process.Wait()
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-relayed:
+	case <-time.After(drain): // a process below it still holds its output
+	}
+	out.Close()
+	<-relayed
+	return ended(state), r.fault()
+}
+
+// pass hands signals on to the child.
+func pass(signals <-chan os.Signal, child *os.Process, done <-chan struct{}) {
+	for {
+		select {
+		case s := <-signals:
+			_ = child.Signal(s) // it may have ended
+		case <-done:
+			return
+		}
+	}
+}
+
+// ended is the exit code, as a shell gives it.
+func ended(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}
+
+// relay passes lines on, each after it was recorded. When nobody reads any
+// more it goes on recording, so that the program is not stuck.
+func (r *recorder) relay(dir event.Dir, from io.Reader, to io.Writer) {
+	lines := bufio.NewReaderSize(from, 64<<10)
+	for {
+		line, err := readLine(lines)
+		if len(line) > 0 {
+			if r.write(dir, line) != nil {
+				return
+			}
+			if _, werr := to.Write(line); werr != nil {
+				to = io.Discard
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// readLine reads a line of any length with its end, if it has one. It is good
+// until the next call.
+func readLine(lines *bufio.Reader) ([]byte, error) {
+	line, err := lines.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, err
+	}
+	long := bytes.Clone(line)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		line, err = lines.ReadSlice('\n')
+		long = append(long, line...)
+	}
+	return long, err
+}
+
+// write appends a record. What can't be recorded must not be said: the
+// program is ended then.
+func (r *recorder) write(dir event.Dir, line []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed != nil {
+		return r.failed
+	}
+	text := string(bytes.TrimSuffix(line, []byte("\n")))
+	r.buf = append(event.AppendRecord(r.buf[:0], event.Record{TS: time.Now(), Dir: dir, Line: text}), '\n')
+	_, r.failed = r.file.Write(r.buf)
+	if r.headed += len(r.buf); r.failed == nil && r.headed <= headSize {
+		_, r.failed = r.head.Write(r.buf)
+	}
+	if r.failed != nil {
+		_ = r.child.Kill() // it may have ended
+	}
+	if cap(r.buf) > headSize {
+		r.buf = nil
+	}
+	return r.failed
+}
+
+func (r *recorder) fault() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed == nil {
+		r.failed = os.ErrClosed // for a line of our input that comes late
+	}
+	return errors.Join(r.file.Close(), r.head.Close())
+}
