@@ -121,7 +121,7 @@ func (h *Host) find(ctx context.Context, in Agent, sandboxID string, epoch uint6
 // placed says where an agent's things lie.
 func placed(in Agent, a adapters.Adapter, paths sandbox.Paths) adapters.Launch {
 	return adapters.Launch{
-		Home: paths.Home, Workspace: paths.Workspace, SessionID: in.SessionID,
+		Runner: paths.Runner, Home: paths.Home, Workspace: paths.Workspace, SessionID: in.SessionID,
 		NativeID: a.NativeID(in.SessionID, in.Native),
 	}
 }
@@ -230,6 +230,9 @@ func (h *Host) start(ctx context.Context, a *agent) error {
 		Control: a.paths.Control, Socket: a.paths.Socket,
 		Isolation: runner.IsolationSpec{Hide: a.paths.Hide, Keep: a.paths.Keep, KeepReadOnly: a.paths.KeepReadOnly},
 		Tag:       map[string]string{"session": a.launch.SessionID, "agent": a.adapter.Info().Name},
+	}
+	if w, ok := a.adapter.(adapters.Wrapped); ok {
+		spec.Isolation.Programs = []string{w.ProgramFile(a.launch.Program)}
 	}
 	if c := cmd.HTTP; c != nil {
 		spec.Transport = runner.TransportHTTP

@@ -179,6 +179,9 @@ type Capabilities struct {
 type Launch struct {
 	// Program is what Locate found.
 	Program string
+	// Runner is the runner program as the agent's sandbox has it, for an adapter
+	// that starts its agent by it; "" where nothing is started.
+	Runner string
 	// Home and Workspace are absolute paths as the agent sees them.
 	Home, Workspace string
 	SessionID       string
@@ -199,6 +202,13 @@ type Launch struct {
 	// Env is what the sandbox gives every process, for settings that an agent
 	// takes from a file and its users from the environment.
 	Env map[string]string
+}
+
+// Wrapped is an adapter whose Command starts the agent's program by another
+// one, or for which Locate gives more than a path.
+type Wrapped interface {
+	// ProgramFile is the path of the agent's program in what Locate gave.
+	ProgramFile(program string) string
 }
 
 // Permission is the standing answer to an agent that asks before it acts.

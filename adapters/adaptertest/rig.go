@@ -149,6 +149,7 @@ func (r *Rig) profile() adapters.Profile {
 func (r *Rig) settle(p *place) {
 	r.place, r.next = p, 0
 	r.Launch.Home, r.Launch.Workspace, r.Launch.Env = p.paths.Home, p.paths.Workspace, p.environment()
+	r.Launch.Runner = p.paths.Runner
 	r.dialogue = nil
 }
 
