@@ -27,11 +27,13 @@ func conforming(t *testing.T) adaptertest.Agent {
 		Tool: func(server, tool string) string { return server + "_" + tool },
 		Missing: map[string]string{
 			"subagent-background": "a subagent is always waited for",
+			"subagent-nested":     "a subagent cannot start subagents",
 		},
 	}
 }
 
-// withOtherModel adds a second model to the scripted provider.
+// withOtherModel adds a second model to the scripted provider, and says that the
+// first one sees images.
 func withOtherModel(t *testing.T, files []adapters.File) []adapters.File {
 	for i, f := range files {
 		if f.Path != configDir+"/opencode.json" {
@@ -39,8 +41,10 @@ func withOtherModel(t *testing.T, files []adapters.File) []adapters.File {
 		}
 		var c map[string]any
 		require.NoError(t, json.Unmarshal(f.Data, &c))
+		sees := map[string]any{"input": []string{"text", "image"}, "output": []string{"text"}}
 		c["provider"] = map[string]any{"modelsim": map[string]any{"models": map[string]any{
-			"other": map[string]any{"tool_call": true, "limit": map[string]any{"context": 200000, "output": 8192}}}}}
+			"scripted": map[string]any{"modalities": sees},
+			"other":    map[string]any{"tool_call": true, "limit": map[string]any{"context": 200000, "output": 8192}}}}}
 		data, err := json.Marshal(c)
 		require.NoError(t, err)
 		files[i].Data = data

@@ -43,7 +43,9 @@ func (t *translator) Step(r event.Record) []event.Event {
 	t.out, t.time = nil, r.TS
 	switch r.Dir {
 	case event.DirOut:
-		t.decode(r, t.heard)
+		if !t.fast(r.Line) {
+			t.decode(r, t.heard)
+		}
 	case event.DirIn:
 		t.decode(r, t.asked)
 	case event.DirErr:
@@ -54,6 +56,20 @@ func (t *translator) Step(r event.Record) []event.Event {
 		t.signal(r.Line)
 	}
 	return t.out
+}
+
+// fast translates what can be read without the decoder, and says whether it
+// could.
+func (t *translator) fast(line string) bool {
+	kind := fastType(line)
+	if kind == "message.part.delta" {
+		p, ok := fastDelta(line)
+		if ok {
+			t.delta(&p)
+		}
+		return ok
+	}
+	return chatter[kind] && json.Valid([]byte(line))
 }
 
 // logLevel reads the agent's own: its log says everything on one stream.

@@ -105,6 +105,7 @@ func (t *translator) endTurn(th *thread) {
 		e.StopReason = "interrupted"
 	}
 	t.Turn = turn{Waiting: t.Turn.Waiting}
+	th.User = nil
 	t.cancelAsks("")
 	t.emit(event.Main, e)
 }
