@@ -141,7 +141,7 @@ func (b *book) said(r *record, text string) {
 	if text == "" && len(r.Thoughts) == 0 {
 		return
 	}
-	b.tellCalls(nil)
+	b.tellCalls(b.calls)
 	b.at(r.Timestamp)
 	for _, t := range r.Thoughts {
 		b.thoughts = append(b.thoughts, thoughtText(t.Subject, t.Description))
@@ -173,7 +173,7 @@ func (b *book) block(t event.BlockType, id, text string) {
 
 // settle tells what is left of a turn.
 func (b *book) settle() {
-	b.tellCalls(nil)
+	b.tellCalls(b.calls)
 	b.endRun()
 }
 
@@ -196,12 +196,11 @@ func (b *book) results(pieces []piece) {
 				ResultDisplay: encode(errorText(p.FunctionResponse.Response))})
 		}
 	}
-	b.tellCalls(order)
+	b.tellCalls(slices.Concat(b.calls, order))
 }
 
-// tellCalls tells the calls given, and any that have been read besides.
+// tellCalls tells calls, and with them the end of the run before them.
 func (b *book) tellCalls(order []*toolCall) {
-	order = append(order, b.calls...)
 	b.calls = nil
 	if len(order) == 0 {
 		return

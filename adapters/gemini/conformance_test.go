@@ -17,8 +17,6 @@ func conforming() adaptertest.Agent {
 		Big: `TOOL bash: yes 0123456789abcdef | head -c 34000000 > big.txt; echo needle >> big.txt ` +
 			`THEN CALL replace {"file_path":"big.txt","instruction":"x","old_string":"needle","new_string":"thread"} THEN SAY changed`,
 		Missing: map[string]string{
-			"tool-failure":          "a command that fails is told like one that succeeds, without its exit status",
-			"tool-write-read":       "what a file read gave is not told",
 			"permission-deny-heard": "a denial has no place for words",
 			"permission-subagent":   "where it must ask, the agent refuses to start subagents",
 			"subagent-nested":       "a subagent cannot start subagents",

@@ -127,18 +127,18 @@ func (t *Translator) settled(id string) bool {
 }
 
 // resolveDoubt looks whether the last prompt of the process before reached the
-// agent: what it has read is replayed.
+// agent: what it has read is replayed. One that did not was never asked, and the
+// next one, mostly the same once more, takes its place.
 func (t *Translator) resolveDoubt() {
 	if t.Replay.Base {
 		t.Prompts, t.Replay.Base = max(t.Prompts, t.Replay.Prompts), false
 	}
 	d := t.Doubt
 	t.Doubt = nil
-	if d == nil || t.Replay.Last == d.Text {
+	if d == nil || t.Replay.Last == *d {
 		return
 	}
 	t.Prompts--
-	t.lose(d.ID, event.BlockUserMessage)
 }
 
 // Due gives what the protocol wants said now.

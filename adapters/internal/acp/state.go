@@ -59,7 +59,7 @@ type state struct {
 	Asks  map[string]ask   `json:"asks,omitempty"`
 	Model string           `json:"model,omitempty"`
 	// Doubt is a prompt that the last process may not have read.
-	Doubt *doubt `json:"doubt,omitempty"`
+	Doubt *string `json:"doubt,omitempty"`
 }
 
 const stateVersion = 1
@@ -77,11 +77,6 @@ type replay struct {
 	Last string `json:"last,omitempty"`
 	// Base: the prompts of this session were not counted here from its beginning.
 	Base bool `json:"base,omitempty"`
-}
-
-type doubt struct {
-	ID   string `json:"id"`
-	Text string `json:"text"`
 }
 
 // turn is a prompt without answer.

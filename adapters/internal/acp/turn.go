@@ -283,7 +283,8 @@ func (t *Translator) signal(what string) {
 	t.loseRun()
 	t.loseCalls()
 	if midTurn && !t.Turns[0].Command && !t.Turns[0].Heard {
-		t.Doubt = &doubt{ID: t.Turns[0].ID, Text: t.Turns[0].Text}
+		text := t.Turns[0].Text
+		t.Doubt = &text
 	}
 	t.Turns, t.Run, t.Phase = nil, run{}, closed
 	clear(t.Sent)
