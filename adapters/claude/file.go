@@ -21,8 +21,8 @@ type file struct {
 	rank int
 	// conversation is "" until the call that started the subagent is found.
 	conversation string
-	// linked: the companion file names the call.
-	linked string
+	// link is what the companion file tells of the subagent.
+	link link
 
 	in     io.ReadCloser
 	lines  *bufio.Reader
@@ -155,18 +155,21 @@ func (f *file) errorAt(err error) error {
 // maxMeta bounds a companion file, which holds a few short fields.
 const maxMeta = 1 << 20
 
-// readLink reads a companion file: the call that started the subagent.
-func readLink(src adapters.Source) (string, error) {
+// link is a companion file: which call started the subagent, and as what.
+type link struct {
+	ToolUseID   string `json:"toolUseId"`
+	AgentType   string `json:"agentType"`
+	Description string `json:"description"`
+}
+
+func readLink(src adapters.Source) (l link, err error) {
 	in, err := src.Open()
 	if err != nil {
-		return "", fmt.Errorf("open %s: %w", src.Path, err)
+		return l, fmt.Errorf("open %s: %w", src.Path, err)
 	}
 	defer in.Close()
-	var meta struct {
-		ToolUseID string `json:"toolUseId"`
+	if err := json.NewDecoder(io.LimitReader(in, maxMeta)).Decode(&l); err != nil {
+		return l, fmt.Errorf("read %s: line 1: %w", src.Path, err)
 	}
-	if err := json.NewDecoder(io.LimitReader(in, maxMeta)).Decode(&meta); err != nil {
-		return "", fmt.Errorf("read %s: line 1: %w", src.Path, err)
-	}
-	return meta.ToolUseID, nil
+	return l, nil
 }

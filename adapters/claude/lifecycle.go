@@ -268,7 +268,7 @@ func (s *scribe) abandon() {
 		s.settleTool(id, s.Tools[id].Conversation, true)
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.Agents)) {
-		if s.Agents[id].Adopted {
+		if a := s.Agents[id]; a.Adopted && !a.Cut {
 			text := s.thread(id).LastText
 			s.agentDone(id, false, &text, nil)
 			continue

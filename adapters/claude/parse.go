@@ -33,6 +33,8 @@ type parser struct {
 	// reading are the files whose conversation is known, in the order of the
 	// sources; waiting are the others.
 	reading, waiting []*file
+	// hasMain: the session's own file is among the sources.
+	hasMain bool
 	// looked is what started was when waiting was looked at.
 	looked  int
 	stopped bool
@@ -44,15 +46,16 @@ func (p *parser) open(sources []adapters.Source) {
 		if strings.HasSuffix(src.ID, metaID) {
 			continue
 		}
-		f := &file{Transcript: src.Transcript, source: src, rank: i, linked: links[src.ID]}
+		f := &file{Transcript: src.Transcript, source: src, rank: i, link: links[src.ID]}
 		if src.ID == event.Main {
+			p.hasMain = true
 			p.begin(f, event.Main)
 			continue
 		}
 		p.waiting = append(p.waiting, f)
 	}
 	for _, agentID := range slices.Sorted(maps.Keys(links)) {
-		p.Early[links[agentID]] = agentID
+		p.Early[links[agentID].ToolUseID] = agentID
 	}
 }
 
@@ -75,19 +78,19 @@ func (p *parser) close() {
 }
 
 // readLinks reads the companion files: agent → the call that started it.
-func (p *parser) readLinks(sources []adapters.Source) map[string]string {
-	links := map[string]string{}
+func (p *parser) readLinks(sources []adapters.Source) map[string]link {
+	links := map[string]link{}
 	for _, src := range sources {
 		agentID, isMeta := strings.CutSuffix(src.ID, metaID)
 		if !isMeta {
 			continue
 		}
-		toolUseID, err := readLink(src)
+		l, err := readLink(src)
 		if err != nil {
 			p.fail(err)
 			continue
 		}
-		links[agentID] = toolUseID
+		links[agentID] = l
 	}
 	return links
 }
@@ -146,9 +149,9 @@ func (p *parser) beginStarted() {
 
 // startedBy is the call that started a subagent, once the call has been read.
 func (p *parser) startedBy(f *file) string {
-	if f.linked != "" {
-		if p.Agents[f.linked] != nil {
-			return f.linked
+	if f.link.ToolUseID != "" {
+		if p.Agents[f.link.ToolUseID] != nil {
+			return f.link.ToolUseID
 		}
 		return ""
 	}
@@ -160,9 +163,11 @@ func (p *parser) startedBy(f *file) string {
 	return ""
 }
 
-// adopt shows a subagent whose start is in no file.
+// adopt shows a subagent whose start is in no file. If the session's own file
+// is there and has no call of it, the program died before it wrote the call, and
+// the subagent with it.
 func (p *parser) adopt(f *file) {
-	conversation := f.linked
+	conversation := f.link.ToolUseID
 	if conversation == "" {
 		conversation = agentPrefix + f.ID
 	}
@@ -172,8 +177,16 @@ func (p *parser) adopt(f *file) {
 		return // there is nothing to tell
 	}
 	p.time = f.time
-	p.emit(event.Main, event.SubagentSpawned{ToolUseID: conversation, AgentID: f.ID})
-	p.Agents[conversation] = &agent{Conversation: event.Main, ID: f.ID, Adopted: true}
+	a := &agent{Conversation: event.Main, ID: f.ID, Prompt: f.next.Message.text(), Adopted: true}
+	a.Cut = p.hasMain && f.link.ToolUseID != ""
+	p.emit(event.Main, event.SubagentSpawned{
+		ToolUseID: conversation, AgentID: f.ID, Prompt: a.Prompt,
+		SubagentType: f.link.AgentType, Description: f.link.Description,
+	})
+	p.Agents[conversation] = a
+	if a.Prompt != "" {
+		p.userMessage(conversation, promptOf(conversation), []part{{Type: "text", Text: a.Prompt}})
+	}
 }
 
 // advance reads the next good line of a file, and leaves the file at its end.

@@ -327,4 +327,22 @@ func TestParseSubagentAlone(t *testing.T) {
 	state, err = reducer.Fold(New().Parse([]adapters.Source{memory("a1", main)}))
 	require.NoError(t, err)
 	require.Equal(t, "agent-a1", state.Subagents[0].ToolUseID)
+	require.Len(t, state.Subagents[0].Blocks, 1)
+	require.Equal(t, event.ExecutionSuccess, state.Subagents[0].Status)
+}
+
+// A subagent whose call is missing in the session's file died with the program
+// before the call was written; its companion file tells what it was.
+func TestParseSubagentWithoutItsCall(t *testing.T) {
+	t.Parallel()
+	state, err := reducer.Fold(New().Parse([]adapters.Source{
+		memory(event.Main, `{"type":"user","uuid":"u","promptSource":"sdk","message":{"content":"go"}}`),
+		memory("a1", `{"type":"user","uuid":"v","message":{"content":"dig"}}`),
+		memory("a1.meta", `{"toolUseId":"t1","agentType":"mini","description":"a hole"}`),
+	}))
+	require.NoError(t, err)
+	require.Equal(t, event.ExecutionError, state.Subagents[0].Status)
+	require.Equal(t, "dig", state.Subagents[0].Prompt)
+	last := state.Blocks[len(state.Blocks)-1]
+	require.Equal(t, []string{"mini", "a hole", "t1"}, []string{last.Name, last.Description, last.ToolUseID})
 }

@@ -113,6 +113,8 @@ type agent struct {
 	Async bool `json:"async,omitempty"`
 	// Adopted: its start is not told; its first prompt and its end are guessed.
 	Adopted bool `json:"adopted,omitempty"`
+	// Cut: it was adopted, and died before its start was written.
+	Cut bool `json:"cut,omitempty"`
 }
 
 func newState() *state {

@@ -15,12 +15,11 @@ import (
 //   - What was said and is on no disk is marked as lost.
 //   - What stands there otherwise is told anew: a call whose result was lost or,
 //     the other way round, was written and not said.
-//   - What is on disk only is told behind everything else.
+//   - What is on disk behind all that was said is told.
 //
-// The live side may be the last turn alone: only what the transcripts hold from
-// the first block on that both have is looked at. Messages of users are left
-// alone: whoever sent them sends them again. So are blocks that Sojourn added,
-// and threads that the restored side does not have.
+// The live side may be the last turn alone. Messages of users are left alone:
+// whoever sent them sends them again. So are blocks that Sojourn added, and
+// threads that the restored side does not have.
 func Unsaved(live, restored reducer.State, at time.Time) []event.Event {
 	s := settling{restored: restored, at: at}
 	s.thread(event.Main, live.Blocks, restored.Blocks)
@@ -85,13 +84,18 @@ func (s *settling) ended(conversation string, b event.Block) {
 	s.tell(conversation, event.SourceRunner, done)
 }
 
-// rest tells what nobody has said of what follows the first block that was.
+// rest tells what stands behind everything that was said. What stands between
+// is what the agent never says.
 func (s *settling) rest(conversation string, restored []event.Block, said map[string]bool) {
-	ours := false
-	for _, b := range restored {
-		ours = ours || said[b.ID]
+	last := len(restored)
+	for i := len(restored) - 1; i >= 0 && last == len(restored); i-- {
+		if said[restored[i].ID] {
+			last = i
+		}
+	}
+	for _, b := range restored[min(last+1, len(restored)):] {
 		switch {
-		case !ours || said[b.ID] || b.Type == event.BlockUserMessage && conversation == event.Main:
+		case b.Type == event.BlockUserMessage && conversation == event.Main:
 		case b.Type == event.BlockSubagent:
 			s.subagentOnDisk(conversation, b)
 		default:

@@ -1,0 +1,77 @@
+package parity_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+func call(id string, how event.Execution) event.Block {
+	return event.Block{ID: id, Type: event.BlockToolUse, Status: event.StatusComplete, ToolUseID: id, Execution: how, Input: []byte("{}")}
+}
+
+func result(id string) event.Block {
+	failed := false
+	return event.Block{ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete, ToolUseID: id, IsError: &failed, Output: []byte("null")}
+}
+
+// settled folds what Unsaved gives, and demands that nothing is left to give.
+func settled(t *testing.T, live, restored reducer.State) reducer.State {
+	t.Helper()
+	for _, e := range parity.Unsaved(live, restored, time.Time{}) {
+		live = reducer.Reduce(live, e)
+	}
+	require.Empty(t, parity.Unsaved(live, restored, time.Time{}))
+	return live
+}
+
+// After a death the live side is what the disk says, whichever of the two the
+// death has taken more from.
+func TestUnsavedEitherWay(t *testing.T) {
+	t.Parallel()
+	output := "done"
+	sub := thread("q", text("s1", "x"))
+	sub.AgentID, sub.Prompt, sub.Status, sub.Output = "a", "go", event.ExecutionSuccess, &output
+	block := ref("q")
+	block.Status, block.Execution, block.Name, block.SubagentID = event.StatusComplete, event.ExecutionSuccess, "mini", "agent-a"
+	block.Input, block.Output = []byte(`"go"`), []byte(`"done"`)
+	withSub := main(prompt("u"), call("q", event.ExecutionSuccess), block, result("q"), text("b", "y"))
+	withSub.Subagents = []reducer.Subagent{sub}
+	for name, c := range map[string]struct{ live, restored reducer.State }{
+		"result said, not written": {main(prompt("u"), call("t", event.ExecutionSuccess), result("t")), main(prompt("u"), call("t", event.ExecutionError))},
+		"result written, not said": {main(prompt("u"), call("t", event.ExecutionError)), main(prompt("u"), call("t", event.ExecutionSuccess), result("t"), text("a", "x"))},
+		"only the last turn":       {main(prompt("u"), text("a", "x")), main(text("z", "before"), prompt("u"), text("a", "x"), text("b", "y"))},
+		"whole subagent":           {main(prompt("u"), call("q", event.ExecutionError)), withSub},
+	} {
+		got := settled(t, c.live, c.restored)
+		if name == "only the last turn" {
+			c.restored.Blocks = c.restored.Blocks[1:]
+		}
+		diffs, err := parity.Compare(got, c.restored, parity.Rules{})
+		require.NoError(t, err)
+		require.Empty(t, diffs, "%s", name)
+	}
+}
+
+// A subagent whose very call is lost is lost with it.
+func TestLostCallLosesItsSubagent(t *testing.T) {
+	t.Parallel()
+	live := main(prompt("u"), call("q", event.ExecutionError), ref("q"))
+	live.Subagents = []reducer.Subagent{thread("q", text("s", "x"))}
+	restored := main(prompt("u"))
+	diffs, err := parity.Compare(settled(t, live, restored), restored, parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, diffs)
+}
+
+// What an agent never says is not taken for what a death took.
+func TestUnsentIsNotUnsaid(t *testing.T) {
+	t.Parallel()
+	live, restored := tree(thread("q", call("t", event.ExecutionSuccess))), tree(thread("q", text("s", "never sent"), call("t", event.ExecutionSuccess)))
+	require.Empty(t, parity.Unsaved(live, restored, time.Time{}))
+}
