@@ -12,11 +12,20 @@ import (
 type Dialect struct {
 	// Agent names the agent in native events and errors.
 	Agent string
-	// Settle: history may be replayed behind the answer to session/load.
-	// Default: the answer comes last.
+	// Settle: history may be replayed behind the answer to session/load. Without
+	// Modes it is waited for where the agent tells its mode. Default: the answer
+	// comes last.
 	Settle bool
+	// Kept: whoever runs the agent writes down all that is said, so that only the
+	// end of its process loses anything. What a turn had said before it was
+	// cancelled or failed stands, and prompts are named by their requests.
+	// Default: the agent's own files are all there is.
+	Kept bool
+	// AskModel: the launch's model is asked for once the session is open.
+	// Default: it is on the command line.
+	AskModel bool
 	// Modes are the agent's names for the standing permissions. Default: none,
-	// SetPermission is not supported.
+	// the host alone decides, and the agent is not told.
 	Modes map[adapters.Permission]string
 	// Tool says what a call is, from what was told of it so far. Default:
 	// title and raw input.

@@ -38,9 +38,12 @@ func (t *Translator) encodeInput(id string, in adapters.Input) (*adapters.Messag
 	case adapters.Prompt:
 		return t.encodePrompt(id, in)
 	case adapters.SetModel:
-		m := t.request(id, "session/set_model", map[string]any{"sessionId": t.state.Session, "modelId": in.Model})
+		m := t.setModel(id, in.Model)
 		return &m, nil
 	case adapters.SetPermission:
+		if t.dialect.Modes == nil {
+			return nil, nil
+		}
 		mode := t.dialect.mode(in.Permission)
 		if mode == "" {
 			return nil, fmt.Errorf("%s: permission %q: %w", t.dialect.Agent, in.Permission, adapters.ErrUnsupported)
@@ -49,6 +52,16 @@ func (t *Translator) encodeInput(id string, in adapters.Input) (*adapters.Messag
 		return &m, nil
 	}
 	return nil, fmt.Errorf("%s: encode %T: %w", t.dialect.Agent, in, adapters.ErrUnsupported)
+}
+
+// setModel asks for a model, in the way that the agent has.
+func (t *Translator) setModel(id, name string) adapters.Message {
+	if t.ModelOption == "" {
+		return t.request(id, "session/set_model", map[string]any{"sessionId": t.state.Session, "modelId": name})
+	}
+	return t.request(id, "session/set_config_option", map[string]any{
+		"sessionId": t.state.Session, "configId": t.ModelOption, "value": name,
+	})
 }
 
 // open says whether there is a session to talk in.
@@ -79,10 +92,10 @@ func (t *Translator) encodePrompt(id string, in adapters.Prompt) (*adapters.Mess
 		switch {
 		case p.Type == "text":
 			content = append(content, Content{Type: "text", Text: p.Text})
-		case p.Type == "image" && p.Data != "":
+		case p.Type == "image" && p.Data != "" && (t.Can == nil || t.Can.Images):
 			content = append(content, Content{Type: "image", MimeType: p.MediaType, Data: p.Data})
 		default:
-			return nil, fmt.Errorf("%s: prompt part %d of type %q, without data: %w", t.dialect.Agent, i, p.Type, adapters.ErrUnsupported)
+			return nil, fmt.Errorf("%s: prompt part %d of type %q, without data or not taken: %w", t.dialect.Agent, i, p.Type, adapters.ErrUnsupported)
 		}
 	}
 	m := t.request(id, "session/prompt", map[string]any{"sessionId": t.state.Session, "prompt": content})

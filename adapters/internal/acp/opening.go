@@ -14,6 +14,7 @@ import (
 // begin is the first line to a new process.
 func (t *Translator) begin(id string) {
 	t.Phase, t.Process, t.Refusal = initialize, id, ""
+	t.Can, t.Asked, t.Mode, t.ModelOption = nil, "", "", ""
 	t.Settle, t.Replayed, t.Replay = 0, false, replay{}
 	clear(t.Sent)
 	clear(t.Unserved)
@@ -24,6 +25,7 @@ func (t *Translator) begin(id string) {
 func (t *Translator) loading(session string) {
 	t.Replay = replay{Base: t.state.Session != session || t.Prompts == 0}
 	if t.state.Session != session {
+		t.Resumed, t.Cost = true, nil
 		t.state.Session, t.Prompts, t.Commands, t.Doubt = session, 0, 0, nil
 	}
 }
@@ -31,12 +33,12 @@ func (t *Translator) loading(session string) {
 // opened is an answer in the opening.
 func (t *Translator) opened(method string, m *message) {
 	switch {
-	case m.Error != nil && method == "session/load":
+	case m.Error != nil && (method == "session/load" || method == "session/resume"):
 		t.sessionLost(m.Error)
 	case m.Error != nil:
 		t.refuse(method, m.Error)
 	case method == "initialize":
-		t.Phase = initialized
+		t.Phase, t.Can = initialized, abilitiesOf(m.Result)
 	default:
 		t.sessionOpen(method, m.Result)
 	}
@@ -65,19 +67,24 @@ func (t *Translator) refuse(method string, f *fault) {
 func (t *Translator) sessionOpen(method string, result json.RawMessage) {
 	var r struct {
 		SessionID string `json:"sessionId"`
-		Models    struct {
-			Current string `json:"currentModelId"`
-		} `json:"models"`
+		settings
 	}
 	_ = json.Unmarshal(result, &r) // whatever fits of it
-	t.Phase = ready
-	if method == "session/load" && t.dialect.Settle {
+	t.Phase, t.Mode = ready, r.Modes.Current
+	if method == "session/load" && t.dialect.Settle && (t.dialect.Modes != nil || t.Mode != "") {
 		t.Phase = settling
 	}
 	if method == "session/new" {
 		t.state.Session, t.Prompts, t.Commands, t.Doubt = r.SessionID, 0, 0, nil
+		t.Resumed, t.Cost = false, nil
 	}
 	t.model(r.Models.Current)
+	for _, o := range r.Options {
+		if name, is := o.Value.(string); is && o.Category == "model" && t.ModelOption == "" {
+			t.ModelOption = o.ID
+			t.model(name)
+		}
+	}
 }
 
 // userChunk is a prompt that is replayed: nobody else repeats prompts.
@@ -159,12 +166,16 @@ func (t *Translator) due() []adapters.Message {
 	case initialized:
 		due = append(due, t.openSession())
 	case reopen:
-		due = append(due, t.request(t.Process+"/session-2", "session/new", t.newSession()))
+		due = append(due, t.request(t.Process+"/session-2", "session/new", t.replacing(t.newSession())))
 	case settling:
 		id := fmt.Sprintf("%s/settle-%d", t.Process, t.Settle)
 		if _, waits := t.Sent[id]; !waits {
 			due = append(due, t.request(id, "session/set_mode", map[string]any{
-				"sessionId": t.state.Session, "modeId": t.dialect.mode(t.launch.Permission)}))
+				"sessionId": t.state.Session, "modeId": t.settleMode()}))
+		}
+	case ready:
+		if name := t.launch.Model; t.dialect.AskModel && name != "" && name != t.Model && t.Asked == "" {
+			due = append(due, t.setModel(t.Process+"/model", name))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.Unserved)) {
@@ -188,14 +199,22 @@ func (t *Translator) cancelAsks() []adapters.Message {
 	return due
 }
 
+// settleMode is a mode that it does no harm to ask for.
+func (t *Translator) settleMode() string {
+	if t.dialect.Modes == nil {
+		return t.Mode
+	}
+	return t.dialect.mode(t.launch.Permission)
+}
+
 func (t *Translator) openSession() adapters.Message {
 	id := t.Process + "/session"
-	if t.launch.Resume && t.launch.NativeID != "" {
+	if method := t.opens(); t.launch.Resume && t.launch.NativeID != "" && method != "" {
 		params := t.newSession()
 		params["sessionId"] = t.launch.NativeID
-		return t.request(id, "session/load", params)
+		return t.request(id, method, params)
 	}
-	return t.request(id, "session/new", t.newSession())
+	return t.request(id, "session/new", t.replacing(t.newSession()))
 }
 
 func (t *Translator) newSession() map[string]any {

@@ -58,6 +58,17 @@ type state struct {
 	Tools map[string]*call `json:"tools,omitempty"`
 	Asks  map[string]ask   `json:"asks,omitempty"`
 	Model string           `json:"model,omitempty"`
+	// Mode is the one in which the session was opened, ModelOption the id of the
+	// setting that is its model, Asked the model last asked of this process.
+	Mode        string `json:"mode,omitempty"`
+	ModelOption string `json:"modelOption,omitempty"`
+	Asked       string `json:"asked,omitempty"`
+	// Can is what the agent said of itself.
+	Can *abilities `json:"can,omitempty"`
+	// Resumed: the session is older than this translation. Cost is what it cost
+	// so far.
+	Resumed bool     `json:"resumed,omitempty"`
+	Cost    *float64 `json:"cost,omitempty"`
 	// Doubt is a prompt that the last process may not have read.
 	Doubt *string `json:"doubt,omitempty"`
 }
@@ -110,6 +121,7 @@ type call struct {
 	Tool    Tool  `json:"tool"`
 	Since   int64 `json:"since,omitempty"`
 	Spawned bool  `json:"spawned,omitempty"`
+	Refused bool  `json:"refused,omitempty"`
 	// Told is all that was told of it, for agents that tell it in pieces.
 	Told ToolCall `json:"told"`
 }

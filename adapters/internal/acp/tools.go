@@ -297,6 +297,10 @@ func (t *Translator) reject(callID string) {
 	if c == nil || len(t.Turns) == 0 {
 		return
 	}
+	if t.dialect.Kept {
+		c.Refused = true // the agent may yet tell it in its own words
+		return
+	}
 	t.settle(callID, c, true, encode(t.dialect.rejected(c.Tool)))
 	u := &t.Turns[0]
 	if u.Cancelled && !slices.Contains(u.Refused, callID) {

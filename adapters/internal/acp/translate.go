@@ -104,6 +104,8 @@ func (t *Translator) update(u *update, line string) {
 		for _, c := range u.Commands {
 			t.Known = append(t.Known, c.Name)
 		}
+	case "usage_update":
+		t.spent(u.Cost)
 	case "current_mode_update":
 		mode := u.CurrentModeID
 		t.emit(event.OptionsUpdate{PermissionMode: &mode})
@@ -138,12 +140,17 @@ func (t *Translator) requested(m *message) {
 	case "initialize":
 		t.begin(id)
 	case "session/new":
-		t.Phase = opening
-	case "session/load":
+		t.Phase, s.Arg = opening, replacedBy(m.Params.Meta)
+	case "session/load", "session/resume":
 		t.Phase = opening
 		t.loading(m.Params.SessionID)
 	case "session/set_model":
 		s.Arg = m.Params.ModelID
+		t.Asked = s.Arg
+	case "session/set_config_option":
+		if name, is := m.Params.Value.(string); is && m.Params.ConfigID == t.ModelOption {
+			s.Arg, t.Asked = name, name
+		}
 	case "session/set_mode":
 		s.Arg = m.Params.ModeID
 	case "session/prompt":
@@ -162,8 +169,11 @@ func (t *Translator) answered(m *message, line string) {
 	}
 	delete(t.Sent, id)
 	switch s.Method {
-	case "initialize", "session/new", "session/load":
+	case "initialize", "session/new", "session/load", "session/resume":
 		t.opened(s.Method, m)
+		if s.Method == "session/new" && m.Error == nil {
+			t.replaced(s.Arg)
+		}
 	case "session/prompt":
 		t.promptAnswered(id, m)
 	default:
@@ -182,7 +192,7 @@ func (t *Translator) changed(id string, s sent, m *message) {
 		}})
 		return
 	}
-	if s.Method == "session/set_model" {
+	if s.Method == "session/set_model" || s.Method == "session/set_config_option" && s.Arg != "" {
 		t.emit(event.OptionsUpdate{Model: &s.Arg})
 		t.model(s.Arg)
 	}

@@ -30,7 +30,7 @@ func (t *Translator) show() {
 		u.Command, u.ID = true, fmt.Sprintf("%s:command:%d", t.state.Session, t.Commands)
 	} else {
 		t.Prompts++
-		u.ID = TurnID(t.state.Session, t.Prompts)
+		u.ID = t.turnID(u.Request)
 	}
 	t.upsert(event.Block{
 		ID: u.ID, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: parts,
@@ -215,11 +215,11 @@ func stopReason(m *message) string {
 // fail ends a turn with an error. The agent writes no errors down, so the
 // error's block is lost to the files.
 func (t *Translator) fail(e event.ErrorInfo) {
-	t.loseRun()
-	t.loseCalls()
+	t.cutRun()
+	t.cutCalls()
 	t.upsert(event.Block{
 		ID: t.Turns[0].ID + ":error", Type: event.BlockError, Status: event.StatusError,
-		Message: &e.Message, Code: e.Code, Metadata: lost(),
+		Message: &e.Message, Code: e.Code, Metadata: t.unkept(),
 	})
 }
 
@@ -229,7 +229,7 @@ func (t *Translator) finish(cancelled bool) {
 	bare := t.Run.Thought && !t.Run.Text && strings.TrimSpace(t.Run.Held) == "" && !t.dialect.BareThoughts
 	switch {
 	case cancelled || u.Command || bare:
-		t.loseRun()
+		t.cutRun()
 	default:
 		t.endRun()
 	}
@@ -242,7 +242,7 @@ func (t *Translator) finish(cancelled bool) {
 			t.lose(ResultID(id), event.BlockToolResult)
 		}
 	}
-	t.loseCalls()
+	t.cutCalls()
 }
 
 // loseCalls gives up calls without a result.
@@ -282,7 +282,7 @@ func (t *Translator) signal(what string) {
 	midTurn := len(t.Turns) > 0
 	t.loseRun()
 	t.loseCalls()
-	if midTurn && !t.Turns[0].Command && !t.Turns[0].Heard {
+	if midTurn && !t.Turns[0].Command && !t.Turns[0].Heard && !t.dialect.Kept {
 		text := t.Turns[0].Text
 		t.Doubt = &text
 	}

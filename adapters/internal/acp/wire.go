@@ -24,13 +24,16 @@ type message struct {
 
 // params are those of all methods; they share their names.
 type params struct {
-	SessionID string    `json:"sessionId"`
-	Update    *update   `json:"update"`
-	ToolCall  *ToolCall `json:"toolCall"`
-	Options   []option  `json:"options"`
-	Prompt    []Content `json:"prompt"`
-	ModelID   string    `json:"modelId"`
-	ModeID    string    `json:"modeId"`
+	SessionID string          `json:"sessionId"`
+	Update    *update         `json:"update"`
+	ToolCall  *ToolCall       `json:"toolCall"`
+	Options   []option        `json:"options"`
+	Prompt    []Content       `json:"prompt"`
+	ModelID   string          `json:"modelId"`
+	ModeID    string          `json:"modeId"`
+	ConfigID  string          `json:"configId"`
+	Value     any             `json:"value"`
+	Meta      json.RawMessage `json:"_meta"`
 }
 
 // update is the body of a session/update.
@@ -39,6 +42,7 @@ type update struct {
 	MessageID string `json:"messageId"`
 	ToolCall
 	CurrentModeID string `json:"currentModeId"`
+	Cost          *price `json:"cost"`
 	Commands      []struct {
 		Name string `json:"name"`
 	} `json:"availableCommands"`

@@ -1,0 +1,311 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// plainDialect is an agent that keeps to the protocol.
+func plainDialect() *Dialect {
+	return &Dialect{Agent: "agent", Modes: map[adapters.Permission]string{adapters.PermissionAllow: "free", adapters.PermissionAsk: "careful"}}
+}
+
+func launched(t *testing.T, d *Dialect, l adapters.Launch) *Translator {
+	t.Helper()
+	tr, err := New(d, l, nil)
+	require.NoError(t, err)
+	return tr
+}
+
+func in(line string) event.Record  { return event.Record{Dir: event.DirIn, Line: line} }
+func out(line string) event.Record { return event.Record{Dir: event.DirOut, Line: line} }
+
+// send steps what the translator itself wants written, as a runner that spools
+// both directions does, and gives the ids and lines.
+func send(tr *Translator, messages []adapters.Message) (lines []string) {
+	for _, m := range messages {
+		lines = append(lines, m.ID+" "+string(m.Data))
+		tr.Step(in(string(m.Data)))
+	}
+	return lines
+}
+
+func say(t *testing.T, tr *Translator, id string, input adapters.Input) string {
+	t.Helper()
+	messages, err := tr.Encode(id, input)
+	require.NoError(t, err)
+	return strings.Join(send(tr, messages), "\n")
+}
+
+// opened is a translator whose session is open.
+func opened(t *testing.T) *Translator {
+	t.Helper()
+	tr := launched(t, plainDialect(), adapters.Launch{Workspace: "/w"})
+	say(t, tr, "i0", adapters.Initialize{})
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
+	send(tr, tr.Due())
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","result":{"sessionId":"S"}}`))
+	return tr
+}
+
+// The opening goes by records: what is due comes once, and again for another
+// translator that has read the same.
+func TestOpening(t *testing.T) {
+	t.Parallel()
+	l := adapters.Launch{Workspace: "/w", MCPServers: map[string]adapters.MCPServer{
+		"web": {URL: "http://x", Headers: map[string]string{"A": "b"}}, "cmd": {Command: "c", Env: map[string]string{"K": "v"}}}}
+	tr := launched(t, plainDialect(), l)
+	_, err := tr.Encode("p1", adapters.Prompt{Text: "hi"})
+	require.ErrorIs(t, err, adapters.ErrNotYet)
+	require.Empty(t, tr.Due())
+	require.Contains(t, say(t, tr, "i0", adapters.Initialize{}), `"method":"initialize"`)
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
+
+	state, err := tr.State()
+	require.NoError(t, err)
+	other, err := New(plainDialect(), l, state)
+	require.NoError(t, err)
+	due := tr.Due()
+	require.Equal(t, due, other.Due(), "a second worker writes the same under the same id")
+	require.Empty(t, tr.Due(), "each message is given once")
+	require.Equal(t, "i0/session", due[0].ID)
+	require.JSONEq(t, `{"jsonrpc":"2.0","id":"i0/session","method":"session/new","params":{"cwd":"/w","mcpServers":[
+		{"name":"cmd","command":"c","args":[],"env":[{"name":"K","value":"v"}]},
+		{"type":"http","name":"web","url":"http://x","headers":[{"name":"A","value":"b"}]}]}}`, string(due[0].Data))
+	send(tr, due)
+	_, err = tr.Encode("p1", adapters.Prompt{Text: "hi"})
+	require.ErrorIs(t, err, adapters.ErrNotYet)
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","result":{"sessionId":"S"}}`))
+	require.Equal(t, "S", tr.Session())
+	require.Contains(t, say(t, tr, "p1", adapters.Prompt{Text: "hi"}), `"sessionId":"S"`)
+}
+
+// A session that the agent will not give refuses every prompt with its words.
+func TestOpeningRefused(t *testing.T) {
+	t.Parallel()
+	tr := launched(t, plainDialect(), adapters.Launch{})
+	say(t, tr, "i0", adapters.Initialize{})
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","error":{"code":-32000,"message":"no key"}}`))
+	_, err := tr.Encode("p1", adapters.Prompt{Text: "hi"})
+	require.ErrorIs(t, err, adapters.ErrRefused)
+	require.ErrorContains(t, err, "no key")
+	say(t, tr, "i1", adapters.Initialize{})
+	_, err = tr.Encode("p1", adapters.Prompt{Text: "hi"})
+	require.ErrorIs(t, err, adapters.ErrNotYet, "another process begins again")
+}
+
+// A session that can't be loaded gives way to a new one, and everybody hears.
+func TestOpeningFallsBack(t *testing.T) {
+	t.Parallel()
+	tr := launched(t, plainDialect(), adapters.Launch{Resume: true, NativeID: "old"})
+	say(t, tr, "i0", adapters.Initialize{})
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
+	require.Contains(t, send(tr, tr.Due())[0], `"sessionId":"old"`)
+	told := tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","error":{"code":-32603,"message":"gone"}}`))
+	require.Equal(t, "session_lost", told[0].Payload.(event.Error).Code)
+	require.Contains(t, send(tr, tr.Due())[0], `i0/session-2 {"id":"i0/session-2","jsonrpc":"2.0","method":"session/new"`)
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session-2","result":{"sessionId":"new"}}`))
+	require.Equal(t, "new", tr.Session())
+	require.Contains(t, say(t, tr, "p1", adapters.Prompt{Text: "hi"}), `"sessionId":"new"`)
+}
+
+// History that comes behind the answer to the load is waited for: a request is
+// repeated until nothing was replayed before its answer.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	d := plainDialect()
+	d.Settle = true
+	tr := launched(t, d, adapters.Launch{Resume: true, NativeID: "old"})
+	say(t, tr, "i0", adapters.Initialize{})
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
+	send(tr, tr.Due())
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","result":{}}`))
+	replayed := func(kind, text string) {
+		require.Empty(t, tr.Step(out(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"old","update":{"sessionUpdate":"`+kind+`","content":{"type":"text","text":"`+text+`"}}}}`)))
+	}
+	replayed("user_message_chunk", "one")
+	require.Contains(t, send(tr, tr.Due())[0], "i0/settle-0")
+	replayed("agent_message_chunk", "first answer")
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/settle-0","result":{}}`))
+	_, err := tr.Encode("p1", adapters.Prompt{Text: "hi"})
+	require.ErrorIs(t, err, adapters.ErrNotYet)
+	require.Contains(t, send(tr, tr.Due())[0], "i0/settle-1")
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/settle-1","error":{"code":-32601,"message":"no modes here"}}`))
+	say(t, tr, "p1", adapters.Prompt{Text: "hi"})
+	require.Equal(t, TurnID("old", 2), tr.Turns[0].ID, "prompts that were replayed count")
+}
+
+// A turn that runs takes no other prompt, and none is folded into it.
+func TestOnePromptAtATime(t *testing.T) {
+	t.Parallel()
+	tr := opened(t)
+	say(t, tr, "p1", adapters.Prompt{Text: "hi"})
+	_, err := tr.Encode("p2", adapters.Prompt{Text: "ho"})
+	require.ErrorIs(t, err, adapters.ErrNotYet)
+	_, err = tr.Encode("p2", adapters.Prompt{Text: "ho", Steer: true})
+	require.ErrorIs(t, err, adapters.ErrUnsupported)
+	tr.Step(out(`{"jsonrpc":"2.0","id":"p1","result":{"stopReason":"end_turn"}}`))
+	say(t, tr, "p2", adapters.Prompt{Text: "ho"})
+}
+
+func TestEncodeParts(t *testing.T) {
+	t.Parallel()
+	tr := opened(t)
+	line := say(t, tr, "p1", adapters.Prompt{Text: "look", Parts: []event.Part{
+		{Type: "text", Text: "here"}, {Type: "image", MediaType: "image/png", Data: "aGk="}}})
+	require.Contains(t, line, `{"type":"image","mimeType":"image/png","data":"aGk="}`)
+	tr = opened(t)
+	_, err := tr.Encode("p1", adapters.Prompt{Parts: []event.Part{{Type: "image", URL: "http://x"}}})
+	require.ErrorIs(t, err, adapters.ErrUnsupported)
+}
+
+const asks = `{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"S","options":[
+	{"optionId":"always","kind":"allow_always"},{"optionId":"once","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}],
+	"toolCall":{"toolCallId":"c1","title":"rm x","kind":"execute","rawInput":{"command":"rm x"},"status":"pending"}}}`
+
+func asked(t *testing.T, tr *Translator) event.PermissionRequested {
+	t.Helper()
+	for _, e := range tr.Step(out(strings.ReplaceAll(asks, "\n", ""))) {
+		if p, ok := e.Payload.(event.PermissionRequested); ok {
+			return p
+		}
+	}
+	t.Fatal("nobody was asked")
+	return event.PermissionRequested{}
+}
+
+// Requests are answered by what they offer; who asks again is not answered twice.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for allow, want := range map[bool]string{true: `"optionId":"once"`, false: `"optionId":"no"`} {
+		tr := opened(t)
+		say(t, tr, "p1", adapters.Prompt{Text: "hi"})
+		p := asked(t, tr)
+		require.JSONEq(t, `{"command":"rm x"}`, string(p.Input))
+		line := say(t, tr, "a1", adapters.Answer{RequestID: p.RequestID, Allow: allow})
+		require.Contains(t, line, want)
+		require.Contains(t, line, `"id":7`)
+		require.Empty(t, say(t, tr, "a2", adapters.Answer{RequestID: p.RequestID, Allow: true}))
+	}
+}
+
+// An interrupt cancels, and answers what waits: also what asks afterwards.
+func TestInterruptAnswersRequests(t *testing.T) {
+	t.Parallel()
+	tr := opened(t)
+	require.Empty(t, say(t, tr, "x0", adapters.Interrupt{}), "nothing runs")
+	say(t, tr, "p1", adapters.Prompt{Text: "hi"})
+	p := asked(t, tr)
+	require.Contains(t, say(t, tr, "x1", adapters.Interrupt{}), "session/cancel")
+	due := send(tr, tr.Due())
+	require.Len(t, due, 1)
+	require.Contains(t, due[0], p.RequestID+"/cancelled")
+	require.Contains(t, due[0], `{"outcome":{"outcome":"cancelled"}}`)
+	require.Empty(t, tr.Due())
+	tr.Step(out(strings.ReplaceAll(strings.Replace(strings.Replace(asks, `"id":7`, `"id":"eight"`, 1), "c1", "c2", 1), "\n", "")))
+	require.Contains(t, send(tr, tr.Due())[0], `"id":"eight"`)
+	events := tr.Step(out(`{"jsonrpc":"2.0","id":"p1","result":{"stopReason":"cancelled"}}`))
+	require.True(t, events[len(events)-1].Payload.(event.SessionIdle).Interrupted)
+}
+
+// What the agent asks of its client and nobody serves is refused, once.
+func TestUnserved(t *testing.T) {
+	t.Parallel()
+	tr := opened(t)
+	require.IsType(t, event.Native{}, tr.Step(out(`{"jsonrpc":"2.0","id":3,"method":"fs/read_text_file","params":{"path":"/x"}}`))[0].Payload)
+	due := send(tr, tr.Due())
+	require.Contains(t, due[0], `"code":-32601`)
+	require.Empty(t, tr.Due())
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	tr := opened(t)
+	require.Contains(t, say(t, tr, "m1", adapters.SetModel{Model: "big"}), `"modelId":"big"`)
+	told := tr.Step(out(`{"jsonrpc":"2.0","id":"m1","result":{}}`))
+	require.Equal(t, "big", *told[0].Payload.(event.OptionsUpdate).Model)
+	require.Contains(t, say(t, tr, "s1", adapters.SetPermission{Permission: adapters.PermissionAsk}), `"modeId":"careful"`)
+	_, err := tr.Encode("s2", adapters.SetPermission{Permission: adapters.PermissionDeny})
+	require.ErrorIs(t, err, adapters.ErrUnsupported)
+}
+
+func TestBadState(t *testing.T) {
+	t.Parallel()
+	_, err := New(plainDialect(), adapters.Launch{}, json.RawMessage(`{"v":9}`))
+	require.ErrorContains(t, err, "version 9")
+	_, err = New(plainDialect(), adapters.Launch{}, json.RawMessage(`7`))
+	require.Error(t, err)
+}
+
+// A piece of text is read the same by the fast way and by the decoder.
+func FuzzFastChunk(f *testing.F) {
+	f.Add(chunkHead + "S" + chunkKind + saidKind + chunkText + `a\u00e9\n"` + chunkTail)
+	f.Add(chunkHead + "S" + chunkKind + thoughtKind + chunkText + `plain` + chunkTail)
+	f.Add(chunkHead + `S\"` + chunkKind + saidKind + chunkText + "\xff" + chunkTail)
+	f.Add(chunkHead + "S" + chunkKind + saidKind + chunkText + `x"},"_meta":{"a":"b` + chunkTail)
+	f.Fuzz(func(t *testing.T, line string) {
+		kind, text, ok := fastChunk(line)
+		if !ok {
+			return
+		}
+		m, known, err := decode(line)
+		require.NoError(t, err)
+		require.True(t, known)
+		require.Equal(t, "session/update", m.Method)
+		require.Equal(t, kind, m.Params.Update.Kind)
+		c, ok := chunk(m.Params.Update.Content)
+		require.True(t, ok)
+		require.Equal(t, Content{Type: "text", Text: text}, c)
+	})
+}
+
+// An agent that keeps to the protocol needs no dialect: a recording of another
+// agent than the one that this was written for becomes a whole conversation.
+func TestAnotherAgent(t *testing.T) {
+	t.Parallel()
+	shared := os.Getenv("SOJOURN_SHARED")
+	if shared == "" {
+		shared = filepath.Join("..", "..", "..", "..", "shared")
+	}
+	data, err := os.ReadFile(filepath.Join(shared, "agents", "recordings", "opencode", "acp-basic", "timed.jsonl"))
+	if err != nil {
+		t.Skip("no recordings: set SOJOURN_SHARED to the folder that has agents/recordings/opencode")
+	}
+	tr := launched(t, &Dialect{Agent: "acp"}, adapters.Launch{})
+	b := reducer.NewBuilder(reducer.State{})
+	prompts, idle := 0, 0
+	for r, err := range event.DecodeRecords(bytes.NewReader(data), event.RecordOptions{}) {
+		require.NoError(t, err)
+		if r.Dir == event.DirIn {
+			prompts += strings.Count(r.Line, `"session/prompt"`)
+		}
+		for _, e := range tr.Step(r) {
+			b.Add(e)
+			if p, ok := e.Payload.(event.Error); ok {
+				require.NotEqual(t, "malformed", p.Code, r.Line)
+			}
+			if _, ok := e.Payload.(event.SessionIdle); ok {
+				idle++
+			}
+		}
+	}
+	require.Equal(t, prompts, idle)
+	kinds := map[event.BlockType]int{}
+	for _, block := range b.State().Blocks {
+		kinds[block.Type]++
+		require.NotEqual(t, event.StatusPending, block.Status)
+	}
+	require.Equal(t, prompts, kinds[event.BlockUserMessage])
+	require.NotZero(t, kinds[event.BlockThinking])
+	require.NotZero(t, kinds[event.BlockToolResult])
+}

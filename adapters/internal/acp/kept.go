@@ -1,0 +1,167 @@
+package acp
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// abilities are what an agent says of itself when it is opened.
+type abilities struct {
+	Load   bool `json:"load,omitempty"`
+	Resume bool `json:"resume,omitempty"`
+	Images bool `json:"images,omitempty"`
+}
+
+func abilitiesOf(result json.RawMessage) *abilities {
+	var r struct {
+		Can struct {
+			Load   bool `json:"loadSession"`
+			Prompt struct {
+				Image bool `json:"image"`
+			} `json:"promptCapabilities"`
+			Session struct {
+				Resume json.RawMessage `json:"resume"`
+			} `json:"sessionCapabilities"`
+		} `json:"agentCapabilities"`
+	}
+	_ = json.Unmarshal(result, &r) // whatever fits of it
+	return &abilities{Load: r.Can.Load, Resume: !isNull(r.Can.Session.Resume), Images: r.Can.Prompt.Image}
+}
+
+// settings are how a session stands when it is opened: its mode and its model,
+// which agents tell in one of two ways.
+type settings struct {
+	Models struct {
+		Current string `json:"currentModelId"`
+	} `json:"models"`
+	Modes struct {
+		Current string `json:"currentModeId"`
+	} `json:"modes"`
+	Options []struct {
+		ID       string `json:"id"`
+		Category string `json:"category"`
+		Value    any    `json:"currentValue"`
+	} `json:"configOptions"`
+}
+
+// opens says how an old session is gone on with; "" if it can't be. Only where
+// everything is kept is a session taken up without its history being told
+// again: nothing here needs it.
+func (t *Translator) opens() string {
+	switch {
+	case !t.dialect.Kept:
+		return "session/load"
+	case t.Can.Resume:
+		return "session/resume"
+	case t.Can.Load:
+		return "session/load"
+	}
+	return ""
+}
+
+// replacing notes in a request which session the new one takes the place of, so
+// that the records alone say so.
+func (t *Translator) replacing(params map[string]any) map[string]any {
+	if t.dialect.Kept && t.launch.Resume && t.launch.NativeID != "" {
+		params["_meta"] = map[string]any{replacesKey: t.launch.NativeID}
+	}
+	return params
+}
+
+const replacesKey = "sojourn.replaces"
+
+// replacedBy is the session that a request notes so; "" for none.
+func replacedBy(meta json.RawMessage) string {
+	var notes map[string]json.RawMessage
+	if isNull(meta) || json.Unmarshal(meta, &notes) != nil {
+		return ""
+	}
+	return plain(notes[replacesKey])
+}
+
+// replaced shows that a session was begun anew.
+func (t *Translator) replaced(old string) {
+	if old == "" || !t.dialect.Kept {
+		return
+	}
+	text := fmt.Sprintf("%s could not go on with its session %s. A new one was begun, which does not remember what came before.",
+		t.dialect.Agent, old)
+	t.upsert(event.Block{
+		ID: "replaced:" + old, Type: event.BlockSystem, Status: event.StatusComplete, Subtype: "session_lost", Message: &text,
+	})
+}
+
+// turnID names a prompt: by the request's id if that is ours, which no other
+// has, else by its number.
+func (t *Translator) turnID(request string) string {
+	if t.dialect.Kept && strings.Trim(request, "0123456789") != "" {
+		return request
+	}
+	return TurnID(t.state.Session, t.Prompts)
+}
+
+// cutRun ends what was being said when a turn was cut short.
+func (t *Translator) cutRun() {
+	if t.dialect.Kept {
+		t.endRun()
+	} else {
+		t.loseRun()
+	}
+}
+
+// cutCalls ends the calls without a result when a turn was cut short.
+func (t *Translator) cutCalls() {
+	if !t.dialect.Kept {
+		t.loseCalls()
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
+		t.resolve(id, "cancelled")
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Tools)) {
+		c := t.Tools[id]
+		if c.Refused {
+			t.settle(id, c, true, encode(t.dialect.rejected(c.Tool)))
+			continue
+		}
+		delete(t.Tools, id)
+		t.upsert(event.Block{ID: id, Type: event.BlockToolUse, Status: event.StatusError, Execution: event.ExecutionError})
+	}
+}
+
+// unkept is the metadata of a block that is in no file.
+func (t *Translator) unkept() map[string]json.RawMessage {
+	if t.dialect.Kept {
+		return nil
+	}
+	return lost()
+}
+
+// spent takes the session's cost so far and tells what came on top. What a
+// session had cost before this translation began is not told again.
+func (t *Translator) spent(cost *price) {
+	if cost == nil || cost.Currency != "USD" {
+		return
+	}
+	more := cost.Amount
+	switch {
+	case t.Cost != nil && *t.Cost <= cost.Amount:
+		more -= *t.Cost
+	case t.Cost == nil && t.Resumed:
+		more = 0
+	}
+	now := cost.Amount
+	t.Cost = &now
+	t.emit(event.MetadataUpdate{CostUSD: &more})
+}
+
+// price is what a session has cost so far.
+type price struct {
+	Amount   float64 `json:"amount"`
+	Currency string  `json:"currency"`
+}
