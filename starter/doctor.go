@@ -37,16 +37,21 @@ type finding struct {
 	Agent *adapters.Info `json:"agent,omitempty"`
 }
 
-// check looks at one part. It has checkTimeout to itself.
+// check looks at one part. It has patience to itself.
 type check struct {
-	name string
-	look func(context.Context) (detail string, err error)
+	name     string
+	patience time.Duration
+	look     func(context.Context) (detail string, err error)
 	// optional makes a failure a note.
 	optional bool
 	agent    *adapters.Info
 }
 
 const checkTimeout = 3 * time.Second
+
+// programTimeout bounds the question for a program's version: some take seconds
+// to start on a busy machine.
+const programTimeout = 15 * time.Second
 
 func (c *cli) doctorCommand() *cobra.Command {
 	return &cobra.Command{
@@ -108,7 +113,8 @@ func (c *cli) examine(ctx context.Context, checks []check) func(func(finding) bo
 }
 
 func (ch check) run(ctx context.Context) finding {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	patience := cmp.Or(ch.patience, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	f := finding{Name: ch.name, Verdict: verdictOK, Agent: ch.agent}
 	detail, err := ch.look(ctx)
@@ -119,7 +125,7 @@ func (ch check) run(ctx context.Context) finding {
 	why := explain(err)
 	f.Verdict, f.Detail, f.Hint = verdictBad, oneLine(why.line), oneLine(why.hint)
 	if errors.Is(err, context.DeadlineExceeded) {
-		f.Detail = cmp.Or(f.Detail, "no answer") + " within " + checkTimeout.String()
+		f.Detail = cmp.Or(f.Detail, "no answer") + " within " + patience.String()
 	}
 	if ch.optional {
 		f.Verdict = verdictNote
@@ -232,7 +238,7 @@ func (c *cli) checkBucket(ctx context.Context) (string, error) {
 
 func (c *cli) agentCheck(a adapters.Adapter) check {
 	info := a.Info()
-	return check{name: "agent " + info.Name, optional: true, agent: &info, look: func(ctx context.Context) (string, error) {
+	return check{name: "agent " + info.Name, patience: programTimeout, optional: true, agent: &info, look: func(ctx context.Context) (string, error) {
 		return c.checkAgent(ctx, a)
 	}}
 }
