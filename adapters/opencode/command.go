@@ -80,14 +80,3 @@ func permissionRules(p adapters.Permission) ([]rule, error) {
 	}
 	return nil, fmt.Errorf("opencode: permission is %q, want allow, ask or deny", p)
 }
-
-// Prepare goes on with the native session if the database lies in the home.
-// What a kill has left open is mended when it is read: the agent itself skips
-// it.
-func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
-	found, err := a.Transcripts(home, l)
-	if err != nil || len(found) == 0 {
-		return adapters.Preparation{}, err
-	}
-	return adapters.Preparation{NativeID: l.NativeID}, nil
-}

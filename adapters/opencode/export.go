@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
 )
@@ -284,7 +285,7 @@ func (e *exporter) named(table string, ids []string) error {
 		if err != nil {
 			return err
 		}
-		if !found && table != "message" || !found && len(id) > 4 && id[:4] == "msg_" {
+		if !found && (table != "message" || strings.HasPrefix(id, "msg")) {
 			if err := e.w.add(rowLine{Table: table, Gone: id}); err != nil {
 				return err
 			}
@@ -325,9 +326,10 @@ func (e *exporter) whole(table string) error {
 	for line := range bytes.Lines(w.buf.Bytes()) {
 		sum.add(bytes.TrimSuffix(line, []byte("\n")))
 	}
-	e.now.Sums[table] = sum.sum()
-	before, known := e.was.Sums[table]
-	if known && before == e.now.Sums[table] || !known && w.buf.Len() == 0 {
+	if w.buf.Len() > 0 {
+		e.now.Sums[table] = sum.sum()
+	}
+	if e.was.Sums[table] == e.now.Sums[table] {
 		return nil
 	}
 	if err := e.w.add(rowLine{Table: table, Clear: true}); err != nil {
@@ -375,7 +377,9 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 		}
 	}
 	for table, d := range whole {
-		c.Sums[table] = d.sum()
+		if sum := d.sum(); sum != newDigest().sum() {
+			c.Sums[table] = sum
+		}
 	}
 	return json.Marshal(c)
 }

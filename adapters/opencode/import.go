@@ -197,26 +197,51 @@ func (b *builder) move(workspace string) error {
 	if workspace == "" || !slices.Contains(b.made, "session") {
 		return nil
 	}
-	var old string
-	row := b.tx.QueryRowContext(context.Background(),
-		"SELECT directory FROM session WHERE parent_id IS NULL ORDER BY rowid LIMIT 1")
-	if err := row.Scan(&old); errors.Is(err, sql.ErrNoRows) || old == workspace {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("table session: %w", err)
+	olds, err := b.folders()
+	if err != nil {
+		return err
 	}
-	for table, names := range places {
-		if !slices.Contains(b.made, table) {
+	for _, old := range olds {
+		if old == workspace {
 			continue
 		}
-		for _, c := range names {
-			if err := b.replace(table, c, old, workspace); err != nil {
-				return err
+		for table, names := range places {
+			for _, c := range names {
+				if !slices.Contains(b.made, table) {
+					continue
+				}
+				if err := b.replace(table, c, old, workspace); err != nil {
+					return err
+				}
 			}
 		}
+		// The path within the project, where the project is the whole machine.
+		if err := b.replace("session", "path", strings.TrimPrefix(old, "/"), strings.TrimPrefix(workspace, "/")); err != nil {
+			return err
+		}
 	}
-	// The path within the project, where the project is the whole machine.
-	return b.replace("session", "path", strings.TrimPrefix(old, "/"), strings.TrimPrefix(workspace, "/"))
+	return nil
+}
+
+// folders are where the sessions lay, the shortest path first: all of a home
+// share a workspace, but one that has moved before may have old rows.
+func (b *builder) folders() ([]string, error) {
+	rows, err := b.tx.QueryContext(context.Background(), "SELECT DISTINCT directory FROM session ORDER BY length(directory)")
+	if err != nil {
+		return nil, fmt.Errorf("table session: %w", err)
+	}
+	defer rows.Close()
+	var found []string
+	for rows.Next() {
+		var dir string
+		if err := rows.Scan(&dir); err != nil {
+			return nil, fmt.Errorf("table session: %w", err)
+		}
+		if !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(dir, f+"/") }) && len(dir) > 1 {
+			found = append(found, dir)
+		}
+	}
+	return found, rows.Err()
 }
 
 func (b *builder) replace(table, column, old, now string) error {

@@ -25,6 +25,7 @@ var (
 	_ adapters.Adapter    = (*Adapter)(nil)
 	_ adapters.Identifier = (*Adapter)(nil)
 	_ adapters.Exporter   = (*Adapter)(nil)
+	_ adapters.Environed  = (*Adapter)(nil)
 )
 
 // New gives the adapter.
@@ -45,6 +46,8 @@ func (*Adapter) Info() adapters.Info {
 			"The agent's tools are given the password of its server, so that a tool that sets out to can answer the agent's own permission requests.",
 			"A refused permission request refuses all others that are open in the same native session.",
 			"Models are named PROVIDER/MODEL.",
+			"Slash commands are the model's to read: the agent expands them only in its own terminal.",
+			"A question is refused by an answer that says so: the agent's own refusal would end the turn.",
 			"An answer of the model's API that the agent takes for passing is tried again four times and then fails the turn; by itself the agent would try for ever.",
 			"Each server takes some 650 MB of memory.",
 		},

@@ -224,4 +224,3 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, first, second)
 	})
 }
-

@@ -173,7 +173,7 @@ func (t *translator) messageUpdated(p *properties) error {
 	th := t.thread(p.SessionID)
 	m, first := th.learn(p.Info)
 	if first && m.Role == "user" {
-		t.promptSeen(th, p.Info)
+		t.promptSeen(th)
 	}
 	if m.Role != "assistant" {
 		return nil
@@ -250,6 +250,7 @@ func (t *translator) promptPart(th *thread, p *part, raw json.RawMessage) {
 		if t.addPrompt(th, p) {
 			t.showPrompt(th)
 		}
+		t.promptTaken(th, p.ID)
 	case "compaction":
 		t.compaction(th, p)
 	default:

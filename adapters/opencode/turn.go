@@ -15,17 +15,27 @@ import (
 // idle and has nothing more to write: after an abort or a failure it says so
 // twice, the first time before the last words of its answer.
 
-// promptSeen is called when the agent has written down a user's message.
-func (t *translator) promptSeen(th *thread, i *info) {
+// promptSeen is called when the agent has written down a user's message. It
+// writes some of its own, so one whose id we chose is known by its part.
+func (t *translator) promptSeen(th *thread) {
 	if th.Conversation != event.Main {
 		return
 	}
-	if len(t.Turn.Waiting) > 0 {
-		p := t.Turn.Waiting[0]
-		t.Turn.Waiting = t.Turn.Waiting[1:]
-		t.messageEvent(th, p)
-	}
 	t.Turn.Active = true
+	if len(t.Turn.Waiting) > 0 && !strings.HasPrefix(t.Turn.Waiting[0].Part, ours) {
+		t.Turn.Waiting = t.Turn.Waiting[1:]
+	}
+}
+
+// promptTaken is called when a part of a user's message comes.
+func (t *translator) promptTaken(th *thread, partID string) {
+	at := slices.IndexFunc(t.Turn.Waiting, func(h handed) bool { return h.Part == partID })
+	if at < 0 || th.Conversation != event.Main {
+		return
+	}
+	p := t.Turn.Waiting[at]
+	t.Turn.Waiting = slices.Delete(t.Turn.Waiting, at, at+1)
+	t.messageEvent(th, p)
 }
 
 // messageEvent tells what became of a message that found the agent at work: it

@@ -1,0 +1,327 @@
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// killed is a session with a subagent whose server was killed while the
+// subagent ran a command, and which went on after that: what was said, and
+// the database, exported.
+const (
+	killedRecords = "testdata/killed.records.jsonl"
+	killedExport  = "testdata/killed.export.jsonl"
+	killedDir     = "/srv/box/work"
+)
+
+var mainFile = adapters.Transcript{ID: event.Main, Path: database, Kind: adapters.Snapshot}
+
+// homeOf is a home with the session in it.
+func homeOf(t testing.TB, lines, workspace string) adapters.DirHome {
+	t.Helper()
+	l := launch()
+	l.Workspace = workspace
+	files, err := New().Import([]adapters.Source{{Transcript: mainFile, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(lines)), nil
+	}}}, l)
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	dir := t.TempDir()
+	path := filepath.Join(dir, filepath.FromSlash(files[0].Path))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, files[0].Data, 0o600))
+	home, err := adapters.OpenHome(dir)
+	require.NoError(t, err)
+	return home
+}
+
+func readFile(t testing.TB, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func open1(t testing.TB, home adapters.DirHome) *sql.DB {
+	t.Helper()
+	in, err := home.Open(database)
+	require.NoError(t, err)
+	name := in.(*os.File).Name()
+	require.NoError(t, in.Close())
+	db, err := sql.Open("sqlite", "file:"+name+"?_pragma=journal_mode(wal)&_pragma=wal_autocheckpoint(0)")
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+func do(t testing.TB, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), query, args...)
+	require.NoError(t, err)
+}
+
+func export(t testing.TB, home adapters.Home, since json.RawMessage) (string, json.RawMessage) {
+	t.Helper()
+	lines, next, err := New().Export(home, mainFile, since)
+	require.NoError(t, err)
+	return string(lines), next
+}
+
+// What is exported and imported again has the same rows, in the same order.
+func TestExportRoundTrip(t *testing.T) {
+	t.Parallel()
+	lines := readFile(t, killedExport)
+	again, _ := export(t, homeOf(t, lines, killedDir), nil)
+	require.Equal(t, lines, again)
+	for _, r := range runs(t) {
+		if dir := filepath.Join(r.dir, "transcripts"); exists(dir) {
+			home, err := adapters.OpenHome(dir)
+			require.NoError(t, err)
+			first, _ := export(t, home, nil)
+			second, _ := export(t, homeOf(t, first, ""), nil)
+			require.Equal(t, first, second, r.name())
+		}
+	}
+}
+
+// The parts of a session, its subagents' included, are told alike by the
+// database and by its export, and as they were said.
+func TestParityKilled(t *testing.T) {
+	t.Parallel()
+	lines := readFile(t, killedExport)
+	live := foldLive(t, "", readRecords(t, killedRecords))
+	home := homeOf(t, lines, killedDir)
+	found, err := New().Transcripts(home, launch())
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	for name, sources := range map[string][]adapters.Source{
+		"export": {memory("export.jsonl", lines)},
+		"file":   {{Transcript: found[0], Open: func() (io.ReadCloser, error) { return home.Open(database) }}},
+	} {
+		diffs, err := parity.Compare(live, foldParsed(t, sources), parity.Rules{})
+		require.NoError(t, err)
+		require.Empty(t, diffs, name)
+	}
+	require.Len(t, live.Subagents, 1)
+	t.Logf("%d blocks, %d subagents, 0 differences", countBlocks(live), len(live.Subagents))
+}
+
+// A sync writes what has changed, nothing where nothing has, and all syncs
+// together make the same database.
+func TestExportChanges(t *testing.T) {
+	t.Parallel()
+	home := homeOf(t, readFile(t, killedExport), killedDir)
+	db := open1(t, home)
+	all, cursor := export(t, home, nil)
+	none, cursor := export(t, home, cursor)
+	require.Empty(t, none)
+
+	do(t, db, `INSERT INTO part VALUES ('prt_new', (SELECT id FROM message LIMIT 1), (SELECT id FROM session LIMIT 1), 5, 5, '{"type":"text","text":"x"}')`)
+	logChange(t, db, "message.part.updated.1", `{"part":{"id":"prt_new"}}`)
+	some, cursor := export(t, home, cursor)
+	require.Equal(t, []string{"event", "event_sequence", "part", "project", "session"}, tablesOf(t, some))
+	require.Less(t, strings.Count(some, "\n"), 8, some)
+
+	do(t, db, `UPDATE part SET data = '{"type":"text","text":"more"}' WHERE id = 'prt_new'`)
+	do(t, db, `INSERT INTO todo VALUES ((SELECT id FROM session LIMIT 1), 'buy', 'open', 'high', 0, 1, 1)`)
+	logChange(t, db, "message.part.updated.1", `{"part":{"id":"prt_new"}}`)
+	more, cursor := export(t, home, cursor)
+	require.Contains(t, more, "more")
+	require.Contains(t, more, "buy")
+
+	do(t, db, `DELETE FROM part WHERE id = 'prt_new'`)
+	do(t, db, `DELETE FROM todo`)
+	logChange(t, db, "message.part.removed.1", `{"partID":"prt_new"}`)
+	gone, _ := export(t, home, cursor)
+	require.Contains(t, gone, `"gone":"prt_new"`)
+
+	whole, _ := export(t, home, nil)
+	rebuilt, _ := export(t, homeOf(t, all+some+more+gone, killedDir), nil)
+	require.Equal(t, whole, rebuilt)
+}
+
+func logChange(t testing.TB, db *sql.DB, kind, data string) {
+	t.Helper()
+	do(t, db, `UPDATE event_sequence SET seq = seq + 1 WHERE rowid = (SELECT min(rowid) FROM event_sequence)`)
+	do(t, db, `INSERT INTO event SELECT 'evt_' || (SELECT max(rowid) + 1 FROM event), aggregate_id, seq, ?, ? FROM event_sequence LIMIT 1`, kind, data)
+}
+
+// tablesOf are the tables whose rows an export has.
+func tablesOf(t testing.TB, lines string) []string {
+	t.Helper()
+	var out []string
+	for l := range strings.Lines(lines) {
+		var r rowLine
+		require.NoError(t, json.Unmarshal([]byte(l), &r))
+		if !slices.Contains(out, r.Table) {
+			out = append(out, r.Table)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A host that knows nothing but the lines goes on behind them.
+func TestCursorOfLines(t *testing.T) {
+	t.Parallel()
+	lines := readFile(t, killedExport)
+	home := homeOf(t, lines, killedDir)
+	_, known := export(t, home, nil)
+	found, err := New().Cursor(strings.NewReader(lines))
+	require.NoError(t, err)
+	var a, b cursor
+	require.NoError(t, json.Unmarshal(known, &a))
+	require.NoError(t, json.Unmarshal(found, &b))
+	a.Print = ""
+	require.Equal(t, a.Log, b.Log)
+	require.Equal(t, a.Schema, b.Schema)
+	require.Equal(t, a.Sums, b.Sums)
+	next, _ := export(t, home, found)
+	require.Less(t, strings.Count(next, "\n"), 5, "only what was written in the last millisecond comes again")
+	_, err = New().Cursor(strings.NewReader("{\n"))
+	require.ErrorContains(t, err, "line 1")
+}
+
+// A database that is another than the cursor's is exported anew.
+func TestExportAnew(t *testing.T) {
+	t.Parallel()
+	lines := readFile(t, killedExport)
+	home := homeOf(t, lines, killedDir)
+	db := open1(t, home)
+	_, cursor := export(t, home, nil)
+	do(t, db, `DELETE FROM event WHERE rowid > 5`)
+	shorter, cursor := export(t, home, cursor)
+	require.True(t, strings.HasPrefix(shorter, `{"reset":true}`), "%.200s", shorter)
+	do(t, db, `CREATE TABLE more (id TEXT PRIMARY KEY, x REAL, y BLOB)`)
+	do(t, db, `INSERT INTO more VALUES ('a', 1.0, x'00ff'), ('b', NULL, 'text')`)
+	changed, _ := export(t, home, cursor)
+	require.Contains(t, changed, `"reset":true`)
+	require.Contains(t, changed, `{"id":"a","x":1.0,"y":{"$base64":"AP8="}}`)
+	whole, _ := export(t, home, nil)
+	rebuilt, _ := export(t, homeOf(t, lines+shorter+changed, killedDir), nil)
+	require.Equal(t, whole, rebuilt)
+}
+
+// Keys and accounts stay where they are.
+func TestExportKeepsSecrets(t *testing.T) {
+	t.Parallel()
+	home := homeOf(t, readFile(t, killedExport), killedDir)
+	do(t, open1(t, home), `INSERT INTO credential VALUES ('c', 'i', 'l', 'sk-secret', NULL, NULL, 1, 1, 1)`)
+	lines, _ := export(t, home, nil)
+	require.NotContains(t, lines, "sk-secret")
+}
+
+// In another workspace the session lies where that is; nothing else changes.
+func TestImportMoves(t *testing.T) {
+	t.Parallel()
+	home := homeOf(t, readFile(t, killedExport), "/mnt/other")
+	rows, err := open1(t, home).QueryContext(context.Background(), "SELECT directory, path FROM session")
+	require.NoError(t, err)
+	defer rows.Close()
+	n := 0
+	for rows.Next() {
+		var dir, path string
+		require.NoError(t, rows.Scan(&dir, &path))
+		require.Equal(t, "/mnt/other", dir)
+		require.Equal(t, "mnt/other", path)
+		n++
+	}
+	require.NoError(t, rows.Err())
+	require.Equal(t, 2, n)
+	there := foldParsed(t, []adapters.Source{{Transcript: mainFile, Open: func() (io.ReadCloser, error) { return home.Open(database) }}})
+	here := foldParsed(t, []adapters.Source{memory("x", readFile(t, killedExport))})
+	require.Equal(t, toJSON(t, here), toJSON(t, there))
+}
+
+// Lines that are no export are refused with their number, and build nothing.
+func TestImportRefuses(t *testing.T) {
+	t.Parallel()
+	for name, lines := range map[string]string{
+		"no JSON":    "{\n",
+		"no row":     `{"type":"user"}` + "\n",
+		"other SQL":  `{"table":"x","kind":"table","schema":"ATTACH 'y' AS z"}` + "\n",
+		"no table":   `{"table":"x","rowid":1,"row":{"a":1}}` + "\n",
+		"bad column": `{"table":"x","kind":"table","schema":"CREATE TABLE x (a)"}` + "\n" + `{"table":"x","rowid":1,"row":{"a":[1]}}` + "\n",
+	} {
+		_, err := New().Import([]adapters.Source{memory("x.jsonl", lines)}, launch())
+		require.ErrorContains(t, err, "x.jsonl: line ", name)
+	}
+}
+
+// A copy that is taken while the database is written to is a state that the
+// database was in.
+func TestSnapshotWhileWriting(t *testing.T) {
+	t.Parallel()
+	home := homeOf(t, readFile(t, killedExport), killedDir)
+	db := open1(t, home)
+	do(t, db, `CREATE TABLE pair (a INTEGER, b INTEGER, pad TEXT)`)
+	do(t, db, `INSERT INTO pair VALUES (0, 0, '')`)
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			_, err := db.ExecContext(context.Background(), `UPDATE pair SET a = ?, b = ?, pad = ?`, n, n, strings.Repeat("x", n%9000))
+			if err == nil && n%20 == 0 {
+				_, err = db.ExecContext(context.Background(), `PRAGMA wal_checkpoint(RESTART)`)
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	file := func(name string) opener { return func() (io.ReadCloser, error) { return home.Open(name) } }
+	for range 50 {
+		s, err := takeSnapshot(file(database), file(database+walSuffix))
+		if err != nil {
+			require.ErrorContains(t, err, "began anew")
+			continue
+		}
+		var a, b int
+		require.NoError(t, s.db.QueryRowContext(t.Context(), "SELECT a, b FROM pair").Scan(&a, &b))
+		require.Equal(t, a, b)
+		var ok string
+		require.NoError(t, s.db.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&ok))
+		require.Equal(t, "ok", ok)
+		require.NoError(t, s.close())
+	}
+	close(stop)
+	require.NoError(t, <-done)
+}
+
+// BenchmarkExport is of a sync in which one part has changed.
+func BenchmarkExport(b *testing.B) {
+	home := homeOf(b, readFile(b, killedExport), killedDir)
+	db := open1(b, home)
+	_, cursor := export(b, home, nil)
+	for n := range b.N {
+		do(b, db, `UPDATE part SET data = ? WHERE rowid = 1`, fmt.Sprintf(`{"type":"text","text":"%d"}`, n))
+		logChange(b, db, "message.part.updated.1", `{"part":{"id":"x"}}`)
+		var lines string
+		lines, cursor = export(b, home, cursor)
+		if !bytes.Contains([]byte(lines), []byte("event")) {
+			b.Fatal("nothing was exported")
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package opencode
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// Prepare goes on with the native session that lies in the home: the one of
+// the launch, or the only one of a home that came from another session. What
+// a kill has left open is mended when it is read; the agent itself tells the
+// model that it was interrupted. A database that can't be read is left to the
+// agent, which says what is wrong with it.
+func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
+	found, err := a.Transcripts(home, l)
+	if err != nil || len(found) == 0 {
+		return adapters.Preparation{}, err
+	}
+	roots := rootsIn(home)
+	if len(roots) == 1 && !slices.Contains(roots, l.NativeID) {
+		return adapters.Preparation{NativeID: roots[0]}, nil
+	}
+	return adapters.Preparation{NativeID: l.NativeID}, nil
+}
+
+// rootsIn are the sessions of a home's database that are nobody's children.
+func rootsIn(home adapters.Home) []string {
+	s, err := takeSnapshot(
+		func() (io.ReadCloser, error) { return home.Open(database) },
+		func() (io.ReadCloser, error) { return home.Open(database + walSuffix) })
+	if err != nil {
+		return nil
+	}
+	defer s.close()
+	rows, err := s.db.QueryContext(context.Background(), "SELECT id FROM session WHERE parent_id IS NULL ORDER BY rowid")
+	if err != nil {
+		return nil
+	}
+	defer rows.Close()
+	var roots []string
+	for rows.Next() {
+		var id string
+		if rows.Scan(&id) == nil {
+			roots = append(roots, id)
+		}
+	}
+	if rows.Err() != nil {
+		return nil
+	}
+	return roots
+}
+
+// Variables are what the agent's program reads of its environment.
+func (*Adapter) Variables() []adapters.Variable {
+	return []adapters.Variable{
+		{Name: "ANTHROPIC_API_KEY", About: "key for models named anthropic/…"},
+		{Name: "ANTHROPIC_BASE_URL", About: "where their API is, written to the agent's settings"},
+		{Name: "OPENAI_API_KEY", About: "key for models named openai/…"},
+		{Name: "OPENAI_BASE_URL", About: "where their API is, written to the agent's settings"},
+		{Name: "GEMINI_API_KEY", About: "key for models named google/…"},
+		{Name: "GOOGLE_GEMINI_BASE_URL", About: "where their API is, written to the agent's settings"},
+		{Name: "OPENCODE_CONFIG_CONTENT", About: "the agent's settings as JSON, for any other provider; it goes before what Sojourn writes"},
+	}
+}
