@@ -35,10 +35,12 @@ func (*Adapter) Info() adapters.Info {
 		},
 		Limits: []string{
 			"The agent chooses its session's id.",
-			"What a subagent says and does is not told live; the transcript has it.",
-			"A tool call is told by its title, not by its arguments: commands and the arguments of MCP tools are known, of other tools the title.",
+			"What a subagent says and does is not told live; the transcript has it. Where the agent must ask, it refuses subagents.",
+			"A tool call is told by its title: the command of a shell call and the arguments of an MCP call are known, of other tools the title alone.",
+			"A command that fails is told like one that succeeds, and what was read from a file is not told.",
 			"A denial reaches the agent without the words that go with it.",
-			"Retries of the model's API are silent, and no cost is reported.",
+			"Retries of the model's API are told on standard error only, and no cost is reported.",
+			"A profile's commands are for the agent's terminal: over the protocol it takes them for text.",
 		},
 	}
 }

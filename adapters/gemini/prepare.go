@@ -28,7 +28,7 @@ func restName(n int, shortID string) string {
 // Prepare goes on with the newest native session that the agent can load, from
 // where the agent looks for it and under a name that it does not write to.
 func (*Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
-	all, err := chats(home)
+	all, err := chats(home, whole)
 	if err != nil || len(all) == 0 {
 		return adapters.Preparation{}, err
 	}

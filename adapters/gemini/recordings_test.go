@@ -127,7 +127,7 @@ func transcripts(t testing.TB) []transcript {
 		}
 		home, openErr := adapters.OpenHome(filepath.Dir(file))
 		require.NoError(t, openErr)
-		c, err := survey(home, d.Name())
+		c, err := survey(home, d.Name(), glance)
 		require.NoError(t, err)
 		info, err := d.Info()
 		require.NoError(t, err)

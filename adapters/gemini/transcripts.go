@@ -40,8 +40,19 @@ type chat struct {
 	last, stamp string
 }
 
+// depth is how far into a file one looks.
+type depth bool
+
+const (
+	// glance ends at the first prompt, so that it costs the same however long
+	// the conversation is: it is done again and again while that grows.
+	glance depth = false
+	// whole is for a process that is about to load the file itself.
+	whole depth = true
+)
+
 // chats are the conversations in a home, the oldest first.
-func chats(home adapters.Home) ([]chat, error) {
+func chats(home adapters.Home, d depth) ([]chat, error) {
 	var found []chat
 	for _, suffix := range []string{chatSuffix, legacySuffix} {
 		paths, err := home.Glob(path.Join(configDir, "tmp", "*", "chats", chatPrefix+"*"+suffix))
@@ -49,7 +60,7 @@ func chats(home adapters.Home) ([]chat, error) {
 			return nil, fmt.Errorf("gemini: find transcripts: %w", err)
 		}
 		for _, p := range paths {
-			c, err := survey(home, p)
+			c, err := survey(home, p, d)
 			if err != nil {
 				return nil, err
 			}
@@ -64,7 +75,7 @@ func chats(home adapters.Home) ([]chat, error) {
 
 // survey reads what a chat file is. A file that can't be made sense of is one
 // without prompts.
-func survey(home adapters.Home, file string) (chat, error) {
+func survey(home adapters.Home, file string, d depth) (chat, error) {
 	c := chat{path: file}
 	in, err := home.Open(file)
 	if err != nil {
@@ -72,7 +83,7 @@ func survey(home adapters.Home, file string) (chat, error) {
 	}
 	defer in.Close()
 	if strings.HasSuffix(file, legacySuffix) {
-		return c.whole(in)
+		return c.inOnePiece(in)
 	}
 	lines := bufio.NewReaderSize(in, 1<<16)
 	for {
@@ -85,10 +96,13 @@ func survey(home adapters.Home, file string) (chat, error) {
 			c.torn = len(raw) > 0
 			return c, nil
 		}
+		if d == glance && c.prompts && c.session != "" {
+			return c, nil
+		}
 	}
 }
 
-func (c chat) whole(in io.Reader) (chat, error) {
+func (c chat) inOnePiece(in io.Reader) (chat, error) {
 	var r record
 	if err := json.NewDecoder(in).Decode(&r); err != nil {
 		return c, nil // Parse says what is wrong with it
@@ -179,7 +193,7 @@ func (c *chat) patch(raw []byte) {
 // files, main, main.2 and so on where it was begun anew, and those of their
 // subagents. Without a launch's session it finds all sessions, each as main.
 func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.Transcript, error) {
-	all, err := chats(home)
+	all, err := chats(home, glance)
 	if err != nil {
 		return nil, err
 	}

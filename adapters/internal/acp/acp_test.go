@@ -52,7 +52,7 @@ func opened(t *testing.T) *Translator {
 	t.Helper()
 	tr := launched(t, plainDialect(), adapters.Launch{Workspace: "/w"})
 	say(t, tr, "i0", adapters.Initialize{})
-	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{"agentCapabilities":{"promptCapabilities":{"image":true}}}}`))
 	send(tr, tr.Due())
 	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","result":{"sessionId":"S"}}`))
 	return tr
