@@ -78,14 +78,19 @@ func (s *scribe) agentDone(th *thread, child string, failed bool, output *string
 	})
 }
 
-// turnEnded ends a subagent's turn, and with it the subagent.
-func (s *scribe) turnEnded(th *thread, id string, status string) {
-	if status != "interrupted" {
+// turnEnded settles a thread's turn, and ends the subagent whose turn it was.
+func (s *scribe) turnEnded(th *thread, id string, o outcome) {
+	if o.status == turnDone || o.status == turnFailed {
 		s.tellRefused(th)
 	}
+	for _, id := range th.Refused {
+		if !th.keeps(o) {
+			s.lose(th.Conversation, id, event.BlockToolUse)
+		}
+	}
 	th.Refused = nil
-	s.close(th, status == "completed")
-	th.Turn, th.Interrupt = "", false
+	s.close(th, o)
+	th.Turn, th.Interrupt, th.Began, th.Quiet = "", false, 0, 0
 	if th.Conversation == event.Main || th.Conversation == "" {
 		return
 	}
@@ -94,18 +99,23 @@ func (s *scribe) turnEnded(th *thread, id string, status string) {
 		last := th.Last
 		output = &last
 	}
-	s.emit(th.Conversation, event.SessionIdle{Interrupted: status == "interrupted"})
-	s.agentDone(th, id, status != "completed", output)
+	s.emit(th.Conversation, event.SessionIdle{Interrupted: o.status == turnInterrupted})
+	s.agentDone(th, id, o.status != turnDone, output)
 }
 
-// abandon settles threads of a process that is gone.
-func (s *scribe) abandon() {
+// abandon settles threads of a process that is gone. One that went in peace has
+// written down what it was doing.
+func (s *scribe) abandon(inPeace bool) {
 	for _, id := range s.threads() {
 		th := s.Threads[id]
-		if th.Turn != "" {
-			s.turnEnded(th, id, "interrupted")
+		end := outcome{status: turnLost}
+		if inPeace && th.Began > 0 {
+			end = outcome{status: turnInterrupted, tookMS: s.Clock - th.Began}
 		}
-		s.close(th, false)
+		if th.Turn != "" {
+			s.turnEnded(th, id, end)
+		}
+		s.close(th, end)
 		if th.Conversation != "" && th.Conversation != event.Main {
 			s.agentDone(th, id, true, nil)
 		}

@@ -32,7 +32,10 @@ func config(p adapters.Profile, l adapters.Launch) string {
 	if model := first(l.Model, p.Model); model != "" {
 		t.set("model", model)
 	}
-	t.set("approval_policy", policy)
+	if policy == askNothing {
+		// The other policy is told to each thread: a file can't say it any more.
+		t.set("approval_policy", policy)
+	}
 	t.set("sandbox_mode", sandbox)
 	t.set("check_for_update_on_startup", false)
 	t.set("project_doc_max_bytes", maxInstructions)
@@ -44,7 +47,7 @@ func config(p adapters.Profile, l adapters.Launch) string {
 	t.table(map[string]any{"enabled": false}, "feedback")
 	t.table(map[string]any{"persistence": "none"}, "history")
 	// Trust lets the workspace's own settings allow tools.
-	if l.Workspace != "" && policy == "never" {
+	if l.Workspace != "" && policy == askNothing {
 		t.table(map[string]any{"trust_level": "trusted"}, "projects", l.Workspace)
 	}
 	servers := mcpServers(p, l)

@@ -15,7 +15,16 @@ func conforming() adaptertest.Agent {
 	return adaptertest.Agent{
 		Adapter: New(),
 		Model:   "sim-model", OtherModel: "sim-other",
-		Tool:    func(server, tool string) string { return "mcp__" + server + "." + tool },
-		Missing: map[string]string{},
+		Tool: func(server, tool string) string { return "mcp__" + server + "." + tool },
+		// Deleting a file tells its content; a long answer takes the program
+		// minutes, and a long message it refuses.
+		Big: "TOOL bash: head -c 67200000 /dev/zero | tr '\\0' x > big.txt THEN " +
+			"TOOL bash: apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: big.txt\n*** End Patch\nEOF THEN SAY done",
+		Missing: map[string]string{
+			"subagent-nested":       "the program does not offer subagents to its subagents",
+			"permission-deny-heard": "the protocol has no place for the words of a denial; the model hears that the user rejected the call",
+			"tool-parallel":         "the program runs parallel calls in no order, and tells them as they begin",
+			"tool-out-of-order":     "the program runs parallel calls in no order, and tells them as they begin",
+		},
 	}
 }

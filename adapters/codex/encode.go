@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
@@ -47,10 +48,19 @@ func threadParams(l adapters.Launch) map[string]any {
 // the program could not make another one.
 func permissions(p adapters.Permission) (approvalPolicy, sandbox string) {
 	if p == adapters.PermissionAsk || p == adapters.PermissionDeny {
-		return "untrusted", "danger-full-access"
+		return askAlways, noSandbox
 	}
-	return "never", "danger-full-access"
+	return askNothing, noSandbox
 }
+
+const (
+	askNothing = "never"
+	askAlways  = "untrusted"
+	noSandbox  = "danger-full-access"
+)
+
+// maxPrompt is how many characters the program takes in one message.
+const maxPrompt = 1 << 20
 
 func (t *translator) dueLine(id string, line map[string]any) {
 	t.due = append(t.due, adapters.Message{ID: id, Data: object(line)})
@@ -98,6 +108,9 @@ func (t *translator) encodePrompt(id string, in adapters.Prompt) ([]adapters.Mes
 	if err != nil {
 		return nil, err
 	}
+	if n := textLength(in); n > maxPrompt {
+		return nil, fmt.Errorf("codex: prompt of %d characters, and the program takes %d: %w", n, maxPrompt, adapters.ErrUnsupported)
+	}
 	params := map[string]any{"threadId": t.Main, "input": inputs}
 	if in.MessageID != "" {
 		params["clientUserMessageId"] = in.MessageID
@@ -126,6 +139,14 @@ func promptInputs(in adapters.Prompt) ([]map[string]any, error) {
 		inputs = append(inputs, part)
 	}
 	return inputs, nil
+}
+
+func textLength(in adapters.Prompt) int {
+	n := utf8.RuneCountInString(in.Text)
+	for _, p := range in.Parts {
+		n += utf8.RuneCountInString(p.Text)
+	}
+	return n
 }
 
 func promptPart(p event.Part) (map[string]any, error) {

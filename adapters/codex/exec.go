@@ -72,9 +72,9 @@ func (t *translator) execItem(m *message, raw []byte) error {
 
 // execEnd ends the turn. The tokens are those of the whole thread.
 func (t *translator) execEnd(m *message) error {
-	turn := &wireTurn{ID: fmt.Sprint("exec-", t.Process), Status: "completed"}
+	turn := &wireTurn{ID: fmt.Sprint("exec-", t.Process), Status: turnDone}
 	if m.Type == "turn.failed" {
-		turn.Status, turn.Error = "failed", &turnError{}
+		turn.Status, turn.Error = turnFailed, &turnError{}
 		if given(m.Error) {
 			if err := decodeObject(m.Error, turn.Error); err != nil {
 				return err

@@ -18,6 +18,9 @@ type item struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 
+	StartedMS   int64 `json:"startedAtMs"`
+	CompletedMS int64 `json:"completedAtMs"`
+
 	ClientID     string `json:"clientId"`
 	ClientIDDisk string `json:"client_id"`
 
@@ -27,12 +30,14 @@ type item struct {
 	SummaryDisk []string       `json:"summary_text"`
 	RawContent  []string       `json:"raw_content"`
 
-	Status     string         `json:"status"`
-	Command    jsontext.Value `json:"command"`
-	Output     *string        `json:"aggregatedOutput"`
-	OutputDisk *string        `json:"aggregated_output"`
-	DurationMS *int64         `json:"durationMs"`
-	Duration   *struct {
+	Status      string         `json:"status"`
+	Command     jsontext.Value `json:"command"`
+	Output      *string        `json:"aggregatedOutput"`
+	OutputDisk  *string        `json:"aggregated_output"`
+	Process     string         `json:"processId"`
+	ProcessDisk string         `json:"process_id"`
+	DurationMS  *int64         `json:"durationMs"`
+	Duration    *struct {
 		Secs  int64 `json:"secs"`
 		Nanos int64 `json:"nanos"`
 	} `json:"duration"`
@@ -266,6 +271,12 @@ func (it *item) failed() bool {
 
 // declined says whether somebody refused the call: nothing has come of it.
 func (it *item) declined() bool { return snake(it.Status) == "declined" }
+
+// saved says whether the rollout has the item: calls that were refused and
+// commands that could not be started are not kept.
+func (it *item) saved() bool {
+	return !it.declined() && (it.kind() != kindCommand || first(it.Process, it.ProcessDisk) != "")
+}
 
 // tookMS is how long the program says a tool took; nil when it does not.
 func (it *item) tookMS() *int64 {

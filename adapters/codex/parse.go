@@ -162,7 +162,7 @@ func (p *parser) flush() {
 
 // finish settles what the files leave open.
 func (p *parser) finish() {
-	p.abandon()
+	p.abandon(false)
 	p.emit(event.Main, event.SessionIdle{})
 	p.flush()
 }
@@ -174,7 +174,9 @@ type told struct {
 	late  int
 	rank  int
 	phase int
-	tell  func(s *scribe, th *thread, id string)
+	// item is the item that it is about.
+	item string
+	tell func(s *scribe, th *thread, id string)
 }
 
 func (t told) time() time.Time {

@@ -22,8 +22,11 @@ type reading struct {
 	parts []told
 	// calls are those that the model has made and no item has come of, in order.
 	calls []modelCall
-	ranks map[string]int
 	last  int64
+	// newest is the item of the last line, its echoes aside.
+	newest string
+	// seen is what the live stream knows of the turn's times.
+	seen thread
 }
 
 // modelCall is a call as the model made it.
@@ -47,6 +50,9 @@ func (f *file) line(raw []byte) error {
 		at = stamp.UnixMilli()
 	}
 	f.turn.last = max(f.turn.last, at)
+	if l.Type != lineItem {
+		f.turn.newest = ""
+	}
 	switch l.Type {
 	case lineEvent:
 		return f.event(&l, at)
@@ -93,9 +99,9 @@ func (f *file) event(l *rolloutLine, at int64) error {
 			f.item(&p, at)
 		}
 	case "task_complete", "turn_complete":
-		f.turnEnd(&p, at, "completed")
+		f.turnEnd(&p, turnDone)
 	case "turn_aborted":
-		f.turnEnd(&p, at, "interrupted")
+		f.turnEnd(&p, turnInterrupted)
 	default:
 		if !bookkeepingEvents[p.Type] {
 			f.native(l.Type+"/"+p.Type, at, l.Payload)
@@ -145,13 +151,25 @@ func (f *file) item(p *payload, at int64) {
 		ended = at
 	}
 	rank := f.rank(it.ID)
+	if kind != kindUser {
+		f.turn.newest = it.ID
+	}
+	f.turn.seen.saw(it, p.StartedMS, p.CompletedMS)
 	if !kind.isTool() {
-		f.add(told{at: begun, rank: rank, late: 1, tell: func(s *scribe, th *thread, _ string) { s.end(th, it.ID, it, "") }})
+		f.add(told{at: begun, rank: rank, late: 1, item: it.ID, tell: func(s *scribe, th *thread, _ string) {
+			th.saw(it, p.StartedMS, p.CompletedMS)
+			s.end(th, it.ID, it, "")
+		}})
 		f.settleOutside()
 		return
 	}
-	f.add(told{at: begun, rank: rank, late: 1, tell: func(s *scribe, th *thread, _ string) { s.begin(th, it.ID, it) }})
-	done := told{at: ended, rank: rank, late: 1, phase: 1, tell: func(s *scribe, th *thread, _ string) { s.end(th, it.ID, it, "") }}
+	f.add(told{at: begun, rank: rank, late: 1, item: it.ID, tell: func(s *scribe, th *thread, _ string) {
+		s.begin(th, it.ID, it)
+	}})
+	done := told{at: ended, rank: rank, late: 1, phase: 1, item: it.ID, tell: func(s *scribe, th *thread, _ string) {
+		th.saw(it, p.StartedMS, p.CompletedMS)
+		s.end(th, it.ID, it, "")
+	}}
 	if ended > begun {
 		done.late = 0
 	}
@@ -174,10 +192,15 @@ func (f *file) rank(id string) int {
 // conversation shows comes as items too, but for calls that came to nothing.
 func (f *file) modelItem(l *rolloutLine, at int64) error {
 	var head struct {
-		Type string `json:"type"`
+		Type   string `json:"type"`
+		ID     string `json:"id"`
+		CallID string `json:"call_id"`
 	}
 	if err := decodeObject(l.Payload, &head); err != nil {
 		return err
+	}
+	if head.ID != f.turn.newest && head.CallID != f.turn.newest {
+		f.turn.newest = ""
 	}
 	switch head.Type {
 	case "function_call", "custom_tool_call", "local_shell_call":
@@ -207,21 +230,19 @@ func (f *file) output(l *rolloutLine, at int64) error {
 }
 
 // turnEnd ends the turn that is being read.
-func (f *file) turnEnd(p *payload, at int64, status string) {
-	if p.Error != nil && status == "completed" {
-		status = "failed"
+func (f *file) turnEnd(p *payload, status string) {
+	if p.Error != nil && status == turnDone {
+		status = turnFailed
 	}
-	f.begunCalls(status == "completed")
-	turn := f.turn.id
-	if turn == "" {
-		turn = p.TurnID
-	}
+	end := outcome{status, p.DurationMS}
+	f.begunCalls(end)
+	turn := first(f.turn.id, p.TurnID)
 	f.close()
 	f.add(told{at: f.turn.last, tell: func(s *scribe, th *thread, id string) {
-		if p.Error != nil && status == "failed" {
+		if p.Error != nil && status == turnFailed {
 			s.failure(th, turn, p.Error)
 		}
-		s.turnEnded(th, id, status)
+		s.turnEnded(th, id, end)
 		if th.Conversation == event.Main {
 			s.emit(event.Main, event.SessionIdle{})
 		}
@@ -231,14 +252,18 @@ func (f *file) turnEnd(p *payload, at int64, status string) {
 
 // flushTurn ends a turn of which no end is told: the process died. Outside of
 // a turn nothing is open.
+//
+// An item that was written last of all may not have been told any more: the
+// program writes before it speaks.
 func (f *file) flushTurn(outside bool) {
-	if !outside {
-		f.begunCalls(false)
+	f.turn.calls = nil
+	if last := f.turn.newest; !outside && last != "" {
+		f.turn.parts = slices.DeleteFunc(f.turn.parts, func(t told) bool { return t.item == last })
 	}
 	f.close()
 	if !outside && f.turn.id != "" {
 		f.add(told{at: f.turn.last, tell: func(s *scribe, th *thread, id string) {
-			s.turnEnded(th, id, "interrupted")
+			s.turnEnded(th, id, outcome{status: turnLost})
 		}})
 	}
 	f.release()
@@ -254,10 +279,12 @@ func (f *file) release() {
 }
 
 // begunCalls tells the calls that have begun and of which no item came.
-func (f *file) begunCalls(completed bool) {
+func (f *file) begunCalls(end outcome) {
+	completed := end.status != turnInterrupted
+	keeps := !f.plain && f.turn.seen.keeps(end) || completed
 	for _, c := range f.turn.calls {
 		it := c.item()
-		if it == nil || !c.begun(completed) {
+		if it == nil || !keeps || !c.begun(completed) {
 			continue
 		}
 		f.add(told{at: c.at, rank: c.rank, late: 1, tell: func(s *scribe, th *thread, _ string) {

@@ -2,9 +2,8 @@ package codex
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -127,6 +126,10 @@ func (s *scribe) result(th *thread, id string, it *item) {
 		return
 	}
 	failed := it.failed()
+	if it.kind() == kindCollab {
+		// The subagent may have begun to speak before the call was done.
+		s.collab(th, id, it)
+	}
 	if it.kind() == kindChange || it.kind() == kindCommand || otherTools[it.kind()] != "" {
 		// The whole item may know more than the one that began.
 		s.upsert(th.Conversation, event.Block{
@@ -141,9 +144,6 @@ func (s *scribe) result(th *thread, id string, it *item) {
 		})
 	}
 	s.settle(th, o, failed)
-	if it.kind() == kindCollab {
-		s.collab(th, id, it)
-	}
 }
 
 // saysByTheUser is what the model hears of a call that was refused.
@@ -174,21 +174,71 @@ func (s *scribe) settle(th *thread, o open, failed bool) {
 
 // lose marks a block that no rollout has.
 func (s *scribe) lose(conversation, id string, bt event.BlockType) {
-	s.upsert(conversation, event.Block{
+	b := event.Block{
 		ID: id, Type: bt, Status: event.StatusError,
 		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
-	})
+	}
+	if bt == event.BlockToolUse {
+		b.Execution = event.ExecutionError
+	}
+	s.upsert(conversation, b)
+}
+
+// outcome is how a turn ended.
+type outcome struct {
+	// status is the program's word.
+	status string
+	// tookMS is how long the turn took, by the program.
+	tookMS int64
+}
+
+const (
+	turnDone        = "completed"
+	turnFailed      = "failed"
+	turnInterrupted = "interrupted"
+	// turnLost is the end of a turn whose process died.
+	turnLost = "lost"
+)
+
+// saw notes when something of the turn was finished.
+func (th *thread) saw(it *item, startedMS, completedMS int64) {
+	if th.Began == 0 && it.kind() == kindUser {
+		th.Began = startedMS
+	}
+	if it.saved() {
+		th.Quiet = max(th.Quiet, completedMS)
+	}
+}
+
+// settlesMS is how long a call must have run to be told when its turn is broken
+// off.
+const settlesMS = 500
+
+// keeps says whether the calls that a turn leaves open are told. The program
+// tells of a command some time after the model has asked for it, so one that is
+// broken off at once is in the rollout, and live it is not; one whose process
+// dies is in the rollout either way. What counts are figures that both sides
+// have: how long the turn took, and when it last finished something.
+func (th *thread) keeps(o outcome) bool {
+	switch o.status {
+	case turnDone, turnFailed:
+		return true
+	case turnInterrupted:
+		return th.Began > 0 && o.tookMS-(th.Quiet-th.Began) >= settlesMS
+	}
+	return false
 }
 
 // close ends what a turn leaves open. A command that goes on in the background
 // of a completed turn has been started well; everything else was broken off.
-func (s *scribe) close(th *thread, completed bool) {
-	for _, o := range th.Open {
-		if o.Kind.isTool() {
-			s.settle(th, o, !completed || o.Kind != kindCommand)
+func (s *scribe) close(th *thread, o outcome) {
+	keeps := th.keeps(o)
+	for _, left := range th.Open {
+		if left.Kind.isTool() && keeps {
+			s.settle(th, left, o.status != turnDone || left.Kind != kindCommand)
 			continue
 		}
-		s.lose(th.Conversation, o.ID, o.Kind.blockType())
+		s.lose(th.Conversation, left.ID, left.Kind.blockType())
 	}
 	th.Open = nil
 }
@@ -213,14 +263,28 @@ func (e *turnError) code() string {
 		info = e.Disk
 	}
 	if word, ok := plainText(info); ok {
-		return snake(word)
+		return withStatus(snake(word), namedStatus[snake(word)])
 	}
-	var fields map[string]jsontext.Value
+	var fields map[string]struct {
+		Status     int `json:"httpStatusCode"`
+		StatusDisk int `json:"http_status_code"`
+	}
 	if !given(info) || decode(info, &fields) != nil {
 		return errorCode
 	}
-	for name := range fields {
-		return snake(name)
+	for name, f := range fields {
+		return withStatus(snake(name), max(f.Status, f.StatusDisk))
 	}
 	return errorCode
+}
+
+// namedStatus are the failures that are HTTP's own, of which the program tells
+// the name only.
+var namedStatus = map[string]int{"bad_request": 400, "unauthorized": 401, "internal_server_error": 500}
+
+func withStatus(code string, status int) string {
+	if status == 0 {
+		return code
+	}
+	return code + "_" + strconv.Itoa(status)
 }

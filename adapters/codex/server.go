@@ -10,6 +10,7 @@ import (
 
 // notified translates a notification of the app-server.
 func (t *translator) notified(m *message, raw []byte) error {
+	t.Clock = max(t.Clock, m.EmittedMS)
 	if quiet[m.Method] {
 		return nil
 	}
@@ -117,6 +118,7 @@ func (t *translator) runs(threadID, turnID string) *thread {
 		return th
 	}
 	th.Turn, th.Interrupt, th.Done, th.Last = turnID, false, false, ""
+	th.Began, th.Quiet = 0, 0
 	if th.Conversation == event.Main {
 		t.Turn.Busy, t.Turn.End = true, nil
 	}
@@ -173,6 +175,9 @@ func (t *translator) itemCompleted(p *params, raw []byte) {
 		return
 	}
 	th, it := t.itemThread(p), p.Item
+	if p.TurnID == th.Turn {
+		th.saw(it, it.StartedMS, it.CompletedMS)
+	}
 	switch kind := it.kind(); {
 	case kind == kindUser:
 		t.promptTaken(th, p)
@@ -215,11 +220,11 @@ func (t *translator) turnCompleted(p *params, _ []byte) {
 		th.Turn = ""
 		return
 	}
-	if p.Turn.Error != nil && p.Turn.Status == "failed" {
+	if p.Turn.Error != nil && p.Turn.Status == turnFailed {
 		t.failure(th, p.Turn.ID, p.Turn.Error)
 	}
 	t.withdraw(p.ThreadID)
-	t.turnEnded(th, p.ThreadID, p.Turn.Status)
+	t.turnEnded(th, p.ThreadID, outcome{status: p.Turn.Status, tookMS: p.Turn.DurationMS})
 	if th.Conversation == event.Main {
 		t.mainEnded(p.Turn)
 	}
@@ -228,8 +233,8 @@ func (t *translator) turnCompleted(p *params, _ []byte) {
 
 // mainEnded remembers how the main thread's turn ended.
 func (t *translator) mainEnded(turn *wireTurn) {
-	end := &turnEnd{Interrupted: turn.Status == "interrupted"}
-	if turn.Error != nil && turn.Status == "failed" {
+	end := &turnEnd{Interrupted: turn.Status == turnInterrupted}
+	if turn.Error != nil && turn.Status == turnFailed {
 		end.Message, end.Code = turn.Error.Message, turn.Error.code()
 	}
 	t.Turn.End = end
@@ -253,7 +258,7 @@ func (t *translator) idle() {
 	}
 	e := event.SessionIdle{StopReason: "end_turn", Interrupted: t.Turn.End.Interrupted}
 	if e.Interrupted {
-		e.StopReason = "interrupted"
+		e.StopReason = turnInterrupted
 	}
 	if end := t.Turn.End; end.Message != "" || end.Code != "" {
 		e.StopReason, e.Error = "error", &event.ErrorInfo{Message: end.Message, Code: end.Code}

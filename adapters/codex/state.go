@@ -28,6 +28,8 @@ type state struct {
 	// repeated them yet.
 	Handed []handed `json:"handed,omitempty"`
 	Turn   turn     `json:"turn,omitzero"`
+	// Clock is the latest time that the program told, in Unix milliseconds.
+	Clock int64 `json:"clock,omitempty"`
 	// Prompts counts the prompts that came without an id.
 	Prompts int    `json:"prompts,omitempty"`
 	Model   string `json:"model,omitempty"`
@@ -108,6 +110,10 @@ type thread struct {
 	Turn string `json:"turn,omitempty"`
 	// Interrupt: we asked for the end of that turn.
 	Interrupt bool `json:"interrupt,omitempty"`
+	// Began is when the turn's prompt was taken up, and Quiet since when nothing
+	// was finished: the program's figures, in Unix milliseconds.
+	Began int64 `json:"began,omitempty"`
+	Quiet int64 `json:"quiet,omitempty"`
 	// Open are the items that have begun and not ended, in order.
 	Open []open `json:"open,omitempty"`
 	// Refused are calls that somebody refused, and that the turn has not gone on

@@ -144,15 +144,18 @@ func fatal(what string) bool {
 	return strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
 }
 
+// peaceful says whether the process ended by itself: its input was closed.
+func peaceful(how string) bool { return how == "exit 0" || strings.HasPrefix(how, "exit (") }
+
 // died settles what the end of the process leaves open.
 func (t *translator) died(how string) {
 	midTurn := t.Turn.Busy
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
 		t.resolve(id, "cancelled")
 	}
-	t.abandon()
+	t.abandon(peaceful(how))
 	t.loseHanded()
-	t.Opening, t.Turn = opening{}, turn{}
+	t.Opening, t.Turn, t.Clock = opening{}, turn{}, 0
 	clear(t.Calls)
 	if midTurn {
 		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{

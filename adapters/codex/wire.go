@@ -13,6 +13,8 @@ type message struct {
 	Params jsontext.Value `json:"params"`
 	Result jsontext.Value `json:"result"`
 	Error  jsontext.Value `json:"error"`
+	// EmittedMS is when the program said it, in Unix milliseconds.
+	EmittedMS int64 `json:"emittedAtMs"`
 
 	// Of `codex exec --json`, and of the line that stands for a prompt given on
 	// the command line.
@@ -73,7 +75,8 @@ type wireTurn struct {
 	ID     string     `json:"id"`
 	Status string     `json:"status"`
 	Error  *turnError `json:"error"`
-	Items  []item     `json:"items"`
+	// DurationMS is in milliseconds.
+	DurationMS int64 `json:"durationMs"`
 }
 
 // turnError is why a turn failed, as the stream and rollouts say it.
@@ -135,7 +138,7 @@ type payload struct {
 	StartedMS   int64      `json:"started_at_ms"`
 	CompletedMS int64      `json:"completed_at_ms"`
 	Error       *turnError `json:"error"`
-	LastMessage *string    `json:"last_agent_message"`
+	DurationMS  int64      `json:"duration_ms"`
 
 	// Of response_item.
 	Name      string         `json:"name"`
