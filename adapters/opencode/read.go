@@ -79,7 +79,10 @@ func (r *reader) database(main, wal opener) error {
 	defer s.close()
 	tables, err := s.tables()
 	if err != nil {
-		return fmt.Errorf("read database: %w", err)
+		r.fail(0, fmt.Errorf("read database: %w", err))
+		if tables = s.salvage(); len(tables) == 0 {
+			return nil
+		}
 	}
 	if !tables["message"] || !tables["part"] || !tables["session"] {
 		return errors.New("a database, but not one of OpenCode: it has no tables session, message and part")

@@ -137,6 +137,19 @@ func (s *snapshot) close() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
+// salvage gives the tables of a database that is cut off: SQLite then reads
+// what there is of it.
+func (s *snapshot) salvage() map[string]bool {
+	if _, err := s.db.ExecContext(context.Background(), "PRAGMA writable_schema = ON"); err != nil {
+		return nil
+	}
+	tables, err := s.tables()
+	if err != nil {
+		return nil
+	}
+	return tables
+}
+
 // tables are those that the database has.
 func (s *snapshot) tables() (map[string]bool, error) {
 	found := map[string]bool{}
