@@ -1,0 +1,83 @@
+package gemini
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/adaptertest"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// One long conversation goes through all that the two sides tell differently:
+// calls that fail before and after they begin, tools that do not exist, texts
+// that the agent cleans, its own commands, refusals, errors and interruptions,
+// in one process and in the next.
+func TestParityLongConversation(t *testing.T) {
+	t.Parallel()
+	r := adaptertest.New(t, conforming(), adaptertest.Options{})
+	r.Start()
+	for _, prompt := range []string{
+		"SAY   \u200bhello <!-- hidden --> world  ",
+		"THINK hard THEN TOOL bash: echo one THEN THINK again",
+		"CALL no_such_tool {} THEN SAY went on",
+		"CALL read_file {} THEN SAY without a path",
+		"TOOL read: no-such-file THEN SAY it is not there",
+		"CALL run_shell_command {\"command\":\"\"} THEN SAY empty",
+		"CALL list_directory {\"dir_path\":\".\"} THEN SAY listed",
+		"CALL glob {\"pattern\":\"**/*\"} THEN SAY globbed",
+		"TOOL write: new.txt :: text THEN TOOL write: new.txt :: other text",
+		"CALL replace {\"file_path\":\"new.txt\",\"instruction\":\"x\",\"old_string\":\"not there\",\"new_string\":\"y\"} THEN SAY no such text",
+		"CALL write_todos {\"todos\":[{\"description\":\"x\",\"status\":\"pending\"}]} THEN SAY planned",
+		"CALL save_memory {\"fact\":\"x\"} THEN SAY remembered",
+		"TWO THEN TWO",
+		"/memory show",
+		"/no such command",
+		"$HOME is what",
+		"ERR400",
+		"CUT",
+		"SUBAGENT TOOL bash: echo in ANDTHEN SAY sub is done THEN SAY outer is done",
+		"CALL invoke_agent {\"agent_name\":\"nobody\",\"prompt\":\"x\"} THEN SAY no such agent",
+		"TOOL bash: printf 'a\\n\\n' THEN TOOL bash: true",
+		"RECALL",
+	} {
+		r.Ask(prompt)
+	}
+	r.Parity()
+	r.Restart()
+	r.Ask("TOOL bash: echo in the next process THEN SAY went on")
+	r.Ask("RECALL")
+	r.Finish()
+}
+
+// The same with somebody to decide on each call: some are refused, and some
+// are interrupted while they wait.
+func TestParityAskedConversation(t *testing.T) {
+	t.Parallel()
+	r := adaptertest.New(t, conforming(), adaptertest.Options{Permission: adapters.PermissionAsk})
+	r.Start()
+	decide := func(prompt string, allow ...bool) {
+		t.Helper()
+		r.Send(prompt)
+		for _, a := range allow {
+			r.Answer(r.AwaitPermission(), a, "", nil)
+		}
+		r.AwaitIdle()
+	}
+	decide("TOOL bash: touch a THEN SAY done", true)
+	decide("TOOL bash: touch b THEN TOOL bash: touch c THEN SAY half", false, true)
+	decide("TOOL write: d.txt :: text THEN SAY written", true)
+	decide("TOOL write: e.txt :: text THEN SAY not written", false)
+	decide("CALL run_shell_command {\"command\":\"\"} THEN SAY empty")
+	decide("SUBAGENT SAY sub THEN SAY refused by its rules")
+	r.Send("TOOL bash: touch f")
+	r.AwaitPermission()
+	require.True(t, r.Interrupt().Interrupted)
+	decide("SAY on")
+	r.Parity()
+	r.Restart()
+	decide("TOOL bash: touch g THEN SAY done", true)
+	require.NotEmpty(t, r.Blocks(event.BlockToolResult))
+	r.Finish()
+}
