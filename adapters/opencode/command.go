@@ -66,11 +66,12 @@ var harmless = []string{"glob", "grep", "list", "lsp", "question", "read", "skil
 
 // permissionRules: with allow nothing is asked; with ask and deny the host is
 // asked each time, and answers by a person or by policy, so that the agent
-// hears a refusal as text.
+// hears a refusal as text. A subagent may start subagents only where a rule
+// speaks of that.
 func permissionRules(p adapters.Permission) ([]rule, error) {
 	switch p {
 	case adapters.PermissionAllow, "":
-		return []rule{{"*", "*", "allow"}, {"doom_loop", "*", "allow"}, {"external_directory", "*", "allow"}}, nil
+		return []rule{{"*", "*", "allow"}, {"doom_loop", "*", "allow"}, {"external_directory", "*", "allow"}, {"task", "*", "allow"}}, nil
 	case adapters.PermissionAsk, adapters.PermissionDeny:
 		rules := []rule{{"*", "*", "ask"}}
 		for _, tool := range harmless {

@@ -27,7 +27,6 @@ func conforming(t *testing.T) adaptertest.Agent {
 		Tool: func(server, tool string) string { return server + "_" + tool },
 		Missing: map[string]string{
 			"subagent-background": "a subagent is always waited for",
-			"subagent-nested":     "a subagent cannot start subagents",
 		},
 	}
 }
