@@ -35,12 +35,15 @@ func (*Adapter) Info() adapters.Info {
 		Files: "`.codex/sessions/<year>/<month>/<day>/rollout-<time>-<id>.jsonl`, one per thread, byte for byte",
 		Capabilities: adapters.Capabilities{
 			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
-			Approve: true, SetModel: true, Interrupt: true, Images: true,
+			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true,
 		},
 		Limits: []string{
 			"A denial reaches the model without the words given with it: the protocol has no place for them.",
 			"A shell command that goes on in the background has no result: what it prints after the end of its turn is not told.",
 			"Calls that the program refuses before they begin (unknown tools, bad arguments) are in no conversation.",
+			"A message may have 1048576 characters and no more.",
+			"The program does not offer subagents to its subagents.",
+			"A profile's commands become skills: the program expands commands in its terminal interface only.",
 			"The program reports tokens and no cost.",
 			"An interrupt leaves the shell command of the turn running; the host ends it.",
 		},

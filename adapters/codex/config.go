@@ -38,6 +38,7 @@ func config(p adapters.Profile, l adapters.Launch) string {
 	}
 	t.set("sandbox_mode", sandbox)
 	t.set("check_for_update_on_startup", false)
+	t.set("suppress_unstable_features_warning", true)
 	t.set("project_doc_max_bytes", maxInstructions)
 	if provider := modelProvider(l.Env); provider != nil {
 		t.set("model_provider", "sojourn")
@@ -46,6 +47,15 @@ func config(p adapters.Profile, l adapters.Launch) string {
 	t.table(map[string]any{"enabled": false}, "analytics")
 	t.table(map[string]any{"enabled": false}, "feedback")
 	t.table(map[string]any{"persistence": "none"}, "history")
+	// A snapshot of the shell is taken by a process that no turn knows of, and
+	// writes down the environment with its keys.
+	t.table(map[string]any{
+		"shell_snapshot": false,
+		// Both ask the vendor's servers for what they offer.
+		"apps": false, "plugins": false,
+		// Without it the tool by which the model asks its user says no.
+		"default_mode_request_user_input": true,
+	}, "features")
 	// Trust lets the workspace's own settings allow tools.
 	if l.Workspace != "" && policy == askNothing {
 		t.table(map[string]any{"trust_level": "trusted"}, "projects", l.Workspace)

@@ -1,9 +1,11 @@
 package codex
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
+	"github.com/sojourn-run/sojourn/event"
 )
 
 func TestConformance(t *testing.T) { adaptertest.Run(t, conforming()) }
@@ -16,6 +18,13 @@ func conforming() adaptertest.Agent {
 		Adapter: New(),
 		Model:   "sim-model", OtherModel: "sim-other",
 		Tool: func(server, tool string) string { return "mcp__" + server + "." + tool },
+		Question: adaptertest.Question{
+			Script: `CALL request_user_input {"questions":[{"id":"color","header":"Color","question":"Which color?","options":[{"label":"Red","description":"r"},{"label":"Blue","description":"b"}]}]} THEN SAY answered`,
+			Answer: func(event.PermissionRequested) json.RawMessage {
+				return json.RawMessage(`{"answers":{"color":"Blue"}}`)
+			},
+			Heard: "Blue",
+		},
 		// Deleting a file tells its content; a long answer takes the program
 		// minutes, and a long message it refuses.
 		Big: "TOOL bash: head -c 67200000 /dev/zero | tr '\\0' x > big.txt THEN " +

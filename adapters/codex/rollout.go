@@ -14,6 +14,8 @@ const (
 	lineMeta  = "session_meta"
 	lineEvent = "event_msg"
 	lineItem  = "response_item"
+	// lineTokens ends an answer of the model.
+	lineTokens = "token_usage_record"
 )
 
 // reading is the turn that is being read.
@@ -50,7 +52,7 @@ func (f *file) line(raw []byte) error {
 		at = stamp.UnixMilli()
 	}
 	f.turn.last = max(f.turn.last, at)
-	if l.Type != lineItem {
+	if l.Type == lineTokens {
 		f.turn.newest = ""
 	}
 	switch l.Type {
@@ -71,7 +73,7 @@ func (f *file) line(raw []byte) error {
 
 // bookkeeping are line types that say nothing about the conversation.
 var bookkeeping = map[string]bool{
-	"world_state": true, "turn_context": true, "token_usage_record": true, "ghost_snapshot": true,
+	"world_state": true, "turn_context": true, lineTokens: true, "ghost_snapshot": true,
 	"compacted": true, "security_context": true,
 }
 
@@ -89,6 +91,9 @@ func (f *file) event(l *rolloutLine, at int64) error {
 	var p payload
 	if err := decodeObject(l.Payload, &p); err != nil {
 		return err
+	}
+	if p.TurnID == f.turn.id {
+		f.turn.newest = ""
 	}
 	switch p.Type {
 	case "task_started", "turn_started":
