@@ -1,0 +1,104 @@
+package acp
+
+import (
+	"errors"
+	"strings"
+)
+
+// commandLine is a command in the words of a shell: assignments, a program, and
+// its arguments.
+type commandLine struct {
+	env, argv []string
+}
+
+var (
+	errNoProgram = errors.New("it names no program")
+	errOpenQuote = errors.New("a quote is not closed")
+)
+
+// readCommandLine reads words with quotes and backslashes as a shell does;
+// nothing else is special.
+func readCommandLine(line string) (commandLine, error) {
+	words, err := split(line)
+	if err != nil {
+		return commandLine{}, err
+	}
+	n := 0
+	for n < len(words) && isAssignment(words[n]) {
+		n++
+	}
+	if n == len(words) || words[n] == "" {
+		return commandLine{}, errNoProgram
+	}
+	return commandLine{env: words[:n:n], argv: words[n:]}, nil
+}
+
+func isAssignment(word string) bool {
+	name, _, is := strings.Cut(word, "=")
+	return is && name != "" && strings.Trim(name, letters+"0123456789_") == "" && strings.Trim(name[:1], "0123456789") != ""
+}
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+func split(line string) (words []string, err error) {
+	var word strings.Builder
+	begun := false
+	var quote byte
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\' && quote != '\'' && i+1 < len(line):
+			i++
+			if quote == '"' && !strings.ContainsRune(`"\$`+"`", rune(line[i])) {
+				word.WriteByte('\\')
+			}
+			word.WriteByte(line[i])
+			begun = true
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, begun = c, true
+		case quote == 0 && strings.IndexByte(" \t\n", c) >= 0:
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			word.WriteByte(c)
+			begun = true
+		}
+	}
+	if quote != 0 {
+		return nil, errOpenQuote
+	}
+	if begun {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+// String is the line that reads as the same words.
+func (c commandLine) String() string {
+	var words []string
+	for _, assignment := range c.env {
+		name, value, _ := strings.Cut(assignment, "=")
+		words = append(words, name+"="+quoted(value))
+	}
+	for i, word := range c.argv {
+		if q := quoted(word); i > 0 || !isAssignment(word) || q != word {
+			words = append(words, q)
+		} else {
+			words = append(words, "'"+word+"'")
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func quoted(word string) string {
+	const plain = letters + "0123456789_-./:=@%+,*?[]~"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,75 @@
+package acp
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// newDialect is the protocol as it is written, with nobody's own ways.
+func newDialect() *acp.Dialect {
+	return &acp.Dialect{
+		Agent: Name, Settle: true, Kept: true, AskModel: true, BareThoughts: true,
+		Tool: toldTool, Spent: spent,
+	}
+}
+
+// otherKind is the kind of a call of which the protocol says nothing.
+const otherKind = "other"
+
+// toldTool names a call by its kind, as titles tell what a call does and change
+// while it is told. What has no input is told by its title.
+func toldTool(c acp.ToolCall) acp.Tool {
+	t := acp.Tool{Name: c.Kind, Input: c.RawInput}
+	if t.Name == "" || t.Name == otherKind {
+		t.Name = c.Title
+	}
+	if t.Name == "" {
+		t.Name = otherKind
+	}
+	if isEmpty(t.Input) && c.Title != "" {
+		t.Input, _ = json.Marshal(map[string]string{"title": c.Title}) // a string can always be encoded
+	}
+	return t
+}
+
+func isEmpty(input json.RawMessage) bool {
+	switch string(input) {
+	case "", "null", "{}":
+		return true
+	}
+	return false
+}
+
+// spent reads what a turn has used: from where the protocol has it, or from
+// where agents put it before it did.
+func spent(result json.RawMessage) *event.MetadataUpdate {
+	var r struct {
+		Usage *struct {
+			Input      int64 `json:"inputTokens"`
+			Output     int64 `json:"outputTokens"`
+			CacheRead  int64 `json:"cachedReadTokens"`
+			CacheWrite int64 `json:"cachedWriteTokens"`
+		} `json:"usage"`
+		Meta struct {
+			Quota *struct {
+				Tokens struct {
+					Input  int64 `json:"input_tokens"`
+					Output int64 `json:"output_tokens"`
+				} `json:"token_count"`
+			} `json:"quota"`
+		} `json:"_meta"`
+	}
+	if json.Unmarshal(result, &r) != nil {
+		return nil
+	}
+	switch u, q := r.Usage, r.Meta.Quota; {
+	case u != nil:
+		return &event.MetadataUpdate{Usage: &event.Usage{
+			InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite}}
+	case q != nil:
+		return &event.MetadataUpdate{Usage: &event.Usage{InputTokens: q.Tokens.Input, OutputTokens: q.Tokens.Output}}
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+package acp
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// pieceSize is how much of a file is compared, and archived anew, at once:
+// databases change in pages.
+const pieceSize = 64 << 10
+
+// fileLine is one line of an export. The first says which files are meant, the
+// others what has changed in them.
+type fileLine struct {
+	Globs string `json:"globs,omitempty"`
+	Path  string `json:"path,omitempty"`
+	// At is where Data belongs in the file, a multiple of pieceSize.
+	At   int64  `json:"at,omitempty"`
+	Data []byte `json:"data,omitempty"`
+	// Size is the file's length, said behind its pieces; Gone says that there is
+	// no such file any more.
+	Size *int64 `json:"size,omitempty"`
+	Gone bool   `json:"gone,omitempty"`
+}
+
+// cursor is how far files are exported: the sums of their pieces.
+type cursor struct {
+	Globs string              `json:"globs,omitempty"`
+	Files map[string][]string `json:"files,omitempty"`
+	Sizes map[string]int64    `json:"sizes,omitempty"`
+}
+
+func newCursor(raw json.RawMessage) (*cursor, error) {
+	c := &cursor{}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, c); err != nil {
+			return nil, fmt.Errorf("acp: cursor of the program's files: %w", err)
+		}
+	}
+	if c.Files == nil {
+		c.Files, c.Sizes = map[string][]string{}, map[string]int64{}
+	}
+	return c, nil
+}
+
+func sumOf(piece []byte) string {
+	sum := sha256.Sum256(piece)
+	return hex.EncodeToString(sum[:12])
+}
+
+// globsOf reads the value of SOJOURN_ACP_FILES.
+func globsOf(value string) ([]string, error) {
+	var globs []string
+	for _, g := range strings.Split(strings.TrimSpace(value), ":") {
+		if g == "" {
+			continue
+		}
+		if _, err := path.Match(g, ""); err != nil || path.IsAbs(g) || slices.Contains(strings.Split(g, "/"), "..") {
+			return nil, fmt.Errorf("glob %q: want a pattern relative to the home, without ..", g)
+		}
+		globs = append(globs, g)
+	}
+	return globs, nil
+}
+
+// exportTries is how often files are read in the hope that they hold still.
+const exportTries = 4
+
+// Export gives the pieces of the program's files that have changed. Several
+// files may be one database, so they are of one moment: what was read is read
+// again, and counts if nothing has changed in between. Files that don't hold
+// still are left for the next time.
+func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage) ([]byte, json.RawMessage, error) {
+	before, err := newCursor(since)
+	if err != nil {
+		return nil, nil, err
+	}
+	value, err := readAll(home, t.Path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("acp: export: %w", err)
+	}
+	globs := strings.TrimSpace(string(value))
+	for range exportTries {
+		lines, next, err := export(home, globs, before)
+		if err != nil {
+			return nil, nil, fmt.Errorf("acp: export: %w", err)
+		}
+		if len(lines) == 0 {
+			return nil, since, nil
+		}
+		if again, _, err := export(home, globs, next); err == nil && len(again) == 0 {
+			raw, err := json.Marshal(next)
+			return lines, raw, err
+		}
+	}
+	return nil, since, nil
+}
+
+// export reads the files once.
+func export(home adapters.Home, value string, before *cursor) ([]byte, *cursor, error) {
+	globs, err := globsOf(value)
+	if err != nil {
+		return nil, nil, err
+	}
+	next := &cursor{Globs: value, Files: map[string][]string{}, Sizes: map[string]int64{}}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	if before.Globs != value {
+		_ = enc.Encode(fileLine{Globs: value}) // to memory, of plain data, as all below
+	}
+	for _, g := range globs {
+		found, err := home.Glob(g)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, name := range found {
+			if _, twice := next.Files[name]; twice || strings.HasPrefix(name, path.Dir(recordFile)+"/") {
+				continue
+			}
+			if err := exportFile(home, name, before, next, enc); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before.Files)) {
+		if _, still := next.Files[name]; !still {
+			_ = enc.Encode(fileLine{Path: name, Gone: true})
+		}
+	}
+	return out.Bytes(), next, nil
+}
+
+// exportFile reads one file; folders, and files that go away, are none.
+func exportFile(home adapters.Home, name string, before, next *cursor, enc *json.Encoder) error {
+	in, err := home.Open(name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var sums []string
+	var size int64
+	piece := make([]byte, pieceSize)
+	for {
+		n, err := io.ReadFull(in, piece)
+		if n > 0 {
+			sum := sumOf(piece[:n])
+			if was := before.Files[name]; len(sums) >= len(was) || was[len(sums)] != sum {
+				_ = enc.Encode(fileLine{Path: name, At: size, Data: piece[:n]})
+			}
+			sums, size = append(sums, sum), size+int64(n)
+		}
+		if errors.Is(err, syscall.EISDIR) {
+			return nil
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	if was, known := before.Sizes[name]; !known || was != size || !slices.Equal(before.Files[name], sums) {
+		_ = enc.Encode(fileLine{Path: name, Size: &size})
+	}
+	next.Files[name], next.Sizes[name] = sums, size
+	return nil
+}
+
+func readAll(home adapters.Home, name string) ([]byte, error) {
+	in, err := home.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return io.ReadAll(in)
+}
+
+// Cursor is the cursor behind lines that were exported before.
+func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
+	c, _ := newCursor(nil)
+	err := eachLine(lines, func(l fileLine) error {
+		switch {
+		case l.Globs != "":
+			c.Globs = l.Globs
+		case l.Gone:
+			delete(c.Files, l.Path)
+			delete(c.Sizes, l.Path)
+		case l.Size != nil:
+			pieces := int((*l.Size + pieceSize - 1) / pieceSize)
+			c.Sizes[l.Path], c.Files[l.Path] = *l.Size, c.Files[l.Path][:min(pieces, len(c.Files[l.Path]))]
+		default:
+			n := int(l.At / pieceSize)
+			if n > len(c.Files[l.Path]) {
+				return fmt.Errorf("a piece of %s at %d has none before it", l.Path, l.At)
+			}
+			c.Files[l.Path] = append(c.Files[l.Path][:n:n], append([]string{sumOf(l.Data)}, after(c.Files[l.Path], n)...)...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("acp: cursor: %w", err)
+	}
+	return json.Marshal(c)
+}
+
+func after(sums []string, n int) []string {
+	if n+1 >= len(sums) {
+		return nil
+	}
+	return sums[n+1:]
+}
+
+func eachLine(in io.Reader, do func(fileLine) error) error {
+	lines := bufio.NewReaderSize(in, 1<<16)
+	for number := 1; ; number++ {
+		raw, err := lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		if len(bytes.TrimSpace(raw)) > 0 {
+			var l fileLine
+			fault := json.Unmarshal(raw, &l)
+			if fault == nil {
+				fault = l.check()
+			}
+			if fault == nil {
+				fault = do(l)
+			}
+			if fault != nil {
+				return fmt.Errorf("line %d: %w", number, fault)
+			}
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+func (l fileLine) check() error {
+	switch {
+	case l.Globs != "":
+		_, err := globsOf(l.Globs)
+		return err
+	case !fs.ValidPath(l.Path) || l.Path == ".":
+		return fmt.Errorf("path %q", l.Path)
+	case l.At < 0 || l.At%pieceSize != 0 || len(l.Data) > pieceSize || l.Size != nil && *l.Size < 0:
+		return fmt.Errorf("a piece of %s that can't be", l.Path)
+	}
+	return nil
+}
+
+// Import makes the program's files of what was exported. Records, if given, are
+// put where they were.
+func (a *Adapter) Import(exported []adapters.Source, l adapters.Launch) ([]adapters.File, error) {
+	var out []adapters.File
+	for _, src := range exported {
+		files, err := a.importOne(src, l)
+		if err != nil {
+			return nil, fmt.Errorf("acp: import %s: %w", src.Path, err)
+		}
+		out = append(out, files...)
+	}
+	return out, nil
+}
+
+func (a *Adapter) importOne(src adapters.Source, l adapters.Launch) ([]adapters.File, error) {
+	in, err := src.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	if src.ID != filesID {
+		data, err := io.ReadAll(in)
+		return []adapters.File{{Base: adapters.InHome, Path: a.Place(src.Transcript, l), Mode: 0o600, Data: data}}, err
+	}
+	contents := map[string][]byte{}
+	err = eachLine(in, func(line fileLine) error { return line.apply(contents) })
+	var files []adapters.File
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
+		files = append(files, adapters.File{Base: adapters.InHome, Path: name, Mode: 0o600, Data: contents[name]})
+	}
+	return files, err
+}
+
+func (l fileLine) apply(contents map[string][]byte) error {
+	was := contents[l.Path]
+	switch {
+	case l.Globs != "":
+		contents[globsFile] = []byte(l.Globs + "\n")
+	case l.Gone:
+		delete(contents, l.Path)
+	case l.Size != nil:
+		if *l.Size > int64(len(was)) {
+			return fmt.Errorf("%s has %d bytes, not %d", l.Path, len(was), *l.Size)
+		}
+		contents[l.Path] = append([]byte{}, was[:*l.Size]...)
+	case l.At > int64(len(was)):
+		return fmt.Errorf("a piece of %s at %d has none before it", l.Path, l.At)
+	default:
+		end := l.At + int64(len(l.Data))
+		if end < int64(len(was)) {
+			copy(was[l.At:end], l.Data)
+		} else {
+			was = append(was[:l.At], l.Data...)
+		}
+		contents[l.Path] = was
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package acp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Parse is the translation of the records that a session's transcript is, in
+// whole blocks. The program's own files say nothing to it.
+func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		tr, err := acp.New(newDialect(), adapters.Launch{}, nil)
+		if err != nil {
+			yield(event.Event{}, err)
+			return
+		}
+		p := &parser{yield: yield, tr: tr, texts: map[string]*text{}}
+		for _, src := range sources {
+			if src.ID == event.Main && !p.stopped {
+				p.read(src)
+			}
+		}
+		p.end("exit (end of records)")
+		p.hold(event.SessionIdle{})
+		p.flush()
+	}
+}
+
+// parser steps through records and holds back a turn's events until it is
+// known what of it stands.
+type parser struct {
+	yield   func(event.Event, error) bool
+	stopped bool
+	tr      *acp.Translator
+	begun   bool // a process was opened
+	time    time.Time
+	held    []event.Event
+	texts   map[string]*text
+}
+
+// text is a block that is told in pieces.
+type text struct {
+	at     int // its place in held
+	pieces strings.Builder
+}
+
+func (p *parser) read(src adapters.Source) {
+	in, err := src.Open()
+	if err != nil {
+		p.fail(fmt.Errorf("acp: open transcript %s: %w", src.Path, err))
+		return
+	}
+	defer in.Close()
+	lines := bufio.NewReaderSize(in, 1<<16)
+	for number := 1; !p.stopped; number++ {
+		line, err := lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			p.fail(fmt.Errorf("acp: transcript %s: line %d: %w", src.Path, number, err))
+			return
+		}
+		if fault := p.line(line); fault != nil {
+			p.fail(fmt.Errorf("acp: transcript %s: line %d: %w", src.Path, number, fault))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *parser) line(line []byte) error {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return nil
+	}
+	var r event.Record
+	if err := json.Unmarshal(line, &r); err != nil {
+		return err
+	}
+	if opensProcess(r) {
+		if p.begun {
+			p.end("exit (another process begins)")
+		}
+		p.begun = true
+	}
+	p.step(r)
+	return nil
+}
+
+// opensProcess says whether a record is the first line to a new process.
+func opensProcess(r event.Record) bool {
+	if r.Dir != event.DirIn || !strings.Contains(r.Line, `"initialize"`) {
+		return false
+	}
+	var m struct{ Method string }
+	return json.Unmarshal([]byte(r.Line), &m) == nil && m.Method == "initialize"
+}
+
+// end stands for the end of a process, which its recorder does not live to see.
+func (p *parser) end(how string) {
+	p.step(event.Record{TS: p.time, Dir: event.DirSig, Line: how})
+	p.flush()
+}
+
+func (p *parser) step(r event.Record) {
+	p.time = r.TS
+	for _, e := range p.tr.Step(r) {
+		switch e := e.Payload.(type) {
+		case event.BlockUpsert:
+			p.upsert(e.Block)
+		case event.BlockDelta:
+			p.texts[e.BlockID].pieces.WriteString(e.Delta)
+		case event.Native:
+			p.hold(e)
+		case event.Error:
+			if e.Code == "malformed" {
+				p.hold(e)
+			}
+		case event.SessionIdle:
+			p.flush()
+		}
+	}
+}
+
+// upsert takes a block in. A text has one event, and its content comes last.
+func (p *parser) upsert(b event.Block) {
+	known := p.texts[b.ID]
+	switch {
+	case string(b.Metadata["lost"]) == "true":
+		p.drop(b.ID)
+	case known != nil:
+		known.merge(&p.held[known.at], b)
+	case b.Type == event.BlockAssistantText || b.Type == event.BlockThinking:
+		p.texts[b.ID] = &text{at: len(p.held)}
+		p.hold(event.BlockUpsert{Block: b})
+	default:
+		p.hold(event.BlockUpsert{Block: b})
+	}
+}
+
+func (t *text) merge(e *event.Event, b event.Block) {
+	held := e.Payload.(event.BlockUpsert)
+	held.Block.Status = b.Status
+	e.Payload = held
+}
+
+// drop takes back what was held of a block.
+func (p *parser) drop(id string) {
+	for i, e := range p.held {
+		if u, is := e.Payload.(event.BlockUpsert); is && u.Block.ID == id {
+			p.held[i].Payload = nil
+		}
+	}
+}
+
+func (p *parser) hold(payload event.Payload) {
+	p.held = append(p.held, event.Event{Payload: payload, Context: event.Context{
+		ConversationID: event.Main, Source: event.SourceRunner, Timestamp: p.time,
+	}})
+}
+
+// flush hands over what was held.
+func (p *parser) flush() {
+	for _, t := range p.texts {
+		if u, is := p.held[t.at].Payload.(event.BlockUpsert); is {
+			u.Block.Content = event.Text(t.pieces.String())
+			p.held[t.at].Payload = u
+		}
+	}
+	clear(p.texts)
+	for _, e := range p.held {
+		if e.Payload != nil && !p.stopped && !p.yield(e, nil) {
+			p.stopped = true
+		}
+	}
+	p.held = p.held[:0]
+}
+
+// fail hands an error on; the reading goes on behind it.
+func (p *parser) fail(err error) {
+	if !p.stopped && !p.yield(event.Event{}, err) {
+		p.stopped = true
+	}
+}

@@ -1,0 +1,63 @@
+package acp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// ProfileFiles gives the workspace's files. What would need a place of the
+// program's own is refused: a profile that is silently not followed is worse
+// than none.
+func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("acp: %w", err)
+	}
+	if fields := homeless(p); len(fields) > 0 {
+		return nil, fmt.Errorf("acp: profile: %s: %w, put it into files of the workspace where the program finds it",
+			strings.Join(fields, ", "), adapters.ErrUnsupported)
+	}
+	var files []adapters.File
+	if globs := filesNamed(l.Program); globs != "" {
+		files = append(files, adapters.File{Base: adapters.InHome, Path: globsFile, Mode: 0o600, Data: []byte(globs + "\n")})
+	}
+	for _, file := range slices.Sorted(maps.Keys(p.Workspace)) {
+		files = append(files, adapters.File{
+			Base: adapters.InWorkspace, Path: file, Mode: 0o644, Data: []byte(p.Workspace[file])})
+	}
+	return files, nil
+}
+
+// homeless are the fields of a profile for which nobody knows a place.
+func homeless(p adapters.Profile) []string {
+	var fields []string
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{
+		{"instructions", p.Instructions != ""}, {"rules", len(p.Rules) > 0}, {"skills", len(p.Skills) > 0},
+		{"subagents", len(p.Subagents) > 0}, {"commands", len(p.Commands) > 0}, {"bundledMcp", len(p.BundledMCP) > 0},
+	} {
+		if f.has {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields
+}
+
+// filesNamed is the value of SOJOURN_ACP_FILES in a command line of Locate's.
+func filesNamed(program string) string {
+	line, err := readCommandLine(program)
+	if err != nil {
+		return ""
+	}
+	for _, assignment := range line.env {
+		if globs, is := strings.CutPrefix(assignment, FilesVariable+"="); is {
+			return globs
+		}
+	}
+	return ""
+}
