@@ -1,6 +1,8 @@
 package gemini
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -79,5 +81,27 @@ func TestParityAskedConversation(t *testing.T) {
 	r.Restart()
 	decide("TOOL bash: touch g THEN SAY done", true)
 	require.NotEmpty(t, r.Blocks(event.BlockToolResult))
+	r.Finish()
+}
+
+// A session that was emptied in its file, as the agent does when it loads one in
+// the minute of its birth, is filled again and remembered.
+func TestEmptiedSessionGoesOn(t *testing.T) {
+	t.Parallel()
+	r := adaptertest.New(t, conforming(), adaptertest.Options{})
+	r.Start()
+	r.Ask("SAY remember-the-first")
+	home, err := adapters.OpenHome(r.Home())
+	require.NoError(t, err)
+	found, err := chats(home, whole)
+	require.NoError(t, err)
+	file, err := os.OpenFile(filepath.Join(r.Home(), found[0].path), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = file.WriteString(stubText(found[0].session, found[0].started))
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	r.Restart()
+	r.Ask("RECALL")
+	require.Contains(t, r.Said(), "remember-the-first")
 	r.Finish()
 }

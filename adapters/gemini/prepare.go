@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -48,7 +49,7 @@ func rest(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Prepar
 		return adapters.Preparation{}, err
 	}
 	want := path.Join(configDir, "tmp", slug, "chats", restName(n, shortID(c.session)))
-	if c.path == want && !c.torn && !c.dangling {
+	if c.path == want && !c.torn && !c.dangling && !c.emptied {
 		return found, nil
 	}
 	if kindOf(c.path) == adapters.Snapshot {
@@ -58,18 +59,64 @@ func rest(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Prepar
 	if err != nil {
 		return adapters.Preparation{}, err
 	}
-	if c.torn {
-		data = append(data, '\n') // so that the next line stays whole
-		found.Note = "the last line of the native transcript was cut off"
-	}
-	if c.dangling {
-		data = append(append(data, fill(c)...), '\n')
-	}
+	data, found.Note = mend(c, data)
 	found.Write = []adapters.File{{Base: adapters.InHome, Path: want, Mode: 0o600, Data: data}}
 	if c.path != want {
 		found.Remove = []string{c.path}
 	}
 	return found, nil
+}
+
+// mend adds to a file what it needs to be gone on with. It only adds.
+func mend(c chat, data []byte) (mended []byte, note string) {
+	if c.torn {
+		data = append(data, '\n') // so that the next line stays whole
+		note = "the last line of the native transcript was cut off"
+	}
+	if c.emptied {
+		data = append(append(data, refill(data)...), '\n')
+		note = "the agent had emptied its native session, which is filled again from what it had written before"
+	}
+	if c.dangling {
+		data = append(append(data, fill(c)...), '\n')
+	}
+	return data, note
+}
+
+// refill is a patch with the messages that the file had before the agent
+// emptied it.
+func refill(data []byte) json.RawMessage {
+	c, order, messages := chat{}, []string{}, map[string]json.RawMessage{}
+	put := func(raw json.RawMessage) {
+		r, err := decodeRecord(raw)
+		if err != nil || r.ID == "" {
+			return
+		}
+		if messages[r.ID] == nil {
+			order = append(order, r.ID)
+		}
+		messages[r.ID] = raw
+	}
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSpace(line)
+		c.emptied = false
+		c.line(line)
+		switch all := patched(line); {
+		case !isPatch(line):
+			put(line)
+		case all != nil && !c.emptied:
+			order = order[:0]
+			clear(messages)
+			for _, raw := range all {
+				put(raw)
+			}
+		}
+	}
+	kept := make([]json.RawMessage, len(order))
+	for i, id := range order {
+		kept[i] = messages[id]
+	}
+	return encode(map[string]any{"$set": map[string]any{"messages": kept}})
 }
 
 // fill is the line that closes a turn of which nothing was written down.

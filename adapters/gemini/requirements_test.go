@@ -264,6 +264,31 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	require.NotEmpty(t, found.Note)
 }
 
+// A session that the agent has emptied, by loading it in the minute of its birth,
+// is filled again.
+func TestPrepareRefills(t *testing.T) {
+	t.Parallel()
+	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
+	text := chatText(idA, dayOne, "one") + stubText(idA, dayTwo)
+	found, err := New().Prepare(writeHome(t, map[string]string{rests: text}), launch())
+	require.NoError(t, err)
+	require.Equal(t, idA, found.NativeID)
+	require.NotEmpty(t, found.Note)
+	added, is := strings.CutPrefix(string(found.Write[0].Data), text)
+	require.True(t, is, "it only grows")
+	for _, word := range []string{"u-one", "g-one", "session_context"} {
+		require.Contains(t, added, word)
+	}
+	again, err := New().Prepare(writeHome(t, map[string]string{rests: text + added}), launch())
+	require.NoError(t, err)
+	require.Equal(t, adapters.Preparation{NativeID: idA}, again)
+
+	taken := chatText(idA, dayOne, "one") + strings.SplitAfter(stubText(idA, dayTwo), "\n")[1]
+	found, err = New().Prepare(writeHome(t, map[string]string{rests: taken}), launch())
+	require.NoError(t, err)
+	require.Empty(t, found, "what failed or was cancelled is taken back for good")
+}
+
 // The agent looks for a session in the folder that its registry, or a mark in
 // the folder, gives the workspace.
 func TestPrepareFollowsTheRegistry(t *testing.T) {

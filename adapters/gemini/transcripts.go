@@ -38,6 +38,9 @@ type chat struct {
 	// time of the last message.
 	dangling    bool
 	last, stamp string
+	// anew: the last line but patches was another header. emptied: the agent has
+	// taken the file for a new recording, and so emptied the conversation.
+	anew, emptied bool
 }
 
 // depth is how far into a file one looks.
@@ -120,8 +123,10 @@ func (c *chat) line(raw []byte) {
 	switch {
 	case err != nil:
 	case r.isHeader():
+		c.anew = c.prompts
 		c.header(r)
 	case r.ID != "":
+		c.anew = false
 		c.message(r)
 	}
 }
@@ -171,22 +176,35 @@ func (c *chat) user(pieces []piece) {
 
 // patch takes the messages that replace all those before.
 func (c *chat) patch(raw []byte) {
+	messages := patched(raw)
+	if messages == nil {
+		return
+	}
+	after := chat{}
+	for _, raw := range messages {
+		if m, err := decodeRecord(raw); err == nil {
+			after.message(m)
+		}
+	}
+	if c.anew && c.resumable && !after.resumable {
+		c.emptied = true
+		return
+	}
+	// What is only in patches was asked by nobody.
+	c.resumable, c.dangling, c.emptied = after.resumable, after.dangling, false
+}
+
+// patched are the messages of a patch; nil for a patch of something else.
+func patched(raw []byte) []json.RawMessage {
 	var r struct {
 		Set struct {
 			Messages []json.RawMessage `json:"messages"`
 		} `json:"$set"`
 	}
-	if json.Unmarshal(raw, &r) != nil || r.Set.Messages == nil {
-		return
+	if json.Unmarshal(raw, &r) != nil {
+		return nil
 	}
-	asked := c.prompts
-	c.resumable, c.dangling = false, false
-	for _, raw := range r.Set.Messages {
-		if m, err := decodeRecord(raw); err == nil {
-			c.message(m)
-		}
-	}
-	c.prompts = asked // what is only in patches was asked by nobody
+	return r.Set.Messages
 }
 
 // Transcripts finds the native sessions in the home: the conversation's own
