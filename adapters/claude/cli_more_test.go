@@ -86,12 +86,14 @@ func TestRealCompaction(t *testing.T) {
 
 // A fork is a session of its own, whose transcript begins with a copy of what
 // it was forked from: the conversation is the original's up to there, ids
-// included, and then its own. The original stays as it was.
+// included, and then its own. The program does not copy the subagents' files,
+// so whoever forks does. The original stays as it was.
 func TestRealFork(t *testing.T) {
 	t.Parallel()
 	x := realAgent(t)
 	x.start(adapters.Profile{})
 	x.ask("SAY common THEN TOOL bash: echo shared")
+	x.ask("SUBAGENT TOOL bash: echo sub ANDTHEN SAY subsaid")
 	x.stop()
 	original, from := x.restored(), x.launch.NativeID
 	c, err := New().Command(x.launch)
@@ -102,7 +104,9 @@ func TestRealFork(t *testing.T) {
 	x.run(c)
 	x.ask("RECALL")
 	x.stop()
-	require.Contains(t, toJSON(t, x.state()), "1 earlier prompts: SAY common")
+	require.Contains(t, toJSON(t, x.state()), "earlier prompts: SAY common")
+	copied := filepath.Join(x.launch.Home, configDir, "projects", slug(x.launch.Workspace))
+	require.NoError(t, os.CopyFS(filepath.Join(copied, x.launch.NativeID), os.DirFS(filepath.Join(copied, from))))
 	x.requireParity()
 	x.launch.NativeID = from
 	require.Equal(t, toJSON(t, original), toJSON(t, x.restored()), "the original is untouched")

@@ -3,6 +3,7 @@ package claude
 import (
 	"encoding/json"
 	"strings"
+	"unicode"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -12,8 +13,32 @@ import (
 // and writes down under a new id. Which of the two is known only from what
 // follows, so a local command waits for its output and is named after it.
 
-// isCommand says whether the program may take a text for a slash command.
-func isCommand(text string) bool { return strings.HasPrefix(text, "/") }
+// isCommand says whether the program may take a text for a slash command: one
+// that begins with a path is none, and neither is a slash alone.
+func isCommand(text string) bool {
+	name, _ := splitCommand(text)
+	return strings.HasPrefix(text, "/") && name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r != ':' && r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
+// splitCommand gives the name, without its slash, and the arguments.
+func splitCommand(text string) (name, args string) {
+	text = strings.TrimPrefix(text, "/")
+	if at := strings.IndexFunc(text, unicode.IsSpace); at >= 0 {
+		return text[:at], strings.TrimSpace(text[at:])
+	}
+	return text, ""
+}
+
+// commandIn is the part of a message that the program may take for a slash
+// command: it looks at the last one only. Nil when that is none.
+func commandIn(parts []part) *part {
+	if n := len(parts); n > 0 && parts[n-1].Type == "text" && isCommand(parts[n-1].Text) {
+		return &parts[n-1]
+	}
+	return nil
+}
 
 // holdCommand keeps a local command until its output comes.
 func (s *scribe) holdCommand(conversation string, p prompt) {
@@ -54,12 +79,29 @@ func (s *scribe) commandOutput(conversation, id, text string) {
 	if isModelChange(text) && (th.Command == nil || !isModelCommand(th.Command.Content)) {
 		return
 	}
-	if th.Command != nil {
-		s.showCommand(conversation, *th.Command, id+":command")
+	if held := th.Command; held != nil {
+		if refuses(text) {
+			held.Content = lastPart(held.Content)
+		}
+		s.showCommand(conversation, *held, id+":command")
 		th.Command = nil
 	}
 	// The stream trims what the transcript keeps.
 	s.system(conversation, id, "local_command", strings.TrimSpace(text))
+}
+
+// refuses tells the answers to commands that the program does not have. It
+// writes such a command down without what stood in front of it.
+func refuses(output string) bool {
+	return strings.HasPrefix(output, "Unknown command: ") || strings.HasSuffix(output, "isn't available in this environment.")
+}
+
+func lastPart(content json.RawMessage) json.RawMessage {
+	parts, err := decodeParts(content)
+	if err != nil || len(parts) < 2 {
+		return content
+	}
+	return rawText(parts[len(parts)-1].Text)
 }
 
 func (s *scribe) showCommand(conversation string, p prompt, id string) {
@@ -67,18 +109,20 @@ func (s *scribe) showCommand(conversation string, p prompt, id string) {
 	if err != nil || len(parts) == 0 {
 		return
 	}
-	parts[0].Text = s.commandText(parts[0].Text)
+	if c := commandIn(parts); c != nil {
+		c.Text = s.commandText(c.Text)
+	}
 	s.userMessage(conversation, id, parts)
 }
 
 // commandText is a command as the program writes it down: by its first name,
 // with one space before its arguments.
 func (s *scribe) commandText(text string) string {
-	name, args, _ := strings.Cut(strings.TrimPrefix(text, "/"), " ")
+	name, args := splitCommand(text)
 	if known, ok := s.Aliases[name]; ok {
 		name = known
 	}
-	return strings.TrimSpace("/" + name + " " + strings.TrimSpace(args))
+	return strings.TrimSpace("/" + name + " " + args)
 }
 
 // writtenCommand reads a command out of a transcript line.
@@ -91,9 +135,25 @@ func writtenCommand(text string) string {
 	return strings.TrimSpace(name + " " + strings.TrimSpace(args))
 }
 
+// rawParts is parts and a text behind them, as JSON.
+func rawParts(before []part, text string) json.RawMessage {
+	out := []byte{'['}
+	for i := range before {
+		out = append(append(out, before[i].raw...), ',')
+	}
+	out = append(append(out, `{"type":"text","text":`...), rawText(text)...)
+	return append(out, '}', ']')
+}
+
 // command writes what a transcript holds of a slash command, and says whether
 // the text was one.
-func (s *scribe) command(l *line, text string) bool {
+func (s *scribe) command(l *line) bool {
+	parts := l.Message.parts()
+	if len(parts) == 0 {
+		return false
+	}
+	last := len(parts) - 1
+	text := parts[last].Text
 	switch {
 	case strings.HasPrefix(text, markPrompt):
 		s.flushCommand(event.Main)
@@ -103,7 +163,7 @@ func (s *scribe) command(l *line, text string) bool {
 		if strings.HasPrefix(written, "/model ") {
 			break // the trace of a control request, not of a message
 		}
-		s.holdCommand(event.Main, prompt{ID: l.UUID, Content: rawText(written)})
+		s.holdCommand(event.Main, prompt{ID: l.UUID, Content: rawParts(parts[:last], written)})
 	default:
 		return false
 	}

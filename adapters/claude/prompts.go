@@ -35,7 +35,7 @@ func (t *translator) handed(l *line) {
 	}
 	parts := slices.Clone(l.Message.parts())
 	p := prompt{ID: l.UUID, Content: l.Message.given()}
-	if t.Turn.Phase != idle || isCommand(joinText(parts)) {
+	if t.Turn.Phase != idle || commandIn(parts) != nil {
 		t.Turn.Queue = append(t.Turn.Queue, p)
 	} else {
 		t.show(p, parts)
@@ -48,8 +48,8 @@ func (t *translator) handed(l *line) {
 
 // show puts a prompt into the conversation.
 func (t *translator) show(p prompt, parts []part) {
-	if len(parts) > 0 && isCommand(parts[0].Text) {
-		parts[0].Text = t.commandText(parts[0].Text)
+	if c := commandIn(parts); c != nil {
+		c.Text = t.commandText(c.Text)
 	}
 	t.put(p, parts)
 }
@@ -115,7 +115,7 @@ func (t *translator) mergedCount() int {
 
 func queuedCommand(p prompt) bool {
 	parts, err := decodeParts(p.Content)
-	return err == nil && isCommand(joinText(parts))
+	return err == nil && commandIn(parts) != nil
 }
 
 // foldQueued takes all queued prompts into the running turn.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 )
@@ -53,6 +54,14 @@ func TestR85TwoPathsOneReducer(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"upsert pending", "delta", "delta", "delta", "upsert complete"}, of)
+	live, err := reducer.Fold(sequence(told(t, "text")))
+	require.NoError(t, err)
+	restored, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, readArchive(t, "testdata/text.txtar").get("main.jsonl"))}))
+	require.NoError(t, err)
+	diffs, err := parity.Compare(live, restored, parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, diffs)
+	require.NotEmpty(t, live.Blocks)
 
 	for _, tr := range transcripts(t) {
 		for e, err := range New().Parse(tr.sources) {

@@ -39,7 +39,7 @@ var bookkeeping = []string{
 
 func (p *parser) userLine(conversation string, l *line) {
 	l.asked = l.PromptSource != "" && (len(l.Origin) == 0 || string(l.Origin) == "null")
-	if l.Message != nil && conversation == event.Main && !l.asked && p.command(l, l.Message.text()) {
+	if l.Message != nil && conversation == event.Main && !l.asked && p.command(l) {
 		return
 	}
 	rest := p.user(conversation, l)
