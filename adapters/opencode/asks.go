@@ -99,11 +99,11 @@ func (t *translator) replied(id string, body json.RawMessage) {
 		return
 	}
 	var b struct {
-		Reply   string     `json:"reply"`
-		Message string     `json:"message"`
-		Answers [][]string `json:"answers"`
+		Reply   string `json:"reply"`
+		Message string `json:"message"`
 	}
 	_ = json.Unmarshal(body, &b) // the server says what it thinks of another shape
+	a.Message = ""
 	if b.Reply == "reject" {
 		a.Message = b.Message
 	}

@@ -190,6 +190,10 @@ func (t *translator) encodeAnswer(id string, in adapters.Answer) ([]adapters.Mes
 	return request(id, "POST", "/permission/"+in.RequestID+"/reply", body)
 }
 
+// refusal marks a request as one, for who reads the records: a server is not
+// sent what follows the mark.
+const refusal = "#refusal"
+
 // encodeReply answers a question. A refusal is an answer too: the agent's own
 // way to refuse ends the turn, and says nothing to the model.
 func (t *translator) encodeReply(id string, in adapters.Answer, message string) ([]adapters.Message, error) {
@@ -197,9 +201,9 @@ func (t *translator) encodeReply(id string, in adapters.Answer, message string) 
 	if a := t.Asks[in.RequestID]; a != nil {
 		n = max(a.Questions, 1)
 	}
-	answers := answersOf(in.Input)
+	answers, path := answersOf(in.Input), "/question/"+in.RequestID+"/reply"
 	if !in.Allow {
-		answers = [][]string{}
+		answers, path = [][]string{}, path+refusal
 		for range n {
 			answers = append(answers, []string{message})
 		}
@@ -207,7 +211,7 @@ func (t *translator) encodeReply(id string, in adapters.Answer, message string) 
 	for len(answers) < n {
 		answers = append(answers, []string{})
 	}
-	return request(id, "POST", "/question/"+in.RequestID+"/reply", map[string]any{"answers": answers})
+	return request(id, "POST", path, map[string]any{"answers": answers})
 }
 
 // answersOf reads the answers in the forms that people give them: by the order

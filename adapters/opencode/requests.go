@@ -56,6 +56,9 @@ func (t *translator) sent(id, method, path string, body json.RawMessage) {
 		}
 	case "permission.reply", "question.reply":
 		t.replied(subject, body)
+		if a := t.Asks[subject]; a != nil {
+			a.Denied = strings.HasSuffix(path, refusal)
+		}
 	}
 }
 

@@ -289,6 +289,7 @@ func (l *line) isRecorded() bool { return l.RecMethod != "" && l.RecPath != "" &
 // route cuts a path into what is done with which session or request: "prompt",
 // "ses_1".
 func route(method, path string) (verb, subject string) {
+	path, _, _ = strings.Cut(path, "#")
 	path, _, _ = strings.Cut(path, "?")
 	elements := strings.Split(strings.Trim(path, "/"), "/")
 	if method != "POST" || len(elements) < 2 {

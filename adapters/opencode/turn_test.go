@@ -1,0 +1,268 @@
+package opencode
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// talk is a conversation with a translator whose session is open.
+type talk struct {
+	*translator
+	t *testing.T
+	// main is the native session.
+	main string
+}
+
+func newTalk(t *testing.T) *talk {
+	t.Helper()
+	tr, err := newTranslator(launch(), nil)
+	require.NoError(t, err)
+	k := &talk{tr, t, launch().NativeID}
+	k.send("initialize-1", adapters.Initialize{})
+	k.hear(`{"type":"sojourn.response","id":"initialize-1","status":200,"body":{"data":{"id":"x"}}}`)
+	return k
+}
+
+// send writes an input, as the runner would keep it, and gives the request.
+func (k *talk) send(id string, in adapters.Input) map[string]any {
+	k.t.Helper()
+	messages, err := k.Encode(id, in)
+	require.NoError(k.t, err)
+	require.Len(k.t, messages, 1)
+	require.Equal(k.t, id, messages[0].ID)
+	k.Step(event.Record{Dir: event.DirIn, Line: string(messages[0].Data)})
+	var request map[string]any
+	require.NoError(k.t, json.Unmarshal(messages[0].Data, &request))
+	return request
+}
+
+func (k *talk) hear(format string, args ...any) []event.Event {
+	return k.Step(event.Record{Dir: event.DirOut, Line: fmt.Sprintf(format, args...)})
+}
+
+// takes is the server writing down the last prompt.
+func (k *talk) takes(message, part string) []event.Event {
+	events := k.hear(`%s`, messageOf(k.main, message, "user"))
+	return append(events, k.hear(`%s`, partOf(k.main, `"id":"`+part+`","messageID":"`+message+`","type":"text","text":"x"`))...)
+}
+
+func (k *talk) idle() []event.Event {
+	return k.hear(`{"type":"session.idle","properties":{"sessionID":"%s"}}`, k.main)
+}
+
+// assistant says how an answer stands.
+func (k *talk) assistant(id, more string) []event.Event {
+	return k.hear(`{"type":"message.updated","properties":{"sessionID":"%s","info":{"id":"%s","role":"assistant"%s}}}`, k.main, id, more)
+}
+
+func idles(events []event.Event) []event.SessionIdle {
+	var out []event.SessionIdle
+	for _, e := range events {
+		if p, ok := e.Payload.(event.SessionIdle); ok && e.Context.Conversation() == event.Main {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Nothing but the opening is written before the session is open, and nothing
+// ever where it is refused.
+func TestOpening(t *testing.T) {
+	t.Parallel()
+	tr, err := newTranslator(launch(), nil)
+	require.NoError(t, err)
+	_, err = tr.Encode("prompt-1", adapters.Prompt{Text: "x"})
+	require.ErrorIs(t, err, adapters.ErrNotYet)
+	k := &talk{tr, t, launch().NativeID}
+	request := k.send("initialize-1", adapters.Initialize{})
+	require.Equal(t, "/api/session", request["path"])
+	require.Equal(t, map[string]any{"id": k.main, "location": map[string]any{"directory": launch().Workspace}}, request["body"])
+	_, err = tr.Encode("prompt-1", adapters.Prompt{Text: "x"})
+	require.ErrorIs(t, err, adapters.ErrNotYet)
+	k.hear(`{"type":"sojourn.response","id":"initialize-1","status":500,"body":{"name":"X","data":{"message":"no disk"}}}`)
+	_, err = tr.Encode("prompt-1", adapters.Prompt{Text: "x"})
+	require.ErrorIs(t, err, adapters.ErrRefused)
+	require.ErrorContains(t, err, "no disk")
+	tr.Step(event.Record{Dir: event.DirSig, Line: "exit 1"})
+	_, err = tr.Encode("prompt-1", adapters.Prompt{Text: "x"})
+	require.ErrorIs(t, err, adapters.ErrNotYet, "the next process is opened anew")
+}
+
+// A prompt has the ids, the model and the parts that were asked for.
+func TestPromptRequest(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	request := k.send("prompt-m1", adapters.Prompt{MessageID: "m1", Text: "hi", Model: "p/m/x", Parts: []event.Part{
+		{Type: "image", MediaType: "image/png", Data: "AAAA"}}})
+	require.Equal(t, "/session/"+k.main+"/prompt_async", request["path"])
+	require.JSONEq(t, `{"parts":[{"type":"text","text":"hi","id":"prt_000sojourn_m1"},
+		{"type":"file","mime":"image/png","url":"data:image/png;base64,AAAA","id":"prt_000sojourn_m1_0001"}],
+		"model":{"providerID":"p","modelID":"m/x"}}`, toJSON(t, request["body"]))
+	events := k.takes("msg_1", "prt_000sojourn_m1")
+	require.Equal(t, "m1", events[0].Payload.(event.BlockUpsert).Block.ID, "the block has the message's id")
+	require.NotContains(t, BlockID("a b/c"), " ")
+	require.Equal(t, "m1", BlockID("m1"))
+	_, err := k.Encode("x", adapters.Prompt{Parts: []event.Part{{Type: "video"}}})
+	require.ErrorIs(t, err, adapters.ErrUnsupported)
+	_, err = k.Encode("x", adapters.SetModel{Model: "sonnet"})
+	require.ErrorIs(t, err, adapters.ErrUnsupported)
+}
+
+// A prompt that the server refuses ends its turn with the server's words.
+func TestPromptRefused(t *testing.T) {
+	t.Parallel()
+	for _, response := range []string{`"status":400,"body":{"name":"BadRequest","data":{"message":"too odd"}}`, `"error":"too odd"`} {
+		k := newTalk(t)
+		k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+		ends := idles(k.hear(`{"type":"sojourn.response","id":"prompt-1",%s}`, response))
+		require.Len(t, ends, 1)
+		require.Contains(t, ends[0].Error.Message, "too odd")
+	}
+}
+
+// After an abort or a failure the server says twice that it is idle, and after
+// the first time still finishes its answer: the turn ends once, and last.
+func TestIdleOnce(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]string{
+		"abort":   `{"name":"MessageAbortedError","data":{"message":"Aborted"}}`,
+		"failure": `{"name":"APIError","data":{"message":"no","statusCode":400}}`,
+	} {
+		k := newTalk(t)
+		k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+		require.Empty(t, idles(k.idle()), "the prompt has not been taken")
+		k.takes("msg_1", "prt_000sojourn_m1")
+		k.assistant("msg_2", "")
+		if name == "abort" {
+			require.Equal(t, "/session/"+k.main+"/abort", k.send("interrupt-1", adapters.Interrupt{})["path"])
+		}
+		k.hear(`{"type":"session.error","properties":{"sessionID":"%s","error":%s}}`, k.main, failure)
+		require.Empty(t, idles(k.idle()), "an answer is being written")
+		blocks := k.assistant("msg_2", `,"error":`+failure+`,"time":{"completed":2}`)
+		require.Equal(t, "msg_2:error", blocks[0].Payload.(event.BlockUpsert).Block.ID)
+		ends := idles(k.idle())
+		require.Len(t, ends, 1, name)
+		require.Equal(t, name == "abort", ends[0].Interrupted)
+		require.Equal(t, name == "failure", ends[0].Error != nil && ends[0].Error.Code == "api_error_400")
+		require.Empty(t, idles(k.idle()))
+	}
+}
+
+// Every retry is told; after the last one that is allowed the turn is aborted,
+// and fails with the API's words.
+func TestRetriesEnd(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	k.takes("msg_1", "prt_000sojourn_m1")
+	k.assistant("msg_2", "")
+	for n := 1; n <= maxRetries+1; n++ {
+		require.Empty(t, k.Due())
+		events := k.hear(`{"type":"session.status","properties":{"sessionID":"%s","status":{"type":"retry","attempt":%d,"message":"overloaded"}}}`, k.main, n)
+		require.Contains(t, events[0].Payload.(event.Log).Message, "overloaded")
+	}
+	due := k.Due()
+	require.Len(t, due, 1)
+	require.Empty(t, k.Due(), "each is given once")
+	require.Contains(t, string(due[0].Data), "/abort")
+	k.Step(event.Record{Dir: event.DirIn, Line: string(due[0].Data)})
+	k.assistant("msg_2", `,"time":{"completed":2}`)
+	events := k.idle()
+	ends := idles(events)
+	require.Len(t, ends, 1)
+	require.False(t, ends[0].Interrupted)
+	require.Equal(t, "overloaded", ends[0].Error.Message)
+	block := events[0].Payload.(event.BlockUpsert).Block
+	require.Equal(t, event.BlockError, block.Type)
+	require.Equal(t, "true", string(block.Metadata["lost"]), "no disk has it")
+}
+
+// An interrupt that comes before the agent is at work is said again then: the
+// server would not have heard it.
+func TestEarlyInterrupt(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	k.send("interrupt-1", adapters.Interrupt{})
+	k.takes("msg_1", "prt_000sojourn_m1")
+	require.Empty(t, k.Due())
+	k.assistant("msg_2", "")
+	due := k.Due()
+	require.Len(t, due, 1)
+	require.Contains(t, string(due[0].Data), "/abort")
+}
+
+// A message that is handed over while a turn runs is folded into it, or gets
+// a turn of its own.
+func TestSteering(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	k.takes("msg_1", "prt_000sojourn_m1")
+	k.assistant("msg_2", "")
+	k.send("prompt-2", adapters.Prompt{MessageID: "m2", Text: "y", Steer: true})
+	require.Contains(t, k.takes("msg_3", "prt_000sojourn_m2"), event.Event{
+		Payload: event.MessageFolded{MessageRef: event.MessageRef{MessageID: "m2"}},
+		Context: event.Context{ConversationID: event.Main, Source: event.SourceRunner}})
+	k.assistant("msg_2", `,"time":{"completed":2}`)
+	require.Len(t, idles(k.idle()), 1)
+}
+
+// Answers go to the request's own route, in the words that it takes.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	asked := k.hear(`{"type":"permission.asked","properties":{"id":"per_1","sessionID":"%s","permission":"bash","patterns":["ls"],"metadata":{"command":"ls"},"tool":{"callID":"c"}}}`, k.main)
+	require.Equal(t, event.PermissionRequested{
+		RequestID: "per_1", ToolName: "bash", ToolUseID: "c", Title: "bash: ls", Input: json.RawMessage(`{"command":"ls"}`)}, asked[0].Payload)
+	allow := k.send("a1", adapters.Answer{RequestID: "per_1", Allow: true})
+	require.Equal(t, "/permission/per_1/reply", allow["path"])
+	require.Equal(t, map[string]any{"reply": "once"}, allow["body"])
+	deny := k.send("a2", adapters.Answer{RequestID: "per_1", Message: "no"})
+	require.Equal(t, map[string]any{"reply": "reject", "message": "no"}, deny["body"])
+	events := k.hear(`{"type":"permission.replied","properties":{"sessionID":"%s","requestID":"per_1","reply":"reject"}}`, k.main)
+	require.Equal(t, event.PermissionResolved{RequestID: "per_1", Decision: "deny", Message: "no"}, events[0].Payload)
+
+	k.hear(`{"type":"question.asked","properties":{"id":"que_1","sessionID":"%s","questions":[{"question":"A?"},{"question":"B?"}]}}`, k.main)
+	for input, want := range map[string]string{
+		`{"answers":[["x"],["y"]]}`: `[["x"],["y"]]`, `[["x"]]`: `[["x"],[]]`, `{"answers":["x","y"]}`: `[["x"],["y"]]`,
+		`{"questions":[{"question":"A?"},{"question":"B?"}],"answers":{"B?":"y"}}`: `[[],["y"]]`,
+		`{"questions":[]}`: `[[],[]]`,
+	} {
+		request := k.send("q", adapters.Answer{RequestID: "que_1", Allow: true, Input: json.RawMessage(input)})
+		require.Equal(t, "/question/que_1/reply", request["path"])
+		require.JSONEq(t, want, toJSON(t, request["body"].(map[string]any)["answers"]), input)
+	}
+	request := k.send("q", adapters.Answer{RequestID: "que_1", Message: "not now"})
+	require.Equal(t, "/question/que_1/reply#refusal", request["path"])
+	require.JSONEq(t, `{"answers":[["not now"],["not now"]]}`, toJSON(t, request["body"]))
+	events = k.hear(`{"type":"question.replied","properties":{"sessionID":"%s","requestID":"que_1"}}`, k.main)
+	require.Equal(t, "deny", events[0].Payload.(event.PermissionResolved).Decision)
+}
+
+// After the stream of events broke, what nobody heard is asked for.
+func TestResync(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	k.takes("msg_1", "prt_000sojourn_m1")
+	k.assistant("msg_2", "")
+	k.Step(event.Record{Dir: event.DirSig, Line: "events lost"})
+	require.Empty(t, k.Due())
+	k.Step(event.Record{Dir: event.DirSig, Line: "events again"})
+	due := k.Due()
+	require.Len(t, due, 2)
+	for _, m := range due {
+		require.Empty(t, k.Step(event.Record{Dir: event.DirIn, Line: string(m.Data)}))
+	}
+	events := k.hear(`{"type":"sojourn.response","id":"%s","status":200,"body":[{"info":{"id":"msg_2","sessionID":"%s","role":"assistant","time":{"completed":3}},
+		"parts":[{"id":"prt_9","messageID":"msg_2","sessionID":"%s","type":"text","text":"missed","time":{"start":1,"end":2}}]}]}`, due[0].ID, k.main, k.main)
+	require.Equal(t, "missed", *events[0].Payload.(event.BlockUpsert).Block.Content)
+	require.Len(t, idles(k.hear(`{"type":"sojourn.response","id":"%s","status":200,"body":{}}`, due[1].ID)), 1)
+}
