@@ -206,11 +206,15 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 			pieces := int((*l.Size + pieceSize - 1) / pieceSize)
 			c.Sizes[l.Path], c.Files[l.Path] = *l.Size, c.Files[l.Path][:min(pieces, len(c.Files[l.Path]))]
 		default:
-			n := int(l.At / pieceSize)
-			if n > len(c.Files[l.Path]) {
+			sums := c.Files[l.Path]
+			switch n := int(l.At / pieceSize); {
+			case n < len(sums):
+				sums[n] = sumOf(l.Data)
+			case n == len(sums):
+				c.Files[l.Path] = append(sums, sumOf(l.Data))
+			default:
 				return fmt.Errorf("a piece of %s at %d has none before it", l.Path, l.At)
 			}
-			c.Files[l.Path] = append(c.Files[l.Path][:n:n], append([]string{sumOf(l.Data)}, after(c.Files[l.Path], n)...)...)
 		}
 		return nil
 	})
@@ -218,13 +222,6 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 		return nil, fmt.Errorf("acp: cursor: %w", err)
 	}
 	return json.Marshal(c)
-}
-
-func after(sums []string, n int) []string {
-	if n+1 >= len(sums) {
-		return nil
-	}
-	return sums[n+1:]
 }
 
 func eachLine(in io.Reader, do func(fileLine) error) error {
