@@ -46,8 +46,9 @@ type Agent struct {
 	// Tool is the agent's name for a tool of an MCP server, as its model is
 	// offered it. Default: the scenario with a profile calls none.
 	Tool func(server, tool string) string
-	// Big is the script that makes the agent print a line of 64 MiB or more.
-	// Default: a text of that length.
+	// Big is the script that makes the agent print a line of 64 MiB or more: the
+	// result of the tool "big" of the MCP server "kit", say. Default: a text of
+	// that length.
 	Big string
 	// Unknown makes a native record that no version of the agent prints, for
 	// every way in which one can be unknown. Default: JSON objects of unknown

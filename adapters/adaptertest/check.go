@@ -112,10 +112,17 @@ func shorten(s reducer.State) reducer.State {
 	s.Blocks = slices.Clone(s.Blocks)
 	for i, b := range s.Blocks {
 		if b.Content != nil && len(*b.Content) > shortened {
-			s.Blocks[i].Content = event.Text(fmt.Sprintf("%d bytes of sha256 %x", len(*b.Content), sha256.Sum256([]byte(*b.Content))))
+			s.Blocks[i].Content = event.Text(digest([]byte(*b.Content)))
+		}
+		if len(b.Output) > shortened {
+			s.Blocks[i].Output = json.RawMessage(`"` + digest(b.Output) + `"`)
 		}
 	}
 	return s
+}
+
+func digest(data []byte) string {
+	return fmt.Sprintf("%d bytes of sha256 %x", len(data), sha256.Sum256(data))
 }
 
 // compareArchive demands that what the archive has says the same.

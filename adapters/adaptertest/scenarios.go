@@ -31,7 +31,7 @@ var ask = Options{Permission: adapters.PermissionAsk}
 // scenarios are all, those that take long first.
 func scenarios() []scenario {
 	return []scenario{
-		{name: "big-line", play: (*Rig).playBigLine},
+		{name: "big-line", options: Options{Profile: &withKit}, play: (*Rig).playBigLine},
 		{name: "slow-reader", play: (*Rig).playSlowReader},
 		{name: "api-error", play: (*Rig).playAPIErrors},
 		{name: "api-error-first", play: (*Rig).playAPIErrorFirst},

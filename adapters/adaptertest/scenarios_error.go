@@ -114,19 +114,36 @@ func (r *Rig) playBigLine() {
 		script = fmt.Sprintf("BIG %d", bigSize)
 	}
 	r.ok(script)
-	longest := 0
-	r.mu.Lock()
-	for _, rec := range r.parts[0].records {
-		longest = max(longest, len(rec.Line))
-	}
-	r.mu.Unlock()
+	longest, told := r.longest()
 	require.GreaterOrEqual(r.t, longest, bigSize, "the agent printed no line of that length")
+	require.GreaterOrEqual(r.t, told, bigSize, "no event has its body")
 	if r.agent.Big == "" {
 		line := strings.Repeat("0123456789abcdef", 4)[:63] + "\n"
 		want := sha256.Sum256([]byte(strings.Repeat(line, bigSize/len(line))))
 		require.Equal(r.t, want, sha256.Sum256([]byte(r.Said())), "a body of %d bytes", len(r.Said()))
 	}
 	r.t.Logf("the longest line has %d bytes", longest)
+}
+
+// longest are the lengths of the longest line and of the longest body that an
+// event has.
+func (r *Rig) longest() (line, body int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.parts {
+		for _, rec := range p.records {
+			line = max(line, len(rec.Line))
+		}
+	}
+	for _, e := range r.events {
+		if p, ok := e.Payload.(event.BlockUpsert); ok {
+			body = max(body, len(p.Block.Output))
+			if p.Block.Content != nil {
+				body = max(body, len(*p.Block.Content))
+			}
+		}
+	}
+	return line, body
 }
 
 // slowDeltas make more records than may be on their way to one reader.

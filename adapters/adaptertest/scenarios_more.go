@@ -199,10 +199,16 @@ var demonstration = adapters.Profile{
 	Rules:     map[string]string{"style": "MARK-RULE"},
 	Skills:    map[string]map[string]string{"labskill": {"SKILL.md": "---\nname: labskill\ndescription: MARK-SKILL\n---\nbody\n"}},
 	Subagents: map[string]string{"reviewer": "---\nname: reviewer\ndescription: MARK-AGENT\n---\nYou review.\n"},
-	BundledMCP: map[string]adapters.BundledMCP{"kit": {
-		Files: map[string]string{"server.sh": mcpScript}, Start: []string{"sh", "./server.sh"}, Env: map[string]string{"KIT": "kit"}}},
-	Workspace: map[string]string{"docs/given.txt": "given\n"},
+	BundledMCP: kit,
+	Workspace:  map[string]string{"docs/given.txt": "given\n"},
 }
+
+// kit is an MCP server that comes with a profile.
+var kit = map[string]adapters.BundledMCP{"kit": {
+	Files: map[string]string{"server.sh": mcpScript}, Start: []string{"sh", "./server.sh"}, Env: map[string]string{"KIT": "kit"}}}
+
+// withKit is a profile with the server alone.
+var withKit = adapters.Profile{ID: "kit", BundledMCP: kit}
 
 // playProfile: all of a profile gets to the model, and none of it into the
 // workspace but what belongs there.
@@ -229,12 +235,17 @@ func (r *Rig) playProfile() {
 	require.True(r.t, r.Heard("MARK-INSTRUCTIONS"))
 }
 
-// mcpScript is an MCP server with one tool, in shell.
+// mcpScript is an MCP server with a small tool and a big one, in shell.
 const mcpScript = `while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
   *'"initialize"'*) r='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"kit","version":"1"}}' ;;
-  *'"tools/list"'*) r='{"tools":[{"name":"echo","description":"echo","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}]}' ;;
+  *'"tools/list"'*) r='{"tools":[{"name":"echo","description":"echo","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}},{"name":"big","description":"64 MiB of text","inputSchema":{"type":"object"}}]}' ;;
+  *'"tools/call"'*'"name":"big"'*)
+    printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"' "$id"
+    head -c 67108864 /dev/zero | tr '\0' x
+    printf '"}]}}\n'
+    continue ;;
   *'"tools/call"'*) r="{\"content\":[{\"type\":\"text\",\"text\":\"from the $KIT\"}]}" ;;
   *) continue ;;
   esac
