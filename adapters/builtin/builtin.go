@@ -5,6 +5,7 @@ package builtin
 
 import (
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/acp"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/adapters/codex"
 	"github.com/sojourn-run/sojourn/adapters/gemini"
@@ -18,5 +19,6 @@ func Registry() adapters.Registry {
 		opencode.New(),
 		codex.New(),
 		gemini.New(),
+		acp.New(),
 	)
 }
