@@ -99,3 +99,11 @@ func toJSON(t testing.TB, v any) string {
 	require.NoError(t, err)
 	return string(data)
 }
+
+func compareStates(t testing.TB, live, restored reducer.State) {
+	t.Helper()
+	diffs, err := parity.Compare(live, restored, parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, diffs)
+	require.NotZero(t, countBlocks(live))
+}
