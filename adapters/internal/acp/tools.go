@@ -31,6 +31,7 @@ func (t *Translator) toolUpdate(u *update, line string) {
 
 // heardOfCall ends the run before a call.
 func (t *Translator) heardOfCall() {
+	t.overtaken()
 	t.endRun()
 	t.Turns[0].Heard = true
 }

@@ -10,8 +10,12 @@ import (
 )
 
 // prompted is a prompt to the agent. One that finds another running is shown
-// when that has ended.
+// when that has ended. A cancelled one that waits for an answer does not end
+// before it gets it, which may be never.
 func (t *Translator) prompted(request string, content []Content) {
+	if len(t.Turns) > 0 && t.Turns[0].Cancelled && len(t.Asks) > 0 {
+		t.abandon()
+	}
 	t.Turns = append(t.Turns, turn{Request: request, Content: content})
 	if len(t.Turns) == 1 {
 		t.show()
@@ -75,6 +79,7 @@ func (t *Translator) textChunk(kind, message, text, line string) {
 // hear notes that something comes of the turn, and from which message. What
 // was refused before it is in the agent's hands now.
 func (t *Translator) hear(message string) {
+	t.overtaken()
 	u := &t.Turns[0]
 	u.Heard, u.Refused = true, nil
 	if message != "" && t.Run.Message != "" && message != t.Run.Message {
@@ -188,18 +193,31 @@ func (t *Translator) promptAnswered(request string, m *message) {
 	t.endTurn(idle)
 }
 
-// outOfTurn is the answer to a prompt that waited: the agent never took it up.
+// outOfTurn is the answer to a prompt that waited: the agent has given up those
+// ahead of it. One to a prompt that was given up here says nothing new.
 func (t *Translator) outOfTurn(request string, m *message) {
 	at := slices.IndexFunc(t.Turns, func(u turn) bool { return u.Request == request })
 	if at < 0 {
 		return
 	}
-	t.Turns = slices.Delete(t.Turns, at, at+1)
-	e := event.ErrorInfo{Message: t.dialect.Agent + ": a prompt was answered before the one ahead of it", Code: "out_of_turn"}
-	if m.Error != nil {
-		e.Message = m.Error.text()
+	for range at {
+		t.abandon()
 	}
-	t.emit(event.Error{ErrorInfo: e})
+	t.promptAnswered(request, m)
+}
+
+// abandon ends a turn that the agent will not end.
+func (t *Translator) abandon() {
+	t.finish(true)
+	t.endTurn(event.SessionIdle{StopReason: "cancelled", Interrupted: true})
+}
+
+// overtaken gives up a turn that waits for an answer when the agent speaks
+// although another prompt has come: that has cancelled it.
+func (t *Translator) overtaken() {
+	if len(t.Turns) > 1 && len(t.Asks) > 0 && !t.dialect.Kept {
+		t.abandon()
+	}
 }
 
 func stopReason(m *message) string {
