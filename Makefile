@@ -65,6 +65,10 @@ bench: build agents ## the figures of bench/, beside their floors
 check-config: programs ## start what compose starts, from its configuration, as plain processes
 	@deploy/check-config.sh
 
+.PHONY: fuzz
+fuzz: ## every fuzz target, a minute in all
+	@scripts/fuzz.sh
+
 .PHONY: nightly
 nightly: build agents browser ## long runs: fuzzing, and the tests three times over
 	@scripts/nightly.sh

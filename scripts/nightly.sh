@@ -1,16 +1,9 @@
 #!/usr/bin/env bash
-# Long runs: every fuzz target for FUZZTIME (default 60s), then the tests three
+# Long runs: every fuzz target for FUZZTIME (default 60) seconds, then the tests three
 # times over in random order.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-FUZZTIME=${FUZZTIME:-60s}
-
-grep -rl --include='*_test.go' '^func Fuzz' . | grep -v node_modules | sort | while read -r file; do
-  grep -ho '^func Fuzz[A-Za-z0-9_]*' "$file" | cut -d' ' -f2 | while read -r target; do
-    echo "nightly: $target in $(dirname "$file") for $FUZZTIME"
-    go test -run '^$' -fuzz "^$target\$" -fuzztime "$FUZZTIME" "$(dirname "$file")" </dev/null
-  done
-done
+SECONDS_EACH=${FUZZTIME:-60} scripts/fuzz.sh
 
 echo "nightly: every package three times, in random order"
 export SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack PATH=$PWD/.agents/bin:$PATH

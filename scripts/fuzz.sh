@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Fuzzing: every target of every decoder, SECONDS_IN_ALL (default 60) shared among
+# them, or SECONDS_EACH for each.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# PACKAGE TARGET for each.
+targets() {
+  grep -r --include='*_test.go' --exclude-dir=node_modules -o '^func Fuzz[A-Za-z0-9_]*' . |
+    sed -E 's|^(.*)/[^/]*:func (Fuzz.*)$|\1 \2|' | sort -u
+}
+
+mapfile -t all < <(targets)
+each=${SECONDS_EACH:-$(((${SECONDS_IN_ALL:-60} + ${#all[@]} - 1) / ${#all[@]}))}
+echo "fuzz: ${#all[@]} targets, $each s each"
+for pair in "${all[@]}"; do
+  read -r package target <<<"$pair"
+  line=$(go test -run '^$' -fuzz "^$target\$" -fuzztime "${each}s" "$package" </dev/null 2>&1) || {
+    printf '%s\n' "$line"
+    echo "fuzz: $target in $package found something; what it found lies in its testdata/fuzz" >&2
+    exit 1
+  }
+  printf 'fuzz: %-55s %s\n' "$package $target" "$(grep -o 'execs: [0-9]*' <<<"$line" | tail -1)"
+done
+echo "fuzz: nothing found"
