@@ -17,9 +17,10 @@ var asWritten = json.JoinOptions(
 	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsonv1.MergeWithLegacySemantics(true))
 
 var (
-	errNoObject = errors.New("not a JSON object")
-	errEncoding = errors.New("not UTF-8")
-	errNoType   = errors.New(`field "type" is missing`)
+	errNoObject  = errors.New("not a JSON object")
+	errEncoding  = errors.New("not UTF-8")
+	errNoType    = errors.New(`field "type" is missing`)
+	errNoPayload = errors.New(`field "payload" is missing`)
 )
 
 // decodeObject reads a line, which must be a JSON object.

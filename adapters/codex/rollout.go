@@ -47,6 +47,9 @@ func (f *file) line(raw []byte) error {
 	if err := decodeObject(raw, &l); err != nil {
 		return err
 	}
+	if l.Type != "" && !given(l.Payload) {
+		return errNoPayload
+	}
 	at := f.turn.last
 	if stamp, err := time.Parse(time.RFC3339Nano, l.Timestamp); err == nil {
 		at = stamp.UnixMilli()
