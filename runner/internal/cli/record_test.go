@@ -1,0 +1,198 @@
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// asRunner makes the test program the runner.
+const asRunner = "SOJOURN_TEST_AS_RUNNER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asRunner) != "" {
+		os.Exit(Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// recording is a call of record with a shell script as its program.
+func recording(t *testing.T, file, script string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "record", "--file", file, "--", "sh", "-c", script)
+	cmd.Env = append(os.Environ(), asRunner+"=1")
+	return cmd
+}
+
+func recordsIn(t *testing.T, file string) (lines map[event.Dir][]string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	lines = map[event.Dir][]string{}
+	for r, err := range event.DecodeRecords(bytes.NewReader(data), event.RecordOptions{}) {
+		require.NoError(t, err)
+		require.False(t, r.TS.IsZero())
+		lines[r.Dir] = append(lines[r.Dir], r.Line)
+	}
+	return lines
+}
+
+func TestRecordRelaysBothWays(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "deep", "er", "session.jsonl")
+	cmd := recording(t, file, `read a; echo "got $a"; echo aside >&2; cat; printf 'no end'; exit 7`)
+	var out, errOut bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader("one\n\xff\ntwo"), &out, &errOut
+	require.Error(t, cmd.Run())
+	require.Equal(t, 7, cmd.ProcessState.ExitCode())
+	require.Equal(t, "got one\n\xff\ntwono end", out.String())
+	require.Equal(t, "aside\n", errOut.String())
+	got := recordsIn(t, file)
+	require.Equal(t, []string{"one", "\xff", "two"}, got[event.DirIn])
+	require.Equal(t, []string{"got one", "\xff", "twono end"}, got[event.DirOut])
+	head, err := os.ReadFile(file + headSuffix)
+	require.NoError(t, err)
+	whole, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(whole), string(head))
+}
+
+// A line is in the file before anybody else has it.
+func TestRecordBeforePassingOn(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "session.jsonl")
+	cmd := recording(t, file, `while read line; do grep -c "$line" "`+file+`"; done`)
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	reply := make([]byte, 16)
+	for _, word := range []string{"first", "second"} {
+		_, err = io.WriteString(in, word+"\n")
+		require.NoError(t, err)
+		n, err := out.Read(reply)
+		require.NoError(t, err)
+		require.Equal(t, "1\n", string(reply[:n]), "the program did not find the line that it was given")
+		require.Contains(t, recordsIn(t, file)[event.DirOut], "1")
+	}
+	require.NoError(t, in.Close())
+	require.NoError(t, cmd.Wait())
+}
+
+func TestRecordLongLine(t *testing.T) {
+	t.Parallel()
+	const size = 20 << 20
+	file := filepath.Join(t.TempDir(), "session.jsonl")
+	cmd := recording(t, file, `head -c 20971520 /dev/zero | tr '\0' x; echo; echo end`)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	require.NoError(t, cmd.Run())
+	require.Equal(t, size+len("\nend\n"), out.Len())
+	got := recordsIn(t, file)[event.DirOut]
+	require.Len(t, got, 2)
+	require.Len(t, got[0], size)
+	info, err := os.Stat(file + headSuffix)
+	require.NoError(t, err)
+	require.LessOrEqual(t, info.Size(), int64(headSize))
+}
+
+// A torn last line is taken out and kept beside, and the next process's
+// records follow whole ones.
+func TestRecordDropsTornLine(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "session.jsonl")
+	whole := string(event.AppendRecord(nil, event.Record{TS: time.Unix(1, 0), Dir: event.DirOut, Line: strings.Repeat("x", 200_000)})) + "\n"
+	torn := `{"dir":"out","line":"` + strings.Repeat("y", 100_000)
+	require.NoError(t, os.WriteFile(file, []byte(whole+torn), 0o600))
+	require.NoError(t, recording(t, file, "echo next").Run())
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(data), whole))
+	require.Equal(t, "next", recordsIn(t, file)[event.DirOut][1])
+	aside, err := os.ReadFile(file + tornSuffix)
+	require.NoError(t, err)
+	require.Equal(t, torn, string(aside))
+}
+
+func TestRecordForwardsSignals(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "session.jsonl")
+	cmd := recording(t, file, `trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.05; done`)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	ready := make([]byte, len("ready\n"))
+	_, err = io.ReadFull(out, ready)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Equal(t, "caught\n", string(rest))
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 3, cmd.ProcessState.ExitCode())
+}
+
+// A recorder that is killed takes its program with it.
+func TestRecordKilled(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "session.jsonl")
+	cmd := recording(t, file, `echo $$; exec 1>&-; exec sleep 3000`)
+	alive, hold, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.ExtraFiles = []*os.File{hold}
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	require.NoError(t, hold.Close())
+	pid := make([]byte, 16)
+	_, err = out.Read(pid)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Kill())
+	_, err = io.Copy(io.Discard, alive) // until nobody holds the other end
+	require.NoError(t, err)
+	require.Error(t, cmd.Wait())
+}
+
+// What can't be recorded is not said: the program is ended.
+func TestRecordFullDisk(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full")
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	head, err := os.Create(filepath.Join(t.TempDir(), "head"))
+	require.NoError(t, err)
+	r := &recorder{file: full, head: head}
+	var out bytes.Buffer
+	_, err = r.run([]string{"sh", "-c", "echo hello; exec sleep 3000"}, io3{strings.NewReader(""), &out, io.Discard})
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.Empty(t, out.String())
+	require.NoError(t, r.close())
+}
+
+func TestRecordUsage(t *testing.T) {
+	t.Parallel()
+	var errOut bytes.Buffer
+	require.Equal(t, 2, Run([]string{"record", "--", "true"}, nil, io.Discard, &errOut))
+	require.Contains(t, errOut.String(), "--file is missing")
+	file := filepath.Join(t.TempDir(), "f")
+	require.Equal(t, 2, Run([]string{"record", "--file", file}, nil, io.Discard, &errOut))
+	require.Equal(t, 1, Run([]string{"record", "--file", file, "--", "/no/such/program"}, strings.NewReader(""), io.Discard, &errOut))
+	require.Contains(t, errOut.String(), "/no/such/program")
+}
