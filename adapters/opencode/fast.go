@@ -56,7 +56,7 @@ func fastDelta(line string) (p properties, ok bool) {
 // plainUntil cuts off a text that needs no decoding.
 func plainUntil(text, until string) (before, rest string, ok bool) {
 	before, rest, ok = strings.Cut(text, until)
-	return before, rest, ok && !strings.ContainsAny(before, `"\`)
+	return before, rest, ok && plain(before)
 }
 
 // unquote reads a JSON string.

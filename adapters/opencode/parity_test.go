@@ -173,3 +173,48 @@ func only(records []event.Record, session string) []event.Record {
 	}
 	return out
 }
+
+// With the database beside the stream, subagents are told by the database.
+func TestParityWithSide(t *testing.T) {
+	t.Parallel()
+	export := []adapters.Source{memory("x", readFile(t, killedExport))}
+	live, err := reducer.Fold(adapters.Translate(New(), sequence(readRecords(t, killedRecords)), adapters.TranslateOptions{Side: export}))
+	require.NoError(t, err)
+	diffs, err := parity.Compare(live, foldParsed(t, export), parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, diffs)
+}
+
+// The headless mode says nothing of what subagents do; the rest is as the
+// database has it.
+func TestParityHeadless(t *testing.T) {
+	t.Parallel()
+	var lines []event.Record
+	for _, r := range readRecords(t, killedRecords) {
+		l, err := decodeLine([]byte(r.Line))
+		if err != nil || l.Properties == nil || l.Properties.Part == nil || l.Properties.SessionID != killedMain {
+			continue
+		}
+		if line, ok := headlessLine(t, l); ok {
+			lines = append(lines, event.Record{Dir: event.DirOut, Line: line})
+		}
+	}
+	live := foldLive(t, "", lines)
+	restored := foldParsed(t, []adapters.Source{memory("x", readFile(t, killedExport))})
+	last := len(restored.Blocks) - 1
+	require.Equal(t, restored.Blocks[last].ID, live.Blocks[len(live.Blocks)-1].ID)
+}
+
+const killedMain = "ses_00ab00ab00abChosen00000001"
+
+// headlessLine is how the headless mode prints a part that is whole.
+func headlessLine(t *testing.T, l *line) (string, bool) {
+	p := l.Properties.Part
+	kind := map[string]string{"step-start": "step_start", "step-finish": "step_finish", "text": "text"}[p.Type]
+	if kind == "" || p.Type == "text" && p.Time.End == 0 {
+		return "", false
+	}
+	return `{"type":"` + kind + `","sessionID":"` + killedMain + `","part":` + toJSON(t, map[string]any{
+		"id": p.ID, "messageID": p.MessageID, "sessionID": killedMain, "type": p.Type, "text": p.Text, "reason": p.Reason,
+		"time": map[string]any{"start": p.Time.Start, "end": p.Time.End}}) + `}`, true
+}
