@@ -116,13 +116,13 @@ func (r *Rig) playBigLine() {
 	r.ok(script)
 	longest, told := r.longest()
 	require.GreaterOrEqual(r.t, longest, bigSize, "the agent printed no line of that length")
-	require.GreaterOrEqual(r.t, told, bigSize, "no event has its body")
 	if r.agent.Big == "" {
+		require.GreaterOrEqual(r.t, told, bigSize, "no event has its body")
 		line := strings.Repeat("0123456789abcdef", 4)[:63] + "\n"
 		want := sha256.Sum256([]byte(strings.Repeat(line, bigSize/len(line))))
 		require.Equal(r.t, want, sha256.Sum256([]byte(r.Said())), "a body of %d bytes", len(r.Said()))
 	}
-	r.t.Logf("the longest line has %d bytes", longest)
+	r.t.Logf("the longest line has %d bytes, the longest body told %d", longest, told)
 }
 
 // longest are the lengths of the longest line and of the longest body that an

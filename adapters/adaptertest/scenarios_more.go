@@ -196,9 +196,9 @@ func (r *Rig) playCompact() {
 // demonstration is a profile with something of everything.
 var demonstration = adapters.Profile{
 	ID: "demonstration", Instructions: "MARK-INSTRUCTIONS",
-	Rules:     map[string]string{"style": "MARK-RULE"},
-	Skills:    map[string]map[string]string{"labskill": {"SKILL.md": "---\nname: labskill\ndescription: MARK-SKILL\n---\nbody\n"}},
-	Subagents: map[string]string{"reviewer": "---\nname: reviewer\ndescription: MARK-AGENT\n---\nYou review.\n"},
+	Rules:      map[string]string{"style": "MARK-RULE"},
+	Skills:     map[string]map[string]string{"labskill": {"SKILL.md": "---\nname: labskill\ndescription: MARK-SKILL\n---\nbody\n"}},
+	Subagents:  map[string]string{"reviewer": "---\nname: reviewer\ndescription: MARK-AGENT\n---\nYou review.\n"},
 	BundledMCP: kit,
 	Workspace:  map[string]string{"docs/given.txt": "given\n"},
 }
