@@ -13,7 +13,6 @@ type ability struct {
 // The capabilities that scenarios need. What no capability speaks of is only
 // missing where Agent.Missing says so.
 var (
-	anyAgent   = ability{}
 	thinks     = ability{"thinking", func(_ Agent, c adapters.Capabilities) bool { return c.Thinking }}
 	delegates  = ability{"subagents", func(_ Agent, c adapters.Capabilities) bool { return c.Subagents }}
 	interrupts = ability{"interrupt", func(_ Agent, c adapters.Capabilities) bool { return c.Interrupt }}
