@@ -1,0 +1,173 @@
+package acp
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// house is a home with files of a program's own.
+type house struct {
+	t   *testing.T
+	dir string
+}
+
+func newHouse(t *testing.T, globs string) house {
+	h := house{t, t.TempDir()}
+	h.put(globsFile, []byte(globs+"\n"))
+	h.put(recordFile, []byte("{}\n"))
+	return h
+}
+
+func (h house) put(name string, data []byte) {
+	path := filepath.Join(h.dir, filepath.FromSlash(name))
+	require.NoError(h.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(h.t, os.WriteFile(path, data, 0o600))
+}
+
+func (h house) home() adapters.Home {
+	home, err := adapters.OpenHome(h.dir)
+	require.NoError(h.t, err)
+	return home
+}
+
+var files = adapters.Transcript{ID: filesID, Path: globsFile, Kind: adapters.Snapshot}
+
+func source(data []byte) adapters.Source {
+	return adapters.Source{Transcript: files, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
+}
+
+func imported(t *testing.T, lines []byte) map[string]string {
+	t.Helper()
+	got, err := New().Import([]adapters.Source{source(lines)}, adapters.Launch{})
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, f := range got {
+		require.Equal(t, adapters.InHome, f.Base)
+		out[f.Path] = string(f.Data)
+	}
+	return out
+}
+
+// Whatever happens to the files, what was exported makes the same files again,
+// and costs what has changed.
+func TestExportFollowsTheFiles(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	h := newHouse(t, ".db/*")
+	want := map[string][]byte{}
+	var lines []byte
+	var at []byte
+	for round := range 60 {
+		name := ".db/" + string(rune('a'+random.IntN(3)))
+		switch random.IntN(5) {
+		case 0:
+			delete(want, name)
+			_ = os.Remove(filepath.Join(h.dir, filepath.FromSlash(name)))
+		default:
+			data := bytes.Clone(want[name])
+			if size := random.IntN(3 * pieceSize); size > len(data) {
+				data = append(data, make([]byte, size-len(data))...)
+			} else if random.IntN(2) == 0 {
+				data = data[:size]
+			}
+			if len(data) > 0 {
+				data[random.IntN(len(data))] = byte(random.IntN(256))
+			}
+			want[name] = data
+			h.put(name, data)
+		}
+		more, next, err := New().Export(h.home(), files, at)
+		require.NoError(t, err)
+		lines, at = append(lines, more...), next
+		got := imported(t, lines)
+		require.Equal(t, ".db/*\n", got[globsFile])
+		delete(got, globsFile)
+		require.Len(t, got, len(want), "round %d", round)
+		for name, data := range want {
+			require.Equal(t, string(data), got[name], "round %d: %s", round, name)
+		}
+		again, err := New().Cursor(bytes.NewReader(lines))
+		require.NoError(t, err)
+		none, _, err := New().Export(h.home(), files, again)
+		require.NoError(t, err)
+		require.Empty(t, none, "round %d: a cursor that is read from the lines is where they end", round)
+	}
+}
+
+func TestExportCostsWhatChanged(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "big")
+	data := make([]byte, 100*pieceSize)
+	h.put("big", data)
+	_, at, err := New().Export(h.home(), files, nil)
+	require.NoError(t, err)
+	data[50*pieceSize] = 1
+	h.put("big", data)
+	lines, _, err := New().Export(h.home(), files, at)
+	require.NoError(t, err)
+	require.NotEmpty(t, lines)
+	require.Less(t, len(lines), 2*pieceSize)
+}
+
+// restless is a home whose file is another one whenever somebody looks.
+type restless struct {
+	adapters.Home
+	n *int
+}
+
+func (r restless) Open(name string) (io.ReadCloser, error) {
+	if name == globsFile {
+		return r.Home.Open(name)
+	}
+	*r.n++
+	return io.NopCloser(strings.NewReader(strings.Repeat("x", *r.n))), nil
+}
+
+// Files that don't hold still are left for the next time.
+func TestExportWaitsForFilesToHoldStill(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "db")
+	h.put("db", []byte("x"))
+	n := 0
+	lines, next, err := New().Export(restless{h.home(), &n}, files, nil)
+	require.NoError(t, err)
+	require.Empty(t, lines)
+	require.Nil(t, next)
+	require.Equal(t, 2*exportTries, n)
+}
+
+// What an archive holds is not believed.
+func TestImportBadLines(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"{", `{"path":"../x","data":"eA=="}`, `{"path":"/x","size":0}`, `{"path":"x","at":7,"data":"eA=="}`,
+		`{"path":"x","at":65536,"data":"eA=="}`, `{"path":"x","size":5}`, `{"globs":"/etc/*"}`, `{"path":"x","size":-1}`, `{}`,
+	} {
+		_, err := New().Import([]adapters.Source{source([]byte(`{"globs":"x"}` + "\n" + line + "\n"))}, adapters.Launch{})
+		require.ErrorContains(t, err, "line 2", line)
+	}
+	_, err := New().Cursor(strings.NewReader("nonsense\n"))
+	require.ErrorContains(t, err, "line 1")
+}
+
+func TestTranscriptsOfAHome(t *testing.T) {
+	t.Parallel()
+	empty, err := adapters.OpenHome(t.TempDir())
+	require.NoError(t, err)
+	found, err := New().Transcripts(empty, adapters.Launch{})
+	require.NoError(t, err)
+	require.Empty(t, found)
+	found, err = New().Transcripts(newHouse(t, "x").home(), adapters.Launch{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"main", filesID}, []string{found[0].ID, found[1].ID})
+	require.Equal(t, recordFile, New().Place(found[0], adapters.Launch{Workspace: "/elsewhere"}))
+}
