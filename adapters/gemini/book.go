@@ -30,6 +30,9 @@ type book struct {
 	// seen counts the calls read of each message, which is written again for
 	// every one of them.
 	seen map[string]int
+	// copying: the lines up to the next patch are a copy of the history. The agent
+	// writes one when it has shortened its memory, context first.
+	copying bool
 }
 
 // told says whether the conversation was told by the protocol, which leaves
@@ -40,6 +43,8 @@ func (b *book) record(r *record) error {
 	switch {
 	case r.isHeader():
 		return b.header(r)
+	case len(r.Set) > 0:
+		b.copying = false
 	case r.ID == "" && r.Rewind == "" && len(r.Set) == 0:
 		b.native(event.Main, "chat", r.raw)
 	case r.ID == "":
@@ -72,6 +77,10 @@ func (b *book) message(r *record) error {
 	if strings.HasPrefix(r.ID, fillerPrefix) {
 		return nil
 	}
+	if b.copying {
+		b.seen[r.ID] = len(r.ToolCalls)
+		return nil
+	}
 	switch r.Type {
 	case "user":
 		return b.user(r)
@@ -99,6 +108,7 @@ func (b *book) user(r *record) error {
 		b.at(r.Timestamp)
 		b.results(pieces)
 	case parts == nil && internal(text):
+		b.copying = b.begun && strings.HasPrefix(text, contextTag)
 	default:
 		b.settle()
 		b.at(r.Timestamp)

@@ -100,11 +100,14 @@ func (p *parser) at(stamp string) {
 	}
 }
 
+// patchMessages begins a patch that replaces all messages.
+const patchMessages = `{"$set":{"messages":`
+
 // legacySuffix ends the name of a file in one piece, as older versions wrote it.
 const legacySuffix = ".json"
 
-// read gives the records of a file, one by one, without its patches. A broken
-// line costs that line.
+// read gives the records of a file, one by one; of its patches only those of the
+// messages, and of these only that they are there. A broken line costs that line.
 func (p *parser) read(src adapters.Source, each func(*record) error) {
 	in, err := src.Open()
 	if err != nil {
@@ -145,6 +148,9 @@ func readLine(raw []byte, each func(*record) error) error {
 	case isPatch(raw):
 		if !json.Valid(raw) {
 			return errors.New("a patch that is no JSON")
+		}
+		if bytes.HasPrefix(raw, []byte(patchMessages)) {
+			return each(&record{Set: raw})
 		}
 		return nil
 	}

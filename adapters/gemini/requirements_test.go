@@ -377,6 +377,23 @@ func TestParseSurvivesBrokenLines(t *testing.T) {
 	require.Len(t, b.State().Blocks, 2)
 }
 
+// A history that the agent writes down once more, shortened, was not said again.
+func TestParseKnowsACopy(t *testing.T) {
+	t.Parallel()
+	said := chatText(idA, dayOne, "one") +
+		`{"id":"c2","type":"user","content":[{"text":"<session_context>x</session_context>"}]}` + "\n" +
+		`{"id":"u2","type":"user","content":[{"text":"one"}]}` + "\n" + `{"$set":{"lastUpdated":"x"}}` + "\n" +
+		`{"id":"g2","type":"gemini","content":[{"text":"yes"}]}` + "\n" + `{"$set":{"messages":[]}}` + "\n"
+	next := `{"id":"u3","type":"user","content":[{"text":"two"}]}` + "\n" + `{"id":"g3","type":"gemini","content":"also"}` + "\n"
+	state, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, said+next)}))
+	require.NoError(t, err)
+	var texts []string
+	for _, b := range state.Blocks {
+		texts = append(texts, *b.Content)
+	}
+	require.Equal(t, []string{"one", "yes", "two", "also"}, texts)
+}
+
 // What is no chat of this agent gives errors or native events, and no block.
 func TestParseInventsNothing(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ type side struct {
 func (s *side) record(r *record) error {
 	s.at(r.Timestamp)
 	switch {
-	case r.isHeader() || r.ID == "" && r.Rewind != "":
+	case r.isHeader() || r.ID == "" && (r.Rewind != "" || len(r.Set) > 0):
 		return nil
 	case r.Type == "user":
 		return s.user(r)

@@ -154,10 +154,13 @@ func prompt(pieces []piece) []acp.Content {
 	return out
 }
 
+const contextTag = "<session_context>"
+
 // internal tells what the agent says to its model in the user's name.
 func internal(text string) bool {
 	text = strings.TrimSpace(text)
-	return text == "" || strings.HasPrefix(text, "<session_context>") || strings.HasPrefix(text, "<hook_context>")
+	return text == "" || strings.HasPrefix(text, contextTag) || strings.HasPrefix(text, "<hook_context>") ||
+		strings.HasPrefix(text, "System: Potential loop detected. Details: ")
 }
 
 // toldOutput is the result of a call as the protocol tells it.
