@@ -33,8 +33,8 @@ type page struct {
 type entry struct {
 	part *part
 	row  int64
-	// made and updated are in milliseconds; 0 when not known.
-	made, updated int64
+	// made is when it was, in milliseconds; 0 when not known.
+	made int64
 }
 
 // logged is one event of the agent's own log.
@@ -77,6 +77,9 @@ func (b *book) addPart(id, message, session string, e entry, data []byte) error 
 // dropped.
 func (b *book) addEvent(session string, row int64, kind string, data []byte) error {
 	kind, _, _ = strings.Cut(kind, ".1")
+	if kind != "message.updated" && kind != "message.part.updated" {
+		return nil
+	}
 	var e struct {
 		Info *struct {
 			ID    string    `json:"id"`
@@ -89,9 +92,6 @@ func (b *book) addEvent(session string, row int64, kind string, data []byte) err
 				Status string `json:"status"`
 			} `json:"state"`
 		} `json:"part"`
-	}
-	if kind != "message.updated" && kind != "message.part.updated" {
-		return nil
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return fmt.Errorf("event %d: %w", row, err)

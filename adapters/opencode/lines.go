@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 )
 
 // columns are those of the rows that conversations are made of.
@@ -19,7 +18,6 @@ type columns struct {
 	Aggregate string `json:"aggregate_id"`
 	Type      string `json:"type"`
 	Created   int64  `json:"time_created"`
-	Updated   int64  `json:"time_updated"`
 	Data      string `json:"data"`
 }
 
@@ -44,47 +42,63 @@ func (r *reader) lines(first []byte, br *bufio.Reader) error {
 	}
 }
 
+// rowOf is a line whose row has the columns that matter, decoded at once.
+type rowOf struct {
+	Table  string   `json:"table"`
+	Rowid  int64    `json:"rowid"`
+	Row    *columns `json:"row"`
+	Gone   string   `json:"gone"`
+	Clear  bool     `json:"clear"`
+	Schema string   `json:"schema"`
+	Reset  bool     `json:"reset"`
+}
+
 func (r *reader) line(raw []byte) error {
-	var l rowLine
-	if err := json.Unmarshal(raw, &l); err != nil {
-		return err
+	var l rowOf
+	err := json.Unmarshal(raw, &l)
+	var shape *json.UnmarshalTypeError
+	if errors.As(err, &shape) && l.Table != "" && !told(l.Table) {
+		return nil // a row of another table
 	}
 	switch {
-	case !l.valid():
-		return errors.New("no line of an export")
+	case err != nil:
+		return err
 	case l.Reset:
 		r.book = newBook()
-		return nil
+	case l.Table == "":
+		return errors.New("no line of an export")
 	case l.Gone != "":
 		delete(r.book.messages, l.Gone)
 		delete(r.book.parts, l.Gone)
-		return nil
-	case len(l.Row) == 0:
-		return nil
+	case l.Row != nil && told(l.Table):
+		return r.row(&l)
+	case l.Row == nil && !l.Clear && l.Schema == "":
+		return errors.New("no line of an export")
 	}
-	return r.row(&l)
+	return nil
 }
 
-func (r *reader) row(l *rowLine) error {
-	switch l.Table {
+// told says whether a table's rows are part of conversations.
+func told(table string) bool {
+	switch table {
 	case "session", "message", "part", logTable:
-	default:
-		return nil
+		return true
 	}
-	var c columns
-	if err := json.Unmarshal(l.Row, &c); err != nil {
-		return fmt.Errorf("table %s: row %d: %w", l.Table, l.Rowid, err)
+	return false
+}
+
+func (r *reader) row(l *rowOf) error {
+	c := l.Row
+	if l.Table == "session" {
+		r.book.sessions[c.ID] = c.ParentID
+		return nil
 	}
 	data := []byte(c.Data)
 	switch l.Table {
-	case "session":
-		r.book.sessions[c.ID] = c.ParentID
 	case "message":
 		return r.book.addMessage(c.ID, c.SessionID, l.Rowid, data)
 	case "part":
-		return r.book.addPart(c.ID, c.MessageID, c.SessionID, entry{row: l.Rowid, made: c.Created, updated: c.Updated}, data)
-	case logTable:
-		return r.book.addEvent(c.Aggregate, l.Rowid, strings.TrimSpace(c.Type), data)
+		return r.book.addPart(c.ID, c.MessageID, c.SessionID, entry{row: l.Rowid, made: c.Created}, data)
 	}
-	return nil
+	return r.book.addEvent(c.Aggregate, l.Rowid, c.Type, data)
 }

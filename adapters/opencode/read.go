@@ -146,11 +146,11 @@ func (r *reader) messages(db *sql.DB) {
 }
 
 func (r *reader) parts(db *sql.DB) {
-	r.scan(db, "part", "rowid, id, message_id, session_id, time_created, time_updated, data", func(scan func(...any) error) error {
+	r.scan(db, "part", "rowid, id, message_id, session_id, time_created, data", func(scan func(...any) error) error {
 		var e entry
 		var id, message, session string
 		var data sql.RawBytes
-		if err := scan(&e.row, &id, &message, &session, &e.made, &e.updated, &data); err != nil {
+		if err := scan(&e.row, &id, &message, &session, &e.made, &data); err != nil {
 			return err
 		}
 		return r.book.addPart(id, message, session, e, data)

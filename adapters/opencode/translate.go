@@ -69,7 +69,8 @@ func (t *translator) fast(line string) bool {
 		}
 		return ok
 	}
-	return chatter[kind] && json.Valid([]byte(line))
+	quiet := chatter[kind] || kind == "session.status" && !strings.Contains(line, "retry")
+	return quiet && json.Valid([]byte(line))
 }
 
 // logLevel reads the agent's own: its log says everything on one stream.
