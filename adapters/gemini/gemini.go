@@ -19,6 +19,7 @@ type Adapter struct{}
 var (
 	_ adapters.Adapter    = (*Adapter)(nil)
 	_ adapters.Identifier = (*Adapter)(nil)
+	_ adapters.Environed  = (*Adapter)(nil)
 )
 
 // New gives the adapter.
@@ -40,6 +41,7 @@ func (*Adapter) Info() adapters.Info {
 			"A command that fails is told like one that succeeds, and what was read from a file is not told.",
 			"A denial reaches the agent without the words that go with it.",
 			"Retries of the model's API are told on standard error only, and no cost is reported.",
+			"The agent writes its calls down again with every further call, so files of sessions with many calls are large.",
 			"A profile's commands are for the agent's terminal: over the protocol it takes them for text.",
 		},
 	}
@@ -49,6 +51,16 @@ func (*Adapter) Info() adapters.Info {
 // is a script that needs node in PATH.
 func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	return adapters.FindProgram(getenv, ProgramVariable, Name, "install Gemini CLI (npm install -g @google/gemini-cli)")
+}
+
+// Variables are what the agent's program reads of its environment.
+func (*Adapter) Variables() []adapters.Variable {
+	return []adapters.Variable{
+		{Name: "GEMINI_API_KEY", About: "key for the Gemini API"},
+		{Name: "GOOGLE_GEMINI_BASE_URL", About: "where that API is"},
+		{Name: "GOOGLE_API_KEY", About: "key for Vertex AI, with GOOGLE_GENAI_USE_VERTEXAI"},
+		{Name: "GOOGLE_GENAI_USE_VERTEXAI", About: "\"true\" takes Vertex AI where there is no GEMINI_API_KEY"},
+	}
 }
 
 // NativeID is empty: the agent chooses.

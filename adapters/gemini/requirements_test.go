@@ -464,3 +464,20 @@ func TestLongLines(t *testing.T) {
 	live := foldRecords(t, records)
 	require.Len(t, *live.Blocks[1].Content, len(text))
 }
+
+// The key and the address of the model come by the environment, and neither is
+// written into a file.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "GEMINI_API_KEY", New().Variables()[0].Name)
+	l := launch()
+	l.Env = map[string]string{"GEMINI_API_KEY": "sk-planted", "GOOGLE_GEMINI_BASE_URL": "http://planted"}
+	files, err := New().ProfileFiles(adapters.Profile{}, l)
+	require.NoError(t, err)
+	for _, f := range files {
+		require.NotContains(t, string(f.Data), "planted", f.Path)
+	}
+	for env, want := range map[string]string{"true": "vertex-ai", "": "gemini-api-key"} {
+		require.Equal(t, want, authType(map[string]string{"GOOGLE_GENAI_USE_VERTEXAI": env}))
+	}
+}
