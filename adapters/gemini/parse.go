@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Parse turns chat files into events: the main ones in the order given, each
+// Parse turns chat files into events: the main ones one after the other, each
 // subagent's behind the call that started it.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
@@ -47,7 +48,7 @@ type parser struct {
 // isMain says whether a transcript is a conversation of its own.
 func isMain(id string) bool { return id == event.Main || strings.HasPrefix(id, event.Main+".") }
 
-// sort takes the subagents' files aside.
+// sort takes the subagents' files aside, and puts the main ones in their order.
 func (p *parser) sort(sources []adapters.Source) []adapters.Source {
 	var mains []adapters.Source
 	for _, src := range sources {
@@ -57,6 +58,7 @@ func (p *parser) sort(sources []adapters.Source) []adapters.Source {
 			p.threads = append(p.threads, &thread{Source: src})
 		}
 	}
+	slices.SortStableFunc(mains, func(a, b adapters.Source) int { return numberOf(a.ID) - numberOf(b.ID) })
 	return mains
 }
 

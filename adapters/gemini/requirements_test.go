@@ -377,6 +377,17 @@ func TestParseSurvivesBrokenLines(t *testing.T) {
 	require.Len(t, b.State().Blocks, 2)
 }
 
+// Native sessions follow each other, in whatever order their files are given.
+func TestParseSeveralMains(t *testing.T) {
+	t.Parallel()
+	second, first := memory("main.2", chatText(idB, dayTwo, "two")), memory(event.Main, chatText(idA, dayOne, "one"))
+	state, err := reducer.Fold(New().Parse([]adapters.Source{second, first}))
+	require.NoError(t, err)
+	require.Len(t, state.Blocks, 4)
+	require.Equal(t, idA+":1", state.Blocks[0].ID)
+	require.Equal(t, idB+":1", state.Blocks[2].ID)
+}
+
 // A history that the agent writes down once more, shortened, was not said again.
 func TestParseKnowsACopy(t *testing.T) {
 	t.Parallel()
