@@ -75,17 +75,46 @@ func TestRealBackgroundInterrupted(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		x := realAgent(t)
 		x.start(adapters.Profile{})
-		x.ask("SUBAGENTBG TOOL bash: touch begun; sleep 30 ANDTHEN SAY never")
+		x.send("SUBAGENTBG TOOL bash: touch begun; sleep 30 ANDTHEN SAY never")
+		x.await(billed)
 		x.awaitFile("begun")
 		x.write("i1", adapters.Interrupt{})
 		done := x.await(is[event.SubagentCompleted]).Payload.(event.SubagentCompleted)
 		require.Equal(t, event.SubagentFailed, done.Status)
+		require.True(t, x.await(is[event.SessionIdle]).Payload.(event.SessionIdle).Interrupted)
 		if more {
 			x.ask("SAY after")
 		}
 		x.stop()
 		x.requireParity()
 	}
+}
+
+// billed is what a turn costs, told when the program is done with it.
+func billed(e event.Event) bool {
+	m, ok := e.Payload.(event.MetadataUpdate)
+	return ok && m.Usage != nil
+}
+
+// A turn lasts as long as its subagents in the background, and what the
+// program makes of their reports: it ends once.
+func TestRealBackgroundIsPartOfTheTurn(t *testing.T) {
+	t.Parallel()
+	x := realAgent(t)
+	x.start(adapters.Profile{})
+	x.send("SUBAGENTBG TOOL bash: sleep 1 ANDTHEN SAY from behind THEN WAITAGENT THEN SAY all done")
+	idles := 0
+	x.await(func(e event.Event) bool {
+		if is[event.SessionIdle](e) {
+			idles++
+		}
+		u, ok := e.Payload.(event.BlockUpsert)
+		return ok && u.Block.Content != nil && *u.Block.Content == "all done"
+	})
+	require.Zero(t, idles)
+	x.await(is[event.SessionIdle])
+	x.stop()
+	x.requireParity()
 }
 
 // A subagent asks for permission in its own conversation.

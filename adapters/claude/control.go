@@ -94,6 +94,9 @@ func (t *translator) request(l *line) error {
 		t.Cost, t.Turn.Begun = 0, false
 	case "interrupt":
 		t.Turn.Interrupted = t.Turn.Phase != idle
+		if t.waits() {
+			t.Turn.Result.Interrupted = true
+		}
 	case "set_model":
 		t.Models[l.RequestID] = c.Model
 	}

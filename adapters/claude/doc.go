@@ -43,7 +43,8 @@
 //     cut, is on no disk. Its block ends as an error with the metadata "lost".
 //   - A call or subagent without result when the process ends has failed.
 //   - A subagent in the background ends when its notification comes; its
-//     output is the last thing it said.
+//     output is the last thing it said. The turn lasts until then, and until
+//     the program has dealt with the report.
 //   - A subagent's subagent is told live by its start and end only.
 //
 // What the agent tells the model behind the user's back (reminders, caveats,

@@ -177,9 +177,10 @@ func (t *translator) endTurn(end *turnEnd) {
 }
 
 // idle says that the turn is over, unless a prompt is on its way: the program
-// says idle before it has read it.
+// says idle before it has read it. Nor is it over while subagents work in the
+// background: the program goes on by itself when they report.
 func (t *translator) idle() {
-	if t.Turn.Phase != idle || t.Turn.Quiet {
+	if t.Turn.Phase != idle || t.Turn.Quiet || t.inBackground() {
 		return
 	}
 	e := event.SessionIdle{}
@@ -191,6 +192,20 @@ func (t *translator) idle() {
 	}
 	t.Turn.Result, t.Turn.Quiet = nil, true
 	t.emit(event.Main, e)
+}
+
+func (t *translator) inBackground() bool {
+	for _, a := range t.Agents {
+		if a.Async {
+			return true
+		}
+	}
+	return false
+}
+
+// waits says that the program is quiet and its turn is not over.
+func (t *translator) waits() bool {
+	return t.Turn.Phase == idle && !t.Turn.Quiet && t.Turn.Result != nil
 }
 
 // bill reports usage and cost of one turn. The program counts the cost of the
@@ -242,7 +257,7 @@ func fatal(what string) bool {
 
 // died settles what the end of the process leaves open.
 func (t *translator) died(how string) {
-	midTurn := t.Turn.Phase != idle
+	midTurn := t.Turn.Phase != idle || t.waits()
 	t.flushCommand(event.Main)
 	t.loseOpen()
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {

@@ -38,6 +38,9 @@ func (t *translator) handed(l *line) {
 	if t.Turn.Phase != idle || commandIn(parts) != nil {
 		t.Turn.Queue = append(t.Turn.Queue, p)
 	} else {
+		if t.waits() {
+			t.messageEvent(p, true)
+		}
 		t.show(p, parts)
 		t.Turn.Shown = true
 	}
