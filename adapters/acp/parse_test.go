@@ -142,6 +142,36 @@ func TestReplacedSessionIsSaid(t *testing.T) {
 	}
 }
 
+// A session that was begun elsewhere is given up when its first prompt fails,
+// and only then.
+func TestSessionThatDoesNotWorkElsewhere(t *testing.T) {
+	t.Parallel()
+	fails := `{"jsonrpc":"2.0","id":"p1","error":{"code":-32603,"message":"no such folder"}}`
+	for _, c := range []struct {
+		name  string
+		lines []string
+		due   int
+	}{
+		{"at once", []string{prompt("p1", "x"), fails}, 1},
+		{"after it has worked", []string{prompt("p0", "x"), done("p0", "end_turn"), prompt("p1", "x"), fails}, 0},
+	} {
+		tr, err := New().Translator(adapters.Launch{NativeID: "s1", Resume: true}, nil)
+		require.NoError(t, err)
+		lines := opening("i0", "s1")
+		lines[2] = `> {"jsonrpc":"2.0","id":"i0/session","method":"session/load","params":{"sessionId":"s1","cwd":"/w","mcpServers":[]}}`
+		for _, r := range said(join(lines, c.lines)...) {
+			tr.Step(r)
+		}
+		due := tr.Due()
+		require.Len(t, due, c.due, c.name)
+		if c.due > 0 {
+			require.Contains(t, string(due[0].Data), `"sojourn.replaces":"s1"`)
+			_, err = tr.Encode("p2", adapters.Prompt{Text: "y"})
+			require.ErrorIs(t, err, adapters.ErrNotYet)
+		}
+	}
+}
+
 // The model of the launch is asked for once, in the way that the agent has.
 func TestLaunchModel(t *testing.T) {
 	t.Parallel()

@@ -66,11 +66,26 @@ func (t *Translator) opens() string {
 
 // replacing notes in a request which session the new one takes the place of, so
 // that the records alone say so.
-func (t *Translator) replacing(params map[string]any) map[string]any {
-	if t.dialect.Kept && t.launch.Resume && t.launch.NativeID != "" {
-		params["_meta"] = map[string]any{replacesKey: t.launch.NativeID}
+func (t *Translator) replacing(old string) map[string]any {
+	params := t.newSession()
+	if t.dialect.Kept && old != "" {
+		params["_meta"] = map[string]any{replacesKey: old}
 	}
 	return params
+}
+
+// proved looks at the first answer in a session that was begun elsewhere. Some
+// agents take up such a session and then can't work in it, as it belongs to the
+// folder that it was begun in. It is given up then, as no other prompt would do
+// better.
+func (t *Translator) proved(f *fault) {
+	if f == nil {
+		t.Proven = true
+	}
+	if f == nil || t.Proven || !t.Resumed || !t.dialect.Kept || len(t.Turns) > 0 || t.Phase != ready {
+		return
+	}
+	t.sessionLost(f)
 }
 
 const replacesKey = "sojourn.replaces"

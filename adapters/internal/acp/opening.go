@@ -25,7 +25,7 @@ func (t *Translator) begin(id string) {
 func (t *Translator) loading(session string) {
 	t.Replay = replay{Base: t.state.Session != session || t.Prompts == 0}
 	if t.state.Session != session {
-		t.Resumed, t.Cost = true, nil
+		t.Resumed, t.Proven, t.Cost = true, false, nil
 		t.state.Session, t.Prompts, t.Commands, t.Doubt = session, 0, 0, nil
 	}
 }
@@ -166,7 +166,7 @@ func (t *Translator) due() []adapters.Message {
 	case initialized:
 		due = append(due, t.openSession())
 	case reopen:
-		due = append(due, t.request(t.Process+"/session-2", "session/new", t.replacing(t.newSession())))
+		due = append(due, t.request(t.Process+"/session-2", "session/new", t.replacing(t.state.Session)))
 	case settling:
 		id := fmt.Sprintf("%s/settle-%d", t.Process, t.Settle)
 		if _, waits := t.Sent[id]; !waits {
@@ -214,7 +214,10 @@ func (t *Translator) openSession() adapters.Message {
 		params["sessionId"] = t.launch.NativeID
 		return t.request(id, method, params)
 	}
-	return t.request(id, "session/new", t.replacing(t.newSession()))
+	if !t.launch.Resume {
+		return t.request(id, "session/new", t.newSession())
+	}
+	return t.request(id, "session/new", t.replacing(t.launch.NativeID))
 }
 
 func (t *Translator) newSession() map[string]any {

@@ -65,9 +65,11 @@ type state struct {
 	Asked       string `json:"asked,omitempty"`
 	// Can is what the agent said of itself.
 	Can *abilities `json:"can,omitempty"`
-	// Resumed: the session is older than this translation. Cost is what it cost
+	// Resumed: the session is older than this translation; Proven: a prompt was
+	// answered in it. Cost is what it cost
 	// so far.
 	Resumed bool     `json:"resumed,omitempty"`
+	Proven  bool     `json:"proven,omitempty"`
 	Cost    *float64 `json:"cost,omitempty"`
 	// Doubt is a prompt that the last process may not have read.
 	Doubt *string `json:"doubt,omitempty"`

@@ -191,6 +191,7 @@ func (t *Translator) promptAnswered(request string, m *message) {
 		}
 	}
 	t.endTurn(idle)
+	t.proved(m.Error)
 }
 
 // outOfTurn is the answer to a prompt that waited: the agent has given up those
