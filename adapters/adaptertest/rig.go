@@ -28,6 +28,9 @@ import (
 // patience is how long a rig waits for whatever must come.
 const patience = 90 * time.Second
 
+// lease is how long an agent outlives a test program that was ended.
+const lease = 10 * time.Minute
+
 // The rig's own sandboxes are served by one host only.
 const (
 	token = "token"
@@ -184,6 +187,7 @@ func (r *Rig) Start() {
 	require.NoError(r.t, err)
 	r.conn, err = runner.Attach(ctx, r.place.sb, paths.Runner, paths.Socket, token, epoch)
 	require.NoError(r.t, err)
+	require.NoError(r.t, r.conn.Lease(ctx, lease))
 	r.setTorn(false)
 	r.open(ctx)
 }
