@@ -23,6 +23,11 @@
 //	r.Ask("RECALL")
 //	r.Finish() // parity, determinism, one idle per prompt
 //
+// An adapter's own tests may use a Rig for what the suite does not ask: Say any
+// input, Await any event, HoldBack the reader, Kill the agent, look at Live and
+// Restored. With SOJOURN_KEEP naming a folder, the records and the home of a
+// session whose two sides differ are kept there.
+//
 // The program is found by the adapter, in .agents/bin of the repository and
 // then in PATH; without it the test is skipped with the adapter's own words.
 // The runner is SOJOURN_RUNNER_BIN, or is built once per test program.
