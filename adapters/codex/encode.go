@@ -71,8 +71,12 @@ func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, e
 	switch in := in.(type) {
 	case adapters.Initialize:
 		return []adapters.Message{request(id, "initialize", map[string]any{
-			"clientInfo":   map[string]any{"name": "sojourn", "title": "Sojourn", "version": "1"},
-			"capabilities": map[string]any{"experimentalApi": true},
+			"clientInfo": map[string]any{"name": "sojourn", "title": "Sojourn", "version": "1"},
+			"capabilities": map[string]any{
+				"experimentalApi": true,
+				// The whole diff of the turn, again and again with each change.
+				"optOutNotificationMethods": []string{"turn/diff/updated"},
+			},
 		})}, nil
 	case adapters.Answer:
 		return t.encodeAnswer(id, in)

@@ -55,14 +55,11 @@ func TestR85TwoPathsOneReducer(t *testing.T) {
 			require.NoError(t, err)
 			require.NotEqual(t, event.TypeBlockDelta, e.Type(), "a transcript has no deltas")
 			if u, ok := e.Payload.(event.BlockUpsert); ok {
-				require.Contains(t, []event.BlockStatus{event.StatusComplete, event.StatusError, ""}, livesOf(u.Block))
+				require.Contains(t, []event.BlockStatus{event.StatusComplete, event.StatusError, ""}, u.Block.Status)
 			}
 		}
 	}
 }
-
-// livesOf leaves out the start that a call has in both.
-func livesOf(b event.Block) event.BlockStatus { return b.Status }
 
 // One native event gives zero or more events, by a translator whose state is
 // JSON and made of records alone.
