@@ -52,6 +52,7 @@ func (*Adapter) Info() adapters.Info {
 			"Of a profile it takes the MCP servers and the workspace's files. A profile with instructions, rules, skills, subagents, commands or bundled MCP servers is refused: " +
 				"where the program looks for them is not known, so they must be among the workspace's files (`AGENTS.md`, …).",
 			"Without `" + FilesVariable + "`, or without session/load, the program forgets the conversation when it moves to another host; a block says so.",
+			"So does a program whose sessions belong to the folder that they were begun in, if the workspace has another path there: the first message fails, then a new session is begun.",
 			"A program that goes on only by session/load tells its whole history again for each new process, and it is recorded again.",
 			"What `" + FilesVariable + "` names is archived when it holds still, at the latest when the program has ended.",
 		},
