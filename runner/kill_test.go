@@ -127,6 +127,29 @@ func TestLeaseCountsFromItsSending(t *testing.T) {
 	within(t, "the supervisor is dead", c.Done())
 }
 
+// What a process starts that only stands before the agent's program is the
+// agent: it may be there later than the mark.
+func TestSweepSparesAWrappedProgram(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
+		b := setup(t, mode)
+		b.spec.Isolation.Programs = []string{b.program}
+		b.mustStart()
+		c := b.dial()
+		program, up, gone := alive(t)
+		say(t, c, "m1", "spawn "+program)
+		within(t, "the program is up", up)
+		swept, err := c.Sweep(t.Context(), runner.Mark{})
+		require.NoError(t, err)
+		require.Empty(t, swept.Killed)
+		select {
+		case <-gone:
+			t.Fatal("the program was killed")
+		default:
+		}
+	})
+}
+
 func TestMarkAndSweep(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {

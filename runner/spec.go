@@ -83,7 +83,8 @@ type IsolationSpec struct {
 	Keep         []string `json:"keep,omitempty"`
 	KeepReadOnly []string `json:"keepReadOnly,omitempty"`
 	// Programs are further programs, by absolute paths, that the agent's own
-	// starts; they are kept for reading like that one.
+	// starts; they are kept for reading like that one. With any, what the agent's
+	// own process starts itself counts as the agent: no sweep ends it.
 	Programs []string `json:"programs,omitempty"`
 }
 

@@ -226,6 +226,9 @@ func (r *Rig) spec(c adapters.Command) runner.StartSpec {
 		Control: paths.Control, Socket: paths.Socket,
 		Isolation: runner.IsolationSpec{Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly},
 	}
+	if w, ok := r.agent.Adapter.(adapters.Wrapped); ok {
+		s.Isolation.Programs = []string{w.ProgramFile(r.Launch.Program)}
+	}
 	if h := c.HTTP; h != nil {
 		s.Transport = runner.TransportHTTP
 		s.HTTP = runner.HTTPSpec{Ready: h.Ready, Events: h.Events, User: h.User, PasswordEnv: h.PasswordEnv}

@@ -26,6 +26,8 @@ type family struct {
 	// root's death ends all others: the namespace's init, else the agent.
 	root, agent runner.Process
 	isolation   runner.Isolation
+	// wrapped: what the agent's process starts itself is the agent too.
+	wrapped bool
 	// exited carries the agent's wait status, once; gone is closed when no
 	// process is left.
 	exited chan syscall.WaitStatus
@@ -290,7 +292,8 @@ func (f *family) below() ([]runner.Process, error) {
 	all, err := proc.Below(top)
 	out := all[:0]
 	for _, p := range all {
-		if p.Pid != f.agent.Pid && p.Pid != f.root.Pid {
+		program := f.wrapped && p.PPid == f.agent.Pid
+		if p.Pid != f.agent.Pid && p.Pid != f.root.Pid && !program {
 			out = append(out, p)
 		}
 	}

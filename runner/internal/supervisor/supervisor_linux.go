@@ -181,6 +181,7 @@ func (s *Supervisor) begin(path string) (err error) {
 		closeAll(stdio[:]...)
 		return err
 	}
+	s.family.wrapped = len(s.spec.Isolation.Programs) > 0
 	at, err := s.record(event.DirSig, "start")
 	if err != nil {
 		err = errors.Join(err, s.family.kill())
