@@ -14,7 +14,7 @@ func conforming() adaptertest.Agent {
 		Model:   "gemini-2.5-pro", OtherModel: "gemini-2.5-flash",
 		Rules: rules,
 		// The change of a file is told with the whole file, before and after.
-		Big: `TOOL bash: yes 0123456789abcdef | head -c 34000000 > big.txt; echo needle >> big.txt ` +
+		Big: `TOOL bash: head -c 34000000 /dev/zero | tr '\0' x | fold -w 50000 > big.txt; echo >> big.txt; echo needle >> big.txt ` +
 			`THEN CALL replace {"file_path":"big.txt","instruction":"x","old_string":"needle","new_string":"thread"} THEN SAY changed`,
 		Missing: map[string]string{
 			"permission-deny-heard": "a denial has no place for words",
