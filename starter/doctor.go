@@ -250,6 +250,9 @@ func (c *cli) checkAgent(ctx context.Context, a adapters.Adapter) (string, error
 	if err != nil {
 		return "", failed("not needed here if the workers' hosts have it", "%s", err)
 	}
+	if w, ok := a.(adapters.Wrapped); ok {
+		program = w.ProgramFile(program)
+	}
 	version, err := programVersion(ctx, program)
 	if err != nil {
 		return "", err
