@@ -21,7 +21,8 @@ import (
 
 // agent is how a real command line is run without its screen.
 type agent struct {
-	name string
+	// name tells agents apart, program is what runs.
+	name, program string
 	// prepare writes what it reads at home and says its environment.
 	prepare func(t *testing.T, home, url string) (env []string)
 	// command says the arguments and the standard input of one prompt; resume
@@ -43,9 +44,11 @@ type answered struct {
 
 func agents() []agent {
 	return []agent{
-		{"codex", prepareCodex, commandCodex, readCodexLine},
-		{"gemini", prepareGemini, commandGemini, readGeminiLine},
-		{"opencode", prepareOpenCode, commandOpenCode, readOpenCodeLine},
+		{"codex", "codex", prepareCodex("fake-model"), commandCodex, readCodexLine},
+		// The program's own models call tools by scripts.
+		{"codex-scripts", "codex", prepareCodex(""), commandCodex, readCodexLine},
+		{"gemini", "gemini", prepareGemini, commandGemini, readGeminiLine},
+		{"opencode", "opencode", prepareOpenCode, commandOpenCode, readOpenCodeLine},
 	}
 }
 
@@ -53,20 +56,20 @@ func agents() []agent {
 type cli struct {
 	*bench
 	agent
-	t       *testing.T
-	program string
-	work    string
-	home    string
-	env     []string
+	t    *testing.T
+	file string
+	work string
+	home string
+	env  []string
 }
 
 func newCLI(t *testing.T, a agent) *cli {
 	t.Helper()
 	bin, err := filepath.Abs("../../.agents/bin")
 	require.NoError(t, err)
-	c := &cli{agent: a, t: t, program: filepath.Join(bin, a.name)}
-	if _, err := os.Stat(c.program); err != nil {
-		t.Skip(a.name + " is not installed: run make agents")
+	c := &cli{agent: a, t: t, file: filepath.Join(bin, a.program)}
+	if _, err := os.Stat(c.file); err != nil {
+		t.Skip(a.program + " is not installed: run make agents")
 	}
 	c.bench, c.work, c.home = start(t, Options{}), t.TempDir(), t.TempDir()
 	c.env = append(a.prepare(t, c.home, c.url),
@@ -78,7 +81,7 @@ func newCLI(t *testing.T, a agent) *cli {
 // behind that would write into a folder that is being removed.
 func (c *cli) process(ctx context.Context, prompt, resume string) *exec.Cmd {
 	args, stdin := c.command(prompt, resume)
-	cmd := exec.CommandContext(ctx, c.program, args...)
+	cmd := exec.CommandContext(ctx, c.file, args...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = c.work, c.env, 5*time.Second
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -122,10 +125,11 @@ func (c *cli) counted(a answered) SessionStats {
 	return c.sim.Stats().Sessions[id]
 }
 
-func prepareCodex(t *testing.T, home, url string) []string {
-	t.Helper()
-	config := `model = "fake-model"
-model_provider = "fake"
+// prepareCodex is for one model, or for the program's own.
+func prepareCodex(model string) func(t *testing.T, home, url string) []string {
+	return func(t *testing.T, home, url string) []string {
+		t.Helper()
+		config := `model_provider = "fake"
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
 check_for_update_on_startup = false
@@ -142,9 +146,13 @@ request_max_retries = 1
 stream_max_retries = 1
 supports_websockets = false
 `
-	require.NoError(t, os.Mkdir(filepath.Join(home, ".codex"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(home, ".codex", "config.toml"), []byte(config), 0o600))
-	return Environment(url)
+		if model != "" {
+			config = "model = \"" + model + "\"\n" + config
+		}
+		require.NoError(t, os.Mkdir(filepath.Join(home, ".codex"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(home, ".codex", "config.toml"), []byte(config), 0o600))
+		return Environment(url)
+	}
 }
 
 func commandCodex(prompt, resume string) (args []string, stdin string) {
@@ -275,13 +283,13 @@ func TestAgentsFollowScripts(t *testing.T) {
 		text     string
 		requests map[string]int
 	}{
-		"SAY hello there":   {"hello there", map[string]int{"codex": 1, "gemini": 1, "opencode": 1}},
-		"TWO THEN SAY done": {"done", map[string]int{"codex": 2, "gemini": 2, "opencode": 2}},
+		"SAY hello there":   {"hello there", map[string]int{"codex": 1, "codex-scripts": 1, "gemini": 1, "opencode": 1}},
+		"TWO THEN SAY done": {"done", map[string]int{"codex": 2, "codex-scripts": 2, "gemini": 2, "opencode": 2}},
 		// Codex waits for its subagent by one more call.
-		"SUBAGENT TOOL bash: echo in ANDTHEN SAY inner":      {"inner", map[string]int{"codex": 5, "gemini": 4, "opencode": 4}},
-		"SUBAGENTBG SAY inner THEN WAITAGENT THEN SAY outer": {"outer", map[string]int{"codex": 4, "gemini": 3, "opencode": 3}},
-		// None of them lets a subagent start a subagent: the call fails, and the script goes on.
-		"SUBAGENT SUBAGENT SAY deep ANDTHEN SAY mid THEN SAY top": {"top", map[string]int{"codex": 5, "gemini": 4, "opencode": 4}},
+		"SUBAGENT TOOL bash: echo in ANDTHEN SAY inner":      {"inner", map[string]int{"codex": 5, "codex-scripts": 5, "gemini": 4, "opencode": 4}},
+		"SUBAGENTBG SAY inner THEN WAITAGENT THEN SAY outer": {"outer", map[string]int{"codex": 4, "codex-scripts": 4, "gemini": 3, "opencode": 3}},
+		// Only Codex's own models may start subagents from one: elsewhere the call fails, and the script goes on.
+		"SUBAGENT SUBAGENT SAY deep ANDTHEN SAY mid THEN SAY top": {"top", map[string]int{"codex": 5, "codex-scripts": 7, "gemini": 4, "opencode": 4}},
 	} {
 		t.Run(prompt, func(t *testing.T) {
 			t.Parallel()
@@ -370,7 +378,7 @@ func TestAgentsAreCut(t *testing.T) {
 			got := c.ask("CUT", "")
 			require.NotZero(t, got.code)
 			require.NotEmpty(t, got.failed)
-			require.Equal(t, map[string]int{"codex": 2, "gemini": 1}[c.name], c.counted(got).Requests)
+			require.Equal(t, map[string]int{"codex": 2, "codex-scripts": 2, "gemini": 1}[c.name], c.counted(got).Requests)
 			return
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -49,9 +49,10 @@
 // them read and written by its shell. With Codex, whose subagents are all in
 // the background, SUBAGENT is a call to start one and a call to wait for it;
 // with OpenCode and Gemini, whose subagents are never in the background,
-// SUBAGENTBG is SUBAGENT and WAITAGENT has nothing to do. None of those three
-// lets a subagent start subagents: such a call comes back as an error, and the
-// script goes on. A subagent of Gemini hands in its last answer by the call
+// SUBAGENTBG is SUBAGENT and WAITAGENT has nothing to do. OpenCode, Gemini, and
+// Codex with models that aren't its own let no subagent start subagents: such a
+// call comes back as an error, and the script goes on. Codex has its own models
+// call tools by scripts in JavaScript, of which one is an answer's calls. A subagent of Gemini hands in its last answer by the call
 // that its agent demands.
 //
 // Requests that an agent makes for itself, for a title, a summary or a
@@ -82,7 +83,7 @@
 // script.go, progress.go and model.go are pure: conversation in, reply out.
 // play.go gives a reply its timing and its gates and writes it to a sink. Each
 // protocol is a file that makes a conversation of a request and one that is
-// its sink: anthropic.go, chat.go, responses.go, gemini.go. What they share is
+// its sink: anthropic.go, chat.go, responses.go with code.go, gemini.go. What they share is
 // in prompts.go (what the user wrote, and what the agent added), tools.go (the
 // agents' names for kinds of tools), side.go and stream.go.
 package modelsim

@@ -34,6 +34,9 @@ type Turn struct {
 	// Notices counts the reports of background work after the prompt, Waits
 	// the calls that did nothing but wait for it. Those are not among Results.
 	Notices, Waits int
+	// Cell is the id of a script of the model's that still runs, and that it
+	// must wait for by a call; "" when none does.
+	Cell string
 }
 
 // Result is what a tool gave back.
@@ -61,10 +64,13 @@ const (
 	ToolWrite
 	ToolRead
 	ToolSubagent
-	// ToolWait waits for subagents, ToolFinish hands in a subagent's result.
-	// No script asks for them: they are how some agents want it done.
+	// ToolWait waits for subagents, ToolFinish hands in a subagent's result,
+	// ToolTogether makes calls in one script, ToolWaitScript waits for one. No
+	// script of ours asks for them: they are how some agents want it done.
 	ToolWait
 	ToolFinish
+	ToolTogether
+	ToolWaitScript
 )
 
 // Call is a wish to call a tool. Which fields count depends on Tool.
@@ -80,8 +86,13 @@ type Call struct {
 	// Prompt and Background belong to ToolSubagent.
 	Prompt     string
 	Background bool
+	// Task is the name of a subagent, where it needs one.
+	Task string
 	// Agents belongs to ToolWait: the ids of those to wait for.
 	Agents []string
+	// Together belongs to ToolTogether, Cell to ToolWaitScript.
+	Together []Call
+	Cell     string
 }
 
 // reply decides the answer to a conversation. It is pure: the same
@@ -92,6 +103,9 @@ func reply(c Conversation) ([]part, error) {
 		return aside(c), nil
 	}
 	turn := c.last()
+	if turn.Cell != "" {
+		return []part{callPart{Call{Tool: ToolWaitScript, Cell: turn.Cell}}}, nil
+	}
 	steps, err := parseScript(turn.Prompt)
 	if err != nil {
 		return nil, err
@@ -104,7 +118,7 @@ func reply(c Conversation) ([]part, error) {
 	if len(parts) == 0 {
 		parts = []part{textPart{"Nothing to wait for."}}
 	}
-	return handIn(c, parts), nil
+	return c.together(handIn(c, parts)), nil
 }
 
 func (c Conversation) last() Turn {
@@ -180,11 +194,12 @@ func (s thinkStep) parts(Conversation) []part {
 }
 func (s thinkStep) consumes() int { return 0 }
 
-func (s callStep) parts(Conversation) []part {
+func (s callStep) parts(c Conversation) []part {
 	switch s.call.Tool {
 	case ToolBash:
 		return []part{textPart{"Running it."}, callPart(s)}
 	case ToolSubagent:
+		s.call.Task = c.nextTask()
 		return []part{textPart{"Delegating."}, callPart(s)}
 	}
 	return []part{callPart(s)}

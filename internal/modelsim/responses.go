@@ -34,7 +34,8 @@ type responsesTool struct {
 	Type  string `json:"type"`
 	Name  string `json:"name"`
 	Tools []struct {
-		Name string `json:"name"`
+		Name        string `json:"name"`
+		Description string `json:"description"`
 	} `json:"tools"`
 }
 
@@ -42,8 +43,13 @@ type responsesItem struct {
 	Type    string          `json:"type"`
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
+	// Author is the agent that wrote a message to another one.
+	Author string `json:"author"`
+	// Tools are those that a message of the developer lends.
+	Tools []responsesTool `json:"tools"`
 	// A call of a tool, and what came of it.
 	Name      string          `json:"name"`
+	Namespace string          `json:"namespace"`
 	CallID    string          `json:"call_id"`
 	Arguments string          `json:"arguments"`
 	Output    json.RawMessage `json:"output"`
@@ -93,7 +99,11 @@ func (c *Conversation) offer(t responsesTool) {
 		return
 	}
 	for _, inner := range t.Tools {
-		c.Tools = append(c.Tools, t.Name+"."+inner.Name)
+		name := t.Name + "." + inner.Name
+		c.Tools = append(c.Tools, name)
+		if name == codeTool {
+			c.offerNested(inner.Description)
+		}
 	}
 }
 
@@ -123,7 +133,18 @@ func (in *itemReader) add(item responsesItem) error {
 	case "function_call", "custom_tool_call":
 		in.calls[item.CallID] = item
 	case "function_call_output", "custom_tool_call_output":
-		in.output(in.calls[item.CallID], joined(item.Output))
+		call := in.calls[item.CallID]
+		if name := call.Namespace + "." + call.Name; name == codeTool || name == codeWait {
+			in.scriptOutput(item.Output)
+		} else {
+			in.output(call, joined(item.Output))
+		}
+	case "additional_tools":
+		for _, t := range item.Tools {
+			in.offer(t)
+		}
+	case "agent_message":
+		return in.mailed(item)
 	}
 	return nil
 }
@@ -166,12 +187,17 @@ func (in *itemReader) output(call responsesItem, text string) {
 	switch call.Name {
 	case "spawn_agent":
 		var spawned struct {
-			ID string `json:"agent_id"`
+			ID   string `json:"agent_id"`
+			Task string `json:"task_name"`
 		}
 		if json.Unmarshal([]byte(text), &spawned) == nil {
-			r.Agent = spawned.ID
+			r.Agent = spawned.ID + spawned.Task
 		}
 	case "wait_agent":
+		if call.Namespace+"."+call.Name == teamWait {
+			in.turn().Waits++
+			return
+		}
 		if in.waited(call, text) {
 			return
 		}

@@ -194,26 +194,44 @@ func (s *responsesStream) call(c Call) error {
 	if err := s.send("response.output_item.added", s.index()+`,"item":`+f.item("in_progress", "")); err != nil {
 		return err
 	}
+	event, field := f.wire()
 	at := `,"item_id":"` + f.id + `"` + s.index()
 	for _, half := range halves([]byte(f.input)) {
-		if err := s.send("response.function_call_arguments.delta", at+`,"delta":`+string(quoted(half))); err != nil {
+		if err := s.send(event+".delta", at+`,"delta":`+string(quoted(half))); err != nil {
 			return err
 		}
 	}
-	if err := s.send("response.function_call_arguments.done", at+`,"arguments":`+string(quoted(f.input))); err != nil {
+	if err := s.send(event+".done", at+`,"`+field+`":`+string(quoted(f.input))); err != nil {
 		return err
 	}
 	return s.done(f.item("completed", f.input))
 }
 
-// functionCall is a call as an item.
-type functionCall struct{ id, callID, namespace, name, input string }
+// functionCall is a call as an item: of a function with arguments, or of a tool
+// that takes text.
+type functionCall struct {
+	id, callID, namespace, name, input string
+	custom                             bool
+}
 
 func newFunctionCall(c Call, tools []string) functionCall {
+	if source, ok := script(c.alone(), tools); ok {
+		f := functionCall{id: newID("ctc_"), callID: newID("call_"), input: source, custom: true}
+		f.namespace, f.name = splitName(codeTool, tools)
+		return f
+	}
 	name, input := nativeCall(c, tools, responsesDialect())
 	f := functionCall{id: newID("fc_"), callID: newID("call_"), input: string(input)}
 	f.namespace, f.name = splitName(name, tools)
 	return f
+}
+
+// wire is how events name the input.
+func (f functionCall) wire() (event, field string) {
+	if f.custom {
+		return "response.custom_tool_call_input", "input"
+	}
+	return "response.function_call_arguments", "arguments"
 }
 
 // splitName splits the full name of a tool. A script may also name it as it is
@@ -233,8 +251,13 @@ func (f functionCall) item(status, input string) string {
 	if f.namespace != "" {
 		space = `"namespace":` + string(quoted(f.namespace)) + `,`
 	}
-	return fmt.Sprintf(`{"type":"function_call","id":%q,"call_id":%q,"name":%s,%s"arguments":%s,"status":%q}`,
-		f.id, f.callID, quoted(f.name), space, quoted(input), status)
+	kind := "function_call"
+	if f.custom {
+		kind = "custom_tool_call"
+	}
+	_, field := f.wire()
+	return fmt.Sprintf(`{"type":%q,"id":%q,"call_id":%q,"name":%s,%s"%s":%s,"status":%q}`,
+		kind, f.id, f.callID, quoted(f.name), space, field, quoted(input), status)
 }
 
 // fail gives a status if none was sent, else a failed response.

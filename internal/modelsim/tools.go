@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -36,10 +37,39 @@ func natives() []native {
 		{ToolSubagent, "Task", delegate("general-purpose")},
 		{ToolSubagent, "task", func(c Call) []any { return delegate("general")(Call{Prompt: c.Prompt}) }},
 		{ToolSubagent, "invoke_agent", func(c Call) []any { return []any{"agent_name", "generalist", "prompt", c.Prompt} }},
+		{ToolSubagent, teamSpawn, func(c Call) []any {
+			return []any{"task_name", c.Task, "message", c.Prompt, "fork_turns", "none"}
+		}},
 		{ToolSubagent, "spawn_agent", func(c Call) []any { return []any{"message", c.Prompt} }},
+		{ToolWait, teamWait, func(Call) []any { return []any{"timeout_ms", maxAgentWait} }},
 		{ToolWait, "wait_agent", func(c Call) []any { return []any{"targets", c.Agents, "timeout_ms", maxAgentWait} }},
+		{ToolWaitScript, codeWait, func(c Call) []any { return []any{"cell_id", c.Cell, "yield_time_ms", maxScriptWait} }},
 		{ToolFinish, "complete_task", nil}, // its input is as the request describes it
 	}
+}
+
+// The tools of newer models of Codex, whose subagents have names and answer by
+// mail: one waits for any of them.
+const (
+	teamSpawn = "collaboration.spawn_agent"
+	teamWait  = "collaboration.wait_agent"
+)
+
+// nextTask is a name for the next subagent, where subagents need names; each
+// name is taken once.
+func (c Conversation) nextTask() string {
+	if !slices.Contains(c.Tools, teamSpawn) {
+		return ""
+	}
+	n := 1
+	for _, t := range c.Turns {
+		for _, r := range t.Results {
+			if r.Agent != "" {
+				n++
+			}
+		}
+	}
+	return "job_" + strconv.Itoa(n)
 }
 
 // maxAgentWait is the longest that Codex waits at a time, in milliseconds.
@@ -104,7 +134,7 @@ func find(tool Tool, names []string) (*native, string) {
 		if n.tool != tool {
 			continue
 		}
-		i := slices.IndexFunc(names, func(name string) bool { return baseName(name) == n.name })
+		i := slices.IndexFunc(names, func(name string) bool { return name == n.name || baseName(name) == n.name })
 		if i >= 0 {
 			return &n, names[i]
 		}
@@ -154,7 +184,7 @@ func waitingOf(tools []string) waiting {
 	switch n, _ := find(ToolSubagent, tools); {
 	case n == nil:
 		return waitsForNotice
-	case n.name == "spawn_agent":
+	case baseName(n.name) == "spawn_agent":
 		return waitsByCall
 	case n.name == "task", n.name == "invoke_agent":
 		return waitsNever

@@ -157,8 +157,8 @@ func (h *heard) addChat(s chatSays) {
 }
 
 type responsesItemSaid struct {
-	ID, Type, Name, Namespace, Arguments string
-	Content, Summary                     []struct{ Text string }
+	ID, Type, Name, Namespace, Arguments, Input string
+	Content, Summary                            []struct{ Text string }
 }
 
 type responsesEvent struct {
@@ -207,7 +207,7 @@ func readResponses(t testing.TB, body string, stream bool) (h heard) {
 }
 
 func (i responsesItemSaid) said() string {
-	text := i.Arguments
+	text := i.Arguments + i.Input
 	for _, part := range append(i.Content, i.Summary...) {
 		text += part.Text
 	}
@@ -225,9 +225,9 @@ func (h *heard) addResponse(t testing.TB, body string) {
 			h.thought += item.said()
 		case "message":
 			h.text += item.said()
-		case "function_call":
+		case "function_call", "custom_tool_call":
 			h.tools = true
-			h.calls = append(h.calls, heardCall{item.Name, item.Arguments})
+			h.calls = append(h.calls, heardCall{item.Name, item.Arguments + item.Input})
 		}
 	}
 }
