@@ -54,8 +54,8 @@
 //     nothing.
 //   - A call that the user refused is in the results for the model only; a call to
 //     a tool that does not exist is told nowhere.
-//   - Errors are in no file. Their blocks are marked as lost, as is what was being
-//     said when a turn was cancelled or failed or the process was killed.
+//   - Errors are in no file: they are the host's to keep. What was being said when
+//     a turn was cancelled or failed or the process was killed is marked as lost.
 //   - The agent's own slash commands are answered without the model and kept
 //     nowhere; their blocks are lost, too, and don't count.
 //   - A subagent's thread is in a file of its own, under the agent's ids and with

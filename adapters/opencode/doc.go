@@ -43,8 +43,8 @@
 //     ever. It ends as an interrupted error: live with the process, on disk
 //     before the next prompt or at the end.
 //   - A text that never came to its end is empty in the database. Its block ends
-//     as an error with the metadata "lost". So does the failure of a model
-//     that the agent would ask for ever, and that we stopped asking.
+//     as an error with the metadata "lost". The failure of a model that the
+//     agent would ask for ever, and that we stopped asking, is ours to keep.
 //   - After an abort or a failure the server says twice that it is idle. The
 //     turn ends once no answer is being written.
 //   - Other sessions on the same server, which somebody else must have opened,

@@ -126,8 +126,9 @@ func (t *translator) aborted(th *thread) bool {
 	return n > 0 && th.Messages[n-1].Aborted
 }
 
-// unwritten shows the failure that ended a turn whose retries we ended: the
-// agent itself writes none.
+// unwritten shows the failure that ended a turn whose retries we ended. The
+// agent itself writes none, so the block is none of the agent's: whoever runs it
+// keeps it.
 func (t *translator) unwritten(th *thread) {
 	text := t.Turn.Failure
 	id := "error"
@@ -136,8 +137,9 @@ func (t *translator) unwritten(th *thread) {
 	}
 	t.upsert(event.Main, event.Block{
 		ID: id + ":retries", Type: event.BlockError, Status: event.StatusError, Message: &text, Code: "api_error",
-		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
+		Source: event.SourceServer,
 	})
+	t.out[len(t.out)-1].Context.Source = event.SourceServer
 }
 
 // loseOpen marks what was being said when it was cut off, and never came to

@@ -180,7 +180,7 @@ func TestRetriesEnd(t *testing.T) {
 	require.Equal(t, "overloaded", ends[0].Error.Message)
 	block := events[0].Payload.(event.BlockUpsert).Block
 	require.Equal(t, event.BlockError, block.Type)
-	require.Equal(t, "true", string(block.Metadata["lost"]), "no disk has it")
+	require.Equal(t, event.SourceServer, block.Source, "no disk of the agent's has it")
 }
 
 // An interrupt that comes before the agent is at work is said again then: the

@@ -149,12 +149,16 @@ func (t *Translator) cutCalls() {
 	}
 }
 
-// unkept is the metadata of a block that is in no file.
-func (t *Translator) unkept() map[string]json.RawMessage {
-	if t.dialect.Kept {
-		return nil
+// unkept shows a block that the agent writes into no file. Then it is none of
+// the agent's: whoever runs the agent keeps it.
+func (t *Translator) unkept(b event.Block) {
+	if !t.dialect.Kept {
+		b.Source = event.SourceServer
 	}
-	return lost()
+	t.upsert(b)
+	if !t.dialect.Kept {
+		t.out[len(t.out)-1].Context.Source = event.SourceServer
+	}
 }
 
 // spent takes the session's cost so far and tells what came on top. What a

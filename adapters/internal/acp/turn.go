@@ -231,14 +231,13 @@ func stopReason(m *message) string {
 	return r.StopReason
 }
 
-// fail ends a turn with an error. The agent writes no errors down, so the
-// error's block is lost to the files.
+// fail ends a turn with an error.
 func (t *Translator) fail(e event.ErrorInfo) {
 	t.cutRun()
 	t.cutCalls()
-	t.upsert(event.Block{
+	t.unkept(event.Block{
 		ID: t.Turns[0].ID + ":error", Type: event.BlockError, Status: event.StatusError,
-		Message: &e.Message, Code: e.Code, Metadata: t.unkept(),
+		Message: &e.Message, Code: e.Code,
 	})
 }
 
