@@ -324,28 +324,48 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
+// mixedTurn is a turn as a real program tells it: most of it text with the
+// message's name, and tool calls in several pieces. Repeating one plain chunk
+// would measure nothing but the way that those are read without the decoder.
+func mixedTurn(n int) []string {
+	id := fmt.Sprintf("p%d", n)
+	lines := []string{prompt(id, "go on")}
+	for call := range 3 {
+		for range 12 {
+			lines = append(lines, update(fmt.Sprintf(
+				`{"sessionUpdate":"agent_message_chunk","messageId":"msg_%d_%d","content":{"type":"text","text":"hello wonderful "}}`, n, call)))
+		}
+		tool := fmt.Sprintf(`"toolCallId":"call_%d_%d","kind":"execute","title":"ls -l","locations":[{"path":"/w"}]`, n, call)
+		lines = append(lines,
+			update(`{"sessionUpdate":"tool_call","status":"pending",`+tool+`,"rawInput":{}}`),
+			update(`{"sessionUpdate":"tool_call_update","status":"in_progress",`+tool+`,"rawInput":{"command":"ls -l","cwd":"/w"}}`),
+			update(`{"sessionUpdate":"tool_call_update","status":"completed",`+tool+
+				`,"content":[{"type":"content","content":{"type":"text","text":"total 0\n"}}],"rawOutput":{"output":"total 0\n"}}`))
+	}
+	return append(lines, done(id, "end_turn"))
+}
+
 func BenchmarkTranslate(b *testing.B) {
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(b, err)
-	for _, r := range said(join(opening("i0", "s1"), []string{prompt("p1", "one")})...) {
+	for _, r := range said(opening("i0", "s1")...) {
 		tr.Step(r)
 	}
-	chunk := event.Record{Dir: event.DirOut, Line: words("hello ")}
+	turn := said(mixedTurn(0)...)
+	lines := 0
 	for b.Loop() {
-		tr.Step(chunk)
+		for _, r := range turn {
+			tr.Step(r)
+		}
+		lines += len(turn)
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lines/s")
+	b.ReportMetric(float64(lines)/b.Elapsed().Seconds(), "lines/s")
 }
 
 func BenchmarkParse(b *testing.B) {
 	lines := opening("i0", "s1")
 	for n := range 200 {
-		id := fmt.Sprintf("p%d", n)
-		lines = append(lines, prompt(id, "go on"))
-		for range 50 {
-			lines = append(lines, words("hello wonderful "))
-		}
-		lines = append(lines, done(id, "end_turn"))
+		lines = append(lines, mixedTurn(n)...)
 	}
 	text := kept(said(lines...))
 	b.SetBytes(int64(len(text)))

@@ -251,10 +251,11 @@ func TestBadState(t *testing.T) {
 func FuzzFastChunk(f *testing.F) {
 	f.Add(chunkHead + "S" + chunkKind + saidKind + chunkText + `a\u00e9\n"` + chunkTail)
 	f.Add(chunkHead + "S" + chunkKind + thoughtKind + chunkText + `plain` + chunkTail)
+	f.Add(chunkHead + "S" + chunkKind + saidKind + chunkMessage + "m1" + chunkText + `named` + chunkTail)
 	f.Add(chunkHead + `S\"` + chunkKind + saidKind + chunkText + "\xff" + chunkTail)
 	f.Add(chunkHead + "S" + chunkKind + saidKind + chunkText + `x"},"_meta":{"a":"b` + chunkTail)
 	f.Fuzz(func(t *testing.T, line string) {
-		kind, text, ok := fastChunk(line)
+		kind, message, text, ok := fastChunk(line)
 		if !ok {
 			return
 		}
@@ -263,6 +264,7 @@ func FuzzFastChunk(f *testing.F) {
 		require.True(t, known)
 		require.Equal(t, "session/update", m.Method)
 		require.Equal(t, kind, m.Params.Update.Kind)
+		require.Equal(t, message, m.Params.Update.MessageID)
 		c, ok := chunk(m.Params.Update.Content)
 		require.True(t, ok)
 		require.Equal(t, Content{Type: "text", Text: text}, c)

@@ -9,35 +9,41 @@ import (
 // Nearly all lines of a turn are pieces of text in one form. They are read
 // without the decoder; whatever is not exactly of that form goes to it.
 const (
-	chunkHead   = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"`
-	chunkKind   = `","update":{"sessionUpdate":"`
-	chunkText   = `","content":{"type":"text","text":"`
-	chunkTail   = `"}}}}`
-	saidKind    = "agent_message_chunk"
-	thoughtKind = "agent_thought_chunk"
+	chunkHead = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"`
+	chunkKind = `","update":{"sessionUpdate":"`
+	chunkText = `","content":{"type":"text","text":"`
+	// chunkMessage comes before the text from agents that name their messages.
+	chunkMessage = `","messageId":"`
+	chunkTail    = `"}}}}`
+	saidKind     = "agent_message_chunk"
+	thoughtKind  = "agent_thought_chunk"
 )
 
 // fastChunk reads a piece of text or of a thought; ok is false for any line that
 // is not plainly one.
-func fastChunk(line string) (kind, text string, ok bool) {
+func fastChunk(line string) (kind, message, text string, ok bool) {
 	rest, ok := strings.CutPrefix(line, chunkHead)
 	if !ok {
-		return "", "", false
+		return "", "", "", false
 	}
 	session, rest, ok := strings.Cut(rest, chunkKind)
 	if !ok || strings.ContainsAny(session, `"\`) {
-		return "", "", false
+		return "", "", "", false
 	}
 	kind, rest, ok = strings.Cut(rest, chunkText)
+	kind, message, named := strings.Cut(kind, chunkMessage)
 	if !ok || kind != saidKind && kind != thoughtKind {
-		return "", "", false
+		return "", "", "", false
+	}
+	if message, ok = stringBody(message); named && !ok {
+		return "", "", "", false
 	}
 	body, ok := strings.CutSuffix(rest, chunkTail)
 	if !ok {
-		return "", "", false
+		return "", "", "", false
 	}
 	text, ok = stringBody(body)
-	return kind, text, ok
+	return kind, message, text, ok
 }
 
 // stringBody is what stands between the quotes of a JSON string.

@@ -14,8 +14,8 @@ func (t *Translator) Step(r event.Record) []event.Event {
 	t.out, t.time = nil, r.TS
 	switch r.Dir {
 	case event.DirOut:
-		if kind, text, ok := fastChunk(r.Line); ok {
-			t.textChunk(kind, "", text, r.Line)
+		if kind, message, text, ok := fastChunk(r.Line); ok {
+			t.textChunk(kind, message, text, r.Line)
 			break
 		}
 		t.decode(r, t.printed)
