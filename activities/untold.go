@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/stream"
 )
@@ -70,7 +71,9 @@ func (t *turn) tellUntold(ctx context.Context, d runner.Delivery) error {
 }
 
 // threadsOnDisk are the events of the given conversations, and of those that
-// began in them, as the agent's transcripts have them now.
+// began in them, as the agent's transcripts have them now; behind them the
+// subagents' blocks as they stand there, because a thread's end, told late, says
+// something of those too.
 func (a *agent) threadsOnDisk(ctx context.Context, wanted map[string]bool) ([]event.Event, error) {
 	sources, err := a.sources(ctx)
 	if err != nil {
@@ -80,15 +83,40 @@ func (a *agent) threadsOnDisk(ctx context.Context, wanted map[string]bool) ([]ev
 	for id := range wanted {
 		inside[id] = true
 	}
-	var events []event.Event
+	var events, spawned []event.Event
+	all := reducer.NewBuilder(reducer.State{})
 	for ev, err := range a.adapter.Parse(sources) {
-		if err != nil || !inside[ev.Context.Conversation()] {
+		if err != nil {
 			continue
 		}
-		if p, ok := ev.Payload.(event.SubagentSpawned); ok {
+		all.Add(ev)
+		in := inside[ev.Context.Conversation()]
+		if p, ok := ev.Payload.(event.SubagentSpawned); ok && in {
 			inside[p.ToolUseID] = true
+		} else if ok && wanted[p.ToolUseID] {
+			spawned = append(spawned, ev)
 		}
-		events = append(events, ev)
+		if in {
+			events = append(events, ev)
+		}
+	}
+	if len(events) > 0 {
+		events = append(events, subagentBlocks(all.State(), spawned)...)
 	}
 	return events, ctx.Err()
+}
+
+// subagentBlocks shows the blocks of subagents as a conversation has them.
+func subagentBlocks(s reducer.State, spawned []event.Event) []event.Event {
+	var out []event.Event
+	for _, ev := range spawned {
+		id := event.SubagentBlockID(ev.Payload.(event.SubagentSpawned).ToolUseID)
+		for _, b := range s.Conversation(ev.Context.Conversation()) {
+			if b.ID == id {
+				ev.Payload = event.BlockUpsert{Block: b}
+				out = append(out, ev)
+			}
+		}
+	}
+	return out
 }
