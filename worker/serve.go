@@ -142,7 +142,7 @@ func newHost(ctx context.Context, s options, me identity, events *stream.Log, st
 		return nil, nil, err
 	}
 	agents := builtin.Registry()
-	warnMissing(agents, s, logger)
+	sayMissing(agents, s, logger)
 	host := activities.NewHost(activities.HostOptions{
 		ID: me.id, DataDir: s.dataDir, Secret: me.secret, Stream: events, Archive: store, Provider: provider,
 		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger,
@@ -150,16 +150,23 @@ func newHost(ctx context.Context, s options, me identity, events *stream.Log, st
 	return host, places, nil
 }
 
-// warnMissing says at start which agents sessions can't have on this host.
-func warnMissing(agents adapters.Registry, s options, logger *slog.Logger) {
+// sayMissing says at start which agents sessions can't have on this host. Few
+// hosts have all; one that has none is of no use.
+func sayMissing(agents adapters.Registry, s options, logger *slog.Logger) {
+	found := 0
 	for _, name := range agents.Names() {
 		a, err := agents.Get(name)
 		if err == nil {
 			_, err = a.Locate(s.Get)
 		}
 		if err != nil {
-			logger.Warn("sessions of this agent will fail on this host", "agent", name, "error", err)
+			logger.Info("sessions of this agent will fail on this host", "agent", name, "error", err)
+			continue
 		}
+		found++
+	}
+	if found == 0 {
+		logger.Warn("no agent is installed on this host: every session will fail on it")
 	}
 }
 
