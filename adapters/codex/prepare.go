@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -38,18 +40,30 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 // firstLine is a rollout of a session that nobody has spoken in.
 func firstLine(l adapters.Launch, now time.Time) adapters.File {
 	stamp := now.Format("2006-01-02T15:04:05.000Z")
-	line := object(map[string]any{
-		"timestamp": stamp, "ordinal": 0, "type": lineMeta,
-		"payload": map[string]any{
-			"session_id": l.NativeID, "id": l.NativeID, "timestamp": stamp, "cwd": l.Workspace,
-			"originator": "sojourn", "cli_version": "0.0.0", "source": "vscode", "history_mode": "paginated",
-		},
-	})
+	meta := map[string]any{
+		"session_id": l.NativeID, "id": l.NativeID, "timestamp": stamp, "cwd": l.Workspace,
+		"originator": "sojourn", "cli_version": "0.0.0", "source": "vscode", "history_mode": "paginated",
+	}
+	if inTeams(l.Model) {
+		meta["multi_agent_version"] = "v2"
+	}
+	line := object(map[string]any{"timestamp": stamp, "ordinal": 0, "type": lineMeta, "payload": meta})
 	name := rolloutPrefix + now.Format("2006-01-02T15-04-05") + "-" + l.NativeID + rolloutSuffix
 	return adapters.File{
 		Base: adapters.InHome, Path: path.Join(sessionsDir, now.Format("2006/01/02"), name), Mode: 0o600,
 		Data: append(line, '\n'),
 	}
+}
+
+// teamModels begin the names of the program's own models whose subagents are a
+// team: they have names and write to each other. A new session's file must say
+// so: without it such a model gets no subagents at all, and with it other models
+// get some that their servers may not understand.
+var teamModels = []string{"gpt-6", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-daybreak-"}
+
+// inTeams says whether a model is one of them; the program's default is.
+func inTeams(model string) bool {
+	return model == "" || slices.ContainsFunc(teamModels, func(name string) bool { return strings.HasPrefix(model, name) })
 }
 
 // mend drops a last line that a kill has torn, and keeps it beside: the program
