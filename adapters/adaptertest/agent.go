@@ -23,6 +23,9 @@ type Agent struct {
 	// RetriesSilently says that nobody is told when the agent asks again; the
 	// turn is interrupted at the model's second request. Default: it tells.
 	RetriesSilently bool
+	// SealedTasks says that what a subagent was started with is for its model's
+	// eyes only. Default: it is told.
+	SealedTasks bool
 	// Files may change the files of a profile, and add some: settings for tests
 	// that have no variable. Default: they are written as they are.
 	Files func(adapters.Launch, []adapters.File) []adapters.File
