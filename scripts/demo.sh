@@ -58,8 +58,8 @@ new_session() {
   local id colour=${COLOURS[${#IDS[@]}]}
   id=$(sojourn new --agent "$2" --title "$3")
   echo "sojourn new --agent $2 → $1: $id"
-  (sojourn tail "$id" --follow | sed -u "s/^/\x1b[${colour}m[$1]\x1b[0m /") &
-  TAILS+=("$!") LABELS+=("$1") IDS+=("$id")
+  sojourn tail "$id" --follow > >(sed -u "s/^/\x1b[${colour}m[$1]\x1b[0m /") &
+  STARTED+=("$!") TAILS+=("$!") LABELS+=("$1") IDS+=("$id")
 }
 
 # turns ID TEXT… sends one message after the other, each when the one before is
