@@ -22,7 +22,7 @@ require (
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	google.golang.org/protobuf v1.36.11
-	modernc.org/sqlite v1.61.1
+	modernc.org/sqlite v1.60.1
 )
 
 require (

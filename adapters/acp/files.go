@@ -70,7 +70,7 @@ func globsOf(value string) ([]string, error) {
 			continue
 		}
 		if _, err := path.Match(g, ""); err != nil || path.IsAbs(g) || slices.Contains(strings.Split(g, "/"), "..") {
-			return nil, fmt.Errorf("glob %q: want a pattern relative to the home, without ..", g)
+			return nil, fmt.Errorf("glob %q: want a pattern below the home (no .. in it)", g)
 		}
 		globs = append(globs, g)
 	}
