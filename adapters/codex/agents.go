@@ -10,9 +10,13 @@ import (
 // spawnTool starts a subagent.
 const spawnTool = "spawn_agent"
 
+// activityTools are the calls about subagents that are members of a team, by
+// what the program tells of them: whether a message began a new task is not.
+var activityTools = map[string]string{"started": spawnTool, "interacted": "message_agent", "interrupted": "interrupt_agent"}
+
 // collab tells what a call about subagents has brought about.
 func (s *scribe) collab(th *thread, id string, it *item) {
-	if snake(it.Tool) == spawnTool {
+	if it.toolName() == spawnTool {
 		for _, child := range it.receivers() {
 			s.spawn(th.Conversation, id, child, it.Prompt)
 		}
@@ -33,19 +37,6 @@ func (s *scribe) spawn(conversation, toolUseID, child, prompt string) {
 	}
 	th.Conversation, th.Parent, th.Prompt = toolUseID, conversation, prompt
 	s.emit(conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: child, Prompt: prompt})
-}
-
-// activity is what newer collaboration tells of a subagent.
-func (s *scribe) activity(th *thread, id string, it *item) {
-	child := first(it.AgentThread, it.AgentThreadDisk)
-	switch snake(it.Activity) {
-	case "started":
-		s.spawn(th.Conversation, id, child, "")
-	case "completed":
-		s.reported(child, "completed", "")
-	case "interrupted":
-		s.reported(child, "interrupted", "")
-	}
 }
 
 // reported ends a subagent of which nothing but a report is heard.
@@ -117,7 +108,7 @@ func (s *scribe) abandon(inPeace bool) {
 		}
 		s.close(th, end)
 		if th.Conversation != "" && th.Conversation != event.Main {
-			s.agentDone(th, id, true, nil)
+			s.agentDone(th, id, !th.Reported, nil)
 		}
 	}
 }

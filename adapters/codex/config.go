@@ -55,9 +55,6 @@ func config(p adapters.Profile, l adapters.Launch) string {
 		"apps": false, "plugins": false,
 		// Without it the tool by which the model asks its user says no.
 		"default_mode_request_user_input": true,
-		// What runs a model's scripts is there before the first turn, so that it is
-		// none of what a turn has left running.
-		"code_mode_prewarm": true,
 	}, "features")
 	// Without this its own models don't get to see the profile's subagents.
 	t.table(map[string]any{"hide_spawn_agent_metadata": false}, "features", "multi_agent_v2")

@@ -10,6 +10,8 @@ import (
 
 func TestConformance(t *testing.T) { adaptertest.Run(t, conforming()) }
 
+func TestConformanceOwnModel(t *testing.T) { adaptertest.Run(t, ownModel()) }
+
 func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming()) }
 
 // conforming is the agent as the suite knows it.
@@ -36,4 +38,14 @@ func conforming() adaptertest.Agent {
 			"tool-out-of-order":     "the program runs parallel calls in no order, and tells them as they begin",
 		},
 	}
+}
+
+// ownModel is the agent with the program's own model: it calls tools by scripts,
+// and its subagents are a team.
+func ownModel() adaptertest.Agent {
+	a := conforming()
+	a.Model, a.OtherModel = "", "gpt-6-sol"
+	a.SealedTasks = true
+	a.Missing = map[string]string{"permission-deny-heard": a.Missing["permission-deny-heard"]}
+	return a
 }

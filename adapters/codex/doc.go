@@ -50,6 +50,14 @@
 //     and writes an item before it speaks of it. What was broken off within half
 //     a second, or by the death of the process, is therefore told by neither
 //     side: the live block ends as an error with the metadata "lost".
+//   - The program's own models call tools by scripts in JavaScript. The script is
+//     told on disk only, and a call that it makes on disk only when it has come
+//     to its end within the turn, under an id of the program's. A call that was
+//     refused, broken off, or goes on in the background is told live and on no
+//     disk: its blocks are of the source "server", for the host to keep; those
+//     of a subagent are lost.
+//   - Subagents of those models are a team: they have names, write to each other,
+//     and start subagents of their own. What they are asked is sealed.
 //   - A subagent's conversation has the id of the call that started it. Its
 //     rollout is a file of its own that names its parent. The session is idle
 //     when the last of its threads is.

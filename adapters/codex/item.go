@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -57,6 +58,8 @@ type item struct {
 
 	// Of subAgentActivity.
 	Activity        string `json:"kind"`
+	AgentPath       string `json:"agentPath"`
+	AgentPathDisk   string `json:"agent_path"`
 	AgentThread     string `json:"agentThreadId"`
 	AgentThreadDisk string `json:"agent_thread_id"`
 
@@ -109,10 +112,18 @@ var otherTools = map[itemKind]string{
 
 func (it *item) kind() itemKind {
 	kind := itemKind(snake(it.Type))
-	if kind == "collab_tool_call" {
+	if kind == "collab_tool_call" || kind == kindActivity && activityTools[it.Activity] != "" {
 		return kindCollab
 	}
 	return kind
+}
+
+// nested says whether an item is a call that a script of the model's has made.
+// Such calls have ids of the program's own, and rollouts have those only that
+// came to an end in time: what the model did is the script.
+func nested(id string) bool {
+	rest, found := strings.CutPrefix(id, "exec-")
+	return found && uuid.Validate(rest) == nil
 }
 
 // snake gives a name in snake_case.
@@ -291,6 +302,9 @@ func (it *item) tookMS() *int64 {
 }
 
 func (it *item) receivers() []string {
+	if member := first(it.AgentThread, it.AgentThreadDisk); member != "" {
+		return []string{member}
+	}
 	if len(it.Receivers) > 0 {
 		return it.Receivers
 	}

@@ -384,6 +384,8 @@ func (c *modelCall) item() *item {
 		if args.Cmd != "" {
 			it.Command = jsontext.Value(object([]string{"sh", "-c", args.Cmd}))
 		}
+	case c.Namespace == teamNamespace && name != "wait_agent":
+		return nil // they are done as soon as they have begun
 	case collabTools[name] != "":
 		it.Type, it.Tool, it.Prompt, it.Receivers = string(kindCollab), collabTools[name], args.Message, args.Targets
 		if args.Target != "" {
@@ -394,6 +396,10 @@ func (c *modelCall) item() *item {
 	}
 	return it
 }
+
+// teamNamespace is where the tools about subagents are that are members of a
+// team.
+const teamNamespace = "collaboration"
 
 // shellTools are the model's names for the tool that runs commands.
 var shellTools = map[string]bool{"exec_command": true, "shell": true, "shell_command": true, "local_shell": true, "container.exec": true}

@@ -59,14 +59,18 @@ func (s *scribe) call(th *thread, id string, it *item) {
 		ID: id, Type: event.BlockToolUse, Status: event.StatusComplete,
 		ToolName: it.toolName(), ToolUseID: id, Input: it.toolInput(s.plain), Execution: event.ExecutionRunning,
 	}
-	switch o.Kind {
-	case kindChange:
+	if o.Kind == kindChange || nested(id) {
 		o.Input = b.Input
-	case kindMCP:
+	}
+	if o.Kind == kindMCP || nested(id) {
 		o.Tool = b.ToolName
 	}
 	th.Open = append(th.Open, o)
 	s.upsert(th.Conversation, b)
+	if it.agentPath() != "" {
+		// Who it is about is known, and may speak before the call is done.
+		s.collab(th, id, it)
+	}
 }
 
 // end writes a whole item. id is the item's, or one made of its position where
@@ -83,7 +87,10 @@ func (s *scribe) end(th *thread, id string, it *item, dir event.Dir) {
 	case kind == kindReviewIn, kind == kindReviewOut:
 		s.system(th.Conversation, id, string(kind), it.Review)
 	case kind == kindActivity:
-		s.activity(th, id, it)
+		// The subagent's own turn tells more of its end.
+		if child := s.Threads[first(it.AgentThread, it.AgentThreadDisk)]; child != nil {
+			child.Reported = true
+		}
 	case kind.isTool():
 		s.result(th, id, it)
 	default:
@@ -144,6 +151,9 @@ func (s *scribe) result(th *thread, id string, it *item) {
 		})
 	}
 	s.settle(th, o, failed)
+	if it.declined() {
+		s.unwritten(th, o, failed)
+	}
 }
 
 // saysByTheUser is what the model hears of a call that was refused.
@@ -155,10 +165,15 @@ const saysByTheUser = "rejected by user"
 func (s *scribe) tellRefused(th *thread) {
 	failed := true
 	for _, id := range th.Refused {
-		s.upsert(th.Conversation, event.Block{
+		b := event.Block{
 			ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
 			ToolUseID: id, Output: rawText(saysByTheUser), IsError: &failed,
-		})
+		}
+		if nested(id) {
+			s.keep(th, b)
+			continue
+		}
+		s.upsert(th.Conversation, b)
 	}
 	th.Refused = nil
 }
@@ -182,6 +197,35 @@ func (s *scribe) lose(conversation, id string, bt event.BlockType) {
 		b.Execution = event.ExecutionError
 	}
 	s.upsert(conversation, b)
+}
+
+// unwritten hands a call of a script, which no rollout has because it did not
+// come to an end in time, to whoever runs the agent.
+func (s *scribe) unwritten(th *thread, o open, failed bool) {
+	if !nested(o.ID) {
+		return
+	}
+	how := event.ExecutionSuccess
+	if failed {
+		how = event.ExecutionError
+	}
+	s.keep(th, event.Block{
+		ID: o.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
+		ToolName: o.Tool, ToolUseID: o.ID, Input: o.Input, Execution: how,
+	})
+}
+
+// keep writes a block that the program writes nowhere. That of the main
+// conversation is kept by whoever runs the agent; a subagent's is lost.
+func (s *scribe) keep(th *thread, b event.Block) {
+	if th.Conversation != event.Main {
+		b.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
+		s.upsert(th.Conversation, b)
+		return
+	}
+	b.Source = event.SourceServer
+	s.upsert(th.Conversation, b)
+	s.out[len(s.out)-1].Context.Source = event.SourceServer
 }
 
 // outcome is how a turn ended.
@@ -234,11 +278,15 @@ func (th *thread) keeps(o outcome) bool {
 func (s *scribe) close(th *thread, o outcome) {
 	keeps := th.keeps(o)
 	for _, left := range th.Open {
-		if left.Kind.isTool() && keeps {
-			s.settle(th, left, o.status != turnDone || left.Kind != kindCommand)
-			continue
+		failed := o.status != turnDone || left.Kind != kindCommand
+		switch {
+		case nested(left.ID):
+			s.unwritten(th, left, failed)
+		case left.Kind.isTool() && keeps:
+			s.settle(th, left, failed)
+		default:
+			s.lose(th.Conversation, left.ID, left.Kind.blockType())
 		}
-		s.lose(th.Conversation, left.ID, left.Kind.blockType())
 	}
 	th.Open = nil
 }

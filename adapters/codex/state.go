@@ -123,8 +123,10 @@ type thread struct {
 	Last string `json:"last,omitempty"`
 	// Tokens is the total of the last report.
 	Tokens int64 `json:"tokens,omitempty"`
-	// Done: its end is told.
-	Done bool `json:"done,omitempty"`
+	// Done: its end is told. Reported: another thread has heard that it ended
+	// well.
+	Done     bool `json:"done,omitempty"`
+	Reported bool `json:"reported,omitempty"`
 }
 
 // open is an item between its start and its end.

@@ -28,7 +28,7 @@ func (it *item) toolName() string {
 	case kindMCP:
 		return "mcp__" + it.Server + "__" + it.Tool
 	case kindCollab:
-		return snake(it.Tool)
+		return first(activityTools[it.Activity], snake(it.Tool))
 	default:
 		return otherTools[kind]
 	}
@@ -45,6 +45,9 @@ func (it *item) toolInput(plain bool) stdjson.RawMessage {
 	case kindMCP:
 		return objectOr(it.Arguments)
 	case kindCollab:
+		if path := it.agentPath(); path != "" {
+			return object(map[string]any{"agent": path})
+		}
 		return collabInput(it.Prompt, it.waitedFor())
 	}
 	return ownInput(it.raw)
@@ -57,6 +60,10 @@ func (it *item) waitedFor() []string {
 	}
 	return it.receivers()
 }
+
+// agentPath is where a member of a team stands in it: its name, behind that of
+// those that started it.
+func (it *item) agentPath() string { return first(it.AgentPath, it.AgentPathDisk) }
 
 func collabInput(prompt string, agents []string) stdjson.RawMessage {
 	in := map[string]any{}
