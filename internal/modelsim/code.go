@@ -68,9 +68,16 @@ func script(calls []Call, tools []string) (source string, ok bool) {
 	if len(wishes) == 1 {
 		return "const r = await " + wishes[0] + ";\n" + "text(" + told + ");\n", true
 	}
-	return "const all = await Promise.allSettled([\n  " + strings.Join(wishes, ",\n  ") + ",\n]);\n" +
-		"for (const { value: r, reason } of all) text(reason ? String(reason) : " + told + ");\n", true
+	return inTurn + "for (const call of [\n  () => " + strings.Join(wishes, ",\n  () => ") + ",\n]) {\n" + startOne + "}\n" +
+		"for (const { value: r, reason } of await Promise.allSettled(calls)) text(reason ? String(reason) : " + told + ");\n", true
 }
+
+// Calls that begin in the same moment are told in any order. So each begins a
+// moment after the one before, or after its end.
+const (
+	inTurn   = "const pause = () => new Promise((go) => setTimeout(go, 100));\nconst calls = [];\n"
+	startOne = "  calls.push(call());\n  await Promise.race([Promise.allSettled(calls), pause()]);\n"
+)
 
 // argument is what a function is called with; the one that takes a patch takes
 // no object.
@@ -124,16 +131,21 @@ func (c Call) alone() []Call {
 	return []Call{c}
 }
 
-// The words of the program about a script.
+// The words of the program about a script. One that could not be run because
+// what runs scripts was gone is to be called again.
 const (
 	scriptRuns   = "Script running with cell ID "
 	scriptFailed = "Script failed"
+	scriptAgain  = "The exec runtime was replaced."
 )
 
 // scriptOutput reads what came of a script: a result for each text that it
 // printed. One that still runs is waited for.
 func (in *itemReader) scriptOutput(raw json.RawMessage) {
 	head, texts := printed(raw)
+	if strings.HasPrefix(head, scriptAgain) {
+		return
+	}
 	cell := ""
 	if rest, runs := strings.CutPrefix(head, scriptRuns); runs {
 		cell, _, _ = strings.Cut(rest, "\n")

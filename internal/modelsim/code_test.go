@@ -56,8 +56,9 @@ func TestToolsOfScripts(t *testing.T) {
 	t.Parallel()
 	for prompt, want := range map[string]heardCall{
 		"TOOL bash: ls": {"exec", "const r = await tools.exec_command({\"cmd\": \"ls\"});\ntext(" + told + ");\n"},
-		"TWO": {"exec", "const all = await Promise.allSettled([\n  tools.exec_command({\"cmd\": \"echo first\"}),\n" +
-			"  tools.exec_command({\"cmd\": \"echo second\"}),\n]);\nfor (const { value: r, reason } of all) text(reason ? String(reason) : " + told + ");\n"},
+		"TWO": {"exec", inTurn + "for (const call of [\n  () => tools.exec_command({\"cmd\": \"echo first\"}),\n" +
+			"  () => tools.exec_command({\"cmd\": \"echo second\"}),\n]) {\n" + startOne + "}\n" +
+			"for (const { value: r, reason } of await Promise.allSettled(calls)) text(reason ? String(reason) : " + told + ");\n"},
 		`CALL mcp__lab.echo {"a":1}`: {"exec", "const r = await tools.mcp__lab__echo({\"a\":1});\ntext(" + told + ");\n"},
 		`CALL nothing {}`:            {"exec", "const r = await tools.nothing({});\ntext(" + told + ");\n"},
 		"SUBAGENT SAY a":             {"spawn_agent", `{"task_name": "job_1", "message": "SAY a", "fork_turns": "none"}`},
@@ -99,6 +100,19 @@ func TestScriptThatTakesItsTime(t *testing.T) {
 	done := printedBy("Script completed", "late")
 	done["call_id"] = "w"
 	require.Equal(t, "FINAL after 1 tool result(s): late", hears(t, scriptsBody("TOOL bash: x", ran("exec"), running, wait, done)).text)
+}
+
+// What runs scripts may be gone with an interrupt: then the script is called
+// again.
+func TestScriptThatHadNothingToRunIt(t *testing.T) {
+	t.Parallel()
+	gone := fields{
+		"type": "custom_tool_call_output", "call_id": "c",
+		"output": "The exec runtime was replaced. Stored values and running cells were lost. You may continue with a fresh exec call.",
+	}
+	got := hears(t, scriptsBody("TOOL bash: x", ran("exec"), gone))
+	require.Len(t, got.calls, 1)
+	require.Equal(t, "exec", got.calls[0].name)
 }
 
 // Subagents that have names answer by mail.

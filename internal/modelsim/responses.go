@@ -194,8 +194,7 @@ func (in *itemReader) output(call responsesItem, text string) {
 			r.Agent = spawned.ID + spawned.Task
 		}
 	case "wait_agent":
-		if call.Namespace+"."+call.Name == teamWait {
-			in.turn().Waits++
+		if call.Namespace+"."+call.Name == teamWait && in.awaited() {
 			return
 		}
 		if in.waited(call, text) {
@@ -239,6 +238,20 @@ func (in *itemReader) waited(call responsesItem, text string) bool {
 		in.turn().Waits++
 	}
 	return ours
+}
+
+// awaited counts a wait for whichever subagent reports next. It is false if none
+// is at work: then the script itself has called the tool.
+func (c *Conversation) awaited() bool {
+	for _, t := range c.Turns {
+		for _, r := range t.Results {
+			if r.Agent != "" && !r.Reported {
+				c.turn().Waits++
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c *Conversation) agent(id string) *Result {
