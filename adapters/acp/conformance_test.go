@@ -38,8 +38,10 @@ func openCode() adaptertest.Agent {
 			line:    "OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1 opencode acp",
 			files:   ".local/share/opencode/opencode.db*:.local/share/opencode/storage/*/*",
 		},
-		Env:        []string{},
-		OtherModel: "modelsim/other",
+		Env: []string{},
+		// It asks again without a word on the protocol.
+		RetriesSilently: true,
+		OtherModel:      "modelsim/other",
 		Profile: adapters.Profile{Workspace: map[string]string{"opencode.json": `{
 			"$schema": "https://opencode.ai/config.json",
 			"permission": {"bash": "ask", "edit": "ask"},

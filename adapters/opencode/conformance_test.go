@@ -14,8 +14,9 @@ import (
 // conforming is what the suite must know of the agent.
 func conforming(t *testing.T) adaptertest.Agent {
 	return adaptertest.Agent{
-		Adapter: New(),
-		Model:   "modelsim/scripted", OtherModel: "modelsim/other",
+		// The adapter would end it after half a minute, which TestRetriesEnd shows.
+		Adapter: New(), RetriesForever: true,
+		Model: "modelsim/scripted", OtherModel: "modelsim/other",
 		Files: func(_ adapters.Launch, files []adapters.File) []adapters.File { return withOtherModel(t, files) },
 		Rules: rules,
 		Question: adaptertest.Question{
