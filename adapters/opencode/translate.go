@@ -95,12 +95,23 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 	case err == nil:
 	case r.Dir == event.DirOut && isBanner(r.Line):
 		t.emit(event.Main, event.Log{Level: "info", Message: r.Line})
+	case isCall(raw):
+		t.native(event.Main, r.Dir, "jsonrpc", raw)
 	default:
 		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
 			Message: fmt.Sprintf("opencode: malformed line (%s): %v", r.Dir, err),
 			Code:    "malformed", Data: rawText(r.Line),
 		}})
 	}
+}
+
+// isCall knows a line of the program's other protocol, which is spoken in another
+// mode and says nothing here.
+func isCall(raw json.RawMessage) bool {
+	var l struct {
+		Version string `json:"jsonrpc"`
+	}
+	return json.Unmarshal(raw, &l) == nil && l.Version != ""
 }
 
 // isBanner knows what the server prints when it starts.
