@@ -39,7 +39,7 @@ func (*Adapter) Info() adapters.Info {
 		},
 		Limits: []string{
 			"A denial reaches the model without the words given with it: the protocol has no place for them.",
-			"A shell command that goes on in the background has no result: what it prints after the end of its turn is not told.",
+			"A shell command that goes on in the background has no result: what it prints after the end of its turn is not told, nor is what a script does then.",
 			"Calls that the program refuses before they begin (unknown tools, bad arguments) are in no conversation.",
 			"A message may have 1048576 characters and no more.",
 			"Models that are not the program's own get no subagents in their subagents.",

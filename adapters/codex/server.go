@@ -158,7 +158,7 @@ func (t *translator) spawnedBy(child, prompt string) {
 	}
 }
 
-func (t *translator) itemStarted(p *params, _ []byte) {
+func (t *translator) itemStarted(p *params, raw []byte) {
 	if p.Item == nil {
 		return
 	}
@@ -167,7 +167,19 @@ func (t *translator) itemStarted(p *params, _ []byte) {
 		t.promptTaken(th, p)
 		return
 	}
+	if p.Item.kind().isTool() && p.TurnID != th.Turn {
+		t.late(th, p.Item, "begun", raw)
+		return
+	}
 	t.begin(th, p.Item.ID, p.Item)
+}
+
+// late notes a call that a turn before has made: what goes on in the background
+// is no part of the turns after.
+func (t *translator) late(th *thread, it *item, what string, raw []byte) {
+	t.emit(th.Conversation, event.Log{
+		Level: "debug", Message: "a call of an earlier turn has " + what + ": " + it.ID, Data: json.RawMessage(raw),
+	})
 }
 
 func (t *translator) itemCompleted(p *params, raw []byte) {
@@ -183,7 +195,7 @@ func (t *translator) itemCompleted(p *params, raw []byte) {
 		t.promptTaken(th, p)
 	case kind.isTool() && th.find(it.ID) < 0:
 		if p.TurnID != th.Turn {
-			t.emit(th.Conversation, event.Log{Level: "debug", Message: "a call of an earlier turn has ended: " + it.ID, Data: json.RawMessage(raw)})
+			t.late(th, it, "ended", raw)
 			return
 		}
 		t.begin(th, it.ID, it)
