@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long a rig waits for whatever must come.
-const patience = 90 * time.Second
+const patience = 4 * time.Minute
 
 // lease is how long an agent outlives a test program that was ended.
 const lease = 10 * time.Minute
