@@ -19,7 +19,7 @@ export SOJOURN_WORKER_BIN=$PWD/bin/race/sojourn-worker
 # for the product and not for compilers.
 mapfile -t units < <(go list ./... | grep -v '/internal/e2e$')
 echo "test: packages"
-go test -race -timeout 15m "${units[@]}"
+go test -race -timeout 30m "${units[@]}"
 echo "test: devstack and tools"
 go -C devstack test -race -timeout 5m ./internal/...
 go -C internal/tools test -timeout 5m ./...
