@@ -15,6 +15,7 @@ func FuzzFastDelta(f *testing.F) {
 		f.Add(`{"id":"evt_1","type":"message.part.delta","properties":{"sessionID":"s","messageID":"m","partID":"p","field":"text","delta":` + delta + `}}`)
 	}
 	f.Add(`{"id":"evt_1","type":"message.part.delta","properties":{"sessionID":"s","messageID":"m","partID":"p","field":"text","delta":"x","partID":"q"}}`)
+	f.Add(`{"id":"evt_` + "\x13" + `","type":"message.part.delta","properties":{"sessionID":"s","messageID":"m","partID":"p","field":"text","delta":"x"}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if fastType(text) != "message.part.delta" {
 			return

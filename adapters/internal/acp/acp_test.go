@@ -254,6 +254,7 @@ func FuzzFastChunk(f *testing.F) {
 	f.Add(chunkHead + "S" + chunkKind + saidKind + chunkMessage + "m1" + chunkText + `named` + chunkTail)
 	f.Add(chunkHead + `S\"` + chunkKind + saidKind + chunkText + "\xff" + chunkTail)
 	f.Add(chunkHead + "S" + chunkKind + saidKind + chunkText + `x"},"_meta":{"a":"b` + chunkTail)
+	f.Add(chunkHead + "S\x13" + chunkKind + saidKind + chunkText + "a" + chunkTail)
 	f.Fuzz(func(t *testing.T, line string) {
 		kind, message, text, ok := fastChunk(line)
 		if !ok {

@@ -1,9 +1,9 @@
 package acp
 
 import (
-	"encoding/json"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/adapters/internal/jsonstring"
 )
 
 // Nearly all lines of a turn are pieces of text in one form. They are read
@@ -27,7 +27,7 @@ func fastChunk(line string) (kind, message, text string, ok bool) {
 		return "", "", "", false
 	}
 	session, rest, ok := strings.Cut(rest, chunkKind)
-	if !ok || strings.ContainsAny(session, `"\`) {
+	if !ok || !jsonstring.Plain(session) {
 		return "", "", "", false
 	}
 	kind, rest, ok = strings.Cut(rest, chunkText)
@@ -35,35 +35,13 @@ func fastChunk(line string) (kind, message, text string, ok bool) {
 	if !ok || kind != saidKind && kind != thoughtKind {
 		return "", "", "", false
 	}
-	if message, ok = stringBody(message); named && !ok {
+	if message, ok = jsonstring.Unquote(message); named && !ok {
 		return "", "", "", false
 	}
 	body, ok := strings.CutSuffix(rest, chunkTail)
 	if !ok {
 		return "", "", "", false
 	}
-	text, ok = stringBody(body)
+	text, ok = jsonstring.Unquote(body)
 	return kind, message, text, ok
-}
-
-// stringBody is what stands between the quotes of a JSON string.
-func stringBody(body string) (text string, ok bool) {
-	escaped := false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case c == '"' || c < ' ':
-			return "", false
-		case c == '\\':
-			escaped = true
-			i++ // the decoder judges what is escaped
-		}
-	}
-	if !utf8.ValidString(body) {
-		return "", false
-	}
-	if !escaped {
-		return body, true
-	}
-	err := json.Unmarshal([]byte(`"`+body+`"`), &text)
-	return text, err == nil
 }

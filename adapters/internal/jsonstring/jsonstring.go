@@ -1,0 +1,35 @@
+// Package jsonstring reads JSON strings of lines whose form is known, without a
+// decoder. Most of what an agent says are pieces of text, one line each, in one
+// form; a translator that knows the form cuts the strings out and reads them
+// here. All functions are pure.
+package jsonstring
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Plain says whether the inside of a JSON string means just what is written:
+// no escapes, no quotes, no control characters, valid UTF-8.
+func Plain(inside string) bool {
+	for i := range len(inside) {
+		if c := inside[i]; c == '"' || c == '\\' || c < ' ' {
+			return false
+		}
+	}
+	return utf8.ValidString(inside)
+}
+
+// Unquote reads the inside of a JSON string, without its quotes. It is false
+// for what isn't the inside of one whole string, and for what is not valid
+// UTF-8, which a decoder would repair or refuse.
+func Unquote(inside string) (text string, ok bool) {
+	if Plain(inside) {
+		return inside, true
+	}
+	if !utf8.ValidString(inside) {
+		return "", false
+	}
+	err := json.Unmarshal([]byte(`"`+inside+`"`), &text)
+	return text, err == nil
+}
