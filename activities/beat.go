@@ -25,24 +25,30 @@ type Beat struct {
 // beatEvery is well within the heartbeat timeout.
 const beatEvery = time.Second
 
-// beat heartbeats until the returned stop is called.
+// beat heartbeats until the returned stop is called. It serves the activities
+// that hold no agent's lease; see pulse for the one that does.
 func beat(ctx context.Context, show *atomic.Pointer[Beat]) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for {
-			activity.RecordHeartbeat(ctx, show.Load())
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
+		every(ctx, beatEvery, func() { activity.RecordHeartbeat(ctx, show.Load()) })
 	}()
 	return func() { cancel(); <-done }
+}
+
+// every does something now and then each period, until ctx ends.
+func every(ctx context.Context, period time.Duration, do func()) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		do()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // showBeat puts what the turn heard so far into the next heartbeat.

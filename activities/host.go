@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
@@ -20,6 +22,10 @@ type HostOptions struct {
 	DataDir string
 	// Secret makes the tokens of the host's runners.
 	Secret   []byte
+	Temporal Temporal
+	// Lease is how long an agent in the middle of a turn lives without word
+	// from Temporal. Default: DefaultLease.
+	Lease    time.Duration
 	Stream   *stream.Log
 	Archive  *archive.Archive
 	Provider sandbox.Provider
@@ -57,6 +63,7 @@ type Host struct {
 // NewHost makes a host's activities.
 func NewHost(o HostOptions) *Host {
 	ctx, stop := context.WithCancel(context.Background())
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
 	return &Host{
 		o: o, ctx: ctx, stop: stop,
 		turns: map[string]*turn{}, arrived: make(chan struct{}), agents: map[string]*agent{},

@@ -53,7 +53,8 @@ type turn struct {
 	// turn began.
 	owned bool
 	// show is what the heartbeat says.
-	show atomic.Pointer[Beat]
+	show  atomic.Pointer[Beat]
+	pulse *pulse
 }
 
 // RunTurn hands the message to the agent and stays until it is answered. It
@@ -74,10 +75,31 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.Turn, int(activity.GetInfo(ctx).Attempt))},
 	}
 	defer h.enter(t)()
+	forget, err := h.noteAttempt(in.Sandbox.ID, activity.GetInfo(ctx))
+	if err != nil {
+		return RunTurnOutput{}, err
+	}
+	defer forget()
 	t.showBeat("starting")
-	defer beat(ctx, &t.show)()
+	ctx, t.pulse = h.startPulse(ctx, &t.show)
+	defer t.pulse.stop()
 	out, err := t.run(ctx)
-	return out, crossing(err)
+	if err != nil {
+		return out, t.leave(ctx, err)
+	}
+	t.letGo(ctx)
+	return out, nil
+}
+
+// letGo takes the agent off its lease: it waits for the next turn, however long
+// that takes.
+func (t *turn) letGo(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackPatience)
+	defer cancel()
+	if err := t.pulse.release(ctx); err != nil {
+		// The lease ends an agent that could have stayed warm, and no more.
+		t.host.o.Log.Warn("the agent's lease is not taken off", "session", t.in.Agent.SessionID, "error", err)
+	}
 }
 
 // attemptOf orders the attempts of all turns of an epoch: fences must grow
@@ -118,6 +140,9 @@ func (t *turn) open(ctx context.Context) (err error) {
 		return err
 	}
 	t.archiver = &archiver{store: h.o.Archive, agent: t.agent}
+	if err := t.pulse.hold(ctx, t.agent.conn); err != nil {
+		return err
+	}
 	return t.meet(ctx)
 }
 
@@ -207,6 +232,9 @@ func (t *turn) startAnew(ctx context.Context) (err error) {
 		return err
 	}
 	t.archiver.agent = t.agent
+	if err := t.pulse.hold(ctx, t.agent.conn); err != nil {
+		return err
+	}
 	return t.meet(ctx)
 }
 

@@ -50,11 +50,15 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	if err != nil {
 		return err
 	}
-	host, places, err := newHost(ctx, s, me, events, store, logger)
+	host, places, err := newHost(ctx, s, me, c, events, store, logger)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
+	if err := host.FailPredecessor(ctx); err != nil {
+		// Their heartbeats are missed soon, and then they are tried again too.
+		logger.Warn("turns of the worker before wait for their heartbeat timeout", "error", err)
+	}
 	set, err := startWorkers(c, me.id, &activities.Session{Stream: events, Archive: store}, host, places)
 	if err != nil {
 		return err
@@ -120,7 +124,7 @@ func openArchive(ctx context.Context, s options, namespace string) (*archive.Arc
 	return store, err
 }
 
-func newHost(ctx context.Context, s options, me identity, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
+func newHost(ctx context.Context, s options, me identity, temporal activities.Temporal, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
 	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.Get, Hide: s.hide})
 	if err != nil {
 		return nil, nil, err
@@ -144,7 +148,8 @@ func newHost(ctx context.Context, s options, me identity, events *stream.Log, st
 	agents := builtin.Registry()
 	sayMissing(agents, s, logger)
 	host := activities.NewHost(activities.HostOptions{
-		ID: me.id, DataDir: s.dataDir, Secret: me.secret, Stream: events, Archive: store, Provider: provider,
+		ID: me.id, DataDir: s.dataDir, Secret: me.secret,
+		Temporal: temporal, Stream: events, Archive: store, Provider: provider,
 		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger,
 	})
 	return host, places, nil
