@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
@@ -36,6 +37,9 @@ type bench struct {
 	program  string
 	provider sandbox.Provider
 	places   *Places
+	// temporal and lease are those of the next worker.
+	temporal Temporal
+	lease    time.Duration
 	host     *Host
 	agent    Agent
 	sandbox  session.Sandbox
@@ -50,7 +54,7 @@ func newBench(t *testing.T) *bench {
 	if _, err := os.Stat(run); err != nil {
 		t.Skip("no runner: build bin/sojourn-runner")
 	}
-	b := &bench{t: t, places: NewPlaces(4), agent: Agent{
+	b := &bench{t: t, places: NewPlaces(4), temporal: acknowledging{}, agent: Agent{
 		SessionID: "s-" + strings.ToLower(rand.Text()[:12]), Name: "claude", Native: 1,
 	}}
 	b.log, b.store = fresh(t)
@@ -89,7 +93,7 @@ func (b *bench) worker() {
 		require.NoError(b.t, b.host.Close())
 	}
 	b.host = NewHost(HostOptions{
-		ID: "host-1", DataDir: b.dir, Secret: []byte("secret"), Temporal: acknowledging{}, Stream: b.log, Archive: b.store,
+		ID: "host-1", DataDir: b.dir, Secret: []byte("secret"), Temporal: b.temporal, Lease: b.lease, Stream: b.log, Archive: b.store,
 		Provider: b.provider, Places: b.places, Agents: builtin.Registry(),
 		Getenv: func(name string) string {
 			if name == claude.ProgramVariable {

@@ -41,9 +41,8 @@ func takenAway(ctx context.Context) error {
 	return nil
 }
 
-// custodyEvery is how often a paused turn is looked at: several times within a
-// lease.
-const custodyEvery = 5 * time.Second
+// custodyLooks is how often a paused turn is looked at within a lease.
+const custodyLooks = 8
 
 // keepPaused lets the agent of a paused turn live on, for as long as Temporal
 // says that the turn is paused: no attempt heartbeats for it meanwhile. What
@@ -63,7 +62,7 @@ func (h *Host) keepPaused(sessionID string, conn *runner.Conn) {
 			h.o.Log.Warn("the lease of a paused turn's agent is not renewed", "session", sessionID, "error", err)
 		}
 		select {
-		case <-time.After(custodyEvery):
+		case <-time.After(h.o.Lease / custodyLooks):
 		case <-conn.Done():
 			return
 		case <-h.ctx.Done():

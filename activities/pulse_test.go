@@ -1,0 +1,144 @@
+package activities
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+)
+
+// temporalSays answers heartbeats with what it is told to.
+type temporalSays struct {
+	Temporal
+	// answer is what a heartbeat gets; nil is an acknowledgement.
+	answer atomic.Pointer[error]
+	paused atomic.Bool
+	looks  atomic.Int32
+}
+
+func (s *temporalSays) RecordActivityHeartbeat(context.Context, []byte, ...any) error {
+	if err := s.answer.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *temporalSays) say(err error) { s.answer.Store(&err) }
+
+func (s *temporalSays) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	s.looks.Add(1)
+	return &workflowservice.DescribeWorkflowExecutionResponse{PendingActivities: []*workflow.PendingActivityInfo{
+		{ActivityType: &common.ActivityType{Name: NameRunTurn}, Paused: s.paused.Load()},
+	}}, nil
+}
+
+// leased is a furnished bench whose leases are short and whose Temporal is told
+// what to say.
+func leased(t *testing.T, lease time.Duration) (*bench, *temporalSays) {
+	t.Helper()
+	says := &temporalSays{}
+	b := newBench(t)
+	b.temporal, b.lease = says, lease
+	b.worker()
+	b.begin()
+	b.create()
+	return b, says
+}
+
+// status is what the runner of the bench's sandbox says.
+func (b *bench) status() (runner.Status, error) {
+	b.host.mu.Lock()
+	a := b.host.agents[b.sandbox.ID]
+	b.host.mu.Unlock()
+	return a.conn.Status(b.t.Context())
+}
+
+// An agent in the middle of a turn ends when Temporal acknowledges nothing for
+// as long as a lease, though its worker lives and says nothing.
+func TestLeaseRunsOut(t *testing.T) {
+	t.Parallel()
+	b, says := leased(t, 3*time.Second)
+	done := b.aside(t.Context(), 1, b.ask(1, "words 3 tool hang"))
+	b.until(b.last, is[event.BlockDelta])
+	status, err := b.status()
+	require.NoError(t, err)
+	require.False(t, status.LeaseUntil.IsZero(), "the lease is armed before the agent is asked")
+	says.say(serviceerror.NewUnavailable("away"))
+	gone := <-done
+	require.ErrorIs(t, gone.err, gone.err)
+	require.ErrorContains(t, gone.err, runner.ErrClosed.Error())
+
+	// Temporal is back: the next attempt finds the agent dead, by name.
+	says.answer.Store(nil)
+	out, err := b.attempt(t.Context(), 2, b.ask(1, "words 3 tool hang"))
+	require.NoError(t, err)
+	require.True(t, out.AgentExited)
+}
+
+// Without an acknowledged heartbeat nothing is asked of an agent.
+func TestNothingIsAskedUnacknowledged(t *testing.T) {
+	t.Parallel()
+	b, says := leased(t, time.Minute)
+	says.say(serviceerror.NewUnavailable("away"))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := b.aside(ctx, 1, b.ask(1, "words 3"))
+	require.Eventually(t, func() bool {
+		b.host.mu.Lock()
+		defer b.host.mu.Unlock()
+		return b.host.agents[b.sandbox.ID] != nil
+	}, 20*time.Second, 10*time.Millisecond, "the agent is started")
+	says.say(serviceerror.NewNotFound("timed out"))
+	gone := <-done
+	cancel()
+	require.Error(t, gone.err)
+	require.Zero(t, countLines(b.heard(), `"type":"user"`))
+}
+
+// Between turns an agent stays warm, however long.
+func TestNoLeaseBetweenTurns(t *testing.T) {
+	t.Parallel()
+	b, _ := leased(t, time.Minute)
+	b.turn(b.ask(1, "words 3"))
+	status, err := b.status()
+	require.NoError(t, err)
+	require.True(t, status.LeaseUntil.IsZero())
+}
+
+// A paused turn's agent goes on though no attempt heartbeats for it, as long as
+// Temporal says that it is paused, and no longer.
+func TestPausedTurnKeepsItsAgent(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	b, says := leased(t, lease)
+	says.paused.Store(true)
+	in := b.ask(1, "words 200 hang")
+	done := b.aside(t.Context(), 1, in)
+	b.until(b.last, is[event.BlockDelta])
+	says.say(activity.ErrActivityPaused)
+	require.ErrorContains(t, (<-done).err, "paused")
+	enough := says.looks.Load() + 3*custodyLooks
+	require.Eventually(t, func() bool { return says.looks.Load() > enough }, 60*time.Second, 10*time.Millisecond)
+	status, err := b.status()
+	require.NoError(t, err, "it lives though three leases are over")
+	require.Equal(t, runner.AgentRunning, status.State)
+
+	says.paused.Store(false)
+	b.host.mu.Lock()
+	conn := b.host.agents[b.sandbox.ID].conn
+	b.host.mu.Unlock()
+	select {
+	case <-conn.Done():
+	case <-time.After(60 * time.Second):
+		t.Fatal("the agent outlived its lease")
+	}
+}
