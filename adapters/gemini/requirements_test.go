@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 )
@@ -252,7 +253,7 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	require.NoError(t, err)
 	after, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, text+added)}))
 	require.NoError(t, err)
-	require.Equal(t, toJSON(t, before), toJSON(t, after), "nobody said it")
+	require.Equal(t, replay.JSON(t, before), replay.JSON(t, after), "nobody said it")
 	again, err := New().Prepare(writeHome(t, map[string]string{rests: text + added}), launch())
 	require.NoError(t, err)
 	require.Empty(t, again.Write)
@@ -472,7 +473,7 @@ func TestLongLines(t *testing.T) {
 	require.Len(t, *parsed.Blocks[0].Content, len(text))
 	records := append(openingRecords(), turnRecords(1, 0)[:1]...)
 	records = append(records, updated(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"`+text+`"}}`))
-	live := foldRecords(t, records)
+	live := recorded.Live(t, records)
 	require.Len(t, *live.Blocks[1].Content, len(text))
 }
 
@@ -480,7 +481,7 @@ func TestLongLines(t *testing.T) {
 // written into a file.
 func TestVariables(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "GEMINI_API_KEY", New().Variables()[0].Name)
+	require.Equal(t, "GEMINI_API_KEY", New().Info().Variables[0].Name)
 	l := launch()
 	l.Env = map[string]string{"GEMINI_API_KEY": "sk-planted", "GOOGLE_GEMINI_BASE_URL": "http://planted"}
 	files, err := New().ProfileFiles(adapters.Profile{}, l)

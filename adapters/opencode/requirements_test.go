@@ -246,5 +246,5 @@ func TestR89AdapterInterface(t *testing.T) {
 	_, err = a.Locate(func(string) string { return "" })
 	require.ErrorIs(t, err, adapters.ErrNotInstalled)
 	require.True(t, slices.ContainsFunc(a.Info().Limits, func(s string) bool { return strings.Contains(s, "ripgrep") }))
-	require.NotEmpty(t, New().Variables())
+	require.NotEmpty(t, New().Info().Variables)
 }
