@@ -29,6 +29,10 @@ type Agent struct {
 	// AllKnown: no line of the recordings is unknown to the adapter. Default: a
 	// recording may have lines that mean nothing.
 	AllKnown bool
+	// EmptyStays: a text that was begun and said nothing when the agent ended
+	// stays pending, because empty blocks are left out of a conversation anyway.
+	// Default: nothing stays pending.
+	EmptyStays bool
 
 	// StorySource takes a section of a story for a transcript. Default: stories
 	// have no transcripts.
