@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
+	recordings "github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 )
@@ -275,8 +275,8 @@ func FuzzFastChunk(f *testing.F) {
 // agent than the one that this was written for becomes a whole conversation.
 func TestAnotherAgent(t *testing.T) {
 	t.Parallel()
-	file := replay.File{Dir: filepath.Join(replay.Dir(t, "opencode"), "acp-basic")}
-	if !replay.Exists(file.Path("timed.jsonl")) {
+	file := recordings.File{Dir: filepath.Join(recordings.Dir(t, "opencode"), "acp-basic")}
+	if !recordings.Exists(file.Path("timed.jsonl")) {
 		t.Skip("no recording acp-basic of opencode")
 	}
 	tr := launched(t, &Dialect{Agent: "acp"}, adapters.Launch{})
