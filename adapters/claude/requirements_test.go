@@ -2,7 +2,6 @@ package claude
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -254,33 +253,10 @@ func TestParseSurvivesBrokenLines(t *testing.T) {
 }
 
 func TestParseStopsWhenAsked(t *testing.T) {
-	t.Parallel()
-	n := 0
-	for range New().Parse([]adapters.Source{memory(event.Main, "x\ny\n"+`{"type":"user","uuid":"u","message":{"content":"a"}}`)}) {
-		n++
-		break
-	}
-	require.Equal(t, 1, n)
+	recorded.StopsWhenAsked(t, memory(event.Main, "x\ny\n"+`{"type":"user","uuid":"u","message":{"content":"a"}}`))
 }
 
-type failing struct{}
-
-func (failing) Read([]byte) (int, error) { return 0, errors.New("disk on fire") }
-func (failing) Close() error             { return nil }
-
-func TestParseReadError(t *testing.T) {
-	t.Parallel()
-	var fault error
-	for _, err := range New().Parse([]adapters.Source{{
-		Transcript: adapters.Transcript{ID: event.Main, Path: "m.jsonl"},
-		Open:       func() (io.ReadCloser, error) { return failing{}, nil },
-	}}) {
-		if err != nil {
-			fault = err
-		}
-	}
-	require.ErrorContains(t, fault, "m.jsonl: line 1: disk on fire")
-}
+func TestParseReadError(t *testing.T) { recorded.ReadError(t) }
 
 // A line of 32 MiB is a line like any other, in both ways.
 func TestLongLines(t *testing.T) {

@@ -2,8 +2,11 @@ package replay
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -192,4 +195,29 @@ func (a Agent) CutAnywhere(t *testing.T) {
 			}
 		}
 	}
+}
+
+// StopsWhenAsked demands that whoever parses may stop at once.
+func (a Agent) StopsWhenAsked(t *testing.T, sources ...adapters.Source) {
+	t.Parallel()
+	n := 0
+	for range a.Adapter.Parse(sources) {
+		n++
+		break
+	}
+	require.Equal(t, 1, n)
+}
+
+// ReadError demands that a transcript that cannot be read is an error that names
+// the file and the line.
+func (a Agent) ReadError(t *testing.T) {
+	t.Parallel()
+	_, errs := a.ParseAll(adapters.Source{
+		Transcript: adapters.Transcript{ID: event.Main, Path: "m.jsonl"},
+		Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(iotest.ErrReader(errors.New("disk on fire"))), nil
+		},
+	})
+	require.NotEmpty(t, errs)
+	require.ErrorContains(t, errs[len(errs)-1], "m.jsonl: line 1: disk on fire")
 }
