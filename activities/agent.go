@@ -226,7 +226,7 @@ func (h *Host) start(ctx context.Context, a *agent) error {
 		return err
 	}
 	spec := runner.StartSpec{
-		Epoch: a.epoch, Token: h.token(a.sb.ID()), Argv: cmd.Argv, Env: a.environment(cmd), Dir: cmd.Dir,
+		Epoch: a.epoch, Token: h.token(a.sb.ID()), Argv: cmd.Argv, Env: a.environment(cmd), Dir: cmd.Dir, Helpers: cmd.Helpers,
 		Control: a.paths.Control, Socket: a.paths.Socket,
 		Isolation: runner.IsolationSpec{Hide: a.paths.Hide, Keep: a.paths.Keep, KeepReadOnly: a.paths.KeepReadOnly},
 		Tag:       map[string]string{"session": a.launch.SessionID, "agent": a.adapter.Info().Name},

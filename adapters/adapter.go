@@ -144,6 +144,10 @@ type Info struct {
 	// they are archived, in words.
 	Files        string       `json:"files"`
 	Capabilities Capabilities `json:"capabilities"`
+	// Variables are what its program wants to find in its environment, the
+	// model's key and address, the most needed first. An agent sees of a worker's
+	// environment only what SOJOURN_PASS_ENV names, so people must know.
+	Variables []Variable `json:"variables,omitempty"`
 	// Limits are what people must know that no capability says, a sentence
 	// each.
 	Limits []string `json:"limits,omitempty"`
@@ -226,6 +230,10 @@ type Command struct {
 	// Env is added to what the sandbox gives every process.
 	Env map[string]string
 	Dir string
+	// Helpers are the names of programs that lie beside the agent's own and that
+	// its process starts for itself when it first needs them. The end of a turn
+	// ends what the turn started, but not those. Default: none.
+	Helpers []string
 	// HTTP is for an agent that serves HTTP instead of reading lines. Default:
 	// nil, lines on stdio.
 	HTTP *HTTP

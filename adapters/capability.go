@@ -66,11 +66,3 @@ type Variable struct {
 	// About says in a few words what it is for.
 	About string `json:"about"`
 }
-
-// Environed is an adapter that knows what its program wants to find in its
-// environment: the model's key and address. An agent sees of a worker's
-// environment only what SOJOURN_PASS_ENV names, so people must know.
-type Environed interface {
-	// Variables gives them, the most needed first.
-	Variables() []Variable
-}

@@ -99,6 +99,9 @@ func obey(order, rest string) (code int, over bool) {
 		fmt.Println("open", err)
 	case "spawn":
 		fmt.Println("spawned", spawn(rest))
+	case "spawnby":
+		program, fifo, _ := strings.Cut(rest, " ")
+		fmt.Println("spawned", spawnBy(program, fifo))
 	case "quiet":
 	default:
 		fmt.Println("echo " + order + " " + rest)
@@ -149,7 +152,15 @@ func list(dir string) string {
 // the agents' shell tools do. It proves that it lives by holding a named pipe
 // open: whoever reads it sees the end when it is dead.
 func spawn(fifo string) int {
-	cmd := exec.Command("/bin/sh", "-c", `exec 3>"$1"; echo up >&3; while :; do sleep 3600; done`, "sh", fifo)
+	return detach(exec.Command("/bin/sh", "-c", `exec 3>"$1"; echo up >&3; while :; do sleep 3600; done`, "sh", fifo))
+}
+
+// spawnBy is spawn by a copy of the shell, which then rests and has no children.
+func spawnBy(shell, fifo string) int {
+	return detach(exec.Command(shell, "-c", `exec 3>"$1"; echo up >&3; kill -STOP $$`, "sh", fifo))
+}
+
+func detach(cmd *exec.Cmd) int {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		fmt.Println("spawn:", err)

@@ -149,6 +149,59 @@ func TestSweepSparesAWrappedProgram(t *testing.T) {
 	})
 }
 
+// A helper is known by its file: what merely has its name is swept, and so is
+// the same file anywhere but right below the agent.
+func TestSweepSparesAHelper(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
+		b := setup(t, mode)
+		bin, fake := filepath.Join(b.spec.Dir, "bin"), filepath.Join(b.spec.Dir, "fake")
+		self, err := os.Executable()
+		require.NoError(t, err)
+		clone(t, self, filepath.Join(bin, "agent"))
+		clone(t, "/bin/sh", filepath.Join(bin, "helper"))
+		clone(t, "/bin/sh", filepath.Join(fake, "helper"))
+		require.NoError(t, os.Remove(b.spec.Argv[0]))
+		require.NoError(t, os.Symlink(filepath.Join(bin, "agent"), b.spec.Argv[0]))
+		b.spec.Helpers = []string{"helper", "no-such"}
+		b.mustStart()
+		c := b.dial()
+		helper, helperUp, helperGone := alive(t)
+		say(t, c, "m1", "spawnby "+filepath.Join(bin, "helper")+" "+helper)
+		within(t, "the helper is up", helperUp)
+		named, namedUp, namedGone := alive(t)
+		say(t, c, "m2", "spawnby "+filepath.Join(fake, "helper")+" "+named)
+		within(t, "what has its name is up", namedUp)
+		below, belowUp, belowGone := alive(t)
+		nested := filepath.Join(b.spec.Dir, "nested")
+		require.NoError(t, os.WriteFile(nested, []byte("#!/bin/sh\n"+filepath.Join(bin, "helper")+` "$@" & wait`+"\n"), 0o700))
+		say(t, c, "m3", "spawnby "+nested+" "+below)
+		within(t, "the one below a tool is up", belowUp)
+		swept, err := c.Sweep(t.Context(), runner.Mark{})
+		require.NoError(t, err)
+		require.Empty(t, swept.Left)
+		within(t, "what has its name is dead", namedGone)
+		within(t, "the one below a tool is dead", belowGone)
+		select {
+		case <-helperGone:
+			t.Fatal("the helper was killed")
+		default:
+		}
+		now, err := c.Processes(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, now, "a helper is the agent's own")
+	})
+}
+
+// clone copies a program.
+func clone(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o700))
+	require.NoError(t, os.WriteFile(to, data, 0o700))
+}
+
 func TestMarkAndSweep(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {

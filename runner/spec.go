@@ -44,6 +44,12 @@ type StartSpec struct {
 	Transport string `json:"transport,omitempty"`
 	// HTTP is required with the transport "http", and unused with another.
 	HTTP HTTPSpec `json:"http,omitzero"`
+	// Helpers names programs beside the agent's own, in its folder, that its
+	// process starts for itself and keeps: no sweep ends one. A process is a helper
+	// if it is a direct child of the agent's and runs that very file; its name
+	// and arguments count for nothing, and what it starts is no helper. Default:
+	// none.
+	Helpers []string `json:"helpers,omitempty"`
 	// Isolation says how the agent is shut in.
 	Isolation IsolationSpec `json:"isolation,omitzero"`
 	// Grace is how long a stop waits between its steps.
@@ -144,6 +150,11 @@ func (s StartSpec) Validate() error {
 	}
 	if s.Token == "" {
 		return fmt.Errorf("start: field \"token\" is empty")
+	}
+	for _, name := range s.Helpers {
+		if name == "" || name != filepath.Base(name) || name == "." || name == ".." {
+			return fmt.Errorf("start: field \"helpers\" has %q, want the name of a program", name)
+		}
 	}
 	if err := s.validateTransport(); err != nil {
 		return err

@@ -64,9 +64,9 @@ func writeAgent(b *strings.Builder, a adapters.Adapter) {
 	if found := findsProgram(a); found != "" {
 		fmt.Fprintf(b, "- **Program**: %s.\n", found)
 	}
-	if variables := variablesOf(a); len(variables) > 0 {
+	if len(info.Variables) > 0 {
 		b.WriteString("- **Environment**:\n")
-		for _, v := range variables {
+		for _, v := range info.Variables {
 			fmt.Fprintf(b, "  - `%s`: %s.\n", v.Name, sentence(v.About))
 		}
 	}
@@ -81,13 +81,6 @@ func writeAgent(b *strings.Builder, a adapters.Adapter) {
 
 // sentence is without its end, for one that is put behind it.
 func sentence(s string) string { return strings.TrimRight(strings.TrimSpace(s), ".") }
-
-func variablesOf(a adapters.Adapter) []adapters.Variable {
-	if e, ok := a.(adapters.Environed); ok {
-		return e.Variables()
-	}
-	return nil
-}
 
 // findsProgram says how an adapter finds its agent's program: it asks the
 // adapter in an environment without anything, and notes what it looks for.

@@ -43,11 +43,8 @@ func TestReferenceOfAgents(t *testing.T) {
 type keyed struct{ *claude.Adapter }
 
 func (keyed) Info() adapters.Info {
-	return adapters.Info{Name: "keyed", Product: "Keyed", Mode: "lines.", Files: "none", Capabilities: adapters.Capabilities{Steer: true}}
-}
-
-func (keyed) Variables() []adapters.Variable {
-	return []adapters.Variable{{Name: "KEYED_API_KEY", About: "the model's key"}}
+	return adapters.Info{Name: "keyed", Product: "Keyed", Mode: "lines.", Files: "none", Capabilities: adapters.Capabilities{Steer: true},
+		Variables: []adapters.Variable{{Name: "KEYED_API_KEY", About: "the model's key"}}}
 }
 
 func TestReferenceOfAnAgent(t *testing.T) {

@@ -24,10 +24,9 @@ const (
 type Adapter struct{}
 
 var (
-	_ adapters.Adapter   = (*Adapter)(nil)
-	_ adapters.Exporter  = (*Adapter)(nil)
-	_ adapters.Wrapped   = (*Adapter)(nil)
-	_ adapters.Environed = (*Adapter)(nil)
+	_ adapters.Adapter  = (*Adapter)(nil)
+	_ adapters.Exporter = (*Adapter)(nil)
+	_ adapters.Wrapped  = (*Adapter)(nil)
 )
 
 // New gives the adapter.
@@ -42,6 +41,7 @@ func (*Adapter) Info() adapters.Info {
 		Capabilities: adapters.Capabilities{
 			PartialText: true, Thinking: true, Approve: true, SetModel: true, Interrupt: true, Images: true, Cost: true,
 		},
+		Variables: variables(),
 		Limits: []string{
 			"The abilities are those of the protocol: a program that lacks one says so, or says nothing.",
 			"Whether it asks before it acts is the program's own setting; the standing permission answers what it asks.",
@@ -59,8 +59,8 @@ func (*Adapter) Info() adapters.Info {
 	}
 }
 
-// Variables are those that say which program is run.
-func (*Adapter) Variables() []adapters.Variable {
+// variables are those that say which program is run.
+func variables() []adapters.Variable {
 	return []adapters.Variable{
 		{Name: ProgramVariable, About: "of the worker: the command line to run, in shell words, as in `opencode acp`"},
 		{Name: FilesVariable, About: "of the worker: globs of the program's own files in its home, with colons between, as in `.local/share/opencode/opencode.db*`"},

@@ -1,18 +1,17 @@
 package acp
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/lines"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -25,9 +24,9 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 			yield(event.Event{}, err)
 			return
 		}
-		p := &parser{yield: yield, tr: tr, texts: map[string]*text{}}
+		p := &parser{Feed: telling.Feed{Yield: yield}, tr: tr, texts: map[string]*text{}}
 		for _, src := range sources {
-			if src.ID == event.Main && !p.stopped {
+			if src.ID == event.Main && !p.Stopped {
 				p.read(src)
 			}
 		}
@@ -40,13 +39,12 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 // parser steps through records and holds back a turn's events until it is
 // known what of it stands.
 type parser struct {
-	yield   func(event.Event, error) bool
-	stopped bool
-	tr      *acp.Translator
-	begun   bool // a process was opened
-	time    time.Time
-	held    []event.Event
-	texts   map[string]*text
+	telling.Feed
+	tr    *acp.Translator
+	begun bool // a process was opened
+	time  time.Time
+	held  []event.Event
+	texts map[string]*text
 }
 
 // text is a block that is told in pieces.
@@ -56,26 +54,13 @@ type text struct {
 }
 
 func (p *parser) read(src adapters.Source) {
-	in, err := src.Open()
+	in, err := lines.Open(Name, src)
 	if err != nil {
-		p.fail(fmt.Errorf("acp: open transcript %s: %w", src.Path, err))
+		p.Fault(err)
 		return
 	}
 	defer in.Close()
-	lines := bufio.NewReaderSize(in, 1<<16)
-	for number := 1; !p.stopped; number++ {
-		line, err := lines.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			p.fail(fmt.Errorf("acp: transcript %s: line %d: %w", src.Path, number, err))
-			return
-		}
-		if fault := p.line(line); fault != nil {
-			p.fail(fmt.Errorf("acp: transcript %s: line %d: %w", src.Path, number, fault))
-		}
-		if err != nil {
-			return
-		}
-	}
+	in.Each(func() bool { return !p.Stopped }, p.line, p.Fault)
 }
 
 func (p *parser) line(line []byte) error {
@@ -177,17 +162,5 @@ func (p *parser) flush() {
 		}
 	}
 	clear(p.texts)
-	for _, e := range p.held {
-		if e.Payload != nil && !p.stopped && !p.yield(e, nil) {
-			p.stopped = true
-		}
-	}
-	p.held = p.held[:0]
-}
-
-// fail hands an error on; the reading goes on behind it.
-func (p *parser) fail(err error) {
-	if !p.stopped && !p.yield(event.Event{}, err) {
-		p.stopped = true
-	}
+	p.held = p.Hand(slices.DeleteFunc(p.held, func(e event.Event) bool { return e.Payload == nil }))
 }

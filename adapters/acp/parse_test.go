@@ -2,6 +2,8 @@ package acp
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
@@ -77,11 +80,9 @@ func shows(s reducer.State) string {
 
 func equal(t *testing.T, records []event.Record) reducer.State {
 	t.Helper()
-	parsed := foldParsed(t, kept(records))
-	diffs, err := parity.Compare(foldLive(t, records), parsed, parity.Rules{})
-	require.NoError(t, err)
-	require.Empty(t, diffs)
-	return parsed
+	live, restored := bothSides(t, records)
+	replay.Same(t, live, restored, parity.Rules{})
+	return restored
 }
 
 // What was said before a turn was cancelled stands; what a kill cut off does
@@ -346,32 +347,19 @@ func mixedTurn(n int) []string {
 }
 
 func BenchmarkTranslate(b *testing.B) {
-	tr, err := New().Translator(adapters.Launch{}, nil)
-	require.NoError(b, err)
-	for _, r := range said(opening("i0", "s1")...) {
-		tr.Step(r)
-	}
 	turn := said(mixedTurn(0)...)
-	lines := 0
-	for b.Loop() {
-		for _, r := range turn {
-			tr.Step(r)
-		}
-		lines += len(turn)
-	}
-	b.ReportMetric(float64(lines)/b.Elapsed().Seconds(), "lines/s")
+	recorded.BenchmarkTranslate(b, func(turns int) iter.Seq[event.Record] {
+		return slices.Values(append(said(opening("i0", "s1")...), slices.Repeat(turn, turns)...))
+	}, func(int) []event.Record { return turn })
 }
 
 func BenchmarkParse(b *testing.B) {
-	lines := opening("i0", "s1")
-	for n := range 200 {
-		lines = append(lines, mixedTurn(n)...)
-	}
-	text := kept(said(lines...))
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		for _, err := range New().Parse([]adapters.Source{memory(event.Main, text)}) {
-			require.NoError(b, err)
+	recorded.BenchmarkParse(b, []int{1, 8}, func(size int) (adapters.Source, int) {
+		var text strings.Builder
+		text.WriteString(kept(said(opening("i0", "s1")...)))
+		for n := 0; text.Len() < size; n++ {
+			text.WriteString(kept(said(mixedTurn(n)...)))
 		}
-	}
+		return memory(event.Main, text.String()), text.Len()
+	})
 }

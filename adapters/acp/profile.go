@@ -2,11 +2,10 @@ package acp
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/profilefiles"
 )
 
 // ProfileFiles gives the workspace's files. What would need a place of the
@@ -20,15 +19,12 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 		return nil, fmt.Errorf("acp: profile: %s: %w, put it into files of the workspace where the program finds it",
 			strings.Join(fields, ", "), adapters.ErrUnsupported)
 	}
-	var files []adapters.File
+	w := profilefiles.New("")
 	if globs := filesNamed(l.Program); globs != "" {
-		files = append(files, adapters.File{Base: adapters.InHome, Path: globsFile, Mode: 0o600, Data: []byte(globs + "\n")})
+		w.Config(globsFile, globs+"\n")
 	}
-	for _, file := range slices.Sorted(maps.Keys(p.Workspace)) {
-		files = append(files, adapters.File{
-			Base: adapters.InWorkspace, Path: file, Mode: 0o644, Data: []byte(p.Workspace[file])})
-	}
-	return files, nil
+	w.Workspace(p.Workspace)
+	return w.Files(), nil
 }
 
 // homeless are the fields of a profile for which nobody knows a place.

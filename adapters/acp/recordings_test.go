@@ -1,58 +1,39 @@
 package acp
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
-	"iter"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// recording is a real exchange with some program over the protocol.
-type recording struct {
-	name    string
-	records []event.Record
-}
+// recorded is what the tests of recordings need to know of the agent. Its records
+// are those of all agents that speak the protocol: it tells by the lines, not by
+// the agent.
+var recorded = replay.Agent{Adapter: New(), Runs: recordings}
 
-// recordings reads those of all agents that speak the protocol: it tells by the
-// lines, not by the agent.
-func recordings(t testing.TB) []recording {
+func recordings(t testing.TB) []replay.Run {
 	t.Helper()
-	shared := os.Getenv("SOJOURN_SHARED")
-	if shared == "" {
-		shared = filepath.Join("..", "..", "..", "shared")
-	}
-	root := filepath.Join(shared, "agents", "recordings")
-	files, err := filepath.Glob(filepath.Join(root, "*", "*", "*timed.jsonl"))
+	root := replay.Dir(t, "")
+	agents, err := os.ReadDir(root)
 	require.NoError(t, err)
-	var out []recording
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
-		if !bytes.Contains(data, []byte(`session/prompt`)) || !bytes.Contains(data, []byte(`protocolVersion`)) {
-			continue
+	var out []replay.Run
+	for _, agent := range agents {
+		for _, f := range replay.Files(t, agent.Name()) {
+			if text := replay.ReadFile(t, f.Path("timed.jsonl")); strings.Contains(text, `session/prompt`) && strings.Contains(text, `protocolVersion`) {
+				out = append(out, replay.Run{Name: agent.Name() + "/" + f.Name(), Records: f.Records(t)})
+			}
 		}
-		name, err := filepath.Rel(root, file)
-		require.NoError(t, err)
-		r := recording{name: strings.TrimSuffix(filepath.ToSlash(name), "timed.jsonl")}
-		for rec, err := range event.DecodeRecords(bytes.NewReader(data), event.RecordOptions{}) {
-			require.NoError(t, err)
-			r.records = append(r.records, rec)
-		}
-		out = append(out, r)
 	}
 	if len(out) == 0 {
-		t.Skip("no recordings: set SOJOURN_SHARED to the folder that has agents/recordings")
+		t.Skip("no recording of the protocol")
 	}
 	return out
 }
@@ -70,34 +51,13 @@ func kept(records []event.Record) string {
 }
 
 func memory(id, text string) adapters.Source {
-	return adapters.Source{
-		Transcript: adapters.Transcript{ID: id, Path: recordFile, Kind: adapters.Append},
-		Open:       func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil },
-	}
+	return replay.Memory(adapters.Transcript{ID: id, Path: recordFile, Kind: adapters.Append}, text)
 }
 
-func sequence[T any](items []T) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for _, item := range items {
-			if !yield(item, nil) {
-				return
-			}
-		}
-	}
-}
-
-func foldLive(t testing.TB, records []event.Record) reducer.State {
+// bothSides are the states that records and the recorder's file of them make.
+func bothSides(t testing.TB, records []event.Record) (live, restored reducer.State) {
 	t.Helper()
-	s, err := reducer.Fold(adapters.Translate(New(), sequence(records), adapters.TranslateOptions{}))
-	require.NoError(t, err)
-	return s
-}
-
-func foldParsed(t testing.TB, text string) reducer.State {
-	t.Helper()
-	s, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, text)}))
-	require.NoError(t, err)
-	return s
+	return recorded.Live(t, records), recorded.Parsed(t, memory(event.Main, kept(records)))
 }
 
 // For every recording of the protocol, folding what was said live gives what
@@ -105,11 +65,12 @@ func foldParsed(t testing.TB, text string) reducer.State {
 func TestParityRecordings(t *testing.T) {
 	t.Parallel()
 	for _, r := range recordings(t) {
-		diffs, err := parity.Compare(foldLive(t, r.records), foldParsed(t, kept(r.records)), parity.Rules{})
+		live, restored := bothSides(t, r.Records)
+		diffs, err := parity.Compare(live, restored, parity.Rules{})
 		require.NoError(t, err)
-		t.Logf("%-60s %d records, %d blocks, %d differences", r.name, len(r.records), len(foldParsed(t, kept(r.records)).Blocks), len(diffs))
+		t.Logf("%-60s %d records, %d blocks, %d differences", r.Name, len(r.Records), len(restored.Blocks), len(diffs))
 		for _, d := range diffs {
-			t.Errorf("%s: %s", r.name, d)
+			t.Errorf("%s: %s", r.Name, d)
 		}
 	}
 }
@@ -118,55 +79,24 @@ func TestParityRecordings(t *testing.T) {
 func TestParityCutAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, r := range recordings(t) {
-		step := max(1, len(r.records)/40)
-		for cut := 0; cut < len(r.records); cut += step {
-			some := r.records[:cut]
-			diffs, err := parity.Compare(foldLive(t, some), foldParsed(t, kept(some)), parity.Rules{})
-			require.NoError(t, err)
-			require.Empty(t, diffs, "%s cut at %d", r.name, cut)
+		step := max(1, len(r.Records)/40)
+		for cut := 0; cut < len(r.Records); cut += step {
+			live, restored := bothSides(t, r.Records[:cut])
+			replay.Same(t, live, restored, parity.Rules{}, "%s cut at %d", r.Name, cut)
 		}
 	}
 }
 
-// One translator after the other, each from the state of the one before, gives
-// the events of a single one; the state is JSON.
-func TestSplitAnywhere(t *testing.T) {
-	t.Parallel()
-	for _, r := range recordings(t) {
-		whole, err := New().Translator(adapters.Launch{}, nil)
-		require.NoError(t, err)
-		var state json.RawMessage
-		for i, rec := range r.records {
-			part, err := New().Translator(adapters.Launch{}, state)
-			require.NoError(t, err)
-			require.Equal(t, encodeAll(t, whole.Step(rec)), encodeAll(t, part.Step(rec)), "%s: record %d", r.name, i)
-			state, err = part.State()
-			require.NoError(t, err)
-			require.True(t, json.Valid(state))
-		}
-	}
-}
-
-func encodeAll(t testing.TB, events []event.Event) string {
-	t.Helper()
-	var b []byte
-	for _, e := range events {
-		var err error
-		b, err = event.AppendEvent(b, e)
-		require.NoError(t, err)
-		b = append(b, '\n')
-	}
-	return string(b)
-}
+func TestSplitAnywhere(t *testing.T) { recorded.SplitAnywhere(t) }
 
 // What a real program said over the protocol, in the host's terms.
 func TestRecordedOpenCode(t *testing.T) {
 	t.Parallel()
 	for _, r := range recordings(t) {
-		if !strings.HasPrefix(r.name, "opencode/acp-basic/") || strings.HasSuffix(r.name, "load-") {
+		if !strings.HasPrefix(r.Name, "opencode/acp-basic/") || strings.HasSuffix(r.Name, "load-") {
 			continue
 		}
-		s := foldLive(t, r.records)
+		s := recorded.Live(t, r.Records)
 		var kinds []string
 		names := map[string]int{}
 		for _, b := range s.Blocks {

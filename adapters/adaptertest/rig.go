@@ -222,7 +222,7 @@ func (r *Rig) spec(c adapters.Command) runner.StartSpec {
 	}
 	paths := r.place.paths
 	s := runner.StartSpec{
-		Epoch: epoch, Token: token, Argv: c.Argv, Env: sandbox.MergeEnv(r.place.env, own), Dir: c.Dir,
+		Epoch: epoch, Token: token, Argv: c.Argv, Env: sandbox.MergeEnv(r.place.env, own), Dir: c.Dir, Helpers: c.Helpers,
 		Control: paths.Control, Socket: paths.Socket,
 		Isolation: runner.IsolationSpec{Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly},
 	}

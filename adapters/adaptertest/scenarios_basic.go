@@ -148,21 +148,31 @@ func (r *Rig) playToolFailure() {
 	require.True(r.t, *r.lastResult().IsError, "%s", pretty(r.lastResult()))
 }
 
+// playToolParallel looks at what each call came to, whichever the agent began
+// first.
 func (r *Rig) playToolParallel() {
 	r.ok("TWO THEN SAY both")
 	uses, results := r.Blocks(event.BlockToolUse), r.Blocks(event.BlockToolResult)
 	require.Len(r.t, uses, 2)
 	require.Len(r.t, results, 2)
 	for _, word := range []string{"first", "second"} {
-		at := slices.IndexFunc(uses, func(b event.Block) bool { return strings.Contains(string(b.Input), word) })
-		require.GreaterOrEqual(r.t, at, 0, "%s", pretty(uses))
-		for _, result := range results {
-			if result.ToolUseID == uses[at].ToolUseID {
-				require.Contains(r.t, string(result.Output), word)
-			}
-		}
+		use := only(r, uses, "calls with "+word, func(b event.Block) bool { return strings.Contains(string(b.Input), word) })
+		require.Equal(r.t, event.ExecutionSuccess, use.Execution, "%s", pretty(use))
+		result := only(r, results, "results of the call with "+word, func(b event.Block) bool { return b.ToolUseID == use.ToolUseID })
+		require.Contains(r.t, string(result.Output), word, "the result hangs on the other call\n%s", r.tail())
+		require.False(r.t, *result.IsError, "%s", pretty(result))
 	}
-	require.NotEqual(r.t, results[0].ToolUseID, results[1].ToolUseID)
+	require.NotEqual(r.t, uses[0].ToolUseID, uses[1].ToolUseID)
+	require.NotEqual(r.t, uses[0].ID, uses[1].ID)
+	require.NotEqual(r.t, results[0].ID, results[1].ID)
+}
+
+// only gives the one block that is meant, and demands that no other is.
+func only(r *Rig, blocks []event.Block, what string, meant func(event.Block) bool) event.Block {
+	r.t.Helper()
+	found := slices.DeleteFunc(slices.Clone(blocks), func(b event.Block) bool { return !meant(b) })
+	require.Len(r.t, found, 1, "%s of\n%s", what, pretty(blocks))
+	return found[0]
 }
 
 // lateShell makes the first of two tools end after the second.

@@ -43,7 +43,7 @@ func (r *Rig) playSubagentBackground() {
 
 func (r *Rig) playInterruptSubagent() {
 	r.Send("SUBAGENT " + endless + " ANDTHEN SAY never")
-	r.file("begun")
+	r.AwaitFile("begun")
 	require.NotEmpty(r.t, r.Left())
 	idle := r.Interrupt()
 	require.True(r.t, idle.Interrupted, "%s", pretty(idle))
@@ -89,7 +89,7 @@ func (r *Rig) killed() {
 func (r *Rig) playKillTool() {
 	r.remembers()
 	r.Send(endless)
-	r.file("begun")
+	r.AwaitFile("begun")
 	r.killed()
 	r.recalls("remember-the-first")
 }
@@ -97,7 +97,7 @@ func (r *Rig) playKillTool() {
 func (r *Rig) playKillSubagent() {
 	r.remembers()
 	r.Send("SUBAGENT " + endless + " ANDTHEN SAY never")
-	r.file("begun")
+	r.AwaitFile("begun")
 	r.killed()
 	for _, sub := range r.Live().Subagents {
 		require.NotEqual(r.t, event.ExecutionRunning, sub.Status)
@@ -109,7 +109,7 @@ func (r *Rig) playKillSubagent() {
 func (r *Rig) playKillHost() {
 	r.remembers()
 	r.Send("TOOL bash: echo half THEN " + endless)
-	r.file("begun")
+	r.AwaitFile("begun")
 	r.Kill()
 	r.Move()
 	r.ok("SAY well again")
@@ -119,7 +119,7 @@ func (r *Rig) playKillHost() {
 // playSteer hands over a message while a tool runs.
 func (r *Rig) playSteer() {
 	r.Send("TOOL bash: touch begun; while [ ! -e go ]; do sleep 0.05; done; echo slept THEN SAY ended")
-	r.file("begun")
+	r.AwaitFile("begun")
 	id := r.Prompt(adapters.Prompt{Text: "SAY steered", Steer: true})
 	r.until("the message on its way", func() bool {
 		return slices.ContainsFunc(r.parts[0].written, func(m adapters.Message) bool { return m.ID == "prompt-"+id })

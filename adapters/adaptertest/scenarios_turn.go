@@ -19,8 +19,8 @@ func (r *Rig) atGate(name string) {
 	require.NoError(r.t, r.Model.Waiting(r.t.Context(), name))
 }
 
-// file waits until a tool has made a file of the workspace.
-func (r *Rig) file(name string) {
+// AwaitFile waits until a tool has made a file of the workspace.
+func (r *Rig) AwaitFile(name string) {
 	r.t.Helper()
 	path := filepath.Join(r.Workspace(), name)
 	require.Eventually(r.t, func() bool {
@@ -111,7 +111,7 @@ func (r *Rig) playInterruptStream() {
 
 func (r *Rig) playInterruptTool() {
 	r.Send(endless)
-	r.file("begun")
+	r.AwaitFile("begun")
 	require.NotEmpty(r.t, r.Left(), "the tool is not below the agent")
 	idle := r.Interrupt()
 	require.True(r.t, idle.Interrupted, "%s", pretty(idle))

@@ -38,6 +38,7 @@ func (*Adapter) Info() adapters.Info {
 			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
 			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true, Cost: true,
 		},
+		Variables: variables(),
 		Limits: []string{
 			"What a subagent's own subagent says is not told live; the transcript has it.",
 			"/clear, /reset and /new are refused: they begin another conversation under an id that the program does not tell.",

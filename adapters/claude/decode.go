@@ -3,31 +3,17 @@ package claude
 import (
 	"bytes"
 	stdjson "encoding/json"
-	"errors"
-	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	jsonv1 "github.com/go-json-experiment/json/v1"
+
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
 // Lines are read in one pass, whole: what is needed is decoded, everything
 // else is skipped but still checked, so that a torn line is never taken for a
 // good one. encoding/json would go over the same bytes three times.
-
-// asWritten takes what encoding/json takes, but for names in another case: of
-// two fields of a name the last one counts, and half a surrogate pair, which the
-// program writes where it cuts a text, becomes U+FFFD.
-var asWritten = json.JoinOptions(
-	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsonv1.MergeWithLegacySemantics(true))
-
-var (
-	errNoObject = errors.New("not a JSON object")
-	errNoType   = errors.New(`field "type" is missing`)
-	errEncoding = errors.New("not UTF-8")
-)
 
 // decodeLine reads a line, which must be a JSON object with a type.
 func decodeLine(data []byte) (*line, error) {
@@ -40,17 +26,15 @@ func decodeLine(data []byte) (*line, error) {
 
 // decode fills an empty line. The line goes on using data.
 func (l *line) decode(data []byte) error {
-	if data = bytes.TrimSpace(data); len(data) == 0 || data[0] != '{' {
-		return errNoObject
+	data, err := nativejson.Object(data)
+	if err != nil {
+		return err
 	}
-	if !utf8.Valid(data) {
-		return errEncoding
-	}
-	if err := json.Unmarshal(data, l, asWritten); err != nil {
+	if err := json.Unmarshal(data, l, nativejson.AsWritten); err != nil {
 		return l.salvage(data, err)
 	}
 	if l.Type == "" {
-		return errNoType
+		return nativejson.ErrNoType
 	}
 	l.raw = data
 	l.locate()
@@ -75,15 +59,15 @@ func (l *line) locate() {
 // not what a field of that name is elsewhere.
 func (l *line) salvage(data []byte, err error) error {
 	if !stdjson.Valid(data) {
-		return tellWhy(err)
+		return nativejson.Explain(err)
 	}
 	var head struct {
 		Type    string `json:"type"`
 		Subtype any    `json:"subtype"`
 		Parent  any    `json:"parent_tool_use_id"`
 	}
-	if json.Unmarshal(data, &head, asWritten) != nil || head.Type == "" || slices.Contains(known, head.Type) {
-		return tellWhy(err)
+	if json.Unmarshal(data, &head, nativejson.AsWritten) != nil || head.Type == "" || slices.Contains(known, head.Type) {
+		return nativejson.Explain(err)
 	}
 	*l = line{Type: head.Type, raw: data}
 	l.Subtype, _ = head.Subtype.(string)
@@ -95,18 +79,6 @@ func (l *line) salvage(data []byte, err error) error {
 var known = []string{
 	"assistant", "user", "system", "attachment", "queue-operation", "stream_event", "result",
 	"control_request", "control_response", "control_cancel_request",
-}
-
-// tellWhy says what is wrong in the words that people know: the decoder's
-// speak of Go.
-func tellWhy(err error) error {
-	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		return fmt.Errorf("no valid JSON at byte %d: %w", syntax.ByteOffset, syntax.Err)
-	}
-	if meaning, ok := errors.AsType[*json.SemanticError](err); ok {
-		return fmt.Errorf("field %q is a JSON %s, which it never is", meaning.JSONPointer, meaning.JSONKind)
-	}
-	return err
 }
 
 // content is what a message says: a plain text, or parts.
@@ -197,8 +169,8 @@ func decodeParts(raw stdjson.RawMessage) ([]part, error) {
 		return nil, nil
 	}
 	var c content
-	if err := json.Unmarshal(raw, &c, asWritten); err != nil {
-		return nil, tellWhy(err)
+	if err := json.Unmarshal(raw, &c, nativejson.AsWritten); err != nil {
+		return nil, nativejson.Explain(err)
 	}
 	c.locate(raw)
 	return c.list, nil
@@ -274,7 +246,7 @@ func (l *line) reports() bool {
 	var o struct {
 		Kind string `json:"kind"`
 	}
-	return json.Unmarshal(l.Origin, &o, asWritten) == nil && o.Kind == "task-notification"
+	return json.Unmarshal(l.Origin, &o, nativejson.AsWritten) == nil && o.Kind == "task-notification"
 }
 
 // rawText is s as a JSON string; encoding a string can't fail.
@@ -289,7 +261,7 @@ func rawText(s string) stdjson.RawMessage {
 // plainString reads a JSON string; anything else gives "".
 func plainString(raw stdjson.RawMessage) string {
 	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s, asWritten) != nil {
+	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s, nativejson.AsWritten) != nil {
 		return ""
 	}
 	return s

@@ -319,13 +319,13 @@ func TestParseKeepsNothingOfTheReader(t *testing.T) {
 	for _, tr := range transcripts(t) {
 		var early []string
 		var late []event.Event
-		for e, err := range New().Parse(tr.sources) {
+		for e, err := range New().Parse(tr.Sources) {
 			require.NoError(t, err)
 			early = append(early, toJSON(t, e))
 			late = append(late, e)
 		}
 		for i, e := range late {
-			require.Equal(t, early[i], toJSON(t, e), tr.name)
+			require.Equal(t, early[i], toJSON(t, e), tr.Name)
 		}
 	}
 	long := strings.Repeat("x", 3*readAhead)

@@ -89,12 +89,12 @@ func TestR55SubagentDuration(t *testing.T) {
 	all := processes(t)
 	figures := map[string][]int64{}
 	for _, tr := range transcripts(t) {
-		live, restored := foldLive(t, tr.live(all), nil), foldParsed(t, tr.sources)
+		live, restored := foldLive(t, tr.live(all)), recorded.Parsed(t, tr.Sources...)
 		want := durations(t, restored)
-		require.Equal(t, want, durations(t, live), tr.name)
+		require.Equal(t, want, durations(t, live), tr.Name)
 		for _, sub := range restored.Subagents {
 			if want[sub.ToolUseID] != nil {
-				figures[recording(tr.name)] = append(figures[recording(tr.name)], *want[sub.ToolUseID])
+				figures[recording(tr.Name)] = append(figures[recording(tr.Name)], *want[sub.ToolUseID])
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -17,7 +18,7 @@ import (
 // open only while it is read.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := &parser{scribe: scribe{state: newState()}, yield: yield}
+		p := &parser{scribe: scribe{state: newState()}, Feed: telling.Feed{Yield: yield}}
 		p.open(sources)
 		defer p.close()
 		if p.readAll() {
@@ -29,15 +30,14 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 // parser merges the files of a session.
 type parser struct {
 	scribe
-	yield func(event.Event, error) bool
+	telling.Feed
 	// reading are the files whose conversation is known, in the order of the
 	// sources; waiting are the others.
 	reading, waiting []*file
 	// hasMain: the session's own file is among the sources.
 	hasMain bool
 	// looked is what started was when waiting was looked at.
-	looked  int
-	stopped bool
+	looked int
 }
 
 func (p *parser) open(sources []adapters.Source) {
@@ -98,7 +98,7 @@ func (p *parser) readLinks(sources []adapters.Source) map[string]link {
 // readAll reads the files until nothing is left, and says whether the reader
 // of the events wants more.
 func (p *parser) readAll() bool {
-	for !p.stopped {
+	for !p.Stopped {
 		f := p.earliest()
 		if f == nil {
 			return true
@@ -116,7 +116,7 @@ func (p *parser) readAll() bool {
 // When only subagents of unknown origin are left, the first of them becomes a
 // conversation under its own name.
 func (p *parser) earliest() *file {
-	for len(p.reading) == 0 && len(p.waiting) > 0 && !p.stopped {
+	for len(p.reading) == 0 && len(p.waiting) > 0 && !p.Stopped {
 		f := p.waiting[0]
 		p.waiting = p.waiting[1:]
 		p.adopt(f)
@@ -173,7 +173,7 @@ func (p *parser) adopt(f *file) {
 	}
 	delete(p.Early, conversation)
 	p.begin(f, conversation)
-	if p.stopped || len(p.reading) == 0 {
+	if p.Stopped || len(p.reading) == 0 {
 		return // there is nothing to tell
 	}
 	p.time = f.time
@@ -191,7 +191,7 @@ func (p *parser) adopt(f *file) {
 
 // advance reads the next good line of a file, and leaves the file at its end.
 func (p *parser) advance(f *file) {
-	for !p.stopped {
+	for !p.Stopped {
 		more, err := f.advance()
 		if err != nil {
 			p.fail(err)
@@ -207,23 +207,13 @@ func (p *parser) advance(f *file) {
 	_ = f.in.Close() // nothing was written
 }
 
-// fail hands an error on; the reading goes on behind it.
+// fail hands an error on behind what is told; the reading goes on.
 func (p *parser) fail(err error) {
 	p.flush()
-	if !p.stopped && !p.yield(event.Event{}, fmt.Errorf("claude: %w", err)) {
-		p.stopped = true
-	}
+	p.Fault(fmt.Errorf("claude: %w", err))
 }
 
-func (p *parser) flush() {
-	for _, e := range p.out {
-		if p.stopped || !p.yield(e, nil) {
-			p.stopped = true
-			break
-		}
-	}
-	p.out = p.out[:0]
-}
+func (p *parser) flush() { p.out = p.Hand(p.out) }
 
 // finish settles what the files leave open.
 func (p *parser) finish() {

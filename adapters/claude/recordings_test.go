@@ -1,11 +1,8 @@
 package claude
 
 import (
-	"bytes"
 	"encoding/json"
 	"io/fs"
-	"iter"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,61 +12,59 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
+	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// recordingsDir is where real exchanges with the agent lie: below
-// SOJOURN_SHARED, or beside the repository.
-func recordingsDir(t testing.TB) string {
-	t.Helper()
-	shared := os.Getenv("SOJOURN_SHARED")
-	if shared == "" {
-		shared = filepath.Join("..", "..", "..", "shared")
-	}
-	dir := filepath.Join(shared, "agents", "recordings", Name)
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no recordings: set SOJOURN_SHARED to the folder that has agents/recordings/%s", Name)
-	}
-	return dir
+// recorded is what the tests of recordings and stories need to know of the agent.
+var recorded = replay.Agent{
+	Adapter:     New(),
+	Runs:        func(t testing.TB) []replay.Run { return replay.RunsOf(processes(t)) },
+	Transcripts: func(t testing.TB) []replay.Transcript { return replay.TranscriptsOf(transcripts(t)) },
+	Strange:     []replay.Strange{{Line: `{"type":"never_heard_of","patch":7,"x":[1]}`, Kind: "never_heard_of"}},
+	StorySource: storySource,
+	StoryRules:  parity.Rules{UngivenPrefix: UngivenPrefix, UnsentDepth: 2},
 }
+
+func storySource(name, text string) (adapters.Source, bool) {
+	if name == "main.jsonl" {
+		return memory(event.Main, text), true
+	}
+	tr, ok := subagentFile(name)
+	return replay.Memory(tr, text), ok
+}
+
+func memory(id, text string) adapters.Source {
+	return replay.Memory(adapters.Transcript{ID: id, Path: id + ".jsonl", Kind: adapters.Append}, text)
+}
+
+// toJSON and pretty are for what a test says when it fails.
+func toJSON(t testing.TB, v any) string { return replay.JSON(t, v) }
+
+func pretty(t testing.TB, v any) string { return replay.Pretty(t, v) }
 
 // process is one run of the agent in a recording.
 type process struct {
-	name    string // recording/prefix
-	prompt  string // given on the command line
-	records []event.Record
+	replay.Run
 	session string
 	uuids   []string // of its whole messages
 }
 
-// processes reads the runs of all recordings, in the order of their names,
-// with the first run of a recording before those that have a prefix.
+// processes reads the runs of all recordings.
 func processes(t testing.TB) []process {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(recordingsDir(t), "*", "*timed.jsonl"))
-	require.NoError(t, err)
-	slices.SortFunc(files, func(a, b string) int {
-		if d := strings.Compare(filepath.Dir(a), filepath.Dir(b)); d != 0 {
-			return d
-		}
-		if la, lb := len(filepath.Base(a)), len(filepath.Base(b)); (la == len("timed.jsonl")) != (lb == len("timed.jsonl")) {
-			return la - lb
-		}
-		return strings.Compare(a, b)
-	})
 	var out []process
-	for _, f := range files {
+	for _, f := range replay.Files(t, Name) {
 		out = append(out, readProcess(t, f))
 	}
 	return out
 }
 
-func readProcess(t testing.TB, file string) process {
+func readProcess(t testing.TB, f replay.File) process {
 	t.Helper()
-	dir, prefix := filepath.Dir(file), strings.TrimSuffix(filepath.Base(file), "timed.jsonl")
-	p := process{name: filepath.Base(dir) + "/" + prefix, prompt: commandPrompt(t, filepath.Join(dir, prefix+"cmd.txt"))}
-	p.records = readRecords(t, file)
-	for _, r := range p.records {
+	p := process{Run: replay.Run{Name: f.Name(), Prompt: commandPrompt(t, f), Records: f.Records(t)}}
+	for _, r := range p.Records {
 		var l struct {
 			Type, UUID string
 			Session    string `json:"session_id"`
@@ -87,65 +82,46 @@ func readProcess(t testing.TB, file string) process {
 	return p
 }
 
-func readRecords(t testing.TB, file string) []event.Record {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var out []event.Record
-	for r, err := range event.DecodeRecords(bytes.NewReader(data), event.RecordOptions{Plain: true}) {
-		require.NoError(t, err)
-		out = append(out, r)
-	}
-	return out
-}
-
 // commandPrompt is the prompt at the end of a recorded command line, "" for a
 // run that reads its prompts from standard input.
-func commandPrompt(t testing.TB, file string) string {
+func commandPrompt(t testing.TB, f replay.File) string {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	lines := strings.SplitN(string(data), "/claude -p ", 2)
-	require.Len(t, lines, 2, file)
-	argv := strings.TrimSpace(lines[1])
+	_, argv, found := strings.Cut(f.Command(t), "/claude -p ")
+	require.True(t, found, f.Name())
 	if strings.Contains(argv, "--input-format") {
 		return ""
 	}
-	if strings.HasSuffix(argv, `"`) {
-		argv = strings.TrimSuffix(argv, `"`)
-		return argv[strings.LastIndex(argv, `"`)+1:]
-	}
-	return argv[strings.LastIndex(argv, " ")+1:]
+	prompt, _ := replay.LastArgument(argv)
+	return prompt
 }
 
 // transcript is the native files of a session that a recording kept.
 type transcript struct {
-	name    string // recording/prefix
-	session string
-	main    string // path of the main file
-	sources []adapters.Source
-	bytes   string
+	replay.Transcript // its name is recording/prefix
+	session           string
+	main              string // path of the main file
+	bytes             string
 }
 
 func transcripts(t testing.TB) []transcript {
 	t.Helper()
 	var out []transcript
-	err := filepath.WalkDir(recordingsDir(t), func(path string, d fs.DirEntry, err error) error {
+	root := replay.Dir(t, Name)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.Contains(path, "transcripts") ||
 			filepath.Ext(path) != ".jsonl" || strings.Contains(path, "subagents") {
 			return err
 		}
-		rel, err := filepath.Rel(recordingsDir(t), path)
+		rel, err := filepath.Rel(root, path)
 		require.NoError(t, err)
 		parts := strings.Split(filepath.ToSlash(rel), "/")
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
 		sources, err := adapters.SourcesFrom(New(), path)
 		require.NoError(t, err)
+		name := parts[0] + "/" + strings.TrimSuffix(parts[1], "transcripts")
 		out = append(out, transcript{
-			name:    parts[0] + "/" + strings.TrimSuffix(parts[1], "transcripts"),
-			session: strings.TrimSuffix(filepath.Base(path), ".jsonl"),
-			main:    path, sources: sources, bytes: string(data),
+			Transcript: replay.Transcript{Name: name, Sources: sources},
+			session:    strings.TrimSuffix(filepath.Base(path), ".jsonl"),
+			main:       path, bytes: replay.ReadFile(t, path),
 		})
 		return nil
 	})
@@ -172,7 +148,7 @@ func (tr transcript) live(all []process) []process {
 		return 0
 	}
 	slices.SortStableFunc(runs, func(a, b process) int {
-		if recording(a.name) == recording(b.name) && recording(a.name) == recording(tr.name) {
+		if recording(a.Name) == recording(b.Name) && recording(a.Name) == recording(tr.Name) {
 			return 0
 		}
 		return at(a) - at(b)
@@ -187,7 +163,7 @@ func (tr transcript) live(all []process) []process {
 func (tr transcript) untold(runs []process) string {
 	told := map[string]bool{}
 	for _, p := range runs {
-		for _, r := range p.records {
+		for _, r := range p.Records {
 			for _, found := range messageIDs.FindAllString(r.Line, -1) {
 				told[found] = true
 			}
@@ -217,7 +193,7 @@ func recording(name string) string { return name[:strings.Index(name, "/")] }
 // messages, or the run belongs to the transcript's own recording and is not
 // later than the transcript.
 func (tr transcript) has(p process) bool {
-	if recording(p.name) == recording(tr.name) && (p.name == tr.name || !strings.HasSuffix(p.name, "-")) {
+	if recording(p.Name) == recording(tr.Name) && (p.Name == tr.Name || !strings.HasSuffix(p.Name, "-")) {
 		return true
 	}
 	found := false
@@ -228,29 +204,4 @@ func (tr transcript) has(p process) bool {
 		found = true
 	}
 	return found
-}
-
-func sequence[T any](items []T) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for _, item := range items {
-			if !yield(item, nil) {
-				return
-			}
-		}
-	}
-}
-
-// spool is what several runs say, one after the other, as a runner that
-// watches the session would have kept it.
-func spool(t testing.TB, runs []process) []event.Record {
-	t.Helper()
-	var out []event.Record
-	for _, p := range runs {
-		if p.prompt != "" {
-			out = append(out, event.Record{Dir: event.DirIn, Line: adapters.PromptLine(p.prompt)})
-		}
-		out = append(out, p.records...)
-		out = append(out, event.Record{Dir: event.DirSig, Line: "exit"})
-	}
-	return out
 }

@@ -2,7 +2,6 @@ package claude
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,38 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 )
-
-// told is the events of a story's records.
-func told(t *testing.T, story string) []event.Event {
-	t.Helper()
-	tr, err := New().Translator(adapters.Launch{}, nil)
-	require.NoError(t, err)
-	var out []event.Event
-	for _, l := range strings.Split(strings.TrimSpace(readArchive(t, "testdata/"+story+".txtar").get("records")), "\n") {
-		dir, line, _ := strings.Cut(l, " ")
-		out = append(out, tr.Step(event.Record{Dir: event.Dir(dir), Line: line})...)
-	}
-	return out
-}
-
-func kinds(events []event.Event) []event.Type {
-	var out []event.Type
-	for _, e := range events {
-		out = append(out, e.Type())
-	}
-	return out
-}
 
 // The stream gives a pending block, deltas and the complete block; the
 // transcript the complete block only; both fold to one state.
 func TestR85TwoPathsOneReducer(t *testing.T) {
 	t.Parallel()
 	var of []string
-	for _, e := range told(t, "text") {
+	for _, e := range recorded.Told(t, "text") {
 		switch p := e.Payload.(type) {
 		case event.BlockUpsert:
 			if p.Block.ID == "m1:0" {
@@ -54,17 +33,14 @@ func TestR85TwoPathsOneReducer(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"upsert pending", "delta", "delta", "delta", "upsert complete"}, of)
-	live, err := reducer.Fold(sequence(told(t, "text")))
+	live, err := reducer.Fold(replay.Sequence(recorded.Told(t, "text")))
 	require.NoError(t, err)
-	restored, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, readArchive(t, "testdata/text.txtar").get("main.jsonl"))}))
-	require.NoError(t, err)
-	diffs, err := parity.Compare(live, restored, parity.Rules{})
-	require.NoError(t, err)
-	require.Empty(t, diffs)
+	restored := recorded.Parsed(t, recorded.StorySources(replay.ReadStory(t, "text"))...)
+	replay.Same(t, live, restored, parity.Rules{})
 	require.NotEmpty(t, live.Blocks)
 
 	for _, tr := range transcripts(t) {
-		for e, err := range New().Parse(tr.sources) {
+		for e, err := range New().Parse(tr.Sources) {
 			require.NoError(t, err)
 			require.NotEqual(t, event.TypeBlockDelta, e.Type(), "a transcript has no deltas")
 			if u, ok := e.Payload.(event.BlockUpsert); ok {
@@ -84,13 +60,13 @@ func TestR86ClaudeMapping(t *testing.T) {
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	step(tr, `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m","model":"x"}}}`)
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, kinds(step(tr,
+	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(step(tr,
 		`{"type":"stream_event","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`)))
-	require.Equal(t, []event.Type{event.TypeBlockDelta}, kinds(step(tr,
+	require.Equal(t, []event.Type{event.TypeBlockDelta}, replay.Kinds(step(tr,
 		`{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}}`)))
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, kinds(step(tr,
+	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(step(tr,
 		`{"type":"assistant","uuid":"a","message":{"id":"m","content":[{"type":"text","text":"x"}]}}`)))
-	require.Contains(t, kinds(step(tr,
+	require.Contains(t, replay.Kinds(step(tr,
 		`{"type":"assistant","uuid":"b","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Task","input":{"prompt":"p"}}]}}`)),
 		event.TypeSubagentSpawned)
 	done := step(tr, `{"type":"user","uuid":"c","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"out"},{"type":"text","text":"agentId: a1 (…)"}]}]}}`)
@@ -104,16 +80,10 @@ func TestR86ClaudeMapping(t *testing.T) {
 // the same events.
 func TestR88ConverterShape(t *testing.T) {
 	t.Parallel()
-	for _, p := range processes(t) {
-		var state []byte
-		for _, r := range p.records {
-			once, after := step(t, state, []event.Record{r})
-			again, _ := step(t, state, []event.Record{r})
-			require.Equal(t, once, again, p.name)
-			state = after
-		}
+	for _, r := range recorded.Runs(t) {
+		recorded.SameAtEveryState(t, r.Records, r.Name)
 	}
-	events, _ := step(t, nil, []event.Record{{Dir: event.DirOut, Line: `{"type":"system","subtype":"thinking_tokens"}`}})
+	events, _ := recorded.Step(t, nil, []event.Record{{Dir: event.DirOut, Line: `{"type":"system","subtype":"thinking_tokens"}`}})
 	require.Empty(t, events)
 }
 
@@ -283,33 +253,10 @@ func TestParseSurvivesBrokenLines(t *testing.T) {
 }
 
 func TestParseStopsWhenAsked(t *testing.T) {
-	t.Parallel()
-	n := 0
-	for range New().Parse([]adapters.Source{memory(event.Main, "x\ny\n"+`{"type":"user","uuid":"u","message":{"content":"a"}}`)}) {
-		n++
-		break
-	}
-	require.Equal(t, 1, n)
+	recorded.StopsWhenAsked(t, memory(event.Main, "x\ny\n"+`{"type":"user","uuid":"u","message":{"content":"a"}}`))
 }
 
-type failing struct{}
-
-func (failing) Read([]byte) (int, error) { return 0, errors.New("disk on fire") }
-func (failing) Close() error             { return nil }
-
-func TestParseReadError(t *testing.T) {
-	t.Parallel()
-	var fault error
-	for _, err := range New().Parse([]adapters.Source{{
-		Transcript: adapters.Transcript{ID: event.Main, Path: "m.jsonl"},
-		Open:       func() (io.ReadCloser, error) { return failing{}, nil },
-	}}) {
-		if err != nil {
-			fault = err
-		}
-	}
-	require.ErrorContains(t, fault, "m.jsonl: line 1: disk on fire")
-}
+func TestParseReadError(t *testing.T) { recorded.ReadError(t) }
 
 // A line of 32 MiB is a line like any other, in both ways.
 func TestLongLines(t *testing.T) {

@@ -2,11 +2,11 @@ package claude
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -23,13 +23,8 @@ var _ adapters.Translator = (*translator)(nil)
 
 func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
 	st := newState()
-	if len(raw) > 0 && string(raw) != "null" {
-		if err := json.Unmarshal(raw, st); err != nil {
-			return nil, fmt.Errorf("claude: translator state: %w", err)
-		}
-		if st.Version != stateVersion {
-			return nil, fmt.Errorf("claude: translator state: version %d, want %d", st.Version, stateVersion)
-		}
+	if err := telling.Carried(Name, raw, st, &st.Version, stateVersion); err != nil {
+		return nil, err
 	}
 	return &translator{scribe: scribe{state: st}, launch: l}, nil
 }
@@ -67,10 +62,7 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 		err = next(&t.line, raw)
 	}
 	if err != nil {
-		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
-			Message: fmt.Sprintf("claude: malformed line (%s): %v", r.Dir, err),
-			Code:    "malformed", Data: rawText(r.Line),
-		}})
+		t.emit(event.Main, telling.Malformed(Name, r.Dir, err, rawText(r.Line)))
 	}
 }
 

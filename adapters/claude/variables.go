@@ -2,8 +2,8 @@ package claude
 
 import "github.com/sojourn-run/sojourn/adapters"
 
-// Variables are what the program reads of its environment.
-func (*Adapter) Variables() []adapters.Variable {
+// variables are what the program reads of its environment.
+func variables() []adapters.Variable {
 	return []adapters.Variable{
 		{Name: "ANTHROPIC_API_KEY", About: "key for the Anthropic API"},
 		{Name: "ANTHROPIC_BASE_URL", About: "where that API is"},

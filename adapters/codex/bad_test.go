@@ -11,30 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
 )
-
-// parseAll gives the state of what is good, and the errors of the rest.
-func parseAll(sources ...adapters.Source) (reducer.State, []error) {
-	b := reducer.NewBuilder(reducer.State{})
-	var errs []error
-	for e, err := range New().Parse(sources) {
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		b.Add(e)
-	}
-	return b.State(), errs
-}
 
 // A broken line costs that line: the error names file and line, and what is
 // good still comes.
 func TestBrokenLines(t *testing.T) {
 	t.Parallel()
 	_, good := syntheticTurn(1, 3)
-	whole := foldParsed(t, []adapters.Source{memory(event.Main, good)})
+	whole := recorded.Parsed(t, memory(event.Main, good))
 	for name, c := range map[string]struct{ bad, want string }{
 		"no JSON":         {"{\"timestamp\":\n", "no valid JSON"},
 		"no object":       {"[1]\n", "not a JSON object"},
@@ -43,11 +29,11 @@ func TestBrokenLines(t *testing.T) {
 		"another's field": {`{"type":"event_msg","payload":{"type":7}}` + "\n", "never is"},
 	} {
 		for where, text := range map[string]string{"first": c.bad + good, "last": good + c.bad} {
-			state, errs := parseAll(memory(event.Main, text))
+			state, errs := recorded.ParseAll(memory(event.Main, text))
 			require.Len(t, errs, 1, "%s %s", name, where)
 			require.ErrorContains(t, errs[0], "main.jsonl: line ", name)
 			require.ErrorContains(t, errs[0], c.want, name)
-			require.Equal(t, toJSON(t, whole), toJSON(t, state), "%s %s", name, where)
+			require.Equal(t, replay.JSON(t, whole), replay.JSON(t, state), "%s %s", name, where)
 		}
 	}
 }
@@ -57,7 +43,7 @@ func TestTornLastLine(t *testing.T) {
 	t.Parallel()
 	_, good := syntheticTurn(1, 3)
 	_, next := syntheticTurn(2, 3)
-	state, errs := parseAll(memory(event.Main, good+next[:len(next)/2]))
+	state, errs := recorded.ParseAll(memory(event.Main, good+next[:len(next)/2]))
 	require.Len(t, errs, 1)
 	require.NotEmpty(t, state.Blocks)
 	for _, b := range state.Blocks {
@@ -68,10 +54,10 @@ func TestTornLastLine(t *testing.T) {
 // Transcripts of other agents and empty files hold no conversation of Codex.
 func TestForeignAndEmpty(t *testing.T) {
 	t.Parallel()
-	state, errs := parseAll(memory(event.Main, ""))
+	state, errs := recorded.ParseAll(memory(event.Main, ""))
 	require.Empty(t, errs)
 	require.Empty(t, state.Blocks)
-	state, errs = parseAll(memory(event.Main, `{"type":"user","uuid":"u","message":{"content":"hi"}}`+"\n"))
+	state, errs = recorded.ParseAll(memory(event.Main, `{"type":"user","uuid":"u","message":{"content":"hi"}}`+"\n"))
 	require.Empty(t, state.Blocks, "another agent's line is no message here")
 	require.Len(t, errs, 1)
 	require.ErrorContains(t, errs[0], "main.jsonl: line 1")
@@ -86,7 +72,7 @@ func TestUnreadableSource(t *testing.T) {
 	cut.Open = func() (io.ReadCloser, error) {
 		return io.NopCloser(io.MultiReader(strings.NewReader("{"), broken{})), nil
 	}
-	state, errs := parseAll(memory(event.Main, good), gone, cut)
+	state, errs := recorded.ParseAll(memory(event.Main, good), gone, cut)
 	require.NotEmpty(t, state.Blocks)
 	require.ErrorIs(t, errors.Join(errs...), os.ErrNotExist)
 	require.ErrorContains(t, errors.Join(errs...), "gone.jsonl")

@@ -2,12 +2,16 @@ package codex
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
+	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
 )
 
 // syntheticTurn is the records of a turn with a thought, a command and a long
@@ -56,69 +60,29 @@ func syntheticLines(n int, turn, text string) string {
 	return b.String()
 }
 
-// BenchmarkTranslate gives lines per second; it is the same after ten turns
-// and after ten thousand.
 func BenchmarkTranslate(b *testing.B) {
 	records, _ := syntheticTurn(1, 40)
-	for _, before := range []int{10, 10_000} {
-		b.Run(fmt.Sprintf("after=%d_turns", before), func(b *testing.B) {
-			tr, err := newTranslator(adapters.Launch{}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			for range before {
-				for _, r := range records {
-					tr.Step(r)
-				}
-			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
-				for _, r := range records {
-					tr.Step(r)
-				}
-			}
-			b.ReportMetric(float64(b.N*len(records))/b.Elapsed().Seconds(), "lines/s")
-		})
-	}
+	recorded.BenchmarkTranslate(b,
+		func(turns int) iter.Seq[event.Record] { return replay.Again(records, turns) },
+		func(int) []event.Record { return records })
 }
 
-// BenchmarkParse gives bytes per second for rollouts of 1 to 64 MB, alone and
-// with the fold to a state behind it.
 func BenchmarkParse(b *testing.B) {
-	for _, mb := range []int{1, 8, 64} {
+	recorded.BenchmarkParse(b, []int{1, 8, 64}, func(size int) (adapters.Source, int) {
 		var text strings.Builder
-		for n := 0; text.Len() < mb<<20; n++ {
+		for n := 0; text.Len() < size; n++ {
 			_, lines := syntheticTurn(n, 40)
 			text.WriteString(lines)
 		}
-		sources := []adapters.Source{memory(event.Main, text.String())}
-		for name, do := range map[string]func(event.Event){"events": func(event.Event) {}, "state": nil} {
-			b.Run(fmt.Sprintf("size=%dMB/%s", mb, name), func(b *testing.B) {
-				b.SetBytes(int64(text.Len()))
-				b.ReportAllocs()
-				for range b.N {
-					take := do
-					if fold := new(reducer.Builder); take == nil {
-						take = fold.Add
-					}
-					for e, err := range New().Parse(sources) {
-						if err != nil {
-							b.Fatal(err)
-						}
-						take(e)
-					}
-				}
-			})
-		}
-	}
+		return memory(event.Main, text.String()), text.Len()
+	})
 }
 
 // The synthetic turn is one: both sides of it are the same conversation.
 func TestSyntheticTurn(t *testing.T) {
 	t.Parallel()
 	records, lines := syntheticTurn(1, 3)
-	live := foldLive(t, []process{{records: records}}, nil)
-	restored := foldParsed(t, []adapters.Source{memory(event.Main, lines)})
-	compareStates(t, live, restored)
+	live := recorded.Live(t, replay.Run{Records: records}.Spool())
+	replay.Same(t, live, recorded.Parsed(t, memory(event.Main, lines)), parity.Rules{})
+	require.NotZero(t, replay.CountBlocks(live))
 }

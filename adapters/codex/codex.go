@@ -37,6 +37,7 @@ func (*Adapter) Info() adapters.Info {
 			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
 			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true,
 		},
+		Variables: variables(),
 		Limits: []string{
 			"A denial reaches the model without the words given with it: the protocol has no place for them.",
 			"A shell command that goes on in the background has no result: what it prints after the end of its turn is not told, nor is what a script does then.",

@@ -24,5 +24,7 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 		Argv: []string{l.Program, "app-server"},
 		Env:  map[string]string{"HOME": l.Home, "CODEX_HOME": path.Join(l.Home, configDir)},
 		Dir:  l.Workspace,
+		// It runs the scripts of the models that call tools by scripts.
+		Helpers: []string{"codex-code-mode-host"},
 	}, nil
 }

@@ -3,11 +3,11 @@ package codex
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/profilefiles"
 )
 
 const (
@@ -81,20 +81,10 @@ func modelProvider(env map[string]string) map[string]any {
 	}
 }
 
-// mcpServers are the profile's servers and its bundled ones; what the launch
-// gives, with its secrets filled in, takes precedence.
+// mcpServers are all servers in the agent's form.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]map[string]any {
-	all := maps.Clone(p.MCPServers)
-	if all == nil {
-		all = map[string]adapters.MCPServer{}
-	}
-	maps.Copy(all, l.MCPServers)
-	for name, b := range p.BundledMCP {
-		args := append([]string{"-c", `cd "$0" && exec "$@"`, path.Join(l.Home, adapters.BundledDir(name))}, b.Start...)
-		all[name] = adapters.MCPServer{Command: "/bin/sh", Args: args, Env: b.Env}
-	}
 	out := map[string]map[string]any{}
-	for name, s := range all {
+	for name, s := range profilefiles.AllServers(p, l) {
 		out[name] = mcpServer(s)
 	}
 	return out

@@ -34,8 +34,6 @@ func conforming() adaptertest.Agent {
 		Missing: map[string]string{
 			"subagent-nested":       "the program does not offer subagents to its subagents",
 			"permission-deny-heard": "the protocol has no place for the words of a denial; the model hears that the user rejected the call",
-			"tool-parallel":         "the program runs parallel calls in no order, and tells them as they begin",
-			"tool-out-of-order":     "the program runs parallel calls in no order, and tells them as they begin",
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -74,7 +75,7 @@ type item struct {
 func (it *item) UnmarshalJSON(data []byte) error {
 	type plain item
 	*it = item{}
-	if err := json.Unmarshal(data, (*plain)(it), asWritten); err != nil {
+	if err := json.Unmarshal(data, (*plain)(it), nativejson.AsWritten); err != nil {
 		return err
 	}
 	it.raw = slices.Clone(data)

@@ -1,14 +1,13 @@
 package codex
 
 import (
-	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
-	"github.com/sojourn-run/sojourn/reducer"
 )
 
 // execRules are what `codex exec --json` does not tell: ids, and what subagents
@@ -36,17 +35,17 @@ func TestParityCodex(t *testing.T) {
 	for _, tr := range transcripts(t) {
 		runs := tr.live(all)
 		if why := onlyKept(tr, runs); why != "" {
-			t.Logf("%-38s %s not compared: %s", tr.name, tr.thread, why)
+			t.Logf("%-38s %s not compared: %s", tr.Name, tr.thread, why)
 			continue
 		}
 		for _, r := range runs {
-			compared[r.name] = true
+			compared[r.Name] = true
 		}
-		t.Run(runs[0].name, func(t *testing.T) { compare(t, tr, runs) })
+		t.Run(runs[0].Name, func(t *testing.T) { compare(t, tr, runs) })
 	}
 	for _, p := range all {
-		if !compared[p.name] {
-			t.Logf("%-38s no rollout of this run was kept", p.name)
+		if !compared[p.Name] {
+			t.Logf("%-38s no rollout of this run was kept", p.Name)
 		}
 	}
 	require.Greater(t, len(compared), 20)
@@ -59,51 +58,10 @@ func compare(t *testing.T, tr transcript, runs []process) {
 			rules = execRules
 		}
 	}
-	live := foldLive(t, runs, nil)
-	restored := foldParsed(t, tr.sources)
-	diffs, err := parity.Compare(live, restored, rules)
-	require.NoError(t, err)
-	t.Logf("%-38s %d runs, %d blocks, %d subagents, %d differences",
-		runs[0].name, len(runs), countBlocks(live), len(live.Subagents), len(diffs))
-	for _, d := range diffs {
-		t.Error(d)
-	}
-	require.NotZero(t, countBlocks(live))
-}
-
-func foldLive(t testing.TB, runs []process, side []adapters.Source) reducer.State {
-	t.Helper()
-	s, err := reducer.Fold(adapters.Translate(New(), sequence(spool(runs)), adapters.TranslateOptions{Side: side}))
-	require.NoError(t, err)
-	return s
-}
-
-func foldParsed(t testing.TB, sources []adapters.Source) reducer.State {
-	t.Helper()
-	s, err := reducer.Fold(New().Parse(sources))
-	require.NoError(t, err)
-	return s
-}
-
-func countBlocks(s reducer.State) int {
-	n := len(s.Blocks)
-	for _, sub := range s.Subagents {
-		n += len(sub.Blocks)
-	}
-	return n
-}
-
-func toJSON(t testing.TB, v any) string {
-	t.Helper()
-	data, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(data)
-}
-
-func compareStates(t testing.TB, live, restored reducer.State) {
-	t.Helper()
-	diffs, err := parity.Compare(live, restored, parity.Rules{})
-	require.NoError(t, err)
-	require.Empty(t, diffs)
-	require.NotZero(t, countBlocks(live))
+	live := recorded.Live(t, replay.Spool(replay.RunsOf(runs)))
+	replay.Comparison{
+		Heading: fmt.Sprintf("%-38s %d runs", runs[0].Name, len(runs)),
+		Live:    live, Restored: recorded.Parsed(t, tr.Sources...), Rules: rules,
+	}.Test(t)
+	require.NotZero(t, replay.CountBlocks(live))
 }

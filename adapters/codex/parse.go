@@ -1,16 +1,16 @@
 package codex
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/lines"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -19,7 +19,7 @@ import (
 // in which the live stream told of them.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := &parser{scribe: scribe{state: newState()}, yield: yield}
+		p := &parser{scribe: scribe{state: newState()}, Feed: telling.Feed{Yield: yield}}
 		p.open(sources)
 		defer p.close()
 		if p.readAll() {
@@ -31,18 +31,15 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 // parser merges the files of a session.
 type parser struct {
 	scribe
-	yield   func(event.Event, error) bool
-	files   []*file
-	stopped bool
+	telling.Feed
+	files []*file
 }
 
 // file is one rollout being read, a turn at a time.
 type file struct {
 	adapters.Transcript
-	in     io.ReadCloser
-	lines  *bufio.Reader
-	number int
-	ended  bool
+	in    *lines.Reader
+	ended bool
 	// ready is what is told next, in order.
 	ready []told
 	turn  reading
@@ -52,12 +49,12 @@ type file struct {
 
 func (p *parser) open(sources []adapters.Source) {
 	for _, src := range sources {
-		in, err := src.Open()
+		in, err := lines.Open(Name, src)
 		if err != nil {
-			p.fail(fmt.Errorf("codex: open transcript %s: %w", src.Path, err))
+			p.fail(err)
 			continue
 		}
-		f := &file{Transcript: src.Transcript, in: in, lines: bufio.NewReaderSize(in, 1<<16)}
+		f := &file{Transcript: src.Transcript, in: in}
 		if f.ID == event.Main {
 			p.thread(f.ID).Conversation = event.Main
 		}
@@ -68,14 +65,14 @@ func (p *parser) open(sources []adapters.Source) {
 
 func (p *parser) close() {
 	for _, f := range p.files {
-		_ = f.in.Close() // nothing was written
+		f.in.Close()
 	}
 }
 
 // readAll tells the files until nothing is left, and says whether the reader of
 // the events wants more.
 func (p *parser) readAll() bool {
-	for !p.stopped {
+	for !p.Stopped {
 		f := p.earliest()
 		if f == nil {
 			return true
@@ -118,18 +115,17 @@ func (p *parser) earliest() *file {
 
 // advance reads on until there is something to tell.
 func (p *parser) advance(f *file) {
-	for len(f.ready) == 0 && !f.ended && !p.stopped {
-		raw, err := f.lines.ReadBytes('\n')
-		f.number++
+	for len(f.ready) == 0 && !f.ended && !p.Stopped {
+		raw, err := f.in.Next()
 		if err != nil && !errors.Is(err, io.EOF) {
-			p.fail(f.errorAt(err))
+			p.fail(f.in.At(err))
 		}
 		if err != nil {
 			f.ended = true
 		}
 		if len(bytes.TrimSpace(raw)) > 0 {
 			if err := f.line(raw); err != nil {
-				p.fail(f.errorAt(err))
+				p.fail(f.in.At(err))
 			}
 		}
 		if f.ended {
@@ -138,27 +134,13 @@ func (p *parser) advance(f *file) {
 	}
 }
 
-func (f *file) errorAt(err error) error {
-	return fmt.Errorf("codex: transcript %s: line %d: %w", f.Path, f.number, err)
-}
-
-// fail hands an error on; the reading goes on behind it.
+// fail hands an error on behind what is told; the reading goes on.
 func (p *parser) fail(err error) {
 	p.flush()
-	if !p.stopped && !p.yield(event.Event{}, err) {
-		p.stopped = true
-	}
+	p.Fault(err)
 }
 
-func (p *parser) flush() {
-	for _, e := range p.out {
-		if p.stopped || !p.yield(e, nil) {
-			p.stopped = true
-			break
-		}
-	}
-	p.out = p.out[:0]
-}
+func (p *parser) flush() { p.out = p.Hand(p.out) }
 
 // finish settles what the files leave open.
 func (p *parser) finish() {

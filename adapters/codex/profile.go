@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/profilefiles"
 )
 
 // ProfileFiles gives the files of a profile, all in the session's own
@@ -21,33 +22,17 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("codex: %w", err)
 	}
-	w := &writer{}
+	w := profilefiles.New(configDir)
 	if text := instructions(p); text != "" {
-		w.home("AGENTS.md", text)
+		w.Config("AGENTS.md", text)
 	}
-	w.skills(p.Skills)
-	w.commands(p)
-	w.roles(p.Subagents)
-	w.bundles(p.BundledMCP)
-	for _, file := range slices.Sorted(maps.Keys(p.Workspace)) {
-		w.files = append(w.files, adapters.File{
-			Base: adapters.InWorkspace, Path: file, Mode: 0o644, Data: []byte(p.Workspace[file])})
-	}
-	w.home("config.toml", config(p, l))
-	slices.SortFunc(w.files, func(a, b adapters.File) int {
-		return slices.Compare([]string{string(a.Base), a.Path}, []string{string(b.Base), b.Path})
-	})
-	return w.files, nil
-}
-
-// writer collects files.
-type writer struct{ files []adapters.File }
-
-// home adds a file below the configuration folder. The modes keep secrets in
-// MCP settings from other users of the machine.
-func (w *writer) home(name, text string) {
-	w.files = append(w.files, adapters.File{
-		Base: adapters.InHome, Path: path.Join(configDir, name), Mode: 0o600, Data: []byte(text)})
+	w.Skills(p.Skills)
+	writeCommands(w, p)
+	writeRoles(w, p.Subagents)
+	w.Bundles(p.BundledMCP)
+	w.Workspace(p.Workspace)
+	w.Config("config.toml", config(p, l))
+	return w.Files(), nil
 }
 
 // instructions are the profile's own and its rules.
@@ -65,29 +50,21 @@ func instructions(p adapters.Profile) string {
 	return strings.Join(parts, "\n\n") + "\n"
 }
 
-func (w *writer) skills(skills map[string]map[string]string) {
-	for _, name := range slices.Sorted(maps.Keys(skills)) {
-		for _, file := range slices.Sorted(maps.Keys(skills[name])) {
-			w.home(path.Join("skills", name, file), skills[name][file])
-		}
-	}
-}
-
-// commands writes each command as a skill of its name, unless there is one.
-func (w *writer) commands(p adapters.Profile) {
+// writeCommands writes each command as a skill of its name, unless there is one.
+func writeCommands(w *profilefiles.Writer, p adapters.Profile) {
 	for _, name := range slices.Sorted(maps.Keys(p.Commands)) {
 		if _, taken := p.Skills[name]; taken {
 			continue
 		}
 		front, body := frontMatter(p.Commands[name])
 		description := first(front["description"], "What to do when the user writes /"+name+".")
-		w.home(path.Join("skills", name, "SKILL.md"),
+		w.Config(path.Join("skills", name, "SKILL.md"),
 			"---\nname: "+basicString(name)+"\ndescription: "+basicString(description)+"\n---\n\n"+body)
 	}
 }
 
-// roles writes each subagent as a role that the model can start agents in.
-func (w *writer) roles(subagents map[string]string) {
+// writeRoles writes each subagent as a role that the model can start agents in.
+func writeRoles(w *profilefiles.Writer, subagents map[string]string) {
 	for _, file := range slices.Sorted(maps.Keys(subagents)) {
 		front, body := frontMatter(subagents[file])
 		name := first(front["name"], file)
@@ -95,17 +72,7 @@ func (w *writer) roles(subagents map[string]string) {
 		t.set("name", name)
 		t.set("description", first(front["description"], name))
 		t.set("developer_instructions", body)
-		w.home(path.Join("agents", file+".toml"), t.String())
-	}
-}
-
-func (w *writer) bundles(servers map[string]adapters.BundledMCP) {
-	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		for _, file := range slices.Sorted(maps.Keys(servers[name].Files)) {
-			w.files = append(w.files, adapters.File{
-				Base: adapters.InHome, Path: path.Join(adapters.BundledDir(name), file), Mode: 0o700,
-				Data: []byte(servers[name].Files[file])})
-		}
+		w.Config(path.Join("agents", file+".toml"), t.String())
 	}
 }
 

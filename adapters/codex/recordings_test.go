@@ -1,11 +1,8 @@
 package codex
 
 import (
-	"bytes"
 	"encoding/json"
 	"io/fs"
-	"iter"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,52 +12,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// recordingsDir is where real exchanges with the agent lie: below
-// SOJOURN_SHARED, or beside the repository.
-func recordingsDir(t testing.TB) string {
-	t.Helper()
-	shared := os.Getenv("SOJOURN_SHARED")
-	if shared == "" {
-		shared = filepath.Join("..", "..", "..", "shared")
+// recorded is what the tests of recordings and stories need to know of the agent.
+var recorded = replay.Agent{
+	Adapter:     New(),
+	Runs:        func(t testing.TB) []replay.Run { return replay.RunsOf(processes(t)) },
+	Transcripts: func(t testing.TB) []replay.Transcript { return replay.TranscriptsOf(transcripts(t)) },
+	Strange:     []replay.Strange{{Line: `{"type":"never_heard_of","patch":7,"x":[1]}`, Kind: "never_heard_of"}},
+	StorySource: storySource,
+}
+
+func storySource(name, text string) (adapters.Source, bool) {
+	id := threadID(name)
+	if first, _, _ := strings.Cut(text, "\n"); !strings.Contains(first, "parent_thread_id") {
+		return memory(event.Main, text), id != ""
 	}
-	dir := filepath.Join(shared, "agents", "recordings", Name)
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no recordings: set SOJOURN_SHARED to the folder that has agents/recordings/%s", Name)
-	}
-	return dir
+	return memory(id, text), id != ""
+}
+
+func memory(id, text string) adapters.Source {
+	return replay.Memory(adapters.Transcript{ID: id, Path: id + ".jsonl", Kind: adapters.Append}, text)
 }
 
 // process is one run of the agent in a recording.
 type process struct {
-	name    string // recording/prefix
-	prompt  string // given on the command line
-	records []event.Record
-	thread  string
+	replay.Run
+	thread string
 	// texts are its whole messages, by which a transcript knows the run.
 	texts []string
 	exec  bool
 }
 
-// processes reads the runs of all recordings, in the order of their names,
-// with the first run of a recording before those that have a prefix.
+// processes reads the runs of all recordings.
 func processes(t testing.TB) []process {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(recordingsDir(t), "*", "*timed.jsonl"))
-	require.NoError(t, err)
-	slices.SortFunc(files, func(a, b string) int {
-		if d := strings.Compare(filepath.Dir(a), filepath.Dir(b)); d != 0 {
-			return d
-		}
-		if la, lb := len(filepath.Base(a)), len(filepath.Base(b)); (la == len("timed.jsonl")) != (lb == len("timed.jsonl")) {
-			return la - lb
-		}
-		return strings.Compare(a, b)
-	})
 	var out []process
-	for _, f := range files {
+	for _, f := range replay.Files(t, Name) {
 		out = append(out, readProcess(t, f))
 	}
 	return out
@@ -68,12 +58,10 @@ func processes(t testing.TB) []process {
 
 var startedThread = regexp.MustCompile(`"(?:thread_id|sessionId)":"([0-9a-f-]{36})"`)
 
-func readProcess(t testing.TB, file string) process {
+func readProcess(t testing.TB, f replay.File) process {
 	t.Helper()
-	dir, prefix := filepath.Dir(file), strings.TrimSuffix(filepath.Base(file), "timed.jsonl")
-	p := process{name: filepath.Base(dir) + "/" + prefix, records: readRecords(t, file)}
-	p.prompt = commandPrompt(t, filepath.Join(dir, prefix+"cmd.txt"))
-	for _, r := range p.records {
+	p := process{Run: replay.Run{Name: f.Name(), Prompt: commandPrompt(f.Command(t)), Records: f.Records(t)}}
+	for _, r := range p.Records {
 		if r.Dir != event.DirOut {
 			continue
 		}
@@ -93,42 +81,26 @@ func readProcess(t testing.TB, file string) process {
 	return p
 }
 
-func readRecords(t testing.TB, file string) []event.Record {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var out []event.Record
-	for r, err := range event.DecodeRecords(bytes.NewReader(data), event.RecordOptions{Plain: true}) {
-		require.NoError(t, err)
-		out = append(out, r)
-	}
-	return out
-}
-
 // commandPrompt is the prompt at the end of a recorded command line, "" for a
-// run that reads its prompts from standard input.
-func commandPrompt(t testing.TB, file string) string {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	_, argv, exec := strings.Cut(string(data), "codex exec ")
+// run that reads its prompts from standard input. A quoted one may have quotes.
+func commandPrompt(command string) string {
+	_, argv, exec := strings.Cut(command, "codex exec ")
 	if !exec {
 		return ""
 	}
-	argv = strings.TrimSpace(argv)
-	if !strings.HasSuffix(argv, `"`) {
-		return argv[strings.LastIndex(argv, " ")+1:]
+	prompt, quoted := replay.LastArgument(argv)
+	if quoted {
+		at := strings.Index(argv, ` "`)
+		prompt = strings.ReplaceAll(argv[at+2:len(argv)-1], `\"`, `"`)
 	}
-	at := strings.Index(argv, ` "`)
-	return strings.ReplaceAll(argv[at+2:len(argv)-1], `\"`, `"`)
+	return prompt
 }
 
 // transcript is a session's rollouts as a recording kept them.
 type transcript struct {
-	name    string // recording/prefix
-	thread  string
-	sources []adapters.Source
-	bytes   string
+	replay.Transcript // its name is the recording's
+	thread            string
+	bytes             string
 }
 
 // transcripts are the main rollouts of all recordings: the homes were kept
@@ -138,7 +110,7 @@ func transcripts(t testing.TB) []transcript {
 	t.Helper()
 	seen := map[string]bool{}
 	var out []transcript
-	err := filepath.WalkDir(recordingsDir(t), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(replay.Dir(t, Name), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), rolloutPrefix) || filepath.Ext(path) != rolloutSuffix {
 			return err
 		}
@@ -154,9 +126,9 @@ func transcripts(t testing.TB) []transcript {
 
 func readTranscript(t testing.TB, path string) transcript {
 	t.Helper()
-	rel, err := filepath.Rel(recordingsDir(t), path)
+	rel, err := filepath.Rel(replay.Dir(t, Name), path)
 	require.NoError(t, err)
-	parts := strings.Split(filepath.ToSlash(rel), "/")
+	name, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
 	home, err := adapters.OpenHome(filepath.Dir(path))
 	require.NoError(t, err)
 	meta, err := readMeta(home, filepath.Base(path))
@@ -164,11 +136,9 @@ func readTranscript(t testing.TB, path string) transcript {
 	if meta.Parent != "" || meta.ID == "" {
 		return transcript{}
 	}
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
 	sources, err := adapters.SourcesFrom(New(), path)
 	require.NoError(t, err)
-	return transcript{name: parts[0], thread: meta.ID, sources: sources, bytes: string(data)}
+	return transcript{replay.Transcript{Name: name, Sources: sources}, meta.ID, replay.ReadFile(t, path)}
 }
 
 // live is the runs that made a transcript, in the order in which they stand
@@ -183,8 +153,8 @@ func (tr transcript) live(all []process) []process {
 	}
 	for _, turn := range tr.turns() {
 		for _, p := range all {
-			if p.thread == tr.thread && p.exec && !used[p.name] && p.prompt == turn[0] && slices.Equal(p.texts, turn[1:]) {
-				used[p.name] = true
+			if p.thread == tr.thread && p.exec && !used[p.Name] && p.Prompt == turn[0] && slices.Equal(p.texts, turn[1:]) {
+				used[p.Name] = true
 				runs = append(runs, p)
 				break
 			}
@@ -197,7 +167,7 @@ func (tr transcript) live(all []process) []process {
 // turn.
 func (tr transcript) tells(p process) bool {
 	last := ""
-	for _, r := range p.records {
+	for _, r := range p.Records {
 		if m := startedTurn.FindStringSubmatch(r.Line); m != nil && r.Dir == event.DirOut && strings.Contains(r.Line, tr.thread) {
 			last = m[1]
 		}
@@ -225,28 +195,4 @@ func (tr transcript) turns() [][]string {
 		}
 	}
 	return turns
-}
-
-func sequence[T any](items []T) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for _, item := range items {
-			if !yield(item, nil) {
-				return
-			}
-		}
-	}
-}
-
-// spool is what several runs say, one after the other, as a runner that
-// watches the session would have kept it.
-func spool(runs []process) []event.Record {
-	var out []event.Record
-	for _, p := range runs {
-		if p.prompt != "" {
-			out = append(out, event.Record{Dir: event.DirIn, Line: adapters.PromptLine(p.prompt)})
-		}
-		out = append(out, p.records...)
-		out = append(out, event.Record{Dir: event.DirSig, Line: "exit"})
-	}
-	return out
 }

@@ -3,34 +3,21 @@ package codex
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
 )
-
-// translated is the events of a story's records.
-func translated(t testing.TB, story string) []event.Event {
-	t.Helper()
-	tr, err := New().Translator(adapters.Launch{}, nil)
-	require.NoError(t, err)
-	var out []event.Event
-	for _, l := range strings.Split(strings.TrimSpace(readArchive(t, "testdata/"+story+".txtar").get("records")), "\n") {
-		dir, line, _ := strings.Cut(l, " ")
-		out = append(out, tr.Step(event.Record{Dir: event.Dir(dir), Line: line})...)
-	}
-	return out
-}
 
 // The stream gives a pending block, deltas and the complete block; the
 // transcript the complete block only; both fold to one state.
 func TestR85TwoPathsOneReducer(t *testing.T) {
 	t.Parallel()
 	of := map[string][]string{}
-	for _, e := range translated(t, "thinking") {
+	for _, e := range recorded.Told(t, "thinking") {
 		switch p := e.Payload.(type) {
 		case event.BlockUpsert:
 			if p.Block.Type == event.BlockAssistantText {
@@ -50,8 +37,8 @@ func TestR85TwoPathsOneReducer(t *testing.T) {
 		}
 	}
 	require.NotZero(t, told)
-	for _, file := range storyFiles(t) {
-		for e, err := range New().Parse(storySources(file)) {
+	for _, file := range replay.ReadStories(t) {
+		for e, err := range New().Parse(recorded.StorySources(file)) {
 			require.NoError(t, err)
 			require.NotEqual(t, event.TypeBlockDelta, e.Type(), "a transcript has no deltas")
 			if u, ok := e.Payload.(event.BlockUpsert); ok {
@@ -153,9 +140,9 @@ func openThread(t testing.TB, tr adapters.Translator) string {
 // Transcripts are parsed without any sandbox or program.
 func TestR94StaticParsing(t *testing.T) {
 	t.Parallel()
-	sources := storySources(readArchive(t, "testdata/approvals.txtar"))
+	sources := recorded.StorySources(replay.ReadStory(t, "approvals"))
 	require.NotEmpty(t, sources)
-	require.NotEmpty(t, foldParsed(t, sources).Blocks)
+	require.NotEmpty(t, recorded.Parsed(t, sources...).Blocks)
 }
 
 // The profile's files lie where the agent looks for them.

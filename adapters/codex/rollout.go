@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -66,7 +67,7 @@ func (f *file) line(raw []byte) error {
 	case lineMeta:
 		return f.meta(&l)
 	case "":
-		return errNoType
+		return nativejson.ErrNoType
 	}
 	if !bookkeeping[l.Type] {
 		f.native(l.Type, at, slices.Clone(raw))
@@ -129,7 +130,7 @@ var bookkeepingEvents = map[string]bool{
 
 // native keeps a line of a type that this version doesn't know.
 func (f *file) native(kind string, at int64, raw []byte) {
-	f.add(told{at: at, rank: f.number, tell: func(s *scribe, th *thread, _ string) {
+	f.add(told{at: at, rank: f.in.Number(), tell: func(s *scribe, th *thread, _ string) {
 		s.native(th.Conversation, "", kind, raw)
 	}})
 	f.settleOutside()
@@ -189,7 +190,7 @@ func (f *file) item(p *payload, at int64) {
 func (f *file) rank(id string) int {
 	at := slices.IndexFunc(f.turn.calls, func(c modelCall) bool { return c.CallID == id })
 	if at < 0 {
-		return f.number
+		return f.in.Number()
 	}
 	rank := f.turn.calls[at].rank
 	f.turn.calls = slices.Delete(f.turn.calls, at, at+1)
@@ -212,7 +213,7 @@ func (f *file) modelItem(l *rolloutLine, at int64) error {
 	}
 	switch head.Type {
 	case "function_call", "custom_tool_call", "local_shell_call":
-		c := modelCall{at: at, rank: f.number}
+		c := modelCall{at: at, rank: f.in.Number()}
 		if err := decodeObject(l.Payload, &c.payload); err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@ package gemini
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,56 +54,27 @@ func turnRecords(n, deltas int) []event.Record {
 	)
 }
 
-// BenchmarkTranslate gives lines per second; it is the same after ten turns
-// and after ten thousand.
+// The turns before have other ids than those that are measured.
 func BenchmarkTranslate(b *testing.B) {
-	for _, before := range []int{10, 10_000} {
-		b.Run(fmt.Sprintf("after=%d_turns", before), func(b *testing.B) {
-			tr, err := newTranslator(adapters.Launch{}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			for _, r := range openingRecords() {
-				tr.Step(r)
-			}
-			for n := range before {
-				for _, r := range turnRecords(n, 1) {
-					tr.Step(r)
-				}
-			}
-			records := turnRecords(before, 200)
-			b.ResetTimer()
-			for range b.N {
-				for _, r := range records {
-					tr.Step(r)
-				}
-			}
-			b.ReportMetric(float64(b.N*len(records))/b.Elapsed().Seconds(), "lines/s")
-		})
-	}
+	recorded.BenchmarkTranslate(b, func(turns int) iter.Seq[event.Record] {
+		records := openingRecords()
+		for n := range turns {
+			records = append(records, turnRecords(n, 1)...)
+		}
+		return slices.Values(records)
+	}, func(after int) []event.Record { return turnRecords(after, 200) })
 }
 
-// BenchmarkParse gives bytes per second for transcripts of 1 to 64 MB.
 func BenchmarkParse(b *testing.B) {
-	for _, mb := range []int{1, 8, 64} {
+	recorded.BenchmarkParse(b, []int{1, 8, 64}, func(size int) (adapters.Source, int) {
 		var text strings.Builder
 		text.WriteString(header + "\n" + header + "\n")
-		for n := 0; text.Len() < mb<<20; n++ {
+		for n := 0; text.Len() < size; n++ {
 			fmt.Fprintf(&text, `{"id":"u%d","timestamp":"2026-01-02T03:04:05.678Z","type":"user","content":[{"text":"go on"}]}`+"\n", n)
 			fmt.Fprintf(&text, `{"$set":{"lastUpdated":"2026-01-02T03:04:05.678Z"}}`+"\n")
 			fmt.Fprintf(&text, `{"id":"g%d","timestamp":"2026-01-02T03:04:05.678Z","type":"gemini","content":%q,"thoughts":[],"tokens":{"input":100},"model":"m"}`+"\n", n, strings.Repeat("word ", 80))
 			fmt.Fprintf(&text, `{"id":"t%d","timestamp":"2026-01-02T03:04:05.678Z","type":"gemini","content":"","toolCalls":[{"id":"run_shell_command__%d","name":"run_shell_command","args":{"command":"ls"},"result":[],"status":"success","timestamp":"2026-01-02T03:04:05.678Z","resultDisplay":%q,"description":"ls"}],"thoughts":[],"model":"m"}`+"\n", n, n, strings.Repeat("line\n", 80))
 		}
-		sources := []adapters.Source{memory(event.Main, text.String())}
-		b.Run(fmt.Sprintf("size=%dMB", mb), func(b *testing.B) {
-			b.SetBytes(int64(text.Len()))
-			for range b.N {
-				for _, err := range New().Parse(sources) {
-					if err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-		})
-	}
+		return memory(event.Main, text.String()), text.Len()
+	})
 }

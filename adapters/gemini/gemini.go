@@ -19,7 +19,6 @@ type Adapter struct{}
 var (
 	_ adapters.Adapter    = (*Adapter)(nil)
 	_ adapters.Identifier = (*Adapter)(nil)
-	_ adapters.Environed  = (*Adapter)(nil)
 )
 
 // New gives the adapter.
@@ -34,6 +33,7 @@ func (*Adapter) Info() adapters.Info {
 		Capabilities: adapters.Capabilities{
 			PartialText: true, Thinking: true, Subagents: true, Approve: true, SetModel: true, Interrupt: true, Images: true,
 		},
+		Variables: variables(),
 		Limits: []string{
 			"The agent chooses its session's id.",
 			"What a subagent says and does is not told live; the transcript has it. Where the agent must ask, it refuses subagents.",
@@ -53,8 +53,8 @@ func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	return adapters.FindProgram(getenv, ProgramVariable, Name, "install Gemini CLI (npm install -g @google/gemini-cli)")
 }
 
-// Variables are what the agent's program reads of its environment.
-func (*Adapter) Variables() []adapters.Variable {
+// variables are what the agent's program reads of its environment.
+func variables() []adapters.Variable {
 	return []adapters.Variable{
 		{Name: "GEMINI_API_KEY", About: "key for the Gemini API"},
 		{Name: "GOOGLE_GEMINI_BASE_URL", About: "where that API is"},

@@ -1,12 +1,13 @@
 package gemini
 
 import (
-	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/reducer"
 )
@@ -27,6 +28,12 @@ func rulesOf(runs []process) parity.Rules {
 	return rules
 }
 
+// foldLive is the state that runs make.
+func foldLive(t testing.TB, runs []process, side ...adapters.Source) reducer.State {
+	t.Helper()
+	return recorded.Live(t, replay.Spool(replay.RunsOf(runs)), side...)
+}
+
 // For every recording with both sides, folding what was said live gives what
 // the transcript holds.
 func TestParityGemini(t *testing.T) {
@@ -36,20 +43,16 @@ func TestParityGemini(t *testing.T) {
 	for _, tr := range transcripts(t) {
 		runs := tr.live(t, all)
 		if len(runs) == 0 || runs[0].later {
-			t.Logf("%-45s no stream from its beginning was recorded", tr.name)
+			t.Logf("%-45s no stream from its beginning was recorded", tr.Name)
 			continue
 		}
 		compared++
-		t.Run(tr.name, func(t *testing.T) {
-			live := foldLive(t, runs, nil)
-			restored := foldParsed(t, tr.sources)
-			diffs, err := parity.Compare(live, restored, rulesOf(runs))
-			require.NoError(t, err)
-			t.Logf("%-45s %d runs, %d blocks, %d subagents, %d differences",
-				tr.name, len(runs), countBlocks(restored), len(restored.Subagents), len(diffs))
-			for _, d := range diffs {
-				t.Error(d)
-			}
+		t.Run(tr.Name, func(t *testing.T) {
+			replay.Comparison{
+				Heading: fmt.Sprintf("%-45s %d runs", tr.Name, len(runs)),
+				Live:    foldLive(t, runs), Restored: recorded.Parsed(t, tr.Sources...), Rules: rulesOf(runs),
+				CountRestored: true,
+			}.Test(t)
 		})
 	}
 	require.NotZero(t, compared)
@@ -62,7 +65,7 @@ func TestParityWithSide(t *testing.T) {
 	all := processes(t)
 	compared := 0
 	for _, tr := range transcripts(t) {
-		side := tr.sources[1:]
+		side := tr.Sources[1:]
 		runs := tr.live(t, all)
 		if len(side) == 0 || len(runs) == 0 || runs[0].later {
 			continue
@@ -70,38 +73,7 @@ func TestParityWithSide(t *testing.T) {
 		compared++
 		strict := rulesOf(runs)
 		strict.UnsentDepth = 0
-		diffs, err := parity.Compare(foldLive(t, runs, tr.sources), foldParsed(t, tr.sources), strict)
-		require.NoError(t, err)
-		require.Empty(t, diffs, tr.name)
+		replay.Same(t, foldLive(t, runs, tr.Sources...), recorded.Parsed(t, tr.Sources...), strict, tr.Name)
 	}
 	require.NotZero(t, compared)
-}
-
-func foldLive(t testing.TB, runs []process, side []adapters.Source) reducer.State {
-	t.Helper()
-	s, err := reducer.Fold(adapters.Translate(New(), sequence(spool(runs)), adapters.TranslateOptions{Side: side}))
-	require.NoError(t, err)
-	return s
-}
-
-func foldParsed(t testing.TB, sources []adapters.Source) reducer.State {
-	t.Helper()
-	s, err := reducer.Fold(New().Parse(sources))
-	require.NoError(t, err)
-	return s
-}
-
-func countBlocks(s reducer.State) int {
-	n := len(s.Blocks)
-	for _, sub := range s.Subagents {
-		n += len(sub.Blocks)
-	}
-	return n
-}
-
-func toJSON(t testing.TB, v any) string {
-	t.Helper()
-	data, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(data)
 }

@@ -1,18 +1,17 @@
 package gemini
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/lines"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -20,10 +19,10 @@ import (
 // subagent's behind the call that started it.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := &parser{yield: yield, prompts: map[string]int{}}
+		p := &parser{Feed: telling.Feed{Yield: yield}, prompts: map[string]int{}}
 		mains := p.sort(sources)
 		for _, src := range mains {
-			if p.stopped {
+			if p.Stopped {
 				return
 			}
 			p.main(src)
@@ -36,10 +35,9 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 
 // parser reads the files of a session.
 type parser struct {
-	yield   func(event.Event, error) bool
-	stopped bool
-	out     []event.Event
-	time    time.Time
+	telling.Feed
+	out  []event.Event
+	time time.Time
 	// prompts counts the prompts of each native session: one may have two files.
 	prompts map[string]int
 	threads []*thread
@@ -77,23 +75,13 @@ func (p *parser) native(conversation, kind string, raw json.RawMessage) {
 	p.emit(conversation, event.Native{Agent: Name, Kind: kind, Raw: raw})
 }
 
-// fail hands an error on; the reading goes on behind it.
+// fail hands an error on behind what is told; the reading goes on.
 func (p *parser) fail(err error) {
 	p.flush()
-	if !p.stopped && !p.yield(event.Event{}, err) {
-		p.stopped = true
-	}
+	p.Fault(err)
 }
 
-func (p *parser) flush() {
-	for _, e := range p.out {
-		if p.stopped || !p.yield(e, nil) {
-			p.stopped = true
-			break
-		}
-	}
-	p.out = p.out[:0]
-}
+func (p *parser) flush() { p.out = p.Hand(p.out) }
 
 // at sets the time of what is told next.
 func (p *parser) at(stamp string) {
@@ -111,35 +99,21 @@ const legacySuffix = ".json"
 // read gives the records of a file, one by one; of its patches only those of the
 // messages, and of these only that they are there. A broken line costs that line.
 func (p *parser) read(src adapters.Source, each func(*record) error) {
-	in, err := src.Open()
+	in, err := lines.Open(Name, src)
 	if err != nil {
-		p.fail(fmt.Errorf("gemini: open transcript %s: %w", src.Path, err))
+		p.fail(err)
 		return
 	}
 	defer in.Close()
 	if strings.HasSuffix(src.Path, legacySuffix) {
-		p.readWhole(src, in, each)
+		p.readWhole(in, each)
 		return
 	}
-	lines := bufio.NewReaderSize(in, 1<<16)
-	for number := 1; !p.stopped; number++ {
-		raw, err := lines.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			p.fail(lineError(src, number, err))
-			return
-		}
-		if fault := readLine(raw, each); fault != nil {
-			p.fail(lineError(src, number, fault))
-		}
+	in.Each(func() bool { return !p.Stopped }, func(line []byte) error {
+		err := readLine(line, each)
 		p.flush()
-		if err != nil {
-			return
-		}
-	}
-}
-
-func lineError(src adapters.Source, number int, err error) error {
-	return fmt.Errorf("gemini: transcript %s: line %d: %w", src.Path, number, err)
+		return err
+	}, p.fail)
 }
 
 func readLine(raw []byte, each func(*record) error) error {
@@ -164,8 +138,8 @@ func readLine(raw []byte, each func(*record) error) error {
 }
 
 // readWhole reads a file in one piece.
-func (p *parser) readWhole(src adapters.Source, in io.Reader, each func(*record) error) {
-	data, err := io.ReadAll(in)
+func (p *parser) readWhole(in *lines.Reader, each func(*record) error) {
+	data, err := in.Rest()
 	var r *record
 	if err == nil {
 		r, err = decodeRecord(data)
@@ -174,7 +148,7 @@ func (p *parser) readWhole(src adapters.Source, in io.Reader, each func(*record)
 		err = each(r)
 	}
 	if err != nil {
-		p.fail(lineError(src, 1, err))
+		p.fail(in.At(err))
 	}
 	p.flush()
 }

@@ -1,13 +1,9 @@
 package gemini
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"io/fs"
-	"iter"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,31 +12,41 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// recordingsDir is where real exchanges with the agent lie: below
-// SOJOURN_SHARED, or beside the repository.
-func recordingsDir(t testing.TB) string {
-	t.Helper()
-	shared := os.Getenv("SOJOURN_SHARED")
-	if shared == "" {
-		shared = filepath.Join("..", "..", "..", "shared")
-	}
-	dir := filepath.Join(shared, "agents", "recordings", Name)
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no recordings: set SOJOURN_SHARED to the folder that has agents/recordings/%s", Name)
-	}
-	return dir
+// recorded is what the tests of recordings and stories need to know of the agent.
+var recorded = replay.Agent{
+	Adapter:     New(),
+	Runs:        func(t testing.TB) []replay.Run { return replay.RunsOf(processes(t)) },
+	Transcripts: func(t testing.TB) []replay.Transcript { return replay.TranscriptsOf(transcripts(t)) },
+	Strange: []replay.Strange{
+		{Line: `{"type":"never_heard_of","patch":7,"x":[1]}`, Kind: "unknown"},
+		{Line: `{"jsonrpc":"2.0","method":"never/heard_of","params":{"x":[1]}}`, Kind: "never/heard_of"},
+		{Line: `{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"never_heard_of"}}}`, Kind: "session/update/never_heard_of"},
+		{Line: `{"jsonrpc":"2.0","method":"session/update","params":[7]}`, Kind: "unknown"},
+		{Line: `{"jsonrpc":"2.0","id":"nobody-asked","result":{}}`, Kind: "answer"},
+	},
+	AllKnown:    true,
+	StorySource: storySource,
+	StoryRules:  rules,
+}
+
+func storySource(name, text string) (adapters.Source, bool) {
+	id, is := strings.CutSuffix(name, chatSuffix)
+	return memory(id, text), is
+}
+
+func memory(id, text string) adapters.Source {
+	return replay.Memory(adapters.Transcript{ID: id, Path: id + chatSuffix, Kind: adapters.Append}, text)
 }
 
 // process is one run of the agent in a recording.
 type process struct {
-	dir, name string // name is recording/prefix
-	records   []event.Record
-	session   string
-	headless  bool
+	replay.Run
+	session  string
+	headless bool
 	// later: it goes on with a session that another run has begun.
 	later bool
 }
@@ -49,30 +55,21 @@ type process struct {
 // before those that go on with one.
 func processes(t testing.TB) []process {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(recordingsDir(t), "*", "*timed.jsonl"))
-	require.NoError(t, err)
-	slices.Sort(files)
-	var out []process
-	for _, f := range files {
-		out = append(out, readProcess(t, f))
+	var begin, later []process
+	for _, f := range replay.Files(t, Name) {
+		if p := readProcess(t, f); p.later {
+			later = append(later, p)
+		} else {
+			begin = append(begin, p)
+		}
 	}
-	slices.SortStableFunc(out, func(a, b process) int {
-		if a.later == b.later {
-			return 0
-		}
-		if a.later {
-			return 1
-		}
-		return -1
-	})
-	return out
+	return append(begin, later...)
 }
 
-func readProcess(t testing.TB, file string) process {
+func readProcess(t testing.TB, f replay.File) process {
 	t.Helper()
-	dir, prefix := filepath.Dir(file), strings.TrimSuffix(filepath.Base(file), "timed.jsonl")
-	p := process{dir: dir, name: filepath.Base(dir) + "/" + prefix, records: readRecords(t, file), headless: true}
-	for _, r := range p.records {
+	p := process{Run: replay.Run{Name: f.Name(), Records: f.Records(t)}, headless: true}
+	for _, r := range p.Records {
 		var l struct {
 			Session string `json:"session_id"`
 			Method  string
@@ -90,30 +87,15 @@ func readProcess(t testing.TB, file string) process {
 			}
 		}
 	}
-	command, err := os.ReadFile(filepath.Join(dir, prefix+"cmd.txt"))
-	require.NoError(t, err)
-	p.later = p.later || bytes.Contains(command, []byte(" --resume ")) ||
-		bytes.Contains(command, []byte(" --session-file "))
+	command := f.Command(t)
+	p.later = p.later || strings.Contains(command, " --resume ") || strings.Contains(command, " --session-file ")
 	return p
-}
-
-func readRecords(t testing.TB, file string) []event.Record {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var out []event.Record
-	for r, err := range event.DecodeRecords(bytes.NewReader(data), event.RecordOptions{Plain: true}) {
-		require.NoError(t, err)
-		out = append(out, r)
-	}
-	return out
 }
 
 // transcript is the native files of a session that a recording kept.
 type transcript struct {
-	name, file string
-	session    string
-	sources    []adapters.Source
+	replay.Transcript // its name is recording/session
+	session           string
 }
 
 // transcripts are the conversations that the recordings kept, each where it is
@@ -121,7 +103,7 @@ type transcript struct {
 func transcripts(t testing.TB) []transcript {
 	t.Helper()
 	longest, size := map[string]string{}, map[string]int64{}
-	err := filepath.WalkDir(recordingsDir(t), func(file string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(replay.Dir(t, Name), func(file string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasPrefix(d.Name(), chatPrefix) || !strings.HasSuffix(file, chatSuffix) {
 			return err
 		}
@@ -141,12 +123,12 @@ func transcripts(t testing.TB) []transcript {
 	for session, file := range longest {
 		sources, err := adapters.SourcesFrom(New(), file)
 		require.NoError(t, err)
-		rel, err := filepath.Rel(recordingsDir(t), file)
+		rel, err := filepath.Rel(replay.Dir(t, Name), file)
 		require.NoError(t, err)
 		name, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
-		out = append(out, transcript{name: name + "/" + session[:min(8, len(session))], file: file, session: session, sources: sources})
+		out = append(out, transcript{replay.Transcript{Name: name + "/" + session[:min(8, len(session))], Sources: sources}, session})
 	}
-	slices.SortFunc(out, func(a, b transcript) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(out, func(a, b transcript) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -155,12 +137,12 @@ func transcripts(t testing.TB) []transcript {
 func (tr transcript) live(t testing.TB, all []process) []process {
 	t.Helper()
 	left := map[string]int{}
-	for _, b := range foldParsed(t, tr.sources).Blocks {
+	for _, b := range recorded.Parsed(t, tr.Sources...).Blocks {
 		left[saying(b)]++
 	}
 	var runs []process
 	for _, p := range all {
-		if p.session == tr.session && p.takes(left) {
+		if p.session == tr.session && p.takes(t, left) {
 			runs = append(runs, p)
 		}
 	}
@@ -169,13 +151,10 @@ func (tr transcript) live(t testing.TB, all []process) []process {
 
 // takes consumes what a run said from what a transcript has, if all of it is
 // there.
-func (p process) takes(left map[string]int) bool {
-	s, err := reducer.Fold(sequence(translated(p.records)))
-	if err != nil {
-		return false
-	}
+func (p process) takes(t testing.TB, left map[string]int) bool {
+	t.Helper()
 	after := maps.Clone(left)
-	for _, b := range s.Blocks {
+	for _, b := range recorded.Live(t, p.Records).Blocks {
 		if b.Status == event.StatusError || saying(b) == "" {
 			continue
 		}
@@ -192,42 +171,4 @@ func saying(b event.Block) string {
 		return ""
 	}
 	return string(b.Type) + *b.Content
-}
-
-func translated(records []event.Record) []event.Event {
-	var out []event.Event
-	for e, err := range adapters.Translate(New(), sequence(records), adapters.TranslateOptions{}) {
-		if err == nil {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
-func sequence[T any](items []T) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for _, item := range items {
-			if !yield(item, nil) {
-				return
-			}
-		}
-	}
-}
-
-// spool is what several runs say, one after the other, as a runner that
-// watches the session would have kept it.
-func spool(runs []process) []event.Record {
-	var out []event.Record
-	for _, p := range runs {
-		out = append(out, p.records...)
-		out = append(out, event.Record{Dir: event.DirSig, Line: "exit"})
-	}
-	return out
-}
-
-func memory(id, text string) adapters.Source {
-	return adapters.Source{
-		Transcript: adapters.Transcript{ID: id, Path: id + chatSuffix, Kind: adapters.Append},
-		Open:       func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil },
-	}
 }

@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 )
@@ -252,7 +252,7 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	require.NoError(t, err)
 	after, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, text+added)}))
 	require.NoError(t, err)
-	require.Equal(t, toJSON(t, before), toJSON(t, after), "nobody said it")
+	require.Equal(t, replay.JSON(t, before), replay.JSON(t, after), "nobody said it")
 	again, err := New().Prepare(writeHome(t, map[string]string{rests: text + added}), launch())
 	require.NoError(t, err)
 	require.Empty(t, again.Write)
@@ -435,33 +435,10 @@ func TestParseInventsNothing(t *testing.T) {
 }
 
 func TestParseStopsWhenAsked(t *testing.T) {
-	t.Parallel()
-	n := 0
-	for range New().Parse([]adapters.Source{memory(event.Main, "x\ny\n"+chatText(idA, dayOne, "a"))}) {
-		n++
-		break
-	}
-	require.Equal(t, 1, n)
+	recorded.StopsWhenAsked(t, memory(event.Main, "x\ny\n"+chatText(idA, dayOne, "a")))
 }
 
-type failing struct{}
-
-func (failing) Read([]byte) (int, error) { return 0, errors.New("disk on fire") }
-func (failing) Close() error             { return nil }
-
-func TestParseReadError(t *testing.T) {
-	t.Parallel()
-	var fault error
-	for _, err := range New().Parse([]adapters.Source{{
-		Transcript: adapters.Transcript{ID: event.Main, Path: "m.jsonl"},
-		Open:       func() (io.ReadCloser, error) { return failing{}, nil },
-	}}) {
-		if err != nil {
-			fault = err
-		}
-	}
-	require.ErrorContains(t, fault, "m.jsonl: line 1: disk on fire")
-}
+func TestParseReadError(t *testing.T) { recorded.ReadError(t) }
 
 // A line of 32 MiB is a line like any other, in both ways.
 func TestLongLines(t *testing.T) {
@@ -472,7 +449,7 @@ func TestLongLines(t *testing.T) {
 	require.Len(t, *parsed.Blocks[0].Content, len(text))
 	records := append(openingRecords(), turnRecords(1, 0)[:1]...)
 	records = append(records, updated(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"`+text+`"}}`))
-	live := foldRecords(t, records)
+	live := recorded.Live(t, records)
 	require.Len(t, *live.Blocks[1].Content, len(text))
 }
 
@@ -480,7 +457,7 @@ func TestLongLines(t *testing.T) {
 // written into a file.
 func TestVariables(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "GEMINI_API_KEY", New().Variables()[0].Name)
+	require.Equal(t, "GEMINI_API_KEY", New().Info().Variables[0].Name)
 	l := launch()
 	l.Env = map[string]string{"GEMINI_API_KEY": "sk-planted", "GOOGLE_GEMINI_BASE_URL": "http://planted"}
 	files, err := New().ProfileFiles(adapters.Profile{}, l)

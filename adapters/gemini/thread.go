@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -63,14 +64,14 @@ func (t *thread) begins() string {
 		return t.prompt
 	}
 	t.read = true
-	quiet := &parser{yield: func(event.Event, error) bool { return true }}
+	quiet := &parser{Feed: telling.Feed{Yield: func(event.Event, error) bool { return true }}}
 	quiet.read(t.Source, func(r *record) error {
 		if r.Type == "user" {
 			pieces, err := r.pieces()
 			if err == nil {
 				t.prompt, _ = acp.Parts(prompt(pieces))
 			}
-			quiet.stopped = true
+			quiet.Stopped = true
 		}
 		return nil
 	})
@@ -90,7 +91,7 @@ func (p *parser) thread(conversation string, t *thread) {
 // down when it has ended.
 func (p *parser) orphans() {
 	for _, t := range p.threads {
-		if !t.told && !p.stopped {
+		if !t.told && !p.Stopped {
 			t.told = true
 			p.thread(agentPrefix+t.ID, t)
 		}

@@ -12,23 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
 )
-
-// parseAll gives what is good and what is not.
-func parseAll(sources ...adapters.Source) (reducer.State, []error) {
-	b := reducer.NewBuilder(reducer.State{})
-	var errs []error
-	for e, err := range New().Parse(sources) {
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		b.Add(e)
-	}
-	return b.State(), errs
-}
 
 // What is no database of the agent's is an error that names the file, and
 // gives nothing.
@@ -41,15 +27,15 @@ func TestParseRefusesOthers(t *testing.T) {
 		"is not a database":        magic + strings.Repeat("x", 5000),
 		"neither an OpenCode data": "a text\n",
 	} {
-		s, errs := parseAll(memory("some/file", text))
+		s, errs := recorded.ParseAll(memory("some/file", text))
 		require.NotEmpty(t, errs, name)
 		require.ErrorContains(t, errs[0], "some/file", name)
 		require.ErrorContains(t, errs[0], name)
 		require.Empty(t, s.Blocks, name)
 	}
-	_, errs := parseAll(adapters.Source{Transcript: mainFile, Open: func() (io.ReadCloser, error) { return nil, errors.New("gone") }})
+	_, errs := recorded.ParseAll(adapters.Source{Transcript: mainFile, Open: func() (io.ReadCloser, error) { return nil, errors.New("gone") }})
 	require.ErrorContains(t, errs[0], "gone")
-	_, errs = parseAll(adapters.Source{Transcript: mainFile, Open: func() (io.ReadCloser, error) {
+	_, errs = recorded.ParseAll(adapters.Source{Transcript: mainFile, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(iotest.ErrReader(errors.New("torn"))), nil
 	}})
 	require.ErrorContains(t, errs[0], "torn")
@@ -58,17 +44,17 @@ func TestParseRefusesOthers(t *testing.T) {
 // A broken line of an export costs that line.
 func TestParseBrokenLines(t *testing.T) {
 	t.Parallel()
-	whole := readFile(t, killedExport)
-	want, errs := parseAll(memory("x", whole))
+	whole := replay.ReadFile(t, killedExport)
+	want, errs := recorded.ParseAll(memory("x", whole))
 	require.Empty(t, errs)
 	lines := strings.SplitAfter(whole, "\n")
 	broken := strings.Join(lines[:60], "") + "{\"table\":\"part\n" + "\x00\xff\n" + strings.Join(lines[60:], "")
-	got, errs := parseAll(memory("x", broken))
+	got, errs := recorded.ParseAll(memory("x", broken))
 	require.Len(t, errs, 2)
 	require.ErrorContains(t, errs[0], "x: line 61")
 	require.ErrorContains(t, errs[1], "x: line 62")
-	require.Equal(t, toJSON(t, want), toJSON(t, got))
-	_, errs = parseAll(memory("x", whole[:len(whole)-30]))
+	require.Equal(t, replay.JSON(t, want), replay.JSON(t, got))
+	_, errs = recorded.ParseAll(memory("x", whole[:len(whole)-30]))
 	require.Len(t, errs, 1)
 	require.ErrorContains(t, errs[0], "x: line ")
 }
@@ -77,8 +63,8 @@ func TestParseBrokenLines(t *testing.T) {
 // and what can still be read; nothing is invented.
 func TestParseHalfWritten(t *testing.T) {
 	t.Parallel()
-	home := homeOf(t, readFile(t, killedExport), killedDir)
-	whole, errs := parseAll(databaseIn(home))
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
+	whole, errs := recorded.ParseAll(databaseIn(home))
 	require.Empty(t, errs)
 	known := map[string]bool{}
 	for _, b := range whole.Blocks {
@@ -90,14 +76,14 @@ func TestParseHalfWritten(t *testing.T) {
 		data[:len(data)/2], data[:len(data)-4096], data[:4096*3+17],
 		append(append([]byte(nil), data[:4096*20]...), make([]byte, len(data)-4096*20)...),
 	} {
-		s, errs := parseAll(memory("half.db", string(damaged)))
+		s, errs := recorded.ParseAll(memory("half.db", string(damaged)))
 		for _, err := range errs {
 			require.ErrorContains(t, err, "half.db")
 			t.Log(err)
 		}
 		t.Logf("%d of %d bytes: %d of %d blocks", len(damaged), len(data), len(s.Blocks), len(whole.Blocks))
 		if len(errs) == 0 {
-			require.Equal(t, toJSON(t, whole), toJSON(t, s), "what is lost is told")
+			require.Equal(t, replay.JSON(t, whole), replay.JSON(t, s), "what is lost is told")
 		}
 		for _, b := range s.Blocks {
 			require.True(t, known[b.ID], b.ID)
@@ -124,7 +110,7 @@ func readAll(t testing.TB, home adapters.DirHome) []byte {
 // A row whose data is no JSON costs that row.
 func TestParseBrokenRow(t *testing.T) {
 	t.Parallel()
-	home := homeOf(t, readFile(t, killedExport), killedDir)
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	do(t, open1(t, home), `UPDATE part SET data = '{"type":' WHERE rowid = (SELECT max(rowid) FROM part WHERE data LIKE '%"text"%')`)
 	found, err := New().Transcripts(home, launch())
 	require.NoError(t, err)
@@ -133,7 +119,7 @@ func TestParseBrokenRow(t *testing.T) {
 	for _, f := range found {
 		sources = append(sources, adapters.Source{Transcript: f, Open: func() (io.ReadCloser, error) { return home.Open(f.Path) }})
 	}
-	s, errs := parseAll(sources...)
+	s, errs := recorded.ParseAll(sources...)
 	require.Len(t, errs, 1)
 	require.ErrorContains(t, errs[0], "part prt_")
 	require.ErrorContains(t, errs[0], database)
@@ -143,14 +129,14 @@ func TestParseBrokenRow(t *testing.T) {
 // Several sessions in one database are refused with their names.
 func TestParseManySessions(t *testing.T) {
 	t.Parallel()
-	home := homeOf(t, readFile(t, killedExport), killedDir)
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	db := open1(t, home)
 	do(t, db, `INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) VALUES ('ses_two', 'global', 's', '/', 't', 'v', 1, 1)`)
-	_, errs := parseAll(databaseIn(home))
+	_, errs := recorded.ParseAll(databaseIn(home))
 	require.Empty(t, errs, "one that never said anything does not count")
 	do(t, db, `INSERT INTO message VALUES ('msg_two', 'ses_two', 1, 1, '{"role":"user"}')`)
 	do(t, db, `PRAGMA wal_checkpoint(TRUNCATE)`)
-	s, errs := parseAll(databaseIn(home))
+	s, errs := recorded.ParseAll(databaseIn(home))
 	require.Len(t, errs, 1)
 	require.ErrorIs(t, errs[0], adapters.ErrManySessions)
 	require.ErrorContains(t, errs[0], "ses_two")
@@ -160,10 +146,10 @@ func TestParseManySessions(t *testing.T) {
 // Whoever parses may stop at any time.
 func TestParseStopsWhenAsked(t *testing.T) {
 	t.Parallel()
-	all := parsed(t, []adapters.Source{memory("x", readFile(t, killedExport))})
+	all := recorded.ParsedEvents(t, memory("x", replay.ReadFile(t, killedExport)))
 	for stop := range len(all) {
 		n := 0
-		for range New().Parse([]adapters.Source{memory("x", readFile(t, killedExport))}) {
+		for range New().Parse([]adapters.Source{memory("x", replay.ReadFile(t, killedExport))}) {
 			if n++; n > stop {
 				break
 			}

@@ -2,57 +2,27 @@ package opencode
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
+	"github.com/sojourn-run/sojourn/event"
 )
 
-// BenchmarkTranslate gives lines per second; it is the same after ten turns
-// and after ten thousand.
 func BenchmarkTranslate(b *testing.B) {
-	records := conversationOf(20)
-	for _, before := range []int{10, 10_000} {
-		b.Run(fmt.Sprintf("after=%d_turns", before), func(b *testing.B) {
-			tr, err := newTranslator(adapters.Launch{}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			for range before / 20 {
-				for _, r := range records {
-					tr.Step(r)
-				}
-			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
-				for _, r := range records {
-					tr.Step(r)
-				}
-			}
-			b.ReportMetric(float64(b.N*len(records))/b.Elapsed().Seconds(), "lines/s")
-		})
-	}
+	recorded.BenchmarkTranslate(b,
+		func(turns int) iter.Seq[event.Record] { return replay.Again(conversationOf(10), turns/10) },
+		func(int) []event.Record { return conversationOf(20) })
 }
 
-// BenchmarkParse gives bytes per second of exports of 1 to 16 MB, with the fold
-// to a state behind it.
 func BenchmarkParse(b *testing.B) {
-	for _, mb := range []int{1, 4, 16} {
-		sources := []adapters.Source{memory("x", exportOf(mb<<20))}
-		b.Run(fmt.Sprintf("size=%dMB", mb), func(b *testing.B) {
-			b.SetBytes(int64(mb) << 20)
-			b.ReportAllocs()
-			for range b.N {
-				s, err := reducer.Fold(New().Parse(sources))
-				if err != nil || len(s.Blocks) == 0 {
-					b.Fatal(err, len(s.Blocks))
-				}
-			}
-		})
-	}
+	recorded.BenchmarkParse(b, []int{1, 4, 16}, func(size int) (adapters.Source, int) {
+		text := exportOf(size)
+		return memory("x", text), len(text)
+	})
 }
 
 // exportOf is an export of about that many bytes: prompts, each with an answer.

@@ -14,7 +14,8 @@ import (
 // conforming is what the suite must know of the agent.
 func conforming(t *testing.T) adaptertest.Agent {
 	return adaptertest.Agent{
-		// The adapter would end it after half a minute, which TestRetriesEnd shows.
+		// The adapter ends it after half a minute, for which
+		// TestRetriesEndByThemselves waits.
 		Adapter: New(), RetriesForever: true,
 		Model: "modelsim/scripted", OtherModel: "modelsim/other",
 		Files: func(_ adapters.Launch, files []adapters.File) []adapters.File { return withOtherModel(t, files) },
@@ -55,3 +56,25 @@ func withOtherModel(t *testing.T, files []adapters.File) []adapters.File {
 func TestConformance(t *testing.T) { adaptertest.Run(t, conforming(t)) }
 
 func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming(t)) }
+
+// A model that stays overloaded is asked a few times more and then fails the
+// turn, by the name of what is wrong, though nobody interrupts the agent.
+func TestRetriesEndByThemselves(t *testing.T) {
+	t.Parallel()
+	r := adaptertest.New(t, conforming(t), adaptertest.Options{})
+	r.Start()
+	require.Nil(t, r.Ask("SAY before").Error)
+	requests := r.Model.Stats().Total
+	idle := r.Ask("ERR529")
+	require.NotNil(t, idle.Error, "the turn did not fail")
+	require.False(t, idle.Interrupted)
+	require.Equal(t, "api_error", idle.Error.Code)
+	require.Contains(t, idle.Error.Message, "scripted error 529")
+	blocks := r.Blocks(event.BlockError)
+	require.Len(t, blocks, 1)
+	require.Equal(t, idle.Error.Message, *blocks[0].Message)
+	require.Equal(t, maxRetries+1, r.Model.Stats().Total-requests, "the first request and its repeats")
+	require.Nil(t, r.Ask("SAY well again").Error)
+	require.Equal(t, "well again", r.Said())
+	r.Finish()
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -50,13 +51,6 @@ func homeOf(t testing.TB, lines, workspace string) adapters.DirHome {
 	return home
 }
 
-func readFile(t testing.TB, name string) string {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	require.NoError(t, err)
-	return string(data)
-}
-
 func open1(t testing.TB, home adapters.DirHome) *sql.DB {
 	t.Helper()
 	in, err := home.Open(database)
@@ -86,16 +80,16 @@ func export(t testing.TB, home adapters.Home, since json.RawMessage) (string, js
 // What is exported and imported again has the same rows, in the same order.
 func TestExportRoundTrip(t *testing.T) {
 	t.Parallel()
-	lines := readFile(t, killedExport)
+	lines := replay.ReadFile(t, killedExport)
 	again, _ := export(t, homeOf(t, lines, killedDir), nil)
 	require.Equal(t, lines, again)
 	for _, r := range runs(t) {
-		if dir := filepath.Join(r.dir, "transcripts"); exists(dir) {
+		if dir := r.file.Path("transcripts"); replay.Exists(dir) {
 			home, err := adapters.OpenHome(dir)
 			require.NoError(t, err)
 			first, _ := export(t, home, nil)
 			second, _ := export(t, homeOf(t, first, ""), nil)
-			require.Equal(t, first, second, r.name())
+			require.Equal(t, first, second, r.Name)
 		}
 	}
 }
@@ -104,8 +98,8 @@ func TestExportRoundTrip(t *testing.T) {
 // database and by its export, and as they were said.
 func TestParityKilled(t *testing.T) {
 	t.Parallel()
-	lines := readFile(t, killedExport)
-	live := foldLive(t, "", readRecords(t, killedRecords))
+	lines := replay.ReadFile(t, killedExport)
+	live := recorded.Live(t, replay.ReadRecords(t, killedRecords))
 	home := homeOf(t, lines, killedDir)
 	found, err := New().Transcripts(home, launch())
 	require.NoError(t, err)
@@ -114,19 +108,17 @@ func TestParityKilled(t *testing.T) {
 		"export": {memory("export.jsonl", lines)},
 		"file":   {{Transcript: found[0], Open: func() (io.ReadCloser, error) { return home.Open(database) }}},
 	} {
-		diffs, err := parity.Compare(live, foldParsed(t, sources), parity.Rules{})
-		require.NoError(t, err)
-		require.Empty(t, diffs, name)
+		replay.Same(t, live, recorded.Parsed(t, sources...), parity.Rules{}, name)
 	}
 	require.Len(t, live.Subagents, 1)
-	t.Logf("%d blocks, %d subagents, 0 differences", countBlocks(live), len(live.Subagents))
+	t.Logf("%d blocks, %d subagents, 0 differences", replay.CountBlocks(live), len(live.Subagents))
 }
 
 // A sync writes what has changed, nothing where nothing has, and all syncs
 // together make the same database.
 func TestExportChanges(t *testing.T) {
 	t.Parallel()
-	home := homeOf(t, readFile(t, killedExport), killedDir)
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	db := open1(t, home)
 	all, cursor := export(t, home, nil)
 	none, cursor := export(t, home, cursor)
@@ -180,7 +172,7 @@ func tablesOf(t testing.TB, lines string) []string {
 // A host that knows nothing but the lines goes on behind them.
 func TestCursorOfLines(t *testing.T) {
 	t.Parallel()
-	lines := readFile(t, killedExport)
+	lines := replay.ReadFile(t, killedExport)
 	home := homeOf(t, lines, killedDir)
 	_, known := export(t, home, nil)
 	found, err := New().Cursor(strings.NewReader(lines))
@@ -201,7 +193,7 @@ func TestCursorOfLines(t *testing.T) {
 // A database that is another than the cursor's is exported anew.
 func TestExportAnew(t *testing.T) {
 	t.Parallel()
-	lines := readFile(t, killedExport)
+	lines := replay.ReadFile(t, killedExport)
 	home := homeOf(t, lines, killedDir)
 	db := open1(t, home)
 	_, cursor := export(t, home, nil)
@@ -221,7 +213,7 @@ func TestExportAnew(t *testing.T) {
 // Keys and accounts stay where they are.
 func TestExportKeepsSecrets(t *testing.T) {
 	t.Parallel()
-	home := homeOf(t, readFile(t, killedExport), killedDir)
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	do(t, open1(t, home), `INSERT INTO credential VALUES ('c', 'i', 'l', 'sk-secret', NULL, NULL, 1, 1, 1)`)
 	lines, _ := export(t, home, nil)
 	require.NotContains(t, lines, "sk-secret")
@@ -230,7 +222,7 @@ func TestExportKeepsSecrets(t *testing.T) {
 // In another workspace the session lies where that is; nothing else changes.
 func TestImportMoves(t *testing.T) {
 	t.Parallel()
-	home := homeOf(t, readFile(t, killedExport), "/mnt/other")
+	home := homeOf(t, replay.ReadFile(t, killedExport), "/mnt/other")
 	rows, err := open1(t, home).QueryContext(context.Background(), "SELECT directory, path FROM session")
 	require.NoError(t, err)
 	defer rows.Close()
@@ -244,9 +236,9 @@ func TestImportMoves(t *testing.T) {
 	}
 	require.NoError(t, rows.Err())
 	require.Equal(t, 2, n)
-	there := foldParsed(t, []adapters.Source{{Transcript: mainFile, Open: func() (io.ReadCloser, error) { return home.Open(database) }}})
-	here := foldParsed(t, []adapters.Source{memory("x", readFile(t, killedExport))})
-	require.Equal(t, toJSON(t, here), toJSON(t, there))
+	there := recorded.Parsed(t, adapters.Source{Transcript: mainFile, Open: func() (io.ReadCloser, error) { return home.Open(database) }})
+	here := recorded.Parsed(t, memory("x", replay.ReadFile(t, killedExport)))
+	require.Equal(t, replay.JSON(t, here), replay.JSON(t, there))
 }
 
 // Lines that are no export are refused with their number, and build nothing.
@@ -268,7 +260,7 @@ func TestImportRefuses(t *testing.T) {
 // database was in.
 func TestSnapshotWhileWriting(t *testing.T) {
 	t.Parallel()
-	home := homeOf(t, readFile(t, killedExport), killedDir)
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	db := open1(t, home)
 	do(t, db, `CREATE TABLE pair (a INTEGER, b INTEGER, pad TEXT)`)
 	do(t, db, `INSERT INTO pair VALUES (0, 0, '')`)
@@ -312,7 +304,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 
 // BenchmarkExport is of a sync in which one part has changed.
 func BenchmarkExport(b *testing.B) {
-	home := homeOf(b, readFile(b, killedExport), killedDir)
+	home := homeOf(b, replay.ReadFile(b, killedExport), killedDir)
 	db := open1(b, home)
 	_, cursor := export(b, home, nil)
 	for n := range b.N {

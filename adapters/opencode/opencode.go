@@ -25,7 +25,6 @@ var (
 	_ adapters.Adapter    = (*Adapter)(nil)
 	_ adapters.Identifier = (*Adapter)(nil)
 	_ adapters.Exporter   = (*Adapter)(nil)
-	_ adapters.Environed  = (*Adapter)(nil)
 )
 
 // New gives the adapter.
@@ -41,6 +40,7 @@ func (*Adapter) Info() adapters.Info {
 			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
 			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true, Cost: true,
 		},
+		Variables: variables(),
 		Limits: []string{
 			"The program rg (ripgrep) must be in PATH: without it, and without a way to download it, the tools glob, grep and skill fail.",
 			"The agent's tools are given the password of its server, so that a tool that sets out to can answer the agent's own permission requests.",

@@ -2,13 +2,14 @@ package opencode
 
 import (
 	"encoding/json"
-	"os"
+	"fmt"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
@@ -28,36 +29,29 @@ func TestParityOpenCode(t *testing.T) {
 	all := runs(t)
 	compared := 0
 	for _, r := range all {
-		home := filepath.Join(r.dir, r.prefix+"transcripts")
-		if !exists(home) {
+		home := r.file.Path("transcripts")
+		if !replay.Exists(home) {
 			continue
 		}
 		compared++
-		t.Run(r.name(), func(t *testing.T) {
+		t.Run(r.Name, func(t *testing.T) {
 			sources, err := adapters.SourcesFrom(New(), home)
 			require.NoError(t, err)
-			restored := foldParsed(t, sources)
-			session := rootOf(t, sources)
-			var live reducer.State
-			b := reducer.NewBuilder(live)
+			live := reducer.NewBuilder(reducer.State{})
 			n := 0
-			for e, err := range adapters.Translate(New(), sequence(spool(all, session, r)), adapters.TranslateOptions{}) {
+			for e, err := range adapters.Translate(New(), replay.Sequence(spool(all, rootOf(t, sources), r)), adapters.TranslateOptions{}) {
 				require.NoError(t, err)
-				b.Add(e)
+				live.Add(e)
 				n++
 			}
-			live = b.State()
 			use := rules
-			if r.prompt != "" {
+			if r.Prompt != "" {
 				use = headlessRules
 			}
-			diffs, err := parity.Compare(live, restored, use)
-			require.NoError(t, err)
-			t.Logf("%-30s %d events, %d blocks, %d subagents, %d differences",
-				r.name(), n, countBlocks(live), len(live.Subagents), len(diffs))
-			for _, d := range diffs {
-				t.Error(d)
-			}
+			replay.Comparison{
+				Heading: fmt.Sprintf("%-30s %d events", r.Name, n),
+				Live:    live.State(), Restored: recorded.Parsed(t, sources...), Rules: use,
+			}.Test(t)
 		})
 	}
 	require.NotZero(t, compared)
@@ -78,20 +72,15 @@ func rootOf(t testing.TB, sources []adapters.Source) string {
 func spool(all []run, session string, last run) []event.Record {
 	var out []event.Record
 	for _, r := range all {
-		if !speaksOf(r, session) || r.began() > last.began() {
-			continue
+		if speaksOf(r, session) && r.began() <= last.began() {
+			out = append(out, r.Spool()...)
 		}
-		if r.prompt != "" {
-			out = append(out, event.Record{Dir: event.DirIn, Line: adapters.PromptLine(r.prompt)})
-		}
-		out = append(out, r.records...)
-		out = append(out, event.Record{Dir: event.DirSig, Line: "exit 0"})
 	}
 	return out
 }
 
 func speaksOf(r run, session string) bool {
-	for _, rec := range r.records {
+	for _, rec := range r.Records {
 		if l, err := decodeLine([]byte(rec.Line)); err == nil && l.SessionID == session {
 			return true
 		}
@@ -101,7 +90,7 @@ func speaksOf(r run, session string) bool {
 
 // began is when a headless process said something first.
 func (r run) began() int64 {
-	for _, rec := range r.records {
+	for _, rec := range r.Records {
 		var l struct {
 			Timestamp int64 `json:"timestamp"`
 		}
@@ -120,12 +109,12 @@ func TestParityListed(t *testing.T) {
 	for _, r := range runs(t) {
 		for _, list := range lists(t, r) {
 			compared++
-			t.Run(r.name()+list.name, func(t *testing.T) {
-				restored := foldParsed(t, []adapters.Source{list.source})
-				live := foldLive(t, "", only(r.records, list.session))
+			t.Run(r.Name+list.name, func(t *testing.T) {
+				restored := recorded.Parsed(t, list.source)
+				live := recorded.Live(t, only(r.Records, list.session))
 				diffs, err := parity.Compare(live, restored, parity.Rules{UnsentDepth: 1})
 				require.NoError(t, err)
-				t.Logf("%-40s %d blocks, %d differences", r.name()+list.name, len(live.Blocks), len(diffs))
+				t.Logf("%-40s %d blocks, %d differences", r.Name+list.name, len(live.Blocks), len(diffs))
 				for _, d := range diffs {
 					t.Error(d)
 				}
@@ -144,17 +133,15 @@ type listed struct {
 // lists are the lists of messages that lie beside a run.
 func lists(t testing.TB, r run) []listed {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(r.dir, "*messages*.json"))
+	files, err := filepath.Glob(filepath.Join(r.file.Dir, "*messages*.json"))
 	require.NoError(t, err)
 	var out []listed
 	for _, f := range files {
-		if r.prefix != "" || !exists(filepath.Join(r.dir, "events.sse.jsonl")) || filepath.Base(f)[:6] == "resume" {
+		if r.file.Prefix != "" || !replay.Exists(r.file.Path("events.sse.jsonl")) || filepath.Base(f)[:6] == "resume" {
 			continue
 		}
-		data, err := os.ReadFile(f)
-		require.NoError(t, err)
 		var of []struct{ Info info }
-		require.NoError(t, json.Unmarshal(data, &of))
+		require.NoError(t, json.Unmarshal([]byte(replay.ReadFile(t, f)), &of))
 		sources, err := adapters.SourcesFrom(New(), f)
 		require.NoError(t, err)
 		out = append(out, listed{filepath.Base(f), of[0].Info.SessionID, sources[0]})
@@ -177,12 +164,9 @@ func only(records []event.Record, session string) []event.Record {
 // With the database beside the stream, subagents are told by the database.
 func TestParityWithSide(t *testing.T) {
 	t.Parallel()
-	export := []adapters.Source{memory("x", readFile(t, killedExport))}
-	live, err := reducer.Fold(adapters.Translate(New(), sequence(readRecords(t, killedRecords)), adapters.TranslateOptions{Side: export}))
-	require.NoError(t, err)
-	diffs, err := parity.Compare(live, foldParsed(t, export), parity.Rules{})
-	require.NoError(t, err)
-	require.Empty(t, diffs)
+	export := memory("x", replay.ReadFile(t, killedExport))
+	live := recorded.Live(t, replay.ReadRecords(t, killedRecords), export)
+	replay.Same(t, live, recorded.Parsed(t, export), parity.Rules{})
 }
 
 // The headless mode says nothing of what subagents do; the rest is as the
@@ -190,7 +174,7 @@ func TestParityWithSide(t *testing.T) {
 func TestParityHeadless(t *testing.T) {
 	t.Parallel()
 	var lines []event.Record
-	for _, r := range readRecords(t, killedRecords) {
+	for _, r := range replay.ReadRecords(t, killedRecords) {
 		l, err := decodeLine([]byte(r.Line))
 		if err != nil || l.Properties == nil || l.Properties.Part == nil || l.Properties.SessionID != killedMain {
 			continue
@@ -199,8 +183,8 @@ func TestParityHeadless(t *testing.T) {
 			lines = append(lines, event.Record{Dir: event.DirOut, Line: line})
 		}
 	}
-	live := foldLive(t, "", lines)
-	restored := foldParsed(t, []adapters.Source{memory("x", readFile(t, killedExport))})
+	live := recorded.Live(t, lines)
+	restored := recorded.Parsed(t, memory("x", replay.ReadFile(t, killedExport)))
 	last := len(restored.Blocks) - 1
 	require.Equal(t, restored.Blocks[last].ID, live.Blocks[len(live.Blocks)-1].ID)
 }
@@ -214,7 +198,7 @@ func headlessLine(t *testing.T, l *line) (string, bool) {
 	if kind == "" || p.Type == "text" && p.Time.End == 0 {
 		return "", false
 	}
-	return `{"type":"` + kind + `","sessionID":"` + killedMain + `","part":` + toJSON(t, map[string]any{
+	return `{"type":"` + kind + `","sessionID":"` + killedMain + `","part":` + replay.JSON(t, map[string]any{
 		"id": p.ID, "messageID": p.MessageID, "sessionID": killedMain, "type": p.Type, "text": p.Text, "reason": p.Reason,
 		"time": map[string]any{"start": p.Time.Start, "end": p.Time.End}}) + `}`, true
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -17,18 +18,18 @@ import (
 // `opencode export` and the server's list of messages give is read.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := &parser{yield: yield}
+		p := &parser{Feed: telling.Feed{Yield: yield}}
 		for _, src := range sources {
 			if src.ID == walID {
 				continue
 			}
 			b, errs := read(src.Path, sources)
 			for _, err := range errs {
-				p.fail(err)
+				p.Fault(err)
 			}
 			root, err := b.choose(src.Path)
 			if err != nil {
-				p.fail(err)
+				p.Fault(err)
 				continue
 			}
 			p.tell(b, root)
@@ -39,29 +40,14 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 // parser tells what books say.
 type parser struct {
 	scribe
-	yield   func(event.Event, error) bool
-	stopped bool
+	telling.Feed
 }
 
-func (p *parser) fail(err error) {
-	if !p.stopped && !p.yield(event.Event{}, err) {
-		p.stopped = true
-	}
-}
-
-func (p *parser) flush() {
-	for _, e := range p.out {
-		if p.stopped || !p.yield(e, nil) {
-			p.stopped = true
-			break
-		}
-	}
-	p.out = p.out[:0]
-}
+func (p *parser) flush() { p.out = p.Hand(p.out) }
 
 // tell writes the conversations below a root.
 func (p *parser) tell(b *book, root string) {
-	if root == "" || p.stopped {
+	if root == "" || p.Stopped {
 		return
 	}
 	p.scribe = scribe{state: newState()}
@@ -76,7 +62,7 @@ func (p *parser) tell(b *book, root string) {
 	for _, s := range b.steps(root) {
 		p.time = s.time()
 		p.step(b, s, prompts)
-		if p.flush(); p.stopped {
+		if p.flush(); p.Stopped {
 			return
 		}
 	}

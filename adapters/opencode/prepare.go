@@ -52,8 +52,8 @@ func rootsIn(home adapters.Home) []string {
 	return roots
 }
 
-// Variables are what the agent's program reads of its environment.
-func (*Adapter) Variables() []adapters.Variable {
+// variables are what the agent's program reads of its environment.
+func variables() []adapters.Variable {
 	return []adapters.Variable{
 		{Name: "ANTHROPIC_API_KEY", About: "key for models named anthropic/…"},
 		{Name: "ANTHROPIC_BASE_URL", About: "where their API is, written to the agent's settings"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/profilefiles"
 )
 
 // ProfileFiles gives the files of a profile, all in the session's own
@@ -18,58 +19,31 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("opencode: %w", err)
 	}
-	w := &writer{}
+	w := profilefiles.New(configDir)
 	if p.Instructions != "" {
-		w.home("AGENTS.md", p.Instructions)
+		w.Config("AGENTS.md", p.Instructions)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Rules)) {
-		w.home(ruleFile(name), p.Rules[name])
+		w.Config(ruleFile(name), p.Rules[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Subagents)) {
-		w.home(path.Join("agents", name+".md"), frontMatter(p.Subagents[name], agentKeys, "mode: subagent"))
+		w.Config(path.Join("agents", name+".md"), frontMatter(p.Subagents[name], agentKeys, "mode: subagent"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Commands)) {
-		w.home(path.Join("commands", name+".md"), frontMatter(p.Commands[name], commandKeys, ""))
+		w.Config(path.Join("commands", name+".md"), frontMatter(p.Commands[name], commandKeys, ""))
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Skills)) {
-		for _, file := range slices.Sorted(maps.Keys(p.Skills[name])) {
-			w.home(path.Join("skills", name, file), p.Skills[name][file])
-		}
-	}
-	w.bundles(p.BundledMCP)
-	for _, file := range slices.Sorted(maps.Keys(p.Workspace)) {
-		w.files = append(w.files, adapters.File{
-			Base: adapters.InWorkspace, Path: file, Mode: 0o644, Data: []byte(p.Workspace[file])})
-	}
-	if err := w.config(p, l); err != nil {
+	w.Skills(p.Skills)
+	w.Bundles(p.BundledMCP)
+	w.Workspace(p.Workspace)
+	if err := writeConfig(w, p, l); err != nil {
 		return nil, err
 	}
-	return w.files, nil
+	return w.Files(), nil
 }
 
 func ruleFile(name string) string { return path.Join("rules", name+".md") }
 
-// writer collects files.
-type writer struct{ files []adapters.File }
-
-// home adds a file below the configuration folder. The modes keep secrets in
-// MCP settings from other users of the machine.
-func (w *writer) home(name, text string) {
-	w.files = append(w.files, adapters.File{
-		Base: adapters.InHome, Path: path.Join(configDir, name), Mode: 0o600, Data: []byte(text)})
-}
-
-func (w *writer) bundles(servers map[string]adapters.BundledMCP) {
-	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		for _, file := range slices.Sorted(maps.Keys(servers[name].Files)) {
-			w.files = append(w.files, adapters.File{
-				Base: adapters.InHome, Path: path.Join(adapters.BundledDir(name), file), Mode: 0o700,
-				Data: []byte(servers[name].Files[file])})
-		}
-	}
-}
-
-// config is the agent's own settings.
+// writeConfig is the agent's own settings.
 type config struct {
 	Schema       string               `json:"$schema"`
 	Autoupdate   bool                 `json:"autoupdate"`
@@ -100,9 +74,9 @@ type provider struct {
 	Models  map[string]struct{} `json:"models,omitempty"`
 }
 
-// config writes the settings. Titles are Sojourn's, so the agent's own request
+// writeConfig writes the settings. Titles are Sojourn's, so the agent's own request
 // for one is saved; and the workspace's history is not the agent's to keep.
-func (w *writer) config(p adapters.Profile, l adapters.Launch) error {
+func writeConfig(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) error {
 	permission := l.Permission
 	if permission == "" {
 		permission = p.Permission
@@ -130,10 +104,7 @@ func (w *writer) config(p adapters.Profile, l adapters.Launch) error {
 	if err != nil {
 		return fmt.Errorf("opencode: encode opencode.json: %w", err)
 	}
-	w.home("opencode.json", string(data)+"\n")
-	slices.SortFunc(w.files, func(a, b adapters.File) int {
-		return slices.Compare([]string{string(a.Base), a.Path}, []string{string(b.Base), b.Path})
-	})
+	w.Config("opencode.json", string(data)+"\n")
 	return nil
 }
 
@@ -168,26 +139,15 @@ func providers(env map[string]string, model string) map[string]provider {
 	return out
 }
 
-// mcpServers are the profile's servers and its bundled ones; what the launch
-// gives, with its secrets filled in, takes precedence.
+// mcpServers are all servers in the agent's form.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
-	all := maps.Clone(p.MCPServers)
-	if all == nil {
-		all = map[string]adapters.MCPServer{}
-	}
-	maps.Copy(all, l.MCPServers)
 	out := map[string]mcpServer{}
-	for name, s := range all {
+	for name, s := range profilefiles.AllServers(p, l) {
 		m := mcpServer{Type: "local", Command: append([]string{s.Command}, s.Args...), Environment: s.Env}
 		if s.URL != "" {
 			m = mcpServer{Type: "remote", URL: s.URL, Headers: s.Headers, OAuth: new(bool)}
 		}
 		out[name] = m
-	}
-	for name, b := range p.BundledMCP {
-		// The configuration has no working folder, so the shell goes there.
-		out[name] = mcpServer{Type: "local", Environment: b.Env, Command: append(
-			[]string{"/bin/sh", "-c", `cd "$0" && exec "$@"`, path.Join(l.Home, adapters.BundledDir(name))}, b.Start...)}
 	}
 	return out
 }

@@ -1,83 +1,52 @@
 package opencode
 
 import (
-	"bytes"
-	"encoding/json"
-	"iter"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// recordingsDir is where real exchanges with the agent lie: below
-// SOJOURN_SHARED, or beside the repository.
-func recordingsDir(t testing.TB) string {
-	t.Helper()
-	shared := os.Getenv("SOJOURN_SHARED")
-	if shared == "" {
-		shared = filepath.Join("..", "..", "..", "shared")
-	}
-	dir := filepath.Join(shared, "agents", "recordings", Name)
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no recordings: set SOJOURN_SHARED to the folder that has agents/recordings/%s", Name)
-	}
-	return dir
+// recorded is what the tests of recordings and stories need to know of the agent.
+var recorded = replay.Agent{
+	Adapter:     New(),
+	Runs:        func(t testing.TB) []replay.Run { return replay.RunsOf(runs(t)) },
+	Transcripts: transcripts,
+	Strange: []replay.Strange{{
+		Line: `{"id":"evt_x","type":"never.heard","properties":{"sessionID":7,"part":[1],"status":"x"}}`, Kind: "never.heard"}},
+	EmptyStays: true, // the database has it too
+	StoryDue:   true, // what is asked of the server again decides what is told
+}
+
+func memory(path, text string) adapters.Source {
+	return replay.Memory(adapters.Transcript{ID: event.Main, Path: path, Kind: adapters.Snapshot}, text)
 }
 
 // run is one process of the agent in a recording.
 type run struct {
-	dir, prefix string
-	// prompt was given on the command line.
-	prompt  string
-	records []event.Record
+	replay.Run
+	file replay.File
 }
-
-func (r run) name() string { return filepath.Base(r.dir) + "/" + r.prefix }
 
 // runs reads the processes of all recordings: server-sent events where there
 // are any, else what was printed.
 func runs(t testing.TB) []run {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(recordingsDir(t), "*", "*timed.jsonl"))
-	require.NoError(t, err)
-	slices.Sort(files)
 	var out []run
-	for _, f := range files {
-		r := run{dir: filepath.Dir(f), prefix: strings.TrimSuffix(filepath.Base(f), "timed.jsonl")}
-		if strings.HasPrefix(filepath.Base(r.dir), "acp-") {
+	for _, f := range replay.Files(t, Name) {
+		if strings.HasPrefix(f.Name(), "acp-") {
 			continue // another adapter's
 		}
-		if events := filepath.Join(r.dir, r.prefix+"events.sse.jsonl"); exists(events) {
-			f = events
+		r := run{replay.Run{Name: f.Name(), End: "exit 0"}, f}
+		if events := f.Path("events.sse.jsonl"); replay.Exists(events) {
+			r.Records = replay.ReadRecords(t, events)
 		} else {
-			r.prompt = commandPrompt(t, filepath.Join(r.dir, r.prefix+"cmd.txt"))
+			r.Prompt, r.Records = commandPrompt(f.Command(t)), f.Records(t)
 		}
-		r.records = readRecords(t, f)
-		out = append(out, r)
-	}
-	return out
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
-}
-
-func readRecords(t testing.TB, file string) []event.Record {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var out []event.Record
-	for r, err := range event.DecodeRecords(bytes.NewReader(data), event.RecordOptions{Plain: true}) {
-		require.NoError(t, err)
 		out = append(out, r)
 	}
 	return out
@@ -85,53 +54,24 @@ func readRecords(t testing.TB, file string) []event.Record {
 
 // commandPrompt is the prompt at the end of a recorded command line. The agent
 // puts one with spaces into quotes.
-func commandPrompt(t testing.TB, file string) string {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	argv := strings.TrimSpace(string(data))
-	if !strings.HasSuffix(argv, `"`) {
-		return argv[strings.LastIndex(argv, " ")+1:]
+func commandPrompt(command string) string {
+	prompt, quoted := replay.LastArgument(command)
+	if quoted {
+		prompt = `"` + prompt + `"`
 	}
-	argv = strings.TrimSuffix(argv, `"`)
-	return `"` + argv[strings.LastIndex(argv, `"`)+1:] + `"`
+	return prompt
 }
 
-func sequence(records []event.Record) iter.Seq2[event.Record, error] {
-	return func(yield func(event.Record, error) bool) {
-		for _, r := range records {
-			if !yield(r, nil) {
-				return
-			}
+// transcripts are the databases that the recordings kept.
+func transcripts(t testing.TB) []replay.Transcript {
+	t.Helper()
+	var out []replay.Transcript
+	for _, r := range runs(t) {
+		if home := r.file.Path("transcripts"); replay.Exists(home) {
+			sources, err := adapters.SourcesFrom(New(), home)
+			require.NoError(t, err)
+			out = append(out, replay.Transcript{Name: r.Name, Sources: sources})
 		}
 	}
-}
-
-func foldLive(t testing.TB, prompt string, records []event.Record) reducer.State {
-	t.Helper()
-	s, err := reducer.Fold(adapters.Translate(New(), sequence(records), adapters.TranslateOptions{Prompt: prompt}))
-	require.NoError(t, err)
-	return s
-}
-
-func foldParsed(t testing.TB, sources []adapters.Source) reducer.State {
-	t.Helper()
-	s, err := reducer.Fold(New().Parse(sources))
-	require.NoError(t, err)
-	return s
-}
-
-func countBlocks(s reducer.State) int {
-	n := len(s.Blocks)
-	for _, sub := range s.Subagents {
-		n += len(sub.Blocks)
-	}
-	return n
-}
-
-func toJSON(t testing.TB, v any) string {
-	t.Helper()
-	data, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(data)
+	return out
 }

@@ -10,17 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 )
-
-func kinds(events []event.Event) []event.Type {
-	var out []event.Type
-	for _, e := range events {
-		out = append(out, e.Type())
-	}
-	return out
-}
 
 func say(tr adapters.Translator, line string) []event.Event {
 	return tr.Step(event.Record{Dir: event.DirOut, Line: line})
@@ -38,12 +31,12 @@ func messageOf(session, id, role string) string {
 // database the complete block only; both fold to one state.
 func TestR85TwoPathsOneReducer(t *testing.T) {
 	t.Parallel()
-	for e, err := range New().Parse([]adapters.Source{memory("x", readFile(t, killedExport))}) {
+	for e, err := range New().Parse([]adapters.Source{memory("x", replay.ReadFile(t, killedExport))}) {
 		require.NoError(t, err)
 		require.NotEqual(t, event.TypeBlockDelta, e.Type(), "a database has no deltas")
 	}
-	live := foldLive(t, "", readRecords(t, killedRecords))
-	require.Equal(t, toJSON(t, strip(live)), toJSON(t, strip(foldParsed(t, []adapters.Source{memory("x", readFile(t, killedExport))}))))
+	live := recorded.Live(t, replay.ReadRecords(t, killedRecords))
+	require.Equal(t, replay.JSON(t, strip(live)), replay.JSON(t, strip(recorded.Parsed(t, memory("x", replay.ReadFile(t, killedExport))))))
 }
 
 // strip takes times off.
@@ -78,12 +71,12 @@ func TestR87OpenCodeMapping(t *testing.T) {
 	require.NoError(t, err)
 	say(tr, messageOf("s", "u", "user"))
 	events := say(tr, partOf("s", `"id":"p0","messageID":"u","type":"text","text":"hi"`))
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, kinds(events))
+	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(events))
 	require.Equal(t, event.BlockUserMessage, events[0].Payload.(event.BlockUpsert).Block.Type)
 
 	say(tr, messageOf("s", "a", "assistant"))
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, kinds(say(tr, partOf("s", `"id":"p1","messageID":"a","type":"text","text":""`))))
-	require.Equal(t, []event.Type{event.TypeBlockDelta}, kinds(say(tr,
+	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(say(tr, partOf("s", `"id":"p1","messageID":"a","type":"text","text":""`))))
+	require.Equal(t, []event.Type{event.TypeBlockDelta}, replay.Kinds(say(tr,
 		`{"type":"message.part.delta","properties":{"sessionID":"s","messageID":"a","partID":"p1","field":"text","delta":"x"}}`)))
 	events = say(tr, partOf("s", `"id":"p1","messageID":"a","type":"text","text":"x","time":{"start":1,"end":2}`))
 	require.Equal(t, event.StatusComplete, events[0].Payload.(event.BlockUpsert).Block.Status)
@@ -91,8 +84,8 @@ func TestR87OpenCodeMapping(t *testing.T) {
 	tool := func(state string) string {
 		return partOf("s", `"id":"p2","messageID":"a","type":"tool","tool":"task","callID":"c","state":{`+state+`}`)
 	}
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, kinds(say(tr, tool(`"status":"pending","input":{}`))))
-	require.Contains(t, kinds(say(tr, tool(`"status":"running","input":{"prompt":"p"}`))), event.TypeSubagentSpawned)
+	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(say(tr, tool(`"status":"pending","input":{}`))))
+	require.Contains(t, replay.Kinds(say(tr, tool(`"status":"running","input":{"prompt":"p"}`))), event.TypeSubagentSpawned)
 	events = say(tr, tool(`"status":"running","input":{"prompt":"p"},"metadata":{"sessionId":"k"}`))
 	require.Equal(t, event.SubagentSpawned{ToolUseID: "c", AgentID: "k", Prompt: "p"}, events[0].Payload)
 	say(tr, messageOf("k", "b", "assistant"))
@@ -108,7 +101,7 @@ func TestR87OpenCodeMapping(t *testing.T) {
 
 	say(tr, `{"type":"message.updated","properties":{"sessionID":"s","info":{"id":"a","role":"assistant","finish":"stop","time":{"completed":1}}}}`)
 	events = say(tr, `{"type":"session.idle","properties":{"sessionID":"s"}}`)
-	require.Equal(t, []event.Type{event.TypeSessionIdle}, kinds(events))
+	require.Equal(t, []event.Type{event.TypeSessionIdle}, replay.Kinds(events))
 	require.Equal(t, event.Main, events[0].Context.Conversation())
 	require.Empty(t, say(tr, `{"type":"session.idle","properties":{"sessionID":"s"}}`), "idle is told once")
 }
@@ -117,25 +110,19 @@ func TestR87OpenCodeMapping(t *testing.T) {
 // the same events.
 func TestR88ConverterShape(t *testing.T) {
 	t.Parallel()
-	var state []byte
-	for _, r := range readRecords(t, killedRecords) {
-		once, after := stepped(t, state, []event.Record{r})
-		again, _ := stepped(t, state, []event.Record{r})
-		require.Equal(t, once, again)
-		state = after
-	}
-	events, _ := stepped(t, nil, []event.Record{{Dir: event.DirOut, Line: `{"type":"server.heartbeat","properties":{}}`}})
+	recorded.SameAtEveryState(t, replay.ReadRecords(t, killedRecords), killedRecords)
+	events, _ := recorded.Step(t, nil, []event.Record{{Dir: event.DirOut, Line: `{"type":"server.heartbeat","properties":{}}`}})
 	require.Empty(t, events)
 }
 
 // Server-sent events are read, and the export has the sessions of subagents.
 func TestR92OpenCodeAdapter(t *testing.T) {
 	t.Parallel()
-	live := foldLive(t, "", readRecords(t, killedRecords))
+	live := recorded.Live(t, replay.ReadRecords(t, killedRecords))
 	require.Len(t, live.Subagents, 1)
 	require.NotEmpty(t, live.Subagents[0].Blocks)
-	lines, _ := export(t, homeOf(t, readFile(t, killedExport), "/mnt/other"), nil)
-	restored := foldParsed(t, []adapters.Source{memory("x", lines)})
+	lines, _ := export(t, homeOf(t, replay.ReadFile(t, killedExport), "/mnt/other"), nil)
+	restored := recorded.Parsed(t, memory("x", lines))
 	require.Len(t, restored.Subagents, 1)
 	require.Len(t, restored.Subagents[0].Blocks, len(live.Subagents[0].Blocks))
 }
@@ -149,7 +136,7 @@ func TestR93NewOrResume(t *testing.T) {
 	found, err := New().Prepare(empty, l)
 	require.NoError(t, err)
 	require.Empty(t, found.NativeID)
-	found, err = New().Prepare(homeOf(t, readFile(t, killedExport), l.Workspace), l)
+	found, err = New().Prepare(homeOf(t, replay.ReadFile(t, killedExport), l.Workspace), l)
 	require.NoError(t, err)
 	require.Equal(t, "ses_00ab00ab00abChosen00000001", found.NativeID, "a session that came from another is gone on with")
 	require.Equal(t, New().NativeID("s1", 1), New().NativeID("s1", 1))
@@ -160,7 +147,7 @@ func TestR93NewOrResume(t *testing.T) {
 // Transcripts are read without any sandbox: a home, a file, an export.
 func TestR94StaticParsing(t *testing.T) {
 	t.Parallel()
-	home := homeOf(t, readFile(t, killedExport), killedDir)
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	in, err := home.Open(database)
 	require.NoError(t, err)
 	defer in.Close()
@@ -171,7 +158,7 @@ func TestR94StaticParsing(t *testing.T) {
 	for _, path := range []string{dir, file, export} {
 		sources, err := adapters.SourcesFrom(New(), path)
 		require.NoError(t, err)
-		require.Len(t, foldParsed(t, sources).Subagents, 1, path)
+		require.Len(t, recorded.Parsed(t, sources...).Subagents, 1, path)
 	}
 }
 
@@ -246,5 +233,5 @@ func TestR89AdapterInterface(t *testing.T) {
 	_, err = a.Locate(func(string) string { return "" })
 	require.ErrorIs(t, err, adapters.ErrNotInstalled)
 	require.True(t, slices.ContainsFunc(a.Info().Limits, func(s string) bool { return strings.Contains(s, "ripgrep") }))
-	require.NotEmpty(t, New().Variables())
+	require.NotEmpty(t, New().Info().Variables)
 }

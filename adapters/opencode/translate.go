@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -21,13 +22,8 @@ var _ adapters.Translator = (*translator)(nil)
 
 func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
 	st := newState()
-	if len(raw) > 0 && string(raw) != "null" {
-		if err := json.Unmarshal(raw, st); err != nil {
-			return nil, fmt.Errorf("opencode: translator state: %w", err)
-		}
-		if st.Version != stateVersion {
-			return nil, fmt.Errorf("opencode: translator state: version %d, want %d", st.Version, stateVersion)
-		}
+	if err := telling.Carried(Name, raw, st, &st.Version, stateVersion); err != nil {
+		return nil, err
 	}
 	if st.Main == "" {
 		st.Main = l.NativeID
@@ -98,10 +94,7 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 	case isCall(raw):
 		t.native(event.Main, r.Dir, "jsonrpc", raw)
 	default:
-		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
-			Message: fmt.Sprintf("opencode: malformed line (%s): %v", r.Dir, err),
-			Code:    "malformed", Data: rawText(r.Line),
-		}})
+		t.emit(event.Main, telling.Malformed(Name, r.Dir, err, rawText(r.Line)))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -103,7 +104,7 @@ func TestPromptRequest(t *testing.T) {
 	require.Equal(t, "/session/"+k.main+"/prompt_async", request["path"])
 	require.JSONEq(t, `{"parts":[{"type":"text","text":"hi","id":"prt_000sojourn_m1"},
 		{"type":"file","mime":"image/png","url":"data:image/png;base64,AAAA","id":"prt_000sojourn_m1_0001"}],
-		"model":{"providerID":"p","modelID":"m/x"}}`, toJSON(t, request["body"]))
+		"model":{"providerID":"p","modelID":"m/x"}}`, replay.JSON(t, request["body"]))
 	events := k.takes("msg_1", "prt_000sojourn_m1")
 	require.Equal(t, "m1", events[0].Payload.(event.BlockUpsert).Block.ID, "the block has the message's id")
 	require.NotContains(t, BlockID("a b/c"), " ")
@@ -237,11 +238,11 @@ func TestAnswers(t *testing.T) {
 	} {
 		request := k.send("q", adapters.Answer{RequestID: "que_1", Allow: true, Input: json.RawMessage(input)})
 		require.Equal(t, "/question/que_1/reply", request["path"])
-		require.JSONEq(t, want, toJSON(t, request["body"].(map[string]any)["answers"]), input)
+		require.JSONEq(t, want, replay.JSON(t, request["body"].(map[string]any)["answers"]), input)
 	}
 	request := k.send("q", adapters.Answer{RequestID: "que_1", Message: "not now"})
 	require.Equal(t, "/question/que_1/reply#refusal", request["path"])
-	require.JSONEq(t, `{"answers":[["not now"],["not now"]]}`, toJSON(t, request["body"]))
+	require.JSONEq(t, `{"answers":[["not now"],["not now"]]}`, replay.JSON(t, request["body"]))
 	events = k.hear(`{"type":"question.replied","properties":{"sessionID":"%s","requestID":"que_1"}}`, k.main)
 	require.Equal(t, "deny", events[0].Payload.(event.PermissionResolved).Decision)
 }

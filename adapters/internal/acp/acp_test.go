@@ -1,9 +1,7 @@
 package acp
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	recordings "github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 )
@@ -276,19 +275,14 @@ func FuzzFastChunk(f *testing.F) {
 // agent than the one that this was written for becomes a whole conversation.
 func TestAnotherAgent(t *testing.T) {
 	t.Parallel()
-	shared := os.Getenv("SOJOURN_SHARED")
-	if shared == "" {
-		shared = filepath.Join("..", "..", "..", "..", "shared")
-	}
-	data, err := os.ReadFile(filepath.Join(shared, "agents", "recordings", "opencode", "acp-basic", "timed.jsonl"))
-	if err != nil {
-		t.Skip("no recordings: set SOJOURN_SHARED to the folder that has agents/recordings/opencode")
+	file := recordings.File{Dir: filepath.Join(recordings.Dir(t, "opencode"), "acp-basic")}
+	if !recordings.Exists(file.Path("timed.jsonl")) {
+		t.Skip("no recording acp-basic of opencode")
 	}
 	tr := launched(t, &Dialect{Agent: "acp"}, adapters.Launch{})
 	b := reducer.NewBuilder(reducer.State{})
 	prompts, idle := 0, 0
-	for r, err := range event.DecodeRecords(bytes.NewReader(data), event.RecordOptions{}) {
-		require.NoError(t, err)
+	for _, r := range file.Records(t) {
 		if r.Dir == event.DirIn {
 			prompts += strings.Count(r.Line, `"session/prompt"`)
 		}

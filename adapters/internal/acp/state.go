@@ -3,11 +3,11 @@ package acp
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -153,13 +153,8 @@ var _ adapters.Translator = (*Translator)(nil)
 // beginning.
 func New(d *Dialect, l adapters.Launch, raw json.RawMessage) (*Translator, error) {
 	st := state{Version: stateVersion}
-	if !isNull(raw) {
-		if err := json.Unmarshal(raw, &st); err != nil {
-			return nil, fmt.Errorf("%s: translator state: %w", d.Agent, err)
-		}
-		if st.Version != stateVersion {
-			return nil, fmt.Errorf("%s: translator state: version %d, want %d", d.Agent, st.Version, stateVersion)
-		}
+	if err := telling.Carried(d.Agent, raw, &st, &st.Version, stateVersion); err != nil {
+		return nil, err
 	}
 	t := &Translator{state: st, dialect: d, launch: l, given: map[string]bool{}}
 	t.fill()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -50,10 +51,7 @@ func (t *Translator) decode(r event.Record, next func(*message, string)) {
 	m, known, err := decode(r.Line)
 	switch {
 	case err != nil:
-		t.emit(event.Error{ErrorInfo: event.ErrorInfo{
-			Message: fmt.Sprintf("%s: malformed line (%s): %v", t.dialect.Agent, r.Dir, err),
-			Code:    "malformed", Data: encode(r.Line),
-		}})
+		t.emit(telling.Malformed(t.dialect.Agent, r.Dir, err, encode(r.Line)))
 	case !known:
 		t.native(r.Dir, "unknown", r.Line)
 	default:

@@ -83,6 +83,21 @@ func lookup(env []string, name string) string {
 	return ""
 }
 
+// programsBeside gives the files of those names that lie beside a program.
+func programsBeside(path string, names []string) []os.FileInfo {
+	file, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil
+	}
+	var found []os.FileInfo
+	for _, name := range names {
+		if info, err := os.Stat(filepath.Join(filepath.Dir(file), name)); err == nil {
+			found = append(found, info)
+		}
+	}
+	return found
+}
+
 // programFolders gives what must stay visible for the agent's program to run
 // although it lies in a hidden folder: the folder of the file and of every
 // symlink on the way to it, and the package tree of a script.

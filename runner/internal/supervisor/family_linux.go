@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +29,8 @@ type family struct {
 	isolation   runner.Isolation
 	// wrapped: what the agent's process starts itself is the agent too.
 	wrapped bool
+	// helpers are programs that the agent's process starts for itself.
+	helpers []os.FileInfo
 	// exited carries the agent's wait status, once; gone is closed when no
 	// process is left.
 	exited chan syscall.WaitStatus
@@ -292,12 +295,28 @@ func (f *family) below() ([]runner.Process, error) {
 	all, err := proc.Below(top)
 	out := all[:0]
 	for _, p := range all {
-		program := f.wrapped && p.PPid == f.agent.Pid
-		if p.Pid != f.agent.Pid && p.Pid != f.root.Pid && !program {
+		if p.Pid != f.agent.Pid && p.Pid != f.root.Pid && !f.counts(p) {
 			out = append(out, p)
 		}
 	}
 	return out, err
+}
+
+// counts says whether a child of the agent counts as the agent. A helper is
+// known by its file, which the kernel tells and no process can pretend. What
+// this can't tell apart: a command of a turn that is nothing but the helper
+// program itself (a shell that has one command gives its place to it); it lives
+// on as the agent's own would. A helper that has been forked and not yet begun,
+// or whose file may not be looked at, is swept like anything else.
+func (f *family) counts(p runner.Process) bool {
+	if p.PPid != f.agent.Pid {
+		return false
+	}
+	if f.wrapped || len(f.helpers) == 0 {
+		return f.wrapped
+	}
+	file, err := os.Stat(filepath.Join("/proc", strconv.Itoa(p.Pid), "exe"))
+	return err == nil && slices.ContainsFunc(f.helpers, func(h os.FileInfo) bool { return os.SameFile(h, file) })
 }
 
 // sweep kills what is below the agent and not in the mark.

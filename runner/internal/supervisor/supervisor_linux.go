@@ -175,13 +175,14 @@ func (s *Supervisor) begin(path string) (err error) {
 		view.KeepReadOnly = append(view.KeepReadOnly, programFolders(program, s.spec.Isolation.Hide)...)
 	}
 	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.agentEnv(), Dir: s.spec.Dir, View: view}
+	helpers := programsBeside(path, s.spec.Helpers) // before the agent could put others there
 	s.family, err = launch(config, s.spec.Isolation.Mode, theirs)
 	closeAll(theirs[:]...)
 	if err != nil {
 		closeAll(stdio[:]...)
 		return err
 	}
-	s.family.wrapped = len(s.spec.Isolation.Programs) > 0
+	s.family.wrapped, s.family.helpers = len(s.spec.Isolation.Programs) > 0, helpers
 	at, err := s.record(event.DirSig, "start")
 	if err != nil {
 		err = errors.Join(err, s.family.kill())

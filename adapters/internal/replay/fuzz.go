@@ -1,0 +1,46 @@
+package replay
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// FuzzRecords is the body of a fuzz test of the translator: whatever the lines
+// are, they give the same again, and cut in the middle the same too. A line that
+// begins with a direction is of that direction.
+func (a Agent) FuzzRecords(t *testing.T, data []byte) {
+	var records []event.Record
+	dirs := []event.Dir{event.DirOut, event.DirIn, event.DirOut, event.DirErr, event.DirSig}
+	for i, line := range strings.Split(string(data), "\n") {
+		dir := dirs[(i+len(line))%len(dirs)]
+		if told, rest, ok := strings.Cut(line, " "); ok && len(told) <= 3 {
+			dir, line = event.Dir(told), rest
+		}
+		records = append(records, event.Record{Dir: dir, Line: line})
+	}
+	whole, _ := a.Step(t, nil, records)
+	again, _ := a.Step(t, nil, records)
+	require.Equal(t, whole, again)
+	head, state := a.Step(t, nil, records[:len(records)/2])
+	tail, _ := a.Step(t, state, records[len(records)/2:])
+	require.Equal(t, whole, append(head, tail...))
+}
+
+// FuzzSources is the body of a fuzz test of the parser: whatever the transcripts
+// are, what is good of them is the same again.
+func (a Agent) FuzzSources(t *testing.T, sources ...adapters.Source) {
+	good := func() (events []string) {
+		for e, err := range a.Adapter.Parse(sources) {
+			if err == nil {
+				events = append(events, JSON(t, e))
+			}
+		}
+		return events
+	}
+	require.Equal(t, good(), good())
+}
