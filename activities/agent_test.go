@@ -18,6 +18,10 @@ import (
 // stdinLog is where the agent writes down every line that it was handed.
 const stdinLog = "stdin.log"
 
+// unwritten is a file whose presence makes the agent hang before it writes its
+// prompt down.
+const unwritten = "unwritten"
+
 // script is an agent that speaks Claude's stream-json and does what a prompt
 // says, word by word:
 //
@@ -151,6 +155,9 @@ func (s *script) turn(l line) {
 	s.message, s.index, s.said = fmt.Sprintf("msg_%s_%d", s.session[:8], s.turns), 0, ""
 	prompt := l.Message.Content[0].Text
 	user := map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": prompt}}}
+	if _, err := os.Stat(filepath.Join(s.home, unwritten)); err == nil {
+		s.hang()
+	}
 	s.keep("user", l.UUID, user)
 	s.say(map[string]any{"type": "system", "subtype": "init", "model": "scripted"})
 	s.say(map[string]any{"type": "system", "subtype": "status", "status": "requesting"})

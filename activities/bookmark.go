@@ -43,6 +43,8 @@ type begun struct {
 	Options Options `json:"options,omitzero"`
 	// Interrupt was handed to the agent.
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
+	// Resume says that the agent was lost since, and how the turn goes on.
+	Resume *resumption `json:"resume,omitempty"`
 }
 
 func (h *Host) bookmarkPath(sandboxID string) string {

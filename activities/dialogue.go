@@ -41,7 +41,15 @@ func (t *turn) openingID() string {
 	return fmt.Sprintf("initialize-%d", t.agent.conn.Attached().RestartCount)
 }
 
-func (t *turn) promptID() string { return "prompt-" + t.in.Message.ID }
+// promptID is what the runner knows the prompt by. After a loss it is another
+// prompt.
+func (t *turn) promptID() string {
+	id := "prompt-" + t.in.Message.ID
+	if r := t.mark.Open.Resume; r != nil {
+		id += fmt.Sprintf("-resumed-%d", r.Times)
+	}
+	return id
+}
 
 // write hands a message to the runner, which writes it once.
 func (t *turn) write(ctx context.Context, m adapters.Message) error {

@@ -102,6 +102,12 @@ func (t *turn) died(how string) *ending {
 	return &ending{outcome: session.Failed, exited: true, failure: &event.ErrorInfo{Message: msg, Code: session.TypeAgentFailed}}
 }
 
+// exit is the end of an agent's process, as the spool has it.
+type exit struct {
+	how    string
+	offset int64
+}
+
 // exitOf reads a record as the end of the agent's process.
 func exitOf(r event.Record) (how string, exited bool) {
 	if r.Dir != event.DirSig {

@@ -26,7 +26,7 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 		return err
 	}
 	live := reducer.NewBuilder(reducer.State{})
-	for ev, err := range t.host.o.Stream.Read(ctx, t.in.Agent.SessionID, t.in.LastSeq, stream.ReadOptions{}) {
+	for ev, err := range t.host.o.Stream.Read(ctx, t.in.Agent.SessionID, t.since(), stream.ReadOptions{}) {
 		if errors.Is(err, stream.ErrPurged) {
 			// The turn is older than the stream's memory: nobody can tell any more.
 			t.host.o.Log.Warn("lost blocks are past the stream's retention", "session", t.in.Agent.SessionID)

@@ -75,6 +75,17 @@ type RunTurnInput struct {
 	// LastSeq is a sequence number known to be taken: the numbering goes on
 	// behind it even when retention has emptied the stream.
 	LastSeq uint64 `json:"lastSeq,omitempty"`
+	// Resumes is set when the execution ran before, on a host that was lost.
+	Resumes *Lost `json:"resumes,omitempty"`
+}
+
+// Lost is a host that was lost in the middle of an execution.
+type Lost struct {
+	Host string `json:"host"`
+	// Times counts the hosts that this execution has lost, this one included.
+	Times int `json:"times"`
+	// AfterSeq is a sequence number before everything of the execution.
+	AfterSeq uint64 `json:"afterSeq"`
 }
 
 // RunTurnOutput is how the turn ended. It is small: bodies are in the stream.

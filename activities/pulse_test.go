@@ -2,7 +2,11 @@ package activities
 
 import (
 	"context"
+	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +19,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // temporalSays answers heartbeats with what it is told to.
@@ -78,11 +83,43 @@ func TestLeaseRunsOut(t *testing.T) {
 	require.ErrorIs(t, gone.err, gone.err)
 	require.ErrorContains(t, gone.err, runner.ErrClosed.Error())
 
-	// Temporal is back: the next attempt finds the agent dead, by name.
+	// Temporal is back: the next attempt finds the agent dead, and the one after
+	// it goes on.
 	says.answer.Store(nil)
-	out, err := b.attempt(t.Context(), 2, b.ask(1, "words 3 tool hang"))
+	_, err = b.attempt(t.Context(), 2, b.ask(1, "words 3 tool hang"))
+	require.ErrorContains(t, err, errResumed.Error())
+	out, err := b.attempt(t.Context(), 3, b.ask(1, "words 3 tool hang"))
 	require.NoError(t, err)
-	require.True(t, out.AgentExited)
+	require.Equal(t, session.Completed, out.Result.Outcome)
+	require.Equal(t, 1, countLines(b.heard(), "words 3 tool hang"), "the message is in the transcript: it is not asked again")
+	require.Equal(t, 1, countLines(b.heard(), "Continue from where you left off"))
+	b.requireOnce(1)
+	require.True(t, slices.ContainsFunc(folded(b.events()).Blocks, func(k event.Block) bool {
+		return k.Subtype == "resumed" && strings.Contains(*k.Message, "killed with its runner")
+	}))
+}
+
+// A message that the agent had not written down when its runner died is asked
+// again.
+func TestRunnerDiesBeforeTheMessageIsWritten(t *testing.T) {
+	t.Parallel()
+	b, _ := leased(t, time.Minute)
+	require.NoError(t, os.WriteFile(b.file(unwritten), nil, 0o600))
+	done := b.aside(t.Context(), 1, b.ask(1, "hang"))
+	require.Eventually(t, func() bool { return countLines(b.heard(), `"type":"user"`) == 1 }, 30*time.Second, 10*time.Millisecond)
+	status, err := b.status()
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(status.Supervisor, syscall.SIGKILL))
+	require.ErrorContains(t, (<-done).err, runner.ErrClosed.Error())
+	require.NoError(t, os.Remove(b.file(unwritten)))
+	_, err = b.attempt(t.Context(), 2, b.ask(1, "hang"))
+	require.ErrorContains(t, err, errResumed.Error())
+	again := b.aside(t.Context(), 3, b.ask(1, "hang"))
+	require.Eventually(t, func() bool { return countLines(b.heard(), `"hang"`) == 2 }, 30*time.Second, 10*time.Millisecond)
+	require.True(t, b.control(ControlInput{ExecutionID: "x1", ID: "k1", Interrupt: &Interrupt{}}).Handed)
+	require.NoError(t, (<-again).err)
+	require.Equal(t, 1, count[event.QueryStarted](b.events()))
+	require.Zero(t, countLines(b.heard(), "Continue from where"))
 }
 
 // Without an acknowledged heartbeat nothing is asked of an agent.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,8 @@ type turn struct {
 	// behind says that records of an earlier process of the agent are still to
 	// be read.
 	behind bool
+	// exit is the last end of a process that was read.
+	exit   *exit
 	writer *stream.Writer
 	out    *stream.Batcher
 	// had is how far the attempt before came.
@@ -155,21 +158,42 @@ func (t *turn) ask(ctx context.Context) error {
 	if err := t.applyOptions(ctx); err != nil {
 		return err
 	}
-	started := event.QueryStarted{Query: event.Query{
-		ExecutionID: t.in.ExecutionID, MessageIDs: []string{t.in.Message.ID}, Message: cut(t.in.Message.Text, 200),
-	}}
+	if err := t.sayBeginning(ctx); err != nil {
+		return err
+	}
+	m := t.in.Message
+	prompt := adapters.Prompt{
+		MessageID: m.ID, Text: m.Text, Parts: m.Parts,
+		Model: t.mark.Model, Permission: adapters.Permission(t.mark.Permission),
+	}
+	if r := t.mark.Open.Resume; r != nil {
+		prompt = r.prompt(prompt)
+	}
+	return t.dialogue.Say(ctx, t.promptID(), prompt)
+}
+
+// sayBeginning says that the query starts, or is resumed; once.
+func (t *turn) sayBeginning(ctx context.Context) error {
+	if t.has(t.mark.Offset, 0) {
+		return nil
+	}
 	healthy, err := t.health(ctx)
 	if err != nil {
 		return err
 	}
-	if err := t.say(ctx, t.mark.Offset, 0, own(healthy), own(started)); err != nil {
-		return err
+	events := []event.Event{own(healthy)}
+	begun := false
+	if t.mark.Open.Resume != nil {
+		if begun, err = t.resumed(ctx, &events); err != nil {
+			return err
+		}
 	}
-	m := t.in.Message
-	return t.dialogue.Say(ctx, t.promptID(), adapters.Prompt{
-		MessageID: m.ID, Text: m.Text, Parts: m.Parts,
-		Model: t.mark.Model, Permission: adapters.Permission(t.mark.Permission),
-	})
+	if !begun {
+		events = slices.Insert(events, 1, own(event.QueryStarted{Query: event.Query{
+			ExecutionID: t.in.ExecutionID, MessageIDs: []string{t.in.Message.ID}, Message: cut(t.in.Message.Text, 200),
+		}}))
+	}
+	return t.say(ctx, t.mark.Offset, 0, events...)
 }
 
 // takeUp goes on with what the attempts before knew, or notes down what those
@@ -187,6 +211,9 @@ func (t *turn) takeUp(ctx context.Context) error {
 		return err
 	}
 	t.mark.Open = &begun{ExecutionID: t.in.ExecutionID, Running: running}
+	if lost := t.in.Resumes; lost != nil {
+		t.mark.Open.Resume = &resumption{Times: lost.Times, Why: fmt.Sprintf("the session's host %s was lost in the middle of the turn", lost.Host)}
+	}
 	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
 
@@ -240,11 +267,24 @@ func (t *turn) startAnew(ctx context.Context) (err error) {
 
 // say appends events at a place in the spool, unless an attempt before did.
 func (t *turn) say(ctx context.Context, offset int64, index int, events ...event.Event) error {
-	pos := stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: offset, Index: index}
-	if pos.Compare(t.had) <= 0 {
+	if t.has(offset, index) {
 		return nil
 	}
-	return t.out.Add(ctx, events, pos)
+	return t.out.Add(ctx, events, stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: offset, Index: index})
+}
+
+// has says whether an attempt before has written what belongs to a place in the
+// spool.
+func (t *turn) has(offset int64, index int) bool {
+	return stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: offset, Index: index}.Compare(t.had) <= 0
+}
+
+// since is a sequence number before everything that was said of this execution.
+func (t *turn) since() uint64 {
+	if t.in.Resumes != nil {
+		return t.in.Resumes.AfterSeq
+	}
+	return t.in.LastSeq
 }
 
 // health looks at the sandbox before it is given a query.
@@ -372,13 +412,29 @@ func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
 			end = t.idled(idle)
 		}
 	}
-	if code, exited := exitOf(d.Record); exited && d.Offset >= t.agent.opened.Offset && end == nil {
-		end = t.died(code)
+	if end == nil && t.bereft(d) {
+		if t.exit.how == runner.EndWithRunner {
+			return t.loseRunner(ctx, d)
+		}
+		end = t.died(t.exit.how)
 	}
 	if refused != nil && end == nil {
 		return t.turnedDown(ctx, refused)
 	}
 	return end, nil
+}
+
+// bereft says whether the process is gone that was to answer. It may have ended
+// while nobody looked: then its end is read before the runner says that the
+// prompt had gone to it.
+func (t *turn) bereft(d runner.Delivery) bool {
+	if how, exited := exitOf(d.Record); exited {
+		t.exit = &exit{how: how, offset: d.Offset}
+	}
+	if t.exit == nil {
+		return false
+	}
+	return t.exit.offset >= t.agent.opened.Offset || t.prompt != nil && t.exit.offset >= t.prompt.Offset
 }
 
 // asks says whether a record comes behind the prompt.

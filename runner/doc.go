@@ -29,7 +29,7 @@
 // ([HTTPSpec]). In either, the spool holds what was said in both directions,
 // one line per record: "in" inputs, "out" what the agent says, "err" what its
 // process logs, "sig" the runner's own words: "start", "exit N", "signal NAME",
-// and "events lost" and "events again" of an event stream.
+// [EndWithRunner], and "events lost" and "events again" of an event stream.
 //
 // Delivery of inputs is once per id: the runner writes id and bytes to disk
 // before it writes them to the agent, and acknowledges a known id without

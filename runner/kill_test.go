@@ -90,6 +90,7 @@ func TestEverythingDiesWithTheSupervisor(t *testing.T) {
 	require.Equal(t, 1, again.RestartCount)
 	r := read(t, b.dial(), 0)
 	r.until(event.DirIn, "spawn")
+	r.until(event.DirSig, runner.EndWithRunner)
 	require.Equal(t, again.StartOffset, r.until(event.DirSig, "start").Offset)
 }
 

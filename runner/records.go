@@ -14,6 +14,11 @@ import (
 // has not taken them yet.
 const window = 4 << 20
 
+// EndWithRunner is the line by which a spool says that an agent was killed with
+// its runner, which could not say so any more. The next runner does, before it
+// starts an agent.
+const EndWithRunner = "signal killed (with its runner)"
+
 // Delivery is one record of the spool and where it lies.
 type Delivery struct {
 	// Offset is where the record begins, Next where the following one does:

@@ -42,6 +42,10 @@ type Supervisor struct {
 	family   *family
 	listener *net.UnixListener
 
+	// bereft says that the supervisor before this one was killed, and its agent
+	// with it.
+	bereft bool
+
 	// finished is closed when no process is left and the spool is complete.
 	finished chan struct{}
 	// leave is closed when the supervisor need not stay for late readers.
@@ -127,6 +131,7 @@ func (s *Supervisor) takeFolder() (err error) {
 	switch {
 	case err == nil:
 		s.saved.RestartCount = previous.RestartCount + 1
+		s.bereft = previous.State == runner.AgentRunning
 		err = endPrevious(previous)
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
@@ -183,7 +188,7 @@ func (s *Supervisor) begin(path string) (err error) {
 		return err
 	}
 	s.family.wrapped, s.family.helpers = len(s.spec.Isolation.Programs) > 0, helpers
-	at, err := s.record(event.DirSig, "start")
+	at, err := s.recordStart()
 	if err != nil {
 		err = errors.Join(err, s.family.kill())
 		closeAll(stdio[:]...)
@@ -215,6 +220,17 @@ func (s *Supervisor) agentEnv() []string {
 func (s *Supervisor) record(dir event.Dir, line string) (at int64, err error) {
 	at, _, err = s.spool.Append(event.Record{TS: time.Now().UTC(), Dir: dir, Line: line})
 	return at, err
+}
+
+// recordStart says that an agent's process has begun; before that how the last
+// one ended, if its supervisor could not say so any more.
+func (s *Supervisor) recordStart() (at int64, err error) {
+	if s.bereft {
+		if _, err := s.record(event.DirSig, runner.EndWithRunner); err != nil {
+			return 0, err
+		}
+	}
+	return s.record(event.DirSig, "start")
 }
 
 func (s *Supervisor) noteStart(at int64) {

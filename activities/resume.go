@@ -1,0 +1,162 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// resumption is how an execution goes on whose agent was lost with its runner
+// or with its host: by a rule, decided once. What the agent has in its
+// transcript it is told to go on with; what it has not it is asked again.
+type resumption struct {
+	// Times counts the losses of this execution.
+	Times int `json:"times"`
+	// Heard says that the message is in the transcript.
+	Heard bool `json:"heard"`
+	// Why is what was lost, in words.
+	Why string `json:"why"`
+}
+
+// goOn is what an agent is told that was cut off at its work.
+const goOn = "Continue from where you left off. The machine that you worked on was lost in the middle of this turn; " +
+	"what was running then has ended, and files may be as they were at the end of the turn before."
+
+// prompt is what the agent is asked, under an id of its own: the first one went
+// to a process that is gone.
+func (r *resumption) prompt(m adapters.Prompt) adapters.Prompt {
+	if !r.Heard {
+		return m
+	}
+	m.MessageID = uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s resumed %d", m.MessageID, r.Times)).String()
+	m.Text, m.Parts = goOn, nil
+	return m
+}
+
+// errResumed ends an attempt whose agent was lost with its runner; the next one
+// goes on.
+var errResumed = temporal.NewApplicationError("the runner died, and its agent with it; the turn is resumed", "RunnerLost")
+
+// told is what the stream has of this execution.
+type told struct {
+	live reducer.State
+	// started: the query's beginning was said.
+	started bool
+}
+
+// toldSince reads the execution's part of the stream. What is past the stream's
+// retention nobody can tell any more: the part is empty then.
+func (t *turn) toldSince(ctx context.Context, after uint64) (told, error) {
+	var said told
+	fold := reducer.NewBuilder(reducer.State{})
+	for ev, err := range t.host.o.Stream.Read(ctx, t.in.Agent.SessionID, after, stream.ReadOptions{}) {
+		if errors.Is(err, stream.ErrPurged) {
+			t.host.o.Log.Warn("a turn's beginning is past the stream's retention", "session", t.in.Agent.SessionID)
+			return told{}, nil
+		}
+		if err != nil {
+			return told{}, fmt.Errorf("read what was said of execution %s: %w", t.in.ExecutionID, err)
+		}
+		if q, ok := ev.Payload.(event.QueryStarted); ok && q.ExecutionID == t.in.ExecutionID {
+			said.started = true
+		}
+		fold.Add(ev)
+	}
+	said.live = fold.State()
+	return said, nil
+}
+
+// heard says whether the execution's message is in the agent's transcript:
+// blocks have the same ids there as they had live.
+func heard(live, restored reducer.State) bool {
+	for _, b := range slices.Backward(live.Blocks) {
+		if b.Type == event.BlockUserMessage && b.Source != event.SourceServer {
+			return slices.ContainsFunc(restored.Blocks, func(r event.Block) bool { return r.ID == b.ID })
+		}
+	}
+	return false
+}
+
+// resumed decides how a resumed execution goes on, keeps that for the attempts
+// after this one, and adds the events that say so. begun says whether the
+// query's beginning stands in the stream.
+func (t *turn) resumed(ctx context.Context, events *[]event.Event) (begun bool, err error) {
+	r := t.mark.Open.Resume
+	said, err := t.toldSince(ctx, t.since())
+	if err != nil {
+		return false, err
+	}
+	restored, err := t.agent.onDisk(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look for what can be resumed: %w", err)
+	}
+	now := time.Now().UTC()
+	lost := parity.Unsaved(said.live, restored, now)
+	r.Heard = heard(said.live, restored)
+	var kept []event.Event
+	if r.Heard {
+		kept = keepPrompts(said.live, restored, now)
+	}
+	t.owned = true
+	*events = slices.Concat(*events, kept, lost, []event.Event{r.notice(t.in.ExecutionID, len(lost))})
+	return said.started, t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
+}
+
+// notice says in the conversation that the turn was cut and goes on.
+func (r *resumption) notice(executionID string, changed int) event.Event {
+	text := r.Why + "; "
+	if r.Heard {
+		text += "the agent has the message in its transcript and was told to go on"
+	} else {
+		text += "the agent had not written the message down and was asked again"
+	}
+	if changed > 0 {
+		text += fmt.Sprintf("; %d blocks were lost or stand otherwise in the transcript", changed)
+	}
+	return own(event.BlockUpsert{Block: event.Block{
+		ID: fmt.Sprintf("sojourn-%s-resumed-%d", executionID, r.Times), Type: event.BlockSystem, Status: event.StatusComplete,
+		Source: event.SourceServer, Subtype: "resumed", Message: event.Text(text),
+	}})
+}
+
+// maxResumptions bounds how often an execution is resumed by itself: something
+// in it may be what kills its hosts.
+const maxResumptions = 3
+
+// loseRunner notes that the agent was killed with its runner, for the next
+// attempt to go on behind d. It gives how the turn ends if that happened too
+// often.
+func (t *turn) loseRunner(ctx context.Context, d runner.Delivery) (*ending, error) {
+	times := 1
+	if before := t.mark.Open.Resume; before != nil {
+		times = before.Times + 1
+	}
+	if times > maxResumptions || t.stop.asked {
+		return t.died("with its runner"), nil
+	}
+	if err := t.out.Flush(ctx); err != nil {
+		return nil, err
+	}
+	state, err := t.dialogue.State()
+	if err != nil {
+		return nil, err
+	}
+	t.mark.Open.Resume = &resumption{Times: times, Why: "the agent was killed with its runner"}
+	t.mark.Offset, t.mark.Translator = d.Next, state
+	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
+		return nil, err
+	}
+	return nil, errResumed
+}
