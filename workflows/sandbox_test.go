@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -98,7 +99,7 @@ func TestHostLost(t *testing.T) {
 		func() {
 			i := p.inspect()
 			require.Nil(t, i.Sandbox)
-			require.Equal(t, 1, i.Restarts)
+			require.Equal(t, 1+maxHosts, i.Restarts)
 			require.Equal(t, session.TypeHostLost, i.Failure.Code)
 		},
 		func() { p.send("m2", "two") },
@@ -108,9 +109,25 @@ func TestHostLost(t *testing.T) {
 	require.Equal(t, session.Failed, res.Outcome)
 	require.Equal(t, session.TypeHostLost, res.Error.Code)
 	require.Equal(t, session.Completed, p.w.results("s1")["m2"].Outcome)
-	require.Len(t, p.w.places, 2)
+	require.Len(t, p.w.places, 2+maxHosts)
 	require.Equal(t, 1, p.w.places[1].Restarts)
-	require.Len(t, p.w.ended, 1, "the lost sandbox has no host to end it")
+	require.Len(t, p.w.ended, 1, "the lost sandboxes have no host to end them")
+}
+
+// A turn whose host is lost goes on on another one, as the same execution.
+func TestALostHostsTurnIsResumed(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(func() { p.send("m1", "LOST 2 of them") })
+	p.run()
+	require.Equal(t, session.Completed, p.w.results("s1")["m1"].Outcome)
+	require.Len(t, p.w.turns, 3)
+	first, last := p.w.turns[0], p.w.turns[2]
+	require.Nil(t, first.Resumes)
+	require.Equal(t, &activities.Lost{Host: host, Times: 2, AfterSeq: 1}, last.Resumes)
+	require.Equal(t, first.ExecutionID, last.ExecutionID)
+	require.Greater(t, last.Sandbox.Epoch, first.Sandbox.Epoch)
+	require.Len(t, heard[event.QueryCompleted](p.w, "s1"), 1)
 }
 
 // A sandbox whose host does not answer when it is to be ended is given up.

@@ -20,6 +20,8 @@ type turn struct {
 	live bool
 	// giveUp ends the wait for a sandbox; nil before there is one.
 	giveUp workflow.CancelFunc
+	// hosts counts those that were lost under it.
+	hosts int
 	// interrupted is set by the first interrupt, with its reason.
 	interrupted bool
 	reason      string
@@ -89,8 +91,35 @@ func (r *run) runTurn(q session.Queued) {
 	r.publish()
 }
 
-// execute makes sure of a sandbox and runs the turn in it.
+// changeResume: before it a message whose host was lost failed.
+const changeResume = "resume-after-host-loss"
+
+// maxHosts bounds how many hosts an execution may lose: something in it may be
+// what kills them.
+const maxHosts = 3
+
+// execute makes sure of a sandbox and runs the turn in it. When the host is
+// lost the turn is resumed on another one.
 func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
+	var lost *activities.Lost
+	after := r.st.LastSeq
+	for {
+		out, err := r.attempt(q, lost)
+		if r.st.Sandbox == nil || !hostLost(err) {
+			return out, err
+		}
+		lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after}
+		r.st.Sandbox = nil
+		r.st.Restarts++
+		r.cur.hosts++
+		if r.cur.hosts > maxHosts || r.closing != "" || workflow.GetVersion(r.ctx, changeResume, workflow.DefaultVersion, 1) < 1 {
+			return out, err
+		}
+	}
+}
+
+// attempt runs the turn on one host.
+func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTurnOutput, error) {
 	var out activities.RunTurnOutput
 	if r.st.Sandbox == nil && !r.cur.interrupted {
 		if err := r.createSandbox(); err != nil && !r.cur.interrupted {
@@ -103,6 +132,7 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	in := activities.RunTurnInput{
 		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
 		Turn: r.st.Turns + 1, Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
+		Resumes: lost,
 	}
 	// What the deliverer began before the turn must be written before the
 	// turn, which is the stream's one writer from here on.
@@ -115,10 +145,6 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	r.cur.live = true
 	err := workflow.ExecuteActivity(ctx, activities.NameRunTurn, in).Get(ctx, &out)
 	r.cur.live = false
-	if hostLost(err) {
-		r.st.Sandbox = nil
-		r.st.Restarts++
-	}
 	return out, err
 }
 

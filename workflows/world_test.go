@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ type said struct {
 //
 //	HOLD   is answered when it is interrupted or let go
 //	FAIL   fails as an agent does
-//	LOST   is never taken: its host is gone
+//	LOST   is never taken: its host is gone; LOST n only n times
 //	EXIT   is answered by an agent that ends with it
 type world struct {
 	mu sync.Mutex
@@ -172,7 +173,7 @@ func (w *world) RunTurn(ctx context.Context, in activities.RunTurnInput) (activi
 	w.turns = append(w.turns, in)
 	verb, _, _ := strings.Cut(in.Message.Text, " ")
 	id := in.Agent.SessionID
-	if verb == "LOST" {
+	if verb == "LOST" && lost(in.Resumes) < times(in.Message.Text) {
 		return activities.RunTurnOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	}
 	w.say(id, event.QueryStarted{Query: event.Query{ExecutionID: in.ExecutionID, MessageIDs: []string{in.Message.ID}}})
@@ -189,6 +190,22 @@ func (w *world) RunTurn(ctx context.Context, in activities.RunTurnInput) (activi
 	out := w.answered(in)
 	out.AgentExited = verb == "EXIT"
 	return out, nil
+}
+
+func lost(l *activities.Lost) int {
+	if l == nil {
+		return 0
+	}
+	return l.Times
+}
+
+// times is the number behind a prompt's verb; without one there is no end.
+func times(text string) int {
+	var n int
+	if _, err := fmt.Sscanf(text, "LOST %d", &n); err != nil {
+		return math.MaxInt
+	}
+	return n
 }
 
 // answered is the output of a turn that the agent completed.
