@@ -181,7 +181,9 @@ func (r *Rig) Finish() Report {
 // checkTurns: every prompt that was not lost in a kill ended once.
 func (r *Rig) checkTurns() {
 	r.t.Helper()
-	got, want := r.idles(), r.due.asked-r.due.cancelled
+	r.mu.Lock()
+	got, want := r.ends(), r.due.asked-r.due.cancelled
+	r.mu.Unlock()
 	if got != want {
 		r.t.Errorf("%d prompts ended, %d were asked", got, want)
 	}

@@ -58,9 +58,9 @@ type Rig struct {
 	inputs   int
 	// marked is what ran below the agent before the last prompt.
 	marked runner.Mark
-	due    turns
 
 	mu       sync.Mutex
+	due      turns
 	dialogue *adapters.Dialogue
 	fold     *reducer.Builder
 	events   []event.Event
@@ -103,7 +103,8 @@ type start struct {
 	launch adapters.Launch
 }
 
-// turns counts the prompts that must still end, and have ended.
+// turns counts the prompts that must end with a turn of their own, and those that
+// lost theirs in a kill.
 type turns struct{ asked, cancelled int }
 
 // New makes a session that is not started yet. It skips the test if the agent
@@ -297,7 +298,9 @@ func (r *Rig) Kill() {
 	r.setTorn(true)
 	r.Signal(syscall.SIGKILL)
 	r.ended()
-	if r.idles() < r.due.asked-r.due.cancelled {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ends() < r.due.asked-r.due.cancelled {
 		r.due.cancelled++
 	}
 }
