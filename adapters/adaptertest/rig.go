@@ -25,8 +25,12 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// patience is how long a rig waits for whatever must come.
-const patience = 4 * time.Minute
+// patience is how long a rig waits for whatever must come, and longPatience how
+// long for what takes the race detector itself a minute: 64 MiB, byte by byte.
+const (
+	patience     = 90 * time.Second
+	longPatience = 4 * time.Minute
+)
 
 // lease is how long an agent outlives a test program that was ended.
 const lease = 10 * time.Minute
@@ -45,13 +49,15 @@ type Rig struct {
 	// Launch is what the agent was started with last, or will be.
 	Launch adapters.Launch
 
-	t       *testing.T
-	agent   Agent
-	options Options
-	env     []string
-	place   *place
-	archive *archive
-	conn    *runner.Conn
+	t     *testing.T
+	agent Agent
+	// patience is how long it waits for whatever must come.
+	patience time.Duration
+	options  Options
+	env      []string
+	place    *place
+	archive  *archive
+	conn     *runner.Conn
 	// followed is closed when the last record of the process was taken.
 	followed chan struct{}
 	stop     context.CancelFunc
@@ -113,7 +119,7 @@ func New(t *testing.T, a Agent, o Options) *Rig {
 	t.Helper()
 	program := locate(t, a)
 	r := &Rig{
-		t: t, agent: a, options: o, archive: newArchive(a.Adapter),
+		t: t, agent: a, options: o, patience: patience, archive: newArchive(a.Adapter),
 		fold: reducer.NewBuilder(reducer.State{}), changed: make(chan struct{}),
 		random: rand.New(rand.NewPCG(1, seed(t.Name()))),
 		Model:  modelsim.New(modelsim.Options{Pace: time.Millisecond, Keep: 64}),
@@ -284,7 +290,7 @@ func (r *Rig) write(ctx context.Context, m adapters.Message) error {
 // Stop ends the process as a host does, and waits until all it said is taken.
 func (r *Rig) Stop() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
 	defer cancel()
 	_, err := r.conn.Stop(ctx, runner.Grace{})
 	require.NoError(r.t, err)
@@ -316,7 +322,7 @@ func (r *Rig) ended() {
 	r.t.Helper()
 	select {
 	case <-r.followed:
-	case <-time.After(patience):
+	case <-time.After(r.patience):
 		require.FailNow(r.t, "the records of an agent that was ended did not end")
 	}
 	require.NoError(r.t, r.conn.Close())

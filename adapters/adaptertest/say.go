@@ -181,7 +181,7 @@ func (r *Rig) AwaitDelta(word string) {
 // that happens.
 func (r *Rig) until(what string, met func() bool) {
 	r.t.Helper()
-	limit := time.After(patience)
+	limit := time.After(r.patience)
 	for {
 		r.mu.Lock()
 		ok, changed, faults := met(), r.changed, r.faults
