@@ -92,6 +92,26 @@ func (a *archive) sources() []adapters.Source {
 	return out
 }
 
+// same says whether every transcript has in the home the very bytes that are
+// archived, so that there is nothing else to be read.
+func (a *archive) same(home adapters.Home) bool {
+	for _, f := range a.kept {
+		if a.exporter != nil && f.Kind == adapters.Snapshot {
+			return false
+		}
+		file, err := home.Open(f.Path)
+		if err != nil {
+			return false
+		}
+		data, err := io.ReadAll(file)
+		file.Close()
+		if err != nil || !bytes.Equal(data, f.data) {
+			return false
+		}
+	}
+	return true
+}
+
 // restore gives the files for the home of another launch.
 func (a *archive) restore(adapter adapters.Adapter, l adapters.Launch) ([]adapters.File, error) {
 	var files []adapters.File

@@ -25,8 +25,12 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// patience is how long a rig waits for whatever must come.
-const patience = 4 * time.Minute
+// patience is how long a rig waits for whatever must come, and longPatience how
+// long for what takes the race detector itself a minute: 64 MiB, byte by byte.
+const (
+	patience     = 90 * time.Second
+	longPatience = 4 * time.Minute
+)
 
 // lease is how long an agent outlives a test program that was ended.
 const lease = 10 * time.Minute
@@ -45,22 +49,24 @@ type Rig struct {
 	// Launch is what the agent was started with last, or will be.
 	Launch adapters.Launch
 
-	t       *testing.T
-	agent   Agent
-	options Options
-	env     []string
-	place   *place
-	archive *archive
-	conn    *runner.Conn
+	t     *testing.T
+	agent Agent
+	// patience is how long it waits for whatever must come.
+	patience time.Duration
+	options  Options
+	env      []string
+	place    *place
+	archive  *archive
+	conn     *runner.Conn
 	// followed is closed when the last record of the process was taken.
 	followed chan struct{}
 	stop     context.CancelFunc
 	inputs   int
 	// marked is what ran below the agent before the last prompt.
 	marked runner.Mark
-	due    turns
 
 	mu       sync.Mutex
+	due      turns
 	dialogue *adapters.Dialogue
 	fold     *reducer.Builder
 	events   []event.Event
@@ -103,7 +109,8 @@ type start struct {
 	launch adapters.Launch
 }
 
-// turns counts the prompts that must still end, and have ended.
+// turns counts the prompts that must end with a turn of their own, and those that
+// lost theirs in a kill.
 type turns struct{ asked, cancelled int }
 
 // New makes a session that is not started yet. It skips the test if the agent
@@ -112,7 +119,7 @@ func New(t *testing.T, a Agent, o Options) *Rig {
 	t.Helper()
 	program := locate(t, a)
 	r := &Rig{
-		t: t, agent: a, options: o, archive: newArchive(a.Adapter),
+		t: t, agent: a, options: o, patience: patience, archive: newArchive(a.Adapter),
 		fold: reducer.NewBuilder(reducer.State{}), changed: make(chan struct{}),
 		random: rand.New(rand.NewPCG(1, seed(t.Name()))),
 		Model:  modelsim.New(modelsim.Options{Pace: time.Millisecond, Keep: 64}),
@@ -283,7 +290,7 @@ func (r *Rig) write(ctx context.Context, m adapters.Message) error {
 // Stop ends the process as a host does, and waits until all it said is taken.
 func (r *Rig) Stop() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
 	defer cancel()
 	_, err := r.conn.Stop(ctx, runner.Grace{})
 	require.NoError(r.t, err)
@@ -297,7 +304,9 @@ func (r *Rig) Kill() {
 	r.setTorn(true)
 	r.Signal(syscall.SIGKILL)
 	r.ended()
-	if r.idles() < r.due.asked-r.due.cancelled {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ends() < r.due.asked-r.due.cancelled {
 		r.due.cancelled++
 	}
 }
@@ -313,7 +322,7 @@ func (r *Rig) ended() {
 	r.t.Helper()
 	select {
 	case <-r.followed:
-	case <-time.After(patience):
+	case <-time.After(r.patience):
 		require.FailNow(r.t, "the records of an agent that was ended did not end")
 	}
 	require.NoError(r.t, r.conn.Close())

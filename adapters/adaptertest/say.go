@@ -23,8 +23,8 @@ func (r *Rig) Send(text string) string {
 	return r.Prompt(adapters.Prompt{Text: text})
 }
 
-// Prompt hands over a prompt that is more than text. Its MessageID and, unless
-// given, its permission are filled in.
+// Prompt hands over a prompt that is more than text. Its MessageID, model and
+// permission are filled in unless given. Of one that steers no end is expected.
 func (r *Rig) Prompt(p adapters.Prompt) string {
 	r.t.Helper()
 	if p.MessageID == "" {
@@ -40,7 +40,9 @@ func (r *Rig) Prompt(p adapters.Prompt) string {
 		var err error
 		r.marked, err = r.conn.Mark(r.t.Context())
 		require.NoError(r.t, err)
+		r.mu.Lock()
 		r.due.asked++
+		r.mu.Unlock()
 	}
 	r.Say("prompt-"+p.MessageID, p)
 	return p.MessageID
@@ -179,7 +181,7 @@ func (r *Rig) AwaitDelta(word string) {
 // that happens.
 func (r *Rig) until(what string, met func() bool) {
 	r.t.Helper()
-	limit := time.After(patience)
+	limit := time.After(r.patience)
 	for {
 		r.mu.Lock()
 		ok, changed, faults := met(), r.changed, r.faults
@@ -242,13 +244,6 @@ func (r *Rig) Events() []event.Event {
 
 // Restored is the conversation of the transcripts in the agent's home.
 func (r *Rig) Restored() (reducer.State, []error) { return r.parse() }
-
-// idles counts the ends of the main conversation's turns.
-func (r *Rig) idles() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ends()
-}
 
 // Said is the text of the last assistant_text block of the main conversation.
 func (r *Rig) Said() string {

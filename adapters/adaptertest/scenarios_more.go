@@ -131,7 +131,9 @@ func (r *Rig) playSteer() {
 	if own, ok := what.Payload.(event.MessageOwnTurn); ok {
 		require.Equal(r.t, id, own.MessageID)
 		r.t.Log("the message got a turn of its own")
+		r.mu.Lock()
 		r.due.asked++
+		r.mu.Unlock()
 	} else {
 		require.Equal(r.t, id, what.Payload.(event.MessageFolded).MessageID)
 	}

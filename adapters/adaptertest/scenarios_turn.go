@@ -26,7 +26,7 @@ func (r *Rig) AwaitFile(name string) {
 	require.Eventually(r.t, func() bool {
 		_, err := os.Stat(path)
 		return err == nil
-	}, patience, 10*time.Millisecond, "the tool did not begin")
+	}, r.patience, 10*time.Millisecond, "the tool did not begin")
 }
 
 // endless is a script whose tool does not end, and starts more that doesn't.

@@ -3,10 +3,10 @@ package claude
 import (
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -16,8 +16,7 @@ func TestRealCommands(t *testing.T) {
 	t.Parallel()
 	image := event.Part{Type: "image", MediaType: "image/png", Data: pixel}
 	text := func(s string) event.Part { return event.Part{Type: "text", Text: s} }
-	x := realAgent(t)
-	x.start(adapters.Profile{Commands: map[string]string{"labcmd": "SAY expanded $ARGUMENTS\n"}})
+	r := started(t, adaptertest.Options{Profile: &adapters.Profile{Commands: map[string]string{"labcmd": "SAY expanded $ARGUMENTS\n"}}})
 	for _, p := range []adapters.Prompt{
 		{Text: "/cost", Parts: []event.Part{image}},
 		{Parts: []event.Part{image, text("/cost")}},
@@ -31,27 +30,25 @@ func TestRealCommands(t *testing.T) {
 		{Text: "/cost\n"}, {Text: "/nosuch\tx"}, {Text: "/nosuch\nline  two "},
 		{Text: "/a.b  c "}, {Text: "/"}, {Text: "/ x "}, {Text: "/foo:bar  x"}, {Text: "/ünicode  x "},
 	} {
-		p.MessageID = uuid.NewString()
-		x.write("p-"+p.MessageID, p)
-		x.await(is[event.SessionIdle])
+		r.Prompt(p)
+		r.AwaitIdle()
 	}
-	x.stop()
-	require.Contains(t, toJSON(t, x.state()), "expanded now")
-	x.requireParity()
+	r.Stop()
+	require.Contains(t, toJSON(t, r.Live()), "expanded now")
+	r.Finish()
 }
 
 // A command that is handed over while a turn runs is a text to the program.
 func TestRealCommandFolded(t *testing.T) {
 	t.Parallel()
-	x := realAgent(t)
-	x.start(adapters.Profile{})
-	x.send("GATE busy THEN TOOL bash: sleep 1")
-	require.NoError(t, x.model.Waiting(t.Context(), "busy"))
-	folded := x.send("/stats")
-	x.model.Open("busy")
-	require.Equal(t, folded, x.await(is[event.MessageFolded]).Payload.(event.MessageFolded).MessageID)
-	x.await(is[event.SessionIdle])
-	x.stop()
-	require.Contains(t, toJSON(t, x.state()), `"content":"/stats"`)
-	x.requireParity()
+	r := started(t, adaptertest.Options{})
+	r.Send("GATE busy THEN TOOL bash: sleep 1")
+	require.NoError(t, r.Model.Waiting(t.Context(), "busy"))
+	folded := r.Prompt(adapters.Prompt{Text: "/stats", Steer: true})
+	r.Model.Open("busy")
+	require.Equal(t, folded, r.Await("MessageFolded", adaptertest.Is[event.MessageFolded]).Payload.(event.MessageFolded).MessageID)
+	r.AwaitIdle()
+	r.Stop()
+	require.Contains(t, toJSON(t, r.Live()), `"content":"/stats"`)
+	r.Finish()
 }

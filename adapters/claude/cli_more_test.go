@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,42 +12,41 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
 )
 
 // Images in a message and in a tool's result reach the model and both sides.
 func TestRealImages(t *testing.T) {
 	t.Parallel()
-	x := realAgent(t)
-	x.start(adapters.Profile{})
+	r := started(t, adaptertest.Options{})
 	data, err := base64.StdEncoding.DecodeString(pixel)
 	require.NoError(t, err)
-	file := filepath.Join(x.launch.Workspace, "dot.png")
+	file := filepath.Join(r.Workspace(), "dot.png")
 	require.NoError(t, os.WriteFile(file, data, 0o600))
-	x.ask("TOOL read: " + file + " THEN SAY seen")
-	x.write("p1", adapters.Prompt{MessageID: uuid.NewString(), Text: "SAY looked", Parts: []event.Part{{Type: "image", MediaType: "image/png", Data: pixel}}})
-	x.await(is[event.SessionIdle])
-	x.stop()
+	r.Ask("TOOL read: " + file + " THEN SAY seen")
+	r.Prompt(adapters.Prompt{Text: "SAY looked", Parts: []event.Part{{Type: "image", MediaType: "image/png", Data: pixel}}})
+	r.AwaitIdle()
+	r.Stop()
 	var inResult, inMessage bool
-	for _, b := range x.state().Blocks {
+	for _, b := range r.Live().Blocks {
 		inResult = inResult || b.Type == event.BlockToolResult && strings.Contains(string(b.Output), `"image"`) && strings.Contains(string(b.Output), pixel[:20])
 		inMessage = inMessage || b.Type == event.BlockUserMessage && len(b.Parts) == 2 && b.Parts[1].Data == pixel
 	}
-	require.True(t, inResult, "the result shows the image: %s", pretty(t, x.state()))
+	require.True(t, inResult, "the result shows the image: %s", pretty(t, r.Live()))
 	require.True(t, inMessage, "the message shows the image")
-	x.requireParity()
+	r.Finish()
 }
 
 // A skill's text is a skill_load block, in a subagent too.
 func TestRealSkill(t *testing.T) {
 	t.Parallel()
-	x := realAgent(t)
-	x.start(adapters.Profile{Skills: map[string]map[string]string{"labskill": {"SKILL.md": "---\nname: labskill\ndescription: for the lab\n---\nMARK-BODY of the skill\n"}}})
-	x.ask(`CALL Skill {"skill":"labskill"} THEN SAY ok`)
-	x.ask(`SUBAGENT CALL Skill {"skill":"labskill"} ANDTHEN SAY ok`)
-	x.stop()
+	r := started(t, adaptertest.Options{Profile: &adapters.Profile{Skills: map[string]map[string]string{"labskill": {"SKILL.md": "---\nname: labskill\ndescription: for the lab\n---\nMARK-BODY of the skill\n"}}}})
+	r.Ask(`CALL Skill {"skill":"labskill"} THEN SAY ok`)
+	r.Ask(`SUBAGENT CALL Skill {"skill":"labskill"} ANDTHEN SAY ok`)
+	r.Stop()
 	loads := 0
-	for _, blocks := range [][]event.Block{x.state().Blocks, x.thread(0)} {
+	for _, blocks := range [][]event.Block{r.Live().Blocks, firstThread(t, r)} {
 		for _, b := range blocks {
 			if b.Type == event.BlockSkillLoad {
 				require.Equal(t, "labskill", b.SkillName)
@@ -58,30 +56,29 @@ func TestRealSkill(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, loads)
-	x.requireParity()
+	r.Finish()
 }
 
 // What was said before a compaction stays, and so does what follows; the
 // summary stands between.
 func TestRealCompaction(t *testing.T) {
 	t.Parallel()
-	x := realAgent(t)
-	x.start(adapters.Profile{})
-	x.ask("SAY one THEN TOOL bash: echo two")
-	x.ask("/compact keep the numbers")
-	x.ask("SUBAGENT SAY three")
-	x.ask("/compact")
-	x.ask("SAY four")
-	x.stop()
+	r := started(t, adaptertest.Options{})
+	r.Ask("SAY one THEN TOOL bash: echo two")
+	r.Ask("/compact keep the numbers")
+	r.Ask("SUBAGENT SAY three")
+	r.Ask("/compact")
+	r.Ask("SAY four")
+	r.Stop()
 	subtypes := map[string]int{}
-	for _, b := range x.state().Blocks {
+	for _, b := range r.Live().Blocks {
 		if b.Type == event.BlockSystem {
 			subtypes[b.Subtype]++
 		}
 	}
 	require.Equal(t, 2, subtypes["compact_boundary"])
 	require.Equal(t, 2, subtypes["compact_summary"])
-	x.requireParity()
+	r.Finish()
 }
 
 // A fork is a session of its own, whose transcript begins with a copy of what
@@ -90,37 +87,60 @@ func TestRealCompaction(t *testing.T) {
 // so whoever forks does. The original stays as it was.
 func TestRealFork(t *testing.T) {
 	t.Parallel()
-	x := realAgent(t)
-	x.start(adapters.Profile{})
-	x.ask("SAY common THEN TOOL bash: echo shared")
-	x.ask("SUBAGENT TOOL bash: echo sub ANDTHEN SAY subsaid")
-	x.stop()
-	original, from := x.restored(), x.launch.NativeID
-	c, err := New().Command(x.launch)
-	require.NoError(t, err)
-	at := slices.Index(c.Argv, "--session-id")
-	x.launch.NativeID, x.launch.Resume = uuid.NewString(), true
-	c.Argv = append(c.Argv[:at:at], "--resume", from, "--fork-session", "--session-id", x.launch.NativeID)
-	x.run(c)
-	x.ask("RECALL")
-	x.stop()
-	require.Contains(t, toJSON(t, x.state()), "earlier prompts: SAY common")
-	copied := filepath.Join(x.launch.Home, configDir, "projects", slug(x.launch.Workspace))
-	require.NoError(t, os.CopyFS(filepath.Join(copied, x.launch.NativeID), os.DirFS(filepath.Join(copied, from))))
-	x.requireParity()
-	x.launch.NativeID = from
-	require.Equal(t, toJSON(t, original), toJSON(t, x.restored()), "the original is untouched")
+	branch := &forked{Adapter: New(), id: uuid.NewString()}
+	agent := strictly()
+	agent.Adapter = branch
+	r := adaptertest.New(t, agent, adaptertest.Options{})
+	r.Start()
+	r.Ask("SAY common THEN TOOL bash: echo shared")
+	r.Ask("SUBAGENT TOOL bash: echo sub ANDTHEN SAY subsaid")
+	r.Stop()
+	original, errs := r.Restored()
+	require.Empty(t, errs)
+	branch.from = r.Launch.NativeID
+	r.Start()
+	require.Equal(t, branch.id, r.Launch.NativeID)
+	r.Ask("RECALL")
+	r.Stop()
+	require.Contains(t, toJSON(t, r.Live()), "earlier prompts: SAY common")
+	copied := filepath.Join(r.Home(), configDir, "projects", slug(r.Workspace()))
+	require.NoError(t, os.CopyFS(filepath.Join(copied, branch.id), os.DirFS(filepath.Join(copied, branch.from))))
+	r.Finish()
+	r.Launch.NativeID = branch.from
+	after, errs := r.Restored()
+	require.Empty(t, errs)
+	require.Equal(t, toJSON(t, original), toJSON(t, after), "the original is untouched")
+}
+
+// forked is the adapter with a session that begins as another one's fork, once
+// from names that.
+type forked struct {
+	*Adapter
+	id, from string
+}
+
+func (f *forked) NativeID(session string, n int) string {
+	if f.from != "" {
+		return f.id
+	}
+	return f.Adapter.NativeID(session, n)
+}
+
+func (f *forked) Command(l adapters.Launch) (adapters.Command, error) {
+	c, err := f.Adapter.Command(l)
+	if f.from != "" {
+		c.Argv = append(c.Argv, "--resume", f.from, "--fork-session")
+	}
+	return c, err
 }
 
 // AskUserQuestion is a permission request with questions, and its answer goes
 // back as the tool's input.
 func TestRealQuestion(t *testing.T) {
 	t.Parallel()
-	x := realAgent(t)
-	x.launch.Permission = adapters.PermissionAsk
-	x.start(adapters.Profile{})
-	x.send(`CALL AskUserQuestion {"questions":[{"question":"Which?","header":"h","multiSelect":false,"options":[{"label":"left","description":"x"},{"label":"right","description":"y"}]}]} THEN SAY thanks`)
-	asked := x.await(is[event.PermissionRequested]).Payload.(event.PermissionRequested)
+	r := started(t, adaptertest.Options{Permission: adapters.PermissionAsk})
+	r.Send(`CALL AskUserQuestion {"questions":[{"question":"Which?","header":"h","multiSelect":false,"options":[{"label":"left","description":"x"},{"label":"right","description":"y"}]}]} THEN SAY thanks`)
+	asked := r.AwaitPermission()
 	var questions []struct{ Question string }
 	require.NoError(t, json.Unmarshal(asked.Questions, &questions))
 	require.Equal(t, "Which?", questions[0].Question)
@@ -129,9 +149,9 @@ func TestRealQuestion(t *testing.T) {
 	in["answers"] = map[string]string{"Which?": "right"}
 	answer, err := json.Marshal(in)
 	require.NoError(t, err)
-	x.write("answer", adapters.Answer{RequestID: asked.RequestID, Allow: true, Input: answer})
-	x.await(is[event.SessionIdle])
-	x.stop()
-	require.Contains(t, toJSON(t, x.state()), "right")
-	x.requireParity()
+	r.Answer(asked, true, "", answer)
+	r.AwaitIdle()
+	r.Stop()
+	require.Contains(t, toJSON(t, r.Live()), "right")
+	r.Finish()
 }

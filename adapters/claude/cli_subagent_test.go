@@ -1,31 +1,21 @@
 package claude
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// awaitFile waits for what a tool of the agent writes into the workspace.
-func (x *exchange) awaitFile(name string) {
-	x.t.Helper()
-	require.Eventually(x.t, func() bool {
-		_, err := os.Stat(filepath.Join(x.launch.Workspace, name))
-		return err == nil
-	}, time.Minute, 10*time.Millisecond)
-}
-
-// thread is a subagent's blocks, by the order in which the subagents began.
-func (x *exchange) thread(at int) []event.Block {
-	x.t.Helper()
-	require.Greater(x.t, len(x.state().Subagents), at)
-	return x.state().Subagents[at].Blocks
+// firstThread is the first subagent's blocks.
+func firstThread(t *testing.T, r *adaptertest.Rig) []event.Block {
+	t.Helper()
+	require.NotEmpty(t, r.Live().Subagents)
+	return r.Live().Subagents[0].Blocks
 }
 
 // The program keeps the end of an interrupted subagent to itself, and writes
@@ -34,38 +24,36 @@ func TestRealSubagentInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script, ends string
-		wait         func(*exchange)
+		wait         func(*testing.T, *adaptertest.Rig)
 	}{
-		"tool":   {"SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", (*exchange).awaitBegun},
-		"text":   {"SUBAGENT THINK about it ANDTHEN GATE deep", "[Request interrupted by user]", (*exchange).awaitGate},
-		"nested": {"SUBAGENT TWO ANDTHEN SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", (*exchange).awaitBegun},
+		"tool":   {"SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitBegun},
+		"text":   {"SUBAGENT THINK about it ANDTHEN GATE deep", "[Request interrupted by user]", awaitGate},
+		"nested": {"SUBAGENT TWO ANDTHEN SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitBegun},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := realAgent(t)
-			x.start(adapters.Profile{})
-			x.send(c.script)
-			c.wait(x)
-			x.write("i1", adapters.Interrupt{})
-			require.True(t, x.await(is[event.SessionIdle]).Payload.(event.SessionIdle).Interrupted)
-			x.ask("SAY after")
-			x.stop()
-			blocks := x.thread(0)
+			r := started(t, adaptertest.Options{})
+			r.Send(c.script)
+			c.wait(t, r)
+			r.Say("i1", adapters.Interrupt{})
+			require.True(t, r.AwaitIdle().Interrupted)
+			r.Ask("SAY after")
+			r.Stop()
+			blocks := firstThread(t, r)
 			last := blocks[len(blocks)-1]
 			require.Equal(t, c.ends, *last.Message)
 			for _, b := range blocks {
 				require.NotEqual(t, event.ExecutionRunning, b.Execution, "%s is over", b.ID)
 			}
-			x.requireParity()
+			r.Finish()
 		})
 	}
 }
 
-func (x *exchange) awaitBegun() { x.awaitFile("begun") }
+func awaitBegun(_ *testing.T, r *adaptertest.Rig) { r.AwaitFile("begun") }
 
-func (x *exchange) awaitGate() {
-	x.t.Helper()
-	require.NoError(x.t, x.model.Waiting(x.t.Context(), "deep"))
+func awaitGate(t *testing.T, r *adaptertest.Rig) {
+	require.NoError(t, r.Model.Waiting(t.Context(), "deep"))
 }
 
 // An interrupt stops a subagent in the background too, of which the session's
@@ -73,20 +61,19 @@ func (x *exchange) awaitGate() {
 func TestRealBackgroundInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, more := range []bool{false, true} {
-		x := realAgent(t)
-		x.start(adapters.Profile{})
-		x.send("SUBAGENTBG TOOL bash: touch begun; sleep 30 ANDTHEN SAY never")
-		x.await(billed)
-		x.awaitFile("begun")
-		x.write("i1", adapters.Interrupt{})
-		done := x.await(is[event.SubagentCompleted]).Payload.(event.SubagentCompleted)
+		r := started(t, adaptertest.Options{})
+		r.Send("SUBAGENTBG TOOL bash: touch begun; sleep 30 ANDTHEN SAY never")
+		r.Await("the bill", billed)
+		r.AwaitFile("begun")
+		r.Say("i1", adapters.Interrupt{})
+		done := r.Await("SubagentCompleted", adaptertest.Is[event.SubagentCompleted]).Payload.(event.SubagentCompleted)
 		require.Equal(t, event.SubagentFailed, done.Status)
-		require.True(t, x.await(is[event.SessionIdle]).Payload.(event.SessionIdle).Interrupted)
+		require.True(t, r.AwaitIdle().Interrupted)
 		if more {
-			x.ask("SAY after")
+			r.Ask("SAY after")
 		}
-		x.stop()
-		x.requireParity()
+		r.Stop()
+		r.Finish()
 	}
 }
 
@@ -100,48 +87,45 @@ func billed(e event.Event) bool {
 // program makes of their reports: it ends once.
 func TestRealBackgroundIsPartOfTheTurn(t *testing.T) {
 	t.Parallel()
-	x := realAgent(t)
-	x.start(adapters.Profile{})
-	x.send("SUBAGENTBG TOOL bash: sleep 1 ANDTHEN SAY from behind THEN WAITAGENT THEN SAY all done")
+	r := started(t, adaptertest.Options{})
+	r.Send("SUBAGENTBG TOOL bash: sleep 1 ANDTHEN SAY from behind THEN WAITAGENT THEN SAY all done")
 	idles := 0
-	x.await(func(e event.Event) bool {
-		if is[event.SessionIdle](e) {
+	r.Await("the last word", func(e event.Event) bool {
+		if adaptertest.Is[event.SessionIdle](e) {
 			idles++
 		}
 		u, ok := e.Payload.(event.BlockUpsert)
 		return ok && u.Block.Content != nil && *u.Block.Content == "all done"
 	})
 	require.Zero(t, idles)
-	x.await(is[event.SessionIdle])
-	x.stop()
-	x.requireParity()
+	r.AwaitIdle()
+	r.Stop()
+	r.Finish()
 }
 
 // A subagent asks for permission in its own conversation.
 func TestRealSubagentPermission(t *testing.T) {
 	t.Parallel()
-	x := realAgent(t)
-	x.launch.Permission = adapters.PermissionAsk
-	x.start(adapters.Profile{})
-	x.send("SUBAGENT TOOL bash: touch one ANDTHEN TOOL bash: touch two ANDTHEN SAY end")
+	r := started(t, adaptertest.Options{Permission: adapters.PermissionAsk})
+	r.Send("SUBAGENT TOOL bash: touch one ANDTHEN TOOL bash: touch two ANDTHEN SAY end")
 	var spawned string
 	for _, allow := range []bool{true, false} {
-		e := x.await(func(e event.Event) bool {
+		e := r.Await("a permission request", func(e event.Event) bool {
 			if s, ok := e.Payload.(event.SubagentSpawned); ok {
 				spawned = s.ToolUseID
 			}
-			return is[event.PermissionRequested](e)
+			return adaptertest.Is[event.PermissionRequested](e)
 		})
 		asked := e.Payload.(event.PermissionRequested)
 		require.Equal(t, spawned, e.Context.ConversationID)
 		require.Equal(t, "Bash", asked.ToolName)
-		x.write("answer", adapters.Answer{RequestID: asked.RequestID, Allow: allow, Message: "not now", Input: asked.Input})
-		require.Equal(t, spawned, x.await(is[event.PermissionResolved]).Context.ConversationID)
+		r.Answer(asked, allow, "not now", nil)
+		require.Equal(t, spawned, r.Await("PermissionResolved", adaptertest.Is[event.PermissionResolved]).Context.ConversationID)
 	}
-	x.await(is[event.SessionIdle])
-	require.FileExists(t, filepath.Join(x.launch.Workspace, "one"))
-	require.NoFileExists(t, filepath.Join(x.launch.Workspace, "two"))
-	x.stop()
-	require.Contains(t, toJSON(t, x.thread(0)), `"not now"`)
-	x.requireParity()
+	r.AwaitIdle()
+	require.FileExists(t, filepath.Join(r.Workspace(), "one"))
+	require.NoFileExists(t, filepath.Join(r.Workspace(), "two"))
+	r.Stop()
+	require.Contains(t, toJSON(t, firstThread(t, r)), `"not now"`)
+	r.Finish()
 }

@@ -1,8 +1,12 @@
 package gemini
 
 import (
+	"regexp"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 )
 
@@ -11,6 +15,7 @@ func conforming() adaptertest.Agent {
 	return adaptertest.Agent{
 		Adapter: New(),
 		Env:     []string{},
+		Files:   withFewRetries,
 		Model:   "gemini-2.5-pro", OtherModel: "gemini-2.5-flash",
 		Rules: rules,
 		// The change of a file is told with the whole file, before and after.
@@ -25,6 +30,37 @@ func conforming() adaptertest.Agent {
 	}
 }
 
+// withFewRetries has the agent ask a model that fails once again: its own number
+// takes half a minute each time, for which TestRetriesEndByThemselves waits.
+func withFewRetries(_ adapters.Launch, files []adapters.File) []adapters.File {
+	for i, f := range files {
+		if f.Path == configDir+"/settings.json" {
+			files[i].Data = regexp.MustCompile(`"maxAttempts": \d+`).ReplaceAll(f.Data, []byte(`"maxAttempts": 2`))
+		}
+	}
+	return files
+}
+
 func TestConformance(t *testing.T) { adaptertest.Run(t, conforming()) }
 
 func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming()) }
+
+// A model that stays overloaded is asked a few times in silence, and then fails
+// the turn, with the settings that sessions have.
+func TestRetriesEndByThemselves(t *testing.T) {
+	t.Parallel()
+	agent := conforming()
+	agent.Files = nil
+	r := adaptertest.New(t, agent, adaptertest.Options{})
+	r.Start()
+	require.Nil(t, r.Ask("SAY before").Error)
+	requests := r.Model.Stats().Total
+	idle := r.Ask("ERR529")
+	require.NotNil(t, idle.Error, "the turn did not fail")
+	require.False(t, idle.Interrupted)
+	require.Contains(t, idle.Error.Message, "scripted error 529")
+	require.Equal(t, 4, r.Model.Stats().Total-requests, "the first request and its repeats")
+	require.Nil(t, r.Ask("SAY well again").Error)
+	require.Equal(t, "well again", r.Said())
+	r.Finish()
+}
