@@ -1,12 +1,16 @@
 package codex
 
 import (
+	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -33,4 +37,36 @@ func TestInterruptSparesWhatRunsScripts(t *testing.T) {
 	results := r.Blocks(event.BlockToolResult)
 	require.Contains(t, string(results[len(results)-1].Output), "goes on")
 	r.Finish()
+}
+
+// A call that an interrupt cuts off is told with the very bytes of its input,
+// whoever kept the state in between.
+func TestInputsPassThroughStateAsTheyAre(t *testing.T) {
+	t.Parallel()
+	text := strings.ReplaceAll(replay.ReadStory(t, "scripts_interrupted").Section("records"), "touch x", "touch x & wait")
+	records := strings.Split(strings.TrimSpace(text), "\n")
+	play := func(split bool) []byte {
+		var out []byte
+		var state json.RawMessage
+		tr, err := New().Translator(adapters.Launch{}, nil)
+		require.NoError(t, err)
+		for _, l := range records {
+			dir, line, _ := strings.Cut(l, " ")
+			for _, e := range tr.Step(event.Record{Dir: event.Dir(dir), Line: line}) {
+				out, err = event.AppendEvent(out, e)
+				require.NoError(t, err)
+				out = append(out, '\n')
+			}
+			if split {
+				state, err = tr.State()
+				require.NoError(t, err)
+				tr, err = New().Translator(adapters.Launch{}, state)
+				require.NoError(t, err)
+			}
+		}
+		return out
+	}
+	whole := play(false)
+	require.Contains(t, string(whole), "touch x & wait")
+	require.Equal(t, string(whole), string(play(true)))
 }

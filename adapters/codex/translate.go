@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -32,7 +33,13 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 }
 
 // State gives what the next translator needs to go on.
-func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.state) }
+func (t *translator) State() (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // a call's input is told again as it came
+	err := enc.Encode(t.state)
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
+}
 
 // Step translates one record.
 func (t *translator) Step(r event.Record) []event.Event {
