@@ -3,6 +3,7 @@ package codex
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,9 @@ func TestInputsPassThroughStateAsTheyAre(t *testing.T) {
 	t.Parallel()
 	text := strings.ReplaceAll(replay.ReadStory(t, "scripts_interrupted").Section("records"), "touch x", "touch x & wait")
 	records := strings.Split(strings.TrimSpace(text), "\n")
+	records = slices.DeleteFunc(records, func(l string) bool { // so that the call is open to the end
+		return strings.Contains(l, `"item/completed"`) && strings.Contains(l, `"commandExecution"`)
+	})
 	play := func(split bool) []byte {
 		var out []byte
 		var state json.RawMessage
