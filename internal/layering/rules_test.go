@@ -46,7 +46,8 @@ func rules() []rule {
 			name:  "adapters translate",
 			about: func(pkg string) bool { return under("adapters")(pkg) && !proofTool(pkg) },
 			forbids: func(_, to string) bool {
-				return mine(to) && !within(to, "adapters") && !within(to, "event") && !within(to, "sandbox")
+				return mine(to) && !within(to, "adapters") && !within(to, "event") && !within(to, "sandbox") ||
+					within(to, "adapters/adaptertest") || within(to, "adapters/internal/replay")
 			},
 			why: "an adapter knows events and its agent, not who uses it",
 		},
@@ -101,8 +102,11 @@ func rules() []rule {
 }
 
 // proofTool is the part of adapters that proves what agents do: one compares
-// what two ways gave, for which it folds, the other runs the real programs.
-func proofTool(pkg string) bool { return under("adapters/parity", "adapters/adaptertest")(pkg) }
+// what two ways gave, for which it folds, one runs the real programs, one plays
+// recordings of them.
+func proofTool(pkg string) bool {
+	return under("adapters/parity", "adapters/adaptertest", "adapters/internal/replay")(pkg)
+}
 
 // notAgents are the folders in adapters that are no agent's.
 var notAgents = []string{"builtin", "parity", "profiles", "adaptertest", "internal"}
