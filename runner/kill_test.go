@@ -71,48 +71,93 @@ func TestSignalReachesTheAgent(t *testing.T) {
 
 func TestEverythingDiesWithTheSupervisor(t *testing.T) {
 	t.Parallel()
-	b := setup(t, runner.IsolationRequire, "stubborn")
+	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
+		b := setup(t, mode, "stubborn")
+		st := b.mustStart()
+		c := b.dial()
+		fifo, up, gone := alive(t)
+		say(t, c, "m1", "spawn "+fifo)
+		within(t, "child is up", up)
+		kill(t, st.Supervisor)
+		within(t, "child is dead", gone)
+		within(t, "connection is gone", c.Done())
+		_, err := c.Status(t.Context())
+		require.ErrorIs(t, err, runner.ErrClosed)
+		state, err := host.Look(b.spec.Control)
+		require.NoError(t, err)
+		require.True(t, state.Died())
+		// A new start picks up where the dead one left off.
+		again := b.mustStart()
+		require.Equal(t, 1, again.RestartCount)
+		r := read(t, b.dial(), 0)
+		r.until(event.DirIn, "spawn")
+		r.until(event.DirSig, runner.EndWithRunner)
+		require.Equal(t, again.StartOffset, r.until(event.DirSig, "start").Offset)
+	})
+}
+
+// Without a namespace the supervisor has a guard; neither can be lost without
+// the agent's end.
+func TestNothingIsLeftWithoutItsGuard(t *testing.T) {
+	t.Parallel()
+	b := setup(t, runner.IsolationNone, "stubborn")
 	st := b.mustStart()
 	c := b.dial()
 	fifo, up, gone := alive(t)
 	say(t, c, "m1", "spawn "+fifo)
 	within(t, "child is up", up)
-	kill(t, st.Supervisor)
+	guard := parentOf(t, st.Supervisor)
+	require.Equal(t, "sojourn-runner", commOf(t, guard))
+	require.NotEqual(t, os.Getpid(), guard)
+	kill(t, guard)
 	within(t, "child is dead", gone)
-	within(t, "connection is gone", c.Done())
-	_, err := c.Status(t.Context())
-	require.ErrorIs(t, err, runner.ErrClosed)
+	within(t, "the supervisor has gone in good order", c.Done())
 	state, err := host.Look(b.spec.Control)
 	require.NoError(t, err)
-	require.True(t, state.Died())
-	// A new start picks up where the dead one left off.
-	again := b.mustStart()
-	require.Equal(t, 1, again.RestartCount)
-	r := read(t, b.dial(), 0)
-	r.until(event.DirIn, "spawn")
-	r.until(event.DirSig, runner.EndWithRunner)
-	require.Equal(t, again.StartOffset, r.until(event.DirSig, "start").Offset)
+	require.False(t, state.Died())
+	require.Equal(t, runner.AgentExited, state.Status.State)
+}
+
+// parentOf is the second number behind a process's name in its stat.
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	raw, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
+	require.NoError(t, err)
+	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	parent, err := strconv.Atoi(fields[1])
+	require.NoError(t, err)
+	return parent
+}
+
+func commOf(t *testing.T, pid int) string {
+	t.Helper()
+	raw, err := os.ReadFile("/proc/" + itoa(pid) + "/cmdline")
+	require.NoError(t, err)
+	name, _, _ := strings.Cut(string(raw), "\x00")
+	return filepath.Base(name)
 }
 
 func TestLeaseEndsEverythingEvenWhenStopped(t *testing.T) {
 	t.Parallel()
-	b := setup(t, runner.IsolationRequire)
-	st := b.mustStart()
-	c := b.dial()
-	fifo, up, gone := alive(t)
-	say(t, c, "m1", "spawn "+fifo)
-	within(t, "child is up", up)
-	require.NoError(t, c.Lease(t.Context(), time.Hour))
-	now, err := c.Status(t.Context())
-	require.NoError(t, err)
-	require.WithinDuration(t, time.Now().Add(time.Hour), now.LeaseUntil, time.Minute)
-	require.NoError(t, c.Lease(t.Context(), 0))
-	now, err = c.Status(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, now.LeaseUntil)
-	require.NoError(t, c.Lease(t.Context(), 300*time.Millisecond))
-	require.NoError(t, syscall.Kill(st.Supervisor, syscall.SIGSTOP))
-	within(t, "child is dead", gone)
+	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
+		b := setup(t, mode)
+		st := b.mustStart()
+		c := b.dial()
+		fifo, up, gone := alive(t)
+		say(t, c, "m1", "spawn "+fifo)
+		within(t, "child is up", up)
+		require.NoError(t, c.Lease(t.Context(), time.Hour))
+		now, err := c.Status(t.Context())
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now().Add(time.Hour), now.LeaseUntil, time.Minute)
+		require.NoError(t, c.Lease(t.Context(), 0))
+		now, err = c.Status(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, now.LeaseUntil)
+		require.NoError(t, c.Lease(t.Context(), 300*time.Millisecond))
+		require.NoError(t, syscall.Kill(st.Supervisor, syscall.SIGSTOP))
+		within(t, "child is dead", gone)
+	})
 }
 
 // A lease counts from when it was sent: one that was long under way has run

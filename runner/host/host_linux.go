@@ -56,6 +56,9 @@ func End(ctx context.Context, control string) error {
 	for _, p := range []runner.Process{saved.RootProcess, saved.AgentProcess} {
 		err = errors.Join(err, endOne(ctx, p, unix.SIGKILL, grace))
 	}
+	waiting, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	err = errors.Join(err, saved.AwaitGuard(waiting))
 	if err != nil {
 		return fmt.Errorf("runner: end: %w", err)
 	}

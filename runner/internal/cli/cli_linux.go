@@ -65,7 +65,11 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case len(args) == 1 && args[0] == "init":
 		return jail.Main()
 	case len(args) == 1 && args[0] == "supervise":
-		return supervise()
+		return supervise(unguarded)
+	case len(args) == 2 && args[0] == "supervise" && args[1] == "guarded":
+		return supervise(guarded)
+	case len(args) == 1 && args[0] == "guard":
+		return guard()
 	case len(args) == 1 && slices.Contains([]string{"help", "-h", "--help"}, args[0]):
 		fmt.Fprint(stdout, usage)
 		return 0

@@ -104,22 +104,44 @@ func openLog(control string) (*os.File, error) {
 
 // supervise is the daemon: its spec on stdin, its one line to descriptor 3,
 // its log on stderr.
-func supervise() int {
+func supervise(read func() (runner.StartSpec, *supervisor.Guarded, error)) int {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := serve(log); err != nil {
+	if err := serve(read, log); err != nil {
 		log.Error("supervisor ended", "error", err)
 		return 1
 	}
 	return 0
 }
 
-func serve(log *slog.Logger) error {
+// guard is the daemon above a supervisor whose agent gets no namespace.
+func guard() int {
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	if err := supervisor.Guard(os.Stdin, os.NewFile(3, "ready"), log); err != nil {
+		log.Error("guard ended", "error", err)
+		return 1
+	}
+	return 0
+}
+
+// unguarded reads the spec as a starter writes it.
+func unguarded() (runner.StartSpec, *supervisor.Guarded, error) {
+	spec, _, err := readSpec(os.Stdin)
+	return spec, nil, err
+}
+
+// guarded reads the spec as a guard hands it on.
+func guarded() (runner.StartSpec, *supervisor.Guarded, error) {
+	g, err := supervisor.ReadGuarded(os.Stdin)
+	return g.Spec, &g, err
+}
+
+func serve(read func() (runner.StartSpec, *supervisor.Guarded, error), log *slog.Logger) error {
 	ready := os.NewFile(3, "ready")
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
 	// Caught and dropped, not ignored: the agent would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
-	s, err := open(log)
+	s, err := open(read, ready, log)
 	var status runner.Status
 	if err == nil {
 		status = s.Status()
@@ -136,15 +158,20 @@ func serve(log *slog.Logger) error {
 	return s.Run(ctx)
 }
 
-func open(log *slog.Logger) (*supervisor.Supervisor, error) {
+// open starts the agent. Where that wants a guard this process becomes it, and
+// another one goes on as the supervisor.
+func open(read func() (runner.StartSpec, *supervisor.Guarded, error), ready *os.File, log *slog.Logger) (*supervisor.Supervisor, error) {
 	if err := jail.CloseOnExec(); err != nil {
 		return nil, err
 	}
-	spec, _, err := readSpec(os.Stdin)
+	spec, g, err := read()
 	if err != nil {
 		return nil, err
 	}
-	s, err := supervisor.Open(spec, log)
+	s, err := supervisor.Open(spec, g, log)
+	if without, ok := errors.AsType[*supervisor.UnguardedError](err); ok {
+		return nil, supervisor.BecomeGuard(supervisor.Guarded{Spec: spec, Reason: without.Reason, Env: os.Environ()}, ready)
+	}
 	if err != nil {
 		return nil, err
 	}

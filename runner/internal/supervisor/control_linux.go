@@ -37,6 +37,9 @@ type Saved struct {
 	SupervisorProcess runner.Process `json:"supervisorProcess"`
 	AgentProcess      runner.Process `json:"agentProcess"`
 	RootProcess       runner.Process `json:"rootProcess"`
+	// GuardProcess, where there is no namespace, ends what the supervisor left;
+	// see Guard. The zero value with a namespace.
+	GuardProcess runner.Process `json:"guardProcess,omitzero"`
 }
 
 func openControl(dir string) (*control, error) {
@@ -81,7 +84,8 @@ func (c *control) acquire() error {
 }
 
 // endPrevious makes sure that a supervisor that was killed left no agent: the
-// kernel ends it with its parent, but only just after the lock is free.
+// kernel ends it with its parent, but only just after the lock is free, and
+// the guard, where there is one, has gone when it has ended all else.
 func endPrevious(saved Saved) error {
 	ctx, cancel := context.WithTimeout(context.Background(), takeover)
 	defer cancel()
@@ -92,6 +96,21 @@ func endPrevious(saved Saved) error {
 		if err := errors.Join(proc.Signal(p, unix.SIGKILL), proc.Wait(ctx, p)); err != nil {
 			return fmt.Errorf("end the previous agent: %w", err)
 		}
+	}
+	if err := saved.AwaitGuard(ctx); err != nil {
+		return fmt.Errorf("end the previous agent: %w", err)
+	}
+	return nil
+}
+
+// AwaitGuard returns when the guard has ended, which means that nothing is left
+// of what it guarded. It must be called after the supervisor's end.
+func (s Saved) AwaitGuard(ctx context.Context) error {
+	if s.GuardProcess.Pid == 0 {
+		return nil
+	}
+	if err := proc.Wait(ctx, s.GuardProcess); err != nil {
+		return fmt.Errorf("wait for its guard: %w", err)
 	}
 	return nil
 }

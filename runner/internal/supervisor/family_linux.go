@@ -41,13 +41,13 @@ type family struct {
 var errSetup = errors.New("no namespace")
 
 // launch starts the agent, shut in as far as wanted and possible.
-func launch(c jail.Config, mode runner.IsolationMode, stdio [3]*os.File) (*family, error) {
-	if mode == runner.IsolationNone {
-		return launchPlain(c, stdio, "not wanted")
+func launch(c jail.Config, mode runner.IsolationMode, guarded *Guarded, stdio [3]*os.File) (*family, error) {
+	if guarded != nil {
+		return launchPlain(c, stdio, guarded.Reason)
 	}
 	f, err := launchInside(c, stdio)
 	if errors.Is(err, errSetup) && mode == runner.IsolationAuto {
-		return launchPlain(c, stdio, err.Error())
+		return nil, &UnguardedError{Reason: err.Error()}
 	}
 	return f, err
 }

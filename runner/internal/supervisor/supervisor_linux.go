@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/jail"
+	"github.com/sojourn-run/sojourn/runner/internal/proc"
 	"github.com/sojourn-run/sojourn/runner/internal/spool"
 	"github.com/sojourn-run/sojourn/runner/internal/transport"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
@@ -32,6 +33,7 @@ const sweepLimit = 5 * time.Second
 // Supervisor owns one agent process.
 type Supervisor struct {
 	spec     runner.StartSpec
+	guarded  *Guarded // nil with a namespace
 	log      *slog.Logger
 	control  *control
 	spool    *spool.Spool
@@ -79,11 +81,15 @@ func newLink(spec runner.StartSpec) link {
 }
 
 // Open takes the control folder over and starts the agent. On an error
-// nothing is left running.
-func Open(spec runner.StartSpec, log *slog.Logger) (*Supervisor, error) {
+// nothing is left running. Without a namespace it wants a guard, see [Guard];
+// guarded is nil where there is none.
+func Open(spec runner.StartSpec, guarded *Guarded, log *slog.Logger) (*Supervisor, error) {
 	spec = spec.WithDefaults()
 	if err := spec.Validate(); err != nil {
 		return nil, err
+	}
+	if spec.Isolation.Mode == runner.IsolationNone && guarded == nil {
+		return nil, &UnguardedError{Reason: "not wanted"}
 	}
 	path, err := findProgram(spec)
 	if err != nil {
@@ -91,6 +97,7 @@ func Open(spec runner.StartSpec, log *slog.Logger) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		spec:     spec,
+		guarded:  guarded,
 		log:      log,
 		link:     newLink(spec),
 		finished: make(chan struct{}),
@@ -133,6 +140,9 @@ func (s *Supervisor) takeFolder() (err error) {
 		s.saved.RestartCount = previous.RestartCount + 1
 		s.bereft = previous.State == runner.AgentRunning
 		err = endPrevious(previous)
+		if err == nil && s.bereft {
+			err = endStray()
+		}
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
 	}
@@ -181,7 +191,7 @@ func (s *Supervisor) begin(path string) (err error) {
 	}
 	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.agentEnv(), Dir: s.spec.Dir, View: view}
 	helpers := programsBeside(path, s.spec.Helpers) // before the agent could put others there
-	s.family, err = launch(config, s.spec.Isolation.Mode, theirs)
+	s.family, err = launch(config, s.spec.Isolation.Mode, s.guarded, theirs)
 	closeAll(theirs[:]...)
 	if err != nil {
 		closeAll(stdio[:]...)
@@ -255,6 +265,10 @@ func (s *Supervisor) noteStart(at int64) {
 	s.saved.SupervisorProcess = self
 	s.saved.AgentProcess = s.family.agent
 	s.saved.RootProcess = s.family.root
+	s.saved.GuardProcess = runner.Process{}
+	if s.guarded != nil {
+		s.saved.GuardProcess, _ = proc.Stat(os.Getppid())
+	}
 	s.save()
 }
 

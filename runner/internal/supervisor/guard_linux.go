@@ -1,0 +1,186 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/internal/proc"
+)
+
+// Guarded is what a guard and the supervisor below it are told.
+type Guarded struct {
+	Spec runner.StartSpec `json:"spec"`
+	// Reason says why there is no namespace.
+	Reason string `json:"reason"`
+	// Env is the supervisor's environment.
+	Env []string `json:"env"`
+}
+
+// UnguardedError says that an agent must have a guard, as it gets no namespace.
+// Nothing was started.
+type UnguardedError struct {
+	// Reason says why it gets none.
+	Reason string
+}
+
+// Error gives the reason.
+func (e *UnguardedError) Error() string { return e.Reason + ": the supervisor needs a guard" }
+
+// BecomeGuard turns this process into the guard of a supervisor, which gets its
+// ready descriptor. It returns only on an error. The guard's environment is
+// empty: whatever is done to the processes that carry a sandbox's mark does not
+// reach it.
+func BecomeGuard(g Guarded, ready *os.File) error {
+	raw, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.MemfdCreate("guard", 0)
+	if err != nil {
+		return fmt.Errorf("become guard: %w", err)
+	}
+	memory := os.NewFile(uintptr(fd), "guard")
+	_, err = memory.Write(raw)
+	err = errors.Join(err, unix.Dup3(fd, 0, 0), memory.Close())
+	if err == nil {
+		// It was marked to be closed; the supervisor must inherit it.
+		_, err = unix.FcntlInt(ready.Fd(), unix.F_SETFD, 0)
+	}
+	if err == nil {
+		err = syscall.Exec("/proc/self/exe", []string{"sojourn-runner", "guard"}, nil)
+	}
+	return fmt.Errorf("become guard: %w", err)
+}
+
+// ReadGuarded reads what BecomeGuard wrote, from its beginning.
+func ReadGuarded(in *os.File) (Guarded, error) {
+	var g Guarded
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return g, fmt.Errorf("read what is guarded: %w", err)
+	}
+	if err := json.NewDecoder(in).Decode(&g); err != nil {
+		return g, fmt.Errorf("read what is guarded: %w", err)
+	}
+	return g, nil
+}
+
+// Guard stands above a supervisor whose agent has no namespace, and does what
+// the kernel does for one that has: when the supervisor ends, by its lease or
+// otherwise, it ends whatever is left below, sessions of their own and double
+// forks included. It has no part in the work, so what stops or kills the rest
+// does not concern it. If it is killed itself, the supervisor ends its agent.
+// It returns when nothing is left.
+func Guard(stdin, ready *os.File, log *slog.Logger) error {
+	// The supervisor's parent-death signal belongs to this thread.
+	runtime.LockOSThread()
+	g, err := ReadGuarded(stdin)
+	if err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become subreaper: %w", err)
+	}
+	child, err := syscall.ForkExec("/proc/self/exe", []string{"sojourn-runner", "supervise", "guarded"}, &syscall.ProcAttr{
+		Dir: "/", Env: g.Env,
+		Files: []uintptr{stdin.Fd(), 1, 2, ready.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM},
+	})
+	stdin.Close()
+	ready.Close()
+	if err != nil {
+		return fmt.Errorf("start supervisor below its guard: %w", err)
+	}
+	passOn(child)
+	// It has read the token.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		log.Warn("memory is readable by the same user", "error", err)
+	}
+	awaitEnd(child)
+	return endAll()
+}
+
+// passOn hands a request to end to the supervisor, which ends in good order;
+// what else may come by mistake is dropped.
+func passOn(child int) {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM, os.Interrupt)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
+	go func() {
+		for range asked {
+			_ = unix.Kill(child, unix.SIGTERM)
+		}
+	}()
+}
+
+// awaitEnd reaps until the child has ended, and leaves it to endAll to be
+// reaped: until then nobody else can have its id.
+func awaitEnd(child int) {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, child, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == nil || !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// endAll kills what is below this process until nothing is.
+func endAll() error {
+	for {
+		below, err := belowSelf()
+		if err != nil {
+			return fmt.Errorf("end what the supervisor left: %w", err)
+		}
+		for _, p := range below {
+			// One that may not be killed is waited for.
+			_ = proc.Signal(p, unix.SIGKILL)
+		}
+		// Whoever dies may have begun another one just before.
+		var ws syscall.WaitStatus
+		if _, err := syscall.Wait4(-1, &ws, 0, nil); errors.Is(err, syscall.ECHILD) {
+			return nil
+		}
+	}
+}
+
+// endStray kills what carries the sandbox's mark and is none of the runner's
+// own commands: what could outlive a supervisor that was killed together with
+// its guard.
+func endStray() error {
+	mark := os.Getenv(runner.MarkEnv)
+	self, err := os.Stat("/proc/self/exe")
+	if mark == "" || err != nil {
+		return err
+	}
+	_, left, err := proc.End(func() ([]runner.Process, error) {
+		marked, err := proc.WithEnv(runner.MarkEnv + "=" + mark)
+		var stray []runner.Process
+		for _, p := range marked {
+			exe, serr := os.Stat(fmt.Sprintf("/proc/%d/exe", p.Pid))
+			if serr == nil && !os.SameFile(exe, self) {
+				stray = append(stray, p)
+			}
+		}
+		return stray, err
+	}, 5*time.Second)
+	if err == nil && len(left) > 0 {
+		names := make([]string, len(left))
+		for i, p := range left {
+			names[i] = fmt.Sprintf("%d (%s)", p.Pid, p.Comm)
+		}
+		err = fmt.Errorf("processes of the previous agent do not end: %s", strings.Join(names, ", "))
+	}
+	return err
+}
