@@ -12,7 +12,8 @@ import (
 
 // File is one file, folder or symlink of a copy.
 type File struct {
-	// Path is relative to the area, with slashes, clean, without "..".
+	// Path is relative to the area, with slashes, clean, without "..". Names
+	// are bytes, as the file system has them: not always UTF-8.
 	Path string
 	// Mode has the type (regular, fs.ModeDir or fs.ModeSymlink; nothing else
 	// is copied) and the permission bits; setuid and the like are dropped.
@@ -21,6 +22,13 @@ type File struct {
 	// Selection's From the Body is shorter.
 	Size    int64
 	ModTime time.Time
+	// Stamp tells of the file's identity and its last change, in words of the
+	// provider's own: while a path has one stamp, and it was not given within
+	// a clock tick of the change, nothing of the file has changed. CopyOut
+	// gives it where the provider can; "" tells nothing. CopyIn ignores it.
+	Stamp string
+	// Unreadable says of a folder that what lies in it could not be listed.
+	Unreadable bool
 	// Link is a symlink's target.
 	Link string
 	// Body is a regular file's content; nil means empty.
@@ -40,6 +48,9 @@ type Selection struct {
 	// Exclude are names (not paths) such as node_modules that are left out
 	// wherever they stand, with all below them.
 	Exclude []string
+	// Lenient gives a folder that can't be listed as Unreadable and goes on.
+	// Default: it is an error.
+	Lenient bool
 }
 
 // Limits bound a copy into a sandbox.
@@ -62,30 +73,60 @@ func (l Limits) WithDefaults() Limits {
 }
 
 // Check says whether the file may be written into an area: a clean relative
-// path, a type that is copied, and a symlink that stays inside by its words.
-// The error is [ErrEscape] or names what is wrong.
+// path, a type that is copied, and a symlink that stays inside. The error is
+// [ErrEscape] or names what is wrong.
 func (f File) Check() error {
-	if !fs.ValidPath(f.Path) || f.Path == "." || strings.ContainsRune(f.Path, 0) {
+	if !CleanPath(f.Path) {
 		return fmt.Errorf("file %q: %w", f.Path, ErrEscape)
 	}
 	switch f.Mode.Type() {
 	case 0, fs.ModeDir:
 		return nil
 	case fs.ModeSymlink:
-		return f.checkLink()
+		if !LinkStays(f.Path, f.Link) {
+			return fmt.Errorf("symlink %q to %q: %w", f.Path, f.Link, ErrEscape)
+		}
+		return nil
 	}
 	return fmt.Errorf("file %q: type %v is not copied", f.Path, f.Mode.Type())
 }
 
-func (f File) checkLink() error {
-	if f.Link == "" || path.IsAbs(f.Link) {
-		return fmt.Errorf("symlink %q to %q: %w", f.Path, f.Link, ErrEscape)
+// CleanPath says whether a path is relative and clean, without "..", and names
+// something below where it begins. Unlike [fs.ValidPath] it takes names that
+// are not UTF-8: a file system has them, and so has an archive.
+func CleanPath(name string) bool {
+	if name == "" || strings.ContainsRune(name, 0) {
+		return false
 	}
-	target := path.Join(path.Dir(f.Path), f.Link)
-	if target == ".." || strings.HasPrefix(target, "../") {
-		return fmt.Errorf("symlink %q to %q: %w", f.Path, f.Link, ErrEscape)
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." {
+			return false
+		}
 	}
-	return nil
+	return true
+}
+
+// LinkStays says whether a symlink at the path stays inside, whatever other
+// links stand there, as long as those do so too and no folder above it is one.
+// So ".." may stand only at the target's beginning: behind a name that is a
+// link itself it would mean another place than its words.
+func LinkStays(name, target string) bool {
+	if target == "" || path.IsAbs(target) || strings.ContainsRune(target, 0) {
+		return false
+	}
+	depth, below := strings.Count(name, "/"), false
+	for part := range strings.SplitSeq(target, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			if depth--; below || depth < 0 {
+				return false
+			}
+		default:
+			below = true
+		}
+	}
+	return true
 }
 
 // FromFS gives a file system's files as CopyIn takes them. Symlinks are kept

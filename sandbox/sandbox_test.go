@@ -34,12 +34,14 @@ func TestFileCheck(t *testing.T) {
 		require.ErrorIs(t, sandbox.Text(p, "").Check(), sandbox.ErrEscape, "%q", p)
 	}
 	require.NoError(t, sandbox.Text("a/b..c/.d", "").Check())
+	require.NoError(t, sandbox.Text("n\xf6t/\xff\\:", "").Check(), "names are bytes")
 	link := func(target string) error {
 		return sandbox.File{Path: "a/b/l", Mode: fs.ModeSymlink, Link: target}.Check()
 	}
 	require.NoError(t, link("../../x"))
-	require.NoError(t, link("x/../.."))
-	for _, target := range []string{"", "/x", "../../../x", "../../.."} {
+	require.NoError(t, link("x//./y\xff"))
+	// Where x is a link to the area itself, x/.. is outside.
+	for _, target := range []string{"", "/x", "../../../x", "../../..", "x/..", "x/../..", "a\x00b"} {
 		require.ErrorIs(t, link(target), sandbox.ErrEscape, "%q", target)
 	}
 	require.Error(t, sandbox.File{Path: "p", Mode: fs.ModeNamedPipe}.Check())

@@ -1,0 +1,261 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// CopyOut reads files; see [sandbox.Sandbox].
+func (b *box) CopyOut(ctx context.Context, sel sandbox.Selection) iter.Seq2[sandbox.File, error] {
+	return func(yield func(sandbox.File, error) bool) {
+		root, err := b.openArea(sel.Area)
+		if err == nil {
+			defer root.Close()
+			c := copyOut{ctx: ctx, root: root, sel: sel, yield: yield}
+			err = c.all()
+		}
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(sandbox.File{}, fmt.Errorf("sandbox %s: copy out: %w", b.record.ID, err))
+		}
+	}
+}
+
+// errEnough says that whoever asked wants no more.
+var errEnough = errors.New("enough")
+
+// errNotCopied marks sockets, devices and pipes.
+var errNotCopied = errors.New("not a file")
+
+// copyOut walks by descriptors: each folder is opened in the one above it, and
+// each name is looked at and opened in its folder, links never followed. So
+// what an agent swaps meanwhile can't lead anywhere, and a name is bytes.
+type copyOut struct {
+	ctx   context.Context
+	root  *os.Root
+	sel   sandbox.Selection
+	yield func(sandbox.File, error) bool
+}
+
+func (c *copyOut) all() error {
+	paths := c.sel.Paths
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	for _, p := range paths {
+		if p != "." && !sandbox.CleanPath(p) {
+			return fmt.Errorf("path %q: %w", p, sandbox.ErrEscape)
+		}
+		if err := c.begin(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin opens the folder of a path by the root, which lets links lead
+// somewhere inside, and goes on by descriptors.
+func (c *copyOut) begin(p string) error {
+	dir, err := c.root.Open(path.Dir(p))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if p == "." {
+		return c.folder(dir, "")
+	}
+	return c.entry(dir, path.Dir(p), path.Base(p))
+}
+
+func (c *copyOut) folder(dir *os.File, at string) error {
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if slices.Contains(c.sel.Exclude, name) {
+			continue
+		}
+		if err := c.entry(dir, at, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry gives what stands under a name in a folder, and what lies below it.
+func (c *copyOut) entry(dir *os.File, at, name string) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	f, err := look(dir, path.Join(at, name), name)
+	if errors.Is(err, errNotCopied) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if f.Mode.IsDir() {
+		return c.below(dir, f, name)
+	}
+	body := &lazyBody{dir: dir, name: name, from: c.sel.From[f.Path]}
+	defer body.close()
+	if f.Mode.IsRegular() {
+		f.Body = body
+	}
+	return c.give(f)
+}
+
+func (c *copyOut) give(f sandbox.File) error {
+	if !c.yield(f, nil) {
+		return errEnough
+	}
+	return nil
+}
+
+func (c *copyOut) below(dir *os.File, f sandbox.File, name string) error {
+	sub, err := openAt(dir, name, unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrPermission) && c.sel.Lenient {
+		f.Unreadable = true
+		return c.give(f)
+	}
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		// Something else has taken its place.
+		return fs.ErrNotExist
+	}
+	if err != nil {
+		return fmt.Errorf("folder %q: %w", f.Path, err)
+	}
+	defer sub.Close()
+	if err := c.give(f); err != nil {
+		return err
+	}
+	return c.folder(sub, f.Path)
+}
+
+// openAt opens a name in a folder. A link is not followed, and a pipe put in
+// the place of a file does not block.
+func openAt(dir *os.File, name string, flags int) (*os.File, error) {
+	fd, err := ignoringEINTR(func() (int, error) {
+		return unix.Openat(int(dir.Fd()), name, flags|unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+func look(dir *os.File, at, name string) (sandbox.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return sandbox.File{}, &fs.PathError{Op: "lstat", Path: at, Err: err}
+	}
+	f := sandbox.File{
+		Path: at, Mode: fs.FileMode(st.Mode & 0o777), Size: st.Size,
+		ModTime: time.Unix(st.Mtim.Unix()), Stamp: stampOf(&st),
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFDIR:
+		f.Mode |= fs.ModeDir
+	case unix.S_IFLNK:
+		f.Mode |= fs.ModeSymlink
+		return f, readLink(dir, name, &f)
+	default:
+		return f, errNotCopied
+	}
+	return f, nil
+}
+
+// stampOf has the change time, which nobody can set back as they can the
+// modification time.
+func stampOf(st *unix.Stat_t) string {
+	b := make([]byte, 0, 64)
+	for _, n := range []int64{int64(st.Ino), st.Size, st.Ctim.Nano(), st.Mtim.Nano()} {
+		b = append(strconv.AppendInt(b, n, 36), '.')
+	}
+	return string(b)
+}
+
+func readLink(dir *os.File, name string, f *sandbox.File) error {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
+	if errors.Is(err, unix.EINVAL) {
+		// No link any more.
+		return fs.ErrNotExist
+	}
+	if err != nil {
+		return &fs.PathError{Op: "readlink", Path: f.Path, Err: err}
+	}
+	f.Link = string(buf[:n])
+	return nil
+}
+
+// lazyBody opens the file at the first Read: who only lists opens nothing.
+type lazyBody struct {
+	dir  *os.File
+	name string
+	from int64
+	file *os.File
+	err  error
+}
+
+func (l *lazyBody) Read(p []byte) (int, error) {
+	if l.file == nil && l.err == nil {
+		l.file, l.err = l.open()
+	}
+	if l.err != nil {
+		return 0, l.err
+	}
+	return l.file.Read(p)
+}
+
+func (l *lazyBody) open() (*os.File, error) {
+	f, err := openAt(l.dir, l.name, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		// A link or a socket has taken the file's place.
+		return nil, fmt.Errorf("file %q: %w", l.name, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("file %q: %w", l.name, fs.ErrNotExist)
+	}
+	if err == nil && l.from > 0 {
+		_, err = f.Seek(l.from, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (l *lazyBody) close() {
+	if l.file != nil {
+		l.file.Close()
+	}
+}
