@@ -119,13 +119,23 @@ func (p *pulse) renew(ctx context.Context, since runner.BootClock) error {
 	return p.conn.LeaseSince(ctx, p.lease, since)
 }
 
+// await returns when Temporal has acknowledged a beat of the attempt. No agent
+// may be started before: an attempt that was given up meanwhile, while its
+// worker was stopped say, would leave one behind that nobody owns.
+func (p *pulse) await(ctx context.Context) error {
+	select {
+	case <-p.heard:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // hold puts an agent on the lease. Nothing may be asked of it before: an
 // attempt that Temporal has given up meanwhile must not set an agent to work.
 func (p *pulse) hold(ctx context.Context, conn *runner.Conn) error {
-	select {
-	case <-p.heard:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := p.await(ctx); err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -78,11 +78,6 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.Turn, int(activity.GetInfo(ctx).Attempt))},
 	}
 	defer h.enter(t)()
-	forget, err := h.noteAttempt(in.Sandbox.ID, activity.GetInfo(ctx))
-	if err != nil {
-		return RunTurnOutput{}, err
-	}
-	defer forget()
 	t.showBeat("starting")
 	ctx, t.pulse = h.startPulse(ctx, &t.show)
 	defer t.pulse.stop()
@@ -139,6 +134,9 @@ func (t *turn) open(ctx context.Context) (err error) {
 	}
 	t.had = t.writer.Tail().Position
 	t.out = t.writer.Batcher(ctx, stream.BatcherOptions{})
+	if err := t.pulse.await(ctx); err != nil {
+		return err
+	}
 	if t.agent, err = h.agentIn(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch); err != nil {
 		return err
 	}
