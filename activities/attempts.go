@@ -2,39 +2,47 @@ package activities
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 )
 
 // attempt is what a worker that comes next must know of one that is under way:
-// it can be failed in its predecessor's name, so that the turn is offered again
-// at once and not only when its heartbeats are missed.
+// it can be failed in its predecessor's name, so that the activity is offered
+// again at once and not only when its heartbeats or its end are missed.
 type attempt struct {
 	SessionID string `json:"sessionId"`
+	Activity  string `json:"activity"`
 	TaskToken []byte `json:"taskToken"`
 }
 
-func (h *Host) attemptPath(sandboxID string) string {
-	return filepath.Join(h.o.DataDir, "attempts", sandboxID+".json")
+func (h *Host) attemptPath(name string) string {
+	return filepath.Join(h.o.DataDir, "attempts", name+".json")
 }
 
-// noteAttempt keeps an attempt's token in the data folder until forget.
-func (h *Host) noteAttempt(sandboxID string, info activity.Info) (forget func(), err error) {
-	path := h.attemptPath(sandboxID)
-	data, err := json.Marshal(attempt{SessionID: info.WorkflowExecution.ID, TaskToken: info.TaskToken})
+// noteAttempt keeps an attempt's token in the data folder until forget. What
+// the next worker needs is the folder as this one left it: a machine that
+// crashed has nobody to wait for, so nothing is forced to the disk.
+func (h *Host) noteAttempt(info activity.Info) (forget func(), err error) {
+	sum := sha256.Sum256(info.TaskToken)
+	path := h.attemptPath(hex.EncodeToString(sum[:12]))
+	data, err := json.Marshal(attempt{SessionID: info.WorkflowExecution.ID, Activity: info.ActivityType.Name, TaskToken: info.TaskToken})
 	if err == nil {
 		err = replaceFile(path, data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("note the attempt in sandbox %s: %w", sandboxID, err)
+		return nil, fmt.Errorf("note an attempt of %s: %w", info.ActivityType.Name, err)
 	}
 	return func() {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -43,9 +51,41 @@ func (h *Host) noteAttempt(sandboxID string, info activity.Info) (forget func(),
 	}, nil
 }
 
+// Interceptor notes every activity that a worker with it has under way, for
+// FailPredecessor of the worker that comes after it.
+func (h *Host) Interceptor() interceptor.WorkerInterceptor { return &noting{host: h} }
+
+type noting struct {
+	interceptor.WorkerInterceptorBase
+	host *Host
+}
+
+func (n *noting) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &noted{interceptor.ActivityInboundInterceptorBase{Next: next}, n.host}
+}
+
+type noted struct {
+	interceptor.ActivityInboundInterceptorBase
+	host *Host
+}
+
+// ExecuteActivity goes on without a note when it can't be written, as on a full
+// disk: then the attempt's own timeouts are waited for.
+func (n *noted) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	forget, err := n.host.noteAttempt(activity.GetInfo(ctx))
+	if err != nil {
+		n.host.o.Log.Warn("a worker after this one would wait for an attempt", "error", err)
+		return n.Next.ExecuteActivity(ctx, in)
+	}
+	defer forget()
+	return n.Next.ExecuteActivity(ctx, in)
+}
+
 // errPredecessor is what a dead worker's attempts fail with. They are tried
-// again.
-var errPredecessor = temporal.NewApplicationError("the worker that ran this attempt has ended", "WorkerEnded")
+// again at once, however often workers died before: the wait between attempts
+// is for what fails by itself.
+var errPredecessor = temporal.NewApplicationErrorWithOptions("the worker that ran this attempt has ended", "WorkerEnded",
+	temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 
 // FailPredecessor fails the attempts that an earlier worker of this data folder
 // left open. It must be called before this worker takes turns of its own, by

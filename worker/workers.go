@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -39,6 +40,11 @@ func startWorkers(c client.Client, host string, light *activities.Session, h *ac
 		WorkerStopTimeout:                time.Second,
 		MaxHeartbeatThrottleInterval:     time.Second,
 		DefaultHeartbeatThrottleInterval: time.Second,
+		// A worker that was killed can't say that its cache of workflows is
+		// gone: tasks wait this long for it before anybody may take them.
+		StickyScheduleToStartTimeout: time.Second,
+		// The next worker fails what this one had under way.
+		Interceptors: []interceptor.WorkerInterceptor{h.Interceptor()},
 		OnFatalError:                     func(err error) { set.fatal <- err },
 	}
 	shared := worker.New(c, session.TaskQueue, base)
