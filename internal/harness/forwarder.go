@@ -1,0 +1,112 @@
+package harness
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// Forwarder stands between a worker and a server; stopped, it is a server that
+// is away, at an address that stays. Safe for concurrent use.
+type Forwarder struct {
+	target string
+	addr   string
+
+	mu       sync.Mutex
+	listener net.Listener
+	conns    map[net.Conn]bool
+	owned    sync.WaitGroup
+}
+
+// Forward starts a forwarder to the server at host:port.
+func Forward(target string) (*Forwarder, error) {
+	f := &Forwarder{target: target, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
+	return f, f.Start()
+}
+
+// Addr is where it listens, host:port.
+func (f *Forwarder) Addr() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.addr
+}
+
+// Start listens again, at the same address as before.
+func (f *Forwarder) Start() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.listener != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", f.addr)
+	if err != nil {
+		return fmt.Errorf("forward to %s: %w", f.target, err)
+	}
+	f.listener, f.addr = l, l.Addr().String()
+	f.owned.Go(func() { f.accept(l) })
+	return nil
+}
+
+// Stop refuses new connections, cuts those that stand, and waits for their end.
+// It may be called more than once.
+func (f *Forwarder) Stop() {
+	f.mu.Lock()
+	if f.listener != nil {
+		f.listener.Close()
+		f.listener = nil
+	}
+	for c := range f.conns {
+		c.Close()
+	}
+	f.mu.Unlock()
+	f.owned.Wait()
+}
+
+func (f *Forwarder) accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		f.owned.Go(func() { f.serve(c) })
+	}
+}
+
+func (f *Forwarder) serve(client net.Conn) {
+	server, err := net.Dial("tcp", f.target)
+	if err != nil {
+		client.Close()
+		return
+	}
+	if !f.hold(client, server) {
+		return
+	}
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[0], way[1]) // how a connection ends is no fault
+			way[0].Close()
+			way[1].Close()
+		})
+	}
+	both.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, client)
+	delete(f.conns, server)
+}
+
+// hold keeps the connections for Stop; it refuses when stopped already.
+func (f *Forwarder) hold(conns ...net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range conns {
+		if f.listener == nil {
+			c.Close()
+			continue
+		}
+		f.conns[c] = true
+	}
+	return f.listener != nil
+}
