@@ -1,0 +1,250 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/runner"
+)
+
+// process is a process of a sandbox, as /proc has it.
+type process struct {
+	pid, parent int
+	started     string
+	exe         string
+	args        []string
+	// sandbox is the folder that marks it.
+	sandbox string
+}
+
+// runner says whether it is one of the runner's own.
+func (p process) runner() bool { return p.exe == "sojourn-runner" }
+
+// supervisor says whether it is what holds an agent.
+func (p process) supervisor() bool {
+	return p.runner() && len(p.args) > 1 && p.args[1] == "supervise"
+}
+
+// session is whose sandbox the folder is; its name is the session's id and the
+// epoch.
+func (p process) session() string {
+	name := filepath.Base(p.sandbox)
+	if i := strings.LastIndexByte(name, '-'); i > 0 {
+		return name[:i]
+	}
+	return name
+}
+
+// census looks at the machine's processes again and again. It remembers which
+// supervisor a process was seen under, so that one whose supervisor has died
+// is still known as that one's.
+type census struct {
+	root string
+
+	mu sync.Mutex
+	// marks are the sandboxes of processes by pid and start; looked counts the
+	// looks at those without one: a process has its parent's variables until
+	// it has become another program.
+	marks  map[string]string
+	looked map[string]int
+	owner  map[string]int
+	twins  map[string]string
+}
+
+// looks is how often a process is looked at before it is taken for none of
+// ours.
+const looks = 5
+
+func newCensus(root string) *census {
+	return &census{root: root, marks: map[string]string{}, looked: map[string]int{}, owner: map[string]int{}, twins: map[string]string{}}
+}
+
+// watch looks until the context ends.
+func (c *census) watch(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.note(c.list())
+		}
+	}
+}
+
+// found are the twins seen so far, by session.
+func (c *census) found() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]string{}
+	for id, detail := range c.twins {
+		out[id] = detail
+	}
+	return out
+}
+
+// list gives the living processes of sandboxes below the root.
+func (c *census) list() []process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if p, ok := c.look(pid); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (c *census) look(pid int) (process, bool) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return process{}, false
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return process{}, false
+	}
+	p := process{pid: pid, started: fields[19]}
+	p.parent, _ = strconv.Atoi(fields[1])
+	if p.sandbox = c.mark(dir, p); p.sandbox == "" {
+		return p, false
+	}
+	exe, _ := os.Readlink(filepath.Join(dir, "exe"))
+	p.exe = filepath.Base(strings.TrimSuffix(exe, " (deleted)"))
+	args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+	p.args = strings.Split(strings.TrimSuffix(string(args), "\x00"), "\x00")
+	return p, true
+}
+
+func (p process) key() string { return fmt.Sprintf("%d/%s", p.pid, p.started) }
+
+func (c *census) mark(dir string, p process) string {
+	key := p.key()
+	if m, ok := c.marks[key]; ok {
+		return m
+	}
+	if c.looked[key] >= looks {
+		return ""
+	}
+	c.looked[key]++
+	env, err := os.ReadFile(filepath.Join(dir, "environ"))
+	if err != nil {
+		return ""
+	}
+	for kv := range strings.SplitSeq(string(env), "\x00") {
+		if v, ok := strings.CutPrefix(kv, runner.MarkEnv+"="+c.root); ok {
+			c.marks[key] = c.root + v
+			return c.marks[key]
+		}
+	}
+	return ""
+}
+
+// note remembers who is whose, and two agents of one session.
+func (c *census) note(all []process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for session, groups := range groupAgents(all, c.owner) {
+		if len(groups) > 1 && c.twins[session] == "" {
+			c.twins[session] = fmt.Sprintf("%v", groups)
+		}
+	}
+}
+
+// groupAgents gives, per session and supervisor, a process that is not the
+// runner's own. owner is what is known of earlier looks and grows.
+func groupAgents(all []process, owner map[string]int) map[string]map[string]string {
+	byPID := map[int]process{}
+	for _, p := range all {
+		byPID[p.pid] = p
+	}
+	out := map[string]map[string]string{}
+	for _, p := range all {
+		if p.runner() {
+			continue
+		}
+		if above := supervisorOf(p, byPID); above != 0 {
+			owner[p.key()] = above
+		}
+		under, known := owner[p.key()]
+		if !known {
+			continue // a helper of the worker's
+		}
+		if out[p.session()] == nil {
+			out[p.session()] = map[string]string{}
+		}
+		group := fmt.Sprintf("%s under %d", filepath.Base(p.sandbox), under)
+		out[p.session()][group] = fmt.Sprintf("%d %s", p.pid, p.exe)
+	}
+	return out
+}
+
+func supervisorOf(p process, byPID map[int]process) int {
+	for range byPID {
+		above, ok := byPID[p.parent]
+		if !ok {
+			return 0
+		}
+		if above.supervisor() {
+			return above.pid
+		}
+		p = above
+	}
+	return 0
+}
+
+// supervisors, agents and tools are what can be killed of a session.
+func (c *census) supervisors(session string) []process {
+	var out []process
+	for _, p := range c.list() {
+		if p.session() == session && p.supervisor() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// agents are the programs right below what the runner holds.
+func (c *census) agents(session string) []process {
+	all := c.list()
+	byPID := map[int]process{}
+	for _, p := range all {
+		byPID[p.pid] = p
+	}
+	var out []process
+	for _, p := range all {
+		if above := byPID[p.parent]; p.session() == session && !p.runner() && above.runner() && supervisorOf(p, byPID) != 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// tools are the processes whose command line has the message's mark.
+func (c *census) tools(session, mark string) []process {
+	var out []process
+	for _, p := range c.list() {
+		if p.session() == session && !p.runner() && strings.Contains(strings.Join(p.args, " "), mark) {
+			out = append(out, p)
+		}
+	}
+	return out
+}

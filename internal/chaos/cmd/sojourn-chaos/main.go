@@ -1,0 +1,75 @@
+// Command sojourn-chaos kills parts of a running system and judges what came of
+// it. Exit codes: 0 nothing was found, 1 something was, 2 wrong usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/sojourn-run/sojourn/internal/chaos"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o := chaos.Options{Progress: stderr}
+	fs := flag.NewFlagSet("sojourn-chaos", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.Root, "root", ".", "the repository, with bin/ and .agents/")
+	fs.Uint64Var(&o.Seed, "seed", 1, "what the plan of kills and the messages come from")
+	fs.IntVar(&o.Kills, "kills", 25, "how many kills")
+	fs.IntVar(&o.Sessions, "sessions", 40, "how many sessions")
+	fs.IntVar(&o.AtOnce, "at-once", 8, "how many sessions at the same time")
+	fs.IntVar(&o.Hosts, "hosts", 2, "how many hosts")
+	fs.BoolVar(&o.Verbose, "verbose", false, "tell every kill")
+	fs.BoolVar(&o.Keep, "keep", false, "leave the temporary folder")
+	agents := fs.String("agents", strings.Join(chaos.Agents, ","), "the sessions' agents")
+	only := fs.String("only", "", "these kinds of kills only, such as worker-kill,host-kill")
+	asJSON := fs.Bool("json", false, "print one JSON value in place of the table")
+	sweep := fs.String("sweep", "", "in place of random kills: this `agent`'s turn (or all), killed at every event")
+	part := fs.String("part", "", "sweep these parts only, of worker,agent,host")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		return 2
+	}
+	o.Agents = strings.Split(*agents, ",")
+	for _, k := range strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }) {
+		o.Only = append(o.Only, chaos.Kind(k))
+	}
+	var r chaos.Report
+	var err error
+	if *sweep != "" {
+		r, err = chaos.Sweep(ctx, o, *sweep, *part)
+	} else {
+		r, err = chaos.Run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "sojourn-chaos: %v\n", err)
+		return 1
+	}
+	write := r.Write
+	if *asJSON {
+		write = r.WriteJSON
+	}
+	if err := write(stdout); err != nil {
+		fmt.Fprintf(stderr, "sojourn-chaos: %v\n", err)
+		return 1
+	}
+	if !r.Good() {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,331 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sojourn-run/sojourn/internal/harness"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// Agents are those that a run has by default: all that the scripted model can
+// stand behind.
+var Agents = []string{"claude", "codex", "gemini", "opencode"}
+
+// Options of a run.
+type Options struct {
+	// Root is the repository, with bin/ and .agents/; default: the working
+	// folder.
+	Root string
+	// Seed decides the plan of kills and the messages.
+	Seed uint64
+	// Kills is how many; default 25.
+	Kills int
+	// Sessions is how many; default 40.
+	Sessions int
+	// AtOnce is how many of them live at the same time; default 8.
+	AtOnce int
+	// Hosts is how many workers with a data folder there are; default 2.
+	Hosts int
+	// Agents take turns over the sessions; default [Agents].
+	Agents []string
+	// Only, if given, are the kinds of kills; others of the plan are left out.
+	Only []Kind
+	// Progress hears what goes on, a line per some seconds; default none.
+	Progress io.Writer
+	// Every kill is told too.
+	Verbose bool
+	// Keep leaves the temporary folder.
+	Keep bool
+}
+
+func (o Options) withDefaults() Options {
+	set := func(n *int, d int) {
+		if *n <= 0 {
+			*n = d
+		}
+	}
+	set(&o.Kills, 25)
+	set(&o.Sessions, 40)
+	set(&o.AtOnce, 8)
+	set(&o.Hosts, 2)
+	if len(o.Agents) == 0 {
+		o.Agents = Agents
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	return o
+}
+
+// driver is a run or a sweep under way.
+type driver struct {
+	o      Options
+	prefix string
+	began  time.Time
+	stack  *harness.Stack
+	hosts  *hosts
+	census *census
+
+	mu       sync.Mutex
+	sittings map[*sitting]bool
+	done     []*sitting
+	events   int
+	changed  chan struct{}
+	kills    map[Kind]int
+	missed   map[Kind]int
+	notes    []string
+	found    []Finding
+}
+
+// start brings up stack, links and census; stop must be called in any case.
+func start(ctx context.Context, o Options, prefix string) (*driver, error) {
+	stack, err := harness.Start(ctx, harness.Options{Root: o.Root, Name: "sojourn-chaos", Keep: o.Keep})
+	if err != nil {
+		return nil, err
+	}
+	d := &driver{
+		o: o, prefix: prefix, began: time.Now(), stack: stack, census: newCensus(stack.Dir), changed: make(chan struct{}),
+		sittings: map[*sitting]bool{}, kills: map[Kind]int{}, missed: map[Kind]int{},
+	}
+	l, err := newLinks(stack.Env)
+	d.hosts = &hosts{stack: stack, links: l, note: d.note}
+	if err != nil {
+		return nil, errors.Join(err, d.stop())
+	}
+	return d, nil
+}
+
+func (d *driver) stop() error { return errors.Join(d.hosts.close(), d.stack.Close()) }
+
+// say prints a line of progress.
+func (d *driver) say(format string, args ...any) {
+	fmt.Fprintf(d.o.Progress, "%5.0f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// note keeps what a reader of the report should know.
+func (d *driver) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.notes = append(d.notes, fmt.Sprintf(format, args...))
+}
+
+func (d *driver) fault(f Finding) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found = append(d.found, f)
+}
+
+func (d *driver) join(s *sitting) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sittings[s] = true
+}
+
+func (d *driver) leave(s *sitting) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sittings, s)
+	d.done = append(d.done, s)
+}
+
+// heard counts an event of any session.
+func (d *driver) heard() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events++
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// sitting are those with an open turn, in the order of their ids.
+func (d *driver) inTurn() []*sitting {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []*sitting
+	for s := range d.sittings {
+		if _, ok := s.running(); ok {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b *sitting) int { return strings.Compare(a.id, b.id) })
+	return out
+}
+
+// everyone are all sessions that are not done.
+func (d *driver) everyone() []*sitting {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []*sitting
+	for s := range d.sittings {
+		out = append(out, s)
+	}
+	return out
+}
+
+// learn runs scripts undisturbed, all agents at the same time, and gives what
+// they cost and say.
+func (d *driver) learn(ctx context.Context, scripts []string) (normals, error) {
+	out := normals{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	errs := make([]error, len(d.o.Agents))
+	for i, agent := range d.o.Agents {
+		all.Go(func() {
+			told, err := d.undisturbed(ctx, 900+i, agent, scripts)
+			mu.Lock()
+			defer mu.Unlock()
+			out[agent], errs[i] = told, err
+		})
+	}
+	all.Wait()
+	return out, errors.Join(errs...)
+}
+
+func (d *driver) undisturbed(ctx context.Context, n int, agent string, scripts []string) (map[string]Normal, error) {
+	s, err := d.sit(ctx, n, agent)
+	if err != nil {
+		return nil, err
+	}
+	for _, script := range scripts {
+		if !s.say(ctx, script) {
+			return nil, fmt.Errorf("%s: %q was not answered, with nothing killed", agent, script)
+		}
+	}
+	s.finish(ctx)
+	told := s.told()
+	d.count(&told)
+	out := map[string]Normal{}
+	for _, t := range told.Turns {
+		r := ends(told, t.Message)[0]
+		if r.Outcome != session.Completed || r.Result == nil {
+			return nil, fmt.Errorf("%s: %q: %w, with nothing killed", agent, t.Script, r.Err())
+		}
+		out[t.Script] = Normal{Requests: t.Requests, Answer: unfill(r.Result.Response, t.Mark), Events: len(told.Heard)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.found) > 0 {
+		return out, fmt.Errorf("with nothing killed: %s", s.found[0])
+	}
+	return out, nil
+}
+
+// count fills in what the model was asked.
+func (d *driver) count(told *Told) {
+	stats := d.stack.Model.Stats()
+	for i := range told.Turns {
+		for _, s := range stats.Sessions {
+			for _, p := range s.Prompts {
+				if strings.Contains(p.Text, told.Turns[i].Mark) {
+					told.Turns[i].Requests += p.Requests
+				}
+			}
+		}
+	}
+}
+
+// leftovers waits until nothing is left of closed sessions, and says what is.
+func (d *driver) leftovers(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		left := d.left(ctx)
+		if len(left) == 0 || ctx.Err() != nil {
+			return left
+		}
+		wait(ctx, 500*time.Millisecond)
+	}
+}
+
+func (d *driver) left(ctx context.Context) []string {
+	var out []string
+	for _, p := range d.census.list() {
+		out = append(out, fmt.Sprintf("process %d %s of %s", p.pid, strings.Join(p.args, " ")[:min(60, len(strings.Join(p.args, " ")))], p.sandbox))
+	}
+	for _, h := range d.hosts.all {
+		for _, pattern := range []string{"sandboxes/*", "sandboxes/.[a-z]*", "s/*", "attempts/*", "bookmarks/*"} {
+			found, _ := filepath.Glob(filepath.Join(h.dir, pattern))
+			out = append(out, found...)
+		}
+		found, _ := filepath.Glob(filepath.Join(h.tmp, "*"))
+		out = append(out, found...)
+	}
+	if n, err := consumers(context.WithoutCancel(ctx), d.stack.Env["NATS_URL"]); err != nil || n > 0 {
+		out = append(out, fmt.Sprintf("%d consumers of the stream (%v)", n, err))
+	}
+	return out
+}
+
+// consumers counts what the server keeps for readers.
+func consumers(ctx context.Context, url string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return 0, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, err
+	}
+	st, err := js.Stream(ctx, "SOJOURN")
+	if err != nil {
+		return 0, err
+	}
+	info, err := st.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return info.State.Consumers, nil
+}
+
+// report sums up all sessions that are done.
+func (d *driver) report(ctx context.Context, title string, normal func(*sitting) normals) Report {
+	for id, detail := range d.census.found() {
+		d.twin(id, detail)
+	}
+	for _, left := range d.leftovers(ctx) {
+		d.fault(Finding{Fault: Orphan, Kind: Undisturbed, Detail: left})
+	}
+	var verdicts []verdict
+	found := d.found
+	for _, s := range d.done {
+		if s.n >= 900 {
+			continue
+		}
+		told := s.told()
+		d.count(&told)
+		v, f := judge(told, normal(s))
+		verdicts, found = append(verdicts, v...), append(append(found, f...), s.found...)
+	}
+	host, _ := os.Hostname()
+	_ = host
+	return Report{
+		Title: title, Seed: d.o.Seed, Machine: fmt.Sprintf("%s, %d shared cores", runtime.GOOS, runtime.NumCPU()), At: d.began,
+		Took: time.Since(d.began), Sessions: len(d.done), Rows: rows(d.kills, verdicts, found), Findings: found, Notes: d.notes,
+	}
+}
+
+func (d *driver) twin(id, detail string) {
+	f := Finding{Fault: Twin, Kind: Undisturbed, Session: id, Detail: detail}
+	for _, s := range d.done {
+		if s.id == id {
+			f.Kind, f.Agent = s.told().kind(), s.agent
+		}
+	}
+	d.fault(f)
+}

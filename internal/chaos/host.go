@@ -1,0 +1,209 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/harness"
+)
+
+// host is a data folder with its worker.
+type host struct {
+	dir, tmp string
+	flags    []string
+
+	mu sync.Mutex
+	// worker is nil while none runs.
+	worker *harness.Process
+	gone   bool
+}
+
+// holds says whether a session has its sandbox there.
+func (h *host) holds(session string) bool {
+	found, err := filepath.Glob(filepath.Join(h.dir, "sandboxes", session+"-*"))
+	return err == nil && len(found) > 0
+}
+
+// hosts are all hosts of a run, the dead ones too.
+type hosts struct {
+	stack *harness.Stack
+	links links
+	// note hears of what goes wrong.
+	note func(format string, args ...any)
+
+	mu    sync.Mutex
+	all   []*host
+	owned sync.WaitGroup
+}
+
+// links are the ways from hosts to the servers, which can be cut.
+type links struct {
+	stream, archive, temporal *harness.Forwarder
+	env                       []string
+}
+
+func newLinks(env map[string]string) (links, error) {
+	var l links
+	for _, one := range []struct {
+		name string
+		to   **harness.Forwarder
+	}{{"NATS_URL", &l.stream}, {"AWS_ENDPOINT_URL_S3", &l.archive}, {"TEMPORAL_ADDRESS", &l.temporal}} {
+		address := env[one.name]
+		u, err := url.Parse(address)
+		target := address
+		if err == nil && u.Host != "" {
+			target = u.Host
+		}
+		if *one.to, err = harness.Forward(target); err != nil {
+			return l, errors.Join(err, l.close())
+		}
+		through := (*one.to).Addr()
+		if u != nil && u.Host != "" {
+			u.Host = through
+			through = u.String()
+		}
+		l.env = append(l.env, one.name+"="+through)
+	}
+	return l, nil
+}
+
+func (l links) close() error {
+	for _, f := range []*harness.Forwarder{l.stream, l.archive, l.temporal} {
+		if f != nil {
+			f.Stop()
+		}
+	}
+	return nil
+}
+
+// add starts a new host.
+func (s *hosts) add(ctx context.Context, flags ...string) (*host, error) {
+	s.mu.Lock()
+	dir := filepath.Join(s.stack.Dir, fmt.Sprintf("h%d", len(s.all)+1))
+	h := &host{dir: dir, tmp: dir + "-tmp", flags: flags}
+	s.all = append(s.all, h)
+	s.mu.Unlock()
+	for _, d := range []string{h.dir, h.tmp} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return h, s.start(ctx, h)
+}
+
+// start starts a worker on a host that has none.
+func (s *hosts) start(ctx context.Context, h *host) error {
+	extra := append([]string{"TMPDIR=" + h.tmp}, s.links.env...)
+	p, err := s.stack.StartWorker(ctx, h.dir, append(extra, h.flags...)...)
+	if err != nil {
+		return fmt.Errorf("host %s: %w", filepath.Base(h.dir), err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.worker = p
+	return nil
+}
+
+// take gives the host's worker to whoever ends it; nil if another does, or did.
+func (h *host) take() *harness.Process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.worker
+	h.worker = nil
+	return p
+}
+
+func (h *host) up() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.worker != nil && !h.gone
+}
+
+// living are the hosts with a worker.
+func (s *hosts) living() []*host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*host
+	for _, h := range s.all {
+		if h.up() {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// of is the living host of a session's sandbox; nil if there is none.
+func (s *hosts) of(session string) *host {
+	for _, h := range s.living() {
+		if h.holds(session) {
+			return h
+		}
+	}
+	return nil
+}
+
+// replace starts the next worker of a host in the background.
+func (s *hosts) replace(ctx context.Context, h *host, end func() error) {
+	s.owned.Go(func() {
+		if err := end(); err != nil {
+			s.note("end a worker: %v", err)
+		}
+		for ctx.Err() == nil {
+			err := s.start(ctx, h)
+			if err == nil {
+				return
+			}
+			s.note("start a worker: %v", err)
+			wait(ctx, time.Second)
+		}
+	})
+}
+
+// kill ends a whole host with all its agents and its folder.
+func (h *host) kill(p *harness.Process) error {
+	h.mu.Lock()
+	h.gone = true
+	h.mu.Unlock()
+	err := p.Kill()
+	for range 100 {
+		pids, listErr := harness.Agents(h.dir)
+		if listErr != nil || len(pids) == 0 {
+			break
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return errors.Join(err, os.RemoveAll(h.dir), os.RemoveAll(h.tmp))
+}
+
+// close stops all workers and what is left of their agents.
+func (s *hosts) close() error {
+	s.owned.Wait()
+	var errs []error
+	for _, h := range s.all {
+		if p := h.take(); p != nil {
+			errs = append(errs, p.Stop())
+		}
+		errs = append(errs, harness.EndAgents(h.dir))
+	}
+	return errors.Join(append(errs, s.links.close())...)
+}
+
+// wait waits, or until the context ends.
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

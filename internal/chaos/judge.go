@@ -1,0 +1,295 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// Fault is what must not be.
+type Fault string
+
+// The faults that the table counts.
+const (
+	// Lost: an accepted message has no end, or the end of an agent that lived
+	// on is a failure.
+	Lost Fault = "lost"
+	// Wrong: more than one end, a failure without a name, or another answer
+	// than the undisturbed run's.
+	Wrong Fault = "wrong"
+	// Gap: a subscriber was not given the next number, or text that stands in
+	// the conversation never came.
+	Gap Fault = "gap"
+	// Repeat: a subscriber was given a number, or text, twice.
+	Repeat Fault = "repeat"
+	// Paid: a model request too many in a turn whose agent lived on.
+	Paid Fault = "extra"
+	// Torn: a transcript in the archive that is not what the agent wrote, or
+	// has a line that is none.
+	Torn Fault = "torn"
+	// Differs: what was seen live is not what the archive gives.
+	Differs Fault = "differs"
+	// Twin: two agents of one session at the same time.
+	Twin Fault = "twin"
+	// Orphan: a process, folder, socket, file or consumer that nobody owns.
+	Orphan Fault = "orphan"
+	// Stuck: something did not come to its end, such as a close.
+	Stuck Fault = "stuck"
+)
+
+// faults are all, in the order of the table.
+var faults = []Fault{Lost, Wrong, Gap, Repeat, Paid, Torn, Differs, Twin, Orphan, Stuck}
+
+// Finding is one fault and where it was seen.
+type Finding struct {
+	Fault Fault `json:"fault"`
+	// Kind is the hardest kill that the turn met, or for what is no turn's
+	// own, the session.
+	Kind    Kind   `json:"kind"`
+	Session string `json:"session,omitempty"`
+	Agent   string `json:"agent,omitempty"`
+	Detail  string `json:"detail"`
+}
+
+// String is one line.
+func (f Finding) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s (%s): %s", f.Fault, f.Session, f.Agent, f.Kind, f.Detail))
+}
+
+// Heard is an event as a subscriber got it.
+type Heard struct {
+	event.Event
+	At time.Time
+}
+
+// Hit is a kill that a turn met.
+type Hit struct {
+	Kind Kind      `json:"kind"`
+	At   time.Time `json:"at"`
+}
+
+// Turn is a message that was accepted and what is known of it from outside.
+type Turn struct {
+	Mark    string `json:"mark"`
+	Script  string `json:"script"`
+	Message string `json:"message"`
+	Hits    []Hit  `json:"hits,omitempty"`
+	// Requests are those that the model was asked about it.
+	Requests int `json:"requests"`
+}
+
+func (t Turn) kind() Kind {
+	var met []Kind
+	for _, h := range t.Hits {
+		met = append(met, h.Kind)
+	}
+	return hardest(met)
+}
+
+// Told is a session as it was seen from outside.
+type Told struct {
+	ID    string
+	Agent string
+	Turns []Turn
+	Heard []Heard
+}
+
+// kind is the hardest that the session met.
+func (s Told) kind() Kind {
+	var met []Kind
+	for _, t := range s.Turns {
+		met = append(met, t.kind())
+	}
+	return hardest(met)
+}
+
+func (s Told) finding(f Fault, k Kind, format string, args ...any) Finding {
+	return Finding{Fault: f, Kind: k, Session: s.ID, Agent: s.Agent, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Normal is what a script costs and answers when nothing is killed.
+type Normal struct {
+	Requests int    `json:"requests"`
+	Answer   string `json:"answer"`
+	Events   int    `json:"events"`
+}
+
+// normals are by agent and script.
+type normals map[string]map[string]Normal
+
+// verdict is what became of a turn.
+type verdict struct {
+	kind             Kind
+	answered, failed bool
+	// extra are the requests beyond the normal ones, whoever is to blame.
+	extra int
+	// pauses are those of the turn's subscriber after each kill.
+	pauses []pause
+}
+
+// pause is how long a subscriber heard nothing new after a kill.
+type pause struct {
+	kind Kind
+	took time.Duration
+}
+
+// judge holds a session against what must be.
+func judge(s Told, normal normals) ([]verdict, []Finding) {
+	var verdicts []verdict
+	found := numbers(s)
+	found = append(found, texts(s)...)
+	for _, t := range s.Turns {
+		v, f := judgeTurn(s, t, normal[s.Agent][t.Script])
+		verdicts, found = append(verdicts, v), append(found, f...)
+	}
+	return verdicts, found
+}
+
+// ends are the ends of a message that were heard, each number once.
+func ends(s Told, message string) []session.Result {
+	var out []session.Result
+	seen := map[uint64]bool{}
+	for _, h := range s.Heard {
+		if r, ok := session.ResultOf(h.Event, message); ok && !seen[h.Context.Seq] {
+			out, seen[h.Context.Seq] = append(out, r), true
+		}
+	}
+	return out
+}
+
+func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
+	v := verdict{kind: t.kind(), extra: max(0, t.Requests-normal.Requests), pauses: pauses(s, t)}
+	var found []Finding
+	say := func(f Fault, format string, args ...any) {
+		found = append(found, s.finding(f, v.kind, t.Mark+" "+format, args...))
+	}
+	all := ends(s, t.Message)
+	switch {
+	case len(all) == 0:
+		say(Lost, "has no end")
+		return v, found
+	case len(all) > 1:
+		say(Wrong, "has %d ends", len(all))
+	}
+	r := all[0]
+	v.answered, v.failed = r.Outcome == session.Completed, r.Outcome != session.Completed
+	switch {
+	case v.failed && (r.Error == nil || r.Error.Code == ""):
+		say(Wrong, "failed without a name")
+	case v.failed && v.kind.agentLives():
+		say(Lost, "failed though its agent lived: %s: %s", r.Error.Code, r.Error.Message)
+	case v.answered && v.kind.agentLives() && v.kind != ToolKill && r.Result != nil && unfill(r.Result.Response, t.Mark) != normal.Answer:
+		say(Wrong, "was answered %q in place of %q", short(unfill(r.Result.Response, t.Mark)), short(normal.Answer))
+	}
+	if v.kind.agentLives() && v.extra > 0 {
+		say(Paid, "cost %d requests in place of %d", t.Requests, normal.Requests)
+	}
+	if v.answered && t.Requests < normal.Requests && v.kind.agentLives() && v.kind != ToolKill {
+		say(Wrong, "cost %d requests in place of %d", t.Requests, normal.Requests)
+	}
+	return v, found
+}
+
+func short(s string) string { return s[:min(len(s), 120)] }
+
+// numbers checks that a subscriber was given every number once, in order.
+func numbers(s Told) []Finding {
+	var found []Finding
+	var last uint64
+	for _, h := range s.Heard {
+		switch n := h.Context.Seq; {
+		case n > last+1:
+			found = append(found, s.finding(Gap, s.kind(), "event %d came after %d", n, last))
+		case n <= last:
+			found = append(found, s.finding(Repeat, s.kind(), "event %d came after %d", n, last))
+		}
+		last = max(last, h.Context.Seq)
+	}
+	return found
+}
+
+// texts checks that the deltas of each text make up the text: a record that was
+// skipped or translated twice shows here, however well the numbers are.
+func texts(s Told) []Finding {
+	fold := reducer.NewBuilder(reducer.State{})
+	deltas, order := map[string]string{}, []string(nil)
+	for _, h := range s.Heard {
+		fold.Add(h.Event)
+		if d, ok := h.Payload.(event.BlockDelta); ok {
+			if _, known := deltas[d.BlockID]; !known {
+				order = append(order, d.BlockID)
+			}
+			deltas[d.BlockID] += d.Delta
+		}
+	}
+	final := map[string]event.Block{}
+	for _, b := range fold.State().Blocks {
+		final[b.ID] = b
+	}
+	var found []Finding
+	for _, id := range order {
+		b, ok := final[id]
+		if !ok || b.Type != event.BlockAssistantText || b.Status != event.StatusComplete || b.Content == nil {
+			continue
+		}
+		switch heard, want := deltas[id], *b.Content; {
+		case heard == want:
+		case len(heard) > len(want):
+			found = append(found, s.finding(Repeat, s.kind(), "block %s: %d bytes of deltas for %d of text", id, len(heard), len(want)))
+		default:
+			found = append(found, s.finding(Gap, s.kind(), "block %s: %d bytes of deltas for %d of text", id, len(heard), len(want)))
+		}
+	}
+	return found
+}
+
+// pauses are how long the subscriber waited from each kill to the first word
+// of the next attempt. A kill behind which no attempt followed gives none: the
+// turn was over.
+func pauses(s Told, t Turn) []pause {
+	var out []pause
+	begun, ended := span(s, t)
+	for i, hit := range t.Hits {
+		if begun.IsZero() || hit.At.Before(begun) || !hit.Kind.workerDies() {
+			continue
+		}
+		at := slices.IndexFunc(s.Heard, func(h Heard) bool { return h.At.After(hit.At) && fence(h.Event) })
+		if at < 0 || (!ended.IsZero() && s.Heard[at].At.After(ended)) {
+			continue
+		}
+		if i+1 < len(t.Hits) && t.Hits[i+1].At.Before(s.Heard[at].At) {
+			continue // what was waited for then is the next kill's doing too
+		}
+		out = append(out, pause{hit.Kind, s.Heard[at].At.Sub(hit.At)})
+	}
+	return out
+}
+
+// workerDies says whether a new attempt must follow on the same host.
+func (k Kind) workerDies() bool {
+	return k == WorkerKill || k == WorkerTerm || k == WorkerStop || k == RunnerKill || k == HostKill
+}
+
+// fence says whether an event is the first of an attempt.
+func fence(e event.Event) bool {
+	st, ok := e.Payload.(event.Status)
+	return ok && st.Runtime == nil && st.Attempt > 0
+}
+
+// span is when a turn's beginning and end were heard.
+func span(s Told, t Turn) (begun, ended time.Time) {
+	for _, h := range s.Heard {
+		if q, ok := h.Payload.(event.QueryStarted); ok && begun.IsZero() && slices.Contains(q.MessageIDs, t.Message) {
+			begun = h.At
+		}
+		if _, ok := session.ResultOf(h.Event, t.Message); ok && ended.IsZero() {
+			ended = h.At
+		}
+	}
+	return begun, ended
+}

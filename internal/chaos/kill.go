@@ -1,0 +1,179 @@
+package chaos
+
+import (
+	"context"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/harness"
+)
+
+// quiet is how long a kill waits for events before it comes anyway: after the
+// loss of a host there may be none for as long as that takes to be noticed.
+const quiet = 15 * time.Second
+
+// carryOut does the plan.
+func (d *driver) carryOut(ctx context.Context, plan []Kill, count func()) {
+	for i, k := range plan {
+		d.await(ctx, k.After)
+		for try := 0; ctx.Err() == nil; try++ {
+			if d.kill(ctx, k) {
+				d.mu.Lock()
+				d.kills[k.Kind]++
+				d.mu.Unlock()
+				break
+			}
+			if try == 400 {
+				d.note("kill %d, %s, met nothing to kill", i+1, k.Kind)
+				break
+			}
+			wait(ctx, 50*time.Millisecond)
+		}
+		count()
+	}
+}
+
+// await waits for n more events.
+func (d *driver) await(ctx context.Context, n int) {
+	ctx, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	d.mu.Lock()
+	goal := d.events + n
+	d.mu.Unlock()
+	for {
+		d.mu.Lock()
+		reached, changed := d.events >= goal, d.changed
+		d.mu.Unlock()
+		if reached {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// kill does one kill; false when there is nothing to kill now.
+func (d *driver) kill(ctx context.Context, k Kill) bool {
+	switch k.Kind {
+	case WorkerKill, WorkerTerm, WorkerStop, HostKill:
+		return d.killHost(ctx, k)
+	case StreamAway, ArchiveAway, TemporalAway:
+		return d.cut(ctx, k)
+	default:
+		return d.killInside(k)
+	}
+}
+
+// killHost picks a living host of a session with an open turn.
+func (d *driver) killHost(ctx context.Context, k Kill) bool {
+	open := d.inTurn()
+	if len(open) == 0 {
+		return false
+	}
+	s := open[k.Pick%uint64(len(open))]
+	h := d.hosts.of(s.id)
+	if h == nil || (k.Kind == HostKill && len(d.hosts.living()) < 2) {
+		return false
+	}
+	p := h.take()
+	if p == nil {
+		return false
+	}
+	d.strike(k.Kind, func(s *sitting) bool { return h.holds(s.id) || d.hosts.of(s.id) == nil }, h.dir)
+	d.endWorker(ctx, k, h, p)
+	return true
+}
+
+func (d *driver) endWorker(ctx context.Context, k Kill, h *host, p *harness.Process) {
+	switch k.Kind {
+	case WorkerKill:
+		d.hosts.replace(ctx, h, p.Kill)
+	case WorkerTerm:
+		d.hosts.replace(ctx, h, p.Stop)
+	case WorkerStop:
+		_ = syscall.Kill(p.PID(), syscall.SIGSTOP)
+		d.hosts.owned.Go(func() {
+			wait(ctx, k.Hold)
+			_ = syscall.Kill(p.PID(), syscall.SIGCONT)
+			h.mu.Lock()
+			h.worker = p
+			h.mu.Unlock()
+		})
+	case HostKill:
+		if err := h.kill(p); err != nil {
+			d.note("kill host: %v", err)
+		}
+		d.hosts.owned.Go(func() {
+			wait(ctx, 5*time.Second)
+			if _, err := d.hosts.add(context.WithoutCancel(ctx)); err != nil {
+				d.note("start a host: %v", err)
+			}
+		})
+	}
+}
+
+// cut takes a server away for a while.
+func (d *driver) cut(ctx context.Context, k Kill) bool {
+	f := map[Kind]*harness.Forwarder{StreamAway: d.hosts.links.stream, ArchiveAway: d.hosts.links.archive, TemporalAway: d.hosts.links.temporal}[k.Kind]
+	if len(d.inTurn()) == 0 {
+		return false
+	}
+	d.strike(k.Kind, func(*sitting) bool { return true }, "")
+	f.Stop()
+	wait(ctx, k.Hold)
+	if err := f.Start(); err != nil {
+		d.note("%s: %v", k.Kind, err)
+	}
+	return true
+}
+
+// killInside picks a process of a session with an open turn.
+func (d *driver) killInside(k Kill) bool {
+	open := d.inTurn()
+	if len(open) == 0 {
+		return false
+	}
+	first := int(k.Pick % uint64(len(open)))
+	for _, s := range slices.Concat(open[first:], open[:first]) {
+		mark, ok := s.running()
+		if !ok {
+			continue
+		}
+		var targets []process
+		switch k.Kind {
+		case ToolKill:
+			targets = d.census.tools(s.id, mark)
+		case AgentKill:
+			targets = d.census.agents(s.id)
+		case RunnerKill:
+			targets = d.census.supervisors(s.id)
+		}
+		if len(targets) == 0 {
+			continue
+		}
+		p := targets[k.Pick/7%uint64(len(targets))]
+		d.strike(k.Kind, func(other *sitting) bool { return other == s }, p.exe)
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		return true
+	}
+	return false
+}
+
+// strike notes a kill on the turns that it meets.
+func (d *driver) strike(k Kind, meets func(*sitting) bool, what string) {
+	hit := Hit{Kind: k, At: time.Now()}
+	for _, s := range d.everyone() {
+		if !meets(s) {
+			continue
+		}
+		s.hit(hit)
+		if d.o.Verbose {
+			mark, _ := s.running()
+			d.say("%s %s meets %s %s", k, what, s.id, mark)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// often is how often progress is told, and the processes are looked at.
+const (
+	often = 5 * time.Second
+	look  = 60 * time.Millisecond
+)
+
+// minTurns is what every session says at least.
+const minTurns = 2
+
+// Run kills o.Kills parts under o.Sessions sessions and judges what came of it.
+// The error is about the running only; what was found is in the report.
+func Run(ctx context.Context, o Options) (Report, error) {
+	o = o.withDefaults()
+	d, err := start(ctx, o, "c")
+	if err != nil {
+		return Report{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r, err := d.run(ctx)
+	cancel()
+	r.Command = fmt.Sprintf("make chaos SEED=%d KILLS=%d SESSIONS=%d", o.Seed, o.Kills, o.Sessions)
+	return r, errors.Join(err, d.stop())
+}
+
+func (d *driver) run(ctx context.Context) (Report, error) {
+	for range d.o.Hosts {
+		if _, err := d.hosts.add(ctx); err != nil {
+			return Report{}, err
+		}
+	}
+	d.say("seed %d: %d kills over %d sessions of %s, %d at once, on %d hosts", d.o.Seed, d.o.Kills, d.o.Sessions, strings.Join(d.o.Agents, ", "), d.o.AtOnce, d.o.Hosts)
+	looking, stopLooking := context.WithCancel(ctx)
+	var watchers sync.WaitGroup
+	watchers.Go(func() { d.census.watch(looking, look) })
+	defer watchers.Wait()
+	defer stopLooking()
+	normal, err := d.learn(ctx, scripts)
+	if err != nil {
+		return Report{}, err
+	}
+	d.say("what scripts cost undisturbed is known")
+	var killed atomic.Int64
+	plan := slices.DeleteFunc(Plan(d.o.Seed, d.o.Kills), func(k Kill) bool { return len(d.o.Only) > 0 && !slices.Contains(d.o.Only, k.Kind) })
+	watchers.Go(func() { d.progress(looking, &killed, len(plan)) })
+	killing, stopKilling := context.WithCancel(ctx)
+	var killer sync.WaitGroup
+	killer.Go(func() { d.carryOut(killing, plan, func() { killed.Add(1) }) })
+	d.sessions(ctx, &killed, len(plan))
+	stopKilling()
+	killer.Wait()
+	d.hosts.owned.Wait()
+	d.say("all sessions are closed; looking for what is left")
+	return d.report(ctx, "chaos", func(*sitting) normals { return normal }), ctx.Err()
+}
+
+// sessions runs all sessions, so many at once. A session goes on until its
+// share of the kills has been.
+func (d *driver) sessions(ctx context.Context, killed *atomic.Int64, kills int) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range d.o.AtOnce {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				n := int(next.Add(1))
+				if n > d.o.Sessions {
+					return
+				}
+				d.session(ctx, n, func() bool { return killed.Load()*int64(d.o.Sessions) >= int64(kills*n) })
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (d *driver) session(ctx context.Context, n int, enough func() bool) {
+	agent := d.o.Agents[n%len(d.o.Agents)]
+	s, err := d.sit(ctx, n, agent)
+	if err != nil {
+		d.fault(Finding{Fault: Stuck, Kind: Undisturbed, Agent: agent, Detail: err.Error()})
+		return
+	}
+	for i := 0; ctx.Err() == nil && (i < minTurns || !enough()); i++ {
+		if !s.say(ctx, scripts[scriptOf(d.o.Seed, n, i)]) {
+			break
+		}
+	}
+	s.finish(ctx)
+}
+
+// progress tells how far it is, every some seconds.
+func (d *driver) progress(ctx context.Context, killed *atomic.Int64, kills int) {
+	for ctx.Err() == nil {
+		wait(ctx, often)
+		var turns, open int
+		d.mu.Lock()
+		all := slices.Clone(d.done)
+		for s := range d.sittings {
+			all = append(all, s)
+		}
+		done, events, faults := len(d.done), d.events, len(d.found)
+		d.mu.Unlock()
+		for _, s := range all {
+			s.mu.Lock()
+			turns += len(s.turns)
+			faults += len(s.found)
+			if s.open >= 0 {
+				open++
+			}
+			s.mu.Unlock()
+		}
+		d.say("%d of %d kills, %d sessions done, %d messages, %d of them open, %d events, %d findings", killed.Load(), kills, done, turns, open, events, faults)
+	}
+}

@@ -1,0 +1,42 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// mark stands in a script for what tells one message from all others.
+const mark = "{m}"
+
+// scripts are what sessions are told. Each ends in a text, and none of its
+// tools does harm when it is run twice.
+var scripts = []string{
+	"SAY " + mark + " plain words",
+	"THINK " + mark + " and what follows from it",
+	"SAY " + mark + " slowly THEN SLOW 2",
+	"SAY " + mark + " slowly THEN SLOW 4",
+	"SAY " + mark + " a lot THEN DELTAS 600",
+	"SAY " + mark + " works THEN TOOL bash: sleep 0.4; echo " + mark + " THEN SAY " + mark + " worked",
+	"SAY " + mark + " works long THEN TOOL bash: for i in 1 2 3 4 5 6 7 8; do echo " + mark + " $i; sleep 0.3; done THEN SAY " + mark + " worked long",
+	"SAY " + mark + " writes THEN TOOL write: file-" + mark + ".txt :: " + mark + " THEN TOOL read: file-" + mark + ".txt THEN SAY " + mark + " written",
+	"SAY " + mark + " two THEN TWO THEN SAY " + mark + " both",
+	"SAY " + mark + " delegates THEN SUBAGENT SAY " + mark + " inner ANDTHEN TOOL bash: sleep 0.3; echo " + mark + " ANDTHEN SAY " + mark + " inner end THEN SAY " + mark + " delegated",
+}
+
+// sweepScript is a turn's every kind of step: text, tool, text.
+const sweepScript = "SAY " + mark + " before THEN TOOL bash: sleep 0.3; echo " + mark + " THEN SAY " + mark + " after"
+
+// fill puts a message's mark into a script. Marks must not begin one another.
+func fill(script, m string) string { return strings.ReplaceAll(script, mark, m) }
+
+// unfill takes it out again, so that answers can be compared.
+func unfill(text, m string) string { return strings.ReplaceAll(text, m, mark) }
+
+// messageMark names message n of session s.
+func messageMark(s, n int) string { return fmt.Sprintf("q%03dx%04dq", s, n) }
+
+// scriptOf is which script message n of session s runs.
+func scriptOf(seed uint64, s, n int) int {
+	return rand.New(rand.NewPCG(seed, uint64(s)<<32|uint64(n)|1<<63)).IntN(len(scripts))
+}

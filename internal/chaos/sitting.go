@@ -1,0 +1,285 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// The bounds of what is waited for. Nothing is judged by them but that a thing
+// came to its end.
+const (
+	// turnPatience lets a turn lose several hosts.
+	turnPatience  = 6 * time.Minute
+	closePatience = 4 * time.Minute
+	askPatience   = 20 * time.Second
+)
+
+// sitting is a session under test and all that is learned of it.
+type sitting struct {
+	d     *driver
+	n     int
+	id    string
+	agent string
+
+	handle *session.Handle
+	sub    *subscriber
+
+	mu    sync.Mutex
+	turns []Turn
+	// open is the index of the turn that runs, -1 for none.
+	open int
+	// found are the faults that were seen on the way.
+	found []Finding
+}
+
+// sit makes a session and subscribes to it.
+func (d *driver) sit(ctx context.Context, n int, agent string) (*sitting, error) {
+	s := &sitting{d: d, n: n, agent: agent, id: fmt.Sprintf("%s%d-%03d-%s", d.prefix, d.o.Seed, n, agent), open: -1}
+	err := insist(ctx, func(ctx context.Context) (err error) {
+		s.handle, err = d.stack.Client.Open(ctx, s.id, session.Options{Agent: agent})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", s.id, err)
+	}
+	rng := rand.New(rand.NewPCG(d.o.Seed, uint64(n)|1<<62))
+	s.sub = subscribe(ctx, d.stack.Client, s.id, rng, func(event.Event) { d.heard() })
+	d.join(s)
+	return s, nil
+}
+
+// insist tries again what a part that is away hindered.
+func insist(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	for {
+		short, done := context.WithTimeout(ctx, askPatience)
+		err := f(short)
+		done()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		wait(ctx, 200*time.Millisecond)
+	}
+}
+
+// say sends a message, until it is accepted, and waits for its end. It says
+// whether the end came.
+func (s *sitting) say(ctx context.Context, script string) bool {
+	s.mu.Lock()
+	m := messageMark(s.n, len(s.turns))
+	t := Turn{Mark: m, Script: script, Message: s.id + "-" + m}
+	s.mu.Unlock()
+	// A message whose receipt did not come may have been accepted: it is sent
+	// under the same id until the receipt is there.
+	s.begin(t)
+	defer s.end()
+	err := insist(ctx, func(ctx context.Context) error {
+		_, err := s.handle.Send(ctx, session.Message{ID: t.Message, Text: fill(script, m)})
+		return err
+	})
+	if err != nil {
+		s.fault(Stuck, "%s was not accepted: %v", m, err)
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	return s.sub.until(ctx, func(h Heard) bool { _, ok := session.ResultOf(h.Event, t.Message); return ok })
+}
+
+func (s *sitting) begin(t Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turns = append(s.turns, t)
+	s.open = len(s.turns) - 1
+}
+
+func (s *sitting) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = -1
+}
+
+// running is the mark of the open turn.
+func (s *sitting) running() (mark string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open < 0 {
+		return "", false
+	}
+	return s.turns[s.open].Mark, true
+}
+
+// hit notes a kill on the turn that is open.
+func (s *sitting) hit(h Hit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open >= 0 {
+		t := &s.turns[s.open]
+		t.Hits = append(t.Hits, h)
+	}
+}
+
+func (s *sitting) fault(f Fault, format string, args ...any) {
+	told := s.told()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found = append(s.found, told.finding(f, told.kind(), format, args...))
+}
+
+// told is the session as it was seen so far.
+func (s *sitting) told() Told {
+	heard, _ := s.sub.all()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turns := slices.Clone(s.turns)
+	for i := range turns {
+		turns[i].Hits = slices.Clone(turns[i].Hits)
+	}
+	return Told{ID: s.id, Agent: s.agent, Turns: turns, Heard: heard}
+}
+
+// finish closes the session and holds its archive against its agent's files and
+// against what was seen live.
+func (s *sitting) finish(ctx context.Context) {
+	defer s.d.leave(s)
+	before := s.written(ctx)
+	ctx, cancel := context.WithTimeout(ctx, closePatience)
+	defer cancel()
+	var err error
+	for ctx.Err() == nil {
+		short, done := context.WithTimeout(ctx, askPatience)
+		err = s.handle.Close(short)
+		done()
+		if err == nil {
+			break
+		}
+	}
+	if err != nil {
+		s.fault(Stuck, "close: %v", err)
+		return
+	}
+	if !s.sub.until(ctx, func(h Heard) bool { _, ok := h.Payload.(event.SessionClosed); return ok }) {
+		_, err := s.sub.all()
+		s.fault(Gap, "the subscriber never heard that the session closed: %v", err)
+	}
+	s.compare(ctx)
+	s.transcripts(ctx, before)
+}
+
+// compare holds the live conversation against the restored one.
+func (s *sitting) compare(ctx context.Context) {
+	live, err := s.d.stack.Client.Show(ctx, s.id, session.FromStream)
+	if err != nil {
+		s.fault(Differs, "show from the stream: %v", err)
+		return
+	}
+	restored, err := s.d.stack.Client.Show(ctx, s.id, session.FromArchive)
+	if err != nil {
+		s.fault(Differs, "show from the archive: %v", err)
+		return
+	}
+	for _, f := range restored.Faults {
+		s.fault(Torn, "%s", f)
+	}
+	differences, err := parity.Compare(live.State, restored.State, parity.Rules{})
+	if err != nil {
+		s.fault(Differs, "%v", err)
+	}
+	for _, d := range differences[:min(len(differences), 3)] {
+		s.fault(Differs, "%s", short2(d.String()))
+	}
+}
+
+func short2(s string) string { return strings.ReplaceAll(s[:min(len(s), 400)], "\n", " ") }
+
+// written are the transcripts as the agent has written them in the sandbox; the
+// archive says which files they are. None when no living host has the sandbox.
+func (s *sitting) written(ctx context.Context) map[string][]byte {
+	infos, err := s.d.stack.Archive.Transcripts(ctx, s.id)
+	h := s.d.hosts.of(s.id)
+	if err != nil || h == nil {
+		return nil
+	}
+	out := map[string][]byte{}
+	for _, i := range infos {
+		found, _ := filepath.Glob(filepath.Join(h.dir, "sandboxes", s.id+"-*", "home", globQuote(i.Path)))
+		if len(found) != 1 || i.Kind != adapters.Append {
+			continue
+		}
+		if data, err := os.ReadFile(found[0]); err == nil {
+			out[i.ID] = data
+		}
+	}
+	return out
+}
+
+// globQuote takes the meaning from what Glob would read as a pattern.
+func globQuote(path string) string {
+	return strings.NewReplacer("[", "\\[", "*", "\\*", "?", "\\?").Replace(path)
+}
+
+// transcripts checks what lies in the archive: whole lines, and byte for byte
+// what the agent had written before the close.
+func (s *sitting) transcripts(ctx context.Context, before map[string][]byte) {
+	infos, err := s.d.stack.Archive.Transcripts(ctx, s.id)
+	if err != nil {
+		s.fault(Torn, "list transcripts: %v", err)
+		return
+	}
+	for _, i := range infos {
+		if i.Kind != adapters.Append {
+			continue
+		}
+		rc, err := s.d.stack.Archive.ReadTranscript(ctx, s.id, i.ID)
+		if err != nil {
+			s.fault(Torn, "transcript %s: %v", i.ID, err)
+			continue
+		}
+		data, err := io.ReadAll(rc)
+		rc.Close()
+		if err != nil {
+			s.fault(Torn, "transcript %s: %v", i.ID, err)
+			continue
+		}
+		if detail := torn(i.Path, data, before[i.ID]); detail != "" {
+			s.fault(Torn, "transcript %s: %s", i.ID, detail)
+		}
+	}
+}
+
+// torn says what is wrong with a transcript, "" for nothing. before is what the
+// agent had written, nil when that is not known.
+func torn(path string, data, before []byte) string {
+	if !bytes.HasPrefix(data, before) {
+		n := 0
+		for n < min(len(data), len(before)) && data[n] == before[n] {
+			n++
+		}
+		return fmt.Sprintf("%d bytes in the archive, %d in the sandbox, not the same from byte %d on", len(data), len(before), n)
+	}
+	if filepath.Ext(path) != ".jsonl" {
+		return ""
+	}
+	for n, line := range bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
+		if !json.Valid(line) {
+			return fmt.Sprintf("line %d of %d is torn: %.80q", n+1, bytes.Count(data, []byte("\n")), line)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,118 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// subscriber follows a session from its first event to its close, and goes away
+// and comes back on the way, as subscribers do.
+type subscriber struct {
+	client *session.Client
+	id     string
+	rng    *rand.Rand
+	// heardOne is called for every event.
+	heardOne func(event.Event)
+
+	mu sync.Mutex
+	// changed is closed and made anew at every event.
+	changed chan struct{}
+	heard   []Heard
+	closed  bool
+	err     error
+}
+
+func subscribe(ctx context.Context, client *session.Client, id string, rng *rand.Rand, heardOne func(event.Event)) *subscriber {
+	s := &subscriber{client: client, id: id, rng: rng, heardOne: heardOne, changed: make(chan struct{})}
+	go s.run(ctx)
+	return s
+}
+
+func (s *subscriber) run(ctx context.Context) {
+	var last uint64
+	for ctx.Err() == nil && !s.once(ctx, &last) {
+		wait(ctx, 50*time.Millisecond)
+	}
+}
+
+// once follows until it goes away by itself, and says whether that is the end.
+func (s *subscriber) once(ctx context.Context, last *uint64) (over bool) {
+	left := 40 + s.rng.IntN(400)
+	for ev, err := range s.client.Events(ctx, s.id, *last, session.Follow) {
+		if err != nil {
+			if broken := errors.Is(err, stream.ErrGap) || errors.Is(err, stream.ErrPurged); broken {
+				s.fail(err)
+				return true
+			}
+			return false
+		}
+		*last = ev.Context.Seq
+		if s.add(ev) {
+			return true
+		}
+		if left--; left == 0 {
+			return false
+		}
+	}
+	return false
+}
+
+func (s *subscriber) add(ev event.Event) (closed bool) {
+	s.mu.Lock()
+	s.heard = append(s.heard, Heard{ev, time.Now()})
+	if _, ok := ev.Payload.(event.SessionClosed); ok {
+		s.closed = true
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	closed = s.closed
+	s.mu.Unlock()
+	s.heardOne(ev)
+	return closed
+}
+
+func (s *subscriber) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// all is what was heard so far.
+func (s *subscriber) all() ([]Heard, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Heard(nil), s.heard...), s.err
+}
+
+// until waits until what was heard from a place on satisfies f, and says
+// whether it did within the context.
+func (s *subscriber) until(ctx context.Context, f func(Heard) bool) bool {
+	for next := 0; ; {
+		s.mu.Lock()
+		fresh, changed, err := s.heard[next:], s.changed, s.err
+		next = len(s.heard)
+		s.mu.Unlock()
+		for _, h := range fresh {
+			if f(h) {
+				return true
+			}
+		}
+		if err != nil {
+			return false
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
