@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // archiver brings a sandbox's transcripts into the archive: what is new of
@@ -149,3 +151,16 @@ func (s *syncing) stop() {
 		s.busy = false
 	}
 }
+
+// changed tells subscribers what the archive has of transcripts.
+func changed(infos []archive.TranscriptInfo) []event.Event {
+	var events []event.Event
+	for _, i := range infos {
+		if i.ID != archive.OwnTranscript {
+			events = append(events, own(event.TranscriptChanged{Transcript: event.Transcript{ID: i.ID, Offset: i.Size, SHA256: i.SHA256}}))
+		}
+	}
+	return events
+}
+
+func byID(a, b archive.TranscriptInfo) int { return strings.Compare(a.ID, b.ID) }

@@ -8,8 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -71,9 +73,9 @@ func (h *Host) discard(ctx context.Context, sandboxID string) error {
 	return h.terminate(ctx, sb)
 }
 
-// tell appends an event about the sandbox, and with it the unified status: what
-// runs for the session from then on.
-func (h *Host) tell(ctx context.Context, in place, p event.Payload, env event.Environment) (uint64, error) {
+// tell appends an event about the sandbox, what comes before it, and behind it
+// the unified status: what runs for the session from then on.
+func (h *Host) tell(ctx context.Context, in place, p event.Payload, env event.Environment, before ...event.Event) (uint64, error) {
 	ev := own(p)
 	now := event.Status{State: env.Status, Runtime: &event.Runtime{IsLoaded: true, Sandbox: &env}}
 	if env.Status == "terminated" {
@@ -81,7 +83,7 @@ func (h *Host) tell(ctx context.Context, in place, p event.Payload, env event.En
 	}
 	return h.o.Stream.Emit(ctx, in.session, stream.Emission{
 		Fence: stream.Fence{Epoch: in.epoch}, LastSeq: in.lastSeq, Key: fmt.Sprintf("%s-%d", ev.Type(), in.epoch),
-		Events: []event.Event{ev, own(now)},
+		Events: append(before, ev, own(now)),
 	})
 }
 
@@ -328,6 +330,7 @@ func (h *Host) EndSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 }
 
 func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOutput, error) {
+	var kept []event.Event
 	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
 	switch {
 	case errors.Is(err, sandbox.ErrNotFound):
@@ -340,7 +343,7 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 	case err != nil:
 		return EndSandboxOutput{}, err
 	default:
-		if err := h.emptyOut(ctx, in); err != nil {
+		if kept, err = h.emptyOut(ctx, in); err != nil {
 			return EndSandboxOutput{}, err
 		}
 		if err := h.keepLast(ctx, in, sb); err != nil {
@@ -351,29 +354,34 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 		}
 	}
 	env := event.Environment{SandboxID: in.Sandbox.ID, Host: h.o.ID, Provider: "local", Status: "terminated", Reason: in.Reason}
-	last, err := h.tell(ctx, place{in.Agent.SessionID, in.Sandbox.Epoch, in.LastSeq}, event.EETerminated{Environment: env}, env)
+	last, err := h.tell(ctx, place{in.Agent.SessionID, in.Sandbox.Epoch, in.LastSeq}, event.EETerminated{Environment: env}, env, kept...)
 	return EndSandboxOutput{LastSeq: last}, err
 }
 
-// emptyOut stops the agent, so that it writes its last lines, and archives.
-func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) error {
+// emptyOut stops the agent, so that it writes its last lines, and archives. It
+// gives what the archive has in the end: whoever follows the transcripts has
+// not heard of what came behind the last turn.
+func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) ([]event.Event, error) {
 	a, err := h.find(ctx, in.Agent, in.Sandbox.ID, in.Sandbox.Epoch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := h.stopAgent(ctx, a); err != nil {
-		return err
+		return nil, err
 	}
 	mark, err := h.bookmark(in.Sandbox.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	store := h.o.Archive
 	if err := store.AppendOwn(ctx, in.Agent.SessionID, in.Sandbox.Epoch, mark.Own...); err != nil {
-		return err
+		return nil, err
 	}
-	_, err = (&archiver{store: store, agent: a}).sync(ctx)
-	return err
+	all := &archiver{store: store, agent: a}
+	if _, err := all.sync(ctx); err != nil {
+		return nil, err
+	}
+	return changed(slices.SortedFunc(maps.Values(all.known), byID)), nil
 }
 
 // stopAgent ends the agent's process, if there is one.

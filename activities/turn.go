@@ -349,11 +349,7 @@ const archiveEvery = 3 * time.Second
 
 // sayGrown tells subscribers that the archive holds more.
 func (t *turn) sayGrown(ctx context.Context, grown []archive.TranscriptInfo) error {
-	var events []event.Event
-	for _, g := range grown {
-		events = append(events, own(event.TranscriptChanged{Transcript: event.Transcript{ID: g.ID, Offset: g.Size, SHA256: g.SHA256}}))
-	}
-	return t.out.Add(ctx, events, stream.Position{})
+	return t.out.Add(ctx, changed(grown), stream.Position{})
 }
 
 func problem(err error) string {

@@ -33,6 +33,14 @@ type ClientOptions struct {
 	// Profile says whether a profile exists. Default: any name is taken, and
 	// an unknown one fails the session at its first turn.
 	Profile func(ctx context.Context, id string) error
+	// OnBeforeRestore is called before a closed session is reopened, with its
+	// record, whose Options it may change: the session goes on with what it
+	// leaves there. False cancels: Open returns ErrRestoreCanceled and the
+	// session stays closed. Its error is Open's. Default: every session is
+	// restored as it was.
+	OnBeforeRestore func(ctx context.Context, id string, rec *Record) (bool, error)
+	// OnAfterRestore is called when a closed session is open again.
+	OnAfterRestore func(ctx context.Context, h *Handle)
 }
 
 // Client makes, finds and lists sessions. Safe for concurrent use.
@@ -88,7 +96,8 @@ func (c *Client) Run(ctx context.Context, o Options, m Message) (*Handle, Receip
 
 // Open gets or creates: a session that is open is attached to, one that is
 // closed is reopened with what it was made with, and one that is not known is
-// created from o. With no id it gets a new UUID.
+// created from o. With no id it gets a new UUID. Error: ErrRestoreCanceled, and
+// those of Create.
 func (c *Client) Open(ctx context.Context, id string, o Options) (*Handle, error) {
 	if id == "" {
 		return c.Create(ctx, id, o)
@@ -185,7 +194,30 @@ func (c *Client) reopen(ctx context.Context, id string) (*Handle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reopen session %s: %w", id, err)
 	}
-	return c.start(ctx, Input{SessionID: id, Options: rec.Options, CreatedAt: data.CreatedAt, Reopened: true, LastSeq: rec.LastSeq, Executions: rec.Executions})
+	if err := c.beforeRestore(ctx, id, &rec); err != nil {
+		return nil, err
+	}
+	h, err := c.start(ctx, Input{SessionID: id, Options: rec.Options, CreatedAt: data.CreatedAt, Reopened: true, LastSeq: rec.LastSeq, Executions: rec.Executions})
+	if err == nil && c.o.OnAfterRestore != nil {
+		c.o.OnAfterRestore(ctx, h)
+	}
+	return h, err
+}
+
+// beforeRestore asks whoever wants to be asked; what it made of the options is
+// judged as if the session were made with them.
+func (c *Client) beforeRestore(ctx context.Context, id string, rec *Record) error {
+	if c.o.OnBeforeRestore == nil {
+		return nil
+	}
+	goOn, err := c.o.OnBeforeRestore(ctx, id, rec)
+	switch {
+	case err != nil:
+		return fmt.Errorf("before session %s is restored: %w", id, err)
+	case !goOn:
+		return fmt.Errorf("session %s: %w", id, ErrRestoreCanceled)
+	}
+	return c.validate(ctx, id, rec.Options)
 }
 
 func (c *Client) start(ctx context.Context, in Input) (*Handle, error) {

@@ -15,6 +15,9 @@ var (
 	ErrClosed = errors.New("session is closed")
 	// ErrExists: Client.Create was given an id that is taken.
 	ErrExists = errors.New("session exists already")
+	// ErrRestoreCanceled: ClientOptions.OnBeforeRestore did not want the session
+	// back. It stays closed.
+	ErrRestoreCanceled = errors.New("restore was canceled")
 	// ErrBusy: the message wanted an idle session (BusyReject), or an evict
 	// found work.
 	ErrBusy = errors.New("session is busy")

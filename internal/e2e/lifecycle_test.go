@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// reasons are why the sandboxes of a session ended, in order.
+func reasons(t *testing.T, h *session.Handle) []string {
+	t.Helper()
+	var out []string
+	for _, p := range payloads[event.EETerminated](events(t, h)) {
+		out = append(out, p.Reason)
+	}
+	return out
+}
+
+// saved is what the archive has of a transcript now; "" when it has none.
+func saved(ctx context.Context, t *testing.T, id, transcript string) string {
+	t.Helper()
+	for f, err := range shared.archive.RestoreFiles(ctx, id, lastEpoch(ctx, t, id)) {
+		require.NoError(t, err)
+		if f.ID != transcript {
+			continue
+		}
+		body, err := f.Open()
+		require.NoError(t, err)
+		data, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.NoError(t, body.Close())
+		return string(data)
+	}
+	return ""
+}
+
+func lastEpoch(ctx context.Context, t *testing.T, id string) uint64 {
+	t.Helper()
+	epoch, err := shared.archive.Epoch(ctx, id)
+	require.NoError(t, err)
+	return epoch
+}
+
+// TestR105IdleTimeoutEndsTheSandbox: when nothing runs for the idle timeout the
+// sandbox is terminated, and says so; the session stays and makes another one
+// with the next message.
+func TestR105IdleTimeoutEndsTheSandbox(t *testing.T) {
+	w := startWorker(t)
+	h := open(t, session.Options{IdleTimeoutMS: 300})
+	require.NoError(t, say(t, h, "SAY remember the word bilberry").Err())
+	heardUntil(t, h, 0, nth[event.EETerminated](1))
+	require.Equal(t, []string{"idle"}, reasons(t, h))
+	require.Eventually(t, func() bool { return len(sandboxes(t, w)) == 0 }, patience, tick)
+	snap, err := h.Snapshot(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, session.StatusIdle, snap.Status)
+	require.Contains(t, say(t, h, "RECALL").Result.Response, "bilberry")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestR106DeactivateSandbox: evicting terminates the sandbox and leaves the
+// session loaded; the next message starts a new one.
+func TestR106DeactivateSandbox(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY one").Err())
+	awaitIdle(t, h)
+	require.NoError(t, h.Evict(ctx))
+	heard := heardUntil(t, h, 0, nth[event.EETerminated](1))
+	require.Equal(t, "manual", last(payloads[event.EETerminated](heard)).Reason)
+	runtime := last(payloads[event.Status](events(t, h))).Runtime
+	require.True(t, runtime.IsLoaded)
+	require.Nil(t, runtime.Sandbox)
+	require.NoError(t, say(t, h, "SAY two").Err())
+	ready := payloads[event.EEReady](events(t, h))
+	require.Len(t, ready, 2)
+	require.NotEqual(t, ready[0].SandboxID, ready[1].SandboxID)
+	require.NoError(t, h.Close(ctx))
+}
+
+// TestR107UnloadSession: closing syncs transcript and files, terminates the
+// sandbox, and the status says not loaded, no sandbox.
+func TestR107UnloadSession(t *testing.T) {
+	w := startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "TOOL write: kept.txt :: the file THEN SAY the last word").Err())
+	require.NoError(t, h.Close(ctx))
+	require.Empty(t, sandboxes(t, w))
+	all := events(t, h)
+	runtime := last(payloads[event.Status](all)).Runtime
+	require.False(t, runtime.IsLoaded)
+	require.Nil(t, runtime.Sandbox)
+	require.Contains(t, saved(ctx, t, h.ID(), "main"), "the last word")
+
+	h, err := shared.client.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	require.NoError(t, say(t, h, "TOOL bash: cat kept.txt").Err())
+	require.True(t, toldByATool(events(t, h), "the file"), "the workspace is kept")
+	require.NoError(t, h.Close(ctx))
+}
+
+func toldByATool(events []event.Event, text string) bool {
+	for _, p := range payloads[event.BlockUpsert](events) {
+		if p.Block.Type == event.BlockToolResult && strings.Contains(string(p.Block.Output), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestR108LongWorkIsNotCut: idle is decided by activity, not by the absence of
+// messages: a turn may work, silently, for many times the idle timeout.
+func TestR108LongWorkIsNotCut(t *testing.T) {
+	startWorker(t)
+	h := open(t, session.Options{IdleTimeoutMS: 200})
+	require.NoError(t, say(t, h, "TOOL bash: sleep 3; echo done late THEN SAY after it").Err())
+	for _, ev := range events(t, h) {
+		if ev.Type() == event.TypeQueryCompleted {
+			break
+		}
+		require.NotEqual(t, event.TypeEETerminated, ev.Type())
+	}
+	heardUntil(t, h, 0, nth[event.EETerminated](1))
+	require.Equal(t, []string{"idle"}, reasons(t, h))
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestR110TranscriptWatching: subscribers hear of the transcript's growth while
+// the turn runs, and what was announced can be read.
+func TestR110TranscriptWatching(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	r, gate := sendToGate(ctx, t, h, "TOOL bash: echo one THEN ")
+	heard := heardUntil(t, h, 0, nth[event.TranscriptChanged](1))
+	require.Empty(t, payloads[event.QueryCompleted](heard))
+	changed := payloads[event.TranscriptChanged](heard)[0]
+	require.GreaterOrEqual(t, int64(len(saved(ctx, t, h.ID(), changed.ID))), changed.Offset)
+	shared.model.Open(gate)
+	answeredWell(ctx, t, h, r)
+	require.NoError(t, h.Close(ctx))
+	size := int64(0)
+	for _, c := range payloads[event.TranscriptChanged](events(t, h)) {
+		require.GreaterOrEqual(t, c.Offset, size, "it never shrinks")
+		size = c.Offset
+	}
+	require.Len(t, saved(ctx, t, h.ID(), "main"), int(size), "the last announcement is the whole")
+}
+
+// TestR113PeriodicSync: while a turn runs its transcript is saved, with what
+// was said so far.
+func TestR113PeriodicSync(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	r, gate := sendToGate(ctx, t, h, "TOOL bash: echo sampled THEN ")
+	require.Eventually(t, func() bool {
+		return strings.Contains(saved(ctx, t, h.ID(), "main"), "sampled")
+	}, patience, tick, "saved while the model waits at the gate")
+	shared.model.Open(gate)
+	answeredWell(ctx, t, h, r)
+	require.NoError(t, h.Close(ctx))
+}
+
+// TestR115AutoRestore: reopening loads the record, asks onBeforeRestore, which
+// may cancel or migrate, makes the session, and calls onAfterRestore.
+func TestR115AutoRestore(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Title: "old"})
+	require.NoError(t, say(t, h, "SAY remember the word cloudberry").Err())
+	require.NoError(t, h.Close(ctx))
+
+	var order []string
+	migrate := true
+	c, err := session.NewClient(session.ClientOptions{
+		Temporal: shared.temporal, Stream: shared.log, Archive: shared.archive, Agents: builtin.Registry(),
+		OnBeforeRestore: func(_ context.Context, id string, rec *session.Record) (bool, error) {
+			order = append(order, "before "+id)
+			require.Equal(t, 1, rec.Turns)
+			rec.Options.Title = "migrated"
+			return migrate, nil
+		},
+		OnAfterRestore: func(_ context.Context, h *session.Handle) { order = append(order, "after "+h.ID()) },
+	})
+	require.NoError(t, err)
+	migrate = false
+	_, err = c.Open(ctx, h.ID(), session.Options{})
+	require.ErrorIs(t, err, session.ErrRestoreCanceled)
+	require.Equal(t, []string{"before " + h.ID()}, order)
+	_, err = shared.archive.Session(ctx, h.ID())
+	require.NoError(t, err, "nothing is lost")
+
+	migrate, order = true, nil
+	h, err = c.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"before " + h.ID(), "after " + h.ID()}, order)
+	require.Contains(t, say(t, h, "RECALL").Result.Response, "cloudberry")
+	snap, err := h.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "migrated", snap.Title)
+	require.NoError(t, h.Close(ctx))
+
+	order = nil
+	_, err = c.Open(ctx, "", session.Options{Agent: "claude"})
+	require.NoError(t, err)
+	require.Empty(t, order, "a new session is no restore")
+}
