@@ -34,7 +34,8 @@ type Conn struct {
 
 // Dial speaks the runner's protocol over rwc and shows token and epoch. It
 // takes rwc over: Close closes it, and so does an error here. Closing rwc must
-// unblock its Read. Errors: [ErrToken], [ErrEpoch], ctx's, or [ErrClosed].
+// unblock its Read. Errors: [ErrToken], [ErrEpoch], [ErrVersion], ctx's, or
+// [ErrClosed].
 func Dial(ctx context.Context, rwc io.ReadWriteCloser, token string, epoch uint64) (*Conn, error) {
 	c := &Conn{
 		rwc:     rwc,
@@ -43,7 +44,11 @@ func Dial(ctx context.Context, rwc io.ReadWriteCloser, token string, epoch uint6
 		streams: map[uint64]*stream{},
 	}
 	go c.read()
-	if err := c.call(ctx, wire.OpHello, wire.Hello{Token: token, Epoch: epoch}, &c.hello); err != nil {
+	err := c.call(ctx, wire.OpHello, wire.Hello{Token: token, Epoch: epoch}, &c.hello)
+	if err == nil {
+		err = CheckProtocol(c.hello)
+	}
+	if err != nil {
 		c.Close()
 		return nil, wrap("attach", err)
 	}

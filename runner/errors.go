@@ -29,6 +29,11 @@ var (
 	// ErrClosed means that the connection to the runner is gone. The agent
 	// may well be alive: attach again.
 	ErrClosed = errors.New("connection to the runner is closed")
+	// ErrDamaged means that what lies in the spool is not what was written.
+	ErrDamaged = wire.ErrDamaged
+	// ErrVersion means that runner and client have no version of the protocol in
+	// common.
+	ErrVersion = errors.New("runner and worker are too far apart in version")
 	// ErrUnsupported means that the platform is not Linux.
 	ErrUnsupported = errors.New("sojourn-runner runs on Linux only")
 )
@@ -43,6 +48,7 @@ var sentinels = map[string]error{
 	"stdin_closed": ErrStdinClosed,
 	"backlog":      ErrBacklog,
 	"running":      ErrRunning,
+	"version":      ErrVersion,
 }
 
 // EncodeError gives the form in which an error travels to a client, the

@@ -30,7 +30,9 @@ type Delivery struct {
 // Records gives every record from the offset on, then live ones as the agent
 // writes them, and ends without error after the last record of an agent that
 // has exited. Errors end it: [ErrOffset], [ErrTrimmed], [ErrEpoch] (a higher
-// epoch took over), ctx's, or [ErrClosed]. Several may run at once.
+// epoch took over), ctx's, or [ErrClosed]. Only [ErrDamaged] does not: it stands
+// for what lies between the delivery's offsets, and the records behind it
+// follow. Several may run at once.
 func (c *Conn) Records(ctx context.Context, from int64) iter.Seq2[Delivery, error] {
 	return func(yield func(Delivery, error) bool) {
 		s := &stream{more: make(chan struct{}, 1)}
@@ -60,12 +62,7 @@ func (c *Conn) follow(ctx context.Context, id uint64, s *stream, yield func(Deli
 		if r.Error != nil || r.End {
 			return DecodeError(r.Error)
 		}
-		d, err := decodeDelivery(r)
-		if err != nil {
-			c.cancel(id)
-			return err
-		}
-		if !yield(d, nil) {
+		if !yield(decodeDelivery(r)) {
 			c.cancel(id)
 			return nil
 		}
@@ -103,11 +100,11 @@ func (c *Conn) next(ctx context.Context, s *stream) (wire.Reply, error) {
 }
 
 func decodeDelivery(r wire.Reply) (Delivery, error) {
-	rec, err := wire.DecodeRecord(r.Rec)
+	rec, err := wire.DecodeSummed(r.Rec)
 	if err != nil {
-		return Delivery{}, fmt.Errorf("record at %d: %w", r.At, err)
+		err = wrap(fmt.Sprintf("spool at byte %d to %d", r.At, r.Next), err)
 	}
-	return Delivery{Offset: r.At, Next: r.Next, Record: rec}, nil
+	return Delivery{Offset: r.At, Next: r.Next, Record: rec}, err
 }
 
 // stream is the queue between the connection's reader and one consumer; the

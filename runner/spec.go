@@ -61,6 +61,10 @@ type StartSpec struct {
 	// SegmentBytes is the size at which the spool begins a new file. Default:
 	// 16 MiB.
 	SegmentBytes int64 `json:"segmentBytes,omitempty"`
+	// SpoolFrom is how far the starter knows that the spool once reached. A spool
+	// that ends before has lost its end, and goes on there: no offset is given
+	// twice. Default: 0.
+	SpoolFrom int64 `json:"spoolFrom,omitempty"`
 	// Tag is kept and shown in the status, nothing else.
 	Tag map[string]string `json:"tag,omitempty"`
 }
@@ -217,8 +221,15 @@ type Status struct {
 	// renewed; zero when no lease is armed.
 	LeaseUntil time.Time `json:"leaseUntil,omitzero"`
 	// Fault says why the runner itself ended the agent, such as a full disk.
-	Fault string            `json:"fault,omitempty"`
-	Tag   map[string]string `json:"tag,omitempty"`
+	Fault string `json:"fault,omitempty"`
+	// Damage names what of the control folder could not be read when this agent
+	// process was started; the runner goes on without.
+	Damage []string          `json:"damage,omitempty"`
+	Tag    map[string]string `json:"tag,omitempty"`
+	// Protocol is the version that the runner speaks, ProtocolFrom the oldest
+	// one that it understands; 0 is of a runner from before there were versions.
+	Protocol     int `json:"protocol,omitempty"`
+	ProtocolFrom int `json:"protocolFrom,omitempty"`
 }
 
 // Isolation is how an agent is in fact shut in.

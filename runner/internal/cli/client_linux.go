@@ -3,8 +3,10 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/spool"
+	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
 // session is a connected command.
@@ -157,7 +160,8 @@ func parseSignal(name string) (syscall.Signal, error) {
 	return sig, nil
 }
 
-// records prints what the spool holds, for when no supervisor is left.
+// records prints what the spool holds, for when no supervisor is left. What is
+// damaged is named on stderr; the rest is printed.
 func records(_ context.Context, args []string, std io3) error {
 	fs := flag.NewFlagSet("records", flag.ContinueOnError)
 	dir := fs.String("control", "", "")
@@ -174,20 +178,51 @@ func records(_ context.Context, args []string, std io3) error {
 		return err
 	}
 	defer r.Close()
-	out := bufio.NewWriter(std.out)
+	p := printer{out: bufio.NewWriter(std.out), err: std.err}
 	for {
 		at, lines, err := r.Next(1 << 20)
+		if gap, ok := errors.AsType[*spool.Gap](err); ok {
+			p.fault(gap)
+			continue
+		}
 		if err != nil || len(lines) == 0 {
-			return flush(out, err)
+			return flush(p.out, cmp.Or(err, p.damage()))
 		}
 		for line := range bytes.Lines(lines) {
-			next := at + int64(len(line))
-			if err := printJSON(out, delivery{at, next, bytes.TrimSuffix(line, []byte{'\n'})}); err != nil {
+			if err := p.record(at, line); err != nil {
 				return err
 			}
-			at = next
+			at += int64(len(line))
 		}
 	}
+}
+
+// printer prints records, and what is wrong with them.
+type printer struct {
+	out    *bufio.Writer
+	err    io.Writer
+	faults int
+}
+
+func (p *printer) record(at int64, line []byte) error {
+	raw := bytes.TrimSuffix(line, []byte{'\n'})
+	if _, err := wire.DecodeSummed(raw); err != nil {
+		p.fault(fmt.Errorf("spool at byte %d: %w", at, err))
+		return nil
+	}
+	return printJSON(p.out, delivery{at, at + int64(len(line)), raw})
+}
+
+func (p *printer) fault(err error) {
+	p.faults++
+	fmt.Fprintf(p.err, "sojourn-runner: records: %v\n", err)
+}
+
+func (p *printer) damage() error {
+	if p.faults == 0 {
+		return nil
+	}
+	return fmt.Errorf("records: %d places of the spool are damaged; what could be read is on standard output", p.faults)
 }
 
 func flush(out *bufio.Writer, err error) error {

@@ -14,7 +14,7 @@ import (
 func BenchmarkLongLine(b *testing.B) {
 	r := event.Record{TS: time.Now(), Dir: event.DirOut, Line: strings.Repeat(`{"key":"some words, \"quoted\"","n":123456},`, 64<<20/44)}
 	b.Run("append", func(b *testing.B) {
-		s, err := Open(b.TempDir(), 16<<20)
+		s, err := Open(b.TempDir(), 16<<20, 0)
 		require.NoError(b, err)
 		defer s.Close()
 		b.SetBytes(int64(len(r.Line)))
@@ -26,7 +26,7 @@ func BenchmarkLongLine(b *testing.B) {
 		}
 	})
 	b.Run("read", func(b *testing.B) {
-		s, err := Open(b.TempDir(), 16<<20)
+		s, err := Open(b.TempDir(), 16<<20, 0)
 		require.NoError(b, err)
 		defer s.Close()
 		_, _, err = s.Append(r)

@@ -2,8 +2,10 @@ package spool
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/sojourn-run/sojourn/runner"
@@ -28,20 +30,34 @@ func (s *Spool) Reader(from int64) (*Reader, error) {
 	return r, nil
 }
 
-// check makes sure that a record begins here.
+// Gap is what a spool has lost: the bytes from From to To. A reader that gives
+// it stands behind.
+type Gap struct{ From, To int64 }
+
+func (g *Gap) Error() string {
+	return fmt.Sprintf("spool: what stood from byte %d to %d is gone", g.From, g.To)
+}
+
+// begins is what every record begins with. No record holds it further on.
+const begins = `{"ts":"`
+
+// check makes sure that a record begins here, or what is here is lost.
 func (r *Reader) check() error {
-	start, _, err := r.spool.segment(r.pos)
-	if err != nil || r.pos == start {
+	start, end, _, err := r.spool.segment(r.pos)
+	if err != nil || r.pos == start || r.pos > end {
 		return err
 	}
-	if err := r.open(start); err != nil {
+	if err := r.open(start); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
 		return err
 	}
-	var before [1]byte
-	if _, err := r.file.ReadAt(before[:], r.pos-start-1); err != nil {
+	around := make([]byte, 1+len(begins))
+	n, err := r.file.ReadAt(around, r.pos-start-1)
+	if err != nil && err != io.EOF {
 		return fmt.Errorf("spool: %w", err)
 	}
-	if before[0] != '\n' {
+	if n > 0 && around[0] != '\n' && string(around[1:]) != begins {
 		return fmt.Errorf("spool: offset %d is inside a record: %w", r.pos, runner.ErrOffset)
 	}
 	return nil
@@ -70,20 +86,23 @@ func (r *Reader) Close() {
 
 // Next gives the whole records that follow, about want bytes of them and at
 // least one, each with its line end, and the offset of the first. Nothing
-// there: no bytes. The bytes are valid until the next call.
+// there: no bytes. The bytes are valid until the next call. A [Gap] is an error
+// that is over with the next call.
 func (r *Reader) Next(want int) (at int64, records []byte, err error) {
 	if cap(r.buf) > 4<<20 {
 		r.buf = nil // a reader that waits must not hold a huge line's memory
 	}
-	start, end, err := r.spool.segment(r.pos)
-	if err != nil || end == r.pos {
+	start, end, next, err := r.spool.segment(r.pos)
+	if err != nil || next == r.pos {
 		return r.pos, nil, err
 	}
-	if err := r.open(start); err != nil {
+	if err := r.open(start); errors.Is(err, fs.ErrNotExist) {
+		return r.missing()
+	} else if err != nil {
 		return r.pos, nil, err
 	}
 	for {
-		n := min(int64(want), end-r.pos)
+		n := max(0, min(int64(want), end-r.pos))
 		chunk, err := r.read(r.pos-start, n)
 		if err != nil {
 			return r.pos, nil, err
@@ -93,20 +112,35 @@ func (r *Reader) Next(want int) (at int64, records []byte, err error) {
 			r.pos += int64(i) + 1
 			return at, chunk[:i+1], nil
 		}
-		if n == end-r.pos {
-			return r.pos, nil, fmt.Errorf("spool: no line end between %d and %d", r.pos, end)
+		if n >= end-r.pos || int64(len(chunk)) < n {
+			return r.skip(next)
 		}
 		want *= 4
 	}
 }
 
+// missing is about a segment whose file is not there.
+func (r *Reader) missing() (at int64, records []byte, err error) {
+	_, _, next, err := r.spool.segment(r.pos) // again: it may just have been trimmed
+	if err != nil {
+		return r.pos, nil, err
+	}
+	return r.skip(next)
+}
+
+func (r *Reader) skip(to int64) (at int64, records []byte, err error) {
+	at, r.pos = r.pos, to
+	return at, nil, &Gap{From: at, To: to}
+}
+
+// read gives n bytes, or fewer where the file has no more.
 func (r *Reader) read(at, n int64) ([]byte, error) {
 	if int64(cap(r.buf)) < n {
 		r.buf = make([]byte, n)
 	}
-	r.buf = r.buf[:n]
-	if _, err := r.file.ReadAt(r.buf, at); err != nil && err != io.EOF {
+	got, err := r.file.ReadAt(r.buf[:n], at)
+	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	return r.buf, nil
+	return r.buf[:got], nil
 }

@@ -3,6 +3,10 @@
 // their first byte. An offset is a byte position in the whole spool; records
 // begin at offset 0 and behind each line end.
 //
+// Each record carries a checksum, which readers of records check. What is
+// missing of a segment, or a segment that is missing, is a [Gap]: it is told
+// where it lies, and what follows can be read.
+//
 // Writing is not followed by fsync: the spool outlives processes, not a power
 // loss. Records keep text: a byte that is no UTF-8 becomes U+FFFD.
 package spool
@@ -33,6 +37,7 @@ type Spool struct {
 
 	mu      sync.Mutex
 	starts  []int64 // of the segments, ascending; the last is the open one
+	ends    []int64 // where the bytes of each end; of the last: not kept
 	file    *os.File
 	end     int64
 	buf     []byte
@@ -41,9 +46,9 @@ type Spool struct {
 }
 
 // Open opens or makes the spool in dir. A last record that was cut short is
-// taken out and kept beside, in a file named torn-OFFSET. Segments that do not
-// join are an error.
-func Open(dir string, segmentBytes int64) (*Spool, error) {
+// taken out and kept beside, in a file named torn-OFFSET. A spool that ends
+// before from has lost its end: what is appended lies at from and behind.
+func Open(dir string, segmentBytes, from int64) (*Spool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
@@ -53,10 +58,16 @@ func Open(dir string, segmentBytes int64) (*Spool, error) {
 	}
 	s.segSize = segmentBytes
 	if len(s.starts) == 0 {
-		s.starts = []int64{0}
+		s.starts, s.ends = []int64{0}, []int64{0}
 	}
 	if err := s.openLast(); err != nil {
 		return nil, err
+	}
+	if s.end < from {
+		if err := s.begin(from); err != nil {
+			s.file.Close()
+			return nil, err
+		}
 	}
 	return s, nil
 }
@@ -89,7 +100,6 @@ func scan(dir string) (*Spool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
-	next := int64(-1)
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), suffix)
 		start, err := strconv.ParseInt(name, 10, 64)
@@ -100,11 +110,10 @@ func scan(dir string) (*Spool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("spool: %w", err)
 		}
-		if next >= 0 && start != next {
-			return nil, fmt.Errorf("spool: segment %s begins at %d, want %d", e.Name(), start, next)
+		if n := len(s.ends); n > 0 {
+			s.ends[n-1] = min(s.ends[n-1], start)
 		}
-		s.starts = append(s.starts, start)
-		next = start + info.Size()
+		s.starts, s.ends = append(s.starts, start), append(s.ends, start+info.Size())
 	}
 	return s, nil
 }
@@ -197,7 +206,7 @@ func (s *Spool) Append(records ...event.Record) (at, next int64, err error) {
 func (s *Spool) encode(records []event.Record) {
 	s.buf = s.buf[:0]
 	for _, r := range records {
-		s.buf = append(wire.AppendJSON(s.buf, r), '\n')
+		s.buf = append(wire.AppendSummed(s.buf, r), '\n')
 	}
 }
 
@@ -213,13 +222,19 @@ func (s *Spool) rotate() error {
 	if s.end-s.starts[len(s.starts)-1] < s.segSize {
 		return nil
 	}
-	f, err := os.OpenFile(s.path(s.end), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	return s.begin(s.end)
+}
+
+// begin begins a new segment.
+func (s *Spool) begin(start int64) error {
+	f, err := os.OpenFile(s.path(start), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("spool: new segment: %w", err)
 	}
 	s.file.Close()
 	s.file = f
-	s.starts = append(s.starts, s.end)
+	s.ends = append(s.ends[:len(s.starts)-1], s.end, start)
+	s.starts, s.end = append(s.starts, start), start
 	return nil
 }
 
@@ -281,31 +296,32 @@ func (s *Spool) Trim(before int64) error {
 			return fmt.Errorf("spool: trim: %w", err)
 		}
 		s.starts = s.starts[1:]
+		s.ends = s.ends[min(1, len(s.ends)):]
 	}
 	return nil
 }
 
-// segment finds the segment that holds the byte at pos; the last one also
-// stands for its own end.
-func (s *Spool) segment(pos int64) (start, end int64, err error) {
+// segment finds the segment that stands for the byte at pos; the last one also
+// stands for its own end. Its bytes reach to end, and what follows begins at
+// next.
+func (s *Spool) segment(pos int64) (start, end, next int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if pos > s.end || pos < 0 {
-		return 0, 0, fmt.Errorf("spool: offset %d, end is %d: %w", pos, s.end, runner.ErrOffset)
+		return 0, 0, 0, fmt.Errorf("spool: offset %d, end is %d: %w", pos, s.end, runner.ErrOffset)
 	}
 	if len(s.starts) == 0 {
-		return 0, 0, nil
+		return 0, 0, 0, nil
 	}
 	if pos < s.starts[0] {
-		return 0, 0, fmt.Errorf("spool: offset %d, first is %d: %w", pos, s.starts[0], runner.ErrTrimmed)
+		return 0, 0, 0, fmt.Errorf("spool: offset %d, first is %d: %w", pos, s.starts[0], runner.ErrTrimmed)
 	}
 	i, found := slices.BinarySearch(s.starts, pos)
 	if !found {
 		i--
 	}
-	end = s.end
 	if i+1 < len(s.starts) {
-		end = s.starts[i+1]
+		return s.starts[i], s.ends[i], s.starts[i+1], nil
 	}
-	return s.starts[i], end, nil
+	return s.starts[i], s.end, s.end, nil
 }

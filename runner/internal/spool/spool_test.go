@@ -25,7 +25,7 @@ func line(text string) event.Record {
 
 func open(t *testing.T, dir string, size int64) *spool.Spool {
 	t.Helper()
-	s, err := spool.Open(dir, size)
+	s, err := spool.Open(dir, size, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -124,23 +124,6 @@ func TestTornLastRecordIsKeptBeside(t *testing.T) {
 	require.Equal(t, torn, string(kept))
 }
 
-func TestSegmentsThatDoNotJoinAreAnError(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir, 1)
-	for range 3 {
-		_, _, err := s.Append(line("x"))
-		require.NoError(t, err)
-	}
-	require.NoError(t, s.Close())
-	segments, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	require.NoError(t, err)
-	require.Len(t, segments, 3)
-	require.NoError(t, os.Remove(segments[1]))
-	_, err = spool.Open(dir, 1)
-	require.ErrorContains(t, err, "want ")
-}
-
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -188,7 +171,7 @@ func TestChangesWakeReaders(t *testing.T) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	s, err := spool.Open(b.TempDir(), 16<<20)
+	s, err := spool.Open(b.TempDir(), 16<<20, 0)
 	require.NoError(b, err)
 	defer s.Close()
 	rec := line(strings.Repeat("x", 200))

@@ -177,6 +177,8 @@ type entry struct {
 type journal struct {
 	file  *os.File
 	known map[string]entry
+	// damage names the lines that could not be read.
+	damage []string
 }
 
 func openJournal(dir string) (*journal, error) {
@@ -193,7 +195,9 @@ func openJournal(dir string) (*journal, error) {
 }
 
 // load reads every whole line and forgets a torn one: what was not wholly
-// written was not handed over.
+// written was not handed over. A line that can't be read stays where it is and
+// is named: an input may then be handed over a second time, to another agent
+// process than the first time.
 func (j *journal) load() error {
 	var whole int64
 	in := bufio.NewReader(j.file)
@@ -203,10 +207,11 @@ func (j *journal) load() error {
 			break
 		}
 		var e entry
-		if err := json.Unmarshal(bytes.TrimSpace(line), &e); err != nil {
-			return fmt.Errorf("at byte %d: %w", whole, err)
+		if err := json.Unmarshal(bytes.TrimSpace(line), &e); err != nil || e.Key == "" {
+			j.damage = append(j.damage, fmt.Sprintf("inputs.jsonl: the line at byte %d is damaged: an input's id is not known any more", whole))
+		} else {
+			j.known[e.Key] = e
 		}
-		j.known[e.Key] = e
 		whole += int64(len(line))
 	}
 	if err := j.file.Truncate(whole); err != nil {

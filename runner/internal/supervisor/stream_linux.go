@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/sojourn-run/sojourn/runner/internal/spool"
@@ -95,7 +96,10 @@ func (st *stream) run(reader *spool.Reader) {
 		// Asked for before reading, so that no change is missed between.
 		_, sealed, changed := st.c.s.spool.Changed()
 		at, records, err := reader.Next(chunk)
+		gap, lost := errors.AsType[*spool.Gap](err)
 		switch {
+		case lost:
+			st.sendGap(gap)
 		case err != nil:
 			st.c.reply(st.id, nil, err)
 			return
@@ -119,6 +123,16 @@ func (st *stream) end() {
 	if line, err := wire.Line(wire.Reply{ID: st.id, End: true}); err == nil {
 		st.c.write(line)
 	}
+}
+
+// sendGap gives the client what is no record, in the place of those that are
+// lost.
+func (st *stream) sendGap(g *spool.Gap) {
+	if !st.affordable() && !st.awaitCredit() {
+		return
+	}
+	st.spend(1)
+	st.c.write(wire.AppendRecord(nil, st.id, g.From, g.To, []byte("null")))
 }
 
 // send gives the records to the client as fast as its credit allows.

@@ -152,7 +152,7 @@ func (s *Supervisor) takeFolder() (err error) {
 	if err := s.epoch.raise(s.control, s.spec.Epoch); err != nil {
 		return err
 	}
-	if s.spool, err = spool.Open(filepath.Join(s.spec.Control, "spool"), s.spec.SegmentBytes); err != nil {
+	if s.spool, err = spool.Open(filepath.Join(s.spec.Control, "spool"), s.spec.SegmentBytes, s.spec.SpoolFrom); err != nil {
 		return err
 	}
 	s.input, err = newInput(s)
@@ -261,6 +261,9 @@ func (s *Supervisor) noteStart(at int64) {
 		StartOffset:  at,
 		Isolation:    s.family.isolation,
 		Tag:          s.spec.Tag,
+		Damage:       s.input.journal.damage,
+		Protocol:     runner.Protocol,
+		ProtocolFrom: runner.ProtocolFrom,
 	}
 	s.saved.SupervisorProcess = self
 	s.saved.AgentProcess = s.family.agent
@@ -295,6 +298,9 @@ func (s *Supervisor) own(stdio [3]*os.File) {
 		s.noteExit(ws)
 		close(s.finished)
 	})
+	for _, d := range s.input.journal.damage {
+		s.log.Warn("control folder is damaged", "what", d)
+	}
 	s.log.Info("agent started", "pid", s.family.agent.Pid, "isolation", s.family.isolation)
 }
 

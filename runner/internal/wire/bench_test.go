@@ -15,19 +15,19 @@ import (
 // The hops of a long line that the codec has part in.
 func BenchmarkLongRecord(b *testing.B) {
 	r := event.Record{TS: time.Now(), Dir: event.DirOut, Line: strings.Repeat(`{"key":"some words, \"quoted\"","n":123456},`, 64<<20/44)}
-	raw := AppendJSON(nil, r)
+	raw := AppendSummed(nil, r)
 	b.Run("encode", func(b *testing.B) {
 		b.SetBytes(int64(len(r.Line)))
 		b.ReportAllocs()
 		for b.Loop() {
-			AppendJSON(nil, r)
+			AppendSummed(nil, r)
 		}
 	})
 	b.Run("decode", func(b *testing.B) {
 		b.SetBytes(int64(len(r.Line)))
 		b.ReportAllocs()
 		for b.Loop() {
-			_, err := DecodeRecord(raw)
+			_, err := DecodeSummed(raw)
 			require.NoError(b, err)
 		}
 	})

@@ -2,8 +2,9 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,58 @@ import (
 
 // Records have a codec of their own, equal to encoding/json's in meaning: every
 // line of every agent goes through it twice, and lines may be huge.
+
+// ErrDamaged means that a record is not what was written.
+var ErrDamaged = errors.New("the record is damaged")
+
+// sums are those of CRC-32C, which processors know.
+var sums = crc32.MakeTable(crc32.Castagnoli)
+
+// A summed record has one more field at its end, the checksum of all bytes
+// before it: ,"crc":"01234567"}
+const (
+	sumBegin  = `,"crc":"`
+	sumEnd    = `"}`
+	sumLength = len(sumBegin) + 8 + len(sumEnd)
+)
+
+// AppendSummed appends a record as JSON with its checksum.
+func AppendSummed(b []byte, r event.Record) []byte {
+	from := len(b)
+	b = AppendJSON(b, r)
+	b = b[:len(b)-1]
+	sum := crc32.Checksum(b[from:], sums)
+	return fmt.Appendf(b, "%s%08x%s", sumBegin, sum, sumEnd)
+}
+
+// DecodeSummed reads a record as it lies in a spool: what AppendSummed writes,
+// or AppendJSON, which runners wrote before there were checksums. Anything else
+// is ErrDamaged.
+func DecodeSummed(raw []byte) (event.Record, error) {
+	body, sum, summed := cutSum(raw)
+	if summed {
+		if got := fmt.Sprintf("%08x", crc32.Checksum(body, sums)); got != string(sum) {
+			return event.Record{}, fmt.Errorf("%w: %d bytes of checksum %s, want %s", ErrDamaged, len(raw), got, sum)
+		}
+	} else {
+		body = bytes.TrimSuffix(raw, []byte{'}'})
+	}
+	r, ok := decodeBody(body)
+	if !ok || !summed && len(body) == len(raw) {
+		return event.Record{}, fmt.Errorf("%w: %d bytes that are no record", ErrDamaged, len(raw))
+	}
+	return r, nil
+}
+
+// cutSum takes the checksum off a record. The field can't be part of a line:
+// quotes are escaped in there.
+func cutSum(raw []byte) (body, sum []byte, ok bool) {
+	at := len(raw) - sumLength
+	if at < 0 || string(raw[at:at+len(sumBegin)]) != sumBegin || string(raw[len(raw)-len(sumEnd):]) != sumEnd {
+		return raw, nil, false
+	}
+	return raw[:at], raw[at+len(sumBegin) : len(raw)-len(sumEnd)], true
+}
 
 // AppendJSON appends a record as JSON. Bytes that are no UTF-8 become U+FFFD.
 func AppendJSON(b []byte, r event.Record) []byte {
@@ -60,24 +113,13 @@ func appendEscaped(b []byte, s string) []byte {
 	}
 }
 
-// DecodeRecord reads a record, AppendJSON's form by a short way.
-func DecodeRecord(raw []byte) (event.Record, error) {
-	if r, ok := decodeOwn(raw); ok {
-		return r, nil
-	}
-	var r event.Record
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return r, fmt.Errorf("malformed record: %w", err)
-	}
-	return r, nil
-}
-
-// decodeOwn takes exactly what AppendJSON writes, and nothing else.
-func decodeOwn(raw []byte) (event.Record, bool) {
+// decodeBody takes exactly what AppendJSON writes, without the last brace, and
+// nothing else.
+func decodeBody(raw []byte) (event.Record, bool) {
 	rest, ok := bytes.CutPrefix(raw, []byte(`{"ts":"`))
 	ts, rest, ok2 := bytes.Cut(rest, []byte(`","dir":"`))
 	dir, rest, ok3 := bytes.Cut(rest, []byte(`","line":"`))
-	body, ok4 := bytes.CutSuffix(rest, []byte(`"}`))
+	body, ok4 := bytes.CutSuffix(rest, []byte{'"'})
 	if !ok || !ok2 || !ok3 || !ok4 {
 		return event.Record{}, false
 	}

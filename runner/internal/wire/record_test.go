@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -24,45 +25,73 @@ func FuzzRecord(f *testing.F) {
 		require.NotContains(t, string(raw), "\n")
 		var slow event.Record
 		require.NoError(t, json.Unmarshal(raw, &slow), "%s", raw)
-		fast, err := wire.DecodeRecord(raw)
-		require.NoError(t, err)
+		fast, err := wire.DecodeSummed(raw)
+		require.NoError(t, err, "as runners wrote it before there were checksums")
 		require.Equal(t, slow, fast)
 		in.Line = strings.ToValidUTF8(line, "\uFFFD")
+		require.Equal(t, in, fast)
+
+		summed := wire.AppendSummed([]byte("before"), in)[len("before"):]
+		require.NotContains(t, string(summed), "\n")
+		slow = event.Record{}
+		require.NoError(t, json.Unmarshal(summed, &slow), "%s", summed)
+		require.Equal(t, in, slow)
+		fast, err = wire.DecodeSummed(summed)
+		require.NoError(t, err)
 		require.Equal(t, in, fast)
 	})
 }
 
-// FuzzDecodeRecord holds the reader against encoding/json on any bytes.
-func FuzzDecodeRecord(f *testing.F) {
+// FuzzDecodeSummed holds the reader against encoding/json on any bytes: what it
+// takes is what json reads.
+func FuzzDecodeSummed(f *testing.F) {
 	f.Add([]byte(`{"ts":"2025-01-02T03:04:05Z","dir":"out","line":"a\u001fb\"\\"}`))
 	f.Add([]byte(`{"ts":"2025-01-02T03:04:05Z","dir":"out","line":"\u00e9\/"}`))
 	f.Add([]byte(`{"ts":"2025-01-02T03:04:05+01:00","dir":"in","line":"x","line":"y"}`))
 	f.Add([]byte(`{"dir":"err","line":"","ts":null}`))
+	f.Add(wire.AppendSummed(nil, event.Record{TS: time.Unix(1, 2), Dir: event.DirErr, Line: `,"crc":"`}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var slow event.Record
-		slowErr := json.Unmarshal(raw, &slow)
-		fast, err := wire.DecodeRecord(raw)
-		require.Equal(t, slowErr == nil, err == nil, "%s", raw)
-		if err == nil {
-			require.True(t, slow.TS.Equal(fast.TS))
-			require.Equal(t, slow.Dir, fast.Dir)
-			require.Equal(t, slow.Line, fast.Line)
+		fast, err := wire.DecodeSummed(raw)
+		if err != nil {
+			require.ErrorIs(t, err, wire.ErrDamaged)
+			return
 		}
+		var slow event.Record
+		require.NoError(t, json.Unmarshal(raw, &slow), "%s", raw)
+		require.True(t, slow.TS.Equal(fast.TS))
+		require.Equal(t, slow.Dir, fast.Dir)
+		require.Equal(t, slow.Line, fast.Line)
 	})
+}
+
+// Whatever single byte of a record is another one, it is noticed.
+func TestDamageOfEveryByte(t *testing.T) {
+	t.Parallel()
+	raw := wire.AppendSummed(nil, event.Record{TS: time.Unix(1, 2), Dir: event.DirOut, Line: `{"type":"text","text":"a \"word\""}`})
+	for at := range raw {
+		for bit := range 8 {
+			bad := bytes.Clone(raw)
+			bad[at] ^= 1 << bit
+			_, err := wire.DecodeSummed(bad)
+			require.ErrorIs(t, err, wire.ErrDamaged, "byte %d, bit %d: %s", at, bit, bad)
+		}
+		_, err := wire.DecodeSummed(raw[:at])
+		require.ErrorIs(t, err, wire.ErrDamaged, "cut at %d", at)
+	}
 }
 
 func BenchmarkRecord(b *testing.B) {
 	in := event.Record{TS: time.Now().UTC(), Dir: event.DirOut, Line: `{"type":"stream_event","event":{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Running "}}}`}
-	raw := wire.AppendJSON(nil, in)
+	raw := wire.AppendSummed(nil, in)
 	b.Run("encode", func(b *testing.B) {
 		var buf []byte
 		for b.Loop() {
-			buf = wire.AppendJSON(buf[:0], in)
+			buf = wire.AppendSummed(buf[:0], in)
 		}
 	})
 	b.Run("decode", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := wire.DecodeRecord(raw); err != nil {
+			if _, err := wire.DecodeSummed(raw); err != nil {
 				b.Fatal(err)
 			}
 		}
