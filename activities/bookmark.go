@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 )
 
@@ -43,6 +44,8 @@ type begun struct {
 	Options Options `json:"options,omitzero"`
 	// Interrupt was handed to the agent.
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
+	// Cut is what the turn fails with when Sojourn itself had it interrupted.
+	Cut *event.ErrorInfo `json:"cut,omitempty"`
 	// Resume says that the agent was lost since, and how the turn goes on.
 	Resume *resumption `json:"resume,omitempty"`
 }

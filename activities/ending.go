@@ -82,6 +82,8 @@ func (t *turn) escalate(ctx context.Context) {
 // idled judges the agent's own word that the turn is over.
 func (t *turn) idled(idle event.SessionIdle) *ending {
 	switch {
+	case t.cut() != nil:
+		return &ending{outcome: session.Failed, stop: idle.StopReason, failure: t.cut()}
 	case idle.Interrupted || t.stop.asked:
 		return &ending{outcome: session.Interrupted, stop: idle.StopReason}
 	case idle.Error != nil:
@@ -92,6 +94,9 @@ func (t *turn) idled(idle event.SessionIdle) *ending {
 
 // died judges the end of the agent's process before its turn was over.
 func (t *turn) died(how string) *ending {
+	if failure := t.cut(); failure != nil {
+		return &ending{outcome: session.Failed, exited: true, failure: failure}
+	}
 	if t.stop.asked {
 		return &ending{outcome: session.Interrupted, stop: "killed", exited: true}
 	}
@@ -123,7 +128,7 @@ func exitOf(r event.Record) (how string, exited bool) {
 // that an attempt which dies in between only repeats what can be repeated; the
 // archive last, because it may be away.
 func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTurnOutput, error) {
-	if end.outcome == session.Interrupted {
+	if t.stop.asked || end.outcome == session.Interrupted {
 		t.sweep(ctx)
 	}
 	if err := t.writeEnd(ctx, d, end); err != nil {
@@ -180,7 +185,7 @@ func (t *turn) writeEnd(ctx context.Context, d runner.Delivery, end ending) erro
 			return err
 		}
 	}
-	if end.exited && end.failure != nil {
+	if end.failure != nil && (end.exited || t.cut() != nil) {
 		block := own(event.BlockUpsert{Block: event.Block{
 			ID: "sojourn-" + t.in.Message.ID + "-failed", Type: event.BlockError, Status: event.StatusComplete,
 			Source: event.SourceServer, Message: event.Text(end.failure.Message), Code: end.failure.Code,

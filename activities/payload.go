@@ -75,6 +75,8 @@ type RunTurnInput struct {
 	// LastSeq is a sequence number known to be taken: the numbering goes on
 	// behind it even when retention has emptied the stream.
 	LastSeq uint64 `json:"lastSeq,omitempty"`
+	// NoProgressMS as in session.Options.
+	NoProgressMS int64 `json:"noProgressMs,omitempty"`
 	// Resumes is set when the execution ran before, on a host that was lost.
 	Resumes *Lost `json:"resumes,omitempty"`
 }

@@ -55,6 +55,8 @@ type turn struct {
 	// owned says that the stream may hold blocks of Sojourn's own since the
 	// turn began.
 	owned bool
+	// quiet is since when the agent has said nothing.
+	quiet time.Time
 	// show is what the heartbeat says.
 	show  atomic.Pointer[Beat]
 	pulse *pulse
@@ -71,7 +73,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 		return *mark.Output, nil
 	}
 	t := &turn{
-		host: h, in: in, mark: mark, began: time.Now(),
+		host: h, in: in, mark: mark, began: time.Now(), quiet: time.Now(),
 		controls: make(chan control), left: make(chan struct{}),
 		asked: map[string]event.PermissionRequested{}, answered: map[string]bool{}, tale: newTale(in.Anchor),
 		owned: activity.GetInfo(ctx).Attempt > 1,
@@ -331,6 +333,9 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 			syncs.begin(ctx)
 		case <-look.C:
 			t.showBeat("running")
+			if err := t.watch(ctx); err != nil {
+				return RunTurnOutput{}, err
+			}
 		case r := <-syncs.done:
 			syncs.busy = false
 			t.tale.behind = problem(r.err)
@@ -384,6 +389,7 @@ func (t *turn) records(ctx context.Context) <-chan delivered {
 // take translates one record and passes on what the stream does not have. It
 // gives how the turn ended, when this record ends it.
 func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
+	t.stirred(d.Record)
 	events, refused := t.step(ctx, d)
 	if refused != nil && !errors.Is(refused, adapters.ErrRefused) {
 		return nil, refused

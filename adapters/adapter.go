@@ -215,6 +215,13 @@ type Wrapped interface {
 	ProgramFile(program string) string
 }
 
+// Beating is an adapter whose agents say now and then no more than that they
+// run. The host that waits for an agent's progress does not count that.
+type Beating interface {
+	// Beats says whether a line of the agent is only that.
+	Beats(line string) bool
+}
+
 // Permission is the standing answer to an agent that asks before it acts.
 type Permission string
 

@@ -41,6 +41,8 @@ const (
 	TypeHostLost     = "HostLost"
 	TypeAgentFailed  = "AgentFailed"
 	TypeFenced       = "Fenced"
+	// TypeNoProgress: the agent said nothing for so long that its turn was ended.
+	TypeNoProgress = "NoProgress"
 )
 
 // InvalidError is bad input: the field, what is wrong, and what would be

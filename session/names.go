@@ -66,4 +66,6 @@ const (
 	KeptResults = 100
 	// DefaultIdleTimeout ends the sandbox of a session in which nothing runs.
 	DefaultIdleTimeout = 15 * time.Minute
+	// DefaultNoProgress is how long an agent may say nothing in a turn.
+	DefaultNoProgress = 15 * time.Minute
 )

@@ -34,6 +34,10 @@ type Options struct {
 	// IdleTimeoutMS ends the sandbox after so many idle milliseconds; the
 	// session stays. Default: 15 minutes.
 	IdleTimeoutMS int64 `json:"idleTimeoutMs,omitempty"`
+	// NoProgressMS ends a turn whose agent says nothing at all for so many
+	// milliseconds: it is interrupted and fails with TypeNoProgress. The wait for
+	// a person's answer does not count. Default: DefaultNoProgress.
+	NoProgressMS int64 `json:"noProgressMs,omitempty"`
 }
 
 // Validate names the first field that can't be.
@@ -48,6 +52,9 @@ func (o Options) Validate() error {
 	}
 	if o.IdleTimeoutMS < 0 {
 		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
+	}
+	if o.NoProgressMS < 0 {
+		return Invalid("noProgressMs", "is negative", "0 (default) or more milliseconds")
 	}
 	for _, f := range []struct{ name, value string }{{"agent", o.Agent}, {"profile", o.Profile}, {"tenant", o.Tenant}} {
 		if len(f.value) > maxKeyword {

@@ -20,6 +20,7 @@ type optionFlags struct {
 
 	meta, tags []string
 	idle       time.Duration
+	noProgress time.Duration
 	// given says whether a flag is on the command line.
 	given func(name string) bool
 }
@@ -34,6 +35,7 @@ func (f *optionFlags) register(c *cli, cmd *cobra.Command) {
 	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
 	fl.StringVar(&f.permission, "permission", "", "the answer to an agent that asks before it acts: `allow|ask|deny`")
 	fl.StringVar(&f.tenant, "tenant", "", "whose session it is, as `NAME`")
+	fl.DurationVar(&f.noProgress, "no-progress", 0, "end a turn whose agent says nothing for `TIME` (default 15m)")
 	f.registerBag(cmd)
 }
 
@@ -49,6 +51,7 @@ func (f *optionFlags) options() (session.Options, error) {
 	o := session.Options{
 		Agent: f.agent, Profile: f.profile, Title: f.title, Model: f.model, Tenant: f.tenant,
 		Permission: adapters.Permission(f.permission), Tags: f.tags, IdleTimeoutMS: f.idle.Milliseconds(),
+		NoProgressMS: f.noProgress.Milliseconds(),
 	}
 	var err error
 	if o.Metadata, err = metadata(f.meta); err != nil {

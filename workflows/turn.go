@@ -132,7 +132,7 @@ func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTu
 	in := activities.RunTurnInput{
 		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
 		Turn: r.st.Turns + 1, Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
-		Resumes: lost,
+		NoProgressMS: r.in.Options.NoProgressMS, Resumes: lost,
 	}
 	// What the deliverer began before the turn must be written before the
 	// turn, which is the stream's one writer from here on.

@@ -1,0 +1,58 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+)
+
+// completions is a Temporal that is told how activities end.
+type completions struct {
+	Temporal
+	mu     sync.Mutex
+	failed map[string]error
+	says   error
+}
+
+func (c *completions) CompleteActivity(_ context.Context, token []byte, _ any, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed[string(token)] = err
+	return c.says
+}
+
+// What a worker had under way when it died is failed by the next one, once and
+// so that it is tried again at once; what it had done is not.
+func TestPredecessorsAttemptsFail(t *testing.T) {
+	t.Parallel()
+	says := &completions{failed: map[string]error{}}
+	h := NewHost(HostOptions{DataDir: t.TempDir(), Temporal: says, Log: quiet()})
+	defer func() { require.NoError(t, h.Close()) }()
+	_, err := h.noteAttempt(activity.Info{TaskToken: []byte("open")})
+	require.NoError(t, err)
+	forget, err := h.noteAttempt(activity.Info{TaskToken: []byte("done")})
+	require.NoError(t, err)
+	forget()
+	require.NoError(t, os.WriteFile(h.attemptPath("torn"), []byte("{"), 0o600))
+
+	says.says = errors.New("away")
+	require.ErrorContains(t, h.FailPredecessor(t.Context()), "away")
+	says.says = serviceerror.NewNotFound("timed out meanwhile")
+	require.NoError(t, h.FailPredecessor(t.Context()))
+	require.Len(t, says.failed, 1)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, says.failed["open"], &app)
+	require.Positive(t, app.NextRetryDelay(), "no back-off for kills")
+	require.False(t, app.NonRetryable())
+	left, err := filepath.Glob(h.attemptPath("*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

@@ -1,0 +1,81 @@
+package activities
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// An agent that hangs is interrupted, and its turn fails by name in the result
+// and in the conversation. The process goes on with the next message.
+func TestNoProgressFailsTheTurn(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	in := b.ask(1, "words 3 hang")
+	in.NoProgressMS = 2000
+	out, err := b.attempt(t.Context(), 1, in)
+	require.NoError(t, err)
+	require.Equal(t, session.Failed, out.Result.Outcome)
+	require.Equal(t, session.TypeNoProgress, out.Result.Error.Code)
+	require.Contains(t, out.Result.Error.Message, "said nothing for 2s")
+	require.False(t, out.AgentExited)
+	require.True(t, slices.ContainsFunc(folded(b.events()).Blocks, func(k event.Block) bool {
+		return k.Type == event.BlockError && k.Code == session.TypeNoProgress
+	}))
+	require.Equal(t, 1, count[event.QueryFailed](b.events()))
+	require.Zero(t, count[event.QueryInterrupted](b.events()))
+	b.last = out.LastSeq
+	require.Equal(t, session.Completed, b.turn(b.ask(2, "words 3")).Result.Outcome)
+}
+
+// One that does not even hear the interrupt is ended.
+func TestNoProgressEndsADeafAgent(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	in := b.ask(1, "words 3 deaf hang")
+	in.NoProgressMS = 1000
+	out, err := b.attempt(t.Context(), 1, in)
+	require.NoError(t, err)
+	require.Equal(t, session.TypeNoProgress, out.Result.Error.Code)
+	require.Equal(t, 1, count[event.QueryFailed](b.events()))
+}
+
+// The wait for a person does not count, however long it is.
+func TestNoProgressWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	b.agent.Permission = "ask"
+	in := b.ask(1, "ask")
+	in.NoProgressMS = 100
+	done := b.aside(t.Context(), 1, in)
+	asked := b.until(b.last, is[event.PermissionRequested]).Payload.(event.PermissionRequested)
+	b.host.mu.Lock()
+	live := b.host.turns[b.agent.SessionID]
+	b.host.mu.Unlock()
+	// Twice the beat at which the silence is judged, and many times the patience.
+	require.Eventually(t, func() bool { return live.show.Load().Seconds >= 3 }, 30*time.Second, 10*time.Millisecond)
+	require.True(t, b.control(ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}}).Handed)
+	ended := <-done
+	require.NoError(t, ended.err)
+	require.Equal(t, session.Completed, ended.out.Result.Outcome)
+}
+
+// A silence that began under another worker goes on under this one.
+func TestSilenceOutlivesWorkers(t *testing.T) {
+	t.Parallel()
+	tn := &turn{in: RunTurnInput{NoProgressMS: 60_000}, agent: &agent{}}
+	tn.stirred(event.Record{Dir: event.DirOut, TS: time.Now().Add(-20 * time.Second)})
+	require.InDelta(t, 20, time.Since(tn.quiet).Seconds(), 5)
+	tn.stirred(event.Record{Dir: event.DirErr, TS: time.Now()})
+	require.InDelta(t, 20, time.Since(tn.quiet).Seconds(), 5, "what it logs is no progress")
+	tn.quiet = time.Time{}
+	tn.stirred(event.Record{Dir: event.DirOut, TS: time.Now().Add(-time.Hour)})
+	require.InDelta(t, 30, time.Since(tn.quiet).Seconds(), 5, "half of the patience is left, whatever the clock did")
+	tn.stirred(event.Record{Dir: event.DirOut, TS: time.Now().Add(time.Hour)})
+	require.InDelta(t, 0, time.Since(tn.quiet).Seconds(), 5)
+}
