@@ -38,6 +38,7 @@ type bookmark struct {
 // can't read from spool and stream.
 type begun struct {
 	ExecutionID string `json:"executionId"`
+	MessageID   string `json:"messageId,omitempty"`
 	// Running are the processes below the agent before the turn.
 	Running runner.Mark `json:"running"`
 	// Options were changed while the turn ran.
@@ -48,6 +49,12 @@ type begun struct {
 	Cut *event.ErrorInfo `json:"cut,omitempty"`
 	// Resume says that the agent was lost since, and how the turn goes on.
 	Resume *resumption `json:"resume,omitempty"`
+}
+
+// begun says whether an attempt before began the execution. After a reset
+// another message may have its id.
+func (b bookmark) begun(in RunTurnInput) bool {
+	return b.Open != nil && b.Open.ExecutionID == in.ExecutionID && (b.Open.MessageID == "" || b.Open.MessageID == in.Message.ID)
 }
 
 func (h *Host) bookmarkPath(sandboxID string) string {

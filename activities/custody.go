@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
@@ -93,6 +94,11 @@ func (t *turn) leave(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), activity.ErrActivityPaused) && t.agent != nil {
 		h, id, conn := t.host, t.in.Agent.SessionID, t.agent.conn
 		h.after.Go(func() { h.keepPaused(id, conn) })
+	}
+	var missing *serviceerror.NotFound
+	if errors.As(context.Cause(ctx), &missing) {
+		h, id := t.host, t.in.Agent.SessionID
+		h.after.Go(func() { h.mourn(id) })
 	}
 	return crossing(cmp.Or(takenAway(ctx), err))
 }

@@ -82,6 +82,8 @@ func (t *turn) escalate(ctx context.Context) {
 // idled judges the agent's own word that the turn is over.
 func (t *turn) idled(idle event.SessionIdle) *ending {
 	switch {
+	case t.in.Abandoned != "" && (idle.Interrupted || idle.Error != nil):
+		return t.abandoned(idle.StopReason)
 	case t.cut() != nil:
 		return &ending{outcome: session.Failed, stop: idle.StopReason, failure: t.cut()}
 	case idle.Interrupted || t.stop.asked:
@@ -94,6 +96,9 @@ func (t *turn) idled(idle event.SessionIdle) *ending {
 
 // died judges the end of the agent's process before its turn was over.
 func (t *turn) died(how string) *ending {
+	if t.in.Abandoned != "" {
+		return t.abandoned("killed")
+	}
 	if failure := t.cut(); failure != nil {
 		return &ending{outcome: session.Failed, exited: true, failure: failure}
 	}
@@ -185,7 +190,7 @@ func (t *turn) writeEnd(ctx context.Context, d runner.Delivery, end ending) erro
 			return err
 		}
 	}
-	if end.failure != nil && (end.exited || t.cut() != nil) {
+	if end.failure != nil && (end.exited || t.cut() != nil) && t.in.Abandoned == "" {
 		block := own(event.BlockUpsert{Block: event.Block{
 			ID: "sojourn-" + t.in.Message.ID + "-failed", Type: event.BlockError, Status: event.StatusComplete,
 			Source: event.SourceServer, Message: event.Text(end.failure.Message), Code: end.failure.Code,

@@ -24,6 +24,7 @@ var typed = []struct {
 	{adapters.ErrUnknownAgent, session.TypeInvalid},
 	{adapters.ErrUnsupported, session.TypeInvalid},
 	{stream.ErrFenced, session.TypeFenced},
+	{errAhead, session.TypeFenced},
 	{archive.ErrFenced, session.TypeFenced},
 	{runner.ErrEpoch, session.TypeFenced},
 	{sandbox.ErrNotFound, session.TypeHostLost},

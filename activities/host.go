@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -32,6 +33,9 @@ type HostOptions struct {
 	// Places counts Provider's sandboxes.
 	Places *Places
 	Agents adapters.Registry
+	// Reconcile has a session cleaned up whose workflow was ended from outside.
+	// Default: nothing does.
+	Reconcile func(ctx context.Context, d session.Dead) error
 	// Profile loads a profile by id. Default: no profile is known.
 	Profile func(ctx context.Context, id string) (adapters.Profile, error)
 	// Getenv is how agents' programs are found.

@@ -15,6 +15,10 @@ const (
 	NameEmit          = "Emit"
 	NameEndSandbox    = "EndSandbox"
 	NameFinish        = "Finish"
+	NameTakeUp        = "TakeUp"
+	NameLookAtDead    = "LookAtDead"
+	NameEpitaph       = "WriteEpitaph"
+	NameFindDead      = "FindDead"
 )
 
 // BeginInput opens a run of a session: its record is written and
@@ -23,6 +27,8 @@ type BeginInput struct {
 	Session session.Input `json:"session"`
 	// RunID makes a repeated attempt say the run's beginning once.
 	RunID string `json:"runId"`
+	// Reset as in RunTurnInput.
+	Reset bool `json:"reset,omitempty"`
 }
 
 // BeginOutput is what the run starts from. For a reopened session the totals
@@ -33,6 +39,9 @@ type BeginOutput struct {
 	LastSeq uint64 `json:"lastSeq"`
 	// Record is what was known of the session before this run, if it was.
 	Record *session.Record `json:"record,omitempty"`
+	// Ahead is set when the session had begun before its workflow was reset:
+	// nothing was begun anew, and this is how far it came.
+	Ahead *TakeUpOutput `json:"ahead,omitempty"`
 }
 
 // Agent is what an activity must know of a session's agent.
@@ -53,6 +62,8 @@ type CreateSandboxInput struct {
 	// Restarts counts what was lost before.
 	Restarts int    `json:"restarts,omitempty"`
 	LastSeq  uint64 `json:"lastSeq,omitempty"`
+	// Reset as in RunTurnInput.
+	Reset bool `json:"reset,omitempty"`
 }
 
 // CreateSandboxOutput names the sandbox.
@@ -79,6 +90,16 @@ type RunTurnInput struct {
 	NoProgressMS int64 `json:"noProgressMs,omitempty"`
 	// Resumes is set when the execution ran before, on a host that was lost.
 	Resumes *Lost `json:"resumes,omitempty"`
+	// AfterSeq is a sequence number before everything of the execution, if
+	// LastSeq is not.
+	AfterSeq uint64 `json:"afterSeq,omitempty"`
+	// Reset says that the workflow was reset: there may be more in the stream
+	// than it knows of. If so the activity does nothing and fails with
+	// session.TypeFenced.
+	Reset bool `json:"reset,omitempty"`
+	// Abandoned is why the session is dead: the execution is taken up only to
+	// be ended, and fails with that. One that never began is not begun.
+	Abandoned string `json:"abandoned,omitempty"`
 }
 
 // Lost is a host that was lost in the middle of an execution.
@@ -151,6 +172,8 @@ type EmitInput struct {
 	// TakeEpoch takes the session's next epoch to write under, for a run that
 	// can't know whether its own still stands.
 	TakeEpoch bool `json:"takeEpoch,omitempty"`
+	// Reset as in RunTurnInput.
+	Reset bool `json:"reset,omitempty"`
 }
 
 // EmitOutput is where the stream stands after it.
@@ -165,9 +188,11 @@ type EmitOutput struct {
 type EndSandboxInput struct {
 	Agent   Agent           `json:"agent"`
 	Sandbox session.Sandbox `json:"sandbox"`
-	// Reason is manual, unhealthy or idle.
+	// Reason is manual, unhealthy, idle or terminated.
 	Reason  string `json:"reason"`
 	LastSeq uint64 `json:"lastSeq,omitempty"`
+	// Reset as in RunTurnInput.
+	Reset bool `json:"reset,omitempty"`
 }
 
 // EndSandboxOutput is where the stream stands after it.
@@ -184,4 +209,6 @@ type FinishInput struct {
 	Reason  string         `json:"reason,omitempty"`
 	// Unlisted leaves out the list marker (spawned sessions).
 	Unlisted bool `json:"unlisted,omitempty"`
+	// Reset as in RunTurnInput.
+	Reset bool `json:"reset,omitempty"`
 }

@@ -37,6 +37,11 @@ func (h *Host) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Create
 
 func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (CreateSandboxOutput, error) {
 	id := in.Agent.SessionID
+	if in.Reset {
+		if err := notAhead(ctx, h.o.Stream, id, in.LastSeq, nil); err != nil {
+			return CreateSandboxOutput{}, err
+		}
+	}
 	epoch, err := h.o.Archive.TakeEpoch(ctx, id)
 	if err != nil {
 		return CreateSandboxOutput{}, err
@@ -330,6 +335,15 @@ func (h *Host) EndSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 }
 
 func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOutput, error) {
+	if in.Reset {
+		err := notAhead(ctx, h.o.Stream, in.Agent.SessionID, in.LastSeq, func(p event.Payload) bool {
+			e, ok := p.(event.EETerminated)
+			return ok && e.SandboxID == in.Sandbox.ID
+		})
+		if err != nil {
+			return EndSandboxOutput{}, err
+		}
+	}
 	var kept []event.Event
 	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
 	switch {

@@ -20,8 +20,42 @@ type Session struct {
 
 // Begin opens a run: its epoch, its record, session:initialized.
 func (s *Session) Begin(ctx context.Context, in BeginInput) (BeginOutput, error) {
+	if in.Reset {
+		out, begun, err := s.begunBefore(ctx, in)
+		if begun || err != nil {
+			return out, crossing(err)
+		}
+	}
 	out, err := s.begin(ctx, in.Session, in.RunID)
 	return out, crossing(err)
+}
+
+// begunBefore finds how far a session has come whose workflow was set back to
+// before its beginning.
+func (s *Session) begunBefore(ctx context.Context, in BeginInput) (out BeginOutput, begun bool, err error) {
+	id, after := in.Session.SessionID, in.Session.LastSeq
+	err = notAhead(ctx, s.Stream, id, after, nil)
+	if !errors.Is(err, errAhead) {
+		return out, false, err
+	}
+	ahead, err := s.takeUp(ctx, TakeUpInput{SessionID: id, Agent: in.Session.Options.Agent, RunID: in.RunID, LastSeq: after})
+	if err != nil {
+		return out, false, err
+	}
+	out = BeginOutput{Epoch: ahead.Epoch, LastSeq: ahead.LastSeq, Ahead: &ahead}
+	if in.Session.Reopened {
+		out.Record, err = s.record(ctx, id)
+	}
+	return out, true, err
+}
+
+func (s *Session) record(ctx context.Context, id string) (*session.Record, error) {
+	data, err := s.Archive.Session(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := session.RecordOf(data)
+	return &rec, err
 }
 
 func (s *Session) begin(ctx context.Context, in session.Input, runID string) (BeginOutput, error) {
@@ -84,6 +118,11 @@ func (s *Session) openRecord(ctx context.Context, in session.Input, epoch uint64
 // Emit appends events of Sojourn's own while no turn runs. Blocks among them
 // go to the archive too, anchored to the block that they follow.
 func (s *Session) Emit(ctx context.Context, in EmitInput) (EmitOutput, error) {
+	if in.Reset {
+		if err := notAhead(ctx, s.Stream, in.SessionID, in.LastSeq, nil); err != nil {
+			return EmitOutput{}, crossing(err)
+		}
+	}
 	if in.TakeEpoch {
 		var err error
 		if in.Epoch, err = s.Archive.TakeEpoch(ctx, in.SessionID); err != nil {
@@ -113,6 +152,12 @@ func (s *Session) Finish(ctx context.Context, in FinishInput) error {
 
 func (s *Session) finish(ctx context.Context, in FinishInput) error {
 	id := in.Session.SessionID
+	if in.Reset {
+		err := notAhead(ctx, s.Stream, id, in.Record.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeSessionClosed })
+		if err != nil {
+			return err
+		}
+	}
 	last, err := s.Stream.Emit(ctx, id, stream.Emission{
 		Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: in.Record.LastSeq, Key: fmt.Sprintf("closed-%d", in.Epoch),
 		Events: []event.Event{own(runtime(false)), own(event.SessionClosed{Reason: in.Reason})},

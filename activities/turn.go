@@ -65,11 +65,17 @@ type turn struct {
 // RunTurn hands the message to the agent and stays until it is answered. It
 // may be attempted again at any point by any worker of the host.
 func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, error) {
+	if in.Reset {
+		err := notAhead(ctx, h.o.Stream, in.Agent.SessionID, in.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeQueryStarted })
+		if err != nil {
+			return RunTurnOutput{}, crossing(err)
+		}
+	}
 	mark, err := h.bookmark(in.Sandbox.ID)
 	if err != nil {
 		return RunTurnOutput{}, err
 	}
-	if mark.Ended == in.ExecutionID && mark.Output != nil {
+	if mark.Ended == in.ExecutionID && mark.Output != nil && mark.Output.Result.MessageID == in.Message.ID {
 		return *mark.Output, nil
 	}
 	t := &turn{
@@ -105,12 +111,26 @@ func (t *turn) letGo(ctx context.Context) {
 // attemptOf orders the attempts of all turns of an epoch: fences must grow
 // across turns too. It is the turn that counts and not the execution's id,
 // which was given out when the message came: one may go before others.
-func attemptOf(turn, attempt int) int { return turn*1_000_000 + attempt }
+func attemptOf(turn, attempt int) int { return turn*attemptsOfTurn + attempt }
+
+const attemptsOfTurn = 1_000_000
+
+// turnOf is the turn that an attempt is of.
+func turnOf(attempt int) int { return attempt / attemptsOfTurn }
 
 func (t *turn) run(ctx context.Context) (RunTurnOutput, error) {
 	defer t.close()
+	if t.in.Abandoned != "" && !t.mark.begun(t.in) {
+		return RunTurnOutput{}, errNeverBegan
+	}
 	if err := t.open(ctx); err != nil {
 		return RunTurnOutput{}, err
+	}
+	if t.in.Abandoned != "" {
+		if err := t.abandon(ctx); err != nil {
+			return RunTurnOutput{}, err
+		}
+		return t.listen(ctx)
 	}
 	if err := t.ask(ctx); err != nil {
 		return RunTurnOutput{}, err
@@ -130,7 +150,7 @@ func (t *turn) close() {
 // open takes the stream's fence, and only then the agent.
 func (t *turn) open(ctx context.Context) (err error) {
 	h, id := t.host, t.in.Agent.SessionID
-	t.writer, err = h.o.Stream.Writer(ctx, id, t.fence, stream.WriterOptions{LastSeq: t.in.LastSeq})
+	t.writer, err = h.o.Stream.Writer(ctx, id, t.fence, stream.WriterOptions{LastSeq: t.in.LastSeq, Fresh: true})
 	if err != nil {
 		return err
 	}
@@ -200,8 +220,8 @@ func (t *turn) sayBeginning(ctx context.Context) error {
 // after must know: before the prompt is written, because what runs below the
 // agent then is not the turn's.
 func (t *turn) takeUp(ctx context.Context) error {
-	if o := t.mark.Open; o != nil && o.ExecutionID == t.in.ExecutionID {
-		if o.Interrupt != nil {
+	if t.mark.begun(t.in) {
+		if o := t.mark.Open; o.Interrupt != nil {
 			t.stop = newStopping(o.Interrupt.Reason)
 		}
 		return nil
@@ -210,7 +230,7 @@ func (t *turn) takeUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.mark.Open = &begun{ExecutionID: t.in.ExecutionID, Running: running}
+	t.mark.Open = &begun{ExecutionID: t.in.ExecutionID, MessageID: t.in.Message.ID, Running: running}
 	if lost := t.in.Resumes; lost != nil {
 		t.mark.Open.Resume = &resumption{Times: lost.Times, Why: fmt.Sprintf("the session's host %s was lost in the middle of the turn", lost.Host)}
 	}
@@ -284,7 +304,7 @@ func (t *turn) since() uint64 {
 	if t.in.Resumes != nil {
 		return t.in.Resumes.AfterSeq
 	}
-	return t.in.LastSeq
+	return cmp.Or(t.in.AfterSeq, t.in.LastSeq)
 }
 
 // health looks at the sandbox before it is given a query.
@@ -413,7 +433,7 @@ func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
 		}
 	}
 	if end == nil && t.bereft(d) {
-		if t.exit.how == runner.EndWithRunner {
+		if t.exit.how == runner.EndWithRunner && t.in.Abandoned == "" {
 			return t.loseRunner(ctx, d)
 		}
 		end = t.died(t.exit.how)

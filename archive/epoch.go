@@ -30,6 +30,22 @@ func (a *Archive) TakeEpoch(ctx context.Context, session string) (epoch uint64, 
 	return head.Epoch, nil
 }
 
+// TakeEpochAfter is [Archive.TakeEpoch], unless somebody took an epoch after
+// the one given: then it fails with [ErrFenced], and nothing is changed.
+func (a *Archive) TakeEpochAfter(ctx context.Context, session string, seen uint64) (epoch uint64, err error) {
+	head, err := a.changeHead(ctx, session, func(h *sessionHead, exists bool) error {
+		if h.Epoch != seen {
+			return fmt.Errorf("epoch %d was the newest, now it is %d: %w", seen, h.Epoch, ErrFenced)
+		}
+		h.Epoch++
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("archive: take epoch of session %s: %w", session, err)
+	}
+	return head.Epoch, nil
+}
+
 // Epoch is the newest epoch that was taken; 0 for a session without any.
 func (a *Archive) Epoch(ctx context.Context, session string) (uint64, error) {
 	if err := checkSession(session); err != nil {

@@ -43,6 +43,9 @@ const (
 	TypeFenced       = "Fenced"
 	// TypeNoProgress: the agent said nothing for so long that its turn was ended.
 	TypeNoProgress = "NoProgress"
+	// TypeTerminated is of messages whose session's workflow was ended from
+	// outside.
+	TypeTerminated = "Terminated"
 )
 
 // InvalidError is bad input: the field, what is wrong, and what would be

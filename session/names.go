@@ -25,6 +25,9 @@ const (
 	QuerySnapshot = "snapshot"
 	QueryInspect  = "inspect"
 	QueryResult   = "result"
+	// QueryRemains is for the cleaning up behind a session that was ended from
+	// outside.
+	QueryRemains = "remains"
 )
 
 // Task queues. Workflows and light activities run on TaskQueue; sandboxes are

@@ -41,6 +41,9 @@ type State struct {
 	Restarts int `json:"restarts,omitempty"`
 	// Epoch is the last one taken; taken, never counted.
 	Epoch uint64 `json:"epoch,omitempty"`
+	// Floor is a turn that a run before this one, of which nothing is known
+	// any more, may have come to in this epoch; see RunTurnInput.Turn.
+	Floor int `json:"floor,omitempty"`
 	// Native counts the native sessions begun.
 	Native int `json:"native"`
 

@@ -16,6 +16,9 @@ type WriterOptions struct {
 	// archive: numbering goes on behind it even if retention has emptied the
 	// stream. Default 0.
 	LastSeq uint64
+	// Fresh refuses a fence that the log has seen already. Default: an equal
+	// fence may open again.
+	Fresh bool
 	// Message is the text of the fence event; default none.
 	Message string
 }
@@ -56,6 +59,9 @@ func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOpt
 		w.c, err = l.lastFrom(ctx, sessionID, cursor{last: o.LastSeq})
 		return err
 	})
+	if err == nil && o.Fresh && w.c.fence.Compare(f) >= 0 {
+		err = fmt.Errorf("%w: the log is at %v already", ErrFenced, w.c.fence)
+	}
 	if err == nil {
 		_, err = w.append(ctx, []item{{events: []event.Event{fence}}}, l.limit)
 	}

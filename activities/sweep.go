@@ -1,0 +1,162 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// SweepEvery is how often a host looks for sandboxes that nobody owns.
+const SweepEvery = time.Minute
+
+// Watch sweeps the host now and then, and keeps the agents of paused turns
+// alive that a worker before kept, until ctx ends.
+func (h *Host) Watch(ctx context.Context) {
+	h.adoptPaused(ctx)
+	every(ctx, SweepEvery, func() {
+		if err := h.Sweep(ctx); err != nil && ctx.Err() == nil {
+			h.o.Log.Warn("sweep", "error", err)
+		}
+	})
+}
+
+// Sweep ends the host's sandboxes that nobody owns: those of sessions that are
+// closed or not known, and those that a later epoch has fenced off. A session
+// whose workflow was ended from outside is reconciled first.
+func (h *Host) Sweep(ctx context.Context) error {
+	infos, err := h.o.Provider.List(ctx)
+	if err != nil {
+		return fmt.Errorf("sweep host %s: %w", h.o.ID, err)
+	}
+	var errs []error
+	for _, info := range infos {
+		if err := h.sweepOne(ctx, info); err != nil {
+			errs = append(errs, fmt.Errorf("sweep sandbox %s: %w", info.SandboxID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
+	// In this order: an epoch that is taken later is not missed.
+	status, run, err := h.statusOf(ctx, info.SessionID)
+	if err != nil {
+		return err
+	}
+	newest, err := h.o.Archive.Epoch(ctx, info.SessionID)
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.Epoch < newest:
+		// Whatever it still has nobody may write down any more.
+		return h.drop(ctx, info)
+	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+		return nil
+	case session.Died(status):
+		return h.reconcile(ctx, session.Dead{SessionID: info.SessionID, RunID: run})
+	}
+	_, err = h.endSandbox(ctx, EndSandboxInput{
+		Agent: Agent{SessionID: info.SessionID, Name: info.Labels["agent"], Native: 1}, Reason: "unowned",
+		Sandbox: session.Sandbox{Host: h.o.ID, ID: info.SandboxID, Epoch: info.Epoch},
+	})
+	return err
+}
+
+// statusOf is how a session's workflow stands; 0 when Temporal knows none.
+func (h *Host) statusOf(ctx context.Context, sessionID string) (status enumspb.WorkflowExecutionStatus, run string, err error) {
+	d, err := h.o.Temporal.DescribeWorkflowExecution(ctx, sessionID, "")
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return 0, "", nil
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	info := d.GetWorkflowExecutionInfo()
+	return info.GetStatus(), info.GetExecution().GetRunId(), nil
+}
+
+func (h *Host) drop(ctx context.Context, info sandbox.Info) error {
+	sb, err := h.o.Provider.Open(ctx, info.SandboxID)
+	if errors.Is(err, sandbox.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h.o.Log.Warn("a sandbox that a later epoch has fenced off is ended", "sandbox", info.SandboxID)
+	h.forget(info.SandboxID)
+	return h.terminate(ctx, sb)
+}
+
+func (h *Host) reconcile(ctx context.Context, d session.Dead) error {
+	if h.o.Reconcile == nil {
+		return nil
+	}
+	return h.o.Reconcile(ctx, d)
+}
+
+// mourn has the session of an attempt cleaned up that Temporal no longer knows,
+// if its workflow was ended from outside.
+func (h *Host) mourn(sessionID string) {
+	ctx, cancel := context.WithTimeout(h.ctx, mournPatience)
+	defer cancel()
+	status, run, err := h.statusOf(ctx, sessionID)
+	if err == nil && session.Died(status) {
+		err = h.reconcile(ctx, session.Dead{SessionID: sessionID, RunID: run})
+	}
+	if err != nil {
+		h.o.Log.Warn("a session that seems to have been ended is left to the next sweep", "session", sessionID, "error", err)
+	}
+}
+
+// mournPatience bounds what can also be done by the next sweep.
+const mournPatience = 10 * time.Second
+
+// adoptPaused renews the leases of the agents whose turn is paused: the worker
+// before did, and no attempt runs that could.
+func (h *Host) adoptPaused(ctx context.Context) {
+	infos, err := h.o.Provider.List(ctx)
+	if err != nil {
+		h.o.Log.Warn("look for paused turns", "error", err)
+		return
+	}
+	for _, info := range infos {
+		mark, err := h.bookmark(info.SandboxID)
+		if err != nil || mark.Open == nil {
+			continue
+		}
+		if paused, err := h.paused(info.SessionID); err != nil || !paused {
+			continue
+		}
+		if err := h.adopt(ctx, info); err != nil {
+			h.o.Log.Warn("the agent of a paused turn is not kept", "session", info.SessionID, "error", err)
+		}
+	}
+}
+
+func (h *Host) adopt(ctx context.Context, info sandbox.Info) error {
+	sb, err := h.o.Provider.Open(ctx, info.SandboxID)
+	if err != nil {
+		return err
+	}
+	a := &agent{sb: sb, paths: info.Paths, env: info.Env, epoch: info.Epoch}
+	if err := h.attach(ctx, a); err != nil {
+		return errors.Join(err, a.detach())
+	}
+	h.after.Go(func() {
+		h.keepPaused(info.SessionID, a.conn)
+		if err := a.detach(); err != nil {
+			h.o.Log.Debug("close connection to runner", "sandbox", info.SandboxID, "error", err)
+		}
+	})
+	return nil
+}
