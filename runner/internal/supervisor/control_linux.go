@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -141,10 +142,13 @@ func ReadSaved(dir string) (Saved, error) {
 		return s, err
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
-		return s, fmt.Errorf("%s: %w", filepath.Join(dir, "status.json"), err)
+		return s, fmt.Errorf("%w: %s: %w", errSaved, filepath.Join(dir, "status.json"), err)
 	}
 	return s, nil
 }
+
+// errSaved means that the status on disk can't be read.
+var errSaved = errors.New("the status of the agent before is damaged")
 
 func (c *control) write(s Saved) error {
 	b, err := json.Marshal(s)
@@ -163,6 +167,32 @@ func (c *control) replace(name string, b []byte) error {
 	return os.Rename(tmp, filepath.Join(c.dir, name))
 }
 
+// reserveBytes are kept free for an agent's last words on a disk that is full:
+// how it ended, and why.
+const reserveBytes = 64 << 10
+
+// reserve takes hold of the space. Where there is none an agent is not begun.
+func (c *control) reserve() error {
+	path := filepath.Join(c.dir, "reserve")
+	if info, err := os.Stat(path); err == nil && info.Size() == reserveBytes {
+		return nil
+	}
+	err := os.WriteFile(path, bytes.Repeat([]byte{'r'}, reserveBytes), 0o600)
+	if err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// spend gives the reserve to whoever writes next.
+func (c *control) spend() error {
+	err := os.Remove(filepath.Join(c.dir, "reserve"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // entry is one line of the journal: an input that was accepted. Its bytes are
 // in the spool, written just before.
 type entry struct {
@@ -179,6 +209,8 @@ type journal struct {
 	known map[string]entry
 	// damage names the lines that could not be read.
 	damage []string
+	// starts is how many agent processes have had inputs, at least.
+	starts int
 }
 
 func openJournal(dir string) (*journal, error) {
@@ -210,7 +242,7 @@ func (j *journal) load() error {
 		if err := json.Unmarshal(bytes.TrimSpace(line), &e); err != nil || e.Key == "" {
 			j.damage = append(j.damage, fmt.Sprintf("inputs.jsonl: the line at byte %d is damaged: an input's id is not known any more", whole))
 		} else {
-			j.known[e.Key] = e
+			j.known[e.Key], j.starts = e, max(j.starts, e.Start+1)
 		}
 		whole += int64(len(line))
 	}
@@ -226,7 +258,14 @@ func (j *journal) add(e entry) error {
 	if err != nil {
 		return err
 	}
-	if _, err := j.file.Write(append(b, '\n')); err != nil {
+	at, err := j.file.Seek(0, io.SeekCurrent)
+	if err == nil {
+		_, err = j.file.Write(append(b, '\n'))
+	}
+	if err != nil {
+		// Half a line must not be in the way of the next one.
+		_, _ = j.file.Seek(at, io.SeekStart)
+		_ = j.file.Truncate(at)
 		return fmt.Errorf("journal: %w", err)
 	}
 	j.known[e.Key] = e

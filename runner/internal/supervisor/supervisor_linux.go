@@ -47,6 +47,8 @@ type Supervisor struct {
 	// bereft says that the supervisor before this one was killed, and its agent
 	// with it.
 	bereft bool
+	// damage is what of the control folder could not be read.
+	damage []string
 
 	// finished is closed when no process is left and the spool is complete.
 	finished chan struct{}
@@ -145,6 +147,10 @@ func (s *Supervisor) takeFolder() (err error) {
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
+	case errors.Is(err, errSaved):
+		// Nobody holds the lock, so the supervisor before is dead, and its agent
+		// went with it.
+		s.bereft, s.damage, err = true, append(s.damage, err.Error()), nil
 	}
 	if err != nil {
 		return err
@@ -152,11 +158,18 @@ func (s *Supervisor) takeFolder() (err error) {
 	if err := s.epoch.raise(s.control, s.spec.Epoch); err != nil {
 		return err
 	}
+	if err := s.control.reserve(); err != nil {
+		return err
+	}
 	if s.spool, err = spool.Open(filepath.Join(s.spec.Control, "spool"), s.spec.SegmentBytes, s.spec.SpoolFrom); err != nil {
 		return err
 	}
-	s.input, err = newInput(s)
-	return err
+	if s.input, err = newInput(s); err != nil {
+		return err
+	}
+	s.damage = append(s.damage, s.input.journal.damage...)
+	s.saved.RestartCount = max(s.saved.RestartCount, s.input.journal.starts)
+	return nil
 }
 
 // giveBack undoes takeFolder.
@@ -261,7 +274,7 @@ func (s *Supervisor) noteStart(at int64) {
 		StartOffset:  at,
 		Isolation:    s.family.isolation,
 		Tag:          s.spec.Tag,
-		Damage:       s.input.journal.damage,
+		Damage:       s.damage,
 		Protocol:     runner.Protocol,
 		ProtocolFrom: runner.ProtocolFrom,
 	}
@@ -298,7 +311,7 @@ func (s *Supervisor) own(stdio [3]*os.File) {
 		s.noteExit(ws)
 		close(s.finished)
 	})
-	for _, d := range s.input.journal.damage {
+	for _, d := range s.damage {
 		s.log.Warn("control folder is damaged", "what", d)
 	}
 	s.log.Info("agent started", "pid", s.family.agent.Pid, "isolation", s.family.isolation)
@@ -313,6 +326,9 @@ func (s *Supervisor) keep(records ...event.Record) {
 
 func (s *Supervisor) noteExit(ws syscall.WaitStatus) {
 	line, code, signal := describe(ws)
+	if why := s.status().Fault; why != "" {
+		line += " (" + why + ")"
+	}
 	if _, err := s.record(event.DirSig, line); err != nil {
 		s.fault(err)
 	}
@@ -350,6 +366,9 @@ func (s *Supervisor) fault(err error) {
 	}
 	s.mu.Unlock()
 	if first {
+		if err := s.control.spend(); err != nil {
+			s.log.Error("the reserve stays", "error", err)
+		}
 		s.log.Error("agent is ended", "error", err)
 		_ = s.family.kill()
 	}

@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/harness"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// midTurn is a session in the middle of a turn: the model waits at the first
+// gate, and there are tools on the way to the second.
+type midTurn struct {
+	h            *session.Handle
+	receipt      session.Receipt
+	text         string
+	gateA, gateB string
+}
+
+// begin opens a session, has it say something, and brings it into the middle of
+// a turn.
+func (w *world) begin(t *testing.T, agent string) *midTurn {
+	t.Helper()
+	ctx := testContext(t)
+	h, err := w.client.Create(ctx, "", session.Options{Agent: agent})
+	require.NoError(t, err)
+	require.NoError(t, say(t, h, "SAY remember the word clementine").Err())
+	m := &midTurn{h: h, gateA: "away-a-" + uuid.NewString(), gateB: "away-b-" + uuid.NewString()}
+	m.text = "GATE " + m.gateA + " THEN TOOL bash: echo meanwhile THEN GATE " + m.gateB + " THEN TOOL bash: echo later THEN SAY whole"
+	m.receipt, err = h.Send(ctx, session.Message{Text: m.text})
+	require.NoError(t, err)
+	require.NoError(t, shared.model.Waiting(ctx, m.gateA))
+	heardUntil(t, h, m.receipt.AfterSeq, nth[event.BlockDelta](1))
+	return m
+}
+
+// asked is what the model was asked of the turn, by step.
+func (m *midTurn) asked() map[int]int {
+	for _, s := range shared.model.Stats().Sessions {
+		for _, p := range s.Prompts {
+			if p.Text == cutRunes(m.text, 200) {
+				return p.Steps
+			}
+		}
+	}
+	return nil
+}
+
+func cutRunes(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n])
+	}
+	return s
+}
+
+// requireUndisturbed wants of a turn what it is when nothing happens: answered,
+// the model asked once per step, each event once and in order, and the archive
+// the same as the stream.
+func (w *world) requireUndisturbed(t *testing.T, m *midTurn) {
+	t.Helper()
+	res, err := m.h.Wait(testContext(t), m.receipt)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	require.Contains(t, res.Result.Response, "whole")
+	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1}, m.asked(), "what the model was asked of each step")
+	require.Contains(t, say(t, m.h, "RECALL").Result.Response, "clementine", "and it goes on")
+	require.NoError(t, m.h.Close(testContext(t)))
+	w.requireWhole(t, m.h, 3)
+}
+
+// requireWhole wants every event once and in order, and a restored conversation
+// that equals the live one.
+func (w *world) requireWhole(t *testing.T, h *session.Handle, turns int) {
+	t.Helper()
+	deltas := map[string]string{}
+	var started, ended int
+	all := events(t, h)
+	for i, ev := range all {
+		require.Equal(t, uint64(i+1), ev.Context.Seq, "dense")
+		switch p := ev.Payload.(type) {
+		case event.BlockDelta:
+			deltas[p.BlockID] += p.Delta
+		case event.QueryStarted:
+			started++
+		case event.QueryCompleted:
+			ended++
+		}
+	}
+	require.Equal(t, turns, started)
+	require.Equal(t, turns, ended)
+	for _, b := range fold(all).Blocks {
+		if d, streamed := deltas[b.ID]; streamed && b.Type == event.BlockAssistantText {
+			require.Equal(t, *b.Content, d, "no delta lost or repeated")
+		}
+	}
+	live, err := w.client.Show(testContext(t), h.ID(), session.FromStream)
+	require.NoError(t, err)
+	restored, err := w.client.Show(testContext(t), h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	require.Empty(t, restored.Faults)
+	require.NotEmpty(t, live.State.Blocks)
+	require.JSONEq(t, timeless(t, live.State), timeless(t, restored.State))
+}
+
+// outage is how long a service is away; shorter than the lease of an agent.
+func outage() time.Duration {
+	if testing.Short() {
+		return 3 * time.Second
+	}
+	return 30 * time.Second
+}
+
+// TestOutage stops services in the middle of turns, for 30 s: servers of their
+// own are killed and started again. The turns end as if nothing had been.
+func TestOutage(t *testing.T) {
+	for name, away := range map[string][]service{
+		"NATS": {theNATS}, "S3": {theS3}, "Temporal": {theTemporal}, "NATS and S3": {theNATS, theS3},
+		"all": {theTemporal, theNATS, theS3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, away...)
+			turns := []*midTurn{w.begin(t, "claude"), w.begin(t, "codex")}
+			began := time.Now()
+			for _, s := range away {
+				(*s.of(w)).stop()
+			}
+			for _, m := range turns {
+				shared.model.Open(m.gateA)
+				require.NoError(t, shared.model.Waiting(testContext(t), m.gateB), "the agent goes on")
+			}
+			pass(t, began, outage())
+			for _, s := range away {
+				(*s.of(w)).start()
+			}
+			for _, m := range turns {
+				shared.model.Open(m.gateB)
+				w.requireUndisturbed(t, m)
+			}
+		})
+	}
+}
+
+// TestOutagePastTheLease: with Temporal away for longer than a lease nothing
+// may live on of the turn's agent; when Temporal is back the turn is resumed
+// from what the agent has in its transcript.
+func TestOutagePastTheLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, theTemporal)
+	m := w.begin(t, "claude")
+	shared.model.Open(m.gateA)
+	require.NoError(t, shared.model.Waiting(testContext(t), m.gateB))
+	w.temporal.stop()
+	require.Eventually(t, func() bool {
+		alive, err := harness.Agents(w.worker.dataDir)
+		return err == nil && len(alive) == 0
+	}, patience, tick, "the lease ends runner and agent")
+	w.temporal.start()
+	res, err := m.h.Wait(testContext(t), m.receipt)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	require.Equal(t, map[int]int{0: 1, 1: 1}, m.asked(), "what was answered before is not asked again")
+	told := ""
+	for _, b := range fold(events(t, m.h)).Blocks {
+		if b.Subtype == "resumed" {
+			told += *b.Message
+		}
+	}
+	require.Contains(t, told, "was told to go on")
+	require.Contains(t, say(t, m.h, "RECALL").Result.Response, "clementine")
+	require.NoError(t, m.h.Close(testContext(t)))
+	w.requireWhole(t, m.h, 3)
+}
