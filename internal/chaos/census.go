@@ -211,10 +211,10 @@ func supervisorOf(p process, byPID map[int]process) int {
 	return 0
 }
 
-// supervisors, agents and tools are what can be killed of a session.
-func (c *census) supervisors(session string) []process {
+// supervisors are what holds a session's agents.
+func supervisors(all []process, session string) []process {
 	var out []process
-	for _, p := range c.list() {
+	for _, p := range all {
 		if p.session() == session && p.supervisor() {
 			out = append(out, p)
 		}
@@ -223,8 +223,7 @@ func (c *census) supervisors(session string) []process {
 }
 
 // agents are the programs right below what the runner holds.
-func (c *census) agents(session string) []process {
-	all := c.list()
+func agents(all []process, session string) []process {
 	byPID := map[int]process{}
 	for _, p := range all {
 		byPID[p.pid] = p
@@ -239,9 +238,9 @@ func (c *census) agents(session string) []process {
 }
 
 // tools are the processes whose command line has the message's mark.
-func (c *census) tools(session, mark string) []process {
+func tools(all []process, session, mark string) []process {
 	var out []process
-	for _, p := range c.list() {
+	for _, p := range all {
 		if p.session() == session && !p.runner() && strings.Contains(strings.Join(p.args, " "), mark) {
 			out = append(out, p)
 		}

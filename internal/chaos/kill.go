@@ -17,14 +17,14 @@ const quiet = 15 * time.Second
 func (d *driver) carryOut(ctx context.Context, plan []Kill, count func()) {
 	for i, k := range plan {
 		d.await(ctx, k.After)
-		for try := 0; ctx.Err() == nil; try++ {
+		for began := time.Now(); ctx.Err() == nil; {
 			if d.kill(ctx, k) {
 				d.mu.Lock()
 				d.kills[k.Kind]++
 				d.mu.Unlock()
 				break
 			}
-			if try == 400 {
+			if time.Since(began) > quiet {
 				d.note("kill %d, %s, met nothing to kill", i+1, k.Kind)
 				break
 			}
@@ -138,29 +138,32 @@ func (d *driver) killInside(k Kill) bool {
 		return false
 	}
 	first := int(k.Pick % uint64(len(open)))
-	for _, s := range slices.Concat(open[first:], open[:first]) {
-		mark, ok := s.running()
-		if !ok {
-			continue
-		}
-		var targets []process
-		switch k.Kind {
-		case ToolKill:
-			targets = d.census.tools(s.id, mark)
-		case AgentKill:
-			targets = d.census.agents(s.id)
-		case RunnerKill:
-			targets = d.census.supervisors(s.id)
-		}
-		if len(targets) == 0 {
-			continue
-		}
-		p := targets[k.Pick/7%uint64(len(targets))]
-		d.strike(k.Kind, func(other *sitting) bool { return other == s }, p.exe)
-		_ = syscall.Kill(p.pid, syscall.SIGKILL)
-		return true
+	all := d.census.list()
+	return slices.ContainsFunc(slices.Concat(open[first:], open[:first]), func(s *sitting) bool { return d.killOne(s, all, k.Kind, k.Pick/7) })
+}
+
+// killOne kills a process of one session; false when it has none such.
+func (d *driver) killOne(s *sitting, all []process, kind Kind, pick uint64) bool {
+	mark, ok := s.running()
+	if !ok {
+		return false
 	}
-	return false
+	var targets []process
+	switch kind {
+	case ToolKill:
+		targets = tools(all, s.id, mark)
+	case AgentKill:
+		targets = agents(all, s.id)
+	case RunnerKill:
+		targets = supervisors(all, s.id)
+	}
+	if len(targets) == 0 {
+		return false
+	}
+	p := targets[pick%uint64(len(targets))]
+	d.strike(kind, func(other *sitting) bool { return other == s }, p.exe)
+	_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	return true
 }
 
 // strike notes a kill on the turns that it meets.

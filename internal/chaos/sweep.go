@@ -3,8 +3,212 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
-func Sweep(ctx context.Context, o Options, agent, part string) (Report, error) {
-	return Report{}, errors.New("not yet")
+// SweepOptions of a sweep.
+type SweepOptions struct {
+	// Options as of a run; Kills, Sessions and Only mean nothing here.
+	Options
+	// Parts are what is killed, each at every event; default [SweepParts].
+	Parts []Kind
+}
+
+// SweepParts are what a sweep kills by default.
+var SweepParts = []Kind{WorkerKill, AgentKill, HostKill}
+
+// The widths of a sweep: how many turns run at the same time. A lost host is
+// noticed after the lease, which costs no processor: so those are many at once.
+const (
+	narrow = 4
+	wide   = 16
+)
+
+// Sweep runs one script with an agent again and again, each time in a session
+// and on a host of its own, and kills the same part at every single event of
+// it, from the first to the last. The error is about the running only.
+func Sweep(ctx context.Context, o SweepOptions) (Report, error) {
+	o.Options = o.Options.withDefaults()
+	if len(o.Parts) == 0 {
+		o.Parts = SweepParts
+	}
+	d, err := start(ctx, o.Options, "s")
+	if err != nil {
+		return Report{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r, err := d.sweep(ctx, o.Parts)
+	cancel()
+	var parts []string
+	for _, p := range o.Parts {
+		parts = append(parts, string(p))
+	}
+	r.Command = fmt.Sprintf("make sweep AGENT=%s PART=%s", strings.Join(o.Agents, ","), strings.Join(parts, ","))
+	return r, errors.Join(err, d.stop())
+}
+
+// step is one turn of a sweep: an agent, what is killed, and at which event of
+// the session.
+type step struct {
+	n     int
+	agent string
+	kind  Kind
+	event int
+}
+
+func (d *driver) sweep(ctx context.Context, parts []Kind) (Report, error) {
+	looking, stopLooking := context.WithCancel(ctx)
+	var watchers sync.WaitGroup
+	watchers.Go(func() { d.census.watch(looking, look) })
+	defer watchers.Wait()
+	defer stopLooking()
+	first, err := d.hosts.add(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	normal, err := d.learn(ctx, []string{sweepScript})
+	if err != nil {
+		return Report{}, err
+	}
+	if err := first.take().Stop(); err != nil {
+		return Report{}, err
+	}
+	n := 0
+	for _, kind := range parts {
+		var steps []step
+		for _, agent := range d.o.Agents {
+			for i := range normal[agent][sweepScript].Events {
+				n++
+				steps = append(steps, step{n, agent, kind, i + 1})
+			}
+		}
+		d.say("%s at each of %d events", kind, len(steps))
+		if err := d.part(ctx, kind, steps); err != nil {
+			return Report{}, err
+		}
+	}
+	d.hosts.owned.Wait()
+	return d.report(ctx, "sweep", func(*sitting) normals { return normal }), ctx.Err()
+}
+
+// part sweeps one kind of kill.
+func (d *driver) part(ctx context.Context, kind Kind, steps []step) error {
+	width := narrow
+	if kind == HostKill {
+		width = wide
+	}
+	var errs []error
+	for group := range slices.Chunk(steps, width) {
+		errs = append(errs, d.group(ctx, group))
+		d.say("%s: %d of %d", kind, group[len(group)-1].n-steps[0].n+1, len(steps))
+	}
+	return errors.Join(errs...)
+}
+
+// group runs some steps at the same time. Each has a host of its own, since a
+// host takes one session only; those who lose it find another in a spare one.
+func (d *driver) group(ctx context.Context, steps []step) error {
+	own := make([]*host, len(steps))
+	var starting sync.WaitGroup
+	errs := make([]error, len(steps))
+	for i := range steps {
+		starting.Go(func() { own[i], errs[i] = d.hosts.add(ctx, "--capacity", "1") })
+	}
+	starting.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	var struck atomic.Int64
+	var all sync.WaitGroup
+	for _, st := range steps {
+		all.Go(func() { d.step(ctx, st, &struck) })
+	}
+	if steps[0].kind == HostKill {
+		all.Go(func() { d.spare(ctx, len(steps), &struck) })
+	}
+	all.Wait()
+	for _, h := range d.hosts.living() {
+		if p := h.take(); p != nil {
+			errs = append(errs, p.Stop())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// spare starts a host for those who lost theirs when all have lost it, or most
+// of them and no more come.
+func (d *driver) spare(ctx context.Context, n int, struck *atomic.Int64) {
+	for began := time.Now(); ctx.Err() == nil && struck.Load() < int64(n) && time.Since(began) < time.Minute; {
+		wait(ctx, 100*time.Millisecond)
+	}
+	if _, err := d.hosts.add(ctx); err != nil {
+		d.note("spare host: %v", err)
+	}
+}
+
+// step runs one turn and kills its part at its event.
+func (d *driver) step(ctx context.Context, st step, struck *atomic.Int64) {
+	s, err := d.sit(ctx, st.n, st.agent)
+	if err != nil {
+		struck.Add(1)
+		d.fault(Finding{Fault: Stuck, Kind: st.kind, Agent: st.agent, Detail: err.Error()})
+		return
+	}
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		defer struck.Add(1)
+		d.strikeAt(ctx, s, st)
+	})
+	s.say(ctx, sweepScript)
+	killer.Wait()
+	s.finish(ctx)
+}
+
+// strikeAt waits for the step's event and kills its part then.
+func (d *driver) strikeAt(ctx context.Context, s *sitting, st step) {
+	short, cancel := context.WithTimeout(ctx, turnPatience)
+	defer cancel()
+	n := 0
+	if !s.sub.until(short, func(Heard) bool { n++; return n >= st.event }) {
+		d.note("%s: event %d never came", s.id, st.event)
+		return
+	}
+	if d.sweepKill(ctx, s, st.kind) {
+		d.mu.Lock()
+		d.kills[st.kind]++
+		d.mu.Unlock()
+		return
+	}
+	d.note("%s: there was no %s to kill at event %d", s.id, st.kind, st.event)
+}
+
+// sweepKill kills a session's own part, as soon as it is there.
+func (d *driver) sweepKill(ctx context.Context, s *sitting, kind Kind) bool {
+	for range 100 {
+		if h := d.hosts.of(s.id); kind != AgentKill && h != nil {
+			p := h.take()
+			if p == nil {
+				return false
+			}
+			d.strike(kind, func(other *sitting) bool { return other == s }, h.dir)
+			if kind == HostKill {
+				return h.kill(p) == nil
+			}
+			d.endWorker(ctx, Kill{Kind: kind}, h, p)
+			return true
+		}
+		if kind == AgentKill && d.killOne(s, d.census.list(), kind, 0) {
+			return true
+		}
+		if _, open := s.running(); !open {
+			return false
+		}
+		wait(ctx, 20*time.Millisecond)
+	}
+	return false
 }

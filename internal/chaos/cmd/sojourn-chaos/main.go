@@ -37,25 +37,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	agents := fs.String("agents", strings.Join(chaos.Agents, ","), "the sessions' agents")
 	only := fs.String("only", "", "these kinds of kills only, such as worker-kill,host-kill")
 	asJSON := fs.Bool("json", false, "print one JSON value in place of the table")
-	sweep := fs.String("sweep", "", "in place of random kills: this `agent`'s turn (or all), killed at every event")
-	part := fs.String("part", "", "sweep these parts only, of worker,agent,host")
+	sweep := fs.Bool("sweep", false, "in place of random kills: one turn per agent, killed at every event")
+	part := fs.String("part", "worker,agent,host", "what a sweep kills")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
 		return 2
 	}
-	o.Agents = strings.Split(*agents, ",")
-	for _, k := range strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }) {
+	o.Agents = words(*agents)
+	for _, k := range words(*only) {
 		o.Only = append(o.Only, chaos.Kind(k))
 	}
-	var r chaos.Report
-	var err error
-	if *sweep != "" {
-		r, err = chaos.Sweep(ctx, o, *sweep, *part)
-	} else {
-		r, err = chaos.Run(ctx, o)
-	}
+	r, err := play(ctx, o, *sweep, words(*part))
 	if err != nil {
 		fmt.Fprintf(stderr, "sojourn-chaos: %v\n", err)
 		return 1
@@ -72,4 +66,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+func play(ctx context.Context, o chaos.Options, sweep bool, parts []string) (chaos.Report, error) {
+	if !sweep {
+		return chaos.Run(ctx, o)
+	}
+	so := chaos.SweepOptions{Options: o}
+	for _, p := range parts {
+		so.Parts = append(so.Parts, chaos.Kind(p+"-kill"))
+	}
+	return chaos.Sweep(ctx, so)
+}
+
+func words(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }

@@ -1,0 +1,208 @@
+package chaos
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+var (
+	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	usual = normals{"claude": {scripts[0]: {Requests: 2, Answer: "{m} done"}}}
+)
+
+// heardAt numbers payloads, a second apart.
+func heardAt(payloads ...event.Payload) []Heard {
+	var out []Heard
+	for i, p := range payloads {
+		out = append(out, Heard{event.Event{Payload: p, Context: event.Context{Seq: uint64(i + 1)}}, noon.Add(time.Duration(i) * time.Second)})
+	}
+	return out
+}
+
+func fenceOf(attempt int) event.Payload { return event.Status{State: "x", Epoch: 1, Attempt: attempt} }
+
+func query(answer string) (begun, done, failed event.Payload) {
+	q := event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}}
+	begun = event.QueryStarted{Query: q}
+	q.Result = &event.QueryResult{Response: answer}
+	done = event.QueryCompleted{Query: q}
+	q.Result, q.Error = nil, &event.ErrorInfo{Code: "AgentFailed", Message: "it died"}
+	return begun, done, event.QueryFailed{Query: q}
+}
+
+// told is a session with one turn that cost two requests.
+func told(hits []Kind, heard []Heard) Told {
+	turn := Turn{Mark: "q1q", Script: scripts[0], Message: "m1", Requests: 2}
+	for _, k := range hits {
+		turn.Hits = append(turn.Hits, Hit{k, noon.Add(time.Millisecond)})
+	}
+	return Told{ID: "s", Agent: "claude", Turns: []Turn{turn}, Heard: heard}
+}
+
+func faultsOf(found []Finding) []Fault {
+	var out []Fault
+	for _, f := range found {
+		out = append(out, f.Fault)
+	}
+	return out
+}
+
+func TestJudgeTurns(t *testing.T) {
+	t.Parallel()
+	begun, done, failed := query("q1q done")
+	_, other, _ := query("q1q something else")
+	nameless := event.QueryFailed{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}}}
+	more := func(s Told, n int) Told { s.Turns[0].Requests = n; return s }
+	for name, tc := range map[string]struct {
+		told Told
+		want []Fault
+	}{
+		"well":                               {told(nil, heardAt(begun, done)), nil},
+		"a worker's death changes nothing":   {told([]Kind{WorkerKill}, heardAt(begun, fenceOf(2), done)), nil},
+		"no end":                             {told(nil, heardAt(begun)), []Fault{Lost}},
+		"two ends":                           {told(nil, heardAt(begun, done, done)), []Fault{Wrong}},
+		"another answer":                     {told([]Kind{WorkerKill}, heardAt(begun, other)), []Fault{Wrong}},
+		"another answer after a host's loss": {told([]Kind{HostKill}, heardAt(begun, other)), nil},
+		"failed with its worker":             {told([]Kind{WorkerKill}, heardAt(begun, failed)), []Fault{Lost}},
+		"failed with its agent":              {told([]Kind{WorkerKill, AgentKill}, heardAt(begun, failed)), nil},
+		"failed with no name":                {told([]Kind{AgentKill}, heardAt(begun, nameless)), []Fault{Wrong}},
+		"paid twice":                         {more(told([]Kind{WorkerKill}, heardAt(begun, done)), 3), []Fault{Paid}},
+		"paid twice with its agent":          {more(told([]Kind{AgentKill}, heardAt(begun, done)), 3), nil},
+		"paid too little":                    {more(told(nil, heardAt(begun, done)), 1), []Fault{Wrong}},
+	} {
+		_, found := judge(tc.told, usual)
+		require.Equal(t, tc.want, faultsOf(found), "%s: %v", name, found)
+	}
+}
+
+func TestJudgeNumbers(t *testing.T) {
+	t.Parallel()
+	begun, done, _ := query("q1q done")
+	for want, seqs := range map[Fault][]uint64{Gap: {1, 3}, Repeat: {1, 1}} {
+		heard := heardAt(begun, done)
+		for i := range heard {
+			heard[i].Context.Seq = seqs[i]
+		}
+		_, found := judge(told(nil, heard), usual)
+		require.Equal(t, []Fault{want}, faultsOf(found))
+	}
+	late := heardAt(begun, done)
+	for i := range late {
+		late[i].Context.Seq += 5
+	}
+	_, found := judge(told(nil, late), usual)
+	require.Equal(t, []Fault{Gap}, faultsOf(found), "the first number is 1")
+}
+
+// TestJudgeTexts: a record that was skipped, or taken twice, shows in the text
+// though the numbers are dense.
+func TestJudgeTexts(t *testing.T) {
+	t.Parallel()
+	begun, done, _ := query("q1q done")
+	block := func(status event.BlockStatus, text string) event.Payload {
+		return event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: status, Content: event.Text(text)}}
+	}
+	delta := func(s string) event.Payload { return event.BlockDelta{BlockID: "b", Delta: s} }
+	for _, tc := range []struct {
+		deltas []string
+		want   []Fault
+	}{
+		{[]string{"one ", "two"}, nil},
+		{[]string{"two"}, []Fault{Gap}},
+		{[]string{"one ", "one ", "two"}, []Fault{Repeat}},
+		{nil, nil}, // an agent that sends whole texts
+	} {
+		payloads := []event.Payload{begun, block(event.StatusPending, "")}
+		for _, d := range tc.deltas {
+			payloads = append(payloads, delta(d))
+		}
+		payloads = append(payloads, block(event.StatusComplete, "one two"), done)
+		_, found := judge(told(nil, heardAt(payloads...)), usual)
+		require.Equal(t, tc.want, faultsOf(found), "%v", tc.deltas)
+	}
+}
+
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	begun, done, _ := query("q1q done")
+	v, _ := judge(told([]Kind{WorkerKill}, heardAt(begun, fenceOf(2), done)), usual)
+	require.Equal(t, []pause{{WorkerKill, 999 * time.Millisecond}}, v[0].pauses)
+	v, _ = judge(told([]Kind{WorkerKill}, heardAt(begun, done, fenceOf(2))), usual)
+	require.Empty(t, v[0].pauses, "the next turn's beginning is no pause of this one")
+}
+
+func TestTorn(t *testing.T) {
+	t.Parallel()
+	whole := []byte("{\"a\":1}\n{\"b\":2}\n")
+	require.Empty(t, torn("p/x.jsonl", whole, whole[:8]))
+	require.Empty(t, torn("p/x.jsonl", whole, nil))
+	require.Contains(t, torn("p/x.jsonl", whole[:12], nil), "line 2 of 1 is torn")
+	require.Contains(t, torn("p/x.jsonl", whole[8:], whole), "not the same from byte 2 on")
+	require.Contains(t, torn("p/x.jsonl", whole[:8], whole), "8 bytes in the archive, 16 in the sandbox")
+	require.Empty(t, torn("p/x.json", []byte("{"), nil), "only what has lines has torn ones")
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	pauses := func(ms ...int) (out []pause) {
+		for _, n := range ms {
+			out = append(out, pause{WorkerKill, time.Duration(n) * time.Millisecond})
+		}
+		return out
+	}
+	verdicts := []verdict{
+		{kind: WorkerKill, answered: true, pauses: pauses(900, 1100, 4000)},
+		{kind: HostKill, failed: true, extra: 2, pauses: pauses(100)},
+	}
+	r := Report{Title: "chaos", Seed: 3, At: noon, Command: "make chaos SEED=3", Rows: rows(map[Kind]int{WorkerKill: 3, HostKill: 1}, verdicts, nil)}
+	var out bytes.Buffer
+	require.NoError(t, r.Write(&out))
+	var lines []string
+	for line := range strings.Lines(out.String()) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	require.Contains(t, lines, "worker-kill 3 1 1 0 0 0 0 0 0 0 0 0 0 0 1.1 s 4.0 s 4.0 s")
+	require.Contains(t, lines, "host-kill 1 1 0 1 2 0 0 0 0 0 0 0 0 0")
+	require.Contains(t, lines, "all 4 2 1 1 2 0 0 0 0 0 0 0 0 0")
+	require.True(t, r.Good())
+
+	found := []Finding{{Fault: Gap, Kind: WorkerKill, Session: "s9", Agent: "codex", Detail: "event 4 came after 2"}}
+	r.Findings, r.Rows = found, rows(nil, nil, found)
+	out.Reset()
+	require.NoError(t, r.Write(&out))
+	require.False(t, r.Good())
+	require.Contains(t, out.String(), "gap s9 codex (worker-kill): event 4 came after 2")
+	require.Contains(t, out.String(), "again: make chaos SEED=3")
+}
+
+func TestTwins(t *testing.T) {
+	t.Parallel()
+	tree := func(base int, epoch string) []process {
+		box := "/d/sandboxes/s1-" + epoch
+		return []process{
+			{pid: base, parent: 1, started: "1", exe: "sojourn-runner", args: []string{"sojourn-runner", "supervise"}, sandbox: box},
+			{pid: base + 1, parent: base, started: "1", exe: "sojourn-runner", args: []string{"sojourn-runner", "init"}, sandbox: box},
+			{pid: base + 2, parent: base + 1, started: "1", exe: "claude", args: []string{"claude"}, sandbox: box},
+			{pid: base + 3, parent: base + 2, started: "1", exe: "bash", args: []string{"bash", "-c", "echo q1q"}, sandbox: box},
+		}
+	}
+	one, two := tree(10, "1"), tree(20, "2")
+	owner := map[string]int{}
+	require.Len(t, groupAgents(one, owner)["s1"], 1, "an agent and its tools are one")
+	require.Len(t, groupAgents(append(one, two...), owner)["s1"], 2)
+	require.Len(t, groupAgents(append(one, two[:2]...), owner)["s1"], 1, "a runner without an agent is none")
+	require.Len(t, groupAgents(append(one[2:], two...), owner)["s1"], 2, "an agent that its runner left behind is one all the same")
+	helper := process{pid: 30, parent: 31, started: "1", exe: "cp", sandbox: "/d/sandboxes/s1-1"}
+	require.Len(t, groupAgents(append(one, helper), owner)["s1"], 1, "the worker's own helpers are none")
+
+	require.Equal(t, []process{one[2]}, agents(one, "s1"))
+	require.Equal(t, []process{one[0]}, supervisors(one, "s1"))
+	require.Equal(t, []process{one[3]}, tools(one, "s1", "q1q"))
+	require.Empty(t, agents(one, "s2"))
+}
