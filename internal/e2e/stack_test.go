@@ -41,6 +41,9 @@ type stack struct {
 var shared *stack
 
 func TestMain(m *testing.M) {
+	if code, called := harness.Tool(os.Args); called {
+		os.Exit(code)
+	}
 	os.Exit(runAll(m))
 }
 

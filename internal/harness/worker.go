@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/internal/modelsim"
 )
 
+// workerBin replaces the worker's program, also among what StartWorker is given.
+const workerBin = "SOJOURN_WORKER_BIN="
+
 // StartWorker starts a worker on a data folder, which may have had one before.
 // What is given beyond are variables, which win over the stack's, and flags
 // (those that begin with --). SOJOURN_WORKER_BIN replaces the program.
@@ -25,14 +28,16 @@ func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string
 		env = append(env, k+"="+v)
 	}
 	var flags []string
+	bin := os.Getenv("SOJOURN_WORKER_BIN")
 	for _, e := range extra {
 		if strings.HasPrefix(e, "--") {
 			flags = append(flags, e)
+		} else if given, ok := strings.CutPrefix(e, workerBin); ok {
+			bin = given
 		} else {
 			env = append(env, e)
 		}
 	}
-	bin := os.Getenv("SOJOURN_WORKER_BIN")
 	if bin == "" {
 		bin = filepath.Join(s.Bin, "sojourn-worker")
 	}
