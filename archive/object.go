@@ -136,6 +136,32 @@ func (a *Archive) list(ctx context.Context, prefix, after string, folders bool) 
 	}
 }
 
+// object is one that a listing names.
+type object struct {
+	name string
+	size int64
+}
+
+// listObjects gives the objects below a prefix with their sizes, in order.
+func (a *Archive) listObjects(ctx context.Context, prefix string) iter.Seq2[object, error] {
+	return func(yield func(object, error) bool) {
+		in := &s3.ListObjectsV2Input{Bucket: &a.bucket, Prefix: &prefix}
+		for more := true; more; {
+			out, err := a.s3.ListObjectsV2(ctx, in)
+			if err != nil {
+				yield(object{}, fmt.Errorf("list %s: %w", prefix, err))
+				return
+			}
+			for _, o := range out.Contents {
+				if !yield(object{strings.TrimPrefix(aws.ToString(o.Key), prefix), aws.ToInt64(o.Size)}, nil) {
+					return
+				}
+			}
+			more, in.ContinuationToken = aws.ToBool(out.IsTruncated), out.NextContinuationToken
+		}
+	}
+}
+
 func listed(out *s3.ListObjectsV2Output, folders bool) (names []string) {
 	if folders {
 		for _, p := range out.CommonPrefixes {

@@ -23,10 +23,14 @@ type File struct {
 	Size    int64
 	ModTime time.Time
 	// Stamp tells of the file's identity and its last change, in words of the
-	// provider's own: while a path has one stamp, and it was not given within
-	// a clock tick of the change, nothing of the file has changed. CopyOut
-	// gives it where the provider can; "" tells nothing. CopyIn ignores it.
+	// provider's own: while a path has one stamp, nothing of the file has
+	// changed, but for what came within a tick of the file system's clock after
+	// Changed. CopyOut gives both where the provider can; "" tells nothing.
+	// CopyIn ignores them.
 	Stamp string
+	// Changed is when anything of the file changed last, by a time that nobody
+	// can set back.
+	Changed time.Time
 	// Unreadable says of a folder that what lies in it could not be listed.
 	Unreadable bool
 	// Link is a symlink's target.

@@ -107,7 +107,8 @@ func (c *copyIn) file(f sandbox.File) error {
 	n, err := io.Copy(w, io.LimitReader(body, c.limits.Bytes-c.bytes+1))
 	c.bytes += n
 	if err = errors.Join(err, w.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", f.Path, err)
+		// Half a file must not be taken for one.
+		return errors.Join(fmt.Errorf("write %s: %w", f.Path, err), c.root.Remove(f.Path))
 	}
 	if c.bytes > c.limits.Bytes {
 		return fmt.Errorf("more than %d bytes: %w", c.limits.Bytes, sandbox.ErrLimit)

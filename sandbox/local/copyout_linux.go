@@ -174,7 +174,7 @@ func look(dir *os.File, at, name string) (sandbox.File, error) {
 	}
 	f := sandbox.File{
 		Path: at, Mode: fs.FileMode(st.Mode & 0o777), Size: st.Size,
-		ModTime: time.Unix(st.Mtim.Unix()), Stamp: stampOf(&st),
+		ModTime: time.Unix(st.Mtim.Unix()), Changed: time.Unix(st.Ctim.Unix()), Stamp: stampOf(&st),
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
