@@ -61,6 +61,19 @@ check: ## formatting, vet, staticcheck, workflowcheck, tidiness, generated files
 bench: build agents ## the figures of bench/, beside their floors
 	@scripts/bench.sh
 
+SEED ?= 1
+KILLS ?= 500
+SESSIONS ?= 40
+PART ?= worker,agent,host
+
+.PHONY: chaos
+chaos: build agents ## kill random parts under many sessions: SEED, KILLS, SESSIONS
+	@scripts/chaos.sh --seed $(SEED) --kills $(KILLS) --sessions $(SESSIONS)
+
+.PHONY: sweep
+sweep: build agents ## kill one part at every event of a turn: AGENT, PART=worker,agent,host
+	@scripts/chaos.sh --sweep --agents $(AGENT) --part $(PART)
+
 .PHONY: check-config
 check-config: programs ## start what compose starts, from its configuration, as plain processes
 	@deploy/check-config.sh
