@@ -13,9 +13,16 @@ targets() {
 mapfile -t all < <(targets)
 each=${SECONDS_EACH:-$(((${SECONDS_IN_ALL:-60} + ${#all[@]} - 1) / ${#all[@]}))}
 echo "fuzz: ${#all[@]} targets, $each s each"
+# A package is linked once for all of its targets.
+binaries=$(mktemp -d "${TMPDIR:-/tmp}/sojourn-fuzz-XXXXXX")
+trap 'rm -rf "$binaries"' EXIT
+cache=$(go env GOCACHE)/fuzz
 for pair in "${all[@]}"; do
   read -r package target <<<"$pair"
-  line=$(go test -run '^$' -fuzz "^$target\$" -fuzztime "${each}s" "$package" </dev/null 2>&1) || {
+  binary=$binaries/$(tr / - <<<"$package").test
+  [ -e "$binary" ] || go test -c -fuzz=. -o "$binary" "$package"
+  line=$(cd "$package" && "$binary" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "${each}s" \
+    -test.fuzzcachedir "$cache/$(go list .)" </dev/null 2>&1) || {
     printf '%s\n' "$line"
     echo "fuzz: $target in $package found something; what it found lies in its testdata/fuzz" >&2
     exit 1
