@@ -324,6 +324,8 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	syncs := newSyncing(t.archiver)
 	defer syncs.stop()
+	files := t.watchWorkspace(ctx)
+	defer files.stop()
 	defer cancel()
 	records := t.records(ctx)
 	look := time.NewTicker(beatEvery)
@@ -351,6 +353,10 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 			t.escalate(ctx)
 		case <-syncs.due():
 			syncs.begin(ctx)
+		case seen := <-files.seen:
+			if err := t.sayFiles(ctx, files.keeper, seen); err != nil {
+				return RunTurnOutput{}, err
+			}
 		case <-look.C:
 			t.showBeat("running")
 			if err := t.watch(ctx); err != nil {

@@ -31,6 +31,9 @@ const usage = `usage: sojourn-runner COMMAND
   record  --file F -- PROGRAM ARGS…
                              run a program and keep each line of its stdin and
                              stdout in F before it is passed on
+  watch   --dir D            print what changes in a folder, until stdin ends
+          [--ignore A,B] [--since NS]
+                             not below these names; first what changed since
   probe                      print how agents can be shut in on this system
 
 Commands with --socket take the token as the first line of stdin, and --epoch E.
@@ -56,6 +59,7 @@ var commands = map[string]command{
 	"stop":    stop,
 	"records": records,
 	"record":  record,
+	"watch":   watchFolder,
 	"probe":   probe,
 }
 
