@@ -113,6 +113,10 @@ func (c *Client) Open(ctx context.Context, id string, o Options) (*Handle, error
 		return nil, err
 	case known.open:
 		return &Handle{c: c, id: id, first: known.first}, nil
+	case known.died:
+		if err := c.bury(ctx, Dead{SessionID: id, RunID: known.run}); err != nil {
+			return nil, err
+		}
 	}
 	return c.reopen(ctx, id)
 }
@@ -153,6 +157,9 @@ type found struct {
 	// first is the run id of the first run of the workflow chain; "" for a
 	// session that Temporal no longer knows.
 	first string
+	// run is the last run of it, and died that somebody ended it from outside.
+	run  string
+	died bool
 }
 
 // lookup asks Temporal, then the archive.
@@ -163,6 +170,8 @@ func (c *Client) lookup(ctx context.Context, id string) (found, error) {
 		return found{
 			open:  info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
 			first: info.GetFirstRunId(),
+			run:   info.GetExecution().GetRunId(),
+			died:  Died(info.GetStatus()),
 		}, nil
 	}
 	var missing *serviceerror.NotFound
@@ -179,6 +188,18 @@ func (c *Client) lookup(ctx context.Context, id string) (found, error) {
 		return found{}, fmt.Errorf("look up session %s: %w", id, err)
 	}
 	return found{}, nil
+}
+
+// bury waits until a session that was ended from outside is cleaned up: what it
+// owed must be said before it goes on.
+func (c *Client) bury(ctx context.Context, d Dead) error {
+	if err := Reconcile(ctx, c.o.Temporal, d); err != nil {
+		return err
+	}
+	if err := c.o.Temporal.GetWorkflow(ctx, reconcileID(d), "").Get(ctx, nil); err != nil {
+		return c.unavailable("clean up behind session "+d.SessionID, err)
+	}
+	return nil
 }
 
 // reopen starts a new run of a closed session.

@@ -127,16 +127,27 @@ func (h *Handle) Close(ctx context.Context) error {
 	if err != nil && !errors.Is(err, ErrClosed) {
 		return err
 	}
-	err = h.c.o.Temporal.GetWorkflow(ctx, h.id, h.first).Get(ctx, nil)
-	var missing *serviceerror.NotFound
-	var ended *temporal.WorkflowExecutionError
-	if errors.As(err, &missing) || errors.As(err, &ended) {
-		return nil
+	run := h.first
+	for {
+		err = h.c.o.Temporal.GetWorkflow(ctx, h.id, run).Get(ctx, nil)
+		var missing *serviceerror.NotFound
+		var ended *temporal.WorkflowExecutionError
+		if err != nil && !errors.As(err, &missing) && !errors.As(err, &ended) {
+			return h.c.unavailable("close session "+h.id, err)
+		}
+		// The end of one run may be an operator's reset, which made another.
+		known, err := h.c.lookup(ctx, h.id)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !known.open || known.first != h.first {
+			return nil
+		}
+		run = known.run
 	}
-	if err != nil {
-		return h.c.unavailable("close session "+h.id, err)
-	}
-	return nil
 }
 
 // Snapshot asks the workflow for its small state. It answers for a closed

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/session"
@@ -168,6 +169,7 @@ func (c *cli) checks() []check {
 		{name: "namespace", look: c.checkNamespace},
 		{name: "search attributes", look: c.checkAttributes},
 		{name: "worker", look: c.checkWorker},
+		{name: "reconciler", look: c.checkReconciler},
 		{name: "stream", look: c.checkStream},
 		{name: "archive", look: c.checkBucket},
 	}
@@ -218,6 +220,24 @@ func (c *cli) checkWorker(ctx context.Context) (string, error) {
 		err = failed("start sojourn-worker with the same settings", "no worker asks for work on the task queue %s", session.TaskQueue)
 	}
 	return fmt.Sprintf("%d on the task queue %s: %s, heard of %s", len(workers), session.TaskQueue, joinNames(workers), ago(since)), err
+}
+
+func (c *cli) checkReconciler(ctx context.Context) (string, error) {
+	t, err := c.temporal(ctx)
+	if err != nil {
+		return "", errNoTemporal
+	}
+	d, err := t.ScheduleClient().GetHandle(ctx, session.ReconcilerSchedule).Describe(ctx)
+	var missing *serviceerror.NotFound
+	switch {
+	case errors.As(err, &missing):
+		return "", failed("sojourn setup makes it; a worker that starts does too", "there is no schedule %s: terminated sessions are not cleaned up", session.ReconcilerSchedule)
+	case err != nil:
+		return "", err
+	case d.Schedule.State != nil && d.Schedule.State.Paused:
+		return "", failed("unpause it in the Web UI", "the schedule %s is paused: terminated sessions are not cleaned up", session.ReconcilerSchedule)
+	}
+	return fmt.Sprintf("schedule %s, every %s", session.ReconcilerSchedule, session.ReconcileEvery), nil
 }
 
 func (c *cli) checkStream(ctx context.Context) (string, error) {

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/sdk/client"
+
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // step is one thing that setup makes sure of.
@@ -34,7 +36,7 @@ func (c *cli) setupCommand() *cobra.Command {
 
 func (c *cli) setup(ctx context.Context) error {
 	steps := []step{}
-	for _, do := range []func(context.Context) (step, error){c.setupAttributes, c.setupStream, c.setupBucket} {
+	for _, do := range []func(context.Context) (step, error){c.setupAttributes, c.setupReconciler, c.setupStream, c.setupBucket} {
 		s, err := do(ctx)
 		if err != nil {
 			return err
@@ -103,6 +105,21 @@ func awaitAttributes(ctx context.Context, t client.Client, namespace string) err
 		case <-again.C:
 		}
 	}
+}
+
+func (c *cli) setupReconciler(ctx context.Context) (step, error) {
+	s := step{Name: "reconciler", Made: []string{}, Where: "schedule " + session.ReconcilerSchedule}
+	t, err := c.temporal(ctx)
+	if err != nil {
+		return s, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	made, err := session.EnsureReconciler(ctx, t)
+	if made {
+		s.Made = append(s.Made, session.ReconcilerSchedule)
+	}
+	return s, err
 }
 
 func (c *cli) setupStream(ctx context.Context) (step, error) {

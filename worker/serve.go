@@ -19,6 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/profiles"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/sandbox/local"
+	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -64,6 +65,7 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 		return err
 	}
 	defer set.stop()
+	defer watch(c, host, logger)()
 	if err := announce(stdout, s, me); err != nil {
 		return err
 	}
@@ -73,6 +75,23 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	case err := <-set.fatal:
 		return fmt.Errorf("worker: %w", err)
 	}
+}
+
+// watch looks after what nobody else does, until the returned stop is called:
+// sandboxes without an owner here, dead sessions anywhere.
+func watch(c client.Client, host *activities.Host, logger *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		short, cancel := context.WithTimeout(ctx, connectPatience)
+		if _, err := session.EnsureReconciler(short, c); err != nil && ctx.Err() == nil {
+			logger.Warn("sessions that are terminated may not be cleaned up when their host is gone", "error", err)
+		}
+		cancel()
+		host.Watch(ctx)
+	}()
+	return func() { cancel(); <-done }
 }
 
 // restPatience bounds the end of the agents of a host that is put to rest.
@@ -124,7 +143,7 @@ func openArchive(ctx context.Context, s options, namespace string) (*archive.Arc
 	return store, err
 }
 
-func newHost(ctx context.Context, s options, me identity, temporal activities.Temporal, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
+func newHost(ctx context.Context, s options, me identity, temporal client.Client, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
 	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.Get, Hide: s.hide})
 	if err != nil {
 		return nil, nil, err
@@ -149,7 +168,8 @@ func newHost(ctx context.Context, s options, me identity, temporal activities.Te
 	sayMissing(agents, s, logger)
 	host := activities.NewHost(activities.HostOptions{
 		ID: me.id, DataDir: s.dataDir, Secret: me.secret,
-		Temporal: temporal, Stream: events, Archive: store, Provider: provider,
+		Temporal: temporal, Reconcile: func(ctx context.Context, d session.Dead) error { return session.Reconcile(ctx, temporal, d) },
+		Stream: events, Archive: store, Provider: provider,
 		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger,
 	})
 	return host, places, nil

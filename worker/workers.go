@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows"
 )
@@ -45,11 +46,17 @@ func startWorkers(c client.Client, host string, light *activities.Session, h *ac
 		StickyScheduleToStartTimeout: time.Second,
 		// The next worker fails what this one had under way.
 		Interceptors: []interceptor.WorkerInterceptor{h.Interceptor()},
-		OnFatalError:                     func(err error) { set.fatal <- err },
+		OnFatalError: func(err error) { set.fatal <- err },
 	}
 	shared := worker.New(c, session.TaskQueue, base)
 	shared.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowType})
-	register(shared, map[string]any{activities.NameBegin: light.Begin, activities.NameEmit: light.Emit, activities.NameFinish: light.Finish})
+	shared.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: session.ReconcileType})
+	shared.RegisterWorkflowWithOptions(workflows.Reconciler, workflow.RegisterOptions{Name: session.ReconcilerType})
+	dead := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
+	register(shared, map[string]any{
+		activities.NameBegin: light.Begin, activities.NameEmit: light.Emit, activities.NameFinish: light.Finish, activities.NameTakeUp: light.TakeUp,
+		activities.NameLookAtDead: dead.LookAtDead, activities.NameEpitaph: dead.WriteEpitaph, activities.NameFindDead: dead.FindDead,
+	})
 
 	placed := base
 	tuner, err := placeTuner(places)

@@ -48,7 +48,9 @@ func (r *run) finish() error {
 		case r.st.Sandbox != nil:
 			r.endSandbox("manual")
 		default:
-			return r.writeEnd()
+			if err := r.writeEnd(); !r.takeUp(r.ctx, err) {
+				return err
+			}
 		}
 	}
 }
@@ -85,7 +87,11 @@ func (r *run) endSandbox(reason string) {
 	sb := *r.st.Sandbox
 	ctx := workflow.WithActivityOptions(r.ctx, endOptions(sb.Host))
 	var out activities.EndSandboxOutput
-	err := workflow.ExecuteActivity(ctx, activities.NameEndSandbox, activities.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason, LastSeq: r.st.LastSeq}).Get(ctx, &out)
+	err := workflow.ExecuteActivity(ctx, activities.NameEndSandbox, activities.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason, LastSeq: r.st.LastSeq, Reset: r.wasReset()}).Get(ctx, &out)
+	if r.takeUp(r.ctx, err) {
+		// Whoever wants it ended looks again at what stands.
+		return
+	}
 	r.st.Sandbox = nil
 	if err != nil {
 		r.st.Restarts++
@@ -104,7 +110,7 @@ func (r *run) endSandbox(reason string) {
 
 func (r *run) writeEnd() error {
 	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
-	in := activities.FinishInput{Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted()}
+	in := activities.FinishInput{Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted(), Reset: r.wasReset()}
 	if err := workflow.ExecuteActivity(ctx, activities.NameFinish, in).Get(ctx, nil); err != nil {
 		return fmt.Errorf("session %s: close: %w", r.in.SessionID, err)
 	}

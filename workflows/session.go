@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -54,6 +55,10 @@ type run struct {
 	writing bool
 	// published is what the search attributes say now.
 	published published
+	// takeUps counts how often in a row the run found that it is behind.
+	takeUps int
+	// running is the execution that was under way when the run was taken up.
+	running *activities.Running
 }
 
 func newRun(ctx workflow.Context, in session.Input) (*run, error) {
@@ -126,7 +131,7 @@ func (r *run) begin() error {
 	if !r.begun {
 		ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
 		var out activities.BeginOutput
-		if err := workflow.ExecuteActivity(ctx, activities.NameBegin, activities.BeginInput{Session: r.in, RunID: workflow.GetInfo(r.ctx).WorkflowExecution.RunID}).Get(ctx, &out); err != nil {
+		if err := workflow.ExecuteActivity(ctx, activities.NameBegin, activities.BeginInput{Session: r.in, RunID: r.firstRun(), Reset: r.wasReset()}).Get(ctx, &out); err != nil {
 			return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
 		}
 		r.st.Epoch, r.st.LastSeq = out.Epoch, out.LastSeq
@@ -136,8 +141,13 @@ func (r *run) begin() error {
 			if err != nil {
 				return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
 			}
-			r.accept(first, false)
+			if _, again := r.known(first.ID); !again {
+				r.accept(first, false)
+			}
 			r.in.First = nil
+		}
+		if out.Ahead != nil {
+			r.catchUp(*out.Ahead)
 		}
 		r.begun = true
 	}
@@ -164,7 +174,9 @@ func (r *run) rest() error {
 		// Somebody else may have ended the sandbox since.
 		r.evicting = false
 		if r.st.Sandbox != nil {
+			took := r.takeUps
 			r.endSandbox("manual")
+			r.evicting = r.takeUps > took && r.st.Sandbox != nil
 		}
 		return nil
 	}
@@ -216,6 +228,13 @@ func (r *run) agent() activities.Agent {
 		SessionID: r.in.SessionID, Name: r.in.Options.Agent, Profile: r.in.Options.Profile,
 		Model: r.st.Model, Permission: r.st.Permission, Workspace: r.in.Options.Workspace, Native: r.st.Native,
 	}
+}
+
+// firstRun is the id of the run that was not made by a reset: with it a
+// beginning is said once.
+func (r *run) firstRun() string {
+	info := workflow.GetInfo(r.ctx)
+	return cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID)
 }
 
 func (r *run) record() session.Record {

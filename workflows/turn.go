@@ -25,6 +25,8 @@ type turn struct {
 	// interrupted is set by the first interrupt, with its reason.
 	interrupted bool
 	reason      string
+	// found is how the execution ended, if a run before this one ended it.
+	found *session.Result
 }
 
 // accept puts a message into the queue and gives its receipt.
@@ -34,10 +36,7 @@ func (r *run) accept(m session.Message, hold bool) session.Receipt {
 		SessionID: r.in.SessionID, MessageID: m.ID,
 		ExecutionID: fmt.Sprintf("x%d", r.st.Executions), AfterSeq: r.st.LastSeq,
 	}
-	r.st.Receipts = append(r.st.Receipts, rec)
-	if over := len(r.st.Receipts) - session.KeptReceipts; over > 0 {
-		r.st.Receipts = r.st.Receipts[over:]
-	}
+	r.remember(rec)
 	q := session.Queued{Message: m, ExecutionID: rec.ExecutionID, Hold: hold}
 	if m.WhenBusy == session.BusyInterrupt {
 		r.st.Queue = append([]session.Queued{q}, r.st.Queue...)
@@ -46,6 +45,13 @@ func (r *run) accept(m session.Message, hold bool) session.Receipt {
 	}
 	workflow.SetCurrentDetails(r.ctx, r.details(r.status()))
 	return rec
+}
+
+func (r *run) remember(rec session.Receipt) {
+	r.st.Receipts = append(r.st.Receipts, rec)
+	if over := len(r.st.Receipts) - session.KeptReceipts; over > 0 {
+		r.st.Receipts = r.st.Receipts[over:]
+	}
 }
 
 // known gives the first receipt of a message id that came before.
@@ -87,6 +93,7 @@ func (r *run) runTurn(q session.Queued) {
 		out = r.fail(q, err)
 	}
 	r.settle(out)
+	r.takeUps = 0
 	r.cur = nil
 	r.publish()
 }
@@ -105,6 +112,16 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	after := r.st.LastSeq
 	for {
 		out, err := r.attempt(q, lost)
+		if r.takeUp(r.ctx, err) {
+			err = errAnswered
+			if r.cur.found == nil {
+				after = r.began(q, after)
+				continue
+			}
+		}
+		if r.cur.found != nil && err != nil {
+			return outputOf(*r.cur.found), nil
+		}
 		if r.st.Sandbox == nil || !hostLost(err) {
 			return out, err
 		}
@@ -118,6 +135,14 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 	}
 }
 
+// began is a sequence number before everything of an execution.
+func (r *run) began(q session.Queued, after uint64) uint64 {
+	if run := r.running; run != nil && run.MessageID == q.Message.ID {
+		return run.AfterSeq
+	}
+	return after
+}
+
 // attempt runs the turn on one host.
 func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTurnOutput, error) {
 	var out activities.RunTurnOutput
@@ -129,15 +154,21 @@ func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTu
 	if r.cur.interrupted {
 		return r.interruptedEarly(q)
 	}
-	in := activities.RunTurnInput{
-		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
-		Turn: r.st.Turns + 1, Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
-		NoProgressMS: r.in.Options.NoProgressMS, Resumes: lost,
-	}
 	// What the deliverer began before the turn must be written before the
 	// turn, which is the stream's one writer from here on.
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return out, err
+	}
+	switch {
+	case r.cur.found != nil:
+		return out, errAnswered
+	case r.st.Sandbox == nil:
+		// The deliverer found that the run was behind.
+		return r.attempt(q, lost)
+	}
+	in := r.turnInput(q, lost)
+	if r.st.Floor > 0 {
+		r.st.Floor = in.Turn
 	}
 	opts := turnOptions(r.st.Sandbox.Host)
 	opts.Summary = r.turnSummary()
@@ -148,23 +179,35 @@ func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTu
 	return out, err
 }
 
+func (r *run) turnInput(q session.Queued, lost *activities.Lost) activities.RunTurnInput {
+	in := activities.RunTurnInput{
+		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
+		Turn: r.nextTurn(), Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
+		NoProgressMS: r.in.Options.NoProgressMS, Resumes: lost, Reset: r.wasReset(),
+	}
+	if run := r.running; run != nil && run.MessageID == q.Message.ID {
+		in.AfterSeq, in.Anchor = run.AfterSeq, run.Anchor
+	}
+	return in
+}
+
 // createSandbox waits for a place as long as it takes, or until the turn is
 // interrupted.
 func (r *run) createSandbox() error {
 	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, placeOptions))
 	defer cancel()
 	r.cur.giveUp = cancel
-	in := activities.CreateSandboxInput{Agent: r.agent(), Restarts: r.st.Restarts, LastSeq: r.st.LastSeq}
 	var out activities.CreateSandboxOutput
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return err
 	}
+	in := activities.CreateSandboxInput{Agent: r.agent(), Restarts: r.st.Restarts, LastSeq: r.st.LastSeq, Reset: r.wasReset()}
 	if err := workflow.ExecuteActivity(ctx, activities.NameCreateSandbox, in).Get(ctx, &out); err != nil {
 		r.adrift = true
 		return err
 	}
 	r.st.Sandbox = &out.Sandbox
-	r.st.Epoch, r.st.LastSeq = out.Sandbox.Epoch, out.LastSeq
+	r.st.Epoch, r.st.LastSeq, r.st.Floor = out.Sandbox.Epoch, out.LastSeq, 0
 	return nil
 }
 
@@ -188,6 +231,9 @@ func (r *run) fail(q session.Queued, cause error) activities.RunTurnOutput {
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
 	}}
 	emitted, err := r.emit("failed-"+q.ExecutionID, failureEvents(q, info)...)
+	if r.cur.found != nil {
+		return outputOf(*r.cur.found)
+	}
 	if err != nil {
 		workflow.GetLogger(r.ctx).Error("the failure of an execution could not be written", "execution", q.ExecutionID, "error", err)
 		return out
@@ -221,9 +267,17 @@ func (r *run) emit(key string, payloads ...event.Payload) (activities.EmitOutput
 // emitInput is for any coroutine; ctx is its own.
 func (r *run) emitInput(ctx workflow.Context, in activities.EmitInput) (activities.EmitOutput, error) {
 	ctx = workflow.WithActivityOptions(ctx, writeOptions)
-	in.TakeEpoch = r.adrift
+	in.TakeEpoch, in.Reset = r.adrift, r.wasReset()
 	var out activities.EmitOutput
-	if err := workflow.ExecuteActivity(ctx, activities.NameEmit, in).Get(ctx, &out); err != nil {
+	err := workflow.ExecuteActivity(ctx, activities.NameEmit, in).Get(ctx, &out)
+	if r.takeUp(ctx, err) {
+		if r.cur != nil && r.cur.found != nil {
+			return out, errAnswered
+		}
+		in.Epoch, in.LastSeq, in.Anchor = r.st.Epoch, r.st.LastSeq, r.st.LastBlockID
+		return r.emitInput(ctx, in)
+	}
+	if err != nil {
 		return out, fmt.Errorf("session %s: emit: %w", r.in.SessionID, err)
 	}
 	if in.TakeEpoch {

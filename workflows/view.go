@@ -118,6 +118,9 @@ func (r *run) listenQueries() error {
 	if err := workflow.SetQueryHandler(r.ctx, session.QueryInspect, func() (session.Inspection, error) { return r.inspect(), nil }); err != nil {
 		return err
 	}
+	if err := workflow.SetQueryHandler(r.ctx, session.QueryRemains, r.remains); err != nil {
+		return err
+	}
 	return workflow.SetQueryHandler(r.ctx, session.QueryResult, r.result)
 }
 
