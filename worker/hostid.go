@@ -17,6 +17,9 @@ type identity struct {
 	id     string
 	secret []byte
 	lock   *os.File
+	// temp is the folder for temporary files: empty at start, whatever the
+	// worker before had in it when it was killed.
+	temp string
 }
 
 // claim takes the data folder for this worker alone, and reads or makes the
@@ -29,6 +32,10 @@ func claim(dataDir string) (identity, error) {
 	var err error
 	if me.lock, err = lockFile(filepath.Join(dataDir, "worker.lock")); err != nil {
 		return me, hinted{fmt.Errorf("data folder %s: %w", dataDir, err), "one worker serves a data folder; give another one its own with --data-dir"}
+	}
+	me.temp = filepath.Join(dataDir, "tmp")
+	if err := errors.Join(os.RemoveAll(me.temp), os.Mkdir(me.temp, 0o700)); err != nil {
+		return me, fmt.Errorf("data folder: temporary files: %w", err)
 	}
 	id, err := kept(filepath.Join(dataDir, "host-id"), func() string { return hostName() + "-" + randomHex(3) })
 	if err != nil {
