@@ -160,3 +160,25 @@ func (t *turn) loseRunner(ctx context.Context, d runner.Delivery) (*ending, erro
 	}
 	return nil, errResumed
 }
+
+// endedElsewhere looks whether an execution had ended already when its host was
+// lost, before Temporal heard of it: its end stands in the stream, and it is not
+// run again. The lost host can't add one behind this: the new sandbox's epoch
+// was told there before.
+func (h *Host) endedElsewhere(ctx context.Context, in RunTurnInput) (out RunTurnOutput, ended bool, err error) {
+	p, err := readPast(ctx, h.o.Stream, TakeUpInput{SessionID: in.Agent.SessionID, LastSeq: in.Resumes.AfterSeq, Anchor: in.Anchor})
+	if err != nil {
+		return out, false, err
+	}
+	for _, res := range p.results {
+		if res.MessageID != in.Message.ID || res.ExecutionID != in.ExecutionID {
+			continue
+		}
+		out = RunTurnOutput{Result: res, LastSeq: p.seq, LastBlockID: p.blocks.blocks.anchor(len(p.blocks.blocks)), LastBlock: p.lastBlock}
+		if res.Result != nil {
+			out.Usage, out.CostUSD = res.Result.Usage, res.Result.CostUSD
+		}
+		return out, true, nil
+	}
+	return out, false, nil
+}

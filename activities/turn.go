@@ -78,6 +78,11 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	if mark.Ended == in.ExecutionID && mark.Output != nil && mark.Output.Result.MessageID == in.Message.ID {
 		return *mark.Output, nil
 	}
+	if in.Resumes != nil && !mark.begun(in) {
+		if out, ended, err := h.endedElsewhere(ctx, in); err != nil || ended {
+			return out, crossing(err)
+		}
+	}
 	t := &turn{
 		host: h, in: in, mark: mark, began: time.Now(), quiet: time.Now(),
 		controls: make(chan control), left: make(chan struct{}),
