@@ -248,6 +248,7 @@ func (c *Client) start(ctx context.Context, in Input) (*Handle, error) {
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		StaticSummary:                            in.Options.Title,
+		WorkflowTaskTimeout:                      WorkflowTaskTimeout,
 		TypedSearchAttributes:                    startAttributes(in),
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 	}, WorkflowType, in)

@@ -69,6 +69,10 @@ const (
 	KeptResults = 100
 	// DefaultIdleTimeout ends the sandbox of a session in which nothing runs.
 	DefaultIdleTimeout = 15 * time.Minute
+	// WorkflowTaskTimeout is how long a worker may take for a step of a session's
+	// workflow, which needs milliseconds, and a replay less than a second. For so
+	// long a session waits for a worker that was killed in the middle of one.
+	WorkflowTaskTimeout = 5 * time.Second
 	// DefaultNoProgress is how long an agent may say nothing in a turn.
 	DefaultNoProgress = 15 * time.Minute
 )

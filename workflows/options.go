@@ -93,6 +93,7 @@ func endOptions(host string) workflow.ActivityOptions {
 func childOptions(id, title string) workflow.ChildWorkflowOptions {
 	return workflow.ChildWorkflowOptions{
 		WorkflowID:            id,
+		WorkflowTaskTimeout:   session.WorkflowTaskTimeout,
 		TaskQueue:             session.TaskQueue,
 		WaitForCancellation:   true,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
