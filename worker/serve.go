@@ -33,6 +33,11 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 		return err
 	}
 	defer me.lock.Close()
+	// What this process and its helpers leave when they are killed is removed by
+	// the next worker.
+	if err := os.Setenv("TMPDIR", me.temp); err != nil {
+		return err
+	}
 	o, err := s.Temporal()
 	if err != nil {
 		return hinted{err, "see the TEMPORAL_* variables and the Temporal profile file"}
