@@ -26,6 +26,8 @@ type agent struct {
 	conn    *runner.Conn
 	// drop ends what carries the connection.
 	drop context.CancelFunc
+	// reached is how far the spool came, as far as is known.
+	reached int64
 	// fresh says that this process of the agent was started for this turn.
 	fresh bool
 	// opened is where this process was first written to.
@@ -37,8 +39,8 @@ type agent struct {
 }
 
 // agentIn gives the agent of a sandbox, running: warm if it can be, attached
-// to if it lives, else started.
-func (h *Host) agentIn(ctx context.Context, in Agent, sandboxID string, epoch uint64) (*agent, error) {
+// to if it lives, else started. reached is how far its spool came before.
+func (h *Host) agentIn(ctx context.Context, in Agent, sandboxID string, epoch uint64, reached int64) (*agent, error) {
 	if a := h.warm(ctx, sandboxID, epoch); a != nil {
 		return a, nil
 	}
@@ -46,6 +48,7 @@ func (h *Host) agentIn(ctx context.Context, in Agent, sandboxID string, epoch ui
 	if err != nil {
 		return nil, err
 	}
+	a.reached = reached
 	if err := h.attachOrStart(ctx, a); err != nil {
 		return nil, errors.Join(err, a.detach())
 	}
@@ -160,7 +163,7 @@ func (h *Host) attachOrStart(ctx context.Context, a *agent) error {
 		_, err := h.survey(ctx, a)
 		return err
 	}
-	if errors.Is(err, runner.ErrEpoch) {
+	if errors.Is(err, runner.ErrEpoch) || errors.Is(err, runner.ErrVersion) {
 		return err
 	}
 	if err := a.detach(); err != nil {
@@ -229,6 +232,7 @@ func (h *Host) start(ctx context.Context, a *agent) error {
 		Epoch: a.epoch, Token: h.token(a.sb.ID()), Argv: cmd.Argv, Env: a.environment(cmd), Dir: cmd.Dir, Helpers: cmd.Helpers,
 		Control: a.paths.Control, Socket: a.paths.Socket,
 		Isolation: runner.IsolationSpec{Hide: a.paths.Hide, Keep: a.paths.Keep, KeepReadOnly: a.paths.KeepReadOnly},
+		SpoolFrom: a.reached,
 		Tag:       map[string]string{"session": a.launch.SessionID, "agent": a.adapter.Info().Name},
 	}
 	if w, ok := a.adapter.(adapters.Wrapped); ok {

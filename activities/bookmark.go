@@ -69,11 +69,11 @@ func (h *Host) bookmark(sandboxID string) (bookmark, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(data, &b)
-	}
 	if err != nil {
 		return b, fmt.Errorf("bookmark of sandbox %s: %w", sandboxID, err)
+	}
+	if err := json.Unmarshal(data, &b); err != nil {
+		return bookmark{}, fmt.Errorf("bookmark of sandbox %s: %w: %w", sandboxID, errBookmark, err)
 	}
 	return b, nil
 }

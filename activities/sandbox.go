@@ -384,6 +384,11 @@ func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) ([]event.Event,
 		return nil, err
 	}
 	mark, err := h.bookmark(in.Sandbox.ID)
+	if errors.Is(err, errBookmark) {
+		// What it held back for the archive is lost; the rest is not.
+		h.o.Log.Error("a sandbox is ended without its bookmark", "sandbox", in.Sandbox.ID, "error", err)
+		err = nil
+	}
 	if err != nil {
 		return nil, err
 	}

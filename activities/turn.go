@@ -72,6 +72,9 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 		}
 	}
 	mark, err := h.bookmark(in.Sandbox.ID)
+	if ruined(err) {
+		err = h.giveUp(ctx, in, err)
+	}
 	if err != nil {
 		return RunTurnOutput{}, err
 	}
@@ -95,6 +98,9 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	ctx, t.pulse = h.startPulse(ctx, &t.show)
 	defer t.pulse.stop()
 	out, err := t.run(ctx)
+	if ruined(err) {
+		err = h.giveUp(ctx, in, err)
+	}
 	if err != nil {
 		return out, t.leave(ctx, err)
 	}
@@ -164,7 +170,7 @@ func (t *turn) open(ctx context.Context) (err error) {
 	if err := t.pulse.await(ctx); err != nil {
 		return err
 	}
-	if t.agent, err = h.agentIn(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch); err != nil {
+	if t.agent, err = h.agentIn(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch, t.reached()); err != nil {
 		return err
 	}
 	t.archiver = &archiver{store: h.o.Archive, agent: t.agent}
@@ -206,7 +212,8 @@ func (t *turn) sayBeginning(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events := []event.Event{own(healthy)}
+	events := append(t.damages(), own(healthy))
+	beginning := len(events)
 	begun := false
 	if t.mark.Open.Resume != nil {
 		if begun, err = t.resumed(ctx, &events); err != nil {
@@ -214,7 +221,7 @@ func (t *turn) sayBeginning(ctx context.Context) error {
 		}
 	}
 	if !begun {
-		events = slices.Insert(events, 1, own(event.QueryStarted{Query: event.Query{
+		events = slices.Insert(events, beginning, own(event.QueryStarted{Query: event.Query{
 			ExecutionID: t.in.ExecutionID, MessageIDs: []string{t.in.Message.ID}, Message: cut(t.in.Message.Text, 200),
 		}}))
 	}
@@ -280,7 +287,7 @@ func (t *turn) startAnew(ctx context.Context) (err error) {
 	if err := h.stopAgent(ctx, t.agent); err != nil {
 		return err
 	}
-	if t.agent, err = h.agentIn(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch); err != nil {
+	if t.agent, err = h.agentIn(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch, t.reached()); err != nil {
 		return err
 	}
 	t.archiver.agent = t.agent
@@ -341,6 +348,12 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 		case r, more := <-records:
 			if !more {
 				return RunTurnOutput{}, errors.Join(ctx.Err(), runner.ErrClosed)
+			}
+			if errors.Is(r.err, runner.ErrDamaged) {
+				if err := t.leftOut(ctx, r.Delivery, r.err); err != nil {
+					return RunTurnOutput{}, err
+				}
+				continue
 			}
 			if r.err != nil {
 				return t.broken(ctx, r.err)

@@ -1,0 +1,112 @@
+package activities
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// requireGivenUp wants the sandbox ended, with all in the archive, and the turn
+// sent elsewhere by an error that names what is wrong.
+func (b *bench) requireGivenUp(err error, want string) {
+	b.t.Helper()
+	var app *temporal.ApplicationError
+	require.ErrorAs(b.t, err, &app)
+	require.Equal(b.t, session.TypeHostLost, app.Type())
+	require.True(b.t, app.NonRetryable())
+	require.ErrorContains(b.t, err, "sandbox "+b.sandbox.ID+" is given up: ")
+	require.ErrorContains(b.t, err, want)
+	_, err = b.provider.Open(b.t.Context(), b.sandbox.ID)
+	require.ErrorIs(b.t, err, sandbox.ErrNotFound)
+	require.Equal(b.t, 1, count[event.EETerminated](b.events()))
+}
+
+// A bookmark that is no JSON: nobody knows how far the turns came, so the
+// sandbox is given up, and nothing of what its agent wrote is lost.
+func TestDamageOfTheBookmark(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	b.turn(b.ask(1, "words 5 tool words 3"))
+	files, err := filepath.Glob(b.file(".claude", "projects", "*", "*.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.NoError(t, os.WriteFile(b.host.bookmarkPath(b.sandbox.ID), []byte(`{"offset":12`), 0o600))
+	_, err = b.attempt(t.Context(), 1, b.ask(2, "words 2"))
+	b.requireGivenUp(err, "bookmark of sandbox "+b.sandbox.ID+": the bookmark is damaged")
+	var kept string
+	for f, err := range b.store.RestoreFiles(t.Context(), b.agent.SessionID, b.sandbox.Epoch) {
+		require.NoError(t, err)
+		kept += f.Path
+	}
+	require.Contains(t, kept, filepath.Base(files[0]))
+}
+
+// The end of a sandbox does not hang on its bookmark.
+func TestDamageOfTheBookmarkAtTheEnd(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	b.turn(b.ask(1, "words 5"))
+	require.NoError(t, os.WriteFile(b.host.bookmarkPath(b.sandbox.ID), []byte("\x00\x00"), 0o600))
+	b.end()
+	_, err := b.provider.Open(t.Context(), b.sandbox.ID)
+	require.ErrorIs(t, err, sandbox.ErrNotFound)
+}
+
+// A bookmark behind the end of a live runner's spool.
+func TestDamagePositionPastTheSpoolsEnd(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	b.turn(b.ask(1, "words 5"))
+	mark, err := b.host.bookmark(b.sandbox.ID)
+	require.NoError(t, err)
+	mark.Offset += 1_000_000
+	require.NoError(t, b.host.saveBookmark(b.sandbox.ID, mark))
+	_, err = b.attempt(t.Context(), 1, b.ask(2, "words 2"))
+	b.requireGivenUp(err, runner.ErrOffset.Error())
+}
+
+// A spool that was lost with its runner goes on where it was: the next turn is
+// told whole.
+func TestDamageOfTheWholeSpool(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	b.turn(b.ask(1, "words 5"))
+	a, err := b.host.find(t.Context(), b.agent, b.sandbox.ID, b.sandbox.Epoch)
+	require.NoError(t, err)
+	require.NoError(t, b.host.stopAgent(t.Context(), a))
+	require.NoError(t, os.RemoveAll(filepath.Join(a.paths.Control, "spool")))
+	require.NoError(t, os.WriteFile(filepath.Join(a.paths.Control, "inputs.jsonl"), []byte("{\n"), 0o600))
+	out := b.turn(b.ask(2, "words 4"))
+	require.Equal(t, session.Completed, out.Result.Outcome)
+	require.Equal(t, numbersFrom(1, 4), strings.TrimLeft(out.Result.Result.Response, " "))
+	require.Equal(t, 2, count[event.QueryCompleted](b.events()))
+	var told []string
+	for _, ev := range b.events() {
+		if l, ok := ev.Payload.(event.Log); ok && l.Level == "warn" {
+			told = append(told, l.Message)
+		}
+	}
+	require.Contains(t, strings.Join(told, "\n"), "inputs.jsonl: the line at byte 0 is damaged")
+}
+
+// The attempt's note of the worker before can't be read: the next one starts
+// all the same.
+func TestDamageOfAnAttemptsNote(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	path := h.attemptPath("box")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+	require.NoError(t, h.FailPredecessor(context.Background()))
+	require.NoFileExists(t, path)
+}
