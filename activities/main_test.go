@@ -141,18 +141,23 @@ func fresh(t testing.TB) (*stream.Log, *archive.Archive) {
 	t.Cleanup(log.Close)
 	store, err := archive.Open(t.Context(), archive.Options{
 		Bucket: "sojourn-activities-test", Prefix: "test", Namespace: namespace,
-		Client: s3.New(s3.Options{
-			BaseEndpoint: aws.String(env["AWS_ENDPOINT_URL_S3"]), Region: "us-east-1", UsePathStyle: true,
-			HTTPClient:                 &http.Client{Transport: http.DefaultTransport},
-			RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
-			Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-				return aws.Credentials{AccessKeyID: env["AWS_ACCESS_KEY_ID"], SecretAccessKey: env["AWS_SECRET_ACCESS_KEY"]}, nil
-			}),
-		}),
+		Client: storeOf(env),
 	})
 	require.NoError(t, err)
 	require.NoError(t, store.Setup(t.Context()))
 	return log, store
+}
+
+// storeOf is a client of the S3 gateway.
+func storeOf(env map[string]string) *s3.Client {
+	return s3.New(s3.Options{
+		BaseEndpoint: aws.String(env["AWS_ENDPOINT_URL_S3"]), Region: "us-east-1", UsePathStyle: true,
+		HTTPClient:                 &http.Client{Transport: http.DefaultTransport},
+		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: env["AWS_ACCESS_KEY_ID"], SecretAccessKey: env["AWS_SECRET_ACCESS_KEY"]}, nil
+		}),
+	})
 }
 
 // quiet is a logger that says nothing.

@@ -1,0 +1,341 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/archive"
+)
+
+// treeOf is everything below a folder, byte for byte: by path its mode, its
+// content or target, and a file's time.
+func treeOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || p == dir {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		body := ""
+		switch {
+		case d.Type() == fs.ModeSymlink:
+			body, err = os.Readlink(p)
+		case d.Type().IsRegular():
+			var raw []byte
+			raw, err = os.ReadFile(p)
+			body = info.ModTime().UTC().String() + " " + string(raw)
+		}
+		all[strings.TrimPrefix(p, dir+"/")] = fmt.Sprint(info.Mode(), " ", body)
+		return err
+	}))
+	return all
+}
+
+func requireTree(t *testing.T, want map[string]string, dir string) {
+	t.Helper()
+	got := treeOf(t, dir)
+	require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
+	for name := range want {
+		require.Equalf(t, want[name], got[name], "%q", name)
+	}
+}
+
+// gardener makes and changes random trees.
+type gardener struct {
+	t   *testing.T
+	rnd *rand.Rand
+	dir string
+}
+
+var oddNames = []string{"a", "b.txt", "n\xf6t utf-8", "\xff\xfe", "back\\slash", "co:lon", "new\nline", " ", "-", "ümlaut", "\u202e", "x=%2F", ".git", "dist", strings.Repeat("l", 255)}
+
+func (g gardener) name() string {
+	if g.rnd.IntN(2) == 0 {
+		return oddNames[g.rnd.IntN(len(oddNames))]
+	}
+	return fmt.Sprintf("f%02d", g.rnd.IntN(30))
+}
+
+// folder is one of the folders that stand.
+func (g gardener) folder() string {
+	dirs := []string{g.dir}
+	require.NoError(g.t, filepath.WalkDir(g.dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, p)
+		}
+		return err
+	}))
+	return dirs[g.rnd.IntN(len(dirs))]
+}
+
+func (g gardener) content() []byte {
+	size := []int{0, 1, 100, 5000, 70_000, 3 << 20}[g.rnd.IntN(6)]
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(g.rnd.UintN(256))
+	}
+	return data
+}
+
+func (g gardener) step() {
+	p := filepath.Join(g.folder(), g.name())
+	if len(p) > 1500 {
+		return
+	}
+	switch g.rnd.IntN(10) {
+	case 0, 1:
+		_ = os.RemoveAll(p)
+	case 2, 3:
+		_ = os.Mkdir(p, []fs.FileMode{0o755, 0o700, 0o750}[g.rnd.IntN(3)])
+	case 4:
+		_ = os.Symlink([]string{"f01", "../f02", "a/b/c", "\xff", "."}[g.rnd.IntN(5)], p)
+	case 5:
+		_ = os.Rename(filepath.Join(g.folder(), g.name()), p)
+	default:
+		if info, err := os.Lstat(p); err == nil && !info.Mode().IsRegular() {
+			return
+		}
+		require.NoError(g.t, os.WriteFile(p, g.content(), 0o600))
+		require.NoError(g.t, os.Chmod(p, []fs.FileMode{0o644, 0o755, 0o600, 0o444}[g.rnd.IntN(4)]))
+		if g.rnd.IntN(3) == 0 {
+			at := time.Unix(g.rnd.Int64N(2e9), g.rnd.Int64N(1e9))
+			require.NoError(g.t, os.Chtimes(p, at, at))
+		}
+	}
+}
+
+// fence takes out the links that lead outside: those are left out, and that has
+// a test of its own.
+func (g gardener) fence() {
+	require.NoError(g.t, filepath.WalkDir(g.dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type() == fs.ModeSymlink {
+			if to, _ := os.Readlink(p); to == "../f02" && filepath.Dir(p) == g.dir {
+				return os.Remove(p)
+			}
+		}
+		return err
+	}))
+}
+
+// A workspace comes back byte for byte, whatever is in it and however often it
+// was changed, archived and restored.
+func TestWorkspaceComesBackByteForByte(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			b := furnished(t)
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			for range 4 {
+				g := gardener{t, rnd, b.workspace()}
+				for range 3 {
+					for range 60 {
+						g.step()
+					}
+					g.fence()
+					_, left := b.looks()
+					require.Empty(t, left)
+				}
+				want := treeOf(t, b.workspace())
+				b.end()
+				b.worker()
+				b.create()
+				requireTree(t, want, b.workspace())
+				changes, left := b.looks()
+				require.Empty(t, changes, "what came back is no news")
+				require.Empty(t, left)
+			}
+		})
+	}
+}
+
+// A link that leads outside is archived as what it is, is never followed and
+// not made again, and that is said for as long as it is so.
+func TestLinksThatLeadOutside(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("theirs"), 0o600))
+	require.NoError(t, os.Mkdir(b.workspace("sub"), 0o755))
+	links := map[string]string{
+		"etc": "/etc", "secret": secret, "up": "../..", "sub/up": "../../x", "good": "sub", "sub/root": "..", "sub/out": "root/../../x",
+	}
+	for name, to := range links {
+		require.NoError(t, os.Symlink(to, b.workspace(filepath.FromSlash(name))))
+	}
+	_, left := b.looks()
+	require.Contains(t, left, "which leads outside")
+	for _, outside := range []string{"etc", "secret", "up", "sub/up", "sub/out"} {
+		require.Equal(t, links[outside], b.archived()[outside].Link)
+	}
+	b.end()
+	b.create()
+	for range 2 {
+		got := treeOf(t, b.workspace())
+		require.Equal(t, []string{"good", "sub", "sub/root"}, slices.Sorted(maps.Keys(got)))
+		_, left = b.looks()
+		require.Contains(t, left, "is not made again")
+		require.Equal(t, "/etc", b.archived()["etc"].Link, "named until something else stands there")
+		b.worker()
+	}
+	require.NoError(t, os.WriteFile(b.workspace("etc"), nil, 0o600))
+	require.NoError(t, os.RemoveAll(b.workspace("sub")))
+	b.looks()
+	require.Equal(t, []string{"etc", "good", "secret", "up"}, slices.Sorted(maps.Keys(b.archived())))
+	require.Empty(t, b.archived()["etc"].Link)
+}
+
+// An agent that swaps files, folders and links all the time gets nothing of
+// what lies outside into the archive.
+func TestSwapsDuringALook(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	outside := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(outside, "d"), 0o755))
+	for _, name := range []string{"f", "d/f"} {
+		require.NoError(t, os.WriteFile(filepath.Join(outside, name), []byte("secret"), 0o600))
+	}
+	require.NoError(t, os.MkdirAll(b.workspace("d"), 0o755))
+	b.write("d/f", "mine", 0o600)
+	b.write("f", "mine", 0o600)
+	stop, swapped := make(chan struct{}), make(chan struct{})
+	d, f := b.workspace("d"), b.workspace("f")
+	go func() {
+		defer close(swapped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, p := range []string{d, f} {
+				_ = os.Rename(p, p+"-real")
+				_ = os.Symlink(filepath.Join(outside, filepath.Base(p)), p)
+				_ = os.Remove(p)
+				_ = os.Rename(p+"-real", p)
+			}
+		}
+	}()
+	for range 60 {
+		b.looks()
+		for name, file := range b.archived() {
+			if file.Regular() {
+				require.Equalf(t, int64(4), file.Size, "%s is not ours", name)
+			}
+		}
+	}
+	close(stop)
+	<-swapped
+}
+
+// counting counts what a client is asked.
+type counting struct {
+	*s3.Client
+	gets, puts, lists, bytes atomic.Int64
+}
+
+func (c *counting) GetObject(ctx context.Context, in *s3.GetObjectInput, o ...func(*s3.Options)) (*s3.GetObjectOutput, error) {
+	c.gets.Add(1)
+	return c.Client.GetObject(ctx, in, o...)
+}
+
+func (c *counting) PutObject(ctx context.Context, in *s3.PutObjectInput, o ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
+	c.puts.Add(1)
+	c.bytes.Add(in.Body.(*bytes.Reader).Size())
+	return c.Client.PutObject(ctx, in, o...)
+}
+
+func (c *counting) ListObjectsV2(ctx context.Context, in *s3.ListObjectsV2Input, o ...func(*s3.Options)) (*s3.ListObjectsV2Output, error) {
+	c.lists.Add(1)
+	return c.Client.ListObjectsV2(ctx, in, o...)
+}
+
+// asked is what was asked since the last call.
+func (c *counting) asked() (requests, bytes int64) {
+	return c.gets.Swap(0) + c.puts.Swap(0) + c.lists.Swap(0), c.bytes.Swap(0)
+}
+
+// A hundred thousand files cost requests by their bytes, nothing while they stay
+// as they are, and the change of one costs a few kilobytes.
+func TestWorkspaceOf100000Files(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("100 000 files")
+	}
+	b := newBench(t)
+	store := &counting{Client: storeOf(servers.need(t))}
+	var err error
+	b.store, err = archive.Open(t.Context(), archive.Options{Bucket: "sojourn-activities-test", Prefix: "many", Namespace: b.agent.SessionID, Client: store})
+	require.NoError(t, err)
+	b.worker()
+	b.begin()
+	b.create()
+	const folders, files = 500, 200
+	for i := range folders {
+		dir := b.workspace("src", fmt.Sprintf("pkg%03d", i))
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		for j := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%03d.go", j)), fmt.Appendf(nil, "package pkg%03d // %d\n", i, j), 0o644))
+		}
+	}
+	look := func(what string) (requests, bytes int64, read int) {
+		k := b.keeper()
+		k.read = 0
+		store.asked()
+		began := time.Now()
+		_, left, err := k.sync(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, left)
+		requests, bytes = store.asked()
+		t.Logf("%-12s %4d requests, %8d bytes up, %6d files read, %v", what, requests, bytes, k.read, time.Since(began).Round(time.Millisecond))
+		return requests, bytes, k.read
+	}
+	requests, _, read := look("first")
+	require.Equal(t, folders*files, read)
+	require.Less(t, requests, int64(20))
+	b.settle()
+	requests, sent, read := look("unchanged")
+	require.Zero(t, requests)
+	require.Zero(t, sent)
+	require.Zero(t, read)
+	b.write("src/pkg250/file100.go", "package changed\n", 0o644)
+	requests, sent, read = look("one changed")
+	require.Equal(t, 1, read)
+	require.LessOrEqual(t, requests, int64(4))
+	require.Less(t, sent, int64(64<<10))
+
+	b.worker()
+	requests, _, read = look("new worker")
+	require.Equal(t, folders*files, read)
+	require.Less(t, requests, int64(20))
+	store.asked()
+	began := time.Now()
+	b.create()
+	requests, _ = store.asked()
+	t.Logf("%-12s %4d requests, %v", "restored", requests, time.Since(began).Round(time.Millisecond))
+	require.Less(t, requests, int64(40))
+	got, err := os.ReadFile(b.workspace("src", "pkg250", "file100.go"))
+	require.NoError(t, err)
+	require.Equal(t, "package changed\n", string(got))
+	entries, err := os.ReadDir(b.workspace("src"))
+	require.NoError(t, err)
+	require.Len(t, entries, folders)
+}
