@@ -200,7 +200,7 @@ func (v *victim) lose(t *testing.T) {
 	if v.stops == nil {
 		return
 	}
-	family, err := harness.Family(v.dataDir, v.PID())
+	family, err := harness.Family(v.dataDir+"/", v.PID())
 	require.NoError(t, err)
 	for _, p := range family {
 		if v.stops(v.PID(), p) {
@@ -260,7 +260,7 @@ func (v *victim) judge(t *testing.T, beats []harness.Beat, runs int, table *tabw
 	}
 	var left []harness.Seen
 	require.Eventually(t, func() bool {
-		family, err := harness.Family(v.dataDir, 0)
+		family, err := harness.Family(v.dataDir+"/", 0)
 		require.NoError(t, err)
 		left = family
 		return len(left) == 0

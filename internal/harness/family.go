@@ -82,10 +82,10 @@ func look1(dir string) (Seen, error) {
 	return s, nil
 }
 
-// Family lists what belongs to a host's sandboxes, whether it carries their
-// mark or only descends from what does, and with it the worker's process and
-// its descendants if a pid is given.
-func Family(dataDir string, worker int) ([]Seen, error) {
+// Family lists what belongs to sandboxes whose folders begin with a path, whether
+// it carries their mark or only descends from what does, and with it the
+// worker's process and its descendants if a pid is given.
+func Family(sandboxes string, worker int) ([]Seen, error) {
 	all, err := AllSeen()
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func Family(dataDir string, worker int) ([]Seen, error) {
 	for grown := true; grown; {
 		grown = false
 		for _, s := range all {
-			if in[s.PID] || s.PID != worker && !strings.HasPrefix(s.Mark, dataDir+"/") && !in[s.PPID] {
+			if in[s.PID] || s.PID != worker && !strings.HasPrefix(s.Mark, sandboxes) && !in[s.PPID] {
 				continue
 			}
 			in[s.PID], grown = true, true
