@@ -36,6 +36,11 @@ func newServer(t *testing.T) *server {
 	t.Helper()
 	dir, err := os.MkdirTemp(shared.dir, "server-")
 	require.NoError(t, err)
+	return newServerIn(t, dir)
+}
+
+func newServerIn(t *testing.T, dir string) *server {
+	t.Helper()
 	s := &server{t: t, dir: dir, ports: []string{"0", "0", "0"}}
 	s.start()
 	t.Cleanup(s.stop)
@@ -101,6 +106,14 @@ func newWorld(t *testing.T, away ...service) *world {
 	for _, s := range away {
 		*s.of(w) = newServer(t)
 	}
+	w.inhabit(t)
+	w.worker = startWorker(t, w.variables()...)
+	return w
+}
+
+// inhabit connects to the servers.
+func (w *world) inhabit(t *testing.T) {
+	t.Helper()
 	w.env = map[string]string{
 		"TEMPORAL_ADDRESS":      w.temporal.env["TEMPORAL_ADDRESS"],
 		"NATS_URL":              w.nats.env["NATS_URL"],
@@ -109,8 +122,6 @@ func newWorld(t *testing.T, away ...service) *world {
 		"AWS_SECRET_ACCESS_KEY": w.s3.env["AWS_SECRET_ACCESS_KEY"],
 	}
 	w.client = w.connect(t)
-	w.worker = startWorker(t, w.variables()...)
-	return w
 }
 
 // service is one of the three that sessions need.

@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/harness"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// smallDisk mounts a file system of that many bytes below the stack's folder.
+// The test is skipped where that is not allowed.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(shared.dir, "disk-")
+	require.NoError(t, err)
+	if err := syscall.Mount("sojourn-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("a small disk can't be mounted here (%v): the test needs root", err)
+	}
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	return dir
+}
+
+// fill takes all the space of a disk; the file that is given back is what to
+// remove for it to come back.
+func fill(t *testing.T, disk string) (ballast string) {
+	t.Helper()
+	ballast = filepath.Join(disk, "ballast")
+	f, err := os.Create(ballast)
+	require.NoError(t, err)
+	defer f.Close()
+	for size := 1 << 20; size >= 512; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			size /= 2
+		}
+	}
+	return ballast
+}
+
+// TestFullDisk: the disk of a host's data folder is full in the middle of a
+// turn. The agent is ended, the turn fails and says why, and when there is space
+// again the session goes on.
+func TestFullDisk(t *testing.T) {
+	disk := smallDisk(t, "64m")
+	dir := filepath.Join(disk, "host")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	startWorkerIn(t, dir)
+	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY remember the word clementine").Err())
+	r, gate := sendToGate(ctx, t, h, "")
+	heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
+	ballast := fill(t, disk)
+	shared.model.Open(gate)
+	require.Eventually(t, func() bool {
+		alive, err := harness.Agents(dir)
+		return err == nil && len(alive) <= 1 // the runner stays for its readers
+	}, patience, tick, "the agent is ended")
+	require.NoError(t, os.Remove(ballast))
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, session.Failed, res.Outcome)
+	require.Contains(t, res.Error.Message, "no space left on device")
+	require.Contains(t, say(t, h, "RECALL").Result.Response, "clementine")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestFullStore: the archive's disk is full. Turns go on, the session says that
+// its archive is behind and why, and it catches up when there is space again.
+func TestFullStore(t *testing.T) {
+	disk := smallDisk(t, "64m")
+	rest := newServer(t)
+	w := &world{temporal: rest, nats: rest, s3: newServerIn(t, disk)}
+	w.inhabit(t)
+	w.worker = startWorker(t, w.variables()...)
+	h, err := w.client.Create(testContext(t), "", session.Options{Agent: "claude"})
+	require.NoError(t, err)
+	require.NoError(t, say(t, h, "SAY kept at once").Err())
+	ballast := fill(t, disk)
+	require.NoError(t, say(t, h, "TOOL bash: echo full").Err())
+	require.NoError(t, say(t, h, "SAY not kept yet").Err())
+	behind(t, h, true)
+	closed := make(chan error, 1)
+	ctx := testContext(t)
+	go func() { closed <- h.Close(ctx) }()
+	require.Eventually(t, func() bool {
+		i, err := h.Inspect(ctx)
+		return err == nil && i.ArchiveBehind != ""
+	}, patience, tick, "the session that closes says what it waits for")
+	require.NoError(t, os.Remove(ballast))
+	require.NoError(t, <-closed)
+	w.requireWhole(t, h, 3)
+}
+
+// TestDamageIsVisible: with no worker there, a byte of what the agent says is
+// changed on disk. The next worker leaves the record out, the conversation says
+// so and where, and the turn is answered.
+func TestDamageIsVisible(t *testing.T) {
+	dir, err := os.MkdirTemp(shared.dir, "host-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
+	w := startWorkerIn(t, dir)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY remember the word clementine").Err())
+	gateA, gateB := "damage-a-"+uuid.NewString(), "damage-b-"+uuid.NewString()
+	r, err := h.Send(ctx, session.Message{Text: "GATE " + gateA + " THEN TOOL bash: echo meanwhile THEN GATE " + gateB + " THEN SAY whole"})
+	require.NoError(t, err)
+	require.NoError(t, shared.model.Waiting(ctx, gateA))
+	heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
+	require.NoError(t, w.Kill())
+	shared.model.Open(gateA)
+	require.NoError(t, shared.model.Waiting(ctx, gateB))
+	segments, err := filepath.Glob(filepath.Join(dir, "sandboxes", h.ID()+"-*", "control", "spool", "*.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, segments, 1)
+	data, err := os.ReadFile(segments[0])
+	require.NoError(t, err)
+	at := bytes.LastIndex(data, []byte("Running it."))
+	require.Positive(t, at)
+	f, err := os.OpenFile(segments[0], os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte("r"), int64(at))
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+
+	startWorkerIn(t, dir)
+	shared.model.Open(gateB)
+	require.Contains(t, answeredWell(ctx, t, h, r).Result.Response, "whole")
+	told := ""
+	for _, b := range fold(events(t, h)).Blocks {
+		if b.Subtype == "damaged" {
+			told += *b.Message
+		}
+	}
+	require.Contains(t, told, "spool at byte")
+	require.Contains(t, told, "the record is damaged")
+	require.Contains(t, say(t, h, "RECALL").Result.Response, "clementine")
+	require.NoError(t, h.Close(testContext(t)))
+}
