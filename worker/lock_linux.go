@@ -4,6 +4,14 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
+)
+
+// A killed worker's lock may outlive it by a moment: a child that it was just
+// starting shares its open files until it runs its own program.
+const (
+	lockPatience = 3 * time.Second
+	lockLook     = 20 * time.Millisecond
 )
 
 // lockFile takes a lock that ends with the process, however it ends.
@@ -12,11 +20,20 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = errors.New("another worker runs on it")
+	deadline := time.Now().Add(lockPatience)
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
 		}
-		return nil, errors.Join(err, f.Close())
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			break
+		}
+		if time.Now().After(deadline) {
+			err = errors.New("another worker runs on it")
+			break
+		}
+		time.Sleep(lockLook)
 	}
-	return f, nil
+	return nil, errors.Join(err, f.Close())
 }
