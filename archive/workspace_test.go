@@ -1,0 +1,313 @@
+package archive
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tree is a workspace's regular files by path.
+type tree map[string]string
+
+func open2(t testing.TB, a *Archive, session string, epoch uint64) *Workspace {
+	t.Helper()
+	w, err := a.OpenWorkspace(t.Context(), session, epoch)
+	require.NoError(t, err)
+	return w
+}
+
+// files stores a tree's contents; what w has already is taken from there.
+func (tr tree) files(t testing.TB, w *Workspace) (files []WorkspaceFile) {
+	t.Helper()
+	folders := map[string]bool{}
+	for name, content := range tr {
+		f, err := w.Store(t.Context(), strings.NewReader(content))
+		require.NoError(t, err)
+		f.Path, f.Mode = name, 0o644
+		files = append(files, f)
+		for i, c := range name {
+			if c == '/' && !folders[name[:i]] {
+				folders[name[:i]] = true
+				files = append(files, WorkspaceFile{Path: name[:i], Mode: fs.ModeDir | 0o755})
+			}
+		}
+	}
+	return files
+}
+
+func (tr tree) commit(t testing.TB, w *Workspace) {
+	t.Helper()
+	require.NoError(t, w.Commit(t.Context(), tr.files(t, w)))
+}
+
+func treeIn(t testing.TB, w *Workspace) tree {
+	t.Helper()
+	got := tree{}
+	for c, err := range w.Contents(t.Context()) {
+		require.NoError(t, err)
+		if c.Mode.IsDir() {
+			continue
+		}
+		var data []byte
+		if c.Body != nil {
+			data, err = io.ReadAll(c.Body)
+			require.NoError(t, err)
+		}
+		require.Len(t, data, int(c.Size))
+		require.Equal(t, hexSum(data), c.SHA256)
+		got[c.Path] = string(data)
+	}
+	return got
+}
+
+func TestWorkspaceRandomly(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	rnd := rand.New(rand.NewPCG(7, 7))
+	epoch := take(t, a, "s1")
+	w := open2(t, a, "s1", epoch)
+	now := tree{}
+	for round := range 25 {
+		for range rnd.IntN(400) {
+			name := fmt.Sprintf("d%d/\xff%d/f%d", rnd.IntN(5), rnd.IntN(9), rnd.IntN(60))
+			if rnd.IntN(3) == 0 {
+				delete(now, name)
+			} else {
+				now[name] = strings.Repeat(fmt.Sprint(rnd.IntN(1000)), rnd.IntN(900))
+			}
+		}
+		now.commit(t, w)
+		if round%5 == 4 {
+			epoch = take(t, a, "s1")
+			w = open2(t, a, "s1", epoch)
+		}
+		require.Equal(t, now, treeIn(t, open2(t, a, "s1", 0)))
+	}
+	tree{}.commit(t, w)
+	w = open2(t, a, "s1", take(t, a, "s1"))
+	require.True(t, w.Known(), "an emptied workspace is one")
+	keys, err := a.keys(t.Context(), a.workspaceKey("s1"))
+	require.NoError(t, err)
+	require.Len(t, keys, 1, "nothing is left but the head")
+}
+
+// What changes is what costs: packs and pages of the change, and the head.
+func TestWorkspaceCostsItsChange(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	requests := &wire{}
+	b := another(t, a, requests)
+	w := open2(t, b, "s1", take(t, a, "s1"))
+	now := tree{}
+	for i := range 5000 {
+		now[fmt.Sprintf("flat/%05d", i)] = fmt.Sprint("content ", i)
+	}
+	cost := func() int {
+		n := requests.count()
+		now.commit(t, w)
+		return requests.count() - n
+	}
+	require.LessOrEqual(t, cost(), 3, "the epoch, a pack, the head")
+	require.Zero(t, cost())
+	now["flat/02500"] = "changed"
+	require.LessOrEqual(t, cost(), 3)
+	now["copy/of"] = now["flat/00001"]
+	require.LessOrEqual(t, cost(), 3)
+	first := a.workspaceHeadKey("s1")
+	head, _, err := a.get(t.Context(), first)
+	require.NoError(t, err)
+	require.Less(t, len(head), 8<<10)
+}
+
+// What is changed again and again does not stay, nor do too many small packs.
+func TestWorkspaceStaysSmall(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	w := open2(t, a, "s1", take(t, a, "s1"))
+	now := tree{}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	noise := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rnd.UintN(256))
+		}
+		return string(b)
+	}
+	for i := range 300 {
+		now["log"] = noise(100_000)
+		now[fmt.Sprint("file", i)] = noise(1000)
+		now.commit(t, w)
+	}
+	var objects int
+	var size int64
+	for o, err := range a.listObjects(t.Context(), a.workspaceKey("s1")) {
+		require.NoError(t, err)
+		objects++
+		size += o.size
+	}
+	require.Less(t, objects, 2*smallPacks)
+	require.Less(t, size, int64(4<<20), "300 kB of files, 30 MB were written")
+	require.Equal(t, now, treeIn(t, open2(t, a, "s1", 0)))
+}
+
+// A large file is pieces: what is added to it is written, not the whole.
+func TestWorkspaceLargeFile(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	w := open2(t, a, "s1", take(t, a, "s1"))
+	data := bytes.Repeat([]byte("0123456789abcdef"), 20<<20/16)
+	for i := range len(data) >> 20 {
+		data[i<<20] = byte(i)
+	}
+	now := tree{"large": string(data), "small": "x"}
+	now.commit(t, w)
+	require.Equal(t, now, treeIn(t, open2(t, a, "s1", 0)))
+	before := len(w.packs)
+	now["large"] += "more"
+	now.commit(t, w)
+	require.LessOrEqual(t, len(w.packs)-before, 1)
+	f, got, err := a.ReadWorkspaceFile(t.Context(), "s1", "large")
+	require.NoError(t, err)
+	require.Equal(t, now["large"], string(got))
+	require.Equal(t, hexSum(got), f.SHA256)
+}
+
+// A writer that lost the session can't commit, however far it had come, and
+// what it deletes or leaves harms nobody.
+func TestWorkspaceIsFenced(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	old := open2(t, a, "s1", take(t, a, "s1"))
+	tree{"a": "old"}.commit(t, old)
+	files := tree{"a": "late", "b": "late"}.files(t, old)
+	require.NoError(t, old.Flush(t.Context()))
+	now := open2(t, a, "s1", take(t, a, "s1"))
+	require.ErrorIs(t, old.Commit(t.Context(), files), ErrFenced)
+	// Past the check of the epoch, it is the head that refuses.
+	require.ErrorIs(t, old.putHead(t.Context(), files, nil), ErrFenced)
+	require.NoError(t, old.clean(t.Context()))
+	tree{"a": "now"}.commit(t, now)
+	require.Equal(t, tree{"a": "now"}, treeIn(t, open2(t, a, "s1", 0)))
+	_, err := a.OpenWorkspace(t.Context(), "s1", old.epoch)
+	require.ErrorIs(t, err, ErrFenced)
+}
+
+// Whatever request is lost, the archive has the state before or the one after,
+// and the next writer goes on.
+func TestWorkspaceBearsFaults(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	for name, fault := range faults {
+		for at := 1; at <= 6; at++ {
+			id := fmt.Sprintf("s-%s-%d", strings.ReplaceAll(name, " ", "-"), at)
+			before := tree{"a/b": "one", "c": "two"}
+			before.commit(t, open2(t, a, id, take(t, a, id)))
+			after := tree{"a/b": "changed", "d": "new"}
+			epoch := take(t, a, id)
+			requests := &wire{}
+			b := another(t, a, requests)
+			w, err := b.OpenWorkspace(t.Context(), id, epoch)
+			require.NoError(t, err)
+			n := requests.count()
+			requests.cut = func(i int) (bool, bool) { return fault(at)(i - n) }
+			files := after.files(t, w)
+			err = w.Commit(t.Context(), files)
+			got := treeIn(t, open2(t, a, id, 0))
+			if err == nil {
+				require.Equal(t, after, got, id)
+			} else {
+				require.Contains(t, []tree{before, after}, got, id)
+			}
+			w = open2(t, a, id, epoch)
+			after.commit(t, w)
+			require.Equal(t, after, treeIn(t, open2(t, a, id, 0)))
+		}
+	}
+}
+
+// The former format is read, and replaced by the next writer.
+func TestWorkspaceOfTheFormerFormat(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	put := func(name, content string) {
+		line, err := json.Marshal(map[string]any{"path": name, "mode": 0o755, "size": len(content), "sha256": hexSum([]byte(content))})
+		require.NoError(t, err)
+		require.NoError(t, a.put(t.Context(), a.oldWorkspaceKey("s1", name), slices.Concat(line, []byte("\n"), []byte(content))))
+	}
+	// A writer's death had left a file and a folder of one name.
+	for _, name := range []string{"a", "a/b", "a/c/d", "e"} {
+		put(name, "content of "+name)
+	}
+	want := tree{"a/b": "content of a/b", "a/c/d": "content of a/c/d", "e": "content of e"}
+	require.Equal(t, want, treeIn(t, open2(t, a, "s1", 0)), "by a reader")
+	w := open2(t, a, "s1", take(t, a, "s1"))
+	require.Equal(t, want, treeIn(t, w), "by a writer, before it writes")
+	require.Equal(t, fs.FileMode(0o755), w.Files()[0].Mode)
+	require.Equal(t, want, treeIn(t, open2(t, a, "s1", take(t, a, "s1"))), "which did not write")
+	_, err := a.SaveWorkspaceFile(t.Context(), "s1", take(t, a, "s1"), "new", 0o644, []byte("x"))
+	require.NoError(t, err)
+	want["new"] = "x"
+	require.Equal(t, want, treeIn(t, open2(t, a, "s1", 0)))
+	for name, err := range a.list(t.Context(), a.workspaceKey("s1"), "", false) {
+		require.NoError(t, err)
+		require.True(t, name == "head.json" || strings.HasPrefix(name, packsFolder), name)
+	}
+}
+
+// Wrong bytes are noticed and named, and the good files are read.
+func TestWorkspaceCorrupt(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	w := open2(t, a, "s1", take(t, a, "s1"))
+	tree{"a": "first content", "b": "second content"}.commit(t, w)
+	f := w.Files()[0]
+	key := w.packKey(f.parts[0].Pack)
+	data, _, err := a.get(t.Context(), key)
+	require.NoError(t, err)
+	data[f.parts[0].At]++
+	require.NoError(t, a.put(t.Context(), key, data))
+	got := map[string]error{}
+	for c, err := range open2(t, a, "s1", 0).Contents(t.Context()) {
+		require.NoError(t, err)
+		_, got[c.Path] = io.ReadAll(c.Body)
+	}
+	require.ErrorIs(t, got["a"], ErrCorrupt)
+	require.ErrorContains(t, got["a"], `"a"`)
+	require.NoError(t, got["b"])
+	// A manifest that names paths outside, or is torn, is refused.
+	bad := open2(t, a, "s2", take(t, a, "s2"))
+	bad.files = nil
+	_, err = writePage(t.Context(), bad, []entry{{Path: "../x"}}, func(e entry) entry { return e })
+	require.NoError(t, err)
+	for _, e := range []entry{{Path: "../x"}, {Path: "/x"}, {Path: "x", Size: 1}, {Path: "x", Size: 1, Parts: []part{{Size: 1, Pack: "../../y"}}}} {
+		_, err := e.file()
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+	require.NoError(t, a.put(t.Context(), a.workspaceHeadKey("s3"), []byte("{torn")))
+	_, err = a.OpenWorkspace(t.Context(), "s3", 0)
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.NoError(t, a.put(t.Context(), a.workspaceHeadKey("s3"), []byte(`{"version":3}`)))
+	_, err = a.OpenWorkspace(t.Context(), "s3", 0)
+	require.ErrorContains(t, err, "newer version")
+	require.NoError(t, a.put(t.Context(), a.workspaceHeadKey("s3"), []byte(`{"version":2,"height":1,"files":1,"pages":[{"f":"a","p":{"h":"`+strings.Repeat("A", 43)+`","k":"1-X","o":0,"n":5}}]}`)))
+	_, err = a.OpenWorkspace(t.Context(), "s3", 0)
+	require.ErrorIs(t, err, ErrCorrupt, "a page that is missing")
+}
+
+func TestWorkspaceFileAsJSON(t *testing.T) {
+	t.Parallel()
+	f := WorkspaceFile{Path: "\xff/a", Mode: fs.ModeSymlink, Link: "\xfe"}
+	data, err := json.Marshal(f)
+	require.NoError(t, err)
+	var back WorkspaceFile
+	require.NoError(t, json.Unmarshal(data, &back))
+	require.True(t, f.equal(back))
+}
