@@ -36,7 +36,10 @@ type turn struct {
 	// be read.
 	behind bool
 	// exit is the last end of a process that was read.
-	exit   *exit
+	exit *exit
+	// rested is where the agent was idle last while it was not known yet where
+	// the prompt lies.
+	rested *rest
 	writer *stream.Writer
 	out    *stream.Batcher
 	// had is how far the attempt before came.
@@ -454,7 +457,12 @@ func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
 		}
 		if idle, ok := ev.Payload.(event.SessionIdle); ok && t.asks(d) && ev.Context.Conversation() == event.Main {
 			end = t.idled(idle)
+		} else if ok && t.prompt == nil && ev.Context.Conversation() == event.Main {
+			t.rested = &rest{idle: idle, offset: d.Offset}
 		}
+	}
+	if end == nil && t.restedSince() {
+		return t.endedUnseen(ctx)
 	}
 	if end == nil && t.bereft(d) {
 		if t.exit.how == runner.EndWithRunner && t.in.Abandoned == "" {
@@ -479,6 +487,30 @@ func (t *turn) bereft(d runner.Delivery) bool {
 		return false
 	}
 	return t.exit.offset >= t.agent.opened.Offset || t.prompt != nil && t.exit.offset >= t.prompt.Offset
+}
+
+// rest is the agent's word that it is idle, and where it lies.
+type rest struct {
+	idle   event.SessionIdle
+	offset int64
+}
+
+// restedSince says whether the agent had answered the prompt before its process
+// ended, while nobody looked.
+func (t *turn) restedSince() bool {
+	return t.rested != nil && t.prompt != nil && t.rested.offset >= t.prompt.Offset
+}
+
+// endedUnseen ends a turn that a process had answered which is gone. The one
+// that was started since is ended too: it was told of a prompt that it does not
+// have.
+func (t *turn) endedUnseen(ctx context.Context) (*ending, error) {
+	if _, err := t.agent.conn.Stop(ctx, runner.Grace{}); err != nil && !errors.Is(err, runner.ErrExited) {
+		return nil, fmt.Errorf("stop the agent: %w", err)
+	}
+	end := t.idled(t.rested.idle)
+	end.exited = true
+	return end, nil
 }
 
 // asks says whether a record comes behind the prompt.

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,9 @@ type Options struct {
 	Sessions int
 	// AtOnce is how many of them live at the same time; default 8.
 	AtOnce int
+	// For ends the killing early, so that a run takes about so long; default
+	// never.
+	For time.Duration
 	// Hosts is how many workers with a data folder there are; default 2.
 	Hosts int
 	// Agents take turns over the sessions; default [Agents].
@@ -49,6 +53,9 @@ type Options struct {
 	Verbose bool
 	// Keep leaves the temporary folder.
 	Keep bool
+	// Evidence is a folder that gets what is known of each session with a
+	// finding, as JSON lines; default none.
+	Evidence string
 }
 
 func (o Options) withDefaults() Options {
@@ -310,14 +317,36 @@ func (d *driver) report(ctx context.Context, title string, normal func(*sitting)
 		told := s.told()
 		d.count(&told)
 		v, f := judge(told, normal(s))
-		verdicts, found = append(verdicts, v...), append(append(found, f...), s.found...)
+		f = append(f, s.found...)
+		verdicts, found = append(verdicts, v...), append(found, f...)
+		if err := d.keep(told, f); err != nil {
+			d.note("evidence: %v", err)
+		}
 	}
-	host, _ := os.Hostname()
-	_ = host
 	return Report{
 		Title: title, Seed: d.o.Seed, Machine: fmt.Sprintf("%s, %d shared cores", runtime.GOOS, runtime.NumCPU()), At: d.began,
 		Took: time.Since(d.began), Sessions: len(d.done), Rows: rows(d.kills, verdicts, found), Findings: found, Notes: d.notes,
 	}
+}
+
+// keep writes what is known of a session with findings.
+func (d *driver) keep(told Told, found []Finding) error {
+	if len(found) == 0 || d.o.Evidence == "" {
+		return nil
+	}
+	if err := os.MkdirAll(d.o.Evidence, 0o700); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(d.o.Evidence, told.ID+".jsonl"))
+	if err != nil {
+		return err
+	}
+	to := json.NewEncoder(f)
+	err = to.Encode(map[string]any{"findings": found, "turns": told.Turns})
+	for _, h := range told.Heard {
+		err = errors.Join(err, to.Encode(map[string]any{"at": h.At, "event": h.Event}))
+	}
+	return errors.Join(err, f.Close())
 }
 
 func (d *driver) twin(id, detail string) {

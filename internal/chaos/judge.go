@@ -122,6 +122,36 @@ type Normal struct {
 // normals are by agent and script.
 type normals map[string]map[string]Normal
 
+// leaseSilence is less than an agent's lease by what a subscriber hears of the
+// last heartbeats.
+const leaseSilence = 30 * time.Second
+
+// kindOf is what a turn met. A resumption after a silence as long as the lease
+// is the lease's doing, whatever kept the worker away.
+func (s Told) kindOf(t Turn) Kind {
+	k := t.kind()
+	begun, ended := span(s, t)
+	if !k.agentLives() || k == Undisturbed || begun.IsZero() {
+		return k
+	}
+	var silent, resumed bool
+	last := begun
+	for _, h := range s.Heard {
+		if h.At.Before(begun) || (!ended.IsZero() && h.At.After(ended)) {
+			continue
+		}
+		silent = silent || h.At.Sub(last) >= leaseSilence
+		last = h.At
+		if b, ok := h.Payload.(event.BlockUpsert); ok && b.Block.Subtype == "resumed" {
+			resumed = true
+		}
+	}
+	if silent && resumed {
+		return LeaseOver
+	}
+	return k
+}
+
 // verdict is what became of a turn.
 type verdict struct {
 	kind             Kind
@@ -163,7 +193,7 @@ func ends(s Told, message string) []session.Result {
 }
 
 func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
-	v := verdict{kind: t.kind(), extra: max(0, t.Requests-normal.Requests), pauses: pauses(s, t)}
+	v := verdict{kind: s.kindOf(t), extra: max(0, t.Requests-normal.Requests), pauses: pauses(s, t)}
 	var found []Finding
 	say := func(f Fault, format string, args ...any) {
 		found = append(found, s.finding(f, v.kind, t.Mark+" "+format, args...))

@@ -17,6 +17,10 @@ const quiet = 15 * time.Second
 func (d *driver) carryOut(ctx context.Context, plan []Kill, count func()) {
 	for i, k := range plan {
 		d.await(ctx, k.After)
+		if ctx.Err() != nil {
+			d.note("the time for kills was over after %d of %d", i, len(plan))
+			return
+		}
 		for began := time.Now(); ctx.Err() == nil; {
 			if d.kill(ctx, k) {
 				d.mu.Lock()
@@ -91,9 +95,9 @@ func (d *driver) killHost(ctx context.Context, k Kill) bool {
 func (d *driver) endWorker(ctx context.Context, k Kill, h *host, p *harness.Process) {
 	switch k.Kind {
 	case WorkerKill:
-		d.hosts.replace(ctx, h, p.Kill)
+		d.hosts.replace(context.WithoutCancel(ctx), h, p.Kill)
 	case WorkerTerm:
-		d.hosts.replace(ctx, h, p.Stop)
+		d.hosts.replace(context.WithoutCancel(ctx), h, p.Stop)
 	case WorkerStop:
 		_ = syscall.Kill(p.PID(), syscall.SIGSTOP)
 		d.hosts.owned.Go(func() {
@@ -163,6 +167,9 @@ func (d *driver) killOne(s *sitting, all []process, kind Kind, pick uint64) bool
 	p := targets[pick%uint64(len(targets))]
 	d.strike(kind, func(other *sitting) bool { return other == s }, p.exe)
 	_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	if next, open := s.running(); open && next != mark {
+		s.hit(Hit{Kind: kind, At: time.Now()}) // it was in time for the next one
+	}
 	return true
 }
 

@@ -26,6 +26,10 @@ const (
 	TemporalAway Kind = "temporal-away"
 	// ToolKill is a SIGKILL for a process that a tool of the agent's runs.
 	ToolKill Kind = "tool-kill"
+	// LeaseOver is no kill: the worker was not back within the lease of its
+	// agent, which ended the agent. A turn of WorkerKill and milder that was
+	// silent for so long and then resumed counts here.
+	LeaseOver Kind = "lease-over"
 	// AgentKill is a SIGKILL for the agent's program, RunnerKill for what holds
 	// it.
 	AgentKill  Kind = "agent-kill"
@@ -37,7 +41,7 @@ const (
 
 // kinds are all, in the order of the table.
 var kinds = []Kind{
-	Undisturbed, WorkerTerm, WorkerKill, WorkerStop, StreamAway, ArchiveAway, TemporalAway, ToolKill, AgentKill, RunnerKill, HostKill,
+	Undisturbed, WorkerTerm, WorkerKill, WorkerStop, StreamAway, ArchiveAway, TemporalAway, ToolKill, LeaseOver, AgentKill, RunnerKill, HostKill,
 }
 
 // rank orders kinds by hardness.

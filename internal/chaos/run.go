@@ -57,7 +57,15 @@ func (d *driver) run(ctx context.Context) (Report, error) {
 	watchers.Go(func() { d.progress(looking, &killed, len(plan)) })
 	killing, stopKilling := context.WithCancel(ctx)
 	var killer sync.WaitGroup
-	killer.Go(func() { d.carryOut(killing, plan, func() { killed.Add(1) }) })
+	if d.o.For > 0 {
+		timed, cancel := context.WithTimeout(killing, d.o.For)
+		defer cancel()
+		killing = timed
+	}
+	killer.Go(func() {
+		d.carryOut(killing, plan, func() { killed.Add(1) })
+		killed.Store(int64(len(plan)))
+	})
 	d.sessions(ctx, &killed, len(plan))
 	stopKilling()
 	killer.Wait()
