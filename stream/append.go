@@ -132,8 +132,10 @@ func misplaced(err error) (wrong, emptied bool) {
 // ours whose answer was lost, or somebody else. The server takes one message
 // for a place, so the first one behind it tells.
 func (l *Log) ownAt(ctx context.Context, subject string, after uint64, m message) (uint64, error) {
-	first, err := l.getNext(ctx, subject, after+1)
+	first, err := l.getAt(ctx, subject, after+1)
 	switch {
+	case errors.Is(err, ErrCorrupt):
+		return 0, errConflict
 	case errors.Is(err, ErrNotFound):
 		// A replica that is behind: only seeing who is there decides.
 		return 0, errPending

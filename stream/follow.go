@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -91,7 +92,9 @@ func (r *reader) drain(ctx context.Context, live *live) error {
 // hear takes one republished message.
 func (r *reader) hear(ctx context.Context, answer *nats.Msg) error {
 	m, err := fromAnswer(answer)
-	if err != nil {
+	if errors.Is(err, ErrCorrupt) && m.at > 0 {
+		r.log.sayForeign(ctx, err)
+	} else if err != nil {
 		return err
 	}
 	if m.at <= r.at {

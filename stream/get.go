@@ -24,14 +24,63 @@ func (l *Log) directSubject() string {
 	return jetstream.DefaultAPIPrefix + "DIRECT.GET." + l.opts.Name
 }
 
-// getLast gives the last message of a subject, or [ErrNotFound].
+// getLast gives the last message of a subject, or [ErrNotFound]. Behind what is
+// none of ours it gives the one before, at the place of the last.
 func (l *Log) getLast(ctx context.Context, subject string) (message, error) {
-	return l.get(ctx, l.directSubject()+"."+subject, nil)
+	m, err := l.get(ctx, l.directSubject()+"."+subject, nil)
+	if !errors.Is(err, ErrCorrupt) {
+		return m, err
+	}
+	l.sayForeign(ctx, err)
+	good, err := l.lastBefore(ctx, subject, m.at)
+	good.at = m.at
+	return good, err
+}
+
+// lastBefore gives the last message of ours before number at; none is the zero
+// message.
+func (l *Log) lastBefore(ctx context.Context, subject string, at uint64) (last message, err error) {
+	for step := uint64(1); last.at == 0; step *= 2 {
+		from := max(at, step+1) - step
+		for {
+			m, err := l.getNext(ctx, subject, from)
+			if errors.Is(err, ErrNotFound) || err == nil && m.at >= at {
+				break
+			}
+			if err != nil {
+				return message{}, err
+			}
+			last, from = m, m.at+1
+		}
+		if step >= at {
+			break
+		}
+	}
+	return last, nil
+}
+
+// sayForeign tells the operator of a message that is none of ours. Numbers show
+// whether events are lost with it: readers find the gap.
+func (l *Log) sayForeign(ctx context.Context, err error) {
+	l.opts.Logger.WarnContext(ctx, "a message in the stream is left out", "stream", l.opts.Name, "error", err)
 }
 
 // getNext gives the first message of a subject whose number is at least from,
-// or [ErrNotFound].
+// or [ErrNotFound]. What is none of ours is left out.
 func (l *Log) getNext(ctx context.Context, subject string, from uint64) (message, error) {
+	for {
+		m, err := l.getAt(ctx, subject, from)
+		if !errors.Is(err, ErrCorrupt) {
+			return m, err
+		}
+		l.sayForeign(ctx, err)
+		from = m.at + 1
+	}
+}
+
+// getAt is getNext that gives what is none of ours as [ErrCorrupt], with its
+// number.
+func (l *Log) getAt(ctx context.Context, subject string, from uint64) (message, error) {
 	body, err := json.Marshal(getRequest{Seq: max(from, 1), NextFor: subject})
 	if err != nil {
 		return message{}, fmt.Errorf("stream: encode request: %w", err)
@@ -85,7 +134,7 @@ func fromAnswer(answer *nats.Msg) (message, error) {
 	}
 	m, err := parseMessage(at, answer.Header, answer.Data)
 	if err != nil {
-		return message{}, fmt.Errorf("message %d: %w", at, err)
+		return message{at: at}, fmt.Errorf("message %d: %w", at, err)
 	}
 	return m, nil
 }
@@ -117,11 +166,12 @@ func (l *Log) fetch(ctx context.Context, subject string, from uint64, count int)
 	if err := l.nc.PublishRequest(l.directSubject(), inbox, body); err != nil {
 		return nil, false, err
 	}
-	return collect(ctx, sub)
+	return l.collect(ctx, sub)
 }
 
-// collect gathers the answers of one batch request up to the end mark.
-func collect(ctx context.Context, sub *nats.Subscription) (out []message, more bool, err error) {
+// collect gathers the answers of one batch request up to the end mark. What is
+// none of ours has a number and nothing else.
+func (l *Log) collect(ctx context.Context, sub *nats.Subscription) (out []message, more bool, err error) {
 	for {
 		answer, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
@@ -134,7 +184,9 @@ func collect(ctx context.Context, sub *nats.Subscription) (out []message, more b
 			return nil, false, err
 		}
 		m, err := fromAnswer(answer)
-		if err != nil {
+		if errors.Is(err, ErrCorrupt) && m.at > 0 {
+			l.sayForeign(ctx, err)
+		} else if err != nil {
 			return nil, false, err
 		}
 		out = append(out, m)

@@ -47,6 +47,8 @@ func (r *reader) search(ctx context.Context, last message, first uint64) (found,
 		middle := low + (high-low)/2
 		m, err := r.log.getNext(ctx, r.subject, middle)
 		switch {
+		case errors.Is(err, ErrNotFound):
+			high = middle // only what is none of ours stands behind
 		case err != nil:
 			return found, before, err
 		case m.first >= first:

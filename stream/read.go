@@ -113,6 +113,10 @@ func (r *reader) take(m message) error {
 	if m.at <= r.at {
 		return nil
 	}
+	if m.parts == 0 { // none of ours
+		r.at = m.at
+		return nil
+	}
 	if err := r.expect(m); err != nil {
 		return err
 	}
