@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -53,6 +55,34 @@ func TestR69FileEvents(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
+// TestR109WorkspaceWatching: what changes in the workspace is told while the
+// turn runs, text with its content; what tools make for themselves is not.
+func TestR109WorkspaceWatching(t *testing.T) {
+	startWorker(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, `TOOL bash: mkdir -p src .git node_modules/x dist build .claude; for d in .git node_modules/x dist build .claude; do echo x > $d/f; done; printf live > src/a.txt; printf '\000\001' > raw; while [ ! -e seen ]; do sleep 0.1; [ -s src/a.txt ] && i=$((i+1)); [ "$i" -gt 30 ] && touch seen; done; rm seen`).Err())
+	awaitFile(t, h, func(p event.FileCreated) string { return p.Path }, "src/a.txt")
+	require.NoError(t, h.Close(testContext(t)))
+	var live, ended bool
+	for _, ev := range events(t, h) {
+		switch p := ev.Payload.(type) {
+		case event.QueryCompleted:
+			ended = true
+		case event.FileCreated:
+			require.Contains(t, []string{"src/a.txt", "raw", "seen"}, p.Path)
+			if p.Path == "src/a.txt" {
+				require.False(t, ended, "while the turn runs")
+				require.False(t, live, "once")
+				require.Equal(t, "live", *p.Content)
+				live = true
+			}
+			require.True(t, p.Path != "raw" || p.Content == nil, "text only")
+		}
+	}
+	require.True(t, live)
+	requireParity(t, h.ID())
+}
+
 // look has the agent list its files, with the modes and contents that matter.
 func look(t *testing.T, h *session.Handle) string {
 	t.Helper()
@@ -84,6 +114,28 @@ func TestWorkspaceComesBack(t *testing.T) {
 	h, err := shared.client.Open(testContext(t), h.ID(), session.Options{})
 	require.NoError(t, err)
 	require.Equal(t, after, look(t, h), "after a close, on another host: what was deleted stays deleted")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestWorkspaceAfterHostLoss: of a host that is gone for good, what was
+// archived comes back on another one, byte for byte, links and folders too.
+func TestWorkspaceAfterHostLoss(t *testing.T) {
+	lost := startWorker(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, `TOOL bash: mkdir -p empty deep; head -c 70000 /dev/urandom > deep/raw; printf x > "$(printf 'odd\377')"; ln -s deep/raw link; ln -s /etc out; printf '#!/bin/sh\necho it runs\n' > run; chmod 750 run; touch -d 2001-02-03 run`).Err())
+	const list = `TOOL bash: find . -printf '%y %m %s %p %l\n' | grep -v ' ./out ' | sort | cksum; cksum < link; ./run; stat -c %Y run; ls`
+	require.NoError(t, say(t, h, list).Err())
+	before := lastOutput(t, h)
+	require.Contains(t, before, "it runs")
+	awaitIdle(t, h)
+	require.NoError(t, lost.Kill())
+	require.NoError(t, harness.EndAgents(lost.dataDir))
+	startWorker(t)
+	require.NoError(t, say(t, h, list).Err())
+	after := lastOutput(t, h)
+	require.Contains(t, before, "out", "the link to /etc")
+	require.NotContains(t, after, "out")
+	require.Equal(t, strings.Replace(before, "out\n", "", 1), after)
 	require.NoError(t, h.Close(testContext(t)))
 }
 
