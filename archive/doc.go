@@ -18,7 +18,8 @@
 //	…/transcripts/<transcript>/head.json              what the transcript is made of
 //	…/transcripts/<transcript>/<epoch>-<start>-<end>-<sha256>
 //	…/transcripts/<transcript>/pages/…                lists of full segments
-//	…/workspace/<path>
+//	…/workspace/head.json                             what the workspace is made of
+//	…/workspace/packs/…                               contents, and pages of the manifest
 //	<prefix>/<namespace>/by-closed/<inverted time>-<id>
 //	<prefix>/<namespace>/profiles/<id>/…
 //
