@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/parity"
@@ -82,16 +83,36 @@ func (r *Reconciler) lookAtDead(ctx context.Context, in session.Dead) (out DeadO
 		return out, answer.Get(&out.Remains)
 	}
 	var failed *serviceerror.QueryFailed
-	if !errors.As(err, &failed) {
+	var early *serviceerror.WorkflowNotReady
+	if !errors.As(err, &failed) && !errors.As(err, &early) {
 		return out, err
 	}
-	// A workflow that can't be replayed says nothing; the record has the rest.
-	rec, err := r.record(ctx, in.SessionID)
+	out.Remains, err = r.beginnings(ctx, in)
+	return out, err
+}
+
+// beginnings are the remains of a session whose workflow can't say anything: it
+// never ran, or can't be replayed. What it was made with is known, and its
+// record, if it had one.
+func (r *Reconciler) beginnings(ctx context.Context, in session.Dead) (Remains, error) {
+	var made session.Input
+	first, err := r.Temporal.GetWorkflowHistory(ctx, in.SessionID, in.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
+	if err == nil {
+		err = converter.GetDefaultDataConverter().FromPayloads(first.GetWorkflowExecutionStartedEventAttributes().GetInput(), &made)
+	}
 	if err != nil {
-		return out, err
+		return Remains{}, fmt.Errorf("read what session %s was made with: %w", in.SessionID, err)
 	}
-	out.Remains = Remains{Record: rec, Agent: Agent{SessionID: in.SessionID, Name: rec.Options.Agent, Native: rec.Native}}
-	return out, nil
+	rem := Remains{Unlisted: made.Unlisted()}
+	if m := made.First; m != nil {
+		rem.Waiting = []Owed{{ExecutionID: session.FirstExecution, MessageID: m.ID, Title: cut(m.Text, 60)}}
+	}
+	rem.Record, err = r.record(ctx, in.SessionID)
+	if errors.Is(err, archive.ErrNotFound) {
+		rem.Record, err = session.Record{Options: made.Options, Native: 1, Executions: made.Executions, LastSeq: made.LastSeq}, nil
+	}
+	rem.Agent = Agent{SessionID: in.SessionID, Name: made.Options.Agent, Native: max(rem.Record.Native, 1)}
+	return rem, err
 }
 
 // dead says whether a session's last run is the one given, and was ended from
@@ -130,9 +151,6 @@ func reason(why string) string {
 
 func (r *Reconciler) record(ctx context.Context, id string) (session.Record, error) {
 	data, err := r.Archive.Session(ctx, id)
-	if errors.Is(err, archive.ErrNotFound) {
-		return session.Record{Native: 1}, nil
-	}
 	if err != nil {
 		return session.Record{}, err
 	}
