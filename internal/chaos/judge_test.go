@@ -206,3 +206,32 @@ func TestTwins(t *testing.T) {
 	require.Equal(t, []process{one[3]}, tools(one, "s1", "q1q"))
 	require.Empty(t, agents(one, "s2"))
 }
+
+// TestLeaseOver: a turn that was resumed after a silence as long as the lease
+// met the lease's end; one that was resumed sooner did not, and is held against
+// what it cost.
+func TestLeaseOver(t *testing.T) {
+	t.Parallel()
+	begun, done, _ := query("q1q done")
+	resumed := event.BlockUpsert{Block: event.Block{ID: "r", Type: event.BlockSystem, Subtype: "resumed"}}
+	for name, tc := range map[string]struct {
+		silence time.Duration
+		block   event.Payload
+		want    Kind
+	}{
+		"long and resumed": {40 * time.Second, resumed, LeaseOver},
+		"short":            {5 * time.Second, resumed, WorkerKill},
+		"not resumed":      {40 * time.Second, fenceOf(2), WorkerKill},
+	} {
+		s := told([]Kind{WorkerKill}, heardAt(begun, tc.block, done))
+		s.Heard[1].At = noon.Add(tc.silence)
+		s.Heard[2].At = noon.Add(tc.silence + time.Second)
+		s.Turns[0].Requests = 3
+		v, found := judge(s, usual)
+		require.Equal(t, tc.want, v[0].kind, name)
+		require.Equal(t, tc.want != LeaseOver, len(found) > 0, name)
+	}
+	s := told([]Kind{HostKill}, heardAt(begun, resumed, done))
+	v, _ := judge(s, usual)
+	require.Equal(t, HostKill, v[0].kind)
+}
