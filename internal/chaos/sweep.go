@@ -102,12 +102,13 @@ func (d *driver) part(ctx context.Context, kind Kind, steps []step) error {
 	if kind == HostKill {
 		width = wide
 	}
-	var errs []error
 	for group := range slices.Chunk(steps, width) {
-		errs = append(errs, d.group(ctx, group))
+		if err := d.group(ctx, group); err != nil {
+			return err
+		}
 		d.say("%s: %d of %d", kind, group[len(group)-1].n-steps[0].n+1, len(steps))
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // group runs some steps at the same time. Each has a host of its own, since a
@@ -117,7 +118,7 @@ func (d *driver) group(ctx context.Context, steps []step) error {
 	var starting sync.WaitGroup
 	errs := make([]error, len(steps))
 	for i := range steps {
-		starting.Go(func() { own[i], errs[i] = d.hosts.add(ctx, "--capacity", "1") })
+		starting.Go(func() { own[i], errs[i] = d.hosts.add(ctx, "--capacity=1") })
 	}
 	starting.Wait()
 	if err := errors.Join(errs...); err != nil {
