@@ -119,25 +119,34 @@ const (
 func (k *keeper) sync(ctx context.Context) (news []sighting, left string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l := &look{keeper: k, began: time.Now(), found: map[string]kind{}, kept: map[string]bool{}, left: slices.Clone(k.lost)}
-	err = k.open(ctx)
-	if err == nil {
-		err = l.all(ctx)
-	}
-	if err == nil {
-		l.carry()
-		l.missed()
-		err = k.ws.Commit(ctx, l.files)
-	} else if k.ws != nil {
-		err = errors.Join(err, k.ws.Flush(ctx))
-	}
-	if err != nil {
+	// A look that was broken off may have changed the archive without hearing
+	// of it; that is found out by asking anew, once.
+	for again := k.ws != nil; ; again = false {
+		l := &look{keeper: k, began: time.Now(), found: map[string]kind{}, kept: map[string]bool{}, left: slices.Clone(k.lost)}
+		err = l.run(ctx)
+		news, left = append(news, l.news...), l.leftOut()
+		if err == nil {
+			return news, left, nil
+		}
 		if ctx.Err() == nil {
 			k.ws = nil
 		}
-		err = fmt.Errorf("archive the workspace of session %s: %w", k.session, err)
+		if !again || ctx.Err() != nil || errors.Is(err, archive.ErrFenced) {
+			return news, left, fmt.Errorf("archive the workspace of session %s: %w", k.session, err)
+		}
 	}
-	return l.news, l.leftOut(), err
+}
+
+func (l *look) run(ctx context.Context) error {
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	if err := l.all(ctx); err != nil {
+		return errors.Join(err, l.ws.Flush(ctx))
+	}
+	l.carry()
+	l.missed()
+	return l.ws.Commit(ctx, l.files)
 }
 
 func (k *keeper) open(ctx context.Context) (err error) {

@@ -354,3 +354,59 @@ func TestWorkspaceOf100000Files(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, folders)
 }
+
+// A look that is broken off at any request leaves nothing that the next one
+// would trip over.
+func TestLooksThatAreBrokenOff(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	store := &breaking{Client: storeOf(servers.need(t))}
+	var err error
+	b.store, err = archive.Open(t.Context(), archive.Options{Bucket: "sojourn-activities-test", Prefix: "broken", Namespace: b.agent.SessionID, Client: store})
+	require.NoError(t, err)
+	b.worker()
+	b.begin()
+	b.create()
+	for at := range int64(5) {
+		name := fmt.Sprint("file", at)
+		b.write(name, "content", 0o644)
+		ctx, cancel := context.WithCancel(t.Context())
+		store.left.Store(at + 1)
+		store.end.Store(&cancel)
+		news, _, err := b.keeper().sync(ctx)
+		told := fileChanges(b.keeper().teller.tell(news))
+		if err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		store.left.Store(0)
+		cancel()
+		changes, _ := b.looks()
+		require.Equal(t, []string{"created " + name}, append(told, changes...), "told once")
+		require.Contains(t, b.archived(), name)
+	}
+}
+
+// breaking ends a context behind the n-th request, before its answer is heard.
+type breaking struct {
+	*s3.Client
+	left atomic.Int64
+	end  atomic.Pointer[context.CancelFunc]
+}
+
+func (c *breaking) PutObject(ctx context.Context, in *s3.PutObjectInput, o ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
+	out, err := c.Client.PutObject(context.WithoutCancel(ctx), in, o...)
+	return out, c.after(err)
+}
+
+func (c *breaking) GetObject(ctx context.Context, in *s3.GetObjectInput, o ...func(*s3.Options)) (*s3.GetObjectOutput, error) {
+	out, err := c.Client.GetObject(ctx, in, o...)
+	return out, c.after(err)
+}
+
+func (c *breaking) after(err error) error {
+	if err == nil && c.left.Load() > 0 && c.left.Add(-1) == 0 {
+		(*c.end.Load())()
+		return context.Canceled
+	}
+	return err
+}

@@ -210,6 +210,8 @@ func (w *Workspace) Files() []WorkspaceFile { return w.files }
 // writer has the session.
 func (w *Workspace) Commit(ctx context.Context, files []WorkspaceFile) error {
 	if err := w.commit(ctx, files); err != nil {
+		// No upload outlives the call.
+		err = errors.Join(err, w.settle(ctx))
 		return fmt.Errorf("archive: commit workspace of session %s: %w", w.session, err)
 	}
 	return nil
