@@ -58,18 +58,24 @@ func (c *Client) Changes(ctx context.Context) iter.Seq2[stream.Change, error] {
 // interrupted: the Result says which. It reads the stream, or after the
 // stream's retention asks the workflow. The error is about the waiting only.
 func (h *Handle) Wait(ctx context.Context, r Receipt) (Result, error) {
-	for ev, err := range h.Events(ctx, r.AfterSeq, Follow) {
-		if errors.Is(err, stream.ErrPurged) {
-			return h.Result(ctx, r.ExecutionID)
+	for after := r.AfterSeq; ; {
+		for ev, err := range h.Events(ctx, after, Follow) {
+			if errors.Is(err, stream.ErrPurged) {
+				return h.Result(ctx, r.ExecutionID)
+			}
+			if err != nil {
+				return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
+			}
+			if res, ended := ResultOf(ev, r.MessageID); ended {
+				return res, nil
+			}
+			after = ev.Context.Seq
 		}
-		if err != nil {
+		// An operator's reset opens a session that was closed.
+		if err := h.live(ctx); err != nil {
 			return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
 		}
-		if res, ended := ResultOf(ev, r.MessageID); ended {
-			return res, nil
-		}
 	}
-	return Result{}, fmt.Errorf("wait for message %s: session %s: %w", r.MessageID, h.id, ErrClosed)
 }
 
 // ResultOf reads an event as the end of a message's execution, if it is that.
