@@ -421,7 +421,7 @@ func TestButtonsCancel(t *testing.T) {
 		require.Equal(t, session.TypeClosed, res.Error.Code)
 		requireDense(t, h)
 		requireNothingLeft(t, w, h)
-		requireParity(t, h.ID())
+		requireSavedParity(t, h.ID())
 	})
 }
 
