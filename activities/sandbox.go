@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"go.temporal.io/sdk/temporal"
+
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
@@ -32,6 +34,10 @@ func (h *Host) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Create
 	show.Store(&Beat{Phase: "creating sandbox"})
 	defer beat(ctx, &show)()
 	out, err := h.createSandbox(ctx, in)
+	if errors.Is(err, archive.ErrCorrupt) {
+		// No other try mends it, and nobody would see what is waited for.
+		err = temporal.NewNonRetryableApplicationError(err.Error(), session.TypeAgentFailed, nil)
+	}
 	return out, crossing(err)
 }
 

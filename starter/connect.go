@@ -232,3 +232,37 @@ func (c *cli) patience(format string, args ...any) (stop func()) {
 	}()
 	return func() { close(done); <-told }
 }
+
+// pendingEvery is how often a command that waits looks at what for.
+const pendingEvery = 2 * time.Second
+
+// sayPending tells a person what the session fails to do and tries again, each
+// thing once. The caller must call stop, which waits for the teller.
+func (c *cli) sayPending(ctx context.Context, h *session.Handle) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		clock := time.NewTicker(pendingEvery)
+		defer clock.Stop()
+		last := ""
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-clock.C:
+			}
+			pending, err := h.Pending(ctx)
+			if err != nil {
+				continue // the command itself says it
+			}
+			for _, p := range pending {
+				if said := fmt.Sprintf("waits for %s: %s", p.Activity, oneLine(p.Failure)); said != last {
+					last = said
+					fmt.Fprintf(c.stderr, "sojourn: session %s %s\n", h.ID(), said)
+				}
+			}
+		}
+	}()
+	return func() { cancel(); <-told }
+}

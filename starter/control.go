@@ -112,7 +112,10 @@ func (c *cli) closeCommand() *cobra.Command {
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.tell(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
-				if err := h.Close(ctx); err != nil {
+				stop := c.sayPending(ctx, h)
+				err := h.Close(ctx)
+				stop()
+				if err != nil {
 					return err
 				}
 				return c.done(h.ID(), "is closed", struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -89,15 +90,21 @@ func TestFullStore(t *testing.T) {
 	require.NoError(t, say(t, h, "TOOL bash: echo full").Err())
 	require.NoError(t, say(t, h, "SAY not kept yet").Err())
 	behind(t, h, true)
-	closed := make(chan error, 1)
+	closed := make(chan said, 1)
 	ctx := testContext(t)
-	go func() { closed <- h.Close(ctx) }()
+	go func() { closed <- runProgram(t, "sojourn", "", w.variables(), "close", h.ID()) }()
 	require.Eventually(t, func() bool {
 		i, err := h.Inspect(ctx)
 		return err == nil && i.ArchiveBehind != ""
 	}, patience, tick, "the session that closes says what it waits for")
+	require.Eventually(t, func() bool {
+		pending, err := h.Pending(ctx)
+		return err == nil && len(pending) > 0 && pending[0].Activity == "EndSandbox" && pending[0].Attempt > 3
+	}, patience, tick, "it tries again")
 	require.NoError(t, os.Remove(ballast))
-	require.NoError(t, <-closed)
+	told := <-closed
+	require.Zero(t, told.code, told.err)
+	require.Contains(t, told.err, "waits for EndSandbox: ")
 	w.requireWhole(t, h, 3)
 }
 
@@ -145,5 +152,32 @@ func TestDamageIsVisible(t *testing.T) {
 	require.Contains(t, told, "spool at byte")
 	require.Contains(t, told, "the record is damaged")
 	require.Contains(t, say(t, h, "RECALL").Result.Response, "clementine")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestDamageInTheArchive: a segment of the transcript is gone from the store.
+// Where the session must be restored, the turn fails and names it.
+func TestDamageInTheArchive(t *testing.T) {
+	startWorker(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY kept").Err())
+	awaitIdle(t, h)
+	require.NoError(t, h.Evict(testContext(t)))
+	heardUntil(t, h, 0, first(func(event.EETerminated) bool { return true }))
+	var segments []string
+	root := filepath.Join(shared.dir, "devstack", "s3", shared.env["SOJOURN_BUCKET"])
+	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		name := d.Name()
+		if err == nil && !d.IsDir() && strings.Contains(path, h.ID()+"/transcripts/main/") && name != "head.json" {
+			segments = append(segments, path)
+		}
+		return err
+	}))
+	require.NotEmpty(t, segments)
+	require.NoError(t, os.Remove(segments[0]))
+	res := say(t, h, "RECALL")
+	require.Equal(t, session.Failed, res.Outcome)
+	require.Contains(t, res.Error.Message, "archive is corrupt")
+	require.Contains(t, res.Error.Message, filepath.Base(segments[0])[:20], "it names the object")
 	require.NoError(t, h.Close(testContext(t)))
 }
