@@ -287,11 +287,16 @@ func startSupervised(t *testing.T, dir string) supervised {
 func (s supervised) child(t *testing.T, other int) (pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		children, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.PID()), "task", strconv.Itoa(s.PID()), "children"))
-		if err != nil {
-			return false
+		// Any thread may have started it.
+		tasks, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(s.PID()), "task", "*", "children"))
+		var children []byte
+		for _, file := range tasks {
+			of, _ := os.ReadFile(file) // a thread may have ended
+			children = append(children, of...)
 		}
-		pid, err = strconv.Atoi(strings.TrimSpace(string(children)))
+		if err == nil {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(children)))
+		}
 		return err == nil && pid != other
 	}, patience, tick)
 	return pid

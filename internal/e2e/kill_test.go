@@ -221,6 +221,11 @@ func TestKillWorkerHandsOver(t *testing.T) {
 // turn fails by name, the next one goes on where the conversation was, in a new
 // process.
 func TestKillAgent(t *testing.T) {
+	k := startKillable(t)
+	t.Run("agent", func(t *testing.T) { killAgents(t, k) })
+}
+
+func killAgents(t *testing.T, k *killable) {
 	for _, with := range []struct {
 		name string
 		how  syscall.Signal
@@ -228,7 +233,6 @@ func TestKillAgent(t *testing.T) {
 	}{{"killed", syscall.SIGKILL, false}, {"segfault", syscall.SIGSEGV, false}, {"no worker", syscall.SIGKILL, true}} {
 		t.Run(with.name, func(t *testing.T) {
 			t.Parallel()
-			k := startKillable(t)
 			s := stage(t, k.dir, "claude")
 			s.atGate(0)
 			strike := func() { s.endAgent(with.how) }
