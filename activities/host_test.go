@@ -83,7 +83,7 @@ func TestCrossingNames(t *testing.T) {
 	t.Parallel()
 	want := map[error]string{
 		adapters.ErrNotInstalled: session.TypeAgentMissing, adapters.ErrUnknownAgent: session.TypeInvalid,
-		stream.ErrFenced: session.TypeFenced, archive.ErrFenced: session.TypeFenced, runner.ErrEpoch: session.TypeFenced,
+		errAhead: session.TypeFenced, stream.ErrFenced: session.TypeFenced, archive.ErrFenced: session.TypeFenced, runner.ErrEpoch: session.TypeFenced,
 		sandbox.ErrNotFound: session.TypeHostLost, sandbox.ErrTerminated: session.TypeHostLost,
 		errProfile: session.TypeNotFound, errAgent: session.TypeAgentFailed, adapters.ErrUnsupported: session.TypeInvalid,
 		stream.ErrEvent: session.TypeAgentFailed, runner.ErrOffset: session.TypeAgentFailed,
