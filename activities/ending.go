@@ -136,7 +136,14 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 	if t.stop.asked || end.outcome == session.Interrupted {
 		t.sweep(ctx)
 	}
-	if err := t.writeEnd(ctx, d, end); err != nil {
+	stands, err := t.standingEnd(ctx)
+	if err != nil {
+		return RunTurnOutput{}, err
+	}
+	if stands == nil {
+		err = t.writeEnd(ctx, d, end)
+	}
+	if err != nil {
 		return RunTurnOutput{}, err
 	}
 	if err := t.collectOwn(ctx); err != nil {
@@ -147,6 +154,9 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 		return RunTurnOutput{}, err
 	}
 	out := t.output(end)
+	if stands != nil {
+		out.Result = *stands
+	}
 	t.mark.Offset, t.mark.Translator = d.Next, state
 	t.mark.Ended, t.mark.Output, t.mark.Open = t.in.ExecutionID, &out, nil
 	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
@@ -158,6 +168,28 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 	t.archiveEnd(ctx)
 	out.ArchiveBehind, out.LastSeq = t.tale.behind, t.writer.Tail().LastSeq
 	return out, nil
+}
+
+// standingEnd is the end that an attempt before has written, nil for none. When
+// the agent has died since, this attempt may have found its end at another place
+// of the spool; a message has one end.
+func (t *turn) standingEnd(ctx context.Context) (*session.Result, error) {
+	if t.fence.Attempt%attemptsOfTurn <= 1 {
+		return nil, nil
+	}
+	if err := t.out.Flush(ctx); err != nil {
+		return nil, err
+	}
+	p, err := readPast(ctx, t.host.o.Stream, TakeUpInput{SessionID: t.in.Agent.SessionID, LastSeq: t.since()})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range p.results {
+		if r.MessageID == t.in.Message.ID && r.ExecutionID == t.in.ExecutionID {
+			return &r, nil
+		}
+	}
+	return nil, nil
 }
 
 // sweep ends the processes that an interrupted turn left running.
