@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -163,22 +164,51 @@ func (t *turn) loseRunner(ctx context.Context, d runner.Delivery) (*ending, erro
 
 // endedElsewhere looks whether an execution had ended already when its host was
 // lost, before Temporal heard of it: its end stands in the stream, and it is not
-// run again. The lost host can't add one behind this: the new sandbox's epoch
-// was told there before.
-func (h *Host) endedElsewhere(ctx context.Context, in RunTurnInput) (out RunTurnOutput, ended bool, err error) {
-	p, err := readPast(ctx, h.o.Stream, TakeUpInput{SessionID: in.Agent.SessionID, LastSeq: in.Resumes.AfterSeq, Anchor: in.Anchor})
+// run again. What was said and did not reach the archive is marked as lost.
+func (t *turn) endedElsewhere(ctx context.Context) (out RunTurnOutput, ended bool, err error) {
+	p, err := readPast(ctx, t.host.o.Stream, TakeUpInput{SessionID: t.in.Agent.SessionID, LastSeq: t.since()})
 	if err != nil {
 		return out, false, err
 	}
-	for _, res := range p.results {
-		if res.MessageID != in.Message.ID || res.ExecutionID != in.ExecutionID {
-			continue
-		}
-		out = RunTurnOutput{Result: res, LastSeq: p.seq, LastBlockID: p.blocks.blocks.anchor(len(p.blocks.blocks)), LastBlock: p.lastBlock}
-		if res.Result != nil {
-			out.Usage, out.CostUSD = res.Result.Usage, res.Result.CostUSD
-		}
-		return out, true, nil
+	at := slices.IndexFunc(p.results, func(r session.Result) bool {
+		return r.MessageID == t.in.Message.ID && r.ExecutionID == t.in.ExecutionID
+	})
+	if at < 0 {
+		return out, false, nil
 	}
-	return out, false, nil
+	if err := t.sayWhatIsLost(ctx); err != nil {
+		return out, false, err
+	}
+	out = RunTurnOutput{Result: p.results[at], LastBlockID: t.tale.blocks.anchor(len(t.tale.blocks)), LastBlock: p.lastBlock}
+	if r := out.Result.Result; r != nil {
+		out.Usage, out.CostUSD = r.Usage, r.CostUSD
+	}
+	t.mark.Ended, t.mark.Output = t.in.ExecutionID, &out
+	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
+		return out, false, err
+	}
+	t.archiveEnd(ctx)
+	out.ArchiveBehind, out.LastSeq = t.tale.behind, t.writer.Tail().LastSeq
+	return out, true, nil
+}
+
+// sayWhatIsLost makes the conversation say what the restored transcripts do.
+func (t *turn) sayWhatIsLost(ctx context.Context) error {
+	said, err := t.toldSince(ctx, t.since())
+	if err != nil {
+		return err
+	}
+	restored, err := t.agent.onDisk(ctx)
+	if err != nil {
+		return fmt.Errorf("look for what was lost: %w", err)
+	}
+	now := time.Now().UTC()
+	t.owned = true
+	if err := t.out.Add(ctx, slices.Concat(keepPrompts(said.live, restored, now), parity.Unsaved(said.live, restored, now)), stream.Position{}); err != nil {
+		return err
+	}
+	if err := t.out.Flush(ctx); err != nil {
+		return err
+	}
+	return t.collectOwn(ctx)
 }

@@ -84,11 +84,6 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	if mark.Ended == in.ExecutionID && mark.Output != nil && mark.Output.Result.MessageID == in.Message.ID {
 		return *mark.Output, nil
 	}
-	if in.Resumes != nil && !mark.begun(in) {
-		if out, ended, err := h.endedElsewhere(ctx, in); err != nil || ended {
-			return out, crossing(err)
-		}
-	}
 	t := &turn{
 		host: h, in: in, mark: mark, began: time.Now(), quiet: time.Now(),
 		controls: make(chan control), left: make(chan struct{}),
@@ -145,6 +140,11 @@ func (t *turn) run(ctx context.Context) (RunTurnOutput, error) {
 			return RunTurnOutput{}, err
 		}
 		return t.listen(ctx)
+	}
+	if t.in.Resumes != nil && !t.mark.begun(t.in) {
+		if out, ended, err := t.endedElsewhere(ctx); err != nil || ended {
+			return out, err
+		}
 	}
 	if err := t.ask(ctx); err != nil {
 		return RunTurnOutput{}, err
