@@ -160,14 +160,17 @@ func (d *driver) step(ctx context.Context, st step, struck *atomic.Int64) {
 		d.fault(Finding{Fault: Stuck, Kind: st.kind, Agent: st.agent, Detail: err.Error()})
 		return
 	}
+	// The last events are those of the close: the kill may come then.
 	var killer sync.WaitGroup
+	killing, stop := context.WithCancel(ctx)
 	killer.Go(func() {
 		defer struck.Add(1)
-		d.strikeAt(ctx, s, st)
+		d.strikeAt(killing, s, st)
 	})
 	s.say(ctx, sweepScript)
-	killer.Wait()
 	s.finish(ctx)
+	stop()
+	killer.Wait()
 }
 
 // strikeAt waits for the step's event and kills its part then.
@@ -200,7 +203,7 @@ func (d *driver) sweepKill(ctx context.Context, s *sitting, kind Kind) bool {
 			if kind == HostKill {
 				return h.kill(p) == nil
 			}
-			d.endWorker(ctx, Kill{Kind: kind}, h, p)
+			d.endWorker(context.WithoutCancel(ctx), Kill{Kind: kind}, h, p)
 			return true
 		}
 		if kind == AgentKill && d.killOne(s, d.census.list(), kind, 0) {
