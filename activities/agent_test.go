@@ -156,7 +156,10 @@ func (s *script) turn(l line) {
 	prompt := l.Message.Content[0].Text
 	user := map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": prompt}}}
 	if _, err := os.Stat(filepath.Join(s.home, unwritten)); err == nil {
-		s.hang()
+		// Its input ends a moment before it is killed with its runner.
+		for range s.in {
+		}
+		os.Exit(3)
 	}
 	s.keep("user", l.UUID, user)
 	s.say(map[string]any{"type": "system", "subtype": "init", "model": "scripted"})

@@ -53,7 +53,7 @@ func TestServersAway(t *testing.T) {
 			left, err := os.ReadDir(data)
 			require.NoError(t, err)
 			for _, e := range left {
-				require.Contains(t, []string{"worker.lock", "host-id", "secret"}, e.Name())
+				require.Contains(t, []string{"worker.lock", "host-id", "secret", "tmp"}, e.Name())
 			}
 		})
 	}

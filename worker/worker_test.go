@@ -144,7 +144,7 @@ func TestClaimAfterATornWrite(t *testing.T) {
 	require.Len(t, me.secret, 64)
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
-	require.Len(t, files, 3, "lock, id, secret: %q", files)
+	require.Len(t, files, 4, "lock, id, secret, folder of temporary files: %q", files)
 }
 
 // The lock is the process's: it keeps a second worker out, and goes when the
