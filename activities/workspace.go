@@ -161,16 +161,6 @@ func (k *keeper) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// was is what the archive has of a path.
-func (k *keeper) was(name string) (archive.WorkspaceFile, bool) {
-	files := k.ws.Files()
-	i, found := slices.BinarySearchFunc(files, name, func(f archive.WorkspaceFile, name string) int { return strings.Compare(f.Path, name) })
-	if !found {
-		return archive.WorkspaceFile{}, false
-	}
-	return files[i], true
-}
-
 func (l *look) all(ctx context.Context) error {
 	sel := sandbox.Selection{Area: sandbox.AreaWorkspace, Exclude: workspaceCaches(), Lenient: true}
 	for f, err := range l.sb.CopyOut(ctx, sel) {

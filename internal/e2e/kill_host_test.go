@@ -69,9 +69,6 @@ func (k *killable) killed(meanwhile func()) {
 	k.start()
 }
 
-// worker is the host as other helpers want it.
-func (k *killable) worker() *worker { return &worker{k.now, k.dir} }
-
 // listener follows a session's stream from its beginning and all the time, and
 // notes when it heard what.
 type listener struct {

@@ -92,7 +92,7 @@ func rules() []rule {
 		{
 			name: "the scripted model is for tests",
 			about: func(pkg string) bool {
-				return !under("internal/modelsim", "internal/harness", "internal/e2e", "bench", "adapters/adaptertest")(pkg) && !isCommand(pkg)
+				return !under("internal/modelsim", "internal/harness", "internal/e2e", "internal/chaos", "bench", "adapters/adaptertest")(pkg) && !isCommand(pkg)
 			},
 			forbids: func(_, to string) bool { return within(to, "internal/modelsim") },
 			deep:    true,
