@@ -99,17 +99,38 @@ func (c *census) list() []process {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []process
+	var out, unmarked []process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if p, ok := c.look(pid); ok {
+		p, ok := c.look(pid)
+		if ok {
 			out = append(out, p)
+		} else if p.parent != 0 {
+			unmarked = append(unmarked, p)
 		}
 	}
-	return out
+	return adopt(out, unmarked)
+}
+
+// adopt adds the first processes of agents' namespaces: they let nobody read
+// what marks them, and are what a supervisor has right below it.
+func adopt(marked, unmarked []process) []process {
+	above := map[int]process{}
+	for _, p := range marked {
+		if p.supervisor() {
+			above[p.pid] = p
+		}
+	}
+	for _, p := range unmarked {
+		if s, ok := above[p.parent]; ok {
+			p.sandbox, p.exe, p.args = s.sandbox, s.exe, []string{s.args[0], "init"}
+			marked = append(marked, p)
+		}
+	}
+	return marked
 }
 
 func (c *census) look(pid int) (process, bool) {

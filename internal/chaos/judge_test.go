@@ -198,6 +198,12 @@ func TestTwins(t *testing.T) {
 	require.Len(t, groupAgents(append(one, two...), owner)["s1"], 2)
 	require.Len(t, groupAgents(append(one, two[:2]...), owner)["s1"], 1, "a runner without an agent is none")
 	require.Len(t, groupAgents(append(one[2:], two...), owner)["s1"], 2, "an agent that its runner left behind is one all the same")
+	shut := one[1]
+	shut.sandbox, shut.exe, shut.args = "", "", nil
+	seen := adopt([]process{one[0], one[2], one[3]}, []process{shut, {pid: 50, parent: 1}})
+	require.Len(t, seen, 4, "the namespace's first process lets nobody read its mark")
+	require.Len(t, agents(seen, "s1"), 1)
+
 	helper := process{pid: 30, parent: 31, started: "1", exe: "cp", sandbox: "/d/sandboxes/s1-1"}
 	require.Len(t, groupAgents(append(one, helper), owner)["s1"], 1, "the worker's own helpers are none")
 
