@@ -60,6 +60,8 @@ type Host struct {
 	arrived chan struct{}
 	// agents are the warm connections, by sandbox id.
 	agents map[string]*agent
+	// made are the sandboxes that this process made and that stand.
+	made map[string]bool
 	// keepers know what the archive has of the workspaces, by sandbox id.
 	keepers map[string]*keeper
 }
@@ -71,7 +73,7 @@ func NewHost(o HostOptions) *Host {
 	return &Host{
 		o: o, ctx: ctx, stop: stop,
 		turns: map[string]*turn{}, arrived: make(chan struct{}), agents: map[string]*agent{},
-		keepers: map[string]*keeper{},
+		made: map[string]bool{}, keepers: map[string]*keeper{},
 	}
 }
 

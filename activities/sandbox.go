@@ -127,6 +127,9 @@ func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, epoch ui
 			return session.Invalid("workspace", fmt.Sprintf("%q is no folder on host %s", in.Workspace, h.o.ID), "a folder that stands")
 		}
 	}
+	h.mu.Lock()
+	h.made[sandboxID] = true
+	h.mu.Unlock()
 	sb, err := h.o.Provider.Create(ctx, sandbox.Spec{
 		ID: sandboxID, SessionID: in.SessionID, Epoch: epoch, Workspace: in.Workspace,
 		Labels: map[string]string{"agent": in.Name},
@@ -173,6 +176,9 @@ func (h *Host) terminate(ctx context.Context, sb sandbox.Sandbox) error {
 		return err
 	}
 	h.o.Places.free(sb.ID())
+	h.mu.Lock()
+	delete(h.made, sb.ID())
+	h.mu.Unlock()
 	h.dropKeeper(sb.ID())
 	return h.dropBookmark(sb.ID())
 }

@@ -28,8 +28,8 @@ func (h *Host) Watch(ctx context.Context) {
 }
 
 // Sweep ends the host's sandboxes that nobody owns: those of sessions that are
-// closed or not known, and those that a later epoch has fenced off. A session
-// whose workflow was ended from outside is reconciled first.
+// closed or not known, those that a later epoch has fenced off, and those that a
+// worker before was making when it died. A session whose workflow was ended from outside is reconciled first.
 func (h *Host) Sweep(ctx context.Context) error {
 	infos, err := h.o.Provider.List(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (h *Host) Sweep(ctx context.Context) error {
 
 func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
 	// In this order: an epoch that is taken later is not missed.
-	status, run, err := h.statusOf(ctx, info.SessionID)
+	found, err := h.statusOf(ctx, info.SessionID)
 	if err != nil {
 		return err
 	}
@@ -58,10 +58,14 @@ func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
 	case info.Epoch < newest:
 		// Whatever it still has nobody may write down any more.
 		return h.drop(ctx, info)
-	case status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+	case found.awaits && !h.madeHere(info.SandboxID):
+		// A worker before died while it made this one, and the attempt that
+		// makes another may wait for its place.
+		return h.drop(ctx, info)
+	case found.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, found.status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
 		return nil
-	case session.Died(status):
-		return h.reconcile(ctx, session.Dead{SessionID: info.SessionID, RunID: run})
+	case session.Died(found.status):
+		return h.reconcile(ctx, session.Dead{SessionID: info.SessionID, RunID: found.run})
 	}
 	_, err = h.endSandbox(ctx, EndSandboxInput{
 		Agent: Agent{SessionID: info.SessionID, Name: info.Labels["agent"], Native: 1}, Reason: "unowned",
@@ -70,18 +74,37 @@ func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
 	return err
 }
 
-// statusOf is how a session's workflow stands; 0 when Temporal knows none.
-func (h *Host) statusOf(ctx context.Context, sessionID string) (status enumspb.WorkflowExecutionStatus, run string, err error) {
+// owner is how the workflow of a sandbox's session stands.
+type owner struct {
+	// status is 0 when Temporal knows none.
+	status enumspb.WorkflowExecutionStatus
+	run    string
+	// awaits says that it waits for a sandbox to be made, so it has none.
+	awaits bool
+}
+
+func (h *Host) statusOf(ctx context.Context, sessionID string) (owner, error) {
 	d, err := h.o.Temporal.DescribeWorkflowExecution(ctx, sessionID, "")
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
-		return 0, "", nil
+		return owner{}, nil
 	}
 	if err != nil {
-		return 0, "", err
+		return owner{}, err
 	}
 	info := d.GetWorkflowExecutionInfo()
-	return info.GetStatus(), info.GetExecution().GetRunId(), nil
+	found := owner{status: info.GetStatus(), run: info.GetExecution().GetRunId()}
+	for _, a := range d.GetPendingActivities() {
+		found.awaits = found.awaits || a.GetActivityType().GetName() == NameCreateSandbox
+	}
+	return found, nil
+}
+
+// madeHere says whether this process made a sandbox.
+func (h *Host) madeHere(sandboxID string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.made[sandboxID]
 }
 
 func (h *Host) drop(ctx context.Context, info sandbox.Info) error {
@@ -92,7 +115,7 @@ func (h *Host) drop(ctx context.Context, info sandbox.Info) error {
 	if err != nil {
 		return err
 	}
-	h.o.Log.Warn("a sandbox that a later epoch has fenced off is ended", "sandbox", info.SandboxID)
+	h.o.Log.Warn("a sandbox that nobody owns is ended", "sandbox", info.SandboxID)
 	h.forget(info.SandboxID)
 	return h.terminate(ctx, sb)
 }
@@ -109,9 +132,9 @@ func (h *Host) reconcile(ctx context.Context, d session.Dead) error {
 func (h *Host) mourn(sessionID string) {
 	ctx, cancel := context.WithTimeout(h.ctx, mournPatience)
 	defer cancel()
-	status, run, err := h.statusOf(ctx, sessionID)
-	if err == nil && session.Died(status) {
-		err = h.reconcile(ctx, session.Dead{SessionID: sessionID, RunID: run})
+	found, err := h.statusOf(ctx, sessionID)
+	if err == nil && session.Died(found.status) {
+		err = h.reconcile(ctx, session.Dead{SessionID: sessionID, RunID: found.run})
 	}
 	if err != nil {
 		h.o.Log.Warn("a session that seems to have been ended is left to the next sweep", "session", sessionID, "error", err)

@@ -271,7 +271,7 @@ func TestDoctorAndSetup(t *testing.T) {
 		}
 	}
 	sojournJSON(t, &done, "setup")
-	require.Len(t, done.Steps, 3)
+	require.Len(t, done.Steps, 4)
 	for _, s := range done.Steps {
 		require.Empty(t, s.Made, "%s: what is there stays", s.Name)
 		require.NotEmpty(t, s.Where)
