@@ -74,6 +74,10 @@ chaos: build agents ## kill random parts under many sessions: SEED, KILLS, SESSI
 sweep: build agents ## kill one part at every event of a turn: AGENT, PART=worker,agent,host
 	@scripts/chaos.sh --sweep --agents $(AGENT) --part $(PART)
 
+.PHONY: faults
+faults: build agents ## the tests that kill, stop, cut off and fill up
+	@scripts/faults.sh
+
 .PHONY: check-config
 check-config: programs ## start what compose starts, from its configuration, as plain processes
 	@deploy/check-config.sh

@@ -1,19 +1,10 @@
 #!/usr/bin/env bash
-# Every test, with -race. The servers run as processes of their own, without
-# -race; the worker that the end-to-end tests start is built with it.
+# Every test but those of faults (scripts/faults.sh), with -race. The servers run
+# as processes of their own, without -race; the worker that the end-to-end tests
+# start is built with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export SOJOURN_BIN=$PWD/bin SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack
-export PATH=$PWD/bin:$PWD/.agents/bin:$PATH
-: "${SOJOURN_SHARED:=$PWD/../shared}"
-export SOJOURN_SHARED
-
-echo "test: a worker with -race"
-mkdir -p bin/race
-go build -race -o bin/race/sojourn-worker ./worker
-# A worker takes the runner that lies beside it.
-ln -sf ../sojourn-runner bin/race/sojourn-runner
-export SOJOURN_WORKER_BIN=$PWD/bin/race/sojourn-worker
+. scripts/testenv.sh
 
 # The end-to-end tests have the machine to themselves, so that their waits are
 # for the product and not for compilers.
@@ -24,4 +15,4 @@ echo "test: devstack and tools"
 go -C devstack test -race -timeout 5m ./internal/...
 go -C internal/tools test -timeout 5m ./...
 echo "test: end to end"
-go test -race -timeout 20m ./internal/e2e
+go test -race -timeout 20m ./internal/e2e -skip "$FAULTS"

@@ -1,0 +1,14 @@
+# Sourced by the scripts that run tests, from the repository's root: programs,
+# recordings, and which end-to-end tests are those of faults.
+export SOJOURN_BIN=$PWD/bin SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack
+export PATH=$PWD/bin:$PWD/.agents/bin:$PATH
+: "${SOJOURN_SHARED:=$PWD/../shared}"
+export SOJOURN_SHARED
+FAULTS='^Test(Kill|SplitBrain|Outage|Buttons|NothingLeft|Full|Damage|AgentCant)'
+
+echo "test: a worker with -race"
+mkdir -p bin/race
+go build -race -o bin/race/sojourn-worker ./worker
+# A worker takes the runner that lies beside it.
+ln -sf ../sojourn-runner bin/race/sojourn-runner
+export SOJOURN_WORKER_BIN=$PWD/bin/race/sojourn-worker
