@@ -140,7 +140,12 @@ func (p *pulse) hold(ctx context.Context, conn *runner.Conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conn = conn
-	if err := conn.LeaseSince(ctx, p.lease, p.acked); err != nil {
+	err := conn.LeaseSince(ctx, p.lease, p.acked)
+	if errors.Is(err, runner.ErrExited) {
+		// What it said until then is still to be read.
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("lease: %w", err)
 	}
 	return nil

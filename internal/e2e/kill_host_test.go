@@ -50,6 +50,8 @@ func startKillable(t *testing.T, extra ...string) *killable {
 }
 
 func (k *killable) start() {
+	// A host that comes back with an empty disk makes its folder anew.
+	require.NoError(k.t, os.MkdirAll(k.dir, 0o700))
 	p, err := shared.StartWorker(k.t.Context(), k.dir, k.extra...)
 	require.NoError(k.t, err)
 	k.now = p

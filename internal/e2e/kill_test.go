@@ -326,7 +326,7 @@ func TestKillHost(t *testing.T) {
 	for _, s := range inTurn {
 		s.atGate(0)
 	}
-	second := startKillable(t)
+	startKillable(t)
 	require.NoError(t, first.now.Kill())
 	killTree(t, first.dir)
 	require.NoError(t, os.RemoveAll(first.dir))
@@ -361,7 +361,6 @@ func TestKillHost(t *testing.T) {
 		require.Equal(t, 2, len(payloads[event.EEReady](heard)))
 		requireSame(t, s.h.ID())
 	}
-	_ = second
 	first.start()
 }
 
