@@ -161,6 +161,16 @@ func (m *merging) giveMetadata(given map[string]json.RawMessage) {
 	}
 }
 
+// saidAnew says whether given begins a block that an agent had said, lost with
+// its life, and now says again under the id that its transcript gives it. What
+// stood of the first saying is no part of the second.
+func saidAnew(old, given event.Block) bool {
+	begins := given.Type != "" && (given.Status == event.StatusPending || given.Status == event.StatusComplete)
+	return begins && lost(old) && !lost(given)
+}
+
+func lost(b event.Block) bool { return string(b.Metadata["lost"]) == "true" }
+
 // settle is what idleness does to one block. An empty text that nobody will
 // write to any more is dropped.
 func settle(b event.Block) (_ event.Block, keep bool) {

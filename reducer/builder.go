@@ -176,6 +176,14 @@ func (b *Builder) setBlock(at int, block event.Block) {
 	b.hot = nil // the block may have become one that takes no text
 }
 
+func (b *Builder) dropBlock(at int, id string) {
+	t := b.thread(at)
+	t.drop(id)
+	b.touch(t)
+	b.hot = nil
+	b.forgetRef(id)
+}
+
 var refPrefix = event.SubagentBlockID("")
 
 func (b *Builder) noteRef(at int, id string) {
@@ -206,8 +214,8 @@ func (b *Builder) settle(at int) {
 	}
 }
 
-// forgetRef is for a block that bore a reference's id and was dropped as an
-// empty text: odd, but then the next place in order counts.
+// forgetRef is for a block that bore a reference's id and was dropped: then
+// the next place in order counts.
 func (b *Builder) forgetRef(id string) {
 	if !strings.HasPrefix(id, refPrefix) {
 		return

@@ -29,6 +29,11 @@
 // it. A block for an unknown conversation creates that subagent, running. An
 // upsert without id, or of a new block without type, does nothing.
 //
+// A block whose metadata has "lost": true was said by an agent that died before
+// it wrote it down. An upsert with a type, the status pending or complete, and
+// without that mark says it anew: the lost block is dropped and the new one
+// comes last.
+//
 // block:delta appends to the content. An empty delta, an unknown block or
 // conversation, or a block whose type has no text: no change.
 //

@@ -128,6 +128,9 @@ func (g generator) block() event.Block {
 	if g.IntN(4) == 0 {
 		b.Metadata = map[string]json.RawMessage{pick(g, "k", "l"): json.RawMessage(fmt.Sprint(g.IntN(2)))}
 	}
+	if g.IntN(4) == 0 {
+		b.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
+	}
 	if g.IntN(6) == 0 {
 		b.Parts = []event.Part{{Type: "text", Text: g.text()}}
 	}

@@ -176,8 +176,12 @@ func (n *naive) upsert(conv string, context, given object) {
 		delete(given, "type")
 	}
 	if list := n.conversation(conv); list != nil {
-		for _, b := range *list {
+		for i, b := range *list {
 			if b["id"] == given["id"] {
+				if marked(b) && !marked(given) && given.str("type") != "" && strings.Contains("pending complete", given.str("status")) && given.str("status") != "" {
+					n.store(conv, append(append([]object{}, (*list)[:i]...), (*list)[i+1:]...))
+					break
+				}
 				overlay(b, given)
 				return
 			}
@@ -190,6 +194,11 @@ func (n *naive) upsert(conv string, context, given object) {
 		n.create(conv)
 	}
 	n.append(conv, context, given)
+}
+
+func marked(b object) bool {
+	meta, _ := b["metadata"].(map[string]any)
+	return meta["lost"] == true
 }
 
 func (n *naive) append(conv string, context, given object) {

@@ -106,6 +106,12 @@ func (d *draft) setBlock(at int, b event.Block) {
 	d.setBlocks(at, blocks)
 }
 
+func (d *draft) dropBlock(at int, id string) {
+	old := d.blocks(at)
+	i := find(old, id)
+	d.setBlocks(at, append(clone(old[:i]), old[i+1:]...))
+}
+
 func (d *draft) locate(refID string) (int, bool) {
 	if find(d.state.Blocks, refID) >= 0 {
 		return main, true

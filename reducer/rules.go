@@ -21,6 +21,7 @@ type tree interface {
 	block(at int, id string) (event.Block, bool)
 	addBlock(at int, b event.Block)
 	setBlock(at int, b event.Block) // by id, which stands
+	dropBlock(at int, id string)    // by id, which stands
 	// locate finds the conversation with a reference block: main first, then
 	// the subagents in their order.
 	locate(refID string) (at int, ok bool)
@@ -65,7 +66,11 @@ func upsert(t tree, ctx event.Context, given event.Block) {
 	}
 	at, known := conversation(t, ctx.Conversation())
 	if known {
-		if old, ok := t.block(at, given.ID); ok {
+		old, ok := t.block(at, given.ID)
+		switch {
+		case ok && saidAnew(old, given):
+			t.dropBlock(at, given.ID)
+		case ok:
 			if b, changed := merge(old, given); changed {
 				t.setBlock(at, b)
 			}

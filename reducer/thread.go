@@ -97,6 +97,15 @@ func (t *thread) settle() (changed bool, dropped []string) {
 	return changed, dropped
 }
 
+// drop takes out the block with the given id, which stands.
+func (t *thread) drop(id string) {
+	c := t.index[id]
+	t.cells[c.at] = nil
+	t.open = slices.DeleteFunc(t.open, func(o *cell) bool { return o == c })
+	t.forget(c)
+	t.close(c.at)
+}
+
 // forget takes c out of the index; where a state came with one id twice, the
 // earlier block answers to it from then on, as a scan would find.
 func (t *thread) forget(c *cell) {
@@ -116,7 +125,7 @@ func (t *thread) forget(c *cell) {
 }
 
 // close moves the cells after the first hole together. Holes are young: what
-// is dropped came since the last idleness.
+// is dropped came since the last idleness, or in a turn that was cut off.
 func (t *thread) close(hole int) {
 	kept := slices.DeleteFunc(t.cells[hole:], func(c *cell) bool { return c == nil })
 	t.cells = t.cells[:hole+len(kept)]
