@@ -2,8 +2,10 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -48,23 +50,34 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 }
 
 // keepPrompts makes Sojourn's own what the agent was asked and did not write
-// down before it died: what a person said is never lost.
+// down before it died: what a person said is never lost. A message that was
+// marked as lost was asked again, or was going to be: it is kept if the agent
+// never said it again.
 func keepPrompts(live, restored reducer.State, at time.Time) []event.Event {
-	saved := map[string]bool{}
-	for _, b := range restored.Blocks {
-		saved[b.ID] = true
-	}
 	var kept []event.Event
+	var unasked *event.Block
 	for _, b := range live.Blocks {
-		if b.Type != event.BlockUserMessage || b.Source == event.SourceServer || saved[b.ID] {
-			continue
+		switch {
+		case b.Type != event.BlockUserMessage || b.Source == event.SourceServer:
+		case isLost(b):
+			unasked = &b
+		case !heard(b, restored):
+			kept = append(kept, keptPrompt(b, at))
 		}
-		b.Source = event.SourceServer
-		ev := own(event.BlockUpsert{Block: b})
-		ev.Context.Timestamp = at
-		kept = append(kept, ev)
+	}
+	if _, again := asked(live); unasked != nil && !again {
+		kept = append(kept, keptPrompt(*unasked, at))
 	}
 	return kept
+}
+
+func keptPrompt(b event.Block, at time.Time) event.Event {
+	b.Source, b.Status = event.SourceServer, event.StatusComplete
+	b.Metadata = maps.Clone(b.Metadata)
+	delete(b.Metadata, "lost")
+	ev := own(event.BlockUpsert{Block: b})
+	ev.Context.Timestamp = at
+	return ev
 }
 
 // onDisk is the conversation as the agent's own transcripts have it now. What
@@ -83,8 +96,15 @@ func (a *agent) onDisk(ctx context.Context) (reducer.State, error) {
 	return b.State(), ctx.Err()
 }
 
-// isLost says whether an upsert only marks an agent's block as lost.
-func isLost(b event.Block) bool {
-	_, lost := b.Metadata["lost"]
-	return lost
+// markedLost says that a block's words are on no disk.
+func markedLost(b event.Block, at time.Time) event.Event {
+	ev := own(event.BlockUpsert{Block: event.Block{
+		ID: b.ID, Type: b.Type, Status: event.StatusError,
+		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
+	}})
+	ev.Context.Timestamp = at
+	return ev
 }
+
+// isLost says whether an upsert only marks an agent's block as lost.
+func isLost(b event.Block) bool { return string(b.Metadata["lost"]) == "true" }

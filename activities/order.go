@@ -22,6 +22,8 @@ type heardBlock struct {
 	// lost: it was said, and the agent's death took it, so that no transcript
 	// has it. Nothing can be anchored to it any more.
 	lost bool
+	// anew: what is said of the block begins it, also when it was lost.
+	anew bool
 }
 
 func (b heardBlock) stands() bool { return b.done && b.filled && !b.lost }
@@ -52,15 +54,20 @@ func (o *blockOrder) upsert(b event.Block) {
 	text := b.Type == event.BlockAssistantText || b.Type == event.BlockThinking
 	o.place(heardBlock{
 		id: b.ID, done: b.Status == event.StatusComplete, lost: isLost(b),
+		anew:   !isLost(b) && (b.Status == event.StatusComplete || b.Status == event.StatusPending),
 		filled: !text || says(b.Content) || says(b.Summary),
 	})
 }
 
 func says(s *string) bool { return s != nil && *s != "" }
 
-// place adds a block at the end, or what is new of a known one.
+// place adds a block at the end, or what is new of a known one. One that was
+// lost and is said again comes at the end, as in the conversation.
 func (o *blockOrder) place(b heardBlock) {
 	known := o.find(b.id)
+	if known != nil && known.lost && b.anew {
+		known.id, known = "", nil // its place stays: others are counted by it
+	}
 	if known == nil {
 		*o = append(*o, b)
 		return

@@ -55,8 +55,9 @@ func (c *ownCollector) hear(ev event.Event) {
 		return
 	}
 	if block, belongs := ownBlock(ev); belongs && ev.Context.Source == event.SourceServer {
+		_, upsert := ev.Payload.(event.BlockUpsert)
+		c.blocks.place(heardBlock{id: block, done: true, filled: true, anew: upsert})
 		c.own = append(c.own, ownAt{ev, c.blocks.index(block)})
-		c.blocks.place(standing(block))
 		return
 	}
 	c.blocks.hear(ev.Payload)

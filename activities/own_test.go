@@ -42,8 +42,9 @@ func block(id string, bt event.BlockType, status event.BlockStatus, content stri
 	return event.Block{ID: id, Type: bt, Status: status, Content: &content}
 }
 
-func (s *story) begin() {
-	id := s.id("text")
+func (s *story) begin() { s.begun(s.id("text")) }
+
+func (s *story) begun(id string) {
 	s.native = append(s.native, s.add(event.SourceRunner, event.BlockUpsert{Block: block(id, event.BlockAssistantText, event.StatusPending, "")}))
 	s.open = append(s.open, id)
 }
@@ -80,6 +81,10 @@ func (s *story) end(r *rand.Rand, how string) {
 		s.forget(id)
 	case "lost":
 		s.lose(event.SourceRunner, id)
+	case "again":
+		s.lose(event.SourceServer, id)
+		s.own(r)
+		s.begun(id) // under the id that the transcript gives it too
 	}
 }
 
@@ -123,7 +128,7 @@ func tell(r *rand.Rand) *story {
 		case 2, 3:
 			s.end(r, "whole")
 		case 4:
-			s.end(r, []string{"empty", "lost"}[r.IntN(2)])
+			s.end(r, []string{"empty", "lost", "again"}[r.IntN(3)])
 		case 5:
 			s.tools(r)
 		default:

@@ -79,15 +79,21 @@ func (t *turn) toldSince(ctx context.Context, after uint64) (told, error) {
 	return said, nil
 }
 
-// heard says whether the execution's message is in the agent's transcript:
-// blocks have the same ids there as they had live.
-func heard(live, restored reducer.State) bool {
-	for _, b := range slices.Backward(live.Blocks) {
-		if b.Type == event.BlockUserMessage && b.Source != event.SourceServer {
-			return slices.ContainsFunc(restored.Blocks, func(r event.Block) bool { return r.ID == b.ID })
+// asked is the block of the message that an execution is about, as the agent
+// said it: the first of its part that was not lost before.
+func asked(live reducer.State) (event.Block, bool) {
+	for _, b := range live.Blocks {
+		if b.Type == event.BlockUserMessage && b.Source != event.SourceServer && !isLost(b) {
+			return b, true
 		}
 	}
-	return false
+	return event.Block{}, false
+}
+
+// heard says whether a block is in the agent's transcript: blocks have the same
+// ids there as they had live.
+func heard(b event.Block, restored reducer.State) bool {
+	return slices.ContainsFunc(restored.Blocks, func(r event.Block) bool { return r.ID == b.ID })
 }
 
 // resumed decides how a resumed execution goes on, keeps that for the attempts
@@ -105,10 +111,14 @@ func (t *turn) resumed(ctx context.Context, events *[]event.Event) (begun bool, 
 	}
 	now := time.Now().UTC()
 	lost := parity.Unsaved(said.live, restored, now)
-	r.Heard = heard(said.live, restored)
-	var kept []event.Event
-	if r.Heard {
-		kept = keepPrompts(said.live, restored, now)
+	message, known := asked(said.live)
+	r.Heard = known && heard(message, restored)
+	kept := keepPrompts(said.live, restored, now)
+	if known && !r.Heard {
+		// Asked again, the agent says the message again, some of them under an
+		// id of their own choice.
+		kept = slices.DeleteFunc(kept, func(ev event.Event) bool { return ev.Payload.(event.BlockUpsert).Block.ID == message.ID })
+		lost = append([]event.Event{markedLost(message, now)}, lost...)
 	}
 	t.owned = true
 	*events = slices.Concat(*events, kept, lost, []event.Event{r.notice(t.in.ExecutionID, len(lost))})

@@ -82,6 +82,11 @@ func (t *tale) hearBlock(b event.Block) {
 	if b.Type != event.BlockAssistantText {
 		return
 	}
+	if b.ID == t.textID && isLost(b) {
+		t.textID = ""
+		t.text.Reset()
+		return
+	}
 	if b.ID != t.textID {
 		t.textID = b.ID
 		t.text.Reset()

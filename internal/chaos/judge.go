@@ -250,6 +250,9 @@ func texts(s Told) []Finding {
 	deltas, order := map[string]string{}, []string(nil)
 	for _, h := range s.Heard {
 		fold.Add(h.Event)
+		if b, ok := h.Payload.(event.BlockUpsert); ok && string(b.Block.Metadata["lost"]) == "true" {
+			delete(deltas, b.Block.ID) // what is said of it from here on is said anew
+		}
 		if d, ok := h.Payload.(event.BlockDelta); ok {
 			if _, known := deltas[d.BlockID]; !known {
 				order = append(order, d.BlockID)
