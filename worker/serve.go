@@ -12,6 +12,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/adapters"
@@ -113,9 +115,18 @@ func rest(s options, set *workers, host *activities.Host) error {
 	return host.StopAgents(ctx)
 }
 
+// reconnect is how a worker comes back to a Temporal that was away. The client's
+// own pace goes up to ten seconds between attempts: much of the time for which
+// an agent is left to itself ([activities.DefaultLease]).
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+	MinConnectTimeout: 5 * time.Second,
+}
+
 func dialTemporal(ctx context.Context, o client.Options, host string, logger *slog.Logger) (client.Client, error) {
 	o.Identity = fmt.Sprintf("%s@%d", host, os.Getpid())
 	o.Logger = log.NewStructuredLogger(logger)
+	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithConnectParams(reconnect))
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
 	c, err := client.DialContext(ctx, o)
