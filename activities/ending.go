@@ -146,6 +146,9 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 	if err != nil {
 		return RunTurnOutput{}, err
 	}
+	if err := t.settle(ctx, d, end); err != nil {
+		return RunTurnOutput{}, err
+	}
 	if err := t.collectOwn(ctx); err != nil {
 		return RunTurnOutput{}, err
 	}

@@ -174,10 +174,25 @@ type EmitInput struct {
 	TakeEpoch bool `json:"takeEpoch,omitempty"`
 	// Reset as in RunTurnInput.
 	Reset bool `json:"reset,omitempty"`
+	// Forsaken is set when the events end an execution whose host is lost and
+	// that is not resumed.
+	Forsaken *Forsaken `json:"forsaken,omitempty"`
+}
+
+// Forsaken is an execution that is given up with its host.
+type Forsaken struct {
+	Agent       string `json:"agent"`
+	ExecutionID string `json:"executionId"`
+	MessageID   string `json:"messageId"`
+	// AfterSeq is a sequence number before everything of the execution.
+	AfterSeq uint64 `json:"afterSeq"`
 }
 
 // EmitOutput is where the stream stands after it.
 type EmitOutput struct {
+	// Ended is how a forsaken execution had ended before its host was lost;
+	// then nothing was emitted.
+	Ended *session.Result `json:"ended,omitempty"`
 	// Epoch is the one that was written under.
 	Epoch       uint64 `json:"epoch,omitempty"`
 	LastSeq     uint64 `json:"lastSeq"`

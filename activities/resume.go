@@ -189,6 +189,10 @@ func (t *turn) endedElsewhere(ctx context.Context) (out RunTurnOutput, ended boo
 	if err := t.sayWhatIsLost(ctx); err != nil {
 		return out, false, err
 	}
+	t.owned = true
+	if err := t.collectOwn(ctx); err != nil {
+		return out, false, err
+	}
 	out = RunTurnOutput{Result: p.results[at], LastBlockID: t.tale.blocks.anchor(len(t.tale.blocks)), LastBlock: p.lastBlock}
 	if r := out.Result.Result; r != nil {
 		out.Usage, out.CostUSD = r.Usage, r.CostUSD
@@ -202,8 +206,12 @@ func (t *turn) endedElsewhere(ctx context.Context) (out RunTurnOutput, ended boo
 	return out, true, nil
 }
 
-// sayWhatIsLost makes the conversation say what the restored transcripts do.
+// sayWhatIsLost makes the conversation say what the transcripts do, of a turn
+// whose agent is gone.
 func (t *turn) sayWhatIsLost(ctx context.Context) error {
+	if err := t.out.Flush(ctx); err != nil {
+		return err
+	}
 	said, err := t.toldSince(ctx, t.since())
 	if err != nil {
 		return err
@@ -213,12 +221,10 @@ func (t *turn) sayWhatIsLost(ctx context.Context) error {
 		return fmt.Errorf("look for what was lost: %w", err)
 	}
 	now := time.Now().UTC()
-	t.owned = true
-	if err := t.out.Add(ctx, slices.Concat(keepPrompts(said.live, restored, now), parity.Unsaved(said.live, restored, now)), stream.Position{}); err != nil {
+	events := slices.Concat(keepPrompts(said.live, restored, now), parity.Unsaved(said.live, restored, now))
+	t.owned = t.owned || len(events) > 0
+	if err := t.out.Add(ctx, events, stream.Position{}); err != nil {
 		return err
 	}
-	if err := t.out.Flush(ctx); err != nil {
-		return err
-	}
-	return t.collectOwn(ctx)
+	return t.out.Flush(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
@@ -16,6 +17,8 @@ import (
 type Session struct {
 	Stream  *stream.Log
 	Archive *archive.Archive
+	// Agents read the transcripts of sessions whose host is lost.
+	Agents adapters.Registry
 }
 
 // Begin opens a run: its epoch, its record, session:initialized.
@@ -128,6 +131,10 @@ func (s *Session) Emit(ctx context.Context, in EmitInput) (EmitOutput, error) {
 		if in.Epoch, err = s.Archive.TakeEpoch(ctx, in.SessionID); err != nil {
 			return EmitOutput{}, crossing(err)
 		}
+	}
+	if in.Forsaken != nil {
+		out, err := s.forsake(ctx, in)
+		return out, crossing(err)
 	}
 	last, err := s.Stream.Emit(ctx, in.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: in.LastSeq, Key: in.Key, Events: in.Events,

@@ -19,6 +19,9 @@ type tale struct {
 	// blocks are the main conversation's in order: the last one that is sure
 	// to stay, and all that may yet.
 	blocks blockOrder
+	// written is the last block of the main conversation that the agent has
+	// said whole and is sure to write down; "" for none.
+	written string
 	// lost says that some of the main conversation's was taken back.
 	lost bool
 	// own says that the agent's words made a block that is not the agent's:
@@ -79,6 +82,7 @@ func (t *tale) hearBlock(b event.Block) {
 	t.blocks.prune()
 	t.lost = t.lost || isLost(b)
 	t.own = t.own || b.Source == event.SourceServer
+	t.noteWritten(b)
 	if b.Type != event.BlockAssistantText {
 		return
 	}
@@ -94,6 +98,16 @@ func (t *tale) hearBlock(b event.Block) {
 	if b.Content != nil && *b.Content != "" {
 		t.text.Reset()
 		t.text.WriteString(cut(*b.Content, responseLimit))
+	}
+}
+
+func (t *tale) noteWritten(b event.Block) {
+	switch {
+	case b.ID == t.written && isLost(b):
+		t.written = ""
+	case b.Status != event.StatusComplete || b.Source == event.SourceServer:
+	case b.Type == event.BlockAssistantText && (says(b.Content) || b.ID == t.textID && t.text.Len() > 0), b.Type == event.BlockToolResult:
+		t.written = b.ID
 	}
 }
 

@@ -67,7 +67,7 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 		// Their heartbeats are missed soon, and then they are tried again too.
 		logger.Warn("turns of the worker before wait for their heartbeat timeout", "error", err)
 	}
-	set, err := startWorkers(c, me.id, &activities.Session{Stream: events, Archive: store}, host, places)
+	set, err := startWorkers(c, me.id, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, host, places)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,10 @@ type turn struct {
 	live bool
 	// giveUp ends the wait for a sandbox; nil before there is one.
 	giveUp workflow.CancelFunc
-	// hosts counts those that were lost under it.
+	// hosts counts those that were lost under it, and after is a sequence
+	// number before everything of it, once one was.
 	hosts int
+	after uint64
 	// interrupted is set by the first interrupt, with its reason.
 	interrupted bool
 	reason      string
@@ -129,6 +131,9 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 		r.st.Sandbox = nil
 		r.st.Restarts++
 		r.cur.hosts++
+		r.cur.after = after
+		// Whoever has it may still write; what comes next must be behind that.
+		r.adrift = true
 		if r.cur.hosts > maxHosts || r.closing != "" || workflow.GetVersion(r.ctx, changeResume, workflow.DefaultVersion, 1) < 1 {
 			return out, err
 		}
@@ -207,7 +212,7 @@ func (r *run) createSandbox() error {
 		return err
 	}
 	r.st.Sandbox = &out.Sandbox
-	r.st.Epoch, r.st.LastSeq, r.st.Floor = out.Sandbox.Epoch, out.LastSeq, 0
+	r.st.Epoch, r.st.LastSeq, r.st.Floor, r.adrift = out.Sandbox.Epoch, out.LastSeq, 0, false
 	return nil
 }
 
@@ -217,9 +222,12 @@ func (r *run) interruptedEarly(q session.Queued) (activities.RunTurnOutput, erro
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID,
 		Outcome: session.Interrupted, Reason: r.cur.reason,
 	}
-	emitted, err := r.emit("interrupted-"+q.ExecutionID, event.QueryInterrupted{Query: event.Query{
+	emitted, err := r.emitEnd("interrupted-"+q.ExecutionID, q, event.QueryInterrupted{Query: event.Query{
 		ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Reason: r.cur.reason,
 	}})
+	if emitted.Ended != nil {
+		res = *emitted.Ended
+	}
 	return activities.RunTurnOutput{Result: res, LastSeq: emitted.LastSeq, LastBlockID: emitted.LastBlockID}, err
 }
 
@@ -230,13 +238,16 @@ func (r *run) fail(q session.Queued, cause error) activities.RunTurnOutput {
 	out := activities.RunTurnOutput{Result: session.Result{
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
 	}}
-	emitted, err := r.emit("failed-"+q.ExecutionID, failureEvents(q, info)...)
+	emitted, err := r.emitEnd("failed-"+q.ExecutionID, q, failureEvents(q, info)...)
 	if r.cur.found != nil {
 		return outputOf(*r.cur.found)
 	}
 	if err != nil {
 		workflow.GetLogger(r.ctx).Error("the failure of an execution could not be written", "execution", q.ExecutionID, "error", err)
 		return out
+	}
+	if emitted.Ended != nil {
+		out = outputOf(*emitted.Ended)
 	}
 	out.LastSeq, out.LastBlockID = emitted.LastSeq, emitted.LastBlockID
 	return out
@@ -257,11 +268,27 @@ func failureEvents(q session.Queued, info event.ErrorInfo) []event.Payload {
 
 // emit appends events while no turn is live.
 func (r *run) emit(key string, payloads ...event.Payload) (activities.EmitOutput, error) {
+	return r.emitInput(r.ctx, r.emission(key, payloads...))
+}
+
+// emitEnd ends the running execution, whose agent is not asked any more. If its
+// host was lost it may have ended already.
+func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (activities.EmitOutput, error) {
+	in := r.emission(key, payloads...)
+	if r.cur.hosts > 0 {
+		in.Forsaken = &activities.Forsaken{
+			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, AfterSeq: r.cur.after,
+		}
+	}
+	return r.emitInput(r.ctx, in)
+}
+
+func (r *run) emission(key string, payloads ...event.Payload) activities.EmitInput {
 	in := activities.EmitInput{SessionID: r.in.SessionID, Epoch: r.st.Epoch, LastSeq: r.st.LastSeq, Key: key, Anchor: r.st.LastBlockID}
 	for _, p := range payloads {
 		in.Events = append(in.Events, ownEvent(workflow.Now(r.ctx), p))
 	}
-	return r.emitInput(r.ctx, in)
+	return in
 }
 
 // emitInput is for any coroutine; ctx is its own.

@@ -12,7 +12,8 @@ import (
 // say, after the agent has died and before the session goes on. An agent writes
 // and speaks independently, so a death takes from both:
 //
-//   - What was said and is on no disk is marked as lost.
+//   - What was said and is on no disk is marked as lost. What was marked so and
+//     is on disk after all is told anew.
 //   - What stands there otherwise is told anew: a call whose result was lost or,
 //     the other way round, was written and not said.
 //   - What is on disk behind all that was said is told.
@@ -24,8 +25,8 @@ func Unsaved(live, restored reducer.State, at time.Time) []event.Event {
 	s := settling{restored: restored, at: at}
 	s.thread(event.Main, live.Blocks, restored.Blocks)
 	for _, sub := range live.Subagents {
-		if saved := restored.Conversation(sub.ToolUseID); saved != nil {
-			s.thread(sub.ToolUseID, sub.Blocks, saved)
+		if saved := s.subagent(sub.ToolUseID); saved != nil {
+			s.thread(sub.ToolUseID, sub.Blocks, saved.Blocks)
 		}
 	}
 	return s.out
@@ -53,7 +54,11 @@ func (s *settling) thread(conversation string, live, restored []event.Block) {
 	for _, b := range live {
 		said[b.ID] = true
 		switch {
-		case string(b.Metadata["lost"]) == "true" || b.Type == event.BlockUserMessage || b.Source == event.SourceServer:
+		case b.Type == event.BlockUserMessage || b.Source == event.SourceServer:
+		case string(b.Metadata["lost"]) == "true":
+			if saved[b.ID] != nil && b.Type != event.BlockSubagent {
+				s.tell(conversation, event.SourceRunner, event.BlockUpsert{Block: *saved[b.ID]})
+			}
 		case saved[b.ID] == nil:
 			s.tell(conversation, event.SourceServer, event.BlockUpsert{Block: event.Block{
 				ID: b.ID, Type: b.Type, Status: event.StatusError,

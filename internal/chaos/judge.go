@@ -267,6 +267,9 @@ func texts(s Told) []Finding {
 	var found []Finding
 	for _, id := range order {
 		b, ok := final[id]
+		if _, said := deltas[id]; !said {
+			continue // it was lost, and stands as its transcript has it
+		}
 		if !ok || b.Type != event.BlockAssistantText || b.Status != event.StatusComplete || b.Content == nil {
 			continue
 		}
