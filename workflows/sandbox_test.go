@@ -114,6 +114,31 @@ func TestHostLost(t *testing.T) {
 	require.Len(t, p.w.ended, 1, "the lost sandboxes have no host to end them")
 }
 
+// An execution that is given up with its host had ended, perhaps, before
+// Temporal heard of it: that end stands. Whoever still has the lost host's epoch
+// is fenced.
+func TestAForsakenExecutionEndsOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.endedBefore = &session.Result{ExecutionID: "x1", MessageID: "m1", Outcome: session.Completed, Result: &event.QueryResult{Response: "said before", CostUSD: 2}}
+	p.then(
+		func() { p.send("m1", "LOST in the fire") },
+		func() {
+			i := p.inspect()
+			require.Nil(t, i.Failure)
+			require.EqualValues(t, 2, i.CostUSD)
+			p.w.endedBefore = nil
+		},
+		func() { p.send("m2", "LOST in the flood") },
+	)
+	p.run()
+	first := p.w.emits[0]
+	require.Equal(t, &activities.Forsaken{Agent: "claude", ExecutionID: "x1", MessageID: "m1", AfterSeq: 1}, first.Forsaken)
+	require.True(t, first.TakeEpoch)
+	require.NotContains(t, p.w.results("s1"), "m1", "nothing is said over the end that stands")
+	require.Equal(t, session.TypeHostLost, p.w.results("s1")["m2"].Error.Code)
+}
+
 // A turn whose host is lost goes on on another one, as the same execution.
 func TestALostHostsTurnIsResumed(t *testing.T) {
 	t.Parallel()

@@ -68,6 +68,8 @@ type world struct {
 	noAgent   bool
 	record    *session.Record
 	lostHosts bool
+	// ended is how forsaken executions had ended before their host was lost.
+	endedBefore *session.Result
 	// entered is called when a turn is held.
 	entered func(activities.RunTurnInput)
 	// ending is called inside EndSandbox, before it ends.
@@ -279,6 +281,9 @@ func (w *world) Emit(ctx context.Context, in activities.EmitInput) (activities.E
 		return activities.EmitOutput{}, temporal.NewNonRetryableApplicationError("a higher epoch writes", session.TypeFenced, nil)
 	}
 	w.emits = append(w.emits, in)
+	if in.Forsaken != nil && w.endedBefore != nil {
+		return activities.EmitOutput{Epoch: in.Epoch, LastSeq: w.seqs[in.SessionID], Ended: w.endedBefore}, nil
+	}
 	return activities.EmitOutput{Epoch: in.Epoch, LastSeq: w.sayOnce(in.SessionID, in.Key, in.Events)}, nil
 }
 

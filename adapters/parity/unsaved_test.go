@@ -20,6 +20,13 @@ func result(id string) event.Block {
 	return event.Block{ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete, ToolUseID: id, IsError: &failed, Output: []byte("null")}
 }
 
+// unwritten is a conversation with a subagent that said some blocks.
+func unwritten(said ...event.Block) reducer.State {
+	s := main(prompt("u"), call("q", event.ExecutionError), ref("q"))
+	s.Subagents = []reducer.Subagent{thread("q", said...)}
+	return s
+}
+
 // settled folds what Unsaved gives, and demands that nothing is left to give.
 func settled(t *testing.T, live, restored reducer.State) reducer.State {
 	t.Helper()
@@ -46,6 +53,8 @@ func TestUnsavedEitherWay(t *testing.T) {
 		"result said, not written": {main(prompt("u"), call("t", event.ExecutionSuccess), result("t")), main(prompt("u"), call("t", event.ExecutionError))},
 		"result written, not said": {main(prompt("u"), call("t", event.ExecutionError)), main(prompt("u"), call("t", event.ExecutionSuccess), result("t"), text("a", "x"))},
 		"only the last turn":       {main(prompt("u"), text("a", "x")), main(text("z", "before"), prompt("u"), text("a", "x"), text("b", "y"))},
+		"lost, written after all":  {main(prompt("u"), lost(text("a", "x")), lost(text("b", "y"))), main(prompt("u"), text("a", "xyz"))},
+		"subagent's thread":        {unwritten(text("s1", "x")), unwritten()},
 		"whole subagent":           {main(prompt("u"), call("q", event.ExecutionError)), withSub},
 	} {
 		got := settled(t, c.live, c.restored)
