@@ -156,6 +156,9 @@ func (h *Host) launch(in Agent, a adapters.Adapter, p adapters.Profile, paths sa
 	return l, nil
 }
 
+// startTries is how often a runner is started that dies before its agent runs.
+const startTries = 3
+
 // attachOrStart connects to the runner, starting the agent if none lives.
 func (h *Host) attachOrStart(ctx context.Context, a *agent) error {
 	err := h.attach(ctx, a)
@@ -169,7 +172,11 @@ func (h *Host) attachOrStart(ctx context.Context, a *agent) error {
 	if err := a.detach(); err != nil {
 		h.o.Log.Debug("close connection to runner", "sandbox", a.sb.ID(), "error", err)
 	}
-	if err := h.start(ctx, a); err != nil && !errors.Is(err, runner.ErrRunning) {
+	err = h.start(ctx, a)
+	for again := 1; again < startTries && errors.Is(err, runner.ErrSilent); again++ {
+		err = h.start(ctx, a)
+	}
+	if err != nil && !errors.Is(err, runner.ErrRunning) {
 		return fmt.Errorf("start %w %s: %w", errAgent, a.adapter.Info().Name, err)
 	}
 	return h.attach(ctx, a)

@@ -28,6 +28,8 @@ type bookmark struct {
 	// Model and Permission are what the live agent was last told.
 	Model      string `json:"model,omitempty"`
 	Permission string `json:"permission,omitempty"`
+	// Unhealthy says that what ran in the sandbox died and was not started since.
+	Unhealthy bool `json:"unhealthy,omitempty"`
 	// Open is the execution that has begun and not ended.
 	Open *begun `json:"open,omitempty"`
 	// Own could not be archived yet.

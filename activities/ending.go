@@ -230,7 +230,11 @@ func (t *turn) writeEnd(ctx context.Context, d runner.Delivery, end ending) erro
 			ID: "sojourn-" + t.in.Message.ID + "-failed", Type: event.BlockError, Status: event.StatusComplete,
 			Source: event.SourceServer, Message: event.Text(end.failure.Message), Code: end.failure.Code,
 		}})
-		if err := t.say(ctx, d.Offset, indexFailure, block); err != nil {
+		said := []event.Event{block}
+		if end.exited {
+			said = append(said, t.unhealthy(end.failure.Message)...)
+		}
+		if err := t.say(ctx, d.Offset, indexFailure, said...); err != nil {
 			return err
 		}
 		t.owned = true

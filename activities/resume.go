@@ -157,6 +157,9 @@ func (t *turn) loseRunner(ctx context.Context, d runner.Delivery) (*ending, erro
 	if times > maxResumptions || t.stop.asked {
 		return t.died("with its runner"), nil
 	}
+	if err := t.say(ctx, d.Offset, indexFailure, t.unhealthy("the agent was killed with its runner")...); err != nil {
+		return nil, err
+	}
 	if err := t.out.Flush(ctx); err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func (h *Host) discard(ctx context.Context, sandboxID string) error {
 // the unified status: what runs for the session from then on.
 func (h *Host) tell(ctx context.Context, in place, p event.Payload, env event.Environment, before ...event.Event) (uint64, error) {
 	ev := own(p)
-	now := event.Status{State: env.Status, Runtime: &event.Runtime{IsLoaded: true, Sandbox: &env}}
+	now := unified(env)
 	if env.Status == "terminated" {
 		now.Runtime.Sandbox = nil
 	}

@@ -215,7 +215,7 @@ func (t *turn) sayBeginning(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events := append(t.damages(), own(healthy))
+	events := append(t.damages(), healthy...)
 	beginning := len(events)
 	begun := false
 	if t.mark.Open.Resume != nil {
@@ -320,18 +320,6 @@ func (t *turn) since() uint64 {
 		return t.in.Resumes.AfterSeq
 	}
 	return cmp.Or(t.in.AfterSeq, t.in.LastSeq)
-}
-
-// health looks at the sandbox before it is given a query.
-func (t *turn) health(ctx context.Context) (event.EEHealthCheck, error) {
-	status, err := t.agent.conn.Status(ctx)
-	if err != nil {
-		return event.EEHealthCheck{}, fmt.Errorf("sandbox %s: %w", t.in.Sandbox.ID, err)
-	}
-	return event.EEHealthCheck{Environment: event.Environment{
-		SandboxID: t.in.Sandbox.ID, Host: t.host.o.ID, Provider: "local", Status: "ready",
-		RestartCount: status.RestartCount, LastHealthCheck: time.Now().UTC(),
-	}}, nil
 }
 
 // listen pumps the agent's records until the turn has ended.

@@ -31,6 +31,9 @@ var (
 	ErrClosed = errors.New("connection to the runner is closed")
 	// ErrDamaged means that what lies in the spool is not what was written.
 	ErrDamaged = wire.ErrDamaged
+	// ErrSilent means that a runner ended before it said whether the agent
+	// started: it was killed, most likely, and can be started again.
+	ErrSilent = errors.New("the supervisor ended without a word")
 	// ErrVersion means that runner and client have no version of the protocol in
 	// common.
 	ErrVersion = errors.New("runner and worker are too far apart in version")
@@ -49,6 +52,7 @@ var sentinels = map[string]error{
 	"backlog":      ErrBacklog,
 	"running":      ErrRunning,
 	"version":      ErrVersion,
+	"silent":       ErrSilent,
 }
 
 // EncodeError gives the form in which an error travels to a client, the

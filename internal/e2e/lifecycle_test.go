@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -46,6 +47,37 @@ func lastEpoch(ctx context.Context, t *testing.T, id string) uint64 {
 	epoch, err := shared.archive.Epoch(ctx, id)
 	require.NoError(t, err)
 	return epoch
+}
+
+// TestR104UnhealthyRestartReady: a sandbox in which the agent died is unhealthy,
+// is given a new one, and is ready again, with the restart counted: it is the
+// same sandbox.
+func TestR104UnhealthyRestartReady(t *testing.T) {
+	s := stage(t, startKillable(t).dir, "claude")
+	s.atGate(0)
+	s.endRunner()
+	s.goOn()
+	res, err := s.h.Wait(testContext(t), s.r)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	require.NoError(t, s.h.Close(testContext(t)))
+
+	var states []string
+	restarts := map[string]int{}
+	var now reducer.SessionBuilder
+	for _, ev := range s.l.closed(t) {
+		now.Add(ev)
+		if p, ok := ev.Payload.(event.Status); ok && p.State != "" {
+			states = append(states, p.State)
+			env := now.Session().Environment
+			require.Equal(t, p.State, env.Status)
+			restarts[p.State] = env.RestartCount
+			require.Equal(t, p.State == "unhealthy", env.Message != "", "%s: %q", p.State, env.Message)
+		}
+	}
+	require.Equal(t, []string{"starting", "ready", "unhealthy", "ready", "terminated"}, states)
+	require.Equal(t, 1, restarts["ready"])
+	require.Len(t, payloads[event.EECreating](s.l.all()), 1)
 }
 
 // TestR105IdleTimeoutEndsTheSandbox: when nothing runs for the idle timeout the

@@ -84,7 +84,7 @@ func daemonise(spec runner.StartSpec, raw []byte) ([]byte, error) {
 	specW.Close()
 	line, err := bufio.NewReader(readyR).ReadBytes('\n')
 	if err != nil {
-		return nil, fmt.Errorf("start: the supervisor ended without a word, see %s: %w", log.Name(), errors.Join(werr, err))
+		return nil, fmt.Errorf("start: %w, see %s: %w", runner.ErrSilent, log.Name(), errors.Join(werr, err))
 	}
 	return line, startedError(line)
 }

@@ -1,0 +1,44 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// health looks at the sandbox before it is given a query. One that was
+// unhealthy is ready again: its agent is started anew.
+func (t *turn) health(ctx context.Context) ([]event.Event, error) {
+	status, err := t.agent.conn.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %s: %w", t.in.Sandbox.ID, err)
+	}
+	env := t.environment("ready")
+	env.RestartCount, env.LastHealthCheck = status.RestartCount, time.Now().UTC()
+	events := []event.Event{own(event.EEHealthCheck{Environment: env})}
+	if t.mark.Unhealthy {
+		t.mark.Unhealthy = false
+		events = append(events, own(unified(env)))
+	}
+	return events, nil
+}
+
+// unhealthy says that what ran in the sandbox died; the next query starts it
+// again.
+func (t *turn) unhealthy(why string) []event.Event {
+	env := t.environment("unhealthy")
+	env.Message = why
+	t.mark.Unhealthy = true
+	return []event.Event{own(event.EEError{Environment: env}), own(unified(env))}
+}
+
+func (t *turn) environment(status string) event.Environment {
+	return event.Environment{SandboxID: t.in.Sandbox.ID, Host: t.host.o.ID, Provider: "local", Status: status}
+}
+
+// unified is the status of a session with a sandbox.
+func unified(env event.Environment) event.Status {
+	return event.Status{State: env.Status, Runtime: &event.Runtime{IsLoaded: true, Sandbox: &env}}
+}
