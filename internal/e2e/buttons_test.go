@@ -15,7 +15,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -423,70 +422,4 @@ func TestButtonsCancel(t *testing.T) {
 		requireNothingLeft(t, w, h)
 		requireSavedParity(t, h.ID())
 	})
-}
-
-// TestButtonsPause: RunTurn lets go, the agent goes on, and the next attempt
-// catches up; a worker that comes meanwhile keeps the agent.
-func TestButtonsPause(t *testing.T) {
-	w := startWorker(t)
-	t.Run("and unpause", func(t *testing.T) {
-		buttonAgents(t, func(t *testing.T, agent string) { pauseTurn(t, w, agent, unpause) })
-	})
-	t.Run("and reset the activity", func(t *testing.T) {
-		t.Parallel()
-		pauseTurn(t, w, "claude", resetActivity)
-	})
-}
-
-func pauseTurn(t *testing.T, w *worker, agent string, again func(context.Context, *testing.T, string)) {
-	t.Helper()
-	ctx, own := testContext(t), ownWord()
-	h := open(t, session.Options{Agent: agent})
-	require.NoError(t, say(t, h, "SAY remember the word "+own).Err())
-	r, gate := sendToGate(ctx, t, h, "SAY paused THEN ")
-	asks := requestsOf(own)
-	_, err := shared.temporal.WorkflowService().PauseActivity(ctx, &workflowservice.PauseActivityRequest{
-		Namespace: "default", Execution: &commonpb.WorkflowExecution{WorkflowId: h.ID()}, Reason: "an operator",
-		Activity: &workflowservice.PauseActivityRequest_Type{Type: "RunTurn"},
-	})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		a := pendingTurn(ctx, t, h.ID())
-		return a.GetPaused() && a.GetState() == enumspb.PENDING_ACTIVITY_STATE_PAUSED
-	}, patience, tick, "the attempt lets go")
-	shared.model.Open(gate)
-	again(ctx, t, h.ID())
-	answeredWell(ctx, t, h, r)
-	requireGoesOn(t, w, h, own, asks, 2)
-}
-
-func unpause(ctx context.Context, t *testing.T, id string) {
-	t.Helper()
-	_, err := shared.temporal.WorkflowService().UnpauseActivity(ctx, &workflowservice.UnpauseActivityRequest{
-		Namespace: "default", Execution: &commonpb.WorkflowExecution{WorkflowId: id},
-		Activity: &workflowservice.UnpauseActivityRequest_Type{Type: "RunTurn"},
-	})
-	require.NoError(t, err)
-}
-
-func resetActivity(ctx context.Context, t *testing.T, id string) {
-	t.Helper()
-	_, err := shared.temporal.WorkflowService().ResetActivity(ctx, &workflowservice.ResetActivityRequest{
-		Namespace: "default", Execution: &commonpb.WorkflowExecution{WorkflowId: id},
-		Activity: &workflowservice.ResetActivityRequest_Type{Type: "RunTurn"},
-	})
-	require.NoError(t, err)
-}
-
-// pendingTurn is how Temporal shows the running turn; nil when there is none.
-func pendingTurn(ctx context.Context, t *testing.T, id string) *workflowpb.PendingActivityInfo {
-	t.Helper()
-	d, err := shared.temporal.DescribeWorkflowExecution(ctx, id, "")
-	require.NoError(t, err)
-	for _, a := range d.GetPendingActivities() {
-		if a.GetActivityType().GetName() == "RunTurn" {
-			return a
-		}
-	}
-	return nil
 }

@@ -324,10 +324,11 @@ func isRunner(pid int) bool {
 	return err == nil && strings.HasPrefix(filepath.Base(exe), "sojourn-runner")
 }
 
-// endAgent ends the agent's own process: the one that its runner started.
+// endAgent ends the agent's own process: the one that its runner started. It
+// waits until the runner has taken note, which a crash report may delay.
 func (s *staged) endAgent(how syscall.Signal) {
 	s.t.Helper()
-	ended := 0
+	var ended []int
 	for _, pid := range s.processes() {
 		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 		if err != nil || isRunner(pid) {
@@ -338,10 +339,13 @@ func (s *staged) endAgent(how syscall.Signal) {
 		require.NoError(s.t, err)
 		if isRunner(parent) {
 			require.NoError(s.t, syscall.Kill(pid, how))
-			ended++
+			ended = append(ended, pid)
 		}
 	}
-	require.Positive(s.t, ended, "an agent that lives")
+	require.NotEmpty(s.t, ended, "an agent that lives")
+	require.Eventually(s.t, func() bool {
+		return !slices.ContainsFunc(ended, func(pid int) bool { return syscall.Kill(pid, 0) == nil })
+	}, patience, tick)
 }
 
 // endRunner ends the runner's own processes, and nothing below them.

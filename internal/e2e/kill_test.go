@@ -231,7 +231,7 @@ func killAgents(t *testing.T, k *killable) {
 		name string
 		how  syscall.Signal
 		dead bool
-	}{{"killed", syscall.SIGKILL, false}, {"segfault", syscall.SIGSEGV, false}, {"no worker", syscall.SIGKILL, true}} {
+	}{{"killed", syscall.SIGKILL, false}, {"segfault", syscall.SIGSEGV, false}, {"by itself", syscall.SIGTERM, false}, {"no worker", syscall.SIGKILL, true}} {
 		t.Run(with.name, func(t *testing.T) {
 			t.Parallel()
 			s := stage(t, k.dir, "claude")
@@ -308,6 +308,31 @@ func TestKillRunner(t *testing.T) {
 		require.Len(t, payloads[event.EECreating](heard), 1)
 		requireSame(t, s.h.ID())
 	})
+}
+
+// TestKillRunnerTooOften: a turn that loses its runner again and again is resumed
+// three times, and then fails by name.
+func TestKillRunnerTooOften(t *testing.T) {
+	s := stage(t, startKillable(t).dir, "claude")
+	s.atGate(0)
+	for n := range 3 {
+		s.endRunner()
+		heard := 0
+		s.l.until(t, 0, func(ev event.Event) bool {
+			if p, ok := ev.Payload.(event.BlockUpsert); ok && p.Block.Subtype == "resumed" {
+				heard++
+			}
+			return heard > n
+		})
+	}
+	s.endRunner()
+	s.failedByName()
+	s.goOn()
+	awaitIdle(t, s.h)
+	require.NoError(t, say(t, s.h, "SAY alive").Err())
+	require.NoError(t, s.h.Close(testContext(t)))
+	s.l.closed(t)
+	requireSame(t, s.h.ID())
 }
 
 // TestKillHost kills a host's worker and everything below it, in the middle of
