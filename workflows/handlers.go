@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -234,15 +235,23 @@ func (r *run) validateRespond(req session.RespondRequest) error {
 	return nil
 }
 
+// changeRespond: before it an answer that no worker took was refused.
+const changeRespond = "respond-until-taken"
+
+// respond offers an answer until the turn took it or is over: a worker may be
+// replaced meanwhile.
 func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {
-	out, err := r.control(ctx, activities.ControlInput{ID: "respond-" + req.RequestID, Answer: &req})
-	if err != nil {
-		return err
+	cur := r.cur
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		out, err := r.control(ctx, activities.ControlInput{ID: "respond-" + req.RequestID, Answer: &req})
+		if out.Handed || isPermanent(err) {
+			return err
+		}
+		if !r.runs(cur) || workflow.GetVersion(ctx, changeRespond, workflow.DefaultVersion, 1) < 1 {
+			return cmp.Or(err, session.ToTemporal(session.Invalid("requestId", fmt.Sprintf("%q is not open", req.RequestID), "the id of an open request")))
+		}
+		r.pause(ctx, cur, wait)
 	}
-	if !out.Handed {
-		return session.ToTemporal(session.Invalid("requestId", fmt.Sprintf("%q is not open", req.RequestID), "the id of an open request"))
-	}
-	return nil
 }
 
 func (r *run) listenClose() error {

@@ -182,7 +182,7 @@ func TestRespondReachesTheTurn(t *testing.T) {
 		func() { idle = p.update(session.UpdateRespond, answer1) },
 		func() { p.send("m1", "HOLD one") },
 		func() { empty = p.update(session.UpdateRespond, session.RespondRequest{}) },
-		func() { good = p.update(session.UpdateRespond, answer1) },
+		func() { p.w.deaf = 2; good = p.update(session.UpdateRespond, answer1) },
 		func() { unknown = p.update(session.UpdateRespond, session.RespondRequest{RequestID: "unknown"}) },
 		func() { require.NoError(t, p.w.letGo("s1")) },
 	)
@@ -193,7 +193,11 @@ func TestRespondReachesTheTurn(t *testing.T) {
 		require.Equal(t, "requestId", invalid.Field)
 	}
 	require.NoError(t, good.err)
-	require.Equal(t, &answer1, p.w.controls[0].Answer)
+	require.Len(t, p.w.controls, 4, "it is offered until the turn takes it")
+	for _, c := range p.w.controls[:3] {
+		require.Equal(t, &answer1, c.Answer)
+		require.Equal(t, p.w.controls[0].ID, c.ID, "the agent gets it once")
+	}
 }
 
 func TestConfigure(t *testing.T) {
