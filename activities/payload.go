@@ -109,6 +109,8 @@ type Lost struct {
 	Times int `json:"times"`
 	// AfterSeq is a sequence number before everything of the execution.
 	AfterSeq uint64 `json:"afterSeq"`
+	// Why is what was lost, in words; "" for a host that does not answer.
+	Why string `json:"why,omitempty"`
 }
 
 // RunTurnOutput is how the turn ended. It is small: bodies are in the stream.

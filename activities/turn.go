@@ -247,7 +247,8 @@ func (t *turn) takeUp(ctx context.Context) error {
 	}
 	t.mark.Open = &begun{ExecutionID: t.in.ExecutionID, MessageID: t.in.Message.ID, Running: running}
 	if lost := t.in.Resumes; lost != nil {
-		t.mark.Open.Resume = &resumption{Times: lost.Times, Why: fmt.Sprintf("the session's host %s was lost in the middle of the turn", lost.Host)}
+		why := cmp.Or(lost.Why, fmt.Sprintf("the session's host %s was lost in the middle of the turn", lost.Host))
+		t.mark.Open.Resume = &resumption{Times: lost.Times, Why: why}
 	}
 	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }

@@ -127,7 +127,7 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 		if r.st.Sandbox == nil || !hostLost(err) {
 			return out, err
 		}
-		lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after}
+		lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err)}
 		r.st.Sandbox = nil
 		r.st.Restarts++
 		r.cur.hosts++
@@ -351,6 +351,16 @@ func hostLost(err error) bool {
 	}
 	var app *temporal.ApplicationError
 	return errors.As(err, &app) && app.Type() == session.TypeHostLost
+}
+
+// whyLost is what a host said that gave its sandbox up; "" for one that said
+// nothing.
+func whyLost(err error) string {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return app.Message()
+	}
+	return ""
 }
 
 // errorInfo puts an activity's error into words for the conversation.
