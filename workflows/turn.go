@@ -266,29 +266,19 @@ func failureEvents(q session.Queued, info event.ErrorInfo) []event.Payload {
 	}
 }
 
-// emit appends events while no turn is live.
-func (r *run) emit(key string, payloads ...event.Payload) (activities.EmitOutput, error) {
-	return r.emitInput(r.ctx, r.emission(key, payloads...))
-}
-
 // emitEnd ends the running execution, whose agent is not asked any more. If its
 // host was lost it may have ended already.
 func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (activities.EmitOutput, error) {
-	in := r.emission(key, payloads...)
+	in := activities.EmitInput{SessionID: r.in.SessionID, Epoch: r.st.Epoch, LastSeq: r.st.LastSeq, Key: key, Anchor: r.st.LastBlockID}
+	for _, p := range payloads {
+		in.Events = append(in.Events, ownEvent(workflow.Now(r.ctx), p))
+	}
 	if r.cur.hosts > 0 {
 		in.Forsaken = &activities.Forsaken{
 			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, AfterSeq: r.cur.after,
 		}
 	}
 	return r.emitInput(r.ctx, in)
-}
-
-func (r *run) emission(key string, payloads ...event.Payload) activities.EmitInput {
-	in := activities.EmitInput{SessionID: r.in.SessionID, Epoch: r.st.Epoch, LastSeq: r.st.LastSeq, Key: key, Anchor: r.st.LastBlockID}
-	for _, p := range payloads {
-		in.Events = append(in.Events, ownEvent(workflow.Now(r.ctx), p))
-	}
-	return in
 }
 
 // emitInput is for any coroutine; ctx is its own.
