@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -84,4 +85,20 @@ func requireParity(t *testing.T, id string) {
 func timeless(t *testing.T, s reducer.State) string {
 	t.Helper()
 	return withoutKeys(t, s, "timestamp", "durationMs")
+}
+
+// TestAnsweredMeansArchived: when a session is idle its archive has the answer,
+// however long after its words the agent writes them down: a host that is lost
+// then takes nothing.
+func TestAnsweredMeansArchived(t *testing.T) {
+	startWorker(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		h := open(t, session.Options{Agent: a.Info().Name})
+		for _, script := range []string{"SAY short", "TOOL bash: echo tool THEN SAY behind a tool", "TOOL bash: echo last"} {
+			require.NoError(t, say(t, h, script).Err())
+			awaitIdle(t, h)
+			requireSame(t, h.ID())
+		}
+		require.NoError(t, h.Close(testContext(t)))
+	})
 }

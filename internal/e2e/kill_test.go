@@ -390,6 +390,26 @@ func TestKillHost(t *testing.T) {
 	first.start()
 }
 
+// TestKillHostWhileClosing: a session that closes does not resume the turn whose
+// host is lost. The turn ends once, and the conversation says what is lost.
+func TestKillHostWhileClosing(t *testing.T) {
+	k := startKillable(t)
+	s := stage(t, k.dir, "claude")
+	s.atGate(0)
+	startKillable(t)
+	require.NoError(t, k.now.Kill())
+	killTree(t, k.dir)
+	require.NoError(t, os.RemoveAll(k.dir))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	require.NoError(t, s.h.Close(ctx))
+	heard := s.l.closed(t)
+	require.Len(t, payloads[event.QueryFailed](heard), 1)
+	require.Empty(t, payloads[event.QueryCompleted](heard))
+	requireSame(t, s.h.ID())
+	k.start()
+}
+
 // TestKillNoProgress: an agent that hangs for ever is given up after the patience
 // that its session asks for, and one that says something is not.
 func TestKillNoProgress(t *testing.T) {
