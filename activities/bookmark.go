@@ -25,6 +25,8 @@ type bookmark struct {
 	// attempt that finds its own execution here has only to say so again.
 	Ended  string         `json:"ended,omitempty"`
 	Output *RunTurnOutput `json:"output,omitempty"`
+	// Unarchived says that Ended may not be in the archive.
+	Unarchived bool `json:"unarchived,omitempty"`
 	// Model and Permission are what the live agent was last told.
 	Model      string `json:"model,omitempty"`
 	Permission string `json:"permission,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -161,16 +162,37 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 		out.Result = *stands
 	}
 	t.mark.Offset, t.mark.Translator = d.Next, state
-	t.mark.Ended, t.mark.Output, t.mark.Open = t.in.ExecutionID, &out, nil
+	t.mark.Ended, t.mark.Output, t.mark.Open, t.mark.Unarchived = t.in.ExecutionID, &out, nil, true
 	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
 		return RunTurnOutput{}, err
 	}
 	if end.exited {
 		t.host.forget(t.in.Sandbox.ID)
 	}
+	return t.archived(ctx)
+}
+
+// archived archives what an ended turn left, notes that, and gives its output.
+func (t *turn) archived(ctx context.Context) (RunTurnOutput, error) {
 	t.archiveEnd(ctx)
-	out.ArchiveBehind, out.LastSeq = t.tale.behind, t.writer.Tail().LastSeq
-	return out, nil
+	out := *t.mark.Output
+	out.ArchiveBehind, out.LastSeq = t.tale.behind, max(out.LastSeq, t.writer.Tail().LastSeq)
+	t.mark.Output, t.mark.Unarchived = &out, false
+	return out, t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
+}
+
+// archiveLate is for a turn that ended, and whose worker died before it was
+// archived.
+func (t *turn) archiveLate(ctx context.Context) (out RunTurnOutput, err error) {
+	defer t.close()
+	if err := t.takeStream(ctx); err != nil {
+		return out, err
+	}
+	if t.agent, err = t.host.find(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch); err != nil {
+		return out, err
+	}
+	t.archiver = &archiver{store: t.host.o.Archive, agent: t.agent}
+	return t.archived(ctx)
 }
 
 // standingEnd is the end that an attempt before has written, nil for none. When
@@ -329,15 +351,27 @@ func (t *turn) saveOwn() error {
 // settleTime is when a turn's transcripts are looked at again.
 const settleTime = time.Second
 
+// looks bounds how often that is tried: S3 may be away.
+const looks = 60
+
 func (h *Host) lookAgain(a *archiver) {
-	select {
-	case <-time.After(settleTime):
-	case <-h.ctx.Done():
-		return
-	}
-	ctx, cancel := context.WithTimeout(h.ctx, archivePatience)
-	defer cancel()
-	if _, err := a.sync(ctx); err != nil {
+	for range looks {
+		select {
+		case <-time.After(settleTime):
+		case <-h.ctx.Done():
+			return
+		}
+		err := h.look(a)
+		if err == nil || errors.Is(err, archive.ErrFenced) {
+			return
+		}
 		h.o.Log.Debug("archive after a turn", "session", a.agent.launch.SessionID, "error", err)
 	}
+}
+
+func (h *Host) look(a *archiver) error {
+	ctx, cancel := context.WithTimeout(h.ctx, archivePatience)
+	defer cancel()
+	_, err := a.sync(ctx)
+	return err
 }

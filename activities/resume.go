@@ -200,13 +200,12 @@ func (t *turn) endedElsewhere(ctx context.Context) (out RunTurnOutput, ended boo
 	if r := out.Result.Result; r != nil {
 		out.Usage, out.CostUSD = r.Usage, r.CostUSD
 	}
-	t.mark.Ended, t.mark.Output = t.in.ExecutionID, &out
+	t.mark.Ended, t.mark.Output, t.mark.Unarchived = t.in.ExecutionID, &out, true
 	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
 		return out, false, err
 	}
-	t.archiveEnd(ctx)
-	out.ArchiveBehind, out.LastSeq = t.tale.behind, t.writer.Tail().LastSeq
-	return out, true, nil
+	out, err = t.archived(ctx)
+	return out, true, err
 }
 
 // sayWhatIsLost makes the conversation say what the transcripts do, of a turn

@@ -15,7 +15,6 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
-	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -81,7 +80,8 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	if err != nil {
 		return RunTurnOutput{}, err
 	}
-	if mark.Ended == in.ExecutionID && mark.Output != nil && mark.Output.Result.MessageID == in.Message.ID {
+	ended := mark.Ended == in.ExecutionID && mark.Output != nil && mark.Output.Result.MessageID == in.Message.ID
+	if ended && !mark.Unarchived {
 		return *mark.Output, nil
 	}
 	t := &turn{
@@ -95,6 +95,10 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	t.showBeat("starting")
 	ctx, t.pulse = h.startPulse(ctx, &t.show)
 	defer t.pulse.stop()
+	if ended {
+		out, err := t.archiveLate(ctx)
+		return out, crossing(err)
+	}
 	out, err := t.run(ctx)
 	if ruined(err) {
 		err = h.giveUp(ctx, in, err)
@@ -163,13 +167,10 @@ func (t *turn) close() {
 
 // open takes the stream's fence, and only then the agent.
 func (t *turn) open(ctx context.Context) (err error) {
-	h, id := t.host, t.in.Agent.SessionID
-	t.writer, err = h.o.Stream.Writer(ctx, id, t.fence, stream.WriterOptions{LastSeq: t.in.LastSeq, Fresh: true})
-	if err != nil {
+	h := t.host
+	if err := t.takeStream(ctx); err != nil {
 		return err
 	}
-	t.had = t.writer.Tail().Position
-	t.out = t.writer.Batcher(ctx, stream.BatcherOptions{})
 	if err := t.pulse.await(ctx); err != nil {
 		return err
 	}
@@ -181,6 +182,17 @@ func (t *turn) open(ctx context.Context) (err error) {
 		return err
 	}
 	return t.meet(ctx)
+}
+
+// takeStream takes the stream's fence.
+func (t *turn) takeStream(ctx context.Context) (err error) {
+	t.writer, err = t.host.o.Stream.Writer(ctx, t.in.Agent.SessionID, t.fence, stream.WriterOptions{LastSeq: t.in.LastSeq, Fresh: true})
+	if err != nil {
+		return err
+	}
+	t.had = t.writer.Tail().Position
+	t.out = t.writer.Batcher(ctx, stream.BatcherOptions{})
+	return nil
 }
 
 // ask says that the query starts and hands the message over, both once.
@@ -513,105 +525,4 @@ func (t *turn) broken(ctx context.Context, err error) (RunTurnOutput, error) {
 	}
 	t.host.forget(t.in.Sandbox.ID)
 	return RunTurnOutput{}, fmt.Errorf("session %s: %w", t.in.Agent.SessionID, err)
-}
-
-// control serves a request of SendControl.
-func (t *turn) control(ctx context.Context, in ControlInput) error {
-	switch {
-	case in.Interrupt != nil:
-		return t.interrupt(ctx, in.ID, in.Interrupt.Reason)
-	case in.Answer != nil:
-		return t.answer(ctx, *in.Answer)
-	}
-	if in.Options != nil {
-		if err := t.changeOptions(ctx, in.ID, *in.Options); err != nil {
-			return err
-		}
-	}
-	if len(in.Events) == 0 {
-		return nil
-	}
-	return t.emit(ctx, in.ID, in.Events)
-}
-
-// emit appends events of the workflow's own among the agent's. Where they stand
-// is read from the stream when the turn is over.
-func (t *turn) emit(ctx context.Context, key string, events []event.Event) error {
-	if _, err := t.host.o.Stream.Emit(ctx, t.in.Agent.SessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: t.fence.Epoch}, Key: key, Events: events,
-	}); err != nil {
-		return err
-	}
-	if err := announceChanges(ctx, t.host.o.Stream, t.in.Agent.SessionID, events); err != nil {
-		return err
-	}
-	t.owned = true
-	return nil
-}
-
-// archivePatience is how long a turn waits for the archive at its end. The
-// archive catches up later.
-const archivePatience = 5 * time.Second
-
-// changeOptions tells the running agent. One that can't be told is told with
-// its next turn.
-func (t *turn) changeOptions(ctx context.Context, id string, o Options) error {
-	if o.Model != "" {
-		err := t.dialogue.Say(ctx, id+"-model", adapters.SetModel{Model: o.Model})
-		if err != nil && !errors.Is(err, adapters.ErrUnsupported) {
-			return err
-		}
-		if err == nil {
-			t.mark.Model, t.mark.Open.Options.Model = o.Model, o.Model
-		}
-	}
-	if o.Permission != "" {
-		err := t.dialogue.Say(ctx, id+"-permission", adapters.SetPermission{Permission: o.Permission})
-		if err != nil && !errors.Is(err, adapters.ErrUnsupported) {
-			return err
-		}
-		if err == nil {
-			t.mark.Permission, t.mark.Open.Options.Permission = string(o.Permission), o.Permission
-		}
-	}
-	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
-}
-
-// permission answers by the standing policy, or remembers what waits for a
-// person.
-func (t *turn) permission(ctx context.Context, ev event.Event) error {
-	switch p := ev.Payload.(type) {
-	case event.PermissionRequested:
-		t.asked[p.RequestID] = p
-		switch adapters.Permission(t.mark.Permission) {
-		case adapters.PermissionAllow:
-			return t.answer(ctx, session.RespondRequest{RequestID: p.RequestID, Allow: true})
-		case adapters.PermissionDeny:
-			return t.answer(ctx, session.RespondRequest{RequestID: p.RequestID, Message: "This session's policy denies it."})
-		}
-	case event.PermissionResolved:
-		delete(t.asked, p.RequestID)
-	}
-	return nil
-}
-
-func (t *turn) answer(ctx context.Context, r session.RespondRequest) error {
-	asked, open := t.asked[r.RequestID]
-	if !open && t.answered[r.RequestID] {
-		return nil
-	}
-	if !open {
-		return session.Invalid("requestId", fmt.Sprintf("%q is not open", r.RequestID), "the id of an open request")
-	}
-	input := r.Input
-	if len(input) == 0 {
-		input = asked.Input
-	}
-	if !r.Allow && r.Message == "" {
-		r.Message = "The user denied it."
-	}
-	t.answered[r.RequestID] = true
-	return t.dialogue.Say(ctx, "answer-"+r.RequestID, adapters.Answer{
-		RequestID: r.RequestID, Allow: r.Allow, Message: r.Message, Input: input,
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -50,8 +51,37 @@ func Compare(live, restored reducer.State, r Rules) ([]Difference, error) {
 	c := comparison{rules: r, deep: r.deepThreads(live, restored)}
 	c.blocks(event.Main, written(live.Blocks, restored.Blocks), restored.Blocks)
 	c.lost = lostThreads(live)
-	c.subagents(c.threads(live), c.threads(restored))
+	c.subagents(c.threads(live), c.withoutOrphans(live, c.threads(restored), restored))
 	return c.found, c.err
+}
+
+// withoutOrphans leaves out what is on disk of the threads that are lost live: an
+// agent that never wrote the call down may have written the thread, under an id
+// of its own.
+func (c *comparison) withoutOrphans(live reducer.State, threads []reducer.Subagent, restored reducer.State) []reducer.Subagent {
+	called := map[string]bool{}
+	note := func(blocks []event.Block) {
+		for _, b := range blocks {
+			called[b.ToolUseID] = called[b.ToolUseID] || b.Type == event.BlockSubagent
+		}
+	}
+	note(restored.Blocks)
+	for _, sub := range restored.Subagents {
+		note(sub.Blocks)
+	}
+	lost := 0
+	for _, sub := range live.Subagents {
+		if c.lost[sub.ToolUseID] {
+			lost++
+		}
+	}
+	return slices.DeleteFunc(threads, func(sub reducer.Subagent) bool {
+		orphan := !called[sub.ToolUseID] && lost > 0
+		if orphan {
+			lost--
+		}
+		return orphan
+	})
 }
 
 // comparison collects differences.

@@ -78,6 +78,21 @@ func TestLostCallLosesItsSubagent(t *testing.T) {
 	require.Empty(t, diffs)
 }
 
+// The same, where the agent wrote the thread and not its call.
+func TestLostCallLeavesAnOrphan(t *testing.T) {
+	t.Parallel()
+	live := main(prompt("u"), call("q", event.ExecutionError), ref("q"))
+	live.Subagents = []reducer.Subagent{thread("q")}
+	restored := main(prompt("u"))
+	restored.Subagents = []reducer.Subagent{thread("agent-7", text("s", "x"))}
+	diffs, err := parity.Compare(settled(t, live, restored), restored, parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, diffs)
+	diffs, err = parity.Compare(main(prompt("u")), restored, parity.Rules{})
+	require.NoError(t, err)
+	require.NotEmpty(t, diffs, "nothing was lost: it would have to be live too")
+}
+
 // What an agent never says is not taken for what a death took.
 func TestUnsentIsNotUnsaid(t *testing.T) {
 	t.Parallel()

@@ -112,8 +112,13 @@ func (d *driver) endWorker(ctx context.Context, k Kill, h *host, p *harness.Proc
 			d.note("kill host: %v", err)
 		}
 		d.hosts.owned.Go(func() {
-			wait(ctx, 5*time.Second)
-			if _, err := d.hosts.add(context.WithoutCancel(ctx)); err != nil {
+			// A server may be away, or the run over: its sessions need a host.
+			for range 30 {
+				wait(ctx, 5*time.Second)
+				_, err := d.hosts.add(context.WithoutCancel(ctx))
+				if err == nil {
+					return
+				}
 				d.note("start a host: %v", err)
 			}
 		})

@@ -24,8 +24,8 @@ const (
 	gonePrefix = ".gone-"
 )
 
-// stale is the age from which a half-made or half-removed folder belongs to a
-// process that died at it.
+// stale is the age from which a half-made folder belongs to a process that died
+// at it.
 const stale = 10 * time.Minute
 
 // Provider makes sandboxes below one data folder. It may be used
@@ -105,7 +105,11 @@ func (p *Provider) tidy() error {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !strings.HasPrefix(e.Name(), ".") || time.Since(info.ModTime()) < stale {
+		if err != nil || !strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		// What is being removed may be removed by two.
+		if !strings.HasPrefix(e.Name(), gonePrefix) && time.Since(info.ModTime()) < stale {
 			continue
 		}
 		if err := removeAll(filepath.Join(p.root(), e.Name())); err != nil {
