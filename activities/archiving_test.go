@@ -3,6 +3,10 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -128,4 +132,48 @@ func TestArchiverErrors(t *testing.T) {
 	sb.fail = nil
 	_, err = (&archiver{store: store, agent: r.agent}).sync(ctx)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A worker may die when a turn's end is told and noted, and not archived yet.
+// The attempt after it archives what the turn left; a further one has nothing to
+// do.
+func TestATurnIsArchivedByTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	in := b.ask(1, "words 2")
+	first := b.turn(in)
+	files, err := filepath.Glob(b.file(".claude", "projects", "*", "*.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	late := func(line string) {
+		f, err := os.OpenFile(files[0], os.O_APPEND|os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = f.WriteString(`{"type":"summary","summary":"` + line + `"}` + "\n")
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	archived := func() string {
+		r, err := b.store.ReadTranscript(t.Context(), b.agent.SessionID, "main")
+		require.NoError(t, err)
+		data, err := io.ReadAll(r)
+		require.NoError(t, errors.Join(err, r.Close()))
+		return string(data)
+	}
+	for n, unarchived := range []bool{true, false} {
+		// The look behind the turn must be over before there is more to see.
+		b.host.after.Wait()
+		mark, err := b.host.bookmark(b.sandbox.ID)
+		require.NoError(t, err)
+		require.False(t, mark.Unarchived)
+		mark.Unarchived = unarchived
+		require.NoError(t, b.host.saveBookmark(b.sandbox.ID, mark))
+		line := fmt.Sprintf("late %d", n)
+		late(line)
+		again, err := b.attempt(t.Context(), 2+n, in)
+		require.NoError(t, err)
+		require.Equal(t, first.Result, again.Result)
+		require.Equal(t, unarchived, strings.Contains(archived(), line))
+	}
+	b.requireOnce(1)
+	b.end()
 }
