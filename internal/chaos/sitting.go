@@ -139,7 +139,12 @@ func (s *sitting) fault(f Fault, format string, args ...any) {
 	told := s.told()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.found = append(s.found, told.finding(f, told.kind(), format, args...))
+	found := told.finding(f, told.kind(), format, args...)
+	s.found = append(s.found, found)
+	s.d.say("found: %.300s", found)
+	if err := s.d.keep(told, s.found); err != nil {
+		s.d.say("evidence: %v", err)
+	}
 }
 
 // told is the session as it was seen so far.
