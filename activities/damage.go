@@ -11,7 +11,6 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
-	"github.com/sojourn-run/sojourn/stream"
 )
 
 // errBookmark means that a bookmark can be read from disk and says nothing.
@@ -60,9 +59,11 @@ func (t *turn) leftOut(ctx context.Context, d runner.Delivery, why error) error 
 }
 
 // reached is how far the sandbox's spool once came, as bookmark and stream know.
+// What is said with index 0 stands before the next record, which may never have
+// been written; all else is of a record that was.
 func (t *turn) reached() int64 {
 	from := t.mark.Offset
-	if t.had.Epoch == t.in.Sandbox.Epoch && t.had.Compare(stream.Position{Epoch: t.had.Epoch}) > 0 {
+	if t.had.Epoch == t.in.Sandbox.Epoch && t.had.Index > 0 {
 		from = max(from, t.had.Offset+1)
 	}
 	return from

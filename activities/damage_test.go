@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // requireGivenUp wants the sandbox ended, with all in the archive, and the turn
@@ -29,6 +30,20 @@ func (b *bench) requireGivenUp(err error, want string) {
 	_, err = b.provider.Open(b.t.Context(), b.sandbox.ID)
 	require.ErrorIs(b.t, err, sandbox.ErrNotFound)
 	require.Equal(b.t, 1, count[event.EETerminated](b.events()))
+}
+
+// A spool that is opened anew begins behind what is known to have been in it. A
+// turn's beginning is said before the record at its place is written.
+func TestReachedIsOfRecordsThatWere(t *testing.T) {
+	t.Parallel()
+	reached := func(had stream.Position) int64 {
+		return (&turn{in: RunTurnInput{Sandbox: session.Sandbox{Epoch: 3}}, mark: bookmark{Offset: 50}, had: had}).reached()
+	}
+	require.EqualValues(t, 50, reached(stream.Position{}))
+	require.EqualValues(t, 50, reached(stream.Position{Epoch: 3, Offset: 50}))
+	require.EqualValues(t, 51, reached(stream.Position{Epoch: 3, Offset: 50, Index: 1}))
+	require.EqualValues(t, 91, reached(stream.Position{Epoch: 3, Offset: 90, Index: indexEnd}))
+	require.EqualValues(t, 50, reached(stream.Position{Epoch: 2, Offset: 90, Index: 1}), "another sandbox's")
 }
 
 // A bookmark that is no JSON: nobody knows how far the turns came, so the

@@ -259,6 +259,9 @@ func killAgents(t *testing.T, k *killable) {
 			next := say(t, s.h, "RECALL")
 			require.NoError(t, next.Err())
 			require.Contains(t, next.Result.Response, "works again")
+			// A death that is noticed only when the agent is written to is counted
+			// by the health check after it.
+			require.NoError(t, say(t, s.h, "SAY counted").Err())
 			require.Equal(t, 2, last(restarts(t, s.h)))
 			require.NoError(t, s.h.Close(testContext(t)))
 			s.l.closed(t)
