@@ -85,6 +85,12 @@ func (h *Host) bookmark(sandboxID string) (bookmark, error) {
 // saveBookmark replaces the bookmark in one step, so that a death leaves the
 // old one or the new one.
 func (h *Host) saveBookmark(sandboxID string, b bookmark) error {
+	h.marks.Lock()
+	defer h.marks.Unlock()
+	return h.replaceBookmark(sandboxID, b)
+}
+
+func (h *Host) replaceBookmark(sandboxID string, b bookmark) error {
 	data, err := json.Marshal(b)
 	if err == nil {
 		err = replaceFile(h.bookmarkPath(sandboxID), data)

@@ -178,7 +178,7 @@ func (t *turn) archived(ctx context.Context) (RunTurnOutput, error) {
 	out := *t.mark.Output
 	out.ArchiveBehind, out.LastSeq = t.tale.behind, max(out.LastSeq, t.writer.Tail().LastSeq)
 	t.mark.Output, t.mark.Unarchived = &out, false
-	return out, t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
+	return out, t.saveEnded()
 }
 
 // archiveLate is for a turn that ended, and whose worker died before it was
@@ -320,7 +320,7 @@ func (t *turn) output(end ending) RunTurnOutput {
 func (t *turn) archiveEnd(ctx context.Context) {
 	if len(t.mark.Own) > 0 {
 		t.archiveOwn(ctx)
-		if err := t.saveOwn(); err != nil {
+		if err := t.saveEnded(); err != nil {
 			t.tale.behind = err.Error()
 		}
 	}
@@ -338,14 +338,17 @@ func (t *turn) archiveEnd(ctx context.Context) {
 	t.host.after.Go(func() { t.host.lookAgain(t.archiver) })
 }
 
-// saveOwn notes in the bookmark what own entries are still to be archived,
-// unless another turn has written it since.
-func (t *turn) saveOwn() error {
-	now, err := t.host.bookmark(t.in.Sandbox.ID)
-	if err != nil || now.Ended != t.in.ExecutionID {
+// saveEnded notes what came of an ended turn, unless another turn has written
+// the bookmark since: after a reset one may run beside it.
+func (t *turn) saveEnded() error {
+	h, id := t.host, t.in.Sandbox.ID
+	h.marks.Lock()
+	defer h.marks.Unlock()
+	now, err := h.bookmark(id)
+	if err != nil || now.Ended != t.in.ExecutionID || now.Open != nil {
 		return err
 	}
-	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
+	return h.replaceBookmark(id, t.mark)
 }
 
 // settleTime is when a turn's transcripts are looked at again.

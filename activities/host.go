@@ -52,6 +52,8 @@ type Host struct {
 	after sync.WaitGroup
 	stop  context.CancelFunc
 	ctx   context.Context
+	// marks guards the bookmarks.
+	marks sync.Mutex
 
 	mu sync.Mutex
 	// turns are the running ones, by session.
