@@ -42,8 +42,8 @@
 // that is unknown). Repeated, it only fills in what is missing.
 //
 // subagent:completed ends it: completed gives success and a complete reference
-// block, everything else error and error. The block is looked for in main,
-// then in all subagents. Completion before the spawn creates the subagent; its
+// block, everything else error and error. An empty output is none, and takes back
+// one that was said. The block is looked for in main, then in all subagents. Completion before the spawn creates the subagent; its
 // reference block then comes with the spawn, ended. The last completion wins.
 //
 // Subagents are found by toolUseId first, then by agentId; one that is named

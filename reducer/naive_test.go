@@ -344,8 +344,15 @@ func (n *naive) completed(p object) {
 			s[key] = v
 		}
 	}
+	taken := s["output"] == ""
+	if taken {
+		delete(s, "output")
+	}
 	if b := n.standing(s); b != nil {
 		overlay(b, fate(s))
+		if taken {
+			b["output"] = nil
+		}
 	}
 }
 

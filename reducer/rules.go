@@ -2,6 +2,7 @@ package reducer
 
 import (
 	"cmp"
+	"encoding/json"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -212,9 +213,13 @@ func completed(t tree, p event.SubagentCompleted) {
 		s.Status = event.ExecutionSuccess
 	}
 	s.Output = cmp.Or(p.Output, s.Output)
+	nothing := s.Output != nil && *s.Output == ""
+	if nothing {
+		s.Output = nil
+	}
 	s.DurationMS = cmp.Or(p.DurationMS, s.DurationMS)
 	update(t, at, s)
-	conclude(t, s)
+	conclude(t, s, nothing)
 }
 
 // update writes s unless that would change nothing.
@@ -233,8 +238,12 @@ func equalPointers[T comparable](a, b *T) bool {
 }
 
 // conclude writes the subagent's fate on its reference block, wherever it is.
-func conclude(t tree, s Subagent) {
+// That it gave nothing takes back what was said of it before.
+func conclude(t tree, s Subagent, nothing bool) {
 	ref := outcome(s)
+	if nothing {
+		ref.Output = json.RawMessage(`null`)
+	}
 	at, ok := t.locate(ref.ID)
 	if !ok {
 		return

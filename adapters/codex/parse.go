@@ -33,6 +33,8 @@ type parser struct {
 	scribe
 	telling.Feed
 	files []*file
+	// hasMain: the session's own file is among them.
+	hasMain bool
 }
 
 // file is one rollout being read, a turn at a time.
@@ -56,7 +58,7 @@ func (p *parser) open(sources []adapters.Source) {
 		}
 		f := &file{Transcript: src.Transcript, in: in}
 		if f.ID == event.Main {
-			p.thread(f.ID).Conversation = event.Main
+			p.thread(f.ID).Conversation, p.hasMain = event.Main, true
 		}
 		p.files = append(p.files, f)
 		p.advance(f)
@@ -89,7 +91,8 @@ func (p *parser) readAll() bool {
 
 // earliest is the file whose next part is the oldest; of equals, the first.
 // When only subagents of unknown origin are left, the first of them becomes a
-// conversation under its own name.
+// conversation under its own name. The session's own file, if it is there, shows
+// none that it has no call of: the program died before it wrote the call.
 func (p *parser) earliest() *file {
 	var best, orphan *file
 	for _, f := range p.files {
@@ -107,7 +110,11 @@ func (p *parser) earliest() *file {
 	}
 	if best == nil && orphan != nil {
 		p.time = orphan.ready[0].time()
-		p.spawn(event.Main, orphan.ID, orphan.ID, "")
+		if th := p.thread(orphan.ID); p.hasMain {
+			th.Conversation, th.Parent = orphan.ID, event.Main
+		} else {
+			p.spawn(event.Main, orphan.ID, orphan.ID, "")
+		}
 		return orphan
 	}
 	return best

@@ -1,6 +1,7 @@
 package parity
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 
@@ -66,9 +67,18 @@ func (s *settling) thread(conversation string, live, restored []event.Block) {
 			}})
 		case saved[b.ID].Execution != b.Execution:
 			s.ended(conversation, *saved[b.ID])
+		case b.Type != event.BlockSubagent && !same(b, *saved[b.ID]):
+			s.tell(conversation, event.SourceRunner, event.BlockUpsert{Block: *saved[b.ID]})
 		}
 	}
 	s.rest(conversation, restored, said)
+}
+
+// same says whether a block stands on disk as it was said.
+func same(live, saved event.Block) bool {
+	a, aerr := json.Marshal(timeless(live))
+	b, berr := json.Marshal(timeless(saved))
+	return aerr == nil && berr == nil && bytes.Equal(a, b)
 }
 
 // ended tells how the work behind a block ended.
@@ -85,6 +95,9 @@ func (s *settling) ended(conversation string, b event.Block) {
 	}
 	if sub := s.subagent(b.ToolUseID); sub != nil {
 		done.AgentID, done.Output = sub.AgentID, sub.Output
+	}
+	if done.Output == nil {
+		done.Output = new(string) // what was said of it is taken back
 	}
 	s.tell(conversation, event.SourceRunner, done)
 }

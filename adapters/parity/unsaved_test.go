@@ -15,6 +15,8 @@ func call(id string, how event.Execution) event.Block {
 	return event.Block{ID: id, Type: event.BlockToolUse, Status: event.StatusComplete, ToolUseID: id, Execution: how, Input: []byte("{}")}
 }
 
+func ptr[T any](v T) *T { return &v }
+
 func result(id string) event.Block {
 	failed := false
 	return event.Block{ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete, ToolUseID: id, IsError: &failed, Output: []byte("null")}
@@ -49,7 +51,20 @@ func TestUnsavedEitherWay(t *testing.T) {
 	block.Input, block.Output = []byte(`"go"`), []byte(`"done"`)
 	withSub := main(prompt("u"), call("q", event.ExecutionSuccess), block, result("q"), text("b", "y"))
 	withSub.Subagents = []reducer.Subagent{sub}
+	torn := result("t")
+	torn.IsError, torn.Output = ptr(true), []byte(`"The agent ended before"`)
+	undone := main(prompt("u"), call("q", event.ExecutionError), ref("q"))
+	undone.Blocks[2].Status, undone.Blocks[2].Execution, undone.Blocks[2].Output = event.StatusError, event.ExecutionError, []byte(`null`)
+	undone.Blocks[2].Input = []byte(`""`)
+	undone.Subagents = []reducer.Subagent{thread("q", text("s1", "x"))}
+	undone.Subagents[0].Status = event.ExecutionError
+	done := main(prompt("u"), call("q", event.ExecutionSuccess), undone.Blocks[2])
+	done.Blocks[2].Status, done.Blocks[2].Execution, done.Blocks[2].Output = event.StatusComplete, event.ExecutionSuccess, []byte(`"done"`)
+	done.Subagents = []reducer.Subagent{thread("q", text("s1", "x"))}
+	done.Subagents[0].Status, done.Subagents[0].Output = event.ExecutionSuccess, &output
 	for name, c := range map[string]struct{ live, restored reducer.State }{
+		"result stands otherwise":  {main(prompt("u"), call("t", event.ExecutionSuccess), result("t")), main(prompt("u"), call("t", event.ExecutionError), torn)},
+		"subagent is not done":     {done, undone},
 		"result said, not written": {main(prompt("u"), call("t", event.ExecutionSuccess), result("t")), main(prompt("u"), call("t", event.ExecutionError))},
 		"result written, not said": {main(prompt("u"), call("t", event.ExecutionError)), main(prompt("u"), call("t", event.ExecutionSuccess), result("t"), text("a", "x"))},
 		"only the last turn":       {main(prompt("u"), text("a", "x")), main(text("z", "before"), prompt("u"), text("a", "x"), text("b", "y"))},
