@@ -62,10 +62,12 @@ func keepPrompts(live, restored reducer.State, at time.Time) []event.Event {
 		case isLost(b):
 			unasked = &b
 		case !heard(b, restored):
-			kept = append(kept, keptPrompt(b, at))
+			kept, unasked = append(kept, keptPrompt(b, at)), nil
+		default:
+			unasked = nil
 		}
 	}
-	if _, again := asked(live); unasked != nil && !again {
+	if unasked != nil {
 		kept = append(kept, keptPrompt(*unasked, at))
 	}
 	return kept

@@ -20,8 +20,9 @@ func (t *turn) collectOwn(ctx context.Context) error {
 		return nil
 	}
 	var c ownCollector
-	c.blocks.place(standing(t.in.Anchor))
-	for ev, err := range t.host.o.Stream.Read(ctx, t.in.Agent.SessionID, t.since(), stream.ReadOptions{}) {
+	since, anchor := t.lostSince()
+	c.blocks.place(standing(anchor))
+	for ev, err := range t.host.o.Stream.Read(ctx, t.in.Agent.SessionID, since, stream.ReadOptions{}) {
 		if errors.Is(err, stream.ErrPurged) {
 			// The turn is older than the stream's memory: nobody can tell any more.
 			t.host.o.Log.Warn("own blocks are past the stream's retention", "session", t.in.Agent.SessionID)

@@ -93,6 +93,9 @@ type RunTurnInput struct {
 	// AfterSeq is a sequence number before everything of the execution, if
 	// LastSeq is not.
 	AfterSeq uint64 `json:"afterSeq,omitempty"`
+	// Unarchived is set when an earlier sandbox was lost before the archive had
+	// all of its turns.
+	Unarchived *session.Unarchived `json:"unarchived,omitempty"`
 	// Reset says that the workflow was reset: there may be more in the stream
 	// than it knows of. If so the activity does nothing and fails with
 	// session.TypeFenced.

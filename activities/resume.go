@@ -79,6 +79,18 @@ func (t *turn) toldSince(ctx context.Context, after uint64) (told, error) {
 	return said, nil
 }
 
+// takenAway is the part of the conversation that a lost sandbox may have taken:
+// what was said of this execution, and of those before that the archive may not
+// have whole.
+func (t *turn) takenAway(ctx context.Context, said told) (reducer.State, error) {
+	since, _ := t.lostSince()
+	if since >= t.since() {
+		return said.live, nil
+	}
+	all, err := t.toldSince(ctx, since)
+	return all.live, err
+}
+
 // asked is the block of the message that an execution is about, as the agent
 // said it: the first of its part that was not lost before.
 func asked(live reducer.State) (event.Block, bool) {
@@ -110,10 +122,14 @@ func (t *turn) resumed(ctx context.Context, events *[]event.Event) (begun bool, 
 		return false, fmt.Errorf("look for what can be resumed: %w", err)
 	}
 	now := time.Now().UTC()
-	lost := parity.Unsaved(said.live, restored, now)
+	whole, err := t.takenAway(ctx, said)
+	if err != nil {
+		return false, err
+	}
+	lost := parity.Unsaved(whole, restored, now)
 	message, known := asked(said.live)
 	r.Heard = known && heard(message, restored)
-	kept := keepPrompts(said.live, restored, now)
+	kept := keepPrompts(whole, restored, now)
 	if known && !r.Heard {
 		// Asked again, the agent says the message again, some of them under an
 		// id of their own choice.
@@ -218,12 +234,16 @@ func (t *turn) sayWhatIsLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	whole, err := t.takenAway(ctx, said)
+	if err != nil {
+		return err
+	}
 	restored, err := t.agent.onDisk(ctx)
 	if err != nil {
 		return fmt.Errorf("look for what was lost: %w", err)
 	}
 	now := time.Now().UTC()
-	events := slices.Concat(keepPrompts(said.live, restored, now), parity.Unsaved(said.live, restored, now))
+	events := slices.Concat(keepPrompts(whole, restored, now), parity.Unsaved(whole, restored, now))
 	t.owned = t.owned || len(events) > 0
 	if err := t.out.Add(ctx, events, stream.Position{}); err != nil {
 		return err

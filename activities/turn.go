@@ -230,8 +230,13 @@ func (t *turn) sayBeginning(ctx context.Context) error {
 	events := append(t.damages(), healthy...)
 	beginning := len(events)
 	begun := false
-	if t.mark.Open.Resume != nil {
+	switch {
+	case t.mark.Open.Resume != nil:
 		if begun, err = t.resumed(ctx, &events); err != nil {
+			return err
+		}
+	case t.in.Unarchived != nil:
+		if err := t.sayWhatIsLost(ctx); err != nil {
 			return err
 		}
 	}
@@ -335,11 +340,23 @@ func (t *turn) since() uint64 {
 	return cmp.Or(t.in.AfterSeq, t.in.LastSeq)
 }
 
+// lostSince is where begins what a lost sandbox may have taken, and the last
+// block before it.
+func (t *turn) lostSince() (seq uint64, anchor string) {
+	if u := t.in.Unarchived; u != nil {
+		return min(u.AfterSeq, t.since()), u.Anchor
+	}
+	return t.since(), t.in.Anchor
+}
+
 // listen pumps the agent's records until the turn has ended.
 func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	syncs := newSyncing(t.archiver)
 	defer syncs.stop()
+	if before := t.mark.Output; before != nil && before.ArchiveBehind != "" {
+		syncs.begin(ctx)
+	}
 	files := t.watchWorkspace(ctx)
 	defer files.stop()
 	defer cancel()

@@ -58,8 +58,20 @@ type State struct {
 	// Failure is why the last execution failed; nil after a good one.
 	Failure *event.ErrorInfo `json:"failure,omitempty"`
 	// ArchiveBehind says what the archive still misses; "" when nothing.
-	ArchiveBehind string  `json:"archiveBehind,omitempty"`
-	Children      []Child `json:"children,omitempty"`
+	ArchiveBehind string `json:"archiveBehind,omitempty"`
+	// Unarchived is where the first turn began that the archive may not have
+	// whole; nil when it has all.
+	Unarchived *Unarchived `json:"unarchived,omitempty"`
+	Children   []Child     `json:"children,omitempty"`
+}
+
+// Unarchived is a place in the stream from which on the archive may be behind.
+type Unarchived struct {
+	AfterSeq uint64 `json:"afterSeq"`
+	// Anchor is the last block of the main conversation there.
+	Anchor string `json:"anchor,omitempty"`
+	// Epoch is that of the sandbox that has what the archive has not.
+	Epoch uint64 `json:"epoch"`
 }
 
 // Queued is a message that waits for its execution.

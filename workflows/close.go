@@ -102,7 +102,7 @@ func (r *run) endSandbox(reason string) {
 			workflow.GetLogger(r.ctx).Debug("wait ended early", "error", werr)
 		}
 	} else {
-		r.st.ArchiveBehind = ""
+		r.st.ArchiveBehind, r.st.Unarchived = "", nil
 	}
 	r.advance(out.LastSeq, "")
 	r.publish()

@@ -114,6 +114,29 @@ func TestHostLost(t *testing.T) {
 	require.Len(t, p.w.ended, 1, "the lost sandboxes have no host to end them")
 }
 
+// What the archive missed when a host was lost is looked for by the next turn in
+// another sandbox, and by that one only.
+func TestALostHostTakesWhatWasNotArchived(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "archived") },
+		func() { p.w.behind = "S3 is away"; p.send("m2", "not archived") },
+		func() { p.send("m3", "neither") },
+		func() { p.w.behind = ""; p.send("m4", "LOST 1 of them") },
+		func() { p.send("m5", "LOST 1 again") },
+	)
+	p.run()
+	of := map[string][]*session.Unarchived{}
+	for _, in := range p.w.turns {
+		of[in.Message.ID] = append(of[in.Message.ID], in.Unarchived)
+	}
+	second := p.w.turns[1]
+	require.Equal(t, []*session.Unarchived{nil}, of["m3"], "the sandbox that has it stands")
+	require.Equal(t, []*session.Unarchived{nil, {AfterSeq: second.LastSeq, Anchor: second.Anchor, Epoch: second.Sandbox.Epoch}}, of["m4"])
+	require.Equal(t, []*session.Unarchived{nil, nil}, of["m5"])
+}
+
 // An execution that is given up with its host had ended, perhaps, before
 // Temporal heard of it: that end stands. Whoever still has the lost host's epoch
 // is fenced.

@@ -181,6 +181,9 @@ func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTu
 	r.cur.live = true
 	err := workflow.ExecuteActivity(ctx, activities.NameRunTurn, in).Get(ctx, &out)
 	r.cur.live = false
+	if err == nil {
+		r.noteArchive(in, out)
+	}
 	return out, err
 }
 
@@ -193,7 +196,20 @@ func (r *run) turnInput(q session.Queued, lost *activities.Lost) activities.RunT
 	if run := r.running; run != nil && run.MessageID == q.Message.ID {
 		in.AfterSeq, in.Anchor = run.AfterSeq, run.Anchor
 	}
+	if u := r.st.Unarchived; u != nil && u.Epoch < in.Sandbox.Epoch {
+		in.Unarchived = u
+	}
 	return in
+}
+
+// noteArchive remembers from where on a loss of the host would take answers.
+func (r *run) noteArchive(in activities.RunTurnInput, out activities.RunTurnOutput) {
+	switch {
+	case out.ArchiveBehind == "":
+		r.st.Unarchived = nil
+	case r.st.Unarchived == nil || in.Unarchived != nil:
+		r.st.Unarchived = &session.Unarchived{AfterSeq: in.LastSeq, Anchor: in.Anchor, Epoch: in.Sandbox.Epoch}
+	}
 }
 
 // createSandbox waits for a place as long as it takes, or until the turn is
@@ -276,6 +292,10 @@ func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (
 	if r.cur.hosts > 0 {
 		in.Forsaken = &activities.Forsaken{
 			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, AfterSeq: r.cur.after,
+		}
+		if u := r.st.Unarchived; u != nil {
+			in.Forsaken.AfterSeq, in.Anchor = min(u.AfterSeq, r.cur.after), u.Anchor
+			r.st.Unarchived = nil
 		}
 	}
 	return r.emitInput(r.ctx, in)

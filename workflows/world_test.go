@@ -68,7 +68,9 @@ type world struct {
 	noAgent   bool
 	record    *session.Record
 	lostHosts bool
-	// ended is how forsaken executions had ended before their host was lost.
+	// behind is what the archive misses behind each turn.
+	behind string
+	// endedBefore is how forsaken executions had ended before their host was lost.
 	endedBefore *session.Result
 	// entered is called when a turn is held.
 	entered func(activities.RunTurnInput)
@@ -190,6 +192,7 @@ func (w *world) RunTurn(ctx context.Context, in activities.RunTurnInput) (activi
 		return activities.RunTurnOutput{}, activity.ErrResultPending
 	}
 	out := w.answered(in)
+	out.ArchiveBehind = w.behind
 	out.AgentExited = verb == "EXIT"
 	return out, nil
 }

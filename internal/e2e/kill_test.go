@@ -413,14 +413,48 @@ func TestKillHostWhileClosing(t *testing.T) {
 	k.start()
 }
 
+// TestKillHostWithAnswersOnIt: S3 is away when a turn ends, and the host is lost
+// before it is back. What was said is lost, and the conversation says so.
+func TestKillHostWithAnswersOnIt(t *testing.T) {
+	f, url := forward(t, shared.env["AWS_ENDPOINT_URL_S3"])
+	k := startKillable(t, "AWS_ENDPOINT_URL_S3="+url)
+	h := open(t, session.Options{Agent: "claude"})
+	require.NoError(t, say(t, h, "SAY the first word").Err())
+	awaitIdle(t, h)
+	f.stop()
+	require.NoError(t, say(t, h, "SAY the second word").Err())
+	behind(t, h, true)
+	startKillable(t)
+	require.NoError(t, k.now.Kill())
+	killTree(t, k.dir)
+	require.NoError(t, os.RemoveAll(k.dir))
+	r, err := h.Send(testContext(t), session.Message{Text: "RECALL"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	require.Contains(t, res.Result.Response, "the first word")
+	require.NotContains(t, res.Result.Response, "the second word")
+	require.NoError(t, h.Close(testContext(t)))
+	requireSame(t, h.ID())
+	blocks := fold(events(t, h)).Blocks
+	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.Content != nil && *b.Content == "the second word" })
+	require.Positive(t, at)
+	require.JSONEq(t, "true", string(blocks[at].Metadata["lost"]))
+	f.start()
+	k.start()
+}
+
 // TestKillNoProgress: an agent that hangs for ever is given up after the patience
 // that its session asks for, and one that says something is not.
 func TestKillNoProgress(t *testing.T) {
 	startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
-		h := open(t, session.Options{Agent: a.Info().Name, NoProgressMS: 5_000})
+		h := open(t, session.Options{Agent: a.Info().Name, NoProgressMS: 12_000})
 		l := follow(t, h)
-		require.NoError(t, say(t, h, "SLOW 8").Err(), "work that goes on is not cut")
+		require.NoError(t, say(t, h, "SLOW 16").Err(), "work that goes on is not cut")
 		res := say(t, h, "GATE never-"+uuid.NewString())
 		require.Equal(t, session.Failed, res.Outcome)
 		require.Equal(t, session.TypeNoProgress, res.Error.Code)
