@@ -1,12 +1,14 @@
 package activities
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
@@ -124,4 +126,27 @@ func (h *Host) dropBookmark(sandboxID string) error {
 		return fmt.Errorf("bookmark of sandbox %s: %w", sandboxID, err)
 	}
 	return nil
+}
+
+// A turn of the run before that has told its end notes it within this time.
+const (
+	notePatience = 2 * time.Second
+	noteEvery    = 20 * time.Millisecond
+)
+
+// settledBookmark is the bookmark for a turn. The attempt of a run that was
+// reset may be about to note the end that the run after it has read in the
+// stream already; it is waited for.
+func (h *Host) settledBookmark(ctx context.Context, in RunTurnInput) (bookmark, error) {
+	for until := time.Now().Add(notePatience); ; {
+		b, err := h.bookmark(in.Sandbox.ID)
+		if err != nil || !in.Reset || b.Open == nil || b.begun(in) || time.Now().After(until) {
+			return b, err
+		}
+		select {
+		case <-time.After(noteEvery):
+		case <-ctx.Done():
+			return b, ctx.Err()
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,12 +148,6 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 	if err != nil {
 		return RunTurnOutput{}, err
 	}
-	if err := t.settle(ctx, d, end); err != nil {
-		return RunTurnOutput{}, err
-	}
-	if err := t.collectOwn(ctx); err != nil {
-		return RunTurnOutput{}, err
-	}
 	state, err := t.dialogue.State()
 	if err != nil {
 		return RunTurnOutput{}, err
@@ -169,13 +164,20 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 	if end.exited {
 		t.host.forget(t.in.Sandbox.ID)
 	}
+	if err := t.settle(ctx, d, end); err != nil {
+		return RunTurnOutput{}, err
+	}
 	return t.archived(ctx)
 }
 
 // archived archives what an ended turn left, notes that, and gives its output.
 func (t *turn) archived(ctx context.Context) (RunTurnOutput, error) {
+	if err := t.collectOwn(ctx); err != nil {
+		return RunTurnOutput{}, err
+	}
 	t.archiveEnd(ctx)
 	out := *t.mark.Output
+	out.LastBlockID = cmp.Or(t.tale.blocks.anchor(len(t.tale.blocks)), out.LastBlockID)
 	out.ArchiveBehind, out.LastSeq = t.tale.behind, max(out.LastSeq, t.writer.Tail().LastSeq)
 	t.mark.Output, t.mark.Unarchived = &out, false
 	return out, t.saveEnded()
@@ -191,7 +193,7 @@ func (t *turn) archiveLate(ctx context.Context) (out RunTurnOutput, err error) {
 	if t.agent, err = t.host.find(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch); err != nil {
 		return out, err
 	}
-	t.archiver = &archiver{store: t.host.o.Archive, agent: t.agent}
+	t.archiver, t.owned = &archiver{store: t.host.o.Archive, agent: t.agent}, true
 	return t.archived(ctx)
 }
 

@@ -209,10 +209,7 @@ func (t *turn) endedElsewhere(ctx context.Context) (out RunTurnOutput, ended boo
 		return out, false, err
 	}
 	t.owned = true
-	if err := t.collectOwn(ctx); err != nil {
-		return out, false, err
-	}
-	out = RunTurnOutput{Result: p.results[at], LastBlockID: t.tale.blocks.anchor(len(t.tale.blocks)), LastBlock: p.lastBlock}
+	out = RunTurnOutput{Result: p.results[at], LastBlock: p.lastBlock}
 	if r := out.Result.Result; r != nil {
 		out.Usage, out.CostUSD = r.Usage, r.CostUSD
 	}

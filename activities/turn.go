@@ -73,7 +73,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 			return RunTurnOutput{}, crossing(err)
 		}
 	}
-	mark, err := h.bookmark(in.Sandbox.ID)
+	mark, err := h.settledBookmark(ctx, in)
 	if ruined(err) {
 		err = h.giveUp(ctx, in, err)
 	}
