@@ -188,6 +188,9 @@ func TestCommandLineJSON(t *testing.T) {
 	require.Len(t, found, 1)
 	require.Equal(t, id, found[0].SessionID)
 	require.Equal(t, "By script", found[0].Title)
+	h, err := shared.client.Get(testContext(t), id)
+	require.NoError(t, err)
+	awaitIdle(t, h) // a turn counts when it is archived
 	var snap session.Snapshot
 	sojournJSON(t, &snap, "configure", id, "--title", "Renamed", "--meta", "n=4", "--idle-timeout", "1h")
 	require.Equal(t, "Renamed", snap.Title)
