@@ -195,8 +195,8 @@ type Forsaken struct {
 
 // EmitOutput is where the stream stands after it.
 type EmitOutput struct {
-	// Ended is how a forsaken execution had ended before its host was lost;
-	// then nothing was emitted.
+	// Ended is how a forsaken execution had ended before its host was lost; then
+	// the events given were not emitted, only what says what was lost.
 	Ended *session.Result `json:"ended,omitempty"`
 	// Epoch is the one that was written under.
 	Epoch       uint64 `json:"epoch,omitempty"`
