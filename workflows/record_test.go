@@ -6,13 +6,17 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -20,6 +24,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -158,10 +163,12 @@ var scenes = []scene{
 		r.w.hostOf[id] = "gone"
 		r.w.mu.Unlock()
 		r.update(id, session.UpdateSend, session.Message{ID: "m1", Text: "one"})
-		r.turns(id, 1)
+		r.until(id, func(s session.Snapshot) bool { return s.Sandbox != nil })
 		r.w.mu.Lock()
 		delete(r.w.hostOf, id)
 		r.w.mu.Unlock()
+		// It takes the 45 s after which a host is lost.
+		r.turns(id, 1)
 		r.update(id, session.UpdateSend, session.Message{ID: "m2", Text: "two"})
 		r.turns(id, 2)
 	}},
@@ -174,24 +181,51 @@ var scenes = []scene{
 		r.runs[id] = first
 		r.update(id, session.UpdateSend, session.Message{Text: "in the new run"})
 	}},
+	{name: "reset", play: func(r *recorder, id string) {
+		r.update(id, session.UpdateSend, session.Message{ID: "m1", Text: "one"})
+		r.turns(id, 1)
+		point := r.lastTask(id)
+		r.update(id, session.UpdateSend, session.Message{ID: "m2", Text: "two"})
+		r.turns(id, 2)
+		r.setAhead(id, answeredBefore("x1", "m1"), answeredBefore("x2", "m2"))
+		r.reset(id, point)
+		r.runs[id] = r.runID(id)
+		r.turns(id, 2)
+		require.Equal(r, []string{"one", "two"}, r.w.prompts(id), "m2 came again with the reset, and was answered already")
+		r.update(id, session.UpdateSend, session.Message{ID: "m3", Text: "three"})
+		r.turns(id, 3)
+	}},
+	{name: "terminated", more: map[string]string{"reconcile-terminated": "reconcile"}, play: func(r *recorder, id string) {
+		r.hold(id, "m1")
+		require.NoError(r, r.c.TerminateWorkflow(r.ctx, id, "", "an operator"))
+		dead := session.Dead{SessionID: id, RunID: r.runID(id)}
+		run, err := r.c.ExecuteWorkflow(r.ctx, client.StartWorkflowOptions{ID: "reconcile-" + id, TaskQueue: session.TaskQueue}, session.ReconcileType, dead)
+		require.NoError(r, err)
+		require.NoError(r, run.Get(r.ctx, nil))
+	}},
 }
 
 // TestRecordHistories plays every scene on a real server, with this package's
 // workflow and a world of fakes, and keeps the histories in testdata/history.
 // It is run by hand, after `make build`, when a scene is added or when the
-// workflow was changed in a way that no open session minds:
+// workflow was changed in a way that no open session minds; 1 means all scenes:
 //
-//	SOJOURN_RECORD_HISTORIES=1 go test -run TestRecordHistories ./workflows
+//	SOJOURN_RECORD_HISTORIES=reset,terminated go test -run TestRecordHistories ./workflows
 //
+// A history whose scene is gone is one of before a change id: it is kept.
 // Until 1.0 no session must outlive a change; from then on old histories stay
 // and a change needs a change id.
 func TestRecordHistories(t *testing.T) {
-	if os.Getenv("SOJOURN_RECORD_HISTORIES") == "" {
+	wanted := os.Getenv("SOJOURN_RECORD_HISTORIES")
+	if wanted == "" {
 		t.Skip("records histories; set SOJOURN_RECORD_HISTORIES=1, and see its comment")
 	}
 	r := newRecorder(t)
 	require.NoError(t, os.MkdirAll(historyDir, 0o755))
 	for _, s := range scenes {
+		if wanted != "1" && !slices.Contains(strings.Split(wanted, ","), s.name) {
+			continue
+		}
 		t.Log(s.name)
 		in := session.Input{SessionID: s.name, Options: session.Options{Agent: "claude"}, CreatedAt: start}
 		if s.input != nil {
@@ -264,6 +298,10 @@ func (r *recorder) serve() {
 		w := worker.New(r.c, queue, worker.Options{DisableWorkflowWorker: queue != session.TaskQueue})
 		if queue == session.TaskQueue {
 			w.RegisterWorkflowWithOptions(Session, workflow.RegisterOptions{Name: session.WorkflowType})
+			w.RegisterWorkflowWithOptions(Reconcile, workflow.RegisterOptions{Name: session.ReconcileType})
+			g := graveyard{dead: inMidTurn()}
+			w.RegisterActivityWithOptions(g.lookAtDead, activity.RegisterOptions{Name: activities.NameLookAtDead})
+			w.RegisterActivityWithOptions(g.epitaph, activity.RegisterOptions{Name: activities.NameEpitaph})
 		}
 		for name, f := range r.w.activities() {
 			w.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
@@ -329,6 +367,52 @@ func (r *recorder) letGo(id string) {
 	require.NoError(r, r.w.letGo(id))
 }
 
+// history is all of a workflow's run.
+func (r *recorder) history(id, run string) *historypb.History {
+	r.Helper()
+	h := &historypb.History{}
+	for it := r.c.GetWorkflowHistory(r.ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
+		ev, err := it.Next()
+		require.NoError(r, err)
+		h.Events = append(h.Events, ev)
+	}
+	return h
+}
+
+// lastTask is where a reset goes that undoes what comes from now on.
+func (r *recorder) lastTask(id string) (at int64) {
+	r.Helper()
+	for _, ev := range r.history(id, "").GetEvents() {
+		if ev.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			at = ev.GetEventId()
+		}
+	}
+	return at
+}
+
+// setAhead says how far a session has come that is going to be reset.
+func (r *recorder) setAhead(id string, results ...session.Result) {
+	r.Helper()
+	v, err := r.c.QueryWorkflow(r.ctx, id, "", session.QuerySnapshot)
+	require.NoError(r, err)
+	var s session.Snapshot
+	require.NoError(r, v.Get(&s))
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.ahead = &activities.TakeUpOutput{
+		Epoch: s.Sandbox.Epoch, Sandbox: s.Sandbox, LastSeq: r.w.seqs[id], Turn: s.Turns, Executions: s.Turns, Results: results,
+	}
+}
+
+func (r *recorder) reset(id string, point int64) {
+	r.Helper()
+	_, err := r.c.ResetWorkflowExecution(r.ctx, &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: r.runID(id)},
+		Reason: "an operator", WorkflowTaskFinishEventId: point, RequestId: id,
+	})
+	require.NoError(r, err)
+}
+
 func (r *recorder) runID(id string) string {
 	r.Helper()
 	d, err := r.c.DescribeWorkflowExecution(r.ctx, id, "")
@@ -350,15 +434,9 @@ func (r *recorder) close(id string) {
 // keep writes a history, one event per line.
 func (r *recorder) keep(id, run, file string) {
 	r.Helper()
-	h := &historypb.History{}
-	for it := r.c.GetWorkflowHistory(r.ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
-		ev, err := it.Next()
-		require.NoError(r, err)
-		h.Events = append(h.Events, ev)
-	}
 	var out bytes.Buffer
 	out.WriteString(`{"events":[`)
-	for i, ev := range h.Events {
+	for i, ev := range r.history(id, run).GetEvents() {
 		if i > 0 {
 			out.WriteByte(',')
 		}

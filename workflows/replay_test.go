@@ -37,6 +37,7 @@ func TestReplay(t *testing.T) {
 			h := readHistory(t, file)
 			r := worker.NewWorkflowReplayer()
 			r.RegisterWorkflowWithOptions(Session, workflow.RegisterOptions{Name: session.WorkflowType})
+			r.RegisterWorkflowWithOptions(Reconcile, workflow.RegisterOptions{Name: session.ReconcileType})
 			err := r.ReplayWorkflowHistoryWithOptions(quiet{}, h, worker.ReplayWorkflowHistoryOptions{
 				OriginalExecution: workflow.Execution{ID: inputOf(t, h).SessionID},
 			})

@@ -70,6 +70,10 @@ type world struct {
 	lostHosts bool
 	// behind is what the archive misses behind each turn.
 	behind string
+	// ahead is how far a session has come whose workflow was set back: until that
+	// is taken up, what its workflow wants done is refused.
+	ahead  *activities.TakeUpOutput
+	tookUp []activities.TakeUpInput
 	// endedBefore is how forsaken executions had ended before their host was lost.
 	endedBefore *session.Result
 	// entered is called when a turn is held.
@@ -98,6 +102,7 @@ func (w *world) activities() map[string]any {
 		activities.NameBegin: w.Begin, activities.NameCreateSandbox: w.CreateSandbox,
 		activities.NameRunTurn: w.RunTurn, activities.NameSendControl: w.SendControl,
 		activities.NameEmit: w.Emit, activities.NameEndSandbox: w.EndSandbox, activities.NameFinish: w.Finish,
+		activities.NameTakeUp: w.TakeUp,
 	}
 }
 
@@ -174,6 +179,9 @@ func (w *world) RunTurn(ctx context.Context, in activities.RunTurnInput) (activi
 	defer w.mu.Unlock()
 	info := activity.GetInfo(ctx)
 	w.queues[activities.NameRunTurn] = info.TaskQueue
+	if w.ahead != nil {
+		return activities.RunTurnOutput{}, fencedOff()
+	}
 	w.turns = append(w.turns, in)
 	verb, _, _ := strings.Cut(in.Message.Text, " ")
 	id := in.Agent.SessionID
@@ -280,8 +288,8 @@ func (w *world) Emit(ctx context.Context, in activities.EmitInput) (activities.E
 		w.epochs[in.SessionID]++
 		in.Epoch = w.epochs[in.SessionID]
 	}
-	if in.Epoch < w.epochs[in.SessionID] {
-		return activities.EmitOutput{}, temporal.NewNonRetryableApplicationError("a higher epoch writes", session.TypeFenced, nil)
+	if in.Epoch < w.epochs[in.SessionID] || w.ahead != nil {
+		return activities.EmitOutput{}, fencedOff()
 	}
 	w.emits = append(w.emits, in)
 	if in.Forsaken != nil && w.endedBefore != nil {
@@ -311,6 +319,24 @@ func (w *world) Finish(ctx context.Context, in activities.FinishInput) error {
 	w.finished = append(w.finished, in)
 	w.say(in.Session.SessionID, event.SessionClosed{Reason: in.Reason})
 	return nil
+}
+
+func fencedOff() error {
+	return temporal.NewNonRetryableApplicationError("a higher epoch writes", session.TypeFenced, nil)
+}
+
+// TakeUp tells a workflow that was set back how far the session has come.
+func (w *world) TakeUp(ctx context.Context, in activities.TakeUpInput) (activities.TakeUpOutput, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queues[activities.NameTakeUp] = activity.GetInfo(ctx).TaskQueue
+	w.tookUp = append(w.tookUp, in)
+	if w.ahead == nil {
+		return activities.TakeUpOutput{}, errors.New("the workflow is not behind")
+	}
+	out := *w.ahead
+	w.ahead = nil
+	return out, nil
 }
 
 // prompts are the texts that the agent of a session was given, in order.

@@ -1,0 +1,134 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// setBack makes a play's workflow find, at its next write, that the session is
+// further than it knows.
+func (p *play) setBack(out activities.TakeUpOutput) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if sb := out.Sandbox; sb != nil {
+		out.Epoch = sb.Epoch
+	} else {
+		p.w.epochs["s1"]++
+		out.Epoch = p.w.epochs["s1"]
+	}
+	p.w.seqs["s1"] += 100
+	out.LastSeq = p.w.seqs["s1"]
+	p.w.ahead = &out
+}
+
+func answeredBefore(execution, message string) session.Result {
+	return session.Result{ExecutionID: execution, MessageID: message, Outcome: session.Completed, Result: &event.QueryResult{Response: "said before", CostUSD: 2}}
+}
+
+// What was answered before a reset is not asked again: its answer is the one
+// that stands.
+func TestAResetRunTakesAnAnswerUp(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	var again *answer
+	p.then(
+		func() { p.send("m1", "one") },
+		func() {
+			p.setBack(activities.TakeUpOutput{
+				Sandbox: p.snapshot().Sandbox, Turn: 5, Executions: 4, LastBlock: "said before",
+				Results: []session.Result{answeredBefore("x1", "m1"), answeredBefore("x2", "m2"), answeredBefore("x3", "m3")},
+			})
+			p.send("m2", "two")
+		},
+		func() {
+			i := p.inspect()
+			require.Equal(t, 3, i.Turns, "m1 was settled once, m3 is of the run before")
+			require.EqualValues(t, 0.25+2+2, i.CostUSD)
+			require.Nil(t, i.Failure)
+			require.Equal(t, "said before", i.LastBlock)
+		},
+		func() { again = p.send("m3", "three") },
+		func() { p.send("m4", "four") },
+	)
+	p.run()
+	require.Equal(t, "x3", p.receipt(again).ExecutionID, "the message is known, though this run never had it")
+	require.Equal(t, []string{"one", "four"}, p.w.prompts("s1"))
+	require.Len(t, p.w.places, 1, "the sandbox that stands goes on")
+	last := p.w.turns[len(p.w.turns)-1]
+	require.Equal(t, "x5", last.ExecutionID, "no execution id comes twice")
+	require.Greater(t, last.Turn, 5, "the turn's fence is above all that were taken")
+	require.Greater(t, last.LastSeq, uint64(100))
+}
+
+// What was under way goes on as the same execution, from its beginning.
+func TestAResetRunTakesATurnUp(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "one") },
+		func() {
+			p.setBack(activities.TakeUpOutput{
+				Sandbox: p.snapshot().Sandbox, Turn: 2, Executions: 2, Results: []session.Result{answeredBefore("x1", "m1")},
+				Running: &activities.Running{ExecutionID: "x2", MessageID: "m2", AfterSeq: 7, Anchor: "block-x1"},
+			})
+			p.send("m2", "two")
+		},
+	)
+	p.run()
+	require.Equal(t, session.Completed, p.w.results("s1")["m2"].Outcome)
+	last := p.w.turns[len(p.w.turns)-1]
+	require.Equal(t, "x2", last.ExecutionID)
+	require.EqualValues(t, 7, last.AfterSeq)
+	require.Equal(t, "block-x1", last.Anchor)
+	require.Greater(t, last.Turn, 2)
+}
+
+// A message that the reset leaves out, and that was being answered, fails by
+// name; its agent is given up.
+func TestAResetRunFailsWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "one") },
+		func() {
+			p.setBack(activities.TakeUpOutput{
+				Sandbox: p.snapshot().Sandbox, Executions: 2, Results: []session.Result{answeredBefore("x1", "m1")},
+				Running: &activities.Running{ExecutionID: "x2", MessageID: "gone", AfterSeq: 7},
+			})
+			p.send("m3", "three")
+		},
+	)
+	p.run()
+	gone := p.w.results("s1")["gone"]
+	require.Equal(t, session.Failed, gone.Outcome)
+	require.Equal(t, session.TypeTerminated, gone.Error.Code)
+	require.Equal(t, session.Completed, p.w.results("s1")["m3"].Outcome)
+	require.Equal(t, []string{"one", "three"}, p.w.prompts("s1"))
+	require.Len(t, p.w.places, 2, "the sandbox in which it ran is not used again")
+}
+
+// A reset run whose sandbox has ended makes another one.
+func TestAResetRunWithoutASandbox(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "one") },
+		func() {
+			p.setBack(activities.TakeUpOutput{Executions: 1, Results: []session.Result{answeredBefore("x1", "m1")}})
+			p.send("m2", "two")
+		},
+	)
+	p.run()
+	require.Equal(t, session.Completed, p.w.results("s1")["m2"].Outcome)
+	require.Len(t, p.w.places, 2)
+	require.Greater(t, p.w.turns[1].Sandbox.Epoch, p.w.turns[0].Sandbox.Epoch)
+	require.Equal(t, []activities.TakeUpInput{{
+		SessionID: "s1", Agent: "claude", RunID: p.w.tookUp[0].RunID, LastSeq: p.w.turns[0].LastSeq + 2, Anchor: "block-x1",
+		Sandbox: &p.w.turns[0].Sandbox,
+	}}, p.w.tookUp)
+}
