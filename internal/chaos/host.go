@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -55,21 +54,11 @@ func newLinks(env map[string]string) (links, error) {
 		name string
 		to   **harness.Forwarder
 	}{{"NATS_URL", &l.stream}, {"AWS_ENDPOINT_URL_S3", &l.archive}, {"TEMPORAL_ADDRESS", &l.temporal}} {
-		address := env[one.name]
-		u, err := url.Parse(address)
-		target := address
-		if err == nil && u.Host != "" {
-			target = u.Host
-		}
-		if *one.to, err = harness.Forward(target); err != nil {
+		var err error
+		if *one.to, err = harness.Forward(env[one.name]); err != nil {
 			return l, errors.Join(err, l.close())
 		}
-		through := (*one.to).Addr()
-		if u != nil && u.Host != "" {
-			u.Host = through
-			through = u.String()
-		}
-		l.env = append(l.env, one.name+"="+through)
+		l.env = append(l.env, one.name+"="+(*one.to).Through())
 	}
 	return l, nil
 }

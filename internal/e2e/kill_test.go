@@ -421,7 +421,7 @@ func TestKillHostWithAnswersOnIt(t *testing.T) {
 	h := open(t, session.Options{Agent: "claude"})
 	require.NoError(t, say(t, h, "SAY the first word").Err())
 	awaitIdle(t, h)
-	f.stop()
+	f.Stop()
 	require.NoError(t, say(t, h, "SAY the second word").Err())
 	behind(t, h, true)
 	startKillable(t)
@@ -443,7 +443,7 @@ func TestKillHostWithAnswersOnIt(t *testing.T) {
 	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.Content != nil && *b.Content == "the second word" })
 	require.Positive(t, at)
 	require.JSONEq(t, "true", string(blocks[at].Metadata["lost"]))
-	f.start()
+	require.NoError(t, f.Start())
 	k.start()
 }
 

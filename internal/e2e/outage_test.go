@@ -2,117 +2,24 @@ package e2e
 
 import (
 	"context"
-	"io"
-	"net"
-	"net/url"
-	"sync"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// forwarder stands between a worker and a server; stopped, it is a server that
-// is away, at an address that stays.
-type forwarder struct {
-	t      *testing.T
-	target string
-	addr   string
-
-	mu       sync.Mutex
-	listener net.Listener
-	conns    map[net.Conn]bool
-	owned    sync.WaitGroup
-}
-
-// forward starts a forwarder to the server of a URL and gives it with the URL
-// that goes through it.
-func forward(t *testing.T, serverURL string) (*forwarder, string) {
+// forward starts a forwarder to a server and gives it with the address that
+// goes through it.
+func forward(t *testing.T, server string) (f *harness.Forwarder, through string) {
 	t.Helper()
-	u, err := url.Parse(serverURL)
+	f, err := harness.Forward(server)
 	require.NoError(t, err)
-	f := &forwarder{t: t, target: u.Host, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
-	f.start()
-	t.Cleanup(f.stop)
-	u.Host = f.addr
-	return f, u.String()
-}
-
-// start listens, at the same address as before.
-func (f *forwarder) start() {
-	f.t.Helper()
-	l, err := net.Listen("tcp", f.addr)
-	require.NoError(f.t, err)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.listener, f.addr = l, l.Addr().String()
-	f.owned.Go(func() { f.accept(l) })
-}
-
-// stop refuses new connections and cuts those that stand. It may be called
-// again.
-func (f *forwarder) stop() {
-	f.mu.Lock()
-	if f.listener != nil {
-		f.listener.Close()
-		f.listener = nil
-	}
-	for c := range f.conns {
-		c.Close()
-	}
-	f.mu.Unlock()
-	f.owned.Wait()
-}
-
-func (f *forwarder) accept(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		f.owned.Go(func() { f.serve(c) })
-	}
-}
-
-func (f *forwarder) serve(client net.Conn) {
-	server, err := net.Dial("tcp", f.target)
-	if err != nil {
-		client.Close()
-		return
-	}
-	if !f.hold(client, server) {
-		return
-	}
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
-		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // how a connection ends is no fault
-			way[0].Close()
-			way[1].Close()
-		})
-	}
-	both.Wait()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.conns, client)
-	delete(f.conns, server)
-}
-
-// hold keeps the connections for stop; it refuses when stopped already.
-func (f *forwarder) hold(conns ...net.Conn) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range conns {
-		if f.listener == nil {
-			c.Close()
-			continue
-		}
-		f.conns[c] = true
-	}
-	return f.listener != nil
+	t.Cleanup(f.Stop)
+	return f, f.Through()
 }
 
 // behind waits until the session says, or does not say, that its archive is
@@ -147,7 +54,7 @@ func TestR114ArchiveAway(t *testing.T) {
 	require.NoError(t, say(t, h, "SAY kept at once").Err())
 	require.Eventually(t, func() bool { return archived(t, h) }, patience, tick)
 
-	archive.stop()
+	archive.Stop()
 	require.Equal(t, "goes on", say(t, h, "TOOL bash: echo away THEN SAY goes on").Result.Response)
 	require.NoError(t, say(t, h, "SAY and on").Err())
 	behind(t, h, true)
@@ -156,7 +63,7 @@ func TestR114ArchiveAway(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, shown.Turns)
 
-	archive.start()
+	require.NoError(t, archive.Start())
 	require.NoError(t, say(t, h, "SAY back again").Err())
 	behind(t, h, false)
 	require.Eventually(t, func() bool { return archived(t, h) }, patience, tick, "the archive catches up")
@@ -171,7 +78,7 @@ func TestCloseWaitsForTheArchive(t *testing.T) {
 	w := startWorker(t, "AWS_ENDPOINT_URL_S3="+through)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY kept at once").Err())
-	archive.stop()
+	archive.Stop()
 	require.NoError(t, say(t, h, "SAY not kept yet").Err())
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
@@ -193,7 +100,7 @@ func TestCloseWaitsForTheArchive(t *testing.T) {
 	default:
 	}
 	require.Len(t, sandboxes(t, w), 1, "what is not archived stays")
-	archive.start()
+	require.NoError(t, archive.Start())
 	require.NoError(t, <-closed)
 	require.Empty(t, sandboxes(t, w))
 	requireParity(t, h.ID())
@@ -215,10 +122,10 @@ func TestStreamAway(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, shared.model.Waiting(ctx, gateA))
 	heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
-	stream.stop()
+	stream.Stop()
 	shared.model.Open(gateA)
 	require.NoError(t, shared.model.Waiting(ctx, gateB), "the agent goes on")
-	stream.start()
+	require.NoError(t, stream.Start())
 	shared.model.Open(gateB)
 	answeredWell(ctx, t, h, r)
 	require.NoError(t, h.Close(ctx))

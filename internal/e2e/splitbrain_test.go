@@ -97,7 +97,7 @@ func TestSplitBrain(t *testing.T) {
 type victim struct {
 	split
 	*worker
-	cut      []*forwarder
+	cut      []*harness.Forwarder
 	stopped  []harness.Seen
 	sessions []*session.Handle
 	receipts []session.Receipt
@@ -164,11 +164,8 @@ func loseable(ctx context.Context, t *testing.T, s split, runs int, beats *beatF
 		extra = append(extra, setting)
 	}
 	for _, name := range s.cuts {
-		f, through := forward(t, withScheme(shared.env[name]))
+		f, through := forward(t, shared.env[name])
 		v.cut = append(v.cut, f)
-		if !strings.Contains(shared.env[name], "://") {
-			through = f.addr
-		}
 		extra = append(extra, name+"="+through)
 	}
 	v.worker = startWorker(t, extra...)
@@ -184,18 +181,11 @@ func loseable(ctx context.Context, t *testing.T, s split, runs int, beats *beatF
 	return v
 }
 
-func withScheme(address string) string {
-	if strings.Contains(address, "://") {
-		return address
-	}
-	return "tcp://" + address
-}
-
 // lose stops or cuts off what the variant says.
 func (v *victim) lose(t *testing.T) {
 	t.Helper()
 	for _, f := range v.cut {
-		f.stop()
+		f.Stop()
 	}
 	if v.stops == nil {
 		return
@@ -217,7 +207,7 @@ func (v *victim) lose(t *testing.T) {
 func (v *victim) comeBack(t *testing.T) {
 	t.Helper()
 	for _, f := range v.cut {
-		f.start()
+		require.NoError(t, f.Start())
 	}
 	slices.Reverse(v.stopped)
 	require.NoError(t, harness.SignalSeen(syscall.SIGCONT, v.stopped...))

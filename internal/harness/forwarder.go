@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
+	"strings"
 	"sync"
 )
 
 // Forwarder stands between a worker and a server; stopped, it is a server that
 // is away, at an address that stays. Safe for concurrent use.
 type Forwarder struct {
+	// server is the address that it was made with, target the host:port of it.
+	server string
 	target string
 	addr   string
 
@@ -19,17 +23,20 @@ type Forwarder struct {
 	owned    sync.WaitGroup
 }
 
-// Forward starts a forwarder to the server at host:port.
-func Forward(target string) (*Forwarder, error) {
-	f := &Forwarder{target: target, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
+// Forward starts a forwarder to a server; its address is host:port or a URL.
+func Forward(server string) (*Forwarder, error) {
+	f := &Forwarder{server: server, target: server, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
+	if u, err := url.Parse(server); err == nil && u.Host != "" {
+		f.target = u.Host
+	}
 	return f, f.Start()
 }
 
-// Addr is where it listens, host:port.
-func (f *Forwarder) Addr() string {
+// Through is the server's address, as it was given, by way of the forwarder.
+func (f *Forwarder) Through() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.addr
+	return strings.Replace(f.server, f.target, f.addr, 1)
 }
 
 // Start listens again, at the same address as before.
