@@ -273,19 +273,29 @@ func killAgents(t *testing.T, k *killable) {
 // TestKillAgentInATool: every agent, ended while its tool runs.
 func TestKillAgentInATool(t *testing.T) {
 	k := startKillable(t)
-	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
-		s := stage(t, k.dir, a.Info().Name)
-		s.openGate(0)
-		s.inTool()
-		s.endAgent(syscall.SIGKILL)
-		s.failedByName()
-		awaitIdle(t, s.h)
-		require.NoError(t, say(t, s.h, "SAY alive").Err())
-		require.Equal(t, 1, last(restarts(t, s.h)))
-		require.NoError(t, s.h.Close(testContext(t)))
-		s.l.closed(t)
-		requireSame(t, s.h.ID())
-	})
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) { endInATool(t, k, a, syscall.SIGKILL) })
+}
+
+// TestKillAgentThatTidiesUp: the same by a signal that agents catch. They then
+// exit as if all was well, some of them with status 0; the turn fails by name
+// all the same.
+func TestKillAgentThatTidiesUp(t *testing.T) {
+	k := startKillable(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) { endInATool(t, k, a, syscall.SIGTERM) })
+}
+
+func endInATool(t *testing.T, k *killable, a adapters.Adapter, how syscall.Signal) {
+	s := stage(t, k.dir, a.Info().Name)
+	s.openGate(0)
+	s.inTool()
+	s.endAgent(how)
+	s.failedByName()
+	awaitIdle(t, s.h)
+	require.NoError(t, say(t, s.h, "SAY alive").Err())
+	require.Equal(t, 1, last(restarts(t, s.h)))
+	require.NoError(t, s.h.Close(testContext(t)))
+	s.l.closed(t)
+	requireSame(t, s.h.ID())
 }
 
 // TestKillRunner: what runs below a killed runner ends with it, and the turn is
@@ -444,6 +454,43 @@ func TestKillHostWithAnswersOnIt(t *testing.T) {
 	require.Positive(t, at)
 	require.JSONEq(t, "true", string(blocks[at].Metadata["lost"]))
 	require.NoError(t, f.Start())
+	k.start()
+}
+
+// TestKillHostOfATerminated: an operator terminates a session whose host is lost
+// too. Its last words are written without the host: what was not answered fails
+// by name, what did not reach the archive is marked as lost, and the session can
+// be reopened.
+func TestKillHostOfATerminated(t *testing.T) {
+	k := startKillable(t)
+	s := stage(t, k.dir, "claude")
+	s.atGate(0)
+	waiting, err := s.h.Send(testContext(t), session.Message{Text: "SAY never"})
+	require.NoError(t, err)
+	startKillable(t)
+	require.NoError(t, k.now.Kill())
+	killTree(t, k.dir)
+	require.NoError(t, os.RemoveAll(k.dir))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	require.NoError(t, shared.temporal.TerminateWorkflow(ctx, s.h.ID(), "", "an operator"))
+	again, err := shared.client.Open(ctx, s.h.ID(), session.Options{})
+	require.NoError(t, err, "reopening writes the last words")
+	for _, r := range []session.Receipt{s.r, waiting} {
+		res, err := s.h.Wait(ctx, r)
+		require.NoError(t, err)
+		require.Equal(t, session.Failed, res.Outcome)
+		require.Equal(t, session.TypeTerminated, res.Error.Code)
+	}
+	said := terminated(t, requireDense(t, s.h))
+	require.Contains(t, said, s.r.MessageID)
+	require.Contains(t, said, waiting.MessageID)
+	requireSame(t, s.h.ID())
+	s.goOn()
+	require.NoError(t, say(t, again, "SAY alive").Err())
+	require.NoError(t, again.Close(ctx))
+	requireDense(t, s.h)
+	requireSame(t, s.h.ID())
 	k.start()
 }
 
