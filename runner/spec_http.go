@@ -27,10 +27,12 @@ import (
 //
 //	{"type":"sojourn.response","id":"r1","status":200,"body":{…}}
 //	{"type":"sojourn.response","id":"r1","error":"no response within 1m0s"}
+//	{"type":"sojourn.response","id":"r1","error":"no response before …","ended":true}
 //
 // The body there is a string if the response's is no JSON, and absent if that
 // is empty. An error means that no whole response came, or that the line is no
-// request, and then the agent has not heard of it. Redirects are responses
+// request, and then the agent has not heard of it. With "ended" the agent's
+// process ended first; its record comes behind. Redirects are responses
 // like others. Responses and events come on connections of their own, so what
 // a request sets off may be spooled before its response or after. What still
 // waits when the agent ends, or is told to, is dropped.

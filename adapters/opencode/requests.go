@@ -63,23 +63,28 @@ func (t *translator) sent(id, method, path string, body json.RawMessage) {
 }
 
 // answered translates the server's response to a request of the host.
-func (t *translator) answered(id string, status int, body json.RawMessage, failure *apiError) {
+func (t *translator) answered(l *line) {
 	why := ""
 	switch {
-	case failure != nil:
-		why = failure.text()
-	case status >= 400:
-		why = fmt.Sprintf("status %d: %s", status, reason(body))
+	case l.Error != nil:
+		why = l.Error.text()
+	case l.Status >= 400:
+		why = fmt.Sprintf("status %d: %s", l.Status, reason(l.Body))
 	}
-	if id != "" && id == t.Opening.Request {
+	if why != "" {
+		t.emit(event.Main, event.Log{Level: "warn", Message: fmt.Sprintf("opencode: request %s failed: %s", l.ID, why), Data: l.Body})
+	}
+	if l.Ended {
+		return // what the request was about ends with the process
+	}
+	if l.ID != "" && l.ID == t.Opening.Request {
 		t.Opening.Done, t.Opening.Refused = why == "", why
 	}
 	if why == "" {
-		t.resynced(id, body)
+		t.resynced(l.ID, l.Body)
 		return
 	}
-	t.emit(event.Main, event.Log{Level: "warn", Message: fmt.Sprintf("opencode: request %s failed: %s", id, why), Data: body})
-	t.refused(id, why)
+	t.refused(l.ID, why)
 }
 
 // reason is what a response says went wrong.

@@ -119,7 +119,7 @@ func (t *translator) heard(l *line, raw json.RawMessage) error {
 		t.recorded(l)
 		return nil
 	case l.Type == responseType:
-		t.answered(l.ID, l.Status, l.Body, l.Error)
+		t.answered(l)
 		return nil
 	case l.Type == "":
 		return fmt.Errorf("field \"type\" is missing")

@@ -127,6 +127,18 @@ func TestPromptRefused(t *testing.T) {
 	}
 }
 
+// A prompt that the server's death left without a response was not refused: the
+// turn ends with the process.
+func TestPromptUnansweredByTheDead(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	require.Empty(t, idles(k.hear(`{"type":"sojourn.response","id":"prompt-1","error":"no response before the agent's end: reset","ended":true}`)))
+	said := k.Step(event.Record{Dir: event.DirSig, Line: "signal killed"})
+	require.Equal(t, []event.Type{event.TypeError}, replay.Kinds(said))
+	require.Equal(t, "agent_died", said[0].Payload.(event.Error).Code)
+}
+
 // After an abort or a failure the server says twice that it is idle, and after
 // the first time still finishes its answer: the turn ends once, and last.
 func TestIdleOnce(t *testing.T) {

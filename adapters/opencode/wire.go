@@ -27,6 +27,8 @@ type line struct {
 	Path   string          `json:"path"`
 	Body   json.RawMessage `json:"body"`
 	Status int             `json:"status"`
+	// Ended says that the process ended before it responded.
+	Ended bool `json:"ended"`
 
 	// Event is an event in a recording, the rest a request in one with its
 	// response.

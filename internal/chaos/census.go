@@ -133,9 +133,9 @@ func adopt(marked, unmarked []process) []process {
 	return marked
 }
 
-func (c *census) look(pid int) (process, bool) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+// alive is a process that has not ended.
+func alive(pid int) (process, bool) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return process{}, false
 	}
@@ -145,6 +145,15 @@ func (c *census) look(pid int) (process, bool) {
 	}
 	p := process{pid: pid, started: fields[19]}
 	p.parent, _ = strconv.Atoi(fields[1])
+	return p, true
+}
+
+func (c *census) look(pid int) (process, bool) {
+	p, lives := alive(pid)
+	if !lives {
+		return p, false
+	}
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	if p.sandbox = c.mark(dir, p); p.sandbox == "" {
 		return p, false
 	}

@@ -92,9 +92,10 @@ type driver struct {
 	events   int
 	changed  chan struct{}
 	kills    map[Kind]int
-	missed   map[Kind]int
-	notes    []string
-	found    []Finding
+	// noted are the notes in order, notes how often each came.
+	noted []string
+	notes map[string]int
+	found []Finding
 }
 
 // start brings up stack, links and census; stop must be called in any case.
@@ -105,7 +106,7 @@ func start(ctx context.Context, o Options, prefix string) (*driver, error) {
 	}
 	d := &driver{
 		o: o, prefix: prefix, began: time.Now(), stack: stack, census: newCensus(stack.Dir), changed: make(chan struct{}),
-		sittings: map[*sitting]bool{}, kills: map[Kind]int{}, missed: map[Kind]int{},
+		sittings: map[*sitting]bool{}, kills: map[Kind]int{}, notes: map[string]int{},
 	}
 	l, err := newLinks(stack.Env)
 	d.hosts = &hosts{stack: stack, links: l, note: d.note}
@@ -122,11 +123,27 @@ func (d *driver) say(format string, args ...any) {
 	fmt.Fprintf(d.o.Progress, "%5.0f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// note keeps what a reader of the report should know.
+// note keeps what a reader should know, each once.
 func (d *driver) note(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.notes = append(d.notes, fmt.Sprintf(format, args...))
+	n := fmt.Sprintf(format, args...)
+	if d.notes[n]++; d.notes[n] == 1 {
+		d.noted = append(d.noted, n)
+	}
+}
+
+// told are the notes, with how often each came.
+func (d *driver) told() (notes []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range d.noted {
+		if times := d.notes[n]; times > 1 {
+			n = fmt.Sprintf("%d times: %s", times, n)
+		}
+		notes = append(notes, n)
+	}
+	return notes
 }
 
 func (d *driver) fault(f Finding) {
@@ -325,7 +342,7 @@ func (d *driver) report(ctx context.Context, title string, normal func(*sitting)
 	}
 	return Report{
 		Title: title, Seed: d.o.Seed, Machine: fmt.Sprintf("%s, %d shared cores", runtime.GOOS, runtime.NumCPU()), At: d.began,
-		Took: time.Since(d.began), Sessions: len(d.done), Rows: rows(d.kills, verdicts, found), Findings: found, Notes: d.notes,
+		Took: time.Since(d.began), Sessions: len(d.done), Rows: rows(d.kills, verdicts, found), Findings: found, Notes: d.told(),
 	}
 }
 

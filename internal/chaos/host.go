@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -149,10 +150,16 @@ func (s *hosts) replace(ctx context.Context, h *host, end func() error) {
 			if err == nil {
 				return
 			}
-			s.note("start a worker: %v", err)
+			s.note("a worker could not start: %s", gist(err))
 			wait(ctx, time.Second)
 		}
 	})
+}
+
+// gist is what a program said itself of why it could not start.
+func gist(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	return lines[min(1, len(lines)-1)]
 }
 
 // kill ends a whole host with all its agents and its folder.

@@ -13,29 +13,40 @@ import (
 // loss of a host there may be none for as long as that takes to be noticed.
 const quiet = 15 * time.Second
 
-// carryOut does the plan.
+// carryOut does the plan. A kill that meets nothing comes again at the end, but
+// not for ever: half as many may as the plan has.
 func (d *driver) carryOut(ctx context.Context, plan []Kill, count func()) {
-	for i, k := range plan {
-		d.await(ctx, k.After)
-		if ctx.Err() != nil {
+	put := len(plan) / 2
+	for i := 0; i < len(plan); i++ {
+		d.await(ctx, plan[i].After)
+		met := d.killSoon(ctx, plan[i])
+		switch {
+		case met:
+			count()
+		case ctx.Err() != nil:
 			d.note("the time for kills was over after %d of %d", i, len(plan))
 			return
+		case put > 0:
+			put--
+			plan = append(plan, plan[i])
+		default:
+			d.note("a %s met nothing to kill", plan[i].Kind)
+			count()
 		}
-		for began := time.Now(); ctx.Err() == nil; {
-			if d.kill(ctx, k) {
-				d.mu.Lock()
-				d.kills[k.Kind]++
-				d.mu.Unlock()
-				break
-			}
-			if time.Since(began) > quiet {
-				d.note("kill %d, %s, met nothing to kill", i+1, k.Kind)
-				break
-			}
-			wait(ctx, 50*time.Millisecond)
-		}
-		count()
 	}
+}
+
+// killSoon does one kill, as soon as there is something to kill.
+func (d *driver) killSoon(ctx context.Context, k Kill) bool {
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < quiet; wait(ctx, 50*time.Millisecond) {
+		if d.kill(ctx, k) {
+			d.mu.Lock()
+			d.kills[k.Kind]++
+			d.mu.Unlock()
+			return true
+		}
+	}
+	return false
 }
 
 // await waits for n more events.
@@ -119,7 +130,7 @@ func (d *driver) endWorker(ctx context.Context, k Kill, h *host, p *harness.Proc
 				if err == nil {
 					return
 				}
-				d.note("start a host: %v", err)
+				d.note("a host could not start: %s", gist(err))
 			}
 		})
 	}
@@ -172,10 +183,20 @@ func (d *driver) killOne(s *sitting, all []process, kind Kind, pick uint64) bool
 	p := targets[pick%uint64(len(targets))]
 	d.strike(kind, func(other *sitting) bool { return other == s }, p.exe)
 	_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	awaitEnd(p)
 	if next, open := s.running(); open && next != mark {
 		s.hit(Hit{Kind: kind, At: time.Now()}) // it was in time for the next one
 	}
 	return true
+}
+
+// awaitEnd waits until a killed process runs no more: a large one takes a moment.
+func awaitEnd(p process) {
+	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		if now, lives := alive(p.pid); !lives || now.key() != p.key() {
+			return
+		}
+	}
 }
 
 // strike notes a kill on the turns that it meets.

@@ -1,10 +1,12 @@
 package transport
 
 import (
+	"fmt"
 	"io"
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +129,43 @@ func TestLastWordsAreKept(t *testing.T) {
 	say <- "data: last words\n\n"
 	close(say)
 	require.Equal(t, "out last words", <-s.came)
+}
+
+// A killed server's connections break before its process is gone: the request
+// that was under way is told as the agent's end, and one that a living server
+// breaks off is not.
+func TestBrokenOffRequests(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{true, false} {
+		t.Run(fmt.Sprintf("ends %t", ends), func(t *testing.T) {
+			t.Parallel()
+			h := newTest()
+			h.drain = 50 * time.Millisecond
+			broken := make(chan struct{})
+			s := play(t, h, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/event" {
+					w.(http.Flusher).Flush()
+					<-r.Context().Done()
+					return
+				}
+				close(broken)
+				panic(http.ErrAbortHandler)
+			}))
+			require.Contains(t, <-s.came, "err up at ")
+			s.inputs <- []byte(`{"id":"r1","method":"POST","path":"/say"}`)
+			<-broken
+			if ends {
+				s.end()
+				s.stdout.Close()
+			}
+			said := <-s.came
+			require.Contains(t, said, `"id":"r1","error":"no response`)
+			require.Equal(t, ends, strings.Contains(said, `"ended":true`), said)
+			if !ends {
+				s.end()
+			}
+		})
+	}
 }
 
 func TestAddresses(t *testing.T) {

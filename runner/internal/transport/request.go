@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
@@ -75,13 +76,20 @@ func (c *conversation) exchange(o order) (status int, body []byte, err error) {
 	return resp.StatusCode, buf.Bytes(), nil
 }
 
+// errEnded is of a request that the agent's end left without a response.
+var errEnded = errors.New("no response before the agent's end")
+
+// dying is how long after a broken connection the process may take to be gone:
+// a process that is killed closes its sockets a little earlier.
+const dying = time.Second
+
 // why puts a failure into words.
 func (c *conversation) why(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no response within %v", c.spec.RequestTimeout)
-	case c.alive.Err() != nil:
-		return fmt.Errorf("no response before the agent's end: %w", bare(err))
+	case !c.pause(dying):
+		return fmt.Errorf("%w: %w", errEnded, bare(err))
 	}
 	return fmt.Errorf("no response: %w", bare(err))
 }
@@ -91,7 +99,11 @@ func head(id string) []byte {
 }
 
 func failed(id string, err error) string {
-	return string(append(wire.AppendString(append(head(id), `,"error":`...), err.Error()), '}'))
+	line := wire.AppendString(append(head(id), `,"error":`...), err.Error())
+	if errors.Is(err, errEnded) {
+		line = append(line, `,"ended":true`...)
+	}
+	return string(append(line, '}'))
 }
 
 // responded copies a body once, as it may be huge.
