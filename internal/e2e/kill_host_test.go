@@ -71,6 +71,18 @@ func (k *killable) killed(meanwhile func()) {
 	k.start()
 }
 
+// lose ends the worker, every runner and what runs below them, with no chance to
+// say goodbye, and takes the data folder away.
+func (k *killable) lose() {
+	require.NoError(k.t, k.now.Kill())
+	pids, err := harness.Agents(k.dir)
+	require.NoError(k.t, err)
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	require.NoError(k.t, os.RemoveAll(k.dir))
+}
+
 // listener follows a session's stream from its beginning and all the time, and
 // notes when it heard what.
 type listener struct {
@@ -238,17 +250,6 @@ func delivered(t *testing.T, dir, sessionID, text string) int {
 		require.NoError(t, f.Close())
 	}
 	return n
-}
-
-// killTree ends every runner of a host and what runs below them, with no chance
-// to say goodbye.
-func killTree(t *testing.T, dir string) {
-	t.Helper()
-	pids, err := harness.Agents(dir)
-	require.NoError(t, err)
-	for _, pid := range pids {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
 }
 
 // requireSame compares stream and archive as a reader of either does: what an
