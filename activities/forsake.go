@@ -3,10 +3,8 @@ package activities
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
@@ -81,8 +79,7 @@ func (s *Session) unarchived(ctx context.Context, in EmitInput, live reducer.Sta
 			restored.Add(ev)
 		}
 	}
-	now := time.Now().UTC()
-	return slices.Concat(keepPrompts(live, restored.State(), now), parity.Unsaved(live, restored.State(), now)), ctx.Err()
+	return unsaved(in.Forsaken.MessageID, live, restored.State(), time.Now().UTC()), ctx.Err()
 }
 
 // archiveOwnSince archives Sojourn's own blocks of the execution, those too that

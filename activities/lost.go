@@ -43,10 +43,43 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 	if err != nil {
 		return fmt.Errorf("look for lost blocks: %w", err)
 	}
-	events := slices.Concat(keepPrompts(live.State(), restored, d.Record.TS), parity.Unsaved(live.State(), restored, d.Record.TS))
+	events := unsaved(t.in.Message.ID, live.State(), restored, d.Record.TS)
 	// The last block in order may be among them: the stream is asked again.
 	t.owned = t.owned || len(events) > 0
 	return t.out.Add(ctx, events, pos)
+}
+
+// unsaved are the events that make the live side say what the transcripts do,
+// of an execution whose agent is gone, and of what came before it.
+func unsaved(messageID string, live, restored reducer.State, at time.Time) []event.Event {
+	live, written := writtenPrompts(messageID, live, restored, at)
+	return slices.Concat(written, keepPrompts(live, restored, at), parity.Unsaved(live, restored, at))
+}
+
+// writtenPrompts tells what the agent was asked and wrote down, and was gone
+// before it said so, and gives the conversation with it. Agents that name their
+// messages themselves are not known to have done that.
+func writtenPrompts(messageID string, live, restored reducer.State, at time.Time) (reducer.State, []event.Event) {
+	ids := promptIDs(messageID)
+	fold := reducer.NewBuilder(live)
+	var told []event.Event
+	for _, b := range restored.Blocks {
+		if b.Type != event.BlockUserMessage || !slices.Contains(ids, b.ID) || stands(b, live) {
+			continue
+		}
+		ev := event.Event{
+			Payload: event.BlockUpsert{Block: b},
+			Context: event.Context{ConversationID: event.Main, Source: event.SourceRunner, Timestamp: at},
+		}
+		fold.Add(ev)
+		told = append(told, ev)
+	}
+	return fold.State(), told
+}
+
+// stands says whether a block is in the live conversation, and not as lost.
+func stands(b event.Block, live reducer.State) bool {
+	return slices.ContainsFunc(live.Blocks, func(l event.Block) bool { return l.ID == b.ID && !isLost(l) })
 }
 
 // keepPrompts makes Sojourn's own what the agent was asked and did not write

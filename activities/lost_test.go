@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -65,4 +66,38 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, differences)
 	require.Empty(t, keepPrompts(foldAll(live.live...), foldAll(append(onDisk, later)...), time.Unix(1, 0)), "once")
+}
+
+// TestWrittenPromptIsTold: an agent that was killed right behind writing down
+// what it was asked had no time to say so. Whoever watches is told, the message
+// once, and it counts as heard.
+func TestWrittenPromptIsTold(t *testing.T) {
+	t.Parallel()
+	prompt := func(id, text string) event.Event {
+		return event.Event{Payload: event.BlockUpsert{Block: block(id, event.BlockUserMessage, event.StatusComplete, text)}}
+	}
+	answer := event.Event{Payload: event.BlockUpsert{Block: block("a2", event.BlockAssistantText, event.StatusComplete, "begun")}}
+	lost := block("m2", event.BlockUserMessage, event.StatusError, "")
+	lost.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
+	for name, c := range map[string]struct{ live, disk []event.Event }{
+		"nothing said":        {nil, []event.Event{prompt("m2", "asked")}},
+		"and begun":           {nil, []event.Event{prompt("m2", "asked"), answer}},
+		"lost, after all not": {[]event.Event{prompt("m2", "asked"), {Payload: event.BlockUpsert{Block: lost}}}, []event.Event{prompt("m2", "asked")}},
+		"told to go on":       {[]event.Event{prompt("m2", "asked")}, []event.Event{prompt("m2", "asked"), prompt(resumedID("m2", 2), goOn), answer}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := prompt("m1", "asked before")
+			state, disk := foldAll(c.live...), foldAll(append([]event.Event{before}, c.disk...)...)
+			after := foldAll(append(slices.Clone(c.live), unsaved("m2", state, disk, time.Unix(1, 0))...)...)
+			differences, err := parity.Compare(after, foldAll(c.disk...), parity.Rules{})
+			require.NoError(t, err)
+			require.Empty(t, differences)
+			require.Empty(t, unsaved("m2", after, disk, time.Unix(1, 0)), "once")
+			live, _ := writtenPrompts("m2", state, disk, time.Unix(1, 0))
+			message, known := asked(live)
+			require.True(t, known && heard(message, disk))
+			require.Equal(t, "m2", message.ID)
+		})
+	}
 }

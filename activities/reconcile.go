@@ -14,7 +14,6 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
@@ -292,9 +291,11 @@ func (r *Reconciler) lost(ctx context.Context, in EpitaphInput, since uint64) ([
 			saved.Add(ev)
 		}
 	}
-	now := time.Now().UTC()
-	kept := keepPrompts(live.State(), saved.State(), now)
-	return append(kept, parity.Unsaved(live.State(), saved.State(), now)...), ctx.Err()
+	asked := ""
+	if run := in.Remains.Running; run != nil {
+		asked = run.MessageID
+	}
+	return unsaved(asked, live.State(), saved.State(), time.Now().UTC()), ctx.Err()
 }
 
 // lastWords fail what was not answered, in the stream and in the conversation,

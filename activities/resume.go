@@ -41,9 +41,23 @@ func (r *resumption) prompt(m adapters.Prompt) adapters.Prompt {
 	if !r.Heard {
 		return m
 	}
-	m.MessageID = uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s resumed %d", m.MessageID, r.Times)).String()
+	m.MessageID = resumedID(m.MessageID, r.Times)
 	m.Text, m.Parts = goOn, nil
 	return m
+}
+
+func resumedID(messageID string, times int) string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s resumed %d", messageID, times)).String()
+}
+
+// promptIDs are the ids under which an agent may have been asked a message. An
+// execution outlives so many hosts and, on each, so many runners.
+func promptIDs(messageID string) []string {
+	ids := []string{messageID}
+	for times := 1; times <= maxResumptions*(maxResumptions+1); times++ {
+		ids = append(ids, resumedID(messageID, times))
+	}
+	return ids
 }
 
 // errResumed ends an attempt whose agent was lost with its runner; the next one
@@ -126,9 +140,12 @@ func (t *turn) resumed(ctx context.Context, events *[]event.Event) (begun bool, 
 	if err != nil {
 		return false, err
 	}
-	lost := parity.Unsaved(whole, restored, now)
-	message, known := asked(said.live)
+	id := t.in.Message.ID
+	live, _ := writtenPrompts(id, said.live, restored, now)
+	message, known := asked(live)
 	r.Heard = known && heard(message, restored)
+	whole, written := writtenPrompts(id, whole, restored, now)
+	lost := parity.Unsaved(whole, restored, now)
 	kept := keepPrompts(whole, restored, now)
 	if known && !r.Heard {
 		// Asked again, the agent says the message again, some of them under an
@@ -137,7 +154,7 @@ func (t *turn) resumed(ctx context.Context, events *[]event.Event) (begun bool, 
 		lost = append([]event.Event{markedLost(message, now)}, lost...)
 	}
 	t.owned = true
-	*events = slices.Concat(*events, kept, lost, []event.Event{r.notice(t.in.ExecutionID, len(lost))})
+	*events = slices.Concat(*events, written, kept, lost, []event.Event{r.notice(t.in.ExecutionID, len(lost))})
 	return said.started, t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
 
@@ -240,7 +257,7 @@ func (t *turn) sayWhatIsLost(ctx context.Context) error {
 		return fmt.Errorf("look for what was lost: %w", err)
 	}
 	now := time.Now().UTC()
-	events := slices.Concat(keepPrompts(whole, restored, now), parity.Unsaved(whole, restored, now))
+	events := unsaved(t.in.Message.ID, whole, restored, now)
 	t.owned = t.owned || len(events) > 0
 	if err := t.out.Add(ctx, events, stream.Position{}); err != nil {
 		return err
