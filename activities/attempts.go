@@ -88,14 +88,12 @@ var errPredecessor = temporal.NewApplicationErrorWithOptions("the worker that ra
 	temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 
 // FailPredecessor fails the attempts that an earlier worker of this data folder
-// left open. It must be called before this worker takes turns of its own, by
+// left open, and removes the files that it had begun. It must be called before this worker takes turns of its own, by
 // whoever holds the folder's lock: then nobody else works on them.
 func (h *Host) FailPredecessor(ctx context.Context) error {
+	errs := []error{h.removeHalfWritten()}
 	notes, err := filepath.Glob(h.attemptPath("*"))
-	if err != nil {
-		return fmt.Errorf("fail the attempts of the worker before: %w", err)
-	}
-	var errs []error
+	errs = append(errs, err)
 	for _, path := range notes {
 		errs = append(errs, h.failAttempt(ctx, path))
 	}

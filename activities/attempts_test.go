@@ -56,3 +56,24 @@ func TestPredecessorsAttemptsFail(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
+
+// A worker that is killed while it writes a note or a bookmark leaves half a
+// file; the next one removes it, and nothing else.
+func TestPredecessorsHalfWrittenFilesGo(t *testing.T) {
+	t.Parallel()
+	h := NewHost(HostOptions{DataDir: t.TempDir(), Temporal: &completions{failed: map[string]error{}}, Log: quiet()})
+	defer func() { require.NoError(t, h.Close()) }()
+	require.NoError(t, h.FailPredecessor(t.Context()), "a new folder has neither")
+	require.NoError(t, h.saveBookmark("s-e1", bookmark{Offset: 7}))
+	_, err := h.noteAttempt(activity.Info{TaskToken: []byte("open")})
+	require.NoError(t, err)
+	for _, dir := range []string{"bookmarks", "attempts"} {
+		f, err := os.CreateTemp(filepath.Join(h.o.DataDir, dir), halfWritten)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	require.NoError(t, h.FailPredecessor(t.Context()))
+	left, err := filepath.Glob(filepath.Join(h.o.DataDir, "*", "*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{h.bookmarkPath("s-e1")}, left)
+}

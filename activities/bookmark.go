@@ -103,11 +103,28 @@ func (h *Host) replaceBookmark(sandboxID string, b bookmark) error {
 	return nil
 }
 
+// halfWritten is how files are named until they are whole.
+const halfWritten = "new-*"
+
+// removeHalfWritten removes what a worker before was writing when it was killed.
+func (h *Host) removeHalfWritten() error {
+	var errs []error
+	for _, path := range []string{h.bookmarkPath("x"), h.attemptPath("x")} {
+		files, err := filepath.Glob(filepath.Join(filepath.Dir(path), halfWritten))
+		errs = append(errs, err)
+		for _, f := range files {
+			errs = append(errs, os.Remove(f))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// replaceFile has the new content or the old one at the path, whenever it dies.
 func replaceFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "new-*")
+	f, err := os.CreateTemp(filepath.Dir(path), halfWritten)
 	if err != nil {
 		return err
 	}
