@@ -116,6 +116,12 @@ func (h *host) up() bool {
 	return h.worker != nil && !h.gone
 }
 
+func (h *host) lost() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.gone
+}
+
 // living are the hosts with a worker.
 func (s *hosts) living() []*host {
 	s.mu.Lock()

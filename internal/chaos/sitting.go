@@ -163,7 +163,8 @@ func (s *sitting) told() Told {
 // against what was seen live.
 func (s *sitting) finish(ctx context.Context) {
 	defer s.d.leave(s)
-	before := s.written(ctx)
+	on := s.d.hosts.of(s.id)
+	before := s.written(ctx, on)
 	ctx, cancel := context.WithTimeout(ctx, closePatience)
 	defer cancel()
 	var err error
@@ -184,6 +185,11 @@ func (s *sitting) finish(ctx context.Context) {
 		s.fault(Gap, "the subscriber never heard that the session closed: %v", err)
 	}
 	s.compare(ctx)
+	if on != nil && on.lost() {
+		// Lost right behind an answer, with what was not archived yet: the
+		// conversation says so, which was just compared.
+		before = nil
+	}
 	s.transcripts(ctx, before)
 }
 
@@ -215,9 +221,8 @@ func short2(s string) string { return strings.ReplaceAll(s[:min(len(s), 400)], "
 
 // written are the transcripts as the agent has written them in the sandbox; the
 // archive says which files they are. None when no living host has the sandbox.
-func (s *sitting) written(ctx context.Context) map[string][]byte {
+func (s *sitting) written(ctx context.Context, h *host) map[string][]byte {
 	infos, err := s.d.stack.Archive.Transcripts(ctx, s.id)
-	h := s.d.hosts.of(s.id)
 	if err != nil || h == nil {
 		return nil
 	}
