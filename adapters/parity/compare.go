@@ -30,6 +30,10 @@ type Rules struct {
 	// UnsentText: texts, thoughts, messages and errors of subagents may be
 	// missing live. Default: they must be there.
 	UnsentText bool
+	// CallsAtOnce: calls that were under way at the same time, with nothing
+	// between them, may stand in another order on the other side. Default: the
+	// order must be the same.
+	CallsAtOnce bool
 }
 
 // Difference is one place in which the two sides differ. Live or Restored is
@@ -189,6 +193,9 @@ func (c *comparison) subagent(where string, live, restored reducer.Subagent) {
 }
 
 func (c *comparison) blocks(where string, live, restored []event.Block) {
+	if c.rules.CallsAtOnce {
+		live, restored = inStep(live, restored)
+	}
 	for i := range max(len(live), len(restored)) {
 		at := fmt.Sprintf("%s block %d", where, i)
 		switch {

@@ -41,6 +41,7 @@ func ref(toolUseID string) event.Block {
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
+	const done = event.ExecutionSuccess
 	later := text("a", "x")
 	later.Timestamp = time.Unix(9, 0)
 	later.DurationMS = new(int64)
@@ -49,11 +50,19 @@ func TestCompare(t *testing.T) {
 		rules          parity.Rules
 		want           int
 	}{
-		"equal":                  {main(text("a", "x")), main(text("a", "x")), parity.Rules{}, 0},
-		"times aside":            {main(later), main(text("a", "x")), parity.Rules{}, 0},
-		"content":                {main(text("a", "x")), main(text("a", "y")), parity.Rules{}, 1},
-		"id":                     {main(text("a", "x")), main(text("b", "x")), parity.Rules{}, 1},
-		"order":                  {main(text("a", "x"), text("b", "y")), main(text("b", "y"), text("a", "x")), parity.Rules{}, 2},
+		"equal":       {main(text("a", "x")), main(text("a", "x")), parity.Rules{}, 0},
+		"times aside": {main(later), main(text("a", "x")), parity.Rules{}, 0},
+		"content":     {main(text("a", "x")), main(text("a", "y")), parity.Rules{}, 1},
+		"id":          {main(text("a", "x")), main(text("b", "x")), parity.Rules{}, 1},
+		"order":       {main(text("a", "x"), text("b", "y")), main(text("b", "y"), text("a", "x")), parity.Rules{}, 2},
+		"calls at once": {main(call("p", done), call("q", done), result("q"), result("p")),
+			main(call("q", done), result("q"), call("p", done), result("p")), parity.Rules{CallsAtOnce: true}, 0},
+		"calls at once, no rule": {main(call("p", done), call("q", done), result("p"), result("q")),
+			main(call("q", done), result("q"), call("p", done), result("p")), parity.Rules{}, 4},
+		"calls one by one": {main(call("p", done), result("p"), call("q", done), result("q")),
+			main(call("q", done), result("q"), call("p", done), result("p")), parity.Rules{CallsAtOnce: true}, 4},
+		"calls at once, text between": {main(call("p", done), text("a", "x"), call("q", done), result("q"), result("p")),
+			main(call("q", done), text("a", "x"), call("p", done), result("p"), result("q")), parity.Rules{CallsAtOnce: true}, 4},
 		"missing live":           {main(), main(text("a", "x")), parity.Rules{}, 1},
 		"missing restored":       {main(text("a", "x")), main(), parity.Rules{}, 1},
 		"lost":                   {main(lost(text("a", "x"))), main(), parity.Rules{}, 0},

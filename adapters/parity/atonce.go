@@ -1,0 +1,59 @@
+package parity
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// inStep puts calls that were under way at the same time live, one after the
+// other with nothing between, into one order on both sides.
+func inStep(live, restored []event.Block) (l, r []event.Block) {
+	group := atOnce(live)
+	return byGroup(live, group), byGroup(restored, group)
+}
+
+// atOnce numbers the calls of a conversation so that those have the same number
+// of which one began before another one ended.
+func atOnce(blocks []event.Block) map[string]int {
+	group := map[string]int{}
+	open := map[string]bool{}
+	n := 0
+	for _, b := range blocks {
+		switch b.Type {
+		case event.BlockToolUse:
+			if len(open) == 0 {
+				n++
+			}
+			open[b.ToolUseID], group[b.ToolUseID] = true, n
+		case event.BlockToolResult:
+			delete(open, b.ToolUseID)
+		default:
+			clear(open)
+		}
+	}
+	return group
+}
+
+// byGroup orders the blocks of each group by their calls.
+func byGroup(blocks []event.Block, group map[string]int) []event.Block {
+	of := func(b event.Block) int {
+		if b.Type != event.BlockToolUse && b.Type != event.BlockToolResult {
+			return 0
+		}
+		return group[b.ToolUseID]
+	}
+	out := slices.Clone(blocks)
+	for i := 0; i < len(out); {
+		end := i + 1
+		for end < len(out) && of(out[i]) > 0 && of(out[end]) == of(out[i]) {
+			end++
+		}
+		slices.SortStableFunc(out[i:end], func(a, b event.Block) int {
+			return cmp.Or(cmp.Compare(a.ToolUseID, b.ToolUseID), cmp.Compare(b.Type, a.Type))
+		})
+		i = end
+	}
+	return out
+}
