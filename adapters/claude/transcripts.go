@@ -40,13 +40,18 @@ func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.T
 }
 
 // Prepare goes on with the native session if its transcript lies in the home.
-// The program mends by itself what a kill has left.
+// The program mends by itself what a kill has left, but for its note of where it
+// was.
 func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
 	found, err := a.Transcripts(home, l)
 	if err != nil || len(found) == 0 {
 		return adapters.Preparation{}, err
 	}
-	return adapters.Preparation{NativeID: l.NativeID}, nil
+	write, err := mended(home, found[0].Path)
+	if err != nil {
+		return adapters.Preparation{}, err
+	}
+	return adapters.Preparation{NativeID: l.NativeID, Write: write}, nil
 }
 
 // preferred is the one file that the agent itself would resume, where a home
