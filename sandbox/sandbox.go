@@ -52,9 +52,10 @@ type Sandbox interface {
 	// Errors: [ErrTerminated], or the program cannot be started.
 	Exec(ctx context.Context, cmd Command) (Process, error)
 	// CopyIn writes files into an area: folders are made as needed, standing
-	// files replaced, symlinks made last and only if they stay inside. A bad
-	// file is skipped and named in the returned error ([ErrEscape] and the
-	// like, joined); the good ones stay. An error of the sequence, of ctx, or
+	// files replaced in one step, so that a death leaves the old one or the new
+	// one; symlinks are made last and only if they stay inside. A bad file is
+	// skipped and named in the returned error ([ErrEscape] and the like,
+	// joined); the good ones stay. An error of the sequence, of ctx, or
 	// [ErrLimit] ends the copy.
 	CopyIn(ctx context.Context, area Area, files iter.Seq2[File, error]) error
 	// CopyOut reads what the selection names, folders before what is in them,

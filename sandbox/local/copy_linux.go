@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"iter"
@@ -90,13 +91,39 @@ func (c *copyIn) one(f sandbox.File) error {
 	return c.file(f)
 }
 
-// file replaces whatever stands at the path: writing through a standing
-// symlink, or into a file that something has open, would surprise.
+// file replaces whatever stands at the path, in one step: a death leaves the old
+// file or the new one. Writing through a standing symlink, or into a file that
+// something has open, would surprise.
 func (c *copyIn) file(f sandbox.File) error {
 	if err := c.makeWay(f.Path); err != nil {
 		return err
 	}
-	w, err := c.root.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	fresh := freshName(f.Path)
+	if err := c.fill(fresh, f); err != nil {
+		// Half a file must not be taken for one.
+		if gone := c.root.Remove(fresh); !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+		return err
+	}
+	if err := c.root.Rename(fresh, f.Path); err != nil {
+		return errors.Join(fmt.Errorf("replace %s: %w", f.Path, err), c.root.Remove(fresh))
+	}
+	return nil
+}
+
+// freshName is where a file is written until it is whole: beside it, and the
+// same each time, so that what a death leaves is replaced by the next try.
+func freshName(name string) string {
+	return path.Join(path.Dir(name), fmt.Sprintf(".new-%08x", crc32.ChecksumIEEE([]byte(name))))
+}
+
+// fill writes a file's content, mode and time under a name that is free.
+func (c *copyIn) fill(name string, f sandbox.File) error {
+	if err := c.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write %s: %w", f.Path, err)
+	}
+	w, err := c.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -107,19 +134,19 @@ func (c *copyIn) file(f sandbox.File) error {
 	n, err := io.Copy(w, io.LimitReader(body, c.limits.Bytes-c.bytes+1))
 	c.bytes += n
 	if err = errors.Join(err, w.Close()); err != nil {
-		// Half a file must not be taken for one.
-		return errors.Join(fmt.Errorf("write %s: %w", f.Path, err), c.root.Remove(f.Path))
+		return fmt.Errorf("write %s: %w", f.Path, err)
 	}
 	if c.bytes > c.limits.Bytes {
 		return fmt.Errorf("more than %d bytes: %w", c.limits.Bytes, sandbox.ErrLimit)
 	}
-	return c.dress(f)
+	return c.dress(name, f)
 }
 
 type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
+// makeWay makes the folder of a path, where no folder may stand.
 func (c *copyIn) makeWay(name string) error {
 	if err := c.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("folder for %s: %w", name, err)
@@ -131,24 +158,21 @@ func (c *copyIn) makeWay(name string) error {
 	if err == nil && info.IsDir() {
 		err = errors.New("a folder stands there")
 	}
-	if err == nil {
-		err = c.root.Remove(name)
-	}
 	if err != nil {
 		return fmt.Errorf("replace %s: %w", name, err)
 	}
 	return nil
 }
 
-// dress gives mode and time.
-func (c *copyIn) dress(f sandbox.File) error {
-	if err := c.root.Chmod(f.Path, f.Mode.Perm()); err != nil {
+// dress gives what stands at a path the file's mode and time.
+func (c *copyIn) dress(name string, f sandbox.File) error {
+	if err := c.root.Chmod(name, f.Mode.Perm()); err != nil {
 		return err
 	}
 	if f.ModTime.IsZero() {
 		return nil
 	}
-	return c.root.Chtimes(f.Path, f.ModTime, f.ModTime)
+	return c.root.Chtimes(name, f.ModTime, f.ModTime)
 }
 
 // finish makes the symlinks, then gives folders their modes, deepest first,
@@ -161,7 +185,7 @@ func (c *copyIn) finish() {
 	}
 	slices.Reverse(c.dirs)
 	for _, f := range c.dirs {
-		if err := c.dress(f); err != nil {
+		if err := c.dress(f.Path, f); err != nil {
 			c.bad = append(c.bad, err)
 		}
 	}
@@ -178,6 +202,9 @@ func (c *copyIn) link(f sandbox.File) error {
 	}
 	if err := c.makeWay(f.Path); err != nil {
 		return err
+	}
+	if err := c.root.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("replace %s: %w", f.Path, err)
 	}
 	return c.root.Symlink(f.Link, f.Path)
 }

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -280,8 +281,14 @@ func copyBoth(t *testing.T, b Bench) {
 	require.NoError(t, sb.CopyIn(t.Context(), sandbox.AreaWorkspace, sandbox.FromFS(fstest.MapFS{"a/b/c": {Data: []byte("deep"), Mode: 0o640}})))
 	out, _ = sh(t, sb, "cat a/b/c", "")
 	require.Equal(t, "deep", out)
-	// An error of the source ends the copy.
+	// A file that breaks off leaves what stood there, and nothing beside it.
 	broken := errors.New("broken")
+	torn := sandbox.Text("a/b/c", "")
+	torn.Body = io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))
+	require.ErrorIs(t, sb.CopyIn(t.Context(), sandbox.AreaWorkspace, sandbox.Files(torn)), broken)
+	out, _ = sh(t, sb, "ls -A a/b; cat a/b/c", "")
+	require.Equal(t, "c\ndeep", out)
+	// An error of the source ends the copy.
 	err := sb.CopyIn(t.Context(), sandbox.AreaHome, func(yield func(sandbox.File, error) bool) { yield(sandbox.File{}, broken) })
 	require.ErrorIs(t, err, broken)
 }
