@@ -173,11 +173,30 @@ func judge(s Told, normal normals) ([]verdict, []Finding) {
 	var verdicts []verdict
 	found := numbers(s)
 	found = append(found, texts(s)...)
+	s.Turns = handedOn(s)
 	for _, t := range s.Turns {
 		v, f := judgeTurn(s, t, normal[s.Agent][t.Script])
 		verdicts, found = append(verdicts, v), append(found, f...)
 	}
 	return verdicts, found
+}
+
+// handedOn gives a kill of the agent to the turn that it hurt: one that came
+// when the answer was already said takes effect in the turn behind.
+func handedOn(s Told) []Turn {
+	turns := slices.Clone(s.Turns)
+	for i := 1; i < len(turns); i++ {
+		before, after := ends(s, turns[i-1].Message), ends(s, turns[i].Message)
+		if len(before) != 1 || len(after) != 1 || before[0].Outcome != session.Completed || after[0].Error == nil || after[0].Error.Code != session.TypeAgentFailed {
+			continue
+		}
+		for _, h := range turns[i-1].Hits {
+			if h.Kind == AgentKill && len(turns[i].Hits) == 0 {
+				turns[i].Hits = []Hit{h}
+			}
+		}
+	}
+	return turns
 }
 
 // ends are the ends of a message that were heard, each number once.

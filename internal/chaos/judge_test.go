@@ -81,6 +81,21 @@ func TestJudgeTurns(t *testing.T) {
 	}
 }
 
+// A kill that came when the answer was said already hurts the next turn, and
+// excuses that one only.
+func TestJudgeLateKills(t *testing.T) {
+	t.Parallel()
+	begun, done, _ := query("q1q done")
+	q := event.Query{ExecutionID: "x2", MessageIDs: []string{"m2"}, Error: &event.ErrorInfo{Code: "AgentFailed", Message: "it died"}}
+	heard := heardAt(begun, done, event.QueryStarted{Query: q}, event.QueryFailed{Query: q})
+	for kill, want := range map[Kind][]Fault{AgentKill: nil, WorkerKill: {Lost}} {
+		s := told([]Kind{kill}, heard)
+		s.Turns = append(s.Turns, Turn{Mark: "q2q", Script: scripts[0], Message: "m2"})
+		_, found := judge(s, usual)
+		require.Equal(t, want, faultsOf(found), "%s", kill)
+	}
+}
+
 func TestJudgeNumbers(t *testing.T) {
 	t.Parallel()
 	begun, done, _ := query("q1q done")
