@@ -80,10 +80,10 @@ func TestWrittenPromptIsTold(t *testing.T) {
 	lost := block("m2", event.BlockUserMessage, event.StatusError, "")
 	lost.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
 	for name, c := range map[string]struct{ live, disk []event.Event }{
-		"nothing said":        {nil, []event.Event{prompt("m2", "asked")}},
-		"and begun":           {nil, []event.Event{prompt("m2", "asked"), answer}},
-		"lost, after all not": {[]event.Event{prompt("m2", "asked"), {Payload: event.BlockUpsert{Block: lost}}}, []event.Event{prompt("m2", "asked")}},
-		"told to go on":       {[]event.Event{prompt("m2", "asked")}, []event.Event{prompt("m2", "asked"), prompt(resumedID("m2", 2), goOn), answer}},
+		"nothing said":            {nil, []event.Event{prompt("m2", "asked")}},
+		"and begun":               {nil, []event.Event{prompt("m2", "asked"), answer}},
+		"lost, on disk after all": {[]event.Event{prompt("m2", "asked"), {Payload: event.BlockUpsert{Block: lost}}}, []event.Event{prompt("m2", "asked")}},
+		"told to go on":           {[]event.Event{prompt("m2", "asked")}, []event.Event{prompt("m2", "asked"), prompt(resumedID("m2", 2), goOn), answer}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -291,11 +291,11 @@ func (r *Reconciler) lost(ctx context.Context, in EpitaphInput, since uint64) ([
 			saved.Add(ev)
 		}
 	}
-	asked := ""
+	running := ""
 	if run := in.Remains.Running; run != nil {
-		asked = run.MessageID
+		running = run.MessageID
 	}
-	return unsaved(asked, live.State(), saved.State(), time.Now().UTC()), ctx.Err()
+	return unsaved(running, live.State(), saved.State(), time.Now().UTC()), ctx.Err()
 }
 
 // lastWords fail what was not answered, in the stream and in the conversation,

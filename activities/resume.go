@@ -50,8 +50,8 @@ func resumedID(messageID string, times int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s resumed %d", messageID, times)).String()
 }
 
-// promptIDs are the ids under which an agent may have been asked a message. An
-// execution outlives so many hosts and, on each, so many runners.
+// promptIDs are the ids under which an agent may have been asked a message: more
+// than an execution can have, which loses so many hosts and runners at most.
 func promptIDs(messageID string) []string {
 	ids := []string{messageID}
 	for times := 1; times <= maxResumptions*(maxResumptions+1); times++ {
