@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -26,6 +27,14 @@ func ruined(err error) bool {
 		}
 	}
 	return false
+}
+
+// stranded says whether an error means that a turn can't go on in its sandbox
+// though it was begun there: its agent is gone and can't be started again.
+// Elsewhere it may be; if not, the turn fails there and says what was lost.
+func (t *turn) stranded(err error) bool {
+	gone := errors.Is(err, errAgent) || errors.Is(err, adapters.ErrNotInstalled)
+	return gone && t.in.Abandoned == "" && t.mark.begun(t.in)
 }
 
 // giveUp ends a ruined sandbox, with everything in it archived, so that the turn

@@ -2,9 +2,11 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,6 +66,47 @@ func TestDamageOfTheBookmark(t *testing.T) {
 		kept += f.Path
 	}
 	require.Contains(t, kept, filepath.Base(files[0]))
+}
+
+// An agent that was killed with its runner and can't be started again, in the
+// middle of a turn: the turn is sent elsewhere, with what the agent wrote.
+func TestStrandedTurnGoesElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(program string) error{
+		"the program is gone": os.Remove,
+		"the program can't be run": func(program string) error {
+			return errors.Join(os.Remove(program), os.WriteFile(program, []byte("no program"), 0o755))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := furnished(t)
+			done := b.aside(t.Context(), 1, b.ask(1, "words 3 tool hang"))
+			b.until(b.last, is[event.BlockDelta])
+			status, err := b.status()
+			require.NoError(t, err)
+			require.NoError(t, spoil(b.program))
+			require.NoError(t, syscall.Kill(status.Supervisor, syscall.SIGKILL))
+			require.ErrorContains(t, (<-done).err, runner.ErrClosed.Error())
+			_, err = b.attempt(t.Context(), 2, b.ask(1, "words 3 tool hang"))
+			b.requireGivenUp(err, "claude")
+			require.Zero(t, count[event.QueryFailed](b.events()), "it is not over")
+		})
+	}
+}
+
+// A turn that was not begun fails by name where its agent can't be started: the
+// sandbox is kept.
+func TestTurnThatCanNotBegin(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	require.NoError(t, os.Remove(b.program))
+	_, err := b.attempt(t.Context(), 1, b.ask(1, "words 3"))
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, session.TypeAgentMissing, app.Type())
+	_, err = b.provider.Open(t.Context(), b.sandbox.ID)
+	require.NoError(t, err)
 }
 
 // The end of a sandbox does not hang on its bookmark.

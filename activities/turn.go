@@ -100,7 +100,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 		return out, crossing(err)
 	}
 	out, err := t.run(ctx)
-	if ruined(err) {
+	if ruined(err) || t.stranded(err) {
 		err = h.giveUp(ctx, in, err)
 	}
 	if err != nil {
