@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -346,6 +348,46 @@ func TestKillRunnerTooOften(t *testing.T) {
 	require.NoError(t, s.h.Close(testContext(t)))
 	s.l.closed(t)
 	requireSame(t, s.h.ID())
+}
+
+// TestKillRunnerForGood: the agent's program is gone when its runner is killed in
+// the middle of a turn. The turn fails by name, the conversation says what was
+// lost, and the session goes on when the program is back.
+func TestKillRunnerForGood(t *testing.T) {
+	installed, err := exec.LookPath("claude")
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "claude")
+	require.NoError(t, os.Symlink(installed, program))
+	s := stage(t, startKillable(t, claude.ProgramVariable+"="+program).dir, "claude")
+	said := s.saidAtGate(0)
+	require.NoError(t, os.Remove(program))
+	s.endRunner()
+	res, err := s.h.Wait(testContext(t), s.r)
+	require.NoError(t, err)
+	require.Equal(t, session.Failed, res.Outcome)
+	require.Equal(t, session.TypeAgentMissing, res.Error.Code)
+	blocks := fold(events(t, s.h)).Blocks
+	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.ID == said })
+	require.GreaterOrEqual(t, at, 0)
+	require.Contains(t, blocks[at].Metadata, "lost", "what was said is on no disk")
+	require.NoError(t, os.Symlink(installed, program))
+	s.goOn()
+	require.NoError(t, say(t, s.h, "SAY alive").Err())
+	require.NoError(t, s.h.Close(testContext(t)))
+	s.l.closed(t)
+	requireSame(t, s.h.ID())
+}
+
+// saidAtGate waits until the model holds an answer there, and gives the block
+// that had begun by then.
+func (s *staged) saidAtGate(n int) (id string) {
+	s.atGate(n)
+	s.l.until(s.t, 0, func(ev event.Event) bool {
+		p, ok := ev.Payload.(event.BlockDelta)
+		id = p.BlockID
+		return ok
+	})
+	return id
 }
 
 // TestKillHost kills a host's worker and everything below it, in the middle of
