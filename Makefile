@@ -87,7 +87,7 @@ fuzz: ## every fuzz target, a minute in all
 	@scripts/fuzz.sh
 
 .PHONY: nightly
-nightly: build agents browser ## long runs: fuzzing, and the tests three times over
+nightly: build agents browser ## long runs: fuzzing, the tests three times over, faults, chaos
 	@scripts/nightly.sh
 
 .PHONY: clean
