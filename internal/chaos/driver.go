@@ -336,6 +336,9 @@ func (d *driver) report(ctx context.Context, title string, normal func(*sitting)
 		v, f := judge(told, normal(s))
 		f = append(f, s.found...)
 		verdicts, found = append(verdicts, v...), append(found, f...)
+		for _, w := range waits(told) {
+			d.note("%s", w)
+		}
 		if err := d.keep(told, f); err != nil {
 			d.note("evidence: %v", err)
 		}
@@ -346,9 +349,10 @@ func (d *driver) report(ctx context.Context, title string, normal func(*sitting)
 	}
 }
 
-// keep writes what is known of a session with findings.
+// keep writes what is known of a session with findings or long pauses.
 func (d *driver) keep(told Told, found []Finding) error {
-	if len(found) == 0 || d.o.Evidence == "" {
+	long := waits(told)
+	if len(found)+len(long) == 0 || d.o.Evidence == "" {
 		return nil
 	}
 	if err := os.MkdirAll(d.o.Evidence, 0o700); err != nil {
@@ -359,7 +363,7 @@ func (d *driver) keep(told Told, found []Finding) error {
 		return err
 	}
 	to := json.NewEncoder(f)
-	err = to.Encode(map[string]any{"findings": found, "turns": told.Turns})
+	err = to.Encode(map[string]any{"findings": found, "waits": long, "turns": told.Turns})
 	for _, h := range told.Heard {
 		err = errors.Join(err, to.Encode(map[string]any{"at": h.At, "event": h.Event}))
 	}

@@ -168,6 +168,32 @@ type pause struct {
 	took time.Duration
 }
 
+// longPause is more than a worker's death should cost anyone.
+const longPause = 10 * time.Second
+
+// waits tells the long pauses behind the deaths of workers and runners, and what
+// else the session had met in the minute before.
+func waits(s Told) (notes []string) {
+	var met []Hit
+	for _, t := range s.Turns {
+		met = append(met, t.Hits...)
+		for i, hit := range t.Hits {
+			took, waited := pauseAfter(s, t, i)
+			if !waited || took < longPause || hit.Kind == HostKill {
+				continue
+			}
+			note := fmt.Sprintf("a subscriber of %s (%s) waited %s behind a %s in %s", s.ID, s.Agent, seconds(took), hit.Kind, t.Mark)
+			for _, h := range met {
+				if before := hit.At.Sub(h.At); before > 0 && before < time.Minute {
+					note += fmt.Sprintf(", %s behind a %s", seconds(before), h.Kind)
+				}
+			}
+			notes = append(notes, note)
+		}
+	}
+	return notes
+}
+
 // judge holds a session against what must be.
 func judge(s Told, normal normals) ([]verdict, []Finding) {
 	var verdicts []verdict
@@ -304,25 +330,33 @@ func texts(s Told) []Finding {
 }
 
 // pauses are how long the subscriber waited from each kill to the first word
-// of the next attempt. A kill behind which no attempt followed gives none: the
-// turn was over.
+// of the next attempt.
 func pauses(s Told, t Turn) []pause {
 	var out []pause
-	begun, ended := span(s, t)
 	for i, hit := range t.Hits {
-		if begun.IsZero() || hit.At.Before(begun) || !hit.Kind.workerDies() {
-			continue
+		if took, waited := pauseAfter(s, t, i); waited {
+			out = append(out, pause{hit.Kind, took})
 		}
-		at := slices.IndexFunc(s.Heard, func(h Heard) bool { return h.At.After(hit.At) && fence(h.Event) })
-		if at < 0 || (!ended.IsZero() && s.Heard[at].At.After(ended)) {
-			continue
-		}
-		if i+1 < len(t.Hits) && t.Hits[i+1].At.Before(s.Heard[at].At) {
-			continue // what was waited for then is the next kill's doing too
-		}
-		out = append(out, pause{hit.Kind, s.Heard[at].At.Sub(hit.At)})
 	}
 	return out
+}
+
+// pauseAfter is the pause behind a turn's i-th kill. A kill behind which no
+// attempt followed gives none: the turn was over.
+func pauseAfter(s Told, t Turn, i int) (took time.Duration, waited bool) {
+	begun, ended := span(s, t)
+	hit := t.Hits[i]
+	if begun.IsZero() || hit.At.Before(begun) || !hit.Kind.workerDies() {
+		return 0, false
+	}
+	at := slices.IndexFunc(s.Heard, func(h Heard) bool { return h.At.After(hit.At) && fence(h.Event) })
+	if at < 0 || (!ended.IsZero() && s.Heard[at].At.After(ended)) {
+		return 0, false
+	}
+	if i+1 < len(t.Hits) && t.Hits[i+1].At.Before(s.Heard[at].At) {
+		return 0, false // what was waited for then is the next kill's doing too
+	}
+	return s.Heard[at].At.Sub(hit.At), true
 }
 
 // workerDies says whether a new attempt must follow on the same host.

@@ -152,6 +152,19 @@ func TestPauses(t *testing.T) {
 	require.Empty(t, v[0].pauses, "the next turn's beginning is no pause of this one")
 }
 
+func TestLongPausesAreTold(t *testing.T) {
+	t.Parallel()
+	begun, done, _ := query("q1q done")
+	s := told([]Kind{StreamAway, WorkerKill}, heardAt(begun, fenceOf(2), done))
+	require.Empty(t, waits(s))
+	s.Turns[0].Hits[0].At = s.Turns[0].Hits[1].At.Add(-3 * time.Second)
+	for i := range s.Heard[1:] {
+		s.Heard[1+i].At = s.Heard[1+i].At.Add(20 * time.Second)
+	}
+	require.Len(t, waits(s), 1)
+	require.Contains(t, waits(s)[0], "waited 21.0 s behind a worker-kill in q1q, 3.0 s behind a nats-away")
+}
+
 func TestTorn(t *testing.T) {
 	t.Parallel()
 	whole := []byte("{\"a\":1}\n{\"b\":2}\n")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -151,9 +150,10 @@ func (r Row) write(w io.Writer) {
 		return
 	}
 	slices.Sort(r.Pauses)
-	seconds := func(d time.Duration) string { return strings.TrimSpace(fmt.Sprintf("%5.1f s", d.Seconds())) }
 	fmt.Fprintf(w, "%s\t%s\t%s\t\n", seconds(quantile(r.Pauses, 0.5)), seconds(quantile(r.Pauses, 0.95)), seconds(r.Pauses[len(r.Pauses)-1]))
 }
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
 // WriteJSON writes the report as one JSON value; durations are nanoseconds.
 func (r Report) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
