@@ -91,6 +91,24 @@ func (t Turn) kind() Kind {
 	return hardest(met)
 }
 
+// resumptions are how often a turn goes on after the loss of a runner or a host.
+const resumptions = 3
+
+// resumable says whether a turn must be answered: its agent was not killed by
+// itself, and what is below it not too often.
+func (t Turn) resumable() bool {
+	losses := 0
+	for _, h := range t.Hits {
+		switch h.Kind {
+		case AgentKill:
+			return false
+		case RunnerKill, HostKill:
+			losses++
+		}
+	}
+	return losses <= resumptions
+}
+
 // Told is a session as it was seen from outside.
 type Told struct {
 	ID    string
@@ -217,8 +235,8 @@ func handedOn(s Told) []Turn {
 			continue
 		}
 		for _, h := range turns[i-1].Hits {
-			if h.Kind == AgentKill && len(turns[i].Hits) == 0 {
-				turns[i].Hits = []Hit{h}
+			if h.Kind == AgentKill && turns[i].resumable() {
+				turns[i].Hits = append([]Hit{h}, turns[i].Hits...)
 			}
 		}
 	}
@@ -256,8 +274,8 @@ func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
 	switch {
 	case v.failed && (r.Error == nil || r.Error.Code == ""):
 		say(Wrong, "failed without a name")
-	case v.failed && v.kind.agentLives():
-		say(Lost, "failed though its agent lived: %s: %s", r.Error.Code, r.Error.Message)
+	case v.failed && t.resumable():
+		say(Lost, "failed though nobody killed its agent: %s: %s", r.Error.Code, r.Error.Message)
 	case v.answered && v.kind.agentLives() && v.kind != ToolKill && r.Result != nil && unfill(r.Result.Response, t.Mark) != normal.Answer:
 		say(Wrong, "was answered %q in place of %q", short(unfill(r.Result.Response, t.Mark)), short(normal.Answer))
 	}
