@@ -183,26 +183,26 @@ type verdict struct {
 // pause is how long a subscriber heard nothing new after a kill.
 type pause struct {
 	kind Kind
+	at   time.Time
 	took time.Duration
 }
 
 // longPause is more than a worker's death should cost anyone.
 const longPause = 10 * time.Second
 
-// waits tells the long pauses behind the deaths of workers and runners, and what
-// else the session had met in the minute before.
+// waits tells the long pauses that no host's loss and no absent server explains,
+// and what else the session had met in the minute before.
 func waits(s Told) (notes []string) {
 	var met []Hit
 	for _, t := range s.Turns {
 		met = append(met, t.Hits...)
-		for i, hit := range t.Hits {
-			took, waited := pauseAfter(s, t, i)
-			if !waited || took < longPause || hit.Kind == HostKill {
+		for _, p := range pauses(s, t) {
+			if p.took < longPause || !p.kind.workerDies() || p.kind == HostKill {
 				continue
 			}
-			note := fmt.Sprintf("a subscriber of %s (%s) waited %s behind a %s in %s", s.ID, s.Agent, seconds(took), hit.Kind, t.Mark)
+			note := fmt.Sprintf("a subscriber of %s (%s) waited %s behind a %s in %s", s.ID, s.Agent, seconds(p.took), p.kind, t.Mark)
 			for _, h := range met {
-				if before := hit.At.Sub(h.At); before > 0 && before < time.Minute {
+				if before := p.at.Sub(h.At); before > 0 && before < time.Minute {
 					note += fmt.Sprintf(", %s behind a %s", seconds(before), h.Kind)
 				}
 			}
@@ -348,33 +348,29 @@ func texts(s Told) []Finding {
 }
 
 // pauses are how long the subscriber waited from each kill to the first word
-// of the next attempt.
+// of the next attempt. Kills with no attempt between them make one pause, the
+// hardest one's. A kill behind which no attempt followed gives none: the turn was
+// over.
 func pauses(s Told, t Turn) []pause {
 	var out []pause
+	begun, ended := span(s, t)
+	var waiting []Hit
 	for i, hit := range t.Hits {
-		if took, waited := pauseAfter(s, t, i); waited {
-			out = append(out, pause{hit.Kind, took})
+		if begun.IsZero() || hit.At.Before(begun) || (len(waiting) == 0 && !hit.Kind.workerDies()) {
+			continue
+		}
+		waiting = append(waiting, hit)
+		at := slices.IndexFunc(s.Heard, func(h Heard) bool { return h.At.After(hit.At) && fence(h.Event) })
+		if at < 0 || (!ended.IsZero() && s.Heard[at].At.After(ended)) {
+			break
+		}
+		next := s.Heard[at].At
+		if i+1 == len(t.Hits) || !t.Hits[i+1].At.Before(next) {
+			out = append(out, pause{Turn{Hits: waiting}.kind(), waiting[0].At, next.Sub(waiting[0].At)})
+			waiting = nil
 		}
 	}
 	return out
-}
-
-// pauseAfter is the pause behind a turn's i-th kill. A kill behind which no
-// attempt followed gives none: the turn was over.
-func pauseAfter(s Told, t Turn, i int) (took time.Duration, waited bool) {
-	begun, ended := span(s, t)
-	hit := t.Hits[i]
-	if begun.IsZero() || hit.At.Before(begun) || !hit.Kind.workerDies() {
-		return 0, false
-	}
-	at := slices.IndexFunc(s.Heard, func(h Heard) bool { return h.At.After(hit.At) && fence(h.Event) })
-	if at < 0 || (!ended.IsZero() && s.Heard[at].At.After(ended)) {
-		return 0, false
-	}
-	if i+1 < len(t.Hits) && t.Hits[i+1].At.Before(s.Heard[at].At) {
-		return 0, false // what was waited for then is the next kill's doing too
-	}
-	return s.Heard[at].At.Sub(hit.At), true
 }
 
 // workerDies says whether a new attempt must follow on the same host.

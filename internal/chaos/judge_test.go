@@ -150,9 +150,17 @@ func TestPauses(t *testing.T) {
 	t.Parallel()
 	begun, done, _ := query("q1q done")
 	v, _ := judge(told([]Kind{WorkerKill}, heardAt(begun, fenceOf(2), done)), usual)
-	require.Equal(t, []pause{{WorkerKill, 999 * time.Millisecond}}, v[0].pauses)
+	require.Equal(t, []pause{{WorkerKill, noon.Add(time.Millisecond), 999 * time.Millisecond}}, v[0].pauses)
 	v, _ = judge(told([]Kind{WorkerKill}, heardAt(begun, done, fenceOf(2))), usual)
 	require.Empty(t, v[0].pauses, "the next turn's beginning is no pause of this one")
+
+	s := told([]Kind{WorkerKill, HostKill, WorkerTerm, WorkerKill}, heardAt(begun, fenceOf(2), fenceOf(3), done))
+	s.Turns[0].Hits[3].At = noon.Add(1500 * time.Millisecond)
+	v, _ = judge(s, usual)
+	require.Equal(t, []pause{
+		{HostKill, noon.Add(time.Millisecond), 999 * time.Millisecond},
+		{WorkerKill, noon.Add(1500 * time.Millisecond), 500 * time.Millisecond},
+	}, v[0].pauses, "kills without an attempt in between are one")
 }
 
 func TestLongPausesAreTold(t *testing.T) {
@@ -183,7 +191,7 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	pauses := func(ms ...int) (out []pause) {
 		for _, n := range ms {
-			out = append(out, pause{WorkerKill, time.Duration(n) * time.Millisecond})
+			out = append(out, pause{kind: WorkerKill, took: time.Duration(n) * time.Millisecond})
 		}
 		return out
 	}
