@@ -34,7 +34,11 @@ func NewDialogue(tr Translator, write func(context.Context, Message) error) *Dia
 // waited for it. The events are good also with an error.
 func (d *Dialogue) Step(ctx context.Context, r event.Record) ([]event.Event, error) {
 	events := d.tr.Step(r)
-	for _, m := range d.tr.Due() {
+	due := d.tr.Due()
+	if d.held {
+		return events, nil
+	}
+	for _, m := range due {
 		if err := d.write(ctx, m); err != nil {
 			return events, fmt.Errorf("write %s: %w", m.ID, err)
 		}
@@ -44,7 +48,8 @@ func (d *Dialogue) Step(ctx context.Context, r event.Record) ([]event.Event, err
 
 // Hold keeps back every input from now on, until Release: the records of an
 // earlier process of the agent are still being read, and they say nothing of
-// what the present one can take.
+// what the present one can take. What was due to that process is never written:
+// the present one would take it for its own.
 func (d *Dialogue) Hold() { d.held = true }
 
 // Release ends a Hold and writes what has waited.

@@ -1,0 +1,44 @@
+package adapters_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/gemini"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// A process that died between its first answer and what it was to be told next,
+// with no worker there: the next worker reads that answer when another process
+// runs already, which must not be told it. Two requests to load one session make
+// Gemini CLI tell its history into the answer to a prompt.
+func TestWhatWasDueToADeadProcessIsNotWritten(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	tr, err := gemini.New().Translator(adapters.Launch{Resume: true, NativeID: "old", Workspace: "/w"}, nil)
+	require.NoError(t, err)
+	var written []string
+	d := adapters.NewDialogue(tr, func(_ context.Context, m adapters.Message) error {
+		written = append(written, m.ID)
+		return nil
+	})
+	step := func(dir event.Dir, line string) {
+		_, err := d.Step(ctx, event.Record{Dir: dir, Line: line})
+		require.NoError(t, err)
+	}
+	d.Hold()
+	require.NoError(t, d.Say(ctx, "prompt", adapters.Prompt{Text: "hi"}))
+	step(event.DirSig, "start")
+	step(event.DirIn, `{"jsonrpc":"2.0","id":"initialize-0","method":"initialize"}`)
+	step(event.DirOut, `{"jsonrpc":"2.0","id":"initialize-0","result":{"agentCapabilities":{"loadSession":true}}}`)
+	step(event.DirSig, "signal killed (with its runner)")
+	step(event.DirSig, "start")
+	step(event.DirIn, `{"jsonrpc":"2.0","id":"initialize-1","method":"initialize"}`)
+	require.NoError(t, d.Release(ctx))
+	require.Empty(t, written)
+	step(event.DirOut, `{"jsonrpc":"2.0","id":"initialize-1","result":{"agentCapabilities":{"loadSession":true}}}`)
+	require.Equal(t, []string{"initialize-1/session"}, written)
+}
