@@ -48,8 +48,8 @@ func (d *Dialogue) Step(ctx context.Context, r event.Record) ([]event.Event, err
 
 // Hold keeps back every input from now on, until Release: the records of an
 // earlier process of the agent are still being read, and they say nothing of
-// what the present one can take. What was due to that process is never written:
-// the present one would take it for its own.
+// what the present one can take. What was due to that process, and answers to
+// what it asked, are never written: the present one would take them for its own.
 func (d *Dialogue) Hold() { d.held = true }
 
 // Release ends a Hold and writes what has waited.
@@ -63,7 +63,11 @@ func (d *Dialogue) Release(ctx context.Context) error {
 // agent waits for is never behind something else. Errors are those of Encode,
 // ErrNotYet excepted, and of writing.
 func (d *Dialogue) Say(ctx context.Context, id string, in Input) error {
-	if _, answer := in.(Answer); !answer && (d.held || len(d.waiting) > 0) {
+	_, answer := in.(Answer)
+	switch {
+	case answer && d.held:
+		return nil
+	case !answer && (d.held || len(d.waiting) > 0):
 		d.waiting = append(d.waiting, waitingInput{id, in})
 		return nil
 	}

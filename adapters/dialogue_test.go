@@ -37,6 +37,7 @@ func TestWhatWasDueToADeadProcessIsNotWritten(t *testing.T) {
 	step(event.DirSig, "signal killed (with its runner)")
 	step(event.DirSig, "start")
 	step(event.DirIn, `{"jsonrpc":"2.0","id":"initialize-1","method":"initialize"}`)
+	require.NoError(t, d.Say(ctx, "answer", adapters.Answer{RequestID: "initialize-0/1", Allow: true}))
 	require.NoError(t, d.Release(ctx))
 	require.Empty(t, written)
 	step(event.DirOut, `{"jsonrpc":"2.0","id":"initialize-1","result":{"agentCapabilities":{"loadSession":true}}}`)

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,10 +163,12 @@ func (s *hosts) replace(ctx context.Context, h *host, end func() error) {
 	})
 }
 
-// gist is what a program said itself of why it could not start.
+// gist is what a program said itself of why it could not start; if it said
+// nothing, what was said of it.
 func gist(err error) string {
-	lines := strings.Split(err.Error(), "\n")
-	return lines[min(1, len(lines)-1)]
+	first, said, _ := strings.Cut(err.Error(), "\n")
+	said, _, _ = strings.Cut(said, "\n")
+	return cmp.Or(strings.TrimSpace(said), first)
 }
 
 // kill ends a whole host with all its agents and its folder.
