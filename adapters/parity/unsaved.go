@@ -65,9 +65,11 @@ func (s *settling) thread(conversation string, live, restored []event.Block) {
 				ID: b.ID, Type: b.Type, Status: event.StatusError,
 				Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
 			}})
-		case saved[b.ID].Execution != b.Execution:
-			s.ended(conversation, *saved[b.ID])
-		case b.Type != event.BlockSubagent && !same(b, *saved[b.ID]):
+		case b.Type == event.BlockSubagent:
+			if saved[b.ID].Execution != b.Execution {
+				s.ended(conversation, *saved[b.ID])
+			}
+		case !same(b, *saved[b.ID]):
 			s.tell(conversation, event.SourceRunner, event.BlockUpsert{Block: *saved[b.ID]})
 		}
 	}
@@ -81,14 +83,8 @@ func same(live, saved event.Block) bool {
 	return aerr == nil && berr == nil && bytes.Equal(a, b)
 }
 
-// ended tells how the work behind a block ended.
+// ended tells how a subagent ended.
 func (s *settling) ended(conversation string, b event.Block) {
-	if b.Type != event.BlockSubagent {
-		s.tell(conversation, event.SourceRunner, event.BlockUpsert{Block: event.Block{
-			ID: b.ID, Type: b.Type, Execution: b.Execution,
-		}})
-		return
-	}
 	done := event.SubagentCompleted{ToolUseID: b.ToolUseID, Status: event.SubagentFailed}
 	if b.Execution == event.ExecutionSuccess {
 		done.Status = event.SubagentCompletedOK

@@ -53,6 +53,8 @@ func TestUnsavedEitherWay(t *testing.T) {
 	withSub.Subagents = []reducer.Subagent{sub}
 	torn := result("t")
 	torn.IsError, torn.Output = ptr(true), []byte(`"The agent ended before"`)
+	asked := call("t", event.ExecutionSuccess)
+	asked.Input = []byte(`{"command":"x"}`)
 	undone := main(prompt("u"), call("q", event.ExecutionError), ref("q"))
 	undone.Blocks[2].Status, undone.Blocks[2].Execution, undone.Blocks[2].Output = event.StatusError, event.ExecutionError, []byte(`null`)
 	undone.Blocks[2].Input = []byte(`""`)
@@ -64,6 +66,7 @@ func TestUnsavedEitherWay(t *testing.T) {
 	done.Subagents[0].Status, done.Subagents[0].Output = event.ExecutionSuccess, &output
 	for name, c := range map[string]struct{ live, restored reducer.State }{
 		"result stands otherwise":  {main(prompt("u"), call("t", event.ExecutionSuccess), result("t")), main(prompt("u"), call("t", event.ExecutionError), torn)},
+		"call stands otherwise":    {main(prompt("u"), asked, result("t")), main(prompt("u"), call("t", event.ExecutionError), torn)},
 		"subagent is not done":     {done, undone},
 		"result said, not written": {main(prompt("u"), call("t", event.ExecutionSuccess), result("t")), main(prompt("u"), call("t", event.ExecutionError))},
 		"result written, not said": {main(prompt("u"), call("t", event.ExecutionError)), main(prompt("u"), call("t", event.ExecutionSuccess), result("t"), text("a", "x"))},
