@@ -2,6 +2,8 @@ package chaos
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +176,19 @@ func TestLongPausesAreTold(t *testing.T) {
 	}
 	require.Len(t, waits(s), 1)
 	require.Contains(t, waits(s)[0], "waited 21.0 s behind a worker-kill in q1q, 3.0 s behind a nats-away")
+}
+
+// What the agent had written is found by its path, whatever lies beside it.
+func TestWritten(t *testing.T) {
+	t.Parallel()
+	s, h := &sitting{id: "s1"}, &host{dir: t.TempDir()}
+	for _, name := range []string{"s1-e2/home/.agent/a.jsonl", "s1-e2/home/.agent/cache.bin", "s10-e2/home/.agent/b.jsonl"} {
+		path := filepath.Join(h.dir, "sandboxes", filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(name), 0o600))
+	}
+	require.Equal(t, map[string][]byte{filepath.FromSlash(".agent/a.jsonl"): []byte("s1-e2/home/.agent/a.jsonl")}, s.written(h))
+	require.Empty(t, s.written(nil))
 }
 
 func TestTorn(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -164,7 +165,7 @@ func (s *sitting) told() Told {
 func (s *sitting) finish(ctx context.Context) {
 	defer s.d.leave(s)
 	on := s.d.hosts.of(s.id)
-	before := s.written(ctx, on)
+	before := s.written(on)
 	ctx, cancel := context.WithTimeout(ctx, closePatience)
 	defer cancel()
 	var err error
@@ -222,30 +223,29 @@ func (s *sitting) compare(ctx context.Context) {
 
 func short2(s string) string { return strings.ReplaceAll(s[:min(len(s), 400)], "\n", " ") }
 
-// written are the transcripts as the agent has written them in the sandbox; the
-// archive says which files they are. None when no living host has the sandbox.
-func (s *sitting) written(ctx context.Context, h *host) map[string][]byte {
-	infos, err := s.d.stack.Archive.Transcripts(ctx, s.id)
-	if err != nil || h == nil {
+// written are the files that a transcript may be, by their paths in the agent's
+// home. Which of them are transcripts the archive says after the close: an agent
+// may leave others beside them. A database is archived by its rows, so its bytes
+// say nothing. None when no living host has the sandbox.
+func (s *sitting) written(h *host) map[string][]byte {
+	if h == nil {
 		return nil
 	}
 	out := map[string][]byte{}
-	for _, i := range infos {
-		found, _ := filepath.Glob(filepath.Join(h.dir, "sandboxes", s.id+"-*", "home", globQuote(i.Path)))
-		// A database is archived by its rows: its bytes say nothing.
-		if len(found) != 1 || i.Kind != adapters.Append || filepath.Ext(i.Path) == ".db" {
-			continue
-		}
-		if data, err := os.ReadFile(found[0]); err == nil {
-			out[i.ID] = data
-		}
+	homes, _ := filepath.Glob(filepath.Join(h.dir, "sandboxes", s.id+"-*", "home"))
+	for _, home := range homes {
+		_ = filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() || filepath.Ext(path) != ".jsonl" {
+				return nil // what went away while it was looked at is not held against anyone
+			}
+			if data, err := os.ReadFile(path); err == nil {
+				rel, _ := filepath.Rel(home, path)
+				out[rel] = data
+			}
+			return nil
+		})
 	}
 	return out
-}
-
-// globQuote takes the meaning from what Glob would read as a pattern.
-func globQuote(path string) string {
-	return strings.NewReplacer("[", "\\[", "*", "\\*", "?", "\\?").Replace(path)
 }
 
 // transcripts checks what lies in the archive: whole lines, and byte for byte
@@ -271,7 +271,7 @@ func (s *sitting) transcripts(ctx context.Context, before map[string][]byte) {
 			s.fault(Torn, "transcript %s: %v", i.ID, err)
 			continue
 		}
-		if detail := torn(i.Path, data, before[i.ID]); detail != "" {
+		if detail := torn(i.Path, data, before[i.Path]); detail != "" {
 			s.fault(Torn, "transcript %s: %s", i.ID, detail)
 		}
 	}
