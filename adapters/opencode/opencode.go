@@ -49,6 +49,7 @@ func (*Adapter) Info() adapters.Info {
 			"Slash commands are the model's to read: the agent expands them only in its own terminal.",
 			"A question is refused by an answer that says so: the agent's own refusal would end the turn.",
 			"An answer of the model's API that the agent takes for passing is tried again four times and then fails the turn; by itself the agent would try for ever.",
+			"A shell command that somebody else kills is noticed when its own time is over, two minutes as a rule.",
 			"Each server takes some 650 MB of memory.",
 		},
 	}
