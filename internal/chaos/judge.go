@@ -347,6 +347,10 @@ func texts(s Told) []Finding {
 	return found
 }
 
+// stopOver is longer than a worker is stopped, and an attempt then takes to
+// follow: if none has by then, the stop was too short to cost the attempt.
+const stopOver = 10 * time.Second
+
 // pauses are how long the subscriber waited from each kill to the first word
 // of the next attempt. Kills with no attempt between them make one pause, the
 // hardest one's. A kill behind which no attempt followed gives none: the turn was
@@ -356,6 +360,9 @@ func pauses(s Told, t Turn) []pause {
 	begun, ended := span(s, t)
 	var waiting []Hit
 	for i, hit := range t.Hits {
+		if len(waiting) == 1 && waiting[0].Kind == WorkerStop && hit.At.Sub(waiting[0].At) > stopOver {
+			waiting = nil
+		}
 		if begun.IsZero() || hit.At.Before(begun) || (len(waiting) == 0 && !hit.Kind.workerDies()) {
 			continue
 		}

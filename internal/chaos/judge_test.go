@@ -163,6 +163,12 @@ func TestPauses(t *testing.T) {
 		{HostKill, noon.Add(time.Millisecond), 999 * time.Millisecond},
 		{WorkerKill, noon.Add(1500 * time.Millisecond), 500 * time.Millisecond},
 	}, v[0].pauses, "kills without an attempt in between are one")
+
+	s = told([]Kind{WorkerStop, WorkerKill}, heardAt(begun, fenceOf(2), done))
+	s.Turns[0].Hits[1].At = noon.Add(30 * time.Second)
+	s.Heard[1].At, s.Heard[2].At = noon.Add(31*time.Second), noon.Add(32*time.Second)
+	v, _ = judge(s, usual)
+	require.Equal(t, []pause{{WorkerKill, noon.Add(30 * time.Second), time.Second}}, v[0].pauses, "a stop that cost no attempt is none")
 }
 
 func TestLongPausesAreTold(t *testing.T) {
