@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
 	"github.com/sojourn-run/sojourn/event"
@@ -18,9 +19,11 @@ type book struct {
 	// headers counts the headers before the first prompt: a session that was
 	// begun by the protocol has two, because the agent begins two recordings.
 	headers int
-	begun   bool
-	turn    string
-	runs    int
+	// parted: the last of them is of the first seconds of a minute.
+	parted bool
+	begun  bool
+	turn   string
+	runs   int
 
 	thoughts []string
 	text     string
@@ -36,8 +39,14 @@ type book struct {
 }
 
 // told says whether the conversation was told by the protocol, which leaves
-// much out, and not by the agent's headless mode.
-func (b *book) told() bool { return b.headers != 1 }
+// much out, and not by the agent's headless mode. Recordings have the name of
+// their minute: when one ends between the protocol's two, they are two files, and
+// the one that is used has one header.
+func (b *book) told() bool { return b.headers != 1 || b.parted }
+
+// apart is more than lies between the two recordings of one process: some
+// milliseconds, a second where the machine is busy.
+const apart = 5 * time.Second
 
 func (b *book) record(r *record) error {
 	switch {
@@ -58,7 +67,8 @@ func (b *book) record(r *record) error {
 func (b *book) header(r *record) error {
 	b.session = r.SessionID
 	if !b.begun {
-		b.headers++
+		began := parseTime(r.StartTime)
+		b.headers, b.parted = b.headers+1, !began.IsZero() && began.Sub(began.Truncate(time.Minute)) < apart
 	}
 	b.at(r.StartTime)
 	for _, raw := range r.Messages {

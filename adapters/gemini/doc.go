@@ -63,7 +63,8 @@
 //
 // The headless mode (-o stream-json) is not used here, but its recordings can be
 // translated, and its files are known by their one header, where the protocol's
-// have two. It tells the arguments of calls, and no thoughts.
+// have two, but for those that began with a minute. It tells the arguments of
+// calls, and no thoughts.
 //
 // Adapter is safe for concurrent use; a translator is not.
 package gemini
