@@ -13,15 +13,33 @@ import (
 type Var struct{ Name, Value string }
 
 // PrepareEnvFile makes sure that the settings file can be written and is not
-// there yet: a script that waits for it must not find that of an earlier run.
+// there yet: a script that waits for it must not find that of an earlier run,
+// nor, for a moment, an empty one.
 func PrepareEnvFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return failed("give a file that can be written: --env-file FILE", "make folder of settings file: %w", err)
 	}
-	if err := writeAtomically(path, nil); err != nil {
+	if err := writable(path); err != nil {
 		return failed("give a file that can be written: --env-file FILE", "write settings file: %w", err)
 	}
 	return RemoveEnvFile(path)
+}
+
+// writable says whether a file could be put at path, without putting one there.
+func writable(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder", path)
+	}
+	tmp, err := beside(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
+}
+
+// beside makes a file in the folder of path, which can be renamed to it.
+func beside(path string) (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 }
 
 // WriteEnvFile writes vars as lines NAME='value' that a shell can source, mode
@@ -53,7 +71,7 @@ func Quote(s string) string {
 // writeAtomically goes through a file beside path, so a reader sees all or
 // nothing, and a crash leaves what was there.
 func writeAtomically(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	tmp, err := beside(path)
 	if err != nil {
 		return err
 	}

@@ -252,6 +252,31 @@ func TestPrepareEnvFileRemovesAnEarlierOne(t *testing.T) {
 	require.Empty(t, entries, "nothing may be left, temporary files included")
 }
 
+// Whoever waits for the file must not find an empty one before it is written.
+func TestPrepareEnvFilePutsNoneThere(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "env")
+	done, seen := make(chan struct{}), make(chan bool)
+	go func() {
+		found := false
+		for {
+			select {
+			case <-done:
+				seen <- found
+				return
+			default:
+				_, err := os.Stat(path)
+				found = found || err == nil
+			}
+		}
+	}()
+	for range 500 {
+		require.NoError(t, PrepareEnvFile(path))
+	}
+	close(done)
+	require.False(t, <-seen)
+}
+
 func TestPrepareEnvFileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	err := PrepareEnvFile(t.TempDir()) // A folder stands in its place.
