@@ -65,6 +65,7 @@ func TestSignalReachesTheAgent(t *testing.T) {
 	r.until(event.DirOut, "ready")
 	require.NoError(t, c.Signal(t.Context(), syscall.SIGINT))
 	r.until(event.DirSig, "signal interrupt")
+	require.ErrorIs(t, c.Signal(t.Context(), syscall.SIGINT), runner.ErrExited, "whoever has read of the end")
 	r.end()
 	require.ErrorIs(t, c.Signal(t.Context(), syscall.SIGINT), runner.ErrExited)
 }

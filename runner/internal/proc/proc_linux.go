@@ -94,12 +94,20 @@ func Below(root int) ([]runner.Process, error) {
 
 // Signal sends a signal to exactly this process. One that is gone is no error.
 func Signal(p runner.Process, sig unix.Signal) error {
+	_, err := Deliver(p, sig)
+	return err
+}
+
+// Deliver is [Signal] that also reports whether the process was there to take
+// the signal; one that has exited and is not reaped yet counts as there.
+func Deliver(p runner.Process, sig unix.Signal) (sent bool, err error) {
 	fd, err := hold(p)
 	if err != nil || fd < 0 {
-		return err
+		return false, err
 	}
 	defer unix.Close(fd)
-	return ignoreGone(unix.PidfdSendSignal(fd, sig, nil, 0))
+	err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	return err == nil, ignoreGone(err)
 }
 
 // hold opens a pidfd for exactly this process, or gives -1 if it is gone.

@@ -227,9 +227,6 @@ func (c *client) signal(req wire.Request) error {
 	if err != nil {
 		return err
 	}
-	if c.s.exited() {
-		return runner.ErrExited
-	}
 	return c.s.family.signal(syscall.Signal(args.Signal))
 }
 

@@ -273,12 +273,18 @@ func innerPid(pid int) int {
 	return 0
 }
 
-// signal reaches the agent alone.
+// signal reaches the agent alone; [runner.ErrExited] when its process is gone.
+// The process itself is asked, because its end is in the spool, for all to
+// read, before the supervisor's own state says so.
 func (f *family) signal(sig syscall.Signal) error {
 	if f.agent.Pid == 0 {
-		return nil
+		return runner.ErrExited
 	}
-	return proc.Signal(f.agent, sig)
+	sent, err := proc.Deliver(f.agent, sig)
+	if err == nil && !sent {
+		return runner.ErrExited
+	}
+	return err
 }
 
 // kill ends everything at once.

@@ -410,7 +410,7 @@ func (s *Supervisor) stop(ctx context.Context, grace runner.Grace) error {
 		wait time.Duration
 		then func() error
 	}{
-		{grace.Stdin, func() error { return s.family.signal(syscall.SIGTERM) }},
+		{grace.Stdin, s.terminate},
 		{grace.Term, s.family.kill},
 	}
 	for _, step := range steps {
@@ -430,6 +430,14 @@ func (s *Supervisor) stop(ctx context.Context, grace runner.Grace) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// terminate asks the agent to end; one that has ended already is no fault.
+func (s *Supervisor) terminate() error {
+	if err := s.family.signal(syscall.SIGTERM); !errors.Is(err, runner.ErrExited) {
+		return err
+	}
+	return nil
 }
 
 func (s *Supervisor) waitFinished(ctx context.Context, d time.Duration) bool {
