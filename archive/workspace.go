@@ -38,8 +38,6 @@ type WorkspaceFile struct {
 
 	// parts are the content, in order.
 	parts []part
-	// old says that the content is an object of the former format.
-	old bool
 }
 
 // Regular says whether it is a file with a content.
@@ -47,12 +45,12 @@ func (f WorkspaceFile) Regular() bool { return f.Mode.Type() == 0 }
 
 func (f WorkspaceFile) equal(o WorkspaceFile) bool {
 	return f.Path == o.Path && f.Mode == o.Mode && f.Size == o.Size && f.SHA256 == o.SHA256 && f.ModTime.Equal(o.ModTime) &&
-		f.Link == o.Link && f.Held == o.Held && f.old == o.old && slices.Equal(f.parts, o.parts)
+		f.Link == o.Link && f.Held == o.Held && slices.Equal(f.parts, o.parts)
 }
 
 // WithContent is the file with the content of another one.
 func (f WorkspaceFile) WithContent(of WorkspaceFile) WorkspaceFile {
-	f.Size, f.SHA256, f.parts, f.old = of.Size, of.SHA256, of.parts, of.old
+	f.Size, f.SHA256, f.parts = of.Size, of.SHA256, of.parts
 	return f
 }
 
@@ -83,9 +81,7 @@ type Workspace struct {
 	uploads  *errgroup.Group
 	// uploading ends with the first upload that fails.
 	uploading context.Context
-	// olds are the objects of the former format.
-	olds []string
-	buf  []byte
+	buf       []byte
 }
 
 // workspaceHead is the object that names the manifest; the only one that is
@@ -101,8 +97,6 @@ type workspaceHead struct {
 	// Height is how many levels of pages there are, Pages the uppermost.
 	Height int     `json:"height"`
 	Pages  []sheet `json:"pages,omitempty"`
-	// Old says that files of the former format count.
-	Old bool `json:"old,omitempty"`
 }
 
 const workspaceVersion = 2
@@ -112,8 +106,8 @@ func (a *Archive) workspaceHeadKey(session string) string {
 }
 
 // OpenWorkspace reads a session's manifest. An epoch other than 0 is for a
-// writer: no earlier one can commit any more, what such ones left unfinished is
-// deleted, and what is kept in a former format is copied into this one. Errors: [ErrFenced], [ErrCorrupt].
+// writer: no earlier one can commit any more, and what such ones left unfinished
+// is deleted. Errors: [ErrFenced], [ErrCorrupt].
 func (a *Archive) OpenWorkspace(ctx context.Context, session string, epoch uint64) (*Workspace, error) {
 	w := &Workspace{a: a, session: session, epoch: epoch}
 	if err := w.open(ctx); err != nil {
@@ -148,11 +142,7 @@ func (w *Workspace) open(ctx context.Context) (err error) {
 	if w.epoch == 0 {
 		return nil
 	}
-	if err := w.sweep(ctx); err != nil {
-		return err
-	}
-	// A writer has nothing of the former format.
-	return errors.Join(w.renew(ctx), w.settle(ctx))
+	return w.sweep(ctx)
 }
 
 // loadHead reads the head, and a writer puts its epoch into it.
@@ -166,7 +156,7 @@ func (w *Workspace) loadHead(ctx context.Context) (err error) {
 		return fmt.Errorf("%s: written by a newer version: format %d, known is %d", key, h.Version, workspaceVersion)
 	}
 	if w.head.tag == "" {
-		*h = workspaceHead{Version: workspaceVersion, Old: true}
+		*h = workspaceHead{Version: workspaceVersion}
 	}
 	if w.epoch == 0 || h.Epoch == w.epoch {
 		return nil
@@ -183,9 +173,6 @@ func (w *Workspace) loadHead(ctx context.Context) (err error) {
 // by a writer that has put another head.
 func (w *Workspace) loadManifest(ctx context.Context) error {
 	err := w.readTree(ctx)
-	if err == nil && w.head.value.Old {
-		err = w.loadOld(ctx)
-	}
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
@@ -222,7 +209,7 @@ func (w *Workspace) commit(ctx context.Context, files []WorkspaceFile) error {
 	if err := checkWorkspace(files); err != nil {
 		return err
 	}
-	if w.head.value.Rev != "" && !w.head.value.Old && slices.EqualFunc(files, w.files, WorkspaceFile.equal) {
+	if w.head.value.Rev != "" && slices.EqualFunc(files, w.files, WorkspaceFile.equal) {
 		return w.settle(ctx)
 	}
 	for _, f := range files {
@@ -406,7 +393,7 @@ func (w *Workspace) sweep(ctx context.Context) error {
 			p.size = o.size
 			continue
 		}
-		if o.name != "head.json" && (packed || !w.head.value.Old) {
+		if o.name != "head.json" {
 			dead = append(dead, prefix+o.name)
 		}
 	}
@@ -423,5 +410,5 @@ func (w *Workspace) clean(ctx context.Context) error {
 		}
 	}
 	maps.DeleteFunc(w.contents, func(_ digest, p part) bool { return w.packs[p.Pack] == nil })
-	return w.a.remove(ctx, append(dead, w.oldKeys()...)...)
+	return w.a.remove(ctx, dead...)
 }

@@ -207,7 +207,7 @@ func (w *Workspace) Has(f WorkspaceFile) bool {
 }
 
 func (w *Workspace) has(f WorkspaceFile) bool {
-	return !f.old && !slices.ContainsFunc(f.parts, func(p part) bool { return !w.there(p) })
+	return !slices.ContainsFunc(f.parts, func(p part) bool { return !w.there(p) })
 }
 
 func (w *Workspace) there(p part) bool {

@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -151,12 +150,7 @@ func (w *Workspace) Contents(ctx context.Context) iter.Seq2[WorkspaceContent, er
 			}
 		}
 		for _, f := range files {
-			c, err := flow.content(ctx, f)
-			if err != nil {
-				yield(c, fmt.Errorf("archive: read workspace file %q of session %s: %w", f.Path, w.session, err))
-				return
-			}
-			if !yield(c, nil) {
+			if !yield(flow.content(f), nil) {
 				return
 			}
 		}
@@ -239,18 +233,13 @@ func (w *Workspace) newFlow(ctx context.Context, files []WorkspaceFile) *flow {
 func (f *flow) wait() { _ = f.fetches.Wait() }
 
 // content is the next file in the flow.
-func (f *flow) content(ctx context.Context, file WorkspaceFile) (WorkspaceContent, error) {
+func (f *flow) content(file WorkspaceFile) WorkspaceContent {
 	c := WorkspaceContent{WorkspaceFile: file}
-	if file.old {
-		data, err := f.w.a.readOld(ctx, f.w.session, file)
-		c.Body = bytes.NewReader(data)
-		return c, err
-	}
 	if len(file.parts) > 0 {
 		c.Body = &body{flow: f, file: file, next: f.taken, end: f.taken + len(file.parts), whole: sha256.New()}
 		f.taken += len(file.parts)
 	}
-	return c, nil
+	return c
 }
 
 // piece gives a piece; they are asked for in order, and not all of them.
@@ -324,10 +313,7 @@ func (w *Workspace) readFile(ctx context.Context, path string) (f WorkspaceFile,
 	if !found {
 		return f, nil, ErrNotFound
 	}
-	if f = w.files[i]; f.old {
-		data, err = w.a.readOld(ctx, w.session, f)
-		return f, data, err
-	}
+	f = w.files[i]
 	pieces, err := w.readParts(ctx, f.parts)
 	if err != nil {
 		return f, nil, err

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -230,35 +229,6 @@ func TestWorkspaceBearsFaults(t *testing.T) {
 			after.commit(t, w)
 			require.Equal(t, after, treeIn(t, open2(t, a, id, 0)))
 		}
-	}
-}
-
-// The former format is read, and replaced by the next writer.
-func TestWorkspaceOfTheFormerFormat(t *testing.T) {
-	t.Parallel()
-	a := open(t)
-	put := func(name, content string) {
-		line, err := json.Marshal(map[string]any{"path": name, "mode": 0o755, "size": len(content), "sha256": hexSum([]byte(content))})
-		require.NoError(t, err)
-		require.NoError(t, a.put(t.Context(), a.oldWorkspaceKey("s1", name), slices.Concat(line, []byte("\n"), []byte(content))))
-	}
-	// A writer's death had left a file and a folder of one name.
-	for _, name := range []string{"a", "a/b", "a/c/d", "e"} {
-		put(name, "content of "+name)
-	}
-	want := tree{"a/b": "content of a/b", "a/c/d": "content of a/c/d", "e": "content of e"}
-	require.Equal(t, want, treeIn(t, open2(t, a, "s1", 0)), "by a reader")
-	w := open2(t, a, "s1", take(t, a, "s1"))
-	require.Equal(t, want, treeIn(t, w), "by a writer, before it writes")
-	require.Equal(t, fs.FileMode(0o755), w.Files()[0].Mode)
-	require.Equal(t, want, treeIn(t, open2(t, a, "s1", take(t, a, "s1"))), "which did not write")
-	_, err := a.SaveWorkspaceFile(t.Context(), "s1", take(t, a, "s1"), "new", 0o644, []byte("x"))
-	require.NoError(t, err)
-	want["new"] = "x"
-	require.Equal(t, want, treeIn(t, open2(t, a, "s1", 0)))
-	for name, err := range a.list(t.Context(), a.workspaceKey("s1"), "", false) {
-		require.NoError(t, err)
-		require.True(t, name == "head.json" || strings.HasPrefix(name, packsFolder), name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -117,7 +118,7 @@ func entryOf(f WorkspaceFile) entry {
 }
 
 func (d *digest) fromHex(s string) error {
-	raw, err := hexBytes(s)
+	raw, err := hex.DecodeString(s)
 	copy(d[:], raw)
 	return err
 }

@@ -26,10 +26,6 @@
 // the sequence with an error that names it, and nothing is lost on the way:
 // what is no valid UTF-8 travels in base64 beside its readable form.
 //
-// Clients that know Agentick's stream events find theirs in
-// [AgentickEquivalents]; clients that keep a list of sessions fetch it again
-// after an event whose type says [Type.ChangesList].
-//
 // The package depends on the standard library only. Values are plain data:
 // safe to copy, and safe for concurrent reading as long as nobody writes.
 package event

@@ -200,15 +200,3 @@ func (t Type) Known() bool {
 
 // Types lists the known event types in alphabetical order.
 func Types() []Type { return slices.Sorted(maps.Keys(decoders)) }
-
-// ChangesList says whether an event of type t changes what a list of sessions
-// shows (which sessions there are, their titles, tags and standing). A client
-// with a list open fetches it again when one passes.
-func (t Type) ChangesList() bool {
-	switch t {
-	case TypeSessionInitialized, TypeSessionClosed, TypeOptionsUpdate, TypeStatus,
-		TypeQueryStarted, TypeQueryCompleted, TypeQueryFailed, TypeQueryInterrupted:
-		return true
-	}
-	return false
-}

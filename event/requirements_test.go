@@ -3,10 +3,7 @@ package event
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -129,21 +126,6 @@ func TestR71StatusShape(t *testing.T) {
 	require.Equal(t, map[string]any{"runtime": map[string]any{"isLoaded": false, "sandbox": nil}}, unloaded["payload"])
 }
 
-func TestR72ListRefetchTriggers(t *testing.T) {
-	t.Parallel()
-	var triggers []Type
-	for _, typ := range Types() {
-		if typ.ChangesList() {
-			triggers = append(triggers, typ)
-		}
-	}
-	require.Contains(t, triggers, TypeSessionInitialized, "a session was created")
-	require.Contains(t, triggers, TypeSessionClosed)
-	require.Contains(t, triggers, TypeOptionsUpdate, "a title changed")
-	require.NotContains(t, triggers, TypeBlockDelta, "talk is no reason to fetch a list")
-	require.NotContains(t, triggers, TypeBlockUpsert)
-}
-
 func TestR73OptionsLogErrorShape(t *testing.T) {
 	t.Parallel()
 	requireKeys(t, sample()[TypeOptionsUpdate], "title", "model", "permissionMode", "metadata", "tags")
@@ -159,59 +141,6 @@ func TestR74ConversationIDOnEveryEvent(t *testing.T) {
 		require.Equal(t, "toolu_1", roundTrip(t, e).Context.Conversation(), "%s", typ)
 	}
 	require.Equal(t, Main, Context{}.Conversation(), "none given is the session's own")
-}
-
-func TestR75AgentickEventsHaveTheirPlace(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for _, eq := range AgentickEquivalents() {
-		require.False(t, seen[eq.Agentick], "%s twice", eq.Agentick)
-		seen[eq.Agentick] = true
-		require.NotEmpty(t, eq.How, "%s", eq.Agentick)
-		for _, typ := range eq.Types {
-			require.True(t, typ.Known(), "%s: no event type %q", eq.Agentick, typ)
-		}
-	}
-	for _, thing := range []string{"content", "reasoning", "tool_call"} {
-		for _, phase := range []string{"_start", "_delta", "_end", ""} {
-			require.True(t, seen[thing+phase], "%s", thing+phase)
-		}
-	}
-	for _, name := range strings.Fields("tick_start tick_end execution_start execution_end usage entry_committed " +
-		"fork_start fork_end spawn_start spawn_end tool_result tool_confirmation_required error") {
-		require.True(t, seen[name], "%s", name)
-	}
-}
-
-// The table in the comment is what people read; it may not fall behind.
-func TestR75TableInTheCommentIsComplete(t *testing.T) {
-	t.Parallel()
-	source, err := os.ReadFile("agentick.go")
-	require.NoError(t, err)
-	var left, right strings.Builder
-	for line := range strings.Lines(string(source)) {
-		if cells := regexp.MustCompile(`^//\t(.{41})(.+)$`).FindStringSubmatch(strings.TrimSpace(line)); cells != nil {
-			left.WriteString(expand(cells[1]))
-			right.WriteString(cells[2] + "\n")
-		}
-	}
-	for _, eq := range AgentickEquivalents() {
-		require.Contains(t, left.String(), " "+eq.Agentick+" ")
-		for _, typ := range eq.Types {
-			require.Contains(t, strings.ReplaceAll(right.String(), "|", " query:"), string(typ))
-		}
-	}
-}
-
-// expand writes "content_start, _delta" as "content_start content_delta".
-func expand(cell string) string {
-	names := strings.Split(strings.TrimSpace(cell), ", ")
-	for i, name := range names {
-		if strings.HasPrefix(name, "_") {
-			names[i] = names[0][:strings.LastIndex(names[0], "_")] + name
-		}
-	}
-	return " " + strings.Join(names, " ") + " "
 }
 
 func TestR48To57BlockVocabulary(t *testing.T) {
