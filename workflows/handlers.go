@@ -235,9 +235,6 @@ func (r *run) validateRespond(req session.RespondRequest) error {
 	return nil
 }
 
-// changeRespond: before it an answer that no worker took was refused.
-const changeRespond = "respond-until-taken"
-
 // respond offers an answer until the turn took it or is over: a worker may be
 // replaced meanwhile.
 func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {

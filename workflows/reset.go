@@ -12,9 +12,6 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// changeTakeUp: before it a run that was fenced off failed what it was at.
-const changeTakeUp = "take-up-after-reset"
-
 // maxTakeUps bounds how often in a row a run finds that it is behind.
 const maxTakeUps = 8
 

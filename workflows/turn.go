@@ -100,9 +100,6 @@ func (r *run) runTurn(q session.Queued) {
 	r.publish()
 }
 
-// changeResume: before it a message whose host was lost failed.
-const changeResume = "resume-after-host-loss"
-
 // maxHosts bounds how many hosts an execution may lose: something in it may be
 // what kills them.
 const maxHosts = 3

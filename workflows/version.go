@@ -1,0 +1,20 @@
+package workflows
+
+// Change ids of workflow.GetVersion. A recorded history that was made before a
+// change replays the path from before it. Each id has the date of the change and
+// the condition under which the id and the old path may be removed: when no run
+// that started before that date is open or is still kept for a reset. A session's
+// run ends with the next continue-as-new, so that is the longest idle time of a
+// session plus the namespace's retention.
+const (
+	// changeRespond, 2026-11-21: an answer is offered until the turn took it or is
+	// over; before, an answer that no worker took was refused. May go at 1.0,
+	// together with the histories recorded before it.
+	changeRespond = "respond-until-taken"
+	// changeTakeUp, 2026-11-21: a run that is behind after a reset catches up;
+	// before, it failed the message that it was running. May go at 1.0.
+	changeTakeUp = "take-up-after-reset"
+	// changeResume, 2026-11-21: an execution whose host was lost is resumed on
+	// another one; before, its message failed. May go at 1.0.
+	changeResume = "resume-after-host-loss"
+)
