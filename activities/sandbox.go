@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -122,11 +121,6 @@ func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, epoch ui
 	if err := h.clearOlder(ctx, in.SessionID, epoch); err != nil {
 		return err
 	}
-	if in.Workspace != "" {
-		if info, err := os.Stat(in.Workspace); err != nil || !info.IsDir() {
-			return session.Invalid("workspace", fmt.Sprintf("%q is no folder on host %s", in.Workspace, h.o.ID), "a folder that stands")
-		}
-	}
 	h.mu.Lock()
 	h.made[sandboxID] = true
 	h.mu.Unlock()
@@ -135,13 +129,22 @@ func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, epoch ui
 		Labels: map[string]string{"agent": in.Name},
 	})
 	if err != nil {
-		return err
+		return h.refusedWorkspace(err)
 	}
 	h.o.Places.hold(sandboxID)
 	if err := h.fill(ctx, in, a, profile, sb, epoch); err != nil {
 		return errors.Join(err, h.terminate(context.WithoutCancel(ctx), sb))
 	}
 	return nil
+}
+
+// refusedWorkspace makes bad input of a workspace that this host refuses: no
+// retry on it would help.
+func (h *Host) refusedWorkspace(err error) error {
+	if refused, ok := errors.AsType[*sandbox.WorkspaceError](err); ok {
+		return session.Invalid("workspace", fmt.Sprintf("%s %s, on host %s", refused.Dir, refused.Reason, h.o.ID), refused.Want)
+	}
+	return err
 }
 
 // clearOlder ends what an attempt before, or an earlier epoch, left of the

@@ -305,6 +305,7 @@ func TestBadStartsSayWhy(t *testing.T) {
 		"transport":      {func(s *runner.StartSpec) { s.Transport = "http" }, `field "transport" is "http"`},
 		"long socket":    {func(s *runner.StartSpec) { s.Socket = "/" + strings.Repeat("s", 107) }, "has 108 bytes, the system allows 107"},
 		"helper's path":  {func(s *runner.StartSpec) { s.Helpers = []string{"bin/helper"} }, `field "helpers" has "bin/helper", want the name of a program`},
+		"kept by a link": {func(s *runner.StartSpec) { s.Isolation.Keep = []string{"/proc/self/cwd"} }, `field "isolation.keep" has /proc/self/cwd, which is a symbolic link to`},
 		"isolation mode": {func(s *runner.StartSpec) { s.Isolation.Mode = "some" }, `field "isolation.mode" is "some"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -87,9 +87,10 @@ type IsolationSpec struct {
 	Mode IsolationMode `json:"mode,omitempty"`
 	// Hide lists folders that the agent sees as empty.
 	Hide []string `json:"hide,omitempty"`
-	// Keep lists files and folders below those that it does see, for writing;
-	// KeepReadOnly likewise for reading. What does not exist is left out. The
-	// agent's own program is kept for reading in any case.
+	// Keep lists files and folders below those that it does see, for writing,
+	// by paths without symbolic links; KeepReadOnly likewise for reading, by any
+	// path. What does not exist is left out. The agent's own program is kept for
+	// reading in any case.
 	Keep         []string `json:"keep,omitempty"`
 	KeepReadOnly []string `json:"keepReadOnly,omitempty"`
 	// Programs are further programs, by absolute paths, that the agent's own

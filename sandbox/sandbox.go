@@ -23,11 +23,25 @@ var (
 	ErrLimit = errors.New("copy is over the limit")
 )
 
+// WorkspaceError is returned by [Provider.Create] for a Workspace that the
+// provider refuses. Another try helps only after the folder has changed.
+type WorkspaceError struct {
+	// Dir is the folder as the Spec names it.
+	Dir string
+	// Reason is what is wrong with it, Want what would be right.
+	Reason, Want string
+}
+
+// Error names the field, the folder, the reason and what would be right.
+func (e *WorkspaceError) Error() string {
+	return fmt.Sprintf("sandbox: field \"workspace\": %s %s; want %s", e.Dir, e.Reason, e.Want)
+}
+
 // Provider makes and finds sandboxes. All methods may be called concurrently.
 type Provider interface {
 	// Create makes a sandbox with empty areas and returns it when it is ready
-	// to take files and commands. Errors: [ErrExists], or a bad field of the
-	// Spec by name; after an error nothing is left behind.
+	// to take files and commands. Errors: [ErrExists], [*WorkspaceError], or a
+	// bad field of the Spec by name; after an error nothing is left behind.
 	Create(ctx context.Context, spec Spec) (Sandbox, error)
 	// Open finds a sandbox that Create made, also from another process and
 	// after a restart. Error: [ErrNotFound].

@@ -5,6 +5,7 @@ package local_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -240,4 +241,52 @@ func TestTerminateLeavesNoProcess(t *testing.T) {
 			require.Error(t, err, "end of file: no process holds the pipe")
 		})
 	}
+}
+
+// A workspace is in the agent's view, so none may show what is hidden.
+func TestWorkspaceShowsNothingHidden(t *testing.T) {
+	t.Parallel()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	at := func(name string) string {
+		dir := filepath.Join(top, name)
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		return dir
+	}
+	home, settings := at("home/user"), at("etc/settings")
+	require.NoError(t, os.Symlink(settings, filepath.Join(top, "link")))
+	require.NoError(t, os.Symlink(at("home/user/project"), filepath.Join(top, "project")))
+	require.NoError(t, os.WriteFile(filepath.Join(top, "file"), nil, 0o600))
+	p := provider(t, func(o *local.Options) {
+		o.UserHome, o.Hide = home, []string{settings, home, filepath.Join(top, "gone")}
+	})
+	create := func(dir string) (sandbox.Sandbox, error) {
+		return p.Create(t.Context(), sandbox.Spec{ID: "one", SessionID: "s", Workspace: dir})
+	}
+	for dir, want := range map[string]string{
+		"relative":                          "is not an absolute path",
+		filepath.Join(top, "gone"):          "can't be used",
+		filepath.Join(top, "file"):          "is not a folder",
+		"/":                                 "is or contains the worker's data folder",
+		settings:                            "is or contains a folder with the worker's settings",
+		at("etc"):                           "is or contains a folder with the worker's settings",
+		at("etc/settings/below"):            "is inside a folder with the worker's settings",
+		filepath.Join(top, "link"):          "is or contains a folder with the worker's settings",
+		filepath.Join(top, "link", "below"): "is inside a folder with the worker's settings",
+		home:                                "is or contains",
+		at("home/user/.config/x"):           "is inside",
+	} {
+		_, err := create(dir)
+		refused, ok := errors.AsType[*sandbox.WorkspaceError](err)
+		require.True(t, ok, "%s: %v", dir, err)
+		require.Equal(t, dir, refused.Dir)
+		require.Contains(t, refused.Reason, want, dir)
+		require.NotEmpty(t, refused.Want)
+	}
+	sb, err := create(filepath.Join(top, "project"))
+	require.NoError(t, err)
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(home, "project"), info.Paths.Workspace, "the real path, which no link can turn elsewhere")
+	require.NoError(t, sb.Terminate(t.Context()))
 }

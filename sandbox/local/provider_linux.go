@@ -148,8 +148,8 @@ func (p *Provider) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandb
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	if err := checkWorkspace(spec.Workspace); err != nil {
-		return nil, fmt.Errorf("sandbox: field \"workspace\": %w", err)
+	if err := p.resolveWorkspace(&spec); err != nil {
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -183,23 +183,6 @@ func (p *Provider) fill(tmp string, r record) error {
 		return sandbox.ErrExists
 	}
 	return err
-}
-
-func checkWorkspace(dir string) error {
-	if dir == "" {
-		return nil
-	}
-	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("%s is not an absolute path", dir)
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s is not a folder", dir)
-	}
-	return nil
 }
 
 func (p *Provider) folder(id string) string { return filepath.Join(p.root(), id) }

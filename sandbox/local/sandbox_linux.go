@@ -45,7 +45,7 @@ func (b *box) paths() sandbox.Paths {
 	if b.record.Workspace != "" {
 		out.Workspace = b.record.Workspace
 	}
-	if home := p.options.UserHome; filepath.IsAbs(home) && filepath.Clean(home) != "/" {
+	if home := p.hiddenHome(); home != "" {
 		out.Hide = append(out.Hide, home)
 		out.KeepReadOnly = toolFolders(home, envValue(p.env, "PATH"))
 	}

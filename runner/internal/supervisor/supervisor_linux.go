@@ -93,6 +93,9 @@ func Open(spec runner.StartSpec, guarded *Guarded, log *slog.Logger) (*Superviso
 	if spec.Isolation.Mode == runner.IsolationNone && guarded == nil {
 		return nil, &UnguardedError{Reason: "not wanted"}
 	}
+	if err := checkKept(spec.Isolation.Keep); err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
 	path, err := findProgram(spec)
 	if err != nil {
 		return nil, err
@@ -186,6 +189,19 @@ func (s *Supervisor) giveBack() {
 	if s.control != nil {
 		s.control.lock.Close()
 	}
+}
+
+// checkKept refuses a writable path that leads through a symbolic link: who can
+// write beside it could point it at something that is hidden, and kept paths
+// win over hidden ones.
+func checkKept(kept []string) error {
+	for _, path := range kept {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil && real != filepath.Clean(path) {
+			return fmt.Errorf("field \"isolation.keep\" has %s, which is a symbolic link to %s; want a path without links", path, real)
+		}
+	}
+	return nil
 }
 
 // begin starts listening, then the agent, so that a socket that cannot be
