@@ -119,7 +119,8 @@ type RenderReply struct {
 
 // InterruptRequest stops the running turn, and those of all children.
 type InterruptRequest struct {
-	// Message is sent next, before what is queued. Optional.
+	// Message is sent next, before what is queued; in a session where neither a
+	// turn nor a child runs it is only queued. Optional.
 	Message *Message `json:"message,omitempty"`
 	// Reason is kept in the conversation's query:interrupted event.
 	Reason string `json:"reason,omitempty"`
@@ -136,7 +137,8 @@ func (r InterruptRequest) Validate() error {
 // InterruptReply comes when the interrupt is accepted; query:interrupted
 // comes in the stream when the agent is quiet.
 type InterruptReply struct {
-	// Running says whether a turn was running.
+	// Running reports whether the session or a child of it ran. If not, Message
+	// is only queued.
 	Running bool     `json:"running"`
 	Receipt *Receipt `json:"receipt,omitempty"`
 }

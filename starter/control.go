@@ -52,8 +52,11 @@ func (c *cli) interrupt(ctx context.Context, id, message, reason string) error {
 			return err
 		}
 		what := "had no running turn"
-		if reply.Running {
+		switch {
+		case reply.Running:
 			what = "is being interrupted"
+		case reply.Receipt != nil:
+			what += "; the message is queued and runs with the next one"
 		}
 		return c.done(id, what, reply)
 	})

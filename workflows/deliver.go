@@ -97,7 +97,7 @@ func (r *run) control(ctx workflow.Context, in activities.ControlInput) (activit
 }
 
 // interrupt marks the running turn and has the agent told; it reaches all
-// children. Nothing running: nothing happens.
+// children. It reports whether a turn of this session ran.
 func (r *run) interrupt(reason string) bool {
 	for _, c := range r.st.Children {
 		r.interruptChild(c.SessionID)

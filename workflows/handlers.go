@@ -155,7 +155,7 @@ func (r *run) validateInterrupt(req session.InterruptRequest) error {
 
 func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest) (session.InterruptReply, error) {
 	if req.Message == nil {
-		return session.InterruptReply{Running: r.interrupt(req.Reason)}, nil
+		return session.InterruptReply{Running: r.interruptTree(ctx, req.Reason)}, nil
 	}
 	m, err := identified(ctx, *req.Message)
 	if err != nil {
@@ -166,12 +166,21 @@ func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest
 		return session.InterruptReply{Running: r.cur != nil, Receipt: &rec}, nil
 	}
 	// Idle, an interrupt only queues; running, its message goes next.
-	running := r.interrupt(req.Reason)
+	running := r.interruptTree(ctx, req.Reason)
 	if running {
 		m.WhenBusy = session.BusyInterrupt
 	}
 	rec := r.accept(m, !running)
 	return session.InterruptReply{Running: running, Receipt: &rec}, nil
+}
+
+// interruptTree interrupts the session and its children, and reports whether
+// any of them ran. A child ends with its work, so a live one runs.
+func (r *run) interruptTree(ctx workflow.Context, reason string) bool {
+	if r.interrupt(reason) {
+		return true
+	}
+	return len(r.st.Children) > 0 && workflow.GetVersion(ctx, changeInterruptIdle, workflow.DefaultVersion, 1) >= 1
 }
 
 func (r *run) listenControl() error {

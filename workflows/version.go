@@ -17,4 +17,7 @@ const (
 	// changeResume, 2026-11-21: an execution whose host was lost is resumed on
 	// another one; before, its message failed. May go at 1.0.
 	changeResume = "resume-after-host-loss"
+	// changeInterruptIdle, 2026-11-22: the message of an interrupt that stops only
+	// children runs next; before, it was held. May go at 1.0.
+	changeInterruptIdle = "interrupt-of-idle-parent"
 )

@@ -80,6 +80,24 @@ func TestR41AbortPropagation(t *testing.T) {
 	requireParity(t, parent.ID())
 }
 
+// TestInterruptMessageOfAnIdleParentRuns: an interrupt that stops the children
+// of an idle session runs its message next, as one that stops a turn.
+func TestInterruptMessageOfAnIdleParentRuns(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	child, _ := spawnGated(t, parent)
+	var reply session.InterruptReply
+	sojournJSON(t, &reply, "interrupt", parent.ID(), "--message", "SAY instead of the child")
+	require.True(t, reply.Running, "the child's turn ran")
+	res, err := parent.Wait(ctx, *reply.Receipt)
+	require.NoError(t, err)
+	require.Equal(t, "instead of the child", res.Result.Response)
+	require.Equal(t, "Parent interrupted", ended(t, child).Reason)
+	require.NoError(t, parent.Close(ctx))
+	requireParity(t, parent.ID())
+}
+
 func TestR42ClosePropagation(t *testing.T) {
 	w := startWorker(t)
 	ctx := testContext(t)
