@@ -2,7 +2,6 @@ package render
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -121,20 +120,6 @@ func (p *Printer) note(l *lane, s style, text string) {
 func (p *Printer) fault(l *lane, message string) {
 	p.lastError = message
 	p.emit(unit{lane: l, group: groupNote, lines: []string{p.paint(red, "✗ "+oneLine(message))}})
-}
-
-func (p *Printer) permission(l *lane, session string, r event.PermissionRequested) {
-	what := cmp.Or(r.Title, r.ToolName)
-	if summary := inputSummary(r.Input); summary != "" {
-		what = r.ToolName + "  " + summary
-	}
-	lines := []string{p.paint(asked, cut("? may it run  "+oneLine(what), p.room(l)))}
-	if !p.o.Interactive {
-		lines = append(lines, p.paint(dim, "  "+oneLine(fmt.Sprintf("sojourn respond %s %s allow|deny", cmp.Or(session, "ID"), r.RequestID))))
-	}
-	p.emit(unit{lane: l, group: groupWork, lines: lines})
-	p.endLine()
-	p.release() // also what was held back: somebody must answer it
 }
 
 func (p *Printer) resolved(l *lane, r event.PermissionResolved) {

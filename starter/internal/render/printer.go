@@ -3,6 +3,7 @@ package render
 import (
 	"bufio"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -14,8 +15,8 @@ type Options struct {
 	// Color turns colours on. Default: none.
 	Color bool
 	// Width is the terminal's width in columns: long lines that are not the
-	// answer itself are cut or wrapped there. Default: 0, which never wraps, and
-	// cuts summaries at 120.
+	// answer itself are cut or wrapped there, and a permission request is
+	// wrapped. Default: 0, which neither wraps nor cuts.
 	Width int
 	// Rewrite lets the line of a running tool be replaced by its result, for
 	// terminals. Default: lines are only added.
@@ -220,7 +221,7 @@ func (p *Printer) endLine() {
 // room is the number of columns for a line of a conversation.
 func (p *Printer) room(l *lane) int {
 	if p.o.Width == 0 {
-		return 120
+		return math.MaxInt / 2 // sums of columns must not overflow
 	}
 	return max(20, p.o.Width-1-width(l.plainGutter()))
 }

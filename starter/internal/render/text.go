@@ -1,6 +1,7 @@
 package render
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -32,6 +33,32 @@ func unsafe(r rune) bool {
 		return true
 	}
 	return false
+}
+
+// visible is s in one line, with every character that does not show as itself
+// written as its escape: a carriage return is \r, an escape \x1b. Nothing is
+// left out, and a tab takes four columns.
+func visible(s string) string {
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\t':
+			b.WriteString("    ")
+		case hidden(r):
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// hidden reports whether a terminal shows nothing for r, or something else.
+func hidden(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // oneLine is s with every run of white space as one space.
@@ -112,6 +139,19 @@ func breakAt(s string, columns int) int {
 		}
 		if r == ' ' {
 			space = i + 1
+		}
+	}
+	return len(s)
+}
+
+// splitAt is the end in bytes of what fits of s into so many columns; at least
+// one character does.
+func splitAt(s string, columns int) int {
+	used := 0
+	for i, r := range s {
+		used += runeWidth(r)
+		if used > columns && i > 0 {
+			return i
 		}
 	}
 	return len(s)
