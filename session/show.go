@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
@@ -28,6 +29,9 @@ type Conversation struct {
 	Agent     string        `json:"agent"`
 	Title     string        `json:"title"`
 	State     reducer.State `json:"state"`
+	// Asks are the permission requests without an answer yet, oldest first.
+	// Only the stream has them.
+	Asks []event.Event `json:"asks,omitempty"`
 	// From is where it was read: archive or stream.
 	From From `json:"from"`
 	// Faults say what could not be read; what is good is in State all the
@@ -85,9 +89,22 @@ func (c *Client) showStream(ctx context.Context, conv *Conversation) error {
 			return fmt.Errorf("show session %s: %w", conv.SessionID, err)
 		}
 		b.Add(ev)
+		conv.noteAsk(ev)
 	}
 	conv.State, conv.From = b.State(), FromStream
 	return nil
+}
+
+// noteAsk adds an open permission request, and drops what was answered.
+func (conv *Conversation) noteAsk(ev event.Event) {
+	switch p := ev.Payload.(type) {
+	case event.PermissionRequested:
+		conv.Asks = append(conv.Asks, ev)
+	case event.PermissionResolved:
+		conv.Asks = slices.DeleteFunc(conv.Asks, func(ask event.Event) bool {
+			return ask.Payload.(event.PermissionRequested).RequestID == p.RequestID
+		})
+	}
 }
 
 func (c *Client) showArchive(ctx context.Context, conv *Conversation) error {

@@ -84,14 +84,23 @@ type talk struct {
 	owned    sync.WaitGroup
 
 	// ours are the messages without an answer yet.
-	ours     map[string]bool
-	turns    map[string]bool
-	asks     []event.PermissionRequested
+	ours  map[string]bool
+	turns map[string]bool
+	// asks are the open permission requests; the first one is shown and answered
+	// first. asked is the id of the one that is shown.
+	asks     []ask
+	asked    string
 	signals  int
 	ended    bool
 	prompted bool
 	// failure is set by the first thing that a script must hear of.
 	failure error
+}
+
+// ask is a permission request without an answer yet.
+type ask struct {
+	id    string
+	event event.Event
 }
 
 // heard is an event or the end of them.
@@ -282,7 +291,7 @@ func (t *talk) aside(write func()) {
 // decide reads a line as the answer to what the agent asks.
 func (t *talk) decide(ctx context.Context, line string) error {
 	word, why, _ := strings.Cut(line, " ")
-	req := session.RespondRequest{RequestID: t.asks[0].RequestID}
+	req := session.RespondRequest{RequestID: t.asks[0].id}
 	switch strings.ToLower(word) {
 	case "y", "yes":
 		req.Allow = true
@@ -293,7 +302,7 @@ func (t *talk) decide(ctx context.Context, line string) error {
 	}
 	t.asks = t.asks[1:]
 	t.ask(func() answer { return answer{err: t.h.Respond(ctx, req)} })
-	return nil
+	return t.showAsk()
 }
 
 func (t *talk) event(s heard, more bool) error {
@@ -305,7 +314,24 @@ func (t *talk) event(s heard, more bool) error {
 	}
 	t.clearPrompt()
 	t.note(s.event)
-	return t.show(s.event)
+	_, asks := s.event.Payload.(event.PermissionRequested)
+	if asks && t.p != nil {
+		return t.showAsk()
+	}
+	if err := t.show(s.event); err != nil {
+		return err
+	}
+	return t.showAsk()
+}
+
+// showAsk shows the request that the next answer is for. Others wait for that
+// answer: what is approved must be what the screen showed last.
+func (t *talk) showAsk() error {
+	if t.p == nil || len(t.asks) == 0 || t.asks[0].id == t.asked {
+		return nil
+	}
+	t.asked = t.asks[0].id
+	return t.show(t.asks[0].event)
 }
 
 // note keeps the account of turns and open questions.
@@ -320,7 +346,7 @@ func (t *talk) note(e event.Event) {
 	case event.QueryInterrupted:
 		t.turnEnded(b.Query, errReported)
 	case event.PermissionRequested:
-		t.asks = append(t.asks, b)
+		t.asks = append(t.asks, ask{b.RequestID, e})
 	case event.PermissionResolved:
 		t.forget(b.RequestID)
 	}
@@ -340,7 +366,7 @@ func (t *talk) turnEnded(q event.Query, failure error) {
 
 func (t *talk) forget(requestID string) {
 	for i, ask := range t.asks {
-		if ask.RequestID == requestID {
+		if ask.id == requestID {
 			t.asks = append(t.asks[:i:i], t.asks[i+1:]...)
 			return
 		}

@@ -30,7 +30,10 @@ func (t *talk) catchUp(ctx context.Context) (after uint64, err error) {
 	if t.tty {
 		t.say("talking to session " + t.h.ID() + "; Ctrl-C interrupts a turn, /quit leaves")
 	}
-	return after, t.p.Recent(b.State())
+	if err := t.p.Recent(b.State()); err != nil {
+		return after, err
+	}
+	return after, t.showAsk()
 }
 
 // tail is for a conversation whose beginning the stream no longer has.

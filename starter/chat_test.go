@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -45,4 +46,25 @@ func TestPipedChatRemembersAFailure(t *testing.T) {
 		close(talk.lines)
 		require.Equal(t, c.want, talk.loop(t.Context(), make(chan os.Signal)), name)
 	}
+}
+
+// An answer is for the request that is shown: of several, the next is shown when
+// the one before it is answered.
+func TestChatShowsTheRequestThatItAnswers(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(nil, "")
+	asks := func(id, command string) event.Event {
+		return event.Event{Payload: event.PermissionRequested{RequestID: id, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + command + `"}`)}}
+	}
+	for id, command := range map[string]string{"r1": "first", "r2": "second"} {
+		require.NoError(t, talk.event(heard{event: asks(id, command)}, true))
+	}
+	shown := map[string]string{"r1": "command: first", "r2": "command: second"}
+	now, next := talk.asks[0].id, talk.asks[1].id
+	require.Contains(t, out.String(), shown[now])
+	require.NotContains(t, out.String(), shown[next])
+	require.NoError(t, talk.event(heard{event: event.Event{Payload: event.PermissionResolved{RequestID: now, Decision: "allow"}}}, true))
+	require.Contains(t, out.String(), shown[next])
+	require.Equal(t, 1, strings.Count(out.String(), shown[now]))
 }

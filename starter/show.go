@@ -155,7 +155,21 @@ func (c *cli) show(ctx context.Context, id string, from session.From) error {
 	if len(conv.State.Blocks) == 0 && len(conv.State.Subagents) == 0 {
 		c.warn("nothing was said in session %s yet", id)
 	}
-	return render.New(c.stdout, c.renderOptions(c.stdout)).State(conv.State)
+	return c.printConversation(conv)
+}
+
+// printConversation prints the blocks, and behind them what the agent waits for.
+func (c *cli) printConversation(conv session.Conversation) error {
+	p := render.New(c.stdout, c.renderOptions(c.stdout))
+	if err := p.State(conv.State); err != nil {
+		return err
+	}
+	for _, ask := range conv.Asks {
+		if err := p.Event(ask); err != nil {
+			return err
+		}
+	}
+	return p.Flush()
 }
 
 // showClient does without the stream where the archive can serve.

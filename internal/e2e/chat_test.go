@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -101,5 +103,38 @@ func TestChat(t *testing.T) {
 	x.shows(`^still here`)
 	x.types("/quit")
 	x.shows(`^left with 0`)
+	require.NoError(t, h.Close(ctx))
+}
+
+// TestPermissionIsShownWhole: wherever a person reads what an agent asks for, the
+// end of a long command is there, and nothing in it can take the rest away.
+func TestPermissionIsShownWhole(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	command := "echo " + strings.Repeat("harmless ", 40) + "; touch shown-to-its-end.txt"
+	r, asked := asksFor(t, h, "TOOL bash: "+command)
+
+	for _, words := range [][]string{{"show", h.ID()}, {"tail", h.ID()}} {
+		require.Contains(t, sojourn(t, words...), "  command: "+command+"\n", "sojourn %s", words[0])
+	}
+	x := openTerminal(t, filepath.Join(shared.bin, "sojourn"), "chat", h.ID())
+	screen := strings.ReplaceAll(x.shows(`^allow\? y/n`), "\n  ↪ ", "")
+	require.Contains(t, screen, "  command: "+command, "who opens a chat sees what it asks")
+	x.tmux("send-keys", "-l", "y")
+	x.tmux("send-keys", "Enter")
+	answeredWell(ctx, t, h, r)
+	require.NotContains(t, sojourn(t, "show", h.ID()), asked.RequestID, "an answered request is not open")
+
+	r, err := h.Send(ctx, session.Message{Text: "TOOL write: notes.txt :: the first line of it"})
+	require.NoError(t, err)
+	heardUntil(t, h, r.AfterSeq, first(func(p event.PermissionRequested) bool { return p.ToolName == "Write" }))
+	shown := sojourn(t, "show", h.ID())
+	require.Contains(t, shown, "notes.txt")
+	require.Contains(t, shown, "  content:\n  │ the first line of it\n")
+	_, err = h.Interrupt(ctx, session.InterruptRequest{})
+	require.NoError(t, err)
+	_, err = h.Wait(ctx, r)
+	require.NoError(t, err)
 	require.NoError(t, h.Close(ctx))
 }
