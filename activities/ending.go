@@ -291,10 +291,9 @@ func (t *turn) endEvent(end ending) event.Payload {
 }
 
 func (t *turn) result(end ending) *event.QueryResult {
-	return &event.QueryResult{
-		Response: t.tale.response(), StopReason: end.stop, Usage: t.tale.usage, CostUSD: t.tale.costUSD,
-		LastSeq: t.writer.Tail().LastSeq,
-	}
+	r := t.tale.result()
+	r.StopReason, r.LastSeq = end.stop, t.writer.Tail().LastSeq
+	return &r
 }
 
 // historyResponse bounds the answer's text in workflow history.
@@ -305,8 +304,8 @@ func (t *turn) output(end ending) RunTurnOutput {
 		ExecutionID: t.in.ExecutionID, MessageID: t.in.Message.ID, Outcome: end.outcome, Error: end.failure,
 	}
 	if end.outcome != session.Failed {
-		res.Result = t.result(end)
-		res.Result.Response = cut(res.Result.Response, historyResponse)
+		short := shortened(*t.result(end), historyResponse)
+		res.Result = &short
 	}
 	if end.outcome == session.Interrupted {
 		res.Reason = t.stop.reason

@@ -207,8 +207,7 @@ func (p *past) answered(ev event.Event) {
 		res, _ := session.ResultOf(ev, id)
 		p.number(res.ExecutionID)
 		if res.Result != nil {
-			short := *res.Result
-			short.Response = cut(short.Response, historyResponse)
+			short := shortened(*res.Result, historyResponse)
 			res.Result = &short
 		}
 		p.results = append(p.results, res)
@@ -241,7 +240,7 @@ func (p *past) number(id string) {
 func (p *past) output(epoch uint64) TakeUpOutput {
 	for i := range len(p.results) - session.KeptResults {
 		if r := p.results[i].Result; r != nil {
-			r.Response = ""
+			r.Response, r.Truncated = "", r.Truncated || r.Response != ""
 		}
 	}
 	return TakeUpOutput{

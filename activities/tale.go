@@ -29,7 +29,8 @@ type tale struct {
 	own bool
 	// threads are the subagents of the turn.
 	threads threads
-	// text is the last assistant_text of the main conversation.
+	// text is the last assistant_text of the main conversation, or as much of it
+	// as shows that a result must cut it.
 	textID string
 	text   strings.Builder
 	last   string
@@ -59,8 +60,8 @@ func (t *tale) hear(ev event.Event) {
 		}
 	case event.BlockDelta:
 		t.deltas++
-		if main && p.BlockID == t.textID && t.text.Len() < responseLimit {
-			t.text.WriteString(p.Delta)
+		if main && p.BlockID == t.textID {
+			t.addText(p.Delta)
 		}
 	case event.SubagentSpawned, event.SessionIdle:
 		t.blocks.prune()
@@ -87,17 +88,27 @@ func (t *tale) hearBlock(b event.Block) {
 		return
 	}
 	if b.ID == t.textID && isLost(b) {
-		t.textID = ""
-		t.text.Reset()
+		t.newText("")
 		return
 	}
 	if b.ID != t.textID {
-		t.textID = b.ID
-		t.text.Reset()
+		t.newText(b.ID)
 	}
 	if b.Content != nil && *b.Content != "" {
-		t.text.Reset()
-		t.text.WriteString(cut(*b.Content, responseLimit))
+		t.newText(b.ID)
+		t.addText(*b.Content)
+	}
+}
+
+// newText begins the text of another block, or of the same block anew.
+func (t *tale) newText(id string) {
+	t.textID = id
+	t.text.Reset()
+}
+
+func (t *tale) addText(s string) {
+	if room := responseLimit + utf8.UTFMax - t.text.Len(); room > 0 {
+		t.text.WriteString(s[:min(len(s), room)])
 	}
 }
 
@@ -111,7 +122,22 @@ func (t *tale) noteWritten(b event.Block) {
 	}
 }
 
-func (t *tale) response() string { return cut(t.text.String(), responseLimit) }
+// result is what the turn came to, with the beginning of its answer.
+func (t *tale) result() event.QueryResult {
+	r := event.QueryResult{Response: t.text.String(), Usage: t.usage, CostUSD: t.costUSD}
+	if r.Response != "" {
+		r.ResponseBlockID = t.textID
+	}
+	return shortened(r, responseLimit)
+}
+
+// shortened is r with at most n bytes of its response, and an ellipsis.
+func shortened(r event.QueryResult, n int) event.QueryResult {
+	if len(r.Response) > n {
+		r.Response, r.Truncated = cut(r.Response, n), true
+	}
+	return r
+}
 
 // words puts a block into a line for people; was is kept where it says
 // nothing.

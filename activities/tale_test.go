@@ -40,7 +40,7 @@ func TestTaleResponse(t *testing.T) {
 		"then a tool":       {[]event.Payload{text("a", complete, "one"), event.BlockUpsert{Block: event.Block{ID: "t", Type: event.BlockToolUse, Status: complete}}}, "one"},
 	} {
 		heard := said(c.heard...)
-		require.Equal(t, c.want, heard.response(), name)
+		require.Equal(t, c.want, heard.result().Response, name)
 	}
 }
 
@@ -48,7 +48,7 @@ func TestTaleHearsMainOnly(t *testing.T) {
 	t.Parallel()
 	told := newTale("anchor")
 	told.hear(event.Event{Payload: text("sub", event.StatusComplete, "inner"), Context: event.Context{ConversationID: "toolu_1"}})
-	require.Empty(t, told.response())
+	require.Empty(t, told.result().Response)
 	require.Equal(t, "anchor", told.blocks.anchor(len(told.blocks)))
 	require.Equal(t, "assistant text: inner", told.last, "people see what goes on inside too")
 }
@@ -56,15 +56,23 @@ func TestTaleHearsMainOnly(t *testing.T) {
 func TestTaleLimits(t *testing.T) {
 	t.Parallel()
 	whole := said(text("a", event.StatusComplete, strings.Repeat("ä", responseLimit)))
-	require.LessOrEqual(t, len(whole.response()), responseLimit+len("…"))
-	require.True(t, utf8.ValidString(whole.response()))
-	require.Equal(t, 1, strings.Count(whole.response(), "…"))
+	require.LessOrEqual(t, len(whole.result().Response), responseLimit+len("…"))
+	require.True(t, utf8.ValidString(whole.result().Response))
+	require.Equal(t, 1, strings.Count(whole.result().Response, "…"))
+	require.True(t, whole.result().Truncated)
+	require.Equal(t, "a", whole.result().ResponseBlockID)
+	exact := said(text("a", event.StatusComplete, strings.Repeat("x", responseLimit)))
+	require.False(t, exact.result().Truncated)
+	require.Len(t, exact.result().Response, responseLimit)
+	short := shortened(exact.result(), historyResponse)
+	require.True(t, short.Truncated)
+	require.Equal(t, "a", short.ResponseBlockID)
 
 	deltas := said(text("a", event.StatusPending, ""))
 	for range responseLimit {
 		deltas.hear(event.Event{Payload: event.BlockDelta{BlockID: "a", Delta: "0123456789"}})
 	}
-	require.LessOrEqual(t, len(deltas.response()), responseLimit+len("…"))
+	require.LessOrEqual(t, len(deltas.result().Response), responseLimit+len("…"))
 	require.LessOrEqual(t, deltas.text.Len(), responseLimit+10, "no more is kept")
 	require.Equal(t, responseLimit, deltas.deltas)
 

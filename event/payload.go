@@ -202,11 +202,16 @@ type Query struct {
 // QueryResult is what an execution came to.
 type QueryResult struct {
 	// Response is the text of the last assistant_text block of the main
-	// conversation, cut at 16 KiB.
-	Response   string  `json:"response"`
-	StopReason string  `json:"stopReason,omitempty"`
-	Usage      Usage   `json:"usage"`
-	CostUSD    float64 `json:"costUSD"`
+	// conversation. In query events it is cut at 16 KiB.
+	Response string `json:"response"`
+	// Truncated reports that Response is cut.
+	Truncated bool `json:"truncated,omitempty"`
+	// ResponseBlockID is the block of the main conversation whose content is the
+	// whole of Response; empty without one.
+	ResponseBlockID string  `json:"responseBlockId,omitempty"`
+	StopReason      string  `json:"stopReason,omitempty"`
+	Usage           Usage   `json:"usage"`
+	CostUSD         float64 `json:"costUSD"`
 	// LastSeq is the sequence number of the last event of the agent's turn.
 	LastSeq uint64 `json:"lastSeq,omitempty"`
 }

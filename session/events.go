@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -55,9 +57,17 @@ func (c *Client) Changes(ctx context.Context) iter.Seq2[stream.Change, error] {
 }
 
 // Wait waits until the message of a receipt is answered, has failed or was
-// interrupted: the Result says which. It reads the stream, or after the
-// stream's retention asks the workflow. The error is about the waiting only.
+// interrupted: the Result says which. It reads the stream and returns the whole
+// answer. After the stream's retention it asks the workflow, which has the
+// beginning of a long answer only: Result.Truncated reports that. The error is
+// about the waiting only.
 func (h *Handle) Wait(ctx context.Context, r Receipt) (Result, error) {
+	return h.Watch(ctx, r, func(event.Event) {})
+}
+
+// Watch is Wait that calls seen with every event on the way to the end, those
+// before the message's turn included.
+func (h *Handle) Watch(ctx context.Context, r Receipt, seen func(event.Event)) (Result, error) {
 	for after := r.AfterSeq; ; {
 		for ev, err := range h.Events(ctx, after, Follow) {
 			if errors.Is(err, stream.ErrPurged) {
@@ -67,8 +77,9 @@ func (h *Handle) Wait(ctx context.Context, r Receipt) (Result, error) {
 				return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
 			}
 			if res, ended := ResultOf(ev, r.MessageID); ended {
-				return res, nil
+				return h.whole(ctx, r.AfterSeq, res)
 			}
+			seen(ev)
 			after = ev.Context.Seq
 		}
 		// An operator's reset opens a session that was closed.
@@ -76,6 +87,61 @@ func (h *Handle) Wait(ctx context.Context, r Receipt) (Result, error) {
 			return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
 		}
 	}
+}
+
+// whole returns res with the whole text of a truncated response, if the stream
+// still has it.
+func (h *Handle) whole(ctx context.Context, after uint64, res Result) (Result, error) {
+	if res.Result == nil || !res.Result.Truncated {
+		return res, nil
+	}
+	text, err := h.textOf(ctx, res.Result.ResponseBlockID, after, res.Result.LastSeq)
+	if errors.Is(err, stream.ErrPurged) {
+		return res, nil
+	}
+	if err != nil {
+		return res, fmt.Errorf("read the answer to message %s: %w", res.MessageID, err)
+	}
+	// A message that joined a running turn may have missed the text's beginning.
+	if begins := strings.TrimSuffix(res.Result.Response, "…"); len(text) > len(begins) && strings.HasPrefix(text, begins) {
+		r := *res.Result
+		r.Response, r.Truncated = text, false
+		res.Result = &r
+	}
+	return res, nil
+}
+
+// textOf reads the text of a block of the main conversation from the events after
+// one number, up to another; "" for a block that is not among them.
+func (h *Handle) textOf(ctx context.Context, id string, after, last uint64) (string, error) {
+	var b reducer.Builder
+	for ev, err := range h.Events(ctx, after, false) {
+		if err != nil {
+			return "", err
+		}
+		if ev.Context.Conversation() == event.Main && aboutBlock(ev, id) {
+			b.Add(ev)
+		}
+		if ev.Context.Seq >= last {
+			break
+		}
+	}
+	for _, block := range b.State().Blocks {
+		if block.ID == id && block.Content != nil {
+			return *block.Content, nil
+		}
+	}
+	return "", nil
+}
+
+func aboutBlock(ev event.Event, id string) bool {
+	switch p := ev.Payload.(type) {
+	case event.BlockUpsert:
+		return p.Block.ID == id
+	case event.BlockDelta:
+		return p.BlockID == id
+	}
+	return false
 }
 
 // ResultOf reads an event as the end of a message's execution, if it is that.

@@ -145,16 +145,20 @@ type Snapshot struct {
 // Inspection is what the query inspect gives: all state without bodies.
 type Inspection struct {
 	Snapshot
-	Phase            string           `json:"phase"`
-	CurrentExecution string           `json:"currentExecution,omitempty"`
-	Options          Options          `json:"options"`
-	CreatedAt        time.Time        `json:"createdAt"`
-	LastBlock        string           `json:"lastBlock,omitempty"`
-	LastOutput       string           `json:"lastOutput,omitempty"`
-	Failure          *event.ErrorInfo `json:"failure,omitempty"`
-	ArchiveBehind    string           `json:"archiveBehind,omitempty"`
-	Epoch            uint64           `json:"epoch"`
-	Restarts         int              `json:"restarts"`
-	Pending          []string         `json:"pendingPermissions"`
-	HistoryLength    int              `json:"historyLength"`
+	Phase            string    `json:"phase"`
+	CurrentExecution string    `json:"currentExecution,omitempty"`
+	Options          Options   `json:"options"`
+	CreatedAt        time.Time `json:"createdAt"`
+	LastBlock        string    `json:"lastBlock,omitempty"`
+	// LastOutput is the beginning of the last answer; LastOutputTruncated reports
+	// that there is more, in the conversation.
+	LastOutput          string `json:"lastOutput,omitempty"`
+	LastOutputTruncated bool   `json:"lastOutputTruncated,omitempty"`
+
+	Failure       *event.ErrorInfo `json:"failure,omitempty"`
+	ArchiveBehind string           `json:"archiveBehind,omitempty"`
+	Epoch         uint64           `json:"epoch"`
+	Restarts      int              `json:"restarts"`
+	Pending       []string         `json:"pendingPermissions"`
+	HistoryLength int              `json:"historyLength"`
 }

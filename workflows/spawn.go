@@ -153,6 +153,14 @@ func (r *run) childGone(req session.SpawnRequest, out session.Output, err error)
 	r.publish()
 }
 
+// wholeOrNamed is a child's answer, which names where the rest of a cut one is.
+func wholeOrNamed(r event.QueryResult, child string) string {
+	if !r.Truncated {
+		return r.Response
+	}
+	return fmt.Sprintf("%s\n[truncated: the whole answer is block %s of session %s]", r.Response, r.ResponseBlockID, child)
+}
+
 func childEnd(req session.SpawnRequest, out session.Output, err error) event.SubagentCompleted {
 	end := event.SubagentCompleted{
 		ToolUseID: req.ToolUseID, AgentID: req.ID, ChildSessionID: req.ID, Status: event.SubagentCompletedOK,
@@ -163,7 +171,7 @@ func childEnd(req session.SpawnRequest, out session.Output, err error) event.Sub
 	case out.Failure != nil:
 		end.Status, end.Output = event.SubagentFailed, event.Text(out.Failure.Message)
 	case out.Last != nil:
-		end.Output = event.Text(out.Last.Response)
+		end.Output = event.Text(wholeOrNamed(*out.Last, req.ID))
 	default:
 		end.Status, end.Output = event.SubagentFailed, event.Text("ended without an answer")
 	}

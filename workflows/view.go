@@ -154,7 +154,8 @@ func (r *run) inspect() session.Inspection {
 		i.CurrentExecution = r.cur.queued.ExecutionID
 	}
 	if n := len(r.st.Results); n > 0 && r.st.Results[n-1].Result != nil {
-		i.LastOutput = r.st.Results[n-1].Result.Response
+		last := r.st.Results[n-1].Result
+		i.LastOutput, i.LastOutputTruncated = last.Response, last.Truncated
 	}
 	return i
 }
