@@ -30,6 +30,8 @@ const (
 type failure struct {
 	line, hint string
 	code       int
+	// stopped marks the words for a stop by a signal.
+	stopped bool
 }
 
 func (f *failure) Error() string { return f.line }
@@ -42,6 +44,11 @@ func usage(hint, format string, args ...any) error {
 // failed is a failure of what was tried.
 func failed(hint, format string, args ...any) error {
 	return &failure{line: fmt.Sprintf(format, args...), hint: hint, code: exitFailed}
+}
+
+// stoppedAt is a stop by a signal, with what becomes of what was asked for.
+func stoppedAt(hint, format string, args ...any) error {
+	return &failure{line: fmt.Sprintf(format, args...), hint: hint, code: exitFailed, stopped: true}
 }
 
 // errReported is a failure whose lines are out already.
@@ -59,7 +66,7 @@ func (c *cli) report(err error, stopped bool) int {
 		return exitFailed
 	}
 	f := explain(err)
-	if stopped {
+	if stopped && !f.stopped {
 		f = &failure{line: "stopped", hint: "what was accepted goes on in the session", code: exitFailed}
 	}
 	fmt.Fprintf(c.stderr, "sojourn: %s\n", oneLine(f.line))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -63,12 +64,12 @@ func (c *cli) send(ctx context.Context, id, text string, f sendFlags) error {
 	if err != nil {
 		return err
 	}
-	stop := c.patience("waiting for a worker to take the message")
+	stop := c.patience("waiting for a worker to take message %s", m.ID)
 	receipt, err := h.Send(ctx, m)
 	stop()
 	switch {
 	case err != nil:
-		return err
+		return unconfirmed(ctx, h.ID(), m.ID, err)
 	case f.noWait:
 		return c.printReceipt(receipt)
 	case f.follow:
@@ -84,24 +85,58 @@ func (c *cli) printReceipt(r session.Receipt) error {
 	return writeLine(c.stdout, fmt.Sprintf("message %s  execution %s  after %d", r.MessageID, r.ExecutionID, r.AfterSeq))
 }
 
-// awaitTurn prints the answer when it is there.
+// unconfirmed is an error of sending, after which the message may have arrived
+// all the same: Temporal keeps what it took until a worker asks.
+func unconfirmed(ctx context.Context, id, messageID string, err error) error {
+	hint := fmt.Sprintf("ask again with the same text: sojourn send %s TEXT --message-id %s (one id never runs twice)", id, messageID)
+	switch {
+	case ctx.Err() != nil:
+		return stoppedAt(hint, "stopped before session %s confirmed message %s: it may still run", id, messageID)
+	case errors.Is(err, session.ErrUnavailable):
+		return failed(hint, "%s; message %s may still run", err, messageID)
+	}
+	return err
+}
+
+// awaitTurn prints the answer when it is there. What a person must know
+// meanwhile is on standard error: what the agent asks, and what it tries again.
 func (c *cli) awaitTurn(ctx context.Context, h *session.Handle, r session.Receipt) error {
 	stop := c.patience("the agent is at work; Ctrl-C leaves it so (--follow shows what it does)")
-	res, err := h.Wait(ctx, r)
+	notices := render.New(c.stderr, c.renderOptions(c.stderr))
+	res, err := h.Watch(ctx, r, func(e event.Event) { _ = notices.Notice(e) }) // the answer counts, not standard error
 	stop()
 	if err != nil {
-		return err
+		return leftRunning(ctx, r, err)
 	}
-	switch {
-	case c.json:
-		err = c.printJSON(res)
-	case res.Result != nil && res.Result.Response != "":
-		err = writeLine(c.stdout, render.Clean(res.Result.Response))
-	}
-	if err != nil {
+	if err := c.printResult(h.ID(), res); err != nil {
 		return err
 	}
 	return turnFailed(h.ID(), res)
+}
+
+// leftRunning is an error of waiting for a message that was accepted.
+func leftRunning(ctx context.Context, r session.Receipt, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return stoppedAt(fmt.Sprintf("wait again with the same text: sojourn send %s TEXT --message-id %s", r.SessionID, r.MessageID),
+		"stopped; message %s is accepted and runs on in session %s", r.MessageID, r.SessionID)
+}
+
+func (c *cli) printResult(id string, res session.Result) error {
+	if c.json {
+		return c.printJSON(res)
+	}
+	if res.Result == nil || res.Result.Response == "" {
+		return nil
+	}
+	if err := writeLine(c.stdout, render.Clean(res.Result.Response)); err != nil {
+		return err
+	}
+	if res.Result.Truncated {
+		c.warn("the answer is cut; sojourn show %s has all of it, as block %s", id, res.Result.ResponseBlockID)
+	}
+	return nil
 }
 
 // followTurn shows events until the message's turn has ended. What comes
@@ -113,7 +148,7 @@ func (c *cli) followTurn(ctx context.Context, h *session.Handle, r session.Recei
 	begun := false
 	for e, err := range h.Events(ctx, r.AfterSeq, session.Follow) {
 		if err != nil {
-			return joinFlush(err, flush)
+			return joinFlush(leftRunning(ctx, r, err), flush)
 		}
 		res, ended := session.ResultOf(e, r.MessageID)
 		begun = begun || ended || begins(e, r.MessageID)

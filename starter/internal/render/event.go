@@ -35,6 +35,22 @@ func (p *Printer) Event(e event.Event) error {
 	return p.push()
 }
 
+// Notice shows of an event only what somebody who waits for an answer must know:
+// what the agent asks for, and warnings such as a model that is tried again. It
+// returns the first error of writing, if there was one.
+func (p *Printer) Notice(e event.Event) error {
+	switch b := e.Payload.(type) {
+	case event.BlockUpsert:
+		if b.Block.Type == event.BlockToolUse {
+			p.remember(p.lane(e.Context.Conversation()), b.Block)
+		}
+		return nil
+	case event.PermissionRequested, event.PermissionResolved, event.Log:
+		return p.Event(e)
+	}
+	return nil
+}
+
 // aside shows events that are no part of the conversation.
 func (p *Printer) aside(l *lane, payload event.Payload) {
 	switch b := payload.(type) {

@@ -32,6 +32,15 @@ func (p *Printer) toolUse(known *block, b event.Block) {
 	}
 }
 
+// remember keeps what a tool was called with, and shows nothing.
+func (p *Printer) remember(l *lane, b event.Block) {
+	id := cmp.Or(b.ToolUseID, b.ID)
+	if p.tools[id] == nil {
+		p.tools[id] = &block{lane: l, typ: b.Type}
+	}
+	p.tools[id].merge(b)
+}
+
 func (b *block) merge(given event.Block) {
 	b.tool.ToolName = cmp.Or(given.ToolName, b.tool.ToolName)
 	b.tool.ToolUseID = cmp.Or(given.ToolUseID, b.tool.ToolUseID)

@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// command is a program that runs while its test goes on.
+type command struct {
+	t   *testing.T
+	cmd *exec.Cmd
+
+	mu   sync.Mutex
+	errs bytes.Buffer
+}
+
+// Write takes what the program writes to standard error.
+func (p *command) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.errs.Write(b)
+}
+
+func (p *command) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.errs.String()
+}
+
+// begin starts the command line.
+func begin(t *testing.T, args ...string) *command {
+	t.Helper()
+	p := &command{t: t, cmd: exec.CommandContext(testContext(t), filepath.Join(shared.bin, "sojourn"), args...)}
+	p.cmd.Stderr = p
+	require.NoError(t, p.cmd.Start())
+	return p
+}
+
+// says waits until standard error has a text.
+func (p *command) says(text string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return strings.Contains(p.said(), text) }, patience, tick, "never said %q", text)
+}
+
+// stop is a person's Ctrl-C; it returns what was said in all.
+func (p *command) stop() string {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(os.Interrupt))
+	_ = p.cmd.Wait() // the exit code is what counts
+	require.Equal(p.t, 1, p.cmd.ProcessState.ExitCode(), p.said())
+	return p.said()
+}
+
+// TestSendPrintsTheWholeAnswer: an answer is whole however long it is, and what
+// keeps only its beginning says so and where the rest is.
+func TestSendPrintsTheWholeAnswer(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	const size = 50_000
+	require.Len(t, strings.TrimSuffix(sojourn(t, "send", h.ID(), "BIG 50000"), "\n"), size)
+	var res session.Result
+	sojournJSON(t, &res, "send", h.ID(), "BIG 50000", "--message-id", "big")
+	require.Len(t, res.Result.Response, size)
+	require.False(t, res.Result.Truncated)
+
+	awaitIdle(t, h)
+	kept, err := h.Result(ctx, "big")
+	require.NoError(t, err)
+	require.True(t, kept.Result.Truncated, "the workflow keeps the beginning")
+	require.Less(t, len(kept.Result.Response), size)
+	for _, b := range fold(events(t, h)).Blocks {
+		if b.ID == kept.Result.ResponseBlockID {
+			require.Equal(t, res.Result.Response, *b.Content, "it names the block that has all of it")
+			return
+		}
+	}
+	require.Fail(t, "no such block", kept.Result.ResponseBlockID)
+}
+
+// TestSendStoppedBeforeAWorkerAnswered: nobody knows yet whether the message is
+// accepted. It may run, and its id asks for it again without running it twice.
+func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
+	word := "word-" + uuid.NewString()
+	p := begin(t, "send", id, "SAY "+word)
+	p.says("waiting for a worker to take message")
+	said := p.stop()
+	require.Contains(t, said, "it may still run")
+	at := regexp.MustCompile(`--message-id (\S+)`).FindStringSubmatch(said)
+	require.NotNil(t, at, said)
+
+	startWorker(t)
+	require.Equal(t, word+"\n", sojourn(t, "send", id, "SAY "+word, "--message-id", at[1]))
+	h, err := shared.client.Get(testContext(t), id)
+	require.NoError(t, err)
+	require.Equal(t, []string{at[1]}, answered(t, h), "it ran once")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestSendTellsOfRetries: a model that refuses for minutes is told of, also to
+// who only waits for the answer, and so is what the agent asks.
+func TestSendTellsOfRetries(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Permission: "ask"})
+	p := begin(t, "send", h.ID(), "TOOL bash: touch asked-for.txt")
+	p.says("sojourn respond")
+	require.Contains(t, p.said(), "  command: touch asked-for.txt\n")
+	at := regexp.MustCompile(`sojourn respond \S+ (\S+) allow`).FindStringSubmatch(p.said())
+	require.NotNil(t, at, p.said())
+	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: at[1], Allow: true}))
+	require.NoError(t, p.cmd.Wait(), p.said())
+
+	p = begin(t, "send", h.ID(), "ERR401")
+	p.says("model API error (401")
+	p.says("retry 1 of ")
+	require.Contains(t, p.stop(), "is accepted and runs on")
+	_, err := h.Interrupt(ctx, session.InterruptRequest{})
+	require.NoError(t, err)
+	awaitIdle(t, h)
+	require.NoError(t, h.Close(ctx))
+}
