@@ -238,7 +238,7 @@ func (h *Host) start(ctx context.Context, a *agent) error {
 	spec := runner.StartSpec{
 		Epoch: a.epoch, Token: h.token(a.sb.ID()), Argv: cmd.Argv, Env: a.environment(cmd), Dir: cmd.Dir, Helpers: cmd.Helpers,
 		Control: a.paths.Control, Socket: a.paths.Socket,
-		Isolation: runner.IsolationSpec{Hide: a.paths.Hide, Keep: a.paths.Keep, KeepReadOnly: a.paths.KeepReadOnly},
+		Isolation: isolation(a.paths),
 		SpoolFrom: a.reached,
 		Tag:       map[string]string{"session": a.launch.SessionID, "agent": a.adapter.Info().Name},
 	}
@@ -267,8 +267,10 @@ func mend(ctx context.Context, a *agent, p adapters.Preparation) error {
 			return fmt.Errorf("mend the agent's home: %w", err)
 		}
 	}
+	// Shut in, since the agent may have put links to anywhere on the way.
 	argv := append([]string{"rm", "-f", "--"}, p.Remove...)
-	if err := execute(ctx, a.sb, sandbox.Command{Argv: argv, Dir: a.paths.Home}); err != nil {
+	spec := runner.RunSpec{Argv: argv, Env: a.env, Dir: a.paths.Home, Isolation: isolation(a.paths)}
+	if err := runner.Run(ctx, a.sb, a.paths.Runner, spec); err != nil {
 		return fmt.Errorf("mend the agent's home: %w", err)
 	}
 	return nil

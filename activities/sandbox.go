@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -209,7 +208,7 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 	if err := copyProfile(ctx, sb, filesOf(files, adapters.InHome), sandbox.AreaHome); err != nil {
 		return err
 	}
-	return h.installBundled(ctx, p, sb, info.Paths)
+	return installBundled(ctx, p, sb, info)
 }
 
 // restore writes the archive's transcripts back into the home and says so.
@@ -306,36 +305,27 @@ func filesOf(files []adapters.File, base adapters.Base) iter.Seq2[sandbox.File, 
 	}
 }
 
-// installBundled runs the install commands of the profile's own MCP servers.
-func (h *Host) installBundled(ctx context.Context, p adapters.Profile, sb sandbox.Sandbox, paths sandbox.Paths) error {
-	for name, server := range p.BundledMCP {
-		if len(server.Install) == 0 {
+// installBundled runs the install commands of the profile's own MCP servers,
+// shut in as the agent will be.
+func installBundled(ctx context.Context, p adapters.Profile, sb sandbox.Sandbox, info sandbox.Info) error {
+	for _, name := range slices.Sorted(maps.Keys(p.BundledMCP)) {
+		argv := p.BundledMCP[name].Install
+		if len(argv) == 0 {
 			continue
 		}
-		dir := filepath.Join(paths.Home, adapters.BundledDir(name))
-		if err := execute(ctx, sb, sandbox.Command{Argv: server.Install, Dir: dir}); err != nil {
+		spec := runner.RunSpec{
+			Argv: argv, Env: info.Env, Dir: filepath.Join(info.Paths.Home, adapters.BundledDir(name)), Isolation: isolation(info.Paths),
+		}
+		if err := runner.Run(ctx, sb, info.Paths.Runner, spec); err != nil {
 			return fmt.Errorf("%w: install MCP server %s: %w", errProfile, name, err)
 		}
 	}
 	return nil
 }
 
-// execute runs a command to its end; its output is in the error if it fails.
-func execute(ctx context.Context, sb sandbox.Sandbox, cmd sandbox.Command) error {
-	p, err := sb.Exec(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	var said bytes.Buffer
-	done := make(chan error, 1)
-	go func() { _, err := io.Copy(&said, p.Stderr()); done <- err }()
-	_, oerr := io.Copy(io.Discard, p.Stdout())
-	code, err := p.Wait(ctx)
-	err = errors.Join(err, oerr, <-done)
-	if err == nil && code != 0 {
-		err = fmt.Errorf("exit %d: %s", code, cut(said.String(), 500))
-	}
-	return err
+// isolation is how everything that runs for the agent is shut in.
+func isolation(paths sandbox.Paths) runner.IsolationSpec {
+	return runner.IsolationSpec{Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly}
 }
 
 // EndSandbox stops the agent, archives what is left and ends the sandbox. It

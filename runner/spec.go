@@ -164,12 +164,19 @@ func (s StartSpec) Validate() error {
 	if err := s.validateTransport(); err != nil {
 		return err
 	}
-	switch s.Isolation.Mode {
-	case IsolationAuto, IsolationRequire, IsolationNone:
-	default:
-		return fmt.Errorf("start: field \"isolation.mode\" is %q, want auto, require or none", s.Isolation.Mode)
+	if err := s.Isolation.Mode.check(); err != nil {
+		return fmt.Errorf("start: %w", err)
 	}
 	return CheckSocketPath(s.Socket)
+}
+
+// check refuses an unknown mode; empty is the default.
+func (m IsolationMode) check() error {
+	switch m {
+	case "", IsolationAuto, IsolationRequire, IsolationNone:
+		return nil
+	}
+	return fmt.Errorf("field \"isolation.mode\" is %q, want auto, require or none", m)
 }
 
 func (s StartSpec) validateTransport() error {

@@ -9,9 +9,20 @@ import (
 // inherited are the variables of the worker that any command may see.
 var inherited = []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
-// housekeys are prefixes of variables that open the house: they are never
-// passed on from the worker's own environment, whoever asks.
-var housekeys = []string{"TEMPORAL_", "NATS_", "AWS_", "SOJOURN_"}
+// housePrefixes begin the names of the variables by which a worker reaches
+// Temporal, the stream and the archive, and of its own settings.
+var housePrefixes = []string{"TEMPORAL_", "NATS_", "AWS_", "SOJOURN_"}
+
+// CheckVariable refuses a name that no agent is given from its worker's
+// environment, whoever asks: that of a variable which opens the house.
+func CheckVariable(name string) error {
+	for _, prefix := range housePrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return fmt.Errorf("variable %s is never given to agents (no %s* variable is); want one of another name", name, prefix)
+		}
+	}
+	return nil
+}
 
 // Environment builds the environment of a sandbox from an allow-list: the few
 // variables that every command needs, and those that pass names (the setting
@@ -35,10 +46,8 @@ func checkPassed(name string) error {
 	if strings.ContainsAny(name, "=\x00") {
 		return fmt.Errorf("SOJOURN_PASS_ENV: %q is not the name of a variable", name)
 	}
-	for _, prefix := range housekeys {
-		if strings.HasPrefix(name, prefix) {
-			return fmt.Errorf("SOJOURN_PASS_ENV: %s may not be passed to agents (no %s* variable may)", name, prefix)
-		}
+	if err := CheckVariable(name); err != nil {
+		return fmt.Errorf("SOJOURN_PASS_ENV: %w", err)
 	}
 	return nil
 }

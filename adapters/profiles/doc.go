@@ -19,5 +19,6 @@
 //
 // Values "${NAME}" in the environment and headers of MCP servers stay as they
 // are until [Resolve] fills them in, when a sandbox is made: what is stored,
-// listed and recorded never holds a secret.
+// listed and recorded never holds a secret. Names that open the house to an
+// agent are refused; see [sandbox.CheckVariable].
 package profiles

@@ -7,17 +7,33 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 // Resolve is p with every ${NAME} in the environment and headers of its MCP
-// servers filled in by lookup, which says whether it knows the name. A name
-// that it does not know is an error that names the field. p itself stays as
-// it is; the result holds secrets and must be kept nowhere.
+// servers filled in by lookup, which reports whether it knows the name. A name
+// that it does not know is an error that names the field, and so is one that
+// [sandbox.CheckVariable] refuses: lookup is not asked for it. p itself is not
+// changed; the result holds secrets and must be kept nowhere.
 func Resolve(p adapters.Profile, lookup func(name string) (string, bool)) (adapters.Profile, error) {
+	resolved, err := resolve(p, lookup)
+	if err != nil {
+		return adapters.Profile{}, fmt.Errorf("profile %q: %w", p.ID, err)
+	}
+	return resolved, nil
+}
+
+// check refuses a profile that no lookup could make whole.
+func check(p adapters.Profile) error {
+	_, err := resolve(p, func(string) (string, bool) { return "", true })
+	return err
+}
+
+func resolve(p adapters.Profile, lookup func(name string) (string, bool)) (adapters.Profile, error) {
 	p.MCPServers, p.BundledMCP = maps.Clone(p.MCPServers), maps.Clone(p.BundledMCP)
-	r := resolver{id: p.ID, lookup: lookup}
+	r := resolver{lookup: lookup}
 	for _, name := range slices.Sorted(maps.Keys(p.MCPServers)) {
 		s := p.MCPServers[name]
 		s.Env = r.values(fmt.Sprintf("mcpServers[%q].env", name), s.Env)
@@ -29,15 +45,11 @@ func Resolve(p adapters.Profile, lookup func(name string) (string, bool)) (adapt
 		b.Env = r.values(fmt.Sprintf("bundledMcp[%q].env", name), b.Env)
 		p.BundledMCP[name] = b
 	}
-	if r.err != nil {
-		return adapters.Profile{}, r.err
-	}
-	return p, nil
+	return p, r.err
 }
 
 // resolver keeps the first error.
 type resolver struct {
-	id     string
 	lookup func(string) (string, bool)
 	err    error
 }
@@ -49,13 +61,23 @@ func (r *resolver) values(field string, given map[string]string) map[string]stri
 	out := make(map[string]string, len(given))
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		out[key] = variable.ReplaceAllStringFunc(given[key], func(ref string) string {
-			name := ref[2 : len(ref)-1]
-			value, known := r.lookup(name)
-			if !known && r.err == nil {
-				r.err = fmt.Errorf("profile %q: field %s[%q]: variable %s is not set", r.id, field, key, name)
+			value, err := r.value(ref[2 : len(ref)-1])
+			if err != nil && r.err == nil {
+				r.err = fmt.Errorf("field %s[%q]: %w", field, key, err)
 			}
 			return value
 		})
 	}
 	return out
+}
+
+func (r *resolver) value(name string) (string, error) {
+	if err := sandbox.CheckVariable(name); err != nil {
+		return "", err
+	}
+	value, known := r.lookup(name)
+	if !known {
+		return "", fmt.Errorf("variable %s is not set", name)
+	}
+	return value, nil
 }

@@ -100,5 +100,8 @@ func (s *Store) load(ctx context.Context, id string) (adapters.Profile, error) {
 	if err != nil {
 		return adapters.Profile{}, err
 	}
+	if err := check(p); err != nil {
+		return adapters.Profile{}, err
+	}
 	return p, p.Validate()
 }

@@ -144,4 +144,25 @@ func TestResolve(t *testing.T) {
 	p.MCPServers["m"].Env["A"] = "${MISSING}"
 	_, err = profiles.Resolve(p, lookup)
 	require.EqualError(t, err, `profile "p": field mcpServers["m"].env["A"]: variable MISSING is not set`)
+
+	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "NATS_URL", "NATS_ANY", "TEMPORAL_API_KEY", "SOJOURN_BUCKET"} {
+		p.MCPServers["m"].Env["A"] = "x ${" + name + "}"
+		_, err = profiles.Resolve(p, func(asked string) (string, bool) {
+			require.NotEqual(t, name, asked, "it is not even looked up")
+			return "", true
+		})
+		require.ErrorContains(t, err, `profile "p": field mcpServers["m"].env["A"]: variable `+name+` is never given to agents`)
+	}
+}
+
+// A profile that names a variable of the house is refused when it is read,
+// before any session is made with it.
+func TestLoadRefusesVariablesOfTheHouse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"p/mcp.json": `{"mcpServers": {"m": {"url": "https://mcp.example", "headers": {"Authorization": "Bearer ${AWS_SESSION_TOKEN}"}}}}`})
+	s, err := profiles.Open(dir, profiles.Options{})
+	require.NoError(t, err)
+	_, err = s.Load(t.Context(), "p")
+	require.ErrorContains(t, err, `profile "p": field mcpServers["m"].headers["Authorization"]: variable AWS_SESSION_TOKEN is never given to agents`)
 }

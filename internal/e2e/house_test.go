@@ -1,12 +1,16 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -55,4 +59,88 @@ func copyFile(t *testing.T, from, to string) {
 	data, err := os.ReadFile(from)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(to, data, 0o600))
+}
+
+// bundledProfile writes the one profile of a store: it has a bundled MCP server
+// with that install command and variable.
+func bundledProfile(t *testing.T, store, install, value string) {
+	t.Helper()
+	dir := filepath.Join(store, "p", "mcp", "m")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	given := map[string]any{"start": []string{"node", "server.js"}, "env": map[string]string{"GIVEN": value}}
+	if install != "" {
+		given["install"] = []string{"/bin/sh", "-c", install}
+	}
+	server, err := json.Marshal(given)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "server.json"), server, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "server.js"), []byte(mcpServer), 0o600))
+}
+
+// profiled makes a session with that profile.
+func profiled(t *testing.T, store string) *session.Handle {
+	t.Helper()
+	made := newWithProfile(t, store, "p")
+	require.Zero(t, made.code, made.err)
+	h, err := shared.client.Get(testContext(t), strings.TrimSpace(made.out))
+	require.NoError(t, err)
+	return h
+}
+
+// TestProfileNamesNoVariableOfTheHouse: a profile can't fetch what its worker
+// opens Temporal, the stream and the archive with.
+func TestProfileNamesNoVariableOfTheHouse(t *testing.T) {
+	store := t.TempDir()
+	w := startWorker(t, "SOJOURN_PROFILES="+store)
+	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "NATS_URL", "TEMPORAL_ADDRESS", "SOJOURN_PASS_ENV"} {
+		t.Run(name, func(t *testing.T) {
+			bundledProfile(t, store, "", "plain")
+			h := profiled(t, store)
+			bundledProfile(t, store, "", "x ${"+name+"} y")
+			want := `profile "p": field bundledMcp["m"].env["GIVEN"]: variable ` + name + " is never given to agents"
+			require.ErrorContains(t, say(t, h, "SAY never").Err(), want)
+			require.Empty(t, sandboxes(t, w))
+			require.NoError(t, h.Close(testContext(t)))
+			refused(t, newWithProfile(t, store, "p"), 1, want, "correct the profile's files")
+		})
+	}
+}
+
+// TestInstallIsShutIn: what installs a profile's MCP server sees no more of the
+// host than the agent does.
+func TestInstallIsShutIn(t *testing.T) {
+	dir, err := os.MkdirTemp(shared.dir, "host-")
+	require.NoError(t, err)
+	secret := shared.env["AWS_SECRET_ACCESS_KEY"]
+	half := len(secret) / 2
+	// The secret is in two halves, so that the search does not find itself.
+	look := fmt.Sprintf(`
+		all=$(cat /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n' | grep -v ^SOJOURN_SANDBOX=)
+		printf '%%s' "$all" | grep -cE '^(TEMPORAL|NATS|AWS|SOJOURN)_|%s''%s'
+		printf '%%s' "$all" | grep -c ^HOME=%s/sandboxes/
+		test -e %s/secret || echo no secret
+		ls -d /proc/[0-9]* | wc -l`, secret[:half], secret[half:], dir, dir)
+	store := t.TempDir()
+	bundledProfile(t, store, "{ "+look+"; } >seen.txt; setsid sleep 1000 >/dev/null 2>&1 &", "")
+	w := startWorkerIn(t, dir, "SOJOURN_PROFILES="+store)
+	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
+	if strings.Contains(w.Said(), "no security boundary") {
+		t.Skip("this machine gives no namespaces: " + w.Said())
+	}
+	h := profiled(t, store)
+	require.NoError(t, say(t, h, "SAY installed").Err())
+	found, err := filepath.Glob(filepath.Join(dir, "sandboxes", "*", "home", "*", "*", "*", "seen.txt"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	seen, err := os.ReadFile(found[0])
+	require.NoError(t, err)
+	lines := strings.Fields(strings.ReplaceAll(string(seen), "no secret", "no-secret"))
+	require.Len(t, lines, 4, string(seen))
+	require.Equal(t, "0", lines[0], "no process that it sees has a key")
+	require.NotEqual(t, "0", lines[1], "the search finds what is there: its own environment")
+	require.Equal(t, "no-secret", lines[2])
+	require.Less(t, len(lines[3]), 2, "it sees its own processes only")
+	out := shell(t, h, "ps ax | grep -c '[s]leep 1000'; true")
+	require.Equal(t, "0", strings.TrimSpace(out), "what it left behind has ended with it")
+	require.NoError(t, h.Close(testContext(t)))
 }

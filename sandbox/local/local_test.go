@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,8 +88,8 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		"field DataDir: it is empty":                               {Runner: program},
 		"the system allows 107: choose a shorter data folder":      {Runner: program, DataDir: filepath.Join(t.TempDir(), strings.Repeat("d", 100))},
 		"field Runner: program /no/such/runner is not there":       {Runner: "/no/such/runner", DataDir: t.TempDir()},
-		"SOJOURN_PASS_ENV: AWS_SESSION_TOKEN may not be passed":    {Runner: program, DataDir: t.TempDir(), PassEnv: []string{"AWS_SESSION_TOKEN"}},
-		"SOJOURN_PASS_ENV: TEMPORAL_API_KEY may not be passed":     {Runner: program, DataDir: t.TempDir(), PassEnv: []string{"TEMPORAL_API_KEY"}},
+		"SOJOURN_PASS_ENV: variable AWS_SESSION_TOKEN is never":    {Runner: program, DataDir: t.TempDir(), PassEnv: []string{"AWS_SESSION_TOKEN"}},
+		"SOJOURN_PASS_ENV: variable TEMPORAL_API_KEY is never":     {Runner: program, DataDir: t.TempDir(), PassEnv: []string{"TEMPORAL_API_KEY"}},
 		`SOJOURN_PASS_ENV: "KEY=value" is not the name of a varia`: {Runner: program, DataDir: t.TempDir(), PassEnv: []string{"KEY=value"}},
 	} {
 		_, err := local.New(t.Context(), o)
@@ -289,4 +290,49 @@ func TestWorkspaceShowsNothingHidden(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(home, "project"), info.Paths.Workspace, "the real path, which no link can turn elsewhere")
 	require.NoError(t, sb.Terminate(t.Context()))
+}
+
+// What runs for the agent sees what the agent sees, and ends with all that it
+// started.
+func TestRunIsShutIn(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []runner.IsolationMode{runner.IsolationRequire, runner.IsolationNone} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			p := provider(t)
+			sb, _, _ := begin(t, p, mode)
+			info, err := sb.Info(t.Context())
+			require.NoError(t, err)
+			run := func(script string) error {
+				return runner.Run(t.Context(), sb, info.Paths.Runner, runner.RunSpec{
+					Argv: []string{"sh", "-c", script}, Env: info.Env, Dir: info.Paths.Home, Isolation: startSpec(info, mode).Isolation,
+				})
+			}
+			hidden := "! test -e " + info.Paths.Control
+			if mode == runner.IsolationNone {
+				hidden = "test -e " + info.Paths.Control
+			}
+			require.NoError(t, run(hidden+" && pwd >where && yes said | head -c 2000000"))
+			where, err := os.ReadFile(filepath.Join(info.Paths.Home, "where"))
+			require.NoError(t, err)
+			require.Equal(t, info.Paths.Home, strings.TrimSpace(string(where)))
+
+			exit, ok := errors.AsType[*runner.ExitError](run("yes much | head -c 100000 >&2; echo the end >&2; exit 7"))
+			require.True(t, ok)
+			require.Equal(t, 7, exit.Code)
+			require.LessOrEqual(t, len(exit.Stderr), 1024)
+			require.True(t, strings.HasSuffix(exit.Stderr, "much\nthe end"), exit.Stderr)
+
+			fifo := filepath.Join(info.Paths.Home, "alive")
+			require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+			held, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			require.NoError(t, err)
+			defer held.Close()
+			require.NoError(t, run("setsid sleep 1000 >alive 2>&1 &"))
+			// Non-blocking: a writer would make this wait, or fail as not ready.
+			left, err := io.ReadAll(held)
+			require.NoError(t, err, "end of file: no process holds the pipe")
+			require.Empty(t, left)
+		})
+	}
 }

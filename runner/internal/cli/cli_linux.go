@@ -31,6 +31,8 @@ const usage = `usage: sojourn-runner COMMAND
   record  --file F -- PROGRAM ARGS…
                              run a program and keep each line of its stdin and
                              stdout in F before it is passed on
+  run                        run the command of the JSON spec on stdin to its end,
+                             without input, shut in as an agent is
   watch   --dir D            print what changes in a folder, until stdin ends
           [--ignore A,B] [--since NS]
                              not below these names; first what changed since
@@ -59,6 +61,7 @@ var commands = map[string]command{
 	"stop":    stop,
 	"records": records,
 	"record":  record,
+	"run":     runShutIn,
 	"watch":   watchFolder,
 	"probe":   probe,
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// exitCode is the code of a program that record ran; it is no error of ours.
+// exitCode is the code of a program that record or run ran; it is no error of ours.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }

@@ -43,33 +43,32 @@ func (s *Supervisor) restarts() int {
 
 func statSelf() (runner.Process, error) { return proc.Stat(os.Getpid()) }
 
-// findProgram resolves the agent's program by the PATH of its environment,
-// before anything is made.
-func findProgram(spec runner.StartSpec) (string, error) {
-	name := spec.Argv[0]
+// findProgram resolves a program by its working directory and the PATH of its
+// environment, before anything is made.
+func findProgram(name, dir string, env []string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, checkProgram(name)
 	}
 	if strings.Contains(name, "/") {
-		p := filepath.Join(spec.Dir, name)
+		p := filepath.Join(dir, name)
 		return p, checkProgram(p)
 	}
-	for _, dir := range filepath.SplitList(lookup(spec.Env, "PATH")) {
-		p := filepath.Join(dir, name)
+	for _, folder := range filepath.SplitList(lookup(env, "PATH")) {
+		p := filepath.Join(folder, name)
 		if filepath.IsAbs(p) && checkProgram(p) == nil {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("start: program %q is not in the agent's PATH: %w", name, fs.ErrNotExist)
+	return "", fmt.Errorf("program %q is not in the agent's PATH: %w", name, fs.ErrNotExist)
 }
 
 func checkProgram(p string) error {
 	info, err := os.Stat(p)
 	if err != nil {
-		return fmt.Errorf("start: program: %w", err)
+		return fmt.Errorf("program: %w", err)
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return fmt.Errorf("start: program %s is not executable", p)
+		return fmt.Errorf("program %s is not executable", p)
 	}
 	return nil
 }

@@ -96,9 +96,9 @@ func Open(spec runner.StartSpec, guarded *Guarded, log *slog.Logger) (*Superviso
 	if err := checkKept(spec.Isolation.Keep); err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	path, err := findProgram(spec)
+	path, err := findProgram(spec.Argv[0], spec.Dir, spec.Env)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("start: %w", err)
 	}
 	s := &Supervisor{
 		spec:     spec,
@@ -214,11 +214,11 @@ func (s *Supervisor) begin(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	view := jail.View{Hide: s.spec.Isolation.Hide, Keep: s.spec.Isolation.Keep, KeepReadOnly: s.spec.Isolation.KeepReadOnly}
+	seen := view(s.spec.Isolation)
 	for _, program := range append([]string{path}, s.spec.Isolation.Programs...) {
-		view.KeepReadOnly = append(view.KeepReadOnly, programFolders(program, s.spec.Isolation.Hide)...)
+		seen.KeepReadOnly = append(seen.KeepReadOnly, programFolders(program, s.spec.Isolation.Hide)...)
 	}
-	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.agentEnv(), Dir: s.spec.Dir, View: view}
+	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.agentEnv(), Dir: s.spec.Dir, View: seen}
 	helpers := programsBeside(path, s.spec.Helpers) // before the agent could put others there
 	s.family, err = launch(config, s.spec.Isolation.Mode, s.guarded, theirs)
 	closeAll(theirs[:]...)
@@ -249,10 +249,21 @@ func (s *Supervisor) agentEnv() []string {
 		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 		env = append(env, setting)
 	}
+	return marked(env)
+}
+
+// marked adds this process's own mark of the sandbox to an environment that has
+// none.
+func marked(env []string) []string {
 	if value := os.Getenv(runner.MarkEnv); value != "" && lookup(env, runner.MarkEnv) == "" {
-		env = append(env, runner.MarkEnv+"="+value)
+		env = append(slices.Clone(env), runner.MarkEnv+"="+value)
 	}
 	return env
+}
+
+// view is what the specification says of the file system.
+func view(s runner.IsolationSpec) jail.View {
+	return jail.View{Hide: s.Hide, Keep: s.Keep, KeepReadOnly: s.KeepReadOnly}
 }
 
 // record spools one line of the supervisor's own.

@@ -1,0 +1,55 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/runner/internal/jail"
+)
+
+// Run runs a command to its end, shut in as an agent is, and returns its exit
+// code when all that it started is gone.
+func Run(ctx context.Context, spec runner.RunSpec, stdio [3]*os.File) (int, error) {
+	if err := spec.Validate(); err != nil {
+		return 0, err
+	}
+	if err := checkKept(spec.Isolation.Keep); err != nil {
+		return 0, fmt.Errorf("run: %w", err)
+	}
+	path, err := findProgram(spec.Argv[0], spec.Dir, spec.Env)
+	if err != nil {
+		return 0, fmt.Errorf("run: %w", err)
+	}
+	c := jail.Config{Path: path, Argv: spec.Argv, Env: marked(spec.Env), Dir: spec.Dir, View: view(spec.Isolation)}
+	f, err := launchHere(c, spec.Isolation.Mode, stdio)
+	if err != nil {
+		return 0, fmt.Errorf("run: %w", err)
+	}
+	var ws syscall.WaitStatus
+	select {
+	case ws = <-f.exited:
+	case <-ctx.Done():
+		err = errors.Join(ctx.Err(), f.kill())
+		ws = <-f.exited
+	}
+	<-f.gone
+	_, code, _ := describe(ws)
+	return code, err
+}
+
+// launchHere starts what needs no guard, since it holds no lease: where there
+// are no namespaces and none are required, this process is its subreaper.
+func launchHere(c jail.Config, mode runner.IsolationMode, stdio [3]*os.File) (*family, error) {
+	if mode == runner.IsolationNone {
+		return launchPlain(c, stdio, "not wanted")
+	}
+	f, err := launch(c, mode, nil, stdio)
+	if without, ok := errors.AsType[*UnguardedError](err); ok {
+		return launchPlain(c, stdio, without.Reason)
+	}
+	return f, err
+}
