@@ -136,7 +136,9 @@ func (s *stack) stop() {
 func fresh(t testing.TB) (*stream.Log, *archive.Archive) {
 	t.Helper()
 	env, namespace := servers.need(t), "ns-"+strings.ToLower(rand.Text())
-	log, err := stream.Dial(t.Context(), env["NATS_URL"], stream.Options{Namespace: namespace})
+	log, err := stream.Dial(t.Context(), env["NATS_URL"], stream.Options{
+		Namespace: namespace, Access: stream.AccessFrom(func(name string) string { return env[name] }),
+	})
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
 	store, err := archive.Open(t.Context(), archive.Options{

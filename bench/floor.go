@@ -15,6 +15,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // noopWorkflow is a plain workflow with one update that runs one activity that
@@ -73,13 +75,13 @@ func (n *noopWorkflow) stop() { n.worker.Stop() }
 
 // pipeAndPublish is the floor of a line's way: an agent writes into a pipe,
 // the reader publishes the line, and a subscriber gets it back from the server.
-func pipeAndPublish(ctx context.Context, program, url string, n int, pause time.Duration) (took []time.Duration, err error) {
-	publisher, err := nats.Connect(url)
+func pipeAndPublish(ctx context.Context, program, url string, access stream.Access, n int, pause time.Duration) (took []time.Duration, err error) {
+	publisher, err := stream.Connect(url, access)
 	if err != nil {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
 	defer publisher.Close()
-	subscriber, err := nats.Connect(url)
+	subscriber, err := stream.Connect(url, access)
 	if err != nil {
 		return nil, fmt.Errorf("floor: %w", err)
 	}

@@ -55,7 +55,7 @@ func (b *bench) line(ctx context.Context) (_ []Figure, err error) {
 	}
 	var all, floors []sample
 	for range lineRounds {
-		floor, err := pipeAndPublish(ctx, program, b.stack.Env["NATS_URL"], linesPerRound, linePause)
+		floor, err := pipeAndPublish(ctx, program, b.stack.Env["NATS_URL"], b.stack.NATSAccess(), linesPerRound, linePause)
 		if err != nil {
 			return nil, err
 		}

@@ -94,13 +94,17 @@ check_nats() {
 	install nats-server "$nats_version" github.com/nats-io/nats-server/v2 nats-server || return 1
 	nats_port=$(free_port)
 	http=$(free_port)
-	start "$work/nats.log" env NATS_STORE_DIR="$work/nats" "$work/bin/nats-server" --config "$here/nats/nats.conf" \
+	"$here/nats/token.sh" "$work/nats.env"
+	. "$work/nats.env"
+	start "$work/nats.log" env NATS_STORE_DIR="$work/nats" NATS_TOKEN="$NATS_TOKEN" "$work/bin/nats-server" --config "$here/nats/nats.conf" \
 		--addr 127.0.0.1 --port "$nats_port" --http_port "$http"
 	answers "$pid" "http://127.0.0.1:$http/healthz?js-enabled-only=true" '"ok"' ||
 		{ fail nats "is not healthy" "$work/nats.log"; return 1; }
 	answers "$pid" "http://127.0.0.1:$http/jsz" '"sync_interval": 120000000000' ||
 		{ fail nats "does not have the configuration's sync_interval" "$work/nats.log"; return 1; }
-	say nats "ok: $nats_version with deploy/nats/nats.conf, JetStream is on"
+	curl -s -m 2 "telnet://127.0.0.1:$nats_port" </dev/null | grep -q '"auth_required":true' ||
+		{ fail nats "asks its clients for no token" "$work/nats.log"; return 1; }
+	say nats "ok: $nats_version with deploy/nats/nats.conf, JetStream is on, and clients need a token"
 }
 
 check_s3() {
@@ -202,7 +206,7 @@ check_worker() {
 	(cd "$root" && go build -o "$work/bin/" ./runner/cmd/sojourn-runner &&
 		go build -o "$work/bin/sojourn-worker" ./worker && go build -o "$work/bin/sojourn" ./starter) >"$work/build.log" 2>&1 ||
 		{ fail worker "go build" "$work/build.log"; return 1; }
-	export TEMPORAL_ADDRESS="127.0.0.1:$temporal_port" TEMPORAL_NAMESPACE=default NATS_URL="nats://127.0.0.1:$nats_port" \
+	export TEMPORAL_ADDRESS="127.0.0.1:$temporal_port" TEMPORAL_NAMESPACE=default NATS_URL="nats://127.0.0.1:$nats_port" NATS_TOKEN="$NATS_TOKEN" \
 		AWS_ENDPOINT_URL_S3="http://127.0.0.1:$s3_port" AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=sojourn \
 		AWS_SECRET_ACCESS_KEY=sojourn-local-only SOJOURN_BUCKET=sojourn
 	unset SOJOURN_ENV_FILE AWS_PROFILE AWS_SESSION_TOKEN

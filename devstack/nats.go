@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,8 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// startNATS runs NATS with JetStream in the data folder. There is no password:
-// it listens on loopback unless told otherwise.
+// startNATS runs NATS with JetStream in the data folder. It asks for the folder's
+// token.
 func (s *stack) startNATS(context.Context) (func(), error) {
 	store, err := s.dir.Folder("nats")
 	if err != nil {
@@ -25,6 +26,8 @@ func (s *stack) startNATS(context.Context) (func(), error) {
 		SyncAlways:             s.opts.NATSSyncAlways,
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
+		// Not Authorization: the server would complain of a token in plain text.
+		CustomClientAuthentication: token(s.keys.NATSToken),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("configure: %w", err)
@@ -40,6 +43,16 @@ func (s *stack) startNATS(context.Context) (func(), error) {
 		return stop, errors.New("JetStream is not up, see the log above")
 	}
 	return stop, nil
+}
+
+// token is what a client must show.
+type token string
+
+var _ server.Authentication = token("")
+
+// Check implements [server.Authentication].
+func (t token) Check(c server.ClientAuthentication) bool {
+	return subtle.ConstantTimeCompare([]byte(c.GetOpts().Token), []byte(t)) == 1
 }
 
 // natsLog writes the NATS server's log to ours.

@@ -108,7 +108,7 @@ func (s *stack) noticePorts(w io.Writer) {
 		c.Notice(w)
 	}
 	if ip := net.ParseIP(s.opts.IP); !ip.IsLoopback() {
-		fmt.Fprintf(w, "%s: warning: on %s anyone who reaches this machine can use Temporal, its Web UI and NATS without a password\n",
+		fmt.Fprintf(w, "%s: warning: on %s anyone who reaches this machine can use Temporal and its Web UI without a password\n",
 			launch.Program, s.opts.IP)
 	}
 }

@@ -85,7 +85,7 @@ const (
 type IsolationSpec struct {
 	// Mode: default auto.
 	Mode IsolationMode `json:"mode,omitempty"`
-	// Hide lists folders that the agent sees as empty.
+	// Hide lists files and folders that the agent sees as empty.
 	Hide []string `json:"hide,omitempty"`
 	// Keep lists files and folders below those that it does see, for writing,
 	// by paths without symbolic links; KeepReadOnly likewise for reading, by any

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
 
 	"go.temporal.io/sdk/client"
 
@@ -23,7 +24,7 @@ func ExampleNewClient() {
 		log.Fatal(err)
 	}
 	defer temporal.Close()
-	events, err := stream.Dial(ctx, "nats://127.0.0.1:4222", stream.Options{})
+	events, err := stream.Dial(ctx, "nats://127.0.0.1:4222", stream.Options{Access: stream.AccessFrom(os.Getenv)})
 	if err != nil {
 		log.Fatal(err)
 	}

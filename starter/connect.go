@@ -116,7 +116,7 @@ func (c *cli) log(ctx context.Context) (*stream.Log, error) {
 	}
 	asking, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	c.conns.log, err = stream.Dial(asking, c.env.NATS(), stream.Options{Namespace: o.Namespace})
+	c.conns.log, err = stream.Dial(asking, c.env.NATS(), stream.Options{Namespace: o.Namespace, Access: c.env.NATSAccess()})
 	return c.conns.log, err
 }
 

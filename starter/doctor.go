@@ -241,7 +241,7 @@ func (c *cli) checkReconciler(ctx context.Context) (string, error) {
 }
 
 func (c *cli) checkStream(ctx context.Context) (string, error) {
-	state, err := probeNATS(ctx, c.env.NATS())
+	state, err := probeNATS(ctx, c.env.NATS(), c.env.NATSAccess())
 	if err == nil && !state.stream {
 		err = failed("sojourn setup makes it", "JetStream at %s has no stream %s", state.address, streamName)
 	}

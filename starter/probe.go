@@ -77,10 +77,10 @@ type natsState struct {
 }
 
 // probeNATS asks for JetStream and the stream, and makes neither.
-func probeNATS(ctx context.Context, url string) (natsState, error) {
-	nc, err := nats.Connect(url, nats.Name("sojourn"), nats.Timeout(2*time.Second), nats.NoReconnect())
+func probeNATS(ctx context.Context, url string, access stream.Access) (natsState, error) {
+	nc, err := stream.Connect(url, access, nats.Timeout(2*time.Second), nats.NoReconnect())
 	if err != nil {
-		return natsState{}, &stream.UnreachableError{Addr: url, Hint: "start NATS with JetStream (nats-server -js), or set NATS_URL to one that runs", Err: err}
+		return natsState{}, err
 	}
 	defer nc.Close()
 	state := natsState{address: nc.ConnectedUrlRedacted()}
@@ -93,7 +93,7 @@ func probeNATS(ctx context.Context, url string) (natsState, error) {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return state, nil
 	case err != nil:
-		return state, &stream.UnreachableError{Addr: url, Hint: "start the server with JetStream on (nats-server -js)", Err: err}
+		return state, &stream.UnreachableError{Addr: stream.Redacted(url), Hint: "start the server with JetStream on (nats-server -js)", Err: err}
 	}
 	state.stream, state.bytes = true, s.CachedInfo().State.Bytes
 	return state, nil

@@ -126,7 +126,7 @@ func (c *cli) setupStream(ctx context.Context) (step, error) {
 	s := step{Name: "stream", Made: []string{}, Where: c.env.NATS()}
 	asking, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	before, err := probeNATS(asking, c.env.NATS())
+	before, err := probeNATS(asking, c.env.NATS(), c.env.NATSAccess())
 	if err != nil {
 		return s, err
 	}

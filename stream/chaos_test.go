@@ -24,6 +24,7 @@ import (
 type cutter struct {
 	t        testing.TB
 	listener net.Listener
+	user     *url.Userinfo
 	target   string
 	cutting  atomic.Bool
 	cuts     atomic.Int64
@@ -37,7 +38,7 @@ func newCutter(t testing.TB, target string) *cutter {
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	c := &cutter{t: t, listener: l, target: u.Host, conns: map[net.Conn]bool{}}
+	c := &cutter{t: t, listener: l, target: u.Host, user: u.User, conns: map[net.Conn]bool{}}
 	c.wg.Go(c.serve)
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -47,7 +48,10 @@ func newCutter(t testing.TB, target string) *cutter {
 	return c
 }
 
-func (c *cutter) url() string { return "nats://" + c.listener.Addr().String() }
+func (c *cutter) url() string {
+	u := url.URL{Scheme: "nats", User: c.user, Host: c.listener.Addr().String()}
+	return u.String()
+}
 
 func (c *cutter) serve() {
 	for {

@@ -35,6 +35,9 @@ type Options struct {
 	// Timeout is the wait for one answer before asking again; default 1 s. It
 	// doubles with every try, up to four times itself.
 	Timeout time.Duration
+	// Access is how [Dial] proves to the server who it is; default: by what the
+	// URL holds.
+	Access Access
 	// Logger hears when the stream does not answer; default none.
 	Logger *slog.Logger
 }
@@ -114,11 +117,11 @@ func Open(ctx context.Context, nc *nats.Conn, o Options) (*Log, error) {
 // log; [Log.Close] ends the connection. A lost connection is made again for as
 // long as it takes.
 func Dial(ctx context.Context, url string, o Options) (*Log, error) {
-	nc, err := nats.Connect(url, nats.Name("sojourn"), nats.MaxReconnects(-1),
+	nc, err := Connect(url, o.Access, nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
 		nats.ErrorHandler(o.logFault))
 	if err != nil {
-		return nil, &UnreachableError{Addr: url, Hint: hintStart, Err: err}
+		return nil, err
 	}
 	l, err := Open(ctx, nc, o)
 	if err != nil {

@@ -32,6 +32,9 @@ const (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	shared.stop()
+	if natsServerDir != "" {
+		_ = os.RemoveAll(natsServerDir)
+	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -88,6 +91,7 @@ func devstackBin(t testing.TB) string {
 
 type devstack struct {
 	cmd *exec.Cmd
+	// url holds the server's token.
 	url string
 }
 
@@ -105,7 +109,8 @@ func startDevstack(bin, dir, port string) (*devstack, error) {
 	}
 	s := &devstack{cmd: cmd}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
-		if s.url = envValue(env, "NATS_URL"); s.url != "" {
+		if host, ok := strings.CutPrefix(envValue(env, "NATS_URL"), "nats://"); ok {
+			s.url = "nats://" + envValue(env, "NATS_TOKEN") + "@" + host
 			return s, nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 const (
 	hintStart     = "start NATS with JetStream (nats-server -js), or set NATS_URL to one that runs"
+	hintAccess    = "set one of NATS_CREDS, NATS_NKEY, NATS_TOKEN, or NATS_USER and NATS_PASSWORD, to what this server accepts"
 	hintJetStream = "start the server with JetStream on (nats-server -js), and give this user's account JetStream"
 )
 

@@ -16,7 +16,7 @@ It serves sessions of one Temporal namespace until it is told to stop; agents
 go on without it, and the next worker on the same data folder takes over.
 supervise runs it as a child and starts it again whenever it ends.
 
-Settings come from the environment: TEMPORAL_*, NATS_URL, AWS_*,
+Settings come from the environment: TEMPORAL_*, NATS_*, AWS_*,
 AWS_ENDPOINT_URL_S3, SOJOURN_BUCKET, SOJOURN_PREFIX, SOJOURN_DATA_DIR,
 SOJOURN_PROFILES, SOJOURN_PASS_ENV.
 

@@ -139,7 +139,7 @@ func dialTemporal(ctx context.Context, o client.Options, host string, logger *sl
 func dialStream(ctx context.Context, s options, namespace string, logger *slog.Logger) (*stream.Log, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	events, err := stream.Dial(ctx, s.NATS(), stream.Options{Namespace: namespace, Logger: logger})
+	events, err := stream.Dial(ctx, s.NATS(), stream.Options{Namespace: namespace, Access: s.NATSAccess(), Logger: logger})
 	if away, ok := errors.AsType[*stream.UnreachableError](err); ok {
 		return nil, hinted{err, away.Hint}
 	}

@@ -20,7 +20,7 @@ type options struct {
 	dataDir  string
 	capacity int
 	level    slog.Level
-	// hide are folders that agents must not see: what holds our credentials.
+	// hide are files and folders that agents must not see: what holds our credentials.
 	hide []string
 	json bool
 	// stopAgents ends the host's agents when the worker is told to stop.
@@ -76,7 +76,22 @@ func (s *options) readSettings(path string, getenv func(string) string) error {
 		}
 		s.hide = append(s.hide, dir)
 	}
+	if err := s.hideKeys(); err != nil {
+		return err
+	}
 	return s.Export()
+}
+
+// hideKeys hides the files of our keys to NATS, wherever they are.
+func (s *options) hideKeys() error {
+	for _, file := range s.NATSAccess().Files() {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			return usageError(fmt.Sprintf("%s: %v", file, err))
+		}
+		s.hide = append(s.hide, path)
+	}
+	return nil
 }
 
 func (s *options) findDataDir() error {

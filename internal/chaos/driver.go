@@ -14,11 +14,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // Agents are those that a run has by default: all that the scripted model can
@@ -287,17 +287,17 @@ func (d *driver) left(ctx context.Context) []string {
 		found, _ := filepath.Glob(filepath.Join(h.tmp, "*"))
 		out = append(out, found...)
 	}
-	if n, err := consumers(context.WithoutCancel(ctx), d.stack.Env["NATS_URL"]); err != nil || n > 0 {
+	if n, err := consumers(context.WithoutCancel(ctx), d.stack.Env["NATS_URL"], d.stack.NATSAccess()); err != nil || n > 0 {
 		out = append(out, fmt.Sprintf("%d consumers of the stream (%v)", n, err))
 	}
 	return out
 }
 
 // consumers counts what the server keeps for readers.
-func consumers(ctx context.Context, url string) (int, error) {
+func consumers(ctx context.Context, url string, access stream.Access) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	nc, err := nats.Connect(url)
+	nc, err := stream.Connect(url, access)
 	if err != nil {
 		return 0, err
 	}

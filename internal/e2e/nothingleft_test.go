@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // daemons is a shell's command for processes that do everything to outlive
@@ -90,7 +90,7 @@ func waits(ok func() bool) bool {
 // consumers are the names of the stream's consumers.
 func consumers(t *testing.T) []string {
 	t.Helper()
-	nc, err := nats.Connect(shared.env["NATS_URL"])
+	nc, err := stream.Connect(shared.env["NATS_URL"], accessOf(shared.env))
 	require.NoError(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)

@@ -117,11 +117,17 @@ func (w *world) inhabit(t *testing.T) {
 	w.env = map[string]string{
 		"TEMPORAL_ADDRESS":      w.temporal.env["TEMPORAL_ADDRESS"],
 		"NATS_URL":              w.nats.env["NATS_URL"],
+		"NATS_TOKEN":            w.nats.env["NATS_TOKEN"],
 		"AWS_ENDPOINT_URL_S3":   w.s3.env["AWS_ENDPOINT_URL_S3"],
 		"AWS_ACCESS_KEY_ID":     w.s3.env["AWS_ACCESS_KEY_ID"],
 		"AWS_SECRET_ACCESS_KEY": w.s3.env["AWS_SECRET_ACCESS_KEY"],
 	}
 	w.client = w.connect(t)
+}
+
+// accessOf is what the NATS of these settings asks for.
+func accessOf(env map[string]string) stream.Access {
+	return stream.AccessFrom(func(name string) string { return env[name] })
 }
 
 // service is one of the three that sessions need.
@@ -150,7 +156,7 @@ func (w *world) connect(t *testing.T) *session.Client {
 	c, err := client.DialContext(ctx, client.Options{HostPort: w.env["TEMPORAL_ADDRESS"], Logger: silent{}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	log, err := stream.Dial(ctx, w.env["NATS_URL"], stream.Options{})
+	log, err := stream.Dial(ctx, w.env["NATS_URL"], stream.Options{Access: accessOf(w.env)})
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
 	store, err := archive.Open(ctx, archive.Options{Bucket: w.s3.env["SOJOURN_BUCKET"], Client: w.storeClient()})

@@ -129,7 +129,7 @@ func (s *Stack) connect(ctx context.Context) (err error) {
 	if s.Temporal, err = client.DialContext(ctx, client.Options{HostPort: s.Env["TEMPORAL_ADDRESS"], Logger: quiet{}}); err != nil {
 		return err
 	}
-	if s.Log, err = stream.Dial(ctx, s.Env["NATS_URL"], stream.Options{}); err != nil {
+	if s.Log, err = stream.Dial(ctx, s.Env["NATS_URL"], stream.Options{Access: s.NATSAccess()}); err != nil {
 		return err
 	}
 	if s.Archive, err = archive.Open(ctx, archive.Options{Bucket: s.Env["SOJOURN_BUCKET"]}); err != nil {
@@ -142,6 +142,11 @@ func (s *Stack) connect(ctx context.Context) (err error) {
 		},
 	})
 	return err
+}
+
+// NATSAccess is what the servers' NATS asks for.
+func (s *Stack) NATSAccess() stream.Access {
+	return stream.AccessFrom(func(name string) string { return s.Env[name] })
 }
 
 // Close ends the servers and the model, and removes the folder.

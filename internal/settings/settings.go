@@ -16,6 +16,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
+
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // Settings is the environment, with a file behind it. The zero value knows
@@ -106,6 +108,9 @@ const DefaultNATS = "nats://127.0.0.1:4222"
 
 // NATS is the address of the stream's server.
 func (s Settings) NATS() string { return cmp.Or(s.Get("NATS_URL"), DefaultNATS) }
+
+// NATSAccess is how the stream's server is shown who connects.
+func (s Settings) NATSAccess() stream.Access { return stream.AccessFrom(s.Get) }
 
 var assignment = regexp.MustCompile(`^(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 

@@ -121,7 +121,10 @@ func TestComposeKeepsAndMountsWhatThereIs(t *testing.T) {
 				requireMountedFiles(t, s, v)
 			case types.VolumeTypeVolume:
 				require.Contains(t, p.Volumes, v.Source, name)
-				require.Empty(t, mounted[v.Source], "%s and %s share a volume", name, mounted[v.Source])
+				if v.ReadOnly {
+					continue
+				}
+				require.Empty(t, mounted[v.Source], "%s and %s write into one volume", name, mounted[v.Source])
 				mounted[v.Source] = name
 			}
 		}
@@ -178,6 +181,8 @@ func TestComposeSettingsReachTheServers(t *testing.T) {
 	for name, s := range ours(p) {
 		require.Equal(t, "temporal:7233", value(s, "TEMPORAL_ADDRESS"), name)
 		require.Equal(t, "nats://nats:4222", value(s, "NATS_URL"), name)
+		require.Equal(t, "/keys/nats.env", value(s, "SOJOURN_ENV_FILE"), "%s: the token of NATS", name)
+		require.True(t, slices.ContainsFunc(s.Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == "/keys" && v.ReadOnly }), name)
 		require.Equal(t, "http://s3:7070", value(s, "AWS_ENDPOINT_URL_S3"), name)
 		require.Equal(t, value(p.Services["s3"], "ROOT_ACCESS_KEY_ID"), value(s, "AWS_ACCESS_KEY_ID"), name)
 		require.Equal(t, value(p.Services["s3"], "ROOT_SECRET_ACCESS_KEY"), value(s, "AWS_SECRET_ACCESS_KEY"), name)

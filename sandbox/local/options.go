@@ -21,8 +21,9 @@ type Options struct {
 	// UserHome is the home to hide from agents. Default: the user's, by
 	// $HOME; "-" hides none.
 	UserHome string
-	// Hide lists further folders that agents must not see, such as the one
-	// with the worker's own settings; what does not exist is left out.
+	// Hide lists further files and folders that agents must not see, such as
+	// those with the worker's own settings and keys; what does not exist is left
+	// out.
 	// Default: none.
 	Hide []string
 	// Keep lists further files and folders below hidden ones that agents may

@@ -84,10 +84,12 @@ func (d *DataDir) Close() error {
 	return nil
 }
 
-// Credentials are the keys of the S3 gateway's only account.
+// Credentials are the keys of the S3 gateway's only account, and the token that
+// NATS asks every client for.
 type Credentials struct {
 	AccessKeyID     string `json:"accessKeyId"`
 	SecretAccessKey string `json:"secretAccessKey"`
+	NATSToken       string `json:"natsToken"`
 }
 
 // Credentials returns the folder's keys and makes them on first use.
@@ -105,6 +107,11 @@ func (d *DataDir) Credentials() (Credentials, error) {
 		return Credentials{}, failed("remove that file: new keys are made, the objects stay",
 			"%s holds no pair of keys", path)
 	}
+	if c.NATSToken == "" {
+		// The folder is from before NATS asked for one.
+		c.NATSToken = rand.Text()
+		return c, keep(path, c)
+	}
 	return c, nil
 }
 
@@ -112,13 +119,18 @@ func (d *DataDir) makeCredentials(path string) (Credentials, error) {
 	c := Credentials{
 		AccessKeyID:     "SOJOURN" + rand.Text()[:13],
 		SecretAccessKey: (rand.Text() + rand.Text())[:40],
+		NATSToken:       rand.Text(),
 	}
+	return c, keep(path, c)
+}
+
+func keep(path string, c Credentials) error {
 	data, err := json.Marshal(c)
 	if err != nil {
-		return Credentials{}, fmt.Errorf("encode keys: %w", err)
+		return fmt.Errorf("encode keys: %w", err)
 	}
 	if err := writeAtomically(path, append(data, '\n')); err != nil {
-		return Credentials{}, fmt.Errorf("keep keys: %w", err)
+		return fmt.Errorf("keep keys: %w", err)
 	}
-	return c, nil
+	return nil
 }

@@ -199,6 +199,7 @@ func TestCredentialsAreMadeOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `\A[A-Z2-7]{20}\z`, first.AccessKeyID)
 	require.Regexp(t, `\A[A-Z2-7]{40}\z`, first.SecretAccessKey)
+	require.Regexp(t, `\A[A-Z2-7]{26}\z`, first.NATSToken)
 	second, err := d.Credentials()
 	require.NoError(t, err)
 	require.Equal(t, first, second)
@@ -293,10 +294,10 @@ var testReport = Report{
 func TestReportEnv(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []Var{
-		{"TEMPORAL_ADDRESS", "h:1"}, {"TEMPORAL_NAMESPACE", "ns"}, {"NATS_URL", "nats://h:3"},
+		{"TEMPORAL_ADDRESS", "h:1"}, {"TEMPORAL_NAMESPACE", "ns"}, {"NATS_URL", "nats://h:3"}, {"NATS_TOKEN", "token"},
 		{"AWS_ENDPOINT_URL_S3", "http://h:4"}, {"AWS_ACCESS_KEY_ID", "id"}, {"AWS_SECRET_ACCESS_KEY", "secret"},
 		{"AWS_REGION", "r"}, {"SOJOURN_BUCKET", "b"}, {"SOJOURN_UI_URL", "http://h:2"}, {"SOJOURN_DEVSTACK_PID", "7"},
-	}, testReport.Env(Credentials{AccessKeyID: "id", SecretAccessKey: "secret"}))
+	}, testReport.Env(Credentials{AccessKeyID: "id", SecretAccessKey: "secret", NATSToken: "token"}))
 }
 
 func TestReportFormats(t *testing.T) {

@@ -39,6 +39,7 @@ func (r Report) Env(keys Credentials) []Var {
 		{"TEMPORAL_ADDRESS", r.TemporalAddress},
 		{"TEMPORAL_NAMESPACE", r.TemporalNamespace},
 		{"NATS_URL", r.NATSURL},
+		{"NATS_TOKEN", keys.NATSToken},
 		{"AWS_ENDPOINT_URL_S3", r.S3Endpoint},
 		{"AWS_ACCESS_KEY_ID", keys.AccessKeyID},
 		{"AWS_SECRET_ACCESS_KEY", keys.SecretAccessKey},

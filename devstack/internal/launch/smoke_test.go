@@ -113,7 +113,7 @@ func TestSmokeEverythingAnswersAndKeysStay(t *testing.T) {
 	d, r := begin(t, dir)
 	require.Equal(t, d.cmd.Process.Pid, r.PID)
 	vars := source(t, r.EnvFile)
-	for _, v := range r.Env(Credentials{vars["AWS_ACCESS_KEY_ID"], vars["AWS_SECRET_ACCESS_KEY"]}) {
+	for _, v := range r.Env(Credentials{vars["AWS_ACCESS_KEY_ID"], vars["AWS_SECRET_ACCESS_KEY"], vars["NATS_TOKEN"]}) {
 		require.Equal(t, v.Value, vars[v.Name], v.Name)
 		require.NotEmpty(t, v.Value, v.Name)
 	}

@@ -136,7 +136,7 @@ func (r rule) mount() error {
 	if r.kind == hidden {
 		err := unix.Mount("tmpfs", r.path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m")
 		if errors.Is(err, unix.ENOTDIR) {
-			return fmt.Errorf("hide %s: not a folder", r.path)
+			err = unix.Mount(os.DevNull, r.path, "", unix.MS_BIND, "")
 		}
 		if err != nil {
 			return fmt.Errorf("hide %s: %w", r.path, err)

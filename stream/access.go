@@ -1,0 +1,167 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Access is how a client proves to NATS who it is, and how it checks the server.
+// The zero value uses only what the server's URL holds (nats://USER:PASSWORD@HOST
+// or nats://TOKEN@HOST). At most one of Credentials, NKey, Token and User may be
+// set.
+type Access struct {
+	// Credentials is a file with a user's JWT and seed (.creds).
+	Credentials string
+	// NKey is a file with an nkey's seed.
+	NKey string
+	// Token is a token, User and Password a user of the server's configuration.
+	Token          string
+	User, Password string
+	// CA is a file with the certificates (PEM) by which the server's is checked;
+	// with it the connection must be TLS. Default: the system's.
+	CA string
+	// Cert and Key are files with this client's own certificate and its key
+	// (PEM), for servers that verify clients. Both or neither.
+	Cert, Key string
+}
+
+// AccessFrom reads the variables that the nats command line reads: NATS_CREDS,
+// NATS_NKEY, NATS_TOKEN, NATS_USER, NATS_PASSWORD, NATS_CA, NATS_CERT and
+// NATS_KEY.
+func AccessFrom(getenv func(string) string) Access {
+	return Access{
+		Credentials: getenv("NATS_CREDS"), NKey: getenv("NATS_NKEY"), Token: getenv("NATS_TOKEN"),
+		User: getenv("NATS_USER"), Password: getenv("NATS_PASSWORD"),
+		CA: getenv("NATS_CA"), Cert: getenv("NATS_CERT"), Key: getenv("NATS_KEY"),
+	}
+}
+
+// Files are the paths of the files that hold secrets.
+func (a Access) Files() []string {
+	var files []string
+	for _, f := range []string{a.Credentials, a.NKey, a.Key} {
+		if f != "" {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// Connect connects to the servers at url (commas between several) with the
+// access and further options. It fails with [*UnreachableError] when no server
+// answers or all refuse the access.
+func Connect(url string, a Access, o ...nats.Option) (*nats.Conn, error) {
+	access, err := a.options()
+	if err != nil {
+		return nil, fmt.Errorf("stream: access to NATS: %w", err)
+	}
+	nc, err := nats.Connect(url, slices.Concat([]nats.Option{nats.Name("sojourn")}, access, o)...)
+	if err != nil {
+		return nil, &UnreachableError{Addr: Redacted(url), Hint: hintConnect(err), Err: err}
+	}
+	return nc, nil
+}
+
+// options are those of [nats.Connect]. An error names the setting.
+func (a Access) options() ([]nats.Option, error) {
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	var o []nats.Option
+	switch {
+	case a.Credentials != "":
+		o = append(o, nats.UserCredentials(a.Credentials))
+	case a.NKey != "":
+		key, err := nats.NkeyOptionFromSeed(a.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("NATS_NKEY: %s holds no nkey seed: %w", a.NKey, err)
+		}
+		o = append(o, key)
+	case a.Token != "":
+		o = append(o, nats.Token(a.Token))
+	case a.User != "":
+		o = append(o, nats.UserInfo(a.User, a.Password))
+	}
+	if a.CA != "" {
+		o = append(o, nats.RootCAs(a.CA))
+	}
+	if a.Cert != "" {
+		o = append(o, nats.ClientCert(a.Cert, a.Key))
+	}
+	return o, nil
+}
+
+func (a Access) check() error {
+	var ways []string
+	for _, s := range []struct{ name, value string }{
+		{"NATS_CREDS", a.Credentials}, {"NATS_NKEY", a.NKey}, {"NATS_TOKEN", a.Token}, {"NATS_USER", a.User},
+	} {
+		if s.value != "" {
+			ways = append(ways, s.name)
+		}
+	}
+	switch {
+	case len(ways) > 1:
+		return fmt.Errorf("%s are set, want one of them", strings.Join(ways, " and "))
+	case a.Password != "" && a.User == "":
+		return errors.New("NATS_PASSWORD is set without NATS_USER")
+	case a.Cert != "" && a.Key == "":
+		return errors.New("NATS_CERT is set without NATS_KEY, the file of its key")
+	case a.Key != "" && a.Cert == "":
+		return errors.New("NATS_KEY is set without NATS_CERT, the file of its certificate")
+	}
+	return a.checkFiles()
+}
+
+// checkFiles reports the first file that can't be read: the client would say so
+// only after it has connected, as if the server had refused it.
+func (a Access) checkFiles() error {
+	for _, s := range []struct{ name, path string }{
+		{"NATS_CREDS", a.Credentials}, {"NATS_NKEY", a.NKey}, {"NATS_CA", a.CA}, {"NATS_CERT", a.Cert}, {"NATS_KEY", a.Key},
+	} {
+		if s.path == "" {
+			continue
+		}
+		f, err := os.Open(s.path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		f.Close()
+	}
+	return nil
+}
+
+// refused reports whether the server answered and did not let the client in.
+func refused(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked)
+}
+
+// hintConnect is what helps against the error of a connect.
+func hintConnect(err error) string {
+	if refused(err) {
+		return hintAccess
+	}
+	return hintStart
+}
+
+// Redacted returns the servers' URLs without user, password and token.
+func Redacted(urls string) string {
+	all := strings.Split(urls, ",")
+	for i, s := range all {
+		s = strings.TrimSpace(s)
+		if u, err := url.Parse(s); err == nil && u.User != nil {
+			u.User = nil
+			s = u.String()
+		} else if at := strings.LastIndex(s, "@"); at >= 0 {
+			s = s[at+1:]
+		}
+		all[i] = s
+	}
+	return strings.Join(all, ",")
+}
