@@ -5,18 +5,13 @@
 // speaks Temporal can talk to it: this package, the Web UI, or a bare client
 // that signals "message" with a plain string.
 //
-//	c, err := session.NewClient(session.ClientOptions{Temporal: t, Stream: log, Archive: store})
-//	h, err := c.Open(ctx, "", session.Options{Agent: "claude"})
-//	r, err := h.Send(ctx, session.Message{Text: "Say hello"})
-//	res, err := h.Wait(ctx, r)
-//	fmt.Println(res.Response)
-//
-// While it works, everything the agent says is in the session's event stream:
-//
-//	for ev, err := range h.Events(ctx, 0, session.Follow) { … }
-//
-// and after the session is closed, Show gives the same conversation from the
-// archive, with no sandbox and no worker.
+// [NewClient] makes the client. [Client.Open] makes a session, attaches to a
+// running one or reopens a closed one; [Handle.Send] returns when a message is
+// accepted and [Handle.Wait] when it is answered. While the agent works,
+// everything that it says is in the session's event stream, [Handle.Events];
+// after the session is closed, [Client.Show] reads the same conversation from
+// the archive, with no sandbox and no worker. The package example is a whole
+// program.
 //
 // Messages to the workflow, by kind: the updates send, render, interrupt,
 // clear-abort, spawn, respond, configure, evict and close; the signals message,

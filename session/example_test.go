@@ -46,6 +46,38 @@ func ExampleNewClient() {
 	fmt.Println(h.ID())
 }
 
+// A session from its first message to its end.
+func Example() {
+	ctx, c := context.Background(), connected() // see ExampleNewClient
+	h, err := c.Open(ctx, "", session.Options{Agent: "claude"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	r, err := h.Send(ctx, session.Message{Text: "Say hello"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for ev, err := range h.Events(ctx, r.AfterSeq, session.Follow) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if p, ok := ev.Payload.(event.BlockDelta); ok {
+			fmt.Print(p.Delta)
+		}
+		if _, ended := session.ResultOf(ev, r.MessageID); ended {
+			break
+		}
+	}
+	res, err := h.Wait(ctx, r)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.Outcome)
+	if err := h.Close(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
 // A session id of one's own makes Open get-or-create: the second program that
 // runs this attaches to the session of the first.
 func ExampleClient_Open() {
