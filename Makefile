@@ -8,6 +8,7 @@ BIN := bin
 GO ?= go
 AGENT ?= claude
 MODEL ?= scripted
+LOSS ?= worker
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -43,7 +44,7 @@ browser: ## install what drives the Web UI in tests
 
 .PHONY: demo
 demo: build agents ## the main job on an embedded stack; ends by itself
-	@AGENT=$(AGENT) MODEL=$(MODEL) scripts/demo.sh
+	@AGENT=$(AGENT) MODEL=$(MODEL) LOSS=$(LOSS) scripts/demo.sh
 
 .PHONY: dev
 dev: build agents ## stack and worker, until Ctrl-C

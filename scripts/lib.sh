@@ -80,10 +80,13 @@ start_model() {
   export SOJOURN_PASS_ENV=$MODEL_ENV
 }
 
-# start_worker DIR starts a worker on a data folder of its own.
+# start_worker DIR [HOST] starts a worker on a data folder of its own and
+# leaves its process id in WORKER.
 start_worker() {
-  local dir=$1
-  export SOJOURN_DATA_DIR=$dir/host
-  start worker "$dir/worker.log" sojourn-worker --env-file "$dir/env" --stop-agents
-  await 30 grep -q 'is ready' "$dir/worker.log"
+  local dir=$1 host=${2:-host} log
+  WORKERS=$((${WORKERS:-0} + 1))
+  log=$dir/worker-$WORKERS.log
+  SOJOURN_DATA_DIR=$dir/$host start worker "$log" sojourn-worker --env-file "$dir/env" --stop-agents
+  WORKER=$LAST_STARTED
+  await 30 grep -q 'is ready' "$log"
 }

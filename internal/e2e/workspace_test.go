@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -161,4 +162,41 @@ func TestWorkspaceOfTheUser(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "mine"))
 	require.FileExists(t, filepath.Join(dir, "again.txt"))
 	require.NoFileExists(t, filepath.Join(dir, "made.txt"))
+}
+
+// TestFilesComeOut: what the agent made in a folder of the sandbox's own is
+// listed and copied to the user, while the session is open and after it is
+// closed, and nothing of it leaves the folder that the user named.
+func TestFilesComeOut(t *testing.T) {
+	startWorker(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "TOOL bash: mkdir -p src/deep empty; printf one > src/deep/a.txt; printf '#!/bin/sh\\n' > run.sh; chmod 755 run.sh; "+
+		"ln -s src/deep/a.txt link; ln -s /etc/passwd out").Err())
+	awaitIdle(t, h)
+	for _, state := range []string{"open", "closed"} {
+		var list []struct{ Path, Mode string }
+		sojournJSON(t, &list, "files", h.ID())
+		var paths []string
+		for _, f := range list {
+			paths = append(paths, f.Path)
+		}
+		require.Equal(t, []string{"empty", "link", "out", "run.sh", "src", "src/deep", "src/deep/a.txt"}, paths, state)
+
+		dir := filepath.Join(t.TempDir(), "result")
+		s := runProgram(t, "sojourn", "", nil, "files", h.ID(), "-o", dir)
+		require.Zero(t, s.code, s.err)
+		require.Contains(t, s.err, "out is left out: it leads outside")
+		content, err := os.ReadFile(filepath.Join(dir, "link"))
+		require.NoError(t, err)
+		require.Equal(t, "one", string(content), "by the link, %s", state)
+		info, err := os.Stat(filepath.Join(dir, "run.sh"))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
+		require.DirExists(t, filepath.Join(dir, "empty"))
+		require.NoFileExists(t, filepath.Join(dir, "out"))
+
+		refused(t, runProgram(t, "sojourn", "", nil, "files", h.ID(), "-o", dir), 2, "is not empty", "-o wants a folder")
+		require.NoError(t, h.Close(testContext(t)))
+	}
+	refused(t, runProgram(t, "sojourn", "", nil, "files", uuid.NewString()), 1, "not in the archive", "sojourn ls --all")
 }
