@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
@@ -97,7 +96,7 @@ func (r *Reconciler) beginnings(ctx context.Context, in session.Dead) (Remains, 
 	var made session.Input
 	first, err := r.Temporal.GetWorkflowHistory(ctx, in.SessionID, in.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
 	if err == nil {
-		err = converter.GetDefaultDataConverter().FromPayloads(first.GetWorkflowExecutionStartedEventAttributes().GetInput(), &made)
+		made, err = session.InputOf(ctx, r.Archive, first.GetWorkflowExecutionStartedEventAttributes().GetInput())
 	}
 	if err != nil {
 		return Remains{}, fmt.Errorf("read what session %s was made with: %w", in.SessionID, err)

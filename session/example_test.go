@@ -19,7 +19,15 @@ import (
 // and AWS_*.
 func ExampleNewClient() {
 	ctx := context.Background()
-	temporal, err := client.Dial(client.Options{})
+	store, err := archive.Open(ctx, archive.Options{Bucket: "sojourn"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	options, err := session.WithPayloads(client.Options{}, store)
+	if err != nil {
+		log.Fatal(err)
+	}
+	temporal, err := client.Dial(options)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -29,10 +37,6 @@ func ExampleNewClient() {
 		log.Fatal(err)
 	}
 	defer events.Close()
-	store, err := archive.Open(ctx, archive.Options{Bucket: "sojourn"})
-	if err != nil {
-		log.Fatal(err)
-	}
 	c, err := session.NewClient(session.ClientOptions{
 		Temporal: temporal, Stream: events, Archive: store, Agents: builtin.Registry(),
 	})

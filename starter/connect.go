@@ -60,12 +60,19 @@ func (c *cli) temporalOptions() (client.Options, error) {
 }
 
 // temporalUnasked gives a client that has not asked the server yet.
-func (c *cli) temporalUnasked() (client.Client, error) {
+func (c *cli) temporalUnasked(ctx context.Context) (client.Client, error) {
 	if c.conns.temporal != nil {
 		return c.conns.temporal, nil
 	}
 	o, err := c.temporalOptions()
 	if err != nil {
+		return nil, err
+	}
+	store, err := c.archive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if o, err = session.WithPayloads(o, store); err != nil {
 		return nil, err
 	}
 	t, err := client.NewLazyClient(o)
@@ -78,7 +85,7 @@ func (c *cli) temporalUnasked() (client.Client, error) {
 
 // temporal gives a client whose server has answered.
 func (c *cli) temporal(ctx context.Context) (client.Client, error) {
-	t, err := c.temporalUnasked()
+	t, err := c.temporalUnasked(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +178,7 @@ func (c *cli) client(ctx context.Context, n need) (*session.Client, error) {
 	if n&needTemporal != 0 {
 		o.Temporal, err = c.temporal(ctx)
 	} else {
-		o.Temporal, err = c.temporalUnasked()
+		o.Temporal, err = c.temporalUnasked(ctx)
 	}
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (c *cli) doctorCommand() *cobra.Command {
 
 func (c *cli) doctor(ctx context.Context) error {
 	// The checks run at once and share these.
-	if _, err := c.temporalUnasked(); err != nil {
+	if _, err := c.temporalUnasked(ctx); err != nil {
 		return err
 	}
 	report := struct {

@@ -44,7 +44,11 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	if err != nil {
 		return hinted{err, "see the TEMPORAL_* variables and the Temporal profile file"}
 	}
-	c, err := dialTemporal(ctx, o, me.id, logger)
+	store, err := openArchive(ctx, s, o.Namespace)
+	if err != nil {
+		return err
+	}
+	c, err := dialTemporal(ctx, o, store, me.id, logger)
 	if err != nil {
 		return err
 	}
@@ -54,8 +58,7 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 		return err
 	}
 	defer events.Close()
-	store, err := openArchive(ctx, s, o.Namespace)
-	if err != nil {
+	if err := setupArchive(ctx, store); err != nil {
 		return err
 	}
 	host, places, err := newHost(ctx, s, me, c, events, store, logger)
@@ -123,14 +126,16 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 5 * time.Second,
 }
 
-func dialTemporal(ctx context.Context, o client.Options, host string, logger *slog.Logger) (client.Client, error) {
+func dialTemporal(ctx context.Context, o client.Options, store *archive.Archive, host string, logger *slog.Logger) (c client.Client, err error) {
+	if o, err = session.WithPayloads(o, store); err != nil {
+		return nil, err
+	}
 	o.Identity = fmt.Sprintf("%s@%d", host, os.Getpid())
 	o.Logger = log.NewStructuredLogger(logger)
 	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithConnectParams(reconnect))
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	c, err := client.DialContext(ctx, o)
-	if err != nil {
+	if c, err = client.DialContext(ctx, o); err != nil {
 		return nil, hinted{fmt.Errorf("no Temporal answers at %s: %w", o.HostPort, err), "start it (make dev), or set TEMPORAL_ADDRESS"}
 	}
 	return c, nil
@@ -146,17 +151,19 @@ func dialStream(ctx context.Context, s options, namespace string, logger *slog.L
 	return events, err
 }
 
+// openArchive asks nothing of the store yet.
 func openArchive(ctx context.Context, s options, namespace string) (*archive.Archive, error) {
+	return archive.Open(ctx, archive.Options{Bucket: s.Get("SOJOURN_BUCKET"), Prefix: s.Get("SOJOURN_PREFIX"), Namespace: namespace})
+}
+
+func setupArchive(ctx context.Context, store *archive.Archive) error {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	store, err := archive.Open(ctx, archive.Options{Bucket: s.Get("SOJOURN_BUCKET"), Prefix: s.Get("SOJOURN_PREFIX"), Namespace: namespace})
-	if err == nil {
-		err = store.Setup(ctx)
-	}
+	err := store.Setup(ctx)
 	if away, ok := errors.AsType[*archive.ConnectError](err); ok {
-		return nil, hinted{err, away.Hint}
+		return hinted{err, away.Hint}
 	}
-	return store, err
+	return err
 }
 
 func newHost(ctx context.Context, s options, me identity, temporal client.Client, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {

@@ -140,6 +140,8 @@ func decodeMessage(p *commonpb.Payload) (session.Message, error) {
 	}
 	var text string
 	switch {
+	case string(p.GetMetadata()[converter.MetadataEncoding]) == session.EncodingUnreadable:
+		return m, session.Invalid("message", "can't be read: "+string(data), messageForm)
 	case string(p.GetMetadata()[converter.MetadataEncoding]) == converter.MetadataEncodingBinary:
 		if !utf8.Valid(data) {
 			return m, session.Invalid("message.text", "is not UTF-8", messageForm)

@@ -126,13 +126,17 @@ func (s *Stack) connect(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.Temporal, err = client.DialContext(ctx, client.Options{HostPort: s.Env["TEMPORAL_ADDRESS"], Logger: quiet{}}); err != nil {
+	if s.Archive, err = archive.Open(ctx, archive.Options{Bucket: s.Env["SOJOURN_BUCKET"]}); err != nil {
+		return err
+	}
+	o, err := session.WithPayloads(client.Options{HostPort: s.Env["TEMPORAL_ADDRESS"], Logger: quiet{}}, s.Archive)
+	if err != nil {
+		return err
+	}
+	if s.Temporal, err = client.DialContext(ctx, o); err != nil {
 		return err
 	}
 	if s.Log, err = stream.Dial(ctx, s.Env["NATS_URL"], stream.Options{Access: s.NATSAccess()}); err != nil {
-		return err
-	}
-	if s.Archive, err = archive.Open(ctx, archive.Options{Bucket: s.Env["SOJOURN_BUCKET"]}); err != nil {
 		return err
 	}
 	s.Client, err = session.NewClient(session.ClientOptions{
