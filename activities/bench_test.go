@@ -66,7 +66,7 @@ func newBench(t *testing.T) *bench {
 	require.NoError(t, err)
 	b.program = filepath.Join(t.TempDir(), "claude")
 	require.NoError(t, os.Symlink(self, b.program))
-	b.provider, err = local.New(t.Context(), local.Options{DataDir: b.dir, Runner: run, UserHome: "-"})
+	b.provider, err = local.New(t.Context(), local.Options{DataDir: b.dir, Runner: run, UserHome: "-", UnsafeLocal: true})
 	if err != nil {
 		t.Skipf("no local sandboxes here: %v", err)
 	}

@@ -325,7 +325,11 @@ func installBundled(ctx context.Context, p adapters.Profile, sb sandbox.Sandbox,
 
 // isolation is how everything that runs for the agent is shut in.
 func isolation(paths sandbox.Paths) runner.IsolationSpec {
-	return runner.IsolationSpec{Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly}
+	mode := runner.IsolationAuto
+	if paths.Confine {
+		mode = runner.IsolationRequire
+	}
+	return runner.IsolationSpec{Mode: mode, Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly}
 }
 
 // EndSandbox stops the agent, archives what is left and ends the sandbox. It

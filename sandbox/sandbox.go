@@ -207,6 +207,9 @@ type Paths struct {
 	Hide         []string `json:"hide,omitempty"`
 	Keep         []string `json:"keep,omitempty"`
 	KeepReadOnly []string `json:"keepReadOnly,omitempty"`
+	// Confine: nothing may run for the agent where the system does not allow
+	// that.
+	Confine bool `json:"confine,omitempty"`
 }
 
 // Area is one of a sandbox's folders.

@@ -18,7 +18,7 @@ supervise runs it as a child and starts it again whenever it ends.
 
 Settings come from the environment: TEMPORAL_*, NATS_*, AWS_*,
 AWS_ENDPOINT_URL_S3, SOJOURN_BUCKET, SOJOURN_PREFIX, SOJOURN_DATA_DIR,
-SOJOURN_PROFILES, SOJOURN_PASS_ENV.
+SOJOURN_PROFILES, SOJOURN_PASS_ENV, SOJOURN_UNSAFE_LOCAL.
 
 `
 

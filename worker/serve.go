@@ -167,9 +167,15 @@ func setupArchive(ctx context.Context, store *archive.Archive) error {
 }
 
 func newHost(ctx context.Context, s options, me identity, temporal client.Client, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
-	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.Get, Hide: s.hide})
+	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.Get, Hide: s.hide, UnsafeLocal: s.unsafeLocal})
+	if errors.Is(err, local.ErrUnconfined) {
+		return nil, nil, hinted{err, "allow user namespaces here (docs/operations.md), or start with --unsafe-local: agents then see this user's files and processes"}
+	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if os.Geteuid() == 0 {
+		logger.Warn("the worker runs as root, and so do its agents, though without most of root's capabilities: run it as a user of its own")
 	}
 	if notice := provider.Notice(); notice != "" {
 		logger.Warn(notice)

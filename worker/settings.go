@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/internal/settings"
@@ -23,6 +24,8 @@ type options struct {
 	// hide are files and folders that agents must not see: what holds our credentials.
 	hide []string
 	json bool
+	// unsafeLocal lets agents run where nothing shuts them in.
+	unsafeLocal bool
 	// stopAgents ends the host's agents when the worker is told to stop.
 	stopAgents bool
 }
@@ -36,6 +39,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 	fs.IntVar(&s.capacity, "capacity", 16*runtime.NumCPU(), "how many sandboxes this host may hold")
 	fs.TextVar(&s.level, "log-level", slog.LevelWarn, "debug, info, warn or error")
 	fs.BoolVar(&s.stopAgents, "stop-agents", false, "when told to stop, end the host's agents too; their sandboxes stay")
+	fs.BoolVar(&s.unsafeLocal, "unsafe-local", false, "run agents also where no namespaces shut them in: they see what this user sees; or $SOJOURN_UNSAFE_LOCAL=true")
 	fs.BoolVar(&s.json, "json", false, "say in one JSON line that it is ready")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -55,7 +59,23 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 	if err := s.readSettings(*envFile, getenv); err != nil {
 		return s, err
 	}
+	if err := s.readUnsafeLocal(); err != nil {
+		return s, err
+	}
 	return s, s.findDataDir()
+}
+
+func (s *options) readUnsafeLocal() error {
+	given := s.Get("SOJOURN_UNSAFE_LOCAL")
+	if given == "" {
+		return nil
+	}
+	unsafe, err := strconv.ParseBool(given)
+	if err != nil {
+		return usageError(fmt.Sprintf("SOJOURN_UNSAFE_LOCAL is %q; it must be true or false", given))
+	}
+	s.unsafeLocal = s.unsafeLocal || unsafe
+	return nil
 }
 
 func usageError(msg string) error {

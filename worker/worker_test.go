@@ -48,6 +48,7 @@ func TestWrongUsage(t *testing.T) {
 		bad + ":1":                  {"--env-file", bad},
 		"flag needs an argument":    {"--data-dir"},
 		`unexpected argument "run"`: {"supervise", "run"},
+		"unsafe-local":              {"--unsafe-local=perhaps"},
 	} {
 		code, stdout, stderr := told(t, nil, args...)
 		require.Equal(t, 2, code, want)
@@ -91,6 +92,13 @@ func TestFlagsAndEnvironment(t *testing.T) {
 	require.Equal(t, dir, o.dataDir, "the flag wins")
 	require.Equal(t, 3, o.capacity)
 	require.True(t, o.json)
+	for given, want := range map[string]bool{"": false, "1": true, "true": true, "false": false} {
+		o, err = parseFlags(nil, getenv("SOJOURN_DATA_DIR", dir, "SOJOURN_UNSAFE_LOCAL", given), nil)
+		require.NoError(t, err)
+		require.Equal(t, want, o.unsafeLocal, given)
+	}
+	_, err = parseFlags(nil, getenv("SOJOURN_DATA_DIR", dir, "SOJOURN_UNSAFE_LOCAL", "perhaps"), nil)
+	require.ErrorContains(t, err, `SOJOURN_UNSAFE_LOCAL is "perhaps"; it must be true or false`)
 	env := filepath.Join(dir, "env")
 	require.NoError(t, os.WriteFile(env, nil, 0o600))
 	o, err = parseFlags([]string{"--env-file", env}, getenv(), nil)

@@ -43,6 +43,7 @@ func newPlace(t testing.TB, env []string, inPlace bool) *place {
 	home, _ := os.UserHomeDir() // none is hidden then
 	provider, err := local.New(t.Context(), local.Options{
 		DataDir: p.data, Runner: runner, PassEnv: names(env), Getenv: getter(env), UserHome: home, Keep: []string{installed()},
+		UnsafeLocal: true, // the agents are tested, not the jail
 	})
 	require.NoError(t, err)
 	p.sb, err = provider.Create(t.Context(), sandbox.Spec{ID: "box", SessionID: "session", Epoch: 1, Workspace: p.workspace})

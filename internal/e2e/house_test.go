@@ -144,3 +144,47 @@ func TestInstallIsShutIn(t *testing.T) {
 	require.Equal(t, "0", strings.TrimSpace(out), "what it left behind has ended with it")
 	require.NoError(t, h.Close(testContext(t)))
 }
+
+// TestNoNamespacesNoAgents: a worker that can't shut agents in does not start,
+// unless it is told that this is wanted.
+func TestNoNamespacesNoAgents(t *testing.T) {
+	setting, err := shared.NoNamespaces()
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp(shared.dir, "host-")
+	require.NoError(t, err)
+	w, err := shared.StartWorker(t.Context(), dir, setting, "SOJOURN_UNSAFE_LOCAL=false")
+	if err == nil {
+		require.NoError(t, w.Stop())
+	}
+	require.ErrorContains(t, err, "agents can't be shut in on this machine: ")
+	require.ErrorContains(t, err, "--unsafe-local")
+	told := startWorkerIn(t, dir, setting, "SOJOURN_UNSAFE_LOCAL=true")
+	require.Contains(t, told.Said(), "no security boundary")
+}
+
+// TestAgentOfRootHasFewCapabilities: what a root worker's agent may do as root
+// is work on files and processes; nothing gives it more.
+func TestAgentOfRootHasFewCapabilities(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only a worker that runs as root has capabilities to drop")
+	}
+	setting, err := shared.NoNamespaces()
+	require.NoError(t, err)
+	for name, extra := range map[string][]string{"namespaces": nil, "none": {setting, "--unsafe-local"}} {
+		t.Run(name, func(t *testing.T) {
+			w := startWorker(t, extra...)
+			require.Contains(t, w.Said(), "the worker runs as root")
+			h := open(t, session.Options{})
+			out := shell(t, h, "sed -nE 's/^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs):\\s*//p' /proc/self/status; "+
+				"touch kept && chown 1:1 kept && echo owned; chattr +i kept && echo immutable; mknod disk b 7 0 && echo device; true")
+			lines := strings.Fields(out)
+			require.GreaterOrEqual(t, len(lines), 7, out)
+			// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, AUDIT_WRITE.
+			const few = "00000000200004fb"
+			require.Equal(t, []string{"0000000000000000", few, few, few, "0000000000000000", "1", "owned"}, lines[:7])
+			require.NotContains(t, out, "immutable\n")
+			require.NotContains(t, out, "device\n")
+			require.NoError(t, h.Close(testContext(t)))
+		})
+	}
+}

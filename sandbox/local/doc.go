@@ -2,6 +2,9 @@
 // machine. Linux only; elsewhere [New] returns one clear error.
 //
 //	p, err := local.New(ctx, local.Options{DataDir: dir, PassEnv: names})
+//	if errors.Is(err, local.ErrUnconfined) {
+//		// only with UnsafeLocal
+//	}
 //	if notice := p.Notice(); notice != "" {
 //		// say at start that this is no security boundary
 //	}

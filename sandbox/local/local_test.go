@@ -57,7 +57,7 @@ func provider(t *testing.T, change ...func(*local.Options)) *local.Provider {
 
 func providerAt(t *testing.T, data string, change ...func(*local.Options)) *local.Provider {
 	t.Helper()
-	o := local.Options{DataDir: data, Runner: program, UserHome: "-"}
+	o := local.Options{DataDir: data, Runner: program, UserHome: "-", UnsafeLocal: true}
 	for _, c := range change {
 		c(&o)
 	}

@@ -1,10 +1,15 @@
 package local
 
 import (
+	"errors"
 	"os"
 
 	"github.com/sojourn-run/sojourn/sandbox"
 )
+
+// ErrUnconfined means that the system does not allow the namespaces that shut
+// agents in.
+var ErrUnconfined = errors.New("agents can't be shut in on this machine")
 
 // Options is what New needs.
 type Options struct {
@@ -30,6 +35,10 @@ type Options struct {
 	// read, such as where their programs are installed. Default: what PATH
 	// names.
 	Keep []string
+	// UnsafeLocal lets agents run where no namespaces shut them in: they then
+	// see the files and processes of this process's user. Default: New refuses
+	// such a machine with [ErrUnconfined].
+	UnsafeLocal bool
 	// Limits bound CopyIn. Default: those of sandbox.Limits.
 	Limits sandbox.Limits
 }

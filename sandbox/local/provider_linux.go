@@ -41,7 +41,8 @@ type Provider struct {
 var _ sandbox.Provider = (*Provider)(nil)
 
 // New checks the options, finds out how agents can be shut in here, and
-// removes what processes that died left half-made. Errors name the field.
+// removes what processes that died left half-made. Errors name the field, or
+// are [ErrUnconfined].
 func New(ctx context.Context, o Options) (*Provider, error) {
 	o = o.withDefaults()
 	p := &Provider{options: o}
@@ -57,6 +58,9 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	}
 	if p.isolation, err = host.Probe(ctx, p.runner); err != nil {
 		return nil, fmt.Errorf("sandbox local: %w", err)
+	}
+	if !p.confines() && !o.UnsafeLocal {
+		return nil, fmt.Errorf("sandbox local: %w: %s", ErrUnconfined, p.isolation.Reason)
 	}
 	return p, p.tidy()
 }
@@ -127,11 +131,13 @@ func (p *Provider) Isolation() runner.Isolation { return p.isolation }
 // Notice is what an operator must be told at start: empty where namespaces
 // keep the worker's processes and files out of an agent's sight.
 func (p *Provider) Notice() string {
-	if p.isolation.PID && p.isolation.Mount {
+	if p.confines() {
 		return ""
 	}
 	return "local sandboxes are no security boundary on this machine: agents can see this user's files and processes (" + p.isolation.Reason + ")"
 }
+
+func (p *Provider) confines() bool { return p.isolation.PID && p.isolation.Mount }
 
 // Runner is the runner program that sandboxes use.
 func (p *Provider) Runner() string { return p.runner }

@@ -41,6 +41,7 @@ func (b *box) paths() sandbox.Paths {
 		Socket:    socket,
 		Runner:    p.runner,
 		Hide:      append([]string{p.dataDir}, p.options.Hide...),
+		Confine:   !p.options.UnsafeLocal,
 	}
 	if b.record.Workspace != "" {
 		out.Workspace = b.record.Workspace

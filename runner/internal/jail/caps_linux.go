@@ -3,31 +3,58 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// dangerous are the capabilities by which a root agent could undo its view:
-// mount, read disks and files past their paths, look into other processes.
-var dangerous = []uintptr{
-	unix.CAP_SYS_ADMIN, unix.CAP_SYS_PTRACE, unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO,
-	unix.CAP_SYS_BOOT, unix.CAP_MKNOD, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYSLOG,
-	unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_CHECKPOINT_RESTORE,
+// needed are the capabilities that a root agent's tools may use: to own, read
+// and write files, to signal processes, to become another user, to listen on a
+// low port. Without the others it can neither undo its view nor leave on the
+// host what root alone can remove.
+var needed = []uintptr{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
+	unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_NET_BIND_SERVICE, unix.CAP_AUDIT_WRITE,
 }
 
-// dropCapabilities works on the calling thread and what it forks.
-func dropCapabilities() error {
-	err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-	if err != nil {
+// dropPrivileges works on the calling thread and what it forks: they can get no
+// capability but the needed ones, and no program gives them more than they have.
+func dropPrivileges() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no-new-privileges: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear ambient capabilities: %w", err)
 	}
-	for _, c := range dangerous {
+	if err := clearInheritable(); err != nil {
+		return fmt.Errorf("clear inheritable capabilities: %w", err)
+	}
+	for c := uintptr(0); ; c++ {
+		if slices.Contains(needed, c) {
+			continue
+		}
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		// EINVAL: a kernel that does not know it yet. EPERM: a user namespace
-		// without CAP_SETPCAP, whose agent has no capability in any case.
-		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
+		switch {
+		case errors.Is(err, unix.EINVAL):
+			// The kernel knows no more.
+			return nil
+		case errors.Is(err, unix.EPERM):
+			// A user that is not root: what it runs gets no capability.
+			return nil
+		case err != nil:
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
-	return nil
+}
+
+// clearInheritable: a program that root runs would keep those in spite of the
+// bounding set.
+func clearInheritable() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	data[0].Inheritable, data[1].Inheritable = 0, 0
+	return unix.Capset(&header, &data[0])
 }

@@ -77,9 +77,6 @@ func begin(config *os.File) (pid int, setup bool, err error) {
 	if err := c.View.apply(); err != nil {
 		return 0, true, err
 	}
-	if err := dropCapabilities(); err != nil {
-		return 0, true, err
-	}
 	pid, err = start(c)
 	return pid, false, err
 }
@@ -104,8 +101,11 @@ func start(c Config) (int, error) {
 }
 
 // Spawn starts the agent's process, in a session of its own, to die with the
-// calling thread.
+// calling thread, which loses the privileges that no agent needs.
 func Spawn(path string, argv, env []string, dir string, files []uintptr) (int, error) {
+	if err := dropPrivileges(); err != nil {
+		return 0, fmt.Errorf("start %s: %w", path, err)
+	}
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Dir:   dir,
 		Env:   env,
