@@ -239,8 +239,8 @@ func (h *Host) start(ctx context.Context, a *agent) error {
 		Epoch: a.epoch, Token: h.token(a.sb.ID()), Argv: cmd.Argv, Env: a.environment(cmd), Dir: cmd.Dir, Helpers: cmd.Helpers,
 		Control: a.paths.Control, Socket: a.paths.Socket,
 		Isolation: isolation(a.paths),
-		SpoolFrom: a.reached,
-		Tag:       map[string]string{"session": a.launch.SessionID, "agent": a.adapter.Info().Name},
+		SpoolFrom: a.reached, IdleLease: h.o.IdleLease,
+		Tag: map[string]string{"session": a.launch.SessionID, "agent": a.adapter.Info().Name},
 	}
 	if w, ok := a.adapter.(adapters.Wrapped); ok {
 		spec.Isolation.Programs = []string{w.ProgramFile(a.launch.Program)}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -26,10 +27,13 @@ type HostOptions struct {
 	Temporal Temporal
 	// Lease is how long an agent in the middle of a turn lives without word
 	// from Temporal. Default: DefaultLease.
-	Lease    time.Duration
-	Stream   *stream.Log
-	Archive  *archive.Archive
-	Provider sandbox.Provider
+	Lease time.Duration
+	// IdleLease is how long an agent lives without a worker while no turn runs.
+	// Default: runner.DefaultIdleLease.
+	IdleLease time.Duration
+	Stream    *stream.Log
+	Archive   *archive.Archive
+	Provider  sandbox.Provider
 	// Places counts Provider's sandboxes.
 	Places *Places
 	Agents adapters.Registry
@@ -71,7 +75,7 @@ type Host struct {
 // NewHost makes a host's activities.
 func NewHost(o HostOptions) *Host {
 	ctx, stop := context.WithCancel(context.Background())
-	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.Lease, o.IdleLease = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.IdleLease, runner.DefaultIdleLease)
 	return &Host{
 		o: o, ctx: ctx, stop: stop,
 		turns: map[string]*turn{}, arrived: make(chan struct{}), agents: map[string]*agent{},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -16,9 +17,13 @@ import (
 // SweepEvery is how often a host looks for sandboxes that nobody owns.
 const SweepEvery = time.Minute
 
-// Watch sweeps the host now and then, and keeps the agents of paused turns
-// alive that a worker before kept, until ctx ends.
+// Watch sweeps the host now and then, renews the idle leases of its agents, and
+// keeps the agents of paused turns alive that a worker before kept, until ctx
+// ends.
 func (h *Host) Watch(ctx context.Context) {
+	var contacts sync.WaitGroup
+	contacts.Go(func() { h.keepContact(ctx) })
+	defer contacts.Wait()
 	h.adoptPaused(ctx)
 	every(ctx, SweepEvery, func() {
 		if err := h.Sweep(ctx); err != nil && ctx.Err() == nil {

@@ -37,6 +37,10 @@
 // [Ack] says when the id went to an agent process that is gone; to send the
 // same words again, choose a new id.
 //
+// An agent lives on without a client, but not for ever: it ends when its control
+// folder is removed or moved, when a lease that was armed runs out
+// ([Conn.Lease]), and after [StartSpec.IdleLease] without any request.
+//
 // Every connection states an epoch. A higher one than seen takes over: older
 // connections get [ErrEpoch] from then on. A lower one is refused.
 //

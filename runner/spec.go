@@ -14,6 +14,11 @@ const (
 	TransportHTTP = "http"
 )
 
+// DefaultIdleLease is how long an agent lives while no worker asks for it: long
+// enough for any restart of a worker, short enough that a host whose worker is
+// gone for good gets its memory back.
+const DefaultIdleLease = time.Hour
+
 // MarkEnv is the variable by which a provider marks a sandbox's processes, so
 // that it finds them again; it opens nothing.
 const MarkEnv = "SOJOURN_SANDBOX"
@@ -58,6 +63,10 @@ type StartSpec struct {
 	// exited by itself and the last connection is gone. Nanoseconds. Default:
 	// 10 minutes.
 	Linger time.Duration `json:"linger,omitempty"`
+	// IdleLease is how long the agent lives without a request from any client,
+	// while no [Conn.Lease] is armed; then it is stopped, and the supervisor ends.
+	// Nanoseconds. Default: [DefaultIdleLease].
+	IdleLease time.Duration `json:"idleLease,omitempty"`
 	// SegmentBytes is the size at which the spool begins a new file. Default:
 	// 16 MiB.
 	SegmentBytes int64 `json:"segmentBytes,omitempty"`
@@ -131,6 +140,9 @@ func (s StartSpec) WithDefaults() StartSpec {
 	if s.Transport == TransportHTTP && s.HTTP.RequestTimeout == 0 {
 		s.HTTP.RequestTimeout = time.Minute
 	}
+	if s.IdleLease == 0 {
+		s.IdleLease = DefaultIdleLease
+	}
 	if s.Linger == 0 {
 		s.Linger = 10 * time.Minute
 	}
@@ -152,6 +164,9 @@ func (s StartSpec) Validate() error {
 	}
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return fmt.Errorf("start: field \"argv\" is empty")
+	}
+	if s.IdleLease < 0 {
+		return fmt.Errorf("start: field \"idleLease\" is %v, want a positive duration", s.IdleLease)
 	}
 	if s.Token == "" {
 		return fmt.Errorf("start: field \"token\" is empty")
@@ -228,6 +243,9 @@ type Status struct {
 	// LeaseUntil is when the supervisor ends everything unless the lease is
 	// renewed; zero when no lease is armed.
 	LeaseUntil time.Time `json:"leaseUntil,omitzero"`
+	// IdleUntil is when the supervisor stops the agent unless a client makes a
+	// request; zero while a lease is armed or when the agent has exited.
+	IdleUntil time.Time `json:"idleUntil,omitzero"`
 	// Fault says why the runner itself ended the agent, such as a full disk.
 	Fault string `json:"fault,omitempty"`
 	// Damage names what of the control folder could not be read when this agent

@@ -11,8 +11,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sojourn-run/sojourn/internal/settings"
+	"github.com/sojourn-run/sojourn/runner"
 )
 
 // options are what a worker is told by flags and environment.
@@ -26,6 +28,8 @@ type options struct {
 	json bool
 	// unsafeLocal lets agents run where nothing shuts them in.
 	unsafeLocal bool
+	// idleLease is how long an idle agent lives without a worker.
+	idleLease time.Duration
 	// stopAgents ends the host's agents when the worker is told to stop.
 	stopAgents bool
 }
@@ -60,6 +64,9 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 		return s, err
 	}
 	if err := s.readUnsafeLocal(); err != nil {
+		return s, err
+	}
+	if err := s.readIdleLease(); err != nil {
 		return s, err
 	}
 	return s, s.findDataDir()
@@ -110,6 +117,21 @@ func (s *options) hideKeys() error {
 			return usageError(fmt.Sprintf("%s: %v", file, err))
 		}
 		s.hide = append(s.hide, path)
+	}
+	return nil
+}
+
+// readIdleLease reads SOJOURN_IDLE_LEASE.
+func (s *options) readIdleLease() error {
+	const name = "SOJOURN_IDLE_LEASE"
+	s.idleLease = runner.DefaultIdleLease
+	given := s.Get(name)
+	if given == "" {
+		return nil
+	}
+	var err error
+	if s.idleLease, err = time.ParseDuration(given); err != nil || s.idleLease < time.Second {
+		return wrongUsage{hinted{fmt.Errorf("%s is %q: want a duration of at least 1s, such as 1h or 90m", name, given), "it is how long an idle agent lives without a worker"}}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -215,4 +216,26 @@ func TestSupervisePassesSignalsOn(t *testing.T) {
 	require.Zero(t, c.end())
 	require.Equal(t, []string{"started", "told to stop"}, trace())
 	require.NotContains(t, c.stderr.String(), "again in")
+}
+
+func TestIdleLeaseSetting(t *testing.T) {
+	t.Parallel()
+	parse := func(value string) (options, error) {
+		return parseFlags([]string{"--data-dir", t.TempDir()}, func(name string) string {
+			if name == "SOJOURN_IDLE_LEASE" {
+				return value
+			}
+			return ""
+		}, nil)
+	}
+	for value, want := range map[string]time.Duration{"": time.Hour, "90m": 90 * time.Minute, "1s": time.Second} {
+		o, err := parse(value)
+		require.NoError(t, err)
+		require.Equal(t, want, o.idleLease)
+	}
+	for _, value := range []string{"an hour", "3600", "0s", "-1h"} {
+		_, err := parse(value)
+		require.ErrorContains(t, err, "SOJOURN_IDLE_LEASE is \""+value+"\"")
+		require.ErrorAs(t, err, &wrongUsage{})
+	}
 }

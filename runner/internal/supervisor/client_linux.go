@@ -149,12 +149,14 @@ func (c *client) admit(req wire.Request) error {
 		return runner.ErrToken
 	}
 	c.epoch = hello.Epoch
+	c.s.contact.renew()
 	return c.s.epoch.raise(c.s.control, hello.Epoch)
 }
 
 // handle runs one request. What may take time gets a goroutine, so that the
 // requests behind it are read.
 func (c *client) handle(req wire.Request) {
+	c.s.contact.renew()
 	switch req.Op {
 	case wire.OpCredit:
 		c.grant(req)

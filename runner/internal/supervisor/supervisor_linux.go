@@ -24,7 +24,6 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/proc"
 	"github.com/sojourn-run/sojourn/runner/internal/spool"
 	"github.com/sojourn-run/sojourn/runner/internal/transport"
-	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
 // sweepLimit is how long a sweep goes on killing.
@@ -40,6 +39,7 @@ type Supervisor struct {
 	epoch    epoch
 	input    *input
 	lease    lease
+	contact  contact
 	link     link
 	family   *family
 	listener *net.UnixListener
@@ -57,10 +57,12 @@ type Supervisor struct {
 	leaveOnce sync.Once
 	work      sync.WaitGroup // the owner of the agent's end
 
-	mu      sync.Mutex
-	saved   Saved
-	clients map[*client]struct{}
-	idle    chan struct{} // signalled when the last client leaves
+	mu    sync.Mutex
+	saved Saved
+	// endedBecause is why the runner itself ended its agent; empty for none.
+	endedBecause string
+	clients      map[*client]struct{}
+	idle         chan struct{} // signalled when the last client leaves
 }
 
 // link is how the supervisor talks to the agent process.
@@ -234,6 +236,7 @@ func (s *Supervisor) begin(path string) (err error) {
 		<-s.family.gone
 		return err
 	}
+	s.contact.renew()
 	s.noteStart(at)
 	s.own(stdio)
 	return nil
@@ -351,56 +354,6 @@ func (s *Supervisor) keep(records ...event.Record) {
 	}
 }
 
-func (s *Supervisor) noteExit(ws syscall.WaitStatus) {
-	line, code, signal := describe(ws)
-	if why := s.status().Fault; why != "" {
-		line += " (" + why + ")"
-	}
-	if _, err := s.record(event.DirSig, line); err != nil {
-		s.fault(err)
-	}
-	if !s.lease.deadline().IsZero() {
-		// What the lease was to end has ended.
-		_ = s.lease.arm(wire.Lease{})
-	}
-	s.mu.Lock()
-	s.saved.State = runner.AgentExited
-	s.saved.ExitCode = &code
-	s.saved.Signal = signal
-	s.saved.Exited = time.Now().UTC()
-	s.saved.Epoch = s.epoch.seen()
-	s.saved.SpoolFirst, s.saved.SpoolEnd = s.spool.Bounds()
-	s.save()
-	s.mu.Unlock()
-	s.spool.Seal()
-	s.log.Info("agent ended", "how", line)
-}
-
-func describe(ws syscall.WaitStatus) (line string, code int, signal string) {
-	if ws.Signaled() {
-		signal = ws.Signal().String()
-		return "signal " + signal, 128 + int(ws.Signal()), signal
-	}
-	return fmt.Sprintf("exit %d", ws.ExitStatus()), ws.ExitStatus(), ""
-}
-
-// fault ends an agent whose traffic can no longer be kept.
-func (s *Supervisor) fault(err error) {
-	s.mu.Lock()
-	first := s.saved.Fault == ""
-	if first {
-		s.saved.Fault = err.Error()
-	}
-	s.mu.Unlock()
-	if first {
-		if err := s.control.spend(); err != nil {
-			s.log.Error("the reserve stays", "error", err)
-		}
-		s.log.Error("agent is ended", "error", err)
-		_ = s.family.kill()
-	}
-}
-
 // status is how things stand now.
 func (s *Supervisor) status() runner.Status {
 	s.mu.Lock()
@@ -409,6 +362,9 @@ func (s *Supervisor) status() runner.Status {
 	st.Epoch = s.epoch.seen()
 	st.SpoolFirst, st.SpoolEnd = s.spool.Bounds()
 	st.LeaseUntil = s.lease.deadline()
+	if st.State == runner.AgentRunning && st.LeaseUntil.IsZero() {
+		st.IdleUntil = time.Now().Add(s.idleLeft()).UTC()
+	}
 	return st
 }
 
@@ -480,8 +436,12 @@ func (s *Supervisor) waitFinished(ctx context.Context, d time.Duration) bool {
 }
 
 // Run serves clients until the agent has ended and nobody needs the
-// supervisor any more. When ctx ends the agent is killed.
+// supervisor any more. When ctx ends the agent is killed, and so it is when its
+// folder is removed or no worker returns; see [Supervisor.watchOrphaned].
 func (s *Supervisor) Run(ctx context.Context) error {
+	ctx, quit := context.WithCancel(ctx)
+	defer quit()
+	s.work.Go(func() { s.watchOrphaned(ctx, quit) })
 	var serving sync.WaitGroup
 	serving.Go(s.accept)
 	select {
@@ -493,6 +453,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if ctx.Err() == nil {
 		s.lingerFor(ctx)
 	}
+	quit()
 	os.Remove(s.spec.Socket)
 	s.listener.Close()
 	s.hangUp()
