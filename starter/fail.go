@@ -51,6 +51,26 @@ func stoppedAt(hint, format string, args ...any) error {
 	return &failure{line: fmt.Sprintf(format, args...), hint: hint, code: exitFailed, stopped: true}
 }
 
+// flagsOf are the flags that set fields of another name.
+var flagsOf = map[string]string{
+	"idleTimeoutMs": "idle-timeout", "noProgressMs": "no-progress", "metadata": "meta", "tags": "tag",
+	"message.whenBusy": "when-busy", "message.id": "message-id", "message.text": "message",
+}
+
+// inFlagsWords names a flag where the error is about a field that the flag has
+// set: people and scripts know the flag.
+func (c *cli) inFlagsWords(err error) error {
+	invalid, ok := errors.AsType[*session.InvalidError](err)
+	if !ok || c.given == nil {
+		return err
+	}
+	name := cmp.Or(flagsOf[invalid.Field], invalid.Field)
+	if !c.given(name) {
+		return err
+	}
+	return session.Invalid("--"+name, invalid.Reason, invalid.Want)
+}
+
 // errReported is a failure whose lines are out already.
 var errReported = errors.New("reported")
 
@@ -65,7 +85,7 @@ func (c *cli) report(err error, stopped bool) int {
 		// Whoever reads us has seen enough, as in `sojourn show ID | head`.
 		return exitFailed
 	}
-	f := explain(err)
+	f := explain(c.inFlagsWords(err))
 	if stopped && !f.stopped {
 		f = &failure{line: "stopped", hint: "what was accepted goes on in the session", code: exitFailed}
 	}

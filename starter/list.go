@@ -40,7 +40,7 @@ func (c *cli) lsCommand() *cobra.Command {
 
 func (c *cli) list(ctx context.Context, f listFlags) error {
 	if f.limit < 1 {
-		return usage("--limit wants 1 or more", "limit: is %d", f.limit)
+		return usage("--limit wants 1 or more", "--limit: is %d", f.limit)
 	}
 	n := needTemporal
 	if f.all {
@@ -70,7 +70,7 @@ func collect(ctx context.Context, sc *session.Client, f listFlags) ([]session.Su
 		o.PageSize = min(f.limit-len(found), 1000)
 		page, err := listPage(ctx, sc, o)
 		if bad, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok && f.query != "" {
-			return nil, usage("--query wants terms such as SojournStatus = 'running' AND SojournTurns > 3", "query: %s", bad.Message)
+			return nil, usage("--query wants terms such as SojournStatus = 'running' AND SojournTurns > 3", "--query: %s", bad.Message)
 		}
 		if err != nil {
 			return nil, err

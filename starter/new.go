@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ func (f *optionFlags) register(c *cli, cmd *cobra.Command) {
 	fl.StringVar(&f.agent, "agent", "", c.agentUsage())
 	fl.StringVar(&f.profile, "profile", "", "what the agent is given beside the prompt: a profile's `NAME`")
 	fl.StringVar(&f.title, "title", "", "the title in lists, as `TEXT` (default: the first message)")
-	fl.StringVar(&f.workspace, "workspace", "", "work in the folder `DIR`, in place (default: an empty folder of its own)")
+	fl.StringVar(&f.workspace, "workspace", "", "work in the folder `DIR` of the session's host, in place (default: an empty folder of its own)")
 	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
 	fl.StringVar(&f.permission, "permission", "", "the answer to an agent that asks before it acts: `allow|ask|deny`")
 	fl.StringVar(&f.tenant, "tenant", "", "whose session it is, as `NAME`")
@@ -58,7 +57,7 @@ func (f *optionFlags) options() (session.Options, error) {
 		return o, err
 	}
 	if f.workspace == "" && f.given("workspace") {
-		return o, usage("--workspace wants a folder that is there", "workspace: is empty")
+		return o, usage("--workspace wants a folder of the session's host", "--workspace: is empty")
 	}
 	if o.Workspace, err = workspace(f.workspace); err != nil {
 		return o, err
@@ -90,25 +89,13 @@ func metadata(pairs []string) (map[string]json.RawMessage, error) {
 	return bag, nil
 }
 
-// workspace makes the path absolute: the session's host must find the same
-// folder.
+// workspace makes the path absolute. Whether the folder is there only the host
+// knows that will work in it, which may be another machine.
 func workspace(dir string) (string, error) {
 	if dir == "" {
 		return "", nil
 	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(abs)
-	const hint = "--workspace wants a folder that is there"
-	if err != nil {
-		return "", usage(hint, "workspace %s", plainPathError(err))
-	}
-	if !info.IsDir() {
-		return "", usage(hint, "workspace %s is no folder", abs)
-	}
-	return abs, nil
+	return filepath.Abs(dir)
 }
 
 func (c *cli) newCommand() *cobra.Command {
@@ -134,9 +121,9 @@ func givenID(given func(string) bool, id string) error {
 		return nil
 	}
 	if strings.HasPrefix(id, "-") {
-		return usage("--id wants an id that does not begin with -", "id: %q looks like a flag", id)
+		return usage("--id wants an id that does not begin with -", "--id: %q looks like a flag", id)
 	}
-	return session.ValidateID("id", id)
+	return session.ValidateID("--id", id)
 }
 
 func (c *cli) create(ctx context.Context, id string, f *optionFlags) error {

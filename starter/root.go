@@ -45,13 +45,16 @@ var inOurOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 // root makes the tree of commands.
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:               "sojourn COMMAND",
-		Long:              "Sojourn runs AI agent sessions as durable Temporal workflows.",
-		Version:           buildVersion(),
-		Args:              unknownCommand,
-		RunE:              noCommand,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return c.loadSettings() },
-		SilenceErrors:     true, SilenceUsage: true, DisableSuggestions: true,
+		Use:     "sojourn COMMAND",
+		Long:    "Sojourn runs AI agent sessions as durable Temporal workflows.",
+		Version: buildVersion(),
+		Args:    unknownCommand,
+		RunE:    noCommand,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			c.given = cmd.Flags().Changed
+			return c.loadSettings()
+		},
+		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 		DisableFlagsInUseLine: true,
 		CompletionOptions:     cobra.CompletionOptions{DisableDefaultCmd: true},
 	}

@@ -24,6 +24,10 @@ type cli struct {
 	json    bool
 	envFile string
 
+	// given reports whether a flag of the running command is on the command line;
+	// nil before one runs.
+	given func(flag string) bool
+
 	env   settings.Settings
 	conns connections
 }

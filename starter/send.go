@@ -223,16 +223,16 @@ func imagePart(name string) (event.Part, error) {
 	const hint = "--attach takes PNG, JPEG, GIF and WebP images; put other files into the workspace"
 	f, err := os.Open(name)
 	if err != nil {
-		return event.Part{}, usage(hint, "attachment %s", plainPathError(err))
+		return event.Part{}, usage(hint, "--attach: %s", plainPathError(err))
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, session.MaxMessageBytes+1))
 	if err != nil {
-		return event.Part{}, usage(hint, "attachment %s", plainPathError(err))
+		return event.Part{}, usage(hint, "--attach: %s", plainPathError(err))
 	}
 	mediaType := http.DetectContentType(data)
 	if !slices.Contains(imageTypes, mediaType) {
-		return event.Part{}, usage(hint, "attachment %s is %s", name, mediaType)
+		return event.Part{}, usage(hint, "--attach: %s is %s", name, mediaType)
 	}
 	return event.Part{Type: "image", MediaType: mediaType, Data: base64.StdEncoding.EncodeToString(data)}, nil
 }

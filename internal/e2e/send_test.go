@@ -95,7 +95,7 @@ func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
 	word := "word-" + uuid.NewString()
 	p := begin(t, "send", id, "SAY "+word)
-	p.says("waiting for a worker to take message")
+	p.says("waiting for a worker to take")
 	said := p.stop()
 	require.Contains(t, said, "it may still run")
 	at := regexp.MustCompile(`--message-id (\S+)`).FindStringSubmatch(said)
@@ -131,4 +131,18 @@ func TestSendTellsOfRetries(t *testing.T) {
 	require.NoError(t, err)
 	awaitIdle(t, h)
 	require.NoError(t, h.Close(ctx))
+}
+
+// TestWorkspaceIsCheckedOnItsHost: whether a folder can be worked in only the
+// host knows that will use it, so the command line asks nothing of its own
+// machine, and the turn fails with the reason until the folder is there.
+func TestWorkspaceIsCheckedOnItsHost(t *testing.T) {
+	startWorker(t)
+	dir := filepath.Join(t.TempDir(), "later")
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude", "--workspace", dir))
+	refused(t, runProgram(t, "sojourn", "", nil, "send", id, "SAY never"), 1, "workspace: "+dir, "sojourn show "+id)
+	require.NoError(t, os.Mkdir(dir, 0o750))
+	sojourn(t, "send", id, "TOOL write: made.txt :: by the agent")
+	require.FileExists(t, filepath.Join(dir, "made.txt"))
+	sojourn(t, "close", id)
 }
