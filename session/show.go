@@ -1,10 +1,12 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
@@ -39,30 +41,61 @@ type Conversation struct {
 	Faults []string `json:"faults,omitempty"`
 }
 
-// Show gives the whole conversation. It needs no sandbox and no worker.
-// Errors: ErrNotFound, or the part that is not reachable.
+// archivePatience bounds the wait for an archive that is not needed: the stream
+// has the conversation of an open session.
+const archivePatience = 5 * time.Second
+
+// ErrNoArchive: the archive is needed, and none is configured.
+var ErrNoArchive = errors.New("no archive is configured")
+
+// Show returns the whole conversation. It needs no sandbox and no worker, and for
+// an open session no archive: what only the archive has is then one of the
+// Faults. Errors: ErrNotFound, ErrNoArchive, or the part that is not reachable.
 func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, error) {
 	if err := ValidateID("id", id); err != nil {
 		return Conversation{}, err
 	}
-	if c.o.Archive == nil {
-		return Conversation{}, fmt.Errorf("show session %s: no archive is configured", id)
-	}
-	data, err := c.o.Archive.Session(ctx, id)
-	if errors.Is(err, archive.ErrNotFound) {
-		return Conversation{}, fmt.Errorf("session %s: %w", id, ErrNotFound)
-	}
-	if err != nil {
-		return Conversation{}, fmt.Errorf("show session %s: %w", id, err)
+	data, missing := c.record(ctx, id, from)
+	if errors.Is(missing, ErrNotFound) || missing != nil && from == FromArchive {
+		return Conversation{}, missing
 	}
 	conv := Conversation{SessionID: id, Agent: data.Agent, Title: data.Title}
 	if from == FromStream || from == FromAuto && c.stillOpen(ctx, id) {
-		err := c.showStream(ctx, &conv)
-		if err == nil || from == FromStream || !errors.Is(err, stream.ErrPurged) {
+		err := c.showStream(ctx, &conv, 0)
+		gap, isGap := errors.AsType[*stream.GapError](err)
+		switch {
+		case err == nil || from == FromStream || !isGap || !gap.Purged:
 			return conv, err
+		case missing != nil && gap.Have > 0:
+			conv.Faults = append(conv.Faults, fmt.Sprintf("events 1 to %d are past the stream's retention, and the archive does not answer: %v", gap.Have-1, missing))
+			return conv, c.showStream(ctx, &conv, gap.Have-1)
 		}
 	}
+	if missing != nil {
+		return Conversation{}, missing
+	}
 	return conv, c.showArchive(ctx, &conv)
+}
+
+// record reads what the archive has on a session, patiently only if nothing else
+// can serve.
+func (c *Client) record(ctx context.Context, id string, from From) (archive.ListData, error) {
+	if c.o.Archive == nil {
+		return archive.ListData{}, fmt.Errorf("show session %s: %w", id, ErrNoArchive)
+	}
+	if from != FromArchive && c.o.Stream != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, archivePatience)
+		defer cancel()
+	}
+	data, err := c.o.Archive.Session(ctx, id)
+	switch {
+	case errors.Is(err, archive.ErrNotFound):
+		return data, fmt.Errorf("session %s: %w", id, ErrNotFound)
+	case err != nil:
+		return data, fmt.Errorf("show session %s: %w", id, err)
+	}
+	return data, nil
 }
 
 // stillOpen says whether the stream's last word on the session is not that it
@@ -82,17 +115,31 @@ func (c *Client) stillOpen(ctx context.Context, id string) bool {
 	return false
 }
 
-func (c *Client) showStream(ctx context.Context, conv *Conversation) error {
+// showStream folds the events after a number.
+func (c *Client) showStream(ctx context.Context, conv *Conversation, after uint64) error {
 	b := reducer.NewBuilder(reducer.State{})
-	for ev, err := range c.Events(ctx, conv.SessionID, 0, false) {
+	for ev, err := range c.Events(ctx, conv.SessionID, after, false) {
 		if err != nil {
 			return fmt.Errorf("show session %s: %w", conv.SessionID, err)
 		}
 		b.Add(ev)
 		conv.noteAsk(ev)
+		conv.noteOptions(ev)
 	}
 	conv.State, conv.From = b.State(), FromStream
 	return nil
+}
+
+// noteOptions takes from events what the archive's record has else.
+func (conv *Conversation) noteOptions(ev event.Event) {
+	switch p := ev.Payload.(type) {
+	case event.SessionInitialized:
+		conv.Agent, conv.Title = cmp.Or(conv.Agent, p.Agent), cmp.Or(conv.Title, p.Title)
+	case event.OptionsUpdate:
+		if p.Title != nil {
+			conv.Title = *p.Title
+		}
+	}
 }
 
 // noteAsk adds an open permission request, and drops what was answered.

@@ -70,7 +70,7 @@ func (c *cli) showerNamed(names string) (show func(event.Event) error, flush fun
 	}
 	older, err := event.NewOlder(names)
 	if err != nil {
-		return nil, nil, usage("--names wants v1 or v2", "names: %q is unknown", names)
+		return nil, nil, usage("--names wants v1 or v2", "--names: %q is unknown", names)
 	}
 	if !c.json {
 		return nil, nil, usage("give --json too: people are shown no names", "--names %s goes with --json", names)
@@ -133,16 +133,12 @@ func (c *cli) show(ctx context.Context, id string, from session.From) error {
 	switch from {
 	case session.FromAuto, session.FromArchive, session.FromStream:
 	default:
-		return usage("--from wants auto, archive or stream", "from: %q is unknown", from)
+		return usage("--from wants auto, archive or stream", "--from: %q is unknown", from)
 	}
 	if err := session.ValidateID("id", id); err != nil {
 		return err
 	}
-	sc, err := c.showClient(ctx, from)
-	if err != nil {
-		return err
-	}
-	conv, err := sc.Show(ctx, id, from)
+	conv, err := c.conversation(ctx, id, from)
 	if err != nil {
 		return err
 	}
@@ -172,20 +168,34 @@ func (c *cli) printConversation(conv session.Conversation) error {
 	return p.Flush()
 }
 
-// showClient does without the stream where the archive can serve.
-func (c *cli) showClient(ctx context.Context, from session.From) (*session.Client, error) {
-	if from == session.FromArchive {
-		return c.client(ctx, needArchiveNow)
+// conversation reads with what answers: an open session needs no archive, and a
+// closed one no stream.
+func (c *cli) conversation(ctx context.Context, id string, from session.From) (session.Conversation, error) {
+	n := needArchiveNow
+	if from != session.FromArchive {
+		switch _, err := c.log(ctx); {
+		case err == nil:
+			n |= needStream
+		case from == session.FromStream || ctx.Err() != nil:
+			return session.Conversation{}, err
+		default:
+			c.warn("%s; reading the archive", explain(err).line)
+		}
 	}
-	_, err := c.log(ctx)
-	if err == nil {
-		return c.client(ctx, needArchiveNow|needStream)
+	sc, away := c.client(ctx, n)
+	if away != nil && n&needStream != 0 && ctx.Err() == nil {
+		var err error
+		if sc, err = c.client(ctx, needStream); err != nil {
+			return session.Conversation{}, err
+		}
+	} else if away != nil {
+		return session.Conversation{}, away
 	}
-	if from == session.FromStream || ctx.Err() != nil {
-		return nil, err
+	conv, err := sc.Show(ctx, id, from)
+	if errors.Is(err, session.ErrNoArchive) {
+		err = away
 	}
-	c.warn("%s; reading the archive", explain(err).line)
-	return c.client(ctx, needArchiveNow)
+	return conv, err
 }
 
 // openCommand reopens what was closed.
