@@ -45,6 +45,9 @@ type Options struct {
 	Hosts int
 	// Agents take turns over the sessions; default [Agents].
 	Agents []string
+	// Before is the program of a worker of the build before this one; without
+	// it no such worker is among the kills.
+	Before string
 	// Only, if given, are the kinds of kills; others of the plan are left out.
 	Only []Kind
 	// Progress hears what goes on, a line per some seconds; default none.
@@ -96,6 +99,10 @@ type driver struct {
 	noted []string
 	notes map[string]int
 	found []Finding
+	// deleted are the times at which the stream was deleted.
+	deleted []time.Time
+	// hostiles counts the sessions of [HostileTool].
+	hostiles int
 }
 
 // start brings up stack, links and census; stop must be called in any case.
@@ -287,34 +294,43 @@ func (d *driver) left(ctx context.Context) []string {
 		found, _ := filepath.Glob(filepath.Join(h.tmp, "*"))
 		out = append(out, found...)
 	}
-	if n, err := consumers(context.WithoutCancel(ctx), d.stack.Env["NATS_URL"], d.stack.NATSAccess()); err != nil || n > 0 {
+	if n, err := d.consumers(context.WithoutCancel(ctx)); err != nil || n > 0 {
 		out = append(out, fmt.Sprintf("%d consumers of the stream (%v)", n, err))
 	}
 	return out
 }
 
 // consumers counts what the server keeps for readers.
-func consumers(ctx context.Context, url string, access stream.Access) (int, error) {
+func (d *driver) consumers(ctx context.Context) (n int, err error) {
+	err = d.withStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
+		st, err := js.Stream(ctx, "SOJOURN")
+		if err != nil {
+			return err
+		}
+		info, err := st.Info(ctx)
+		if err != nil {
+			return err
+		}
+		n = info.State.Consumers
+		return nil
+	})
+	return n, err
+}
+
+// withStream lends a connection to the stream's server that no cut concerns.
+func (d *driver) withStream(ctx context.Context, f func(context.Context, jetstream.JetStream) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	nc, err := stream.Connect(url, access)
+	nc, err := stream.Connect(d.stack.Env["NATS_URL"], d.stack.NATSAccess())
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	st, err := js.Stream(ctx, "SOJOURN")
-	if err != nil {
-		return 0, err
-	}
-	info, err := st.Info(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return info.State.Consumers, nil
+	return f(ctx, js)
 }
 
 // report sums up all sessions that are done.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -89,10 +90,10 @@ func (s *hosts) add(ctx context.Context, flags ...string) (*host, error) {
 	return h, s.start(ctx, h)
 }
 
-// start starts a worker on a host that has none.
-func (s *hosts) start(ctx context.Context, h *host) error {
-	extra := append([]string{"TMPDIR=" + h.tmp}, s.links.env...)
-	p, err := s.stack.StartWorker(ctx, h.dir, append(extra, h.flags...)...)
+// start starts a worker on a host that has none; more is for it alone.
+func (s *hosts) start(ctx context.Context, h *host, more ...string) error {
+	extra := slices.Concat([]string{"TMPDIR=" + h.tmp}, s.links.env, h.flags, more)
+	p, err := s.stack.StartWorker(ctx, h.dir, extra...)
 	if err != nil {
 		return fmt.Errorf("host %s: %w", filepath.Base(h.dir), err)
 	}
@@ -160,6 +161,25 @@ func (s *hosts) replace(ctx context.Context, h *host, end func() error) {
 			s.note("a worker could not start: %s", gist(err))
 			wait(ctx, time.Second)
 		}
+	})
+}
+
+// visit kills a host's worker, lets one of another program have the host for a
+// while, and then one of this build again.
+func (s *hosts) visit(ctx context.Context, h *host, p *harness.Process, program string, stay time.Duration) {
+	s.owned.Go(func() {
+		if err := p.Kill(); err != nil {
+			s.note("end a worker: %v", err)
+		}
+		if err := s.start(ctx, h, "SOJOURN_WORKER_BIN="+program); err != nil {
+			s.note("a worker of the build before could not start: %s", gist(err))
+		}
+		wait(ctx, stay)
+		end := func() error { return nil }
+		if visitor := h.take(); visitor != nil {
+			end = visitor.Kill
+		}
+		s.replace(ctx, h, end)
 	})
 }
 

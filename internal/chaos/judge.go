@@ -81,6 +81,9 @@ type Turn struct {
 	Hits    []Hit  `json:"hits,omitempty"`
 	// Requests are those that the model was asked about it.
 	Requests int `json:"requests"`
+	// Asked is the end that the workflow told, where the stream was deleted with
+	// the event.
+	Asked *session.Result `json:"asked,omitempty"`
 }
 
 func (t Turn) kind() Kind {
@@ -100,7 +103,7 @@ func (t Turn) resumable() bool {
 	losses := 0
 	for _, h := range t.Hits {
 		switch h.Kind {
-		case AgentKill:
+		case AgentKill, HostileTool:
 			return false
 		case RunnerKill, HostKill:
 			losses++
@@ -115,6 +118,9 @@ type Told struct {
 	Agent string
 	Turns []Turn
 	Heard []Heard
+	// Deleted are the times in the session's life at which the stream was
+	// deleted.
+	Deleted []time.Time
 }
 
 // kind is the hardest that the session met.
@@ -256,12 +262,18 @@ func ends(s Told, message string) []session.Result {
 }
 
 func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
-	v := verdict{kind: s.kindOf(t), extra: max(0, t.Requests-normal.Requests), pauses: pauses(s, t)}
+	v := verdict{kind: s.kindOf(t), pauses: pauses(s, t)}
+	if normal.Requests > 0 {
+		v.extra = max(0, t.Requests-normal.Requests)
+	}
 	var found []Finding
 	say := func(f Fault, format string, args ...any) {
 		found = append(found, s.finding(f, v.kind, t.Mark+" "+format, args...))
 	}
 	all := ends(s, t.Message)
+	if len(all) == 0 && t.Asked != nil {
+		all = append(all, *t.Asked)
+	}
 	switch {
 	case len(all) == 0:
 		say(Lost, "has no end")
@@ -294,21 +306,32 @@ func short(s string) string { return s[:min(len(s), 120)] }
 func numbers(s Told) []Finding {
 	var found []Finding
 	var last uint64
+	var before time.Time
 	for _, h := range s.Heard {
 		switch n := h.Context.Seq; {
+		case n > last+1 && s.deleted(before, h.At):
 		case n > last+1:
 			found = append(found, s.finding(Gap, s.kind(), "event %d came after %d", n, last))
 		case n <= last:
 			found = append(found, s.finding(Repeat, s.kind(), "event %d came after %d", n, last))
 		}
-		last = max(last, h.Context.Seq)
+		last, before = max(last, h.Context.Seq), h.At
 	}
 	return found
+}
+
+// deleted reports whether the stream was deleted between two moments, or shortly
+// before: a subscriber may have read on for a moment.
+func (s Told) deleted(from, to time.Time) bool {
+	return slices.ContainsFunc(s.Deleted, func(at time.Time) bool { return at.After(from.Add(-time.Second)) && at.Before(to) })
 }
 
 // texts checks that the deltas of each text make up the text: a record that was
 // skipped or translated twice shows here, however well the numbers are.
 func texts(s Told) []Finding {
+	if len(s.Deleted) > 0 {
+		return nil // some of the deltas were deleted before they were read
+	}
 	fold := reducer.NewBuilder(reducer.State{})
 	deltas, order := map[string]string{}, []string(nil)
 	for _, h := range s.Heard {

@@ -74,8 +74,14 @@ func (d *driver) await(ctx context.Context, n int) {
 // kill does one kill; false when there is nothing to kill now.
 func (d *driver) kill(ctx context.Context, k Kill) bool {
 	switch k.Kind {
-	case WorkerKill, WorkerTerm, WorkerStop, HostKill:
+	case WorkerKill, WorkerTerm, WorkerBefore, WorkerStop, HostKill:
 		return d.killHost(ctx, k)
+	case StackKill:
+		return d.killStack(ctx)
+	case StreamDelete:
+		return d.deleteStream(ctx)
+	case HostileTool:
+		return d.hostile(ctx, k.Pick)
 	case StreamAway, ArchiveAway, TemporalAway:
 		return d.cut(ctx, k)
 	default:
@@ -109,6 +115,8 @@ func (d *driver) endWorker(ctx context.Context, k Kill, h *host, p *harness.Proc
 		d.hosts.replace(context.WithoutCancel(ctx), h, p.Kill)
 	case WorkerTerm:
 		d.hosts.replace(context.WithoutCancel(ctx), h, p.Stop)
+	case WorkerBefore:
+		d.hosts.visit(context.WithoutCancel(ctx), h, p, d.o.Before, k.Hold)
 	case WorkerStop:
 		_ = syscall.Kill(p.PID(), syscall.SIGSTOP)
 		d.hosts.owned.Go(func() {

@@ -24,12 +24,22 @@ const (
 	StreamAway   Kind = "nats-away"
 	ArchiveAway  Kind = "s3-away"
 	TemporalAway Kind = "temporal-away"
+	// WorkerBefore replaces a worker by one of the build before for some seconds.
+	WorkerBefore Kind = "worker-before"
+	// StackKill is a SIGKILL for all servers and all workers at once; both come
+	// back.
+	StackKill Kind = "stack-kill"
+	// StreamDelete deletes the stream with the events of all sessions.
+	StreamDelete Kind = "stream-deleted"
 	// ToolKill is a SIGKILL for a process that a tool of the agent's runs.
 	ToolKill Kind = "tool-kill"
 	// LeaseOver is no kill: the worker was not back within the lease of its
 	// agent, which ended the agent. A turn of WorkerKill and milder that was
 	// silent for so long and then resumed counts here.
 	LeaseOver Kind = "lease-over"
+	// HostileTool is no kill: a session of its own, in which a tool does what
+	// could keep the session from being closed.
+	HostileTool Kind = "hostile-tool"
 	// AgentKill is a SIGKILL for the agent's program, RunnerKill for what holds
 	// it.
 	AgentKill  Kind = "agent-kill"
@@ -41,7 +51,8 @@ const (
 
 // kinds are all, in the order of the table.
 var kinds = []Kind{
-	Undisturbed, WorkerTerm, WorkerKill, WorkerStop, StreamAway, ArchiveAway, TemporalAway, ToolKill, LeaseOver, AgentKill, RunnerKill, HostKill,
+	Undisturbed, WorkerTerm, WorkerKill, WorkerBefore, WorkerStop, StreamAway, ArchiveAway, TemporalAway, StackKill, StreamDelete, ToolKill,
+	LeaseOver, HostileTool, AgentKill, RunnerKill, HostKill,
 }
 
 // rank orders kinds by hardness.
@@ -71,7 +82,8 @@ func hardest(of []Kind) Kind {
 
 // bag is how often each kind comes in twenty-five kills.
 var bag = map[Kind]int{
-	WorkerKill: 8, WorkerTerm: 3, WorkerStop: 2, StreamAway: 1, ArchiveAway: 1, TemporalAway: 1, ToolKill: 2, AgentKill: 3, RunnerKill: 3, HostKill: 1,
+	WorkerKill: 6, WorkerTerm: 3, WorkerBefore: 1, WorkerStop: 2, StreamAway: 1, ArchiveAway: 1, TemporalAway: 1, StackKill: 1, StreamDelete: 1, ToolKill: 2,
+	HostileTool: 1, AgentKill: 2, RunnerKill: 2, HostKill: 1,
 }
 
 // Kill is one planned kill.

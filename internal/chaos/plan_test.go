@@ -36,7 +36,7 @@ func TestHardest(t *testing.T) {
 	require.Equal(t, Undisturbed, hardest(nil))
 	require.Equal(t, HostKill, hardest([]Kind{WorkerKill, HostKill, AgentKill}))
 	for _, k := range kinds {
-		dies := k == LeaseOver || k == AgentKill || k == RunnerKill || k == HostKill
+		dies := k == LeaseOver || k == HostileTool || k == AgentKill || k == RunnerKill || k == HostKill
 		require.Equal(t, !dies, k.agentLives(), k)
 	}
 }

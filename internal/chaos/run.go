@@ -53,7 +53,7 @@ func (d *driver) run(ctx context.Context) (Report, error) {
 	}
 	d.say("what scripts cost undisturbed is known")
 	var killed atomic.Int64
-	plan := slices.DeleteFunc(Plan(d.o.Seed, d.o.Kills), func(k Kill) bool { return len(d.o.Only) > 0 && !slices.Contains(d.o.Only, k.Kind) })
+	plan := d.plan()
 	watchers.Go(func() { d.progress(looking, &killed, len(plan)) })
 	killing, stopKilling := context.WithCancel(ctx)
 	var killer sync.WaitGroup
@@ -72,6 +72,17 @@ func (d *driver) run(ctx context.Context) (Report, error) {
 	d.hosts.owned.Wait()
 	d.say("all sessions are closed; looking for what is left")
 	return d.report(ctx, "chaos", func(*sitting) normals { return normal }), ctx.Err()
+}
+
+// plan is the seed's plan, without what was not asked for.
+func (d *driver) plan() []Kill {
+	return slices.DeleteFunc(Plan(d.o.Seed, d.o.Kills), func(k Kill) bool {
+		if k.Kind == WorkerBefore && d.o.Before == "" {
+			d.note("no worker of the build before was given (--before)")
+			return true
+		}
+		return len(d.o.Only) > 0 && !slices.Contains(d.o.Only, k.Kind)
+	})
 }
 
 // sessions runs all sessions, so many at once. A session goes on until its

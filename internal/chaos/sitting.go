@@ -37,6 +37,10 @@ type sitting struct {
 	id    string
 	agent string
 
+	// hostile marks a session of [HostileTool].
+	hostile bool
+	began   time.Time
+
 	handle *session.Handle
 	sub    *subscriber
 
@@ -50,7 +54,7 @@ type sitting struct {
 
 // sit makes a session and subscribes to it.
 func (d *driver) sit(ctx context.Context, n int, agent string) (*sitting, error) {
-	s := &sitting{d: d, n: n, agent: agent, id: fmt.Sprintf("%s%d-%03d-%s", d.prefix, d.o.Seed, n, agent), open: -1}
+	s := &sitting{d: d, n: n, agent: agent, id: fmt.Sprintf("%s%d-%03d-%s", d.prefix, d.o.Seed, n, agent), open: -1, began: time.Now()}
 	err := insist(ctx, func(ctx context.Context) (err error) {
 		s.handle, err = d.stack.Client.Open(ctx, s.id, session.Options{Agent: agent})
 		return err
@@ -59,7 +63,7 @@ func (d *driver) sit(ctx context.Context, n int, agent string) (*sitting, error)
 		return nil, fmt.Errorf("open %s: %w", s.id, err)
 	}
 	rng := rand.New(rand.NewPCG(d.o.Seed, uint64(n)|1<<62))
-	s.sub = subscribe(ctx, d.stack.Client, s.id, rng, func(event.Event) { d.heard() })
+	s.sub = subscribe(ctx, d.stack.Client, s.id, rng, func(event.Event) { d.heard() }, func() bool { return len(d.deletions(s.began)) > 0 })
 	d.join(s)
 	return s, nil
 }
@@ -86,12 +90,17 @@ func (s *sitting) say(ctx context.Context, script string) bool {
 	m := messageMark(s.n, len(s.turns))
 	t := Turn{Mark: m, Script: script, Message: s.id + "-" + m}
 	s.mu.Unlock()
+	if s.hostile {
+		t.Hits = hostileHit()
+	}
 	// A message whose receipt did not come may have been accepted: it is sent
 	// under the same id until the receipt is there.
 	s.begin(t)
 	defer s.end()
-	err := insist(ctx, func(ctx context.Context) error {
-		_, err := s.handle.Send(ctx, session.Message{ID: t.Message, Text: fill(script, m)})
+	var r session.Receipt
+	sent := time.Now()
+	err := insist(ctx, func(ctx context.Context) (err error) {
+		r, err = s.handle.Send(ctx, session.Message{ID: t.Message, Text: fill(script, m)})
 		return err
 	})
 	if err != nil {
@@ -100,7 +109,32 @@ func (s *sitting) say(ctx context.Context, script string) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
-	return s.sub.until(ctx, func(h Heard) bool { _, ok := session.ResultOf(h.Event, t.Message); return ok })
+	for {
+		short, done := context.WithTimeout(ctx, askPatience)
+		heard := s.sub.until(short, func(h Heard) bool { _, ok := session.ResultOf(h.Event, t.Message); return ok })
+		done()
+		if heard || ctx.Err() != nil {
+			return heard
+		}
+		if len(s.d.deletions(sent)) > 0 && s.asked(ctx, r) {
+			return true
+		}
+	}
+}
+
+// asked asks the workflow for the end of the open turn, which was lost with the
+// stream before the subscriber had read it. It reports whether there is one.
+func (s *sitting) asked(ctx context.Context, r session.Receipt) bool {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	res, err := s.handle.Result(ctx, r.ExecutionID)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turns[s.open].Asked = &res
+	return true
 }
 
 func (s *sitting) begin(t Turn) {
@@ -157,7 +191,7 @@ func (s *sitting) told() Told {
 	for i := range turns {
 		turns[i].Hits = slices.Clone(turns[i].Hits)
 	}
-	return Told{ID: s.id, Agent: s.agent, Turns: turns, Heard: heard}
+	return Told{ID: s.id, Agent: s.agent, Turns: turns, Heard: heard, Deleted: s.d.deletions(s.began)}
 }
 
 // finish closes the session and holds its archive against its agent's files and
@@ -185,7 +219,14 @@ func (s *sitting) finish(ctx context.Context) {
 		_, err := s.sub.all()
 		s.fault(Gap, "the subscriber never heard that the session closed: %v", err)
 	}
-	s.compare(ctx)
+	if s.hostile {
+		return
+	}
+	if len(s.d.deletions(s.began)) > 0 {
+		s.complete(ctx)
+	} else {
+		s.compare(ctx)
+	}
 	if on != nil && on.lost() {
 		// Lost right behind an answer, with what was not archived yet: the
 		// conversation says so, which was just compared.
@@ -218,6 +259,27 @@ func (s *sitting) compare(ctx context.Context) {
 	}
 	for _, d := range differences[:min(len(differences), 3)] {
 		s.fault(Differs, "%s", short2(d.String()))
+	}
+}
+
+// complete looks whether the archive has every answered message; for a session
+// whose live side was deleted that is what can be asked.
+func (s *sitting) complete(ctx context.Context) {
+	restored, err := s.d.stack.Client.Show(ctx, s.id, session.FromArchive)
+	if err != nil {
+		s.fault(Differs, "show from the archive: %v", err)
+		return
+	}
+	for _, f := range restored.Faults {
+		s.fault(Torn, "%s", f)
+	}
+	for _, t := range s.told().Turns {
+		asked := func(b event.Block) bool {
+			return b.Type == event.BlockUserMessage && b.Content != nil && strings.Contains(*b.Content, t.Mark)
+		}
+		if !slices.ContainsFunc(restored.State.Blocks, asked) {
+			s.fault(Differs, "%s is not in the archive", t.Mark)
+		}
 	}
 }
 

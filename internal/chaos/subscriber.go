@@ -20,6 +20,9 @@ type subscriber struct {
 	rng    *rand.Rand
 	// heardOne is called for every event.
 	heardOne func(event.Event)
+	// mayLose reports whether events may be gone before they were read, as when
+	// the stream was deleted.
+	mayLose func() bool
 
 	mu sync.Mutex
 	// changed is closed and made anew at every event.
@@ -29,8 +32,8 @@ type subscriber struct {
 	err     error
 }
 
-func subscribe(ctx context.Context, client *session.Client, id string, rng *rand.Rand, heardOne func(event.Event)) *subscriber {
-	s := &subscriber{client: client, id: id, rng: rng, heardOne: heardOne, changed: make(chan struct{})}
+func subscribe(ctx context.Context, client *session.Client, id string, rng *rand.Rand, heardOne func(event.Event), mayLose func() bool) *subscriber {
+	s := &subscriber{client: client, id: id, rng: rng, heardOne: heardOne, mayLose: mayLose, changed: make(chan struct{})}
 	go s.run(ctx)
 	return s
 }
@@ -47,6 +50,10 @@ func (s *subscriber) once(ctx context.Context, last *uint64) (over bool) {
 	left := 40 + s.rng.IntN(400)
 	for ev, err := range s.client.Events(ctx, s.id, *last, session.Follow) {
 		if err != nil {
+			if gap, ok := errors.AsType[*stream.GapError](err); ok && gap.Purged && gap.Have > 0 && s.mayLose() {
+				*last = gap.Have - 1
+				return false
+			}
 			if broken := errors.Is(err, stream.ErrGap) || errors.Is(err, stream.ErrPurged); broken {
 				s.fail(err)
 				return true

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,16 +102,7 @@ func (s *Stack) check() error {
 }
 
 func (s *Stack) start(ctx context.Context) (err error) {
-	envFile := filepath.Join(s.Dir, "env")
-	s.Servers, err = Spawn(ctx, Spec{
-		Name: "devstack", ReadyFile: envFile, Dir: s.Dir,
-		Argv: []string{filepath.Join(s.Bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.Dir, "devstack"), "--env-file", envFile,
-			"--temporal-port", "0", "--ui-port", "0", "--nats-port", "0", "--s3-port", "0"},
-	})
-	if err != nil {
-		return err
-	}
-	if s.Env, err = ReadEnv(envFile); err != nil {
+	if err := s.startServers(ctx); err != nil {
 		return err
 	}
 	s.Model = modelsim.New(modelsim.Options{})
@@ -118,6 +110,46 @@ func (s *Stack) start(ctx context.Context) (err error) {
 		return err
 	}
 	return s.connect(ctx)
+}
+
+// servers are the flags of the servers' ports and the variables that say which
+// ports they had.
+var servers = [][2]string{
+	{"--temporal-port", "TEMPORAL_ADDRESS"}, {"--ui-port", "SOJOURN_UI_URL"}, {"--nats-port", "NATS_URL"}, {"--s3-port", "AWS_ENDPOINT_URL_S3"},
+}
+
+// startServers starts the servers: on free ports, or on those that they had
+// before.
+func (s *Stack) startServers(ctx context.Context) (err error) {
+	envFile := filepath.Join(s.Dir, "env")
+	argv := []string{filepath.Join(s.Bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.Dir, "devstack"), "--env-file", envFile}
+	for _, server := range servers {
+		argv = append(argv, server[0], cmp.Or(portOf(s.Env[server[1]]), "0"))
+	}
+	if s.Servers, err = Spawn(ctx, Spec{Name: "devstack", ReadyFile: envFile, Dir: s.Dir, Argv: argv}); err != nil {
+		return err
+	}
+	s.Env, err = ReadEnv(envFile)
+	return err
+}
+
+// portOf is the port at the end of an address or URL, "" of "".
+func portOf(address string) string {
+	return address[strings.LastIndex(address, ":")+1:]
+}
+
+// KillServers ends all servers at once with SIGKILL; RestartServers brings them
+// back, on the same folder and ports.
+func (s *Stack) KillServers() error {
+	// What says that they are ready would say so of the next ones.
+	return errors.Join(s.Servers.Kill(), os.Remove(filepath.Join(s.Dir, "env")))
+}
+
+// RestartServers starts what KillServers ended.
+func (s *Stack) RestartServers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	return s.startServers(ctx)
 }
 
 func (s *Stack) connect(ctx context.Context) (err error) {

@@ -37,6 +37,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs.BoolVar(&o.Keep, "keep", false, "leave the temporary folder")
 	fs.StringVar(&o.Evidence, "evidence", "", "`folder` that gets what is known of sessions with findings")
 	agents := fs.String("agents", strings.Join(chaos.Agents, ","), "the sessions' agents")
+	fs.StringVar(&o.Before, "before", "", "the worker's `program` of the build before; none: no such kills")
 	only := fs.String("only", "", "these kinds of kills only, such as worker-kill,host-kill")
 	asJSON := fs.Bool("json", false, "print one JSON value in place of the table")
 	sweep := fs.Bool("sweep", false, "in place of random kills: one turn per agent, killed at every event")
