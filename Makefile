@@ -51,7 +51,7 @@ dev: build agents ## stack and worker, until Ctrl-C
 	@MODEL=$(MODEL) scripts/dev.sh
 
 .PHONY: test
-test: build agents browser ## every test, with -race
+test: build agents browser ## the tests but those of faults (make faults), with -race
 	@scripts/test.sh
 
 .PHONY: check
