@@ -101,8 +101,10 @@ type driver struct {
 	found []Finding
 	// deleted are the times at which the stream was deleted.
 	deleted []time.Time
-	// hostiles counts the sessions of [HostileTool].
+	// hostiles counts the sessions of [HostileTool]; running is the context of the
+	// whole run, since they may outlive the killing.
 	hostiles int
+	running  context.Context
 }
 
 // start brings up stack, links and census; stop must be called in any case.

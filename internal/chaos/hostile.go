@@ -1,9 +1,6 @@
 package chaos
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // hostile are scripts whose tools leave behind what could keep a session from
 // being closed, or its worker from living. Every one must end, by an answer or by
@@ -11,19 +8,19 @@ import (
 var hostile = []string{
 	"SAY " + mark + " locks THEN TOOL bash: mkdir -p locked/in; chmod 000 locked/in locked . \"$HOME\" THEN SAY " + mark + " locked",
 	"SAY " + mark + " digs THEN TOOL bash: d=$(printf 'x%.0s' $(seq 50)); for i in $(seq 500); do mkdir $d && cd -P $d || break; done; echo $i THEN SAY " + mark + " dug",
-	"SAY " + mark + " shouts THEN TOOL bash: head -c 300000000 /dev/zero | tr '\\0' x; echo THEN SAY " + mark + " shouted",
+	"SAY " + mark + " shouts THEN TOOL bash: head -c 30000000 /dev/zero | tr '\\0' x; echo THEN SAY " + mark + " shouted",
 	"SAY " + mark + " spoils THEN TOOL bash: for f in $(find \"$HOME\" -name '*.jsonl'); do head -c 300000000 /dev/zero | tr '\\0' x >> \"$f\"; done THEN SAY " + mark + " spoilt",
 }
 
 // hostile lets a session of its own run a hostile script beside the others.
-func (d *driver) hostile(ctx context.Context, pick uint64) bool {
+func (d *driver) hostile(pick uint64) bool {
 	d.mu.Lock()
 	d.hostiles++
 	n := 700 + d.hostiles
 	d.mu.Unlock()
 	agent := d.o.Agents[pick%uint64(len(d.o.Agents))]
 	script := hostile[pick/7%uint64(len(hostile))]
-	ctx = context.WithoutCancel(ctx)
+	ctx := d.running
 	d.hosts.owned.Go(func() {
 		s, err := d.sit(ctx, n, agent)
 		if err != nil {

@@ -81,7 +81,7 @@ func (d *driver) kill(ctx context.Context, k Kill) bool {
 	case StreamDelete:
 		return d.deleteStream(ctx)
 	case HostileTool:
-		return d.hostile(ctx, k.Pick)
+		return d.hostile(k.Pick)
 	case StreamAway, ArchiveAway, TemporalAway:
 		return d.cut(ctx, k)
 	default:

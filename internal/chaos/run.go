@@ -36,6 +36,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 }
 
 func (d *driver) run(ctx context.Context) (Report, error) {
+	d.running = ctx
 	for range d.o.Hosts {
 		if _, err := d.hosts.add(ctx); err != nil {
 			return Report{}, err
