@@ -83,7 +83,7 @@ func probeNATS(ctx context.Context, url string, access stream.Access) (natsState
 		return natsState{}, err
 	}
 	defer nc.Close()
-	state := natsState{address: nc.ConnectedUrlRedacted()}
+	state := natsState{address: stream.Redacted(nc.ConnectedUrl())}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return state, err

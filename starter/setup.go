@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // step is one thing that setup makes sure of.
@@ -123,7 +124,7 @@ func (c *cli) setupReconciler(ctx context.Context) (step, error) {
 }
 
 func (c *cli) setupStream(ctx context.Context) (step, error) {
-	s := step{Name: "stream", Made: []string{}, Where: c.env.NATS()}
+	s := step{Name: "stream", Made: []string{}, Where: stream.Redacted(c.env.NATS())}
 	asking, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	before, err := probeNATS(asking, c.env.NATS(), c.env.NATSAccess())
@@ -160,5 +161,5 @@ func (c *cli) setupBucket(ctx context.Context) (step, error) {
 func (c *cli) s3Address() string {
 	bucket := cmp.Or(c.env.Get("SOJOURN_BUCKET"), "sojourn")
 	endpoint := cmp.Or(c.env.Get("AWS_ENDPOINT_URL_S3"), c.env.Get("AWS_ENDPOINT_URL"), "AWS")
-	return bucket + " at " + endpoint
+	return bucket + " at " + stream.Redacted(endpoint)
 }

@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -61,7 +60,11 @@ func Connect(url string, a Access, o ...nats.Option) (*nats.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stream: access to NATS: %w", err)
 	}
-	nc, err := nats.Connect(url, slices.Concat([]nats.Option{nats.Name("sojourn")}, access, o)...)
+	servers, err := clientURLs(url)
+	if err != nil {
+		return nil, &UnreachableError{Addr: Redacted(url), Hint: hintURL, Err: err}
+	}
+	nc, err := nats.Connect(servers, slices.Concat([]nats.Option{nats.Name("sojourn")}, access, o)...)
 	if err != nil {
 		return nil, &UnreachableError{Addr: Redacted(url), Hint: hintConnect(err), Err: err}
 	}
@@ -148,20 +151,4 @@ func hintConnect(err error) string {
 		return hintAccess
 	}
 	return hintStart
-}
-
-// Redacted returns the servers' URLs without user, password and token.
-func Redacted(urls string) string {
-	all := strings.Split(urls, ",")
-	for i, s := range all {
-		s = strings.TrimSpace(s)
-		if u, err := url.Parse(s); err == nil && u.User != nil {
-			u.User = nil
-			s = u.String()
-		} else if at := strings.LastIndex(s, "@"); at >= 0 {
-			s = s[at+1:]
-		}
-		all[i] = s
-	}
-	return strings.Join(all, ",")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,6 +13,7 @@ import (
 
 const (
 	hintStart     = "start NATS with JetStream (nats-server -js), or set NATS_URL to one that runs"
+	hintURL       = "correct NATS_URL"
 	hintAccess    = "set one of NATS_CREDS, NATS_NKEY, NATS_TOKEN, or NATS_USER and NATS_PASSWORD, to what this server accepts"
 	hintJetStream = "start the server with JetStream on (nats-server -js), and give this user's account JetStream"
 )
@@ -22,10 +24,11 @@ func (l *Log) setup(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	addr := l.nc.ConnectedUrlRedacted()
+	addr := l.nc.ConnectedUrl()
 	if addr == "" {
-		addr = fmt.Sprint(l.nc.Servers())
+		addr = strings.Join(l.nc.Servers(), ",")
 	}
+	addr = Redacted(addr)
 	switch {
 	case errors.Is(err, errForeign):
 		return fmt.Errorf("stream: open %s at %s: %w", l.opts.Name, addr, err)

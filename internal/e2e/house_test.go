@@ -188,3 +188,39 @@ func TestAgentOfRootHasFewCapabilities(t *testing.T) {
 		})
 	}
 }
+
+// TestThePasswordOfNATSIsNotPrinted: whatever a program says of a stream that it
+// can't use, or can, shows no part of the secret in the stream's URL.
+func TestThePasswordOfNATSIsNotPrinted(t *testing.T) {
+	const planted = "pl4nted"
+	bare := strings.TrimPrefix(shared.env["NATS_URL"], "nats://")
+	gone := "127.0.0.1:1"
+	for name, url := range map[string]string{
+		"another's password":    "nats://me:" + planted + "@" + bare,
+		"another's token":       "nats://" + planted + "@" + bare,
+		"nobody there":          "nats://me:" + planted + "@" + gone,
+		"several":               "nats://me:" + planted + "@" + gone + "," + planted + "@" + gone,
+		"a bad escape":          "nats://me:" + planted + "%zz@" + gone,
+		"no URL":                "nats://me:" + planted,
+		"a comma in a password": "nats://me:" + planted + "," + planted + "@" + gone,
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := []string{"NATS_URL=" + url, "NATS_TOKEN="}
+			for _, command := range [][]string{{"doctor"}, {"doctor", "--json"}, {"setup"}, {"tail", "no-such-session"}} {
+				said := runProgram(t, "sojourn", "", env, command...)
+				require.NotEmpty(t, said.out+said.err, command)
+				require.NotContains(t, said.out+said.err, planted, command)
+			}
+			dir := t.TempDir()
+			w, err := shared.StartWorker(t.Context(), dir, env...)
+			if err == nil {
+				// A server that asks for nothing lets everybody in.
+				require.NoError(t, w.Stop())
+				require.NotContains(t, w.Said(), planted)
+				return
+			}
+			require.ErrorContains(t, err, "NATS")
+			require.NotContains(t, err.Error(), planted)
+		})
+	}
+}
