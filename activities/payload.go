@@ -19,6 +19,7 @@ const (
 	NameLookAtDead    = "LookAtDead"
 	NameEpitaph       = "WriteEpitaph"
 	NameFindDead      = "FindDead"
+	NameDescribeHost  = "DescribeHost"
 )
 
 // BeginInput opens a run of a session: its record is written and

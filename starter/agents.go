@@ -1,60 +1,139 @@
 package main
 
 import (
-	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
+
+// hostsTimeout bounds the question which agents the hosts have: each program is
+// asked for its version, which takes seconds on a busy host.
+const hostsTimeout = 30 * time.Second
 
 func (c *cli) agentsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "agents",
-		Short: "List the agents, what each can do, and whether it is installed here",
-		Long: `List the agents, what each can do, and whether its program is on this machine; the workers' hosts may differ.
+		Short: "List the agents, what each can do, and which hosts have it",
+		Long: `List the agents, what each can do, and which hosts have its program, as their workers report.
 With --json it also prints where an agent keeps its transcripts and what its limits are.`,
 		Args: wants,
-		RunE: func(*cobra.Command, []string) error { return c.listAgents() },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.listAgents(cmd.Context()) },
 	}
 }
 
-// agentReport is an agent as it is on this machine.
+// agentReport is an agent and what the hosts report of it.
 type agentReport struct {
 	adapters.Info
-	// Program is where it was found, Missing why it was not.
-	Program string `json:"program,omitempty"`
-	Missing string `json:"missing,omitempty"`
+	Hosts []agentOnHost `json:"hosts"`
 }
 
-func (c *cli) listAgents() error {
+type agentOnHost struct {
+	Host string `json:"host"`
+	session.HostsAgent
+}
+
+func (c *cli) listAgents(ctx context.Context) error {
 	all, err := c.allAgents()
 	if err != nil {
 		return err
 	}
+	hosts, unknown := c.hosts(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	reports := make([]agentReport, len(all))
 	for i, a := range all {
-		reports[i].Info = a.Info()
-		if reports[i].Program, err = a.Locate(c.env.Get); err != nil {
-			reports[i].Missing = err.Error()
-		}
+		reports[i] = agentReport{Info: a.Info(), Hosts: agentIn(a.Info().Name, hosts)}
+	}
+	if unknown != nil {
+		why := explain(unknown)
+		c.warn("it is not known which hosts have the agents: %s; %s", why.line, why.hint)
 	}
 	if c.json {
 		return c.printJSON(reports)
 	}
 	for _, r := range reports {
-		_, err := fmt.Fprintf(c.stdout, "%-10s %s: %s\n", r.Name, r.Product, oneLine(cmp.Or(r.Program, r.Missing)))
-		if err == nil {
-			err = writeAbilities(c.stdout, 11, r.Capabilities)
-		}
-		if err != nil {
+		if err := c.printAgent(r, hosts); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// printAgent prints an agent; without hosts that were asked, only what it can do.
+func (c *cli) printAgent(r agentReport, hosts []session.HostReport) error {
+	line := fmt.Sprintf("%-10s %s", r.Name, r.Product)
+	if len(hosts) > 0 {
+		where, err := onHosts(r.Name, hosts)
+		if err != nil {
+			where = explain(err).line
+		}
+		line += ": " + where
+	}
+	// Clean and not in one line: the columns stay.
+	if err := writeLine(c.stdout, render.Clean(line)); err != nil {
+		return err
+	}
+	return writeAbilities(c.stdout, 11, r.Capabilities)
+}
+
+// hosts asks the workers which agents their hosts have. That no worker answers
+// is an error: then nobody knows.
+func (c *cli) hosts(ctx context.Context) ([]session.HostReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, hostsTimeout)
+	defer cancel()
+	t, err := c.temporal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reports, err := session.Hosts(ctx, t)
+	if err == nil && len(reports) == 0 || errors.Is(err, context.DeadlineExceeded) {
+		err = failed("start sojourn-worker with the same settings", "no worker answers")
+	}
+	return reports, err
+}
+
+// agentIn is what each host reports of one agent.
+func agentIn(name string, hosts []session.HostReport) []agentOnHost {
+	found := []agentOnHost{}
+	for _, h := range hosts {
+		for _, a := range h.Agents {
+			if a.Agent == name {
+				found = append(found, agentOnHost{h.Host, a})
+			}
+		}
+	}
+	return found
+}
+
+// onHosts is where an agent is, in words. It is an error that no host has it.
+func onHosts(name string, hosts []session.HostReport) (string, error) {
+	var has, lacks []string
+	for _, on := range agentIn(name, hosts) {
+		if on.Missing == "" {
+			has = append(has, fmt.Sprintf("%s on host %s, %s", on.Version, on.Host, on.Program))
+		} else {
+			lacks = append(lacks, fmt.Sprintf("not on host %s: %s", on.Host, on.Missing))
+		}
+	}
+	for _, h := range hosts {
+		if h.Error != "" {
+			lacks = append(lacks, fmt.Sprintf("host %s: %s", h.Host, h.Error))
+		}
+	}
+	if len(has) == 0 {
+		return "", failed("only sessions with this agent need it", "%s", strings.Join(lacks, "; "))
+	}
+	return strings.Join(append(has, lacks...), "; "), nil
 }
 
 // allAgents gives the adapters by their names' order.

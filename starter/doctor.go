@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os/exec"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +32,7 @@ type finding struct {
 	Verdict verdict `json:"verdict"`
 	Detail  string  `json:"detail"`
 	Hint    string  `json:"hint,omitempty"`
-	// Agent is what an agent's check looked for.
+	// Agent is the agent that the check is about.
 	Agent *adapters.Info `json:"agent,omitempty"`
 }
 
@@ -49,10 +47,6 @@ type check struct {
 }
 
 const checkTimeout = 3 * time.Second
-
-// programTimeout bounds the question for a program's version: some take seconds
-// to start on a busy machine.
-const programTimeout = 15 * time.Second
 
 func (c *cli) doctorCommand() *cobra.Command {
 	return &cobra.Command{
@@ -73,7 +67,7 @@ func (c *cli) doctor(ctx context.Context) error {
 		OK     bool      `json:"ok"`
 		Checks []finding `json:"checks"`
 	}{OK: true}
-	for f := range c.examine(ctx, c.checks()) {
+	for f := range c.examine(ctx, c.checks(ctx)) {
 		report.OK = report.OK && f.Verdict != verdictBad
 		report.Checks = append(report.Checks, f)
 		if c.json {
@@ -136,7 +130,7 @@ func (ch check) run(ctx context.Context) finding {
 
 func (c *cli) printFinding(f finding) error {
 	o := c.renderOptions(c.stdout)
-	if err := writeLine(c.stdout, fmt.Sprintf("%s %-18s %s", mark(f.Verdict, o), f.Name, f.Detail)); err != nil {
+	if err := writeLine(c.stdout, fmt.Sprintf("%s %-18s %s", mark(f.Verdict, o), f.Name, oneLine(f.Detail))); err != nil {
 		return err
 	}
 	if f.Hint != "" {
@@ -163,7 +157,7 @@ func mark(v verdict, o render.Options) string {
 	return "\x1b[" + color + "m" + word + "\x1b[0m"
 }
 
-func (c *cli) checks() []check {
+func (c *cli) checks(ctx context.Context) []check {
 	all := []check{
 		{name: "temporal", look: c.checkTemporal},
 		{name: "namespace", look: c.checkNamespace},
@@ -173,12 +167,7 @@ func (c *cli) checks() []check {
 		{name: "stream", look: c.checkStream},
 		{name: "archive", look: c.checkBucket},
 	}
-	for _, name := range c.agents.Names() {
-		if a, err := c.agents.Get(name); err == nil {
-			all = append(all, c.agentCheck(a))
-		}
-	}
-	return all
+	return append(all, c.agentChecks(ctx)...)
 }
 
 func (c *cli) checkTemporal(ctx context.Context) (string, error) {
@@ -215,7 +204,7 @@ func (c *cli) checkWorker(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", errNoTemporal
 	}
-	workers, since, err := pollers(ctx, t, session.TaskQueue)
+	workers, since, err := session.Workers(ctx, t, session.TaskQueue)
 	if err == nil && len(workers) == 0 {
 		err = failed("start sojourn-worker with the same settings", "no worker asks for work on the task queue %s", session.TaskQueue)
 	}
@@ -256,41 +245,24 @@ func (c *cli) checkBucket(ctx context.Context) (string, error) {
 	return "bucket " + c.s3Address(), err
 }
 
-func (c *cli) agentCheck(a adapters.Adapter) check {
-	info := a.Info()
-	return check{name: "agent " + info.Name, patience: programTimeout, optional: true, agent: &info, look: func(ctx context.Context) (string, error) {
-		return c.checkAgent(ctx, a)
-	}}
-}
-
-// checkAgent looks for the program on this machine. It may well be on the
-// workers' hosts only.
-func (c *cli) checkAgent(ctx context.Context, a adapters.Adapter) (string, error) {
-	program, err := a.Locate(c.env.Get)
-	if err != nil {
-		return "", failed("not needed here if the workers' hosts have it", "%s", err)
-	}
-	if w, ok := a.(adapters.Wrapped); ok {
-		program = w.ProgramFile(program)
-	}
-	version, err := programVersion(ctx, program)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s: %s", program, version), nil
-}
-
-func programVersion(ctx context.Context, program string) (string, error) {
-	cmd := exec.CommandContext(ctx, program, "--version")
-	cmd.WaitDelay = 100 * time.Millisecond
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, io.Discard
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
+// agentChecks are answered by the hosts' workers, who are asked once for all.
+func (c *cli) agentChecks(ctx context.Context) []check {
+	ask := sync.OnceValues(func() ([]session.HostReport, error) { return c.hosts(ctx) })
+	var all []check
+	for _, name := range c.agents.Names() {
+		a, err := c.agents.Get(name)
+		if err != nil {
+			continue
 		}
-		return "", fmt.Errorf("%s --version: %w", program, err)
+		info := a.Info()
+		look := func(context.Context) (string, error) {
+			reports, err := ask()
+			if err != nil {
+				return "", err
+			}
+			return onHosts(info.Name, reports)
+		}
+		all = append(all, check{name: "agent " + info.Name, patience: hostsTimeout, optional: true, agent: &info, look: look})
 	}
-	first, _, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
-	return render.Short(first, 60), nil
+	return all
 }

@@ -117,7 +117,7 @@ var hints = []struct {
 	{session.ErrBusy, "wait for the turn, or send with --when-busy queue"},
 	{session.ErrDepthLimit, "spawn from a session nearer to the root"},
 	{session.ErrUnavailable, hintTemporal},
-	{adapters.ErrNotInstalled, "sojourn doctor looks at every agent on this machine"},
+	{adapters.ErrNotInstalled, "sojourn agents lists the agents, and the hosts that have them"},
 	{adapters.ErrNoTranscript, hintTranscript},
 	{stream.ErrPurged, "sojourn show ID reads the whole conversation from the archive"},
 	{stream.ErrGap, "sojourn show ID reads the whole conversation from the archive"},

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -150,28 +149,6 @@ func (c *cli) storeFault(err error) error {
 			"S3 (bucket %s) refuses: %s", c.s3Address(), api)
 	}
 	return err
-}
-
-// pollAge is how long after its last request a worker is taken to be alive: a
-// request for work stays open for a minute.
-const pollAge = 75 * time.Second
-
-// pollers are the workers that asked a task queue for work lately, and how long
-// ago the last one did.
-func pollers(ctx context.Context, t client.Client, queue string) (workers []string, ago time.Duration, err error) {
-	reply, err := t.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
-	if err != nil {
-		return nil, 0, fmt.Errorf("describe task queue %s: %w", queue, err)
-	}
-	ago = pollAge
-	for _, p := range reply.GetPollers() {
-		if since := time.Since(p.GetLastAccessTime().AsTime()); since < pollAge {
-			workers = append(workers, p.GetIdentity())
-			ago = min(ago, since)
-		}
-	}
-	slices.Sort(workers)
-	return slices.Compact(workers), ago, nil
 }
 
 func joinNames(names []string) string {

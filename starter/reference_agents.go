@@ -16,7 +16,7 @@ const agentsHead = `# The agents
 Generated from the adapters by ` + "`go generate ./starter`; `make check` holds it against them." + `
 
 An agent is chosen by its name: ` + "`sojourn new --agent NAME`" + `. Events, blocks, archive and resume are the same for all; what differs is
-below. ` + "`sojourn agents`" + ` prints it for the machine that it runs on, and ` + "`sojourn doctor`" + ` the versions that are installed.
+below. ` + "`sojourn agents`" + ` prints it with the hosts that have each agent, and ` + "`sojourn doctor`" + ` does too.
 
 An agent's process sees of the worker's environment only the variables that ` + "`SOJOURN_PASS_ENV`" + ` names, such as the model's key and address.
 

@@ -52,6 +52,7 @@ func startWorkers(c client.Client, host string, light *activities.Session, h *ac
 	shared.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowType})
 	shared.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: session.ReconcileType})
 	shared.RegisterWorkflowWithOptions(workflows.Reconciler, workflow.RegisterOptions{Name: session.ReconcilerType})
+	shared.RegisterWorkflowWithOptions(workflows.Hosts, workflow.RegisterOptions{Name: session.HostsType})
 	dead := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
 	register(shared, map[string]any{
 		activities.NameBegin: light.Begin, activities.NameEmit: light.Emit, activities.NameFinish: light.Finish, activities.NameTakeUp: light.TakeUp,
@@ -75,7 +76,7 @@ func startWorkers(c client.Client, host string, light *activities.Session, h *ac
 	controlling := base
 	controlling.DisableWorkflowWorker, controlling.MaxConcurrentActivityExecutionSize = true, 64
 	control := worker.New(c, session.ControlQueue(host), controlling)
-	register(control, map[string]any{activities.NameSendControl: h.SendControl, activities.NameEndSandbox: h.EndSandbox})
+	register(control, map[string]any{activities.NameSendControl: h.SendControl, activities.NameEndSandbox: h.EndSandbox, activities.NameDescribeHost: h.DescribeHost})
 
 	for _, w := range []worker.Worker{turns, control, place, shared} {
 		if err := w.Start(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -250,9 +251,38 @@ func requireEventLines(t *testing.T, id, lines string) {
 	}
 }
 
+// requireAgentsOfHosts wants of every agent what the worker's host has of it,
+// wherever the command line runs.
+func requireAgentsOfHosts(t *testing.T, w *worker) {
+	t.Helper()
+	nothingHere := []string{"PATH=/usr/bin:/bin"}
+	s := runProgram(t, "sojourn", "", nothingHere, "agents", "--json")
+	require.Zero(t, s.code, s.err)
+	var agents []struct {
+		Name  string
+		Hosts []struct{ Host, Version, Missing string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.out), &agents), s.out)
+	host := regexp.MustCompile(`is ready: host (\S+),`).FindStringSubmatch(w.Said())[1]
+	for _, a := range agents {
+		require.Len(t, a.Hosts, 1, a.Name)
+		require.Equal(t, host, a.Hosts[0].Host)
+		if a.Name == "codex" || a.Name == "acp" {
+			require.NotEmpty(t, a.Hosts[0].Missing, a.Name)
+			continue
+		}
+		require.Empty(t, a.Hosts[0].Missing, a.Name)
+		require.Regexp(t, `\d+\.\d+`, a.Hosts[0].Version, a.Name)
+	}
+	doctor := runProgram(t, "sojourn", "", nothingHere, "doctor")
+	require.Zero(t, doctor.code, doctor.out)
+	require.Regexp(t, `(?m)^ok   agent claude +\d.* on host `+host+", ", doctor.out)
+	require.Regexp(t, `(?m)^note agent codex +not on host `+host+": ", doctor.out)
+}
+
 // TestDoctorAndSetup: both say of every part where it is, and that it is well.
 func TestDoctorAndSetup(t *testing.T) {
-	startWorker(t)
+	w := startWorker(t, "SOJOURN_CODEX=/nowhere/codex")
 	var report struct {
 		OK     bool
 		Checks []struct{ Name, Verdict, Detail string }
@@ -267,6 +297,7 @@ func TestDoctorAndSetup(t *testing.T) {
 	for _, name := range []string{"temporal", "namespace", "search attributes", "worker", "stream", "archive"} {
 		require.Equal(t, "ok", verdicts[name], name)
 	}
+	requireAgentsOfHosts(t, w)
 	var done struct {
 		Steps []struct {
 			Name, Where string

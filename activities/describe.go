@@ -1,0 +1,77 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// versionTimeout bounds the question for a program's version: some take seconds
+// to start on a busy machine.
+const versionTimeout = 15 * time.Second
+
+// DescribeHost returns which agents this host has.
+func (h *Host) DescribeHost(ctx context.Context) (session.HostReport, error) {
+	names := h.o.Agents.Names()
+	report := session.HostReport{Host: h.o.ID, Agents: make([]session.HostsAgent, len(names))}
+	var asking sync.WaitGroup
+	for i, name := range names {
+		asking.Go(func() { report.Agents[i] = h.describeAgent(ctx, name) })
+	}
+	asking.Wait()
+	return report, crossing(ctx.Err())
+}
+
+func (h *Host) describeAgent(ctx context.Context, name string) session.HostsAgent {
+	out := session.HostsAgent{Agent: name}
+	a, err := h.o.Agents.Get(name)
+	if err == nil {
+		out.Program, err = a.Locate(h.o.Getenv)
+	}
+	if err != nil {
+		out.Missing = strings.TrimPrefix(err.Error(), adapters.ErrNotInstalled.Error()+": ")
+		return out
+	}
+	if w, ok := a.(adapters.Wrapped); ok {
+		out.Program = w.ProgramFile(out.Program)
+	}
+	if out.Version, err = h.programVersion(ctx, out.Program); err != nil {
+		out.Missing = err.Error()
+	}
+	return out
+}
+
+// programVersion is the first line that a program says of its version. The
+// program runs outside of a sandbox, so it is given nothing of the worker's
+// environment, and a home that is removed again.
+func (h *Host) programVersion(ctx context.Context, program string) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	home, err := os.MkdirTemp("", "version-")
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", program, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+	cmd := exec.CommandContext(ctx, program, "--version")
+	cmd.WaitDelay = 100 * time.Millisecond
+	cmd.Dir, cmd.Env = home, []string{"PATH=" + h.o.Getenv("PATH"), "HOME=" + home}
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, io.Discard
+	switch err := cmd.Run(); {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "", fmt.Errorf("%s --version: no answer within %s", program, versionTimeout)
+	case err != nil:
+		return "", fmt.Errorf("%s --version: %w", program, err)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
+	return cut(first, 100), nil
+}

@@ -1,0 +1,90 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// HostsType is the workflow that asks hosts which agents they have.
+const HostsType = "SojournHosts"
+
+// HostReport is what a host's worker says about the host.
+type HostReport struct {
+	Host   string       `json:"host"`
+	Agents []HostsAgent `json:"agents,omitempty"`
+	// Error is why the host did not answer; empty when it did.
+	Error string `json:"error,omitempty"`
+}
+
+// HostsAgent is an agent's program on a host.
+type HostsAgent struct {
+	// Agent is the adapter's name.
+	Agent string `json:"agent"`
+	// Program is the path, and Version what the program says of itself.
+	Program string `json:"program,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Missing is why the agent can't run there; empty when it can.
+	Missing string `json:"missing,omitempty"`
+}
+
+// pollAge is how long after its last request a worker is taken to be alive: a
+// request for work stays open for a minute.
+const pollAge = 75 * time.Second
+
+// Workers returns the identities of the workers that lately asked a task queue
+// for work, in order, and how long ago the last one did.
+func Workers(ctx context.Context, t client.Client, queue string) (identities []string, ago time.Duration, err error) {
+	reply, err := t.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+	if err != nil {
+		return nil, 0, fmt.Errorf("describe task queue %s: %w", queue, err)
+	}
+	ago = pollAge
+	for _, p := range reply.GetPollers() {
+		if since := time.Since(p.GetLastAccessTime().AsTime()); since < pollAge {
+			identities = append(identities, p.GetIdentity())
+			ago = min(ago, since)
+		}
+	}
+	slices.Sort(identities)
+	return slices.Compact(identities), ago, nil
+}
+
+// Hosts asks every host that has a worker which agents it has. It returns when
+// the slowest one has answered or its time is over: the report of a host that
+// does not answer has an Error. Without any worker the list is empty. A worker that
+// has just ended may still be asked: bound ctx.
+func Hosts(ctx context.Context, t client.Client) ([]HostReport, error) {
+	workers, _, err := Workers(ctx, t, TaskQueue)
+	if err != nil {
+		return nil, err
+	}
+	var hosts []string
+	for _, identity := range workers {
+		// A worker's identity is HOST@PID; a host has one worker at a time.
+		if at := strings.LastIndex(identity, "@"); at > 0 {
+			hosts = append(hosts, identity[:at])
+		}
+	}
+	if hosts = slices.Compact(hosts); len(hosts) == 0 {
+		return nil, nil
+	}
+	run, err := t.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: "sojourn-hosts-" + uuid.NewString(), TaskQueue: TaskQueue, WorkflowRunTimeout: 2 * time.Minute,
+		StaticSummary: "asks the hosts which agents they have",
+	}, HostsType, hosts)
+	if err != nil {
+		return nil, fmt.Errorf("ask the hosts: %w", err)
+	}
+	var reports []HostReport
+	if err := run.Get(ctx, &reports); err != nil {
+		return nil, fmt.Errorf("ask the hosts: %w", err)
+	}
+	return reports, nil
+}

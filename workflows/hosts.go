@@ -1,0 +1,50 @@
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// Hosts asks hosts which agents they have, all at once, and returns their reports
+// in order.
+func Hosts(ctx workflow.Context, hosts []string) ([]session.HostReport, error) {
+	asked := make([]workflow.Future, len(hosts))
+	for i, host := range hosts {
+		asked[i] = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, describeOptions(host)), activities.NameDescribeHost)
+	}
+	reports := make([]session.HostReport, len(hosts))
+	for i, host := range hosts {
+		if err := asked[i].Get(ctx, &reports[i]); err != nil {
+			reports[i] = session.HostReport{Host: host, Error: whyNoReport(err)}
+		}
+	}
+	return reports, nil
+}
+
+// describeOptions: a host whose worker lives takes a control at once; programs
+// that are asked for their version may take seconds on a busy host.
+func describeOptions(host string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:              session.ControlQueue(host),
+		ScheduleToStartTimeout: 10 * time.Second,
+		StartToCloseTimeout:    30 * time.Second,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+	}
+}
+
+func whyNoReport(err error) string {
+	var app *temporal.ApplicationError
+	switch {
+	case hostLost(err):
+		return "its worker does not answer"
+	case errors.As(err, &app):
+		return app.Message()
+	}
+	return err.Error()
+}
