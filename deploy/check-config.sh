@@ -220,7 +220,9 @@ check_worker() {
 			{ fail worker "is not ready" "$work/worker.log"; return 1; }
 		sleep 0.2
 	done
-	say worker "ok: sojourn setup made attributes, stream and bucket; the worker is ready"
+	"$work/bin/sojourn-worker" health --data-dir "$work/worker" >>"$work/worker.log" 2>&1 ||
+		{ fail worker "is ready, and sojourn-worker health does not see it" "$work/worker.log"; return 1; }
+	say worker "ok: sojourn setup made attributes, stream and bucket; the worker is ready and healthy"
 }
 
 [ "$#" -gt 0 ] || set -- nats s3 temporal worker

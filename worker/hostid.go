@@ -33,6 +33,9 @@ func claim(dataDir string) (identity, error) {
 	if me.lock, err = lockFile(filepath.Join(dataDir, "worker.lock")); err != nil {
 		return me, hinted{fmt.Errorf("data folder %s: %w", dataDir, err), "one worker serves a data folder; give another one its own with --data-dir"}
 	}
+	if err := unmarkDead(dataDir); err != nil {
+		return me, err
+	}
 	me.temp = filepath.Join(dataDir, "tmp")
 	if err := errors.Join(os.RemoveAll(me.temp), os.Mkdir(me.temp, 0o700)); err != nil {
 		return me, fmt.Errorf("data folder: temporary files: %w", err)

@@ -14,6 +14,21 @@ const (
 	lockLook     = 20 * time.Millisecond
 )
 
+// lockHeld reports whether a process holds the lock. A worker that starts at
+// this very moment waits for as long as this looks.
+func lockHeld(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
 // lockFile takes a lock that ends with the process, however it ends.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -11,10 +11,12 @@ import (
 
 const usage = `usage: sojourn-worker [flags]
        sojourn-worker supervise [flags]
+       sojourn-worker health [flags]
 
 It serves sessions of one Temporal namespace until it is told to stop; agents
 go on without it, and the next worker on the same data folder takes over.
-supervise runs it as a child and starts it again whenever it ends.
+supervise runs it as a child and starts it again whenever it ends. health exits
+with 0 if a worker on the same data folder is ready, else with 1.
 
 Settings come from the environment: TEMPORAL_*, NATS_*, AWS_*,
 AWS_ENDPOINT_URL_S3, SOJOURN_BUCKET, SOJOURN_PREFIX, SOJOURN_DATA_DIR,
@@ -60,9 +62,16 @@ func dispatch(ctx context.Context, args []string, getenv func(string) string, st
 		}
 		return supervise(ctx, args[1:], stdout, stderr)
 	}
+	asked := len(args) > 0 && args[0] == "health"
+	if asked {
+		args = args[1:]
+	}
 	s, err := parseFlags(args, getenv, stderr)
 	if err != nil {
 		return err
+	}
+	if asked {
+		return health(s.dataDir, stdout)
 	}
 	return serve(ctx, s, stdout, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: s.level})))
 }

@@ -76,6 +76,7 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	}
 	defer set.stop()
 	defer watch(c, host, logger)()
+	defer markReady(s.dataDir, me.id, logger)()
 	if err := announce(stdout, s, me); err != nil {
 		return err
 	}

@@ -73,6 +73,10 @@ func TestServesAndStops(t *testing.T) {
 	env := append(clean(t.TempDir()), "PATH="+run+":"+os.Getenv("PATH"))
 	p := spawn(t, program, env, "--env-file", servers.envFile(t), "--data-dir", data, "--json", "--log-level", "error")
 	require.Contains(t, p.says(), `"ready":true`)
+	code, _, stderr := told(t, nil, "health", "--data-dir", data)
+	require.Zero(t, code, stderr)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.end(), p.stderr.String())
+	code, _, _ = told(t, nil, "health", "--data-dir", data)
+	require.Equal(t, 1, code)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,6 +185,41 @@ func supervisor(t *testing.T, role string, args ...string) (*child, func() []str
 		require.NoError(t, err)
 		return strings.Split(strings.TrimSpace(string(data)), "\n")
 	}
+}
+
+// What a supervisor starts again and again is not healthy, nor is what was
+// killed when it was ready.
+func TestHealthSeesACrashLoop(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	requireUnhealthy := func(why string) {
+		t.Helper()
+		code, stdout, stderr := told(t, nil, "health", "--data-dir", dir)
+		require.Equal(t, 1, code)
+		require.Empty(t, stdout)
+		requireTwoLines(t, stderr, why)
+	}
+	requireUnhealthy("no worker has run on it")
+	crash := spawn(t, program, append(clean(t.TempDir()), "TEMPORAL_ADDRESS="+closedPort(t)), "supervise", "--data-dir", dir)
+	require.Eventually(t, func() bool { return strings.Contains(crash.stderr.String(), "again in") }, patience, tick)
+	requireUnhealthy("")
+	require.NoError(t, crash.cmd.Process.Signal(syscall.SIGTERM))
+	crash.end()
+	requireUnhealthy("no worker runs on it")
+
+	me, err := claim(dir)
+	require.NoError(t, err)
+	requireUnhealthy("its worker is not ready")
+	markReady(dir, me.id, slog.New(slog.DiscardHandler))
+	code, stdout, _ := told(t, nil, "health", "--data-dir", dir)
+	require.Zero(t, code)
+	require.Equal(t, "sojourn-worker is ready: host "+me.id+"\n", stdout)
+	require.NoError(t, me.lock.Close())
+	requireUnhealthy("no worker runs on it")
+	me, err = claim(dir)
+	require.NoError(t, err)
+	defer me.lock.Close()
+	requireUnhealthy("its worker is not ready")
 }
 
 // A worker that ends is started again, each time after a longer wait.

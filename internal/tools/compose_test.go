@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,13 +17,16 @@ import (
 
 // project is docker-compose.yml as the specification's own loader reads it,
 // with nothing set in the environment.
-func project(t *testing.T) *types.Project {
+func project(t *testing.T) *types.Project { return projectWith(t, types.Mapping{}) }
+
+// projectWith is the same with variables of whoever starts it.
+func projectWith(t *testing.T, env types.Mapping) *types.Project {
 	t.Helper()
 	dir := root(t)
 	p, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
 		WorkingDir:  dir,
 		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "docker-compose.yml")}},
-		Environment: types.Mapping{},
+		Environment: env,
 	}, loader.WithProfiles([]string{"*"}))
 	require.NoError(t, err)
 	require.NotEmpty(t, p.Services)
@@ -207,4 +211,68 @@ func value(s types.ServiceConfig, name string) string {
 		return *v
 	}
 	return ""
+}
+
+// described is what docs/agents.md, which is generated from the adapters, has of
+// an agent's variables.
+var described = regexp.MustCompile("(?m)^  - `([A-Z][A-Z0-9_]+)`:")
+
+// Whatever an agent of the image takes from its environment, compose passes.
+func TestComposePassesEveryAgentsVariables(t *testing.T) {
+	t.Parallel()
+	agents, err := os.ReadFile(filepath.Join(root(t), "docs", "agents.md"))
+	require.NoError(t, err)
+	found := described.FindAllSubmatch(agents, -1)
+	require.GreaterOrEqual(t, len(found), 8)
+	worker := project(t).Services["sojourn-worker"]
+	passed := strings.Split(value(worker, "SOJOURN_PASS_ENV"), ",")
+	own := types.Mapping{}
+	for _, m := range found {
+		name := string(m[1])
+		if strings.HasPrefix(name, "SOJOURN_") {
+			continue // the worker's own settings for it
+		}
+		require.Contains(t, passed, name)
+		own[name] = "given " + name
+	}
+	for name, given := range own {
+		require.Equal(t, given, value(projectWith(t, maps.Clone(own)).Services["sojourn-worker"], name))
+	}
+}
+
+// The image has every agent that is pinned, by name.
+func TestImageHasEveryAgent(t *testing.T) {
+	t.Parallel()
+	image := string(deployed(t, "Dockerfile"))
+	require.Contains(t, image, "RUN internal/agents/install.sh\n")
+	require.Contains(t, image, "COPY --from=agents /opt/sojourn/.agents /opt/sojourn/.agents\n")
+	require.Contains(t, image, "\nENV PATH=/opt/sojourn/.agents/bin:$PATH\n", "install.sh puts a link of each agent's name there")
+	install, err := os.ReadFile(filepath.Join(root(t), "internal", "agents", "install.sh"))
+	require.NoError(t, err)
+	for _, agent := range []string{"claude", "codex", "gemini", "opencode"} {
+		require.Contains(t, string(install), "\n"+agent+" ")
+	}
+}
+
+func TestComposeMountsARepository(t *testing.T) {
+	t.Parallel()
+	mount := func(p *types.Project) types.ServiceVolumeConfig {
+		volumes := p.Services["sojourn-worker"].Volumes
+		i := slices.IndexFunc(volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == "/workspace" })
+		require.GreaterOrEqual(t, i, 0)
+		return volumes[i]
+	}
+	dir := t.TempDir()
+	given := mount(projectWith(t, types.Mapping{"SOJOURN_REPOSITORY": dir}))
+	require.Equal(t, types.VolumeTypeBind, given.Type)
+	require.Equal(t, dir, given.Source)
+	require.False(t, given.ReadOnly)
+	require.Equal(t, types.VolumeTypeVolume, mount(project(t)).Type, "nothing of the host unless it is named")
+}
+
+// A worker that crashes again and again below its supervisor is no healthy one.
+func TestWorkersHealthIsItsReadiness(t *testing.T) {
+	t.Parallel()
+	check := []string{"CMD", "sojourn-worker", "health"}
+	require.Equal(t, check, []string(project(t).Services["sojourn-worker"].HealthCheck.Test))
 }
