@@ -242,6 +242,7 @@ func (c *Client) beforeRestore(ctx context.Context, id string, rec *Record) erro
 }
 
 func (c *Client) start(ctx context.Context, in Input) (*Handle, error) {
+	in.Version = StateVersion
 	run, err := c.o.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID:                                       in.SessionID,
 		TaskQueue:                                TaskQueue,

@@ -123,13 +123,18 @@ func (h *Handle) Evict(ctx context.Context) error {
 // Close closes the children, archives, ends the sandbox and completes the
 // session; it returns when that is done. Closing a closed session succeeds.
 func (h *Handle) Close(ctx context.Context) error {
-	err := h.update(ctx, UpdateClose, "", nil)
-	if err != nil && !errors.Is(err, ErrClosed) {
+	if err := h.update(ctx, UpdateClose, "", nil); err != nil && !errors.Is(err, ErrClosed) {
 		return err
 	}
+	served, stop := h.whileServed(ctx)
+	return stop(h.awaitClosed(served))
+}
+
+// awaitClosed waits for the end of the session's life.
+func (h *Handle) awaitClosed(ctx context.Context) error {
 	run := h.first
 	for {
-		err = h.c.o.Temporal.GetWorkflow(ctx, h.id, run).Get(ctx, nil)
+		err := h.c.o.Temporal.GetWorkflow(ctx, h.id, run).Get(ctx, nil)
 		var missing *serviceerror.NotFound
 		var ended *temporal.WorkflowExecutionError
 		if err != nil && !errors.As(err, &missing) && !errors.As(err, &ended) {
@@ -181,14 +186,15 @@ func (h *Handle) query(ctx context.Context, name string, out any, args ...any) e
 }
 
 func (h *Handle) update(ctx context.Context, name, updateID string, out any, args ...any) error {
-	u, err := h.c.o.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+	served, stop := h.whileServed(ctx)
+	u, err := h.c.o.Temporal.UpdateWorkflow(served, client.UpdateWorkflowOptions{
 		WorkflowID: h.id, UpdateID: updateID, UpdateName: name, Args: args,
 		WaitForStage: client.WorkflowUpdateStageCompleted, FirstExecutionRunID: h.first,
 	})
 	if err == nil {
-		err = u.Get(ctx, out)
+		err = u.Get(served, out)
 	}
-	return h.failed(ctx, name, err)
+	return h.failed(ctx, name, stop(err))
 }
 
 // live refuses a handle whose session's life is over, for what Temporal
@@ -208,6 +214,10 @@ func (h *Handle) live(ctx context.Context) error {
 func (h *Handle) failed(ctx context.Context, name string, err error) error {
 	if err == nil {
 		return nil
+	}
+	var unserved *UnservedError
+	if errors.As(err, &unserved) {
+		return err
 	}
 	if named := FromTemporal(err); named != err {
 		var invalid *InvalidError

@@ -126,7 +126,10 @@ func validateBag(metadata map[string]json.RawMessage, tags []string) error {
 
 // Input starts the session workflow.
 type Input struct {
-	SessionID string    `json:"sessionId"`
+	SessionID string `json:"sessionId"`
+	// Version is the StateVersion of the build that wrote it; 0 is before there
+	// was one.
+	Version   int       `json:"version,omitempty"`
 	Options   Options   `json:"options"`
 	CreatedAt time.Time `json:"createdAt"`
 	// Reopened marks a new run of a session that was closed.

@@ -135,6 +135,9 @@ func explain(err error) *failure {
 	if invalid, ok := errors.AsType[*session.InvalidError](err); ok {
 		return &failure{line: invalid.Field + ": " + invalid.Reason, hint: invalid.Hint(), code: exitUsage}
 	}
+	if unserved, ok := errors.AsType[*session.UnservedError](err); ok {
+		return &failure{line: err.Error(), hint: unserved.Hint(), code: exitFailed}
+	}
 	if s3, ok := errors.AsType[*archive.ConnectError](err); ok {
 		return &failure{line: s3.Error(), hint: s3.Hint, code: exitFailed}
 	}

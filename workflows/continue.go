@@ -33,6 +33,6 @@ func (r *run) continueAsNew() error {
 		return nil
 	}
 	in := r.in
-	in.Carried = r.st
+	in.Version, in.Carried = session.StateVersion, r.st
 	return workflow.NewContinueAsNewError(r.ctx, session.WorkflowType, in)
 }

@@ -14,6 +14,11 @@ import (
 
 // Session is the workflow of one session. Its workflow id is the session id.
 func Session(ctx workflow.Context, in session.Input) (session.Output, error) {
+	if err := in.CheckVersion(); err != nil {
+		// A workflow task that fails is tried again until a worker of that build is
+		// back; an error returned would end the session.
+		panic(err)
+	}
 	r, err := newRun(ctx, in)
 	if err != nil {
 		return session.Output{}, session.ToTemporal(err)

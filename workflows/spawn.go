@@ -120,7 +120,7 @@ func (r *run) childInput(ctx workflow.Context, req session.SpawnRequest, msg ses
 		opts.Title = headline(msg.Text)
 	}
 	return session.Input{
-		SessionID: req.ID, Options: opts, CreatedAt: workflow.Now(ctx), First: &msg,
+		SessionID: req.ID, Version: session.StateVersion, Options: opts, CreatedAt: workflow.Now(ctx), First: &msg,
 		Parent: &session.Parent{SessionID: r.in.SessionID, Root: r.root(), Depth: r.depth() + 1, ToolUseID: req.ToolUseID},
 	}
 }

@@ -1,0 +1,140 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+)
+
+// StateVersion is the version of what the workflow carries from run to run
+// (Input and State). It grows when a build that does not know the change would
+// lose or misread something; a field that may be ignored does not count.
+const StateVersion = 1
+
+// CheckVersion refuses an input that a newer build wrote. The error is in the
+// workflow's failed task; nothing of the session is changed.
+func (in Input) CheckVersion() error {
+	if in.Version <= StateVersion {
+		return nil
+	}
+	return fmt.Errorf("session %s has state version %d, this build understands %d: run a worker of a newer build", in.SessionID, in.Version, StateVersion)
+}
+
+// UnservedError is a session whose worker fails its workflow task: its build is
+// older than the one that the session ran on, or has a fault. The session stays
+// as it is and continues with a worker that can run it. What was asked may still
+// be done then.
+type UnservedError struct {
+	// Worker is the identity of the worker that failed.
+	Worker string
+	// Reason is the failure in the worker's words, cut.
+	Reason string
+}
+
+func (e *UnservedError) Error() string {
+	return fmt.Sprintf("worker %s can't run the session: %s", e.Worker, e.Reason)
+}
+
+// Hint is what can be done, for a command line's second line.
+func (e *UnservedError) Hint() string {
+	return "run workers of the build that the session ran on last, or a newer one; the session waits and loses nothing"
+}
+
+const (
+	// unservedLook is how often a request that waits for the session's workflow
+	// looks whether a worker can run it.
+	unservedLook = time.Second
+	// unservedAttempts is how many failures in a row count: the first one may have
+	// been of a worker that was being replaced.
+	unservedAttempts = 3
+	// unservedReason bounds Reason, in bytes.
+	unservedReason = 400
+)
+
+// whileServed returns a context that ends with an *UnservedError when the
+// session's workers fail its workflow task. The caller must call stop, which
+// returns err, or that error in its place.
+func (h *Handle) whileServed(parent context.Context) (ctx context.Context, stop func(err error) error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		again := time.NewTicker(unservedLook)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+				return
+			}
+			if fault := h.unserved(ctx); fault != nil {
+				cancel(fault)
+				return
+			}
+		}
+	}()
+	return ctx, func(err error) error {
+		var fault *UnservedError
+		if err != nil && errors.As(context.Cause(ctx), &fault) {
+			err = fmt.Errorf("session %s: %w", h.id, fault)
+		}
+		cancel(nil)
+		<-done
+		return err
+	}
+}
+
+// unserved returns why workers fail the session's workflow task; nil when they
+// don't, or when Temporal does not answer.
+func (h *Handle) unserved(ctx context.Context) *UnservedError {
+	t := h.c.o.Temporal
+	d, err := t.DescribeWorkflowExecution(ctx, h.id, "")
+	if err != nil || d.GetPendingWorkflowTask().GetAttempt() < unservedAttempts {
+		return nil
+	}
+	// The attempts after the first are not in history: its failure is the last
+	// task there.
+	var last *historypb.HistoryEvent
+	events := t.GetWorkflowHistory(ctx, h.id, d.GetWorkflowExecutionInfo().GetExecution().GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		ev, err := events.Next()
+		if err != nil {
+			return nil
+		}
+		switch ev.GetEventType() {
+		case enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED, enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
+			last = ev
+		}
+	}
+	return failedTask(last.GetWorkflowTaskFailedEventAttributes())
+}
+
+// failedTask reads how a workflow task failed as one that its worker can't run;
+// nil for another failure, which passes by itself, and for none.
+func failedTask(failed *historypb.WorkflowTaskFailedEventAttributes) *UnservedError {
+	switch failed.GetCause() {
+	case enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR,
+		enumspb.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE,
+		enumspb.WORKFLOW_TASK_FAILED_CAUSE_BAD_SEARCH_ATTRIBUTES:
+		return &UnservedError{Worker: failed.GetIdentity(), Reason: cutText(failed.GetFailure().GetMessage(), unservedReason)}
+	}
+	return nil
+}
+
+// cutText is a text in one line of at most n bytes.
+func cutText(s string, n int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
