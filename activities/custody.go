@@ -20,6 +20,8 @@ type Temporal interface {
 	// RecordActivityHeartbeat returns when Temporal has acknowledged the beat.
 	RecordActivityHeartbeat(ctx context.Context, taskToken []byte, details ...any) error
 	CompleteActivity(ctx context.Context, taskToken []byte, result any, err error) error
+	// SignalWorkflow returns when Temporal has accepted the signal.
+	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
 	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 }
 

@@ -53,6 +53,7 @@ type turn struct {
 	// answered are those that this attempt has answered: to say so again is
 	// no fault.
 	answered map[string]bool
+	waits    waiting
 	stop     stopping
 	// owned says that the stream may hold blocks of Sojourn's own since the
 	// turn began.
@@ -88,7 +89,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 		host: h, in: in, mark: mark, began: time.Now(), quiet: time.Now(),
 		controls: make(chan control), left: make(chan struct{}),
 		asked: map[string]event.PermissionRequested{}, answered: map[string]bool{}, tale: newTale(in.Anchor),
-		owned: activity.GetInfo(ctx).Attempt > 1,
+		owned: activity.GetInfo(ctx).Attempt > 1, waits: waiting{tell: activity.GetInfo(ctx).Attempt > 1},
 		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.Turn, int(activity.GetInfo(ctx).Attempt))},
 	}
 	defer h.enter(t)()
@@ -398,6 +399,7 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 			}
 		case <-look.C:
 			t.showBeat("running")
+			t.tellWaiting(ctx)
 			if err := t.watch(ctx); err != nil {
 				return RunTurnOutput{}, err
 			}
@@ -460,8 +462,10 @@ func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
 		return nil, refused
 	}
 	if n := len(events); n > 0 {
+		t.track(events)
 		pos := stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: d.Offset, Index: n}
 		if pos.Compare(t.had) > 0 {
+			t.tellWaiting(ctx)
 			if err := t.out.Add(ctx, events, pos); err != nil {
 				return nil, err
 			}

@@ -74,20 +74,17 @@ func (t *turn) changeOptions(ctx context.Context, id string, o Options) error {
 	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
 
-// permission answers by the standing policy, or remembers what waits for a
-// person.
+// permission answers a request by the standing policy, if that answers.
 func (t *turn) permission(ctx context.Context, ev event.Event) error {
-	switch p := ev.Payload.(type) {
-	case event.PermissionRequested:
-		t.asked[p.RequestID] = p
-		switch adapters.Permission(t.mark.Permission) {
-		case adapters.PermissionAllow:
-			return t.answer(ctx, session.RespondRequest{RequestID: p.RequestID, Allow: true})
-		case adapters.PermissionDeny:
-			return t.answer(ctx, session.RespondRequest{RequestID: p.RequestID, Message: "This session's policy denies it."})
-		}
-	case event.PermissionResolved:
-		delete(t.asked, p.RequestID)
+	p, ok := ev.Payload.(event.PermissionRequested)
+	if !ok {
+		return nil
+	}
+	switch adapters.Permission(t.mark.Permission) {
+	case adapters.PermissionAllow:
+		return t.answer(ctx, session.RespondRequest{RequestID: p.RequestID, Allow: true})
+	case adapters.PermissionDeny:
+		return t.answer(ctx, session.RespondRequest{RequestID: p.RequestID, Message: "This session's policy denies it."})
 	}
 	return nil
 }
@@ -108,7 +105,15 @@ func (t *turn) answer(ctx context.Context, r session.RespondRequest) error {
 		r.Message = "The user denied it."
 	}
 	t.answered[r.RequestID] = true
-	return t.dialogue.Say(ctx, "answer-"+r.RequestID, adapters.Answer{
+	if err := t.dialogue.Say(ctx, "answer-"+r.RequestID, adapters.Answer{
 		RequestID: r.RequestID, Allow: r.Allow, Message: r.Message, Input: input,
-	})
+	}); err != nil {
+		return err
+	}
+	t.waits.remove(r.RequestID)
+	if !t.waits.tell {
+		// The workflow takes its own answer off.
+		t.waits.told = t.waits.open
+	}
+	return nil
 }

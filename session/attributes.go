@@ -5,7 +5,9 @@ import "go.temporal.io/sdk/temporal"
 // The search attributes of a session's workflow. SQL visibility allows ten
 // keywords and three of each other type per namespace.
 var (
-	AttrStatus       = temporal.NewSearchAttributeKeyKeyword("SojournStatus")
+	AttrStatus = temporal.NewSearchAttributeKeyKeyword("SojournStatus")
+	// AttrOutcome is how the last turn ended; not set before the first one has.
+	AttrOutcome      = temporal.NewSearchAttributeKeyKeyword("SojournOutcome")
 	AttrAgent        = temporal.NewSearchAttributeKeyKeyword("SojournAgent")
 	AttrProfile      = temporal.NewSearchAttributeKeyKeyword("SojournProfile")
 	AttrHost         = temporal.NewSearchAttributeKeyKeyword("SojournHost")

@@ -59,7 +59,8 @@ func (c *Client) Changes(ctx context.Context) iter.Seq2[stream.Change, error] {
 // Wait waits until the message of a receipt is answered, has failed or was
 // interrupted: the Result says which. It reads the stream and returns the whole
 // answer. After the stream's retention it asks the workflow, which has the
-// beginning of a long answer only: Result.Truncated reports that. The error is
+// beginning of a long answer only: Result.Truncated reports that. When it
+// returns, the session's state has that end too, see AwaitState. The error is
 // about the waiting only.
 func (h *Handle) Wait(ctx context.Context, r Receipt) (Result, error) {
 	return h.Watch(ctx, r, func(event.Event) {})
@@ -77,6 +78,7 @@ func (h *Handle) Watch(ctx context.Context, r Receipt, seen func(event.Event)) (
 				return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
 			}
 			if res, ended := ResultOf(ev, r.MessageID); ended {
+				h.AwaitState(ctx, res.ExecutionID)
 				return h.whole(ctx, r.AfterSeq, res)
 			}
 			seen(ev)
@@ -146,20 +148,22 @@ func aboutBlock(ev event.Event, id string) bool {
 
 // ResultOf reads an event as the end of a message's execution, if it is that.
 func ResultOf(ev event.Event, messageID string) (Result, bool) {
-	var q event.Query
-	var out Outcome
-	switch p := ev.Payload.(type) {
-	case event.QueryCompleted:
-		q, out = p.Query, Completed
-	case event.QueryFailed:
-		q, out = p.Query, Failed
-	case event.QueryInterrupted:
-		q, out = p.Query, Interrupted
-	default:
-		return Result{}, false
-	}
-	if !slices.Contains(q.MessageIDs, messageID) {
+	q, out, ended := endOf(ev)
+	if !ended || !slices.Contains(q.MessageIDs, messageID) {
 		return Result{}, false
 	}
 	return Result{ExecutionID: q.ExecutionID, MessageID: messageID, Outcome: out, Result: q.Result, Error: q.Error, Reason: q.Reason}, true
+}
+
+// endOf returns the execution that an event ends and how, if it ends one.
+func endOf(ev event.Event) (q event.Query, how Outcome, ended bool) {
+	switch p := ev.Payload.(type) {
+	case event.QueryCompleted:
+		return p.Query, Completed, true
+	case event.QueryFailed:
+		return p.Query, Failed, true
+	case event.QueryInterrupted:
+		return p.Query, Interrupted, true
+	}
+	return event.Query{}, "", false
 }

@@ -29,7 +29,8 @@ func (h *Handle) ID() string { return h.id }
 
 // Send queues a message and runs it. It returns when the message is accepted,
 // not when it is answered: see Wait. A message id that was sent before gives
-// the first receipt.
+// the first receipt. With BusyReject a turn whose end is in the stream already
+// does not count as running.
 func (h *Handle) Send(ctx context.Context, m Message) (Receipt, error) {
 	if m.ID == "" {
 		m.ID = uuid.NewString()
@@ -38,7 +39,11 @@ func (h *Handle) Send(ctx context.Context, m Message) (Receipt, error) {
 		return Receipt{}, err
 	}
 	var rec Receipt
-	return rec, h.update(ctx, UpdateSend, "send-"+m.ID, &rec, m)
+	err := h.update(ctx, UpdateSend, "send-"+m.ID, &rec, m)
+	if m.WhenBusy == BusyReject && errors.Is(err, ErrBusy) && h.endTaken(ctx) {
+		err = h.update(ctx, UpdateSend, "send-"+m.ID, &rec, m)
+	}
+	return rec, err
 }
 
 // Queue queues a message without running it; a later Send or Render runs it.
@@ -169,6 +174,7 @@ func (h *Handle) Inspect(ctx context.Context) (Inspection, error) {
 }
 
 // Result answers for one of the last executions, by execution or message id.
+// Errors: ErrBusy while it runs or waits, ErrNotFound for one that is not known.
 func (h *Handle) Result(ctx context.Context, id string) (Result, error) {
 	var r Result
 	return r, h.query(ctx, QueryResult, &r, id)
@@ -176,6 +182,11 @@ func (h *Handle) Result(ctx context.Context, id string) (Result, error) {
 
 func (h *Handle) query(ctx context.Context, name string, out any, args ...any) error {
 	v, err := h.c.o.Temporal.QueryWorkflow(ctx, h.id, "", name, args...)
+	var refused *serviceerror.QueryFailed
+	if errors.As(err, &refused) && refused.Failure != nil {
+		// The client of Temporal keeps the type of the handler's error in here.
+		err = temporal.GetDefaultFailureConverter().FailureToError(refused.Failure)
+	}
 	if err != nil {
 		return h.failed(ctx, name, err)
 	}

@@ -17,11 +17,14 @@ import (
 
 // Summary is one session in a list.
 type Summary struct {
-	SessionID    string    `json:"sessionId"`
-	Title        string    `json:"title"`
-	Agent        string    `json:"agent"`
-	Profile      string    `json:"profile,omitempty"`
-	Status       Status    `json:"status"`
+	SessionID string `json:"sessionId"`
+	Title     string `json:"title"`
+	Agent     string `json:"agent"`
+	Profile   string `json:"profile,omitempty"`
+	Status    Status `json:"status"`
+	// Outcome is how the last turn ended; "" before the first one has, and for an
+	// archived session.
+	Outcome      Outcome   `json:"outcome,omitempty"`
 	Host         string    `json:"host,omitempty"`
 	Parent       string    `json:"parent,omitempty"`
 	Tags         []string  `json:"tags,omitempty"`
@@ -120,6 +123,9 @@ func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToke
 	page := Page{Sessions: []Summary{}}
 	latest, err := c.latestRuns(ctx, reply.GetExecutions())
 	if err != nil {
+		return Page{}, err
+	}
+	if err := c.refresh(ctx, reply.GetExecutions()); err != nil {
 		return Page{}, err
 	}
 	for _, info := range reply.GetExecutions() {
@@ -229,7 +235,7 @@ func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {
 	}
 	for name, into := range map[string]any{
 		AttrTitle.GetName(): &s.Title, AttrAgent.GetName(): &s.Agent, AttrProfile.GetName(): &s.Profile,
-		AttrStatus.GetName(): &s.Status, AttrHost.GetName(): &s.Host, AttrParent.GetName(): &s.Parent,
+		AttrStatus.GetName(): &s.Status, AttrOutcome.GetName(): &s.Outcome, AttrHost.GetName(): &s.Host, AttrParent.GetName(): &s.Parent,
 		AttrTags.GetName(): &s.Tags, AttrTurns.GetName(): &s.Turns, AttrCostUSD.GetName(): &s.CostUSD,
 		AttrLastActivity.GetName(): &s.LastActivity,
 	} {

@@ -171,6 +171,13 @@ type RespondRequest struct {
 	Input json.RawMessage `json:"input,omitempty"`
 }
 
+// Waiting is what the signal waiting has: the permission requests of the running
+// execution that wait for a person, oldest first; none when it continues.
+type Waiting struct {
+	ExecutionID string   `json:"executionId"`
+	Requests    []string `json:"requests"`
+}
+
 // Configure changes a session; nil fields stay.
 type Configure struct {
 	Title      *string                    `json:"title,omitempty"`

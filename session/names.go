@@ -21,6 +21,8 @@ const (
 	SignalMessage   = "message"
 	SignalQueue     = "queue"
 	SignalInterrupt = "interrupt"
+	// SignalWaiting is RunTurn's: which permission requests wait for a person.
+	SignalWaiting = "waiting"
 
 	QuerySnapshot = "snapshot"
 	QueryInspect  = "inspect"

@@ -14,6 +14,8 @@ type Status string
 const (
 	StatusIdle    Status = "idle"
 	StatusRunning Status = "running"
+	// StatusWaiting: the running turn waits for a person's answer.
+	StatusWaiting Status = "waiting"
 	StatusClosed  Status = "closed"
 )
 
@@ -55,6 +57,8 @@ type State struct {
 	LastBlockID  string      `json:"lastBlockId,omitempty"`
 	LastBlock    string      `json:"lastBlock,omitempty"`
 	LastActivity time.Time   `json:"lastActivity,omitzero"`
+	// Outcome is how the last execution ended; "" before the first one has.
+	Outcome Outcome `json:"outcome,omitempty"`
 	// Failure is why the last execution failed; nil after a good one.
 	Failure *event.ErrorInfo `json:"failure,omitempty"`
 	// ArchiveBehind says what the archive still misses; "" when nothing.
@@ -154,11 +158,14 @@ type Inspection struct {
 	// that there is more, in the conversation.
 	LastOutput          string `json:"lastOutput,omitempty"`
 	LastOutputTruncated bool   `json:"lastOutputTruncated,omitempty"`
+	// LastOutcome is how the last execution ended; "" before the first one has.
+	LastOutcome Outcome `json:"lastOutcome,omitempty"`
 
 	Failure       *event.ErrorInfo `json:"failure,omitempty"`
 	ArchiveBehind string           `json:"archiveBehind,omitempty"`
 	Epoch         uint64           `json:"epoch"`
 	Restarts      int              `json:"restarts"`
-	Pending       []string         `json:"pendingPermissions"`
-	HistoryLength int              `json:"historyLength"`
+	// Pending are the ids of the permission requests that wait for a person.
+	Pending       []string `json:"pendingPermissions"`
+	HistoryLength int      `json:"historyLength"`
 }

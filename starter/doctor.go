@@ -194,9 +194,9 @@ func (c *cli) checkAttributes(ctx context.Context) (string, error) {
 	}
 	missing, err := missingAttributes(ctx, t, c.conns.options.Namespace)
 	if err == nil && len(missing) > 0 {
-		err = failed("sojourn setup makes them", "%d of %d are missing", len(missing), len(wantedAttributes()))
+		err = failed("sojourn setup makes them", "%d of %d are missing", len(missing), len(session.SearchAttributes()))
 	}
-	return fmt.Sprintf("all %d are there", len(wantedAttributes())), err
+	return fmt.Sprintf("all %d are there", len(session.SearchAttributes())), err
 }
 
 func (c *cli) checkWorker(ctx context.Context) (string, error) {

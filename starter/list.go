@@ -118,6 +118,9 @@ func (c *cli) printTable(sessions []session.Summary, now time.Time) error {
 
 func status(s session.Summary) string {
 	var more []string
+	if s.Outcome != "" && s.Outcome != session.Completed && s.Status != session.StatusRunning && s.Status != session.StatusWaiting {
+		more = append(more, string(s.Outcome))
+	}
 	if s.Parent != "" {
 		more = append(more, "child")
 	}

@@ -16,10 +16,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -38,34 +36,19 @@ func namespaceKnown(ctx context.Context, t client.Client, namespace string) erro
 	return err
 }
 
-// wantedAttributes are the search attributes by which sessions are found.
-func wantedAttributes() []temporal.SearchAttributeKey {
-	return []temporal.SearchAttributeKey{
-		session.AttrStatus, session.AttrAgent, session.AttrProfile, session.AttrHost, session.AttrRoot, session.AttrParent,
-		session.AttrTenant, session.AttrTitle, session.AttrTags, session.AttrTurns, session.AttrDepth, session.AttrCostUSD,
-		session.AttrLastActivity,
-	}
+// missingAttributes are the search attributes that the namespace has not; one of
+// another type is an error.
+func missingAttributes(ctx context.Context, t client.Client, namespace string) (map[string]enumspb.IndexedValueType, error) {
+	missing, err := session.MissingSearchAttributes(ctx, t, namespace)
+	return missing, attributeFault(err)
 }
 
-// missingAttributes are those that the namespace has not; one of another type
-// is an error, since nobody but an operator may change it.
-func missingAttributes(ctx context.Context, t client.Client, namespace string) (map[string]enumspb.IndexedValueType, error) {
-	known, err := t.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
-	if err != nil {
-		return nil, fmt.Errorf("list search attributes: %w", err)
+// attributeFault adds to an error what an operator can do about it.
+func attributeFault(err error) error {
+	if wrong, ok := errors.AsType[*session.AttributeTypeError](err); ok {
+		return failed("remove it (temporal operator search-attribute remove) and run sojourn setup", "%s", wrong)
 	}
-	missing := map[string]enumspb.IndexedValueType{}
-	for _, key := range wantedAttributes() {
-		have, is := known.GetCustomAttributes()[key.GetName()]
-		switch {
-		case !is:
-			missing[key.GetName()] = key.GetValueType()
-		case have != key.GetValueType():
-			return nil, failed("remove it (temporal operator search-attribute remove) and run sojourn setup",
-				"search attribute %s is of the type %s, want %s", key.GetName(), have, key.GetValueType())
-		}
-	}
-	return missing, nil
+	return err
 }
 
 // natsState is what the stream's server has.

@@ -57,7 +57,7 @@ func (c *cli) send(ctx context.Context, id, text string, f sendFlags) error {
 		return err
 	}
 	n := needStream
-	if f.noWait {
+	if f.noWait && m.WhenBusy != session.BusyReject {
 		n = 0
 	}
 	h, err := c.handle(ctx, id, n)
@@ -160,6 +160,7 @@ func (c *cli) followTurn(ctx context.Context, h *session.Handle, r session.Recei
 			return err
 		}
 		if ended {
+			h.AwaitState(ctx, res.ExecutionID)
 			return joinFlush(turnFailed(h.ID(), res), flush)
 		}
 	}

@@ -4,14 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/api/operatorservice/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -76,36 +71,9 @@ func (c *cli) setupAttributes(ctx context.Context) (step, error) {
 	if err := namespaceKnown(ctx, t, o.Namespace); err != nil {
 		return s, err
 	}
-	missing, err := missingAttributes(ctx, t, o.Namespace)
-	if err != nil || len(missing) == 0 {
-		return s, err
-	}
-	s.Made = slices.Sorted(maps.Keys(missing))
-	_, err = t.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
-		Namespace: o.Namespace, SearchAttributes: missing,
-	})
-	if err != nil {
-		return s, fmt.Errorf("add search attributes: %w", err)
-	}
-	return s, awaitAttributes(ctx, t, o.Namespace)
-}
-
-// awaitAttributes returns when the server knows what was added: a session
-// started before would be refused.
-func awaitAttributes(ctx context.Context, t client.Client, namespace string) error {
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for {
-		missing, err := missingAttributes(ctx, t, namespace)
-		if err != nil || len(missing) == 0 {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("search attributes do not appear: %w", ctx.Err())
-		case <-again.C:
-		}
-	}
+	made, err := session.EnsureSearchAttributes(ctx, t, o.Namespace)
+	s.Made = append(s.Made, made...)
+	return s, attributeFault(err)
 }
 
 func (c *cli) setupReconciler(ctx context.Context) (step, error) {

@@ -139,7 +139,29 @@ func dialTemporal(ctx context.Context, o client.Options, store *archive.Archive,
 	if c, err = client.DialContext(ctx, o); err != nil {
 		return nil, hinted{fmt.Errorf("no Temporal answers at %s: %w", o.HostPort, err), "start it (make dev), or set TEMPORAL_ADDRESS"}
 	}
+	if err := ensureAttributes(ctx, c, o.Namespace, logger); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
+}
+
+// ensureAttributes adds the search attributes that a namespace of an earlier
+// build does not have: with one missing every session of it would stop.
+func ensureAttributes(ctx context.Context, c client.Client, namespace string, logger *slog.Logger) error {
+	missing, err := session.MissingSearchAttributes(ctx, c, namespace)
+	if err != nil {
+		// The sessions need them and not the question: it may not be permitted.
+		logger.Warn("the namespace's search attributes are not known", "namespace", namespace, "error", err)
+		return nil
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if _, err := session.EnsureSearchAttributes(ctx, c, namespace); err != nil {
+		return hinted{fmt.Errorf("namespace %s: %w", namespace, err), "sojourn setup makes them, with the rights to change the namespace"}
+	}
+	return nil
 }
 
 func dialStream(ctx context.Context, s options, namespace string, logger *slog.Logger) (*stream.Log, error) {

@@ -23,6 +23,7 @@ func (r *run) listen(ctx workflow.Context) error {
 	workflow.Go(r.ctx, r.receive(session.SignalMessage, r.onMessage))
 	workflow.Go(r.ctx, r.receive(session.SignalQueue, r.onQueue))
 	workflow.Go(r.ctx, r.receive(session.SignalInterrupt, r.onInterrupt))
+	workflow.Go(r.ctx, r.receive(session.SignalWaiting, r.onWaiting))
 	workflow.Go(r.ctx, r.deliver)
 	workflow.Go(r.ctx, func(own workflow.Context) {
 		// The one use of the context that is cancelled with the workflow.
@@ -250,7 +251,10 @@ func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {
 	cur := r.cur
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		out, err := r.control(ctx, activities.ControlInput{ID: "respond-" + req.RequestID, Answer: &req})
-		if out.Handed || isPermanent(err) {
+		// An attempt that began a moment ago has not read the request yet, which
+		// the one before it told.
+		if out.Handed || isPermanent(err) && !r.waitsFor(cur, req.RequestID) {
+			r.answered(cur, req.RequestID)
 			return err
 		}
 		if !r.runs(cur) || workflow.GetVersion(ctx, changeRespond, workflow.DefaultVersion, 1) < 1 {
@@ -258,6 +262,20 @@ func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {
 		}
 		r.pause(ctx, cur, wait)
 	}
+}
+
+// waitsFor reports whether a running turn is known to wait for an answer.
+func (r *run) waitsFor(cur *turn, requestID string) bool {
+	return r.runs(cur) && slices.Contains(cur.waiting, requestID)
+}
+
+// answered takes a request off those that wait, when the turn took its answer.
+func (r *run) answered(cur *turn, requestID string) {
+	if !r.waitsFor(cur, requestID) {
+		return
+	}
+	cur.waiting = slices.DeleteFunc(cur.waiting, func(id string) bool { return id == requestID })
+	r.publish()
 }
 
 func (r *run) listenClose() error {

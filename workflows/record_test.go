@@ -107,6 +107,14 @@ var scenes = []scene{
 		r.letGo(id)
 		r.turns(id, 1)
 	}},
+	{name: "signal-waiting", play: func(r *recorder, id string) {
+		r.hold(id, "m1")
+		r.signal(id, session.SignalWaiting, session.Waiting{ExecutionID: "x1", Requests: []string{"r1"}})
+		r.until(id, func(s session.Snapshot) bool { return s.Status == session.StatusWaiting })
+		r.update(id, session.UpdateRespond, session.RespondRequest{RequestID: "r1", Allow: true})
+		r.letGo(id)
+		r.turns(id, 1)
+	}},
 	{name: "update-configure", play: func(r *recorder, id string) {
 		r.update(id, session.UpdateConfigure, session.Configure{Title: ptr("idle"), Metadata: bag("k", "1")})
 		r.hold(id, "m1")

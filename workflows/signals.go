@@ -48,7 +48,7 @@ func (r *run) drain(ctx workflow.Context) {
 	for _, s := range []struct {
 		name   string
 		handle func(workflow.Context, *commonpb.Payload) error
-	}{{session.SignalMessage, r.onMessage}, {session.SignalQueue, r.onQueue}, {session.SignalInterrupt, r.onInterrupt}} {
+	}{{session.SignalMessage, r.onMessage}, {session.SignalQueue, r.onQueue}, {session.SignalInterrupt, r.onInterrupt}, {session.SignalWaiting, r.onWaiting}} {
 		ch := workflow.GetSignalChannel(ctx, s.name)
 		for {
 			var raw converter.RawValue
@@ -125,6 +125,20 @@ func (r *run) onInterrupt(ctx workflow.Context, p *commonpb.Payload) error {
 	}
 	_, err := r.interruptUpdate(ctx, req)
 	return err
+}
+
+// onWaiting takes over which requests of the running turn wait for a person.
+// What is about an execution that has ended changes nothing.
+func (r *run) onWaiting(_ workflow.Context, p *commonpb.Payload) error {
+	var w session.Waiting
+	if err := json.Unmarshal(p.GetData(), &w); err != nil {
+		return session.Invalid("waiting", "is no JSON object", `{"executionId": "…", "requests": ["…"]}`)
+	}
+	if r.cur != nil && r.cur.live && r.cur.queued.ExecutionID == w.ExecutionID {
+		r.cur.waiting = w.Requests
+		r.publish()
+	}
+	return nil
 }
 
 // messageForm is what a signal should have been.

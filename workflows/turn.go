@@ -27,6 +27,8 @@ type turn struct {
 	// interrupted is set by the first interrupt, with its reason.
 	interrupted bool
 	reason      string
+	// waiting are the permission requests that wait for a person.
+	waiting []string
 	// found is how the execution ended, if a run before this one ended it.
 	found *session.Result
 }
@@ -89,6 +91,7 @@ func (r *run) runTurn(q session.Queued) {
 	if r.st.Title == "" {
 		r.st.Title = headline(q.Message.Text)
 	}
+	r.st.LastActivity = workflow.Now(r.ctx)
 	r.publish()
 	out, err := r.execute(q)
 	if err != nil {
@@ -126,6 +129,7 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 		}
 		lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err)}
 		r.st.Sandbox = nil
+		r.publishHost()
 		r.st.Restarts++
 		r.cur.hosts++
 		r.cur.after = after
@@ -177,7 +181,7 @@ func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTu
 	ctx := workflow.WithActivityOptions(r.ctx, opts)
 	r.cur.live = true
 	err := workflow.ExecuteActivity(ctx, activities.NameRunTurn, in).Get(ctx, &out)
-	r.cur.live = false
+	r.cur.live, r.cur.waiting = false, nil
 	if err == nil {
 		r.noteArchive(in, out)
 	}
@@ -226,6 +230,7 @@ func (r *run) createSandbox() error {
 	}
 	r.st.Sandbox = &out.Sandbox
 	r.st.Epoch, r.st.LastSeq, r.st.Floor, r.adrift = out.Sandbox.Epoch, out.LastSeq, 0, false
+	r.publishHost()
 	return nil
 }
 
@@ -336,7 +341,7 @@ func (r *run) settle(out activities.RunTurnOutput) {
 	st.CostUSD += out.CostUSD
 	st.LastActivity = workflow.Now(r.ctx)
 	st.ArchiveBehind = out.ArchiveBehind
-	st.Failure = out.Result.Error
+	st.Outcome, st.Failure = out.Result.Outcome, out.Result.Error
 	r.advance(out.LastSeq, out.LastBlockID)
 	if out.LastBlock != "" {
 		st.LastBlock = out.LastBlock

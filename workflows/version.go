@@ -20,4 +20,8 @@ const (
 	// changeInterruptIdle, 2026-11-22: the message of an interrupt that stops only
 	// children runs next; before, it was held. May go at 1.0.
 	changeInterruptIdle = "interrupt-of-idle-parent"
+	// changeHost, 2026-11-22: the search attributes have the host as soon as a turn
+	// has a sandbox, and none when its host is lost; before, the end of the turn
+	// set it. May go at 1.0.
+	changeHost = "host-while-the-turn-runs"
 )

@@ -16,6 +16,7 @@ import (
 // is an event in history, is made only for what changed.
 type published struct {
 	status   session.Status
+	outcome  session.Outcome
 	title    string
 	host     string
 	turns    int
@@ -27,6 +28,8 @@ type published struct {
 
 func (r *run) status() session.Status {
 	switch {
+	case r.cur != nil && len(r.cur.waiting) > 0:
+		return session.StatusWaiting
 	case r.cur != nil:
 		return session.StatusRunning
 	default:
@@ -41,7 +44,7 @@ func (r *run) publish() { r.publishAs(r.status()) }
 func (r *run) publishAs(status session.Status) {
 	workflow.SetCurrentDetails(r.ctx, r.details(status))
 	now := published{
-		status: status, title: r.st.Title, turns: r.st.Turns, cost: r.st.CostUSD,
+		status: status, outcome: r.st.Outcome, title: r.st.Title, turns: r.st.Turns, cost: r.st.CostUSD,
 		activity: r.st.LastActivity, tags: r.st.Tags, complete: true,
 	}
 	if r.st.Sandbox != nil {
@@ -55,6 +58,13 @@ func (r *run) publishAs(status session.Status) {
 	r.published = now
 }
 
+// publishHost shows that the running turn has a sandbox, or has lost it.
+func (r *run) publishHost() {
+	if workflow.GetVersion(r.ctx, changeHost, workflow.DefaultVersion, 1) >= 1 {
+		r.publish()
+	}
+}
+
 func (r *run) changes(now published) []temporal.SearchAttributeUpdate {
 	was := r.published
 	var set []temporal.SearchAttributeUpdate
@@ -63,6 +73,9 @@ func (r *run) changes(now published) []temporal.SearchAttributeUpdate {
 	}
 	if now.status != was.status {
 		set = append(set, session.AttrStatus.ValueSet(string(now.status)))
+	}
+	if now.outcome != was.outcome {
+		set = append(set, session.AttrOutcome.ValueSet(string(now.outcome)))
 	}
 	if now.title != was.title {
 		set = append(set, session.AttrTitle.ValueSet(now.title))
@@ -147,11 +160,12 @@ func (r *run) snapshot() session.Snapshot {
 func (r *run) inspect() session.Inspection {
 	i := session.Inspection{
 		Snapshot: r.snapshot(), Phase: r.phase(), Options: r.in.Options, CreatedAt: r.in.CreatedAt,
-		LastBlock: r.st.LastBlock, Failure: r.st.Failure, ArchiveBehind: r.st.ArchiveBehind,
+		LastBlock: r.st.LastBlock, LastOutcome: r.st.Outcome, Pending: []string{}, Failure: r.st.Failure, ArchiveBehind: r.st.ArchiveBehind,
 		Epoch: r.st.Epoch, Restarts: r.st.Restarts, HistoryLength: workflow.GetInfo(r.ctx).GetCurrentHistoryLength(),
 	}
 	if r.cur != nil {
 		i.CurrentExecution = r.cur.queued.ExecutionID
+		i.Pending = append(i.Pending, r.cur.waiting...)
 	}
 	if n := len(r.st.Results); n > 0 && r.st.Results[n-1].Result != nil {
 		last := r.st.Results[n-1].Result
@@ -170,6 +184,8 @@ func (r *run) phase() string {
 		return "resting"
 	case r.cur.live && r.cur.interrupted:
 		return "interrupting"
+	case len(r.cur.waiting) > 0:
+		return "waiting"
 	case r.cur.live:
 		return "turn"
 	}
@@ -183,7 +199,17 @@ func (r *run) result(id string) (session.Result, error) {
 			return res, nil
 		}
 	}
+	if r.hasToRun(id) {
+		return session.Result{}, session.ToTemporal(fmt.Errorf("execution %q: %w", id, session.ErrBusy))
+	}
 	return session.Result{}, session.ToTemporal(fmt.Errorf("execution %q: %w", id, session.ErrNotFound))
+}
+
+// hasToRun reports whether an execution runs or waits, by execution or message
+// id.
+func (r *run) hasToRun(id string) bool {
+	is := func(q session.Queued) bool { return q.ExecutionID == id || q.Message.ID == id }
+	return r.cur != nil && is(r.cur.queued) || slices.ContainsFunc(r.st.Queue, is)
 }
 
 // details is the session in Markdown, for the Web UI.
@@ -197,6 +223,9 @@ func (r *run) details(status session.Status) string {
 	}
 	row("Agent", r.in.Options.Agent)
 	row("Status", string(status)+r.waiting())
+	if r.cur != nil && len(r.cur.waiting) > 0 {
+		row("Waits for", "a person's answer to the permission request "+strings.Join(r.cur.waiting, ", "))
+	}
 	row("Turns", fmt.Sprint(r.st.Turns))
 	row("Cost", fmt.Sprintf("$%.4f (%d tokens in, %d out)", r.st.CostUSD, r.st.Usage.InputTokens, r.st.Usage.OutputTokens))
 	if r.cur != nil {
@@ -206,6 +235,7 @@ func (r *run) details(status session.Status) string {
 		row("Sandbox", fmt.Sprintf("%s on host %s", r.st.Sandbox.ID, r.st.Sandbox.Host))
 	}
 	row("Last block", r.lastBlock())
+	row("Last turn", string(r.st.Outcome))
 	if r.st.Failure != nil {
 		row("Last failure", r.st.Failure.Message)
 	}

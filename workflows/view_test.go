@@ -167,20 +167,27 @@ func TestCurrentDetailsShowTheSession(t *testing.T) {
 	p.run()
 }
 
-// Search attributes are events in history: they are set when they changed, and
-// only those.
-func TestSearchAttributesAreSetWhenTheyChange(t *testing.T) {
-	t.Parallel()
-	p := newPlay(t, func(in *session.Input) { in.Options.Title, in.Options.Tenant = "a title", "acme" })
-	var upserts []map[string]any
+// upsertsOf collects the search attributes that a play sets, each upsert by
+// itself, without the prefix of their names.
+func upsertsOf(p *play) *[]map[string]any {
+	upserts := &[]map[string]any{}
 	p.env.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Run(func(args mock.Arguments) {
 		set := map[string]any{}
 		for key, v := range args.Get(0).(temporal.SearchAttributes).GetUntypedValues() {
 			set[strings.TrimPrefix(key.GetName(), "Sojourn")] = v
 		}
-		upserts = append(upserts, set)
+		*upserts = append(*upserts, set)
 	})
-	seen := func() []map[string]any { was := upserts; upserts = nil; return was }
+	return upserts
+}
+
+// Search attributes are events in history: they are set when they changed, and
+// only those.
+func TestSearchAttributesAreSetWhenTheyChange(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) { in.Options.Title, in.Options.Tenant = "a title", "acme" })
+	upserts := upsertsOf(p)
+	seen := func() []map[string]any { was := *upserts; *upserts = nil; return was }
 	var begun, first, second, looked, tagged []map[string]any
 	p.then(
 		func() { begun = seen(); p.send("m1", "one") },
@@ -194,12 +201,65 @@ func TestSearchAttributesAreSetWhenTheyChange(t *testing.T) {
 	require.Subset(t, begun[0], map[string]any{
 		"Status": "idle", "Agent": "claude", "Root": "s1", "Tenant": "acme", "Title": "a title", "Depth": int64(0), "Turns": int64(0),
 	})
-	require.Equal(t, map[string]any{"Status": "running"}, first[0])
-	require.Equal(t, []string{"CostUSD", "Host", "LastActivity", "Status", "Turns"}, keysOf(first[len(first)-1]))
+	require.Len(t, first, 3, "one when it runs, one when it has a host, one when it rests")
+	require.Equal(t, []string{"LastActivity", "Status"}, keysOf(first[0]))
+	require.Equal(t, map[string]any{"Host": "h1"}, first[1])
+	require.Equal(t, []string{"CostUSD", "Outcome", "Status", "Turns"}, keysOf(first[2]))
+	require.Equal(t, "completed", first[2]["Outcome"])
 	require.Len(t, second, 2, "one when it runs, one when it rests")
-	require.Equal(t, map[string]any{"Status": "running"}, second[0])
-	require.Equal(t, []string{"CostUSD", "LastActivity", "Status", "Turns"}, keysOf(second[1]))
+	require.Equal(t, []string{"LastActivity", "Status"}, keysOf(second[0]))
+	require.Equal(t, "running", second[0]["Status"])
+	require.Equal(t, []string{"CostUSD", "Status", "Turns"}, keysOf(second[1]), "the outcome is the same")
 	require.Empty(t, looked)
 	require.Equal(t, []map[string]any{{"Tags": []string{"x"}}}, tagged)
-	require.Equal(t, "closed", upserts[len(upserts)-1]["Status"])
+	require.Equal(t, "closed", (*upserts)[len(*upserts)-1]["Status"])
+}
+
+// TestHostFollowsATakeover: the host in the lists is the one that has the
+// sandbox, and none between two.
+func TestHostFollowsATakeover(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	upserts := upsertsOf(p)
+	p.then(func() { p.send("m1", "LOST 1") })
+	p.after(time.Hour, func() {})
+	p.run()
+	var hosts []any
+	for _, set := range *upserts {
+		// An attribute that is unset is not in the set.
+		if h, ok := set["Host"]; ok || len(set) == 0 {
+			hosts = append(hosts, h)
+		}
+	}
+	require.Equal(t, []any{"h1", nil, "h1", nil}, hosts, "taken, lost, taken again, closed")
+}
+
+// TestStatusWaiting: a turn that waits for a person says so, until the answer
+// is taken or the request is withdrawn.
+func TestStatusWaiting(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	waits := func(execution string, requests ...string) {
+		p.env.SignalWorkflow(session.SignalWaiting, session.Waiting{ExecutionID: execution, Requests: requests})
+	}
+	is := func(want session.Status, requests ...string) {
+		i := p.inspect()
+		require.Equal(t, want, i.Status)
+		require.Equal(t, append([]string{}, requests...), i.Pending)
+	}
+	p.then(
+		func() { waits("x1", "r0") },
+		func() { is(session.StatusIdle); p.send("m1", "HOLD one") },
+		func() { waits("x7", "r0") },
+		func() { is(session.StatusRunning); waits("x1", "r1", "r2") },
+		func() { is(session.StatusWaiting, "r1", "r2") },
+		func() { p.update(session.UpdateRespond, session.RespondRequest{RequestID: "r1", Allow: true}) },
+		func() { is(session.StatusWaiting, "r2"); waits("x1") },
+		func() { is(session.StatusRunning); waits("x1", "r3") },
+		func() { p.signal(session.SignalWaiting, "json/plain", "17") },
+		func() { is(session.StatusWaiting, "r3"); require.NoError(t, p.w.letGo("s1")) },
+		func() { is(session.StatusIdle); require.Equal(t, session.Completed, p.inspect().LastOutcome) },
+	)
+	p.run()
+	require.Len(t, heard[event.Error](p.w, "s1"), 1, "what is no such signal is refused")
 }
