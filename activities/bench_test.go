@@ -141,6 +141,8 @@ func (acknowledging) RecordActivityHeartbeat(ctx context.Context, _ []byte, deta
 	return nil
 }
 
+func (acknowledging) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
+
 type nothing struct{}
 
 func (nothing) Debug(string, ...any) {}

@@ -15,6 +15,6 @@
 //
 // Messages to the workflow, by kind: the updates send, render, interrupt,
 // clear-abort, spawn, respond, configure, evict and close; the signals message,
-// queue and interrupt; the queries snapshot, inspect and result. Their inputs
+// queue and interrupt, and waiting, which is the running turn's own; the queries snapshot, inspect and result. Their inputs
 // and outputs are the structs of this package, as JSON.
 package session

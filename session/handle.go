@@ -230,6 +230,12 @@ func (h *Handle) failed(ctx context.Context, name string, err error) error {
 	if errors.As(err, &unserved) {
 		return err
 	}
+	var notReady *serviceerror.WorkflowNotReady
+	if errors.As(err, &notReady) {
+		if fault := h.unserved(ctx); fault != nil {
+			return fmt.Errorf("session %s: %w", h.id, fault)
+		}
+	}
 	if named := FromTemporal(err); named != err {
 		var invalid *InvalidError
 		if errors.As(named, &invalid) {

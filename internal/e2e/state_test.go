@@ -191,7 +191,7 @@ func TestARollbackIsRefusedAtOnce(t *testing.T) {
 	older.Stop()
 	require.Equal(t, 1, s.code)
 	require.Contains(t, s.err, "worker older-build can't run the session")
-	require.Contains(t, s.err, "nondeterministic")
+	require.Contains(t, s.err, "[TMPRL1100]", "what the SDK says of a history that the code does not fit")
 	startWorkerIn(t, w.dataDir)
 	require.NoError(t, h.Close(ctx))
 	requireParity(t, h.ID())
