@@ -43,7 +43,7 @@ func (e *UnservedError) Error() string {
 
 // Hint is what can be done, for a command line's second line.
 func (e *UnservedError) Hint() string {
-	return "run workers of the build that the session ran on last, or a newer one; the session waits and loses nothing"
+	return "run workers of the build that the session ran on last, or a newer one, and try again in some seconds; the session waits and loses nothing"
 }
 
 const (
