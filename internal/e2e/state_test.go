@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
@@ -197,9 +196,13 @@ func TestARollbackIsRefusedAtOnce(t *testing.T) {
 	startWorkerIn(t, w.dataDir)
 	require.Eventually(t, func() bool {
 		// Temporal pauses before it offers the failed task again.
-		var unserved *session.UnservedError
 		err := h.Close(ctx)
-		return !errors.As(err, &unserved) && assert.NoError(t, err)
+		if unserved, ok := errors.AsType[*session.UnservedError](err); ok {
+			t.Log(unserved)
+			return false
+		}
+		require.NoError(t, err)
+		return true
 	}, patience, tick)
 	requireParity(t, h.ID())
 }
