@@ -36,6 +36,8 @@ type agent struct {
 	note string
 	// exported is how far databases are archived.
 	exported exported
+	// archiver is made by Host.archiverOf.
+	archiver *archiver
 }
 
 // agentIn gives the agent of a sandbox, running: warm if it can be, attached

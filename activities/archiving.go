@@ -1,11 +1,11 @@
 package activities
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -19,13 +19,26 @@ import (
 // those that only grow, the rest whole. Safe for concurrent use; one sync runs
 // at a time.
 type archiver struct {
-	store *archive.Archive
-	agent *agent
+	store  *archive.Archive
+	agent  *agent
+	memory Memory
+	log    *slog.Logger
 
 	mu sync.Mutex
 	// known is what the archive has of each transcript; nil before the archive
 	// was asked.
 	known map[string]archive.TranscriptInfo
+}
+
+// archiverOf returns the archiver of an agent. The turns of an agent share it,
+// so that what one turn left is not archived twice at once.
+func (h *Host) archiverOf(a *agent) *archiver {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.archiver == nil {
+		a.archiver = &archiver{store: h.o.Archive, agent: a, memory: h.o.Memory, log: h.o.Log}
+	}
+	return a.archiver
 }
 
 // sync archives what is new and gives which transcripts changed.
@@ -72,31 +85,27 @@ func (r *archiver) one(ctx context.Context, session string, t adapters.Transcrip
 	if e, ok := r.agent.adapter.(adapters.Exporter); ok && t.Kind == adapters.Snapshot {
 		return r.export(ctx, session, e, t)
 	}
-	start := r.known[t.ID].Size
 	if t.Kind == adapters.Snapshot {
-		start = 0
+		return r.replace(ctx, session, t)
 	}
-	data, err := newHome(ctx, r.agent.sb).from(t.Path, start)
+	return r.appendNew(ctx, session, t)
+}
+
+// replace archives a file that is written anew each time.
+func (r *archiver) replace(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
+	data, err := newHome(ctx, r.agent.sb).whole(t.Path, int64(r.memory.snapshot()))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
+		return info, false, nil
+	}
+	if errors.Is(err, errTooLarge) {
+		// No agent writes such a file; the rest of the archive must not wait for it.
+		r.log.Warn("a transcript is not archived", "session", session, "error", err)
 		return info, false, nil
 	}
 	if err != nil {
 		return info, false, err
 	}
-	if t.Kind == adapters.Append {
-		// A line that is being written may yet be torn by a kill, and what is
-		// archived can't be taken back.
-		data = data[:bytes.LastIndexByte(data, '\n')+1]
-		if len(data) == 0 {
-			return info, false, nil
-		}
-	}
-	if t.Kind == adapters.Snapshot {
-		info, err = r.store.PutSnapshot(ctx, session, r.agent.epoch, t, data)
-	} else {
-		info, err = r.store.AppendTranscript(ctx, session, r.agent.epoch, t, start, data)
-	}
-	if err != nil {
+	if info, err = r.store.PutSnapshot(ctx, session, r.agent.epoch, t, data); err != nil {
 		return info, false, err
 	}
 	return info, r.note(info), nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +30,7 @@ func archiving(t *testing.T) (*archiver, *memory, *archive.Archive) {
 	epoch, err := store.TakeEpoch(t.Context(), "s1")
 	require.NoError(t, err)
 	sb := &memory{files: map[string]string{}}
-	return &archiver{store: store, agent: &agent{
+	return &archiver{store: store, log: slog.New(slog.DiscardHandler), agent: &agent{
 		adapter: claude.New(), sb: sb, epoch: epoch, launch: adapters.Launch{SessionID: "s1", NativeID: "native"},
 	}}, sb, store
 }
@@ -75,9 +76,11 @@ func TestArchiverAppends(t *testing.T) {
 
 	// A later turn has an archiver of its own, which asks the archive.
 	sb.put(mainPath, long+"end\n")
-	next := &archiver{store: store, agent: r.agent}
-	data, err := newHome(t.Context(), sb).from(mainPath, int64(len(long)))
+	next := &archiver{store: store, log: slog.New(slog.DiscardHandler), agent: r.agent}
+	in, err := newHome(t.Context(), sb).openAt(mainPath, int64(len(long)))
 	require.NoError(t, err)
+	data, err := io.ReadAll(in)
+	require.NoError(t, errors.Join(err, in.Close()))
 	require.Equal(t, "end\n", string(data))
 	grown, err = next.sync(t.Context())
 	require.NoError(t, err)
@@ -130,7 +133,7 @@ func TestArchiverErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	sb.fail = nil
-	_, err = (&archiver{store: store, agent: r.agent}).sync(ctx)
+	_, err = (&archiver{store: store, log: slog.New(slog.DiscardHandler), agent: r.agent}).sync(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
 

@@ -193,7 +193,7 @@ func (t *turn) archiveLate(ctx context.Context) (out RunTurnOutput, err error) {
 	if t.agent, err = t.host.find(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch); err != nil {
 		return out, err
 	}
-	t.archiver, t.owned = &archiver{store: t.host.o.Archive, agent: t.agent}, true
+	t.archiver, t.owned = t.host.archiverOf(t.agent), true
 	return t.archived(ctx)
 }
 

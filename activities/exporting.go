@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -103,4 +104,54 @@ func (a *agent) sources(ctx context.Context) ([]adapters.Source, error) {
 		out = append(out, adapters.Source{Transcript: t, Open: open})
 	}
 	return out, nil
+}
+
+// tailWindow is how much of the end of a transcript is searched for what the
+// agent wrote last.
+const tailWindow = 16 << 20
+
+// tails are the transcripts in the agent's home without what is far before
+// their ends, for a look at what was written last. Ids that count from a
+// transcript's beginning are not in what a long one has.
+func (a *agent) tails(ctx context.Context) ([]adapters.Source, error) {
+	all, err := a.sources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	home := newHome(ctx, a.sb)
+	for i, src := range all {
+		if src.Kind != adapters.Append {
+			continue
+		}
+		size, err := home.size(src.Path)
+		if err != nil {
+			return nil, err
+		}
+		if size > tailWindow {
+			all[i].Open = func() (io.ReadCloser, error) { return openTail(home, src.Path, size-tailWindow) }
+		}
+	}
+	return all, nil
+}
+
+// openTail opens a transcript at the first line that begins behind a byte.
+func openTail(home home, path string, after int64) (io.ReadCloser, error) {
+	in, err := home.openAt(path, after)
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewReaderSize(in, 1<<16)
+	for {
+		_, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, errors.Join(err, in.Close())
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{lines, in}, nil
+	}
 }

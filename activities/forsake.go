@@ -73,13 +73,8 @@ func (s *Session) unarchived(ctx context.Context, in EmitInput, live reducer.Sta
 	if err != nil {
 		return nil, fmt.Errorf("session %s: look for what was lost: %w", in.SessionID, err)
 	}
-	restored := reducer.NewBuilder(reducer.State{})
-	for ev, err := range adapter.Parse(sources) {
-		if err == nil {
-			restored.Add(ev)
-		}
-	}
-	return unsaved(in.Forsaken.MessageID, live, restored.State(), time.Now().UTC()), ctx.Err()
+	restored := foldSaved(adapter.Parse(sources), in.Forsaken.MessageID, live)
+	return unsaved(in.Forsaken.MessageID, live, restored, time.Now().UTC()), ctx.Err()
 }
 
 // archiveOwnSince archives Sojourn's own blocks of the execution, those too that

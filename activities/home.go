@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -43,8 +44,13 @@ func (h home) Glob(pattern string) ([]string, error) {
 }
 
 // Open opens a file; what is not read of it costs nothing.
-func (h home) Open(name string) (io.ReadCloser, error) {
-	next, stop := iter.Pull2(h.sb.CopyOut(h.ctx, sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{name}}))
+func (h home) Open(name string) (io.ReadCloser, error) { return h.openAt(name, 0) }
+
+// openAt opens a file at a byte. Reading ends with the context: a superseded
+// attempt must not read a huge file to its end.
+func (h home) openAt(name string, start int64) (io.ReadCloser, error) {
+	sel := sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{name}, From: map[string]int64{name: start}}
+	next, stop := iter.Pull2(h.sb.CopyOut(h.ctx, sel))
 	for {
 		f, err, more := next()
 		switch {
@@ -56,7 +62,7 @@ func (h home) Open(name string) (io.ReadCloser, error) {
 			stop()
 			return io.NopCloser(strings.NewReader("")), nil
 		case err == nil:
-			return &opened{f.Body, stop}, nil
+			return &opened{h.ctx, f.Body, stop}, nil
 		}
 		stop()
 		return nil, fmt.Errorf("read %s: %w", name, err)
@@ -65,8 +71,16 @@ func (h home) Open(name string) (io.ReadCloser, error) {
 
 // opened is a file in the middle of a copy that nobody goes on with.
 type opened struct {
-	io.Reader
+	ctx  context.Context
+	body io.Reader
 	stop func()
+}
+
+func (o *opened) Read(p []byte) (int, error) {
+	if err := o.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return o.body.Read(p)
 }
 
 func (o *opened) Close() error {
@@ -74,24 +88,34 @@ func (o *opened) Close() error {
 	return nil
 }
 
-// from reads a file from a byte on.
-func (h home) from(name string, start int64) ([]byte, error) {
-	sel := sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{name}, From: map[string]int64{name: start}}
-	for f, err := range h.sb.CopyOut(h.ctx, sel) {
+// size is how many bytes a file has; 0 if there is none.
+func (h home) size(name string) (int64, error) {
+	for f, err := range h.sb.CopyOut(h.ctx, sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{name}}) {
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
+			return 0, fmt.Errorf("read %s: %w", name, err)
 		}
-		if f.Path != name {
-			continue
+		if f.Path == name {
+			return f.Size, nil
 		}
-		if f.Body == nil {
-			return nil, nil
-		}
-		data, err := io.ReadAll(f.Body)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
-		}
-		return data, nil
 	}
-	return nil, fmt.Errorf("read %s: %w", name, fs.ErrNotExist)
+	return 0, nil
+}
+
+// errTooLarge is wrapped for a file that would have to be held in full.
+var errTooLarge = errors.New("the file is too large")
+
+// whole reads a file of at most limit bytes.
+func (h home) whole(name string, limit int64) ([]byte, error) {
+	in, err := h.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%w: over %d bytes", errTooLarge, limit)
+	}
+	if err = errors.Join(err, in.Close()); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return data, nil
 }

@@ -1,12 +1,12 @@
 package activities
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -38,22 +38,25 @@ func (m *memory) put(name, content string) {
 func (m *memory) CopyOut(_ context.Context, sel sandbox.Selection) iter.Seq2[sandbox.File, error] {
 	return func(yield func(sandbox.File, error) bool) {
 		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.fail != nil {
-			yield(sandbox.File{}, m.fail)
+		files, fail := maps.Clone(m.files), m.fail
+		m.mu.Unlock()
+		if fail != nil {
+			yield(sandbox.File{}, fail)
 			return
 		}
 		var names []string
-		for name := range m.files {
+		for name := range files {
 			if slices.ContainsFunc(sel.Paths, func(p string) bool { return p == "." || p == name || strings.HasPrefix(name, p+"/") }) {
 				names = append(names, name)
 			}
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			body := m.files[name][min(int(sel.From[name]), len(m.files[name])):]
+			body := files[name][min(int(sel.From[name]), len(files[name])):]
+			m.mu.Lock()
 			m.read += len(body)
-			if !yield(sandbox.File{Path: name, Mode: 0o644, Size: int64(len(m.files[name])), Body: strings.NewReader(body)}, nil) {
+			m.mu.Unlock()
+			if !yield(sandbox.File{Path: name, Mode: 0o644, Size: int64(len(files[name])), Body: strings.NewReader(body)}, nil) {
 				return
 			}
 		}
@@ -104,12 +107,19 @@ func TestHomeOfASandbox(t *testing.T) {
 		require.Equal(t, content, string(got))
 		require.NoError(t, r.Close())
 	}
-	got, err := h.from("p/a/1.jsonl", 4)
+	for from, want := range map[int64]string{4: "two\n", 400: ""} {
+		r, err := h.openAt("p/a/1.jsonl", from)
+		require.NoError(t, err)
+		got, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Equal(t, want, string(got))
+		require.NoError(t, r.Close())
+	}
+	data, err := h.whole("p/a/1.jsonl", 8)
 	require.NoError(t, err)
-	require.Equal(t, "two\n", string(got))
-	got, err = h.from("p/a/1.jsonl", 400)
-	require.NoError(t, err)
-	require.True(t, bytes.Equal(got, nil))
+	require.Equal(t, "one\ntwo\n", string(data))
+	_, err = h.whole("p/a/1.jsonl", 7)
+	require.ErrorIs(t, err, errTooLarge)
 	_, err = h.Open("p/none")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }

@@ -31,6 +31,9 @@ type HostOptions struct {
 	// IdleLease is how long an agent lives without a worker while no turn runs.
 	// Default: runner.DefaultIdleLease.
 	IdleLease time.Duration
+	// Memory is about what a session may cost this process. Default:
+	// DefaultMemory.
+	Memory    Memory
 	Stream    *stream.Log
 	Archive   *archive.Archive
 	Provider  sandbox.Provider

@@ -39,11 +39,12 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 		}
 		live.Add(ev)
 	}
-	restored, err := t.agent.onDisk(ctx)
+	said := live.State()
+	restored, err := t.agent.onDisk(ctx, t.in.Message.ID, said)
 	if err != nil {
 		return fmt.Errorf("look for lost blocks: %w", err)
 	}
-	events := unsaved(t.in.Message.ID, live.State(), restored, d.Record.TS)
+	events := unsaved(t.in.Message.ID, said, restored, d.Record.TS)
 	// The last block in order may be among them: the stream is asked again.
 	t.owned = t.owned || len(events) > 0
 	return t.out.Add(ctx, events, pos)
@@ -113,22 +114,6 @@ func keptPrompt(b event.Block, at time.Time) event.Event {
 	ev := own(event.BlockUpsert{Block: b})
 	ev.Context.Timestamp = at
 	return ev
-}
-
-// onDisk is the conversation as the agent's own transcripts have it now. What
-// can't be read of them, a torn last line say, is not in it.
-func (a *agent) onDisk(ctx context.Context) (reducer.State, error) {
-	sources, err := a.sources(ctx)
-	if err != nil {
-		return reducer.State{}, err
-	}
-	b := reducer.NewBuilder(reducer.State{})
-	for ev, err := range a.adapter.Parse(sources) {
-		if err == nil {
-			b.Add(ev)
-		}
-	}
-	return b.State(), ctx.Err()
 }
 
 // markedLost says that a block's words are on no disk.

@@ -131,15 +131,15 @@ func (t *turn) resumed(ctx context.Context, events *[]event.Event) (begun bool, 
 	if err != nil {
 		return false, err
 	}
-	restored, err := t.agent.onDisk(ctx)
-	if err != nil {
-		return false, fmt.Errorf("look for what can be resumed: %w", err)
-	}
-	now := time.Now().UTC()
 	whole, err := t.takenAway(ctx, said)
 	if err != nil {
 		return false, err
 	}
+	restored, err := t.agent.onDisk(ctx, t.in.Message.ID, said.live, whole)
+	if err != nil {
+		return false, fmt.Errorf("look for what can be resumed: %w", err)
+	}
+	now := time.Now().UTC()
 	id := t.in.Message.ID
 	live, _ := writtenPrompts(id, said.live, restored, now)
 	message, known := asked(live)
@@ -252,7 +252,7 @@ func (t *turn) sayWhatIsLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	restored, err := t.agent.onDisk(ctx)
+	restored, err := t.agent.onDisk(ctx, t.in.Message.ID, whole)
 	if err != nil {
 		return fmt.Errorf("look for what was lost: %w", err)
 	}

@@ -405,7 +405,7 @@ func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) ([]event.Event,
 	if err := store.AppendOwn(ctx, in.Agent.SessionID, in.Sandbox.Epoch, mark.Own...); err != nil {
 		return nil, err
 	}
-	all := &archiver{store: store, agent: a}
+	all := h.archiverOf(a)
 	if _, err := all.sync(ctx); err != nil {
 		return nil, err
 	}

@@ -53,9 +53,9 @@ func (t *turn) gone(ctx context.Context, d runner.Delivery) bool {
 	return ctx.Err() == nil && (err != nil || status.State != runner.AgentRunning || status.StartOffset > d.Offset)
 }
 
-// hasWritten says whether a block is in the agent's transcripts.
+// hasWritten reports whether a block is at the end of the agent's transcripts.
 func (a *agent) hasWritten(ctx context.Context, blockID string) (bool, error) {
-	sources, err := a.sources(ctx)
+	sources, err := a.tails(ctx)
 	if err != nil {
 		return false, err
 	}

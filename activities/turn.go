@@ -178,7 +178,7 @@ func (t *turn) open(ctx context.Context) (err error) {
 	if t.agent, err = h.agentIn(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch, t.reached()); err != nil {
 		return err
 	}
-	t.archiver = &archiver{store: h.o.Archive, agent: t.agent}
+	t.archiver = h.archiverOf(t.agent)
 	if err := t.pulse.hold(ctx, t.agent.conn); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (t *turn) takeStream(ctx context.Context) (err error) {
 		return err
 	}
 	t.had = t.writer.Tail().Position
-	t.out = t.writer.Batcher(ctx, stream.BatcherOptions{})
+	t.out = t.writer.Batcher(ctx, stream.BatcherOptions{MaxBytes: t.host.o.Memory.queue()})
 	return nil
 }
 
@@ -312,7 +312,7 @@ func (t *turn) startAnew(ctx context.Context) (err error) {
 	if t.agent, err = h.agentIn(ctx, t.in.Agent, t.in.Sandbox.ID, t.in.Sandbox.Epoch, t.reached()); err != nil {
 		return err
 	}
-	t.archiver.agent = t.agent
+	t.archiver = h.archiverOf(t.agent)
 	if err := t.pulse.hold(ctx, t.agent.conn); err != nil {
 		return err
 	}
@@ -380,7 +380,9 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 			if r.err != nil {
 				return t.broken(ctx, r.err)
 			}
-			if end, err := t.take(ctx, r.Delivery); err != nil || end != nil {
+			end, err := t.take(ctx, r.Delivery)
+			r.done()
+			if err != nil || end != nil {
 				if err != nil {
 					return RunTurnOutput{}, err
 				}
@@ -429,28 +431,6 @@ func problem(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-type delivered struct {
-	runner.Delivery
-	err error
-}
-
-// records reads the spool from the bookmark on, in a goroutine that ends with
-// ctx.
-func (t *turn) records(ctx context.Context) <-chan delivered {
-	ch := make(chan delivered, 256)
-	go func() {
-		defer close(ch)
-		for d, err := range t.agent.conn.Records(ctx, t.mark.Offset) {
-			select {
-			case ch <- delivered{d, err}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return ch
 }
 
 // take translates one record and passes on what the stream does not have. It

@@ -53,10 +53,18 @@ func (a *Archive) getOnce(ctx context.Context, key string) (data []byte, tag str
 		return nil, "", fmt.Errorf("get %s: %w", key, err)
 	}
 	defer func() { _ = out.Body.Close() }() // the body has been read, or its read failed
-	if data, err = io.ReadAll(out.Body); err != nil {
+	if data, err = readSized(out.Body, aws.ToInt64(out.ContentLength)); err != nil {
 		return nil, "", fmt.Errorf("get %s: %w", key, err)
 	}
 	return data, aws.ToString(out.ETag), nil
+}
+
+// readSized reads a body whose length is known, without the memory that growing
+// takes.
+func readSized(body io.Reader, size int64) ([]byte, error) {
+	buf := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	_, err := buf.ReadFrom(body)
+	return buf.Bytes(), err
 }
 
 // put writes an object whatever stands there.

@@ -31,7 +31,7 @@ func (a *Archive) grow(ctx context.Context, session string, epoch uint64, h *tra
 		return nil
 	}
 	from := a.mergeFrom(h.Segments, int64(len(data)))
-	head, err := a.join(ctx, session, h.ID, h.Segments[from:])
+	head, err := a.join(ctx, session, h.ID, h.Segments[from:], len(data))
 	if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNotFound) {
 		// What is broken is for readers to report; new bytes come in all the same.
 		from, err = len(h.Segments), nil
@@ -39,8 +39,11 @@ func (a *Archive) grow(ctx context.Context, session string, epoch uint64, h *tra
 	if err != nil {
 		return err
 	}
-	at := h.Size - int64(len(head))
-	fresh, err := a.putSegments(ctx, session, h.ID, segment{epoch: epoch, start: at}, append(head, data...), a.limits.segment)
+	at, joined := h.Size-int64(len(head)), data
+	if len(head) > 0 {
+		joined = append(head, data...)
+	}
+	fresh, err := a.putSegments(ctx, session, h.ID, segment{epoch: epoch, start: at}, joined, a.limits.segment)
 	if err != nil {
 		return err
 	}
@@ -66,8 +69,15 @@ func (a *Archive) mergeFrom(segs []segment, n int64) int {
 
 func class(size int64) int { return bits.Len64(uint64(size)) }
 
-func (a *Archive) join(ctx context.Context, session, id string, segs []segment) (all []byte, err error) {
+// join reads segments into one slice, which has room for n bytes more.
+func (a *Archive) join(ctx context.Context, session, id string, segs []segment, n int) (all []byte, err error) {
 	for _, s := range segs {
+		n += int(s.size())
+	}
+	for _, s := range segs {
+		if all == nil {
+			all = make([]byte, 0, n)
+		}
 		data, err := a.segmentBytes(ctx, session, id, s)
 		if err != nil {
 			return nil, err

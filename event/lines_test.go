@@ -85,7 +85,7 @@ func TestDecodeRecords(t *testing.T) {
 	input := `{"ts":1,"dir":"in","line":"a"}` + "\n" + `{"ms":2,"dir":"err","line":"b"}` + "\n"
 	good, err := collect(DecodeRecords(strings.NewReader(input), RecordOptions{}))
 	require.NoError(t, err)
-	require.Equal(t, []Record{{at(1), DirIn, "a"}, {at(2), DirErr, "b"}}, good)
+	require.Equal(t, []Record{{TS: at(1), Dir: DirIn, Line: "a"}, {TS: at(2), Dir: DirErr, Line: "b"}}, good)
 	_, err = collect(DecodeRecords(strings.NewReader(input+"plain\n"), RecordOptions{}))
 	require.ErrorContains(t, err, "line 3: ")
 }
@@ -95,7 +95,7 @@ func TestDecodeRecordsPlain(t *testing.T) {
 	input := `{"type":"system","line":4}` + "\nplain text \n" + `{"ts":1,"dir":"in","line":"a"}` + "\n"
 	good, err := collect(DecodeRecords(strings.NewReader(input), RecordOptions{Plain: true}))
 	require.NoError(t, err)
-	require.Equal(t, []Record{{Dir: DirOut, Line: `{"type":"system","line":4}`}, {Dir: DirOut, Line: "plain text "}, {at(1), DirIn, "a"}}, good)
+	require.Equal(t, []Record{{Dir: DirOut, Line: `{"type":"system","line":4}`}, {Dir: DirOut, Line: "plain text "}, {TS: at(1), Dir: DirIn, Line: "a"}}, good)
 	_, err = collect(DecodeRecords(strings.NewReader(`{"dir":"sideways","line":"a"}`), RecordOptions{Plain: true}))
 	require.ErrorContains(t, err, "sideways", "a bad record is a bad record and no output")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 	"unicode/utf8"
 )
@@ -35,7 +36,8 @@ func (d Dir) valid() bool {
 
 // Record is one line of an agent's native traffic, without its line end.
 //
-// Its JSON form is {"ts", "dir", "line"}. A line that is not valid UTF-8
+// Its JSON form is {"ts", "dir", "line"}, with "cut" {"bytes", "sha256"} for a
+// line that was too long to be kept in full. A line that is not valid UTF-8
 // can't be a JSON string: then "line" holds the readable approximation and
 // "raw" the exact bytes in base64, and decoding gives the exact bytes back.
 type Record struct {
@@ -43,6 +45,9 @@ type Record struct {
 	TS   time.Time
 	Dir  Dir
 	Line string
+	// Cut is what Line was before it was cut, by [LineCutter]; nil for a line
+	// in full.
+	Cut *Cut
 }
 
 // MarshalJSON writes the form that [AppendRecord] writes. It fails on a
@@ -74,6 +79,17 @@ func AppendRecord(dst []byte, r Record) []byte {
 		dst = base64.StdEncoding.AppendEncode(dst, []byte(r.Line))
 		dst = append(dst, '"')
 	}
+	return append(AppendCut(dst, r.Cut), '}')
+}
+
+// AppendCut appends the field "cut" of a record's JSON form, with its comma;
+// nothing for nil.
+func AppendCut(dst []byte, c *Cut) []byte {
+	if c == nil {
+		return dst
+	}
+	dst = strconv.AppendInt(append(dst, `,"cut":{"bytes":`...), c.Bytes, 10)
+	dst = appendString(append(dst, `,"sha256":`...), c.SHA256)
 	return append(dst, '}')
 }
 
@@ -86,6 +102,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		Dir  Dir             `json:"dir"`
 		Line *string         `json:"line"`
 		Raw  []byte          `json:"raw"`
+		Cut  *Cut            `json:"cut"`
 	}
 	if err := json.Unmarshal(data, &w); err != nil {
 		return fmt.Errorf("record: %w", err)
@@ -104,7 +121,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return err
 	}
-	*r = Record{TS: ts, Dir: w.Dir, Line: *w.Line}
+	*r = Record{TS: ts, Dir: w.Dir, Line: *w.Line, Cut: w.Cut}
 	return nil
 }
 

@@ -49,6 +49,7 @@ func BenchmarkLongLine(b *testing.B) {
 	for _, order := range []string{"big", "quoted"} {
 		b.Run(order, func(b *testing.B) {
 			s := setup(b, runner.IsolationAuto)
+			s.spec.MaxLine = 128 << 20
 			s.mustStart()
 			c := s.dial()
 			r := read(b, c, 0)
@@ -70,6 +71,7 @@ func BenchmarkLongLine(b *testing.B) {
 // client.
 func BenchmarkLongEvent(b *testing.B) {
 	s := setupHTTP(b, runner.IsolationAuto)
+	s.spec.MaxLine = 128 << 20
 	s.mustStart()
 	c := s.dial()
 	r := read(b, c, 0)

@@ -256,6 +256,7 @@ func TestHTTPHugeEventAndResponse(t *testing.T) {
 	t.Parallel()
 	const size = 70 << 20
 	b := setupHTTP(t, runner.IsolationAuto)
+	b.spec.MaxLine = 2 * size
 	b.mustStart()
 	c := b.dial()
 	r := read(t, c, 0)

@@ -189,6 +189,7 @@ func TestWorkerDeathLeavesTheAgentRunning(t *testing.T) {
 func TestA64MegabyteLinePasses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationAuto)
+	b.spec.MaxLine = 64 << 20
 	b.mustStart()
 	c := b.dial()
 	r := read(t, c, 0)

@@ -70,6 +70,10 @@ type StartSpec struct {
 	// SegmentBytes is the size at which the spool begins a new file. Default:
 	// 16 MiB.
 	SegmentBytes int64 `json:"segmentBytes,omitempty"`
+	// MaxLine is how many bytes of a line of the agent are kept; a longer one is
+	// cut while it is read, and its record has its length and hash. Default:
+	// [event.DefaultMaxLine].
+	MaxLine int `json:"maxLine,omitempty"`
 	// SpoolFrom is how far the starter knows that the spool once reached. A spool
 	// that ends before has lost its end, and goes on there: no offset is given
 	// twice. Default: 0.

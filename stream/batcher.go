@@ -65,7 +65,7 @@ func (b *Batcher) Add(ctx context.Context, events []event.Event, pos Position) e
 	}
 	weight := 0
 	for _, e := range events {
-		weight += eventWeight(e)
+		weight += Weight(e)
 	}
 	// An empty queue takes an item of any size.
 	err := b.await(ctx, func() bool { return b.bytes == 0 || b.bytes+weight <= b.max }, func() {
@@ -179,8 +179,9 @@ func (b *Batcher) settle(taken int, err error) {
 	b.changed = make(chan struct{})
 }
 
-// eventWeight is about what an event takes in memory: enough to bound a queue.
-func eventWeight(e event.Event) int {
+// Weight is about how many bytes an event takes in memory: enough to bound a
+// queue.
+func Weight(e event.Event) int {
 	const fixed = 256
 	switch p := e.Payload.(type) {
 	case event.BlockDelta:

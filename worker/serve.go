@@ -222,7 +222,7 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 		ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease,
 		Temporal: temporal, Reconcile: func(ctx context.Context, d session.Dead) error { return session.Reconcile(ctx, temporal, d) },
 		Stream: events, Archive: store, Provider: provider,
-		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger,
+		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger, Memory: s.memory,
 	})
 	return host, places, nil
 }

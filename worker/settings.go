@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/internal/settings"
 	"github.com/sojourn-run/sojourn/runner"
 )
@@ -23,6 +24,8 @@ type options struct {
 	dataDir  string
 	capacity int
 	level    slog.Level
+	// memory is about what a session may cost this process.
+	memory activities.Memory
 	// hide are files and folders that agents must not see: what holds our credentials.
 	hide []string
 	json bool
@@ -41,6 +44,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 	envFile := fs.String("env-file", getenv("SOJOURN_ENV_FILE"), "file of NAME='value' lines that stand in for unset variables")
 	fs.StringVar(&s.dataDir, "data-dir", "", "the host's own folder; default $SOJOURN_DATA_DIR, else ~/.local/share/sojourn")
 	fs.IntVar(&s.capacity, "capacity", 16*runtime.NumCPU(), "how many sandboxes this host may hold")
+	sessionMemory := fs.Int64("session-memory", 0, "about how many MiB of this process's memory a session may take; default $SOJOURN_SESSION_MEMORY, else 64")
 	fs.TextVar(&s.level, "log-level", slog.LevelWarn, "debug, info, warn or error")
 	fs.BoolVar(&s.stopAgents, "stop-agents", false, "when told to stop, end the host's agents too; their sandboxes stay")
 	fs.BoolVar(&s.unsafeLocal, "unsafe-local", false, "run agents also where no namespaces shut them in: they see what this user sees; or $SOJOURN_UNSAFE_LOCAL=true")
@@ -66,6 +70,9 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 	if err := s.readUnsafeLocal(); err != nil {
 		return s, err
 	}
+	if err := s.setMemory(*sessionMemory); err != nil {
+		return s, err
+	}
 	if err := s.readIdleLease(); err != nil {
 		return s, err
 	}
@@ -84,6 +91,29 @@ func (s *options) readUnsafeLocal() error {
 	s.unsafeLocal = s.unsafeLocal || unsafe
 	return nil
 }
+
+// setMemory takes the flag's number of MiB, or for 0 the environment's.
+func (s *options) setMemory(mib int64) error {
+	name := "--session-memory"
+	if text := s.Get("SOJOURN_SESSION_MEMORY"); mib == 0 && text != "" {
+		name = "SOJOURN_SESSION_MEMORY"
+		var err error
+		if mib, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return usageError(fmt.Sprintf("%s is %q; it must be a number of MiB, such as 64", name, text))
+		}
+	}
+	if mib == 0 {
+		mib = int64(activities.DefaultMemory >> 20)
+	}
+	if least := int64(activities.MinMemory >> 20); mib < least || mib > maxSessionMemory {
+		return usageError(fmt.Sprintf("%s is %d MiB; it must be %d to %d", name, mib, least, maxSessionMemory))
+	}
+	s.memory = activities.Memory(mib << 20)
+	return nil
+}
+
+// maxSessionMemory is in MiB.
+const maxSessionMemory = 4096
 
 func usageError(msg string) error {
 	return wrongUsage{hinted{errors.New(msg), "sojourn-worker --help lists the flags"}}

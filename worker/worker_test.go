@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/activities"
 )
 
 // told runs the program in this process, with no environment but vars.
@@ -29,7 +31,7 @@ func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"supervise", "--help"}} {
 		code, _, stderr := told(t, nil, args...)
 		require.Zero(t, code)
-		for _, flag := range []string{"-capacity", "-data-dir", "-env-file", "-json", "-log-level", "supervise"} {
+		for _, flag := range []string{"-capacity", "-data-dir", "-env-file", "-json", "-log-level", "-session-memory", "supervise"} {
 			require.Contains(t, stderr, flag)
 		}
 	}
@@ -44,6 +46,7 @@ func TestWrongUsage(t *testing.T) {
 		`unexpected argument "x"`:   {"x"},
 		"--capacity is 0":           {"--capacity", "0"},
 		"--capacity is -3":          {"--capacity", "-3"},
+		"--session-memory is 1 MiB": {"--session-memory", "1"},
 		"-capacity":                 {"--capacity", "many"},
 		"-log-level":                {"--log-level", "loud"},
 		"/none/env":                 {"--env-file", "/none/env"},
@@ -93,6 +96,12 @@ func TestFlagsAndEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, dir, o.dataDir, "the flag wins")
 	require.Equal(t, 3, o.capacity)
+	require.Equal(t, activities.DefaultMemory, o.memory)
+	o, err = parseFlags([]string{"--data-dir", dir}, getenv("SOJOURN_SESSION_MEMORY", "128"), nil)
+	require.NoError(t, err)
+	require.Equal(t, activities.Memory(128<<20), o.memory)
+	_, err = parseFlags([]string{"--data-dir", dir}, getenv("SOJOURN_SESSION_MEMORY", "a lot"), nil)
+	require.ErrorContains(t, err, `SOJOURN_SESSION_MEMORY is "a lot"; it must be a number of MiB`)
 	require.True(t, o.json)
 	for given, want := range map[string]bool{"": false, "1": true, "true": true, "false": false} {
 		o, err = parseFlags(nil, getenv("SOJOURN_DATA_DIR", dir, "SOJOURN_UNSAFE_LOCAL", given), nil)

@@ -2,15 +2,15 @@ package claude
 
 import (
 	"bufio"
-	"encoding/hex"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // file is one transcript being read.
@@ -26,16 +26,16 @@ type file struct {
 
 	in     io.ReadCloser
 	lines  *bufio.Reader
-	long   []byte
+	long   event.LineCutter
 	number int
+	// cut is set for a line that is not kept in full.
+	cut *event.Cut
 	// next is the line to be told next; it lies in the reader's own memory
 	// until the line after it is read.
 	next line
 	time time.Time
-	// seen are the lines read, by their uuid: a compaction writes the lines that
-	// it keeps once more. Odd are the ids that are no UUIDs.
-	seen map[[16]byte]struct{}
-	odd  map[string]struct{}
+	// seen are the lines read last.
+	seen recent
 }
 
 // readAhead is enough for the longest of usual lines.
@@ -47,7 +47,6 @@ func (f *file) open() error {
 		return fmt.Errorf("open transcript %s: %w", f.Path, err)
 	}
 	f.in, f.lines = in, bufio.NewReaderSize(in, readAhead)
-	f.seen, f.odd = map[[16]byte]struct{}{}, map[string]struct{}{}
 	return nil
 }
 
@@ -68,6 +67,9 @@ func (f *file) advance() (more bool, err error) {
 		}
 		f.next = line{}
 		if err := f.next.decode(raw); err != nil {
+			if f.cut != nil {
+				err = fmt.Errorf("%w (%s)", err, f.cut)
+			}
 			return true, f.errorAt(err)
 		}
 		if f.repeats() {
@@ -80,27 +82,23 @@ func (f *file) advance() (more bool, err error) {
 	}
 }
 
-// read gives a line of any length, good until the next is read. Few lines are
-// too long for the reader's own memory.
+// read returns a line, good until the next is read. Few lines are too long for
+// the reader's own memory, and what is over the limit of a line is cut.
 func (f *file) read() ([]byte, error) {
+	f.cut = nil
 	raw, err := f.lines.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return raw, err
 	}
-	f.long = f.long[:0]
-	if cap(f.long) > maxKept {
-		f.long = nil
-	}
 	for errors.Is(err, bufio.ErrBufferFull) {
-		f.long = slices.Grow(append(f.long, raw...), readAhead)
+		_, _ = f.long.Write(raw) // never fails
 		raw, err = f.lines.ReadSlice('\n')
 	}
-	f.long = append(f.long, raw...)
-	return f.long, err
+	_, _ = f.long.Write(bytes.TrimSuffix(raw, []byte("\n"))) // never fails
+	line, cut := f.long.Take()
+	f.cut = cut
+	return line, err
 }
-
-// maxKept bounds the memory that is kept for the next long line.
-const maxKept = 1 << 20
 
 func isBlank(raw []byte) bool {
 	for _, c := range raw {
@@ -111,41 +109,9 @@ func isBlank(raw []byte) bool {
 	return true
 }
 
-// repeats says whether the line has been read before.
+// repeats reports whether the line has been read before.
 func (f *file) repeats() bool {
-	id := f.next.UUID
-	if id == "" {
-		return false
-	}
-	key, ok := compact(id)
-	if !ok {
-		_, before := f.odd[id]
-		f.odd[id] = struct{}{}
-		return before
-	}
-	before := len(f.seen)
-	f.seen[key] = struct{}{}
-	return len(f.seen) == before
-}
-
-// compact is a UUID as it is usually written, in 16 bytes.
-func compact(id string) (key [16]byte, ok bool) {
-	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
-		return key, false
-	}
-	var digits [32]byte
-	n := copy(digits[:], id[:8])
-	n += copy(digits[n:], id[9:13])
-	n += copy(digits[n:], id[14:18])
-	n += copy(digits[n:], id[19:23])
-	copy(digits[n:], id[24:])
-	for _, c := range digits {
-		if c >= 'A' && c <= 'F' {
-			return key, false // another id than the same in small letters
-		}
-	}
-	_, err := hex.Decode(key[:], digits[:])
-	return key, err == nil
+	return f.next.UUID != "" && f.seen.again(f.next.UUID)
 }
 
 func (f *file) errorAt(err error) error {

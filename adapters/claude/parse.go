@@ -105,6 +105,9 @@ func (p *parser) readAll() bool {
 		}
 		p.time = f.time
 		p.line(f.conversation, &f.next)
+		if f.cut != nil {
+			telling.MarkCut(p.out)
+		}
 		p.flush()
 		p.advance(f)
 		p.beginStarted()

@@ -47,7 +47,7 @@ func (t *translator) Step(r event.Record) []event.Event {
 	case event.DirSig:
 		t.signal(r.Line)
 	}
-	return t.out
+	return telling.Cut(Name, r, t.out)
 }
 
 // decode hands a line on, or keeps it as an error event.

@@ -54,7 +54,7 @@ func (t *translator) Step(r event.Record) []event.Event {
 	case event.DirSig:
 		t.signal(r.Line)
 	}
-	return t.out
+	return telling.Cut(Name, r, t.out)
 }
 
 // Due gives what the last steps have made necessary.

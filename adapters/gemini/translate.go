@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -59,7 +60,7 @@ func (t *translator) Step(r event.Record) []event.Event {
 		return t.Translator.Step(r)
 	}
 	if events, taken := t.headless.step(r); taken {
-		return events
+		return telling.Cut(Name, r, events)
 	}
 	return t.Translator.Step(r)
 }

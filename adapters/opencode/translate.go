@@ -51,7 +51,7 @@ func (t *translator) Step(r event.Record) []event.Event {
 	case event.DirSig:
 		t.signal(r.Line)
 	}
-	return t.out
+	return telling.Cut(Name, r, t.out)
 }
 
 // fast translates what can be read without the decoder, and says whether it

@@ -29,7 +29,7 @@ func (t *Translator) Step(r event.Record) []event.Event {
 	case event.DirSig:
 		t.signal(r.Line)
 	}
-	return t.out
+	return telling.Cut(t.dialect.Agent, r, t.out)
 }
 
 // Emit adds an event of the main conversation to those of the step that runs.

@@ -2,11 +2,13 @@ package lines
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // Reader reads one transcript. Not safe for concurrent use.
@@ -15,6 +17,9 @@ type Reader struct {
 	in          io.ReadCloser
 	buffered    *bufio.Reader
 	number      int
+	// long collects a line that is longer than the buffer.
+	long event.LineCutter
+	cut  *event.Cut
 }
 
 // Open opens a transcript of an agent.
@@ -26,17 +31,37 @@ func Open(agent string, src adapters.Source) (*Reader, error) {
 	return &Reader{agent: agent, path: src.Path, in: in, buffered: bufio.NewReaderSize(in, 1<<16)}, nil
 }
 
-// Next gives the next line. With an error, which is io.EOF at the end, the line
-// is what there was of it.
+// Next returns the next line, cut where it is over the limit of a line. With an
+// error, which is io.EOF at the end, the line is what there was of it. The line
+// is the caller's.
 func (r *Reader) Next() ([]byte, error) {
 	r.number++
-	return r.buffered.ReadBytes('\n')
+	piece, err := r.buffered.ReadSlice('\n')
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, _ = r.long.Write(piece) // never fails
+		piece, err = r.buffered.ReadSlice('\n')
+	}
+	if r.long.Len() == 0 {
+		r.cut = nil
+		return bytes.Clone(piece), err
+	}
+	_, _ = r.long.Write(bytes.TrimSuffix(piece, []byte("\n"))) // never fails
+	line, cut := r.long.Take()
+	r.cut = cut
+	return line, err
 }
 
-// Rest reads what is left as one line.
+// Cut describes what was cut of the line that was read last; nil for a line in
+// full.
+func (r *Reader) Cut() *event.Cut { return r.cut }
+
+// Rest reads what is left as one line, cut where it is over the limit.
 func (r *Reader) Rest() ([]byte, error) {
 	r.number++
-	return io.ReadAll(r.buffered)
+	_, err := io.Copy(&r.long, r.buffered)
+	line, cut := r.long.Take()
+	r.cut = cut
+	return line, err
 }
 
 // Each hands on the lines while more says so. What take says of a line costs that
@@ -63,6 +88,9 @@ func (r *Reader) Number() int { return r.number }
 
 // At names the line that was read last.
 func (r *Reader) At(err error) error {
+	if r.cut != nil {
+		err = fmt.Errorf("%w (%s)", err, r.cut)
+	}
 	return fmt.Errorf("%s: transcript %s: line %d: %w", r.agent, r.path, r.number, err)
 }
 

@@ -3,6 +3,7 @@ package telling
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -28,6 +29,39 @@ func Malformed(agent string, dir event.Dir, err error, line json.RawMessage) eve
 	return event.Error{ErrorInfo: event.ErrorInfo{
 		Message: fmt.Sprintf("%s: malformed line (%s): %v", agent, dir, err), Code: "malformed", Data: line,
 	}}
+}
+
+// Cut adds to the events of a record that its line was cut, if it was: blocks
+// made of it are marked by the metadata "cut", and an error event has the line's
+// length and hash.
+func Cut(agent string, r event.Record, events []event.Event) []event.Event {
+	if r.Cut == nil {
+		return events
+	}
+	MarkCut(events)
+	return append(events, event.Event{
+		Payload: event.Error{ErrorInfo: event.ErrorInfo{
+			Message: fmt.Sprintf("%s: a line (%s) is over the limit: %d bytes were kept of it (%s)", agent, r.Dir, len(r.Line), r.Cut),
+			Code:    "cut",
+		}},
+		Context: event.Context{ConversationID: event.Main, Source: event.SourceRunner, Timestamp: r.TS},
+	})
+}
+
+// MarkCut marks blocks that were made of a line that was cut.
+func MarkCut(events []event.Event) {
+	for i, e := range events {
+		u, ok := e.Payload.(event.BlockUpsert)
+		if !ok {
+			continue
+		}
+		u.Block.Metadata = maps.Clone(u.Block.Metadata)
+		if u.Block.Metadata == nil {
+			u.Block.Metadata = map[string]json.RawMessage{}
+		}
+		u.Block.Metadata["cut"] = json.RawMessage("true")
+		events[i].Payload = u
+	}
 }
 
 // Feed hands what a parser says to whoever ranges over it. Not safe for

@@ -328,7 +328,7 @@ func (s *Supervisor) save() {
 
 // own starts the goroutines that talk to the agent and see its end.
 func (s *Supervisor) own(stdio [3]*os.File) {
-	host := transport.Host{Keep: s.keep, Inputs: s.input.all, Fail: s.fault}
+	host := transport.Host{Keep: s.keep, Inputs: s.input.all, Fail: s.fault, MaxLine: s.spec.MaxLine}
 	pipes := transport.Pipes{Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]}
 	var talking sync.WaitGroup
 	talking.Go(func() { s.link.Serve(host, pipes, s.family.gone) })

@@ -137,9 +137,9 @@ func (c *conversation) follow() {
 		if !c.pause(settle) {
 			return
 		}
-		c.host.keep(event.DirSig, []string{"events lost"})
+		c.host.keep(event.DirSig, []line{{text: "events lost"}})
 		if body, _ = c.subscribe(time.Time{}); body != nil {
-			c.host.keep(event.DirSig, []string{"events again"})
+			c.host.keep(event.DirSig, []line{{text: "events again"}})
 		}
 	}
 }
@@ -147,13 +147,13 @@ func (c *conversation) follow() {
 // listen keeps events until the stream ends.
 func (c *conversation) listen(body io.ReadCloser) {
 	defer body.Close()
-	var events sse
+	events := sse{lines: splitter{max: c.host.MaxLine, prefix: "data:"}}
 	buf := make([]byte, readSize)
 	for {
 		n, err := body.Read(buf)
 		found := events.cut(buf[:n])
 		for i := range found {
-			found[i] = oneLine(found[i])
+			found[i].text = oneLine(found[i].text)
 		}
 		c.host.keep(event.DirOut, found)
 		if err != nil {

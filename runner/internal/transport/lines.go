@@ -2,49 +2,59 @@ package transport
 
 import (
 	"bytes"
-	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
-// splitter cuts whole lines out of what comes in pieces.
-type splitter struct{ torn torn }
+// line is one line of an agent, in full or cut.
+type line struct {
+	text string
+	cut  *event.Cut
+}
 
-func (s *splitter) cut(piece []byte) (lines []string) {
+// splitter cuts whole lines out of what comes in pieces. Of a line it keeps at
+// most max bytes; 0 is the default of [event.LineCutter].
+type splitter struct {
+	max    int
+	prefix string
+	torn   *event.LineCutter
+}
+
+func (s *splitter) cut(piece []byte) (lines []line) {
 	for {
 		i := bytes.IndexByte(piece, '\n')
 		if i < 0 {
-			s.torn.add(piece)
+			s.add(piece)
 			return lines
 		}
-		lines = append(lines, s.torn.end(piece[:i]))
+		lines = append(lines, s.end(piece[:i]))
 		piece = piece[i+1:]
 	}
 }
 
-// rest gives the last line if it has no line end.
-func (s *splitter) rest() []string {
-	if s.torn.b.Len() == 0 {
+// rest returns the last line if it has no line end.
+func (s *splitter) rest() []line {
+	if s.torn == nil || s.torn.Len() == 0 {
 		return nil
 	}
-	return []string{s.torn.end(nil)}
+	return []line{s.end(nil)}
 }
 
-// torn is a line that has not come to its end. A huge one is copied about
-// twice in all: the buffer doubles, and its string is not one more copy.
-type torn struct{ b strings.Builder }
-
-func (t *torn) add(piece []byte) {
-	if t.b.Cap()-t.b.Len() < len(piece) {
-		t.b.Grow(len(piece)) // which doubles; a plain write grows by a quarter
+func (s *splitter) add(piece []byte) {
+	if s.torn == nil {
+		s.torn = &event.LineCutter{Max: s.max, Prefix: s.prefix}
 	}
-	t.b.Write(piece)
+	_, _ = s.torn.Write(piece) // never fails
 }
 
-// end gives the line that ends with piece.
-func (t *torn) end(piece []byte) string {
-	if t.b.Len() == 0 {
-		return string(piece)
+// end returns the line that ends with piece.
+func (s *splitter) end(piece []byte) line {
+	if s.torn == nil || s.torn.Len() == 0 {
+		if max := s.max; max <= 0 && len(piece) <= event.DefaultMaxLine || len(piece) <= max {
+			return line{text: string(piece)}
+		}
 	}
-	t.add(piece)
-	defer t.b.Reset()
-	return t.b.String()
+	s.add(piece)
+	text, cut := s.torn.Take()
+	return line{string(text), cut}
 }

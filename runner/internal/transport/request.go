@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -26,32 +27,33 @@ type order struct {
 // stream is open: what a request sets off must be heard.
 func (c *conversation) send() {
 	for data := range c.host.Inputs() {
-		for line := range bytes.Lines(data) {
+		for order := range bytes.Lines(data) {
 			if c.stream.wait(c.alive) {
-				c.host.keep(event.DirOut, []string{c.answer(line)})
+				c.host.keep(event.DirOut, []line{c.answer(order)})
 			}
 		}
 	}
 }
 
 // answer carries out one line and gives the line that says what came of it.
-func (c *conversation) answer(line []byte) string {
+func (c *conversation) answer(given []byte) line {
 	var o order
-	if err := json.Unmarshal(line, &o); err != nil {
+	if err := json.Unmarshal(given, &o); err != nil {
 		return failed(o.ID, fmt.Errorf("malformed request: %w", err))
 	}
 	if o.Method == "" {
 		return failed(o.ID, errors.New("malformed request: field \"method\" is empty"))
 	}
-	status, body, err := c.exchange(o)
+	status, body, cut, err := c.exchange(o)
 	if err != nil {
 		return failed(o.ID, err)
 	}
-	return responded(o.ID, status, body)
+	return line{responded(o.ID, status, body), cut}
 }
 
-// exchange sends a request and reads the whole response.
-func (c *conversation) exchange(o order) (status int, body []byte, err error) {
+// exchange sends a request and reads the response, which is cut where it is too
+// long.
+func (c *conversation) exchange(o order) (status int, body []byte, cut *event.Cut, err error) {
 	ctx, cancel := context.WithTimeout(c.draining, c.spec.RequestTimeout)
 	defer cancel()
 	if string(o.Body) == "null" {
@@ -59,21 +61,22 @@ func (c *conversation) exchange(o order) (status int, body []byte, err error) {
 	}
 	req, err := c.request(ctx, o.Method, o.Path, bytes.NewReader(o.Body))
 	if err != nil {
-		return 0, nil, fmt.Errorf("malformed request: %w", err)
+		return 0, nil, nil, fmt.Errorf("malformed request: %w", err)
 	}
 	if len(o.Body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return 0, nil, c.why(err)
+		return 0, nil, nil, c.why(err)
 	}
 	defer resp.Body.Close()
-	var buf bytes.Buffer
-	if _, err := buf.ReadFrom(resp.Body); err != nil {
-		return 0, nil, c.why(err)
+	kept := event.LineCutter{Max: c.host.MaxLine}
+	if _, err := io.Copy(&kept, resp.Body); err != nil {
+		return 0, nil, nil, c.why(err)
 	}
-	return resp.StatusCode, buf.Bytes(), nil
+	body, cut = kept.Take()
+	return resp.StatusCode, body, cut, nil
 }
 
 // errEnded is of a request that the agent's end left without a response.
@@ -98,12 +101,12 @@ func head(id string) []byte {
 	return wire.AppendString([]byte(`{"type":"sojourn.response","id":`), id)
 }
 
-func failed(id string, err error) string {
-	line := wire.AppendString(append(head(id), `,"error":`...), err.Error())
+func failed(id string, err error) line {
+	text := wire.AppendString(append(head(id), `,"error":`...), err.Error())
 	if errors.Is(err, errEnded) {
-		line = append(line, `,"ended":true`...)
+		text = append(text, `,"ended":true`...)
 	}
-	return string(append(line, '}'))
+	return line{text: string(append(text, '}'))}
 }
 
 // responded copies a body once, as it may be huge.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
@@ -13,14 +14,17 @@ import (
 // are joined, an empty line ends it, and an event that is cut short is none.
 // Names, ids and comments are of no use to a spool.
 type sse struct {
-	torn  torn
+	lines splitter
 	begun bool // a line has been seen, so there can be no byte order mark
 	cr    bool // the last byte was a CR: an LF right after it belongs to it
-	data  []string
+	// data is that of the event so far; nil before its first line.
+	data *event.LineCutter
+	// cutLine is the first data line of the event that was cut.
+	cutLine *event.Cut
 }
 
 // cut gives the data of every event that a piece ends.
-func (s *sse) cut(piece []byte) (events []string) {
+func (s *sse) cut(piece []byte) (events []line) {
 	for len(piece) > 0 {
 		if s.cr {
 			s.cr = false
@@ -31,11 +35,11 @@ func (s *sse) cut(piece []byte) (events []string) {
 		}
 		i := lineEnd(piece)
 		if i < 0 {
-			s.torn.add(piece)
+			s.lines.add(piece)
 			return events
 		}
 		s.cr = piece[i] == '\r'
-		if data, ends := s.line(s.torn.end(piece[:i])); ends {
+		if data, ends := s.line(s.lines.end(piece[:i])); ends {
 			events = append(events, data)
 		}
 		piece = piece[i+1:]
@@ -56,19 +60,43 @@ func lineEnd(b []byte) int {
 }
 
 // line takes one line; ends says that it was the end of an event with data.
-func (s *sse) line(line string) (data string, ends bool) {
+func (s *sse) line(l line) (data line, ends bool) {
 	if !s.begun {
-		line, s.begun = strings.TrimPrefix(line, "\uFEFF"), true
+		l.text, s.begun = strings.TrimPrefix(l.text, "\uFEFF"), true
 	}
-	if line == "" {
-		data, ends = strings.Join(s.data, "\n"), len(s.data) > 0
-		s.data = nil
-		return data, ends
+	if l.text == "" {
+		return s.end()
 	}
-	if field, value, _ := strings.Cut(line, ":"); field == "data" {
-		s.data = append(s.data, strings.TrimPrefix(value, " "))
+	if field, value, _ := strings.Cut(l.text, ":"); field == "data" {
+		s.add(strings.TrimPrefix(value, " "), l.cut)
 	}
-	return "", false
+	return line{}, false
+}
+
+func (s *sse) add(value string, cut *event.Cut) {
+	if s.data == nil {
+		s.data = &event.LineCutter{Max: s.lines.max}
+	} else {
+		_, _ = s.data.Write([]byte{'\n'}) // never fails
+	}
+	_, _ = s.data.Write([]byte(value)) // never fails
+	if s.cutLine == nil {
+		s.cutLine = cut
+	}
+}
+
+// end returns the event's data, if it has any. What was cut of one of its lines
+// counts for the event.
+func (s *sse) end() (data line, ends bool) {
+	if s.data == nil {
+		return line{}, false
+	}
+	text, cut := s.data.Take()
+	if s.cutLine != nil {
+		cut = s.cutLine
+	}
+	s.data, s.cutLine = nil, nil
+	return line{string(text), cut}, true
 }
 
 // oneLine makes data with line ends one line of JSON: the same value if it is

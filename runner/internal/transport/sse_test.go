@@ -35,7 +35,7 @@ func TestEventsByTheStandard(t *testing.T) {
 				var got []string
 				for rest := []byte(c.stream); len(rest) > 0; {
 					n := min(size, len(rest))
-					got = append(got, s.cut(rest[:n])...)
+					got = append(got, texts(s.cut(rest[:n]))...)
 					rest = rest[n:]
 				}
 				require.Equalf(t, c.want, got, "pieces of %d", size)
@@ -66,10 +66,10 @@ func TestLinesOfAnyPieces(t *testing.T) {
 		var got []string
 		for rest := []byte(text); len(rest) > 0; {
 			n := min(size, len(rest))
-			got = append(got, s.cut(rest[:n])...)
+			got = append(got, texts(s.cut(rest[:n]))...)
 			rest = rest[n:]
 		}
-		require.Equal(t, []string{"one", "", "two words\r", "long long long", "torn"}, append(got, s.rest()...))
+		require.Equal(t, []string{"one", "", "two words\r", "long long long", "torn"}, append(got, texts(s.rest())...))
 		require.Empty(t, s.rest())
 	}
 }
@@ -81,7 +81,7 @@ func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream string, size int) {
 		var whole, cut sse
 		want := whole.cut([]byte(stream))
-		var got []string
+		var got []line
 		for rest := []byte(stream); len(rest) > 0; {
 			n := min(max(size, 1), len(rest))
 			got = append(got, cut.cut(rest[:n])...)
@@ -89,7 +89,14 @@ func FuzzEvents(f *testing.F) {
 		}
 		require.Equal(t, want, got)
 		for _, data := range got {
-			require.NotContains(t, oneLine(data), "\n")
+			require.NotContains(t, oneLine(data.text), "\n")
 		}
 	})
+}
+
+func texts(lines []line) (out []string) {
+	for _, l := range lines {
+		out = append(out, l.text)
+	}
+	return out
 }

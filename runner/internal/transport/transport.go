@@ -31,6 +31,9 @@ type Host struct {
 	Inputs func() iter.Seq[[]byte]
 	// Fail ends an agent that the transport cannot serve.
 	Fail func(error)
+	// MaxLine is how many bytes of a line are kept; what is longer is cut while
+	// it is read. Default: [event.DefaultMaxLine].
+	MaxLine int
 }
 
 // Pipes are the supervisor's ends of the process's stdio. Serve closes them.
@@ -42,11 +45,11 @@ type Pipes struct {
 // readSize is how much is read at once.
 const readSize = 64 << 10
 
-// pump keeps everything that comes, line by line, however long, and closes
-// its end. With watch, each line goes through it first.
+// pump keeps what comes, line by line, and closes its end. With watch, each line
+// goes through it first.
 func (h Host) pump(from io.ReadCloser, dir event.Dir, watch func(line string) string) {
 	defer from.Close()
-	var lines splitter
+	lines := splitter{max: h.MaxLine}
 	buf := make([]byte, readSize)
 	for {
 		n, err := from.Read(buf)
@@ -56,7 +59,7 @@ func (h Host) pump(from io.ReadCloser, dir event.Dir, watch func(line string) st
 		}
 		if watch != nil {
 			for i := range found {
-				found[i] = watch(found[i])
+				found[i].text = watch(found[i].text)
 			}
 		}
 		h.keep(dir, found)
@@ -67,13 +70,13 @@ func (h Host) pump(from io.ReadCloser, dir event.Dir, watch func(line string) st
 }
 
 // keep spools lines that came together.
-func (h Host) keep(dir event.Dir, lines []string) {
+func (h Host) keep(dir event.Dir, lines []line) {
 	if len(lines) == 0 {
 		return
 	}
 	records, now := make([]event.Record, len(lines)), time.Now().UTC()
-	for i, line := range lines {
-		records[i] = event.Record{TS: now, Dir: dir, Line: line}
+	for i, l := range lines {
+		records[i] = event.Record{TS: now, Dir: dir, Line: l.text, Cut: l.cut}
 	}
 	h.Keep(records...)
 }

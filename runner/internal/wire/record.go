@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -75,7 +76,7 @@ func AppendJSON(b []byte, r event.Record) []byte {
 	b = append(b, `","dir":"`...)
 	b = append(b, r.Dir...)
 	b = append(b, `","line":`...)
-	return append(AppendString(b, r.Line), '}')
+	return append(event.AppendCut(AppendString(b, r.Line), r.Cut), '}')
 }
 
 // AppendString appends s as a JSON string. Bytes that are no UTF-8 become
@@ -119,19 +120,37 @@ func decodeBody(raw []byte) (event.Record, bool) {
 	rest, ok := bytes.CutPrefix(raw, []byte(`{"ts":"`))
 	ts, rest, ok2 := bytes.Cut(rest, []byte(`","dir":"`))
 	dir, rest, ok3 := bytes.Cut(rest, []byte(`","line":"`))
+	rest, cut, cutOK := takeCut(rest)
 	body, ok4 := bytes.CutSuffix(rest, []byte{'"'})
-	if !ok || !ok2 || !ok3 || !ok4 {
+	if !cutOK || !ok || !ok2 || !ok3 || !ok4 {
 		return event.Record{}, false
 	}
 	at, err := time.Parse(time.RFC3339Nano, string(ts))
 	line, ok := unescape(body)
-	r := event.Record{TS: at.UTC(), Dir: event.Dir(dir), Line: line}
+	r := event.Record{TS: at.UTC(), Dir: event.Dir(dir), Line: line, Cut: cut}
 	switch r.Dir {
 	case event.DirIn, event.DirOut, event.DirErr, event.DirSig:
 		return r, ok && err == nil
 	}
 	return r, false
 }
+
+// takeCut takes the field "cut" off a record's end, where there is one. Its
+// beginning can't be part of a line: quotes are escaped in there.
+func takeCut(raw []byte) (rest []byte, cut *event.Cut, ok bool) {
+	const field = `,"cut":`
+	at := bytes.LastIndex(raw[max(0, len(raw)-maxCut):], []byte(`"`+field+`{`))
+	if at < 0 {
+		return raw, nil, true
+	}
+	at += max(0, len(raw)-maxCut) + 1
+	cut = new(event.Cut)
+	err := json.Unmarshal(raw[at+len(field):], cut)
+	return raw[:at], cut, err == nil
+}
+
+// maxCut is more than the longest field "cut".
+const maxCut = 160
 
 // unescape is false for anything that appendEscaped does not write.
 func unescape(body []byte) (string, bool) {

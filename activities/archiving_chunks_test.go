@@ -1,0 +1,84 @@
+package activities
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func archived(t *testing.T, store *archive.Archive, id string) string {
+	t.Helper()
+	r, err := store.ReadTranscript(t.Context(), "s1", id)
+	require.NoError(t, err)
+	data, err := io.ReadAll(r)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// A transcript is archived in chunks of whole lines; a line that is longer than
+// a chunk only when it has its end.
+func TestTranscriptsAreArchivedInChunks(t *testing.T) {
+	t.Parallel()
+	r, sb, store := archiving(t)
+	r.memory = 8 * 64
+	require.Equal(t, 64, r.memory.chunk())
+	whole := strings.Repeat("a line of some words\n", 100)
+	sb.put(mainPath, whole+"torn")
+	grown, err := r.sync(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{event.Main: int64(len(whole))}, sizes(grown))
+
+	long := whole + "torn" + strings.Repeat("x", 1000)
+	sb.put(mainPath, long)
+	grown, err = r.sync(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, grown, "the line may yet be torn")
+	require.Equal(t, whole, archived(t, store, event.Main))
+
+	sb.put(mainPath, long+"\nend\nnext")
+	grown, err = r.sync(t.Context())
+	require.NoError(t, err)
+	require.Len(t, grown, 1)
+	require.Equal(t, long+"\nend\n", archived(t, store, event.Main))
+}
+
+// A sync that fails in the middle is continued where it stopped.
+func TestArchivingResumes(t *testing.T) {
+	t.Parallel()
+	r, sb, store := archiving(t)
+	r.memory = 8 * 64
+	whole := strings.Repeat("a line of some words\n", 100)
+	sb.put(mainPath, whole)
+	c := chunker{home: newHome(t.Context(), sb), path: mainPath, limit: 64}
+	require.NoError(t, c.open())
+	defer c.close()
+	at, data, err := c.next()
+	require.NoError(t, err)
+	_, err = r.sync(t.Context())
+	require.NoError(t, err)
+	_, err = store.AppendTranscript(t.Context(), "s1", r.agent.epoch, r.known[event.Main].Transcript, at, data)
+	require.NoError(t, err, "what is archived already is no fault")
+	sb.put(mainPath, whole+"more\n")
+	_, err = r.sync(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, whole+"more\n", archived(t, store, event.Main))
+}
+
+// A file that can only be archived whole, and is larger than that may be, is
+// left out; the others are archived.
+func TestHugeSnapshotsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	r, sb, _ := archiving(t)
+	r.memory = 8 * 64
+	sb.put(mainPath, "line\n")
+	sb.put(subPath, "sub\n")
+	sb.put(metaPath, strings.Repeat("x", 65))
+	grown, err := r.sync(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{event.Main: 5, "a1": 4}, sizes(grown))
+}

@@ -1,0 +1,177 @@
+package activities
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// savedBehind bounds what is kept of the blocks that the agent saved behind all
+// that it said, in bytes.
+const savedBehind = 8 << 20
+
+// onDisk is the part of the conversation in the agent's own transcripts that
+// the live ones can be compared with; see foldSaved. What can't be read of the
+// transcripts, a torn last line say, is not in it.
+func (a *agent) onDisk(ctx context.Context, messageID string, live ...reducer.State) (reducer.State, error) {
+	sources, err := a.sources(ctx)
+	if err != nil {
+		return reducer.State{}, err
+	}
+	return foldSaved(a.adapter.Parse(sources), messageID, live...), ctx.Err()
+}
+
+// foldSaved folds of saved events what a turn is compared with: the blocks that
+// it has live, its message, and in each of its conversations what follows the
+// last of them, with the subagents that began there. A transcript may be of any
+// length; the memory is that of the turn.
+func foldSaved(events iter.Seq2[event.Event, error], messageID string, live ...reducer.State) reducer.State {
+	s := newSavedFold(messageID, live)
+	for ev, err := range events {
+		if err == nil {
+			s.add(ev)
+		}
+	}
+	return s.state()
+}
+
+// savedFold folds a selection of saved events.
+type savedFold struct {
+	kept *reducer.Builder
+	// wanted are the ids of the blocks to keep, by conversation; true for one that
+	// was not read yet.
+	wanted map[string]map[string]bool
+	// found are the conversations of which a wanted block was read.
+	found map[string]bool
+	// behind follow the last wanted block of their conversation.
+	behind []savedEvent
+	bytes  map[string]int
+	// under is the conversation behind whose last wanted block a subagent began;
+	// "" for one that is not kept.
+	under map[string]string
+	// began are the conversations in which subagents began.
+	began map[string]string
+}
+
+// savedEvent is an event behind the last wanted block of a conversation.
+type savedEvent struct {
+	conversation string
+	event.Event
+}
+
+func newSavedFold(messageID string, live []reducer.State) *savedFold {
+	s := &savedFold{
+		kept:   reducer.NewBuilder(reducer.State{}),
+		wanted: map[string]map[string]bool{event.Main: {}},
+		found:  map[string]bool{}, bytes: map[string]int{}, under: map[string]string{}, began: map[string]string{},
+	}
+	for _, id := range promptIDs(messageID) {
+		s.wanted[event.Main][id] = true
+	}
+	for _, l := range live {
+		s.want(event.Main, l.Blocks)
+		for _, sub := range l.Subagents {
+			s.want(sub.ToolUseID, sub.Blocks)
+		}
+	}
+	return s
+}
+
+func (s *savedFold) want(conversation string, blocks []event.Block) {
+	if s.wanted[conversation] == nil {
+		s.wanted[conversation] = map[string]bool{}
+	}
+	for _, b := range blocks {
+		s.wanted[conversation][b.ID] = true
+	}
+}
+
+func (s *savedFold) add(ev event.Event) {
+	conversation := ev.Context.Conversation()
+	switch p := ev.Payload.(type) {
+	case event.BlockUpsert:
+		s.place(conversation, p.Block.ID, ev)
+	case event.SubagentSpawned:
+		s.began[p.ToolUseID] = conversation
+		kept := s.place(conversation, event.SubagentBlockID(p.ToolUseID), ev)
+		if s.wanted[p.ToolUseID] == nil {
+			s.under[p.ToolUseID] = ""
+			if kept {
+				s.under[p.ToolUseID] = s.owner(conversation)
+			}
+		}
+	case event.SubagentCompleted:
+		if began, ok := s.began[p.ToolUseID]; ok {
+			conversation = began
+		}
+		if under, ok := s.under[p.ToolUseID]; !ok || under != "" {
+			s.place(conversation, event.SubagentBlockID(p.ToolUseID), ev)
+		}
+	case event.SessionIdle:
+		s.keepBehind()
+		s.kept.Add(ev)
+	}
+}
+
+// owner is the conversation of the turn that a conversation counts for; "" for
+// none.
+func (s *savedFold) owner(conversation string) string {
+	if under, ok := s.under[conversation]; ok {
+		return under
+	}
+	return conversation
+}
+
+// place keeps an event of a wanted block, and forgets what is before it; others
+// are kept if they are behind one. It reports whether the event is kept.
+func (s *savedFold) place(conversation, block string, ev event.Event) bool {
+	owner := s.owner(conversation)
+	if missing, wanted := s.wanted[conversation][block]; wanted {
+		if missing {
+			s.forgetBehind(owner)
+		}
+		s.wanted[conversation][block] = false
+		s.found[conversation] = true
+		s.kept.Add(ev)
+		return true
+	}
+	weight := stream.Weight(ev)
+	if !s.found[owner] || s.bytes[owner]+weight > savedBehind {
+		return false
+	}
+	s.bytes[owner] += weight
+	s.behind = append(s.behind, savedEvent{owner, ev})
+	return true
+}
+
+// forgetBehind forgets what turned out to be between wanted blocks.
+func (s *savedFold) forgetBehind(owner string) {
+	if s.bytes[owner] == 0 {
+		return
+	}
+	s.bytes[owner] = 0
+	s.behind = slices.DeleteFunc(s.behind, func(e savedEvent) bool { return e.conversation == owner })
+	for id, under := range s.under {
+		if under == owner {
+			s.under[id] = ""
+		}
+	}
+}
+
+// keepBehind folds what is behind, in the order in which it was read.
+func (s *savedFold) keepBehind() {
+	for _, e := range s.behind {
+		s.kept.Add(e.Event)
+	}
+	s.behind = nil
+	clear(s.bytes)
+}
+
+func (s *savedFold) state() reducer.State {
+	s.keepBehind()
+	return s.kept.State()
+}
