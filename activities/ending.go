@@ -232,12 +232,13 @@ func (t *turn) sweep(ctx context.Context) {
 	}
 }
 
-// The last events of a turn stand behind all of their record's.
+// The last events of a turn stand behind all of their record's. Between
+// indexUntold and indexLost each batch has one.
 const (
 	indexUntold  = 1 << 20
-	indexLost    = 1<<20 + 1
-	indexFailure = 1<<20 + 2
-	indexEnd     = 1<<20 + 3
+	indexLost    = 1 << 30
+	indexFailure = 1<<30 + 1
+	indexEnd     = 1<<30 + 2
 )
 
 func (t *turn) writeEnd(ctx context.Context, d runner.Delivery, end ending) error {

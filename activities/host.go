@@ -33,10 +33,10 @@ type HostOptions struct {
 	IdleLease time.Duration
 	// Memory is about what a session may cost this process. Default:
 	// DefaultMemory.
-	Memory    Memory
-	Stream    *stream.Log
-	Archive   *archive.Archive
-	Provider  sandbox.Provider
+	Memory   Memory
+	Stream   *stream.Log
+	Archive  *archive.Archive
+	Provider sandbox.Provider
 	// Places counts Provider's sandboxes.
 	Places *Places
 	Agents adapters.Registry

@@ -3,6 +3,8 @@ package activities
 import (
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -51,15 +53,14 @@ const (
 // shows.
 func (t *turn) tellUntold(ctx context.Context, d runner.Delivery) error {
 	untold := t.tale.threads.untold()
-	pos := stream.Position{Epoch: t.in.Sandbox.Epoch, Offset: d.Offset, Index: indexUntold}
-	if len(untold) == 0 || pos.Compare(t.had) <= 0 {
+	if len(untold) == 0 || t.has(d.Offset, indexLost) {
 		return nil
 	}
-	events, err := t.agent.threadsOnDisk(ctx, untold)
-	for until := time.Now().Add(untoldPatience); err == nil && len(events) == 0 && time.Now().Before(until); {
+	found, err := t.tellThreads(ctx, d, untold)
+	for until := time.Now().Add(untoldPatience); err == nil && !found && time.Now().Before(until); {
 		select {
 		case <-time.After(untoldEvery):
-			events, err = t.agent.threadsOnDisk(ctx, untold)
+			found, err = t.tellThreads(ctx, d, untold)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -67,43 +68,92 @@ func (t *turn) tellUntold(ctx context.Context, d runner.Delivery) error {
 	if err != nil {
 		return fmt.Errorf("read the transcripts of subagents: %w", err)
 	}
-	return t.out.Add(ctx, events, pos)
+	return nil
+}
+
+// threadsBatch is about how many bytes of subagents' events are told at once.
+const threadsBatch = 1 << 20
+
+// tellThreads tells what the transcripts have of subagents, a batch at a time:
+// they may be of any length. Batches that an attempt before has told are
+// skipped. It reports whether there is anything.
+func (t *turn) tellThreads(ctx context.Context, d runner.Delivery, wanted map[string]bool) (found bool, err error) {
+	index, weight := indexUntold, 0
+	var batch []event.Event
+	for ev, err := range t.agent.threadsOnDisk(ctx, wanted) {
+		if err != nil {
+			return found, err
+		}
+		batch, weight, found = append(batch, ev), weight+stream.Weight(ev), true
+		if weight < threadsBatch {
+			continue
+		}
+		if err := t.say(ctx, d.Offset, index, batch...); err != nil {
+			return found, err
+		}
+		batch, weight, index = nil, 0, min(index+1, indexLost-1)
+	}
+	return found, t.say(ctx, d.Offset, index, batch...)
 }
 
 // threadsOnDisk are the events of the given conversations, and of those that
 // began in them, as the agent's transcripts have them now; behind them the
 // subagents' blocks as they stand there, because a thread's end, told late, says
-// something of those too.
-func (a *agent) threadsOnDisk(ctx context.Context, wanted map[string]bool) ([]event.Event, error) {
-	sources, err := a.sources(ctx)
-	if err != nil {
-		return nil, err
-	}
-	inside := map[string]bool{}
-	for id := range wanted {
-		inside[id] = true
-	}
-	var events, spawned []event.Event
-	all := reducer.NewBuilder(reducer.State{})
-	for ev, err := range a.adapter.Parse(sources) {
+// something of those too. Lines that can't be read are left out.
+func (a *agent) threadsOnDisk(ctx context.Context, wanted map[string]bool) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		sources, err := a.sources(ctx)
 		if err != nil {
-			continue
+			yield(event.Event{}, err)
+			return
 		}
-		all.Add(ev)
-		in := inside[ev.Context.Conversation()]
-		if p, ok := ev.Payload.(event.SubagentSpawned); ok && in {
-			inside[p.ToolUseID] = true
-		} else if ok && wanted[p.ToolUseID] {
-			spawned = append(spawned, ev)
+		inside := maps.Clone(wanted)
+		var spawned []event.Event
+		starts, found := reducer.NewBuilder(reducer.State{}), false
+		for ev, err := range a.adapter.Parse(sources) {
+			if err != nil {
+				continue
+			}
+			in := inside[ev.Context.Conversation()]
+			if p, ok := ev.Payload.(event.SubagentSpawned); ok && in {
+				inside[p.ToolUseID] = true
+			} else if ok && wanted[p.ToolUseID] {
+				spawned = append(spawned, ev)
+			}
+			if startOf(ev, wanted) {
+				starts.Add(ev)
+			}
+			if found = found || in; in && !yield(ev, nil) {
+				return
+			}
 		}
-		if in {
-			events = append(events, ev)
+		if found {
+			for _, ev := range subagentBlocks(starts.State(), spawned) {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(event.Event{}, err)
 		}
 	}
-	if len(events) > 0 {
-		events = append(events, subagentBlocks(all.State(), spawned)...)
+}
+
+// startOf reports whether an event is about the block that stands for one of
+// the subagents in its parent's conversation.
+func startOf(ev event.Event, wanted map[string]bool) bool {
+	switch p := ev.Payload.(type) {
+	case event.SubagentSpawned:
+		return wanted[p.ToolUseID]
+	case event.SubagentCompleted:
+		return wanted[p.ToolUseID]
+	case event.BlockUpsert:
+		return p.Block.Type == event.BlockSubagent && wanted[p.Block.ToolUseID]
+	case event.SessionIdle:
+		return true // it ends what is pending
 	}
-	return events, ctx.Err()
+	return false
 }
 
 // subagentBlocks shows the blocks of subagents as a conversation has them.

@@ -25,6 +25,17 @@ func (c Cut) String() string {
 	return fmt.Sprintf("cut: %d bytes, sha256 %s", c.Bytes, c.SHA256)
 }
 
+// CutLine returns a line as a [LineCutter] keeps it. One that is not cut is
+// returned as it is.
+func CutLine(line []byte) ([]byte, *Cut) {
+	if len(line) <= DefaultMaxLine {
+		return line, nil
+	}
+	var c LineCutter
+	_, _ = c.Write(line) // never fails
+	return c.Take()
+}
+
 // LineCutter collects one line that arrives in pieces, in bounded memory.
 //
 // A line of at most Max bytes is kept as it is. A longer one that begins like

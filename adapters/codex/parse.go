@@ -45,6 +45,8 @@ type file struct {
 	// ready is what is told next, in order.
 	ready []told
 	turn  reading
+	// size is that of the line being read.
+	size int
 	// plain: `codex exec` made it.
 	plain bool
 }
@@ -165,6 +167,8 @@ type told struct {
 	phase int
 	// item is the item that it is about.
 	item string
+	// size is that of the line that it was made of.
+	size int
 	tell func(s *scribe, th *thread, id string)
 }
 

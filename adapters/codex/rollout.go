@@ -30,6 +30,8 @@ type reading struct {
 	newest string
 	// seen is what the live stream knows of the turn's times.
 	seen thread
+	// bytes is the size of the lines that parts were made of.
+	bytes int
 }
 
 // modelCall is a call as the model made it.
@@ -44,6 +46,7 @@ type modelCall struct {
 
 // line takes one line of the file.
 func (f *file) line(raw []byte) error {
+	f.size = len(raw)
 	var l rolloutLine
 	if err := decodeObject(raw, &l); err != nil {
 		return err
@@ -136,7 +139,28 @@ func (f *file) native(kind string, at int64, raw []byte) {
 	f.settleOutside()
 }
 
-func (f *file) add(t told) { f.turn.parts = append(f.turn.parts, t) }
+func (f *file) add(t told) {
+	t.size = f.size
+	f.turn.parts = append(f.turn.parts, t)
+	if f.turn.bytes += t.size; f.turn.bytes > heldTurn {
+		f.releaseOldest()
+	}
+}
+
+// heldTurn bounds what is held of a turn, in bytes of its lines, to be put in
+// order.
+const heldTurn = 8 << 20
+
+// releaseOldest hands over the older half of a turn that is too long to be held.
+func (f *file) releaseOldest() {
+	f.close()
+	n := (len(f.turn.parts) + 1) / 2
+	f.ready = append(f.ready, f.turn.parts[:n]...)
+	f.turn.parts, f.turn.bytes = slices.Clone(f.turn.parts[n:]), 0
+	for _, t := range f.turn.parts {
+		f.turn.bytes += t.size
+	}
+}
 
 // settleOutside tells at once what stands outside of a turn.
 func (f *file) settleOutside() {
