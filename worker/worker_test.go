@@ -97,12 +97,12 @@ func TestFlagsAndEnvironment(t *testing.T) {
 	require.Equal(t, dir, o.dataDir, "the flag wins")
 	require.Equal(t, 3, o.capacity)
 	require.Equal(t, activities.DefaultMemory, o.memory)
+	require.True(t, o.json)
 	o, err = parseFlags([]string{"--data-dir", dir}, getenv("SOJOURN_SESSION_MEMORY", "128"), nil)
 	require.NoError(t, err)
 	require.Equal(t, activities.Memory(128<<20), o.memory)
 	_, err = parseFlags([]string{"--data-dir", dir}, getenv("SOJOURN_SESSION_MEMORY", "a lot"), nil)
 	require.ErrorContains(t, err, `SOJOURN_SESSION_MEMORY is "a lot"; it must be a number of MiB`)
-	require.True(t, o.json)
 	for given, want := range map[string]bool{"": false, "1": true, "true": true, "false": false} {
 		o, err = parseFlags(nil, getenv("SOJOURN_DATA_DIR", dir, "SOJOURN_UNSAFE_LOCAL", given), nil)
 		require.NoError(t, err)

@@ -2,6 +2,7 @@ package claude
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -258,17 +259,25 @@ func TestParseStopsWhenAsked(t *testing.T) {
 
 func TestParseReadError(t *testing.T) { recorded.ReadError(t) }
 
-// A line of 32 MiB is a line like any other, in both ways.
+// A line of 32 MiB is cut, and still says what it is: the same live and restored.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("long ", 32<<20/5)
 	line := `{"type":"assistant","uuid":"a","message":{"id":"m","model":"x","content":[{"type":"text","text":"` + text + `"}]}}`
 	parsed, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, line)}))
 	require.NoError(t, err)
-	require.Len(t, *parsed.Blocks[0].Content, len(text))
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
-	require.Len(t, *tr.Step(event.Record{Dir: event.DirOut, Line: line})[0].Payload.(event.BlockUpsert).Block.Content, len(text))
+	kept, cut := event.CutLine([]byte(line))
+	events := tr.Step(event.Record{Dir: event.DirOut, Line: string(kept), Cut: cut})
+	live := events[0].Payload.(event.BlockUpsert).Block
+	require.Equal(t, *parsed.Blocks[0].Content, *live.Content)
+	require.Contains(t, *live.Content, fmt.Sprintf("… [cut: %d bytes, sha256 ", len(text)))
+	require.JSONEq(t, "true", string(live.Metadata["cut"]))
+	require.JSONEq(t, "true", string(parsed.Blocks[0].Metadata["cut"]))
+	told := events[len(events)-1].Payload.(event.Error)
+	require.Equal(t, "cut", told.Code)
+	require.Contains(t, told.Message, cut.String())
 }
 
 // A subagent's file alone is a conversation under the call that started it.

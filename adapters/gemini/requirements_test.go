@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -440,17 +441,20 @@ func TestParseStopsWhenAsked(t *testing.T) {
 
 func TestParseReadError(t *testing.T) { recorded.ReadError(t) }
 
-// A line of 32 MiB is a line like any other, in both ways.
+// A line of 32 MiB is cut, and still says what it is: the same live and restored.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	text := strings.TrimSpace(strings.Repeat("long ", 32<<20/5))
 	parsed, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, chatText(idA, dayOne, text))}))
 	require.NoError(t, err)
-	require.Len(t, *parsed.Blocks[0].Content, len(text))
+	require.Contains(t, *parsed.Blocks[0].Content, fmt.Sprintf("… [cut: %d bytes, sha256 ", len(text)))
 	records := append(openingRecords(), turnRecords(1, 0)[:1]...)
-	records = append(records, updated(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"`+text+`"}}`))
+	long := updated(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + text + `"}}`)
+	kept, cut := event.CutLine([]byte(long.Line))
+	long.Line, long.Cut = string(kept), cut
+	records = append(records, long)
 	live := recorded.Live(t, records)
-	require.Len(t, *live.Blocks[1].Content, len(text))
+	require.Equal(t, *parsed.Blocks[0].Content, *live.Blocks[1].Content)
 }
 
 // The key and the address of the model come by the environment, and neither is
