@@ -59,7 +59,8 @@ func (r *archiver) sync(ctx context.Context) ([]archive.TranscriptInfo, error) {
 		info, changed, err := r.one(ctx, session, t)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("archive session %s: %w", session, err))
-		} else if changed {
+		}
+		if changed {
 			grown = append(grown, info)
 		}
 	}

@@ -105,9 +105,6 @@ func (p *parser) readAll() bool {
 		}
 		p.time = f.time
 		p.line(f.conversation, &f.next)
-		if f.cut != nil {
-			telling.MarkCut(p.out)
-		}
 		p.flush()
 		p.advance(f)
 		p.beginStarted()

@@ -51,10 +51,6 @@ func (r *Reader) Next() ([]byte, error) {
 	return line, err
 }
 
-// Cut describes what was cut of the line that was read last; nil for a line in
-// full.
-func (r *Reader) Cut() *event.Cut { return r.cut }
-
 // Rest reads what is left as one line, cut where it is over the limit.
 func (r *Reader) Rest() ([]byte, error) {
 	r.number++

@@ -3,7 +3,6 @@ package telling
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -31,14 +30,12 @@ func Malformed(agent string, dir event.Dir, err error, line json.RawMessage) eve
 	}}
 }
 
-// Cut adds to the events of a record that its line was cut, if it was: blocks
-// made of it are marked by the metadata "cut", and an error event has the line's
-// length and hash.
+// Cut adds to the events of a record that its line was cut, if it was: an error
+// event has the line's length and hash.
 func Cut(agent string, r event.Record, events []event.Event) []event.Event {
 	if r.Cut == nil {
 		return events
 	}
-	MarkCut(events)
 	return append(events, event.Event{
 		Payload: event.Error{ErrorInfo: event.ErrorInfo{
 			Message: fmt.Sprintf("%s: a line (%s) is over the limit: %d bytes were kept of it (%s)", agent, r.Dir, len(r.Line), r.Cut),
@@ -46,22 +43,6 @@ func Cut(agent string, r event.Record, events []event.Event) []event.Event {
 		}},
 		Context: event.Context{ConversationID: event.Main, Source: event.SourceRunner, Timestamp: r.TS},
 	})
-}
-
-// MarkCut marks blocks that were made of a line that was cut.
-func MarkCut(events []event.Event) {
-	for i, e := range events {
-		u, ok := e.Payload.(event.BlockUpsert)
-		if !ok {
-			continue
-		}
-		u.Block.Metadata = maps.Clone(u.Block.Metadata)
-		if u.Block.Metadata == nil {
-			u.Block.Metadata = map[string]json.RawMessage{}
-		}
-		u.Block.Metadata["cut"] = json.RawMessage("true")
-		events[i].Payload = u
-	}
 }
 
 // Feed hands what a parser says to whoever ranges over it. Not safe for
