@@ -3,7 +3,11 @@
 package runner_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -184,6 +188,23 @@ func TestWorkerDeathLeavesTheAgentRunning(t *testing.T) {
 			require.Equal(t, "line 19999", d.Record.Line)
 		}
 	}
+}
+
+// A line over the limit is cut while it is read; what follows it is as ever.
+func TestALongLineIsCut(t *testing.T) {
+	t.Parallel()
+	b := setup(t, runner.IsolationAuto)
+	b.mustStart()
+	c := b.dial()
+	r := read(t, c, 0)
+	const size = 20 << 20
+	say(t, c, "m1", fmt.Sprint("big ", size))
+	d := r.until(event.DirOut, "x")
+	sum := sha256.Sum256(bytes.Repeat([]byte("x"), size))
+	require.Equal(t, &event.Cut{Bytes: size, SHA256: hex.EncodeToString(sum[:])}, d.Record.Cut)
+	require.Less(t, len(d.Record.Line), event.DefaultMaxLine)
+	say(t, c, "m2", "after")
+	require.Nil(t, r.until(event.DirOut, "echo after").Record.Cut)
 }
 
 func TestA64MegabyteLinePasses(t *testing.T) {
