@@ -47,7 +47,9 @@ func (r *archiver) sync(ctx context.Context) ([]archive.TranscriptInfo, error) {
 	defer r.mu.Unlock()
 	session := r.agent.launch.SessionID
 	found, err := r.agent.adapter.Transcripts(newHome(ctx, r.agent.sb), r.agent.launch)
-	if err == nil {
+	if err != nil {
+		err = asUnreadable(ctx, err)
+	} else {
 		err = r.load(ctx, session)
 	}
 	if err != nil {
@@ -65,6 +67,13 @@ func (r *archiver) sync(ctx context.Context) ([]archive.TranscriptInfo, error) {
 		}
 	}
 	return grown, errors.Join(errs...)
+}
+
+// ready asks the archive what it has of the transcripts, unless that is known.
+func (r *archiver) ready(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.load(ctx, r.agent.launch.SessionID)
 }
 
 func (r *archiver) load(ctx context.Context, session string) error {
@@ -104,7 +113,7 @@ func (r *archiver) replace(ctx context.Context, session string, t adapters.Trans
 		return info, false, nil
 	}
 	if err != nil {
-		return info, false, err
+		return info, false, asUnreadable(ctx, err)
 	}
 	if info, err = r.store.PutSnapshot(ctx, session, r.agent.epoch, t, data); err != nil {
 		return info, false, err

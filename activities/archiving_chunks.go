@@ -23,13 +23,13 @@ func (r *archiver) appendNew(ctx context.Context, session string, t adapters.Tra
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
-		return info, false, err
+		return info, false, asUnreadable(ctx, err)
 	}
 	defer c.close()
 	for {
 		at, data, err := c.next()
 		if err != nil || len(data) == 0 {
-			return info, changed, err
+			return info, changed, asUnreadable(ctx, err)
 		}
 		if info, err = r.store.AppendTranscript(ctx, session, r.agent.epoch, t, at, data); err != nil {
 			return info, changed, err

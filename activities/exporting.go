@@ -52,7 +52,7 @@ func (r *archiver) export(ctx context.Context, session string, e adapters.Export
 	}
 	lines, next, err := e.Export(newHome(ctx, r.agent.sb), t, since)
 	if err != nil {
-		return info, false, fmt.Errorf("export %s: %w", t.Path, err)
+		return info, false, asUnreadable(ctx, fmt.Errorf("export %s: %w", t.Path, err))
 	}
 	if len(lines) == 0 {
 		r.agent.exported.set(t.ID, exportedTo{size, next})

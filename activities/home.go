@@ -21,17 +21,28 @@ type home struct {
 
 func newHome(ctx context.Context, sb sandbox.Sandbox) home { return home{ctx, sb} }
 
+// inHome selects a path in the home, which is Sojourn's own: what a tool closed
+// in it is opened again.
+func inHome(name string) sandbox.Selection {
+	return sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{name}, Unlock: true, Depth: 1}
+}
+
 // Glob lists the folder before the pattern's first wildcard and matches.
 func (h home) Glob(pattern string) ([]string, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, fmt.Errorf("glob %q: %w", pattern, err)
 	}
-	fixed := pattern
+	fixed, depth := pattern, 1
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
 		fixed = path.Dir(pattern[:i] + "x")
+		depth = 1 + strings.Count(pattern, "/")
+		if fixed != "." {
+			depth -= strings.Count(fixed, "/")
+		}
 	}
 	var found []string
-	sel := sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{fixed}}
+	sel := inHome(fixed)
+	sel.Depth = depth
 	for f, err := range h.sb.CopyOut(h.ctx, sel) {
 		if err != nil {
 			return nil, fmt.Errorf("glob %q: %w", pattern, err)
@@ -49,7 +60,8 @@ func (h home) Open(name string) (io.ReadCloser, error) { return h.openAt(name, 0
 // openAt opens a file at a byte. Reading ends with the context: a superseded
 // attempt must not read a huge file to its end.
 func (h home) openAt(name string, start int64) (io.ReadCloser, error) {
-	sel := sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{name}, From: map[string]int64{name: start}}
+	sel := inHome(name)
+	sel.From = map[string]int64{name: start}
 	next, stop := iter.Pull2(h.sb.CopyOut(h.ctx, sel))
 	for {
 		f, err, more := next()
@@ -90,7 +102,7 @@ func (o *opened) Close() error {
 
 // size is how many bytes a file has; 0 if there is none.
 func (h home) size(name string) (int64, error) {
-	for f, err := range h.sb.CopyOut(h.ctx, sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{name}}) {
+	for f, err := range h.sb.CopyOut(h.ctx, inHome(name)) {
 		if err != nil {
 			return 0, fmt.Errorf("read %s: %w", name, err)
 		}

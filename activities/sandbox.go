@@ -10,7 +10,9 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -174,15 +176,27 @@ func (h *Host) clearOlder(ctx context.Context, sessionID string, epoch uint64) e
 
 // terminate ends a sandbox and everything that the host knows of it.
 func (h *Host) terminate(ctx context.Context, sb sandbox.Sandbox) error {
-	if err := sb.Terminate(ctx); err != nil {
-		return err
+	_, err := h.terminateNaming(ctx, sb)
+	return err
+}
+
+// terminateNaming is terminate, and names the files that could not be removed
+// yet; empty for none. The sandbox has ended all the same.
+func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left string, err error) {
+	err = sb.Terminate(ctx)
+	if le, ok := errors.AsType[*sandbox.LeftError](err); ok {
+		h.o.Log.Warn("files of an ended sandbox remain", "sandbox", sb.ID(), "path", le.Path, "error", err)
+		left, err = cut(err.Error(), leftShown), nil
+	}
+	if err != nil {
+		return "", err
 	}
 	h.o.Places.free(sb.ID())
 	h.mu.Lock()
 	delete(h.made, sb.ID())
 	h.mu.Unlock()
 	h.dropKeeper(sb.ID())
-	return h.dropBookmark(sb.ID())
+	return left, h.dropBookmark(sb.ID())
 }
 
 // fill puts transcripts first, then what was in the workspace, then the profile.
@@ -354,6 +368,7 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 		}
 	}
 	var kept []event.Event
+	var left []string
 	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
 	switch {
 	case errors.Is(err, sandbox.ErrNotFound):
@@ -366,31 +381,54 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 	case err != nil:
 		return EndSandboxOutput{}, err
 	default:
-		if kept, err = h.emptyOut(ctx, in); err != nil {
-			return EndSandboxOutput{}, err
-		}
-		if err := h.keepLast(ctx, in, sb); err != nil {
-			return EndSandboxOutput{}, err
-		}
-		if err := h.terminate(ctx, sb); err != nil {
+		if kept, left, err = h.drain(ctx, in, sb); err != nil {
 			return EndSandboxOutput{}, err
 		}
 	}
-	env := event.Environment{SandboxID: in.Sandbox.ID, Host: h.o.ID, Provider: "local", Status: "terminated", Reason: in.Reason}
+	env := event.Environment{SandboxID: in.Sandbox.ID, Host: h.o.ID, Provider: "local", Status: "terminated", Reason: in.Reason, Message: strings.Join(left, "; ")}
 	last, err := h.tell(ctx, place{in.Agent.SessionID, in.Sandbox.Epoch, in.LastSeq}, event.EETerminated{Environment: env}, env, kept...)
 	return EndSandboxOutput{LastSeq: last}, err
 }
 
+// drain archives what is in a sandbox and ends it. Whatever an agent made of
+// it, that ends: what can't be archived or removed is named in left.
+func (h *Host) drain(ctx context.Context, in EndSandboxInput, sb sandbox.Sandbox) (kept []event.Event, left []string, err error) {
+	if kept, left, err = h.emptyOut(ctx, in); err != nil {
+		return nil, nil, err
+	}
+	unkept, err := h.keepLast(ctx, in, sb)
+	if err != nil {
+		return nil, nil, err
+	}
+	unremoved, err := h.terminateNaming(ctx, sb)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, words := range []string{unkept, unremoved} {
+		if words != "" {
+			left = append(left, words)
+		}
+	}
+	return kept, left, nil
+}
+
+// leftShown bounds what is told of what an ended sandbox left, in bytes.
+const leftShown = 1000
+
+// stopPatienceAtEnd bounds the stop of an agent whose sandbox ends; then its
+// processes are killed with the sandbox.
+const stopPatienceAtEnd = time.Minute
+
 // emptyOut stops the agent, so that it writes its last lines, and archives. It
 // gives what the archive has in the end: whoever follows the transcripts has
-// not heard of what came behind the last turn.
-func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) ([]event.Event, error) {
+// not heard of what came behind the last turn. What can't be read is in left.
+func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) (kept []event.Event, left []string, err error) {
 	a, err := h.find(ctx, in.Agent, in.Sandbox.ID, in.Sandbox.Epoch)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := h.stopAgent(ctx, a); err != nil {
-		return nil, err
+	if err := h.stopAtEnd(ctx, a); err != nil {
+		return nil, nil, err
 	}
 	mark, err := h.bookmark(in.Sandbox.ID)
 	if errors.Is(err, errBookmark) {
@@ -399,17 +437,37 @@ func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) ([]event.Event,
 		err = nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	store := h.o.Archive
 	if err := store.AppendOwn(ctx, in.Agent.SessionID, in.Sandbox.Epoch, mark.Own...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all := h.archiverOf(a)
-	if _, err := all.sync(ctx); err != nil {
-		return nil, err
+	_, err = all.sync(ctx)
+	if left, err = unreadableOf(err); err != nil {
+		return nil, nil, err
 	}
-	return changed(slices.SortedFunc(maps.Values(all.known), byID)), nil
+	if len(left) > 0 {
+		h.o.Log.Warn("a sandbox is ended with transcripts that can't be archived", "sandbox", in.Sandbox.ID, "left", left)
+	}
+	if err := all.ready(ctx); err != nil {
+		return nil, nil, err
+	}
+	return changed(slices.SortedFunc(maps.Values(all.known), byID)), left, nil
+}
+
+// stopAtEnd stops an agent whose sandbox ends. One that does not stop ends with
+// the sandbox.
+func (h *Host) stopAtEnd(ctx context.Context, a *agent) error {
+	short, cancel := context.WithTimeout(ctx, stopPatienceAtEnd)
+	defer cancel()
+	err := h.stopAgent(short, a)
+	if err == nil || errors.Is(err, runner.ErrEpoch) || ctx.Err() != nil {
+		return err
+	}
+	h.o.Log.Warn("an agent does not stop and is ended with its sandbox", "sandbox", a.sb.ID(), "error", err)
+	return nil
 }
 
 // stopAgent ends the agent's process, if there is one.

@@ -46,10 +46,17 @@ func (h *Host) Sweep(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("sweep sandbox %s: %w", info.SandboxID, err))
 		}
 	}
+	if tidier, ok := h.o.Provider.(sandbox.Tidier); ok {
+		errs = append(errs, tidier.Tidy(ctx))
+	}
 	return errors.Join(errs...)
 }
 
 func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
+	if info.SessionID == "" {
+		// Its record is damaged: nobody can find it any more.
+		return h.drop(ctx, info)
+	}
 	// In this order: an epoch that is taken later is not missed.
 	found, err := h.statusOf(ctx, info.SessionID)
 	if err != nil {

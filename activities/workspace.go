@@ -56,6 +56,8 @@ type keeper struct {
 	held map[string]bool
 	// read counts files that were read.
 	read int
+	// last: the sandbox ends, so what is closed in it is opened.
+	last bool
 }
 
 // sight is a file that was read.
@@ -162,10 +164,10 @@ func (k *keeper) open(ctx context.Context) (err error) {
 }
 
 func (l *look) all(ctx context.Context) error {
-	sel := sandbox.Selection{Area: sandbox.AreaWorkspace, Exclude: workspaceCaches(), Lenient: true}
+	sel := sandbox.Selection{Area: sandbox.AreaWorkspace, Exclude: workspaceCaches(), Lenient: true, Unlock: l.last}
 	for f, err := range l.sb.CopyOut(ctx, sel) {
 		if err != nil {
-			return err
+			return asUnreadable(ctx, err)
 		}
 		if len(l.files) == workspaceFiles {
 			l.partial = true
@@ -183,7 +185,7 @@ func (l *look) one(ctx context.Context, f sandbox.File) error {
 	switch f.Mode.Type() {
 	case fs.ModeDir:
 		if f.Unreadable {
-			l.leave(fmt.Sprintf("what lies in %q, an unreadable folder", f.Path))
+			l.leave(fmt.Sprintf("what lies in %q, an unreadable folder", cut(f.Path, 200)))
 			l.blind = append(l.blind, f.Path+"/")
 		}
 		l.add(archive.WorkspaceFile{Path: f.Path, Mode: f.Mode})
@@ -214,12 +216,13 @@ func (l *look) regular(ctx context.Context, f sandbox.File) error {
 	}
 	beginning := &beginning{limit: toldFileBytes + 1}
 	l.read++
-	content, err := l.ws.Store(ctx, io.TeeReader(io.LimitReader(bodyOf(f), workspaceFileBytes+1), beginning))
+	body := &readErrors{Reader: bodyOf(f)}
+	content, err := l.ws.Store(ctx, io.TeeReader(io.LimitReader(body, workspaceFileBytes+1), beginning))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		// Gone since the listing: the next look says so.
 		return nil
-	case errors.Is(err, fs.ErrPermission):
+	case body.err != nil && ctx.Err() == nil:
 		l.keep(f.Path, fmt.Sprintf("%q, which can't be read", f.Path))
 		return nil
 	case err != nil:

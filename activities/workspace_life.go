@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -138,17 +139,23 @@ func (t *turn) keepWorkspace(ctx context.Context) (behind string) {
 	return left
 }
 
-// keepLast archives the workspace before its sandbox ends.
-func (h *Host) keepLast(ctx context.Context, in EndSandboxInput, sb sandbox.Sandbox) error {
+// keepLast archives the workspace before its sandbox ends. What can't be read
+// of it is returned in words; empty for nothing.
+func (h *Host) keepLast(ctx context.Context, in EndSandboxInput, sb sandbox.Sandbox) (left string, err error) {
 	k := h.keeper(in.Agent, sb, in.Sandbox.Epoch)
 	if k == nil {
-		return nil
+		return "", nil
 	}
+	k.mu.Lock()
+	k.last = true
+	k.mu.Unlock()
 	news, left, err := k.sync(ctx)
+	unread, err := unreadableOf(err)
+	left = strings.TrimPrefix(strings.Join(append([]string{left}, unread...), "; "), "; ")
 	if left != "" {
 		h.o.Log.Warn(left, "session", in.Agent.SessionID)
 	}
-	return errors.Join(err, h.tellFiles(ctx, in, k, news))
+	return cut(left, leftShown), errors.Join(err, h.tellFiles(ctx, in, k, news))
 }
 
 // tellFiles says what changed between the last turn and the sandbox's end.

@@ -52,9 +52,16 @@ type Selection struct {
 	// Exclude are names (not paths) such as node_modules that are left out
 	// wherever they stand, with all below them.
 	Exclude []string
-	// Lenient gives a folder that can't be listed as Unreadable and goes on.
-	// Default: it is an error.
+	// Lenient gives a folder that can't be listed, or is nested too deeply, as
+	// Unreadable and continues. Default: it is an error.
 	Lenient bool
+	// Unlock gives the owner permissions on folders and files that their owner
+	// may not read, where that is possible; the Modes given are those from
+	// before. Default: they are as unreadable as any other.
+	Unlock bool
+	// Depth is how many levels are read: 1 is the Paths themselves, or what is
+	// directly in the area. Default: all.
+	Depth int
 }
 
 // Limits bound a copy into a sandbox.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -78,8 +79,35 @@ type Sandbox interface {
 	// error ends the sequence.
 	CopyOut(ctx context.Context, sel Selection) iter.Seq2[File, error]
 	// Terminate ends every process in the sandbox and removes its areas (not
-	// a workspace that is the user's own folder). It may be called again.
+	// a workspace that is the user's own folder). It may be called again. With a
+	// [LeftError] the sandbox has ended all the same.
 	Terminate(ctx context.Context) error
+}
+
+// LeftError means that a sandbox has ended, its id is free and no process of it
+// is left, but some of its files could not be removed yet: the agent protected
+// them, or there are very many. A [Tidier] tries again.
+type LeftError struct {
+	// Path is where the files are.
+	Path string
+	// Err names what could not be removed, and why.
+	Err error
+}
+
+// Error is one line.
+func (e *LeftError) Error() string {
+	return "not removed yet: " + strings.ReplaceAll(e.Err.Error(), "\n", "; ")
+}
+
+// Unwrap returns why.
+func (e *LeftError) Unwrap() error { return e.Err }
+
+// Tidier is a [Provider] that can try again to remove what sandboxes left. It
+// may be called concurrently with everything else, and now and then should be.
+type Tidier interface {
+	// Tidy removes what it can within a bounded time. The error names what is
+	// left, with a [LeftError] for each sandbox.
+	Tidy(ctx context.Context) error
 }
 
 // Process is a running command. Whoever called Exec must call Wait.

@@ -1,9 +1,11 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -61,6 +63,23 @@ func (s *Stack) NoNamespaces() (setting string, err error) {
 		return "", err
 	}
 	_, err = fmt.Fprintf(f, "#!/bin/sh\nexec '%s' %s '%s' \"$@\"\n", self, toolNoNamespaces, filepath.Join(s.Bin, "sojourn-worker"))
+	return workerBin + f.Name(), errors.Join(err, f.Chmod(0o700), f.Close())
+}
+
+// OrdinaryUser writes a program that runs the worker as a user without any
+// privilege, to whom this process's files belong. It returns the setting by which
+// StartWorker takes it for the worker, or why that can't be done here.
+func (s *Stack) OrdinaryUser() (setting string, err error) {
+	unshare := []string{"unshare", "--user", "--map-user=1000", "--map-group=1000"}
+	if out, err := exec.Command(unshare[0], append(unshare[1:], "true")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(unshare, " "), err, out)
+	}
+	f, err := os.CreateTemp(s.Dir, "worker-")
+	if err != nil {
+		return "", err
+	}
+	bin := cmp.Or(os.Getenv("SOJOURN_WORKER_BIN"), filepath.Join(s.Bin, "sojourn-worker"))
+	_, err = fmt.Fprintf(f, "#!/bin/sh\nexec %s '%s' \"$@\"\n", strings.Join(unshare, " "), bin)
 	return workerBin + f.Name(), errors.Join(err, f.Chmod(0o700), f.Close())
 }
 

@@ -37,14 +37,13 @@ func Look(control string) (State, error) {
 }
 
 // End kills the agent of a control folder, everything below it, and the
-// supervisor. A folder without any is no error.
+// supervisor. A folder without any, or one that can't be read, is no error.
 func End(ctx context.Context, control string) error {
 	saved, err := supervisor.ReadSaved(control)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return fmt.Errorf("runner: end: %w", err)
+		// It names no process. Whoever removes the folder ends its runner, and
+		// what carries a sandbox's mark is found by [EndMarked].
+		return nil
 	}
 	// SIGTERM makes the supervisor kill all and see to it that they are gone;
 	// a SIGKILL would leave that to the kernel, which is sure only with a

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -21,11 +22,30 @@ func (b *box) openArea(area sandbox.Area) (*os.Root, error) {
 	if dir == "" {
 		return nil, fmt.Errorf("unknown area %q", area)
 	}
+	if dir != b.record.Workspace {
+		// Its modes are ours, whatever the agent made of them.
+		if err := unlockFolder(dir); err != nil {
+			return nil, err
+		}
+	}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) && !b.stands() {
 		return nil, sandbox.ErrTerminated
 	}
 	return root, err
+}
+
+// unlockFolder gives the owner all permissions on a folder, if it exists.
+func unlockFolder(dir string) error {
+	parent, err := os.Open(filepath.Dir(dir))
+	if err == nil {
+		defer parent.Close()
+		err = unlockAt(parent, filepath.Base(dir), 0o700)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // CopyIn writes files into an area; see [sandbox.Sandbox].

@@ -47,6 +47,8 @@ type copyOut struct {
 	root  *os.Root
 	sel   sandbox.Selection
 	yield func(sandbox.File, error) bool
+	// level is how deep below the selected path the walk is.
+	level int
 }
 
 func (c *copyOut) all() error {
@@ -80,11 +82,31 @@ func (c *copyOut) begin(p string) error {
 }
 
 func (c *copyOut) folder(dir *os.File, at string) error {
-	names, err := dir.Readdirnames(-1)
+	names, err := namesIn(dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("folder %q: %w", at, err)
+	}
+	return c.entries(dir, at, names)
+}
+
+// namesAtMost bounds the names of one folder, which are in memory at once.
+const namesAtMost = 1_000_000
+
+func namesIn(dir *os.File) ([]string, error) {
+	names, err := dir.Readdirnames(namesAtMost + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err == nil && len(names) > namesAtMost {
+		err = fmt.Errorf("more than %d names: %w", namesAtMost, sandbox.ErrLimit)
 	}
 	slices.Sort(names)
+	return names, err
+}
+
+func (c *copyOut) entries(dir *os.File, at string, names []string) error {
+	c.level++
+	defer func() { c.level-- }()
 	for _, name := range names {
 		if slices.Contains(c.sel.Exclude, name) {
 			continue
@@ -111,7 +133,7 @@ func (c *copyOut) entry(dir *os.File, at, name string) error {
 	if f.Mode.IsDir() {
 		return c.below(dir, f, name)
 	}
-	body := &lazyBody{dir: dir, name: name, from: c.sel.From[f.Path]}
+	body := &lazyBody{dir: dir, name: name, from: c.sel.From[f.Path], unlock: c.sel.Unlock}
 	defer body.close()
 	if f.Mode.IsRegular() {
 		f.Body = body
@@ -127,23 +149,56 @@ func (c *copyOut) give(f sandbox.File) error {
 }
 
 func (c *copyOut) below(dir *os.File, f sandbox.File, name string) error {
-	sub, err := openAt(dir, name, unix.O_DIRECTORY)
-	if errors.Is(err, fs.ErrPermission) && c.sel.Lenient {
-		f.Unreadable = true
+	if c.sel.Depth > 0 && c.level >= c.sel.Depth {
 		return c.give(f)
 	}
-	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+	sub, names, err := c.openFolder(dir, f.Path, name)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, fs.ErrNotExist) {
 		// Something else has taken its place.
 		return fs.ErrNotExist
 	}
-	if err != nil {
+	if err != nil && !c.sel.Lenient {
 		return fmt.Errorf("folder %q: %w", f.Path, err)
+	}
+	if err != nil {
+		f.Unreadable = true
+		return c.give(f)
 	}
 	defer sub.Close()
 	if err := c.give(f); err != nil {
 		return err
 	}
-	return c.folder(sub, f.Path)
+	return c.entries(sub, f.Path, names)
+}
+
+// levelsAtMost bounds how deep a walk goes, and so the descriptors that it
+// holds; a path is bounded by what a system call takes.
+const levelsAtMost = 256
+
+// openFolder opens a folder for a walk, with its names.
+func (c *copyOut) openFolder(dir *os.File, at, name string) (sub *os.File, names []string, err error) {
+	if c.level > levelsAtMost || len(at) >= unix.PathMax {
+		return nil, nil, fmt.Errorf("more than %d levels or %d bytes deep: %w", levelsAtMost, unix.PathMax, sandbox.ErrLimit)
+	}
+	sub, err = openAt(dir, name, unix.O_DIRECTORY)
+	if forbidden(err) && c.sel.Unlock && unlockAt(dir, name, 0o700) == nil {
+		sub, err = openAt(dir, name, unix.O_DIRECTORY)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.sel.Unlock {
+		_ = unlock(int(sub.Fd()), 0o700) // what it prevents is the next error
+	}
+	// A folder may be listed whose entries can't be reached.
+	err = unix.Faccessat(int(sub.Fd()), ".", unix.X_OK, unix.AT_EACCESS)
+	if err == nil {
+		names, err = namesIn(sub)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, sub.Close())
+	}
+	return sub, names, nil
 }
 
 // openAt opens a name in a folder. A link is not followed, and a pipe put in
@@ -218,8 +273,10 @@ type lazyBody struct {
 	dir  *os.File
 	name string
 	from int64
-	file *os.File
-	err  error
+	// unlock opens a file that its owner may not read.
+	unlock bool
+	file   *os.File
+	err    error
 }
 
 func (l *lazyBody) Read(p []byte) (int, error) {
@@ -234,6 +291,9 @@ func (l *lazyBody) Read(p []byte) (int, error) {
 
 func (l *lazyBody) open() (*os.File, error) {
 	f, err := openAt(l.dir, l.name, 0)
+	if forbidden(err) && l.unlock && unlockAt(l.dir, l.name, 0o600) == nil {
+		f, err = openAt(l.dir, l.name, 0)
+	}
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
 		// A link or a socket has taken the file's place.
 		return nil, fmt.Errorf("file %q: %w", l.name, fs.ErrNotExist)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sojourn-run/sojourn/runner"
@@ -36,16 +37,25 @@ type Provider struct {
 	env       []string
 	options   Options
 	isolation runner.Isolation
+
+	mu sync.Mutex
+	// removing are the folders that are being removed.
+	removing map[string]bool
+	// forgotten are the ended sandboxes whose folders could not be moved.
+	forgotten map[string]bool
 }
 
-var _ sandbox.Provider = (*Provider)(nil)
+var (
+	_ sandbox.Provider = (*Provider)(nil)
+	_ sandbox.Tidier   = (*Provider)(nil)
+)
 
-// New checks the options, finds out how agents can be shut in here, and
-// removes what processes that died left half-made. Errors name the field, or
-// are [ErrUnconfined].
+// New checks the options, and finds out how agents can be shut in here. Errors
+// name the field, or are [ErrUnconfined]. What an agent left in the data folder
+// is no error: it is removed, listed as unhealthy, or left to [Provider.Tidy].
 func New(ctx context.Context, o Options) (*Provider, error) {
 	o = o.withDefaults()
-	p := &Provider{options: o}
+	p := &Provider{options: o, removing: map[string]bool{}, forgotten: map[string]bool{}}
 	var err error
 	if p.dataDir, err = dataFolder(o.DataDir); err != nil {
 		return nil, fmt.Errorf("sandbox local: field DataDir: %w", err)
@@ -62,7 +72,8 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	if !p.confines() && !o.UnsafeLocal {
 		return nil, fmt.Errorf("sandbox local: %w: %s", ErrUnconfined, p.isolation.Reason)
 	}
-	return p, p.tidy()
+	_ = p.Tidy(ctx) // what is left is named by the next one
+	return p, nil
 }
 
 func dataFolder(dir string) (string, error) {
@@ -99,28 +110,6 @@ func findRunner(given string) (string, error) {
 		return "", fmt.Errorf("program %s is not there (make build makes it): %w", given, err)
 	}
 	return filepath.Abs(found)
-}
-
-// tidy removes leftovers.
-func (p *Provider) tidy() error {
-	entries, err := os.ReadDir(p.root())
-	if err != nil {
-		return fmt.Errorf("sandbox local: %w", err)
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || !strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		// What is being removed may be removed by two.
-		if !strings.HasPrefix(e.Name(), gonePrefix) && time.Since(info.ModTime()) < stale {
-			continue
-		}
-		if err := removeAll(filepath.Join(p.root(), e.Name())); err != nil {
-			return fmt.Errorf("sandbox local: remove leftover: %w", err)
-		}
-	}
-	return nil
 }
 
 func (p *Provider) root() string { return filepath.Join(p.dataDir, "sandboxes") }
@@ -166,7 +155,7 @@ func (p *Provider) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandb
 	}
 	r := record{Spec: spec, Created: time.Now().UTC()}
 	if err := p.fill(tmp, r); err != nil {
-		return nil, errors.Join(fmt.Errorf("sandbox %s: create: %w", spec.ID, err), removeAll(tmp))
+		return nil, errors.Join(fmt.Errorf("sandbox %s: create: %w", spec.ID, err), p.destroy(context.WithoutCancel(ctx), tmp))
 	}
 	return &box{provider: p, record: r}, nil
 }
@@ -206,18 +195,41 @@ func (p *Provider) Open(_ context.Context, id string) (sandbox.Sandbox, error) {
 }
 
 func (p *Provider) open(id string) (*box, error) {
-	raw, err := os.ReadFile(filepath.Join(p.folder(id), "sandbox.json"))
-	if errors.Is(err, fs.ErrNotExist) {
+	raw, err := p.readRecord(id)
+	if errors.Is(err, fs.ErrNotExist) || p.isForgotten(id) {
 		return nil, fmt.Errorf("sandbox %s: %w", id, sandbox.ErrNotFound)
 	}
 	b := &box{provider: p}
 	if err == nil {
 		err = json.Unmarshal(raw, &b.record)
 	}
+	if err == nil && b.record.ID != id {
+		err = fmt.Errorf("it has the id %q", b.record.ID)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("sandbox %s: open: %w", id, err)
+		// It can be ended all the same.
+		b.record = record{Spec: sandbox.Spec{ID: id}}
+		b.damage = fmt.Errorf("its record is damaged: %w", err)
 	}
 	return b, nil
+}
+
+// readRecord reads a sandbox's record, also in a folder that was closed.
+func (p *Provider) readRecord(id string) ([]byte, error) {
+	name := filepath.Join(p.folder(id), "sandbox.json")
+	raw, err := os.ReadFile(name)
+	if !forbidden(err) {
+		return raw, err
+	}
+	root, err := os.Open(p.root())
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if err := unlockAt(root, id, 0o700); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(name)
 }
 
 // List gives every sandbox; see [sandbox.Provider].

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,6 +17,8 @@ import (
 type box struct {
 	provider *Provider
 	record   record
+	// damage is why the record can't be read; nil if it can.
+	damage error
 }
 
 var _ sandbox.Sandbox = (*box)(nil)
@@ -83,11 +84,13 @@ func (b *box) Info(_ context.Context) (sandbox.Info, error) {
 		return info, nil
 	}
 	state, err := host.Look(paths.Control)
-	if err != nil {
-		return info, fmt.Errorf("sandbox %s: info: %w", b.record.ID, err)
-	}
 	info.RestartCount = state.Status.RestartCount
 	switch {
+	case b.damage != nil:
+		info.Status, info.Message = sandbox.StatusUnhealthy, b.damage.Error()
+	case err != nil:
+		// A sandbox of which nothing more is known can still be ended.
+		info.Status, info.Message = sandbox.StatusUnhealthy, err.Error()
 	case state.Died():
 		info.Status, info.Message = sandbox.StatusUnhealthy, "the runner was killed"
 	case state.Status.Fault != "":
@@ -107,39 +110,8 @@ func (b *box) Terminate(ctx context.Context) error {
 	if err := errors.Join(host.End(ctx, paths.Control), host.EndMarked(b.marked())); err != nil {
 		return fmt.Errorf("sandbox %s: terminate: %w", b.record.ID, err)
 	}
-	if err := b.remove(paths); err != nil {
+	if err := b.remove(ctx, paths); err != nil {
 		return fmt.Errorf("sandbox %s: terminate: %w", b.record.ID, err)
 	}
 	return nil
-}
-
-// remove takes the folder out of sight first, so that the sandbox is gone at
-// once however much there is to delete.
-func (b *box) remove(paths sandbox.Paths) error {
-	gone, err := os.MkdirTemp(b.provider.root(), gonePrefix)
-	if err != nil {
-		return err
-	}
-	err = os.Rename(b.folder(), filepath.Join(gone, "sandbox"))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if rmErr := os.Remove(paths.Socket); !errors.Is(rmErr, fs.ErrNotExist) {
-		err = errors.Join(err, rmErr)
-	}
-	return errors.Join(err, removeAll(gone))
-}
-
-// removeAll removes also what an agent has made unwritable.
-func removeAll(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }
