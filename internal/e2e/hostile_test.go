@@ -65,6 +65,7 @@ func TestNothingLeftOfDeepFolders(t *testing.T) {
 		`for at in $PWD $HOME; do cd $at; i=0; while [ $i -lt 500 ]; do mkdir $n && cd -P $n || break; i=$((i+1)); done; echo made $i; done`
 	require.NoError(t, say(t, h, "TOOL bash: "+nest).Err())
 	require.Len(t, results(t, h, "made 500"), 1)
+	awaitIdle(t, h)
 	require.NoError(t, h.Evict(testContext(t)))
 	ended := heardUntil(t, h, 0, first(func(event.EETerminated) bool { return true }))
 	require.Contains(t, ended[len(ended)-1].Payload.(event.EETerminated).Message, "not kept of the workspace")
