@@ -48,6 +48,9 @@ type HostOptions struct {
 	// Getenv is how agents' programs are found.
 	Getenv func(string) string
 	Log    *slog.Logger
+	// Warnings are what operators must know of how agents are shut in on this
+	// host, a sentence each. Default: nothing.
+	Warnings []string
 }
 
 // Host has the activities that belong to one host: its sandboxes, the turns in

@@ -19,6 +19,9 @@ const HostsType = "SojournHosts"
 type HostReport struct {
 	Host   string       `json:"host"`
 	Agents []HostsAgent `json:"agents,omitempty"`
+	// Warnings are what operators must know of how agents are shut in there, a
+	// sentence each.
+	Warnings []string `json:"warnings,omitempty"`
 	// Error is why the host did not answer; empty when it did.
 	Error string `json:"error,omitempty"`
 }

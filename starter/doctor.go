@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -167,7 +168,7 @@ func (c *cli) checks(ctx context.Context) []check {
 		{name: "stream", look: c.checkStream},
 		{name: "archive", look: c.checkBucket},
 	}
-	return append(all, c.agentChecks(ctx)...)
+	return append(all, c.hostChecks(ctx)...)
 }
 
 func (c *cli) checkTemporal(ctx context.Context) (string, error) {
@@ -245,10 +246,16 @@ func (c *cli) checkBucket(ctx context.Context) (string, error) {
 	return "bucket " + c.s3Address(), err
 }
 
-// agentChecks are answered by the hosts' workers, who are asked once for all.
-func (c *cli) agentChecks(ctx context.Context) []check {
+// hostChecks are answered by the hosts' workers, who are asked once for all.
+func (c *cli) hostChecks(ctx context.Context) []check {
 	ask := sync.OnceValues(func() ([]session.HostReport, error) { return c.hosts(ctx) })
-	var all []check
+	all := []check{{name: "sandboxes", patience: hostsTimeout, optional: true, look: func(context.Context) (string, error) {
+		reports, err := ask()
+		if err != nil {
+			return "", err
+		}
+		return confinement(reports)
+	}}}
 	for _, name := range c.agents.Names() {
 		a, err := c.agents.Get(name)
 		if err != nil {
@@ -265,4 +272,23 @@ func (c *cli) agentChecks(ctx context.Context) []check {
 		all = append(all, check{name: "agent " + info.Name, patience: hostsTimeout, optional: true, agent: &info, look: look})
 	}
 	return all
+}
+
+// confinement is how hosts shut agents in, in words. It is an error that one of
+// them warns.
+func confinement(hosts []session.HostReport) (string, error) {
+	var warnings []string
+	confining := 0
+	for _, h := range hosts {
+		for _, w := range h.Warnings {
+			warnings = append(warnings, fmt.Sprintf("host %s: %s", h.Host, w))
+		}
+		if h.Error == "" && len(h.Warnings) == 0 {
+			confining++
+		}
+	}
+	if len(warnings) > 0 {
+		return "", failed("docs/operations.md, Security, tells what agents can reach", "%s", strings.Join(warnings, "; "))
+	}
+	return fmt.Sprintf("agents are shut in on %d of %d hosts that were asked", confining, len(hosts)), nil
 }

@@ -190,18 +190,12 @@ func setupArchive(ctx context.Context, store *archive.Archive) error {
 }
 
 func newHost(ctx context.Context, s options, me identity, temporal client.Client, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
-	provider, err := local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.Get, Hide: s.hide, UnsafeLocal: s.unsafeLocal})
-	if errors.Is(err, local.ErrUnconfined) {
-		return nil, nil, hinted{err, "allow user namespaces here (docs/operations.md), or start with --unsafe-local: agents then see this user's files and processes"}
-	}
+	provider, warnings, err := newProvider(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	if os.Geteuid() == 0 {
-		logger.Warn("the worker runs as root, and so do its agents, though without most of root's capabilities: run it as a user of its own")
-	}
-	if notice := provider.Notice(); notice != "" {
-		logger.Warn(notice)
+	for _, w := range warnings {
+		logger.Warn(w)
 	}
 	infos, err := provider.List(ctx)
 	if err != nil {
@@ -222,9 +216,28 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 		ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease,
 		Temporal: temporal, Reconcile: func(ctx context.Context, d session.Dead) error { return session.Reconcile(ctx, temporal, d) },
 		Stream: events, Archive: store, Provider: provider,
-		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger, Memory: s.memory,
+		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger, Memory: s.memory, Warnings: warnings,
 	})
 	return host, places, nil
+}
+
+// newProvider also returns what an operator must know of how agents are shut in
+// here.
+func newProvider(ctx context.Context, s options) (provider *local.Provider, warnings []string, err error) {
+	provider, err = local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.Get, Hide: s.hide, UnsafeLocal: s.unsafeLocal})
+	if errors.Is(err, local.ErrUnconfined) {
+		return nil, nil, hinted{err, "allow user namespaces here (docs/operations.md), or start with --unsafe-local: agents then see this user's files and processes"}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if os.Geteuid() == 0 {
+		warnings = append(warnings, "the worker runs as root, and so do its agents, though without most of root's capabilities: run it as a user of its own")
+	}
+	if notice := provider.Notice(); notice != "" {
+		warnings = append(warnings, notice)
+	}
+	return provider, warnings, nil
 }
 
 // sayMissing says at start which agents sessions can't have on this host. Few

@@ -160,6 +160,8 @@ func TestNoNamespacesNoAgents(t *testing.T) {
 	require.ErrorContains(t, err, "--unsafe-local")
 	told := startWorkerIn(t, dir, setting, "SOJOURN_UNSAFE_LOCAL=true")
 	require.Contains(t, told.Said(), "no security boundary")
+	doctor := runProgram(t, "sojourn", "", nil, "doctor")
+	require.Regexp(t, `(?m)^note sandboxes +host \S+: .*no security boundary`, doctor.out)
 }
 
 // TestAgentOfRootHasFewCapabilities: what a root worker's agent may do as root
