@@ -212,13 +212,13 @@ func (j *jsonString) string(dst, piece []byte) ([]byte, int) {
 	return j.keep(dst, piece[:n]), n
 }
 
-// plainRun is how many bytes stand before the next quote or backslash.
+// plainRun is how many bytes there are before the next quote or backslash. It looks
+// at none behind that: a text may have an escape every few bytes.
 func plainRun(piece []byte) int {
-	if i := bytes.IndexByte(piece, '"'); i >= 0 {
-		piece = piece[:i]
-	}
-	if i := bytes.IndexByte(piece, '\\'); i >= 0 {
-		return i
+	for i, c := range piece {
+		if c == '"' || c == '\\' {
+			return i
+		}
 	}
 	return len(piece)
 }

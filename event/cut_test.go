@@ -117,3 +117,23 @@ func FuzzLineCutter(f *testing.F) {
 		require.LessOrEqual(t, len(whole), 40)
 	})
 }
+
+// BenchmarkLineCutter cuts a line of 64 MB whose text has many escapes.
+func BenchmarkLineCutter(b *testing.B) {
+	line := []byte(`{"text":"` + strings.Repeat(strings.Repeat("0123456789", 6)+`\n`, 64<<20/62) + `"}`)
+	for name, size := range map[string]int{"pieces": 64 << 10, "whole": len(line)} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(line)))
+			b.ReportAllocs()
+			for b.Loop() {
+				var c LineCutter
+				for at := 0; at < len(line); at += size {
+					_, _ = c.Write(line[at:min(at+size, len(line))])
+				}
+				if _, cut := c.Take(); cut == nil {
+					b.Fatal("the line was not cut")
+				}
+			}
+		})
+	}
+}
