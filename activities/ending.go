@@ -201,7 +201,7 @@ func (t *turn) archiveLate(ctx context.Context) (out RunTurnOutput, err error) {
 // the agent has died since, this attempt may have found its end at another place
 // of the spool; a message has one end.
 func (t *turn) standingEnd(ctx context.Context) (*session.Result, error) {
-	if t.fence.Attempt%attemptsOfTurn <= 1 {
+	if t.fence.Attempt%attemptsOfTurn <= 1 && !t.in.Continues {
 		return nil, nil
 	}
 	if err := t.out.Flush(ctx); err != nil {

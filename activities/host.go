@@ -106,6 +106,29 @@ func (h *Host) Close() error {
 	return nil
 }
 
+// awaitPredecessor waits until the session's attempt before has left, if it is
+// still here: one whose workflow run has made way learns it from its next
+// heartbeat, and may note until then that the turn has ended. It waits for less
+// than a heartbeat may take; then the stream's fence is what keeps them apart.
+func (h *Host) awaitPredecessor(ctx context.Context, sessionID string) error {
+	h.mu.Lock()
+	before := h.turns[sessionID]
+	h.mu.Unlock()
+	if before == nil {
+		return nil
+	}
+	patience := time.NewTimer(notePatience)
+	defer patience.Stop()
+	select {
+	case <-before.left:
+		return nil
+	case <-patience.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // enter makes a turn the session's live one. A turn of an earlier attempt that
 // is still there is fenced by the stream; it leaves by itself.
 func (h *Host) enter(t *turn) (leave func()) {

@@ -101,21 +101,16 @@ type RunTurnInput struct {
 	// than it knows of. If so the activity does nothing and fails with
 	// session.TypeFenced.
 	Reset bool `json:"reset,omitempty"`
+	// Continues reports whether the run before this one had the turn at work: it
+	// may have made attempts, which are not counted among this run's.
+	Continues bool `json:"continues,omitempty"`
 	// Abandoned is why the session is dead: the execution is taken up only to
 	// be ended, and fails with that. One that never began is not begun.
 	Abandoned string `json:"abandoned,omitempty"`
 }
 
 // Lost is a host that was lost in the middle of an execution.
-type Lost struct {
-	Host string `json:"host"`
-	// Times counts the hosts that this execution has lost, this one included.
-	Times int `json:"times"`
-	// AfterSeq is a sequence number before everything of the execution.
-	AfterSeq uint64 `json:"afterSeq"`
-	// Why is what was lost, in words; "" for a host that does not answer.
-	Why string `json:"why,omitempty"`
-}
+type Lost = session.Lost
 
 // RunTurnOutput is how the turn ended. It is small: bodies are in the stream.
 type RunTurnOutput struct {

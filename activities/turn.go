@@ -68,6 +68,9 @@ type turn struct {
 // RunTurn hands the message to the agent and stays until it is answered. It
 // may be attempted again at any point by any worker of the host.
 func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, error) {
+	if err := h.awaitPredecessor(ctx, in.Agent.SessionID); err != nil {
+		return RunTurnOutput{}, err
+	}
 	if in.Reset {
 		err := notAhead(ctx, h.o.Stream, in.Agent.SessionID, in.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeQueryStarted })
 		if err != nil {
@@ -85,11 +88,12 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	if ended && !mark.Unarchived {
 		return *mark.Output, nil
 	}
+	again := in.Continues || activity.GetInfo(ctx).Attempt > 1
 	t := &turn{
 		host: h, in: in, mark: mark, began: time.Now(), quiet: time.Now(),
 		controls: make(chan control), left: make(chan struct{}),
 		asked: map[string]event.PermissionRequested{}, answered: map[string]bool{}, tale: newTale(in.Anchor),
-		owned: activity.GetInfo(ctx).Attempt > 1, waits: waiting{tell: activity.GetInfo(ctx).Attempt > 1},
+		owned: again, waits: waiting{tell: again},
 		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.Turn, int(activity.GetInfo(ctx).Attempt))},
 	}
 	defer h.enter(t)()

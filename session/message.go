@@ -75,7 +75,13 @@ func (m Message) Size() int {
 	return n
 }
 
+// jsonGrowth is how many bytes JSON takes for one at most: \u0000.
+const jsonGrowth = 6
+
 func (m Message) validateSize() error {
+	if jsonGrowth*m.Size() <= MaxMessageBytes {
+		return nil
+	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return Invalid("message", err.Error(), "a message that encodes as JSON")

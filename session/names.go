@@ -62,11 +62,15 @@ const (
 	MaxMessageBytes = 1 << 20
 	// MaxQueue bounds the messages that wait.
 	MaxQueue = 1000
-	// MaxQueueBytes bounds what waits in all, beyond the first message.
-	MaxQueueBytes = 1 << 20
+	// MaxQueueBytes bounds what waits in all, beyond the first message: it is
+	// part of the state in a worker's memory.
+	MaxQueueBytes = 16 << 20
 	// KeptReceipts is how many message ids a session remembers, so that a
 	// repeated send returns the first receipt.
 	KeptReceipts = 1000
+	// KeptIDs is how many message ids a session knows again whose receipts it no
+	// longer has: such a message is refused. They take 8 bytes each.
+	KeptIDs = 100_000
 	// KeptResults is how many executions the query result can answer for.
 	KeptResults = 100
 	// DefaultIdleTimeout ends the sandbox of a session in which nothing runs.

@@ -26,7 +26,7 @@ const (
 	InlinePayloadBytes = 32 << 10
 	// maxPayloadBytes bounds one that goes there: the largest is the state that
 	// continue-as-new carries, with a full queue.
-	maxPayloadBytes = 4 * MaxQueueBytes
+	maxPayloadBytes = (jsonGrowth + 1) * MaxQueueBytes
 )
 
 // EncodingUnreadable is the encoding of what takes the place of a payload that

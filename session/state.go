@@ -33,10 +33,18 @@ type State struct {
 	Queue []Queued `json:"queue,omitempty"`
 	// Receipts are the last KeptReceipts accepted messages, oldest first.
 	Receipts []Receipt `json:"receipts,omitempty"`
+	// Spent are the ids of messages that were accepted before those, as hashes.
+	Spent SpentIDs `json:"spent,omitempty"`
 	// Results are the last KeptResults ended executions, oldest first.
 	Results []Result `json:"results,omitempty"`
 	// Executions counts the execution ids given out.
 	Executions int `json:"executions"`
+
+	// UnderWay is the turn that the run before left at work; nil at a turn's
+	// edge.
+	UnderWay *UnderWay `json:"underWay,omitempty"`
+	// Notices were to be written when the run before made way, oldest first.
+	Notices []Notice `json:"notices,omitempty"`
 
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
 	// Restarts counts sandboxes and agent processes lost.

@@ -15,7 +15,7 @@ import (
 // StateVersion is the version of what the workflow carries from run to run
 // (Input and State). It grows when a build that does not know the change would
 // lose or misread something; a field that may be ignored does not count.
-const StateVersion = 1
+const StateVersion = 2
 
 // CheckVersion refuses an input that a newer build wrote. The error is in the
 // workflow's failed task; nothing of the session is changed.

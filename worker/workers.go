@@ -44,6 +44,9 @@ func startWorkers(c client.Client, host string, light *activities.Session, h *ac
 		// A worker that was killed can't say that its cache of workflows is
 		// gone: tasks wait this long for it before anybody may take them.
 		StickyScheduleToStartTimeout: time.Second,
+		// A task may bring many large messages to a busy machine; one that takes
+		// too long is given to another worker anyway.
+		DeadlockDetectionTimeout: session.WorkflowTaskTimeout - time.Second,
 		// The next worker fails what this one had under way.
 		Interceptors: []interceptor.WorkerInterceptor{h.Interceptor()},
 		OnFatalError: func(err error) { set.fatal <- err },

@@ -75,6 +75,45 @@ func TestContinueAtItsOwnLimit(t *testing.T) {
 	require.Len(t, p.runToContinue().Carried.Receipts, 2)
 }
 
+// A turn that receives more than a history may hold makes way in its middle: its
+// agent is not asked again, and what waits is carried.
+func TestContinueInTheMiddleOfATurn(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.deaf = 100
+	p.then(
+		func() { p.send("m1", "HOLD one") },
+		func() { p.update(session.UpdateInterrupt, session.InterruptRequest{Reason: "enough"}) },
+		func() { p.signal(session.SignalMessage, "json/plain", `{"text": 5}`) },
+		func() {
+			p.with(func() { p.env.SetCurrentHistorySize(makeWayBytes + 1) })
+			p.signalText("m2", "two")
+		},
+	)
+	in := p.runToContinue()
+	require.Equal(t, "m1", in.Carried.UnderWay.Message.ID)
+	require.True(t, in.Carried.UnderWay.Interrupted)
+	require.Len(t, in.Carried.Queue, 1)
+	require.Len(t, in.Carried.Notices, 1, "what was to be written is carried")
+
+	p.w.deaf = 0
+	delete(p.w.running, "s1") // the attempt is told that its run has ended
+	next := p.nextRun(in)
+	next.then(func() {})
+	out := next.run()
+	require.Equal(t, 2, out.Turns)
+	require.Len(t, refusals(p.w), 1)
+	require.Equal(t, session.Interrupted, p.w.results("s1")["m1"].Outcome)
+	first, again := p.w.turns[0], p.w.turns[1]
+	require.Equal(t, first.ExecutionID, again.ExecutionID)
+	require.Greater(t, again.Turn, first.Turn, "its attempts are fenced behind those of the run before")
+	require.True(t, again.Continues)
+	require.Equal(t, first.Anchor, again.Anchor)
+	require.LessOrEqual(t, again.AfterSeq, first.LastSeq)
+	require.Len(t, p.w.places, 1, "the sandbox is carried")
+	require.Equal(t, []string{"HOLD one", "HOLD one", "two"}, p.w.prompts("s1"))
+}
+
 // A session that is never idle must continue as new between two turns, not
 // when its queue is empty.
 func TestContinueWithAFullQueue(t *testing.T) {

@@ -73,8 +73,12 @@ func (r *run) mayQueue(m session.Message) error {
 }
 
 // room refuses a message when too many wait, or too much: the queue is part of
-// the state that continue-as-new carries in one payload.
+// the state that continue-as-new carries in one payload. It refuses one that was
+// accepted before and whose receipt is gone: no agent is asked a message twice.
 func (r *run) room(m session.Message) error {
+	if m.ID != "" && r.st.Spent.Has(m.ID) {
+		return session.Invalid("message.id", fmt.Sprintf("%q was used before, over %d messages ago", m.ID, session.KeptReceipts), "an id of its own for each message")
+	}
 	if len(r.st.Queue) >= session.MaxQueue {
 		return session.Invalid("message", fmt.Sprintf("%d messages wait already", len(r.st.Queue)), fmt.Sprintf("a queue of at most %d", session.MaxQueue))
 	}

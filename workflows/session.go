@@ -77,6 +77,7 @@ func newRun(ctx workflow.Context, in session.Input) (*run, error) {
 	}
 	r.begun = in.Carried != nil
 	r.in.Carried = nil
+	r.unpack()
 	return r, nil
 }
 
@@ -113,6 +114,10 @@ func (r *run) loop() (session.Output, error) {
 	}
 	for {
 		switch {
+		case r.cur != nil:
+			if err := r.takeOver(); err != nil {
+				return r.output(), err
+			}
 		case r.closing != "":
 			return r.output(), r.finish()
 		case r.continueDue():
@@ -120,7 +125,10 @@ func (r *run) loop() (session.Output, error) {
 				return r.output(), err
 			}
 		case r.runnable():
-			r.runTurn(r.dequeue())
+			r.startTurn(r.dequeue())
+			if err := r.runTurn(); err != nil {
+				return r.output(), err
+			}
 		case r.finished():
 			r.requestClose("completed")
 		default:

@@ -144,13 +144,18 @@ func TestTheQueueIsBounded(t *testing.T) {
 func TestTheQueueIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	large := strings.Repeat("x", session.MaxQueueBytes-1000)
+	const many = 32
+	large := strings.Repeat("x", session.MaxQueueBytes/many-200)
 	var over *answer
 	p.then(
-		func() { p.env.SignalWorkflow(session.SignalQueue, session.Message{ID: "large", Text: large}) },
+		func() {
+			for i := range many {
+				p.env.SignalWorkflow(session.SignalQueue, session.Message{ID: fmt.Sprintf("large-%d", i), Text: large})
+			}
+		},
 		func() { p.env.SignalWorkflow(session.SignalQueue, session.Message{ID: "small", Text: "fits"}) },
-		func() { over = p.send("over", strings.Repeat("y", 2000)) },
-		func() { require.Len(t, p.snapshot().Queued, 2) },
+		func() { over = p.send("over", strings.Repeat("y", 200*many)) },
+		func() { require.Len(t, p.snapshot().Queued, many+1) },
 	)
 	p.run()
 	var invalid *session.InvalidError

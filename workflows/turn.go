@@ -29,6 +29,11 @@ type turn struct {
 	reason      string
 	// waiting are the permission requests that wait for a person.
 	waiting []string
+	// lost is the last of the hosts.
+	lost *activities.Lost
+	// asked is set for a turn of the run before, until its RunTurn has returned:
+	// the agent may have the message, so an interrupt has to reach it.
+	asked bool
 	// found is how the execution ended, if a run before this one ended it.
 	found *session.Result
 }
@@ -54,6 +59,9 @@ func (r *run) accept(m session.Message, hold bool) session.Receipt {
 func (r *run) remember(rec session.Receipt) {
 	r.st.Receipts = append(r.st.Receipts, rec)
 	if over := len(r.st.Receipts) - session.KeptReceipts; over > 0 {
+		for _, old := range r.st.Receipts[:over] {
+			r.st.Spent.Add(old.MessageID)
+		}
 		r.st.Receipts = r.st.Receipts[over:]
 	}
 }
@@ -81,8 +89,8 @@ func (r *run) dequeue() session.Queued {
 	return q
 }
 
-// runTurn answers one message, whatever comes of it.
-func (r *run) runTurn(q session.Queued) {
+// startTurn makes a message the running one.
+func (r *run) startTurn(q session.Queued) {
 	r.cur = &turn{queued: q}
 	if r.early != nil {
 		r.cur.interrupted, r.cur.reason, r.early = true, *r.early, nil
@@ -92,8 +100,17 @@ func (r *run) runTurn(q session.Queued) {
 		r.st.Title = headline(q.Message.Text)
 	}
 	r.st.LastActivity = workflow.Now(r.ctx)
+}
+
+// runTurn answers the running message, whatever comes of it. The error is that
+// of a run which makes way for the next one before the turn is over.
+func (r *run) runTurn() error {
+	q := r.cur.queued
 	r.publish()
 	out, err := r.execute(q)
+	if errors.Is(err, errMakeWay) {
+		return r.makeWay()
+	}
 	if err != nil {
 		out = r.fail(q, err)
 	}
@@ -101,6 +118,7 @@ func (r *run) runTurn(q session.Queued) {
 	r.takeUps = 0
 	r.cur = nil
 	r.publish()
+	return nil
 }
 
 // maxHosts bounds how many hosts an execution may lose: something in it may be
@@ -110,10 +128,9 @@ const maxHosts = 3
 // execute makes sure of a sandbox and runs the turn in it. When the host is
 // lost the turn is resumed on another one.
 func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
-	var lost *activities.Lost
-	after := r.st.LastSeq
+	after := r.began(q, r.st.LastSeq)
 	for {
-		out, err := r.attempt(q, lost)
+		out, err := r.attempt(q)
 		if r.takeUp(r.ctx, err) {
 			err = errAnswered
 			if r.cur.found == nil {
@@ -127,7 +144,7 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 		if r.st.Sandbox == nil || !hostLost(err) {
 			return out, err
 		}
-		lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err)}
+		r.cur.lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err)}
 		r.st.Sandbox = nil
 		r.publishHost()
 		r.st.Restarts++
@@ -150,14 +167,14 @@ func (r *run) began(q session.Queued, after uint64) uint64 {
 }
 
 // attempt runs the turn on one host.
-func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTurnOutput, error) {
+func (r *run) attempt(q session.Queued) (activities.RunTurnOutput, error) {
 	var out activities.RunTurnOutput
 	if r.st.Sandbox == nil && !r.cur.interrupted {
 		if err := r.createSandbox(); err != nil && !r.cur.interrupted {
 			return out, err
 		}
 	}
-	if r.cur.interrupted {
+	if r.cur.interrupted && (!r.cur.asked || r.st.Sandbox == nil) {
 		return r.interruptedEarly(q)
 	}
 	// What the deliverer began before the turn must be written before the
@@ -170,9 +187,9 @@ func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTu
 		return out, errAnswered
 	case r.st.Sandbox == nil:
 		// The deliverer found that the run was behind.
-		return r.attempt(q, lost)
+		return r.attempt(q)
 	}
-	in := r.turnInput(q, lost)
+	in := r.turnInput(q)
 	if r.st.Floor > 0 {
 		r.st.Floor = in.Turn
 	}
@@ -180,19 +197,19 @@ func (r *run) attempt(q session.Queued, lost *activities.Lost) (activities.RunTu
 	opts.Summary = r.turnSummary()
 	ctx := workflow.WithActivityOptions(r.ctx, opts)
 	r.cur.live = true
-	err := workflow.ExecuteActivity(ctx, activities.NameRunTurn, in).Get(ctx, &out)
-	r.cur.live, r.cur.waiting = false, nil
+	err := r.awaitTurn(ctx, workflow.ExecuteActivity(ctx, activities.NameRunTurn, in), &out)
+	r.cur.live, r.cur.asked, r.cur.waiting = false, false, nil
 	if err == nil {
 		r.noteArchive(in, out)
 	}
 	return out, err
 }
 
-func (r *run) turnInput(q session.Queued, lost *activities.Lost) activities.RunTurnInput {
+func (r *run) turnInput(q session.Queued) activities.RunTurnInput {
 	in := activities.RunTurnInput{
 		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
 		Turn: r.nextTurn(), Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
-		NoProgressMS: r.in.Options.NoProgressMS, Resumes: lost, Reset: r.wasReset(),
+		NoProgressMS: r.in.Options.NoProgressMS, Resumes: r.cur.lost, Continues: r.cur.asked, Reset: r.wasReset(),
 	}
 	if run := r.running; run != nil && run.MessageID == q.Message.ID {
 		in.AfterSeq, in.Anchor = run.AfterSeq, run.Anchor

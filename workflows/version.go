@@ -24,4 +24,7 @@ const (
 	// has a sandbox, and none when its host is lost; before, the end of the turn
 	// set it. May go at 1.0.
 	changeHost = "host-while-the-turn-runs"
+	// changeMakeWay, 2026-11-22: a run makes way for the next one in the middle of
+	// a turn; before, at a turn's edge only. May go at 1.0.
+	changeMakeWay = "make-way-in-a-turn"
 )

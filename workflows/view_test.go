@@ -137,6 +137,54 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("x%d", extra+1), next.Carried.Results[0].ExecutionID)
 }
 
+// A message id whose receipt is gone is refused in every way in which a message
+// comes, in the runs after too: no agent is asked a message twice.
+func TestASpentMessageIDIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) {
+		in.Carried = &session.State{IdleTimeoutMS: time.Hour.Milliseconds(), Native: 1, Epoch: 1}
+		for i := range session.KeptReceipts {
+			in.Carried.Executions++
+			in.Carried.Receipts = append(in.Carried.Receipts, session.Receipt{MessageID: fmt.Sprintf("old%d", i), ExecutionID: fmt.Sprintf("x%d", i+1)})
+		}
+	})
+	p.w.epochs["s1"] = 1
+	p.then(func() { p.send("new", "text") }, func() { p.wish(); p.send("newer", "text") })
+	next := p.nextRun(p.runToContinue())
+	var sent, interrupting, known *answer
+	next.then(
+		func() { sent = next.send("old0", "again") },
+		func() {
+			interrupting = next.update(session.UpdateInterrupt, session.InterruptRequest{Message: &session.Message{ID: "old1", Text: "again"}})
+		},
+		func() { next.signalText("old0", "again") },
+		func() { known = next.send("old2", "again") },
+	)
+	next.run()
+	for _, a := range []*answer{sent, interrupting} {
+		var invalid *session.InvalidError
+		require.ErrorAs(t, session.FromTemporal(a.refused), &invalid)
+		require.Equal(t, "message.id", invalid.Field)
+	}
+	require.Len(t, refusals(p.w), 1)
+	require.Equal(t, "message.id", refusals(p.w)[0].Field)
+	require.Equal(t, "x3", next.receipt(known).ExecutionID)
+	require.Equal(t, []string{"text", "text"}, p.w.prompts("s1"))
+}
+
+func TestSpentIDsAreBounded(t *testing.T) {
+	t.Parallel()
+	var spent session.SpentIDs
+	require.False(t, spent.Has("first"))
+	spent = make(session.SpentIDs, 8*(session.KeptIDs-1))
+	spent.Add("first")
+	require.True(t, spent.Has("first"))
+	spent.Add("second")
+	require.Len(t, spent, 8*session.KeptIDs)
+	require.True(t, spent.Has("second"))
+	require.False(t, spent.Has("third"))
+}
+
 func TestCurrentDetailsShowTheSession(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, func(in *session.Input) { in.Options.Title = "Fix the build" })
