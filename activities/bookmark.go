@@ -51,6 +51,8 @@ type begun struct {
 	Options Options `json:"options,omitzero"`
 	// Interrupt was handed to the agent.
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
+	// InterruptedAt is when that was.
+	InterruptedAt time.Time `json:"interruptedAt,omitzero"`
 	// Cut is what the turn fails with when Sojourn itself had it interrupted.
 	Cut *event.ErrorInfo `json:"cut,omitempty"`
 	// Resume says that the agent was lost since, and how the turn goes on.

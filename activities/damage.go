@@ -59,7 +59,7 @@ const indexDamaged = 1
 // read. The agent goes on, and so does the turn.
 func (t *turn) leftOut(ctx context.Context, d runner.Delivery, why error) error {
 	t.host.o.Log.Error("a part of the spool is left out", "session", t.in.Agent.SessionID, "sandbox", t.in.Sandbox.ID, "error", why)
-	t.owned = true
+	t.owned, t.next = true, d.Next
 	return t.say(ctx, d.Offset, indexDamaged, own(event.BlockUpsert{Block: event.Block{
 		ID:   fmt.Sprintf("sojourn-%s-damaged-%d", t.in.Sandbox.ID, d.Offset),
 		Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Subtype: "damaged",

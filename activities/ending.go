@@ -36,8 +36,16 @@ type stopping struct {
 // Each step of an interrupt has this long before the next, harder one.
 const stopPatience = 10 * time.Second
 
-func newStopping(reason string) stopping {
-	return stopping{asked: true, reason: reason, clock: time.NewTimer(stopPatience)}
+// newStopping continues an interrupt that was handed over at the given time,
+// perhaps by an attempt before: the steps that were due since count as taken,
+// so workers that come and go don't put off the next one. That one waits long
+// enough for this attempt to read that the agent has stopped.
+func newStopping(reason string, at time.Time) stopping {
+	since := max(time.Since(at), 0)
+	return stopping{
+		asked: true, reason: reason, steps: int(since / stopPatience),
+		clock: time.NewTimer(max(stopPatience-since%stopPatience, stopPatience/5)),
+	}
 }
 
 func (s *stopping) timer() <-chan time.Time {
@@ -61,8 +69,9 @@ func (t *turn) interrupt(ctx context.Context, id, reason string) error {
 	if err := t.dialogue.Say(ctx, id, adapters.Interrupt{}); err != nil {
 		return err
 	}
-	t.stop = newStopping(reason)
-	t.mark.Open.Interrupt = &Interrupt{Reason: reason}
+	now := time.Now()
+	t.stop = newStopping(reason, now)
+	t.mark.Open.Interrupt, t.mark.Open.InterruptedAt = &Interrupt{Reason: reason}, now.UTC()
 	return t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
 

@@ -57,10 +57,10 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (Create
 		SandboxID: fmt.Sprintf("%s-e%d", id, epoch), Host: h.o.ID, Provider: "local",
 		Status: "starting", RestartCount: in.Restarts,
 	}
-	if _, err := h.tell(ctx, at, event.EECreating{Environment: env}, env); err != nil {
+	if at.lastSeq, err = h.tell(ctx, at, event.EECreating{Environment: env}, env); err != nil {
 		return CreateSandboxOutput{}, err
 	}
-	if err := h.furnish(ctx, in.Agent, env.SandboxID, epoch); err != nil {
+	if err := h.furnish(ctx, in.Agent, env.SandboxID, at); err != nil {
 		env.Status, env.Message = "terminated", err.Error()
 		_, terr := h.tell(ctx, at, event.EEError{Environment: env}, env)
 		return CreateSandboxOutput{}, errors.Join(err, terr)
@@ -107,7 +107,7 @@ type place struct {
 
 // furnish makes the sandbox and puts everything into it; after an error
 // nothing of it is left.
-func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, epoch uint64) error {
+func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, at place) error {
 	a, err := h.o.Agents.Get(in.Name)
 	if err != nil {
 		return err
@@ -119,21 +119,21 @@ func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, epoch ui
 	if err != nil {
 		return err
 	}
-	if err := h.clearOlder(ctx, in.SessionID, epoch); err != nil {
+	if err := h.clearOlder(ctx, in.SessionID, at.epoch); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	h.made[sandboxID] = true
 	h.mu.Unlock()
 	sb, err := h.o.Provider.Create(ctx, sandbox.Spec{
-		ID: sandboxID, SessionID: in.SessionID, Epoch: epoch, Workspace: in.Workspace,
+		ID: sandboxID, SessionID: in.SessionID, Epoch: at.epoch, Workspace: in.Workspace,
 		Labels: map[string]string{"agent": in.Name},
 	})
 	if err != nil {
 		return h.refusedWorkspace(err)
 	}
 	h.o.Places.hold(sandboxID)
-	if err := h.fill(ctx, in, a, profile, sb, epoch); err != nil {
+	if err := h.fill(ctx, in, a, profile, sb, at); err != nil {
 		return errors.Join(err, h.terminate(context.WithoutCancel(ctx), sb))
 	}
 	return nil
@@ -200,7 +200,7 @@ func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left st
 }
 
 // fill puts transcripts first, then what was in the workspace, then the profile.
-func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapters.Profile, sb sandbox.Sandbox, epoch uint64) error {
+func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapters.Profile, sb sandbox.Sandbox, at place) error {
 	info, err := sb.Info(ctx)
 	if err != nil {
 		return err
@@ -209,14 +209,14 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 	if err != nil {
 		return err
 	}
-	if err := h.restore(ctx, a, l, sb, epoch); err != nil {
+	if err := h.restore(ctx, a, l, sb, at); err != nil {
 		return err
 	}
 	files, err := a.ProfileFiles(p, l)
 	if err != nil {
 		return fmt.Errorf("%w %q: %w", errProfile, in.Profile, err)
 	}
-	if err := h.furnishWorkspace(ctx, in, sb, epoch, files); err != nil {
+	if err := h.furnishWorkspace(ctx, in, sb, at.epoch, files); err != nil {
 		return err
 	}
 	if err := copyProfile(ctx, sb, filesOf(files, adapters.InHome), sandbox.AreaHome); err != nil {
@@ -226,13 +226,13 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 }
 
 // restore writes the archive's transcripts back into the home and says so.
-func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) error {
+func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, at place) error {
 	var err error
 	var written []event.Event
 	if e, ok := a.(adapters.Exporter); ok {
-		written, err = h.importTranscripts(ctx, e, l, sb, epoch)
+		written, err = h.importTranscripts(ctx, e, l, sb, at.epoch)
 	} else {
-		written, err = h.copyTranscripts(ctx, a, l, sb, epoch)
+		written, err = h.copyTranscripts(ctx, a, l, sb, at.epoch)
 	}
 	if err != nil {
 		return fmt.Errorf("restore transcripts: %w", err)
@@ -241,7 +241,7 @@ func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launc
 		return nil
 	}
 	_, err = h.o.Stream.Emit(ctx, l.SessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: epoch}, Key: fmt.Sprintf("restored-%d", epoch), Events: written,
+		Fence: stream.Fence{Epoch: at.epoch}, LastSeq: at.lastSeq, Key: fmt.Sprintf("restored-%d", at.epoch), Events: written,
 	})
 	return err
 }

@@ -58,8 +58,10 @@ type turn struct {
 	// owned says that the stream may hold blocks of Sojourn's own since the
 	// turn began.
 	owned bool
-	// quiet is since when the agent has said nothing.
-	quiet time.Time
+	// lastWord is when the agent last made progress, as far as the spool was
+	// read; next is the offset up to which it was.
+	lastWord time.Time
+	next     int64
 	// show is what the heartbeat says.
 	show  atomic.Pointer[Beat]
 	pulse *pulse
@@ -90,7 +92,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	}
 	again := in.Continues || activity.GetInfo(ctx).Attempt > 1
 	t := &turn{
-		host: h, in: in, mark: mark, began: time.Now(), quiet: time.Now(),
+		host: h, in: in, mark: mark, began: time.Now(),
 		controls: make(chan control), left: make(chan struct{}),
 		asked: map[string]event.PermissionRequested{}, answered: map[string]bool{}, tale: newTale(in.Anchor),
 		owned: again, waits: waiting{tell: again},
@@ -189,17 +191,6 @@ func (t *turn) open(ctx context.Context) (err error) {
 	return t.meet(ctx)
 }
 
-// takeStream takes the stream's fence.
-func (t *turn) takeStream(ctx context.Context) (err error) {
-	t.writer, err = t.host.o.Stream.Writer(ctx, t.in.Agent.SessionID, t.fence, stream.WriterOptions{LastSeq: t.in.LastSeq, Fresh: true})
-	if err != nil {
-		return err
-	}
-	t.had = t.writer.Tail().Position
-	t.out = t.writer.Batcher(ctx, stream.BatcherOptions{MaxBytes: t.host.o.Memory.queue()})
-	return nil
-}
-
 // ask says that the query starts and hands the message over, both once.
 func (t *turn) ask(ctx context.Context) error {
 	err := t.takeUp(ctx)
@@ -259,7 +250,7 @@ func (t *turn) sayBeginning(ctx context.Context) error {
 func (t *turn) takeUp(ctx context.Context) error {
 	if t.mark.begun(t.in) {
 		if o := t.mark.Open; o.Interrupt != nil {
-			t.stop = newStopping(o.Interrupt.Reason)
+			t.stop = newStopping(o.Interrupt.Reason, o.InterruptedAt)
 		}
 		return nil
 	}
@@ -440,7 +431,8 @@ func problem(err error) string {
 // take translates one record and passes on what the stream does not have. It
 // gives how the turn ended, when this record ends it.
 func (t *turn) take(ctx context.Context, d runner.Delivery) (*ending, error) {
-	t.stirred(d.Record)
+	t.next = d.Next
+	t.noteProgress(d.Record)
 	events, refused := t.step(ctx, d)
 	if refused != nil && !errors.Is(refused, adapters.ErrRefused) {
 		return nil, refused

@@ -35,7 +35,7 @@ func (t *turn) control(ctx context.Context, in ControlInput) error {
 // is read from the stream when the turn is over.
 func (t *turn) emit(ctx context.Context, key string, events []event.Event) error {
 	if _, err := t.host.o.Stream.Emit(ctx, t.in.Agent.SessionID, stream.Emission{
-		Fence: stream.Fence{Epoch: t.fence.Epoch}, Key: key, Events: events,
+		Fence: stream.Fence{Epoch: t.fence.Epoch}, LastSeq: t.writer.Tail().LastSeq, Key: key, Events: events,
 	}); err != nil {
 		return err
 	}

@@ -19,6 +19,10 @@ type draft struct {
 	// look, if set, is asked before each try at a new place; done ends the
 	// append with nothing sent.
 	look func(ctx context.Context, c cursor) (keys []string, done bool, err error)
+	// renew, if set, is called when the log no longer knows the fence that was
+	// taken before: the stream was deleted or emptied. It returns the place
+	// behind what it appended.
+	renew func(ctx context.Context, c cursor) (cursor, error)
 }
 
 // errConflict says that somebody else's message stands where ours should.
@@ -41,6 +45,9 @@ func (l *Log) commit(ctx context.Context, c cursor, d draft) (cursor, error) {
 			c, err = l.lastFrom(ctx, d.session, c)
 			return err
 		})
+		if err == nil && d.renew != nil && c.forgot(d.fence) {
+			c, err = d.renew(ctx, c)
+		}
 		if err != nil {
 			return c, err
 		}

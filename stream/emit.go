@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -84,6 +85,9 @@ func (l *Log) keys(ctx context.Context, sessionID string, c cursor) (keys []stri
 	}
 	err = l.insist(ctx, func(ctx context.Context) error {
 		m, err := l.getNext(ctx, l.subject(sessionID), c.keyed)
+		if errors.Is(err, ErrNotFound) {
+			return nil // the log has lost it, and c's place with it
+		}
 		if err != nil {
 			return err
 		}

@@ -41,8 +41,12 @@ func (r *reader) search(ctx context.Context, last message, first uint64) (found,
 	if last.first < first {
 		return last, last, nil
 	}
-	found = last
-	low, high := uint64(1), last.at
+	found, err = r.log.getNext(ctx, r.subject, 1)
+	if err != nil || found.first >= first {
+		return found, before, err
+	}
+	before, found = found, last
+	low, high := before.at+1, last.at
 	for low < high {
 		middle := low + (high-low)/2
 		m, err := r.log.getNext(ctx, r.subject, middle)

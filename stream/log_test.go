@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -87,12 +88,83 @@ func TestNumbersOutliveRetention(t *testing.T) {
 
 	last, err := w.Append(t.Context(), say("c"), Position{})
 	require.NoError(t, err)
-	require.Equal(t, uint64(4), last, "the writer remembers")
+	require.Equal(t, []string{"status", "log", "c"}, read(t, b.Log, "s1", 3), "the writer remembers")
 	require.NoError(t, b.Purge(t.Context(), "s1"))
-	w, err = b.Writer(t.Context(), "s1", Fence{2, 1}, WriterOptions{LastSeq: 4})
+	w, err = b.Writer(t.Context(), "s1", Fence{2, 1}, WriterOptions{LastSeq: last})
 	require.NoError(t, err)
-	require.Equal(t, uint64(5), w.Tail().LastSeq, "or is told")
-	require.Equal(t, []string{"status"}, read(t, b.Log, "s1", 4))
+	require.Equal(t, last+1, w.Tail().LastSeq, "or is told")
+	require.Equal(t, []string{"status"}, read(t, b.Log, "s1", last))
+}
+
+// A stream that is deleted in the middle of everything is made anew by whoever
+// needs it. Numbers continue, subscribers miss nothing that comes, and what is
+// gone is named.
+func TestDeletedStreamIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	var said lockedBuffer
+	b := setup(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&said, nil)) })
+	old := b.writer(t, "s1", 1, 1)
+	w := b.writer(t, "s1", 1, 2)
+	last, err := w.Append(t.Context(), say("a", "b"), Position{Epoch: 1, Offset: 7})
+	require.NoError(t, err)
+	live := follower(t, b.again(t), "s1", last)
+
+	require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
+	next, err := w.Append(t.Context(), say("c"), Position{Epoch: 1, Offset: 9})
+	require.NoError(t, err)
+	require.Equal(t, last+3, next, "behind the fence, which is taken again, and a word on why")
+	for i, want := range []string{"status", "log", "c"} {
+		ev := <-live
+		require.Equal(t, want, text(ev))
+		require.Equal(t, last+1+uint64(i), ev.Context.Seq)
+	}
+	require.Equal(t, []string{"status", "log", "c"}, read(t, b.Log, "s1", last))
+	require.ErrorIs(t, gapAfter(t, b.Log, "s1", 1), ErrPurged, "what is gone is an error")
+	require.Contains(t, said.String(), "the stream was deleted: it is made anew")
+
+	_, err = old.Append(t.Context(), say("late"), Position{})
+	require.ErrorIs(t, err, ErrFenced, "the fence holds in the new stream too")
+	tail, err := b.Tail(t.Context(), "s1")
+	require.NoError(t, err)
+	require.Equal(t, Position{Epoch: 1, Offset: 9}, tail.Position)
+}
+
+// Somebody else may be the first to write to a stream that was made anew.
+func TestDeletedStreamWithOthersFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	w := b.writer(t, "s1", 1, 1)
+	last, err := w.Append(t.Context(), say("a", "b"), Position{Epoch: 1, Offset: 7})
+	require.NoError(t, err)
+	require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
+	for _, id := range []string{"s2", "s1"} {
+		_, err = b.Emit(t.Context(), id, Emission{Fence: Fence{Epoch: 1}, Key: "k", LastSeq: last, Events: say("beside")})
+		require.NoError(t, err)
+	}
+	_, err = w.Append(t.Context(), say("c"), Position{Epoch: 1, Offset: 9})
+	require.NoError(t, err)
+	require.Equal(t, []string{"beside", "status", "log", "c"}, read(t, b.Log, "s1", last))
+}
+
+// Which fence was the highest is lost with the stream: a writer asks whoever
+// else knows before it takes its own again.
+func TestDeletedStreamAsksForTheFence(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	asked := 0
+	w, err := b.Writer(t.Context(), "s1", Fence{1, 1}, WriterOptions{Confirm: func(context.Context) error {
+		if asked++; asked == 1 {
+			return errors.New("away")
+		}
+		return ErrFenced
+	}})
+	require.NoError(t, err)
+	require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
+	_, err = w.Append(t.Context(), say("late"), Position{})
+	require.ErrorIs(t, err, ErrFenced)
+	require.Equal(t, 2, asked)
+	_, err = b.Tail(t.Context(), "s1")
+	require.ErrorIs(t, err, ErrNotFound)
 }
 
 // gapAfter reads behind after and gives the gap that ends it.

@@ -32,6 +32,9 @@ func (l *Log) retry(ctx context.Context, tries int, op func(context.Context) err
 		if err == nil || ctx.Err() != nil || !transient(err) || try == tries {
 			return describe(ctx, err)
 		}
+		if missing(err) && l.restore(ctx) {
+			continue
+		}
 		if try%10 == 1 {
 			l.opts.Logger.WarnContext(ctx, "stream does not answer, trying again", "stream", l.opts.Name, "try", try, "error", err)
 		}
@@ -77,13 +80,19 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// missing reports whether an error may mean that there is no stream: nobody
+// listens on its subjects then.
+func missing(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound)
+}
+
 // transient says that the stream gave no answer, or none yet: whether what was
 // asked happened is unknown.
 func transient(err error) bool {
 	for _, e := range []error{
 		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, jetstream.ErrNoStreamResponse,
 		nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrStaleConnection,
-		errPending,
+		errPending, jetstream.ErrStreamNotFound,
 	} {
 		if errors.Is(err, e) {
 			return true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -57,8 +58,13 @@ func (l *Log) ensureStream(ctx context.Context) error {
 	return l.amend(ctx, s.CachedInfo().Config)
 }
 
+// wanted is the stream as this package makes it. Message numbers begin at the
+// time, in microseconds, so a stream that is made anew after a deletion never
+// gives a number again: a writer or reader that holds a place in the old stream
+// is behind everything in the new one.
 func (l *Log) wanted() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
+		FirstSeq:    uint64(time.Now().UnixMicro()),
 		Name:        l.opts.Name,
 		Description: "Sojourn: live events of sessions",
 		Subjects:    []string{l.opts.Prefix + ".>"},
@@ -70,6 +76,24 @@ func (l *Log) wanted() jetstream.StreamConfig {
 		AllowDirect: true,
 		RePublish:   &jetstream.RePublish{Source: l.opts.Prefix + ".>", Destination: l.opts.Prefix + "-live.>"},
 	}
+}
+
+// restore makes the stream anew if it was deleted, and reports whether it was.
+func (l *Log) restore(ctx context.Context) bool {
+	restored := false
+	err := l.once(ctx, 1, func(ctx context.Context) error {
+		_, err := l.js.Stream(ctx, l.opts.Name)
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		restored = true
+		return l.ensureStream(ctx)
+	})
+	if !restored {
+		return false
+	}
+	l.opts.Logger.WarnContext(ctx, "the stream was deleted: it is made anew, without the events it had", "stream", l.opts.Name, "error", err)
+	return err == nil
 }
 
 // amend leaves an operator's choices alone: only what reading and writing need

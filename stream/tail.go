@@ -85,6 +85,10 @@ type cursor struct {
 
 func (c cursor) tail() Tail { return Tail{LastSeq: c.last, Fence: c.fence, Position: c.pos} }
 
+// forgot reports whether the log no longer has any message of a fence that was
+// taken.
+func (c cursor) forgot(f Fence) bool { return c.at == 0 || c.fence.Compare(f) < 0 }
+
 // behind is the cursor after message m.
 func behind(m message) cursor {
 	c := cursor{at: m.at, last: m.last, fence: m.fence, pos: m.pos, keyed: m.keyed}

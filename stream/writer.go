@@ -21,6 +21,10 @@ type WriterOptions struct {
 	Fresh bool
 	// Message is the text of the fence event; default none.
 	Message string
+	// Confirm, if set, is asked before the fence is taken again in a log that has
+	// lost it, and with it every higher one: [ErrFenced] ends the writer, any
+	// other error is taken for an outage, and Confirm is asked again.
+	Confirm func(ctx context.Context) error
 }
 
 // Writer appends the events of one attempt to one session. It is safe for
@@ -29,6 +33,7 @@ type Writer struct {
 	log     *Log
 	session string
 	fence   Fence
+	confirm func(ctx context.Context) error
 
 	// turn is held by the append that runs; a channel, so that a context can
 	// give up waiting.
@@ -50,11 +55,7 @@ func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOpt
 	if f.Epoch < 1 || f.Attempt < 1 {
 		return nil, fmt.Errorf("stream: session %s: fence %v: epoch and attempt begin at 1", sessionID, f)
 	}
-	w := &Writer{log: l, session: sessionID, fence: f, turn: make(chan struct{}, 1)}
-	fence := event.Event{
-		Payload: event.Status{Epoch: f.Epoch, Attempt: f.Attempt, Message: o.Message},
-		Context: event.Context{ConversationID: event.Main, Source: event.SourceServer, Timestamp: time.Now().UTC()},
-	}
+	w := &Writer{log: l, session: sessionID, fence: f, confirm: o.Confirm, turn: make(chan struct{}, 1)}
 	err := l.insist(ctx, func(ctx context.Context) (err error) {
 		w.c, err = l.lastFrom(ctx, sessionID, cursor{last: o.LastSeq})
 		return err
@@ -63,7 +64,7 @@ func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOpt
 		err = fmt.Errorf("%w: the log is at %v already", ErrFenced, w.c.fence)
 	}
 	if err == nil {
-		_, err = w.append(ctx, []item{{events: []event.Event{fence}}}, l.limit)
+		_, err = w.append(ctx, []item{{events: w.serverEvents(w.status(o.Message))}}, l.limit)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream: session %s: fence %v: %w", sessionID, f, err)
@@ -116,11 +117,11 @@ func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int
 	if w.err != nil {
 		return 0, w.err
 	}
-	c, err := w.log.commit(ctx, w.c, draft{session: w.session, fence: w.fence, encode: func(first uint64) (batch, error) {
-		b, err := encodeBatch(w.session, first, items, limit)
-		taken = b.items
-		return b, err
-	}})
+	d := w.draft(items, limit, &taken)
+	if w.c.fence == w.fence {
+		d.renew = w.renew
+	}
+	c, err := w.log.commit(ctx, w.c, d)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.c = c
@@ -128,4 +129,61 @@ func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int
 		w.err = err
 	}
 	return taken, err
+}
+
+// draft is items as they are appended; taken is how many of them fit.
+func (w *Writer) draft(items []item, limit int, taken *int) draft {
+	return draft{session: w.session, fence: w.fence, encode: func(first uint64) (batch, error) {
+		b, err := encodeBatch(w.session, first, items, limit)
+		*taken = b.items
+		return b, err
+	}}
+}
+
+// renew takes the fence again in a log that has lost it, and tells subscribers
+// what happened. Numbers and position continue where this writer was, which as
+// the session's one writer knows the last ones.
+func (w *Writer) renew(ctx context.Context, c cursor) (cursor, error) {
+	const why = "the stream was deleted or emptied in the middle of the turn"
+	if err := w.confirmed(ctx); err != nil {
+		return c, err
+	}
+	w.log.opts.Logger.WarnContext(ctx, why+"; the turn continues", "session", w.session, "last", c.last)
+	lost := event.Log{Level: "warn", Message: fmt.Sprintf("%s: events up to number %d are no longer in it; the turn continues, and the archive keeps the conversation", why, c.last)}
+	pos := c.pos
+	if pos.Compare(w.c.pos) < 0 {
+		pos = w.c.pos
+	}
+	var taken int
+	return w.log.commit(ctx, c, w.draft([]item{{events: w.serverEvents(w.status(why), lost), pos: pos}}, w.log.limit, &taken))
+}
+
+// confirmed asks Confirm until it answers.
+func (w *Writer) confirmed(ctx context.Context) error {
+	for try := 1; w.confirm != nil; try++ {
+		err := w.confirm(ctx)
+		if err == nil || errors.Is(err, ErrFenced) {
+			return err
+		}
+		w.log.opts.Logger.WarnContext(ctx, "a deleted stream's fence is not taken again yet", "session", w.session, "error", err)
+		if err := pause(ctx, backoff(try)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// status is the visible form of the fence.
+func (w *Writer) status(message string) event.Status {
+	return event.Status{Epoch: w.fence.Epoch, Attempt: w.fence.Attempt, Message: message}
+}
+
+func (w *Writer) serverEvents(payloads ...event.Payload) (events []event.Event) {
+	for _, p := range payloads {
+		events = append(events, event.Event{
+			Payload: p,
+			Context: event.Context{ConversationID: event.Main, Source: event.SourceServer, Timestamp: time.Now().UTC()},
+		})
+	}
+	return events
 }

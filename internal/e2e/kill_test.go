@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
@@ -545,4 +546,46 @@ func TestKillNoProgress(t *testing.T) {
 		require.Len(t, payloads[event.QueryFailed](heard), 1)
 		requireSame(t, h.ID())
 	})
+}
+
+// TestKillNoProgressOfDyingWorkers: workers that die again and again, each of them
+// well within the patience, don't put off the end of an agent that hangs.
+func TestKillNoProgressOfDyingWorkers(t *testing.T) {
+	const lives = 15 // of two seconds or more each: several times the patience
+	k := startKillable(t)
+	h := open(t, session.Options{NoProgressMS: 10_000})
+	l := follow(t, h)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	r, err := h.Send(ctx, session.Message{Text: "GATE never-" + uuid.NewString()})
+	require.NoError(t, err)
+	failed := func() bool { return len(payloads[event.QueryFailed](l.all())) > 0 }
+	attempt := int32(0)
+	for life := 0; !failed(); life++ {
+		require.Less(t, life, lives, "the silence outlives every worker")
+		require.Eventually(t, func() bool {
+			a := pendingTurn(ctx, t, h.ID())
+			var beat struct{ Seconds int }
+			if a == nil || a.GetAttempt() <= attempt || a.GetLastStartedTime() == nil || !a.GetLastHeartbeatTime().AsTime().After(a.GetLastStartedTime().AsTime()) {
+				return failed()
+			}
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &beat))
+			if beat.Seconds >= 2 {
+				attempt = a.GetAttempt()
+				return true
+			}
+			return failed()
+		}, patience, tick, "an attempt runs")
+		if !failed() {
+			k.kill()
+		}
+	}
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, session.TypeNoProgress, res.Error.Code)
+	t.Logf("ended after %d workers", len(k.kills)+1)
+	require.NoError(t, say(t, h, "SAY after all").Err())
+	require.NoError(t, h.Close(ctx))
+	require.Len(t, payloads[event.QueryFailed](l.closed(t)), 1)
+	requireSame(t, h.ID())
 }
