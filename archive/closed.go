@@ -2,14 +2,20 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // ClosedSession is an entry of the list of closed sessions.
 type ClosedSession struct {
 	ListData
 	ClosedAt time.Time `json:"closedAt"`
+	// Damage is what of the session's objects can't be read, "" for none. Of
+	// ListData only ID is set then.
+	Damage string `json:"damage,omitempty"`
 }
 
 // MarkClosed puts a session into the list of closed ones, as of the time given
@@ -60,8 +66,8 @@ const maxPage = 1000
 
 // ListClosed gives closed sessions, the newest first: at most limit (default
 // 50, at most 1 000) after the page token ("" for the first page), and the next
-// page's token, "" at the end. A page may be shorter than limit. Sessions that
-// are closed or reopened meanwhile don't shift the pages.
+// page's token, "" at the end. A page may be shorter than limit. A session whose
+// objects are damaged is listed with its Damage. Sessions that are closed or reopened meanwhile don't shift the pages.
 func (a *Archive) ListClosed(ctx context.Context, limit int, token string) (page []ClosedSession, next string, err error) {
 	if limit <= 0 {
 		limit = 50
@@ -70,37 +76,48 @@ func (a *Archive) ListClosed(ctx context.Context, limit int, token string) (page
 	if err != nil {
 		return nil, "", fmt.Errorf("archive: list closed sessions: %w", err)
 	}
-	key := func(of func(string) string) func(string) string {
-		return func(name string) string {
-			_, id, _ := parseMarker(name) // markers has checked it
-			return of(id)
-		}
-	}
-	heads, err := loadAll[sessionHead](ctx, a, each(names), key(a.headKey))
-	if err != nil {
-		return nil, "", fmt.Errorf("archive: list closed sessions: %w", err)
-	}
-	records, err := loadAll[record](ctx, a, each(names), key(a.recordKey))
-	if err != nil {
-		return nil, "", fmt.Errorf("archive: list closed sessions: %w", err)
-	}
+	entries := make([]*ClosedSession, len(names))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
 	for i, name := range names {
-		at, _, _ := parseMarker(name)
-		if records[i].tag != "" && heads[i].value.Closed.Equal(at) {
-			page = append(page, ClosedSession{records[i].value.ListData, at})
+		group.Go(func() (err error) {
+			at, id, _ := parseMarker(name) // markers has checked it
+			entries[i], err = a.closedEntry(ctx, id, at)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, "", fmt.Errorf("archive: list closed sessions: %w", err)
+	}
+	for _, e := range entries {
+		if e != nil {
+			page = append(page, *e)
 		}
 	}
 	return page, next, nil
 }
 
-func each(names []string) func(func(string, error) bool) {
-	return func(yield func(string, error) bool) {
-		for _, name := range names {
-			if !yield(name, nil) {
-				return
-			}
-		}
+// closedEntry reads what a marker stands for; nil for a marker that no longer
+// counts. Damage concerns this session alone, so it is part of its entry.
+func (a *Archive) closedEntry(ctx context.Context, session string, at time.Time) (*ClosedSession, error) {
+	head, err := load[sessionHead](ctx, a, a.headKey(session))
+	if err == nil && !head.value.Closed.Equal(at) {
+		return nil, nil
 	}
+	var s stored[record]
+	if err == nil {
+		s, err = load[record](ctx, a, a.recordKey(session))
+	}
+	if id := s.value.ID; err == nil && s.tag != "" && id != session {
+		err = fmt.Errorf("%s: %w: it names session %q", a.recordKey(session), ErrCorrupt, id)
+	}
+	switch {
+	case errors.Is(err, ErrCorrupt):
+		return &ClosedSession{ListData: ListData{ID: session}, ClosedAt: at, Damage: err.Error()}, nil
+	case err != nil || s.tag == "":
+		return nil, err
+	}
+	return &ClosedSession{ListData: s.value.ListData, ClosedAt: at}, nil
 }
 
 // markers are the next names; a token is the name before them.

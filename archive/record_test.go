@@ -274,6 +274,35 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 	require.Contains(t, string(data), `"title":"T"`)
 }
 
+// A session whose objects are damaged is listed and named, and hides no other.
+func TestClosedListNamesDamage(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for i, id := range []string{"good", "torn", "other", "head"} {
+		e := take(t, a, id)
+		_, err := a.CreateSession(t.Context(), ListData{ID: id, Agent: "claude"})
+		require.NoError(t, err)
+		require.NoError(t, a.MarkClosed(t.Context(), id, e, at.Add(time.Duration(i)*time.Minute)))
+	}
+	require.NoError(t, a.put(t.Context(), a.recordKey("torn"), []byte("garbage")))
+	require.NoError(t, a.put(t.Context(), a.recordKey("other"), []byte("{}")))
+	require.NoError(t, a.put(t.Context(), a.headKey("head"), []byte("garbage")))
+	page, next, err := a.ListClosed(t.Context(), 10, "")
+	require.NoError(t, err)
+	require.Empty(t, next)
+	require.Len(t, page, 4)
+	for i, id := range []string{"head", "other", "torn"} {
+		require.Equal(t, id, page[i].ID)
+		require.Contains(t, page[i].Damage, id+"/", "it names the object")
+		require.Contains(t, page[i].Damage, "archive is corrupt")
+	}
+	require.Equal(t, "claude", page[3].Agent)
+	require.Empty(t, page[3].Damage)
+	_, err = a.Session(t.Context(), "torn")
+	require.ErrorIs(t, err, ErrCorrupt)
+}
+
 func TestClosedList(t *testing.T) {
 	t.Parallel()
 	a := open(t)

@@ -192,6 +192,8 @@ type flow struct {
 	fetches *errgroup.Group
 	now     fetched
 	data    []byte
+	// err is why the run that is read now could not be.
+	err error
 }
 
 // fetched is a run that is being read.
@@ -244,23 +246,43 @@ func (f *flow) content(file WorkspaceFile) WorkspaceContent {
 
 // piece gives a piece; they are asked for in order, and not all of them.
 func (f *flow) piece(i int) ([]byte, error) {
-	for f.data == nil || i >= f.now.last {
+	for i >= f.now.last {
 		next, more := <-f.ahead
 		if !more {
 			return nil, context.Canceled
 		}
-		f.now = next
+		f.now, f.err = next, nil
 		if f.data = <-next.data; f.data == nil && i < next.last {
-			return nil, f.fault()
+			f.err = f.fault()
 		}
+	}
+	if f.err != nil {
+		return nil, f.err
 	}
 	return f.now.cut(f.data, f.parts[i])
 }
 
 // fault is why a run could not be read.
 func (f *flow) fault() error {
-	_, err := f.w.readRun(context.Background(), f.now.run)
+	ctx := context.Background()
+	_, err := f.w.readRun(ctx, f.now.run)
+	if errors.Is(err, ErrNotFound) {
+		err = f.w.explainMissing(ctx, f.now.pack, err)
+	}
 	return cmp.Or(err, io.ErrUnexpectedEOF)
+}
+
+// explainMissing: a pack that the manifest names is not there. Either another
+// writer has put what is needed of it elsewhere since, or it is lost.
+func (w *Workspace) explainMissing(ctx context.Context, pack string, missing error) error {
+	now, err := load[workspaceHead](ctx, w.a, w.a.workspaceHeadKey(w.session))
+	if err != nil {
+		return err
+	}
+	if now.tag != w.head.tag {
+		return fmt.Errorf("%w: the workspace changed while it was read: %w", ErrBusy, missing)
+	}
+	return fmt.Errorf("%w: the pack %s is missing", ErrCorrupt, pack)
 }
 
 // body reads a file's pieces.
@@ -315,6 +337,9 @@ func (w *Workspace) readFile(ctx context.Context, path string) (f WorkspaceFile,
 	}
 	f = w.files[i]
 	pieces, err := w.readParts(ctx, f.parts)
+	if errors.Is(err, ErrNotFound) {
+		err = w.explainMissing(ctx, f.parts[0].Pack, err)
+	}
 	if err != nil {
 		return f, nil, err
 	}

@@ -272,6 +272,30 @@ func TestWorkspaceCorrupt(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorrupt, "a page that is missing")
 }
 
+// A pack that is gone takes its own files, each by name, and no others.
+func TestWorkspacePackMissing(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	w := open2(t, a, "s1", take(t, a, "s1"))
+	tree{"a": "first", "b": "second"}.commit(t, w)
+	gone := w.Files()[0].parts[0].Pack
+	tree{"a": "first", "b": "second", "c": "third", "d": "fourth"}.commit(t, w)
+	require.NoError(t, a.remove(t.Context(), w.packKey(gone)))
+	got := map[string]error{}
+	for c, err := range open2(t, a, "s1", 0).Contents(t.Context()) {
+		require.NoError(t, err)
+		_, got[c.Path] = io.ReadAll(c.Body)
+	}
+	for _, path := range []string{"a", "b"} {
+		require.ErrorIs(t, got[path], ErrCorrupt)
+		require.ErrorContains(t, got[path], "the pack "+gone+" is missing")
+		_, _, err := a.ReadWorkspaceFile(t.Context(), "s1", path)
+		require.ErrorIs(t, err, ErrCorrupt)
+	}
+	require.NoError(t, got["c"])
+	require.NoError(t, got["d"])
+}
+
 func TestWorkspaceFileAsJSON(t *testing.T) {
 	t.Parallel()
 	f := WorkspaceFile{Path: "\xff/a", Mode: fs.ModeSymlink, Link: "\xfe"}

@@ -13,6 +13,8 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
+
+	"github.com/sojourn-run/sojourn/archive"
 )
 
 // Summary is one session in a list.
@@ -35,6 +37,9 @@ type Summary struct {
 	ClosedAt     time.Time `json:"closedAt,omitzero"`
 	// Archived marks an entry that Temporal no longer knows.
 	Archived bool `json:"archived,omitempty"`
+	// Damage is what of the archived session can't be read, "" for none; the
+	// fields that depend on it are zero.
+	Damage string `json:"damage,omitempty"`
 }
 
 // ListOptions choose sessions.
@@ -169,20 +174,31 @@ func (c *Client) listArchive(ctx context.Context, o ListOptions, token pageToken
 		if _, listed := retained[d.ID]; listed {
 			continue
 		}
-		rec, err := RecordOf(d.ListData)
-		if err != nil {
-			return Page{}, err
-		}
-		page.Sessions = append(page.Sessions, Summary{
-			SessionID: d.ID, Title: d.Title, Agent: d.Agent, Profile: d.Profile, Status: StatusClosed, Tags: d.Tags,
-			Turns: int64(rec.Turns), CostUSD: rec.CostUSD, CreatedAt: d.CreatedAt, LastActivity: d.UpdatedAt,
-			ClosedAt: d.ClosedAt, Archived: true,
-		})
+		page.Sessions = append(page.Sessions, archivedSummary(d))
 	}
 	if next != "" {
 		page.Next, err = pageToken{Archive: next, InS3: true}.encode()
 	}
 	return page, err
+}
+
+// archivedSummary is an entry that only the archive knows. What is damaged of
+// it must not hide the others.
+func archivedSummary(d archive.ClosedSession) Summary {
+	s := Summary{
+		SessionID: d.ID, Title: d.Title, Agent: d.Agent, Profile: d.Profile, Status: StatusClosed, Tags: d.Tags,
+		CreatedAt: d.CreatedAt, LastActivity: d.UpdatedAt, ClosedAt: d.ClosedAt, Archived: true, Damage: d.Damage,
+	}
+	if s.Damage != "" {
+		s.LastActivity = d.ClosedAt
+		return s
+	}
+	rec, err := RecordOf(d.ListData)
+	if err != nil {
+		s.Damage = err.Error()
+	}
+	s.Turns, s.CostUSD = int64(rec.Turns), rec.CostUSD
+	return s
 }
 
 // latestRuns gives the newest run of each workflow on a page: a session that

@@ -56,6 +56,11 @@ func (c *cli) list(ctx context.Context, f listFlags) error {
 	if err != nil {
 		return err
 	}
+	for _, s := range found {
+		if s.Damage != "" {
+			c.warn("session %s is damaged: %s", s.SessionID, s.Damage)
+		}
+	}
 	if c.json {
 		return c.printJSON(found)
 	}
@@ -126,6 +131,9 @@ func status(s session.Summary) string {
 	}
 	if s.Archived {
 		more = append(more, "archived")
+	}
+	if s.Damage != "" {
+		more = append(more, "damaged")
 	}
 	if len(more) == 0 {
 		return cmp.Or(string(s.Status), "-")

@@ -7,9 +7,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/harness"
@@ -179,5 +182,80 @@ func TestDamageInTheArchive(t *testing.T) {
 	require.Equal(t, session.Failed, res.Outcome)
 	require.Contains(t, res.Error.Message, "archive is corrupt")
 	require.Contains(t, res.Error.Message, filepath.Base(segments[0])[:20], "it names the object")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// stored finds the files in which the store keeps a session's objects.
+func stored(t *testing.T, id, below string) (paths []string) {
+	t.Helper()
+	root := filepath.Join(shared.dir, "devstack", "s3", shared.env["SOJOURN_BUCKET"])
+	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.Contains(path, "/"+id+"/"+below) {
+			paths = append(paths, path)
+		}
+		return err
+	}))
+	return paths
+}
+
+// TestDamageOfARecord: one closed session's record is garbage. It is listed by
+// name with its damage, and every other session is listed and shown.
+func TestDamageOfARecord(t *testing.T) {
+	startWorker(t)
+	other, h := open(t, session.Options{}), open(t, session.Options{})
+	for _, h := range []*session.Handle{other, h} {
+		require.NoError(t, say(t, h, "SAY kept").Err())
+		require.NoError(t, h.Close(testContext(t)))
+	}
+	records := stored(t, h.ID(), "session.json")
+	require.Len(t, records, 1)
+	require.NoError(t, os.WriteFile(records[0], []byte("garbage"), 0o600))
+	for _, id := range []string{other.ID(), h.ID()} {
+		_, err := shared.temporal.WorkflowService().DeleteWorkflowExecution(testContext(t), &workflowservice.DeleteWorkflowExecutionRequest{
+			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
+		})
+		require.NoError(t, err)
+	}
+	list := func() (damage, fine bool) {
+		var all []session.Summary
+		sojournJSON(t, &all, "ls", "--all", "--limit", "1000", "--json")
+		for _, s := range all {
+			damage = damage || s.SessionID == h.ID() && strings.Contains(s.Damage, "session.json: archive is corrupt")
+			fine = fine || s.SessionID == other.ID() && s.Archived && s.Damage == "" && s.Turns == 1
+		}
+		return damage, fine
+	}
+	require.Eventually(t, func() bool {
+		damage, fine := list()
+		return damage && fine
+	}, patience, time.Second, "both are listed from the archive, one with its damage")
+	require.Contains(t, sojourn(t, "show", other.ID()), "kept")
+	_, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	require.ErrorContains(t, err, "session.json: archive is corrupt")
+}
+
+// TestDamageOfAWorkspace: a pack of a workspace is gone from the store. The next
+// sandbox is made all the same; what the pack held is named, the rest is there.
+func TestDamageOfAWorkspace(t *testing.T) {
+	startWorker(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "TOOL bash: echo one > first.txt").Err())
+	packs := stored(t, h.ID(), "workspace/packs/")
+	require.NotEmpty(t, packs)
+	require.NoError(t, say(t, h, "TOOL bash: echo two > second.txt").Err())
+	awaitIdle(t, h)
+	require.NoError(t, h.Evict(testContext(t)))
+	heardUntil(t, h, 0, first(func(event.EETerminated) bool { return true }))
+	for _, pack := range packs {
+		require.NoError(t, os.Remove(pack))
+	}
+	require.NoError(t, say(t, h, "TOOL bash: ls").Err())
+	files := shell(t, h, "ls")
+	require.Contains(t, files, "second.txt")
+	require.NotContains(t, files, "first.txt")
+	i, err := h.Inspect(testContext(t))
+	require.NoError(t, err)
+	require.Contains(t, i.ArchiveBehind, "first.txt")
+	require.Contains(t, i.ArchiveBehind, "is missing")
 	require.NoError(t, h.Close(testContext(t)))
 }

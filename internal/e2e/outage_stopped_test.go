@@ -2,16 +2,20 @@ package e2e
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // midTurn is a session in the middle of a turn: the model waits at the first
@@ -186,4 +190,63 @@ func TestOutagePastTheLease(t *testing.T) {
 	require.Contains(t, say(t, m.h, "RECALL").Result.Response, "clementine")
 	require.NoError(t, m.h.Close(testContext(t)))
 	w.requireWhole(t, m.h, 3)
+}
+
+// TestOutageStreamDeleted: somebody deletes the stream in the middle of turns. The
+// worker makes it anew and the turns are answered, with nobody else's help. What
+// comes has the next numbers; what is gone is an error for whoever asks for it.
+func TestOutageStreamDeleted(t *testing.T) {
+	w := newWorld(t, theNATS)
+	m := w.begin(t, "claude")
+	before, err := m.h.Inspect(testContext(t))
+	require.NoError(t, err)
+	tail, err := w.log(t).Tail(testContext(t), m.h.ID())
+	require.NoError(t, err)
+	l := follow(t, m.h)
+	l.until(t, 0, func(ev event.Event) bool { return ev.Context.Seq == tail.LastSeq })
+	w.deleteStream(t)
+	shared.model.Open(m.gateA)
+	require.NoError(t, shared.model.Waiting(testContext(t), m.gateB))
+	shared.model.Open(m.gateB)
+	l.until(t, 0, nth[event.QueryCompleted](2))
+	for i, ev := range l.all() {
+		require.Equal(t, uint64(i+1), ev.Context.Seq, "dense for whoever listens")
+	}
+	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1}, m.asked(), "what the model was asked of each step")
+	require.True(t, slices.ContainsFunc(payloads[event.Log](l.all()), func(e event.Log) bool {
+		return strings.Contains(e.Message, "the stream was deleted or emptied in the middle of the turn")
+	}), "the session's events say what happened")
+	require.Contains(t, w.worker.Said(), "the stream was deleted: it is made anew")
+	res, err := m.h.Result(testContext(t), m.receipt.ExecutionID)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	for _, err := range m.h.Events(testContext(t), before.LastSeq, false) {
+		require.ErrorIs(t, err, stream.ErrPurged)
+		break
+	}
+	require.Contains(t, say(t, m.h, "RECALL").Result.Response, "clementine", "and it goes on")
+	require.NoError(t, m.h.Close(testContext(t)))
+	conv, err := w.client.Show(testContext(t), m.h.ID(), session.FromAuto)
+	require.NoError(t, err)
+	require.Equal(t, session.FromArchive, conv.From)
+	require.Empty(t, conv.Faults)
+}
+
+// log is a client of the world's stream.
+func (w *world) log(t *testing.T) *stream.Log {
+	t.Helper()
+	log, err := stream.Dial(testContext(t), w.env["NATS_URL"], stream.Options{})
+	require.NoError(t, err)
+	t.Cleanup(log.Close)
+	return log
+}
+
+func (w *world) deleteStream(t *testing.T) {
+	t.Helper()
+	nc, err := nats.Connect(w.env["NATS_URL"])
+	require.NoError(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteStream(testContext(t), "SOJOURN"))
 }
