@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
@@ -72,7 +73,7 @@ func (h *Handle) Watch(ctx context.Context, r Receipt, seen func(event.Event)) (
 	for after := r.AfterSeq; ; {
 		for ev, err := range h.Events(ctx, after, Follow) {
 			if errors.Is(err, stream.ErrPurged) {
-				return h.Result(ctx, r.ExecutionID)
+				return h.pollResult(ctx, r)
 			}
 			if err != nil {
 				return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
@@ -144,6 +145,30 @@ func aboutBlock(ev event.Event, id string) bool {
 		return p.BlockID == id
 	}
 	return false
+}
+
+// resultEvery is how often a result is asked for that no event will tell.
+const resultEvery = time.Second
+
+// pollResult asks the workflow for a message's result until there is one: the
+// stream may have lost the beginning of an execution that is still running.
+func (h *Handle) pollResult(ctx context.Context, r Receipt) (Result, error) {
+	tick := time.NewTicker(resultEvery)
+	defer tick.Stop()
+	for {
+		res, err := h.Result(ctx, r.ExecutionID)
+		if !errors.Is(err, ErrNotFound) {
+			return res, err
+		}
+		if h.live(ctx) != nil {
+			return res, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, context.Cause(ctx))
+		}
+	}
 }
 
 // ResultOf reads an event as the end of a message's execution, if it is that.

@@ -240,6 +240,7 @@ func TestDamageOfAWorkspace(t *testing.T) {
 	startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "TOOL bash: echo one > first.txt").Err())
+	awaitIdle(t, h)
 	packs := stored(t, h.ID(), "workspace/packs/")
 	require.NotEmpty(t, packs)
 	require.NoError(t, say(t, h, "TOOL bash: echo two > second.txt").Err())

@@ -217,7 +217,7 @@ func TestOutageStreamDeleted(t *testing.T) {
 		return strings.Contains(e.Message, "the stream was deleted or emptied in the middle of the turn")
 	}), "the session's events say what happened")
 	require.Contains(t, w.worker.Said(), "the stream was deleted: it is made anew")
-	res, err := m.h.Result(testContext(t), m.receipt.ExecutionID)
+	res, err := m.h.Wait(testContext(t), m.receipt)
 	require.NoError(t, err)
 	require.NoError(t, res.Err())
 	for _, err := range m.h.Events(testContext(t), before.LastSeq, false) {
