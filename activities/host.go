@@ -43,6 +43,8 @@ type HostOptions struct {
 	// Reconcile has a session cleaned up whose workflow was ended from outside.
 	// Default: nothing does.
 	Reconcile func(ctx context.Context, d session.Dead) error
+	// Evict asks a session to give up an idle sandbox. Default: none gives way.
+	Evict func(ctx context.Context, sessionID string, req session.EvictRequest) error
 	// Profile loads a profile by id. Default: no profile is known.
 	Profile func(ctx context.Context, id string) (adapters.Profile, error)
 	// Getenv is how agents' programs are found.
@@ -82,6 +84,12 @@ type Host struct {
 func NewHost(o HostOptions) *Host {
 	ctx, stop := context.WithCancel(context.Background())
 	o.Lease, o.IdleLease = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.IdleLease, runner.DefaultIdleLease)
+	if o.Evict == nil {
+		o.Evict = func(context.Context, string, session.EvictRequest) error { return session.ErrBusy }
+	}
+	if o.Places == nil {
+		o.Places = NewPlaces(0)
+	}
 	return &Host{
 		o: o, ctx: ctx, stop: stop,
 		turns: map[string]*turn{}, arrived: make(chan struct{}), agents: map[string]*agent{},
@@ -133,6 +141,7 @@ func (h *Host) awaitPredecessor(ctx context.Context, sessionID string) error {
 // is still there is fenced by the stream; it leaves by itself.
 func (h *Host) enter(t *turn) (leave func()) {
 	id := t.in.Agent.SessionID
+	h.o.Places.use(t.in.Sandbox.ID)
 	h.mu.Lock()
 	h.turns[id] = t
 	close(h.arrived)
@@ -142,6 +151,7 @@ func (h *Host) enter(t *turn) (leave func()) {
 		h.mu.Lock()
 		if h.turns[id] == t {
 			delete(h.turns, id)
+			h.o.Places.rest(t.in.Sandbox.ID)
 		}
 		h.mu.Unlock()
 		close(t.left)

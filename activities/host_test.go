@@ -169,28 +169,70 @@ func TestBookmarkBroken(t *testing.T) {
 	require.Len(t, files, 1)
 }
 
+// make reserves, claims and makes a sandbox, as a host does.
+func (p *Places) make(t *testing.T, id string) {
+	t.Helper()
+	require.True(t, p.TryReserve())
+	c, _ := p.claim()
+	require.NotNil(t, c)
+	c.hold(id)
+	c.drop()
+	p.Release()
+}
+
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	p := NewPlaces(2, "old")
+	p := NewPlaces(2)
 	require.Equal(t, 2, p.Capacity())
-	require.True(t, p.TryReserve())
-	require.False(t, p.TryReserve())
+	p.make(t, "a")
+	p.make(t, "b")
+	require.False(t, p.TryReserve(), "what was made holds its place")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, p.Reserve(ctx), context.Canceled)
-	p.hold("new")
-	p.Release()
-	require.False(t, p.TryReserve(), "the sandbox that was made holds its place")
-	p.hold("new")
-	p.free("new")
-	p.free("new")
+	p.free("b")
+	p.free("b")
 	require.True(t, p.TryReserve(), "a place is held once, however often it is said")
 	require.False(t, p.TryReserve())
+	c, _ := p.claim()
+	again, giveWay := p.claim()
+	require.Nil(t, again)
+	require.Empty(t, giveWay, "a sandbox in use does not give way")
+	c.drop()
+	c.drop()
+	c, _ = p.claim()
+	require.NotNil(t, c, "a claim is dropped once")
+}
+
+// The sandbox that has been idle the longest gives way, and only on demand.
+func TestPlacesOfIdleSandboxes(t *testing.T) {
+	t.Parallel()
+	p := NewPlaces(3, "old", "older")
+	p.make(t, "new")
+	p.use("older")
+	p.rest("older")
+	p.rest("new")
+	p.use("new")
+	for _, want := range []string{"old", "older", ""} {
+		require.Equal(t, want != "", p.TryReserve())
+		c, giveWay := p.claim()
+		require.Nil(t, c)
+		require.Equal(t, want, giveWay)
+		if want != "" {
+			p.Release()
+		}
+	}
+	p.rest("gone")
+	require.False(t, p.TryReserve(), "what is not held is not idle")
+	p.free("old")
+	require.NoError(t, p.awaitFree(t.Context(), "old"))
+	require.True(t, p.TryReserve())
 }
 
 func TestPlacesWait(t *testing.T) {
 	t.Parallel()
-	p := NewPlaces(1, "old")
+	p := NewPlaces(1)
+	p.make(t, "old")
 	got := make(chan error, 1)
 	go func() { got <- p.Reserve(t.Context()) }()
 	p.free("other")
@@ -224,10 +266,12 @@ func TestPlacesConcurrent(t *testing.T) {
 					return
 				}
 				id := fmt.Sprint(i, "-", j)
-				p.hold(id)
+				if c, _ := p.claim(); c != nil {
+					c.hold(id)
+					step(1)
+					step(-1)
+				}
 				p.Release()
-				step(1)
-				step(-1)
 				p.free(id)
 			}
 		})

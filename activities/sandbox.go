@@ -31,9 +31,9 @@ import (
 // before is fenced from then on.
 func (h *Host) CreateSandbox(ctx context.Context, in CreateSandboxInput) (CreateSandboxOutput, error) {
 	var show atomic.Pointer[Beat]
-	show.Store(&Beat{Phase: "creating sandbox"})
+	show.Store(&Beat{Phase: "waiting for a free place"})
 	defer beat(ctx, &show)()
-	out, err := h.createSandbox(ctx, in)
+	out, err := h.createSandbox(ctx, in, &show)
 	if errors.Is(err, archive.ErrCorrupt) {
 		// No other try mends it, and nobody would see what is waited for.
 		err = temporal.NewNonRetryableApplicationError(err.Error(), session.TypeAgentFailed, nil)
@@ -41,13 +41,19 @@ func (h *Host) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Create
 	return out, crossing(err)
 }
 
-func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (CreateSandboxOutput, error) {
+func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput, show *atomic.Pointer[Beat]) (CreateSandboxOutput, error) {
 	id := in.Agent.SessionID
 	if in.Reset {
 		if err := notAhead(ctx, h.o.Stream, id, in.LastSeq, nil); err != nil {
 			return CreateSandboxOutput{}, err
 		}
 	}
+	claimed, err := h.takePlace(ctx)
+	if err != nil {
+		return CreateSandboxOutput{}, err
+	}
+	defer claimed.drop()
+	show.Store(&Beat{Phase: "creating sandbox"})
 	epoch, err := h.o.Archive.TakeEpoch(ctx, id)
 	if err != nil {
 		return CreateSandboxOutput{}, err
@@ -60,7 +66,7 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (Create
 	if at.lastSeq, err = h.tell(ctx, at, event.EECreating{Environment: env}, env); err != nil {
 		return CreateSandboxOutput{}, err
 	}
-	if err := h.furnish(ctx, in.Agent, env.SandboxID, at); err != nil {
+	if err := h.furnish(ctx, in.Agent, env.SandboxID, at, claimed); err != nil {
 		env.Status, env.Message = "terminated", err.Error()
 		_, terr := h.tell(ctx, at, event.EEError{Environment: env}, env)
 		return CreateSandboxOutput{}, errors.Join(err, terr)
@@ -71,6 +77,7 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput) (Create
 		// Nobody will hear of it: it must not stay.
 		return CreateSandboxOutput{}, errors.Join(err, h.discard(context.WithoutCancel(ctx), env.SandboxID))
 	}
+	h.o.Places.rest(env.SandboxID)
 	return CreateSandboxOutput{
 		Sandbox: session.Sandbox{Host: h.o.ID, ID: env.SandboxID, Epoch: epoch, Status: env.Status}, LastSeq: last,
 	}, nil
@@ -107,7 +114,7 @@ type place struct {
 
 // furnish makes the sandbox and puts everything into it; after an error
 // nothing of it is left.
-func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, at place) error {
+func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, at place, claimed *claim) error {
 	a, err := h.o.Agents.Get(in.Name)
 	if err != nil {
 		return err
@@ -132,7 +139,7 @@ func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, at place
 	if err != nil {
 		return h.refusedWorkspace(err)
 	}
-	h.o.Places.hold(sandboxID)
+	claimed.hold(sandboxID)
 	if err := h.fill(ctx, in, a, profile, sb, at); err != nil {
 		return errors.Join(err, h.terminate(context.WithoutCancel(ctx), sb))
 	}

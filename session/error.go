@@ -43,6 +43,9 @@ const (
 	TypeFenced       = "Fenced"
 	// TypeNoProgress: the agent said nothing for so long that its turn was ended.
 	TypeNoProgress = "NoProgress"
+	// TypeNoPlace: a host that took a new sandbox had no place for it after all;
+	// it is offered again, until some host has one.
+	TypeNoPlace = "NoPlace"
 	// TypeTerminated is of messages whose session's workflow was ended from
 	// outside.
 	TypeTerminated = "Terminated"

@@ -157,10 +157,7 @@ func (h *Handle) pollResult(ctx context.Context, r Receipt) (Result, error) {
 	defer tick.Stop()
 	for {
 		res, err := h.Result(ctx, r.ExecutionID)
-		if !errors.Is(err, ErrNotFound) {
-			return res, err
-		}
-		if h.live(ctx) != nil {
+		if !errors.Is(err, ErrBusy) {
 			return res, err
 		}
 		select {

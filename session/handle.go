@@ -167,10 +167,22 @@ func (h *Handle) Snapshot(ctx context.Context) (Snapshot, error) {
 	return s, h.query(ctx, QuerySnapshot, &s)
 }
 
-// Inspect asks for all state without bodies.
+// Inspect asks for all state without bodies. Where the session waits for
+// something, WaitsFor has Temporal's latest word on it: what is tried again, and
+// why, or that no host has a free place.
 func (h *Handle) Inspect(ctx context.Context) (Inspection, error) {
 	var i Inspection
-	return i, h.query(ctx, QueryInspect, &i)
+	if err := h.query(ctx, QueryInspect, &i); err != nil {
+		return i, err
+	}
+	if i.Status == StatusClosed && i.WaitsFor == "" {
+		return i, nil
+	}
+	pending, err := h.Pending(ctx)
+	if err == nil && len(pending) > 0 {
+		i.WaitsFor = fmt.Sprintf("%s, attempt %d: %s", pending[0].Activity, pending[0].Attempt, pending[0].Failure)
+	}
+	return i, err
 }
 
 // Result answers for one of the last executions, by execution or message id.

@@ -184,6 +184,21 @@ type Waiting struct {
 	Requests    []string `json:"requests"`
 }
 
+// EvictRequest gives up a session's sandbox. The zero value is a person's wish.
+type EvictRequest struct {
+	// SandboxID, if set, is refused unless it is the session's sandbox.
+	SandboxID string `json:"sandboxId,omitempty"`
+	// Reason is what the stream says of the sandbox's end. Default: EvictManual.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Reasons of an eviction.
+const (
+	EvictManual = "manual"
+	// EvictForPlace: a host needed the idle sandbox's place for another session.
+	EvictForPlace = "place"
+)
+
 // Configure changes a session; nil fields stay.
 type Configure struct {
 	Title      *string                    `json:"title,omitempty"`

@@ -33,7 +33,8 @@ const (
 )
 
 // Task queues. Workflows and light activities run on TaskQueue; sandboxes are
-// made on PlaceQueue, which a host polls only while it has a free place; turns
+// made on PlaceQueue, which a host polls only while it has a free place
+// or an idle sandbox that can give way; turns
 // and control run on the queues of the host that holds the sandbox.
 const (
 	TaskQueue  = "sojourn"

@@ -3,16 +3,19 @@ package session
 import (
 	"context"
 	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 )
 
-// Pending is something that a session does at this moment and that has failed
-// before: it is tried again until it succeeds.
+// Pending is something that a session waits for at this moment: it has failed
+// before and is tried again until it succeeds, or no host has taken it yet.
 type Pending struct {
 	// Activity is its name, such as EndSandbox.
 	Activity string `json:"activity"`
 	// Attempt counts the tries, this one included.
 	Attempt int `json:"attempt"`
-	// Failure is why the last try failed.
+	// Failure is why the last try failed, or what the first one waits for.
 	Failure string `json:"failure"`
 }
 
@@ -25,9 +28,30 @@ func (h *Handle) Pending(ctx context.Context) ([]Pending, error) {
 	}
 	var out []Pending
 	for _, a := range d.GetPendingActivities() {
-		if f := a.GetLastFailure(); f != nil {
-			out = append(out, Pending{Activity: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), Failure: f.GetMessage()})
+		if why := waitsFor(a); why != "" {
+			out = append(out, Pending{Activity: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), Failure: why})
 		}
 	}
 	return out, nil
 }
+
+// waitsFor is why an activity is not done yet; "" for one that simply runs.
+func waitsFor(a *workflowpb.PendingActivityInfo) string {
+	offered := a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
+	switch name := a.GetActivityType().GetName(); {
+	case a.GetLastFailure() != nil:
+		return a.GetLastFailure().GetMessage()
+	case offered && name == activityCreateSandbox:
+		return "waiting for a free place on a host"
+	case offered && name == activityRunTurn:
+		return "waiting for the worker of the sandbox's host"
+	}
+	return ""
+}
+
+// The activities that wait for a host. Package activities names them too, and
+// depends on this one.
+const (
+	activityCreateSandbox = "CreateSandbox"
+	activityRunTurn       = "RunTurn"
+)

@@ -84,3 +84,19 @@ func EnsureReconciler(ctx context.Context, c client.Client) (made bool, err erro
 	}
 	return true, nil
 }
+
+// Evict asks a session's workflow to give up its sandbox; it returns when the
+// workflow has agreed, before the sandbox has ended. It fails if a turn runs or
+// is queued, or if the sandbox is not the session's.
+func Evict(ctx context.Context, c client.Client, sessionID string, req EvictRequest) error {
+	u, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: sessionID, UpdateName: UpdateEvict, Args: []any{req}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = u.Get(ctx, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("evict sandbox %s of session %s: %w", req.SandboxID, sessionID, FromTemporal(err))
+	}
+	return nil
+}

@@ -157,7 +157,10 @@ type Snapshot struct {
 // Inspection is what the query inspect gives: all state without bodies.
 type Inspection struct {
 	Snapshot
-	Phase            string    `json:"phase"`
+	Phase string `json:"phase"`
+	// WaitsFor is what the session waits for that is no agent's work; "" for
+	// nothing.
+	WaitsFor         string    `json:"waitsFor,omitempty"`
 	CurrentExecution string    `json:"currentExecution,omitempty"`
 	Options          Options   `json:"options"`
 	CreatedAt        time.Time `json:"createdAt"`

@@ -243,9 +243,11 @@ func (c *cli) patience(format string, args ...any) (stop func()) {
 // pendingEvery is how often a command that waits looks at what for.
 const pendingEvery = 2 * time.Second
 
-// sayPending tells a person what the session fails to do and tries again, each
-// thing once. The caller must call stop, which waits for the teller.
-func (c *cli) sayPending(ctx context.Context, h *session.Handle) (stop func()) {
+// sayPending tells a person what the session waits for: what it fails to do and
+// tries again, or a free place. Each thing is told once, and otherwise, if that is
+// set, when it waits for nothing. The caller must call stop, which waits for the
+// teller.
+func (c *cli) sayPending(ctx context.Context, h *session.Handle, otherwise string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	told := make(chan struct{})
 	go func() {
@@ -262,6 +264,10 @@ func (c *cli) sayPending(ctx context.Context, h *session.Handle) (stop func()) {
 			pending, err := h.Pending(ctx)
 			if err != nil {
 				continue // the command itself says it
+			}
+			if len(pending) == 0 && otherwise != "" {
+				fmt.Fprintf(c.stderr, "sojourn: %s\n", otherwise)
+				otherwise = ""
 			}
 			for _, p := range pending {
 				if said := fmt.Sprintf("waits for %s: %s", p.Activity, oneLine(p.Failure)); said != last {

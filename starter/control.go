@@ -115,7 +115,7 @@ func (c *cli) closeCommand() *cobra.Command {
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.tell(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
-				stop := c.sayPending(ctx, h)
+				stop := c.sayPending(ctx, h, "")
 				err := h.Close(ctx)
 				stop()
 				if err != nil {

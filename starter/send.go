@@ -101,7 +101,7 @@ func unconfirmed(ctx context.Context, id, messageID string, err error) error {
 // awaitTurn prints the answer when it is there. What a person must know
 // meanwhile is on standard error: what the agent asks, and what it tries again.
 func (c *cli) awaitTurn(ctx context.Context, h *session.Handle, r session.Receipt) error {
-	stop := c.patience("the agent is at work; Ctrl-C leaves it so (--follow shows what it does)")
+	stop := c.sayPending(ctx, h, "the agent is at work; Ctrl-C leaves it so (--follow shows what it does)")
 	notices := render.New(c.stderr, c.renderOptions(c.stderr))
 	res, err := h.Watch(ctx, r, func(e event.Event) { _ = notices.Notice(e) }) // the answer counts, not standard error
 	stop()

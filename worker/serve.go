@@ -215,6 +215,9 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 	host := activities.NewHost(activities.HostOptions{
 		ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease,
 		Temporal: temporal, Reconcile: func(ctx context.Context, d session.Dead) error { return session.Reconcile(ctx, temporal, d) },
+		Evict: func(ctx context.Context, id string, req session.EvictRequest) error {
+			return session.Evict(ctx, temporal, id, req)
+		},
 		Stream: events, Archive: store, Provider: provider,
 		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger, Memory: s.memory, Warnings: warnings,
 	})

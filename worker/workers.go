@@ -108,7 +108,8 @@ func placeTuner(places *activities.Places) (worker.WorkerTuner, error) {
 	})
 }
 
-// placeSlots lets the place queue be polled only while the host has a place.
+// placeSlots lets the place queue be polled only while the host has a free
+// place, or an idle sandbox that can give way.
 type placeSlots struct{ places *activities.Places }
 
 func (s placeSlots) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {

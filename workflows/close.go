@@ -85,6 +85,7 @@ func (r *run) giveUpQueue() {
 // sandbox with it; the session goes on without.
 func (r *run) endSandbox(reason string) {
 	sb := *r.st.Sandbox
+	defer r.waitFor("the sandbox on host " + sb.Host + " to be archived and ended")()
 	ctx := workflow.WithActivityOptions(r.ctx, endOptions(sb.Host))
 	var out activities.EndSandboxOutput
 	err := workflow.ExecuteActivity(ctx, activities.NameEndSandbox, activities.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason, LastSeq: r.st.LastSeq, Reset: r.wasReset()}).Get(ctx, &out)
@@ -109,9 +110,12 @@ func (r *run) endSandbox(reason string) {
 }
 
 func (r *run) writeEnd() error {
+	done := r.waitFor("stream and archive to take the session's end")
 	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
 	in := activities.FinishInput{Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted(), Reset: r.wasReset()}
-	if err := workflow.ExecuteActivity(ctx, activities.NameFinish, in).Get(ctx, nil); err != nil {
+	err := workflow.ExecuteActivity(ctx, activities.NameFinish, in).Get(ctx, nil)
+	done()
+	if err != nil {
 		return fmt.Errorf("session %s: close: %w", r.in.SessionID, err)
 	}
 	r.published.status = ""

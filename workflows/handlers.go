@@ -283,10 +283,13 @@ func (r *run) answered(cur *turn, requestID string) {
 }
 
 func (r *run) listenClose() error {
-	if err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateEvict, func(workflow.Context) error {
+	if err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateEvict, func(_ workflow.Context, req session.EvictRequest) error {
 		r.evicting = r.st.Sandbox != nil
+		r.evictReason = cmp.Or(req.Reason, session.EvictManual)
 		return nil
-	}, validated(func() error { return session.ToTemporal(r.validateEvict()) })); err != nil {
+	}, workflow.UpdateHandlerOptions{
+		Validator: func(req session.EvictRequest) error { return session.ToTemporal(r.validateEvict(req)) },
+	}); err != nil {
 		return err
 	}
 	return workflow.SetUpdateHandler(r.ctx, session.UpdateClose, func(workflow.Context) error {
@@ -295,9 +298,12 @@ func (r *run) listenClose() error {
 	})
 }
 
-func (r *run) validateEvict() error {
+func (r *run) validateEvict(req session.EvictRequest) error {
 	if err := r.open(); err != nil {
 		return err
+	}
+	if req.SandboxID != "" && (r.st.Sandbox == nil || r.st.Sandbox.ID != req.SandboxID) {
+		return session.Invalid("sandboxId", fmt.Sprintf("%q is not the session's sandbox", req.SandboxID), "the sandbox that the query snapshot names")
 	}
 	if r.cur != nil || r.runnable() {
 		return session.ErrBusy

@@ -108,7 +108,7 @@ func TestInterruptWhileTheSandboxIsMade(t *testing.T) {
 	p.w.crowded = true
 	p.then(
 		func() { p.send("m1", "one") },
-		func() { require.Equal(t, "creating sandbox", p.inspect().Phase) },
+		func() { require.Equal(t, "waiting for a sandbox", p.inspect().Phase) },
 		func() { p.update(session.UpdateInterrupt, session.InterruptRequest{Reason: "too slow"}) },
 		func() {
 			require.Equal(t, session.StatusIdle, p.snapshot().Status)

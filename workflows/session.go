@@ -50,6 +50,10 @@ type run struct {
 	cancelled func() bool
 	// evicting asks the loop to give up the sandbox.
 	evicting bool
+	// waitingFor is what the run waits for that is no agent's work, for display.
+	waitingFor string
+	// evictReason is why.
+	evictReason string
 	// kids are the live children, by session id.
 	kids map[string]*kid
 	// outbox waits to be appended to the stream; see deliver.go.
@@ -188,7 +192,7 @@ func (r *run) rest() error {
 		r.evicting = false
 		if r.st.Sandbox != nil {
 			took := r.takeUps
-			r.endSandbox("manual")
+			r.endSandbox(r.evictReason)
 			r.evicting = r.takeUps > took && r.st.Sandbox != nil
 		}
 		return nil

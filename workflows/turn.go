@@ -235,6 +235,7 @@ func (r *run) noteArchive(in activities.RunTurnInput, out activities.RunTurnOutp
 func (r *run) createSandbox() error {
 	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, placeOptions))
 	defer cancel()
+	defer r.waitFor("a free place on a host, and the sandbox to be made there")()
 	r.cur.giveUp = cancel
 	var out activities.CreateSandboxOutput
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {

@@ -159,7 +159,7 @@ func (r *run) snapshot() session.Snapshot {
 
 func (r *run) inspect() session.Inspection {
 	i := session.Inspection{
-		Snapshot: r.snapshot(), Phase: r.phase(), Options: r.in.Options, CreatedAt: r.in.CreatedAt,
+		Snapshot: r.snapshot(), Phase: r.phase(), WaitsFor: r.waitingFor, Options: r.in.Options, CreatedAt: r.in.CreatedAt,
 		LastBlock: r.st.LastBlock, LastOutcome: r.st.Outcome, Pending: []string{}, Failure: r.st.Failure, ArchiveBehind: r.st.ArchiveBehind,
 		Epoch: r.st.Epoch, Restarts: r.st.Restarts, HistoryLength: workflow.GetInfo(r.ctx).GetCurrentHistoryLength(),
 	}
@@ -189,7 +189,7 @@ func (r *run) phase() string {
 	case r.cur.live:
 		return "turn"
 	}
-	return "creating sandbox"
+	return "waiting for a sandbox"
 }
 
 // result answers for one of the last executions, by execution or message id.
@@ -244,6 +244,17 @@ func (r *run) details(status session.Status) string {
 		row("Child", c.SessionID+" ("+c.Agent+")")
 	}
 	return b.String()
+}
+
+// waitFor shows what the run waits for, until the returned function is called.
+// It costs nothing in history.
+func (r *run) waitFor(what string) (done func()) {
+	show := func(what string) {
+		r.waitingFor = what
+		workflow.SetCurrentDetails(r.ctx, r.details(r.status()))
+	}
+	show(what)
+	return func() { show("") }
 }
 
 func (r *run) waiting() string {

@@ -95,7 +95,7 @@ func TestR30InspectInWorkflow(t *testing.T) {
 		require.Empty(t, i.CurrentExecution)
 	})
 	p.run()
-	require.Equal(t, map[string]bool{"resting": true, "creating sandbox": true, "turn": true, "interrupting": true}, phases)
+	require.Equal(t, map[string]bool{"resting": true, "waiting for a sandbox": true, "turn": true, "interrupting": true}, phases)
 }
 
 func TestResultQuery(t *testing.T) {

@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// TestPlacesIdleGivesWay: a host whose places are all taken by idle sandboxes has
+// one of them give way, the longest idle first. It is archived before, and its
+// session continues when it is asked again.
+func TestPlacesIdleGivesWay(t *testing.T) {
+	startWorker(t, "--capacity=2")
+	handles := []*session.Handle{open(t, session.Options{}), open(t, session.Options{}), open(t, session.Options{})}
+	require.NoError(t, say(t, handles[0], "SAY remember the word clementine").Err())
+	require.NoError(t, say(t, handles[1], "SAY second").Err())
+	awaitIdle(t, handles[0])
+	awaitIdle(t, handles[1])
+	began := time.Now()
+	require.NoError(t, say(t, handles[2], "SAY third").Err())
+	t.Logf("answered with every place taken by idle sandboxes: %s", time.Since(began).Round(time.Millisecond))
+	require.Equal(t, []string{"place"}, reasons(t, handles[0]), "the longest idle one gave way")
+	require.Empty(t, reasons(t, handles[1]))
+	require.Contains(t, say(t, handles[0], "RECALL").Result.Response, "clementine")
+	for _, h := range handles {
+		awaitIdle(t, h)
+		require.NoError(t, h.Close(testContext(t)))
+		requireSame(t, h.ID())
+	}
+}
+
+// TestPlacesInUseDoNot: a sandbox in which a turn runs does not give way. Who
+// waits for a place is told so, and has it when a turn has ended.
+func TestPlacesInUseDoNot(t *testing.T) {
+	startWorker(t, "--capacity=1")
+	busy, h := open(t, session.Options{}), open(t, session.Options{})
+	gate := "place-" + uuid.NewString()
+	ctx := testContext(t)
+	running, err := busy.Send(ctx, session.Message{Text: "GATE " + gate + " THEN SAY done"})
+	require.NoError(t, err)
+	require.NoError(t, shared.model.Waiting(ctx, gate))
+	waits, err := h.Send(ctx, session.Message{Text: "SAY at last"})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		i, err := h.Inspect(ctx)
+		require.NoError(t, err)
+		return i.Phase == "waiting for a sandbox" && strings.Contains(i.WaitsFor, "waiting for a free place")
+	}, patience, tick, "the wait is told")
+	require.Empty(t, payloads[event.EECreating](events(t, h)))
+	shared.model.Open(gate)
+	for _, x := range []struct {
+		h *session.Handle
+		r session.Receipt
+	}{{busy, running}, {h, waits}} {
+		res, err := x.h.Wait(ctx, x.r)
+		require.NoError(t, err)
+		require.NoError(t, res.Err())
+	}
+	require.Equal(t, []string{"place"}, reasons(t, busy))
+	i, err := h.Inspect(ctx)
+	require.NoError(t, err)
+	require.Empty(t, i.WaitsFor)
+}
