@@ -29,7 +29,6 @@ func TestPlacesIdleGivesWay(t *testing.T) {
 	require.Empty(t, reasons(t, handles[1]))
 	require.Contains(t, say(t, handles[0], "RECALL").Result.Response, "clementine")
 	for _, h := range handles {
-		awaitIdle(t, h)
 		require.NoError(t, h.Close(testContext(t)))
 		requireSame(t, h.ID())
 	}
