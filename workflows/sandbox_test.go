@@ -61,6 +61,10 @@ func TestEvict(t *testing.T) {
 			p.send("m2", "two")
 		},
 		func() { queued = p.update(session.UpdateEvict) },
+		func() {
+			require.Equal(t, "waiting for a sandbox", p.inspect().Phase)
+			require.Contains(t, p.inspect().WaitsFor, "a free place on a host")
+		},
 		func() { require.NoError(t, p.w.makeRoom()) },
 	)
 	p.run()

@@ -226,6 +226,9 @@ func (r *run) details(status session.Status) string {
 	if r.cur != nil && len(r.cur.waiting) > 0 {
 		row("Waits for", "a person's answer to the permission request "+strings.Join(r.cur.waiting, ", "))
 	}
+	if r.waitingFor != "" {
+		row("Waits for", r.waitingFor+" (Pending Activities says since when, and why it is tried again)")
+	}
 	row("Turns", fmt.Sprint(r.st.Turns))
 	row("Cost", fmt.Sprintf("$%.4f (%d tokens in, %d out)", r.st.CostUSD, r.st.Usage.InputTokens, r.st.Usage.OutputTokens))
 	if r.cur != nil {
