@@ -61,6 +61,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		})
 	}
 	requireCut(t, h, size.line)
+	requireArchived(t, h, int64(size.transcript/1000)*900+int64(size.line))
 	require.NoError(t, say(t, h, "SAY still here").Err())
 }
 
@@ -114,6 +115,16 @@ func requireCut(t *testing.T, h *session.Handle, size int) {
 		bytes += n
 	}
 	require.GreaterOrEqual(t, bytes, size-event.DefaultMaxLine)
+}
+
+// requireArchived waits until the archive holds the agent's transcript, of which
+// a turn's end may have left a part to the next sync.
+func requireArchived(t *testing.T, h *session.Handle, least int64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		infos, err := shared.archive.Transcripts(t.Context(), h.ID())
+		return err == nil && len(infos) > 0 && infos[0].ID == event.Main && infos[0].Size >= least
+	}, 10*time.Minute, tick, "the whole transcript is archived")
 }
 
 // memory is the most that processes have had, in bytes.
