@@ -350,7 +350,7 @@ func isolation(paths sandbox.Paths) runner.IsolationSpec {
 	if paths.Confine {
 		mode = runner.IsolationRequire
 	}
-	return runner.IsolationSpec{Mode: mode, Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly}
+	return runner.IsolationSpec{Mode: mode, Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly, Network: paths.Network}
 }
 
 // EndSandbox stops the agent, archives what is left and ends the sandbox. It

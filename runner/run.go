@@ -34,7 +34,7 @@ func (s RunSpec) Validate() error {
 	if !filepath.IsAbs(s.Dir) {
 		return fmt.Errorf("run: field \"dir\" is %q, want an absolute path", s.Dir)
 	}
-	if err := s.Isolation.Mode.check(); err != nil {
+	if err := s.Isolation.check(); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 const (
@@ -110,6 +112,9 @@ type IsolationSpec struct {
 	// starts; they are kept for reading like that one. With any, what the agent's
 	// own process starts itself counts as the agent: no sweep ends it.
 	Programs []string `json:"programs,omitempty"`
+	// Network is what the agent may reach. Guarded, it is never started without a
+	// network namespace, whatever Mode is.
+	Network sandbox.Network `json:"network,omitzero"`
 }
 
 // Grace is how long a stop waits. Nanoseconds; negative means not at all.
@@ -183,10 +188,24 @@ func (s StartSpec) Validate() error {
 	if err := s.validateTransport(); err != nil {
 		return err
 	}
-	if err := s.Isolation.Mode.check(); err != nil {
+	if err := s.Isolation.check(); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
 	return CheckSocketPath(s.Socket)
+}
+
+// check names the first field that is wrong.
+func (s IsolationSpec) check() error {
+	if err := s.Mode.check(); err != nil {
+		return err
+	}
+	if err := s.Network.Validate(); err != nil {
+		return fmt.Errorf("isolation: %w", err)
+	}
+	if s.Network.Guarded() && s.Mode == IsolationNone {
+		return fmt.Errorf("field \"isolation.network.mode\" is %s, which needs namespaces, and field \"isolation.mode\" is none", s.Network.Mode)
+	}
+	return nil
 }
 
 // check refuses an unknown mode; empty is the default.
@@ -273,6 +292,10 @@ type Isolation struct {
 	User bool `json:"user"`
 	// Reason says what stood in the way of the rest.
 	Reason string `json:"reason,omitempty"`
+	// Network reports whether the agent has a network namespace with one guarded
+	// way out; NetworkReason is why it can't.
+	Network       bool   `json:"network,omitempty"`
+	NetworkReason string `json:"networkReason,omitempty"`
 }
 
 // Process is one process below the agent.

@@ -238,6 +238,8 @@ type Paths struct {
 	// Confine: nothing may run for the agent where the system does not allow
 	// that.
 	Confine bool `json:"confine,omitempty"`
+	// Network is what the agent may reach.
+	Network Network `json:"network,omitzero"`
 }
 
 // Area is one of a sandbox's folders.

@@ -44,6 +44,7 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	if err != nil {
 		return hinted{err, "see the TEMPORAL_* variables and the Temporal profile file"}
 	}
+	s.network.House = s.house(o.HostPort)
 	store, err := openArchive(ctx, s, o.Namespace)
 	if err != nil {
 		return err
@@ -227,18 +228,24 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 // newProvider also returns what an operator must know of how agents are shut in
 // here.
 func newProvider(ctx context.Context, s options) (provider *local.Provider, warnings []string, err error) {
-	provider, err = local.New(ctx, local.Options{DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.Get, Hide: s.hide, UnsafeLocal: s.unsafeLocal})
-	if errors.Is(err, local.ErrUnconfined) {
+	provider, err = local.New(ctx, local.Options{
+		DataDir: s.dataDir, PassEnv: s.passEnv(), Getenv: s.Get, Hide: s.hide, UnsafeLocal: s.unsafeLocal, Network: s.network,
+	})
+	switch {
+	case errors.Is(err, local.ErrUnconfined):
 		return nil, nil, hinted{err, "allow user namespaces here (docs/operations.md), or start with --unsafe-local: agents then see this user's files and processes"}
-	}
-	if err != nil {
+	case errors.Is(err, local.ErrUnguarded):
+		return nil, nil, hinted{err, "make /dev/net/tun usable here (docs/operations.md), or start with --network host: agents then reach all that listens on this machine"}
+	case err != nil:
 		return nil, nil, err
 	}
 	if os.Geteuid() == 0 {
 		warnings = append(warnings, "the worker runs as root, and so do its agents, though without most of root's capabilities: run it as a user of its own")
 	}
-	if notice := provider.Notice(); notice != "" {
-		warnings = append(warnings, notice)
+	for _, notice := range []string{provider.Notice(), provider.NetworkNotice()} {
+		if notice != "" {
+			warnings = append(warnings, notice)
+		}
 	}
 	return provider, warnings, nil
 }

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/internal/settings"
 	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 // options are what a worker is told by flags and environment.
@@ -31,6 +31,8 @@ type options struct {
 	json bool
 	// unsafeLocal lets agents run where nothing shuts them in.
 	unsafeLocal bool
+	// network is what agents may reach.
+	network sandbox.Network
 	// idleLease is how long an idle agent lives without a worker.
 	idleLease time.Duration
 	// stopAgents ends the host's agents when the worker is told to stop.
@@ -48,6 +50,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 	fs.TextVar(&s.level, "log-level", slog.LevelWarn, "debug, info, warn or error")
 	fs.BoolVar(&s.stopAgents, "stop-agents", false, "when told to stop, end the host's agents too; their sandboxes stay")
 	fs.BoolVar(&s.unsafeLocal, "unsafe-local", false, "run agents also where no namespaces shut them in: they see what this user sees; or $SOJOURN_UNSAFE_LOCAL=true")
+	network := fs.String("network", "", "what agents reach: guarded (all but this machine and its services) or host (all); default $SOJOURN_NETWORK, else guarded where this machine allows it")
 	fs.BoolVar(&s.json, "json", false, "say in one JSON line that it is ready")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -74,6 +77,9 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 		return s, err
 	}
 	if err := s.readIdleLease(); err != nil {
+		return s, err
+	}
+	if err := s.readNetwork(*network); err != nil {
 		return s, err
 	}
 	return s, s.findDataDir()
@@ -186,5 +192,5 @@ func (s *options) findDataDir() error {
 }
 
 func (s *options) passEnv() []string {
-	return strings.FieldsFunc(s.Get("SOJOURN_PASS_ENV"), func(r rune) bool { return r == ',' || r == ' ' })
+	return commaList(s.Get("SOJOURN_PASS_ENV"))
 }

@@ -231,7 +231,7 @@ func (r *Rig) spec(c adapters.Command) runner.StartSpec {
 	s := runner.StartSpec{
 		Epoch: epoch, Token: token, Argv: c.Argv, Env: sandbox.MergeEnv(r.place.env, own), Dir: c.Dir, Helpers: c.Helpers,
 		Control: paths.Control, Socket: paths.Socket,
-		Isolation: runner.IsolationSpec{Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly},
+		Isolation: runner.IsolationSpec{Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly, Network: paths.Network},
 	}
 	if w, ok := r.agent.Adapter.(adapters.Wrapped); ok {
 		s.Isolation.Programs = []string{w.ProgramFile(r.Launch.Program)}

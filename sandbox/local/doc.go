@@ -14,6 +14,7 @@
 // processes of this user, with an environment that is an allow-list. It is the
 // runner that shuts the agent in, by what [sandbox.Paths] says to hide: the
 // data folder but for the sandbox's own folders, and the user's home but for
-// what programs in PATH need. Network and the rest of the file system are the
-// machine's own: an agent may do there what its user may.
+// what programs in PATH need. The rest of the file system is the machine's own:
+// an agent may do there what its user may. Its network refuses what listens on the
+// machine, by [sandbox.Network], where the machine allows a namespace for that.
 package local

@@ -19,3 +19,6 @@ func New(context.Context, Options) (*Provider, error) {
 
 // Notice is empty.
 func (p *Provider) Notice() string { return "" }
+
+// NetworkNotice is empty.
+func (p *Provider) NetworkNotice() string { return "" }

@@ -11,6 +11,10 @@ import (
 // agents in.
 var ErrUnconfined = errors.New("agents can't be shut in on this machine")
 
+// ErrUnguarded means that the system does not allow the network namespace and
+// tun device that guard what agents reach.
+var ErrUnguarded = errors.New("agents' network can't be guarded on this machine")
+
 // Options is what New needs.
 type Options struct {
 	// DataDir holds everything; made if absent, mode 0700. Required.
@@ -39,6 +43,11 @@ type Options struct {
 	// see the files and processes of this process's user. Default: New refuses
 	// such a machine with [ErrUnconfined].
 	UnsafeLocal bool
+	// Network is what agents may reach. Mode's default is guarded where the machine
+	// allows it, else host, which [Provider.Notice] has; with guarded, New refuses a
+	// machine that doesn't allow it with [ErrUnguarded]. URLs in the variables of
+	// PassEnv are allowed too.
+	Network sandbox.Network
 	// Limits bound CopyIn. Default: those of sandbox.Limits.
 	Limits sandbox.Limits
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +39,7 @@ type Provider struct {
 	env       []string
 	options   Options
 	isolation runner.Isolation
+	network   sandbox.Network
 
 	mu sync.Mutex
 	// removing are the folders that are being removed.
@@ -51,8 +54,9 @@ var (
 )
 
 // New checks the options, and finds out how agents can be shut in here. Errors
-// name the field, or are [ErrUnconfined]. What an agent left in the data folder
-// is no error: it is removed, listed as unhealthy, or left to [Provider.Tidy].
+// name the field, or are [ErrUnconfined] or [ErrUnguarded]. What an agent left
+// in the data folder is no error: it is removed, listed as unhealthy, or left to
+// [Provider.Tidy].
 func New(ctx context.Context, o Options) (*Provider, error) {
 	o = o.withDefaults()
 	p := &Provider{options: o, removing: map[string]bool{}, forgotten: map[string]bool{}}
@@ -72,8 +76,40 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	if !p.confines() && !o.UnsafeLocal {
 		return nil, fmt.Errorf("sandbox local: %w: %s", ErrUnconfined, p.isolation.Reason)
 	}
+	if p.network, err = p.guard(); err != nil {
+		return nil, fmt.Errorf("sandbox local: %w", err)
+	}
 	_ = p.Tidy(ctx) // what is left is named by the next one
 	return p, nil
+}
+
+// guard returns what agents may reach on this machine.
+func (p *Provider) guard() (sandbox.Network, error) {
+	n := p.options.Network
+	if err := n.Validate(); err != nil {
+		return n, err
+	}
+	switch {
+	case n.Mode == sandbox.NetworkHost:
+		return sandbox.Network{}, nil
+	case p.isolation.Network:
+		n.Mode = sandbox.NetworkGuarded
+	case n.Mode == sandbox.NetworkGuarded:
+		return n, fmt.Errorf("%w: %s", ErrUnguarded, p.networkReason())
+	default:
+		return sandbox.Network{}, nil
+	}
+	n.Allow = slices.Clone(n.Allow)
+	for _, name := range p.options.PassEnv {
+		if hostPort, ok := sandbox.HostPort(p.options.Getenv(strings.TrimSpace(name))); ok {
+			n.Allow = append(n.Allow, hostPort)
+		}
+	}
+	return n, nil
+}
+
+func (p *Provider) networkReason() string {
+	return cmp.Or(p.isolation.NetworkReason, p.isolation.Reason)
 }
 
 func dataFolder(dir string) (string, error) {
@@ -124,6 +160,15 @@ func (p *Provider) Notice() string {
 		return ""
 	}
 	return "local sandboxes are no security boundary on this machine: agents can see this user's files and processes (" + p.isolation.Reason + ")"
+}
+
+// NetworkNotice is what an operator must be told at start of the network: empty
+// where agents don't reach what listens on this machine, or where that is wanted.
+func (p *Provider) NetworkNotice() string {
+	if p.network.Guarded() || p.options.Network.Mode == sandbox.NetworkHost {
+		return ""
+	}
+	return "agents have this machine's network and reach whatever listens on it: " + p.networkReason()
 }
 
 func (p *Provider) confines() bool { return p.isolation.PID && p.isolation.Mount }

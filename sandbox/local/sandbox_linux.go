@@ -43,6 +43,7 @@ func (b *box) paths() sandbox.Paths {
 		Runner:    p.runner,
 		Hide:      append([]string{p.dataDir}, p.options.Hide...),
 		Confine:   !p.options.UnsafeLocal,
+		Network:   p.network,
 	}
 	if b.record.Workspace != "" {
 		out.Workspace = b.record.Workspace

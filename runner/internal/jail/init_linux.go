@@ -18,6 +18,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/runner/internal/network"
 )
 
 // Config is what the init process is told.
@@ -28,6 +30,9 @@ type Config struct {
 	Env  []string `json:"env"`
 	Dir  string   `json:"dir"`
 	View View     `json:"view"`
+	// Network is nil in the machine's own network; else the process is the first
+	// of a network namespace, with the supervisor's socket on descriptor 5.
+	Network *network.Inside `json:"network,omitempty"`
 }
 
 // Report is one line from the init process.
@@ -74,10 +79,20 @@ func begin(config *os.File) (pid int, setup bool, err error) {
 		return 0, true, fmt.Errorf("read config: %w", err)
 	}
 	config.Close()
+	var supervisor *os.File
+	if c.Network != nil {
+		supervisor = os.NewFile(5, "network")
+		if err := network.Enter(*c.Network, supervisor); err != nil {
+			return 0, true, err
+		}
+	}
 	if err := c.View.apply(); err != nil {
 		return 0, true, err
 	}
 	pid, err = start(c)
+	if err == nil && supervisor != nil {
+		go network.Serve(supervisor)
+	}
 	return pid, false, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,7 +20,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/jail"
+	"github.com/sojourn-run/sojourn/runner/internal/network"
 	"github.com/sojourn-run/sojourn/runner/internal/proc"
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 // family is the agent and everything below it.
@@ -29,6 +32,8 @@ type family struct {
 	isolation   runner.Isolation
 	// wrapped: what the agent's process starts itself is the agent too.
 	wrapped bool
+	// door is the way out of the agent's network namespace; nil without one.
+	door *network.Door
 	// helpers are programs that the agent's process starts for itself.
 	helpers []os.FileInfo
 	// exited carries the agent's wait status, once; gone is closed when no
@@ -40,13 +45,24 @@ type family struct {
 // errSetup marks a failure of the namespace rather than of the agent.
 var errSetup = errors.New("no namespace")
 
-// launch starts the agent, shut in as far as wanted and possible.
-func launch(c jail.Config, mode runner.IsolationMode, guarded *Guarded, stdio [3]*os.File) (*family, error) {
-	if guarded != nil {
-		return launchPlain(c, stdio, guarded.Reason)
+// start is what to launch.
+type start struct {
+	config  jail.Config
+	mode    runner.IsolationMode
+	network sandbox.Network
+	guarded *Guarded // nil with a namespace
+	stdio   [3]*os.File
+	log     *slog.Logger
+}
+
+// launch starts the agent, shut in as far as wanted and possible. One whose
+// network is guarded is never started without its namespace.
+func (s start) launch() (*family, error) {
+	if s.guarded != nil {
+		return launchPlain(s.config, s.stdio, s.guarded.Reason)
 	}
-	f, err := launchInside(c, stdio)
-	if errors.Is(err, errSetup) && mode == runner.IsolationAuto {
+	f, err := s.inside()
+	if errors.Is(err, errSetup) && s.mode == runner.IsolationAuto && !s.network.Guarded() {
 		return nil, &UnguardedError{Reason: err.Error()}
 	}
 	return f, err
@@ -124,37 +140,55 @@ func launchPlain(c jail.Config, stdio [3]*os.File, reason string) (*family, erro
 
 func belowSelf() ([]runner.Process, error) { return proc.Below(os.Getpid()) }
 
-// launchInside starts the agent in a PID and mount namespace of its own.
-func launchInside(c jail.Config, stdio [3]*os.File) (*family, error) {
+// inside starts the agent in namespaces of its own.
+func (s start) inside() (*family, error) {
+	f := &family{
+		isolation: runner.Isolation{PID: true, Mount: true, User: os.Geteuid() != 0, Network: s.network.Guarded()},
+		exited:    make(chan syscall.WaitStatus, 1),
+		gone:      make(chan struct{}),
+	}
 	ours, theirs, err := pipes()
 	if err != nil {
 		return nil, err
 	}
-	files := append(stdio[:], theirs[:]...)
-	attr := &syscall.ProcAttr{Dir: "/", Files: fds(files), Sys: namespaces()}
+	files := append(s.stdio[:], theirs[:]...)
+	given := theirs[:]
+	if s.network.Guarded() {
+		door, inside, socket, err := network.New(s.network, s.log)
+		if err != nil {
+			closeAll(append(given, ours[:]...)...)
+			return nil, fmt.Errorf("%w: %w", errSetup, err)
+		}
+		f.door, s.config.Network = door, &inside
+		files, given = append(files, socket), append(given, socket)
+	}
+	attr := &syscall.ProcAttr{Dir: "/", Files: fds(files), Sys: namespaces(s.network.Guarded())}
 	pid, gone, err := fork(func() (int, error) {
 		return syscall.ForkExec("/proc/self/exe", []string{"sojourn-runner", "init"}, attr)
 	}, func(int, syscall.WaitStatus) {})
-	closeAll(theirs[:]...)
+	closeAll(given...)
 	if err != nil {
 		closeAll(ours[:]...)
+		f.closeDoor()
 		return nil, fmt.Errorf("%w: %w", errSetup, err)
 	}
-	f := &family{
-		isolation: runner.Isolation{PID: true, Mount: true, User: os.Geteuid() != 0},
-		exited:    make(chan syscall.WaitStatus, 1),
-		gone:      make(chan struct{}),
-	}
-	reports, err := f.begin(pid, c, ours)
+	reports, err := f.begin(pid, s.config, ours)
 	if err != nil {
 		// An init that could not begin ends by itself, or by losing its pipe.
 		closeAll(ours[:]...)
 		_ = unix.Kill(pid, unix.SIGKILL)
 		<-gone
+		f.closeDoor()
 		return nil, err
 	}
 	go f.follow(ours[1], reports, gone)
 	return f, nil
+}
+
+func (f *family) closeDoor() {
+	if f.door != nil {
+		f.door.Close()
+	}
 }
 
 // begin tells the init process what to run and learns the agent's identity.
@@ -166,6 +200,10 @@ func (f *family) begin(pid int, c jail.Config, ours [2]*os.File) (*json.Decoder,
 	// A pipe holds 64 KiB; the init process reads while this writes.
 	werr := json.NewEncoder(ours[0]).Encode(c)
 	ours[0].Close()
+	if f.door != nil {
+		// When it fails, init's report has the reason.
+		werr = errors.Join(werr, f.door.Open())
+	}
 	reports := json.NewDecoder(ours[1])
 	var first jail.Report
 	if err := reports.Decode(&first); err != nil {
@@ -191,16 +229,20 @@ func (f *family) follow(report *os.File, reports *json.Decoder, gone <-chan stru
 	f.exited <- ws
 	<-gone
 	report.Close()
+	f.closeDoor()
 	close(f.gone)
 }
 
 // namespaces asks for a user namespace only where it is needed; ids stay what
 // they are in it.
-func namespaces() *syscall.SysProcAttr {
+func namespaces(network bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
 		Setsid:     true,
 		Pdeathsig:  syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+	}
+	if network {
+		a.Cloneflags |= syscall.CLONE_NEWNET
 	}
 	if uid := os.Geteuid(); uid != 0 {
 		gid := os.Getegid()
@@ -209,6 +251,9 @@ func namespaces() *syscall.SysProcAttr {
 		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
 		// Without these a user that is not root loses all rights by exec.
 		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
+		if network {
+			a.AmbientCaps = append(a.AmbientCaps, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE)
+		}
 	}
 	return a
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"syscall"
 
@@ -25,7 +26,8 @@ func Run(ctx context.Context, spec runner.RunSpec, stdio [3]*os.File) (int, erro
 		return 0, fmt.Errorf("run: %w", err)
 	}
 	c := jail.Config{Path: path, Argv: spec.Argv, Env: marked(spec.Env), Dir: spec.Dir, View: view(spec.Isolation)}
-	f, err := launchHere(c, spec.Isolation.Mode, stdio)
+	log := slog.New(slog.DiscardHandler)
+	f, err := start{config: c, mode: spec.Isolation.Mode, network: spec.Isolation.Network, stdio: stdio, log: log}.launchHere()
 	if err != nil {
 		return 0, fmt.Errorf("run: %w", err)
 	}
@@ -43,13 +45,13 @@ func Run(ctx context.Context, spec runner.RunSpec, stdio [3]*os.File) (int, erro
 
 // launchHere starts what needs no guard, since it holds no lease: where there
 // are no namespaces and none are required, this process is its subreaper.
-func launchHere(c jail.Config, mode runner.IsolationMode, stdio [3]*os.File) (*family, error) {
-	if mode == runner.IsolationNone {
-		return launchPlain(c, stdio, "not wanted")
+func (s start) launchHere() (*family, error) {
+	if s.mode == runner.IsolationNone {
+		return launchPlain(s.config, s.stdio, "not wanted")
 	}
-	f, err := launch(c, mode, nil, stdio)
+	f, err := s.launch()
 	if without, ok := errors.AsType[*UnguardedError](err); ok {
-		return launchPlain(c, stdio, without.Reason)
+		return launchPlain(s.config, s.stdio, without.Reason)
 	}
 	return f, err
 }

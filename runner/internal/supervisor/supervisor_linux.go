@@ -65,25 +65,6 @@ type Supervisor struct {
 	idle         chan struct{} // signalled when the last client leaves
 }
 
-// link is how the supervisor talks to the agent process.
-type link interface {
-	// Env is what the process needs in its environment besides the spec's.
-	Env() []string
-	// EndsWithInput says whether the agent ends when its input does, and what
-	// is queued before that is still for it.
-	EndsWithInput() bool
-	// Serve keeps what the agent says and hands it its inputs. It returns
-	// when gone is closed and all that was said is kept.
-	Serve(h transport.Host, p transport.Pipes, gone <-chan struct{})
-}
-
-func newLink(spec runner.StartSpec) link {
-	if spec.Transport == runner.TransportHTTP {
-		return transport.NewHTTP(spec.HTTP)
-	}
-	return transport.Stdio{}
-}
-
 // Open takes the control folder over and starts the agent. On an error
 // nothing is left running. Without a namespace it wants a guard, see [Guard];
 // guarded is nil where there is none.
@@ -106,12 +87,12 @@ func Open(spec runner.StartSpec, guarded *Guarded, log *slog.Logger) (*Superviso
 		spec:     spec,
 		guarded:  guarded,
 		log:      log,
-		link:     newLink(spec),
 		finished: make(chan struct{}),
 		leave:    make(chan struct{}),
 		clients:  map[*client]struct{}{},
 		idle:     make(chan struct{}, 1),
 	}
+	s.link = s.newLink()
 	if err := s.takeFolder(); err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
@@ -222,7 +203,9 @@ func (s *Supervisor) begin(path string) (err error) {
 	}
 	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.agentEnv(), Dir: s.spec.Dir, View: seen}
 	helpers := programsBeside(path, s.spec.Helpers) // before the agent could put others there
-	s.family, err = launch(config, s.spec.Isolation.Mode, s.guarded, theirs)
+	s.family, err = start{
+		config: config, mode: s.spec.Isolation.Mode, network: s.spec.Isolation.Network, guarded: s.guarded, stdio: theirs, log: s.log,
+	}.launch()
 	closeAll(theirs[:]...)
 	if err != nil {
 		closeAll(stdio[:]...)

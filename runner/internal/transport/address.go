@@ -13,20 +13,28 @@ import (
 	"syscall"
 )
 
-// newClient reaches loopback addresses only, whatever a name resolves to, and
-// neither follows redirects nor asks a proxy. Each request has a connection of
-// its own: on one that is kept, a server's closing it in the same moment could
-// not be told from a request that failed.
-func newClient() *http.Client {
+// Dial connects to a server of the agent's.
+type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// DialLoopback is the [Dial] of the machine's own network. It reaches loopback
+// addresses only, whatever a name resolves to.
+func DialLoopback(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		if ip, err := netip.ParseAddrPort(address); err != nil || !ip.Addr().Unmap().IsLoopback() {
 			return fmt.Errorf("%s is no loopback address", address)
 		}
 		return nil
 	}}
+	return d.DialContext(ctx, network, address)
+}
+
+// newClient neither follows redirects nor asks a proxy. Each request has a
+// connection of its own: on one that is kept, a server's closing it in the same
+// moment could not be told from a request that failed.
+func newClient(dial Dial) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext:        d.DialContext,
+			DialContext:        dial,
 			DisableKeepAlives:  true,
 			DisableCompression: true,
 			ReadBufferSize:     readSize,

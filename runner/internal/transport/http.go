@@ -40,10 +40,10 @@ type HTTP struct {
 	patience, drain time.Duration
 }
 
-// NewHTTP makes the transport for one process. The spec is valid and has its
-// defaults.
-func NewHTTP(spec runner.HTTPSpec) *HTTP {
-	h := &HTTP{spec: spec, client: newClient(), patience: patience, drain: drain}
+// NewHTTP makes the transport for one process, which is reached by dial. The spec
+// is valid and has its defaults.
+func NewHTTP(spec runner.HTTPSpec, dial Dial) *HTTP {
+	h := &HTTP{spec: spec, client: newClient(dial), patience: patience, drain: drain}
 	if spec.PasswordEnv != "" {
 		h.password = rand.Text()
 	}

@@ -79,7 +79,7 @@ func (s *stage) all() iter.Seq[[]byte] {
 }
 
 func newTest() *HTTP {
-	return NewHTTP(runner.HTTPSpec{Ready: "up at ", Events: "/event", RequestTimeout: time.Minute})
+	return NewHTTP(runner.HTTPSpec{Ready: "up at ", Events: "/event", RequestTimeout: time.Minute}, DialLoopback)
 }
 
 func TestServerThatRefusesItsEventsIsFailed(t *testing.T) {
@@ -203,6 +203,6 @@ func TestAddresses(t *testing.T) {
 // Whatever a name resolves to, only loopback is reached.
 func TestClientReachesLoopbackOnly(t *testing.T) {
 	t.Parallel()
-	_, err := newClient().Get("http://192.0.2.1:80/")
+	_, err := newClient(DialLoopback).Get("http://192.0.2.1:80/")
 	require.ErrorContains(t, err, "192.0.2.1:80 is no loopback address")
 }

@@ -5,7 +5,7 @@
 // A transport knows nothing of what is said. It turns what the agent says into
 // records and hands it the inputs, in order, and ends when the process has:
 //
-//	link := transport.NewHTTP(spec.HTTP)
+//	link := transport.NewHTTP(spec.HTTP, dial)
 //	env = append(env, link.Env()...)
 //	// start the process, then
 //	link.Serve(transport.Host{Keep: …, Inputs: …, Fail: …}, pipes, gone)
