@@ -51,6 +51,14 @@ func every(ctx context.Context, period time.Duration, do func()) {
 	}
 }
 
+// beatCost is a cost in words; empty for an unknown one, which a beat leaves out.
+func beatCost(usd *float64) string {
+	if usd == nil {
+		return ""
+	}
+	return fmt.Sprintf("$%.4f", *usd)
+}
+
 // showBeat puts what the turn heard so far into the next heartbeat.
 func (t *turn) showBeat(phase string) {
 	if len(t.asked) > 0 {
@@ -58,7 +66,7 @@ func (t *turn) showBeat(phase string) {
 	}
 	t.show.Store(&Beat{
 		Phase: phase, LastBlock: t.tale.last, Events: t.tale.events, Deltas: t.tale.deltas,
-		Tokens: t.tale.usage.InputTokens + t.tale.usage.OutputTokens, CostUSD: fmt.Sprintf("$%.4f", t.tale.costUSD),
+		Tokens: t.tale.usage.InputTokens + t.tale.usage.OutputTokens, CostUSD: beatCost(t.tale.costUSD),
 		Seconds: int(time.Since(t.began).Seconds()), Waiting: len(t.asked),
 	})
 }

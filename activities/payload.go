@@ -117,7 +117,7 @@ type RunTurnOutput struct {
 	Result session.Result `json:"result"`
 	// Usage and CostUSD are this turn's.
 	Usage       event.Usage `json:"usage"`
-	CostUSD     float64     `json:"costUSD"`
+	CostUSD     *float64    `json:"costUSD,omitempty"`
 	LastSeq     uint64      `json:"lastSeq"`
 	LastBlockID string      `json:"lastBlockId,omitempty"`
 	// LastBlock is the last block in words, for people.

@@ -12,8 +12,9 @@ import (
 // tale is what a turn remembers of what it heard: enough for its result, for
 // the operator's eye, and for anchoring Sojourn's own blocks.
 type tale struct {
-	usage   event.Usage
-	costUSD float64
+	usage event.Usage
+	// costUSD is nil until the agent has told of a cost.
+	costUSD *float64
 	events  int
 	deltas  int
 	// blocks are the main conversation's in order: the last one that is sure
@@ -69,9 +70,7 @@ func (t *tale) hear(ev event.Event) {
 		if p.Usage != nil {
 			t.usage = t.usage.Add(*p.Usage)
 		}
-		if p.CostUSD != nil {
-			t.costUSD += *p.CostUSD
-		}
+		t.costUSD = event.AddCost(t.costUSD, p.CostUSD)
 	case event.Log:
 		if p.Level == "error" || p.Level == "warn" {
 			t.stderr = lastBytes(t.stderr+p.Message+"\n", 2000)

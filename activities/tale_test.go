@@ -91,7 +91,7 @@ func TestTaleSums(t *testing.T) {
 	m := event.MetadataUpdate{Usage: &usage, CostUSD: &cost}
 	got := said(m, event.MetadataUpdate{Model: "m"}, m)
 	require.Equal(t, usage.Add(usage), got.usage)
-	require.InDelta(t, 0.5, got.costUSD, 1e-12)
+	require.InDelta(t, 0.5, *got.costUSD, 1e-12)
 	require.Equal(t, 3, got.events)
 }
 

@@ -69,14 +69,14 @@ func TestSessionOnAHost(t *testing.T) {
 	require.Equal(t, session.Completed, first.Result.Outcome)
 	require.Equal(t, numbersFrom(7, 3), first.Result.Result.Response)
 	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 10}, first.Usage)
-	require.InDelta(t, 0.001, first.CostUSD, 1e-9)
+	require.InDelta(t, 0.001, *first.CostUSD, 1e-9)
 	require.NotEmpty(t, first.LastBlockID)
 	require.False(t, first.AgentExited)
 
 	in := b.ask(2, "words 2")
 	in.Anchor = first.LastBlockID
 	second := b.turn(in)
-	require.InDelta(t, 0.001, second.CostUSD, 1e-9, "a turn's own cost")
+	require.InDelta(t, 0.001, *second.CostUSD, 1e-9, "a turn's own cost")
 	b.requireOnce(2)
 	require.Equal(t, 2, countLines(b.heard(), `"type":"user"`))
 	require.Equal(t, 1, countLines(b.heard(), `"initialize"`), "once per process")
@@ -130,7 +130,7 @@ func TestAttemptsAtAnyPoint(t *testing.T) {
 				require.Equal(t, session.Completed, out.Result.Outcome)
 				require.Equal(t, numbersFrom(first+said+2, said), out.Result.Result.Response)
 				require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 10}, out.Usage)
-				require.InDelta(t, 0.001, out.CostUSD, 1e-9)
+				require.InDelta(t, 0.001, *out.CostUSD, 1e-9)
 				b.last, first = out.LastSeq, first+2*said+2
 				events := b.requireOnce(n)
 				require.Equal(t, 2*said*n, count[event.BlockDelta](events))

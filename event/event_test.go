@@ -23,7 +23,7 @@ func sample() map[Type]Payload {
 	fault := ErrorInfo{Message: "m", Code: "c", Field: "f", Data: json.RawMessage(`{"a":1}`)}
 	usage := Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4}
 	query := Query{ExecutionID: "x", MessageIDs: []string{"m1"}, Message: "m", DurationMS: 5, Error: &fault, Reason: "r",
-		Result: &QueryResult{Response: "r", StopReason: "end_turn", Usage: usage, CostUSD: 0.5, LastSeq: 9}}
+		Result: &QueryResult{Response: "r", StopReason: "end_turn", Usage: usage, CostUSD: new(0.5), LastSeq: 9}}
 	file := File{Path: "a/b", Content: text, Size: 3, SHA256: "ab"}
 	block := Block{ID: "b", Type: BlockToolUse, Status: StatusPending, Timestamp: at(9), Source: SourceServer,
 		Metadata: map[string]json.RawMessage{"k": json.RawMessage(`1`)}, Content: text,

@@ -76,6 +76,18 @@ type MetadataUpdate struct {
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
+// AddCost is the sum of two costs; an unknown one is nil and adds nothing.
+func AddCost(a, b *float64) *float64 {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	sum := *a + *b
+	return &sum
+}
+
 // Usage counts model tokens.
 type Usage struct {
 	InputTokens      int64 `json:"inputTokens"`
@@ -208,10 +220,12 @@ type QueryResult struct {
 	Truncated bool `json:"truncated,omitempty"`
 	// ResponseBlockID is the block of the main conversation whose content is the
 	// whole of Response; empty without one.
-	ResponseBlockID string  `json:"responseBlockId,omitempty"`
-	StopReason      string  `json:"stopReason,omitempty"`
-	Usage           Usage   `json:"usage"`
-	CostUSD         float64 `json:"costUSD"`
+	ResponseBlockID string `json:"responseBlockId,omitempty"`
+	StopReason      string `json:"stopReason,omitempty"`
+	Usage           Usage  `json:"usage"`
+	// CostUSD is what the agent says that the turn cost; nil for one that says
+	// nothing of it.
+	CostUSD *float64 `json:"costUSD,omitempty"`
 	// LastSeq is the sequence number of the last event of the agent's turn.
 	LastSeq uint64 `json:"lastSeq,omitempty"`
 }

@@ -146,7 +146,9 @@ func ExampleHandle_Events() {
 		case event.BlockDelta:
 			fmt.Print(p.Delta)
 		case event.QueryCompleted:
-			fmt.Printf("\n$%.4f\n", p.Result.CostUSD)
+			if cost := p.Result.CostUSD; cost != nil { // not every agent tells it
+				fmt.Printf("\n$%.4f\n", *cost)
+			}
 		}
 	}
 }
@@ -192,7 +194,7 @@ func ExampleClient_List() {
 			log.Fatal(err)
 		}
 		for _, s := range page.Sessions {
-			fmt.Printf("%s  %s  %d turns  $%.2f\n", s.SessionID, s.Title, s.Turns, s.CostUSD)
+			fmt.Printf("%s  %s  %d turns\n", s.SessionID, s.Title, s.Turns)
 		}
 		if o.PageToken = page.Next; o.PageToken == "" {
 			return

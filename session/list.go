@@ -26,12 +26,13 @@ type Summary struct {
 	Status    Status `json:"status"`
 	// Outcome is how the last turn ended; "" before the first one has, and for an
 	// archived session.
-	Outcome      Outcome   `json:"outcome,omitempty"`
-	Host         string    `json:"host,omitempty"`
-	Parent       string    `json:"parent,omitempty"`
-	Tags         []string  `json:"tags,omitempty"`
-	Turns        int64     `json:"turns"`
-	CostUSD      float64   `json:"costUSD"`
+	Outcome Outcome  `json:"outcome,omitempty"`
+	Host    string   `json:"host,omitempty"`
+	Parent  string   `json:"parent,omitempty"`
+	Tags    []string `json:"tags,omitempty"`
+	Turns   int64    `json:"turns"`
+	// CostUSD as in State.
+	CostUSD      *float64  `json:"costUSD,omitempty"`
 	CreatedAt    time.Time `json:"createdAt"`
 	LastActivity time.Time `json:"lastActivity,omitzero"`
 	ClosedAt     time.Time `json:"closedAt,omitzero"`

@@ -69,7 +69,7 @@ func TestSummary(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Summary{
 		SessionID: "s1", Title: "a title", Agent: "claude", Profile: "p", Status: StatusRunning, Host: "h1", Parent: "root",
-		Tags: []string{"a", "b"}, Turns: 7, CostUSD: 1.5, CreatedAt: began, LastActivity: ended,
+		Tags: []string{"a", "b"}, Turns: 7, CostUSD: new(1.5), CreatedAt: began, LastActivity: ended,
 	}, got)
 }
 

@@ -164,9 +164,10 @@ type Parent struct {
 
 // Output is what the session workflow completes with.
 type Output struct {
-	Turns   int                `json:"turns"`
-	Usage   event.Usage        `json:"usage"`
-	CostUSD float64            `json:"costUSD"`
+	Turns int         `json:"turns"`
+	Usage event.Usage `json:"usage"`
+	// CostUSD as in State.
+	CostUSD *float64           `json:"costUSD,omitempty"`
 	Last    *event.QueryResult `json:"last,omitempty"`
 	// Failure is the last execution's, if it failed.
 	Failure *event.ErrorInfo `json:"failure,omitempty"`

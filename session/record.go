@@ -15,7 +15,7 @@ type Record struct {
 	Options     Options     `json:"options"`
 	Turns       int         `json:"turns"`
 	Usage       event.Usage `json:"usage"`
-	CostUSD     float64     `json:"costUSD"`
+	CostUSD     *float64    `json:"costUSD,omitempty"`
 	Native      int         `json:"native"`
 	Executions  int         `json:"executions"`
 	LastSeq     uint64      `json:"lastSeq"`

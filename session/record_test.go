@@ -18,7 +18,7 @@ func TestRecordRoundTrip(t *testing.T) {
 			Agent: "claude", Profile: "p", Title: "t", Model: "opus", Permission: adapters.PermissionAsk, Tags: []string{"a"},
 			Metadata: map[string]json.RawMessage{"k": json.RawMessage(`{"any":"value"}`)}, IdleTimeoutMS: 7,
 		},
-		Turns: 3, Usage: event.Usage{InputTokens: 1}, CostUSD: 0.5, Native: 2, Executions: 4, LastSeq: 99, LastBlockID: "b", LastBlock: "said",
+		Turns: 3, Usage: event.Usage{InputTokens: 1}, CostUSD: new(0.5), Native: 2, Executions: 4, LastSeq: 99, LastBlockID: "b", LastBlock: "said",
 	}
 	data := archive.ListData{ID: "s1"}
 	require.NoError(t, rec.Apply(&data))

@@ -57,14 +57,16 @@ type State struct {
 	// Native counts the native sessions begun.
 	Native int `json:"native"`
 
-	Aborted      bool        `json:"aborted,omitempty"`
-	Turns        int         `json:"turns"`
-	Usage        event.Usage `json:"usage"`
-	CostUSD      float64     `json:"costUSD"`
-	LastSeq      uint64      `json:"lastSeq"`
-	LastBlockID  string      `json:"lastBlockId,omitempty"`
-	LastBlock    string      `json:"lastBlock,omitempty"`
-	LastActivity time.Time   `json:"lastActivity,omitzero"`
+	Aborted bool        `json:"aborted,omitempty"`
+	Turns   int         `json:"turns"`
+	Usage   event.Usage `json:"usage"`
+	// CostUSD is the cost of the turns and of the children that have ended, with
+	// theirs; nil while no agent has reported any.
+	CostUSD      *float64  `json:"costUSD,omitempty"`
+	LastSeq      uint64    `json:"lastSeq"`
+	LastBlockID  string    `json:"lastBlockId,omitempty"`
+	LastBlock    string    `json:"lastBlock,omitempty"`
+	LastActivity time.Time `json:"lastActivity,omitzero"`
 	// Outcome is how the last execution ended; "" before the first one has.
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Failure is why the last execution failed; nil after a good one.
@@ -148,10 +150,11 @@ type Snapshot struct {
 	Queued    []Message   `json:"queuedMessages"`
 	Turns     int         `json:"turns"`
 	Usage     event.Usage `json:"usage"`
-	CostUSD   float64     `json:"costUSD"`
-	LastSeq   uint64      `json:"lastSeq"`
-	Sandbox   *Sandbox    `json:"sandbox"`
-	Timestamp time.Time   `json:"timestamp"`
+	// CostUSD as in State.
+	CostUSD   *float64  `json:"costUSD,omitempty"`
+	LastSeq   uint64    `json:"lastSeq"`
+	Sandbox   *Sandbox  `json:"sandbox"`
+	Timestamp time.Time `json:"timestamp"`
 }
 
 // Inspection is what the query inspect gives: all state without bodies.

@@ -27,7 +27,7 @@ func (p *play) setBack(out activities.TakeUpOutput) {
 }
 
 func answeredBefore(execution, message string) session.Result {
-	return session.Result{ExecutionID: execution, MessageID: message, Outcome: session.Completed, Result: &event.QueryResult{Response: "said before", CostUSD: 2}}
+	return session.Result{ExecutionID: execution, MessageID: message, Outcome: session.Completed, Result: &event.QueryResult{Response: "said before", CostUSD: new(2.0)}}
 }
 
 // What was answered before a reset is not asked again: its answer is the one
@@ -48,7 +48,7 @@ func TestAResetRunTakesAnAnswerUp(t *testing.T) {
 		func() {
 			i := p.inspect()
 			require.Equal(t, 3, i.Turns, "m1 was settled once, m3 is of the run before")
-			require.EqualValues(t, 0.25+2+2, i.CostUSD)
+			require.EqualValues(t, 0.25+2+2, *i.CostUSD)
 			require.Nil(t, i.Failure)
 			require.Equal(t, "said before", i.LastBlock)
 		},

@@ -147,13 +147,13 @@ func TestALostHostTakesWhatWasNotArchived(t *testing.T) {
 func TestAForsakenExecutionEndsOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	p.w.endedBefore = &session.Result{ExecutionID: "x1", MessageID: "m1", Outcome: session.Completed, Result: &event.QueryResult{Response: "said before", CostUSD: 2}}
+	p.w.endedBefore = &session.Result{ExecutionID: "x1", MessageID: "m1", Outcome: session.Completed, Result: &event.QueryResult{Response: "said before", CostUSD: new(2.0)}}
 	p.then(
 		func() { p.send("m1", "LOST in the fire") },
 		func() {
 			i := p.inspect()
 			require.Nil(t, i.Failure)
-			require.EqualValues(t, 2, i.CostUSD)
+			require.EqualValues(t, 2, *i.CostUSD)
 			p.w.endedBefore = nil
 		},
 		func() { p.send("m2", "LOST in the flood") },

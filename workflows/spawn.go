@@ -95,7 +95,7 @@ func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.Spa
 		return reply, err
 	}
 	if r.closing != "" {
-		r.childGone(req, session.Output{}, session.ErrClosed)
+		r.childGone(ctx, req, session.Output{}, session.ErrClosed)
 		return reply, session.ToTemporal(session.ErrClosed)
 	}
 	return reply, r.startChild(ctx, req, in)
@@ -133,7 +133,7 @@ func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in sess
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		var out session.Output
 		err := k.future.Get(ctx, &out)
-		r.childGone(req, out, err)
+		r.childGone(ctx, req, out, err)
 	})
 	if started != nil {
 		if temporal.IsWorkflowExecutionAlreadyStartedError(started) {
@@ -145,9 +145,12 @@ func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in sess
 }
 
 // childGone takes a child off the list on any end and says how it ended.
-func (r *run) childGone(req session.SpawnRequest, out session.Output, err error) {
+func (r *run) childGone(ctx workflow.Context, req session.SpawnRequest, out session.Output, err error) {
 	r.kids[req.ID].gone = true
 	delete(r.kids, req.ID)
+	if out.CostUSD != nil && workflow.GetVersion(ctx, changeTreeCost, workflow.DefaultVersion, 1) >= 1 {
+		r.st.CostUSD = event.AddCost(r.st.CostUSD, out.CostUSD)
+	}
 	r.notify(childEnd(req, out, err))
 	r.st.Children = slices.DeleteFunc(r.st.Children, func(c session.Child) bool { return c.SessionID == req.ID })
 	r.publish()

@@ -272,3 +272,23 @@ func TestARepeatedSpawnNamesTheSameChild(t *testing.T) {
 	require.Equal(t, valueOf[session.SpawnReply](t, first), valueOf[session.SpawnReply](t, again))
 	require.Len(t, p.w.prompts("kid"), 1)
 }
+
+// A session costs what its turns and its children that have ended cost, and the
+// search attribute follows.
+func TestCostOfTheTree(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() {
+			require.Nil(t, p.snapshot().CostUSD, "nobody has told of a cost")
+			p.update(session.UpdateSpawn, spawnOf("kid", "do this"))
+		},
+		func() {
+			require.Empty(t, p.snapshot().Children)
+			require.InDelta(t, 0.25, *p.snapshot().CostUSD, 1e-9, "the child's")
+			p.send("m1", "and this")
+		},
+		func() { require.InDelta(t, 0.5, *p.snapshot().CostUSD, 1e-9, "the child's and its own") },
+	)
+	p.run()
+}

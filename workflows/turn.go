@@ -356,7 +356,7 @@ func (r *run) settle(out activities.RunTurnOutput) {
 	st := r.st
 	st.Turns++
 	st.Usage = st.Usage.Add(out.Usage)
-	st.CostUSD += out.CostUSD
+	st.CostUSD = event.AddCost(st.CostUSD, out.CostUSD)
 	st.LastActivity = workflow.Now(r.ctx)
 	st.ArchiveBehind = out.ArchiveBehind
 	st.Outcome, st.Failure = out.Result.Outcome, out.Result.Error

@@ -23,7 +23,7 @@ func TestOneTurn(t *testing.T) {
 	require.Equal(t, session.Receipt{SessionID: "s1", MessageID: "m1", ExecutionID: "x1", AfterSeq: 1}, rec)
 	require.Equal(t, 1, out.Turns)
 	require.Equal(t, event.Usage{InputTokens: 10, OutputTokens: 5}, out.Usage)
-	require.InDelta(t, 0.25, out.CostUSD, 1e-9)
+	require.InDelta(t, 0.25, *out.CostUSD, 1e-9)
 	require.Equal(t, "echo: hello there", out.Last.Response)
 	require.Nil(t, out.Failure)
 	require.Len(t, p.w.turns, 1)

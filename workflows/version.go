@@ -27,4 +27,7 @@ const (
 	// changeMakeWay, 2026-11-22: a run makes way for the next one in the middle of
 	// a turn; before, at a turn's edge only. May go at 1.0.
 	changeMakeWay = "make-way-in-a-turn"
+	// changeTreeCost, 2026-11-22: a session's cost has that of its children that
+	// have ended; before, it was that of its own turns. May go at 1.0.
+	changeTreeCost = "cost-of-the-tree"
 )

@@ -20,7 +20,7 @@ type published struct {
 	title    string
 	host     string
 	turns    int
-	cost     float64
+	cost     *float64
 	activity time.Time
 	tags     []string
 	complete bool
@@ -84,7 +84,10 @@ func (r *run) changes(now published) []temporal.SearchAttributeUpdate {
 		set = append(set, keywordOrNone(session.AttrHost, now.host))
 	}
 	if now.turns != was.turns || !was.complete {
-		set = append(set, session.AttrTurns.ValueSet(int64(now.turns)), session.AttrCostUSD.ValueSet(now.cost))
+		set = append(set, session.AttrTurns.ValueSet(int64(now.turns)))
+	}
+	if now.cost != nil && (was.cost == nil || *now.cost != *was.cost || !was.complete) {
+		set = append(set, session.AttrCostUSD.ValueSet(*now.cost))
 	}
 	if !now.activity.Equal(was.activity) {
 		set = append(set, session.AttrLastActivity.ValueSet(now.activity))
@@ -230,7 +233,7 @@ func (r *run) details(status session.Status) string {
 		row("Waits for", r.waitingFor+" (Pending Activities says since when, and why it is tried again)")
 	}
 	row("Turns", fmt.Sprint(r.st.Turns))
-	row("Cost", fmt.Sprintf("$%.4f (%d tokens in, %d out)", r.st.CostUSD, r.st.Usage.InputTokens, r.st.Usage.OutputTokens))
+	row("Cost", fmt.Sprintf("%s (%d tokens in, %d out)", dollars(r.st.CostUSD), r.st.Usage.InputTokens, r.st.Usage.OutputTokens))
 	if r.cur != nil {
 		row("Now", "“"+headline(r.cur.queued.Message.Text)+"”")
 	}
@@ -267,6 +270,14 @@ func (r *run) waiting() string {
 	return ""
 }
 
+// dollars is a cost in words of a list.
+func dollars(cost *float64) string {
+	if cost == nil {
+		return "cost unknown"
+	}
+	return fmt.Sprintf("$%.4f", *cost)
+}
+
 func orDash(s string) string {
 	if s == "" {
 		return "—"
@@ -279,7 +290,7 @@ func orDash(s string) string {
 // of an event that is there anyway. Temporal documents 400 bytes for it; a rune
 // of the title takes at most 6.
 func (r *run) turnSummary() string {
-	return fmt.Sprintf("%s · %s · turn %d · $%.4f before it", orDash(cutLine(r.st.Title, 40)), r.in.Options.Agent, r.st.Turns+1, r.st.CostUSD)
+	return fmt.Sprintf("%s · %s · turn %d · %s before it", orDash(cutLine(r.st.Title, 40)), r.in.Options.Agent, r.st.Turns+1, dollars(r.st.CostUSD))
 }
 
 // lastBlock is the last ended turn's: what a running one says never enters

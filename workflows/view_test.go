@@ -57,7 +57,7 @@ func TestR29SnapshotInWorkflow(t *testing.T) {
 		require.Equal(t, "one", s.Title)
 		require.Equal(t, 1, s.Turns)
 		require.Equal(t, event.Usage{InputTokens: 10, OutputTokens: 5}, s.Usage)
-		require.InDelta(t, 0.25, s.CostUSD, 1e-9)
+		require.InDelta(t, 0.25, *s.CostUSD, 1e-9)
 		require.Equal(t, p.w.seqs["s1"], s.LastSeq)
 		require.Equal(t, "s1-e2", s.Sandbox.ID)
 		require.False(t, s.Timestamp.IsZero())

@@ -228,7 +228,7 @@ func (w *world) answered(in activities.RunTurnInput) activities.RunTurnOutput {
 	return activities.RunTurnOutput{
 		Result:  session.Result{ExecutionID: in.ExecutionID, MessageID: in.Message.ID, Outcome: session.Completed, Result: res},
 		Usage:   event.Usage{InputTokens: 10, OutputTokens: 5},
-		CostUSD: 0.25, LastSeq: w.say(in.Agent.SessionID, event.QueryCompleted{Query: q}),
+		CostUSD: new(0.25), LastSeq: w.say(in.Agent.SessionID, event.QueryCompleted{Query: q}),
 		LastBlockID: "block-" + in.ExecutionID, LastBlock: "said " + res.Response,
 	}
 }

@@ -234,7 +234,7 @@ func TestR66MetadataReachesSubscribers(t *testing.T) {
 		}
 	}
 	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 20}, usage)
-	require.InDelta(t, res.Result.CostUSD, cost, 1e-9)
+	require.InDelta(t, *res.Result.CostUSD, cost, 1e-9)
 	require.Positive(t, cost)
 	require.Contains(t, model, "claude")
 	require.NoError(t, h.Close(testContext(t)))

@@ -52,7 +52,7 @@ func TestR2MessageRecord(t *testing.T) {
 	require.Equal(t, []string{"SAY one", "one", "SAY two", "two"}, texts)
 	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 20}, first.Result.Usage)
 	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 20}, second.Result.Usage, "a turn's usage, not the process's")
-	require.InDelta(t, first.Result.CostUSD, second.Result.CostUSD, 1e-9, "a turn's cost, not the process's")
+	require.InDelta(t, *first.Result.CostUSD, *second.Result.CostUSD, 1e-9, "a turn's cost, not the process's")
 }
 
 func TestR3CreateMakesNoSandbox(t *testing.T) {

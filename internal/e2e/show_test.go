@@ -28,3 +28,33 @@ func TestShowWithTheArchiveAway(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 	refused(t, runProgram(t, "sojourn", "", noArchive, "show", h.ID()), 1, addr, "AWS_ENDPOINT_URL_S3")
 }
+
+// TestCostInLists: what nobody has told is not zero, and a parent has cost what
+// its children have.
+func TestCostInLists(t *testing.T) {
+	startWorker(t)
+	ctx := testContext(t)
+	silent := open(t, session.Options{Agent: "codex"})
+	followed := sojourn(t, "send", silent.ID(), "SAY for nothing", "--follow")
+	require.Contains(t, followed, " out · –\n")
+	require.NotContains(t, followed, "$")
+	awaitIdle(t, silent)
+	require.Regexp(t, silent.ID()+`.* –  +\S+`, sojourn(t, "ls", "--query", "WorkflowId = '"+silent.ID()+"'"))
+	require.NotContains(t, sojourn(t, "ls", "--json", "--query", "WorkflowId = '"+silent.ID()+"'"), "costUSD")
+	d, err := shared.temporal.DescribeWorkflowExecution(ctx, silent.ID(), "")
+	require.NoError(t, err)
+	require.NotContains(t, d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields(), "SojournCostUSD")
+
+	parent := open(t, session.Options{})
+	own := say(t, parent, "SAY at a price")
+	require.NoError(t, own.Err())
+	awaitIdle(t, parent)
+	sojourn(t, "spawn", parent.ID(), "--agent", "claude", "SAY at the same price")
+	require.Eventually(t, func() bool {
+		var found []session.Summary
+		sojournJSON(t, &found, "ls", "--query", "WorkflowId = '"+parent.ID()+"'")
+		return len(found) == 1 && found[0].CostUSD != nil && *found[0].CostUSD > 1.5**own.Result.CostUSD
+	}, patience, tick, "the list has the tree's cost")
+	require.NoError(t, parent.Close(ctx))
+	require.NoError(t, silent.Close(ctx))
+}

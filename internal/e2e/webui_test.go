@@ -112,8 +112,8 @@ func TestWebUIShowsARunningSession(t *testing.T) {
 	snap, err := h.Snapshot(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 2, snap.Turns)
-	require.Positive(t, snap.CostUSD)
-	cost := fmt.Sprintf("$%.4f", snap.CostUSD)
+	require.Positive(t, *snap.CostUSD)
+	cost := fmt.Sprintf("$%.4f", *snap.CostUSD)
 
 	running, details := picture(t, "session-running.png"), picture(t, "session-details.png")
 	page := webUI(t, "shot", shared.env["SOJOURN_UI_URL"], h.ID(), running)

@@ -171,7 +171,9 @@ func TestFigures(t *testing.T) {
 	require.Equal(t, "999", render.Count(999))
 	require.Equal(t, "1.2k", render.Count(1234))
 	require.Equal(t, "2.5M", render.Count(2_500_000))
-	require.Equal(t, "$0.0012", render.Cost(0.00123))
-	require.Equal(t, "$12.35", render.Cost(12.345678))
-	require.Equal(t, "1.0 s · 5 in · 7 out · $0.00", render.Usage(time.Second, event.Usage{InputTokens: 5, OutputTokens: 7}, 0))
+	require.Equal(t, "$0.0012", render.Cost(new(0.00123)))
+	require.Equal(t, "$12.35", render.Cost(new(12.345678)))
+	require.Equal(t, "$0.00", render.Cost(new(0.0)))
+	require.Equal(t, "–", render.Cost(nil), "nobody has told what it cost")
+	require.Equal(t, "1.0 s · 5 in · 7 out · $0.00", render.Usage(time.Second, event.Usage{InputTokens: 5, OutputTokens: 7}, new(0.0)))
 }

@@ -115,16 +115,20 @@ func Count(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/1e6)
 }
 
-// Cost is an amount of US dollars: cents for large ones, more for small ones.
-func Cost(usd float64) string {
-	if usd >= 1 || usd == 0 {
-		return fmt.Sprintf("$%.2f", usd)
+// Cost is an amount of US dollars: cents for large ones, more for small ones, and
+// a dash for an unknown one.
+func Cost(usd *float64) string {
+	switch {
+	case usd == nil:
+		return "–"
+	case *usd >= 1 || *usd == 0:
+		return fmt.Sprintf("$%.2f", *usd)
 	}
-	return fmt.Sprintf("$%.4f", usd)
+	return fmt.Sprintf("$%.4f", *usd)
 }
 
 // Usage is what a turn took.
-func Usage(d time.Duration, u event.Usage, usd float64) string {
+func Usage(d time.Duration, u event.Usage, usd *float64) string {
 	var parts []string
 	if d > 0 {
 		parts = append(parts, Duration(d))
