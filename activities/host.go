@@ -114,10 +114,10 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// awaitPredecessor waits until the session's attempt before has left, if it is
-// still here: one whose workflow run has made way learns it from its next
-// heartbeat, and may note until then that the turn has ended. It waits for less
-// than a heartbeat may take; then the stream's fence is what keeps them apart.
+// awaitPredecessor waits until the attempt of a workflow run that has made way
+// has left, if it is still here: it learns that from its next heartbeat, and may
+// note until then that the turn has ended. It waits for less than a heartbeat may
+// take; then the stream's fence is what keeps them apart.
 func (h *Host) awaitPredecessor(ctx context.Context, sessionID string) error {
 	h.mu.Lock()
 	before := h.turns[sessionID]

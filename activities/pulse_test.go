@@ -40,6 +40,8 @@ func (s *temporalSays) RecordActivityHeartbeat(context.Context, []byte, ...any) 
 	return nil
 }
 
+func (s *temporalSays) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
+
 func (s *temporalSays) say(err error) { s.answer.Store(&err) }
 
 func (s *temporalSays) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {

@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,17 +78,60 @@ func (r *Reconciler) lookAtDead(ctx context.Context, in session.Dead) (out DeadO
 		return out, err
 	}
 	out.Dead, out.Why = true, whyDead(status)
+	if out.Remains, err = r.remains(ctx, in); err != nil {
+		return out, err
+	}
+	unread, err := r.unread(ctx, in)
+	for _, o := range unread {
+		if !slices.ContainsFunc(out.Remains.Waiting, func(known Owed) bool { return known.MessageID == o.MessageID }) {
+			out.Remains.Waiting = append(out.Remains.Waiting, o)
+		}
+	}
+	return out, err
+}
+
+// remains are what the session's workflow knew, or could know.
+func (r *Reconciler) remains(ctx context.Context, in session.Dead) (rem Remains, err error) {
 	answer, err := r.Temporal.QueryWorkflow(ctx, in.SessionID, in.RunID, session.QueryRemains)
 	if err == nil {
-		return out, answer.Get(&out.Remains)
+		return rem, answer.Get(&rem)
 	}
 	var failed *serviceerror.QueryFailed
 	var early *serviceerror.WorkflowNotReady
 	if !errors.As(err, &failed) && !errors.As(err, &early) {
-		return out, err
+		return rem, err
 	}
-	out.Remains, err = r.beginnings(ctx, in)
-	return out, err
+	return r.beginnings(ctx, in)
+}
+
+// unread are the messages of signals that came behind the last task that the
+// workflow completed: it was ended before it saw them. A signal that is no
+// message was refused then and is left out.
+func (r *Reconciler) unread(ctx context.Context, in session.Dead) (out []Owed, err error) {
+	events := r.Temporal.GetWorkflowHistory(ctx, in.SessionID, in.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		ev, err := events.Next()
+		if err != nil {
+			return nil, fmt.Errorf("read the history of session %s: %w", in.SessionID, err)
+		}
+		if ev.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			out = nil
+		}
+		signal := ev.GetWorkflowExecutionSignaledEventAttributes()
+		if name := signal.GetSignalName(); name != session.SignalMessage && name != session.SignalQueue {
+			continue
+		}
+		m, err := session.MessageOf(ctx, r.Archive, signal.GetInput())
+		if invalid := (*session.InvalidError)(nil); errors.As(err, &invalid) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		id := cmp.Or(m.ID, fmt.Sprintf("signal-%d", ev.GetEventId()))
+		out = append(out, Owed{ExecutionID: "unread-" + id, MessageID: id, Title: cut(m.Text, 60)})
+	}
+	return out, nil
 }
 
 // beginnings are the remains of a session whose workflow can't say anything: it

@@ -70,8 +70,10 @@ type turn struct {
 // RunTurn hands the message to the agent and stays until it is answered. It
 // may be attempted again at any point by any worker of the host.
 func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, error) {
-	if err := h.awaitPredecessor(ctx, in.Agent.SessionID); err != nil {
-		return RunTurnOutput{}, err
+	if in.Continues {
+		if err := h.awaitPredecessor(ctx, in.Agent.SessionID); err != nil {
+			return RunTurnOutput{}, err
+		}
 	}
 	if in.Reset {
 		err := notAhead(ctx, h.o.Stream, in.Agent.SessionID, in.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeQueryStarted })

@@ -80,6 +80,14 @@ func (s *stack) dynamicConfig() dynamicconfig.StaticClient {
 		// from memory and abort the other ten; all are sent again, and thirty
 		// callers at once may so keep each other from ever getting through.
 		"history.maxInFlightUpdates": 1000,
+		// At the stock 2 MB, three large signals that come while a workflow task
+		// runs fail that task: under a flood of them none ever completes, and the
+		// run cannot continue as new before its history is full.
+		"history.maximumBufferedEventsSizeInBytes": 64 << 20,
+		// What was buffered is in the run's mutable state, and is written with the
+		// task in one transaction.
+		"limit.mutableStateSize.error": 128 << 20,
+		"system.transactionSizeLimit":  128 << 20,
 		// Fairness keys and weights of tasks are ignored without it.
 		"matching.enableFairness": true,
 		// Partitions spread a queue over hosts; there is one host.

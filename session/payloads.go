@@ -218,6 +218,16 @@ func (e *storeAwayError) Unwrap() error { return e.err }
 // its history, which has a reference in place of a large one.
 func InputOf(ctx context.Context, store *archive.Archive, history *commonpb.Payloads) (Input, error) {
 	var in Input
+	payloads, err := inline(ctx, store, history)
+	if err != nil {
+		return in, fmt.Errorf("read a session's input: %w", err)
+	}
+	return in, converter.GetDefaultDataConverter().FromPayloads(&commonpb.Payloads{Payloads: payloads}, &in)
+}
+
+// inline returns payloads of a history with the stored ones in the place of
+// their references.
+func inline(ctx context.Context, store *archive.Archive, history *commonpb.Payloads) ([]*commonpb.Payload, error) {
 	payloads := slices.Clone(history.GetPayloads())
 	for i, p := range payloads {
 		ref, err := referenceOf(p)
@@ -225,10 +235,10 @@ func InputOf(ctx context.Context, store *archive.Archive, history *commonpb.Payl
 			payloads[i], err = load(ctx, store, ref)
 		}
 		if err != nil {
-			return in, fmt.Errorf("read a session's input: %w", err)
+			return nil, err
 		}
 	}
-	return in, converter.GetDefaultDataConverter().FromPayloads(&commonpb.Payloads{Payloads: payloads}, &in)
+	return payloads, nil
 }
 
 func load(ctx context.Context, store *archive.Archive, ref *sdkpb.ExternalStorageReference) (*commonpb.Payload, error) {

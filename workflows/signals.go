@@ -1,13 +1,9 @@
 package workflows
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
@@ -87,7 +83,7 @@ func (r *run) onQueue(ctx workflow.Context, p *commonpb.Payload) error {
 }
 
 func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) error {
-	m, err := decodeMessage(p)
+	m, err := session.DecodeMessage(p)
 	if err != nil {
 		return err
 	}
@@ -139,66 +135,4 @@ func (r *run) onWaiting(_ workflow.Context, p *commonpb.Payload) error {
 		r.publish()
 	}
 	return nil
-}
-
-// messageForm is what a signal should have been.
-const messageForm = `{"text": "…"} or a string`
-
-// decodeMessage takes what people and programs send: {"text": "…"}, a JSON
-// string, or plain text.
-func decodeMessage(p *commonpb.Payload) (session.Message, error) {
-	var m session.Message
-	data := bytes.TrimSpace(p.GetData())
-	if len(data) == 0 {
-		return m, session.Invalid("message.text", "is missing: the signal has no payload", messageForm)
-	}
-	var text string
-	switch {
-	case string(p.GetMetadata()[converter.MetadataEncoding]) == session.EncodingUnreadable:
-		return m, session.Invalid("message", "can't be read: "+string(data), messageForm)
-	case string(p.GetMetadata()[converter.MetadataEncoding]) == converter.MetadataEncodingBinary:
-		if !utf8.Valid(data) {
-			return m, session.Invalid("message.text", "is not UTF-8", messageForm)
-		}
-		m.Text = string(data)
-	case data[0] == '"' && json.Unmarshal(data, &text) == nil:
-		m.Text = text
-	default:
-		if err := decodeObject(data, &m); err != nil {
-			return m, err
-		}
-	}
-	return m, m.Validate()
-}
-
-func decodeObject(data []byte, m *session.Message) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(m)
-	if err == nil && dec.More() {
-		err = errors.New("goes on after its JSON value")
-	}
-	var wrong *json.UnmarshalTypeError
-	switch field, unknown := unknownField(err); {
-	case err == nil:
-		return nil
-	case unknown:
-		return session.Invalid("message."+field, "is no field of a message", messageForm)
-	case errors.As(err, &wrong) && wrong.Field != "":
-		return session.Invalid("message."+wrong.Field, "is a JSON "+wrong.Value, "a "+wrong.Type.String())
-	case wrong != nil:
-		return session.Invalid("message", "is a JSON "+wrong.Value, messageForm)
-	}
-	return session.Invalid("message", err.Error(), messageForm)
-}
-
-// unknownField names the field that encoding/json knows no place for; it has
-// no error type for that.
-func unknownField(err error) (string, bool) {
-	if err == nil {
-		return "", false
-	}
-	quoted, found := strings.CutPrefix(err.Error(), "json: unknown field ")
-	name, bad := strconv.Unquote(quoted)
-	return name, found && bad == nil
 }

@@ -193,7 +193,7 @@ func FuzzDecodeMessage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, encoding string, data []byte) {
 		p := &commonpb.Payload{Metadata: map[string][]byte{converter.MetadataEncoding: []byte(encoding)}, Data: data}
-		m, err := decodeMessage(p)
+		m, err := session.DecodeMessage(p)
 		if err != nil {
 			var invalid *session.InvalidError
 			require.ErrorAs(t, err, &invalid)
@@ -204,7 +204,7 @@ func FuzzDecodeMessage(f *testing.F) {
 		require.NoError(t, m.Validate())
 		again, err := json.Marshal(m)
 		require.NoError(t, err)
-		back, err := decodeMessage(&commonpb.Payload{Data: again})
+		back, err := session.DecodeMessage(&commonpb.Payload{Data: again})
 		require.NoError(t, err, "a good message is good when it is sent again")
 		require.Equal(t, m.Text, back.Text)
 	})
@@ -212,7 +212,7 @@ func FuzzDecodeMessage(f *testing.F) {
 
 func TestDecodeMessageOfNothing(t *testing.T) {
 	t.Parallel()
-	_, err := decodeMessage(nil)
+	_, err := session.DecodeMessage(nil)
 	var invalid *session.InvalidError
 	require.ErrorAs(t, err, &invalid)
 }

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
@@ -29,20 +31,12 @@ func TestMoreThanAHistoryHoldsInOneTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	first, gate := sendToGate(ctx, t, h, "")
-	padding := strings.Repeat("x", burstBytes)
-	for n := range burstSignals {
-		require.NoError(t, raw.SignalWorkflow(ctx, h.ID(), "", session.SignalMessage, map[string]any{
-			"id": fmt.Sprintf("large-%d", n), "text": padding, "parts": []any{map[string]any{"type": "text", "text": fmt.Sprintf("SAY %d", n)}},
-		}), "signal %d", n)
-		// The workflow has the signal when it answers.
-		_, err := raw.QueryWorkflow(ctx, h.ID(), "", session.QueryRemains)
-		require.NoError(t, err, "after signal %d", n)
-	}
+	require.Equal(t, burstSignals, burst(ctx, raw, h.ID()), "each is accepted")
 	shared.model.Open(gate)
 	answeredWell(ctx, t, h, first)
 	heardUntil(t, h, 0, func(ev event.Event) bool {
 		p, ok := ev.Payload.(event.QueryStarted)
-		return ok && p.MessageIDs[0] == "large-1"
+		return ok && p.MessageIDs[0] == largeID(1)
 	})
 	require.NoError(t, h.Close(ctx))
 
@@ -58,5 +52,63 @@ func TestMoreThanAHistoryHoldsInOneTurn(t *testing.T) {
 	t.Logf("%d ended, %d refused", len(ended), refused)
 	require.Equal(t, burstSignals+1, len(ended)+refused)
 	require.Equal(t, 1, ended[first.MessageID])
-	require.Equal(t, 1, ended["large-0"])
+	require.Equal(t, 1, ended[largeID(0)])
+}
+
+// burst sends the signals one after the other until one is not accepted, and
+// returns how many were.
+func burst(ctx context.Context, raw client.Client, id string) (accepted int) {
+	padding := strings.Repeat("x", burstBytes)
+	for n := range burstSignals {
+		err := raw.SignalWorkflow(ctx, id, "", session.SignalMessage, map[string]any{
+			"id": largeID(n), "text": padding, "parts": []any{map[string]any{"type": "text", "text": fmt.Sprintf("SAY %d", n)}},
+		})
+		if err != nil {
+			return n
+		}
+	}
+	return burstSignals
+}
+
+func largeID(n int) string { return fmt.Sprintf("large-%d-", n) }
+
+// TestFullHistoryIsRecorded is the same on a Temporal with its stock
+// limits, which ends a workflow that so much is sent to before a task of it can
+// complete. The conversation then names every message that was accepted and is
+// not answered.
+func TestFullHistoryIsRecorded(t *testing.T) {
+	rest := newServer(t, "--temporal-config", "history.maximumBufferedEventsSizeInBytes=2097152",
+		"--temporal-config", "limit.mutableStateSize.error=8388608", "--temporal-config", "system.transactionSizeLimit=4194304")
+	w := &world{temporal: rest, nats: rest, s3: rest}
+	w.inhabit(t)
+	w.worker = startWorker(t, w.variables()...)
+	raw, err := client.Dial(client.Options{HostPort: w.env["TEMPORAL_ADDRESS"], Logger: silent{}})
+	require.NoError(t, err)
+	defer raw.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	h, err := w.client.Create(ctx, "", session.Options{Agent: "claude"})
+	require.NoError(t, err)
+	first, gate := sendToGate(ctx, t, h, "")
+	accepted := burst(ctx, raw, h.ID())
+	shared.model.Open(gate)
+	t.Logf("%d of %d accepted", accepted, burstSignals)
+	require.Positive(t, accepted)
+	if accepted == burstSignals {
+		require.NoError(t, h.Close(ctx))
+	}
+	var told string
+	require.Eventually(t, func() bool {
+		conv, err := w.client.Show(ctx, h.ID(), session.FromArchive)
+		if err != nil {
+			return false
+		}
+		whole, err := json.Marshal(conv.State)
+		told = string(whole)
+		return err == nil && strings.Contains(told, largeID(accepted-1))
+	}, patience, tick, "the last accepted one is named")
+	require.Contains(t, told, first.MessageID)
+	for n := range accepted {
+		require.Contains(t, told, largeID(n))
+	}
 }

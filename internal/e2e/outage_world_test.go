@@ -28,20 +28,22 @@ type server struct {
 	t     *testing.T
 	dir   string
 	ports []string
+	// flags are further ones of the development stack.
+	flags []string
 	env   map[string]string
 	p     *harness.Process
 }
 
-func newServer(t *testing.T) *server {
+func newServer(t *testing.T, flags ...string) *server {
 	t.Helper()
 	dir, err := os.MkdirTemp(shared.dir, "server-")
 	require.NoError(t, err)
-	return newServerIn(t, dir)
+	return newServerIn(t, dir, flags...)
 }
 
-func newServerIn(t *testing.T, dir string) *server {
+func newServerIn(t *testing.T, dir string, flags ...string) *server {
 	t.Helper()
-	s := &server{t: t, dir: dir, ports: []string{"0", "0", "0"}}
+	s := &server{t: t, dir: dir, ports: []string{"0", "0", "0"}, flags: flags}
 	s.start()
 	t.Cleanup(s.stop)
 	s.ports = []string{port(t, s.env["TEMPORAL_ADDRESS"]), port(t, s.env["NATS_URL"]), port(t, s.env["AWS_ENDPOINT_URL_S3"])}
@@ -67,8 +69,8 @@ func (s *server) start() {
 	defer cancel()
 	p, err := harness.Spawn(ctx, harness.Spec{
 		Name: "server", ReadyFile: file, Dir: s.dir,
-		Argv: []string{filepath.Join(shared.bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.dir, "data"), "--env-file", file,
-			"--ui-port", "0", "--temporal-port", s.ports[0], "--nats-port", s.ports[1], "--s3-port", s.ports[2]},
+		Argv: append([]string{filepath.Join(shared.bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.dir, "data"), "--env-file", file,
+			"--ui-port", "0", "--temporal-port", s.ports[0], "--nats-port", s.ports[1], "--s3-port", s.ports[2]}, s.flags...),
 	})
 	require.NoError(s.t, err)
 	s.p = p
