@@ -149,7 +149,11 @@ func startOf(ev event.Event, wanted map[string]bool) bool {
 	case event.SubagentCompleted:
 		return wanted[p.ToolUseID]
 	case event.BlockUpsert:
-		return p.Block.Type == event.BlockSubagent && wanted[p.Block.ToolUseID]
+		for id := range wanted {
+			if p.Block.ID == event.SubagentBlockID(id) { // an upsert may have nothing else
+				return true
+			}
+		}
 	case event.SessionIdle:
 		return true // it ends what is pending
 	}
