@@ -43,7 +43,7 @@ func TestEveryBatchHasItsOwnPosition(t *testing.T) {
 	}
 	require.NoError(t, batcher.Flush(t.Context()))
 	require.NoError(t, batcher.Close())
-	for at := uint64(1); ; at++ {
+	for at := uint64(1); ; {
 		m, err := b.getNext(t.Context(), b.subject("s1"), at)
 		if err != nil {
 			require.ErrorIs(t, err, ErrNotFound)
@@ -51,6 +51,7 @@ func TestEveryBatchHasItsOwnPosition(t *testing.T) {
 		}
 		require.LessOrEqual(t, len(m.data), 700)
 		require.Equal(t, int64(m.last-1)/2, m.pos.Offset)
+		at = m.at + 1
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -77,19 +78,23 @@ func TestNewWriterLearnsThePosition(t *testing.T) {
 
 func TestNumbersOutliveRetention(t *testing.T) {
 	t.Parallel()
-	b := setup(t, nil)
+	b := setup(t, func(o *Options) { o.MaxAge = 300 * time.Millisecond })
+	aged := func() {
+		require.Eventually(t, func() bool {
+			_, err := b.Tail(t.Context(), "s1")
+			return errors.Is(err, ErrNotFound)
+		}, time.Minute, 10*time.Millisecond)
+	}
 	w := b.writer(t, "s1", 1, 1)
 	_, err := w.Append(t.Context(), say("a", "b"), Position{})
 	require.NoError(t, err)
-	require.NoError(t, b.Purge(t.Context(), "s1"))
-	_, err = b.Tail(t.Context(), "s1")
-	require.ErrorIs(t, err, ErrNotFound)
+	aged()
 	require.Empty(t, read(t, b.Log, "s1", 3), "a reader that has all waits for the next")
 
 	last, err := w.Append(t.Context(), say("c"), Position{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"status", "log", "c"}, read(t, b.Log, "s1", 3), "the writer remembers")
-	require.NoError(t, b.Purge(t.Context(), "s1"))
+	aged()
 	w, err = b.Writer(t.Context(), "s1", Fence{2, 1}, WriterOptions{LastSeq: last})
 	require.NoError(t, err)
 	require.Equal(t, last+1, w.Tail().LastSeq, "or is told")
@@ -143,7 +148,28 @@ func TestDeletedStreamWithOthersFirst(t *testing.T) {
 	}
 	_, err = w.Append(t.Context(), say("c"), Position{Epoch: 1, Offset: 9})
 	require.NoError(t, err)
-	require.Equal(t, []string{"beside", "status", "log", "c"}, read(t, b.Log, "s1", last))
+	gap := gapAfter(t, b.Log, "s1", last)
+	require.ErrorIs(t, gap, ErrPurged, "who writes first may not know the last number, so it gives none that could have been")
+	require.Equal(t, []string{"beside", "status", "log", "c"}, read(t, b.Log, "s1", gap.Have-1))
+}
+
+// Writers that know only an old number, of a log that was deleted, give none
+// again that was given meanwhile.
+func TestDeletedStreamGivesNoNumberAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	known := b.writer(t, "s1", 1, 1).Tail().LastSeq
+	for attempt := 2; attempt < 5; attempt++ {
+		w, err := b.Writer(t.Context(), "s1", Fence{1, attempt}, WriterOptions{LastSeq: known})
+		require.NoError(t, err)
+		last, err := w.Append(t.Context(), say("a", "b", "c"), Position{})
+		require.NoError(t, err)
+		require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
+		last, err = b.Emit(t.Context(), "s1", Emission{Fence: Fence{Epoch: 1, Attempt: attempt}, Key: "k", LastSeq: known, Events: say("d")})
+		require.NoError(t, err)
+		require.Greater(t, last, w.Tail().LastSeq)
+		require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
+	}
 }
 
 // Which fence was the highest is lost with the stream: a writer asks whoever

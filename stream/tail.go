@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Fence is the right to write to a session: an epoch, and an attempt within
@@ -109,6 +110,34 @@ func (l *Log) last(ctx context.Context, sessionID string) (cursor, error) {
 		return cursor{}, err
 	}
 	return behind(m), nil
+}
+
+// opening is the cursor from which a writer begins that knows a number given
+// away, lastSeq, and perhaps not the last one. Where the session's events were
+// deleted with the stream, nothing knows how far its numbers came: they then
+// continue at the time in microseconds, as the stream's own do, so that none is
+// given twice; readers learn that what is before is gone.
+func (l *Log) opening(ctx context.Context, sessionID string, lastSeq uint64) (cursor, error) {
+	c, err := l.lastFrom(ctx, sessionID, cursor{last: lastSeq})
+	if err != nil || c.at != 0 || lastSeq == 0 {
+		return c, err
+	}
+	young, err := l.youngerThanRetention(ctx)
+	if young {
+		c.last = max(c.last, uint64(time.Now().UnixMicro()))
+	}
+	return c, err
+}
+
+// youngerThanRetention reports whether no event of the stream can have aged out
+// yet: what is missing was deleted.
+func (l *Log) youngerThanRetention(ctx context.Context) (bool, error) {
+	s, err := l.js.Stream(ctx, l.opts.Name)
+	if err != nil {
+		return false, err
+	}
+	info := s.CachedInfo()
+	return info.Config.MaxAge == 0 || time.Since(info.Created) < info.Config.MaxAge, nil
 }
 
 // lastFrom is the cursor behind the session's last message, or, when all is

@@ -13,8 +13,8 @@ import (
 // WriterOptions is what a writer may know beforehand. The zero value works.
 type WriterOptions struct {
 	// LastSeq is a number known to be given away, from workflow state or the
-	// archive: numbering goes on behind it even if retention has emptied the
-	// stream. Default 0.
+	// archive: numbers continue behind it even if retention has emptied the
+	// stream, and far behind it if the stream was deleted. Default 0.
 	LastSeq uint64
 	// Fresh refuses a fence that the log has seen already. Default: an equal
 	// fence may open again.
@@ -57,7 +57,7 @@ func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOpt
 	}
 	w := &Writer{log: l, session: sessionID, fence: f, confirm: o.Confirm, turn: make(chan struct{}, 1)}
 	err := l.insist(ctx, func(ctx context.Context) (err error) {
-		w.c, err = l.lastFrom(ctx, sessionID, cursor{last: o.LastSeq})
+		w.c, err = l.opening(ctx, sessionID, o.LastSeq)
 		return err
 	})
 	if err == nil && o.Fresh && w.c.fence.Compare(f) >= 0 {

@@ -50,7 +50,7 @@ func (s *subscriber) once(ctx context.Context, last *uint64) (over bool) {
 	left := 40 + s.rng.IntN(400)
 	for ev, err := range s.client.Events(ctx, s.id, *last, session.Follow) {
 		if err != nil {
-			if gap, ok := errors.AsType[*stream.GapError](err); ok && gap.Purged && gap.Have > 0 && s.mayLose() {
+			if gap, ok := errors.AsType[*stream.GapError](err); ok && gap.Have > gap.Want && s.mayLose() {
 				*last = gap.Have - 1
 				return false
 			}
