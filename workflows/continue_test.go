@@ -33,9 +33,12 @@ func carried(t *testing.T, next *workflow.ContinueAsNewError) session.Input {
 	return in
 }
 
-// nextRun goes on with what the run before carried.
+// nextRun continues with what the run before carried. Activities of a run that
+// made way may still be under way.
 func (p *play) nextRun(in session.Input) *play {
+	p.w.mu.Lock()
 	clear(p.w.keys) // they begin with the run's id, which a test environment does not change
+	p.w.mu.Unlock()
 	return playOn(p.T, p.w, in)
 }
 
@@ -96,8 +99,10 @@ func TestContinueInTheMiddleOfATurn(t *testing.T) {
 	require.Len(t, in.Carried.Queue, 1)
 	require.Len(t, in.Carried.Notices, 1, "what was to be written is carried")
 
+	p.w.mu.Lock()
 	p.w.deaf = 0
 	delete(p.w.running, "s1") // the attempt is told that its run has ended
+	p.w.mu.Unlock()
 	next := p.nextRun(in)
 	next.then(func() {})
 	out := next.run()
