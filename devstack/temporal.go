@@ -83,11 +83,11 @@ func (s *stack) dynamicConfig() dynamicconfig.StaticClient {
 		// At the stock 2 MB, three large signals that come while a workflow task
 		// runs fail that task: under a flood of them none ever completes, and the
 		// run cannot continue as new before its history is full.
-		"history.maximumBufferedEventsSizeInBytes": 64 << 20,
+		"history.maximumBufferedEventsSizeInBytes": 67108864,
 		// What was buffered is in the run's mutable state, and is written with the
 		// task in one transaction.
-		"limit.mutableStateSize.error": 128 << 20,
-		"system.transactionSizeLimit":  128 << 20,
+		"limit.mutableStateSize.error": 134217728,
+		"system.transactionSizeLimit":  134217728,
 		// Fairness keys and weights of tasks are ignored without it.
 		"matching.enableFairness": true,
 		// Partitions spread a queue over hosts; there is one host.

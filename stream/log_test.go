@@ -162,10 +162,10 @@ func TestDeletedStreamGivesNoNumberAgain(t *testing.T) {
 	for attempt := 2; attempt < 5; attempt++ {
 		w, err := b.Writer(t.Context(), "s1", Fence{1, attempt}, WriterOptions{LastSeq: known})
 		require.NoError(t, err)
-		last, err := w.Append(t.Context(), say("a", "b", "c"), Position{})
+		_, err = w.Append(t.Context(), say("a", "b", "c"), Position{})
 		require.NoError(t, err)
 		require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
-		last, err = b.Emit(t.Context(), "s1", Emission{Fence: Fence{Epoch: 1, Attempt: attempt}, Key: "k", LastSeq: known, Events: say("d")})
+		last, err := b.Emit(t.Context(), "s1", Emission{Fence: Fence{Epoch: 1, Attempt: attempt}, Key: "k", LastSeq: known, Events: say("d")})
 		require.NoError(t, err)
 		require.Greater(t, last, w.Tail().LastSeq)
 		require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
