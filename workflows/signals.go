@@ -90,7 +90,9 @@ func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) er
 	if _, again := r.known(m.ID); again {
 		return nil
 	}
-	if err := r.mayQueue(m); err != nil {
+	if err := r.mayQueue(m); err != nil && m.ID != "" {
+		return fmt.Errorf("message %s: %w", m.ID, err)
+	} else if err != nil {
 		return err
 	}
 	if m, err = identified(ctx, m); err != nil {
