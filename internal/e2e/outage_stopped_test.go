@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -235,7 +234,7 @@ func TestOutageStreamDeleted(t *testing.T) {
 // log is a client of the world's stream.
 func (w *world) log(t *testing.T) *stream.Log {
 	t.Helper()
-	log, err := stream.Dial(testContext(t), w.env["NATS_URL"], stream.Options{})
+	log, err := stream.Dial(testContext(t), w.env["NATS_URL"], stream.Options{Access: accessOf(w.env)})
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
 	return log
@@ -243,7 +242,7 @@ func (w *world) log(t *testing.T) *stream.Log {
 
 func (w *world) deleteStream(t *testing.T) {
 	t.Helper()
-	nc, err := nats.Connect(w.env["NATS_URL"])
+	nc, err := stream.Connect(w.env["NATS_URL"], accessOf(w.env))
 	require.NoError(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
