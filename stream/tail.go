@@ -112,11 +112,11 @@ func (l *Log) last(ctx context.Context, sessionID string) (cursor, error) {
 	return behind(m), nil
 }
 
-// opening is the cursor from which a writer begins that knows a number given
-// away, lastSeq, and perhaps not the last one. Where the session's events were
-// deleted with the stream, nothing knows how far its numbers came: they then
-// continue at the time in microseconds, as the stream's own do, so that none is
-// given twice; readers learn that what is before is gone.
+// opening returns the cursor for a new writer, which knows a number in use,
+// lastSeq, but perhaps not the last one. If the session's events were deleted with
+// the stream, the last number is unknown: numbers then continue at the time in
+// microseconds, as the stream's own do, so that none is used twice. Readers get
+// [ErrPurged] for what is before.
 func (l *Log) opening(ctx context.Context, sessionID string, lastSeq uint64) (cursor, error) {
 	c, err := l.lastFrom(ctx, sessionID, cursor{last: lastSeq})
 	if err != nil || c.at != 0 || lastSeq == 0 {

@@ -81,8 +81,8 @@ type Turn struct {
 	Hits    []Hit  `json:"hits,omitempty"`
 	// Requests are those that the model was asked about it.
 	Requests int `json:"requests"`
-	// Asked is the end that the workflow told, where the stream was deleted with
-	// the event.
+	// Asked is the end by the workflow's query, where the event was deleted with
+	// the stream.
 	Asked *session.Result `json:"asked,omitempty"`
 }
 
