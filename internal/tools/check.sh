@@ -47,6 +47,8 @@ portable() { GOOS=$1 CGO_ENABLED=0 go vet $portable; }
 
 layering() { go test -count=1 ./internal/layering; }
 
+requirements() { go run ./internal/requirements/cmd/requirements; }
+
 deployment() { go -C internal/tools test -count=1 -run 'Compose|Temporal|Configuration|Unit' .; }
 
 # sums are the checksums of all that go generate may have written.
@@ -79,6 +81,7 @@ checks() {
 		workflowcheck|workflowcheck
 		planted faults|planted
 		layering|layering
+		requirements|requirements
 		deployment|deployment
 		tidy|tidy .
 		tidy devstack|tidy devstack
