@@ -51,7 +51,11 @@ dev: build agents ## stack and worker, until Ctrl-C
 	@MODEL=$(MODEL) scripts/dev.sh
 
 .PHONY: test
-test: build agents browser ## the tests but those of faults (make faults), with -race
+test: build agents browser ## the tests in minutes: every package, each agent once, a kill of each part
+	@scripts/test.sh --short
+
+.PHONY: test-all
+test-all: build agents browser ## all tests there are, with -race: every scenario, faults, fuzzing
 	@scripts/test.sh
 
 .PHONY: check
@@ -88,7 +92,7 @@ fuzz: ## every fuzz target, a minute in all
 	@scripts/fuzz.sh
 
 .PHONY: nightly
-nightly: build agents browser ## long runs: fuzzing, the tests three times over, faults, chaos
+nightly: build agents browser ## long runs: all tests three times over in random order, fuzzing, chaos
 	@scripts/nightly.sh
 
 .PHONY: clean

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # The tests that kill, stop, cut off and fill up, with -race. They wait for leases
-# and for hosts to be given up, so they take their time; `make nightly` runs them.
-# Arguments go to go test, such as -run TestKillWorker -v.
+# and for hosts to be given up, so they take their time; make test-all has them.
+# Arguments go to go test, such as -run TestKillWorker.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/testenv.sh
-go test -race -timeout 60m ./internal/e2e -run "$FAULTS" "$@"
+race_worker
+go build -o bin/testreport ./internal/testreport
+go test -json -race -timeout 60m ./internal/e2e -run "$FAULTS" "$@" | bin/testreport

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Long runs: every fuzz target for FUZZTIME (default 60) seconds, the tests three
-# times over in random order, the tests of faults, and chaos: KILLS (500) under 40
-# sessions from the day's seed (or SEED), and a kill at every event of a turn.
+# times over in random order with -race everywhere, the tests of faults, and chaos:
+# KILLS (500) under 40 sessions from the day's seed (or SEED), and a kill at every
+# event of a turn.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 SECONDS_EACH=${FUZZTIME:-60} scripts/fuzz.sh
 
 . scripts/testenv.sh
+race_worker
 echo "nightly: every package three times, in random order"
 mapfile -t units < <(go list ./... | grep -v '/internal/e2e$')
 export SOJOURN_LONG=1

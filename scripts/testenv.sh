@@ -6,9 +6,12 @@ export PATH=$PWD/bin:$PWD/.agents/bin:$PATH
 export SOJOURN_SHARED
 FAULTS='^Test(Kill|SplitBrain|Outage|Buttons|NothingLeft|Full|Damage|AgentCant)'
 
-echo "test: a worker with -race"
-mkdir -p bin/race
-go build -race -o bin/race/sojourn-worker ./worker
-# A worker takes the runner that lies beside it.
-ln -sf ../sojourn-runner bin/race/sojourn-runner
-export SOJOURN_WORKER_BIN=$PWD/bin/race/sojourn-worker
+# race_worker has the end-to-end tests start a worker that is built with -race.
+race_worker() {
+  echo "test: a worker with -race"
+  mkdir -p bin/race
+  go build -race -o bin/race/sojourn-worker ./worker
+  # A worker takes the runner that lies beside it.
+  ln -sf ../sojourn-runner bin/race/sojourn-runner
+  export SOJOURN_WORKER_BIN=$PWD/bin/race/sojourn-worker
+}

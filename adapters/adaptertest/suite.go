@@ -2,9 +2,12 @@ package adaptertest
 
 import (
 	"flag"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // scenario is one thing that a session may go through.
@@ -41,7 +44,7 @@ func Run(t *testing.T, a Agent) {
 func Fresh(t *testing.T, a Agent) {
 	t.Parallel()
 	if everything() {
-		t.Skip("TestConformance, which is run too, proves the parity of every scenario")
+		skip.NotApplicable(t, "TestConformance, which is run too, proves the parity of every scenario")
 	}
 	t.Run(a.name(), func(t *testing.T) {
 		for _, s := range scenarios() {
@@ -61,7 +64,10 @@ func everything() bool {
 func (s scenario) run(t *testing.T, a Agent) {
 	t.Parallel()
 	if why := s.lacks(t, a); why != "" {
-		t.Skipf("%s lacks %s: %s", a.name(), s.name, why)
+		skip.NotApplicable(t, fmt.Sprintf("%s lacks %s: %s", a.name(), s.name, why))
+	}
+	if !s.fresh {
+		skip.InShort(t, "of the scenarios of conformance, the handful of TestParityFresh")
 	}
 	r := New(t, a, s.options)
 	if s.before != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/harness"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -53,6 +54,7 @@ func fill(t *testing.T, disk string) (ballast string) {
 // turn. The agent is ended, the turn fails and says why, and when there is space
 // again the session goes on.
 func TestFullDisk(t *testing.T) {
+	skip.InShort(t, "TestFullStore fills up too")
 	disk := smallDisk(t, "64m")
 	dir := filepath.Join(disk, "host")
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -161,6 +163,7 @@ func TestDamageIsVisible(t *testing.T) {
 // TestDamageInTheArchive: a segment of the transcript is gone from the store.
 // Where the session must be restored, the turn fails and names it.
 func TestDamageInTheArchive(t *testing.T) {
+	skip.InShort(t, "TestDamageIsVisible damages too")
 	startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY kept").Err())
@@ -201,6 +204,7 @@ func stored(t *testing.T, id, below string) (paths []string) {
 // TestDamageOfARecord: one closed session's record is garbage. It is listed by
 // name with its damage, and every other session is listed and shown.
 func TestDamageOfARecord(t *testing.T) {
+	skip.InShort(t, "TestDamageIsVisible damages too")
 	startWorker(t)
 	other, h := open(t, session.Options{}), open(t, session.Options{})
 	for _, h := range []*session.Handle{other, h} {
@@ -237,6 +241,7 @@ func TestDamageOfARecord(t *testing.T) {
 // TestDamageOfAWorkspace: a pack of a workspace is gone from the store. The next
 // sandbox is made all the same; what the pack held is named, the rest is there.
 func TestDamageOfAWorkspace(t *testing.T) {
+	skip.InShort(t, "TestDamageIsVisible damages too")
 	startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "TOOL bash: echo one > first.txt").Err())

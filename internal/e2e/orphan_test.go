@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/internal/harness"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -33,6 +34,7 @@ func requireEnd(t *testing.T, dir, after string) {
 // TestNothingLeftOfARemovedDataFolder: the worker is gone and so is its data
 // folder. Nobody can find the agents any more, so they end by themselves.
 func TestNothingLeftOfARemovedDataFolder(t *testing.T) {
+	skip.InShort(t, "TestNothingLeft looks for remains too")
 	w := startWorker(t)
 	for _, a := range scripted() {
 		h := open(t, session.Options{Agent: a.Info().Name})
@@ -51,6 +53,7 @@ func TestNothingLeftOfARemovedDataFolder(t *testing.T) {
 // there, however long nobody asks it anything, and ends when none returns. Its
 // session continues when one does.
 func TestNothingLeftWithoutAWorker(t *testing.T) {
+	skip.InShort(t, "TestNothingLeft looks for remains too")
 	const lease = 5 * time.Second
 	setting := "SOJOURN_IDLE_LEASE=" + lease.String()
 	w := startWorker(t, setting)

@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/harness"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
@@ -131,6 +132,7 @@ func outage(away []service) time.Duration {
 // TestOutage stops services in the middle of turns: servers of their own are
 // killed and started again. The turns end as if nothing had been.
 func TestOutage(t *testing.T) {
+	skip.InShort(t, "servers are away for half a minute")
 	for name, away := range map[string][]service{
 		"NATS": {theNATS}, "S3": {theS3}, "Temporal": {theTemporal}, "all": {theTemporal, theNATS, theS3},
 	} {
@@ -162,6 +164,7 @@ func TestOutage(t *testing.T) {
 // may live on of the turn's agent; when Temporal is back the turn is resumed
 // from what the agent has in its transcript.
 func TestOutagePastTheLease(t *testing.T) {
+	skip.InShort(t, "servers are away for longer than a lease")
 	t.Parallel()
 	w := newWorld(t, theTemporal)
 	m := w.begin(t, "claude")
@@ -195,6 +198,7 @@ func TestOutagePastTheLease(t *testing.T) {
 // worker makes it anew and the turns are answered, with nobody else's help. What
 // comes has the next numbers; what is gone is an error for whoever asks for it.
 func TestOutageStreamDeleted(t *testing.T) {
+	skip.InShort(t, "it deletes the stream of all")
 	w := newWorld(t, theNATS)
 	m := w.begin(t, "claude")
 	before, err := m.h.Inspect(testContext(t))
