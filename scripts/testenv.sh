@@ -1,9 +1,7 @@
 # Sourced by the scripts that run tests, from the repository's root: programs,
-# recordings, and which end-to-end tests are those of faults.
+# and which end-to-end tests are those of faults.
 export SOJOURN_BIN=$PWD/bin SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack
 export PATH=$PWD/bin:$PWD/.agents/bin:$PATH
-: "${SOJOURN_SHARED:=$PWD/../shared}"
-export SOJOURN_SHARED
 FAULTS='^Test(Kill|SplitBrain|Outage|Buttons|NothingLeft|Full|Damage|AgentCant)'
 
 # race_worker has the end-to-end tests start a worker that is built with -race.

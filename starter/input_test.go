@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/recordings"
 )
 
 // outcome is one run of the program.
@@ -131,19 +132,11 @@ func TestLinesAreCountedAsTheyAreRead(t *testing.T) {
 	require.Equal(t, "a\nb", string(read), "what came before the error")
 }
 
-// recordings finds real files of an agent by their end.
-func recordings(t *testing.T, agent, ending string) []string {
+// recorded finds real files of an agent by their end.
+func recorded(t *testing.T, agent, ending string) []string {
 	t.Helper()
-	shared := os.Getenv("SOJOURN_SHARED")
-	if shared == "" {
-		shared = filepath.Join("..", "..", "shared")
-	}
-	root := filepath.Join(shared, "agents", "recordings", agent)
-	if _, err := os.Stat(root); err != nil {
-		t.Skipf("no recordings: set SOJOURN_SHARED to the folder that has agents/recordings/%s", agent)
-	}
 	var found []string
-	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(recordings.Dir(t, agent), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && strings.HasSuffix(filepath.ToSlash(path), ending) {
 			found = append(found, path)
 		}
@@ -157,7 +150,7 @@ func recordings(t *testing.T, agent, ending string) []string {
 // the end, gives what the same file gives without that line, and names it.
 func TestParseOfRealTranscriptsWithABrokenLine(t *testing.T) {
 	t.Parallel()
-	for _, file := range recordings(t, "claude", ".jsonl") {
+	for _, file := range recorded(t, "claude", ".jsonl") {
 		if !strings.Contains(filepath.ToSlash(file), "/.claude/projects/") || strings.Contains(file, "subagents") {
 			continue
 		}
@@ -194,7 +187,7 @@ func TestParseOfAnotherAgentsTranscript(t *testing.T) {
 	files := map[string]map[string]string{} // by session: many recordings have the earlier ones too
 	for _, of := range []string{"codex", "gemini"} {
 		files[of] = map[string]string{}
-		for _, file := range recordings(t, of, ".jsonl") {
+		for _, file := range recorded(t, of, ".jsonl") {
 			if strings.Contains(filepath.ToSlash(file), "transcripts/") {
 				files[of][filepath.Base(file)] = file
 			}

@@ -11,17 +11,18 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/recordings"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
 // recorded is what the tests of recordings need to know of the agent. Its records
 // are those of all agents that speak the protocol: it tells by the lines, not by
 // the agent.
-var recorded = replay.Agent{Adapter: New(), Runs: recordings}
+var recorded = replay.Agent{Adapter: New(), Runs: exchanges}
 
-func recordings(t testing.TB) []replay.Run {
+func exchanges(t testing.TB) []replay.Run {
 	t.Helper()
-	root := replay.Dir(t, "")
+	root := recordings.Dir(t, "")
 	agents, err := os.ReadDir(root)
 	require.NoError(t, err)
 	var out []replay.Run
@@ -32,9 +33,7 @@ func recordings(t testing.TB) []replay.Run {
 			}
 		}
 	}
-	if len(out) == 0 {
-		t.Skip("no recording of the protocol")
-	}
+	require.NotEmpty(t, out)
 	return out
 }
 
@@ -64,7 +63,7 @@ func bothSides(t testing.TB, records []event.Record) (live, restored reducer.Sta
 // the recorder's file holds.
 func TestParityRecordings(t *testing.T) {
 	t.Parallel()
-	for _, r := range recordings(t) {
+	for _, r := range exchanges(t) {
 		live, restored := bothSides(t, r.Records)
 		diffs, err := parity.Compare(live, restored, parity.Rules{})
 		require.NoError(t, err)
@@ -78,7 +77,7 @@ func TestParityRecordings(t *testing.T) {
 // A kill at any place in a recording leaves both sides equal.
 func TestParityCutAnywhere(t *testing.T) {
 	t.Parallel()
-	for _, r := range recordings(t) {
+	for _, r := range exchanges(t) {
 		step := max(1, len(r.Records)/40)
 		for cut := 0; cut < len(r.Records); cut += step {
 			live, restored := bothSides(t, r.Records[:cut])
@@ -92,7 +91,7 @@ func TestSplitAnywhere(t *testing.T) { recorded.SplitAnywhere(t) }
 // What a real program said over the protocol, in the host's terms.
 func TestRecordedOpenCode(t *testing.T) {
 	t.Parallel()
-	for _, r := range recordings(t) {
+	for _, r := range exchanges(t) {
 		if !strings.HasPrefix(r.Name, "opencode/acp-basic/") || strings.HasSuffix(r.Name, "load-") {
 			continue
 		}
@@ -111,5 +110,5 @@ func TestRecordedOpenCode(t *testing.T) {
 		require.Contains(t, kinds, "error", "the failed request of the model's API")
 		return
 	}
-	t.Skip("no recording of opencode acp")
+	t.Fatal("no recording of opencode acp")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/recordings"
 )
 
 // recorded is what the tests of recordings and stories need to know of the agent.
@@ -106,7 +107,7 @@ type transcript struct {
 func transcripts(t testing.TB) []transcript {
 	t.Helper()
 	var out []transcript
-	root := replay.Dir(t, Name)
+	root := recordings.Dir(t, Name)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.Contains(path, "transcripts") ||
 			filepath.Ext(path) != ".jsonl" || strings.Contains(path, "subagents") {

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/recordings"
 )
 
 // recorded is what the tests of recordings and stories need to know of the agent.
@@ -110,7 +111,7 @@ func transcripts(t testing.TB) []transcript {
 	t.Helper()
 	seen := map[string]bool{}
 	var out []transcript
-	err := filepath.WalkDir(replay.Dir(t, Name), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(recordings.Dir(t, Name), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), rolloutPrefix) || filepath.Ext(path) != rolloutSuffix {
 			return err
 		}
@@ -126,7 +127,7 @@ func transcripts(t testing.TB) []transcript {
 
 func readTranscript(t testing.TB, path string) transcript {
 	t.Helper()
-	rel, err := filepath.Rel(replay.Dir(t, Name), path)
+	rel, err := filepath.Rel(recordings.Dir(t, Name), path)
 	require.NoError(t, err)
 	name, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
 	home, err := adapters.OpenHome(filepath.Dir(path))

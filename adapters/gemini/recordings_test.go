@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/recordings"
 )
 
 // recorded is what the tests of recordings and stories need to know of the agent.
@@ -103,7 +104,7 @@ type transcript struct {
 func transcripts(t testing.TB) []transcript {
 	t.Helper()
 	longest, size := map[string]string{}, map[string]int64{}
-	err := filepath.WalkDir(replay.Dir(t, Name), func(file string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(recordings.Dir(t, Name), func(file string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasPrefix(d.Name(), chatPrefix) || !strings.HasSuffix(file, chatSuffix) {
 			return err
 		}
@@ -123,7 +124,7 @@ func transcripts(t testing.TB) []transcript {
 	for session, file := range longest {
 		sources, err := adapters.SourcesFrom(New(), file)
 		require.NoError(t, err)
-		rel, err := filepath.Rel(replay.Dir(t, Name), file)
+		rel, err := filepath.Rel(recordings.Dir(t, Name), file)
 		require.NoError(t, err)
 		name, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
 		out = append(out, transcript{replay.Transcript{Name: name + "/" + session[:min(8, len(session))], Sources: sources}, session})

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/internal/recordings"
 )
 
 // claude is the real command line in a home of its own, with a model server.
@@ -159,14 +161,7 @@ func last(t *testing.T, lines []line) line {
 // recordings.
 func TestClaudeBehavesAsRecorded(t *testing.T) {
 	t.Parallel()
-	shared := os.Getenv("SOJOURN_SHARED")
-	if shared == "" {
-		shared = "../../../shared"
-	}
-	folder := filepath.Join(shared, "agents", "recordings", "claude")
-	if _, err := os.Stat(folder); err != nil {
-		t.Skip("no recordings: set SOJOURN_SHARED")
-	}
+	folder := recordings.Dir(t, "claude")
 	for name, prompt := range map[string]string{
 		"new-session":    "SAY hello wonderful world from the fake model",
 		"thinking":       "THINK the meaning of life is difficult to find",

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	recordings "github.com/sojourn-run/sojourn/adapters/internal/replay"
+	recorded "github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/recordings"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
@@ -275,10 +276,7 @@ func FuzzFastChunk(f *testing.F) {
 // agent than the one that this was written for becomes a whole conversation.
 func TestAnotherAgent(t *testing.T) {
 	t.Parallel()
-	file := recordings.File{Dir: filepath.Join(recordings.Dir(t, "opencode"), "acp-basic")}
-	if !recordings.Exists(file.Path("timed.jsonl")) {
-		t.Skip("no recording acp-basic of opencode")
-	}
+	file := recorded.File{Dir: filepath.Join(recordings.Dir(t, "opencode"), "acp-basic")}
 	tr := launched(t, &Dialect{Agent: "acp"}, adapters.Launch{})
 	b := reducer.NewBuilder(reducer.State{})
 	prompts, idle := 0, 0

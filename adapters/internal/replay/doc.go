@@ -16,8 +16,6 @@
 //	func TestSplitAnywhere(t *testing.T) { recorded.SplitAnywhere(t) }
 //	func TestStories(t *testing.T)       { recorded.Stories(t) }
 //
-// Recordings lie below SOJOURN_SHARED, or in the folder shared beside the
-// repository: agents/recordings/<agent>/<recording>/<prefix>timed.jsonl. Tests of
-// recordings are skipped where there are none; stories lie in testdata and are
-// always told.
+// The recordings are those of package internal/recordings; stories lie in
+// testdata.
 package replay

@@ -11,38 +11,11 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/recordings"
 )
 
 // timed ends the name of the file that holds a run's records.
 const timed = "timed.jsonl"
-
-// Dir is the folder with the recordings of an agent; with "" the one with those
-// of all agents. It skips the test where there is none.
-func Dir(t testing.TB, agent string) string {
-	t.Helper()
-	shared := os.Getenv("SOJOURN_SHARED")
-	if shared == "" {
-		shared = filepath.Join(repository(t), "..", "shared")
-	}
-	dir := filepath.Join(shared, "agents", "recordings", agent)
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no recordings: set SOJOURN_SHARED to the folder that has agents/recordings/%s", agent)
-	}
-	return dir
-}
-
-// repository is the folder that the module begins in.
-func repository(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	require.NoError(t, err)
-	for !Exists(filepath.Join(dir, "go.mod")) {
-		above := filepath.Dir(dir)
-		require.NotEqual(t, above, dir, "no go.mod above the test")
-		dir = above
-	}
-	return dir
-}
 
 // Exists says whether there is such a file or folder.
 func Exists(file string) bool {
@@ -50,7 +23,7 @@ func Exists(file string) bool {
 	return err == nil
 }
 
-// File is where the records of one run of an agent lie.
+// File names the files of one run of an agent.
 type File struct {
 	// Dir is the recording, Prefix what the names of the run's files begin with:
 	// "" for the first run of most recordings.
@@ -61,7 +34,7 @@ type File struct {
 // first run before those that have a prefix.
 func Files(t testing.TB, agent string) []File {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(Dir(t, agent), "*", "*"+timed))
+	found, err := filepath.Glob(filepath.Join(recordings.Dir(t, agent), "*", "*"+timed))
 	require.NoError(t, err)
 	var out []File
 	for _, file := range found {
