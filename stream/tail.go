@@ -112,23 +112,6 @@ func (l *Log) last(ctx context.Context, sessionID string) (cursor, error) {
 	return behind(m), nil
 }
 
-// opening returns the cursor for a new writer, which knows a number in use,
-// lastSeq, but perhaps not the last one. If the session's events were deleted with
-// the stream, the last number is unknown: numbers then continue at the time in
-// microseconds, as the stream's own do, so that none is used twice. Readers get
-// [ErrPurged] for what is before.
-func (l *Log) opening(ctx context.Context, sessionID string, lastSeq uint64) (cursor, error) {
-	c, err := l.lastFrom(ctx, sessionID, cursor{last: lastSeq})
-	if err != nil || c.at != 0 || lastSeq == 0 {
-		return c, err
-	}
-	young, err := l.youngerThanRetention(ctx)
-	if young {
-		c.last = max(c.last, uint64(time.Now().UnixMicro()))
-	}
-	return c, err
-}
-
 // youngerThanRetention reports whether no event of the stream can have aged out
 // yet: what is missing was deleted.
 func (l *Log) youngerThanRetention(ctx context.Context) (bool, error) {
@@ -140,13 +123,25 @@ func (l *Log) youngerThanRetention(ctx context.Context) (bool, error) {
 	return info.Config.MaxAge == 0 || time.Since(info.Created) < info.Config.MaxAge, nil
 }
 
-// lastFrom is the cursor behind the session's last message, or, when all is
-// past retention, c without a place: numbers never go back.
+// lastFrom returns the cursor behind the session's last message. If the log has
+// none, the cursor has no place, and numbers continue behind c.last when retention
+// took the messages. When the stream was deleted or purged, somebody else may have
+// used numbers behind c.last: they then continue at the time in microseconds, as
+// the stream's own do, so that none is used twice. Readers get [ErrPurged] for what
+// is before.
 func (l *Log) lastFrom(ctx context.Context, sessionID string, c cursor) (cursor, error) {
 	now, err := l.last(ctx, sessionID)
-	if errors.Is(err, ErrNotFound) {
-		return cursor{last: c.last, fence: c.fence, pos: c.pos}, nil
+	if !errors.Is(err, ErrNotFound) {
+		now.last = max(now.last, c.last)
+		return now, err
 	}
-	now.last = max(now.last, c.last)
-	return now, err
+	none := cursor{last: c.last, fence: c.fence, pos: c.pos}
+	if c.last == 0 {
+		return none, nil
+	}
+	young, err := l.youngerThanRetention(ctx)
+	if young {
+		none.last = max(c.last, uint64(time.Now().UnixMicro()))
+	}
+	return none, err
 }

@@ -57,7 +57,7 @@ func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOpt
 	}
 	w := &Writer{log: l, session: sessionID, fence: f, confirm: o.Confirm, turn: make(chan struct{}, 1)}
 	err := l.insist(ctx, func(ctx context.Context) (err error) {
-		w.c, err = l.opening(ctx, sessionID, o.LastSeq)
+		w.c, err = l.lastFrom(ctx, sessionID, cursor{last: o.LastSeq})
 		return err
 	})
 	if err == nil && o.Fresh && w.c.fence.Compare(f) >= 0 {
@@ -141,15 +141,15 @@ func (w *Writer) draft(items []item, limit int, taken *int) draft {
 }
 
 // renew takes the fence again in a log that has lost it, and tells subscribers
-// what happened. Numbers and position continue where this writer was, which as
-// the session's one writer knows the last ones.
+// what happened. The position continues where this writer was, which alone writes
+// what comes from a spool.
 func (w *Writer) renew(ctx context.Context, c cursor) (cursor, error) {
 	const why = "the stream was deleted or emptied in the middle of the turn"
 	if err := w.confirmed(ctx); err != nil {
 		return c, err
 	}
-	w.log.opts.Logger.WarnContext(ctx, why+"; the turn continues", "session", w.session, "last", c.last)
-	lost := event.Log{Level: "warn", Message: fmt.Sprintf("%s: events up to number %d are no longer in it; the turn continues, and the archive keeps the conversation", why, c.last)}
+	w.log.opts.Logger.WarnContext(ctx, why+"; the turn continues", "session", w.session, "numbers continue at", c.last+1)
+	lost := event.Log{Level: "warn", Message: why + "; the turn continues, and the archive keeps the conversation"}
 	pos := c.pos
 	if pos.Compare(w.c.pos) < 0 {
 		pos = w.c.pos

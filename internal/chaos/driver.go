@@ -105,6 +105,9 @@ type driver struct {
 	// whole run, since they may outlive the killing.
 	hostiles int
 	running  context.Context
+	// disks are the agents whose tools fill a disk at the end; only the killer
+	// adds to them.
+	disks []string
 }
 
 // start brings up stack, links and census; stop must be called in any case.

@@ -20,6 +20,13 @@ import (
 type host struct {
 	dir, tmp string
 	flags    []string
+	// disk reports whether the folder is a disk of its own, mounted whether it ever
+	// was.
+	disk, mounted bool
+
+	// starting is held by whoever starts a worker: the ends of two kills may want
+	// to at the same time, and a data folder takes one.
+	starting sync.Mutex
 
 	mu sync.Mutex
 	// worker is nil while none runs.
@@ -87,11 +94,19 @@ func (s *hosts) add(ctx context.Context, flags ...string) (*host, error) {
 			return nil, err
 		}
 	}
+	if err := h.mount(); err != nil {
+		return nil, fmt.Errorf("host %s: a disk of its own: %w", filepath.Base(h.dir), err)
+	}
 	return h, s.start(ctx, h)
 }
 
-// start starts a worker on a host that has none; more is for it alone.
+// start starts a worker on a host, unless it has one; more is for it alone.
 func (s *hosts) start(ctx context.Context, h *host, more ...string) error {
+	h.starting.Lock()
+	defer h.starting.Unlock()
+	if h.up() || h.lost() {
+		return nil
+	}
 	extra := slices.Concat([]string{"TMPDIR=" + h.tmp}, s.links.env, h.flags, more)
 	p, err := s.stack.StartWorker(ctx, h.dir, extra...)
 	if err != nil {
@@ -207,7 +222,7 @@ func (h *host) kill(p *harness.Process) error {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return errors.Join(err, os.RemoveAll(h.dir), os.RemoveAll(h.tmp))
+	return errors.Join(err, h.unmount(), os.RemoveAll(h.dir), os.RemoveAll(h.tmp))
 }
 
 // close stops all workers and what is left of their agents.
@@ -218,7 +233,7 @@ func (s *hosts) close() error {
 		if p := h.take(); p != nil {
 			errs = append(errs, p.Stop())
 		}
-		errs = append(errs, harness.EndAgents(h.dir))
+		errs = append(errs, harness.EndAgents(h.dir), h.unmount())
 	}
 	return errors.Join(append(errs, s.links.close())...)
 }

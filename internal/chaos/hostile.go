@@ -10,16 +10,22 @@ var hostile = []string{
 	"SAY " + mark + " digs THEN TOOL bash: d=$(printf 'x%.0s' $(seq 50)); for i in $(seq 500); do mkdir $d && cd -P $d || break; done; echo $i THEN SAY " + mark + " dug",
 	"SAY " + mark + " shouts THEN TOOL bash: head -c 30000000 /dev/zero | tr '\\0' x; echo THEN SAY " + mark + " shouted",
 	"SAY " + mark + " spoils THEN TOOL bash: for f in $(find \"$HOME\" -name '*.jsonl'); do head -c 300000000 /dev/zero | tr '\\0' x >> \"$f\"; done THEN SAY " + mark + " spoilt",
+	fills,
 }
 
-// hostile lets a session of its own run a hostile script beside the others.
+// hostile lets a session of its own run a hostile script beside the others; what
+// fills a disk is kept for the end.
 func (d *driver) hostile(pick uint64) bool {
+	agent := d.o.Agents[pick%uint64(len(d.o.Agents))]
+	script := hostile[pick/7%uint64(len(hostile))]
+	if script == fills {
+		d.disks = append(d.disks, agent)
+		return true
+	}
 	d.mu.Lock()
 	d.hostiles++
 	n := 700 + d.hostiles
 	d.mu.Unlock()
-	agent := d.o.Agents[pick%uint64(len(d.o.Agents))]
-	script := hostile[pick/7%uint64(len(hostile))]
 	ctx := d.running
 	d.hosts.owned.Go(func() {
 		s, err := d.sit(ctx, n, agent)

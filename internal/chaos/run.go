@@ -71,6 +71,7 @@ func (d *driver) run(ctx context.Context) (Report, error) {
 	stopKilling()
 	killer.Wait()
 	d.hosts.owned.Wait()
+	d.fillDisks(ctx)
 	d.say("all sessions are closed; looking for what is left")
 	return d.report(ctx, "chaos", func(*sitting) normals { return normal }), ctx.Err()
 }

@@ -262,8 +262,8 @@ func (s *sitting) compare(ctx context.Context) {
 	}
 }
 
-// complete looks whether the archive has every answered message; for a session
-// whose live side was deleted that is what can be asked.
+// complete checks that the archive has every message, or the failure that names
+// it (L1): for a session whose live side was deleted that is what can be asked.
 func (s *sitting) complete(ctx context.Context) {
 	restored, err := s.d.stack.Client.Show(ctx, s.id, session.FromArchive)
 	if err != nil {
@@ -274,10 +274,12 @@ func (s *sitting) complete(ctx context.Context) {
 		s.fault(Torn, "%s", f)
 	}
 	for _, t := range s.told().Turns {
-		asked := func(b event.Block) bool {
-			return b.Type == event.BlockUserMessage && b.Content != nil && strings.Contains(*b.Content, t.Mark)
+		recorded := func(b event.Block) bool {
+			asked := b.Type == event.BlockUserMessage && b.Content != nil && strings.Contains(*b.Content, t.Mark)
+			failed := b.Type == event.BlockError && b.Source == event.SourceServer && strings.Contains(b.ID, t.Message)
+			return asked || failed
 		}
-		if !slices.ContainsFunc(restored.State.Blocks, asked) {
+		if !slices.ContainsFunc(restored.State.Blocks, recorded) {
 			s.fault(Differs, "%s is not in the archive", t.Mark)
 		}
 	}

@@ -83,8 +83,7 @@ func (k *killable) lose() {
 	require.NoError(k.t, os.RemoveAll(k.dir))
 }
 
-// listener follows a session's stream from its beginning and all the time, and
-// notes when it heard what.
+// listener follows a session's stream all the time, and notes when it heard what.
 type listener struct {
 	done chan struct{}
 	err  error
@@ -97,18 +96,20 @@ type listener struct {
 	news chan struct{}
 }
 
-func follow(t *testing.T, h *session.Handle) *listener {
+func follow(t *testing.T, h *session.Handle) *listener { return followAfter(t, h, 0) }
+
+func followAfter(t *testing.T, h *session.Handle, after uint64) *listener {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &listener{done: make(chan struct{}), end: cancel, news: make(chan struct{})}
-	go l.listen(ctx, h)
+	go l.listen(ctx, h, after)
 	t.Cleanup(func() { cancel(); <-l.done })
 	return l
 }
 
-func (l *listener) listen(ctx context.Context, h *session.Handle) {
+func (l *listener) listen(ctx context.Context, h *session.Handle, after uint64) {
 	defer close(l.done)
-	for ev, err := range h.Events(ctx, 0, session.Follow) {
+	for ev, err := range h.Events(ctx, after, session.Follow) {
 		if err != nil {
 			l.err = err
 			return

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -211,9 +212,15 @@ func TestOutageStreamDeleted(t *testing.T) {
 	shared.model.Open(m.gateA)
 	require.NoError(t, shared.model.Waiting(testContext(t), m.gateB))
 	shared.model.Open(m.gateB)
-	l.until(t, 0, nth[event.QueryCompleted](2))
+	<-l.done
+	gap, told := errors.AsType[*stream.GapError](l.err)
+	require.True(t, told, "whoever listens is told: %v", l.err)
+	require.ErrorIs(t, gap, stream.ErrPurged)
+	require.Equal(t, tail.LastSeq+1, gap.Want)
+	l = followAfter(t, m.h, gap.Have-1)
+	l.until(t, 0, nth[event.QueryCompleted](1))
 	for i, ev := range l.all() {
-		require.Equal(t, uint64(i+1), ev.Context.Seq, "dense for whoever listens")
+		require.Equal(t, gap.Have+uint64(i), ev.Context.Seq, "from there on it is dense")
 	}
 	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1}, m.asked(), "what the model was asked of each step")
 	require.True(t, slices.ContainsFunc(payloads[event.Log](l.all()), func(e event.Log) bool {
