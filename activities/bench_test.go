@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/local"
 	"github.com/sojourn-run/sojourn/session"
@@ -52,7 +53,7 @@ func newBench(t *testing.T) *bench {
 	run, err := filepath.Abs(filepath.Join("..", "bin", "sojourn-runner"))
 	require.NoError(t, err)
 	if _, err := os.Stat(run); err != nil {
-		t.Skip("no runner: build bin/sojourn-runner")
+		skip.Without(t, "bin/sojourn-runner: make build makes it")
 	}
 	b := &bench{t: t, places: NewPlaces(4), temporal: acknowledging{}, agent: Agent{
 		SessionID: "s-" + strings.ToLower(rand.Text()[:12]), Name: "claude", Native: 1,
@@ -67,9 +68,7 @@ func newBench(t *testing.T) *bench {
 	b.program = filepath.Join(t.TempDir(), "claude")
 	require.NoError(t, os.Symlink(self, b.program))
 	b.provider, err = local.New(t.Context(), local.Options{DataDir: b.dir, Runner: run, UserHome: "-", UnsafeLocal: true})
-	if err != nil {
-		t.Skipf("no local sandboxes here: %v", err)
-	}
+	require.NoError(t, err)
 	b.worker()
 	t.Cleanup(func() {
 		require.NoError(t, b.host.Close())

@@ -302,7 +302,7 @@ func manyFiles() (folders, files int) {
 func TestWorkspaceOfManyFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	store := &counting{Client: storeOf(servers.need(t))}
+	store := &counting{Client: storeOf(serversOf(t))}
 	var err error
 	b.store, err = archive.Open(t.Context(), archive.Options{Bucket: "sojourn-activities-test", Prefix: "many", Namespace: b.agent.SessionID, Client: store})
 	require.NoError(t, err)
@@ -366,7 +366,7 @@ func TestWorkspaceOfManyFiles(t *testing.T) {
 func TestLooksThatAreBrokenOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	store := &breaking{Client: storeOf(servers.need(t))}
+	store := &breaking{Client: storeOf(serversOf(t))}
 	var err error
 	b.store, err = archive.Open(t.Context(), archive.Options{Bucket: "sojourn-activities-test", Prefix: "broken", Namespace: b.agent.SessionID, Client: store})
 	require.NoError(t, err)

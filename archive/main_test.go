@@ -1,19 +1,13 @@
 package archive
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -21,11 +15,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/internal/teststack"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	gateway.stop()
+	servers.Stop()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	// Idle connections of clients that Open made close when they time out.
 	idle := []goleak.Option{
@@ -39,100 +34,34 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// The tests run against a real S3 gateway: the one of the environment
-// (SOJOURN_S3_TEST_ENDPOINT with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY),
-// or the one in the development stack if that is built.
-var gateway stack
+// servers has the S3 gateway of the tests, unless the environment names another:
+// SOJOURN_S3_TEST_ENDPOINT with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+var servers teststack.Shared
 
-type stack struct {
-	once sync.Once
-	env  map[string]string
-	why  string
-	cmd  *exec.Cmd
-	dir  string
-}
-
-func (s *stack) start() {
+// gateway returns the settings of the S3 gateway.
+func gateway(t testing.TB) map[string]string {
+	t.Helper()
 	if endpoint := os.Getenv("SOJOURN_S3_TEST_ENDPOINT"); endpoint != "" {
-		s.env = map[string]string{
+		return map[string]string{
 			"AWS_ENDPOINT_URL_S3":   endpoint,
 			"AWS_ACCESS_KEY_ID":     os.Getenv("AWS_ACCESS_KEY_ID"),
 			"AWS_SECRET_ACCESS_KEY": os.Getenv("AWS_SECRET_ACCESS_KEY"),
 		}
-		return
 	}
-	program := filepath.Join("..", "bin", "sojourn-devstack")
-	if _, err := os.Stat(program); err != nil {
-		s.why = "no S3 gateway: set SOJOURN_S3_TEST_ENDPOINT, or build bin/sojourn-devstack"
-		return
-	}
-	if err := s.run(program); err != nil {
-		s.why = "the development stack does not start: " + err.Error()
-	}
+	return servers.Get(t).Env
 }
 
-func (s *stack) run(program string) (err error) {
-	if s.dir, err = os.MkdirTemp("", "sojourn-archive-test-"); err != nil {
-		return err
-	}
-	file := filepath.Join(s.dir, "env")
-	s.cmd = exec.Command(program, "--data-dir", filepath.Join(s.dir, "data"), "--env-file", file,
-		"--temporal-port", "0", "--ui-port", "0", "--nats-port", "0", "--s3-port", "0")
-	if err := s.cmd.Start(); err != nil {
-		s.cmd = nil
-		return err
-	}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for range 1200 {
-		<-tick.C
-		if s.env, err = readEnv(file); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-func readEnv(file string) (map[string]string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	env := map[string]string{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		name, value, _ := strings.Cut(strings.TrimPrefix(lines.Text(), "export "), "=")
-		env[name] = strings.Trim(value, `'"`)
-	}
-	if env["AWS_ENDPOINT_URL_S3"] == "" {
-		return nil, errors.New("no AWS_ENDPOINT_URL_S3 in the env file")
-	}
-	return env, nil
-}
-
-func (s *stack) stop() {
-	if s.cmd != nil {
-		_ = s.cmd.Process.Signal(os.Interrupt)
-		_ = s.cmd.Wait()
-	}
-	if s.dir != "" {
-		_ = os.RemoveAll(s.dir)
-	}
-}
-
-func (s *stack) client(t testing.TB, transport http.RoundTripper) *s3.Client {
-	s.once.Do(s.start)
-	if s.why != "" {
-		t.Skip(s.why)
-	}
+func gatewayClient(t testing.TB, transport http.RoundTripper) *s3.Client {
+	t.Helper()
+	env := gateway(t)
 	return s3.New(s3.Options{
-		BaseEndpoint:               aws.String(s.env["AWS_ENDPOINT_URL_S3"]),
+		BaseEndpoint:               aws.String(env["AWS_ENDPOINT_URL_S3"]),
 		Region:                     "us-east-1",
 		UsePathStyle:               true,
 		HTTPClient:                 &http.Client{Transport: transport},
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: s.env["AWS_ACCESS_KEY_ID"], SecretAccessKey: s.env["AWS_SECRET_ACCESS_KEY"]}, nil
+			return aws.Credentials{AccessKeyID: env["AWS_ACCESS_KEY_ID"], SecretAccessKey: env["AWS_SECRET_ACCESS_KEY"]}, nil
 		}),
 		// One try: what a test makes fail is for the archive to bear.
 		RetryMaxAttempts: 1,
@@ -160,7 +89,7 @@ func reopen(t testing.TB, namespace string, transport http.RoundTripper) *Archiv
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	a, err := Open(t.Context(), Options{Bucket: testBucket, Prefix: "test", Namespace: namespace, Client: gateway.client(t, transport)})
+	a, err := Open(t.Context(), Options{Bucket: testBucket, Prefix: "test", Namespace: namespace, Client: gatewayClient(t, transport)})
 	require.NoError(t, err)
 	return a
 }

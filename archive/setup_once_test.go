@@ -11,7 +11,7 @@ import (
 func TestSetupAtOnce(t *testing.T) {
 	t.Parallel()
 	const bucket = "sojourn-setup-at-once"
-	client := gateway.client(t, nil)
+	client := gatewayClient(t, nil)
 	errs := make([]error, 12)
 	var wg sync.WaitGroup
 	for i := range errs {

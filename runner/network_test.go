@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
@@ -69,7 +70,7 @@ func needNetwork(t *testing.T, argv ...string) {
 	var found runner.Isolation
 	require.NoError(t, json.Unmarshal(out, &found))
 	if !found.Network {
-		t.Skip("this machine guards no network: " + found.NetworkReason + found.Reason)
+		skip.Without(t, "a guarded network: "+found.NetworkReason+found.Reason)
 	}
 }
 
@@ -86,11 +87,11 @@ func TestGuardedNetwork(t *testing.T) {
 func TestGuardedNetworkOfAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("TestGuardedNetwork is that of an ordinary user when it is run as one")
+		skip.NotApplicable(t, "TestGuardedNetwork is that of an ordinary user when it is run as one")
 	}
 	for _, tool := range []string{"unshare", "setpriv", "mknod"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("becoming another user needs util-linux: " + err.Error())
+			skip.Without(t, "util-linux, to become another user: "+err.Error())
 		}
 	}
 	dir, err := os.MkdirTemp("", "sojourn-network-")

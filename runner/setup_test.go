@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/host"
 )
@@ -48,7 +49,7 @@ func setup(t testing.TB, mode runner.IsolationMode, args ...string) *bench {
 		isolation, err := host.Probe(t.Context(), b.program)
 		require.NoError(t, err)
 		if !isolation.PID {
-			t.Skipf("namespaces are not allowed here: %s", isolation.Reason)
+			skip.Without(t, "namespaces: "+isolation.Reason)
 		}
 	}
 	socket, err := runner.SocketPath(dir, "box")

@@ -21,6 +21,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // natsServerDir is what natsServer leaves for TestMain to remove.
@@ -118,9 +120,9 @@ func TestAccess(t *testing.T) {
 // not have the token gets nothing.
 func TestDevelopmentStackAsksForItsToken(t *testing.T) {
 	t.Parallel()
-	url := shared.get(t)
+	url := natsURL(t)
 	if os.Getenv(envURL) != "" {
-		t.Skip(envURL + " names a server that is no development stack's")
+		skip.Without(t, "the development stack's server: "+envURL+" names another")
 	}
 	_, err := Dial(t.Context(), Redacted(url), Options{})
 	require.ErrorIs(t, err, nats.ErrAuthorization)

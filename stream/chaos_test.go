@@ -7,16 +7,17 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/teststack"
 )
 
 // cutter is a TCP proxy before the server that loses answers: while it cuts,
@@ -294,25 +295,25 @@ func TestLostAnswerIsNoDouble(t *testing.T) {
 // follower picks up, nothing is lost and nothing comes twice.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
-	bin, dir := devstackBin(t), t.TempDir()
-	server, err := startDevstack(bin, dir, "0")
+	bin, dir := teststack.Program(t), t.TempDir()
+	server, err := teststack.Start(bin, dir, "")
 	require.NoError(t, err)
-	defer func() { server.stop(syscall.SIGKILL) }()
+	defer func() { server.Stop(os.Kill) }()
 	o := uniqueOptions(t)
 	o.Timeout = 200 * time.Millisecond
-	log, err := Dial(t.Context(), server.url, o)
+	log, err := Dial(t.Context(), urlOf(server), o)
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
-	b := &bundle{Log: log, url: server.url}
+	b := &bundle{Log: log, url: urlOf(server)}
 	events := follower(t, log, "s1", 0)
 	batcher := b.writer(t, "s1", 1, 1).Batcher(t.Context(), BatcherOptions{})
-	u, err := url.Parse(server.url)
+	u, err := url.Parse(urlOf(server))
 	require.NoError(t, err)
 	for i := range 300 {
 		require.NoError(t, batcher.Add(t.Context(), say(fmt.Sprint(i)), Position{1, int64(i), 0}))
 		if i == 150 {
-			server.stop(syscall.SIGKILL)
-			server, err = startDevstack(bin, dir, u.Port())
+			server.Stop(os.Kill)
+			server, err = teststack.Start(bin, dir, u.Port())
 			require.NoError(t, err)
 		}
 	}

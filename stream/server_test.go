@@ -1,16 +1,12 @@
 package stream
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,19 +15,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/teststack"
 )
 
-// The tests run against a real server: the one at SOJOURN_NATS_URL, or a
-// development stack of their own, from SOJOURN_DEVSTACK_BIN or the
-// repository's bin folder.
-const (
-	envURL      = "SOJOURN_NATS_URL"
-	envDevstack = "SOJOURN_DEVSTACK_BIN"
-)
+// envURL names a server that the tests run against; default: that of a
+// development stack of their own.
+const envURL = "SOJOURN_NATS_URL"
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	shared.stop()
+	shared.Stop()
 	if natsServerDir != "" {
 		_ = os.RemoveAll(natsServerDir)
 	}
@@ -44,98 +37,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// shared is the server of all tests that don't need one of their own.
-var shared sharedServer
+// shared has the server of all tests that don't need one of their own.
+var shared teststack.Shared
 
-type sharedServer struct {
-	once  sync.Once
-	err   error
-	dir   string
-	stack *devstack
-}
-
-func (s *sharedServer) get(t testing.TB) string {
+// natsURL is the server's, with its token.
+func natsURL(t testing.TB) string {
+	t.Helper()
 	if url := os.Getenv(envURL); url != "" {
 		return url
 	}
-	bin := devstackBin(t)
-	s.once.Do(func() {
-		s.dir, s.err = os.MkdirTemp("", "sojourn-stream-")
-		if s.err == nil {
-			s.stack, s.err = startDevstack(bin, s.dir, "0")
-		}
-	})
-	require.NoError(t, s.err)
-	return s.stack.url
+	return urlOf(shared.Get(t))
 }
 
-func (s *sharedServer) stop() {
-	if s.stack != nil {
-		s.stack.stop(syscall.SIGTERM)
-	}
-	if s.dir != "" {
-		_ = os.RemoveAll(s.dir)
-	}
-}
-
-// devstackBin finds the development stack, or skips the test.
-func devstackBin(t testing.TB) string {
-	for _, bin := range []string{os.Getenv(envDevstack), filepath.Join("..", "bin", "sojourn-devstack")} {
-		if _, err := os.Stat(bin); bin != "" && err == nil {
-			return bin
-		}
-	}
-	t.Skipf("no server: set %s to a NATS server with JetStream, or %s to a sojourn-devstack (make build puts one into bin)", envURL, envDevstack)
-	return ""
-}
-
-type devstack struct {
-	cmd *exec.Cmd
-	// url holds the server's token.
-	url string
-}
-
-// startDevstack starts a development stack in dir and waits until it is ready;
-// NATS listens at port, 0 for a free one.
-func startDevstack(bin, dir, port string) (*devstack, error) {
-	env := filepath.Join(dir, "env")
-	_ = os.Remove(env)
-	log := new(lockedBuffer)
-	cmd := exec.Command(bin, "--data-dir", filepath.Join(dir, "data"), "--env-file", env,
-		"--temporal-port", "0", "--ui-port", "0", "--nats-port", port, "--s3-port", "0")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	s := &devstack{cmd: cmd}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
-		if host, ok := strings.CutPrefix(envValue(env, "NATS_URL"), "nats://"); ok {
-			s.url = "nats://" + envValue(env, "NATS_TOKEN") + "@" + host
-			return s, nil
-		}
-	}
-	s.stop(syscall.SIGKILL)
-	return nil, fmt.Errorf("sojourn-devstack did not become ready: %s", log)
-}
-
-func (s *devstack) stop(sig syscall.Signal) {
-	_ = s.cmd.Process.Signal(sig)
-	_ = s.cmd.Wait()
-}
-
-// envValue reads one shell assignment of a file that may not be there yet.
-func envValue(file, name string) string {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	for sc := bufio.NewScanner(bytes.NewReader(data)); sc.Scan(); {
-		line := strings.TrimPrefix(sc.Text(), "export ")
-		if v, ok := strings.CutPrefix(line, name+"="); ok {
-			return strings.Trim(v, `'"`)
-		}
-	}
-	return ""
+func urlOf(s *teststack.Stack) string {
+	return strings.Replace(s.Env["NATS_URL"], "nats://", "nats://"+s.Env["NATS_TOKEN"]+"@", 1)
 }
 
 type lockedBuffer struct {
@@ -169,7 +84,7 @@ func uniqueOptions(t testing.TB) Options {
 // setup opens a log on a new stream, which goes with the test.
 func setup(t testing.TB, change func(*Options)) *bundle {
 	t.Helper()
-	url := shared.get(t)
+	url := natsURL(t)
 	o := uniqueOptions(t)
 	if change != nil {
 		change(&o)

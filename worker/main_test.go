@@ -9,15 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/sojourn-run/sojourn/internal/teststack"
 )
 
 // What a process of this binary is, by the variable of that name.
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(play(role))
 	}
 	code := m.Run()
-	servers.stop()
+	servers.Stop()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -151,63 +151,4 @@ func closedPort(t *testing.T) string {
 }
 
 // servers is the development stack, for what must be reachable.
-var servers stack
-
-type stack struct {
-	once sync.Once
-	env  string
-	why  string
-	cmd  *exec.Cmd
-	dir  string
-}
-
-// envFile names the stack's settings, or skips the test.
-func (s *stack) envFile(t *testing.T) string {
-	t.Helper()
-	s.once.Do(func() {
-		program := filepath.Join("..", "bin", "sojourn-devstack")
-		if _, err := os.Stat(program); err != nil {
-			s.why = "no servers: build bin/sojourn-devstack"
-			return
-		}
-		if err := s.start(program); err != nil {
-			s.why = "the development stack does not start: " + err.Error()
-		}
-	})
-	if s.why != "" {
-		t.Skip(s.why)
-	}
-	return s.env
-}
-
-func (s *stack) start(program string) (err error) {
-	if s.dir, err = os.MkdirTemp("", "sojourn-worker-test-"); err != nil {
-		return err
-	}
-	s.env = filepath.Join(s.dir, "env")
-	s.cmd = exec.Command(program, "--data-dir", filepath.Join(s.dir, "data"), "--env-file", s.env,
-		"--temporal-port", "0", "--ui-port", "0", "--nats-port", "0", "--s3-port", "0")
-	if err := s.cmd.Start(); err != nil {
-		s.cmd = nil
-		return err
-	}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for range 1200 {
-		<-tick.C
-		if _, err = os.Stat(s.env); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-func (s *stack) stop() {
-	if s.cmd != nil {
-		_ = s.cmd.Process.Signal(os.Interrupt)
-		_ = s.cmd.Wait()
-	}
-	if s.dir != "" {
-		_ = os.RemoveAll(s.dir)
-	}
-}
+var servers teststack.Shared

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // patience bounds waits for something that has no signal; tick is how often it
@@ -43,7 +45,7 @@ func TestServersAway(t *testing.T) {
 			t.Parallel()
 			args := []string{}
 			if c.name != "temporal" {
-				args = []string{"--env-file", servers.envFile(t)}
+				args = []string{"--env-file", servers.Get(t).File}
 			}
 			home, data, address := t.TempDir(), filepath.Join(t.TempDir(), "data"), closedPort(t)
 			p := spawn(t, program, append(clean(home), c.variable+"="+c.scheme+address), append(args, "--data-dir", data)...)
@@ -65,13 +67,13 @@ func TestServesAndStops(t *testing.T) {
 	run, err := filepath.Abs(filepath.Join("..", "bin"))
 	require.NoError(t, err)
 	if _, err := os.Stat(filepath.Join(run, "sojourn-runner")); err != nil {
-		t.Skip("no runner: build bin/sojourn-runner")
+		skip.Without(t, "bin/sojourn-runner: make build makes it")
 	}
 	data, err := os.MkdirTemp("", "sj")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(data)) })
 	env := append(clean(t.TempDir()), "PATH="+run+":"+os.Getenv("PATH"))
-	p := spawn(t, program, env, "--env-file", servers.envFile(t), "--data-dir", data, "--json", "--log-level", "error")
+	p := spawn(t, program, env, "--env-file", servers.Get(t).File, "--data-dir", data, "--json", "--log-level", "error")
 	require.Contains(t, p.says(), `"ready":true`)
 	code, _, stderr := told(t, nil, "health", "--data-dir", data)
 	require.Zero(t, code, stderr)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/internal/harness"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -226,7 +227,7 @@ var scenes = []scene{
 func TestRecordHistories(t *testing.T) {
 	wanted := os.Getenv("SOJOURN_RECORD_HISTORIES")
 	if wanted == "" {
-		t.Skip("records histories; set SOJOURN_RECORD_HISTORIES=1, and see its comment")
+		skip.Unasked(t, "records histories; set SOJOURN_RECORD_HISTORIES=1, and see its comment")
 	}
 	r := newRecorder(t)
 	require.NoError(t, os.MkdirAll(historyDir, 0o755))

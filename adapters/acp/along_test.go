@@ -14,6 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/internal/modelsim"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // talk runs the program through an exchange of its own, with the translator.
@@ -30,7 +31,7 @@ func startTalk(t *testing.T, url, home, folder string, l adapters.Launch) *talk 
 	bin, err := filepath.Abs(filepath.Join("..", "..", ".agents", "bin"))
 	require.NoError(t, err)
 	if _, err := os.Stat(filepath.Join(bin, "opencode")); err != nil {
-		t.Skip("the real agent is not tested: make agents")
+		skip.Without(t, "the agent's program: make agents installs it")
 	}
 	l.Workspace = folder
 	c := &talk{t: t, cmd: exec.CommandContext(t.Context(), filepath.Join(bin, "opencode"), "acp")}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // RunnerVariable names the runner program to test with.
@@ -71,7 +72,7 @@ func locate(t testing.TB, a Agent) string {
 		return os.Getenv(name)
 	})
 	if errors.Is(err, adapters.ErrNotInstalled) {
-		t.Skipf("the real agent is not tested: %v", err)
+		skip.Without(t, fmt.Sprintf("the agent's program: %v: make agents installs it", err))
 	}
 	require.NoError(t, err)
 	return program

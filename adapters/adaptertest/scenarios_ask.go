@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // asked sends a script whose tool needs a permission, and waits for the
@@ -149,7 +150,7 @@ func (r *Rig) playPermissionChange() {
 
 func (r *Rig) playPermissionSubagent() {
 	if !r.agent.Adapter.Info().Capabilities.Subagents {
-		r.t.Skip("the agent has no subagents")
+		skip.NotApplicable(r.t, "the agent has no subagents")
 	}
 	r.Send("SUBAGENT TOOL bash: touch inside ANDTHEN SAY sub is done THEN SAY outer is done")
 	for {

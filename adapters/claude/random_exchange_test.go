@@ -3,6 +3,7 @@ package claude
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/modelsim"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
@@ -53,7 +55,7 @@ func realAgent(t *testing.T) *exchange {
 		return os.Getenv(name)
 	})
 	if errors.Is(err, adapters.ErrNotInstalled) {
-		t.Skipf("the real agent is not tested: %v", err)
+		skip.Without(t, fmt.Sprintf("the agent's program: %v: make agents installs it", err))
 	}
 	require.NoError(t, err)
 	model := modelsim.New(modelsim.Options{Pace: 5 * time.Millisecond})

@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
@@ -39,7 +40,7 @@ func TestRandomParity(t *testing.T) {
 	t.Parallel()
 	count, err := strconv.Atoi(os.Getenv(randomCount))
 	if err != nil {
-		t.Skipf("a search for new faults, not a proof of the old: %s=40 runs it, make nightly does", randomCount)
+		skip.Unasked(t, "a search for new faults, not a proof of the old: "+randomCount+"=40 runs it, make nightly does")
 	}
 	gentle := os.Getenv(randomGentle) != ""
 	seed := uint64(time.Now().UnixNano()) % 1_000_000

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -26,7 +27,7 @@ type terminal struct {
 func openTerminal(t *testing.T, command ...string) *terminal {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("tmux is not installed: apt-get install tmux")
+		skip.Without(t, "tmux: apt-get install tmux")
 	}
 	term := &terminal{t, "sojourn-" + uuid.NewString()}
 	// The shell keeps the terminal open when the command has ended, and outlives

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,7 @@ func startOrdinaryWorker(t *testing.T) *worker {
 	t.Helper()
 	setting, err := shared.OrdinaryUser()
 	if err != nil {
-		t.Skipf("a worker can't be run as an ordinary user here: %v", err)
+		skip.Without(t, fmt.Sprintf("a worker of an ordinary user: %v", err))
 	}
 	return startWorker(t, setting)
 }
@@ -103,7 +104,7 @@ func TestNothingLeftOfImmutableFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	if out, err := exec.Command("chattr", "+i", files[0]).CombinedOutput(); err != nil {
-		t.Skipf("no file can be made immutable here: %v: %s", err, out)
+		skip.Without(t, fmt.Sprintf("immutable files: %v: %s", err, out))
 	}
 	t.Cleanup(func() { _ = exec.Command("chattr", "-R", "-i", w.dataDir).Run() })
 	require.NoError(t, w.Kill())

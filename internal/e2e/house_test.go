@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/internal/harness"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -125,7 +126,7 @@ func TestInstallIsShutIn(t *testing.T) {
 	w := startWorkerIn(t, dir, "SOJOURN_PROFILES="+store)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	if strings.Contains(w.Said(), "no security boundary") {
-		t.Skip("this machine gives no namespaces: " + w.Said())
+		skip.Without(t, "namespaces: "+w.Said())
 	}
 	h := profiled(t, store)
 	require.NoError(t, say(t, h, "SAY installed").Err())
@@ -168,7 +169,7 @@ func TestNoNamespacesNoAgents(t *testing.T) {
 // is work on files and processes; nothing gives it more.
 func TestAgentOfRootHasFewCapabilities(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only a worker that runs as root has capabilities to drop")
+		skip.Without(t, "root, whose worker has capabilities to drop")
 	}
 	setting, err := shared.NoNamespaces()
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -38,11 +39,11 @@ func requireBrowser(t *testing.T) {
 	}
 	for program, install := range map[string]string{chromium: "apt-get install chromium", "node": "install Node.js 20 or newer"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%v: %s", err, install)
+			skip.Without(t, fmt.Sprintf("%v: %s", err, install))
 		}
 	}
 	if _, err := os.Stat(filepath.Join("..", "webui", "node_modules", "playwright-core")); err != nil {
-		t.Skip("the browser's driver is not installed: internal/webui/install.sh installs it")
+		skip.Without(t, "the browser's driver: internal/webui/install.sh installs it")
 	}
 }
 

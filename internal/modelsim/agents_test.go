@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // agent is how a real command line is run without its screen.
@@ -69,7 +71,7 @@ func newCLI(t *testing.T, a agent) *cli {
 	require.NoError(t, err)
 	c := &cli{agent: a, t: t, file: filepath.Join(bin, a.program)}
 	if _, err := os.Stat(c.file); err != nil {
-		t.Skip(a.program + " is not installed: run make agents")
+		skip.Without(t, a.program+": make agents installs it")
 	}
 	c.bench, c.work, c.home = start(t, Options{}), t.TempDir(), t.TempDir()
 	c.env = append(a.prepare(t, c.home, c.url),

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/internal/recordings"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // claude is the real command line in a home of its own, with a model server.
@@ -34,7 +35,7 @@ func newClaude(t *testing.T) *claude {
 	program, err := filepath.Abs("../../.agents/node_modules/.bin/claude")
 	require.NoError(t, err)
 	if _, err := os.Stat(program); err != nil {
-		t.Skip("claude is not installed: run make agents")
+		skip.Without(t, "claude: make agents installs it")
 	}
 	b := start(t, Options{})
 	c := &claude{bench: b, t: t, program: program, work: t.TempDir(), session: uuid.NewString()}

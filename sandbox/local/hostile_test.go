@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/local"
 )
@@ -41,7 +42,7 @@ func asOrdinaryUser(t *testing.T, env ...string) bool {
 	}
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) {
-		t.Skip("user namespaces are not allowed here: the test needs an ordinary user")
+		skip.Without(t, "an ordinary user: user namespaces are not allowed here")
 	}
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "--- PASS: "+t.Name())
@@ -220,7 +221,7 @@ func TestTerminateRemovesImmutableFiles(t *testing.T) {
 	require.NoError(t, os.MkdirAll(inner, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(inner, "file"), nil, 0o600))
 	if err := freeze(filepath.Join(inner, "file"), true); err != nil {
-		t.Skipf("no file can be made immutable here: %v", err)
+		skip.Without(t, fmt.Sprintf("immutable files: %v", err))
 	}
 	for _, dir := range []string{inner, filepath.Dir(inner), info.Paths.Home, filepath.Dir(info.Paths.Home)} {
 		require.NoError(t, freeze(dir, true))
@@ -238,7 +239,7 @@ func TestWhatCantBeRemovedIsNamed(t *testing.T) {
 		return
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("the test needs root, to make a file immutable")
+		skip.Without(t, "root, to make a file immutable")
 	}
 	data := t.TempDir()
 	p := providerAt(t, data)
@@ -247,7 +248,7 @@ func TestWhatCantBeRemovedIsNamed(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	if err := freeze(file, true); err != nil {
-		t.Skipf("no file can be made immutable here: %v", err)
+		skip.Without(t, fmt.Sprintf("immutable files: %v", err))
 	}
 	thawed := false
 	t.Cleanup(func() {
@@ -288,7 +289,7 @@ func TestTerminateEntersNoMount(t *testing.T) {
 	at := filepath.Join(info.Paths.Workspace, "deep", "mounted")
 	require.NoError(t, os.MkdirAll(at, 0o700))
 	if err := unix.Mount(outside, at, "", unix.MS_BIND, ""); err != nil {
-		t.Skipf("nothing can be mounted here: %v", err)
+		skip.Without(t, fmt.Sprintf("mounts: %v", err))
 	}
 	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 	require.NoError(t, sb.Terminate(t.Context()))

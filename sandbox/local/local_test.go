@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/local"
@@ -125,7 +126,7 @@ func startSpec(info sandbox.Info, mode runner.IsolationMode) runner.StartSpec {
 func begin(t *testing.T, p *local.Provider, mode runner.IsolationMode) (sandbox.Sandbox, *runner.Conn, runner.Status) {
 	t.Helper()
 	if mode == runner.IsolationRequire && p.Notice() != "" {
-		t.Skip(p.Notice())
+		skip.Without(t, p.Notice())
 	}
 	sb, err := p.Create(t.Context(), sandbox.Spec{ID: "one", SessionID: "s", Epoch: 1})
 	require.NoError(t, err)

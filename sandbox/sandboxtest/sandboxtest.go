@@ -26,6 +26,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
@@ -356,7 +357,7 @@ func copyEscapes(t *testing.T, b Bench) {
 
 func inPlace(t *testing.T, b Bench) {
 	if !b.InPlace {
-		t.Skip("this provider's sandboxes are not on this machine")
+		skip.Without(t, "this provider's sandboxes are not on this machine")
 	}
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("mine"), 0o600))

@@ -39,7 +39,7 @@ type devstack struct {
 func command(t *testing.T, dir string, more ...string) *devstack {
 	binary := os.Getenv(binaryVariable)
 	if binary == "" {
-		t.Skipf("%s does not name a built sojourn-devstack", binaryVariable)
+		without(t, "a built sojourn-devstack: "+binaryVariable+" names it")
 	}
 	args := append([]string{
 		"--data-dir", filepath.Join(dir, "data"), "--env-file", filepath.Join(dir, "env"),

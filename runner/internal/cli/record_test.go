@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // asRunner makes the test program the runner.
@@ -172,7 +173,7 @@ func TestRecordKilled(t *testing.T) {
 func TestRecordFullDisk(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("no /dev/full")
+		skip.Without(t, "/dev/full")
 	}
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)

@@ -1,0 +1,16 @@
+package launch
+
+import (
+	"os"
+	"testing"
+)
+
+// without skips a test that lacks something on this machine, and fails it in a
+// strict run, as internal/skip of the root module does.
+func without(t *testing.T, reason string) {
+	t.Helper()
+	if os.Getenv("SOJOURN_TEST_STRICT") == "1" {
+		t.Fatal("missing: " + reason + " (SOJOURN_TEST_STRICT=1 allows no skip)")
+	}
+	t.Skip("missing: " + reason)
+}
