@@ -32,7 +32,7 @@ func TestR99NothingButAMessageMakesASandbox(t *testing.T) {
 }
 
 func TestR100ActivationOrder(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY one").Err())

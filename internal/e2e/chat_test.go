@@ -68,7 +68,7 @@ func (x *terminal) shows(pattern string) string {
 // TestChat talks to a session at a terminal: text appears as it is typed, tools
 // with their state, subagents indented, and the cost at the end.
 func TestChat(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Title: "At a terminal"})
 	x := openTerminal(t, filepath.Join(shared.bin, "sojourn"), "chat", h.ID())
@@ -110,7 +110,7 @@ func TestChat(t *testing.T) {
 // TestPermissionIsShownWhole: wherever a person reads what an agent asks for, the
 // end of a long command is there, and nothing in it can take the rest away.
 func TestPermissionIsShownWhole(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Permission: adapters.PermissionAsk})
 	command := "echo " + strings.Repeat("harmless ", 40) + "; touch shown-to-its-end.txt"

@@ -17,7 +17,7 @@ const warmTurnLimit = 16
 // TestWarmTurnHistory counts what a warm turn adds to workflow history: the
 // same few events whether the agent said two deltas or twenty thousand.
 func TestWarmTurnHistory(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY the sandbox is warm now").Err())
 	awaitIdle(t, h)

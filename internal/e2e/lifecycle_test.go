@@ -100,7 +100,7 @@ func TestR105IdleTimeoutEndsTheSandbox(t *testing.T) {
 // TestR106DeactivateSandbox: evicting terminates the sandbox and leaves the
 // session loaded; the next message starts a new one.
 func TestR106DeactivateSandbox(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY one").Err())
@@ -152,7 +152,7 @@ func toldByATool(events []event.Event, text string) bool {
 // TestR108LongWorkIsNotCut: idle is decided by activity, not by the absence of
 // messages: a turn may work, silently, for many times the idle timeout.
 func TestR108LongWorkIsNotCut(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{IdleTimeoutMS: 200})
 	require.NoError(t, say(t, h, "TOOL bash: sleep 3; echo done late THEN SAY after it").Err())
 	for _, ev := range events(t, h) {
@@ -169,7 +169,7 @@ func TestR108LongWorkIsNotCut(t *testing.T) {
 // TestR110TranscriptWatching: subscribers hear of the transcript's growth while
 // the turn runs, and what was announced can be read.
 func TestR110TranscriptWatching(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	r, gate := sendToGate(ctx, t, h, "TOOL bash: echo one THEN ")
@@ -191,7 +191,7 @@ func TestR110TranscriptWatching(t *testing.T) {
 // TestR113PeriodicSync: while a turn runs its transcript is saved, with what
 // was said so far.
 func TestR113PeriodicSync(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	r, gate := sendToGate(ctx, t, h, "TOOL bash: echo sampled THEN ")
@@ -206,7 +206,7 @@ func TestR113PeriodicSync(t *testing.T) {
 // TestR115AutoRestore: reopening loads the record, asks onBeforeRestore, which
 // may cancel or migrate, makes the session, and calls onAfterRestore.
 func TestR115AutoRestore(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Title: "old"})
 	require.NoError(t, say(t, h, "SAY remember the word cloudberry").Err())

@@ -73,7 +73,7 @@ func answeredWell(ctx context.Context, t *testing.T, h *session.Handle, r sessio
 // TestR48BlocksSyncAsSoonAsComplete: a block is in the stream, complete, while
 // the turn that it belongs to still runs.
 func TestR48BlocksSyncAsSoonAsComplete(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	r, gate := sendToGate(ctx, t, h, "SAY one whole block THEN TOOL bash: echo whole THEN ")
@@ -96,7 +96,7 @@ func TestR48BlocksSyncAsSoonAsComplete(t *testing.T) {
 // TestR58SubagentsDoNotPolluteMain and R74: what a subagent says carries the
 // tool-use id as its conversation; main has the reference only.
 func TestR58SubagentsDoNotPolluteMain(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SUBAGENT TOOL bash: echo inner-tool ANDTHEN SAY inner words").Err())
 	all := events(t, h)
@@ -134,7 +134,7 @@ func TestR58SubagentsDoNotPolluteMain(t *testing.T) {
 // TestR74ConversationOnEveryEvent: every event of the stream names its session
 // and its conversation.
 func TestR74ConversationOnEveryEvent(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SUBAGENT SAY routed").Err())
 	conversations := map[string]bool{}
@@ -152,7 +152,7 @@ func TestR74ConversationOnEveryEvent(t *testing.T) {
 // TestR63SubagentSpawned: it comes at the tool's start, with what the subagent
 // is to do, and before anything that the subagent says.
 func TestR63SubagentSpawned(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	gate := "r63-" + uuid.NewString()
@@ -175,7 +175,7 @@ func TestR63SubagentSpawned(t *testing.T) {
 
 // TestR64SubagentCompleted: it comes at the tool's result, with how it ended.
 func TestR64SubagentCompleted(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SUBAGENT SAY the outcome").Err())
 	all := events(t, h)
@@ -194,7 +194,7 @@ func TestR64SubagentCompleted(t *testing.T) {
 // TestR65IdleFinalisesPendingBlocks: what is pending in mid-turn is complete
 // when the conversation is idle.
 func TestR65IdleFinalisesPendingBlocks(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	r, gate := sendToGate(ctx, t, h, "")
@@ -215,7 +215,7 @@ func last[T any](all []T) T { return all[len(all)-1] }
 // TestR66MetadataReachesSubscribers: usage, cost and model come to whoever
 // follows the stream.
 func TestR66MetadataReachesSubscribers(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	res := say(t, h, "SAY counted")
 	require.NoError(t, res.Err())
@@ -243,7 +243,7 @@ func TestR66MetadataReachesSubscribers(t *testing.T) {
 // TestR67QueryEvents: every execution has a start and one end, and the end says
 // how it was.
 func TestR67QueryEvents(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY fine").Err())
 	failed := say(t, h, "ERR400")
@@ -393,7 +393,7 @@ func TestR68SandboxThatCannotBeMade(t *testing.T) {
 // TestR70TranscriptEvents: the archive's growth is told while the session runs,
 // and what is put back into a sandbox when it is reopened.
 func TestR70TranscriptEvents(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	r, gate := sendToGate(ctx, t, h, "TOOL bash: echo grown THEN ")
@@ -425,7 +425,7 @@ func TestR70TranscriptEvents(t *testing.T) {
 
 // TestR71StatusEvent: one status event says what runs for the session.
 func TestR71StatusEvent(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY up").Err())
@@ -449,7 +449,7 @@ func TestR71StatusEvent(t *testing.T) {
 
 // TestR72ListChanges: whoever shows a list hears when to fetch it again.
 func TestR72ListChanges(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
 	heard, listening := make(chan stream.Change, 64), make(chan struct{})

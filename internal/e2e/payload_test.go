@@ -17,7 +17,7 @@ import (
 // client: the agent has all of it, history has none of it, and what is stored
 // goes with the session.
 func TestLargeMessageStaysOutOfHistory(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	ctx := testContext(t)
 	text := strings.Repeat("x", 900_000)

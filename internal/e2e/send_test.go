@@ -65,7 +65,7 @@ func (p *command) stop() string {
 // TestSendPrintsTheWholeAnswer: an answer is whole however long it is, and what
 // keeps only its beginning says so and where the rest is.
 func TestSendPrintsTheWholeAnswer(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	const size = 50_000
@@ -137,7 +137,7 @@ func TestSendTellsOfRetries(t *testing.T) {
 // host knows that will use it, so the command line asks nothing of its own
 // machine, and the turn fails with the reason until the folder is there.
 func TestWorkspaceIsCheckedOnItsHost(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	dir := filepath.Join(t.TempDir(), "later")
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude", "--workspace", dir))
 	refused(t, runProgram(t, "sojourn", "", nil, "send", id, "SAY never"), 1, "workspace: "+dir, "sojourn show "+id)

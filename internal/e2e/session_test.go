@@ -16,7 +16,7 @@ import (
 )
 
 func TestR1SessionRecord(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{Title: "a record", Metadata: map[string]json.RawMessage{"team": json.RawMessage(`"core"`)}})
 	require.NoError(t, say(t, h, "SAY kept").Err())
 	require.NoError(t, h.Close(testContext(t)))
@@ -36,7 +36,7 @@ func TestR1SessionRecord(t *testing.T) {
 }
 
 func TestR2MessageRecord(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	first, second := say(t, h, "SAY one"), say(t, h, "SAY two")
 	require.NoError(t, h.Close(testContext(t)))
@@ -93,7 +93,7 @@ func TestR3CreateMakesNoSandbox(t *testing.T) {
 }
 
 func TestR4GetUnknown(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	_, err := shared.client.Get(testContext(t), "never-was")
 	require.ErrorIs(t, err, session.ErrNotFound)
 	h := open(t, session.Options{})
@@ -104,7 +104,7 @@ func TestR4GetUnknown(t *testing.T) {
 }
 
 func TestR5UpdateReturnsTheSession(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{Title: "before"})
 	title := "after"
 	got, err := h.Configure(testContext(t), session.Configure{Title: &title, Tags: []string{"x"}})
@@ -120,7 +120,7 @@ func TestR5UpdateReturnsTheSession(t *testing.T) {
 }
 
 func TestR10MetadataIsABagOfAnyValues(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	bag := map[string]json.RawMessage{
 		"userId": json.RawMessage(`"u1"`), "priority": json.RawMessage(`3`), "isArchived": json.RawMessage(`false`),
 		"nested": json.RawMessage(`{"a":[1,null,"x"]}`),
@@ -139,7 +139,7 @@ func TestR10MetadataIsABagOfAnyValues(t *testing.T) {
 }
 
 func TestR13SessionsAreTypedByArchitecture(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	rec := waitRecord(t, h.ID())
 	a, err := builtin.Registry().Get(rec.Agent)
@@ -149,7 +149,7 @@ func TestR13SessionsAreTypedByArchitecture(t *testing.T) {
 }
 
 func TestR15GetOrCreate(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	made, err := shared.client.Open(ctx, "", session.Options{Agent: "claude"})
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestR15GetOrCreate(t *testing.T) {
 }
 
 func TestR16RunIsEphemeral(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h, r, err := shared.client.Run(ctx, session.Options{Agent: "claude"}, session.Message{Text: "SAY once"})
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestR16RunIsEphemeral(t *testing.T) {
 }
 
 func TestR17SessionProperties(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	require.NoError(t, h.Queue(ctx, session.Message{ID: "m1", Text: "SAY later"}))
@@ -239,7 +239,7 @@ func TestR17SessionProperties(t *testing.T) {
 }
 
 func TestR18ClosedIsFinal(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY hi").Err())
@@ -287,7 +287,7 @@ func TestR18ClosedIsFinal(t *testing.T) {
 }
 
 func TestR19SendQueuesAndRuns(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	gate := "r19-" + uuid.NewString()
@@ -310,10 +310,11 @@ func TestR19SendQueuesAndRuns(t *testing.T) {
 	s, err := h.Snapshot(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 2, s.Turns, "one execution each")
+	require.NoError(t, h.Close(testContext(t)))
 }
 
 func TestR22RenderRunsWithoutQueueing(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	empty, err := h.Render(ctx, session.Configure{})
@@ -334,6 +335,7 @@ func TestR22RenderRunsWithoutQueueing(t *testing.T) {
 	s, err := h.Snapshot(ctx)
 	require.NoError(t, err)
 	require.Equal(t, "rendered", s.Title)
+	require.NoError(t, h.Close(testContext(t)))
 }
 
 func TestR23QueueDoesNotRun(t *testing.T) {
@@ -357,7 +359,7 @@ func TestR23QueueDoesNotRun(t *testing.T) {
 }
 
 func TestR26Interrupt(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	idle, err := h.Interrupt(ctx, session.InterruptRequest{Message: &session.Message{ID: "only-queued", Text: "SAY queued by an idle interrupt"}})
@@ -388,7 +390,7 @@ func TestR26Interrupt(t *testing.T) {
 }
 
 func TestR27ClearAbortOnlyTakesBackTheMark(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	gate := "r27-" + uuid.NewString()
@@ -408,6 +410,7 @@ func TestR27ClearAbortOnlyTakesBackTheMark(t *testing.T) {
 	require.NoError(t, err)
 	before.Aborted, before.Timestamp = false, after.Timestamp
 	require.Equal(t, before, after)
+	require.NoError(t, h.Close(testContext(t)))
 }
 
 func TestR28Close(t *testing.T) {
@@ -438,7 +441,7 @@ func TestR28Close(t *testing.T) {
 }
 
 func TestR29Snapshot(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY counted").Err())
 	awaitIdle(t, h)
@@ -450,4 +453,5 @@ func TestR29Snapshot(t *testing.T) {
 	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 20}, s.Usage)
 	require.False(t, s.Timestamp.IsZero())
 	require.Positive(t, s.LastSeq)
+	require.NoError(t, h.Close(testContext(t)))
 }

@@ -32,7 +32,7 @@ func TestShowWithTheArchiveAway(t *testing.T) {
 // TestCostInLists: what nobody has told is not zero, and a parent has cost what
 // its children have.
 func TestCostInLists(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	silent := open(t, session.Options{Agent: "codex"})
 	followed := sojourn(t, "send", silent.ID(), "SAY for nothing", "--follow")

@@ -67,7 +67,7 @@ func payload(encoding, data string) converter.RawValue {
 // TestRawSignalIsAnswered sends messages as anyone may who has a Temporal
 // client and no package of ours.
 func TestRawSignalIsAnswered(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h, raw := open(t, session.Options{}), bare(t)
 	for _, c := range []struct {
 		name, want string
@@ -89,7 +89,7 @@ func TestRawSignalIsAnswered(t *testing.T) {
 // TestRawSignalWithAnIDIsAnsweredOnce repeats a signal, as a client does that
 // got no answer.
 func TestRawSignalWithAnIDIsAnsweredOnce(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h, raw := open(t, session.Options{}), bare(t)
 	once := map[string]any{"id": "only-once", "text": "SAY once"}
 	for range 3 {
@@ -112,7 +112,7 @@ func TestASignalGoesBeforeALaterUpdate(t *testing.T) {
 		_, err := h.Send(testContext(t), session.Message{ID: "second", Text: "SAY second"})
 		sent <- err
 	}()
-	startWorker(t)
+	onSharedHost(t)
 	require.NoError(t, <-sent)
 	require.NoError(t, h.Close(testContext(t)))
 	require.Equal(t, []string{"first", "second"}, answered(t, h))
@@ -150,7 +150,7 @@ func noMessage() []struct {
 // TestRawSignalThatIsNoMessage: nothing that is sent stops a session, and
 // everything is told, with the field that is at fault.
 func TestRawSignalThatIsNoMessage(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h, raw := open(t, session.Options{}), bare(t)
 	require.NoError(t, say(t, h, "SAY before").Err())
 	bad := noMessage()
@@ -219,7 +219,7 @@ func requireToldInBlocks(t *testing.T, errs []event.Error, blocks []event.Block)
 // TestRawSignalWhileATurnRuns: bad signals are told while the turn runs, which
 // ends as it would have; good ones take their turn after it.
 func TestRawSignalWhileATurnRuns(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h, raw := open(t, session.Options{}), bare(t)
 	gate := "raw-" + h.ID()

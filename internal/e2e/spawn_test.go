@@ -56,7 +56,7 @@ func ended(t *testing.T, h *session.Handle) event.Query {
 }
 
 func TestR41AbortPropagation(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	parent := open(t, session.Options{})
 	gate := "parent-" + uuid.NewString()
@@ -83,7 +83,7 @@ func TestR41AbortPropagation(t *testing.T) {
 // TestInterruptMessageOfAnIdleParentRuns: an interrupt that stops the children
 // of an idle session runs its message next, as one that stops a turn.
 func TestInterruptMessageOfAnIdleParentRuns(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	parent := open(t, session.Options{})
 	child, _ := spawnGated(t, parent)
@@ -126,7 +126,7 @@ func TestR42ClosePropagation(t *testing.T) {
 // TestR43DepthLimit spawns ten real levels; the eleventh is refused. An
 // interrupt at the top reaches the bottom.
 func TestR43DepthLimit(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	top := open(t, session.Options{})
 	levels := []*session.Handle{top}
@@ -151,7 +151,7 @@ func TestR43DepthLimit(t *testing.T) {
 }
 
 func TestR44ChildrenAreGoneOnAnyEnd(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	parent := open(t, session.Options{})
 	for _, c := range []struct {
@@ -191,7 +191,7 @@ func TestR44ChildrenAreGoneOnAnyEnd(t *testing.T) {
 }
 
 func TestR45ChildrenAreNotListed(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	parent := open(t, session.Options{})
 	child, gate := spawnGated(t, parent)
 	require.Eventually(t, func() bool {
@@ -218,7 +218,7 @@ func contains(ids []string, id string) bool {
 // TestSpawnEventsEncloseTheChild: in the parent's stream spawned comes before
 // the child's first event and completed after its last.
 func TestSpawnEventsEncloseTheChild(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	parent := open(t, session.Options{})
 	gate := "enclose-" + uuid.NewString()

@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +38,10 @@ type stack struct {
 	log      *stream.Log
 	archive  *archive.Archive
 	client   *session.Client
+
+	// host starts the worker of onSharedHost, at most once; hosted is it.
+	host   func() (*worker, error)
+	hosted *worker
 }
 
 var shared *stack
@@ -56,6 +62,10 @@ func runAll(m *testing.M) (code int) {
 		return 1
 	}
 	defer func() {
+		if err := shared.endHost(); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e: stop the shared host:", err)
+			code = 1
+		}
 		if err := s.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, "e2e: stop the stack:", err)
 			code = 1
@@ -65,6 +75,7 @@ func runAll(m *testing.M) (code int) {
 		Stack: s, bin: s.Bin, agents: s.Agents, dir: s.Dir, env: s.Env, model: s.Model, modelURL: s.ModelURL,
 		temporal: s.Temporal, log: s.Log, archive: s.Archive, client: s.Client,
 	}
+	shared.host = sync.OnceValues(shared.startHost)
 	return m.Run()
 }
 
@@ -85,6 +96,44 @@ func startWorker(t *testing.T, extra ...string) *worker {
 	w := startWorkerIn(t, dir, extra...)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	return w
+}
+
+// onSharedHost has a test run beside others, on one worker for all of them that
+// is started for the first and kept. go test begins them when the other tests have
+// ended, whose workers would take their sessions. A test that needs a worker with
+// settings of its own, stops one, or looks at all that a host or the model has,
+// starts its own (startWorker) and runs alone.
+func onSharedHost(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	w, err := shared.host()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the shared worker said:\n%s", w.Said())
+		}
+	})
+}
+
+func (s *stack) startHost() (*worker, error) {
+	dir, err := os.MkdirTemp(s.dir, "host-")
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.StartWorker(context.Background(), dir)
+	if err != nil {
+		return nil, err
+	}
+	s.hosted = &worker{p, dir}
+	return s.hosted, nil
+}
+
+// endHost ends what startHost started, with the agents on it.
+func (s *stack) endHost() error {
+	if s.hosted == nil {
+		return nil
+	}
+	return errors.Join(s.hosted.stop(), harness.EndAgents(s.hosted.dataDir))
 }
 
 // startWorkerIn starts a worker on a data folder that may have had one before.

@@ -49,7 +49,7 @@ func events(t *testing.T, h *session.Handle) []event.Event {
 }
 
 func TestFirstTurn(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{Title: "first"})
 	res := say(t, h, "SAY hello from the script")
 	require.NoError(t, res.Err())

@@ -28,7 +28,7 @@ func awaitFile[P event.Payload](t *testing.T, h *session.Handle, path func(P) st
 }
 
 func TestR69FileEvents(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	created := func(p event.FileCreated) string { return p.Path }
 	require.NoError(t, say(t, h, "TOOL write: notes/a.txt :: some text").Err())
@@ -59,7 +59,7 @@ func TestR69FileEvents(t *testing.T) {
 // TestR109WorkspaceWatching: what changes in the workspace is told while the
 // turn runs, text with its content; what tools make for themselves is not.
 func TestR109WorkspaceWatching(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, `TOOL bash: mkdir -p src .git node_modules/x dist build .claude; for d in .git node_modules/x dist build .claude; do echo x > $d/f; done; printf live > src/a.txt; printf '\000\001' > raw; while [ ! -e seen ]; do sleep 0.1; [ -s src/a.txt ] && i=$((i+1)); [ "$i" -gt 30 ] && touch seen; done; rm seen`).Err())
 	awaitFile(t, h, func(p event.FileCreated) string { return p.Path }, "src/a.txt")
@@ -143,7 +143,7 @@ func TestWorkspaceAfterHostLoss(t *testing.T) {
 // TestWorkspaceOfTheUser: a folder that the user gave is used in place, and
 // nothing of it is kept or told elsewhere.
 func TestWorkspaceOfTheUser(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	dir, err := os.MkdirTemp(shared.dir, "mine-")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o600))
@@ -168,7 +168,7 @@ func TestWorkspaceOfTheUser(t *testing.T) {
 // listed and copied to the user, while the session is open and after it is
 // closed, and nothing of it leaves the folder that the user named.
 func TestFilesComeOut(t *testing.T) {
-	startWorker(t)
+	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "TOOL bash: mkdir -p src/deep empty; printf one > src/deep/a.txt; printf '#!/bin/sh\\n' > run.sh; chmod 755 run.sh; "+
 		"ln -s src/deep/a.txt link; ln -s /etc/passwd out").Err())
