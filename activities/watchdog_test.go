@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -35,6 +36,7 @@ func TestNoProgressFailsTheTurn(t *testing.T) {
 
 // One that does not even hear the interrupt is ended.
 func TestNoProgressEndsADeafAgent(t *testing.T) {
+	skip.InShort(t, "it waits until a deaf agent is given up")
 	t.Parallel()
 	b := furnished(t)
 	in := b.ask(1, "words 3 deaf hang")

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // treeOf is everything below a folder, byte for byte: by path its mode, its
@@ -300,6 +301,7 @@ func manyFiles() (folders, files int) {
 // Many files cost requests by their bytes, nothing while they stay as they are,
 // and the change of one costs a few kilobytes.
 func TestWorkspaceOfManyFiles(t *testing.T) {
+	skip.InShort(t, "it writes ten thousands of files")
 	t.Parallel()
 	b := newBench(t)
 	store := &counting{Client: storeOf(serversOf(t))}

@@ -26,7 +26,8 @@ import (
 )
 
 // patience is how long a rig waits for whatever must come, and longPatience how
-// long for what takes the race detector itself a minute: 64 MiB, byte by byte.
+// long for what takes a busy machine minutes: 64 MiB byte by byte, thousands of
+// words one by one.
 const (
 	patience     = 90 * time.Second
 	longPatience = 4 * time.Minute

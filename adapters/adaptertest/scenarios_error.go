@@ -159,6 +159,7 @@ const slowDeltas = 20_000
 // playSlowReader stops reading in the middle: the agent goes on regardless, a
 // reader beside sees the end of the turn, and nothing is lost.
 func (r *Rig) playSlowReader() {
+	r.patience = longPatience
 	r.ok("SAY before")
 	r.HoldBack()
 	r.Send(fmt.Sprintf("DELTAS %d", slowDeltas))

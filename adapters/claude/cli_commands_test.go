@@ -8,11 +8,13 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // A slash command is the last part of a message, its name ends at any blank,
 // and a path is none; live and on disk it reads the same.
 func TestRealCommands(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	image := event.Part{Type: "image", MediaType: "image/png", Data: pixel}
 	text := func(s string) event.Part { return event.Part{Type: "text", Text: s} }
@@ -40,6 +42,7 @@ func TestRealCommands(t *testing.T) {
 
 // A command that is handed over while a turn runs is a text to the program.
 func TestRealCommandFolded(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{})
 	r.Send("GATE busy THEN TOOL bash: sleep 1")

@@ -14,10 +14,12 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // Images in a message and in a tool's result reach the model and both sides.
 func TestRealImages(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{})
 	data, err := base64.StdEncoding.DecodeString(pixel)
@@ -40,6 +42,7 @@ func TestRealImages(t *testing.T) {
 
 // A skill's text is a skill_load block, in a subagent too.
 func TestRealSkill(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{Profile: &adapters.Profile{Skills: map[string]map[string]string{"labskill": {"SKILL.md": "---\nname: labskill\ndescription: for the lab\n---\nMARK-BODY of the skill\n"}}}})
 	r.Ask(`CALL Skill {"skill":"labskill"} THEN SAY ok`)
@@ -62,6 +65,7 @@ func TestRealSkill(t *testing.T) {
 // What was said before a compaction stays, and so does what follows; the
 // summary stands between.
 func TestRealCompaction(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{})
 	r.Ask("SAY one THEN TOOL bash: echo two")
@@ -86,6 +90,7 @@ func TestRealCompaction(t *testing.T) {
 // included, and then its own. The program does not copy the subagents' files,
 // so whoever forks does. The original stays as it was.
 func TestRealFork(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	branch := &forked{Adapter: New(), id: uuid.NewString()}
 	agent := strictly()
@@ -137,6 +142,7 @@ func (f *forked) Command(l adapters.Launch) (adapters.Command, error) {
 // AskUserQuestion is a permission request with questions, and its answer goes
 // back as the tool's input.
 func TestRealQuestion(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{Permission: adapters.PermissionAsk})
 	r.Send(`CALL AskUserQuestion {"questions":[{"question":"Which?","header":"h","multiSelect":false,"options":[{"label":"left","description":"x"},{"label":"right","description":"y"}]}]} THEN SAY thanks`)

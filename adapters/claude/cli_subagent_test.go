@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // firstThread is the first subagent's blocks.
@@ -21,6 +22,7 @@ func firstThread(t *testing.T, r *adaptertest.Rig) []event.Block {
 // The program keeps the end of an interrupted subagent to itself, and writes
 // it down; live it is told all the same.
 func TestRealSubagentInterrupted(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script, ends string
@@ -59,6 +61,7 @@ func awaitGate(t *testing.T, r *adaptertest.Rig) {
 // An interrupt stops a subagent in the background too, of which the session's
 // own transcript says nothing.
 func TestRealBackgroundInterrupted(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	for _, more := range []bool{false, true} {
 		r := started(t, adaptertest.Options{})
@@ -86,6 +89,7 @@ func billed(e event.Event) bool {
 // A turn lasts as long as its subagents in the background, and what the
 // program makes of their reports: it ends once.
 func TestRealBackgroundIsPartOfTheTurn(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{})
 	r.Send("SUBAGENTBG TOOL bash: sleep 1 ANDTHEN SAY from behind THEN WAITAGENT THEN SAY all done")
@@ -105,6 +109,7 @@ func TestRealBackgroundIsPartOfTheTurn(t *testing.T) {
 
 // A subagent asks for permission in its own conversation.
 func TestRealSubagentPermission(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{Permission: adapters.PermissionAsk})
 	r.Send("SUBAGENT TOOL bash: touch one ANDTHEN TOOL bash: touch two ANDTHEN SAY end")

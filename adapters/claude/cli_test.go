@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // strictly is the agent with rules under which all must be equal but what the
@@ -49,6 +50,7 @@ func TestRealConversation(t *testing.T) {
 }
 
 func TestRealInterruptAndSteering(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{})
 	r.Send("SAY partly THEN GATE stop")
@@ -77,6 +79,7 @@ func TestRealInterruptAndSteering(t *testing.T) {
 }
 
 func TestRealPermission(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{Permission: adapters.PermissionAsk})
 	file := filepath.Join(r.Workspace(), "asked.txt")
@@ -100,6 +103,7 @@ func TestRealPermission(t *testing.T) {
 }
 
 func TestRealErrorsAndBackground(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{})
 	require.Equal(t, "api_error_400", r.Ask("ERR400").Error.Code)
@@ -115,6 +119,7 @@ func TestRealErrorsAndBackground(t *testing.T) {
 // Killed in the middle of a text, the session goes on with --resume; what was
 // being said is lost, and nothing else.
 func TestRealKillAndResume(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{})
 	r.Ask("SAY first")
@@ -146,6 +151,7 @@ func awaitOnDisk(t *testing.T, r *adaptertest.Rig, text string) {
 
 // The profile's files are known to the agent without a trace in the workspace.
 func TestRealProfile(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := started(t, adaptertest.Options{Profile: &adapters.Profile{
 		ID: "p", Instructions: "MARK-INSTRUCTIONS",

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // TestMendOnlyAnOldEnd: a line is added when the program's last note names a
@@ -66,6 +67,7 @@ func TestMendOnlyAnOldEnd(t *testing.T) {
 // TestResumeBehindParallelCalls: the program is started after a kill with a
 // note that names a branch's end of long before, and goes on where it was.
 func TestResumeBehindParallelCalls(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
 	r := adaptertest.New(t, conforming(), adaptertest.Options{})
 	r.Start()

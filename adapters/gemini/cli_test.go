@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // One long conversation goes through all that the two sides tell differently:
@@ -17,6 +18,7 @@ import (
 // that the agent cleans, its own commands, refusals, errors and interruptions,
 // in one process and in the next.
 func TestParityLongConversation(t *testing.T) {
+	skip.InShort(t, "TestParityFresh has short ones")
 	t.Parallel()
 	r := adaptertest.New(t, conforming(), adaptertest.Options{})
 	r.Start()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // conforming is what the suite must know of the agent.
@@ -48,6 +49,7 @@ func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming()) }
 // A model that stays overloaded is asked a few times in silence, and then fails
 // the turn, with the settings that sessions have.
 func TestRetriesEndByThemselves(t *testing.T) {
+	skip.InShort(t, "the program waits between its retries")
 	t.Parallel()
 	agent := conforming()
 	agent.Files = nil

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 // conforming is what the suite must know of the agent.
@@ -60,6 +61,7 @@ func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming(t)) }
 // A model that stays overloaded is asked a few times more and then fails the
 // turn, by the name of what is wrong, though nobody interrupts the agent.
 func TestRetriesEndByThemselves(t *testing.T) {
+	skip.InShort(t, "the program waits between its retries")
 	t.Parallel()
 	r := adaptertest.New(t, conforming(t), adaptertest.Options{})
 	r.Start()
