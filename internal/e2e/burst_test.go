@@ -33,7 +33,7 @@ func TestMoreThanAHistoryHoldsInOneTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	first, gate := sendToGate(ctx, t, h, "")
-	require.Equal(t, burstSignals, burst(ctx, raw, h.ID()), "each is accepted")
+	require.Equal(t, burstSignals, burst(ctx, raw, h.ID(), func() { awaitRoom(ctx, t, h.ID()) }), "each is accepted")
 	shared.model.Open(gate)
 	answeredWell(ctx, t, h, first)
 	heardUntil(t, h, 0, func(ev event.Event) bool {
@@ -57,11 +57,28 @@ func TestMoreThanAHistoryHoldsInOneTurn(t *testing.T) {
 	require.Equal(t, 1, ended[largeID(0)])
 }
 
+// roomBytes is what a run's history may have before the next signal: well behind
+// where the workflow continues as new, and far from where Temporal ends it.
+const roomBytes = 30 << 20
+
+// awaitRoom waits until the session's run has room for another signal. A worker
+// that is behind by a whole history, as on a busy machine, can't continue it as
+// new; that is what TestFullHistoryIsRecorded is about.
+func awaitRoom(ctx context.Context, t *testing.T, id string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		d, err := shared.temporal.DescribeWorkflowExecution(ctx, id, "")
+		require.NoError(t, err)
+		return d.GetWorkflowExecutionInfo().GetHistorySizeBytes() < roomBytes
+	}, patience, tick, "the worker takes what was sent")
+}
+
 // burst sends the signals one after the other until one is not accepted, and
-// returns how many were.
-func burst(ctx context.Context, raw client.Client, id string) (accepted int) {
+// returns how many were. Each waits for room first.
+func burst(ctx context.Context, raw client.Client, id string, room func()) (accepted int) {
 	padding := strings.Repeat("x", burstBytes)
 	for n := range burstSignals {
+		room()
 		err := raw.SignalWorkflow(ctx, id, "", session.SignalMessage, map[string]any{
 			"id": largeID(n), "text": padding, "parts": []any{map[string]any{"type": "text", "text": fmt.Sprintf("SAY %d", n)}},
 		})
@@ -92,7 +109,7 @@ func TestFullHistoryIsRecorded(t *testing.T) {
 	h, err := w.client.Create(ctx, "", session.Options{Agent: "claude"})
 	require.NoError(t, err)
 	first, gate := sendToGate(ctx, t, h, "")
-	accepted := burst(ctx, raw, h.ID())
+	accepted := burst(ctx, raw, h.ID(), func() {})
 	shared.model.Open(gate)
 	t.Logf("%d of %d accepted", accepted, burstSignals)
 	require.Positive(t, accepted)
