@@ -62,6 +62,12 @@ test-all: build agents browser ## all tests there are, with -race: every scenari
 check: ## formatting, vet, staticcheck, workflowcheck, tidiness, generated files
 	@internal/tools/check.sh
 
+ONLY ?=
+
+.PHONY: mutants
+mutants: build agents ## turn each row's test red by a change of the product: ONLY=R41,R42
+	@$(GO) run ./internal/mutants/cmd/mutants --only '$(ONLY)'
+
 .PHONY: bench
 bench: build agents ## the figures of bench/, beside their floors
 	@scripts/bench.sh

@@ -50,6 +50,8 @@ func TestR65SessionIdle(t *testing.T) {
 	})
 	require.Equal(t, event.StatusComplete, s.Blocks[0].Status)
 	require.Equal(t, event.StatusPending, s.Subagents[0].Blocks[0].Status)
+	s = Reduce(s, in("t1", event.SessionIdle{}))
+	require.Equal(t, event.StatusComplete, s.Subagents[0].Blocks[0].Status)
 }
 
 func TestR76UnhandledEventGivesTheSameState(t *testing.T) {

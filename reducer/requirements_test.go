@@ -59,6 +59,8 @@ func TestR49UserMessage(t *testing.T) {
 	parts := []event.Part{{Type: "text", Text: "see"}, {Type: "image", MediaType: "image/png", Data: "AA=="}, {Type: "image", URL: "https://example.com/a.png"}}
 	b = only(t, fold(t, upsertOf(event.Block{ID: "u", Type: event.BlockUserMessage, Parts: parts})))
 	require.Equal(t, parts, b.Parts)
+	b = only(t, fold(t, upsertOf(event.Block{ID: "u", Type: event.BlockUserMessage}), upsertOf(event.Block{ID: "u", Parts: parts})))
+	require.Equal(t, parts, b.Parts, "parts that come later are merged")
 }
 
 func TestR50AssistantText(t *testing.T) {
@@ -131,6 +133,8 @@ func TestR56ErrorAndSkillLoad(t *testing.T) {
 	require.Equal(t, "529", s.Blocks[0].Code)
 	require.Equal(t, "Overloaded", *s.Blocks[0].Message)
 	require.Equal(t, "pdf", s.Blocks[1].SkillName)
+	require.Equal(t, "# PDF", *s.Blocks[1].Content)
+	require.Equal(t, "", *only(t, fold(t, upsertOf(event.Block{ID: "e", Type: event.BlockError}))).Message, "a message as long as nobody gives one")
 }
 
 func TestR57TwoStatuses(t *testing.T) {

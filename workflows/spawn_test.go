@@ -187,8 +187,10 @@ func TestR42ClosePropagationInWorkflow(t *testing.T) {
 		func() { p.send("m1", "HOLD parent") },
 		func() { p.update(session.UpdateSpawn, spawnOf("a", "HOLD a")) },
 		func() { p.updateChild("a", session.UpdateSpawn, spawnOf("aa", "HOLD aa")) },
+		func() { p.updateChild("aa", session.UpdateSend, session.Message{ID: "later", Text: "never"}) },
 	)
 	p.run()
+	require.Equal(t, []string{"HOLD aa"}, p.w.prompts("aa"), "closed, not interrupted only")
 	var order []string
 	for _, f := range p.w.finished {
 		order = append(order, f.Session.SessionID)

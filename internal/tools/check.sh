@@ -49,6 +49,8 @@ layering() { go test -count=1 ./internal/layering; }
 
 requirements() { go run ./internal/requirements/cmd/requirements; }
 
+mutants() { go run ./internal/mutants/cmd/mutants --check; }
+
 deployment() { go -C internal/tools test -count=1 -run 'Compose|Temporal|Configuration|Unit' .; }
 
 # sums are the checksums of all that go generate may have written.
@@ -82,6 +84,7 @@ checks() {
 		planted faults|planted
 		layering|layering
 		requirements|requirements
+		mutants|mutants
 		deployment|deployment
 		tidy|tidy .
 		tidy devstack|tidy devstack

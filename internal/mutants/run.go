@@ -1,0 +1,139 @@
+package mutants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Verdict is what became of a test under a mutant.
+type Verdict string
+
+const (
+	// Red: the test failed by an assertion, as it must.
+	Red Verdict = "red"
+	// Green: the test passed, so it doesn't assert its row.
+	Green Verdict = "GREEN"
+	// Broken: the test could not judge: it did not build, panicked, ran into its
+	// timeout, or fails without the mutant too.
+	Broken Verdict = "broken"
+)
+
+// Outcome is a mutant with its verdict.
+type Outcome struct {
+	Mutant
+	Verdict Verdict `json:"verdict"`
+	Seconds float64 `json:"seconds"`
+	// Why is what build and test said when the verdict is not red.
+	Why string `json:"why,omitempty"`
+}
+
+// Runner runs mutants of one tree, one after the other. Not safe for
+// concurrent use.
+type Runner struct {
+	// Root is the tree.
+	Root string
+	// Timeout bounds one run of a test program. Default: 5 minutes.
+	Timeout time.Duration
+	// Trust leaves out the run of each test without its mutant.
+	Trust bool
+
+	dir   string
+	green map[string]error
+	deps  map[string][]string
+}
+
+// Run runs each mutant and hands its outcome to seen. It returns an error when
+// the runner itself can't work; what it made is removed.
+func (r *Runner) Run(ctx context.Context, mutants []Mutant, seen func(Outcome)) (err error) {
+	// The programs are linked to from bin/, which links of files need to be on
+	// one file system.
+	if err := os.MkdirAll(filepath.Join(r.Root, "bin"), 0o755); err != nil {
+		return err
+	}
+	if r.dir, err = os.MkdirTemp(filepath.Join(r.Root, "bin"), "mutants-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	r.green, r.deps = map[string]error{}, map[string][]string{}
+	for _, m := range mutants {
+		began := time.Now()
+		out := Outcome{Mutant: m}
+		out.Verdict, out.Why = r.verdict(ctx, m, mutants)
+		out.Seconds = time.Since(began).Seconds()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		seen(out)
+	}
+	return nil
+}
+
+func (r *Runner) verdict(ctx context.Context, m Mutant, all []Mutant) (Verdict, string) {
+	if !r.Trust {
+		if err := r.passes(ctx, m, all); err != nil {
+			return Broken, err.Error()
+		}
+	}
+	b, err := r.build(ctx, m)
+	if err != nil {
+		return Broken, err.Error()
+	}
+	said, err := r.test(ctx, b, m.Package, m.Test)
+	if err == nil {
+		return Green, said
+	}
+	if why := notAnAssertion(said, m.Test); why != "" {
+		return Broken, why + "\n" + said
+	}
+	return Red, ""
+}
+
+// passes reports whether the test passes without the mutant. All tests of a
+// package run together, the first time one of them is asked for.
+func (r *Runner) passes(ctx context.Context, m Mutant, all []Mutant) error {
+	key := m.Package + " " + m.Test
+	if err, known := r.green[key]; known {
+		return err
+	}
+	var tests []string
+	for _, other := range all {
+		if other.Package == m.Package && !slices.Contains(tests, other.Test) {
+			tests = append(tests, other.Test)
+		}
+	}
+	b, err := r.buildClean(ctx, m.Package)
+	if err != nil {
+		return err
+	}
+	said, err := r.test(ctx, b, m.Package, tests...)
+	for _, test := range tests {
+		r.green[m.Package+" "+test] = nil
+		if err != nil && !passed(said, test) {
+			r.green[m.Package+" "+test] = fmt.Errorf("without the mutant %s does not pass: %w\n%s", test, err, said)
+		}
+	}
+	return r.green[key]
+}
+
+// test runs tests of a built package and returns what they said.
+func (r *Runner) test(ctx context.Context, b built, pkg string, tests ...string) (string, error) {
+	timeout := r.Timeout
+	if timeout == 0 {
+		timeout = 5 * time.Minute
+	}
+	timeout *= time.Duration(len(tests))
+	cmd := exec.CommandContext(ctx, b.test, "-test.v", "-test.count=1", "-test.timeout="+timeout.String(), "-test.run="+pattern(tests))
+	cmd.Dir = filepath.Join(r.Root, filepath.FromSlash(pkg))
+	cmd.Env = r.environment(b)
+	// A test program that is interrupted ends the servers that it started.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 30 * time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
