@@ -16,6 +16,8 @@ echo "nightly: random conversations with the real agent"
 SOJOURN_RANDOM=${RANDOM_CONVERSATIONS:-40} SOJOURN_RANDOM_GENTLE=1 go test -run TestRandomParity -timeout 60m -v ./adapters/claude
 go test -race -count=3 -shuffle=on -timeout 60m "${units[@]}"
 go test -race -count=3 -shuffle=on -timeout 90m ./internal/e2e -skip "$FAULTS"
+echo "nightly: mutants"
+go run ./internal/mutants/cmd/mutants
 echo "nightly: faults"
 scripts/faults.sh
 echo "nightly: chaos"

@@ -62,24 +62,25 @@ func TestSpawnEventsEncloseTheChild(t *testing.T) {
 // root = 0.
 func TestR43DepthLimitInWorkflow(t *testing.T) {
 	t.Parallel()
+	const levels = 10
 	p := newPlay(t)
 	id := func(depth int) string { return fmt.Sprintf("d%d", depth) }
-	answers := make([]*answer, session.MaxDepth+2)
+	answers := make([]*answer, levels+2)
 	p.then(func() { answers[1] = p.update(session.UpdateSpawn, spawnOf(id(1), "HOLD 1")) })
-	for depth := 2; depth <= session.MaxDepth+1; depth++ {
+	for depth := 2; depth <= levels+1; depth++ {
 		p.then(func() {
 			answers[depth] = p.updateChild(id(depth-1), session.UpdateSpawn, spawnOf(id(depth), fmt.Sprintf("HOLD %d", depth)))
 		})
 	}
 	p.run()
-	for depth := 1; depth <= session.MaxDepth; depth++ {
+	for depth := 1; depth <= levels; depth++ {
 		require.Equal(t, depth, valueOf[session.SpawnReply](t, answers[depth]).Depth)
 		require.Len(t, p.w.prompts(id(depth)), 1)
 	}
-	refused := answers[session.MaxDepth+1].refused
+	refused := answers[levels+1].refused
 	require.ErrorIs(t, session.FromTemporal(refused), session.ErrDepthLimit)
 	require.ErrorContains(t, refused, "Maximum spawn depth (10) exceeded")
-	require.Empty(t, p.w.prompts(id(session.MaxDepth+1)))
+	require.Empty(t, p.w.prompts(id(levels+1)))
 }
 
 // TestR44CleanupInWorkflow: a child is removed from children on completion,

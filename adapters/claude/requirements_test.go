@@ -99,10 +99,10 @@ func TestR89AdapterInterface(t *testing.T) {
 	files, err := a.ProfileFiles(adapters.Profile{Instructions: "x"}, l)
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	home := writeHome(t, map[string]string{".claude/projects/-w/" + l.NativeID + ".jsonl": "{}\n"})
-	found, err := a.Transcripts(home, l)
+	own := ".claude/projects/-w/" + l.NativeID + ".jsonl"
+	found, err := a.Transcripts(writeHome(t, map[string]string{own: "{}\n", ".claude/projects/-w/00000000.jsonl": "{}\n"}), l)
 	require.NoError(t, err)
-	require.Len(t, found, 1)
+	require.Equal(t, []adapters.Transcript{{ID: event.Main, Path: own, Kind: adapters.Append}}, found, "the session's own")
 	none, err := a.Transcripts(writeHome(t, nil), l)
 	require.NoError(t, err)
 	require.Empty(t, none, "a home without transcripts is no error")

@@ -126,11 +126,12 @@ func TestR42ClosePropagation(t *testing.T) {
 // TestR43DepthLimit spawns ten real levels; the eleventh is refused. An
 // interrupt at the top reaches the bottom.
 func TestR43DepthLimit(t *testing.T) {
+	const deepest = 10
 	onSharedHost(t)
 	ctx := testContext(t)
 	top := open(t, session.Options{})
 	levels := []*session.Handle{top}
-	for depth := 1; depth <= session.MaxDepth; depth++ {
+	for depth := 1; depth <= deepest; depth++ {
 		child, _ := spawnGated(t, levels[len(levels)-1])
 		s, err := child.Snapshot(ctx)
 		require.NoError(t, err)
@@ -138,7 +139,7 @@ func TestR43DepthLimit(t *testing.T) {
 		require.Equal(t, top.ID(), s.Parent.Root)
 		levels = append(levels, child)
 	}
-	_, err := levels[session.MaxDepth].Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: "SAY too deep"}})
+	_, err := levels[deepest].Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: "SAY too deep"}})
 	require.ErrorIs(t, err, session.ErrDepthLimit)
 	require.ErrorContains(t, err, "Maximum spawn depth (10) exceeded")
 

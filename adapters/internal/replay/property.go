@@ -71,16 +71,20 @@ func (a Agent) SameRecordsSameEvents(t *testing.T) {
 }
 
 // SameAtEveryState demands that one record at one state gives the same events,
-// at each state that the records come through.
+// at each state that the records come through, and that they are the events that
+// one translator gives for all records: the state has all that it knows.
 func (a Agent) SameAtEveryState(t *testing.T, records []event.Record, what string) {
 	t.Helper()
 	var state []byte
+	var all []string
 	for _, r := range records {
 		once, after := a.Step(t, state, []event.Record{r})
 		again, _ := a.Step(t, state, []event.Record{r})
 		require.Equal(t, once, again, what)
-		state = after
+		state, all = after, append(all, once...)
 	}
+	whole, _ := a.Step(t, nil, records)
+	require.Equal(t, whole, all, what)
 }
 
 // StateDoesNotGrow demands that the state after many turns is not larger than
