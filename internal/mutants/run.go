@@ -51,12 +51,12 @@ type Runner struct {
 // Run runs each mutant and hands its outcome to seen. It returns an error when
 // the runner itself can't work; what it made is removed.
 func (r *Runner) Run(ctx context.Context, mutants []Mutant, seen func(Outcome)) (err error) {
-	// The programs are linked to from bin/, which links of files need to be on
-	// one file system.
+	// The programs are linked to from bin/, which needs one file system. What
+	// begins with _ is no package to go build ./... .
 	if err := os.MkdirAll(filepath.Join(r.Root, "bin"), 0o755); err != nil {
 		return err
 	}
-	if r.dir, err = os.MkdirTemp(filepath.Join(r.Root, "bin"), "mutants-"); err != nil {
+	if r.dir, err = os.MkdirTemp(filepath.Join(r.Root, "bin"), "_mutants-"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
