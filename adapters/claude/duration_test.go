@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,9 @@ func TestR55SubagentDuration(t *testing.T) {
 	all := processes(t)
 	figures := map[string][]int64{}
 	for _, tr := range transcripts(t) {
+		if strings.HasPrefix(tr.Name, "v2.0.0-") {
+			continue // its stream has no native results, which have the figure
+		}
 		live, restored := foldLive(t, tr.live(all)), recorded.Parsed(t, tr.Sources...)
 		want := durations(t, restored)
 		require.Equal(t, want, durations(t, live), tr.Name)

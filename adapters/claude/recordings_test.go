@@ -110,7 +110,7 @@ func transcripts(t testing.TB) []transcript {
 	root := recordings.Dir(t, Name)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.Contains(path, "transcripts") ||
-			filepath.Ext(path) != ".jsonl" || strings.Contains(path, "subagents") {
+			filepath.Ext(path) != ".jsonl" || strings.HasPrefix(d.Name(), agentPrefix) {
 			return err
 		}
 		rel, err := filepath.Rel(root, path)
@@ -172,11 +172,12 @@ func (tr transcript) untold(runs []process) string {
 	}
 	for l := range strings.Lines(tr.bytes) {
 		var written struct {
-			Type    string
-			Message struct{ ID, Model string }
+			Type        string
+			IsSidechain bool
+			Message     struct{ ID, Model string }
 		}
 		_ = json.Unmarshal([]byte(l), &written) // other lines have no message
-		if written.Type == "assistant" && written.Message.Model != synthetic && !told[written.Message.ID] {
+		if written.Type == "assistant" && !written.IsSidechain && written.Message.Model != synthetic && !told[written.Message.ID] {
 			return written.Message.ID
 		}
 	}

@@ -3,6 +3,7 @@ package claude
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -57,6 +58,7 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 // preferred is the one file that the agent itself would resume, where a home
 // has the session under several working folders.
 func preferred(mains []string, l adapters.Launch) []string {
+	mains = slices.DeleteFunc(mains, func(p string) bool { return strings.HasPrefix(path.Base(p), agentPrefix) })
 	if l.NativeID == "" || len(mains) < 2 {
 		return mains
 	}
@@ -103,7 +105,8 @@ func companions(home adapters.Home, main string) ([]adapters.Transcript, error) 
 			found = append(found, t)
 		}
 	}
-	return found, nil
+	older, err := beside(home, main)
+	return append(found, older...), err
 }
 
 // subagentFile names a subagent's transcript or companion by its file name.

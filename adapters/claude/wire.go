@@ -25,6 +25,9 @@ type line struct {
 	// The native result of a tool, as transcripts name it and as the stream does.
 	ToolUseResult     *nativeResult `json:"toolUseResult"`
 	LiveToolUseResult *nativeResult `json:"tool_use_result"`
+	// IsSidechain marks a line of a subagent, ParentUUID is the line before it.
+	IsSidechain bool   `json:"isSidechain"`
+	ParentUUID  string `json:"parentUuid"`
 	// PromptSource and Origin tell in a transcript who wrote a user line: with
 	// a source and no origin, somebody asked. A result has the origin of its
 	// turn.

@@ -1,0 +1,117 @@
+package claude
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/recordings"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// older are the recordings of versions before 2.1, each with one subagent.
+var older = []string{"v2.0.0-longlived", "v2.0.0-subagent", "v2.0.77-longlived", "v2.0.77-subagent"}
+
+// homeOf is the home that a recording kept.
+func homeOf(t testing.TB, name string) string {
+	t.Helper()
+	return filepath.Join(recordings.Dir(t, Name), name, "transcripts")
+}
+
+// copied is a home of the test's own.
+func copied(t testing.TB, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "home")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(homeOf(t, name))))
+	return dir
+}
+
+func restoredFrom(t testing.TB, home string) reducer.State {
+	t.Helper()
+	sources, err := adapters.SourcesFrom(New(), home)
+	require.NoError(t, err)
+	return recorded.Parsed(t, sources...)
+}
+
+// A subagent of an older version is a conversation of the call that started it,
+// with all it said and did, and nothing of it is in the main conversation. The
+// subagents that the program starts to warm up are none.
+func TestOlderSubagents(t *testing.T) {
+	t.Parallel()
+	for _, name := range older {
+		s := restoredFrom(t, homeOf(t, name))
+		require.Len(t, s.Subagents, 1, name)
+		sub := s.Subagents[0]
+		require.True(t, strings.HasPrefix(sub.ToolUseID, "toolu_"), name)
+		var kinds []event.BlockType
+		for _, b := range sub.Blocks {
+			kinds = append(kinds, b.Type)
+			require.Equal(t, event.StatusComplete, b.Status, name)
+		}
+		require.Equal(t, event.BlockUserMessage, kinds[0], name)
+		require.Equal(t, event.BlockAssistantText, kinds[len(kinds)-1], name)
+		require.Equal(t, "sub is done", *sub.Blocks[len(sub.Blocks)-1].Content, name)
+		require.Contains(t, kinds, event.BlockToolResult, name)
+		for _, b := range s.Blocks {
+			require.NotContains(t, replay.JSON(t, b), `"echo in-sub"`, name)
+		}
+	}
+}
+
+// A subagent that was killed with its program has no result that names it; it
+// is told by its prompt.
+func TestOlderSubagentWithoutResult(t *testing.T) {
+	t.Parallel()
+	for _, name := range older {
+		home := copied(t, name)
+		whole := restoredFrom(t, home)
+		mains, err := filepath.Glob(filepath.Join(home, configDir, "projects", "*", "*-*-*-*-*"+agentSuffix))
+		require.NoError(t, err)
+		require.Len(t, mains, 1)
+		lines := strings.SplitAfter(replay.ReadFile(t, mains[0]), "\n")
+		end := slices.IndexFunc(lines, func(l string) bool {
+			return strings.Contains(l, `"tool_result"`) && strings.Contains(l, whole.Subagents[0].ToolUseID)
+		})
+		require.Positive(t, end)
+		require.NoError(t, os.Chmod(mains[0], 0o600))
+		require.NoError(t, os.WriteFile(mains[0], []byte(strings.Join(lines[:end], "")), 0o600))
+		s := restoredFrom(t, home)
+		require.Len(t, s.Subagents, 1, name)
+		require.Equal(t, whole.Subagents[0].ToolUseID, s.Subagents[0].ToolUseID, name)
+		require.Len(t, s.Subagents[0].Blocks, len(whole.Subagents[0].Blocks), name)
+	}
+}
+
+// The folder of two sessions of version 2.0.77 has the subagents of both; each
+// session gets its own.
+func TestOlderSubagentsOfTwoSessions(t *testing.T) {
+	t.Parallel()
+	home := copied(t, "v2.0.77-subagent")
+	require.NoError(t, os.CopyFS(home, os.DirFS(homeOf(t, "v2.0.77-longlived"))))
+	open, err := adapters.OpenHome(home)
+	require.NoError(t, err)
+	all, err := New().Transcripts(open, adapters.Launch{})
+	require.NoError(t, err)
+	sessions := 0
+	for _, tr := range all {
+		if tr.ID != event.Main {
+			continue
+		}
+		sessions++
+		id := strings.TrimSuffix(filepath.Base(tr.Path), agentSuffix)
+		found, err := New().Transcripts(open, adapters.Launch{NativeID: id})
+		require.NoError(t, err)
+		require.Len(t, found, 5, "one subagent, three or so that warm up, and the session")
+		for _, f := range found[1:] {
+			require.Contains(t, replay.ReadFile(t, filepath.Join(home, f.Path)), `"sessionId":"`+id+`"`)
+		}
+	}
+	require.Equal(t, 2, sessions)
+}
