@@ -24,7 +24,7 @@ var programs = map[string]string{
 	"sojourn": "starter", "sojourn-worker": "worker", "sojourn-runner": "runner/cmd/sojourn-runner", "sojourn-modelsim": "internal/modelsim/cmd/sojourn-modelsim",
 }
 
-// built is a test program with what it needs.
+// built is a compiled test program with what it needs to run.
 type built struct {
 	test string
 	// overlay is the mutant's, "" without one. Tests that build programs
@@ -47,7 +47,7 @@ func (r *Runner) buildClean(ctx context.Context, pkg string) (built, error) {
 }
 
 // build builds a mutant: the tests, and for those end to end the programs.
-// What does not contain the changed file is taken as it is.
+// A program that does not contain the changed file is not built again.
 func (r *Runner) build(ctx context.Context, m Mutant) (built, error) {
 	overlay, err := r.overlay(m)
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// pattern is what -test.run wants for these tests and no others.
+// pattern returns the argument of -test.run that selects these tests and no others.
 func pattern(tests []string) string { return "^(" + strings.Join(tests, "|") + ")$" }
 
-// passed reports whether a test passed by what a test program said.
+// passed reports whether a test passed, by the output of its program.
 func passed(said, test string) bool { return has(said, "--- PASS: "+test+" ") }
 
 // asserted is what a failed assertion prints: testify's trace, or a line of a

@@ -30,7 +30,7 @@ type Mutant struct {
 	CI bool `json:"ci,omitempty"`
 }
 
-// String is the change as one line.
+// String returns the change on one line.
 func (m Mutant) String() string {
 	return fmt.Sprintf("%s: %s → %s", m.File, strings.TrimSpace(m.Old), strings.TrimSpace(m.New))
 }

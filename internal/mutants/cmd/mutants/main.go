@@ -160,7 +160,7 @@ func text(w io.Writer, out mutants.Outcome) error {
 	return err
 }
 
-// tail is the last lines of what a test said.
+// tail returns the last lines of a test's output.
 func tail(said string) []string {
 	lines := strings.Split(strings.TrimRight(said, "\n"), "\n")
 	if said == "" {
