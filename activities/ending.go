@@ -254,10 +254,12 @@ func (t *turn) writeEnd(ctx context.Context, d runner.Delivery, end ending) erro
 	if err := t.tellUntold(ctx, d); err != nil {
 		return err
 	}
+	keep := t.keepLost
 	if end.exited {
-		if err := t.markLost(ctx, d); err != nil {
-			return err
-		}
+		keep = t.markLost
+	}
+	if err := keep(ctx, d); err != nil {
+		return err
 	}
 	if end.failure != nil && (end.exited || t.cut() != nil) && t.in.Abandoned == "" {
 		block := own(event.BlockUpsert{Block: event.Block{

@@ -80,11 +80,10 @@ func (s *Session) unarchived(ctx context.Context, in EmitInput, live reducer.Sta
 // archiveOwnSince archives Sojourn's own blocks of the execution, those too that
 // were lost with the host, and gives the conversation's last block.
 func (s *Session) archiveOwnSince(ctx context.Context, in EmitInput) (string, error) {
-	var c ownCollector
-	c.blocks.place(standing(in.Anchor))
+	c := collectorFrom(in.Anchor)
 	err := eachAfter(ctx, s.Stream, in.SessionID, in.Forsaken.AfterSeq, func(ev event.Event) bool { c.hear(ev); return true })
 	if err != nil {
 		return "", err
 	}
-	return c.blocks.anchor(len(c.blocks)), s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, c.entries()...)
+	return c.anchor(), s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, c.entries()...)
 }

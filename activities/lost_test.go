@@ -35,16 +35,16 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	live.add(event.SourceRunner, event.BlockUpsert{Block: block("a2", event.BlockAssistantText, event.StatusPending, "nor this")})
 
 	state, disk := foldAll(live.live...), foldAll(onDisk...)
-	kept := keepPrompts(state, disk, time.Unix(1, 0))
-	require.Len(t, kept, 1)
-	for _, ev := range slices.Concat(kept, parity.Unsaved(state, disk, time.Unix(1, 0))) {
+	kept := unsaved("u2", state, disk, time.Unix(1, 0))
+	require.Len(t, kept, 2)
+	for _, ev := range kept {
 		live.add(event.SourceServer, ev.Payload)
 	}
 	failed := block("failed", event.BlockError, event.StatusComplete, "")
 	failed.Source = event.SourceServer
 	live.add(event.SourceServer, event.BlockUpsert{Block: failed})
 
-	var c ownCollector
+	c := collectorFrom("")
 	for _, ev := range live.live {
 		c.hear(ev)
 	}
@@ -65,7 +65,8 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	differences, err := parity.Compare(foldAll(live.live...), foldAll(merged...), parity.Rules{})
 	require.NoError(t, err)
 	require.Empty(t, differences)
-	require.Empty(t, keepPrompts(foldAll(live.live...), foldAll(append(onDisk, later)...), time.Unix(1, 0)), "once")
+	require.Equal(t, event.StatusComplete, foldAll(merged...).Blocks[2].Status, "a message is no lost block")
+	require.Empty(t, unsaved("u3", foldAll(live.live...), foldAll(append(onDisk, later)...), time.Unix(1, 0)), "once")
 }
 
 // TestWrittenPromptIsTold: an agent that was killed right behind writing down
@@ -94,10 +95,7 @@ func TestWrittenPromptIsTold(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, differences)
 			require.Empty(t, unsaved("m2", after, disk, time.Unix(1, 0)), "once")
-			live, _ := writtenPrompts("m2", state, disk, time.Unix(1, 0))
-			message, known := asked(live)
-			require.True(t, known && heard(message, disk))
-			require.Equal(t, "m2", message.ID)
+			require.True(t, written(promptIDs("m2"), disk))
 		})
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// blockOrder is the main conversation's blocks in the order in which they were
-// created, from some block on that is sure to stay.
+// blockOrder is a conversation's blocks in the order in which they were created,
+// from some block on that is sure to stay.
 type blockOrder []heardBlock
 
 // heardBlock is a block, and what is known of its staying. One that is pending
@@ -19,8 +20,8 @@ type heardBlock struct {
 	done bool
 	// filled: it is no text, or one that says something.
 	filled bool
-	// lost: it was said, and the agent's death took it, so that no transcript
-	// has it. Nothing can be anchored to it any more.
+	// lost: it was said, and no transcript has it. Nothing can be anchored to it any
+	// more: the agent may say another one under its id.
 	lost bool
 	// anew: what is said of the block begins it, also when it was lost.
 	anew bool
@@ -31,7 +32,7 @@ func (b heardBlock) stands() bool { return b.done && b.filled && !b.lost }
 // standing is a block that is sure to stay from the beginning.
 func standing(id string) heardBlock { return heardBlock{id: id, done: true, filled: true} }
 
-// hear follows the main conversation.
+// hear follows the conversation.
 func (o *blockOrder) hear(p event.Payload) {
 	switch p := p.(type) {
 	case event.BlockUpsert:
@@ -53,8 +54,8 @@ func (o *blockOrder) hear(p event.Payload) {
 func (o *blockOrder) upsert(b event.Block) {
 	text := b.Type == event.BlockAssistantText || b.Type == event.BlockThinking
 	o.place(heardBlock{
-		id: b.ID, done: b.Status == event.StatusComplete, lost: isLost(b),
-		anew:   !isLost(b) && (b.Status == event.StatusComplete || b.Status == event.StatusPending),
+		id: b.ID, done: b.Status == event.StatusComplete, lost: reducer.Lost(b),
+		anew:   !reducer.Lost(b) && (b.Status == event.StatusComplete || b.Status == event.StatusPending),
 		filled: !text || says(b.Content) || says(b.Summary),
 	})
 }

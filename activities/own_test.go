@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +23,7 @@ type story struct {
 	// native are the agent's blocks in the order in which they were created.
 	native []event.Event
 	open   []string
+	lost   map[blockIn]bool
 	n      int
 }
 
@@ -47,6 +49,14 @@ func (s *story) begin() { s.begun(s.id("text")) }
 func (s *story) begun(id string) {
 	s.native = append(s.native, s.add(event.SourceRunner, event.BlockUpsert{Block: block(id, event.BlockAssistantText, event.StatusPending, "")}))
 	s.open = append(s.open, id)
+	s.half(id)
+}
+
+// half begins to say a text that nobody calls empty from then on.
+func (s *story) half(id string) {
+	if s.n%2 == 0 {
+		s.add(event.SourceRunner, event.BlockDelta{BlockID: id, Delta: "half of " + id})
+	}
 }
 
 // tools are called side by side: all calls first, the results in any order.
@@ -78,11 +88,15 @@ func (s *story) end(r *rand.Rand, how string) {
 		s.add(event.SourceRunner, event.BlockDelta{BlockID: id, Delta: "said"})
 		s.add(event.SourceRunner, event.BlockUpsert{Block: block(id, event.BlockAssistantText, event.StatusComplete, "said")})
 	case "empty":
+		if s.said(id) {
+			s.lose(id)
+		}
 		s.forget(id)
 	case "lost":
-		s.lose(event.SourceRunner, id)
+		s.lose(id)
 	case "again":
-		s.lose(event.SourceServer, id)
+		s.lose(id)
+		s.keep()
 		s.own(r)
 		s.begun(id) // under the id that the transcript gives it too
 	}
@@ -95,12 +109,35 @@ func (s *story) forget(id string) {
 	})
 }
 
-func (s *story) lose(source event.Source, id string) {
+// said reports whether a block has words.
+func (s *story) said(id string) bool {
+	for _, b := range foldAll(s.live...).Blocks {
+		if b.ID == id {
+			return says(b.Content)
+		}
+	}
+	return false
+}
+
+// lose takes back what the agent said.
+func (s *story) lose(id string) {
 	s.forget(id)
-	s.add(source, event.BlockUpsert{Block: event.Block{
+	if s.lost == nil {
+		s.lost = map[blockIn]bool{}
+	}
+	s.lost[blockIn{event.Main, id}] = true
+	s.add(event.SourceRunner, event.BlockUpsert{Block: event.Block{
 		ID: id, Type: event.BlockAssistantText, Status: event.StatusError,
 		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
 	}})
+}
+
+// keep makes Sojourn's own what is lost; a turn folds only that.
+func (s *story) keep() {
+	lost := slices.DeleteFunc(slices.Clone(s.live), func(ev event.Event) bool { return !s.lost[blockFor(ev)] })
+	for _, ev := range reducer.Keep(foldAll(lost...), time.Time{}) {
+		s.add(event.SourceServer, ev.Payload)
+	}
 }
 
 func (s *story) own(r *rand.Rand) {
@@ -143,6 +180,7 @@ func tell(r *rand.Rand) *story {
 		}
 		s.add(event.SourceRunner, event.SessionIdle{})
 	}
+	s.keep()
 	return s
 }
 
@@ -150,24 +188,14 @@ func (s *story) die(r *rand.Rand) {
 	for len(s.open) > 0 {
 		s.end(r, "lost")
 	}
-	var said []string
-	for _, ev := range s.native {
-		said = append(said, ev.Payload.(event.BlockUpsert).Block.ID)
-	}
-	for _, id := range said[len(said)-r.IntN(len(said)+1):] {
-		s.lose(event.SourceServer, id)
+	restored := foldAll(whole(s.native[:len(s.native)-r.IntN(len(s.native)+1)])...)
+	for _, ev := range reducer.Difference(foldAll(s.live...), restored, reducer.DifferenceOptions{}) {
+		if lost, ok := ev.Payload.(event.BlockUpsert); ok && ev.Context.Source == event.SourceServer {
+			s.forget(lost.Block.ID)
+		}
+		s.add(ev.Context.Source, ev.Payload)
 	}
 	s.own(r)
-}
-
-func ids(st reducer.State, keep func(event.Block) bool) []string {
-	var out []string
-	for _, b := range st.Blocks {
-		if keep(b) {
-			out = append(out, b.ID)
-		}
-	}
-	return out
 }
 
 func fold(t *testing.T, events iter.Seq2[event.Event, error]) reducer.State {
@@ -207,7 +235,8 @@ func whole(native []event.Event) []event.Event {
 }
 
 // What a restore puts together from the agent's transcript and Sojourn's own
-// entries stands in the order in which subscribers saw it, over several turns.
+// entries is what subscribers saw, in its order, over several turns: also what
+// the agent took back or lost.
 func TestOwnEntriesKeepTheLiveOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {
@@ -218,19 +247,17 @@ func TestOwnEntriesKeepTheLiveOrder(t *testing.T) {
 		for range 1 + r.IntN(3) {
 			s := tellFrom(r, n)
 			n = s.n
-			var c ownCollector
-			c.blocks.place(standing(anchor))
+			c := collectorFrom(anchor)
 			for i := range s.live {
 				seq++
 				s.live[i].Context.Seq = seq
 				c.hear(s.live[i])
 			}
 			own = append(own, c.entries()...)
-			anchor = c.blocks.anchor(len(c.blocks))
+			anchor = c.anchor()
 			live, native = append(live, s.live...), append(native, s.native...)
 		}
-		want := ids(fold(t, all(live)), func(b event.Block) bool { return !isLost(b) })
-		got := ids(fold(t, archive.Merge(all(whole(native)), own)), func(event.Block) bool { return true })
+		want, got := brief(fold(t, all(live))), brief(fold(t, archive.Merge(all(whole(native)), own)))
 		require.Equal(t, want, got, "seed %d", seed)
 	}
 }
@@ -271,14 +298,26 @@ func TestOwnBlockBehindALostOne(t *testing.T) {
 	for _, id := range []string{"kept", "gone"} {
 		s.native = append(s.native, s.add(event.SourceRunner, event.BlockUpsert{Block: block(id, event.BlockAssistantText, event.StatusComplete, "said")}))
 	}
-	s.lose(event.SourceServer, "gone")
+	s.lose("gone")
+	s.keep()
 	s.add(event.SourceServer, event.BlockUpsert{Block: event.Block{ID: "failed", Type: event.BlockError, Status: event.StatusComplete, Source: event.SourceServer}})
-	var c ownCollector
-	c.blocks.place(standing(""))
+	c := collectorFrom("")
 	for _, ev := range s.live {
 		c.hear(ev)
 	}
 	entries := c.entries()
-	require.Len(t, entries, 1)
-	require.Equal(t, "kept", entries[0].Anchor.AfterBlockID)
+	require.Len(t, entries, 2)
+	for _, e := range entries {
+		require.Equal(t, "kept", e.Anchor.AfterBlockID)
+	}
+	require.True(t, reducer.Lost(entries[0].Event.Payload.(event.BlockUpsert).Block), "in the order of their places")
+}
+
+// brief is the main conversation, a block a line.
+func brief(s reducer.State) (out []string) {
+	for _, b := range s.Blocks {
+		line, err := json.Marshal(b)
+		out = append(out, fmt.Sprint(string(line), err))
+	}
+	return out
 }

@@ -229,12 +229,12 @@ func (r *Reconciler) writeEpitaph(ctx context.Context, in EpitaphInput) error {
 	}
 	id, key := in.Dead.SessionID, "epitaph-"+in.Dead.RunID
 	last, err := r.Stream.Emit(ctx, id, stream.Emission{
-		Fence: stream.Fence{Epoch: epoch}, LastSeq: in.Remains.Record.LastSeq, Key: key, Events: e.events,
+		Fence: stream.Fence{Epoch: epoch}, LastSeq: in.Remains.Record.LastSeq, Key: key, Events: slices.Concat(e.lost, e.words),
 	})
 	if err != nil {
 		return err
 	}
-	entries, anchor := ownEntries(key, e.events, e.anchor)
+	entries, anchor := ownEntries(key, e.words, e.anchor)
 	if err := r.Archive.AppendOwn(ctx, id, epoch, append(e.before, entries...)...); err != nil {
 		return err
 	}
@@ -287,7 +287,8 @@ func (r *Reconciler) saveRecord(ctx context.Context, id string, rec session.Reco
 
 // epitaph is what is to be said of a dead session.
 type epitaph struct {
-	events []event.Event
+	// lost are about what the host took with it, words about the session.
+	lost, words []event.Event
 	// before are blocks of Sojourn's own that the host took with it.
 	before []archive.OwnEntry
 	// anchor is the last block before it that is sure to stay.
@@ -306,16 +307,17 @@ func (r *Reconciler) compose(ctx context.Context, in EpitaphInput) (epitaph, err
 	}
 	var e epitaph
 	if in.Lost {
-		if e.events, err = r.lost(ctx, in, since.LastSeq); err != nil {
+		if e.lost, err = r.lost(ctx, in, since.LastSeq); err != nil {
 			return e, err
 		}
-		for _, ev := range e.events {
+		for i, ev := range e.lost {
+			ev.Context.Seq = p.seq + uint64(i) + 1 // which it will have
 			p.blocks.hear(ev)
 		}
 		e.before = p.blocks.entries()
 	}
-	e.anchor = p.blocks.blocks.anchor(len(p.blocks.blocks))
-	e.events = append(e.events, lastWords(in, p)...)
+	e.anchor = p.blocks.anchor()
+	e.words = lastWords(in, p)
 	return e, nil
 }
 

@@ -133,7 +133,7 @@ type past struct {
 // took some of it, what is left is read.
 func readPast(ctx context.Context, log *stream.Log, in TakeUpInput) (*past, error) {
 	p := &past{seq: in.LastSeq, sandbox: in.Sandbox}
-	p.blocks.blocks.place(standing(in.Anchor))
+	p.blocks = collectorFrom(in.Anchor)
 	return p, eachAfter(ctx, log, in.SessionID, in.LastSeq, func(ev event.Event) bool { p.hear(ev); return true })
 }
 
@@ -198,7 +198,7 @@ func (p *past) started(ev event.Event, q event.Query) {
 	}
 	p.running = &Running{
 		ExecutionID: q.ExecutionID, MessageID: q.MessageIDs[0], AfterSeq: ev.Context.Seq - 1,
-		Anchor: p.blocks.blocks.anchor(len(p.blocks.blocks)),
+		Anchor: p.blocks.anchor(),
 	}
 }
 
@@ -244,7 +244,7 @@ func (p *past) output(epoch uint64) TakeUpOutput {
 		}
 	}
 	return TakeUpOutput{
-		Epoch: epoch, LastSeq: p.seq, LastBlockID: p.blocks.blocks.anchor(len(p.blocks.blocks)), LastBlock: p.lastBlock,
+		Epoch: epoch, LastSeq: p.seq, LastBlockID: p.blocks.anchor(), LastBlock: p.lastBlock,
 		Sandbox: p.sandbox, Results: p.results, Running: p.running, Executions: p.executions,
 	}
 }

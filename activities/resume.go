@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/runner"
@@ -109,17 +108,19 @@ func (t *turn) takenAway(ctx context.Context, said told) (reducer.State, error) 
 // said it: the first of its part that was not lost before.
 func asked(live reducer.State) (event.Block, bool) {
 	for _, b := range live.Blocks {
-		if b.Type == event.BlockUserMessage && b.Source != event.SourceServer && !isLost(b) {
+		if b.Type == event.BlockUserMessage && b.Source != event.SourceServer && !reducer.Lost(b) {
 			return b, true
 		}
 	}
 	return event.Block{}, false
 }
 
-// heard says whether a block is in the agent's transcript: blocks have the same
-// ids there as they had live.
-func heard(b event.Block, restored reducer.State) bool {
-	return slices.ContainsFunc(restored.Blocks, func(r event.Block) bool { return r.ID == b.ID })
+// written reports whether a message is in the agent's transcript, by one of its
+// ids: blocks have the same ids there as they had live.
+func written(ids []string, restored reducer.State) bool {
+	return slices.ContainsFunc(restored.Blocks, func(b event.Block) bool {
+		return b.Type == event.BlockUserMessage && slices.Contains(ids, b.ID)
+	})
 }
 
 // resumed decides how a resumed execution goes on, keeps that for the attempts
@@ -139,22 +140,20 @@ func (t *turn) resumed(ctx context.Context, events *[]event.Event) (begun bool, 
 	if err != nil {
 		return false, fmt.Errorf("look for what can be resumed: %w", err)
 	}
-	now := time.Now().UTC()
-	id := t.in.Message.ID
-	live, _ := writtenPrompts(id, said.live, restored, now)
-	message, known := asked(live)
-	r.Heard = known && heard(message, restored)
-	whole, written := writtenPrompts(id, whole, restored, now)
-	lost := parity.Unsaved(whole, restored, now)
-	kept := keepPrompts(whole, restored, now)
+	message, known := asked(said.live)
+	r.Heard = written(promptIDs(t.in.Message.ID), restored)
+	o := reducer.DifferenceOptions{At: time.Now().UTC(), Asked: promptIDs(t.in.Message.ID)}
+	if known && !r.Heard {
+		r.Heard = written([]string{message.ID}, restored)
+	}
 	if known && !r.Heard {
 		// Asked again, the agent says the message again, some of them under an
 		// id of their own choice.
-		kept = slices.DeleteFunc(kept, func(ev event.Event) bool { return ev.Payload.(event.BlockUpsert).Block.ID == message.ID })
-		lost = append([]event.Event{markedLost(message, now)}, lost...)
+		o.AskedAgain = message.ID
 	}
+	changed := reducer.Difference(whole, restored, o)
 	t.owned = true
-	*events = slices.Concat(*events, written, kept, lost, []event.Event{r.notice(t.in.ExecutionID, len(lost))})
+	*events = slices.Concat(*events, changed, []event.Event{r.notice(t.in.ExecutionID, len(changed))})
 	return said.started, t.host.saveBookmark(t.in.Sandbox.ID, t.mark)
 }
 

@@ -76,6 +76,9 @@ func newSavedFold(messageID string, live []reducer.State) *savedFold {
 		s.want(event.Main, l.Blocks)
 		for _, sub := range l.Subagents {
 			s.want(sub.ToolUseID, sub.Blocks)
+			if sub.AgentID != "" { // its name in transcripts that have no call of it
+				s.want(sub.AgentID, sub.Blocks)
+			}
 		}
 	}
 	return s
@@ -84,6 +87,7 @@ func newSavedFold(messageID string, live []reducer.State) *savedFold {
 func (s *savedFold) want(conversation string, blocks []event.Block) {
 	if s.wanted[conversation] == nil {
 		s.wanted[conversation] = map[string]bool{}
+		s.found[conversation] = conversation != event.Main // a subagent's is needed whole
 	}
 	for _, b := range blocks {
 		s.wanted[conversation][b.ID] = true
@@ -118,10 +122,13 @@ func (s *savedFold) add(ev event.Event) {
 }
 
 // owner is the conversation of the turn that a conversation counts for; "" for
-// none.
+// none. One that no call stands for is read behind everything else.
 func (s *savedFold) owner(conversation string) string {
 	if under, ok := s.under[conversation]; ok {
 		return under
+	}
+	if _, began := s.began[conversation]; !began && s.wanted[conversation] == nil {
+		return event.Main
 	}
 	return conversation
 }

@@ -228,7 +228,7 @@ func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnE
 func ownBlock(ev event.Event) (id string, belongs bool) {
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
-		return p.Block.ID, !isLost(p.Block)
+		return p.Block.ID, true
 	case event.SubagentSpawned:
 		return event.SubagentBlockID(p.ToolUseID), true
 	case event.SubagentCompleted:

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 )
 
 // tale is what a turn remembers of what it heard: enough for its result, for
@@ -23,8 +24,8 @@ type tale struct {
 	// written is the last block of the main conversation that the agent has
 	// said whole and is sure to write down; "" for none.
 	written string
-	// lost says that some of the main conversation's was taken back.
-	lost bool
+	// lost are the blocks that the agent has taken back.
+	lost map[blockIn]bool
 	// own says that the agent's words made a block that is not the agent's:
 	// what it said and will not write down, such as the failure of its model.
 	own bool
@@ -40,7 +41,7 @@ type tale struct {
 }
 
 func newTale(anchor string) tale {
-	return tale{blocks: blockOrder{standing(anchor)}, threads: threads{}}
+	return tale{blocks: blockOrder{standing(anchor)}, lost: map[blockIn]bool{}, threads: threads{}}
 }
 
 // responseLimit bounds the text of a result; the whole is in the stream.
@@ -56,6 +57,9 @@ func (t *tale) hear(ev event.Event) {
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
 		t.last = words(p.Block, t.last)
+		if reducer.Lost(p.Block) {
+			t.lost[blockFor(ev)] = true
+		}
 		if main {
 			t.hearBlock(p.Block)
 		}
@@ -80,13 +84,12 @@ func (t *tale) hear(ev event.Event) {
 
 func (t *tale) hearBlock(b event.Block) {
 	t.blocks.prune()
-	t.lost = t.lost || isLost(b)
 	t.own = t.own || b.Source == event.SourceServer
 	t.noteWritten(b)
 	if b.Type != event.BlockAssistantText {
 		return
 	}
-	if b.ID == t.textID && isLost(b) {
+	if b.ID == t.textID && reducer.Lost(b) {
 		t.newText("")
 		return
 	}
@@ -113,7 +116,7 @@ func (t *tale) addText(s string) {
 
 func (t *tale) noteWritten(b event.Block) {
 	switch {
-	case b.ID == t.written && isLost(b):
+	case b.ID == t.written && reducer.Lost(b):
 		t.written = ""
 	case b.Status != event.StatusComplete || b.Source == event.SourceServer:
 	case b.Type == event.BlockAssistantText && (says(b.Content) || b.ID == t.textID && t.text.Len() > 0), b.Type == event.BlockToolResult:

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
@@ -163,15 +164,25 @@ func (a *Archive) Events(ctx context.Context, session string, parse func([]adapt
 // anchor keep their order, and an entry may be anchored to another's block. An
 // entry for the beginning comes before the conversation's first block.
 //
+// An entry may be a block that the agent lost. The agent may have said another one
+// under its id since: entries made before the block was lost follow the lost one,
+// those made after it the other one.
+//
 // Entries whose anchor never comes stand at the end, each conversation's in
 // order, followed by one error per anchor that wraps [ErrAnchorLost]. Errors of
 // native pass through. Memory is that of own.
 func Merge(native iter.Seq2[event.Event, error], own []OwnEntry) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		m := merger{yield: yield, begun: map[string]bool{}, waiting: map[Anchor][]int{}, own: own, placed: make([]bool, len(own))}
+		m := merger{
+			yield: yield, begun: map[string]bool{}, names: map[string]string{}, waiting: map[Anchor][]int{},
+			lost: map[Anchor]int{}, own: own, placed: make([]bool, len(own)),
+		}
 		for i, e := range own {
 			at := e.anchor()
 			m.waiting[at] = append(m.waiting[at], i)
+			if block, lost := e.lost(); lost {
+				m.lost[block] = i
+			}
 		}
 		for ev, err := range native {
 			if err != nil {
@@ -180,7 +191,7 @@ func Merge(native iter.Seq2[event.Event, error], own []OwnEntry) iter.Seq2[event
 				}
 				continue
 			}
-			if !m.event(ev) {
+			if !m.event(ev, len(own)) {
 				return
 			}
 		}
@@ -193,27 +204,48 @@ func (e OwnEntry) anchor() Anchor {
 }
 
 type merger struct {
-	yield   func(event.Event, error) bool
-	begun   map[string]bool
+	yield func(event.Event, error) bool
+	begun map[string]bool
+	// names are the subagents' conversations by the agent's own names for them.
+	names   map[string]string
 	waiting map[Anchor][]int
-	own     []OwnEntry
-	placed  []bool
+	// lost is the last entry of each block that was lost.
+	lost   map[Anchor]int
+	own    []OwnEntry
+	placed []bool
 }
 
-// event gives out an event and what stands around it.
-func (m *merger) event(ev event.Event) bool {
+// event gives out an event and what stands around it: of the entries anchored to
+// its block the first n.
+func (m *merger) event(ev event.Event, n int) bool {
 	id := creates(ev.Payload)
 	if id == "" {
 		return m.yield(ev, nil)
 	}
 	conversation := ev.Context.Conversation()
-	if !m.begun[conversation] {
-		m.begun[conversation] = true
-		if !m.place(Anchor{ConversationID: conversation}) {
+	if name, known := m.names[conversation]; known {
+		conversation = name
+	}
+	if !m.begin(conversation) || !m.yield(ev, nil) {
+		return false
+	}
+	if p, ok := ev.Payload.(event.SubagentSpawned); ok && p.ToolUseID != "" {
+		m.names[p.AgentID] = p.ToolUseID
+		delete(m.names, "")
+		if !m.begin(p.ToolUseID) {
 			return false
 		}
 	}
-	return m.yield(ev, nil) && m.place(Anchor{conversation, id})
+	return m.place(Anchor{conversation, id}, n)
+}
+
+// begin gives out what comes before a conversation's first block.
+func (m *merger) begin(conversation string) bool {
+	if m.begun[conversation] {
+		return true
+	}
+	m.begun[conversation] = true
+	return m.place(Anchor{ConversationID: conversation}, len(m.own))
 }
 
 // creates is the block that an event creates in its conversation unless it is
@@ -228,24 +260,44 @@ func creates(p event.Payload) string {
 	return ""
 }
 
-// place gives out what waits for an anchor.
-func (m *merger) place(at Anchor) bool {
+// place gives out what waits for an anchor, of the first n entries.
+func (m *merger) place(at Anchor, n int) bool {
 	waiting := m.waiting[at]
-	delete(m.waiting, at)
-	for _, i := range waiting {
+	due, _ := slices.BinarySearch(waiting, n)
+	m.waiting[at] = waiting[due:]
+	for _, i := range waiting[:due] {
 		m.placed[i] = true
-		if !m.event(m.own[i].Event) {
+		if !m.entry(i) {
 			return false
 		}
 	}
 	return true
 }
 
+// entry gives out an own entry and what was anchored to it. Of a block that was
+// lost, said anew and lost again the last saying counts.
+func (m *merger) entry(i int) bool {
+	block, lost := m.own[i].lost()
+	switch {
+	case !lost:
+		return m.event(m.own[i].Event, len(m.own))
+	case m.lost[block] > i:
+		return m.place(block, i)
+	}
+	return m.event(m.own[i].Event, i)
+}
+
+// lost returns the block that an entry is, if the agent lost it.
+func (e OwnEntry) lost() (block Anchor, ok bool) {
+	p, ok := e.Event.Payload.(event.BlockUpsert)
+	return Anchor{e.Event.Context.Conversation(), p.Block.ID}, ok && string(p.Block.Metadata["lost"]) == "true"
+}
+
 // rest places what is left: entries for the beginning of conversations without
 // native blocks first, then those whose anchor is lost.
 func (m *merger) rest() {
 	for i, e := range m.own {
-		if !m.placed[i] && e.Anchor.AfterBlockID == "" && !m.place(e.anchor()) {
+		if !m.placed[i] && e.Anchor.AfterBlockID == "" && !m.place(e.anchor(), len(m.own)) {
 			return
 		}
 	}
@@ -253,7 +305,7 @@ func (m *merger) rest() {
 		if m.placed[i] {
 			continue
 		}
-		if !m.place(e.anchor()) {
+		if !m.place(e.anchor(), len(m.own)) {
 			return
 		}
 		lost := fmt.Errorf("archive: own entry %s after block %q of conversation %s: %w", e.ID, e.anchor().AfterBlockID, e.anchor().ConversationID, ErrAnchorLost)

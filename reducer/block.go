@@ -171,6 +171,12 @@ func saidAnew(old, given event.Block) bool {
 
 func lost(b event.Block) bool { return string(b.Metadata["lost"]) == "true" }
 
+// neverSeen reports whether a block that is kept because no transcript has it is
+// a text that had said nothing.
+func neverSeen(b event.Block) bool {
+	return lost(b) && b.Source == event.SourceServer && emptyText(b)
+}
+
 // settle is what idleness does to one block. An empty text that nobody will
 // write to any more is dropped.
 func settle(b event.Block) (_ event.Block, keep bool) {

@@ -29,10 +29,11 @@
 // it. A block for an unknown conversation creates that subagent, running. An
 // upsert without id, or of a new block without type, does nothing.
 //
-// A block whose metadata has "lost": true was said by an agent that died before
-// it wrote it down. An upsert with a type, the status pending or complete, and
-// without that mark says it anew: the lost block is dropped and the new one
-// comes last.
+// A block whose metadata has "lost": true was said by an agent that took it back,
+// or died before it wrote it down. An upsert with a type, the status pending or
+// complete, and without that mark says it anew: the lost block is dropped and the
+// new one comes last. A text that is lost, is the server's and is empty was never
+// seen: it is dropped.
 //
 // block:delta appends to the content. An empty delta, an unknown block or
 // conversation, or a block whose type has no text: no change.
@@ -67,4 +68,15 @@
 //	I8  An event that changes nothing gives the same state, see [State.Same].
 //	I9  Ids are unique: blocks within a conversation, subagents within a state.
 //	I10 An event changes no conversation but its own, except for reference blocks.
+//
+// [Difference] has its own (difference_test.go), over conversations whose agent
+// died anywhere between speaking and writing.
+//
+//	D1 Live with all its events, and restored with the server's at their places, are equal.
+//	D2 Equal states have no difference.
+//	D3 Live with the difference has no difference any more.
+//	D4 Nothing that a transcript has becomes the server's.
+//	D5 Nothing that was seen goes.
+//	D6 Total and pure, on any two states.
+//	D7 A naive rule gives the same blocks, in the same order.
 package reducer

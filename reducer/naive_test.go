@@ -183,12 +183,24 @@ func (n *naive) upsert(conv string, context, given object) {
 					break
 				}
 				overlay(b, given)
+				if unseen(b) {
+					n.store(conv, append(append([]object{}, (*list)[:i]...), (*list)[i+1:]...))
+				}
 				return
 			}
 		}
 	}
 	if given.str("type") == "" {
 		return
+	}
+	if made := (object{}); true {
+		overlay(made, given)
+		if context.str("source") == "server" {
+			made["source"] = "server"
+		}
+		if unseen(made) {
+			return
+		}
 	}
 	if n.conversation(conv) == nil {
 		n.create(conv)
@@ -199,6 +211,11 @@ func (n *naive) upsert(conv string, context, given object) {
 func marked(b object) bool {
 	meta, _ := b["metadata"].(map[string]any)
 	return meta["lost"] == true
+}
+
+func unseen(b object) bool {
+	texty := b["type"] == "assistant_text" || b["type"] == "thinking"
+	return texty && marked(b) && b["source"] == "server" && b.str("content") == "" && b.str("summary") == ""
 }
 
 func (n *naive) append(conv string, context, given object) {

@@ -72,19 +72,29 @@ func upsert(t tree, ctx event.Context, given event.Block) {
 		case ok && saidAnew(old, given):
 			t.dropBlock(at, given.ID)
 		case ok:
-			if b, changed := merge(old, given); changed {
-				t.setBlock(at, b)
-			}
+			change(t, at, old, given)
 			return
 		}
 	}
-	if given.Type == "" {
+	if given.Type == "" || neverSeen(create(given, ctx)) {
 		return
 	}
 	if !known {
 		at = t.addSubagent(Subagent{ToolUseID: ctx.Conversation(), Status: event.ExecutionRunning})
 	}
 	t.addBlock(at, create(given, ctx))
+}
+
+// change merges into the block that stands, and drops it if it turns out that
+// nobody has seen anything of it.
+func change(t tree, at int, old, given event.Block) {
+	b, changed := merge(old, given)
+	switch {
+	case neverSeen(b):
+		t.dropBlock(at, b.ID)
+	case changed:
+		t.setBlock(at, b)
+	}
 }
 
 func delta(t tree, conv string, d event.BlockDelta) {

@@ -65,7 +65,7 @@ func TestParityRecordings(t *testing.T) {
 	t.Parallel()
 	for _, r := range exchanges(t) {
 		live, restored := bothSides(t, r.Records)
-		diffs, err := parity.Compare(live, restored, parity.Rules{})
+		diffs, err := parity.Compare(parity.Native(live), restored, parity.Rules{})
 		require.NoError(t, err)
 		t.Logf("%-60s %d records, %d blocks, %d differences", r.Name, len(r.Records), len(restored.Blocks), len(diffs))
 		for _, d := range diffs {

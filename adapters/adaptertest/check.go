@@ -81,7 +81,7 @@ func (r *Rig) differ(report Report) Report {
 
 func (r *Rig) compare() Report {
 	r.t.Helper()
-	live := withoutOwn(r.Live())
+	live := parity.Native(r.Live())
 	restored, errs := r.parse()
 	diffs := r.differences(live, restored, r.agent.Rules)
 	report := Report{Blocks: countBlocks(live), Subagents: len(live.Subagents), Differences: diffs, Errors: errs}
@@ -138,15 +138,9 @@ func (r *Rig) compareArchive() {
 	for _, err := range errs {
 		r.t.Errorf("read the archive: %v", err)
 	}
-	for _, d := range r.differences(withoutOwn(r.Live()), state, r.agent.Rules) {
+	for _, d := range r.differences(parity.Native(r.Live()), state, r.agent.Rules) {
 		r.t.Errorf("live and archived differ: %s", clip(d.String(), 3000))
 	}
-}
-
-// withoutOwn leaves out the blocks that Sojourn itself added.
-func withoutOwn(s reducer.State) reducer.State {
-	s.Blocks = slices.DeleteFunc(slices.Clone(s.Blocks), func(b event.Block) bool { return b.Source == event.SourceServer })
-	return s
 }
 
 func countBlocks(s reducer.State) int {
@@ -363,7 +357,7 @@ func (r *Rig) WithSide() {
 	restored, errs := r.parse()
 	require.Empty(r.t, errs)
 	strict := parity.Rules{UngivenPrefix: r.agent.Rules.UngivenPrefix}
-	for _, d := range r.differences(live, restored, strict) {
+	for _, d := range r.differences(parity.Native(live), restored, strict) {
 		r.t.Errorf("with the subagents' files beside the stream: %s", clip(d.String(), 3000))
 	}
 }

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/runner"
@@ -161,24 +159,10 @@ func exited(rec event.Record) bool {
 	return rec.Dir == event.DirSig && (strings.HasPrefix(rec.Line, "exit") || strings.HasPrefix(rec.Line, "signal"))
 }
 
-// markLost marks what the process took with it, and keeps as Sojourn's own the
-// prompts that it did not write down.
+// markLost makes Sojourn's own what the process took with it.
 func (r *Rig) markLost(at time.Time) {
-	live := r.fold.State()
 	restored, _ := r.parse() // a torn line is what a kill leaves
-	saved := map[string]bool{}
-	for _, b := range restored.Blocks {
-		saved[b.ID] = true
-	}
-	var events []event.Event
-	for _, b := range live.Blocks {
-		if b.Type == event.BlockUserMessage && b.Source != event.SourceServer && !saved[b.ID] {
-			b.Source = event.SourceServer
-			events = append(events, event.Event{Payload: event.BlockUpsert{Block: b}, Context: event.Context{
-				ConversationID: event.Main, Source: event.SourceServer, Timestamp: at}})
-		}
-	}
-	for _, e := range slices.Concat(events, parity.Unsaved(live, restored, at)) {
+	for _, e := range reducer.Difference(r.fold.State(), restored, reducer.DifferenceOptions{At: at}) {
 		r.fold.Add(e)
 		r.events = append(r.events, e)
 	}

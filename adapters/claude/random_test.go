@@ -309,34 +309,27 @@ func (s *scenario) finish() {
 	}
 }
 
-// settle marks what a death has taken: what the agent had said and not
-// written, and prompts that it had not taken, which a host would send again.
+// settle makes Sojourn's own what a death has taken. Messages that were given no
+// id have another one on disk.
 func (s *scenario) settle() {
-	live, restored := s.state(), reducer.State{}
+	restored := reducer.State{}
 	if s.onDisk() {
 		restored = s.restored()
 	}
-	for _, e := range parity.Unsaved(live, restored, time.Now()) {
-		s.fold.Add(e)
-	}
-	saved := map[string]bool{}
 	contents := map[string]int{}
 	for _, b := range restored.Blocks {
-		saved[b.ID] = true
 		if b.Type == event.BlockUserMessage {
 			contents[*b.Content]++
 		}
 	}
-	for _, b := range live.Blocks {
-		if b.Type != event.BlockUserMessage || string(b.Metadata["lost"]) == "true" || saved[b.ID] {
+	for _, e := range reducer.Difference(s.state(), restored, reducer.DifferenceOptions{At: time.Now()}) {
+		p, ok := e.Payload.(event.BlockUpsert)
+		ungiven := ok && p.Block.Type == event.BlockUserMessage && strings.HasPrefix(p.Block.ID, UngivenPrefix)
+		if ungiven && contents[*p.Block.Content] > 0 {
+			contents[*p.Block.Content]--
 			continue
 		}
-		if strings.HasPrefix(b.ID, UngivenPrefix) && contents[*b.Content] > 0 {
-			contents[*b.Content]--
-			continue
-		}
-		s.fold.Add(event.Event{Payload: event.BlockUpsert{Block: event.Block{ID: b.ID, Type: b.Type, Status: event.StatusError,
-			Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")}}}})
+		s.fold.Add(e)
 	}
 }
 
@@ -348,7 +341,7 @@ func (s *scenario) compare() {
 		s.keep()
 		return
 	}
-	diffs, err := parity.Compare(s.state(), s.restored(), s.plan.mode.rules())
+	diffs, err := parity.Compare(parity.Native(s.state()), s.restored(), s.plan.mode.rules())
 	require.NoError(s.t, err)
 	for i, d := range diffs {
 		if i < 4 {

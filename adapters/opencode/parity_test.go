@@ -112,7 +112,7 @@ func TestParityListed(t *testing.T) {
 			t.Run(r.Name+list.name, func(t *testing.T) {
 				restored := recorded.Parsed(t, list.source)
 				live := recorded.Live(t, only(r.Records, list.session))
-				diffs, err := parity.Compare(live, restored, parity.Rules{UnsentDepth: 1})
+				diffs, err := parity.Compare(parity.Native(live), restored, parity.Rules{UnsentDepth: 1})
 				require.NoError(t, err)
 				t.Logf("%-40s %d blocks, %d differences", r.Name+list.name, len(live.Blocks), len(diffs))
 				for _, d := range diffs {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -12,9 +11,8 @@ import (
 )
 
 // Rules say what the live side of an agent cannot have. The zero value
-// demands that everything is equal. Blocks with the metadata "lost", and those
-// whose source is the server, may be missing on the restored side: they say of
-// themselves that no disk of the agent's has them.
+// demands that everything is equal, lost blocks and Sojourn's own included; for
+// transcripts of the agent alone see [Native].
 type Rules struct {
 	// UngivenPrefix begins the live id of a user message that the host gave no
 	// id; such a message need not have the id of its counterpart. Default: all
@@ -53,46 +51,15 @@ func (d Difference) String() string {
 // the sides are equal. It fails only on states that can't be encoded.
 func Compare(live, restored reducer.State, r Rules) ([]Difference, error) {
 	c := comparison{rules: r, deep: r.deepThreads(live, restored)}
-	c.blocks(event.Main, written(live.Blocks, restored.Blocks), restored.Blocks)
-	c.lost = lostThreads(live)
-	c.subagents(c.threads(live), c.withoutOrphans(live, c.threads(restored), restored))
+	c.blocks(event.Main, live.Blocks, restored.Blocks)
+	c.subagents(c.threads(live), c.threads(restored))
 	return c.found, c.err
-}
-
-// withoutOrphans leaves out what is on disk of the threads that are lost live: an
-// agent that never wrote the call down may have written the thread, under an id
-// of its own.
-func (c *comparison) withoutOrphans(live reducer.State, threads []reducer.Subagent, restored reducer.State) []reducer.Subagent {
-	called := map[string]bool{}
-	note := func(blocks []event.Block) {
-		for _, b := range blocks {
-			called[b.ToolUseID] = called[b.ToolUseID] || b.Type == event.BlockSubagent
-		}
-	}
-	note(restored.Blocks)
-	for _, sub := range restored.Subagents {
-		note(sub.Blocks)
-	}
-	lost := 0
-	for _, sub := range live.Subagents {
-		if c.lost[sub.ToolUseID] {
-			lost++
-		}
-	}
-	return slices.DeleteFunc(threads, func(sub reducer.Subagent) bool {
-		orphan := !called[sub.ToolUseID] && lost > 0
-		if orphan {
-			lost--
-		}
-		return orphan
-	})
 }
 
 // comparison collects differences.
 type comparison struct {
 	rules Rules
 	deep  map[string]bool
-	lost  map[string]bool
 	found []Difference
 	err   error
 }
@@ -140,28 +107,11 @@ func depth(id string, parents map[string]string) int {
 func (c *comparison) threads(s reducer.State) []reducer.Subagent {
 	var out []reducer.Subagent
 	for _, sub := range s.Subagents {
-		if !c.deep[sub.ToolUseID] && !c.lost[sub.ToolUseID] {
+		if !c.deep[sub.ToolUseID] {
 			out = append(out, sub)
 		}
 	}
 	return out
-}
-
-// lostThreads are the subagents whose start is lost.
-func lostThreads(s reducer.State) map[string]bool {
-	lost := map[string]bool{}
-	note := func(blocks []event.Block) {
-		for _, b := range blocks {
-			if b.Type == event.BlockSubagent && string(b.Metadata["lost"]) == "true" {
-				lost[b.ToolUseID] = true
-			}
-		}
-	}
-	note(s.Blocks)
-	for _, sub := range s.Subagents {
-		note(sub.Blocks)
-	}
-	return lost
 }
 
 func (c *comparison) subagents(live, restored []reducer.Subagent) {
@@ -179,7 +129,7 @@ func (c *comparison) subagents(live, restored []reducer.Subagent) {
 }
 
 func (c *comparison) subagent(where string, live, restored reducer.Subagent) {
-	liveBlocks, restoredBlocks := written(live.Blocks, restored.Blocks), restored.Blocks
+	liveBlocks, restoredBlocks := live.Blocks, restored.Blocks
 	if c.rules.UnsentText {
 		restoredBlocks = withoutUnsent(liveBlocks, restoredBlocks)
 	}
@@ -227,22 +177,6 @@ func (c *comparison) align(live, restored event.Block) event.Block {
 func timeless(b event.Block) event.Block {
 	b.Timestamp, b.DurationMS = event.Block{}.Timestamp, nil
 	return b
-}
-
-// written is what of the live blocks a disk can have: not the lost ones, and of
-// the server's own those that the other side has too.
-func written(live, restored []event.Block) []event.Block {
-	has := map[string]bool{}
-	for _, b := range restored {
-		has[b.ID] = true
-	}
-	var kept []event.Block
-	for _, b := range live {
-		if string(b.Metadata["lost"]) != "true" && (b.Source != event.SourceServer || has[b.ID]) {
-			kept = append(kept, b)
-		}
-	}
-	return kept
 }
 
 // withoutUnsent drops what the live side may leave out of a thread.

@@ -39,6 +39,20 @@ func ref(toolUseID string) event.Block {
 	return event.Block{ID: event.SubagentBlockID(toolUseID), Type: event.BlockSubagent, ToolUseID: toolUseID}
 }
 
+func call(id string, how event.Execution) event.Block {
+	return event.Block{ID: id, Type: event.BlockToolUse, Status: event.StatusComplete, ToolUseID: id, Execution: how, Input: []byte("{}")}
+}
+
+func result(id string) event.Block {
+	failed := false
+	return event.Block{ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete, ToolUseID: id, IsError: &failed, Output: []byte("null")}
+}
+
+func server(b event.Block) event.Block {
+	b.Source = event.SourceServer
+	return b
+}
+
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	const done = event.ExecutionSuccess
@@ -65,8 +79,11 @@ func TestCompare(t *testing.T) {
 			main(call("q", done), text("a", "x"), call("p", done), result("p"), result("q")), parity.Rules{CallsAtOnce: true}, 4},
 		"missing live":           {main(), main(text("a", "x")), parity.Rules{}, 1},
 		"missing restored":       {main(text("a", "x")), main(), parity.Rules{}, 1},
-		"lost":                   {main(lost(text("a", "x"))), main(), parity.Rules{}, 0},
+		"lost":                   {main(lost(text("a", "x"))), main(lost(text("a", "x"))), parity.Rules{}, 0},
+		"lost is no excuse":      {main(lost(text("a", "x"))), main(), parity.Rules{}, 1},
 		"lost is no excuse back": {main(), main(lost(text("a", "x"))), parity.Rules{}, 1},
+		"server":                 {main(server(text("a", "x"))), main(), parity.Rules{}, 1},
+		"lost thread":            {tree(thread("t", lost(text("a", "x")))), tree(), parity.Rules{}, 1},
 		"ungiven":                {main(prompt("p:1")), main(prompt("u")), parity.Rules{UngivenPrefix: "p:"}, 0},
 		"given":                  {main(prompt("q")), main(prompt("u")), parity.Rules{UngivenPrefix: "p:"}, 1},
 		"ungiven is for prompts": {main(text("p:1", "x")), main(text("u", "x")), parity.Rules{UngivenPrefix: "p:"}, 1},
@@ -104,20 +121,15 @@ func TestDifferenceReads(t *testing.T) {
 	require.Contains(t, got[0].String(), `"content":"x"`)
 }
 
-// What was said and is on no disk is marked, so that the sides are equal.
-func TestUnsaved(t *testing.T) {
+// Native leaves out what says of itself that no transcript of the agent's has it,
+// and nothing else.
+func TestNative(t *testing.T) {
 	t.Parallel()
-	added := text("notice", "restored")
-	added.Source = event.SourceServer
-	live := main(prompt("u"), text("a", "kept"), text("b", "gone"), lost(text("c", "known")), added)
-	live.Subagents = []reducer.Subagent{thread("t", text("d", "kept"), text("e", "gone")), thread("unsent", text("f", "x"))}
-	restored := main(text("a", "kept"))
-	restored.Subagents = []reducer.Subagent{thread("t", text("d", "kept"))}
-	var marked []string
-	for _, e := range parity.Unsaved(live, restored, time.Time{}) {
-		marked = append(marked, e.Context.ConversationID+" "+e.Payload.(event.BlockUpsert).Block.ID)
-		live = reducer.Reduce(live, e)
-	}
-	require.Equal(t, []string{"main b", "t e"}, marked)
-	require.Empty(t, parity.Unsaved(live, restored, time.Time{}))
+	gone := lost(ref("gone"))
+	live := main(prompt("u"), lost(text("a", "half")), server(text("b", "notice")), ref("t"), gone)
+	live.Subagents = []reducer.Subagent{thread("t", text("c", "kept"), lost(text("d", "half"))), thread("gone", text("e", "x"))}
+	want := main(prompt("u"), ref("t"))
+	want.Subagents = []reducer.Subagent{thread("t", text("c", "kept"))}
+	require.Equal(t, want, parity.Native(live))
+	require.Len(t, live.Blocks, 5, "the live one stays as it is")
 }

@@ -333,14 +333,17 @@ func texts(s Told) []Finding {
 		return nil // some of the deltas were deleted before they were read
 	}
 	fold := reducer.NewBuilder(reducer.State{})
-	deltas, order := map[string]string{}, []string(nil)
+	deltas, lost, order := map[string]string{}, map[string]bool{}, []string(nil)
 	for _, h := range s.Heard {
 		fold.Add(h.Event)
-		if b, ok := h.Payload.(event.BlockUpsert); ok && string(b.Block.Metadata["lost"]) == "true" {
-			delete(deltas, b.Block.ID) // what is said of it from here on is said anew
+		if b, ok := h.Payload.(event.BlockUpsert); ok {
+			if lost[b.Block.ID] && !reducer.Lost(b.Block) {
+				delete(deltas, b.Block.ID) // what is said of it from here on is said anew
+			}
+			lost[b.Block.ID] = reducer.Lost(b.Block)
 		}
 		if d, ok := h.Payload.(event.BlockDelta); ok {
-			if _, known := deltas[d.BlockID]; !known {
+			if _, known := deltas[d.BlockID]; !known && !slices.Contains(order, d.BlockID) {
 				order = append(order, d.BlockID)
 			}
 			deltas[d.BlockID] += d.Delta
@@ -356,7 +359,7 @@ func texts(s Told) []Finding {
 		if _, said := deltas[id]; !said {
 			continue // it was lost, and stands as its transcript has it
 		}
-		if !ok || b.Type != event.BlockAssistantText || b.Status != event.StatusComplete || b.Content == nil {
+		if !ok || b.Type != event.BlockAssistantText || b.Status != event.StatusComplete && !reducer.Lost(b) || b.Content == nil {
 			continue
 		}
 		switch heard, want := deltas[id], *b.Content; {

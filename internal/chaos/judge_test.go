@@ -2,8 +2,10 @@ package chaos
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +147,33 @@ func TestJudgeTexts(t *testing.T) {
 		payloads = append(payloads, block(event.StatusComplete, "one two"), done)
 		_, found := judge(told(nil, heardAt(payloads...)), usual)
 		require.Equal(t, tc.want, faultsOf(found), "%v", tc.deltas)
+	}
+}
+
+// TestJudgeLostTexts: what was seen of a text that no transcript has is what the
+// conversation keeps of it; said anew, only the second saying counts.
+func TestJudgeLostTexts(t *testing.T) {
+	t.Parallel()
+	begun, done, _ := query("q1q done")
+	block := func(status event.BlockStatus, text string) event.Block {
+		return event.Block{ID: "b", Type: event.BlockAssistantText, Status: status, Content: event.Text(text)}
+	}
+	lost := block(event.StatusError, "one two")
+	lost.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
+	half := []event.Payload{begun, event.BlockUpsert{Block: block(event.StatusPending, "")}, event.BlockDelta{BlockID: "b", Delta: "one "}}
+	whole := append(slices.Clone(half), event.BlockDelta{BlockID: "b", Delta: "two"})
+	anew := []event.Payload{event.BlockUpsert{Block: block(event.StatusPending, "")}, event.BlockDelta{BlockID: "b", Delta: "three"}, event.BlockUpsert{Block: block(event.StatusComplete, "three")}}
+	for name, c := range map[string]struct {
+		heard []event.Payload
+		want  []Fault
+	}{
+		"kept":       {append(slices.Clone(whole), event.BlockUpsert{Block: lost}), nil},
+		"a gap":      {append(slices.Clone(half), event.BlockUpsert{Block: lost}), []Fault{Gap}},
+		"said anew":  {append(append(slices.Clone(half), event.BlockUpsert{Block: lost}), anew...), nil},
+		"anew twice": {append(append(append(slices.Clone(half), event.BlockUpsert{Block: lost}), anew[:2]...), anew[1:]...), []Fault{Repeat}},
+	} {
+		_, found := judge(told(nil, heardAt(append(c.heard, done)...)), usual)
+		require.Equal(t, c.want, faultsOf(found), name)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // TestAgentDeathIsNamedAndRestored kills the agent from within in mid-turn: the
-// turn fails by name, the conversation stays what a restore gives (what the
-// agent took with it aside), and the next message goes on with what it knew.
+// turn fails by name, the conversation stays what a restore gives, and the next
+// message goes on with what it knew.
 func TestAgentDeathIsNamedAndRestored(t *testing.T) {
 	startWorker(t)
 	h := open(t, session.Options{})

@@ -253,8 +253,8 @@ func delivered(t *testing.T, dir, sessionID, text string) int {
 	return n
 }
 
-// requireSame compares stream and archive as a reader of either does: what an
-// agent took with it is marked as lost in the one and missing in the other.
+// requireSame compares stream and archive as a reader of either does, what an
+// agent took with it included; where they differ it names the place.
 func requireSame(t *testing.T, id string) {
 	t.Helper()
 	live, err := shared.client.Show(testContext(t), id, session.FromStream)

@@ -316,7 +316,7 @@ func TestR67CrashedAgentIsAFailure(t *testing.T) {
 	require.NoError(t, err)
 	differences, err := parity.Compare(live.State, restored.State, parity.Rules{})
 	require.NoError(t, err)
-	require.Empty(t, differences, "but for what the agent took with it")
+	require.Empty(t, differences)
 }
 
 // TestR68ExecutionEnvironmentEvents follows sandboxes from their making to each

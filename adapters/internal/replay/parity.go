@@ -9,10 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// Same demands that both sides are the same conversation.
+// Same demands that both sides are the same conversation, what no transcript of
+// the agent's has aside.
 func Same(t testing.TB, live, restored reducer.State, rules parity.Rules, what ...any) {
 	t.Helper()
-	diffs, err := parity.Compare(live, restored, rules)
+	diffs, err := parity.Compare(parity.Native(live), restored, rules)
 	require.NoError(t, err)
 	require.Empty(t, diffs, what...)
 }
@@ -29,11 +30,11 @@ type Comparison struct {
 	CountRestored bool
 }
 
-// Test demands that both sides are the same conversation, and logs how much was
+// Test demands that both sides are the same conversation as [Same] does, and logs how much was
 // compared.
 func (c Comparison) Test(t *testing.T) {
 	t.Helper()
-	diffs, err := parity.Compare(c.Live, c.Restored, c.Rules)
+	diffs, err := parity.Compare(parity.Native(c.Live), c.Restored, c.Rules)
 	require.NoError(t, err)
 	counted := c.Live
 	if c.CountRestored {

@@ -1,0 +1,42 @@
+package parity
+
+import (
+	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// Native is the part of a live conversation that the agent's own transcripts
+// must have: without the blocks that Sojourn added, those that the live side says
+// are in no transcript (metadata "lost"), and the threads of subagents whose start
+// is among them. It is for comparisons with a transcript alone; what is shown of a
+// session has those blocks on both sides.
+func Native(live reducer.State) reducer.State {
+	gone := map[string]bool{}
+	note := func(blocks []event.Block) {
+		for _, b := range blocks {
+			gone[b.ToolUseID] = gone[b.ToolUseID] || b.Type == event.BlockSubagent && added(b)
+		}
+	}
+	note(live.Blocks)
+	for _, sub := range live.Subagents {
+		note(sub.Blocks)
+	}
+	out := reducer.State{Blocks: native(live.Blocks)}
+	for _, sub := range live.Subagents {
+		if gone[sub.ToolUseID] {
+			continue
+		}
+		sub.Blocks = native(sub.Blocks)
+		out.Subagents = append(out.Subagents, sub)
+	}
+	return out
+}
+
+func native(blocks []event.Block) []event.Block {
+	return slices.DeleteFunc(slices.Clone(blocks), added)
+}
+
+// added reports whether a block is in no transcript of the agent's.
+func added(b event.Block) bool { return b.Source == event.SourceServer || reducer.Lost(b) }

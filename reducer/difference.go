@@ -1,0 +1,302 @@
+package reducer
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// DifferenceOptions say what happens to a conversation whose agent is gone.
+type DifferenceOptions struct {
+	// At is the time of the events. Default: none.
+	At time.Time
+	// AskedAgain is the id of a user's message that the agent will be asked
+	// again: what was said of it first is lost, like the agent's own words.
+	// Default: none; a message that the agent did not write down is kept as it was
+	// asked.
+	AskedAgain string
+	// Asked are the ids under which the agent may have been asked the message that
+	// it was at work on: one that is in the transcripts is told though nobody
+	// heard of it. Default: none.
+	Asked []string
+}
+
+// Difference returns the events that make the live conversation and the one
+// restored from the agent's transcripts equal, after the agent is gone. An
+// agent writes and speaks independently, so its death takes from both sides.
+//
+//   - Events with the source server are what was seen and no transcript holds.
+//     They are for both sides: live they mark blocks as lost (status error,
+//     metadata "lost") and as Sojourn's own; kept in Sojourn's transcript, each
+//     behind the block that it follows live, they restore those blocks whole.
+//   - Events with another source are what the transcripts hold and nobody was
+//     told, or was told otherwise. They are for the live side alone.
+//
+// live may be the last part of the conversation, restored then begins no earlier.
+// What the transcripts have between blocks that were said is what the agent's
+// protocol never sends, and is left alone. See D1 to D7 in the package's doc.
+func Difference(live, restored State, o DifferenceOptions) []event.Event {
+	d := difference{live: live, restored: restored, o: o}
+	d.conversation(event.Main, live.Blocks, restored.Blocks)
+	for _, sub := range live.Subagents {
+		if sub.Native() {
+			d.conversation(sub.ToolUseID, sub.Blocks, restored.thread(sub.ToolUseID, sub.AgentID).Blocks)
+		}
+	}
+	d.orphans()
+	return d.out
+}
+
+// Keep returns the events that make Sojourn's own what the agent itself has said
+// is lost (a text that an interrupt cut off, say): the part of [Difference] that
+// needs no transcript.
+func Keep(live State, at time.Time) []event.Event {
+	d := difference{live: live, o: DifferenceOptions{At: at}}
+	d.keep(event.Main, live.Blocks)
+	for _, sub := range live.Subagents {
+		d.keep(sub.ToolUseID, sub.Blocks)
+	}
+	return d.out
+}
+
+// Lost reports whether a block was seen and is in no transcript of the agent's.
+func Lost(b event.Block) bool { return lost(b) }
+
+// difference collects events.
+type difference struct {
+	live, restored State
+	o              DifferenceOptions
+	out            []event.Event
+}
+
+func (d *difference) say(conversation string, source event.Source, p event.Payload) {
+	d.out = append(d.out, event.Event{Payload: p, Context: event.Context{
+		ConversationID: conversation, Source: source, Timestamp: d.o.At,
+	}})
+}
+
+func (d *difference) tell(conversation string, b event.Block) {
+	d.say(conversation, event.SourceRunner, event.BlockUpsert{Block: b})
+}
+
+func (d *difference) keep(conversation string, blocks []event.Block) {
+	for _, b := range blocks {
+		if lost(b) && b.Source != event.SourceServer {
+			d.lose(conversation, b)
+		}
+	}
+}
+
+func (d *difference) conversation(id string, live, restored []event.Block) {
+	saved := make(map[string]event.Block, len(restored))
+	for _, b := range restored {
+		saved[b.ID] = b
+	}
+	said := make(map[string]bool, len(live))
+	unasked := d.unasked(id, live, saved)
+	d.asked(id, live, restored, said)
+	for _, b := range live {
+		said[b.ID] = true
+		s, isSaved := saved[b.ID]
+		switch {
+		case !isSaved && b.ID == unasked:
+			d.keepPrompt(id, b)
+		case isSaved && !sameBlock(b, s):
+			if b.Type == event.BlockSubagent && s.Execution != b.Execution {
+				d.ended(id, s)
+			}
+			d.tell(id, s)
+		case isSaved, b.Source == event.SourceServer:
+		case !lost(b) && id == event.Main && b.Type == event.BlockUserMessage && b.ID != d.o.AskedAgain:
+			d.keepPrompt(id, b)
+		default:
+			d.lose(id, b)
+		}
+	}
+	d.behind(id, restored, said)
+}
+
+// asked tells the message that the agent was at work on and had no time to say.
+func (d *difference) asked(conversation string, live, restored []event.Block, said map[string]bool) {
+	for _, b := range restored {
+		unsaid := !slices.ContainsFunc(live, func(l event.Block) bool { return l.ID == b.ID })
+		if conversation == event.Main && unsaid && slices.Contains(d.o.Asked, b.ID) {
+			d.tell(conversation, b)
+			said[b.ID] = true
+		}
+	}
+}
+
+// unasked is the lost message of a user that was to be asked again, and never
+// was; "" for none.
+func (d *difference) unasked(conversation string, live []event.Block, saved map[string]event.Block) (id string) {
+	for _, b := range live {
+		switch {
+		case conversation != event.Main || b.Type != event.BlockUserMessage:
+		case lost(b) && b.ID != d.o.AskedAgain:
+			id = b.ID
+		case b.Source != event.SourceServer:
+			id = ""
+		}
+	}
+	return id
+}
+
+// keepPrompt makes Sojourn's own what a user said and the agent did not write
+// down: that is never lost.
+func (d *difference) keepPrompt(conversation string, b event.Block) {
+	b.Source, b.Status = event.SourceServer, event.StatusComplete
+	b.Metadata = maps.Clone(b.Metadata)
+	delete(b.Metadata, "lost")
+	d.say(conversation, event.SourceServer, event.BlockUpsert{Block: b})
+}
+
+// lose makes Sojourn's own a block that no transcript holds, whole.
+func (d *difference) lose(conversation string, b event.Block) {
+	if b.Type == event.BlockSubagent {
+		d.loseSubagent(conversation, b)
+	}
+	b.Source, b.Status = event.SourceServer, event.StatusError
+	if b.Execution == event.ExecutionRunning || b.Execution == event.ExecutionPending {
+		b.Execution = event.ExecutionError
+	}
+	b.Metadata = maps.Clone(b.Metadata)
+	if b.Metadata == nil {
+		b.Metadata = map[string]json.RawMessage{}
+	}
+	b.Metadata["lost"] = json.RawMessage("true")
+	d.say(conversation, event.SourceServer, event.BlockUpsert{Block: b})
+}
+
+// loseSubagent repeats how a subagent began and ended whose call is lost. One
+// that was at work has ended with its agent.
+func (d *difference) loseSubagent(conversation string, b event.Block) {
+	at := lookup(d.live.Subagents, b.ToolUseID, "")
+	if at < 0 {
+		return
+	}
+	sub := d.live.Subagents[at]
+	d.say(conversation, event.SourceServer, event.SubagentSpawned{
+		ToolUseID: sub.ToolUseID, AgentID: sub.AgentID, ChildSessionID: sub.ChildSessionID,
+		Prompt: sub.Prompt, SubagentType: b.Name, Description: b.Description,
+	})
+	d.say(conversation, event.SourceServer, event.SubagentCompleted{
+		ToolUseID: sub.ToolUseID, AgentID: sub.AgentID, ChildSessionID: sub.ChildSessionID,
+		Status: completion(sub.Status), Output: sub.Output, DurationMS: sub.DurationMS,
+	})
+}
+
+func completion(x event.Execution) event.SubagentResult {
+	if x == event.ExecutionSuccess {
+		return event.SubagentCompletedOK
+	}
+	return event.SubagentFailed
+}
+
+// sameBlock reports whether a transcript has a block as it was said. Times and
+// durations, which are differences of times, are the sides' own.
+func sameBlock(live, saved event.Block) bool {
+	live.Timestamp, live.DurationMS = saved.Timestamp, saved.DurationMS
+	a, aerr := json.Marshal(live)
+	b, berr := json.Marshal(saved)
+	return aerr == nil && berr == nil && bytes.Equal(a, b)
+}
+
+// behind tells what the transcripts have behind everything that was said. Of the
+// main conversation that is nothing if nothing was said.
+func (d *difference) behind(conversation string, restored []event.Block, said map[string]bool) {
+	last := len(restored) - 1
+	for last >= 0 && !said[restored[last].ID] {
+		last--
+	}
+	if last < 0 && conversation == event.Main {
+		return
+	}
+	for _, b := range restored[last+1:] {
+		if b.Type == event.BlockSubagent {
+			d.tellSubagent(conversation, b)
+			continue
+		}
+		d.tell(conversation, b)
+	}
+}
+
+// ended tells how a subagent ended by the transcripts.
+func (d *difference) ended(conversation string, b event.Block) {
+	sub := d.restored.thread(b.ToolUseID, "")
+	done := event.SubagentCompleted{ToolUseID: b.ToolUseID, AgentID: sub.AgentID, Status: completion(b.Execution), Output: sub.Output}
+	if done.Output == nil {
+		done.Output = new(string) // what was said of it is taken back
+	}
+	d.say(conversation, event.SourceRunner, done)
+}
+
+// tellSubagent tells a whole subagent that nobody has heard of.
+func (d *difference) tellSubagent(conversation string, b event.Block) {
+	sub := d.restored.thread(b.ToolUseID, "")
+	d.say(conversation, event.SourceRunner, event.SubagentSpawned{
+		ToolUseID: b.ToolUseID, AgentID: sub.AgentID, Prompt: sub.Prompt, SubagentType: b.Name, Description: b.Description,
+	})
+	d.tellThread(sub)
+	if b.Execution != event.ExecutionRunning {
+		d.ended(conversation, b)
+	}
+}
+
+// tellThread tells what a subagent did, unless something of it was said: then
+// its conversation is compared by itself.
+func (d *difference) tellThread(sub Subagent) {
+	if lookup(d.live.Subagents, sub.ToolUseID, "") >= 0 {
+		return
+	}
+	for _, b := range sub.Blocks {
+		if b.Type == event.BlockSubagent {
+			d.tellSubagent(sub.ToolUseID, b)
+			continue
+		}
+		d.tell(sub.ToolUseID, b)
+	}
+}
+
+// orphans tells the threads that no call stands for: the agent wrote the thread
+// down and not its call.
+func (d *difference) orphans() {
+	called := map[string]bool{}
+	note := func(blocks []event.Block) {
+		for _, b := range blocks {
+			called[b.ToolUseID] = called[b.ToolUseID] || b.Type == event.BlockSubagent
+		}
+	}
+	note(d.restored.Blocks)
+	for _, sub := range d.restored.Subagents {
+		note(sub.Blocks)
+	}
+	for _, sub := range d.restored.Subagents {
+		if called[sub.ToolUseID] || lookup(d.live.Subagents, sub.ToolUseID, sub.ToolUseID) >= 0 {
+			continue
+		}
+		d.tellThread(sub)
+		if sub.Status != event.ExecutionRunning {
+			d.say(event.Main, event.SourceRunner, event.SubagentCompleted{
+				ToolUseID: sub.ToolUseID, AgentID: sub.AgentID, Status: completion(sub.Status), Output: sub.Output, DurationMS: sub.DurationMS,
+			})
+		}
+	}
+}
+
+// thread is the subagent with a toolUseId. Without its call an agent's transcript
+// has it under the agent's own name. An empty one when there is none.
+func (s State) thread(toolUseID, agentID string) Subagent {
+	at := lookup(s.Subagents, toolUseID, "")
+	if at < 0 {
+		at = lookup(s.Subagents, agentID, "")
+	}
+	if at < 0 {
+		return Subagent{}
+	}
+	return s.Subagents[at]
+}
