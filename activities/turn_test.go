@@ -307,8 +307,13 @@ func TestAgentDies(t *testing.T) {
 			require.Equal(t, 1, count[event.QueryFailed](events))
 			entries, err := b.store.Own(t.Context(), b.agent.SessionID)
 			require.NoError(t, err)
-			require.Len(t, entries, 1)
-			require.True(t, strings.HasSuffix(entries[0].Anchor.AfterBlockID, ":0"), "not behind the lost text: %s", entries[0].Anchor.AfterBlockID)
+			require.Len(t, entries, 2)
+			lost := entries[0].Event.Payload.(event.BlockUpsert).Block
+			require.True(t, reducer.Lost(lost) && says(lost.Content), "the text that was seen, whole")
+			require.Equal(t, "sojourn-m1-failed", entries[1].Event.Payload.(event.BlockUpsert).Block.ID)
+			for _, e := range entries {
+				require.True(t, strings.HasSuffix(e.Anchor.AfterBlockID, ":0"), "not behind the lost text: %s", e.Anchor.AfterBlockID)
+			}
 			require.Equal(t, "sojourn-m1-failed", out.LastBlockID)
 
 			b.last = out.LastSeq

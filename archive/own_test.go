@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"encoding/json"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -89,6 +90,65 @@ func TestMergeLostAnchor(t *testing.T) {
 	require.Len(t, errs, 1)
 	require.ErrorIs(t, errs[0], ErrAnchorLost)
 	require.ErrorContains(t, errs[0], `"gone"`)
+}
+
+// A lost block comes back at its place. What was anchored to it before it was lost
+// follows it, and what was anchored later follows the one that the agent has said
+// under its id since.
+func TestMergeLostBlocks(t *testing.T) {
+	t.Parallel()
+	gone := func(conversation, id, words string) event.Event {
+		b := event.Block{ID: id, Type: event.BlockAssistantText, Status: event.StatusError, Source: event.SourceServer, Content: event.Text(words)}
+		b.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
+		return event.Event{Payload: event.BlockUpsert{Block: b}, Context: event.Context{ConversationID: conversation, Source: event.SourceServer}}
+	}
+	spawn := event.Event{Payload: event.SubagentSpawned{ToolUseID: "call", AgentID: "agent"}, Context: event.Context{Source: event.SourceServer}}
+	for name, c := range map[string]struct {
+		native []event.Event
+		own    []OwnEntry
+		main   []string
+		thread []string
+	}{
+		"in its place": {
+			native: []event.Event{text("", "1"), text("", "2")},
+			own:    []OwnEntry{after("1", gone("", "x", "half")), after("1", notice("a"))},
+			main:   []string{"1", "x", "a", "2"},
+		},
+		"before and behind": {
+			native: []event.Event{text("", "1"), text("", "2"), text("", "x"), text("", "3")},
+			own:    []OwnEntry{after("x", notice("a")), after("1", gone("", "x", "half")), after("x", notice("b"))},
+			main:   []string{"1", "a", "2", "x", "b", "3"},
+		},
+		"twice": {
+			native: []event.Event{text("", "1"), text("", "2")},
+			own:    []OwnEntry{after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "2"}, Event: gone("", "x", "again")}},
+			main:   []string{"1", "2", "x"},
+		},
+		"empty at last": {
+			native: []event.Event{text("", "1")},
+			own:    []OwnEntry{after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "1"}, Event: gone("", "x", "")}},
+			main:   []string{"1"},
+		},
+		"a thread without its call": {
+			native: []event.Event{text("", "1"), text("agent", "s1"), text("agent", "s2")},
+			own: []OwnEntry{
+				{ID: "spawn", Anchor: Anchor{AfterBlockID: "1"}, Event: spawn},
+				after("", gone("call", "x", "half")), after("s1", gone("call", "y", "half")),
+			},
+			main:   []string{"1", event.SubagentBlockID("call")},
+			thread: []string{"x", "s1", "y", "s2"},
+		},
+	} {
+		state, err := reducer.Fold(Merge(sequence(c.native...), c.own))
+		require.NoError(t, err, name)
+		require.Equal(t, c.main, blockIDs(state.Blocks), name)
+		require.Equal(t, c.thread, blockIDs(state.Conversation("call")), name)
+		for _, b := range state.Blocks {
+			if b.ID == "x" && name == "twice" {
+				require.Equal(t, "again", *b.Content)
+			}
+		}
+	}
 }
 
 func TestMergeStops(t *testing.T) {

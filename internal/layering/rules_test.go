@@ -90,6 +90,14 @@ func rules() []rule {
 			why:     "who imports Sojourn does not inherit the Temporal server's dependencies",
 		},
 		{
+			name: "the comparison of both sides is for tests",
+			about: func(pkg string) bool {
+				return !proofTool(pkg) && !under("internal/e2e", "internal/chaos")(pkg)
+			},
+			forbids: func(_, to string) bool { return within(to, "adapters/parity") },
+			why:     "what both sides must have is the reducer's rule, which a test may not be part of",
+		},
+		{
 			name: "the scripted model is for tests",
 			about: func(pkg string) bool {
 				return !under("internal/modelsim", "internal/harness", "internal/e2e", "internal/chaos", "bench", "adapters/adaptertest")(pkg) && !isCommand(pkg)
