@@ -68,13 +68,13 @@ func TestKillHostKeepsWhatWasSeen(t *testing.T) {
 	for _, s := range turns {
 		s.goOn()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
 	for _, s := range turns {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		defer cancel()
 		res, err := s.h.Wait(ctx, s.r)
 		require.NoError(t, err)
 		require.NoError(t, res.Err())
-		require.NoError(t, s.h.Close(testContext(t)))
+		require.NoError(t, s.h.Close(ctx))
 		s.l.closed(t)
 		requireParity(t, s.h.ID())
 	}
