@@ -124,6 +124,11 @@ func TestMergeLostBlocks(t *testing.T) {
 			own:    []OwnEntry{after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "2"}, Event: gone("", "x", "again")}},
 			main:   []string{"1", "2", "x"},
 		},
+		"twice, and before": {
+			native: []event.Event{text("", "1"), text("", "2")},
+			own:    []OwnEntry{after("x", notice("a")), after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "2"}, Event: gone("", "x", "again")}},
+			main:   []string{"1", "a", "2", "x"},
+		},
 		"empty at last": {
 			native: []event.Event{text("", "1")},
 			own:    []OwnEntry{after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "1"}, Event: gone("", "x", "")}},
@@ -149,6 +154,26 @@ func TestMergeLostBlocks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Subagents come back in the order in which they were heard of, also one that a
+// lost one began.
+func TestMergeLostSubagents(t *testing.T) {
+	t.Parallel()
+	spawn := func(conversation, id string) event.Event {
+		return event.Event{Payload: event.SubagentSpawned{ToolUseID: id}, Context: event.Context{ConversationID: conversation}}
+	}
+	own := []OwnEntry{
+		{ID: "outer", Anchor: Anchor{AfterBlockID: "1"}, Event: spawn("", "outer")},
+		{ID: "inner", Anchor: Anchor{ConversationID: "outer"}, Event: spawn("outer", "inner")},
+	}
+	state, err := reducer.Fold(Merge(sequence(text("", "1"), spawn("", "later")), own))
+	require.NoError(t, err)
+	var ids []string
+	for _, sub := range state.Subagents {
+		ids = append(ids, sub.ToolUseID)
+	}
+	require.Equal(t, []string{"outer", "inner", "later"}, ids)
 }
 
 func TestMergeStops(t *testing.T) {

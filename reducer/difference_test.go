@@ -171,12 +171,13 @@ func kept(events []event.Event) []event.Event {
 }
 
 // keptAt puts the server's blocks of one state into another one, each behind the
-// block that it follows there: what a restore does with Sojourn's transcript.
-func keptAt(live, restored State) State {
-	out := State{Blocks: placed(live.Blocks, restored.Blocks)}
+// block that it follows there: what a restore does with Sojourn's transcript. What
+// was kept of a block is all that it knows of it.
+func keptAt(live, restored, kept State) State {
+	out := State{Blocks: placed(live.Blocks, restored.Blocks, kept.Blocks)}
 	for _, sub := range live.Subagents {
 		was := restored.thread(sub.ToolUseID, "")
-		blocks := placed(sub.Blocks, was.Blocks)
+		blocks := placed(sub.Blocks, was.Blocks, kept.Conversation(sub.ToolUseID))
 		if was.ToolUseID != "" {
 			sub = was
 		}
@@ -191,7 +192,7 @@ func keptAt(live, restored State) State {
 	return out
 }
 
-func placed(live, restored []event.Block) []event.Block {
+func placed(live, restored, kept []event.Block) []event.Block {
 	out := slices.Clone(restored)
 	for i, b := range live {
 		if b.Source != event.SourceServer {
@@ -201,6 +202,9 @@ func placed(live, restored []event.Block) []event.Block {
 		if i > 0 {
 			at = 1 + find(out, live[i-1].ID)
 		}
+		if k := find(kept, b.ID); k >= 0 {
+			b = kept[k]
+		}
 		out = slices.Insert(out, at, b)
 	}
 	return out
@@ -208,8 +212,9 @@ func placed(live, restored []event.Block) []event.Block {
 
 func TestD1Equal(t *testing.T) {
 	forDeaths(t, func(t *testing.T, live, restored State) {
-		after := reduceAll(live, Difference(live, restored, DifferenceOptions{}))
-		require.Equal(t, flat(t, keptAt(after, restored)), flat(t, after))
+		events := Difference(live, restored, DifferenceOptions{})
+		after := reduceAll(live, events)
+		require.Equal(t, flat(t, keptAt(after, restored, buildAll(kept(events)))), flat(t, after))
 	})
 }
 
