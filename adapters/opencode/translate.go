@@ -214,6 +214,10 @@ func (t *translator) partUpdated(p *properties, raw json.RawMessage) error {
 	if q == nil || q.ID == "" || q.MessageID == "" {
 		return fmt.Errorf("field \"properties.part\" has no id or messageID")
 	}
+	if p.Delta != "" && t.Open[q.ID] != nil {
+		t.delta(&properties{PartID: q.ID, Field: "text", Delta: p.Delta})
+		return nil
+	}
 	if q.SessionID == "" {
 		q.SessionID = p.SessionID
 	}

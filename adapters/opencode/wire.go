@@ -39,7 +39,8 @@ type line struct {
 	PromptText json.RawMessage `json:"text"`
 }
 
-// properties is the body of an event.
+// properties is the body of an event. Version 1.0 has the delta of a text beside
+// the part that it belongs to.
 type properties struct {
 	SessionID string    `json:"sessionID"`
 	Info      *info     `json:"info"`
@@ -255,7 +256,24 @@ func decodeLine(data []byte) (*line, error) {
 	if len(l.Event) > 0 {
 		return decodeLine(l.Event)
 	}
+	if l.Properties != nil && l.Properties.SessionID == "" {
+		l.Properties.SessionID = l.Properties.subject()
+	}
 	return l, nil
+}
+
+// subject is the session of an event of version 1.0, which names it in the part,
+// message or session that the event is about.
+func (p *properties) subject() string {
+	switch {
+	case p.Part != nil:
+		return p.Part.SessionID
+	case p.Info == nil:
+		return ""
+	case p.Info.SessionID == "": // the event is about a session
+		return p.Info.ID
+	}
+	return p.Info.SessionID
 }
 
 // known says whether events of a type are translated.
