@@ -18,16 +18,21 @@ import (
 )
 
 // scripted are the agents that the scripted model can stand behind by the
-// environment alone; the generic one needs to be told what to run.
+// environment alone; the generic one needs to be told what to run. A short run has
+// one of them.
 func scripted() []adapters.Adapter {
 	var out []adapters.Adapter
 	for _, name := range builtin.Registry().Names() {
-		if a, err := builtin.Registry().Get(name); err == nil && name != "acp" {
+		if a, err := builtin.Registry().Get(name); err == nil && name != "acp" && !leftOut(a) {
 			out = append(out, a)
 		}
 	}
 	return out
 }
+
+// leftOut reports whether a short run does without the agent here: each has gone
+// through its conformance suite.
+func leftOut(a adapters.Adapter) bool { return testing.Short() && a.Info().Name != "claude" }
 
 // eachAgent runs a test with every agent, all at the same time.
 func eachAgent(t *testing.T, test func(t *testing.T, a adapters.Adapter)) {
@@ -36,11 +41,11 @@ func eachAgent(t *testing.T, test func(t *testing.T, a adapters.Adapter)) {
 		for _, a := range scripted() {
 			t.Run(a.Info().Name, func(t *testing.T) {
 				t.Parallel()
-				if a.Info().Name != "claude" {
-					skip.InShort(t, "of the agents, claude")
-				}
 				test(t, a)
 			})
+		}
+		if testing.Short() {
+			t.Run("others", func(t *testing.T) { skip.InShort(t, "of the agents, claude; the conformance suites have the others") })
 		}
 	})
 }

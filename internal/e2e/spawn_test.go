@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -128,7 +129,8 @@ func TestR42ClosePropagation(t *testing.T) {
 func TestR43DepthLimit(t *testing.T) {
 	const deepest = 10
 	onSharedHost(t)
-	ctx := testContext(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // eleven agents
+	defer cancel()
 	top := open(t, session.Options{})
 	levels := []*session.Handle{top}
 	for depth := 1; depth <= deepest; depth++ {
@@ -149,6 +151,7 @@ func TestR43DepthLimit(t *testing.T) {
 		require.Equal(t, "Parent interrupted", ended(t, h).Reason, fmt.Sprintf("level %d", i+1))
 	}
 	require.Eventually(t, func() bool { return len(childrenOf(t, top)) == 0 }, patience, tick)
+	require.NoError(t, top.Close(ctx))
 }
 
 func TestR44ChildrenAreGoneOnAnyEnd(t *testing.T) {

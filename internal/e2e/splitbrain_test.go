@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/harness"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -35,6 +36,8 @@ type split struct {
 	name string
 	// plain: the host allows no namespaces.
 	plain bool
+	// quick: a short run has it too.
+	quick bool
 	// stops says which of the host's processes are stopped.
 	stops func(worker int, p harness.Seen) bool
 	// cuts are the servers' variables that the worker is cut off from.
@@ -53,9 +56,9 @@ func splits() []split {
 		all = append(all,
 			split{name: "worker stopped", plain: plain, stops: workerOnly},
 			split{name: "worker and runner stopped", plain: plain, stops: withRunner},
-			split{name: "whole tree stopped", plain: plain, stops: everything},
+			split{name: "whole tree stopped", plain: plain, quick: !plain, stops: everything},
 			split{name: "cut off from Temporal", plain: plain, cuts: network[:1]},
-			split{name: "cut off from everything", plain: plain, cuts: network},
+			split{name: "cut off from everything", plain: plain, quick: !plain, cuts: network},
 		)
 	}
 	return all
@@ -74,6 +77,10 @@ func (s split) String() string {
 // time, and nothing of the old one is accepted.
 func TestSplitBrain(t *testing.T) {
 	batches := [][]split{splits()}
+	if testing.Short() {
+		t.Run("others", func(t *testing.T) { skip.InShort(t, "of the ways to lose a host, a stopped one and a cut off one") })
+		batches = [][]split{slices.DeleteFunc(splits(), func(s split) bool { return !s.quick })}
+	}
 	if *splitRuns >= apart {
 		batches = nil
 		for _, s := range splits() {
