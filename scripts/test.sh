@@ -21,9 +21,11 @@ esac
 # Nothing in these starts a goroutine, and -race makes their loops over bytes and
 # lines three to eight times as long. That workers may share an adapter is shown
 # end to end, by workers that are built with -race and have all agents at once.
-PURE='/(adapters|adapters/.*|event|reducer|internal/(agents|layering|settings|skip|testreport)|starter/internal/render)$'
+PURE='/(event|reducer|internal/(agents|layering|settings|skip|testreport)|starter/internal/render)$'
+ADAPTERS='/adapters(/.*)?$'
 mapfile -t pure < <(go list ./... | grep -E "$PURE")
-mapfile -t others < <(go list ./... | grep -vE "$PURE|/internal/e2e$")
+mapfile -t adapters < <(go list ./... | grep -E "$ADAPTERS")
+mapfile -t others < <(go list ./... | grep -vE "$PURE|$ADAPTERS|/internal/e2e$")
 
 # tests MODULE ARGUMENTS… runs go test there and goes on when tests fail: the
 # report judges.
@@ -33,16 +35,17 @@ tests() { go -C "$1" test -json "${@:2}" || failed=1; }
 # themselves, so that their waits are for the product and not for compilers.
 all() {
   local failed=0
-  echo "test: every package"
+  echo "test: packages"
   tests . -timeout 10m "${pure[@]}"
   tests . -race -timeout 20m "${others[@]}"
-  echo "test: devstack and tools"
   tests devstack -race -timeout 5m ./internal/...
   tests internal/tools -timeout 5m ./...
+  echo "test: agents"
+  tests . -timeout 20m "${adapters[@]}"
   echo "test: end to end"
-  tests . -race -timeout 20m ./internal/e2e -skip "$FAULTS"
+  tests . -race -parallel 4 -timeout 20m ./internal/e2e -skip "$FAULTS"
   echo "test: faults"
-  tests . -race -timeout 60m ./internal/e2e -run "$FAULTS"
+  tests . -race -parallel 4 -timeout 60m ./internal/e2e -run "$FAULTS"
   scripts/fuzz.sh || failed=1
   return $failed
 }
@@ -52,7 +55,7 @@ all() {
 short() {
   local failed=0
   echo "test: every package, those end to end first"
-  tests . -short -parallel 4 -timeout 10m ./internal/e2e "${pure[@]}" "${others[@]}"
+  tests . -short -parallel 4 -timeout 10m ./internal/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
   echo "test: devstack and tools"
   tests devstack -short -timeout 5m ./internal/...
   tests internal/tools -short -timeout 5m ./...

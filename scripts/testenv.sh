@@ -1,6 +1,6 @@
 # Sourced by the scripts that run tests, from the repository's root: programs,
 # and which end-to-end tests are those of faults.
-export SOJOURN_BIN=$PWD/bin SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack
+export SOJOURN_BIN=$PWD/bin SOJOURN_DEVSTACK_BIN=$PWD/bin/sojourn-devstack SOJOURN_RUNNER_BIN=$PWD/bin/sojourn-runner
 export PATH=$PWD/bin:$PWD/.agents/bin:$PATH
 FAULTS='^Test(Kill|SplitBrain|Outage|Buttons|NothingLeft|Full|Damage|AgentCant)'
 

@@ -85,6 +85,7 @@ func (c *talk) ask(id, text string) string {
 
 // A program's own files, taken to another home, let it go on where it was.
 func TestFilesComeAlong(t *testing.T) {
+	skip.InShort(t, "TestConformance resumes on another host")
 	t.Parallel()
 	sim := modelsim.New(modelsim.Options{})
 	url, err := sim.Start(t.Context(), "127.0.0.1:0")

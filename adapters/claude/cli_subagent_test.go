@@ -75,7 +75,7 @@ func TestRealBackgroundInterrupted(t *testing.T) {
 		if more {
 			r.Ask("SAY after")
 		}
-		r.Stop()
+		// What the subagent had to say comes after the turn's end.
 		r.Finish()
 	}
 }

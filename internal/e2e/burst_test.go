@@ -96,6 +96,7 @@ func largeID(n int) string { return fmt.Sprintf("large-%d-", n) }
 // complete. The conversation then names every message that was accepted and is
 // not answered.
 func TestFullHistoryIsRecorded(t *testing.T) {
+	skip.InShort(t, "it fills a history")
 	rest := newServer(t, "--temporal-config", "history.maximumBufferedEventsSizeInBytes=2097152",
 		"--temporal-config", "limit.mutableStateSize.error=8388608", "--temporal-config", "system.transactionSizeLimit=4194304")
 	w := &world{temporal: rest, nats: rest, s3: rest}
