@@ -43,7 +43,7 @@ all() {
   echo "test: agents"
   tests . -timeout 20m "${adapters[@]}"
   echo "test: end to end"
-  tests . -race -parallel 4 -timeout 20m ./internal/e2e -skip "$FAULTS"
+  tests . -race -parallel 4 -timeout 40m ./internal/e2e -skip "$FAULTS"
   echo "test: faults"
   tests . -race -parallel 4 -timeout 60m ./internal/e2e -run "$FAULTS"
   scripts/fuzz.sh || failed=1
@@ -55,7 +55,7 @@ all() {
 short() {
   local failed=0
   echo "test: every package, those end to end first"
-  tests . -short -parallel 4 -timeout 10m ./internal/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
+  tests . -short -parallel 4 -timeout 20m ./internal/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
   echo "test: devstack and tools"
   tests devstack -short -timeout 5m ./internal/...
   tests internal/tools -short -timeout 5m ./...

@@ -33,8 +33,9 @@ type test struct {
 	pkg, name string
 	seconds   float64
 	output    []string
-	// ended is false for a test that a panic, an exit or the time limit cut off.
-	ended bool
+	// ended is false for a test that a panic, an exit or the time limit cut off;
+	// paused is true for one that waited for its turn.
+	ended, paused bool
 }
 
 func (t *test) String() string { return strings.TrimSpace(shortened(t.pkg) + " " + t.name) }
@@ -51,8 +52,10 @@ type report struct {
 	// open has what runs, by package and test.
 	open             map[[2]string]*test
 	packages, passed int
-	failed           []*test
-	slow             []test
+	// unstarted are parallel tests of packages that were cut off before them.
+	unstarted int
+	failed    []*test
+	slow      []test
 	// leftOut, missing and inapplicable are the skipped tests by kind of reason.
 	leftOut, missing, inapplicable []skipped
 }
@@ -72,8 +75,10 @@ func (r *report) line(line string) {
 	case "output":
 		t := r.of(e)
 		t.output = append(t.output, e.Output)
-	case "run", "start":
-		r.of(e)
+	case "run", "start", "cont":
+		r.of(e).paused = false
+	case "pause":
+		r.of(e).paused = true
 	case "pass", "fail", "skip":
 		r.end(e)
 	}
@@ -93,7 +98,7 @@ func (r *report) end(e entry) {
 	delete(r.open, [2]string{e.Package, e.Test})
 	t.seconds, t.ended = e.Elapsed, true
 	if e.Action == "fail" {
-		fmt.Fprint(r.out, strings.Join(t.output, ""))
+		fmt.Fprint(r.out, readable(strings.Join(t.output, "")))
 	}
 	if t.name == "" {
 		r.endPackage(t, e.Action)
@@ -123,8 +128,10 @@ func (r *report) endPackage(t *test, action string) {
 			continue
 		}
 		delete(r.open, key)
-		if action == "fail" {
-			fmt.Fprint(r.out, strings.Join(left.output, ""))
+		if left.paused {
+			r.unstarted++
+		} else if action == "fail" {
+			fmt.Fprint(r.out, readable(strings.Join(left.output, "")))
 			r.failed = append(r.failed, left)
 		}
 	}
@@ -144,6 +151,16 @@ func (r *report) endPackage(t *test, action string) {
 
 // message finds the reason in the output of a skipped test.
 var message = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
+
+// readable is the output of a test without the stacks of goroutines that say
+// nothing of it: those of libraries, and of tests that wait for their turn.
+func readable(output string) string {
+	blocks := strings.Split(output, "\n\n")
+	blocks = slices.DeleteFunc(blocks, func(b string) bool {
+		return strings.HasPrefix(b, "goroutine ") && (!strings.Contains(b, "\n"+module) || strings.Contains(b, "testing.(*T).Parallel("))
+	})
+	return strings.Join(blocks, "\n\n")
+}
 
 func (r *report) skip(t *test) {
 	reason := "no reason given"
@@ -190,6 +207,9 @@ func (r *report) summary(took time.Duration) {
 			fmt.Fprintf(r.out, "  %s%s\n", t, how)
 		}
 	}
+	if r.unstarted > 0 {
+		fmt.Fprintf(r.out, "\n%d tests more were not started, for their package was cut off\n", r.unstarted)
+	}
 	fmt.Fprintf(r.out, "\n%d packages in %s: %d tests passed, %d failed, %d skipped, %d not applicable, %d left out\n", r.packages,
 		took.Round(time.Second), r.passed, len(r.failed), count(r.missing), count(r.inapplicable), count(r.leftOut))
 }
@@ -232,9 +252,11 @@ func (r *report) verdict(strict bool) error {
 	return nil
 }
 
+// module is the path of the packages that are ours.
+const module = "github.com/sojourn-run/sojourn"
+
 // shortened is an import path without the module's.
 func shortened(pkg string) string {
-	const module = "github.com/sojourn-run/sojourn"
 	if pkg == module {
 		return "."
 	}

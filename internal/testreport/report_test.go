@@ -65,6 +65,8 @@ func TestFailuresAreNamedWithWhatTheySaid(t *testing.T) {
 		require.Contains(t, said, words)
 	}
 	require.NotContains(t, failed, "sample/good")
+	require.Contains(t, failed, "\n1 tests more were not started, for their package was cut off\n")
+	require.NotContains(t, said, "testing.runTests(", "stacks that say nothing of our code")
 }
 
 func TestNothingTestedIsNoSuccess(t *testing.T) {
