@@ -67,7 +67,7 @@ type Block struct {
 	Parts []Part `json:"parts,omitempty"`
 	// Model made the text (assistant_text).
 	Model string `json:"model,omitempty"`
-	// Summary is a heading that some agents give their thinking.
+	// Summary are the headings that some agents give their thinking, one a line.
 	Summary *string `json:"summary,omitempty"`
 
 	// ToolName and Input belong to tool_use; Input also to subagent.

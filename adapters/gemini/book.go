@@ -26,7 +26,9 @@ type book struct {
 	runs   int
 
 	thoughts []string
-	text     string
+	// summary are the thoughts' subjects.
+	summary string
+	text    string
 	// calls have been read and not told: refused calls between them are read
 	// later.
 	calls []*toolCall
@@ -165,6 +167,9 @@ func (b *book) said(r *record, text string) {
 	b.at(r.Timestamp)
 	for _, t := range r.Thoughts {
 		b.thoughts = append(b.thoughts, thoughtText(t.Subject, t.Description))
+		if t.Subject != "" {
+			b.summary = acp.AddHeading(b.summary, t.Subject)
+		}
 	}
 	b.text += text
 }
@@ -174,21 +179,26 @@ func (b *book) endRun() {
 	if !b.told() && len(b.thoughts) > 0 {
 		// The headless mode does not tell thoughts.
 		b.native(event.Main, "thoughts", encode(b.thoughts))
-		b.thoughts = nil
+		b.thoughts, b.summary = nil, ""
 	}
 	if b.text == "" && len(b.thoughts) == 0 {
 		return
 	}
-	b.block(event.BlockThinking, acp.ThoughtID(b.turn, b.runs), strings.Join(b.thoughts, acp.ThoughtBreak))
-	b.block(event.BlockAssistantText, acp.TextID(b.turn, b.runs), b.text)
+	b.block(event.BlockThinking, acp.ThoughtID(b.turn, b.runs), strings.Join(b.thoughts, acp.ThoughtBreak), b.summary)
+	b.block(event.BlockAssistantText, acp.TextID(b.turn, b.runs), b.text, "")
 	b.runs++
-	b.text, b.thoughts = "", nil
+	b.text, b.thoughts, b.summary = "", nil, ""
 }
 
-func (b *book) block(t event.BlockType, id, text string) {
-	if text != "" {
-		b.upsert(event.Main, event.Block{ID: id, Type: t, Status: event.StatusComplete, Content: &text})
+func (b *book) block(t event.BlockType, id, text, summary string) {
+	if text == "" {
+		return
 	}
+	block := event.Block{ID: id, Type: t, Status: event.StatusComplete, Content: &text}
+	if summary != "" {
+		block.Summary = &summary
+	}
+	b.upsert(event.Main, block)
 }
 
 // settle tells what is left of a turn.

@@ -91,6 +91,30 @@ func TestR91GeminiAdapter(t *testing.T) {
 	require.Equal(t, "yo", *state.Blocks[1].Content)
 }
 
+// TestR53ThinkingHasASummary: the content of a thought streams, and the agent's
+// heading of it is the block's summary, live and restored.
+func TestR53ThinkingHasASummary(t *testing.T) {
+	t.Parallel()
+	const story = "thinking"
+	var live reducer.Builder
+	streamed := ""
+	for _, ev := range recorded.Told(t, story) {
+		live.Add(ev)
+		if d, is := ev.Payload.(event.BlockDelta); is && strings.HasSuffix(d.BlockID, ":1:thought:0") {
+			streamed += d.Delta
+		}
+	}
+	restored, err := reducer.Fold(New().Parse(recorded.StorySources(replay.ReadStory(t, story))))
+	require.NoError(t, err)
+	for side, state := range map[string]reducer.State{"live": live.State(), "restored": restored} {
+		require.Equal(t, event.BlockThinking, state.Blocks[1].Type, side)
+		require.Equal(t, streamed, *state.Blocks[1].Content, side)
+		require.Contains(t, streamed, "this")
+		require.NotNil(t, state.Blocks[1].Summary, side)
+		require.Equal(t, "Considering", *state.Blocks[1].Summary, side)
+	}
+}
+
 // Which native session is gone on with is decided by what lies in the home: the
 // newest that the agent can load, and none where it could load none.
 func TestR93NewOrResume(t *testing.T) {

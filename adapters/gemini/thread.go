@@ -162,9 +162,13 @@ func (s *side) gemini(r *record) error {
 func (s *side) said(r *record, text string) {
 	for i, t := range r.Thoughts {
 		content := thoughtText(t.Subject, t.Description)
-		s.upsert(s.conversation, event.Block{
+		b := event.Block{
 			ID: fmt.Sprintf("%s:thought:%d", r.ID, i), Type: event.BlockThinking, Status: event.StatusComplete, Content: &content,
-		})
+		}
+		if t.Subject != "" {
+			b.Summary = &t.Subject
+		}
+		s.upsert(s.conversation, b)
 	}
 	if text != "" {
 		s.upsert(s.conversation, event.Block{

@@ -80,17 +80,18 @@ func tidied(text string) string {
 	return out
 }
 
-// toldThought is a thought as the protocol tells it, in the form of thoughtText.
-func toldThought(chunk string) string {
+// toldThought is a thought as the protocol tells it, in the form of thoughtText,
+// and its subject.
+func toldThought(chunk string) (text, subject string) {
 	rest, is := strings.CutPrefix(chunk, "**")
 	if !is {
-		return chunk
+		return chunk, ""
 	}
 	subject, description, is := strings.Cut(rest, "**\n")
 	if !is {
-		return chunk
+		return chunk, ""
 	}
-	return thoughtText(subject, description)
+	return thoughtText(subject, description), subject
 }
 
 // thoughtText is a thought with its heading.

@@ -44,9 +44,10 @@ type Dialect struct {
 	// out of held+chunk and what must wait. At the end nothing waits. Default:
 	// text is kept as it is said.
 	Tidy func(begun bool, held, chunk string, end bool) (out, rest string)
-	// Thought is a thought as the agent keeps it. Default: as it is said, and
-	// chunks are pieces of one thought; with Thought each chunk is a whole one.
-	Thought func(chunk string) string
+	// Thought returns a thought as the agent keeps it, and its heading, "" for
+	// none. Default: it is kept as it is said, and chunks are pieces of one
+	// thought; with Thought each chunk is a whole one.
+	Thought func(chunk string) (text, heading string)
 	// Command says whether the agent answers a prompt by itself and keeps
 	// nothing of it. commands are those that it has told of, nil before that.
 	// Default: it never does.

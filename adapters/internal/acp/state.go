@@ -114,6 +114,8 @@ type run struct {
 	Message string `json:"msg,omitempty"`
 	Text    bool   `json:"text,omitempty"`
 	Thought bool   `json:"thought,omitempty"`
+	// Summary are the headings of its thoughts.
+	Summary string `json:"summary,omitempty"`
 	// Held is text that is not out yet.
 	Held string `json:"held,omitempty"`
 }

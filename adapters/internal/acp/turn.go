@@ -110,17 +110,33 @@ func (t *Translator) say(text string) {
 }
 
 func (t *Translator) think(text string) {
-	id := t.thoughtID()
+	b, heading := event.Block{ID: t.thoughtID(), Type: event.BlockThinking}, ""
 	if t.dialect.Thought != nil {
-		text = t.dialect.Thought(text)
+		text, heading = t.dialect.Thought(text)
 	}
 	if !t.Run.Thought {
-		t.Run.Thought = true
-		t.upsert(event.Block{ID: id, Type: event.BlockThinking, Status: event.StatusPending})
+		b.Status = event.StatusPending
 	} else if t.dialect.Thought != nil {
 		text = ThoughtBreak + text
 	}
-	t.emit(event.BlockDelta{BlockID: id, Delta: text})
+	if heading != "" {
+		t.Run.Summary = AddHeading(t.Run.Summary, heading)
+		b.Summary = event.Text(t.Run.Summary)
+	}
+	if !t.Run.Thought || heading != "" {
+		t.Run.Thought = true
+		t.upsert(b)
+	}
+	t.emit(event.BlockDelta{BlockID: b.ID, Delta: text})
+}
+
+// AddHeading adds the heading of a thought to the summary of its run's thoughts:
+// the headings, one a line.
+func AddHeading(summary, heading string) string {
+	if summary == "" {
+		return heading
+	}
+	return summary + "\n" + heading
 }
 
 // ThoughtBreak stands between the thoughts of one run.
