@@ -10,6 +10,11 @@
 //	<dir>/<id>/mcp.json              {"mcpServers": {…}}
 //	<dir>/<id>/mcp/<name>/server.json  {"start": […], "install": […], "env": {…}}, with the server's files
 //	<dir>/<id>/workspace/…           files that a fresh workspace starts with
+//	<dir>/<id>/plugins/<name>/…      rules, skills, agents, commands, mcp.json, mcp
+//
+// A plugin is a folder of parts that were made together, as Claude Code has them. They
+// become the profile's, for every agent; a name that is taken is an error, and so
+// is a part that only one agent has, such as hooks.
 //
 // A [Store] reads them anew each time, so a changed file counts from the next
 // session on:

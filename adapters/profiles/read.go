@@ -37,30 +37,38 @@ func (r *reader) profile(id string) (adapters.Profile, error) {
 	} else if found {
 		p.Instructions = text
 	}
+	if p.Workspace, err = r.tree("workspace", p.Workspace); err != nil {
+		return p, err
+	}
+	if err := r.parts(".", &p); err != nil {
+		return p, err
+	}
+	return p, r.plugins(&p)
+}
+
+// parts reads what a profile and a plugin may both have.
+func (r *reader) parts(dir string, p *adapters.Profile) (err error) {
 	for _, part := range []struct {
 		dir   string
 		files *map[string]string
 	}{{"rules", &p.Rules}, {"agents", &p.Subagents}, {"commands", &p.Commands}} {
-		if *part.files, err = r.markdown(part.dir, *part.files); err != nil {
-			return p, err
+		if *part.files, err = r.markdown(path.Join(dir, part.dir), *part.files); err != nil {
+			return err
 		}
 	}
-	if p.Workspace, err = r.tree("workspace", p.Workspace); err != nil {
-		return p, err
+	if err := r.skills(path.Join(dir, "skills"), p); err != nil {
+		return err
 	}
-	if err := r.skills(&p); err != nil {
-		return p, err
-	}
-	return p, r.servers(&p)
+	return r.servers(dir, p)
 }
 
-func (r *reader) skills(p *adapters.Profile) error {
-	names, err := r.folders("skills")
+func (r *reader) skills(dir string, p *adapters.Profile) error {
+	names, err := r.folders(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		files, err := r.tree(path.Join("skills", name), nil)
+		files, err := r.tree(path.Join(dir, name), nil)
 		if err != nil {
 			return err
 		}
@@ -69,22 +77,23 @@ func (r *reader) skills(p *adapters.Profile) error {
 	return nil
 }
 
-func (r *reader) servers(p *adapters.Profile) error {
+func (r *reader) servers(dir string, p *adapters.Profile) error {
 	var given struct {
 		MCPServers map[string]adapters.MCPServer `json:"mcpServers"`
 	}
-	if err := r.json("mcp.json", &given); err != nil {
+	if err := r.json(path.Join(dir, "mcp.json"), &given); err != nil {
 		return err
 	}
 	for name, s := range given.MCPServers {
 		put(&p.MCPServers, name, s)
 	}
-	names, err := r.folders("mcp")
+	bundles := path.Join(dir, "mcp")
+	names, err := r.folders(bundles)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		dir := path.Join("mcp", name)
+		dir := path.Join(bundles, name)
 		var b adapters.BundledMCP
 		if err := r.json(path.Join(dir, "server.json"), &b); err != nil {
 			return err

@@ -2,6 +2,7 @@ package profiles_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -91,6 +92,49 @@ func TestBrokenProfiles(t *testing.T) {
 		_, err := open(t, in, profiles.Options{}).Load(t.Context(), "p")
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, `profile "p"`)
+	}
+}
+
+// TestR97Plugins: what a plugin holds is the profile's, whichever agent it is for.
+func TestR97Plugins(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"p/skills/own/SKILL.md":                           "own",
+		"p/plugins/harbor/.claude-plugin/plugin.json":     `{"name":"harbor"}`,
+		"p/plugins/harbor/README.md":                      "for people",
+		"p/plugins/harbor/rules/tide.md":                  "wait for the tide",
+		"p/plugins/harbor/skills/knots/SKILL.md":          "knots",
+		"p/plugins/harbor/agents/pilot.md":                "you pilot",
+		"p/plugins/harbor/commands/dock.md":               "dock it",
+		"p/plugins/harbor/mcp.json":                       `{"mcpServers":{"charts":{"url":"https://example.com"}}}`,
+		"p/plugins/harbor/mcp/sonar/server.json":          `{"start":["node","main.js"]}`,
+		"p/plugins/harbor/mcp/sonar/main.js":              "js",
+		"p/plugins/lighthouse/skills/lamps/SKILL.md":      "lamps",
+		"p/plugins/lighthouse/skills/lamps/lib/lenses.py": "pass",
+	}
+	p, err := open(t, files, profiles.Options{}).Load(t.Context(), "p")
+	require.NoError(t, err)
+	require.Equal(t, adapters.Profile{
+		ID:    "p",
+		Rules: map[string]string{"tide": "wait for the tide"},
+		Skills: map[string]map[string]string{
+			"own": {"SKILL.md": "own"}, "knots": {"SKILL.md": "knots"}, "lamps": {"SKILL.md": "lamps", "lib/lenses.py": "pass"},
+		},
+		Subagents: map[string]string{"pilot": "you pilot"}, Commands: map[string]string{"dock": "dock it"},
+		MCPServers: map[string]adapters.MCPServer{"charts": {URL: "https://example.com"}},
+		BundledMCP: map[string]adapters.BundledMCP{"sonar": {Files: map[string]string{"main.js": "js"}, Start: []string{"node", "main.js"}}},
+	}, p)
+	for name, want := range map[string]string{
+		"p/plugins/lighthouse/skills/own/SKILL.md": `folder plugins/lighthouse: skill "own" is there already`,
+		"p/plugins/lighthouse/commands/dock.md":    `folder plugins/lighthouse: command "dock" is there already`,
+		"p/plugins/lighthouse/hooks/hooks.json":    "file plugins/lighthouse/hooks: no part of a plugin that all agents have",
+		"p/plugins/lighthouse/rules/a.txt":         "file plugins/lighthouse/rules/a.txt: not a .md file",
+		"p/plugins/loose.md":                       "file plugins/loose.md: want a folder",
+	} {
+		broken := maps.Clone(files)
+		broken[name] = "x"
+		_, err := open(t, broken, profiles.Options{}).Load(t.Context(), "p")
+		require.ErrorContains(t, err, want)
 	}
 }
 
