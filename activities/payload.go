@@ -61,8 +61,11 @@ type Agent struct {
 type CreateSandboxInput struct {
 	Agent Agent `json:"agent"`
 	// Restarts counts what was lost before.
-	Restarts int    `json:"restarts,omitempty"`
-	LastSeq  uint64 `json:"lastSeq,omitempty"`
+	Restarts int `json:"restarts,omitempty"`
+	// Lost is the session's sandbox before, if it went with its host and the
+	// stream does not say so yet.
+	Lost    *session.Sandbox `json:"lost,omitempty"`
+	LastSeq uint64           `json:"lastSeq,omitempty"`
 	// Reset as in RunTurnInput.
 	Reset bool `json:"reset,omitempty"`
 }
@@ -225,6 +228,8 @@ type FinishInput struct {
 	Reason  string         `json:"reason,omitempty"`
 	// Unlisted leaves out the list marker (spawned sessions).
 	Unlisted bool `json:"unlisted,omitempty"`
+	// Lost as in CreateSandboxInput.
+	Lost *session.Sandbox `json:"lost,omitempty"`
 	// Reset as in RunTurnInput.
 	Reset bool `json:"reset,omitempty"`
 }

@@ -59,6 +59,11 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput, show *a
 		return CreateSandboxOutput{}, err
 	}
 	at := place{id, epoch, in.LastSeq}
+	if in.Lost != nil {
+		if at.lastSeq, err = h.tellLost(ctx, at, *in.Lost); err != nil {
+			return CreateSandboxOutput{}, err
+		}
+	}
 	env := event.Environment{
 		SandboxID: fmt.Sprintf("%s-e%d", id, epoch), Host: h.o.ID, Provider: "local",
 		Status: "starting", RestartCount: in.Restarts,
@@ -81,6 +86,19 @@ func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput, show *a
 	return CreateSandboxOutput{
 		Sandbox: session.Sandbox{Host: h.o.ID, ID: env.SandboxID, Epoch: epoch, Status: env.Status}, LastSeq: last,
 	}, nil
+}
+
+// tellLost ends, for subscribers, a sandbox that went with its host: nobody else
+// can say it.
+func (h *Host) tellLost(ctx context.Context, at place, lost session.Sandbox) (uint64, error) {
+	return h.o.Stream.Emit(ctx, at.session, stream.Emission{
+		Fence: stream.Fence{Epoch: at.epoch}, LastSeq: at.lastSeq, Key: "lost-" + lost.ID,
+		Events: []event.Event{own(event.EETerminated{Environment: lostEnvironment(lost)}), own(runtime(true))},
+	})
+}
+
+func lostEnvironment(sb session.Sandbox) event.Environment {
+	return event.Environment{SandboxID: sb.ID, Host: sb.Host, Provider: "local", Status: "terminated", Reason: "unhealthy", Message: "its host is lost"}
 }
 
 func (h *Host) discard(ctx context.Context, sandboxID string) error {
@@ -206,7 +224,7 @@ func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left st
 	return left, h.dropBookmark(sb.ID())
 }
 
-// fill puts transcripts first, then what was in the workspace, then the profile.
+// fill puts transcripts first, then the profile, then the workspace's files.
 func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapters.Profile, sb sandbox.Sandbox, at place) error {
 	info, err := sb.Info(ctx)
 	if err != nil {
@@ -223,13 +241,13 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 	if err != nil {
 		return fmt.Errorf("%w %q: %w", errProfile, in.Profile, err)
 	}
-	if err := h.furnishWorkspace(ctx, in, sb, at.epoch, files); err != nil {
-		return err
-	}
 	if err := copyProfile(ctx, sb, filesOf(files, adapters.InHome), sandbox.AreaHome); err != nil {
 		return err
 	}
-	return installBundled(ctx, p, sb, info)
+	if err := installBundled(ctx, p, sb, info); err != nil {
+		return err
+	}
+	return h.furnishWorkspace(ctx, in, sb, at.epoch, files)
 }
 
 // restore writes the archive's transcripts back into the home and says so.

@@ -165,9 +165,13 @@ func (s *Session) finish(ctx context.Context, in FinishInput) error {
 			return err
 		}
 	}
+	var events []event.Event
+	if in.Lost != nil {
+		events = append(events, own(event.EETerminated{Environment: lostEnvironment(*in.Lost)}))
+	}
 	last, err := s.Stream.Emit(ctx, id, stream.Emission{
 		Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: in.Record.LastSeq, Key: fmt.Sprintf("closed-%d", in.Epoch),
-		Events: []event.Event{own(runtime(false)), own(event.SessionClosed{Reason: in.Reason})},
+		Events: append(events, own(runtime(false)), own(event.SessionClosed{Reason: in.Reason})),
 	})
 	if err != nil {
 		return err

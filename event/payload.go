@@ -179,7 +179,8 @@ type Environment struct {
 	RestartCount int    `json:"restartCount,omitempty"`
 	// LastHealthCheck is when somebody last looked; zero for never.
 	LastHealthCheck time.Time `json:"lastHealthCheck,omitzero"`
-	// Reason says why it ended: manual, unhealthy or idle.
+	// Reason says why it ended: manual, idle, place, terminated, or unhealthy for one
+	// that was lost.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }

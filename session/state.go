@@ -47,6 +47,8 @@ type State struct {
 	Notices []Notice `json:"notices,omitempty"`
 
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
+	// LostSandbox went with its host, and the stream does not say so yet.
+	LostSandbox *Sandbox `json:"lostSandbox,omitempty"`
 	// Restarts counts sandboxes and agent processes lost.
 	Restarts int `json:"restarts,omitempty"`
 	// Epoch is the last one taken; taken, never counted.

@@ -98,7 +98,8 @@ func (r *run) endSandbox(reason string) {
 		r.st.Restarts++
 		r.st.ArchiveBehind = "the sandbox's host did not answer when it was ended"
 		workflow.GetLogger(r.ctx).Error("a sandbox could not be ended", "sandbox", sb.ID, "host", sb.Host, "error", err)
-		r.notify(event.EEError{Environment: event.Environment{SandboxID: sb.ID, Host: sb.Host, Status: "terminated", Message: errorInfo(err).Message}})
+		env := event.Environment{SandboxID: sb.ID, Host: sb.Host, Status: "terminated", Reason: "unhealthy", Message: errorInfo(err).Message}
+		r.notify(event.EEError{Environment: env}, event.EETerminated{Environment: env})
 		if werr := workflow.Await(r.ctx, r.settled); werr != nil {
 			workflow.GetLogger(r.ctx).Debug("wait ended early", "error", werr)
 		}
@@ -112,7 +113,9 @@ func (r *run) endSandbox(reason string) {
 func (r *run) writeEnd() error {
 	done := r.waitFor("stream and archive to take the session's end")
 	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
-	in := activities.FinishInput{Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted(), Reset: r.wasReset()}
+	in := activities.FinishInput{
+		Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted(), Lost: r.st.LostSandbox, Reset: r.wasReset(),
+	}
 	err := workflow.ExecuteActivity(ctx, activities.NameFinish, in).Get(ctx, nil)
 	done()
 	if err != nil {

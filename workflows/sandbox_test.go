@@ -182,6 +182,29 @@ func TestALostHostsTurnIsResumed(t *testing.T) {
 	require.Len(t, heard[event.QueryCompleted](p.w, "s1"), 1)
 }
 
+// TestR68LostSandboxIsHandedOnInWorkflow: a sandbox that went with its host is
+// named to whoever writes next, once: the one that makes the next sandbox, or the
+// one that closes the session. One that could not be ended is terminated too.
+func TestR68LostSandboxIsHandedOnInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "LOST 1 of them") },
+		func() { p.update(session.UpdateEvict) },
+		func() { p.send("m2", "two") },
+		func() { p.send("m3", "LOST in the fire") },
+	)
+	p.run()
+	require.Nil(t, p.w.places[0].Lost)
+	require.Equal(t, p.w.turns[0].Sandbox, *p.w.places[1].Lost)
+	require.Nil(t, p.w.places[2].Lost, "it is told")
+	for i, in := range p.w.places[3:] {
+		require.Equal(t, p.w.turns[3+i].Sandbox, *in.Lost)
+	}
+	require.Len(t, p.w.finished, 1)
+	require.Equal(t, p.w.turns[len(p.w.turns)-1].Sandbox.ID, p.w.finished[0].Lost.ID)
+}
+
 // A sandbox whose host does not answer when it is to be ended is given up.
 func TestASandboxOfALostHostDoesNotHoldTheClose(t *testing.T) {
 	t.Parallel()
@@ -189,7 +212,11 @@ func TestASandboxOfALostHostDoesNotHoldTheClose(t *testing.T) {
 	p.then(func() { p.send("m1", "one") }, func() { p.w.mu.Lock(); p.w.lostHosts = true; p.w.mu.Unlock() })
 	p.run()
 	require.Len(t, heard[event.EEError](p.w, "s1"), 1)
+	gone := heard[event.EETerminated](p.w, "s1")
+	require.Len(t, gone, 1)
+	require.Equal(t, "unhealthy", gone[0].Reason)
 	require.Len(t, p.w.finished, 1)
+	require.Nil(t, p.w.finished[0].Lost, "it is told")
 }
 
 // Whoever fails to make a sandbox has taken an epoch; the failure is written

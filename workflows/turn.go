@@ -145,7 +145,7 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 			return out, err
 		}
 		r.cur.lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err)}
-		r.st.Sandbox = nil
+		r.st.LostSandbox, r.st.Sandbox = r.st.Sandbox, nil
 		r.publishHost()
 		r.st.Restarts++
 		r.cur.hosts++
@@ -241,12 +241,14 @@ func (r *run) createSandbox() error {
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return err
 	}
-	in := activities.CreateSandboxInput{Agent: r.agent(), Restarts: r.st.Restarts, LastSeq: r.st.LastSeq, Reset: r.wasReset()}
+	in := activities.CreateSandboxInput{
+		Agent: r.agent(), Restarts: r.st.Restarts, Lost: r.st.LostSandbox, LastSeq: r.st.LastSeq, Reset: r.wasReset(),
+	}
 	if err := workflow.ExecuteActivity(ctx, activities.NameCreateSandbox, in).Get(ctx, &out); err != nil {
 		r.adrift = true
 		return err
 	}
-	r.st.Sandbox = &out.Sandbox
+	r.st.Sandbox, r.st.LostSandbox = &out.Sandbox, nil
 	r.st.Epoch, r.st.LastSeq, r.st.Floor, r.adrift = out.Sandbox.Epoch, out.LastSeq, 0, false
 	r.publishHost()
 	return nil
