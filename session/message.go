@@ -116,10 +116,11 @@ type RenderRequest struct {
 	Options Configure `json:"options"`
 }
 
-// RenderReply lists the executions that will run; none when nothing was
-// queued and nothing changed.
+// RenderReply is what came of a render.
 type RenderReply struct {
-	Changed  bool      `json:"changed"`
+	Changed bool `json:"changed"`
+	// Receipts are of the execution that runs, whose agent takes the change as it
+	// goes, and of those that will run, in order; none when nothing does.
 	Receipts []Receipt `json:"receipts"`
 }
 

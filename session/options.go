@@ -169,6 +169,8 @@ type Output struct {
 	// CostUSD as in State.
 	CostUSD *float64           `json:"costUSD,omitempty"`
 	Last    *event.QueryResult `json:"last,omitempty"`
+	// Outcome is how the last execution ended; "" without one.
+	Outcome Outcome `json:"outcome,omitempty"`
 	// Failure is the last execution's, if it failed.
 	Failure *event.ErrorInfo `json:"failure,omitempty"`
 }

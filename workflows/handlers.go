@@ -119,7 +119,11 @@ func (r *run) listenRender() error {
 func (r *run) render(ctx workflow.Context, req session.RenderRequest) (session.RenderReply, error) {
 	r.drain(ctx)
 	reply := session.RenderReply{Changed: r.configure(req.Options), Receipts: []session.Receipt{}}
-	for _, q := range r.st.Queue {
+	runs := slices.Clone(r.st.Queue)
+	if r.cur != nil {
+		runs = slices.Insert(runs, 0, r.cur.queued)
+	}
+	for _, q := range runs {
 		if rec, ok := r.known(q.Message.ID); ok {
 			reply.Receipts = append(reply.Receipts, rec)
 		}

@@ -233,7 +233,7 @@ func (r *run) finished() bool {
 func (r *run) settled() bool { return len(r.outbox) == 0 && !r.writing }
 
 func (r *run) output() session.Output {
-	out := session.Output{Turns: r.st.Turns, Usage: r.st.Usage, CostUSD: r.st.CostUSD, Failure: r.st.Failure}
+	out := session.Output{Turns: r.st.Turns, Usage: r.st.Usage, CostUSD: r.st.CostUSD, Outcome: r.st.Outcome, Failure: r.st.Failure}
 	if n := len(r.st.Results); n > 0 {
 		out.Last = r.st.Results[n-1].Result
 	}

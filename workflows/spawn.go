@@ -173,7 +173,7 @@ func childEnd(req session.SpawnRequest, out session.Output, err error) event.Sub
 		end.Status, end.Output = event.SubagentFailed, event.Text(err.Error())
 	case out.Failure != nil:
 		end.Status, end.Output = event.SubagentFailed, event.Text(out.Failure.Message)
-	case out.Last != nil:
+	case out.Last != nil && out.Outcome != session.Interrupted:
 		end.Output = event.Text(wholeOrNamed(*out.Last, req.ID))
 	default:
 		end.Status, end.Output = event.SubagentFailed, event.Text("ended without an answer")
