@@ -1,7 +1,6 @@
 package event
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -42,19 +41,6 @@ func (c Context) Conversation() string {
 		return Main
 	}
 	return c.ConversationID
-}
-
-// Fill is c with the fields that it lacks taken from d. It is how the session,
-// the stream and the server add what they know; what stands is never replaced.
-func (c Context) Fill(d Context) Context {
-	c.SessionID = cmp.Or(c.SessionID, d.SessionID)
-	c.ConversationID = cmp.Or(c.ConversationID, d.ConversationID)
-	c.Source = cmp.Or(c.Source, d.Source)
-	c.Seq = cmp.Or(c.Seq, d.Seq)
-	if c.Timestamp.IsZero() {
-		c.Timestamp = d.Timestamp
-	}
-	return c
 }
 
 // Event is one thing that happened in a session.

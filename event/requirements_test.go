@@ -41,19 +41,6 @@ func TestR59Envelope(t *testing.T) {
 		`"conversationId":"main","source":"runner","timestamp":"2023-11-14T22:13:20.001Z","seq":7}}`, string(data))
 }
 
-func TestR59EnrichmentNeverChangesThePayload(t *testing.T) {
-	t.Parallel()
-	for typ, p := range sample() {
-		bare := Event{Payload: p, Context: Context{ConversationID: "t1"}}
-		rich := bare
-		rich.Context = bare.Context.Fill(Context{SessionID: "s", ConversationID: "main", Source: SourceServer, Timestamp: at(1), Seq: 4})
-		require.Equal(t, wire(t, bare)["payload"], wire(t, rich)["payload"], "%s", typ)
-		require.Equal(t, Context{"s", "t1", SourceServer, at(1), 4}, rich.Context, "what stands is not replaced")
-	}
-	full := whole(Log{}).Context
-	require.Equal(t, full, full.Fill(Context{"x", "y", "z", at(9), 9}))
-}
-
 func TestR60UpsertCarriesOnlyWhatIsGiven(t *testing.T) {
 	t.Parallel()
 	data, err := json.Marshal(whole(BlockUpsert{Block{ID: "b", Type: BlockAssistantText, Content: Text("")}}).Payload)
