@@ -1,13 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
 // tell asks a session for something, and says when its worker is slow to
@@ -48,7 +53,10 @@ func (c *cli) interrupt(ctx context.Context, id, message, reason string) error {
 	}
 	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
 		reply, err := h.Interrupt(ctx, req)
-		if err != nil {
+		switch {
+		case err != nil && req.Message != nil:
+			return unconfirmed(ctx, id, "message "+req.Message.ID, "sojourn inspect "+id+" shows what is queued", err)
+		case err != nil:
 			return err
 		}
 		what := "had no running turn"
@@ -86,6 +94,7 @@ func (c *cli) respondCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "respond ID REQUEST allow|deny",
 		Short: "Answer an agent that asks whether it may run a tool",
+		Long:  "Answer an agent that asks whether it may run a tool. What is answered is shown first, whole, on standard error.",
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.respond(cmd.Context(), args[0], args[1], args[2], message)
@@ -100,12 +109,34 @@ func (c *cli) respond(ctx context.Context, id, request, answer, message string) 
 		return usage("usage: sojourn respond ID REQUEST allow|deny", "answer: %q is neither allow nor deny", answer)
 	}
 	req := session.RespondRequest{RequestID: request, Allow: answer == "allow", Message: message}
+	if !c.json {
+		c.showRequest(ctx, id, request)
+	}
 	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
 		if err := h.Respond(ctx, req); err != nil {
 			return err
 		}
 		return c.done(id, "has the answer "+answer, req)
 	})
+}
+
+// showRequest shows what is answered, on standard error. The answer does not wait
+// for a stream that can't be read.
+func (c *cli) showRequest(ctx context.Context, id, request string) {
+	conv, err := c.conversation(ctx, id, session.FromStream)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.warn("request %s is not shown: %s", request, explain(err).line)
+		}
+		return
+	}
+	p := render.New(c.stderr, c.renderOptions(c.stderr))
+	for _, ask := range conv.Asks {
+		if ask.Payload.(event.PermissionRequested).RequestID == request {
+			_ = p.Event(ask) // the answer counts, not standard error
+		}
+	}
+	_ = p.Flush()
 }
 
 func (c *cli) closeCommand() *cobra.Command {
@@ -231,11 +262,12 @@ func (c *cli) spawn(ctx context.Context, parent, text, id, description string, f
 			return err
 		}
 	}
-	req := session.SpawnRequest{ID: id, Options: o, Message: m, Description: description}
+	req := session.SpawnRequest{ID: cmp.Or(id, uuid.NewString()), Options: o, Message: m, Description: description}
 	return c.tell(ctx, parent, func(ctx context.Context, h *session.Handle) error {
 		reply, err := h.Spawn(ctx, req)
 		if err != nil {
-			return err
+			again := fmt.Sprintf("ask again with the same text: sojourn spawn %s TEXT --id %s (one id never runs twice)", parent, req.ID)
+			return unconfirmed(ctx, parent, "child "+req.ID, again, err)
 		}
 		if c.json {
 			return c.printJSON(reply)

@@ -69,7 +69,8 @@ func (c *cli) send(ctx context.Context, id, text string, f sendFlags) error {
 	stop()
 	switch {
 	case err != nil:
-		return unconfirmed(ctx, h.ID(), m.ID, err)
+		again := fmt.Sprintf("ask again with the same text: sojourn send %s TEXT --message-id %s (one id never runs twice)", h.ID(), m.ID)
+		return unconfirmed(ctx, h.ID(), "message "+m.ID, again, err)
 	case f.noWait:
 		return c.printReceipt(receipt)
 	case f.follow:
@@ -85,15 +86,14 @@ func (c *cli) printReceipt(r session.Receipt) error {
 	return writeLine(c.stdout, fmt.Sprintf("message %s  execution %s  after %d", r.MessageID, r.ExecutionID, r.AfterSeq))
 }
 
-// unconfirmed is an error of sending, after which the message may have arrived
-// all the same: Temporal keeps what it took until a worker asks.
-func unconfirmed(ctx context.Context, id, messageID string, err error) error {
-	hint := fmt.Sprintf("ask again with the same text: sojourn send %s TEXT --message-id %s (one id never runs twice)", id, messageID)
+// unconfirmed is an error of handing something to a session, after which it may
+// have arrived all the same: Temporal keeps what it took until a worker asks.
+func unconfirmed(ctx context.Context, id, what, hint string, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return stoppedAt(hint, "stopped before session %s confirmed message %s: it may still run", id, messageID)
+		return stoppedAt(hint, "stopped before session %s confirmed %s: it may still run", id, what)
 	case errors.Is(err, session.ErrUnavailable):
-		return failed(hint, "%s; message %s may still run", err, messageID)
+		return failed(hint, "%s; %s may still run", err, what)
 	}
 	return err
 }

@@ -102,7 +102,9 @@ func TestAnApprovalIsWaitedFor(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return slices.Contains(listed(t, session.ListOptions{Query: "SojournStatus = 'waiting'"}), h.ID())
 	}, patience, tick)
-	sojourn(t, "respond", h.ID(), asked.RequestID, "allow")
+	answer := runProgram(t, "sojourn", "", nil, "respond", h.ID(), asked.RequestID, "allow")
+	require.Zero(t, answer.code, answer.err)
+	require.Contains(t, answer.err, "touch allowed.txt", "what is answered is shown first")
 	now, err = h.Inspect(ctx)
 	require.NoError(t, err)
 	require.NotEqual(t, session.StatusWaiting, now.Status)
