@@ -77,6 +77,25 @@ func TestR86ClaudeMapping(t *testing.T) {
 	require.Equal(t, event.SubagentCompletedOK, last.Status)
 }
 
+// TestR54HooksAndSignInAreNative: what the agent says of its hooks and of its sign-in is
+// kept whole, and is no block.
+func TestR54HooksAndSignInAreNative(t *testing.T) {
+	t.Parallel()
+	for kind, line := range map[string]string{
+		"system/hook_response": `{"type":"system","subtype":"hook_response","hook_name":"SessionStart","stdout":"hi"}`,
+		"auth_status":          `{"type":"auth_status","isAuthenticating":false}`,
+	} {
+		tr, err := New().Translator(adapters.Launch{}, nil)
+		require.NoError(t, err)
+		events := tr.Step(event.Record{Dir: event.DirOut, Line: line})
+		require.Len(t, events, 1, kind)
+		p, is := events[0].Payload.(event.Native)
+		require.True(t, is, "%s: %T", kind, events[0].Payload)
+		require.Equal(t, kind, p.Kind)
+		require.JSONEq(t, line, string(p.Raw))
+	}
+}
+
 // One record gives zero or more events, and the same record at the same state
 // the same events.
 func TestR88ConverterShape(t *testing.T) {

@@ -56,6 +56,41 @@ func TestR100ActivationOrder(t *testing.T) {
 	require.Equal(t, []event.Type{event.TypeEECreating, event.TypeTranscriptWritten, event.TypeEEReady, event.TypeQueryStarted}, order)
 }
 
+// TestR54WhatASessionDoesIsAnEvent: its start, its end, its status and its faults are
+// events (decision 0037); no block of the conversation says them.
+func TestR54WhatASessionDoesIsAnEvent(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY well").Err())
+	require.Equal(t, session.Failed, say(t, h, "ERR400").Outcome)
+	require.NoError(t, h.Close(ctx))
+	h, err := shared.client.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	require.NoError(t, h.Close(ctx))
+	var runs []event.Type
+	all := events(t, h)
+	for _, ev := range all {
+		if ev.Type() == event.TypeSessionInitialized || ev.Type() == event.TypeSessionClosed {
+			runs = append(runs, ev.Type())
+		}
+	}
+	require.Equal(t, []event.Type{
+		event.TypeSessionInitialized, event.TypeSessionClosed, event.TypeSessionInitialized, event.TypeSessionClosed,
+	}, runs)
+	require.Equal(t, event.TypeSessionInitialized, all[0].Type())
+	require.Equal(t, event.TypeSessionClosed, all[len(all)-1].Type())
+	require.NotEmpty(t, payloads[event.Status](all))
+	faults := 0
+	for _, b := range fold(all).Blocks {
+		require.NotEqual(t, event.BlockSystem, b.Type, b.Subtype)
+		if b.Type == event.BlockError {
+			faults++
+		}
+	}
+	require.NotZero(t, faults, "an error within the conversation is a block of its own type")
+}
+
 func TestInvalidInputLeavesNoTrace(t *testing.T) {
 	startWorker(t)
 	ctx := testContext(t)

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/internal/skip"
@@ -195,5 +198,66 @@ func TestEveryAgentAsks(t *testing.T) {
 		require.Equal(t, []string{"allow", "deny"}, decisions)
 		require.NoError(t, h.Close(ctx))
 		requireParity(t, h.ID())
+	})
+}
+
+// TestR13SessionsAreTypedByArchitecture: a session's record, its list entry and
+// its first event name the agent, which stands for one architecture, and refer to
+// the profile.
+func TestR13SessionsAreTypedByArchitecture(t *testing.T) {
+	store := "SOJOURN_PROFILES=" + writeProfile(t)
+	onSharedHost(t)
+	architectures := map[string]string{
+		"claude": "claude-agent-sdk", "gemini": "gemini-cli", "opencode": "opencode", "codex": "codex-sdk", "acp": "acp",
+	}
+	require.Len(t, architectures, len(builtin.Registry().Names()))
+	for _, name := range builtin.Registry().Names() {
+		made := runProgram(t, "sojourn", "", []string{store}, "new", "--agent", name, "--profile", "full")
+		require.Zero(t, made.code, made.err)
+		id := strings.TrimSpace(made.out)
+		rec := waitRecord(t, id)
+		a, err := builtin.Registry().Get(rec.Agent)
+		require.NoError(t, err)
+		require.Equal(t, architectures[name], a.Info().Architecture)
+		require.Equal(t, []string{name, "full"}, []string{rec.Agent, rec.Profile})
+		entry := inList(t, id)
+		require.Equal(t, []string{name, "full"}, []string{entry.Agent, entry.Profile})
+		h, err := shared.client.Get(testContext(t), id)
+		require.NoError(t, err)
+		first := payloads[event.SessionInitialized](events(t, h))[0]
+		require.Equal(t, []string{name, "full"}, []string{first.Agent, first.Profile})
+		require.NoError(t, h.Close(testContext(t)))
+	}
+}
+
+// nativeIDs find the native session id in the path and the text of an agent's
+// main transcript.
+var nativeIDs = map[string]*regexp.Regexp{
+	"claude":   regexp.MustCompile(`/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl\n`),
+	"codex":    regexp.MustCompile(`rollout-.*-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl\n`),
+	"gemini":   regexp.MustCompile(`"sessionId": ?"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"`),
+	"opencode": regexp.MustCompile(`"(ses_[0-9a-f]{12}[0-9A-Za-z]{14})"`),
+}
+
+// TestR14NativeSessionIDIsTheAgentsOwn: an agent keeps a session under an id of its own form,
+// which is not the session's: where the agent lets it be chosen, the one that was
+// chosen.
+func TestR14NativeSessionIDIsTheAgentsOwn(t *testing.T) {
+	onSharedHost(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		ctx := testContext(t)
+		h := open(t, session.Options{Agent: a.Info().Name})
+		require.NoError(t, say(t, h, "SAY kept under an id").Err())
+		require.NoError(t, h.Close(ctx))
+		infos, err := shared.archive.Transcripts(ctx, h.ID())
+		require.NoError(t, err)
+		main := slices.IndexFunc(infos, func(i archive.TranscriptInfo) bool { return i.ID == event.Main })
+		require.NotEqual(t, -1, main)
+		found := nativeIDs[a.Info().Name].FindStringSubmatch(infos[main].Path + "\n" + saved(ctx, t, h.ID(), event.Main))
+		require.NotNil(t, found, infos[main].Path)
+		require.NotEqual(t, h.ID(), found[1])
+		if a.Info().Capabilities.ChosenID && a.NativeID(h.ID(), 1) != "" {
+			require.Equal(t, a.NativeID(h.ID(), 1), found[1])
+		}
 	})
 }

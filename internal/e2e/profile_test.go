@@ -55,17 +55,20 @@ func writeProfile(t *testing.T) (store string) {
 	})
 	require.NoError(t, err)
 	for name, text := range map[string]string{
-		"profile.json":            `{"name": "Full", "description": "has everything", "model": "claude-opus-4-5"}`,
-		"instructions.md":         "Always mention the walrus of instructions.",
-		"rules/style.md":          "Write in the style of the heron of rules.",
-		"skills/knots/SKILL.md":   "---\nname: knots\ndescription: ties the bowline of skills\n---\nUse rope.",
-		"skills/knots/rope.txt":   "hemp",
-		"agents/checker.md":       "---\nname: checker\ndescription: checks for the badger of subagents\n---\nYou check.",
-		"commands/greet.md":       "---\ndescription: greets\n---\nSAY greetings from the command to $ARGUMENTS",
-		"mcp.json":                string(servers),
-		"mcp/bundled/server.json": string(bundled),
-		"mcp/bundled/server.js":   mcpServer,
-		"workspace/docs/start.md": "a file to start with",
+		"profile.json":                              `{"name": "Full", "description": "has everything", "model": "claude-opus-4-5"}`,
+		"instructions.md":                           "Always mention the walrus of instructions.",
+		"rules/style.md":                            "Write in the style of the heron of rules.",
+		"skills/knots/SKILL.md":                     "---\nname: knots\ndescription: ties the bowline of skills\n---\nUse rope.",
+		"skills/knots/rope.txt":                     "hemp",
+		"agents/checker.md":                         "---\nname: checker\ndescription: checks for the badger of subagents\n---\nYou check.",
+		"commands/greet.md":                         "---\ndescription: greets\n---\nSAY greetings from the command to $ARGUMENTS",
+		"plugins/harbor/.claude-plugin/plugin.json": `{"name": "harbor"}`,
+		"plugins/harbor/commands/dock.md":           "---\ndescription: docks\n---\nSAY docked by the plugin at $ARGUMENTS",
+		"plugins/harbor/skills/buoys/SKILL.md":      "---\nname: buoys\ndescription: reads the buoys of plugins\n---\nLook out.",
+		"mcp.json":                                  string(servers),
+		"mcp/bundled/server.json":                   string(bundled),
+		"mcp/bundled/server.js":                     mcpServer,
+		"workspace/docs/start.md":                   "a file to start with",
 	} {
 		path := filepath.Join(store, "full", name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -100,7 +103,7 @@ func TestR96ProfileFilesReachTheAgent(t *testing.T) {
 	require.NoError(t, say(t, h, "SAY told").Err())
 	told := string(last(shared.model.Recorded()).Body)
 	for _, want := range []string{
-		"the walrus of instructions", "the heron of rules", "the bowline of skills", "the badger of subagents", `"model":"claude-opus-4-5"`,
+		"the walrus of instructions", "the heron of rules", "the bowline of skills", "the badger of subagents", "the buoys of plugins", `"model":"claude-opus-4-5"`,
 	} {
 		require.Contains(t, told, want)
 	}
@@ -159,6 +162,9 @@ func TestR97ProfileContents(t *testing.T) {
 	greeted := say(t, h, "/greet "+decoy)
 	require.NoError(t, greeted.Err())
 	require.Equal(t, "greetings from the command to "+decoy, greeted.Result.Response)
+	docked := say(t, h, "/dock pier seven")
+	require.NoError(t, docked.Err())
+	require.Equal(t, "docked by the plugin at pier seven", docked.Result.Response)
 	digest := sha256.Sum256([]byte(secret))
 	box := filepath.Join(w.dataDir, "sandboxes", sandboxes(t, w)[0])
 

@@ -2,13 +2,15 @@ package e2e
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/session"
@@ -28,11 +30,15 @@ func TestR1SessionRecord(t *testing.T) {
 	require.JSONEq(t, `"core"`, string(rec.Metadata["team"]))
 	require.False(t, rec.CreatedAt.IsZero())
 	require.True(t, rec.UpdatedAt.After(rec.CreatedAt))
-	again := rec
 	data, err := json.Marshal(rec)
 	require.NoError(t, err)
+	var again archive.ListData
 	require.NoError(t, json.Unmarshal(data, &again))
 	require.Equal(t, rec, again, "pure JSON-serialisable data")
+	require.Zero(t, reflect.TypeFor[archive.ListData]().NumMethod(), "no methods")
+	conv, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	require.Len(t, conv.State.Blocks, 2, "its messages")
 }
 
 func TestR2MessageRecord(t *testing.T) {
@@ -136,16 +142,6 @@ func TestR10MetadataIsABagOfAnyValues(t *testing.T) {
 	data, err := json.Marshal(rec.Metadata)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"userId":"u1","priority":4,"nested":{"a":[1,null,"x"]}}`, string(data))
-}
-
-func TestR13SessionsAreTypedByArchitecture(t *testing.T) {
-	onSharedHost(t)
-	h := open(t, session.Options{})
-	rec := waitRecord(t, h.ID())
-	a, err := builtin.Registry().Get(rec.Agent)
-	require.NoError(t, err)
-	require.Equal(t, "claude-agent-sdk", a.Info().Architecture)
-	require.Equal(t, "claude", rec.Agent)
 }
 
 func TestR15GetOrCreate(t *testing.T) {
@@ -336,6 +332,30 @@ func TestR22RenderRunsWithoutQueueing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "rendered", s.Title)
 	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestR22RenderWhileRunningIsAHotUpdate: the running execution is the reply's, and
+// its agent goes on under the changed options.
+func TestR22RenderWhileRunningIsAHotUpdate(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	gate := "r22-" + uuid.NewString()
+	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate + " THEN TOOL bash: echo nobody is asked"})
+	require.NoError(t, err)
+	require.NoError(t, shared.model.Waiting(ctx, gate))
+	allow := adapters.PermissionAllow
+	reply, err := h.Render(ctx, session.Configure{Permission: &allow})
+	require.NoError(t, err)
+	require.Equal(t, session.RenderReply{Changed: true, Receipts: []session.Receipt{r}}, reply)
+	heardUntil(t, h, r.AfterSeq, first(func(p event.OptionsUpdate) bool { return p.PermissionMode != nil && *p.PermissionMode == string(allow) }))
+	shared.model.Open(gate)
+	answeredWell(ctx, t, h, r)
+	all := events(t, h)
+	require.True(t, toldByATool(all, "nobody is asked"))
+	require.Empty(t, payloads[event.PermissionRequested](all))
+	require.Len(t, payloads[event.QueryStarted](all), 1, "one execution")
+	require.NoError(t, h.Close(ctx))
 }
 
 func TestR23QueueDoesNotRun(t *testing.T) {

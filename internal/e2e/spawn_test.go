@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -253,4 +254,53 @@ func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	require.False(t, spawned.Context.Timestamp.After(inner[0].Context.Timestamp))
 	require.False(t, completed.Context.Timestamp.Before(inner[len(inner)-1].Context.Timestamp))
 	requireParity(t, parent.ID())
+}
+
+// TestR38StateIsolation: a child begins with nothing of its parent's, neither
+// conversation nor files nor labels, and leaves nothing in it.
+func TestR38StateIsolation(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{
+		Title: "the parent's", Tags: []string{"parents"}, Metadata: map[string]json.RawMessage{"secret": json.RawMessage(`"parents"`)},
+	})
+	require.NoError(t, say(t, parent, "TOOL write: parents.txt :: the parent's words THEN SAY remember the word tamarind").Err())
+	require.NoError(t, parent.Queue(ctx, session.Message{ID: "held", Text: "SAY held back"}))
+	before, err := parent.Inspect(ctx)
+	require.NoError(t, err)
+
+	gate := "r38-" + uuid.NewString()
+	reply, err := parent.Spawn(ctx, session.SpawnRequest{Message: session.Message{
+		Text: "TOOL bash: ls; echo the child's words > childs.txt THEN RECALL THEN GATE " + gate,
+	}})
+	require.NoError(t, err)
+	require.NoError(t, shared.model.Waiting(ctx, gate))
+	child, err := shared.client.Get(ctx, reply.ChildID)
+	require.NoError(t, err)
+	now, err := child.Inspect(ctx)
+	require.NoError(t, err)
+	require.NotEqual(t, before.Title, now.Title)
+	require.Empty(t, now.Options.Tags)
+	require.Empty(t, now.Options.Metadata)
+	require.Empty(t, now.Queued)
+	require.Zero(t, now.Turns)
+	require.NotEqual(t, before.Sandbox.ID, now.Sandbox.ID)
+	shared.model.Open(gate)
+	heardUntil(t, parent, 0, nth[event.SubagentCompleted](1))
+	told, err := json.Marshal(fold(events(t, child)))
+	require.NoError(t, err)
+	require.Contains(t, string(told), "childs.txt", "it did what it was told")
+	for _, planted := range []string{"parents", "tamarind", "held back"} {
+		require.NotContains(t, string(told), planted)
+	}
+
+	after, err := parent.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, before.Options, after.Options)
+	require.Equal(t, before.Turns, after.Turns)
+	require.Equal(t, before.Usage, after.Usage)
+	require.NoError(t, say(t, parent, "TOOL bash: ls THEN RECALL").Err())
+	require.Contains(t, lastOutput(t, parent), "parents.txt")
+	require.NotContains(t, lastOutput(t, parent), "childs.txt")
+	require.NoError(t, parent.Close(ctx))
 }
