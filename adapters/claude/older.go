@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Before 2.1 the program kept subagents in other places than today. Version
-// 2.0.0 writes their lines into the session's own file, marked as a sidechain.
-// Version 2.0.77 gives each a file beside the session's, without a companion:
-// the native result of the call names the agent.
+// Older versions keep subagents otherwise than today. Version 2.0.0 writes their
+// lines into the session's own file, marked as a sidechain. Version 2.0.77 gives
+// each a file beside the session's, and 2.1.20 one where it is today, both without
+// a companion: the native result of the call names the agent.
 
 // warmup is the prompt of subagents that version 2.0 starts by itself, before
 // the first message, to fill the model's cache. The stream does not have them.

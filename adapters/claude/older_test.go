@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// older are the recordings of versions before 2.1, each with one subagent.
-var older = []string{"v2.0.0-longlived", "v2.0.0-subagent", "v2.0.77-longlived", "v2.0.77-subagent"}
+// older are the recordings of older versions, each with one subagent.
+var older = []string{"v2.0.0-longlived", "v2.0.0-subagent", "v2.0.77-longlived", "v2.0.77-subagent", "v2.1.20-longlived"}
 
 // homeOf is the home that a recording kept.
 func homeOf(t testing.TB, name string) string {
