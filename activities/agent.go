@@ -214,7 +214,7 @@ func (h *Host) token(sandboxID string) string { return runner.Token(h.o.Secret, 
 // survey finds which native session lies in the home: new or resumed is decided
 // by that.
 func (h *Host) survey(ctx context.Context, a *agent) (adapters.Preparation, error) {
-	found, err := a.adapter.Prepare(newHome(ctx, a.sb), a.launch)
+	found, err := a.adapter.Prepare(a.home(ctx), a.launch)
 	if err != nil {
 		return found, err
 	}

@@ -57,7 +57,7 @@ type chunker struct {
 }
 
 func (c *chunker) open() (err error) {
-	c.in, err = c.home.openAt(c.path, c.at)
+	c.in, err = c.home.OpenAt(c.path, c.at)
 	return err
 }
 
@@ -104,7 +104,7 @@ func (c *chunker) fill() error {
 // findLineEnd returns the offset behind the next line end from a byte on; 0 if
 // there is none yet.
 func (c *chunker) findLineEnd(from int64) (int64, error) {
-	in, err := c.home.openAt(c.path, from)
+	in, err := c.home.OpenAt(c.path, from)
 	if err != nil {
 		return 0, err
 	}

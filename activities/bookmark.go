@@ -23,6 +23,9 @@ type bookmark struct {
 	Offset int64 `json:"offset"`
 	// Translator is the translator's state at Offset.
 	Translator json.RawMessage `json:"translator,omitempty"`
+	// Parsed is how far the agent's transcripts were parsed when a completed turn
+	// ended. Default: nothing is parsed yet.
+	Parsed json.RawMessage `json:"parsed,omitempty"`
 	// Ended is the last execution that ended, and Output what it came to: an
 	// attempt that finds its own execution here has only to say so again.
 	Ended  string         `json:"ended,omitempty"`

@@ -50,7 +50,7 @@ func (r *archiver) export(ctx context.Context, session string, e adapters.Export
 	if err != nil {
 		return info, false, err
 	}
-	lines, next, err := e.Export(newHome(ctx, r.agent.sb), t, since)
+	lines, next, err := e.Export(r.agent.home(ctx), t, since)
 	if err != nil {
 		return info, false, asUnreadable(ctx, fmt.Errorf("export %s: %w", t.Path, err))
 	}
@@ -85,7 +85,7 @@ func (r *archiver) cursor(ctx context.Context, session string, e adapters.Export
 
 // sources are the transcripts in the agent's home as a parser takes them.
 func (a *agent) sources(ctx context.Context) ([]adapters.Source, error) {
-	home := newHome(ctx, a.sb)
+	home := a.home(ctx)
 	found, err := a.adapter.Transcripts(home, a.launch)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (a *agent) tails(ctx context.Context) ([]adapters.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	home := newHome(ctx, a.sb)
+	home := a.home(ctx)
 	for i, src := range all {
 		if src.Kind != adapters.Append {
 			continue
@@ -136,7 +136,7 @@ func (a *agent) tails(ctx context.Context) ([]adapters.Source, error) {
 
 // openTail opens a transcript at the first line that begins behind a byte.
 func openTail(home home, path string, after int64) (io.ReadCloser, error) {
-	in, err := home.openAt(path, after)
+	in, err := home.OpenAt(path, after)
 	if err != nil {
 		return nil, err
 	}

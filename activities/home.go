@@ -10,6 +10,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
@@ -17,9 +19,26 @@ import (
 type home struct {
 	ctx context.Context
 	sb  sandbox.Sandbox
+	// agent is whose home it is, for what needs its runner; may be nil.
+	agent *agent
 }
 
-func newHome(ctx context.Context, sb sandbox.Sandbox) home { return home{ctx, sb} }
+func newHome(ctx context.Context, sb sandbox.Sandbox) home { return home{ctx: ctx, sb: sb} }
+
+// home is the agent's.
+func (a *agent) home(ctx context.Context) home { return home{ctx, a.sb, a} }
+
+// OpenDatabase opens a database where it is, shut in as the agent is: the agent may
+// have made of the file what it likes.
+func (h home) OpenDatabase(name string) (adapters.Database, error) {
+	if h.agent == nil || h.agent.paths.Runner == "" {
+		return nil, fmt.Errorf("query %s: %w", name, errors.ErrUnsupported)
+	}
+	p := h.agent.paths
+	spec := runner.RunSpec{Env: h.agent.env, Dir: p.Home, Isolation: isolation(p)}
+	spec.Isolation.Network = sandbox.Network{} // a namespace for what opens no connection takes time
+	return runner.OpenDatabase(h.ctx, h.sb, p.Runner, spec, path.Join(p.Home, name))
+}
 
 // inHome selects a path in the home, which is Sojourn's own: what a tool closed
 // in it is opened again.
@@ -55,11 +74,11 @@ func (h home) Glob(pattern string) ([]string, error) {
 }
 
 // Open opens a file; what is not read of it costs nothing.
-func (h home) Open(name string) (io.ReadCloser, error) { return h.openAt(name, 0) }
+func (h home) Open(name string) (io.ReadCloser, error) { return h.OpenAt(name, 0) }
 
-// openAt opens a file at a byte. Reading ends with the context: a superseded
+// OpenAt opens a file at a byte. Reading ends with the context: a superseded
 // attempt must not read a huge file to its end.
-func (h home) openAt(name string, start int64) (io.ReadCloser, error) {
+func (h home) OpenAt(name string, start int64) (io.ReadCloser, error) {
 	sel := inHome(name)
 	sel.From = map[string]int64{name: start}
 	next, stop := iter.Pull2(h.sb.CopyOut(h.ctx, sel))

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,8 +26,20 @@ type memory struct {
 	mu    sync.Mutex
 	files map[string]string
 	fail  error
-	// read counts the bytes that were given out.
-	read int
+	// read counts the bytes that were read.
+	read atomic.Int64
+}
+
+// counted is a file that counts what is read of it.
+type counted struct {
+	io.Reader
+	n *atomic.Int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 func (m *memory) put(name, content string) {
@@ -53,10 +66,7 @@ func (m *memory) CopyOut(_ context.Context, sel sandbox.Selection) iter.Seq2[san
 		slices.Sort(names)
 		for _, name := range names {
 			body := files[name][min(int(sel.From[name]), len(files[name])):]
-			m.mu.Lock()
-			m.read += len(body)
-			m.mu.Unlock()
-			if !yield(sandbox.File{Path: name, Mode: 0o644, Size: int64(len(files[name])), Body: strings.NewReader(body)}, nil) {
+			if !yield(sandbox.File{Path: name, Mode: 0o644, Size: int64(len(files[name])), Body: &counted{strings.NewReader(body), &m.read}}, nil) {
 				return
 			}
 		}
@@ -108,7 +118,7 @@ func TestHomeOfASandbox(t *testing.T) {
 		require.NoError(t, r.Close())
 	}
 	for from, want := range map[int64]string{4: "two\n", 400: ""} {
-		r, err := h.openAt("p/a/1.jsonl", from)
+		r, err := h.OpenAt("p/a/1.jsonl", from)
 		require.NoError(t, err)
 		got, err := io.ReadAll(r)
 		require.NoError(t, err)

@@ -2,8 +2,11 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -26,7 +29,7 @@ func (t *turn) settle(ctx context.Context, d runner.Delivery, end ending) error 
 	}
 	for until := time.Now().Add(settlePatience); ; {
 		began := time.Now()
-		if saved, err := t.agent.hasWritten(ctx, t.tale.written); saved || err != nil {
+		if saved, err := t.agent.hasWritten(ctx, &t.mark.Parsed, t.tale.written); saved || err != nil {
 			return err
 		}
 		if end.exited || t.gone(ctx, d) {
@@ -37,7 +40,7 @@ func (t *turn) settle(ctx context.Context, d runner.Delivery, end ending) error 
 			t.host.o.Log.Info("the agent has not written its answer down yet", "session", t.in.Agent.SessionID, "block", t.tale.written)
 			return nil
 		}
-		// A long transcript takes its time to be read: at most half of the wait.
+		// What is new takes its time to be read: at most half of the wait.
 		select {
 		case <-time.After(max(settleEvery, time.Since(began))):
 		case <-ctx.Done():
@@ -53,15 +56,33 @@ func (t *turn) gone(ctx context.Context, d runner.Delivery) bool {
 	return ctx.Err() == nil && (err != nil || status.State != runner.AgentRunning || status.StartOffset > d.Offset)
 }
 
-// hasWritten reports whether a block is at the end of the agent's transcripts.
-func (a *agent) hasWritten(ctx context.Context, blockID string) (bool, error) {
+// hasWritten reports whether a block is in what the agent's transcripts have
+// gained since a cursor, and moves the cursor behind that.
+func (a *agent) hasWritten(ctx context.Context, since *json.RawMessage, blockID string) (found bool, err error) {
+	f, follows := a.adapter.(adapters.Follower)
+	if !follows {
+		return a.endsWith(ctx, blockID)
+	}
+	*since, err = f.Follow(a.home(ctx), a.launch, *since, func(ev event.Event) {
+		found = found || isUpsertOf(ev, blockID)
+	})
+	return found, errors.Join(err, ctx.Err())
+}
+
+func isUpsertOf(ev event.Event, blockID string) bool {
+	p, ok := ev.Payload.(event.BlockUpsert)
+	return ok && p.Block.ID == blockID
+}
+
+// endsWith reports whether a block is at the end of the transcripts of an agent
+// that can't be followed.
+func (a *agent) endsWith(ctx context.Context, blockID string) (bool, error) {
 	sources, err := a.tails(ctx)
 	if err != nil {
 		return false, err
 	}
 	for ev, err := range a.adapter.Parse(sources) {
-		p, ok := ev.Payload.(event.BlockUpsert)
-		if err == nil && ok && p.Block.ID == blockID {
+		if err == nil && isUpsertOf(ev, blockID) {
 			return true, nil
 		}
 	}

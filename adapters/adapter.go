@@ -333,6 +333,25 @@ type Home interface {
 	// Glob gives the paths that match, in order; no match is no error.
 	Glob(pattern string) ([]string, error)
 	Open(path string) (io.ReadCloser, error)
+	// OpenAt opens a file from a byte on. What is before it costs nothing; of a
+	// file that is shorter nothing is read.
+	OpenAt(path string, offset int64) (io.ReadCloser, error)
+}
+
+// Databases is a Home whose SQLite databases can be queried where they are. What
+// a query costs depends on its rows, and not on the size of the database.
+type Databases interface {
+	// OpenDatabase opens a database for reading. Error: [errors.ErrUnsupported].
+	OpenDatabase(path string) (Database, error)
+}
+
+// Database is a database as it is at one moment. Not safe for concurrent use.
+type Database interface {
+	// Query returns the columns of a query, and its rows, whose values are nil,
+	// int64, float64, string or []byte; a row is valid until the next one. The rows
+	// must be read before the next query.
+	Query(sql string, args ...any) (columns []string, rows iter.Seq2[[]any, error], err error)
+	Close() error
 }
 
 // Transcript is one native transcript file of a session.
@@ -361,6 +380,18 @@ type Source struct {
 	Transcript
 	// Open may be called more than once.
 	Open func() (io.ReadCloser, error)
+}
+
+// Follower is an adapter that can parse on where it stopped: what a turn costs
+// depends on what was written in it, and not on what was written before.
+type Follower interface {
+	// Follow gives to take what Parse tells of the session's own conversation, from
+	// a cursor on (nil: from the beginning), and returns the cursor behind it, which
+	// is small. Lines that have no end yet are left for the next call, and so may be
+	// what is not known to be told whole: something may come again, as it is then,
+	// and nothing is left out. Lines that can't be read are. Transcripts that were
+	// written anew are told from their beginning.
+	Follow(home Home, l Launch, since json.RawMessage, take func(event.Event)) (next json.RawMessage, err error)
 }
 
 // Exporter is an adapter whose agent keeps its sessions in a database. Its

@@ -51,6 +51,19 @@ func (h DirHome) Open(path string) (io.ReadCloser, error) {
 	return os.OpenInRoot(h.dir, filepath.FromSlash(path))
 }
 
+// OpenAt opens a file for reading from a byte on; nothing is read of one that is
+// shorter.
+func (h DirHome) OpenAt(path string, offset int64) (io.ReadCloser, error) {
+	f, err := os.OpenInRoot(h.dir, filepath.FromSlash(path))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // Identifier is an adapter that knows a single transcript file by its name.
 // Without it a file is taken for the main transcript.
 type Identifier interface {

@@ -73,7 +73,7 @@ func Run(ctx context.Context, sb Execer, program string, spec RunSpec) error {
 	outputs.Go(func() { _, _ = io.Copy(io.Discard, p.Stdout()); _ = p.Stdout().Close() })
 	outputs.Go(func() { _, _ = io.Copy(&stderr, p.Stderr()); _ = p.Stderr().Close() })
 	// A runner that ends early says why on its stderr.
-	_, _ = p.Stdin().Write(in)
+	_, _ = p.Stdin().Write(append(in, '\n'))
 	_ = p.Stdin().Close()
 	code, err := p.Wait(ctx)
 	if err != nil {

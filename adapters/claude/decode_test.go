@@ -328,15 +328,15 @@ func TestParseKeepsNothingOfTheReader(t *testing.T) {
 			require.Equal(t, early[i], toJSON(t, e), tr.Name)
 		}
 	}
-	long := strings.Repeat("x", 3*readAhead)
+	long := strings.Repeat("x", 3*(1<<16))
 	var texts strings.Builder
 	for e, err := range New().Parse([]adapters.Source{memory(event.Main,
 		`{"type":"user","uuid":"u1","message":{"content":"`+long+`"}}`+"\n"+
-			`{"type":"dream","x":"`+strings.Repeat("y", 2*readAhead)+`"}`+"\n"+
-			`{"type":"user","uuid":"u2","message":{"content":"`+strings.Repeat("z", 2*readAhead)+`"}}`)}) {
+			`{"type":"dream","x":"`+strings.Repeat("y", 2*(1<<16))+`"}`+"\n"+
+			`{"type":"user","uuid":"u2","message":{"content":"`+strings.Repeat("z", 2*(1<<16))+`"}}`)}) {
 		require.NoError(t, err)
 		texts.WriteString(toJSON(t, e))
 	}
 	require.Contains(t, texts.String(), long)
-	require.Contains(t, texts.String(), strings.Repeat("y", 2*readAhead))
+	require.Contains(t, texts.String(), strings.Repeat("y", 2*(1<<16)))
 }

@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -76,7 +75,7 @@ func (p *parser) begin(f *file, conversation string) {
 
 func (p *parser) close() {
 	for _, f := range p.reading {
-		_ = f.in.Close() // nothing was written
+		f.in.Close()
 	}
 }
 
@@ -207,13 +206,13 @@ func (p *parser) advance(f *file) {
 		}
 	}
 	p.reading = slices.DeleteFunc(p.reading, func(g *file) bool { return g == f })
-	_ = f.in.Close() // nothing was written
+	f.in.Close()
 }
 
 // fail hands an error on behind what is told; the reading goes on.
 func (p *parser) fail(err error) {
 	p.flush()
-	p.Fault(fmt.Errorf("claude: %w", err))
+	p.Fault(err)
 }
 
 func (p *parser) flush() { p.out = p.Hand(p.out) }

@@ -21,6 +21,23 @@ const (
 // Transcripts finds the native session in the home: its own file and those of
 // its subagents. Without a native id in the launch it finds all sessions.
 func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.Transcript, error) {
+	mains, err := mainFiles(home, l)
+	if err != nil {
+		return nil, err
+	}
+	var found []adapters.Transcript
+	for _, main := range mains {
+		files, err := companions(home, main)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, files...)
+	}
+	return found, nil
+}
+
+// mainFiles are the sessions' own transcripts.
+func mainFiles(home adapters.Home, l adapters.Launch) ([]string, error) {
 	name := "*"
 	if l.NativeID != "" {
 		name = l.NativeID
@@ -29,15 +46,7 @@ func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.T
 	if err != nil {
 		return nil, fmt.Errorf("claude: find transcripts: %w", err)
 	}
-	var found []adapters.Transcript
-	for _, main := range preferred(mains, l) {
-		files, err := companions(home, main)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, files...)
-	}
-	return found, nil
+	return preferred(mains, l), nil
 }
 
 // Prepare goes on with the native session if its transcript lies in the home.

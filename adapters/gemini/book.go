@@ -15,36 +15,74 @@ import (
 // sees what was cancelled or failed later, and tells it as the protocol did.
 type book struct {
 	*parser
-	session string
-	// headers counts the headers before the first prompt: a session that was
-	// begun by the protocol has two, because the agent begins two recordings.
-	headers int
-	// parted: the last of them is of the first seconds of a minute.
-	parted bool
-	begun  bool
-	turn   string
-	runs   int
+	bookState
+}
 
-	thoughts []string
-	// summary are the thoughts' subjects.
-	summary string
-	text    string
-	// calls have been read and not told: refused calls between them are read
+// bookState is what a book remembers of the lines before.
+type bookState struct {
+	Session string `json:"session,omitempty"`
+	// Headers counts the headers before the first prompt: a session that was
+	// begun by the protocol has two, because the agent begins two recordings.
+	Headers int `json:"headers,omitempty"`
+	// Parted: the last of them is of the first seconds of a minute.
+	Parted bool   `json:"parted,omitempty"`
+	Begun  bool   `json:"begun,omitempty"`
+	Turn   string `json:"turn,omitempty"`
+	Runs   int    `json:"runs,omitempty"`
+
+	Thoughts []string `json:"-"`
+	// Summary are the thoughts' subjects.
+	Summary string `json:"-"`
+	Text    string `json:"-"`
+	// Calls have been read and not told: refused calls between them are read
 	// later.
-	calls []*toolCall
-	// seen counts the calls read of each message, which is written again for
+	Calls []*toolCall `json:"-"`
+	// Seen counts the calls read of each message, which is written again for
 	// every one of them.
-	seen map[string]int
-	// copying: the lines up to the next patch are a copy of the history. The agent
+	Seen seen `json:"seen,omitzero"`
+	// Copying: the lines up to the next patch are a copy of the history. The agent
 	// writes one when it has shortened its memory, context first.
-	copying bool
+	Copying bool `json:"copying,omitempty"`
+}
+
+// holds reports whether something has been read and not told.
+func (s *bookState) holds() bool { return s.Text != "" || len(s.Thoughts) > 0 || len(s.Calls) > 0 }
+
+// seen counts for each message.
+type seen struct {
+	N map[string]int `json:"n,omitempty"`
+	// Order has the messages in the order in which they were seen first.
+	Order []string `json:"order,omitempty"`
+}
+
+func (s *seen) put(id string, n int) {
+	if s.N == nil {
+		s.N = map[string]int{}
+	}
+	if _, again := s.N[id]; !again {
+		s.Order = append(s.Order, id)
+	}
+	s.N[id] = n
+}
+
+// recentMessages is how many messages are remembered from one call to the next:
+// only those of the turn that runs are written again, but for copies of the whole
+// history, which are known as such.
+const recentMessages = 64
+
+func (s *seen) forget() {
+	old := max(0, len(s.Order)-recentMessages)
+	for _, id := range s.Order[:old] {
+		delete(s.N, id)
+	}
+	s.Order = slices.Clone(s.Order[old:])
 }
 
 // told says whether the conversation was told by the protocol, which leaves
 // much out, and not by the agent's headless mode. Recordings have the name of
 // their minute: when one ends between the protocol's two, they are two files, and
 // the one that is used has one header.
-func (b *book) told() bool { return b.headers != 1 || b.parted }
+func (b *book) told() bool { return b.Headers != 1 || b.Parted }
 
 // apart is more than lies between the two recordings of one process: some
 // milliseconds, a second where the machine is busy.
@@ -55,7 +93,7 @@ func (b *book) record(r *record) error {
 	case r.isHeader():
 		return b.header(r)
 	case len(r.Set) > 0:
-		b.copying = false
+		b.Copying = false
 	case r.ID == "" && r.Rewind == "" && len(r.Set) == 0:
 		b.native(event.Main, "chat", r.raw)
 	case r.ID == "":
@@ -67,10 +105,10 @@ func (b *book) record(r *record) error {
 }
 
 func (b *book) header(r *record) error {
-	b.session = r.SessionID
-	if !b.begun {
+	b.Session = r.SessionID
+	if !b.Begun {
 		began := parseTime(r.StartTime)
-		b.headers, b.parted = b.headers+1, !began.IsZero() && began.Sub(began.Truncate(time.Minute)) < apart
+		b.Headers, b.Parted = b.Headers+1, !began.IsZero() && began.Sub(began.Truncate(time.Minute)) < apart
 	}
 	b.at(r.StartTime)
 	for _, raw := range r.Messages {
@@ -89,8 +127,8 @@ func (b *book) message(r *record) error {
 	if strings.HasPrefix(r.ID, fillerPrefix) {
 		return nil
 	}
-	if b.copying {
-		b.seen[r.ID] = len(r.ToolCalls)
+	if b.Copying {
+		b.Seen.put(r.ID, len(r.ToolCalls))
 		return nil
 	}
 	switch r.Type {
@@ -106,21 +144,21 @@ func (b *book) message(r *record) error {
 
 // user takes a prompt, or the results that go to the model.
 func (b *book) user(r *record) error {
-	if _, again := b.seen[r.ID]; again {
+	if _, again := b.Seen.N[r.ID]; again {
 		return nil
 	}
 	pieces, err := r.written()
 	if err != nil {
 		return err
 	}
-	b.seen[r.ID] = 0
+	b.Seen.put(r.ID, 0)
 	text, parts := acp.Parts(prompt(pieces))
 	switch {
 	case slices.ContainsFunc(pieces, func(p piece) bool { return p.FunctionResponse != nil }):
 		b.at(r.Timestamp)
 		b.results(pieces)
 	case parts == nil && internal(text):
-		b.copying = b.begun && strings.HasPrefix(text, contextTag)
+		b.Copying = b.Begun && strings.HasPrefix(text, contextTag)
 	default:
 		b.settle()
 		b.at(r.Timestamp)
@@ -130,17 +168,17 @@ func (b *book) user(r *record) error {
 }
 
 func (b *book) prompt(text string, parts []event.Part) {
-	b.begun = true
-	b.prompts[b.session]++
-	b.turn, b.runs = acp.TurnID(b.session, b.prompts[b.session]), 0
+	b.Begun = true
+	b.prompts[b.Session]++
+	b.Turn, b.Runs = acp.TurnID(b.Session, b.prompts[b.Session]), 0
 	b.upsert(event.Main, event.Block{
-		ID: b.turn, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: parts,
+		ID: b.Turn, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: parts,
 	})
 }
 
 // gemini takes what the model said, and calls that have ended since.
 func (b *book) gemini(r *record) error {
-	known, again := b.seen[r.ID]
+	known, again := b.Seen.N[r.ID]
 	if !again {
 		pieces, err := r.pieces()
 		if err != nil {
@@ -148,13 +186,13 @@ func (b *book) gemini(r *record) error {
 		}
 		b.said(r, said(pieces))
 	}
-	b.seen[r.ID] = max(known, len(r.ToolCalls))
+	b.Seen.put(r.ID, max(known, len(r.ToolCalls)))
 	for i := known; i < len(r.ToolCalls); i++ {
 		c := new(toolCall)
 		if err := json.Unmarshal(r.ToolCalls[i], c); err != nil {
 			return fmt.Errorf("field \"toolCalls\": %w", err)
 		}
-		b.calls = append(b.calls, c)
+		b.Calls = append(b.Calls, c)
 	}
 	return nil
 }
@@ -163,31 +201,31 @@ func (b *book) said(r *record, text string) {
 	if text == "" && len(r.Thoughts) == 0 {
 		return
 	}
-	b.tellCalls(b.calls)
+	b.tellCalls(b.Calls)
 	b.at(r.Timestamp)
 	for _, t := range r.Thoughts {
-		b.thoughts = append(b.thoughts, thoughtText(t.Subject, t.Description))
+		b.Thoughts = append(b.Thoughts, thoughtText(t.Subject, t.Description))
 		if t.Subject != "" {
-			b.summary = acp.AddHeading(b.summary, t.Subject)
+			b.Summary = acp.AddHeading(b.Summary, t.Subject)
 		}
 	}
-	b.text += text
+	b.Text += text
 }
 
 // endRun tells what was said since the last call.
 func (b *book) endRun() {
-	if !b.told() && len(b.thoughts) > 0 {
+	if !b.told() && len(b.Thoughts) > 0 {
 		// The headless mode does not tell thoughts.
-		b.native(event.Main, "thoughts", encode(b.thoughts))
-		b.thoughts, b.summary = nil, ""
+		b.native(event.Main, "thoughts", encode(b.Thoughts))
+		b.Thoughts, b.Summary = nil, ""
 	}
-	if b.text == "" && len(b.thoughts) == 0 {
+	if b.Text == "" && len(b.Thoughts) == 0 {
 		return
 	}
-	b.block(event.BlockThinking, acp.ThoughtID(b.turn, b.runs), strings.Join(b.thoughts, acp.ThoughtBreak), b.summary)
-	b.block(event.BlockAssistantText, acp.TextID(b.turn, b.runs), b.text, "")
-	b.runs++
-	b.text, b.thoughts, b.summary = "", nil, ""
+	b.block(event.BlockThinking, acp.ThoughtID(b.Turn, b.Runs), strings.Join(b.Thoughts, acp.ThoughtBreak), b.Summary)
+	b.block(event.BlockAssistantText, acp.TextID(b.Turn, b.Runs), b.Text, "")
+	b.Runs++
+	b.Text, b.Thoughts, b.Summary = "", nil, ""
 }
 
 func (b *book) block(t event.BlockType, id, text, summary string) {
@@ -203,7 +241,7 @@ func (b *book) block(t event.BlockType, id, text, summary string) {
 
 // settle tells what is left of a turn.
 func (b *book) settle() {
-	b.tellCalls(b.calls)
+	b.tellCalls(b.Calls)
 	b.endRun()
 }
 
@@ -216,22 +254,22 @@ func (b *book) results(pieces []piece) {
 			continue
 		}
 		id := p.FunctionResponse.ID
-		at := slices.IndexFunc(b.calls, func(c *toolCall) bool { return c.ID == id })
+		at := slices.IndexFunc(b.Calls, func(c *toolCall) bool { return c.ID == id })
 		switch {
 		case at >= 0:
-			order = append(order, b.calls[at])
-			b.calls = slices.Delete(b.calls, at, at+1)
+			order = append(order, b.Calls[at])
+			b.Calls = slices.Delete(b.Calls, at, at+1)
 		case errorText(p.FunctionResponse.Response) == fmt.Sprintf(rejection, p.FunctionResponse.Name):
 			order = append(order, &toolCall{ID: id, Name: p.FunctionResponse.Name, Status: "error",
 				ResultDisplay: encode(errorText(p.FunctionResponse.Response))})
 		}
 	}
-	b.tellCalls(slices.Concat(b.calls, order))
+	b.tellCalls(slices.Concat(b.Calls, order))
 }
 
 // tellCalls tells calls, and with them the end of the run before them.
 func (b *book) tellCalls(order []*toolCall) {
-	b.calls = nil
+	b.Calls = nil
 	if len(order) == 0 {
 		return
 	}

@@ -155,7 +155,7 @@ func (p *parser) readWhole(in *lines.Reader, each func(*record) error) {
 
 // main tells one main file.
 func (p *parser) main(src adapters.Source) {
-	b := &book{parser: p, seen: map[string]int{}}
+	b := &book{parser: p}
 	p.read(src, b.record)
 	b.settle()
 	p.flush()

@@ -3,9 +3,7 @@ package opencode
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -35,23 +33,26 @@ type cursor struct {
 	Print string `json:"print,omitempty"`
 }
 
-// Export gives the rows that have changed. The database is copied first, which
-// takes time by its size; what has not changed is noticed by its log alone,
-// whose size is bounded.
+// Export gives the rows that have changed. They are read where the database is.
+// Where that can't be, as with a file that a tool has closed, it is copied first.
 func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage) ([]byte, json.RawMessage, error) {
 	if t.ID == walID {
 		return nil, since, nil
 	}
-	e := &exporter{path: t.Path, w: newLineWriter()}
+	e := exporter{path: t.Path}
 	if len(since) > 0 && string(since) != "null" {
 		if err := json.Unmarshal(since, &e.was); err != nil {
 			return nil, nil, fmt.Errorf("opencode: export %s: cursor: %w", t.Path, err)
 		}
 		e.from = true
 	}
-	lines, next, err := e.export(
-		func() (io.ReadCloser, error) { return home.Open(t.Path) },
-		func() (io.ReadCloser, error) { return home.Open(t.Path + walSuffix) })
+	live := e
+	lines, next, err := live.exportLive(home)
+	if err != nil {
+		lines, next, err = e.export(
+			func() (io.ReadCloser, error) { return home.Open(t.Path) },
+			func() (io.ReadCloser, error) { return home.Open(t.Path + walSuffix) })
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("opencode: export %s: %w", t.Path, err)
 	}
@@ -72,6 +73,20 @@ type exporter struct {
 	tables   []string
 }
 
+// exportLive exports a database where it is.
+func (e *exporter) exportLive(home adapters.Home) (lines []byte, next cursor, err error) {
+	live, ok := home.(adapters.Databases)
+	if !ok {
+		return nil, e.was, errors.ErrUnsupported
+	}
+	db, err := live.OpenDatabase(e.path)
+	if err != nil {
+		return nil, e.was, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return e.changes(db, "")
+}
+
 func (e *exporter) export(db, wal opener) ([]byte, cursor, error) {
 	print, err := fingerprint(db, wal)
 	if err != nil {
@@ -85,12 +100,12 @@ func (e *exporter) export(db, wal opener) ([]byte, cursor, error) {
 		return nil, e.was, err
 	}
 	defer s.close()
-	tx, err := s.db.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return nil, e.was, err
-	}
-	defer func() { _ = tx.Rollback() }() // nothing was written
-	e.db = tx
+	return e.changes(s, print)
+}
+
+// changes exports from a database that does not change meanwhile.
+func (e *exporter) changes(db queryer, print string) ([]byte, cursor, error) {
+	e.db, e.w = db, newLineWriter()
 	e.now = cursor{Times: map[string]int64{}, Sums: map[string]string{}, Print: print}
 	if err := e.rows(); err != nil {
 		return nil, e.was, err
@@ -154,18 +169,20 @@ const logTable = "event"
 
 // schema finds the tables, and writes their SQL when it is new.
 func (e *exporter) schema() error {
-	rows, err := e.db.QueryContext(context.Background(),
+	_, rows, err := e.db.Query(
 		"SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type DESC, rowid")
 	if err != nil {
 		return fmt.Errorf("read schema: %w", err)
 	}
-	defer rows.Close()
 	w, sum := newLineWriter(), newDigest()
-	for rows.Next() {
-		var l rowLine
-		if err := rows.Scan(&l.Kind, &l.Table, &l.Schema); err != nil {
+	for row, err := range rows {
+		if err != nil {
 			return fmt.Errorf("read schema: %w", err)
 		}
+		var l rowLine
+		l.Kind, _ = row[0].(string)
+		l.Table, _ = row[1].(string)
+		l.Schema, _ = row[2].(string)
 		if l.Kind == "table" {
 			e.tables = append(e.tables, l.Table)
 		}
@@ -184,7 +201,7 @@ func (e *exporter) schema() error {
 		}
 		e.w.buf.Write(w.buf.Bytes())
 	}
-	return rows.Err()
+	return nil
 }
 
 // begin starts anew where the log is shorter than it was: something was
@@ -193,12 +210,9 @@ func (e *exporter) begin() error {
 	if !e.from || !slices.Contains(e.tables, logTable) {
 		return nil
 	}
-	var last sql.NullInt64
-	if err := e.one("SELECT max(rowid) FROM event", &last); err != nil {
+	last, err := e.number("SELECT max(rowid) FROM event")
+	if err != nil || last >= e.was.Log {
 		return err
-	}
-	if last.Int64 >= e.was.Log {
-		return nil
 	}
 	e.was, e.from = cursor{}, false
 	e.w, e.tables = newLineWriter(), nil
@@ -208,16 +222,18 @@ func (e *exporter) begin() error {
 	return e.schema()
 }
 
-func (e *exporter) one(query string, into ...any) error {
-	rows, err := e.db.QueryContext(context.Background(), query)
+// number is the one number that a query gives; 0 for null.
+func (e *exporter) number(query string) (n int64, err error) {
+	_, rows, err := e.db.Query(query)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	defer rows.Close()
-	if rows.Next() {
-		err = rows.Scan(into...)
+	for row, rowErr := range rows {
+		if err = rowErr; err == nil {
+			n, _ = row[0].(int64)
+		}
 	}
-	return errors.Join(err, rows.Err())
+	return n, err
 }
 
 // log writes what is new of the agent's log, and gives the ids that it names,
@@ -300,8 +316,7 @@ func (e *exporter) timed(table string) bool {
 	if !slices.Contains([]string{"session", "project", "message", "part", "session_message"}, table) {
 		return false
 	}
-	var n int
-	err := e.one("SELECT count(*) FROM pragma_table_info('"+table+"') WHERE name = 'time_updated'", &n)
+	n, err := e.number("SELECT count(*) FROM pragma_table_info('" + table + "') WHERE name = 'time_updated'")
 	return err == nil && n == 1
 }
 

@@ -1,7 +1,7 @@
 package opencode
 
 import (
-	"context"
+	"errors"
 	"io"
 	"slices"
 
@@ -27,6 +27,15 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 
 // rootsIn are the sessions of a home's database that are nobody's children.
 func rootsIn(home adapters.Home) []string {
+	if live, ok := home.(adapters.Databases); ok {
+		db, err := live.OpenDatabase(database)
+		if err == nil {
+			roots, err := rootsOf(db)
+			if errors.Join(err, db.Close()) == nil {
+				return roots
+			}
+		}
+	}
 	s, err := takeSnapshot(
 		func() (io.ReadCloser, error) { return home.Open(database) },
 		func() (io.ReadCloser, error) { return home.Open(database + walSuffix) })
@@ -34,22 +43,27 @@ func rootsIn(home adapters.Home) []string {
 		return nil
 	}
 	defer s.close()
-	rows, err := s.db.QueryContext(context.Background(), "SELECT id FROM session WHERE parent_id IS NULL ORDER BY rowid")
+	roots, err := rootsOf(s)
 	if err != nil {
 		return nil
 	}
-	defer rows.Close()
-	var roots []string
-	for rows.Next() {
-		var id string
-		if rows.Scan(&id) == nil {
+	return roots
+}
+
+func rootsOf(db queryer) (roots []string, err error) {
+	_, rows, err := db.Query("SELECT id FROM session WHERE parent_id IS NULL ORDER BY rowid")
+	if err != nil {
+		return nil, err
+	}
+	for row, err := range rows {
+		if err != nil {
+			return nil, err
+		}
+		if id, ok := row[0].(string); ok {
 			roots = append(roots, id)
 		}
 	}
-	if rows.Err() != nil {
-		return nil
-	}
-	return roots
+	return roots, nil
 }
 
 // variables are what the agent's program reads of its environment.

@@ -2,14 +2,13 @@ package opencode
 
 import (
 	"bytes"
-	"context"
-	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"hash"
 	"hash/fnv"
 	"io"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -64,21 +63,12 @@ func (w *lineWriter) add(l rowLine) error { return w.enc.Encode(l) }
 
 // query writes a line for every row, and gives each to look, if there is one.
 func (w *lineWriter) query(db queryer, table, where string, look func(columns []string, values []any), args ...any) error {
-	rows, err := db.QueryContext(context.Background(), "SELECT rowid, * FROM "+quote(table)+" "+where+" ORDER BY rowid", args...)
+	columns, rows, err := db.Query("SELECT rowid, * FROM "+quote(table)+" "+where+" ORDER BY rowid", args...)
 	if err != nil {
 		return fmt.Errorf("table %s: %w", table, err)
 	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return fmt.Errorf("table %s: %w", table, err)
-	}
-	values, places := make([]any, len(columns)), make([]any, len(columns))
-	for i := range values {
-		places[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(places...); err != nil {
+	for values, err := range rows {
+		if err != nil {
 			return fmt.Errorf("table %s: %w", table, err)
 		}
 		rowid, _ := values[0].(int64)
@@ -93,15 +83,12 @@ func (w *lineWriter) query(db queryer, table, where string, look func(columns []
 			look(columns, values)
 		}
 	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("table %s: %w", table, err)
-	}
 	return nil
 }
 
-// queryer is a database or a transaction.
+// queryer answers queries; see adapters.Database.
 type queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	Query(sql string, args ...any) (columns []string, rows iter.Seq2[[]any, error], err error)
 }
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

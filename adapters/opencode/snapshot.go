@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 
@@ -127,6 +128,37 @@ func (s *snapshot) open() error {
 	db.SetMaxOpenConns(1)
 	s.db = db
 	return nil
+}
+
+// Query implements queryer. Nobody else has the copy, so it does not change.
+func (s *snapshot) Query(query string, args ...any) ([]string, iter.Seq2[[]any, error], error) {
+	rows, err := s.db.QueryContext(context.Background(), query, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, nil, errors.Join(err, rows.Close())
+	}
+	return columns, func(yield func([]any, error) bool) {
+		defer rows.Close()
+		values, places := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			places[i] = &values[i]
+		}
+		for rows.Next() {
+			if err := rows.Scan(places...); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(values, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, err)
+		}
+	}, nil
 }
 
 func (s *snapshot) close() error {

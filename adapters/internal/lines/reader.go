@@ -20,6 +20,10 @@ type Reader struct {
 	// long collects a line that is longer than the buffer.
 	long event.LineCutter
 	cut  *event.Cut
+	// mark is behind the last line that has its end.
+	mark Mark
+	// whole: a last line without its end is not read.
+	whole bool
 }
 
 // Open opens a transcript of an agent.
@@ -35,21 +39,38 @@ func Open(agent string, src adapters.Source) (*Reader, error) {
 // error, which is io.EOF at the end, the line is what there was of it. The line
 // is the caller's.
 func (r *Reader) Next() ([]byte, error) {
+	line, err := r.Shared()
+	return bytes.Clone(line), err
+}
+
+// Shared is Next for a caller that needs the line only until the next one: it
+// may be in the reader's own memory.
+func (r *Reader) Shared() ([]byte, error) {
 	r.number++
+	r.cut = nil
+	size := int64(0)
 	piece, err := r.buffered.ReadSlice('\n')
 	for errors.Is(err, bufio.ErrBufferFull) {
+		size += int64(len(piece))
 		_, _ = r.long.Write(piece) // never fails
 		piece, err = r.buffered.ReadSlice('\n')
 	}
-	if r.long.Len() == 0 {
-		r.cut = nil
-		return bytes.Clone(piece), err
+	if size += int64(len(piece)); bytes.HasSuffix(piece, lineEnd) {
+		r.mark = r.mark.behind(size, piece)
+	} else if r.whole {
+		piece = nil
+		r.long = event.LineCutter{}
 	}
-	_, _ = r.long.Write(bytes.TrimSuffix(piece, []byte("\n"))) // never fails
+	if r.long.Len() == 0 {
+		return piece, err
+	}
+	_, _ = r.long.Write(bytes.TrimSuffix(piece, lineEnd)) // never fails
 	line, cut := r.long.Take()
 	r.cut = cut
 	return line, err
 }
+
+var lineEnd = []byte("\n")
 
 // Rest reads what is left as one line, cut where it is over the limit.
 func (r *Reader) Rest() ([]byte, error) {

@@ -31,8 +31,11 @@ const usage = `usage: sojourn-runner COMMAND
   record  --file F -- PROGRAM ARGS…
                              run a program and keep each line of its stdin and
                              stdout in F before it is passed on
-  run                        run the command of the JSON spec on stdin to its end,
-                             without input, shut in as an agent is
+  run                        run the command of the JSON spec on the first line of
+                             stdin to its end, shut in as an agent is; what
+                             follows is its input
+  query   --database F       answer the SQL queries on stdin, a line each, from one
+                             consistent view of a SQLite database
   watch   --dir D            print what changes in a folder, until stdin ends
           [--ignore A,B] [--since NS]
                              not below these names; first what changed since
@@ -62,6 +65,7 @@ var commands = map[string]command{
 	"records": records,
 	"record":  record,
 	"run":     runShutIn,
+	"query":   queryDatabase,
 	"watch":   watchFolder,
 	"probe":   probe,
 }

@@ -3,8 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/sojourn-run/sojourn/runner"
@@ -12,29 +12,39 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/supervisor"
 )
 
-// runShutIn runs one command and ends with its exit code. The command writes to
-// this process's own stdout and stderr.
+// runShutIn runs one command and ends with its exit code. The command has this
+// process's own stdin, behind the line of the spec, stdout and stderr.
 func runShutIn(ctx context.Context, args []string, std io3) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%w: run takes no arguments", errUsage)
 	}
 	var spec runner.RunSpec
-	if err := json.NewDecoder(std.in).Decode(&spec); err != nil {
+	if err := json.Unmarshal(firstLine(std.in), &spec); err != nil {
 		return fmt.Errorf("run: spec on stdin: %w", err)
 	}
 	if err := jail.CloseOnExec(); err != nil {
 		return err
 	}
-	null, err := os.Open(os.DevNull)
+	code, err := supervisor.Run(ctx, spec, [3]*os.File{os.Stdin, os.Stdout, os.Stderr})
 	if err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
-	code, err := supervisor.Run(ctx, spec, [3]*os.File{null, os.Stdout, os.Stderr})
-	if err = errors.Join(err, null.Close()); err != nil {
 		return err
 	}
 	if code != 0 {
 		return exitCode(code)
 	}
 	return nil
+}
+
+// firstLine reads the first line, and nothing behind it.
+func firstLine(in io.Reader) []byte {
+	var line []byte
+	for one := make([]byte, 1); ; {
+		n, err := in.Read(one)
+		if n > 0 && one[0] != '\n' {
+			line = append(line, one[0])
+		}
+		if err != nil || n > 0 && one[0] == '\n' {
+			return line
+		}
+	}
 }

@@ -1,0 +1,184 @@
+package activities
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/claude"
+	"github.com/sojourn-run/sojourn/adapters/codex"
+	"github.com/sojourn-run/sojourn/adapters/gemini"
+	"github.com/sojourn-run/sojourn/archive"
+)
+
+// grower is an agent whose transcript grows turn by turn.
+type grower struct {
+	adapter  adapters.Adapter
+	nativeID string
+	path     string
+	// lines are what the agent writes in the n-th turn, and answer the block that
+	// the turn waits for.
+	lines  func(n int) string
+	answer func(n int) string
+
+	n        int
+	text     string
+	since    json.RawMessage
+	archiver *archiver
+	sb       *memory
+	store    *counting
+}
+
+// costs are what turns cost at their end: bytes read of the home, requests to
+// S3 and bytes sent there.
+type costs struct{ read, requests, sent int64 }
+
+// countedTurns is how many turns are counted together: the archive puts small
+// pieces together now and then.
+const countedTurns = 16
+
+// cost brings the session to turn last, and returns what the last turns cost:
+// the agent writes its answer down in two pieces, the turn waits for it, and the
+// transcripts are archived.
+func (g *grower) cost(t *testing.T, last int) (c costs) {
+	t.Helper()
+	for g.n < last {
+		g.n++
+		if g.n == last-countedTurns+1 {
+			c.read = -g.sb.read.Load()
+			g.store.asked()
+		}
+		lines := g.lines(g.n)
+		for _, piece := range []string{lines[:len(lines)/2], lines[len(lines)/2:]} {
+			g.text += piece
+			g.sb.put(g.path, g.text)
+			found, err := g.archiver.agent.hasWritten(t.Context(), &g.since, g.answer(g.n))
+			require.NoError(t, err)
+			require.Equal(t, strings.HasSuffix(lines, piece), found, "turn %d", g.n)
+		}
+		_, err := g.archiver.sync(t.Context())
+		require.NoError(t, err)
+	}
+	c.read += g.sb.read.Load()
+	c.requests, c.sent = g.store.asked()
+	return c
+}
+
+// linear holds that the turns up to 400 cost at most 15 % more than those up to
+// 32.
+func (g *grower) linear(t *testing.T) {
+	t.Helper()
+	g.store = &counting{Client: storeOf(servers.need(t))}
+	var err error
+	g.archiver, g.sb, _ = archiving(t)
+	g.archiver.store, err = archive.Open(t.Context(), archive.Options{
+		Bucket: "sojourn-activities-test", Prefix: "linear", Namespace: strings.ToLower(rand.Text()), Client: g.store,
+	})
+	require.NoError(t, err)
+	g.archiver.agent.epoch, err = g.archiver.store.TakeEpoch(t.Context(), "s1")
+	require.NoError(t, err)
+	g.archiver.agent.adapter, g.archiver.agent.launch.NativeID = g.adapter, g.nativeID
+	atMost15PercentMore(t, g.cost(t, 32), g.cost(t, 400))
+}
+
+func atMost15PercentMore(t *testing.T, early, late costs) {
+	t.Helper()
+	t.Logf("%d turns up to 32: %+v, up to 400: %+v", countedTurns, early, late)
+	require.Less(t, 100*late.read, 115*early.read, "bytes read")
+	require.Less(t, 100*late.requests, 115*early.requests, "requests")
+	require.Less(t, 100*late.sent, 115*early.sent, "bytes sent")
+}
+
+func TestTurnsAreLinearForClaude(t *testing.T) {
+	t.Parallel()
+	(&grower{
+		adapter: claude.New(), nativeID: "native", path: mainPath,
+		lines: func(n int) string {
+			return fmt.Sprintf(`{"type":"user","uuid":"u%06[1]d","message":{"role":"user","content":"%[2]s"},"promptSource":"sdk"}
+{"type":"assistant","uuid":"a%06[1]d","message":{"id":"m%06[1]d","model":"x","content":[{"type":"text","text":"%[2]s"}]}}
+`, n, strings.Repeat("word ", 500))
+		},
+		answer: func(n int) string { return fmt.Sprintf("m%06d:0", n) },
+	}).linear(t)
+}
+
+func TestTurnsAreLinearForCodex(t *testing.T) {
+	t.Parallel()
+	const id = "11111111-2222-5333-8444-555555555555"
+	item := func(n int, kind, name, fields string) string {
+		return fmt.Sprintf(`{"timestamp":"2026-11-21T05:09:53.331Z","type":"event_msg","payload":{"type":"item_completed","turn_id":"t%06d","item":{"type":"%s","id":"%s",%s},"started_at_ms":1795237793342,"completed_at_ms":1795237793342}}`+"\n", n, kind, name, fields)
+	}
+	turn := func(n int, what string) string {
+		return fmt.Sprintf(`{"timestamp":"2026-11-21T05:09:53.331Z","type":"event_msg","payload":{"type":"%s","turn_id":"t%06d"}}`+"\n", what, n)
+	}
+	(&grower{
+		adapter: codex.New(), nativeID: id, path: ".codex/sessions/2026/11/21/rollout-2026-11-21T05-00-00-" + id + ".jsonl",
+		text: `{"timestamp":"2026-11-21T05:00:00.000Z","type":"session_meta","payload":{"id":"` + id + `"}}` + "\n",
+		lines: func(n int) string {
+			text := strings.Repeat("word ", 500)
+			return turn(n, "task_started") +
+				item(n, "UserMessage", fmt.Sprintf("u%06d", n), `"content":[{"type":"text","text":"`+text+`"}]`) +
+				item(n, "AgentMessage", fmt.Sprintf("a%06d", n), `"content":[{"type":"Text","text":"`+text+`"}]`) +
+				turn(n, "task_complete")
+		},
+		answer: func(n int) string { return fmt.Sprintf("a%06d", n) },
+	}).linear(t)
+}
+
+func TestTurnsAreLinearForGemini(t *testing.T) {
+	t.Parallel()
+	head := `{"sessionId":"s","projectHash":"x","startTime":"2026-11-21T00:30:19.935Z","kind":"main"}` + "\n"
+	(&grower{
+		adapter: gemini.New(), nativeID: "s", path: ".gemini/tmp/p/chats/session-2000-01-01T00-00-s.jsonl",
+		text: head + head,
+		lines: func(n int) string {
+			text := strings.Repeat("word ", 500)
+			return fmt.Sprintf(`{"id":"u%06[1]d","timestamp":"2026-11-21T00:30:19.946Z","type":"user","content":[{"text":"%[2]s"}]}
+{"$set":{"lastUpdated":"2026-11-21T00:30:19.946Z"}}
+{"id":"a%06[1]d","timestamp":"2026-11-21T00:30:20.074Z","type":"gemini","content":"%[2]s","thoughts":[]}
+{"$set":{"lastUpdated":"2026-11-21T00:30:20.074Z"}}
+`, n, text)
+		},
+		answer: func(n int) string { return fmt.Sprintf("s:%d:text:0", n) },
+	}).linear(t)
+}
+
+// What is new in a transcript is found, nothing is found before it has its end,
+// and a look ends with its context.
+func TestAnAnswerIsFoundWhenItIsWritten(t *testing.T) {
+	t.Parallel()
+	r, sb, _ := archiving(t)
+	said := func(id string) string {
+		return fmt.Sprintf(`{"type":"assistant","uuid":"%[1]s","message":{"id":"%[1]s","model":"x","content":[{"type":"text","text":"said"}]}}`+"\n", id)
+	}
+	var since json.RawMessage
+	written := func(id string) bool {
+		t.Helper()
+		found, err := r.agent.hasWritten(t.Context(), &since, id+":0")
+		require.NoError(t, err)
+		return found
+	}
+	require.False(t, written("first"), "there is no transcript yet")
+	sb.put(mainPath, said("first")+strings.TrimSuffix(said("last"), "\n"))
+	require.True(t, written("first"))
+	require.False(t, written("last"), "it has no end yet")
+	sb.put(mainPath, said("first")+said("last"))
+	require.True(t, written("last"))
+	require.False(t, written("last"), "it is behind")
+
+	sb.put(mainPath, said("other")+said("whole"))
+	require.True(t, written("other"), "another transcript is read from its beginning")
+	since = json.RawMessage(`{"state":{"v":0}}`)
+	require.True(t, written("whole"), "a state of another build is none")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := r.agent.hasWritten(ctx, &since, "none")
+	require.ErrorIs(t, err, context.Canceled)
+}

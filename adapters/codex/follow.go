@@ -1,0 +1,97 @@
+package codex
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/lines"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// followed is how far a session's own rollout was parsed: to the end of a turn.
+type followed struct {
+	At    lines.Mark `json:"at,omitzero"`
+	State *state     `json:"state"`
+	// Plain and Last are the file's, see file.plain and reading.last.
+	Plain bool  `json:"plain,omitempty"`
+	Last  int64 `json:"last,omitempty"`
+}
+
+// Follow parses the session's own rollout on. A turn is told in the order of
+// its times, so one that has not ended is told again by the next call.
+func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
+	name, err := a.mainRollout(home, l)
+	if err != nil || name == "" {
+		return since, err
+	}
+	at := followed{State: newState()}
+	if err := telling.Carried(Name, since, &at, &at.State.Version, stateVersion); err != nil {
+		at, since = followed{State: newState()}, nil // it is of another build
+	}
+	in, err := lines.OpenAt(Name, home, name, at.At)
+	if errors.Is(err, lines.ErrAnother) {
+		return a.Follow(home, l, nil, take)
+	}
+	if err != nil {
+		return since, err
+	}
+	defer in.Close()
+	f := &file{Transcript: adapters.Transcript{ID: event.Main, Path: name}, in: in, plain: at.Plain, turn: reading{last: at.Last}}
+	p := &parser{scribe: scribe{state: at.State}, hasMain: true, Feed: telling.Feed{Yield: func(ev event.Event, _ error) bool {
+		take(ev)
+		return true
+	}}}
+	p.thread(f.ID).Conversation = event.Main
+	var marshal error
+	err = in.Followed(func(line []byte) {
+		_ = f.line(slices.Clone(line)) // a bad line costs that line
+		if p.tellReady(f); f.betweenTurns() {
+			since, marshal = json.Marshal(followed{At: in.Mark(), State: p.state, Plain: f.plain, Last: f.turn.last})
+		}
+	})
+	if err = errors.Join(err, marshal); err != nil {
+		return since, err
+	}
+	f.flushTurn(false)
+	p.tellReady(f)
+	p.finish()
+	return since, nil
+}
+
+// tellReady tells what has been read of a file and is in order.
+func (p *parser) tellReady(f *file) {
+	for _, t := range f.ready {
+		p.time, p.plain = t.time(), f.plain
+		t.tell(&p.scribe, p.thread(f.ID), f.ID)
+	}
+	f.ready = nil
+	p.flush()
+}
+
+// betweenTurns reports whether nothing that was read is held back.
+func (f *file) betweenTurns() bool {
+	return f.turn.id == "" && len(f.turn.parts) == 0 && len(f.turn.calls) == 0
+}
+
+// mainRollout is the path of the session's own rollout; "" for none.
+func (a *Adapter) mainRollout(home adapters.Home, l adapters.Launch) (string, error) {
+	if l.NativeID != "" {
+		found, err := home.Glob(path.Join(sessionsDir, "*", "*", "*", rolloutPrefix+"*-"+l.NativeID+rolloutSuffix))
+		if err != nil {
+			return "", fmt.Errorf("codex: find rollout: %w", err)
+		}
+		if len(found) == 1 {
+			return found[0], nil
+		}
+	}
+	found, err := a.Transcripts(home, l)
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	return found[0].Path, nil
+}

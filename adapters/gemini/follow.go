@@ -1,0 +1,88 @@
+package gemini
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/lines"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// followed is how far the main files were parsed: to a line behind which nothing
+// is held back.
+type followed struct {
+	Version int `json:"v"`
+	// File is the place of the file that is read among the main ones.
+	File    int            `json:"file,omitempty"`
+	At      lines.Mark     `json:"at,omitzero"`
+	Prompts map[string]int `json:"prompts,omitempty"`
+	Book    bookState      `json:"book,omitzero"`
+}
+
+const followedVersion = 1
+
+// Follow parses the main files on. What the model says is told when the next
+// prompt or call comes, so the last words of a turn are told again by the next
+// call.
+func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
+	all, err := a.Transcripts(home, l)
+	if err != nil {
+		return since, err
+	}
+	mains := slices.DeleteFunc(all, func(t adapters.Transcript) bool { return !isMain(t.ID) || t.Kind != adapters.Append })
+	slices.SortStableFunc(mains, func(a, b adapters.Transcript) int { return numberOf(a.ID) - numberOf(b.ID) })
+	at := followed{Version: followedVersion}
+	if telling.Carried(Name, since, &at, &at.Version, followedVersion) != nil || at.File >= len(mains) {
+		at, since = followed{Version: followedVersion}, nil // it is of another build, or of other files
+	}
+	if at.Prompts == nil {
+		at.Prompts = map[string]int{}
+	}
+	p := &parser{prompts: at.Prompts, Feed: telling.Feed{Yield: func(ev event.Event, _ error) bool {
+		take(ev)
+		return true
+	}}}
+	for n := at.File; n < len(mains); n++ {
+		if n > at.File {
+			at = followed{Version: followedVersion, File: n, Prompts: p.prompts}
+		}
+		last, err := p.follow(home, mains[n].Path, at)
+		if errors.Is(err, lines.ErrAnother) {
+			return a.Follow(home, l, nil, take)
+		}
+		if err != nil {
+			return since, err
+		}
+		if last != nil {
+			since = last
+		}
+	}
+	return since, nil
+}
+
+// follow tells the rest of a main file, and returns the last place in it behind
+// which nothing is held back; nil if that is not behind at.
+func (p *parser) follow(home adapters.Home, path string, at followed) (last json.RawMessage, err error) {
+	in, err := lines.OpenAt(Name, home, path, at.At)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	b := &book{parser: p, bookState: at.Book}
+	var marshal error
+	err = in.Followed(func(line []byte) {
+		_ = readLine(slices.Clone(line), b.record) // a bad line costs that line
+		if p.flush(); b.holds() {
+			return
+		}
+		b.Seen.forget()
+		at.At, at.Book = in.Mark(), b.bookState
+		last, marshal = json.Marshal(at)
+	})
+	b.settle()
+	p.flush()
+	return last, errors.Join(err, marshal)
+}

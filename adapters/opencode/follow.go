@@ -1,0 +1,38 @@
+package opencode
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Follow tells what the rows say that have changed. Its cursor is that of an
+// export; a native session of which no message has changed is told as one of its
+// own, because parts say only to which session they belong.
+func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
+	found, err := a.Transcripts(home, l)
+	if err != nil || len(found) == 0 {
+		return since, err
+	}
+	rows, next, err := a.Export(home, found[0], since)
+	if err != nil {
+		return since, err
+	}
+	r := &reader{path: found[0].Path, book: newBook()}
+	if err := r.lines(nil, bufio.NewReader(bytes.NewReader(rows))); err != nil {
+		return since, errors.Join(err, r.errs[0])
+	}
+	p := &parser{Feed: telling.Feed{Yield: func(ev event.Event, _ error) bool {
+		take(ev)
+		return true
+	}}}
+	for _, root := range r.book.roots() {
+		p.tell(r.book, root)
+	}
+	return next, nil
+}

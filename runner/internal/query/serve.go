@@ -1,0 +1,80 @@
+package query
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+// patience is how long a query waits for somebody who writes, in milliseconds.
+const patience = "10000"
+
+// Serve answers queries, a line each, until in ends. All of them see the database
+// as it is at the first one. It is opened for reading only: nothing of it is
+// changed, also not when the last one who wrote has gone.
+func Serve(ctx context.Context, database string, in io.Reader, out io.Writer) (err error) {
+	name := url.URL{Scheme: "file", OmitHost: true, Path: database, RawQuery: url.Values{
+		"mode": {"ro"}, "_pragma": {"busy_timeout(" + patience + ")", "query_only(1)", "temp_store(memory)"},
+	}.Encode()}
+	db, err := sql.Open("sqlite", name.String())
+	if err != nil {
+		return fmt.Errorf("query: open %s: %w", database, err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("query: open %s: %w", database, err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	queries, answers := json.NewDecoder(in), bufio.NewWriterSize(out, 1<<16)
+	for {
+		var q Query
+		if err := queries.Decode(&q); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("query: read stdin: %w", err)
+		}
+		end := Answer{End: true}
+		lines := json.NewEncoder(answers)
+		lines.SetEscapeHTML(false)
+		if err := answer(ctx, tx, q, lines); err != nil {
+			end.Error = err.Error()
+		}
+		if err := errors.Join(lines.Encode(end), answers.Flush()); err != nil {
+			return fmt.Errorf("query: answer: %w", err)
+		}
+	}
+}
+
+func answer(ctx context.Context, tx *sql.Tx, q Query, lines *json.Encoder) error {
+	args := make([]any, len(q.Args))
+	for i, a := range q.Args {
+		args[i] = a.V
+	}
+	rows, err := tx.QueryContext(ctx, q.SQL, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err == nil {
+		err = lines.Encode(Answer{Columns: columns})
+	}
+	row, places := make([]Value, len(columns)), make([]any, len(columns))
+	for i := range row {
+		places[i] = &row[i].V
+	}
+	for err == nil && rows.Next() {
+		if err = rows.Scan(places...); err == nil {
+			err = lines.Encode(Answer{Row: row})
+		}
+	}
+	return errors.Join(err, rows.Err())
+}
