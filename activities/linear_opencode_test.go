@@ -107,7 +107,7 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 	require.NoError(t, err)
 	info, err := sb.Info(t.Context())
 	require.NoError(t, err)
-	store := &counting{Client: storeOf(servers.need(t))}
+	store := &counting{Client: storeOf(serversOf(t))}
 	counted := &countedSandbox{Sandbox: sb}
 	a := &agent{adapter: opencode.New(), sb: counted, paths: info.Paths, env: info.Env}
 	a.launch.SessionID = "s1"

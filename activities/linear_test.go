@@ -74,7 +74,7 @@ func (g *grower) cost(t *testing.T, last int) (c costs) {
 // 32.
 func (g *grower) linear(t *testing.T) {
 	t.Helper()
-	g.store = &counting{Client: storeOf(servers.need(t))}
+	g.store = &counting{Client: storeOf(serversOf(t))}
 	var err error
 	g.archiver, g.sb, _ = archiving(t)
 	g.archiver.store, err = archive.Open(t.Context(), archive.Options{
