@@ -53,7 +53,7 @@ func TestDatabaseOfASandbox(t *testing.T) {
 	_, err = db.ExecContext(t.Context(), `INSERT INTO t VALUES (1)`)
 	require.NoError(t, err)
 	require.Equal(t, want, all(q), "one view")
-	_, _, err = q.Query("SELECT nothing")
+	_, _, err = q.Query("SELECT nosuch")
 	require.ErrorContains(t, err, "no such column")
 	_, rows, err := q.Query("INSERT INTO t VALUES (2)")
 	if err == nil {

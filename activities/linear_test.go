@@ -10,22 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/claude"
-	"github.com/sojourn-run/sojourn/adapters/codex"
-	"github.com/sojourn-run/sojourn/adapters/gemini"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/internal/turns"
 )
 
-// grower is an agent whose transcript grows turn by turn.
+// grower is a session of an agent whose transcript grows turn by turn.
 type grower struct {
-	adapter  adapters.Adapter
-	nativeID string
-	path     string
-	// lines are what the agent writes in the n-th turn, and answer the block that
-	// the turn waits for.
-	lines  func(n int) string
-	answer func(n int) string
+	turns.File
 
 	n        int
 	text     string
@@ -54,11 +45,11 @@ func (g *grower) cost(t *testing.T, last int) (c costs) {
 			c.read = -g.sb.read.Load()
 			g.store.asked()
 		}
-		lines := g.lines(g.n)
+		lines := g.Turn(g.n)
 		for _, piece := range []string{lines[:len(lines)/2], lines[len(lines)/2:]} {
 			g.text += piece
-			g.sb.put(g.path, g.text)
-			found, err := g.archiver.agent.hasWritten(t.Context(), &g.since, g.answer(g.n))
+			g.sb.put(g.Path, g.text)
+			found, err := g.archiver.agent.hasWritten(t.Context(), &g.since, g.Answer(g.n))
 			require.NoError(t, err)
 			require.Equal(t, strings.HasSuffix(lines, piece), found, "turn %d", g.n)
 		}
@@ -83,7 +74,8 @@ func (g *grower) linear(t *testing.T) {
 	require.NoError(t, err)
 	g.archiver.agent.epoch, err = g.archiver.store.TakeEpoch(t.Context(), "s1")
 	require.NoError(t, err)
-	g.archiver.agent.adapter, g.archiver.agent.launch.NativeID = g.adapter, g.nativeID
+	g.archiver.agent.adapter, g.archiver.agent.launch.NativeID = g.Adapter, g.NativeID
+	g.text = g.Head
 	atMost15PercentMore(t, g.cost(t, 32), g.cost(t, 400))
 }
 
@@ -97,56 +89,17 @@ func atMost15PercentMore(t *testing.T, early, late costs) {
 
 func TestTurnsAreLinearForClaude(t *testing.T) {
 	t.Parallel()
-	(&grower{
-		adapter: claude.New(), nativeID: "native", path: mainPath,
-		lines: func(n int) string {
-			return fmt.Sprintf(`{"type":"user","uuid":"u%06[1]d","message":{"role":"user","content":"%[2]s"},"promptSource":"sdk"}
-{"type":"assistant","uuid":"a%06[1]d","message":{"id":"m%06[1]d","model":"x","content":[{"type":"text","text":"%[2]s"}]}}
-`, n, strings.Repeat("word ", 500))
-		},
-		answer: func(n int) string { return fmt.Sprintf("m%06d:0", n) },
-	}).linear(t)
+	(&grower{File: turns.Claude()}).linear(t)
 }
 
 func TestTurnsAreLinearForCodex(t *testing.T) {
 	t.Parallel()
-	const id = "11111111-2222-5333-8444-555555555555"
-	item := func(n int, kind, name, fields string) string {
-		return fmt.Sprintf(`{"timestamp":"2026-11-21T05:09:53.331Z","type":"event_msg","payload":{"type":"item_completed","turn_id":"t%06d","item":{"type":"%s","id":"%s",%s},"started_at_ms":1795237793342,"completed_at_ms":1795237793342}}`+"\n", n, kind, name, fields)
-	}
-	turn := func(n int, what string) string {
-		return fmt.Sprintf(`{"timestamp":"2026-11-21T05:09:53.331Z","type":"event_msg","payload":{"type":"%s","turn_id":"t%06d"}}`+"\n", what, n)
-	}
-	(&grower{
-		adapter: codex.New(), nativeID: id, path: ".codex/sessions/2026/11/21/rollout-2026-11-21T05-00-00-" + id + ".jsonl",
-		text: `{"timestamp":"2026-11-21T05:00:00.000Z","type":"session_meta","payload":{"id":"` + id + `"}}` + "\n",
-		lines: func(n int) string {
-			text := strings.Repeat("word ", 500)
-			return turn(n, "task_started") +
-				item(n, "UserMessage", fmt.Sprintf("u%06d", n), `"content":[{"type":"text","text":"`+text+`"}]`) +
-				item(n, "AgentMessage", fmt.Sprintf("a%06d", n), `"content":[{"type":"Text","text":"`+text+`"}]`) +
-				turn(n, "task_complete")
-		},
-		answer: func(n int) string { return fmt.Sprintf("a%06d", n) },
-	}).linear(t)
+	(&grower{File: turns.Codex()}).linear(t)
 }
 
 func TestTurnsAreLinearForGemini(t *testing.T) {
 	t.Parallel()
-	head := `{"sessionId":"s","projectHash":"x","startTime":"2026-11-21T00:30:19.935Z","kind":"main"}` + "\n"
-	(&grower{
-		adapter: gemini.New(), nativeID: "s", path: ".gemini/tmp/p/chats/session-2000-01-01T00-00-s.jsonl",
-		text: head + head,
-		lines: func(n int) string {
-			text := strings.Repeat("word ", 500)
-			return fmt.Sprintf(`{"id":"u%06[1]d","timestamp":"2026-11-21T00:30:19.946Z","type":"user","content":[{"text":"%[2]s"}]}
-{"$set":{"lastUpdated":"2026-11-21T00:30:19.946Z"}}
-{"id":"a%06[1]d","timestamp":"2026-11-21T00:30:20.074Z","type":"gemini","content":"%[2]s","thoughts":[]}
-{"$set":{"lastUpdated":"2026-11-21T00:30:20.074Z"}}
-`, n, text)
-		},
-		answer: func(n int) string { return fmt.Sprintf("s:%d:text:0", n) },
-	}).linear(t)
+	(&grower{File: turns.Gemini()}).linear(t)
 }
 
 // What is new in a transcript is found, nothing is found before it has its end,

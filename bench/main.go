@@ -72,6 +72,7 @@ func parts() []part {
 	return []part{
 		{"reducer", "folding deltas", false, (*bench).reducer},
 		{"parse", "reading transcripts of 1 to 256 MB, and translating lines", false, (*bench).parse},
+		{"turns", "a turn's end, turn 1 000 against turn 20", false, (*bench).turns},
 		{"line", "the agent's line to a subscriber", true, (*bench).line},
 		{"send", "a message to the agent's stdin", true, (*bench).send},
 		{"history", "what turns add to workflow history", true, (*bench).turnEvents},

@@ -155,6 +155,9 @@ func show(v float64, unit string) string {
 		}
 		return fmt.Sprintf("%.2f s", v)
 	case "bytes":
+		if v < 1e6 {
+			return fmt.Sprintf("%.1f kB", v/1e3)
+		}
 		return fmt.Sprintf("%.0f MB", v/1e6)
 	case "ratio":
 		return fmt.Sprintf("%.2f", v)

@@ -14,8 +14,8 @@ func TestFollowTellsWhatParseTells(t *testing.T) {
 	for _, tr := range transcripts(t) {
 		t.Run(tr.Name, func(t *testing.T) {
 			t.Parallel()
-			name := path.Join(sessionsDir, "2026/01/01", path.Base(tr.Sources[0].Path))
-			replay.Followed(t, New(), adapters.Launch{NativeID: threadID(name)}, name, tr.bytes)
+			name := path.Join(sessionsDir, "2026/01/01", rolloutPrefix+"2026-01-01T00-00-00-"+tr.thread+rolloutSuffix)
+			replay.Followed(t, New(), adapters.Launch{NativeID: tr.thread}, name, tr.bytes)
 		})
 	}
 }
