@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/internal/turns"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // grower is a session of an agent whose transcript grows turn by turn.
@@ -134,4 +135,26 @@ func TestAnAnswerIsFoundWhenItIsWritten(t *testing.T) {
 	cancel()
 	_, err := r.agent.hasWritten(ctx, &since, "none")
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// How far the transcripts were parsed is in the checkpoint when the turn has ended:
+// another worker goes on from there.
+func TestTheCheckpointHasWhatIsParsed(t *testing.T) {
+	t.Parallel()
+	b := furnished(t)
+	require.Equal(t, session.Completed, b.turn(b.ask(1, "words 5")).Result.Outcome)
+	first, err := b.host.bookmark(b.sandbox.ID)
+	require.NoError(t, err)
+	require.NotEmpty(t, first.Parsed)
+	b.worker()
+	require.Equal(t, session.Completed, b.turn(b.ask(2, "words 5")).Result.Outcome)
+	second, err := b.host.bookmark(b.sandbox.ID)
+	require.NoError(t, err)
+	var at, behind struct {
+		At struct{ Offset int64 }
+	}
+	require.NoError(t, json.Unmarshal(first.Parsed, &at))
+	require.NoError(t, json.Unmarshal(second.Parsed, &behind))
+	require.Positive(t, at.At.Offset)
+	require.Greater(t, behind.At.Offset, at.At.Offset)
 }
