@@ -19,10 +19,11 @@ import (
 // to start on a busy machine.
 const versionTimeout = 15 * time.Second
 
-// DescribeHost returns which agents this host has, and the host's warnings.
+// DescribeHost returns which agents this host has, its warnings, and what it could
+// not remove.
 func (h *Host) DescribeHost(ctx context.Context) (session.HostReport, error) {
 	names := h.o.Agents.Names()
-	report := session.HostReport{Host: h.o.ID, Warnings: h.o.Warnings, Agents: make([]session.HostsAgent, len(names))}
+	report := session.HostReport{Host: h.o.ID, Warnings: h.o.Warnings, Leftovers: h.leftovers(), Agents: make([]session.HostsAgent, len(names))}
 	var asking sync.WaitGroup
 	for i, name := range names {
 		asking.Go(func() { report.Agents[i] = h.describeAgent(ctx, name) })

@@ -76,6 +76,8 @@ type Host struct {
 	agents map[string]*agent
 	// made are the sandboxes that this process made and that stand.
 	made map[string]bool
+	// left is what the last sweep could not remove; nil for nothing.
+	left error
 	// keepers know what the archive has of the workspaces, by sandbox id.
 	keepers map[string]*keeper
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,9 +48,26 @@ func (h *Host) Sweep(ctx context.Context) error {
 		}
 	}
 	if tidier, ok := h.o.Provider.(sandbox.Tidier); ok {
-		errs = append(errs, tidier.Tidy(ctx))
+		left := tidier.Tidy(ctx)
+		h.mu.Lock()
+		h.left = left
+		h.mu.Unlock()
+		errs = append(errs, left)
 	}
 	return errors.Join(errs...)
+}
+
+// leftovers are what the last sweep could not remove, a sentence each.
+func (h *Host) leftovers() (sentences []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.left == nil {
+		return nil
+	}
+	for line := range strings.Lines(h.left.Error()) {
+		sentences = append(sentences, strings.TrimSpace(cut(line, leftShown)))
+	}
+	return sentences
 }
 
 func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,4 +41,37 @@ func TestSweepEndsWhatWasHalfMade(t *testing.T) {
 	require.NoError(t, b.host.Sweep(t.Context()))
 	_, err = b.provider.Open(t.Context(), b.sandbox.ID)
 	require.ErrorIs(t, err, sandbox.ErrNotFound)
+}
+
+// untidy is a provider without sandboxes that can't remove what some have left.
+type untidy struct {
+	sandbox.Provider
+	left error
+}
+
+func (untidy) List(context.Context) ([]sandbox.Info, error) { return nil, nil }
+
+func (u *untidy) Tidy(context.Context) error { return u.left }
+
+// What a sweep could not remove is in the host's report, until one can.
+func TestLeftoversAreNamed(t *testing.T) {
+	t.Parallel()
+	p := &untidy{left: errors.Join(
+		&sandbox.LeftError{Path: "/data/.gone-a", Err: errors.New("remove /data/.gone-a/x: operation not permitted")},
+		&sandbox.LeftError{Path: "/data/.gone-b", Err: errors.New("remove /data/.gone-b/y: device or resource busy")},
+	)}
+	h := NewHost(HostOptions{ID: "h", DataDir: t.TempDir(), Provider: p, Log: quiet()})
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	require.Error(t, h.Sweep(t.Context()))
+	report, err := h.DescribeHost(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"not removed yet: remove /data/.gone-a/x: operation not permitted",
+		"not removed yet: remove /data/.gone-b/y: device or resource busy",
+	}, report.Leftovers)
+	p.left = nil
+	require.NoError(t, h.Sweep(t.Context()))
+	report, err = h.DescribeHost(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Leftovers)
 }

@@ -22,6 +22,9 @@ type HostReport struct {
 	// Warnings are what operators must know of how agents are shut in there, a
 	// sentence each.
 	Warnings []string `json:"warnings,omitempty"`
+	// Leftovers are what its last sweep could not remove of ended sandboxes, a
+	// sentence each.
+	Leftovers []string `json:"leftovers,omitempty"`
 	// Error is why the host did not answer; empty when it did.
 	Error string `json:"error,omitempty"`
 }

@@ -249,13 +249,16 @@ func (c *cli) checkBucket(ctx context.Context) (string, error) {
 // hostChecks are answered by the hosts' workers, who are asked once for all.
 func (c *cli) hostChecks(ctx context.Context) []check {
 	ask := sync.OnceValues(func() ([]session.HostReport, error) { return c.hosts(ctx) })
-	all := []check{{name: "sandboxes", patience: hostsTimeout, optional: true, look: func(context.Context) (string, error) {
-		reports, err := ask()
-		if err != nil {
-			return "", err
-		}
-		return confinement(reports)
-	}}}
+	about := func(name string, judge func([]session.HostReport) (string, error)) check {
+		return check{name: name, patience: hostsTimeout, optional: true, look: func(context.Context) (string, error) {
+			reports, err := ask()
+			if err != nil {
+				return "", err
+			}
+			return judge(reports)
+		}}
+	}
+	all := []check{about("sandboxes", confinement), about("leftovers", leftovers)}
 	for _, name := range c.agents.Names() {
 		a, err := c.agents.Get(name)
 		if err != nil {
@@ -291,4 +294,18 @@ func confinement(hosts []session.HostReport) (string, error) {
 		return "", failed("docs/operations.md, Security, tells what agents can reach", "%s", strings.Join(warnings, "; "))
 	}
 	return fmt.Sprintf("agents are shut in on %d of %d hosts that were asked", confining, len(hosts)), nil
+}
+
+// leftovers is an error that names what hosts could not remove.
+func leftovers(hosts []session.HostReport) (string, error) {
+	var left []string
+	for _, h := range hosts {
+		for _, l := range h.Leftovers {
+			left = append(left, fmt.Sprintf("host %s: %s", h.Host, l))
+		}
+	}
+	if len(left) > 0 {
+		return "", failed("each sweep (60 s) tries again; docs/operations.md, Troubleshooting, tells what keeps files there", "%s", strings.Join(left, "; "))
+	}
+	return "nothing of ended sandboxes is left", nil
 }
