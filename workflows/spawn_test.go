@@ -119,6 +119,59 @@ func TestR44CleanupInWorkflow(t *testing.T) {
 	}
 }
 
+// TestR35ParallelSpawnsInWorkflow: children that are spawned at once run at once, and
+// what becomes of one is nothing to the others.
+func TestR35ParallelSpawnsInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	ids := func() (live []string) {
+		for _, c := range p.snapshot().Children {
+			live = append(live, c.SessionID)
+		}
+		return live
+	}
+	p.then(
+		func() {
+			for _, id := range []string{"a", "b", "c"} {
+				p.update(session.UpdateSpawn, spawnOf(id, "HOLD "+id))
+			}
+		},
+		func() {
+			require.Equal(t, []string{"a", "b", "c"}, ids())
+			for _, id := range ids() {
+				require.Equal(t, []string{"HOLD " + id}, p.w.prompts(id), "all are at work")
+			}
+			p.updateChild("a", session.UpdateClose)
+		},
+		func() {
+			require.Equal(t, []string{"b", "c"}, ids())
+			require.NoError(t, p.w.letGo("c"))
+		},
+		func() {
+			require.Equal(t, []string{"b"}, ids(), "it does not wait for the one before it")
+			require.NoError(t, p.w.letGo("b"))
+		},
+		func() { require.Empty(t, ids()) },
+	)
+	p.run()
+	var ends []string
+	for _, end := range heard[event.SubagentCompleted](p.w, "s1") {
+		ends = append(ends, fmt.Sprintf("%s %s: %s", end.ChildSessionID, end.Status, *end.Output))
+	}
+	require.Equal(t, []string{"a failed: ended without an answer", "c completed: echo: HOLD c", "b completed: echo: HOLD b"}, ends)
+}
+
+// An interrupted child has not completed, whatever it had said by then.
+func TestAnInterruptedChildHasNotCompleted(t *testing.T) {
+	t.Parallel()
+	half := session.Output{Turns: 1, Outcome: session.Interrupted, Last: &event.QueryResult{Response: "half of"}}
+	require.Equal(t, event.SubagentFailed, childEnd(spawnOf("kid", "x"), half, nil).Status)
+	half.Outcome = session.Completed
+	require.Equal(t, event.SubagentCompletedOK, childEnd(spawnOf("kid", "x"), half, nil).Status)
+	half.Outcome = ""
+	require.Equal(t, event.SubagentCompletedOK, childEnd(spawnOf("kid", "x"), half, nil).Status, "a child of an older build")
+}
+
 // TestR45EphemeralInWorkflow: children are never in the app's registry.
 func TestR45EphemeralInWorkflow(t *testing.T) {
 	t.Parallel()
