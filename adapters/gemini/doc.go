@@ -45,7 +45,8 @@
 //
 //   - Blocks are named by their place; see package acp. Tool calls have ids.
 //   - Text is as the agent keeps it: without invisible characters, HTML comments
-//     and white space around it. Thoughts of one run are one block before its text.
+//     and white space around it. Thoughts of one run are one block before its text;
+//     their subjects are its summary.
 //   - A tool's name comes from its call's id. Its input is the command of a shell
 //     call, the arguments of an MCP call (up to 500 characters, as the agent tells
 //     them), the agent of a delegation, else the title. A call that failed before it
