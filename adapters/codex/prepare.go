@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -67,19 +68,26 @@ func inTeams(model string) bool {
 }
 
 // mend drops a last line that a kill has torn, and keeps it beside: the program
-// does not go on with a rollout that ends in one.
+// does not go on with a rollout that ends in one. Only such a file is read into
+// memory.
 func mend(home adapters.Home, file string, p *adapters.Preparation) error {
 	in, err := home.Open(file)
 	if err != nil {
 		return fmt.Errorf("codex: open rollout %s: %w", file, err)
 	}
-	data, err := io.ReadAll(in)
+	whole, size, err := wholeLines(in)
 	if err := errors.Join(err, in.Close()); err != nil {
 		return fmt.Errorf("codex: read rollout %s: %w", file, err)
 	}
-	whole := lastWhole(data)
-	if whole == len(data) {
+	if whole == size {
 		return nil
+	}
+	if in, err = home.Open(file); err != nil {
+		return fmt.Errorf("codex: open rollout %s: %w", file, err)
+	}
+	data, err := io.ReadAll(in)
+	if err := errors.Join(err, in.Close()); err != nil {
+		return fmt.Errorf("codex: read rollout %s: %w", file, err)
 	}
 	p.Write = append(p.Write,
 		adapters.File{Base: adapters.InHome, Path: file, Mode: 0o600, Data: data[:whole]},
@@ -88,12 +96,20 @@ func mend(home adapters.Home, file string, p *adapters.Preparation) error {
 	return nil
 }
 
-// lastWhole is the length of the lines that are whole.
-func lastWhole(data []byte) int {
-	for i := len(data) - 1; i >= 0; i-- {
-		if data[i] == '\n' {
-			return i + 1
+// wholeLines returns how long the lines are that have their end, and the file.
+func wholeLines(in io.Reader) (whole, size int64, err error) {
+	block := make([]byte, 1<<16)
+	for {
+		n, err := in.Read(block)
+		if at := bytes.LastIndexByte(block[:n], '\n'); at >= 0 {
+			whole = size + int64(at) + 1
+		}
+		size += int64(n)
+		if errors.Is(err, io.EOF) {
+			return whole, size, nil
+		}
+		if err != nil {
+			return 0, 0, err
 		}
 	}
-	return 0
 }
