@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -39,10 +40,25 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 	if err != nil {
 		return fmt.Errorf("look for lost blocks: %w", err)
 	}
-	events := unsaved(t.in.Message.ID, said, restored, d.Record.TS)
+	events := append(t.unheard(said, restored, d.Record.TS), unsaved(t.in.Message.ID, said, restored, d.Record.TS)...)
 	// The last block in order may be among them: the stream is asked again.
 	t.owned = t.owned || len(events) > 0
 	return t.out.Add(ctx, events, pos)
+}
+
+// unheard makes Sojourn's own the message of an agent that died before it said or
+// wrote down that it was asked: what a person said is never lost.
+func (t *turn) unheard(said, restored reducer.State, at time.Time) []event.Event {
+	m := t.in.Message
+	asked := func(b event.Block) bool { return b.Type == event.BlockUserMessage }
+	if slices.ContainsFunc(said.Blocks, asked) || written(promptIDs(m.ID), restored) {
+		return nil
+	}
+	ev := own(event.BlockUpsert{Block: event.Block{
+		ID: m.ID, Type: event.BlockUserMessage, Status: event.StatusComplete, Source: event.SourceServer, Content: &m.Text, Parts: m.Parts,
+	}})
+	ev.Context.Timestamp = at
+	return []event.Event{ev}
 }
 
 // keepLost makes Sojourn's own what a living agent has taken back of what it said

@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 func foldAll(events ...event.Event) reducer.State {
@@ -67,6 +68,27 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	require.Empty(t, differences)
 	require.Equal(t, event.StatusComplete, foldAll(merged...).Blocks[2].Status, "a message is no lost block")
 	require.Empty(t, unsaved("u3", foldAll(live.live...), foldAll(append(onDisk, later)...), time.Unix(1, 0)), "once")
+}
+
+// TestUnheardMessageIsKept: an agent that dies before it could be asked, in the
+// middle of its start, leaves the message in the conversation all the same, and
+// one that was asked leaves it once.
+func TestUnheardMessageIsKept(t *testing.T) {
+	t.Parallel()
+	attempt := &turn{in: RunTurnInput{Message: session.Message{ID: "m1", Text: "asked in vain"}}}
+	prompt := event.Event{Payload: event.BlockUpsert{Block: block("m1", event.BlockUserMessage, event.StatusComplete, "asked in vain")}}
+	native := prompt
+	native.Payload = event.BlockUpsert{Block: block("n1", event.BlockUserMessage, event.StatusComplete, "asked in vain")}
+
+	kept := attempt.unheard(foldAll(), foldAll(), time.Unix(1, 0))
+	require.Len(t, kept, 1)
+	b := foldAll(kept...).Blocks[0]
+	require.Equal(t, "m1", b.ID)
+	require.Equal(t, "asked in vain", *b.Content)
+	require.Equal(t, event.SourceServer, b.Source)
+	require.Empty(t, attempt.unheard(foldAll(kept...), foldAll(), time.Unix(1, 0)), "once")
+	require.Empty(t, attempt.unheard(foldAll(native), foldAll(), time.Unix(1, 0)), "it was said, under an id of the agent's")
+	require.Empty(t, attempt.unheard(foldAll(), foldAll(prompt), time.Unix(1, 0)), "it is on disk, and is told")
 }
 
 // TestWrittenPromptIsTold: an agent that was killed right behind writing down
