@@ -21,12 +21,6 @@ import (
 // the first message, to fill the model's cache. The stream does not have them.
 const warmup = "Warmup"
 
-// head is what the first line of a subagent's file tells about it.
-type head struct {
-	SessionID string   `json:"sessionId"`
-	Message   *message `json:"message"`
-}
-
 // beside returns the files of a session's subagents in the session's own
 // folder, which they share with those of other sessions.
 func beside(home adapters.Home, main string) ([]adapters.Transcript, error) {
