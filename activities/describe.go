@@ -15,9 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// versionTimeout bounds the question for a program's version: some take seconds
-// to start on a busy machine.
-const versionTimeout = 15 * time.Second
+// versionTimeout bounds the question for a program's version: some take many
+// seconds when all are asked at once on a busy machine. The activity has 30 s.
+const versionTimeout = 25 * time.Second
 
 // DescribeHost returns which agents this host has, its warnings, and what it could
 // not remove.
