@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,8 +70,9 @@ func TestDatabaseOfASandbox(t *testing.T) {
 	require.NoError(t, q.Close())
 	require.NoError(t, db.Close())
 
-	for _, bad := range []string{"none", "text"} {
-		require.NoError(t, os.WriteFile(filepath.Join(info.Paths.Home, "text"), []byte("no database, by no means"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(info.Paths.Home, "text"), []byte("no database, by no means"), 0o600))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(info.Paths.Home, "pipe"), 0o600))
+	for _, bad := range []string{"none", "text", "pipe"} {
 		q = open(bad)
 		_, _, err = q.Query("SELECT 1 FROM sqlite_schema")
 		require.Error(t, err)

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/runner"
@@ -37,7 +38,28 @@ func (h home) OpenDatabase(name string) (adapters.Database, error) {
 	p := h.agent.paths
 	spec := runner.RunSpec{Env: h.agent.env, Dir: p.Home, Isolation: isolation(p)}
 	spec.Isolation.Network = sandbox.Network{} // a namespace for what opens no connection takes time
-	return runner.OpenDatabase(h.ctx, h.sb, p.Runner, spec, path.Join(p.Home, name))
+	ctx, cancel := context.WithTimeout(h.ctx, queryPatience)
+	db, err := runner.OpenDatabase(ctx, h.sb, p.Runner, spec, path.Join(p.Home, name))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return database{db, cancel}, nil
+}
+
+// queryPatience bounds how long a database is queried: whatever the agent made of
+// it, the archive must not wait for ever.
+const queryPatience = 2 * time.Minute
+
+// database is a database with its deadline.
+type database struct {
+	*runner.Database
+	cancel context.CancelFunc
+}
+
+func (d database) Close() error {
+	defer d.cancel()
+	return d.Database.Close()
 }
 
 // inHome selects a path in the home, which is Sojourn's own: what a tool closed

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
+	"os"
 
 	_ "modernc.org/sqlite" // the driver
 )
@@ -20,6 +22,9 @@ const patience = "10000"
 // as it is at the first one. It is opened for reading only: nothing of it is
 // changed, also not when the last one who wrote has gone.
 func Serve(ctx context.Context, database string, in io.Reader, out io.Writer) (err error) {
+	if err := regular(database); err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
 	name := url.URL{Scheme: "file", OmitHost: true, Path: database, RawQuery: url.Values{
 		"mode": {"ro"}, "_pragma": {"busy_timeout(" + patience + ")", "query_only(1)", "temp_store(memory)"},
 	}.Encode()}
@@ -51,6 +56,24 @@ func Serve(ctx context.Context, database string, in io.Reader, out io.Writer) (e
 			return fmt.Errorf("query: answer: %w", err)
 		}
 	}
+}
+
+// regular fails for a database that is no file, or whose log is none: opening a
+// pipe would wait for whoever writes to it.
+func regular(database string) error {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		info, err := os.Stat(database + suffix)
+		if suffix != "" && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is no regular file", database+suffix)
+		}
+	}
+	return nil
 }
 
 func answer(ctx context.Context, tx *sql.Tx, q Query, lines *json.Encoder) error {
