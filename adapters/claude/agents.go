@@ -3,6 +3,7 @@ package claude
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -189,6 +190,7 @@ func (s *scribe) agentDone(toolUseID string, failed bool, output *string, durati
 	})
 	delete(s.Agents, toolUseID)
 	delete(s.Threads, toolUseID)
+	maps.DeleteFunc(s.Side, func(_, conversation string) bool { return conversation == toolUseID })
 }
 
 // notification is a background task's report as the program tells it to the

@@ -154,28 +154,31 @@ func linesOf(src adapters.Source) func(func(*line) bool) {
 	}
 }
 
-// conversationAt is the conversation of a file's next line: the file's, or in
-// the session's own file that of the subagent whose sidechain has the line.
-func (p *parser) conversationAt(f *file) string {
-	l := &f.next
-	if !l.IsSidechain || f.conversation != event.Main {
-		return f.conversation
-	}
-	conversation := p.side[l.ParentUUID]
-	if l.ParentUUID == "" {
-		conversation = p.askedBy(l.Message.text())
-	}
-	if conversation == "" {
+// sidechain is the conversation of a line in the session's own file: that of the
+// subagent that a sidechain belongs to, else the main one. A chain begins with
+// the prompt of a call, and each line names the one before it.
+func (s *scribe) sidechain(l *line) string {
+	if !l.IsSidechain {
 		return event.Main
 	}
-	p.side[l.UUID] = conversation
+	conversation := s.Side[l.ParentUUID]
+	if l.ParentUUID == "" {
+		conversation = s.askedBy(l.Message.text())
+	}
+	if conversation == "" {
+		return event.Main // its call is not in the file
+	}
+	if s.Side == nil {
+		s.Side = map[string]string{}
+	}
+	s.Side[l.UUID] = conversation
 	return conversation
 }
 
 // askedBy is the subagent that runs and whose prompt has not come yet.
-func (p *parser) askedBy(prompt string) string {
-	for _, id := range slices.Sorted(maps.Keys(p.Agents)) {
-		if a := p.Agents[id]; !a.Prompted && a.Prompt == prompt {
+func (s *scribe) askedBy(prompt string) string {
+	for _, id := range slices.Sorted(maps.Keys(s.Agents)) {
+		if a := s.Agents[id]; !a.Prompted && a.Prompt == prompt {
 			return id
 		}
 	}

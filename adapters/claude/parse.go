@@ -17,7 +17,7 @@ import (
 // open only while it is read.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := &parser{scribe: scribe{state: newState()}, side: map[string]string{}, Feed: telling.Feed{Yield: yield}}
+		p := &parser{scribe: scribe{state: newState()}, Feed: telling.Feed{Yield: yield}}
 		p.open(sources)
 		defer p.close()
 		if p.readAll() {
@@ -35,8 +35,6 @@ type parser struct {
 	reading, waiting []*file
 	// hasMain: the session's own file is among the sources.
 	hasMain bool
-	// side are the conversations of lines of sidechains, by the lines' uuids.
-	side map[string]string
 	// looked is what started was when waiting was looked at.
 	looked int
 }
@@ -106,7 +104,7 @@ func (p *parser) readAll() bool {
 			return true
 		}
 		p.time = f.time
-		p.line(p.conversationAt(f), &f.next)
+		p.line(f.conversation, &f.next)
 		p.flush()
 		p.advance(f)
 		p.beginStarted()

@@ -37,6 +37,9 @@ func FuzzTranslate(f *testing.F) {
 func FuzzParse(f *testing.F) {
 	f.Add(`{"type":"user","uuid":"u","message":{"content":"hi"}}`+"\n", `{"type":"assistant","uuid":"a","message":{"content":"x"}}`)
 	f.Add(`{"type":"assistant","uuid":"a","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Agent","input":{}}]}}`, "{")
+	f.Add(`{"type":"assistant","uuid":"a","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Task","input":{"prompt":"p"}}]}}`+"\n"+
+		`{"type":"user","uuid":"s","isSidechain":true,"parentUuid":null,"message":{"content":"p"}}`+"\n"+`{"type":"assistant","isSidechain":true,"parentUuid":"s"}`,
+		`{"type":"user","isSidechain":true,"message":{"content":"Warmup"}}`)
 	f.Add("\x00\n{\"type\":\"system\",\"subtype\":\"local_command\",\"content\":\"/x\"}", "")
 	f.Fuzz(func(t *testing.T, main, sub string) {
 		recorded.FuzzSources(t, memory(event.Main, main), memory("a1", sub))

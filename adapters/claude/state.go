@@ -18,6 +18,9 @@ type state struct {
 	Agents map[string]*agent `json:"agents,omitempty"`
 	// Early are subagents heard of before the tool use that starts them.
 	Early map[string]string `json:"early,omitempty"`
+	// Side are the conversations of sidechains' lines, by the lines' uuids, while
+	// their subagents run.
+	Side map[string]string `json:"side,omitempty"`
 	// Asks are the permission requests not yet answered: request → conversation.
 	Asks map[string]string `json:"asks,omitempty"`
 	// Models are set_model requests not yet answered: request → model.
