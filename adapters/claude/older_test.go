@@ -1,6 +1,8 @@
 package claude
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,4 +116,46 @@ func TestOlderSubagentsOfTwoSessions(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, sessions)
+}
+
+// A parse that goes on in the middle of a sidechain has its lines in the same
+// conversation as one of the whole file.
+func TestOlderSidechainGoesOn(t *testing.T) {
+	t.Parallel()
+	mains, err := filepath.Glob(filepath.Join(homeOf(t, "v2.0.0-subagent"), configDir, "projects", "*", "*"+agentSuffix))
+	require.NoError(t, err)
+	require.Len(t, mains, 1)
+	text := replay.ReadFile(t, mains[0])
+	conversations := func(tell func(take func(event.Event))) map[string]string {
+		of := map[string]string{}
+		tell(func(e event.Event) {
+			if u, ok := e.Payload.(event.BlockUpsert); ok {
+				of[u.Block.ID] = e.Context.Conversation()
+			}
+		})
+		return of
+	}
+	whole := conversations(func(take func(event.Event)) {
+		for e, err := range New().Parse([]adapters.Source{memory(event.Main, text)}) {
+			require.NoError(t, err)
+			take(e)
+		}
+	})
+	id := strings.TrimSuffix(filepath.Base(mains[0]), agentSuffix)
+	name := configDir + "/projects/p/" + id + agentSuffix
+	home := &replay.Home{Files: map[string]string{}}
+	pieces := conversations(func(take func(event.Event)) {
+		var since json.RawMessage
+		for line := range strings.Lines(text) {
+			home.Files[name] += line
+			since, err = New().Follow(home, adapters.Launch{NativeID: id}, since, take)
+			require.NoError(t, err)
+		}
+	})
+	for block, conversation := range whole {
+		if conversation != event.Main {
+			require.Equal(t, conversation, pieces[block], block)
+		}
+	}
+	require.Contains(t, slices.Collect(maps.Values(whole)), restoredFrom(t, homeOf(t, "v2.0.0-subagent")).Subagents[0].ToolUseID)
 }
