@@ -295,6 +295,7 @@ func TestR19SendQueuesAndRuns(t *testing.T) {
 	again, err := h.Send(ctx, session.Message{ID: second.MessageID, Text: "SAY second"})
 	require.NoError(t, err)
 	require.Equal(t, second, again, "a known message gives the first receipt")
+	require.NotEqual(t, first.ExecutionID, second.ExecutionID, "an execution of its own")
 	shared.model.Open(gate)
 	res, err := h.Wait(ctx, first)
 	require.NoError(t, err)
