@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -106,6 +107,31 @@ func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
 	h, err := shared.client.Get(testContext(t), id)
 	require.NoError(t, err)
 	require.Equal(t, []string{at[1]}, answered(t, h), "it ran once")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestStoppedBeforeAWorkerAnswered: the same of an interrupt's message and of a
+// child, whose id asks for it again.
+func TestStoppedBeforeAWorkerAnswered(t *testing.T) {
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
+	const task = "SAY said by the child"
+	var said []string
+	for _, args := range [][]string{{"interrupt", id, "--message", "SAY instead"}, {"spawn", id, "--agent", "claude", task}} {
+		p := begin(t, args...)
+		p.says("waiting for a worker to answer")
+		said = append(said, p.stop())
+		require.Contains(t, last(said), "stopped before session "+id+" confirmed")
+		require.Contains(t, last(said), "it may still run")
+	}
+	require.Contains(t, said[0], "sojourn inspect "+id)
+	at := regexp.MustCompile(`sojourn spawn ` + id + ` TEXT --id (\S+)`).FindStringSubmatch(said[1])
+	require.NotNil(t, at, said[1])
+
+	startWorker(t)
+	require.Equal(t, at[1]+"\n", sojourn(t, "spawn", id, "--agent", "claude", task, "--id", at[1]))
+	h, err := shared.client.Get(testContext(t), id)
+	require.NoError(t, err)
+	require.Len(t, payloads[event.SubagentSpawned](heardUntil(t, h, 0, nth[event.SubagentCompleted](1))), 1, "it ran once")
 	require.NoError(t, h.Close(testContext(t)))
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
@@ -253,6 +254,49 @@ func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	}
 	require.False(t, spawned.Context.Timestamp.After(inner[0].Context.Timestamp))
 	require.False(t, completed.Context.Timestamp.Before(inner[len(inner)-1].Context.Timestamp))
+	requireParity(t, parent.ID())
+}
+
+// TestR35ParallelSpawns: children that are spawned at once run at once, and what
+// becomes of one is nothing to the others.
+func TestR35ParallelSpawns(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	parent := open(t, session.Options{})
+	gates := []string{"r35-" + uuid.NewString(), "r35-" + uuid.NewString(), "r35-" + uuid.NewString()}
+	children := make([]string, len(gates))
+	var g errgroup.Group
+	for i, gate := range gates {
+		g.Go(func() error {
+			reply, err := parent.Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: fmt.Sprintf("GATE %s THEN SAY answer %d", gate, i)}})
+			children[i] = reply.ChildID
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	for _, gate := range gates {
+		require.NoError(t, shared.model.Waiting(ctx, gate), "all run at the same time")
+	}
+	require.ElementsMatch(t, children, childrenOf(t, parent))
+
+	stopped, err := shared.client.Get(ctx, children[0])
+	require.NoError(t, err)
+	require.NoError(t, stopped.Close(ctx))
+	shared.model.Open(gates[2])
+	heardUntil(t, parent, 0, nth[event.SubagentCompleted](2))
+	require.Equal(t, []string{children[1]}, childrenOf(t, parent), "the others go on")
+	shared.model.Open(gates[1])
+	heard := heardUntil(t, parent, 0, nth[event.SubagentCompleted](3))
+	ends := map[string]event.SubagentCompleted{}
+	for _, p := range payloads[event.SubagentCompleted](heard) {
+		ends[p.ChildSessionID] = p
+	}
+	require.Equal(t, event.SubagentFailed, ends[children[0]].Status)
+	for _, i := range []int{1, 2} {
+		require.Equal(t, event.SubagentCompletedOK, ends[children[i]].Status)
+		require.Contains(t, *ends[children[i]].Output, fmt.Sprint("answer ", i))
+	}
+	require.NoError(t, parent.Close(ctx))
 	requireParity(t, parent.ID())
 }
 
