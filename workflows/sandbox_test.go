@@ -196,10 +196,10 @@ func TestR68LostSandboxIsHandedOnInWorkflow(t *testing.T) {
 	)
 	p.run()
 	require.Nil(t, p.w.places[0].Lost)
-	require.Equal(t, p.w.turns[0].Sandbox, *p.w.places[1].Lost)
+	require.Equal(t, &p.w.turns[0].Sandbox, p.w.places[1].Lost)
 	require.Nil(t, p.w.places[2].Lost, "it is told")
 	for i, in := range p.w.places[3:] {
-		require.Equal(t, p.w.turns[3+i].Sandbox, *in.Lost)
+		require.Equal(t, &p.w.turns[3+i].Sandbox, in.Lost)
 	}
 	require.Len(t, p.w.finished, 1)
 	require.Equal(t, p.w.turns[len(p.w.turns)-1].Sandbox.ID, p.w.finished[0].Lost.ID)
