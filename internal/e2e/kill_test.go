@@ -339,12 +339,14 @@ func TestKillRunnerTooOften(t *testing.T) {
 	for n := range 3 {
 		s.endRunner()
 		heard := 0
-		s.l.until(t, 0, func(ev event.Event) bool {
+		at := s.l.until(t, 0, func(ev event.Event) bool {
 			if p, ok := ev.Payload.(event.BlockUpsert); ok && p.Block.Subtype == "resumed" {
 				heard++
 			}
 			return heard > n
 		})
+		// Killed before it was asked again, the runner would not count.
+		s.l.until(t, at, nth[event.BlockDelta](1))
 	}
 	s.endRunner()
 	s.failedByName()
