@@ -75,6 +75,11 @@ func (c *ownCollector) hear(ev event.Event) {
 		blocks.hear(ev.Payload)
 		return
 	}
+	if _, ends := ev.Payload.(event.SubagentCompleted); ends && blocks.find(block) == nil {
+		// It creates no block: that of the subagent stands before, or nowhere.
+		c.own = append(c.own, ownAt{ev, len(*blocks)})
+		return
+	}
 	p, upsert := ev.Payload.(event.BlockUpsert)
 	lost := upsert && reducer.Lost(p.Block)
 	blocks.place(heardBlock{id: block, done: true, filled: true, lost: lost, anew: upsert && !lost})

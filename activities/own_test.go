@@ -290,6 +290,25 @@ func tellFrom(r *rand.Rand, n int) *story {
 	return s
 }
 
+// The end of a subagent whose block is none of this turn's is nothing to follow:
+// what comes behind it is anchored to what stands before it.
+func TestOwnBlockBehindTheEndOfASubagent(t *testing.T) {
+	t.Parallel()
+	s := &story{}
+	s.add(event.SourceRunner, event.BlockUpsert{Block: block("kept", event.BlockAssistantText, event.StatusComplete, "said")})
+	s.add(event.SourceServer, event.SubagentCompleted{ToolUseID: "before", Status: event.SubagentFailed})
+	s.own(rand.New(rand.NewPCG(1, 2)))
+	c := collectorFrom("")
+	for _, ev := range s.live {
+		c.hear(ev)
+	}
+	entries := c.entries()
+	require.NotEmpty(t, entries)
+	for _, e := range entries[:2] {
+		require.Equal(t, "kept", e.Anchor.AfterBlockID)
+	}
+}
+
 // An own block behind something that the agent said and took with it when it
 // died is anchored before that: its anchor would never come.
 func TestOwnBlockBehindALostOne(t *testing.T) {

@@ -280,11 +280,15 @@ func (d *difference) orphans() {
 			continue
 		}
 		d.tellThread(sub)
-		if sub.Status != event.ExecutionRunning {
-			d.say(event.Main, event.SourceRunner, event.SubagentCompleted{
-				ToolUseID: sub.ToolUseID, AgentID: sub.AgentID, Status: completion(sub.Status), Output: sub.Output, DurationMS: sub.DurationMS,
-			})
+		// One that the transcripts leave at work has ended with its agent: that is
+		// Sojourn's word, for both sides.
+		source := event.SourceRunner
+		if sub.Status == event.ExecutionRunning {
+			source = event.SourceServer
 		}
+		d.say(event.Main, source, event.SubagentCompleted{
+			ToolUseID: sub.ToolUseID, AgentID: sub.AgentID, Status: completion(sub.Status), Output: sub.Output, DurationMS: sub.DurationMS,
+		})
 	}
 }
 
