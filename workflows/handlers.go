@@ -228,9 +228,13 @@ func (r *run) configureUpdate(_ workflow.Context, c session.Configure) (session.
 
 // configure applies what differs and says whether anything did.
 func (r *run) configure(c session.Configure) bool {
+	idle := r.st.IdleTimeoutMS
 	update, live, changed := applyOptions(r.st, c)
 	if !changed {
 		return false
+	}
+	if r.resting && r.st.IdleTimeoutMS != idle {
+		r.rearm = workflow.GetVersion(r.ctx, changeIdleTimeout, workflow.DefaultVersion, 1) >= 1
 	}
 	n := r.notify(update)
 	if r.cur != nil && live != (activities.Options{}) {

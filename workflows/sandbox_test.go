@@ -32,6 +32,23 @@ func TestIdleTimeoutEndsTheSandboxNotTheSession(t *testing.T) {
 	require.Equal(t, uint64(3), p.w.turns[1].Sandbox.Epoch)
 }
 
+// An idle timeout that is changed while the session is idle counts from then on.
+func TestAnIdleTimeoutCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) { in.Options.IdleTimeoutMS = time.Hour.Milliseconds() })
+	p.then(func() { p.send("m1", "one") })
+	p.after(10*time.Second, func() {
+		require.NotNil(t, p.snapshot().Sandbox)
+		p.update(session.UpdateConfigure, session.Configure{IdleTimeoutMS: ptr(time.Minute.Milliseconds())})
+	})
+	p.after(59*time.Second, func() { require.NotNil(t, p.snapshot().Sandbox) })
+	p.after(2*time.Second, func() {
+		require.Nil(t, p.snapshot().Sandbox)
+		require.Equal(t, "idle", p.w.ended[0].Reason)
+	})
+	p.run()
+}
+
 func TestIdleTimeDoesNotCountWhileATurnRuns(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, func(in *session.Input) { in.Options.IdleTimeoutMS = time.Minute.Milliseconds() })

@@ -50,6 +50,9 @@ type run struct {
 	cancelled func() bool
 	// evicting asks the loop to give up the sandbox.
 	evicting bool
+	// resting reports whether the idle timer runs; rearm asks the loop for one of
+	// the idle timeout that was configured since.
+	resting, rearm bool
 	// waitingFor is what the run waits for that is no agent's work, for display.
 	waitingFor string
 	// evictReason is why.
@@ -187,6 +190,7 @@ func (r *run) recall(rec *session.Record) {
 // rest waits for something to do, and gives up the sandbox when nothing comes
 // for the idle timeout.
 func (r *run) rest() error {
+	r.rearm = false
 	if r.evicting {
 		// Somebody else may have ended the sandbox since.
 		r.evicting = false
@@ -200,7 +204,9 @@ func (r *run) rest() error {
 	if r.st.Sandbox == nil {
 		return workflow.Await(r.ctx, r.stirred)
 	}
+	r.resting = true
 	stirred, err := awaitAtMost(r.ctx, time.Duration(r.st.IdleTimeoutMS)*time.Millisecond, r.stirred)
+	r.resting = false
 	if err == nil && !stirred {
 		r.endSandbox("idle")
 	}
@@ -216,7 +222,7 @@ func awaitAtMost(ctx workflow.Context, d time.Duration, ready func() bool) (bool
 }
 
 func (r *run) stirred() bool {
-	return r.closing != "" || r.evicting || r.runnable() || r.finished() || r.continueDue()
+	return r.closing != "" || r.evicting || r.rearm || r.runnable() || r.finished() || r.continueDue()
 }
 
 // runnable says whether a queued message may run now.

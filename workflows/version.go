@@ -30,4 +30,7 @@ const (
 	// changeTreeCost, 2026-11-22: a session's cost has that of its children that
 	// have ended; before, it was that of its own turns. May go at 1.0.
 	changeTreeCost = "cost-of-the-tree"
+	// changeIdleTimeout, 2026-11-22: an idle timeout that is configured while the
+	// session is idle counts at once; before, after the next message. May go at 1.0.
+	changeIdleTimeout = "idle-timeout-while-idle"
 )
