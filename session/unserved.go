@@ -10,6 +10,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
 )
 
 // StateVersion is the version of what the workflow carries from run to run
@@ -31,13 +32,16 @@ func (in Input) CheckVersion() error {
 // as it is and continues with a worker that can run it. What was asked may still
 // be done then.
 type UnservedError struct {
-	// Worker is the identity of the worker that failed.
+	// Worker is the identity of the worker that failed; "" when that is not known.
 	Worker string
 	// Reason is the failure in the worker's words, cut.
 	Reason string
 }
 
 func (e *UnservedError) Error() string {
+	if e.Worker == "" {
+		return "no worker can run the session now: " + e.Reason
+	}
 	return fmt.Sprintf("worker %s can't run the session: %s", e.Worker, e.Reason)
 }
 
@@ -80,14 +84,30 @@ func (h *Handle) whileServed(parent context.Context) (ctx context.Context, stop 
 		}
 	}()
 	return ctx, func(err error) error {
-		var fault *UnservedError
-		if err != nil && errors.As(context.Cause(ctx), &fault) {
+		if fault := h.refusal(parent, context.Cause(ctx), err); fault != nil {
 			err = fmt.Errorf("session %s: %w", h.id, fault)
 		}
 		cancel(nil)
 		<-done
 		return err
 	}
+}
+
+// refusal returns why a request failed if its session has no worker that can run
+// it, nil else: what was found while it waited, or, of a task that has failed
+// for so long that Temporal takes no request, what the session says now.
+func (h *Handle) refusal(ctx context.Context, found, err error) *UnservedError {
+	var fault *UnservedError
+	var notReady *serviceerror.WorkflowNotReady
+	switch {
+	case err == nil:
+	case errors.As(found, &fault):
+	case errors.As(err, &notReady):
+		if fault = h.unserved(ctx); fault == nil {
+			fault = &UnservedError{Reason: notReady.Message}
+		}
+	}
+	return fault
 }
 
 // unserved returns why workers fail the session's workflow task; nil when they
