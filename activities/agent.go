@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -258,7 +259,7 @@ func (h *Host) start(ctx context.Context, a *agent) error {
 
 // mend writes and removes what the adapter wants before a start.
 func mend(ctx context.Context, a *agent, p adapters.Preparation) error {
-	if err := a.sb.CopyIn(ctx, sandbox.AreaHome, filesOf(p.Write, adapters.InHome)); err != nil {
+	if err := a.sb.CopyIn(ctx, sandbox.AreaHome, repaired(a.home(ctx), p.Write)); err != nil {
 		return fmt.Errorf("mend the agent's home: %w", err)
 	}
 	if len(p.Remove) == 0 {
@@ -276,6 +277,23 @@ func mend(ctx context.Context, a *agent, p adapters.Preparation) error {
 		return fmt.Errorf("mend the agent's home: %w", err)
 	}
 	return nil
+}
+
+// repaired are files as an adapter wants them. Each is read while it is written.
+func repaired(home adapters.Home, repairs []adapters.Repair) iter.Seq2[sandbox.File, error] {
+	return func(yield func(sandbox.File, error) bool) {
+		for _, r := range repairs {
+			in, err := r.Open(home)
+			if err != nil {
+				yield(sandbox.File{}, err)
+				return
+			}
+			more := yield(sandbox.File{Path: r.Path, Mode: 0o600, Size: r.Size(), Body: in}, nil)
+			if in.Close(); !more { // nothing was written to it
+				return
+			}
+		}
+	}
 }
 
 // environmentOf is NAME=value as a map.

@@ -121,9 +121,9 @@ type Preparation struct {
 	// NativeID is the native session that lies in the home and is gone on
 	// with; "" means that none does, and a new one is begun.
 	NativeID string
-	// Write are files of the home to write before the start, and Remove paths
-	// to remove after that: repairs after a kill. Mostly none.
-	Write  []File
+	// Write are files of the home to write before the start, one after the other,
+	// and Remove paths to remove after that: repairs after a kill. Mostly none.
+	Write  []Repair
 	Remove []string
 	// Note says in words what was repaired, for the conversation; "" if
 	// nothing that anybody would miss.

@@ -121,6 +121,21 @@ func (p *place) write(ctx context.Context, files []adapters.File) error {
 	return nil
 }
 
+// repair writes what Prepare wants.
+func (p *place) repair(ctx context.Context, repairs []adapters.Repair) error {
+	for _, r := range repairs {
+		in, err := r.Open(p.home())
+		if err != nil {
+			return err
+		}
+		file := sandbox.File{Path: r.Path, Mode: 0o600, Size: r.Size(), Body: in}
+		if err := errors.Join(p.sb.CopyIn(ctx, sandbox.AreaHome, sandbox.Files(file)), in.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func fileOf(path string, mode fs.FileMode, data []byte) sandbox.File {
 	if mode == 0 {
 		mode = 0o644

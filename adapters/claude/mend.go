@@ -3,14 +3,15 @@ package claude
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/lines"
 )
 
-// mend adds to a transcript what keeps the program from going on at an old
-// place. It gives nothing when there is nothing to add.
+// mend returns what must be added to a transcript of size bytes to keep the program
+// from going on at an old place; nothing when there is nothing to add.
 //
 // Now and then, and when it ends, the program notes which message was the last
 // one (a line "last-prompt", its leafUuid). Of calls that run at once, the
@@ -19,78 +20,101 @@ import (
 // program that is started after a kill goes on from the noted message if it has
 // no child, without all that came later. Seen with 2.1.197, see
 // TestResumeBehindParallelCalls.
-func mend(data []byte) []byte {
-	note, noted := lastNote(data)
-	if noted == "" {
-		return nil
+func mend(transcript adapters.Source) (added []byte, size int64, err error) {
+	var e end
+	if err := e.read(transcript); err != nil {
+		return nil, 0, err
 	}
-	tip := lastMessage(data)
-	if tip == "" || tip == noted || bytes.Contains(data, []byte(`"parentUuid":"`+noted+`"`)) {
-		return nil
+	if e.noted == "" || e.tip == "" || e.tip == e.noted {
+		return nil, e.size, nil
 	}
-	var added []byte
-	if !bytes.HasSuffix(data, []byte("\n")) {
+	if goneOn, err := hasChild(transcript, e.noted); goneOn || err != nil {
+		return nil, e.size, err
+	}
+	if e.torn {
 		added = append(added, '\n')
 	}
 	// Quotes in the note's text are escaped: this is its field.
-	added = append(added, bytes.Replace(note, leaf(noted), leaf(tip), 1)...)
-	return append(added, '\n')
+	added = append(added, bytes.Replace(e.note, leaf(e.noted), leaf(e.tip), 1)...)
+	return append(added, '\n'), e.size, nil
 }
 
 func leaf(id string) []byte { return []byte(`"leafUuid":"` + id + `"`) }
 
-// lastNote is the last whole line that notes where the conversation stands, and
-// what message it names.
-func lastNote(data []byte) (line []byte, id string) {
-	for {
-		at := bytes.LastIndex(data, []byte(`{"type":"last-prompt"`))
-		if at < 0 {
-			return nil, ""
-		}
-		var note struct {
-			LeafUUID string `json:"leafUuid"`
-		}
-		line, _, _ := bytes.Cut(data[at:], []byte("\n"))
-		begins := at == 0 || data[at-1] == '\n'
-		if begins && json.Unmarshal(line, &note) == nil && note.LeafUUID != "" {
-			return line, note.LeafUUID
-		}
-		data = data[:at]
+// end is what is known at the end of a transcript.
+type end struct {
+	// note is the last whole line that notes where the conversation stands, and
+	// noted the message that it names.
+	note  []byte
+	noted string
+	// tip is the id of the last message of the session itself.
+	tip string
+	// torn: the last line has no end. size is the whole file's, in bytes.
+	torn bool
+	size int64
+}
+
+func (e *end) read(transcript adapters.Source) (err error) {
+	e.size, e.torn, err = eachLine(transcript, func(line []byte) (more bool) {
+		e.line(line)
+		return true
+	})
+	return err
+}
+
+var notePrefix = []byte(`{"type":"last-prompt"`)
+
+func (e *end) line(line []byte) {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	var m struct {
+		Type        string `json:"type"`
+		UUID        string `json:"uuid"`
+		IsSidechain bool   `json:"isSidechain"`
+		LeafUUID    string `json:"leafUuid"`
+	}
+	switch err := json.Unmarshal(line, &m); {
+	case err != nil:
+	case m.LeafUUID != "" && bytes.HasPrefix(line, notePrefix):
+		e.note, e.noted = bytes.Clone(line), m.LeafUUID
+	case m.UUID != "" && !m.IsSidechain && (m.Type == "user" || m.Type == "assistant"):
+		e.tip = m.UUID
 	}
 }
 
-// lastMessage is the id of the last message of the session itself.
-func lastMessage(data []byte) string {
-	for len(data) > 0 {
-		at := bytes.LastIndexByte(bytes.TrimRight(data, "\n"), '\n') + 1
-		var m struct {
-			Type        string `json:"type"`
-			UUID        string `json:"uuid"`
-			IsSidechain bool   `json:"isSidechain"`
-		}
-		err := json.Unmarshal(data[at:], &m)
-		if err == nil && m.UUID != "" && !m.IsSidechain && (m.Type == "user" || m.Type == "assistant") {
-			return m.UUID
-		}
-		data = data[:at]
+// hasChild reports whether a message of a transcript is gone on from.
+func hasChild(transcript adapters.Source, id string) (found bool, err error) {
+	parent := []byte(`"parentUuid":"` + id + `"`)
+	_, _, err = eachLine(transcript, func(line []byte) (more bool) {
+		found = bytes.Contains(line, parent)
+		return !found
+	})
+	return found, err
+}
+
+// eachLine hands on the lines of a transcript while take wants more, and returns
+// how many bytes they have, and whether the last one lacks its end.
+func eachLine(transcript adapters.Source, take func(line []byte) (more bool)) (size int64, torn bool, err error) {
+	in, err := lines.Open("claude", transcript)
+	if err != nil {
+		return 0, false, err
 	}
-	return ""
+	defer in.Close()
+	for {
+		line, err := in.Shared()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, false, in.At(err)
+		}
+		if len(line) > 0 && !take(line) || err != nil {
+			return in.Size(), in.Torn(), nil
+		}
+	}
 }
 
 // mended is the transcript with what it needs, as a file to write.
-func mended(home adapters.Home, name string) ([]adapters.File, error) {
-	f, err := home.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("claude: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("claude: read %s: %w", name, err)
-	}
-	added := mend(data)
+func mended(home adapters.Home, t adapters.Transcript) ([]adapters.Repair, error) {
+	added, size, err := mend(adapters.Source{Transcript: t, Open: func() (io.ReadCloser, error) { return home.Open(t.Path) }})
 	if added == nil {
-		return nil, nil
+		return nil, err
 	}
-	return []adapters.File{{Base: adapters.InHome, Path: name, Mode: 0o600, Data: append(data, added...)}}, nil
+	return []adapters.Repair{{Path: t.Path, From: t.Path, End: size, Add: added}}, nil
 }

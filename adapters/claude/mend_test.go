@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/adaptertest"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
@@ -52,16 +54,43 @@ func TestMendOnlyAnOldEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			added := mend(c.data)
+			added := addedTo(t, c.data)
 			if c.leaf == "" {
 				require.Empty(t, added)
 				return
 			}
 			require.JSONEq(t, note(c.leaf), string(bytes.TrimSpace(added)))
 			require.True(t, bytes.HasSuffix(added, []byte("\n")))
-			require.Empty(t, mend(append(bytes.Clone(c.data), added...)), "once")
+			require.Empty(t, addedTo(t, append(bytes.Clone(c.data), added...)), "once")
 		})
 	}
+}
+
+// A transcript of any length is looked at before a start, and added to, in little
+// memory.
+func TestMemoryOfPrepare(t *testing.T) {
+	const id = "11111111-2222-5333-8444-555555555555"
+	said := func(kind, id, parent, more string) string {
+		return fmt.Sprintf(`{"parentUuid":"%s","type":"%s","uuid":"%s","more":"%s"}`+"\n", parent, kind, id, more)
+	}
+	home := &replay.Endless{
+		Name:  configDir + "/projects/-w/" + id + agentSuffix,
+		First: said("user", "r2", "a2", "") + `{"type":"last-prompt","lastPrompt":"x","leafUuid":"r2","sessionId":"s"}` + "\n",
+		Line:  said("assistant", "z", "r1", strings.Repeat("x", 64<<10)), Lines: 4800, Last: `{"type":"assis`,
+	}
+	found := replay.PreparesInBoundedMemory(t, New(), adapters.Launch{NativeID: id, Workspace: "/w"}, home)
+	require.Len(t, found.Write, 1)
+	require.Equal(t, home.Size(), found.Write[0].End)
+	require.Equal(t, "\n"+`{"type":"last-prompt","lastPrompt":"x","leafUuid":"z","sessionId":"s"}`+"\n", string(found.Write[0].Add))
+}
+
+// addedTo is what mend adds to a transcript.
+func addedTo(t *testing.T, data []byte) []byte {
+	t.Helper()
+	added, size, err := mend(memory("main", string(data)))
+	require.NoError(t, err)
+	require.EqualValues(t, len(data), size)
+	return added
 }
 
 // TestResumeBehindParallelCalls: the program is started after a kill with a

@@ -57,7 +57,7 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 	if err != nil || len(found) == 0 {
 		return adapters.Preparation{}, err
 	}
-	write, err := mended(home, found[0].Path)
+	write, err := mended(home, found[0])
 	if err != nil {
 		return adapters.Preparation{}, err
 	}

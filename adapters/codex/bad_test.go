@@ -111,24 +111,31 @@ func TestPrepareMendsTornLine(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, l.NativeID, fresh.NativeID)
 	require.Len(t, fresh.Write, 1)
-	write(t, dir, fresh.Write[0], "")
+	write(t, dir, fresh.Write[0].Path, string(fresh.Write[0].Add))
 
 	again, err := New().Prepare(home, l)
 	require.NoError(t, err)
 	require.Equal(t, adapters.Preparation{NativeID: l.NativeID}, again, "what lies there is gone on with")
 
-	write(t, dir, fresh.Write[0], `{"timestamp":"2026`)
+	write(t, dir, fresh.Write[0].Path, string(fresh.Write[0].Add)+`{"timestamp":"2026`)
 	torn, err := New().Prepare(home, l)
 	require.NoError(t, err)
 	require.NotEmpty(t, torn.Note)
-	require.Equal(t, string(fresh.Write[0].Data), string(torn.Write[0].Data))
-	require.Equal(t, `{"timestamp":"2026`, string(torn.Write[1].Data))
-	require.Empty(t, threadID(torn.Write[1].Path), "what is set aside is no rollout")
+	require.Len(t, torn.Write, 2)
+	aside, kept := torn.Write[0], torn.Write[1]
+	require.Equal(t, `{"timestamp":"2026`, replay.Repaired(t, home, aside))
+	write(t, dir, aside.Path, replay.Repaired(t, home, aside))
+	require.Empty(t, threadID(aside.Path), "what is set aside is no rollout")
+	require.Equal(t, string(fresh.Write[0].Add), replay.Repaired(t, home, kept))
+	write(t, dir, kept.Path, replay.Repaired(t, home, kept))
+	again, err = New().Prepare(home, l)
+	require.NoError(t, err)
+	require.Equal(t, adapters.Preparation{NativeID: l.NativeID}, again, "once")
 }
 
-func write(t testing.TB, dir string, f adapters.File, behind string) {
+func write(t testing.TB, dir, name, text string) {
 	t.Helper()
-	path := filepath.Join(dir, filepath.FromSlash(f.Path))
+	path := filepath.Join(dir, filepath.FromSlash(name))
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	require.NoError(t, os.WriteFile(path, append(f.Data, behind...), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }

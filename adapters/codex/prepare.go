@@ -39,7 +39,7 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 }
 
 // firstLine is a rollout of a session that nobody has spoken in.
-func firstLine(l adapters.Launch, now time.Time) adapters.File {
+func firstLine(l adapters.Launch, now time.Time) adapters.Repair {
 	stamp := now.Format("2006-01-02T15:04:05.000Z")
 	meta := map[string]any{
 		"session_id": l.NativeID, "id": l.NativeID, "timestamp": stamp, "cwd": l.Workspace,
@@ -50,10 +50,7 @@ func firstLine(l adapters.Launch, now time.Time) adapters.File {
 	}
 	line := object(map[string]any{"timestamp": stamp, "ordinal": 0, "type": lineMeta, "payload": meta})
 	name := rolloutPrefix + now.Format("2006-01-02T15-04-05") + "-" + l.NativeID + rolloutSuffix
-	return adapters.File{
-		Base: adapters.InHome, Path: path.Join(sessionsDir, now.Format("2006/01/02"), name), Mode: 0o600,
-		Data: append(line, '\n'),
-	}
+	return adapters.Repair{Path: path.Join(sessionsDir, now.Format("2006/01/02"), name), Add: append(line, '\n')}
 }
 
 // teamModels begin the names of the program's own models whose subagents are a
@@ -68,8 +65,7 @@ func inTeams(model string) bool {
 }
 
 // mend drops a last line that a kill has torn, and keeps it beside: the program
-// does not go on with a rollout that ends in one. Only such a file is read into
-// memory.
+// does not go on with a rollout that ends in one.
 func mend(home adapters.Home, file string, p *adapters.Preparation) error {
 	in, err := home.Open(file)
 	if err != nil {
@@ -82,16 +78,9 @@ func mend(home adapters.Home, file string, p *adapters.Preparation) error {
 	if whole == size {
 		return nil
 	}
-	if in, err = home.Open(file); err != nil {
-		return fmt.Errorf("codex: open rollout %s: %w", file, err)
-	}
-	data, err := io.ReadAll(in)
-	if err := errors.Join(err, in.Close()); err != nil {
-		return fmt.Errorf("codex: read rollout %s: %w", file, err)
-	}
 	p.Write = append(p.Write,
-		adapters.File{Base: adapters.InHome, Path: file, Mode: 0o600, Data: data[:whole]},
-		adapters.File{Base: adapters.InHome, Path: file + ".torn", Mode: 0o600, Data: data[whole:]})
+		adapters.Repair{Path: file + ".torn", From: file, Begin: whole, End: size},
+		adapters.Repair{Path: file, From: file, End: whole})
 	p.Note = "The agent was killed while it wrote its transcript; the last line, half written, was set aside."
 	return nil
 }

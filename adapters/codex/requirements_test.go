@@ -77,7 +77,7 @@ func TestR89AdapterInterface(t *testing.T) {
 	main, sub := "11111111-1111-5111-8111-111111111111", "22222222-2222-5222-8222-222222222222"
 	for id, parent := range map[string]string{main: "", sub: main} {
 		line := object(map[string]any{"type": lineMeta, "payload": map[string]any{"id": id, "parent_thread_id": parent}})
-		write(t, dir, adapters.File{Path: ".codex/sessions/2026/01/02/rollout-2026-01-02T03-04-05-" + id + ".jsonl", Data: append(line, '\n')}, "")
+		write(t, dir, ".codex/sessions/2026/01/02/rollout-2026-01-02T03-04-05-"+id+".jsonl", string(line)+"\n")
 	}
 	found, err := a.Transcripts(home, adapters.Launch{NativeID: main})
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestR93NewVsResume(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, fresh.Write, 1, "a new session has a rollout of one line")
 	require.Contains(t, fresh.Write[0].Path, l.NativeID)
-	write(t, dir, fresh.Write[0], "")
+	write(t, dir, fresh.Write[0].Path, replay.Repaired(t, home, fresh.Write[0]))
 	again, err := New().Prepare(home, l)
 	require.NoError(t, err)
 	require.Empty(t, again.Write)

@@ -55,32 +55,37 @@ func rest(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Prepar
 	if kindOf(c.path) == adapters.Snapshot {
 		return found, nil // the agent makes a new file of it by itself
 	}
-	data, err := readFile(home, c.path)
+	added, note, err := mend(home, c)
 	if err != nil {
 		return adapters.Preparation{}, err
 	}
-	data, found.Note = mend(c, data)
-	found.Write = []adapters.File{{Base: adapters.InHome, Path: want, Mode: 0o600, Data: data}}
+	found.Note = note
+	found.Write = []adapters.Repair{{Path: want, From: c.path, End: c.size, Add: added}}
 	if c.path != want {
 		found.Remove = []string{c.path}
 	}
 	return found, nil
 }
 
-// mend adds to a file what it needs to be gone on with. It only adds.
-func mend(c chat, data []byte) (mended []byte, note string) {
+// mend returns what a file needs to be gone on with.
+func mend(home adapters.Home, c chat) (added []byte, note string, err error) {
 	if c.torn {
-		data = append(data, '\n') // so that the next line stays whole
+		added = append(added, '\n') // so that the next line stays whole
 		note = "the last line of the native transcript was cut off"
 	}
 	if c.emptied {
-		data = append(append(data, refill(data)...), '\n')
+		// What is put back has to be in one line, so all of it is read.
+		data, err := readFile(home, c.path)
+		if err != nil {
+			return nil, "", err
+		}
+		added = append(append(added, refill(data)...), '\n')
 		note = "the agent had emptied its native session, which is filled again from what it had written before"
 	}
 	if c.dangling {
-		data = append(append(data, fill(c)...), '\n')
+		added = append(append(added, fill(c)...), '\n')
 	}
-	return data, note
+	return added, note, nil
 }
 
 // refill is a patch with the messages that the file had before the agent

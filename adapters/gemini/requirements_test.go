@@ -251,7 +251,7 @@ func TestPrepareLeavesTheMinuteOfBirth(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, adapters.Preparation{
 		NativeID: idA, Remove: []string{born},
-		Write: []adapters.File{{Base: adapters.InHome, Path: rests, Mode: 0o600, Data: []byte(text)}},
+		Write: []adapters.Repair{{Path: rests, From: born, End: int64(len(text))}},
 	}, found)
 	require.Equal(t, rests, New().Place(adapters.Transcript{ID: event.Main, Path: born}, launch()),
 		"a transcript from the archive rests too")
@@ -267,10 +267,11 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	t.Parallel()
 	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
 	text := chatText(idA, dayOne, "one") + `{"id":"u2","timestamp":"` + dayTwo + `","type":"user","content":[{"text":"two"}]}` + "\n"
-	found, err := New().Prepare(writeHome(t, map[string]string{rests: text}), launch())
+	home := writeHome(t, map[string]string{rests: text})
+	found, err := New().Prepare(home, launch())
 	require.NoError(t, err)
 	require.Empty(t, found.Remove)
-	added, is := strings.CutPrefix(string(found.Write[0].Data), text)
+	added, is := strings.CutPrefix(replay.Repaired(t, home, found.Write[0]), text)
 	require.True(t, is, "it only grows")
 	require.Contains(t, added, filler)
 	before, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, text)}))
@@ -283,10 +284,25 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	require.Empty(t, again.Write)
 
 	torn := chatText(idA, dayOne, "one") + `{"id":"u2","ty`
-	found, err = New().Prepare(writeHome(t, map[string]string{rests: torn}), launch())
+	home = writeHome(t, map[string]string{rests: torn})
+	found, err = New().Prepare(home, launch())
 	require.NoError(t, err)
-	require.Equal(t, torn+"\n", string(found.Write[0].Data))
+	require.Equal(t, torn+"\n", replay.Repaired(t, home, found.Write[0]))
 	require.NotEmpty(t, found.Note)
+}
+
+// A file of any length is looked at before a start, and repaired, in little
+// memory.
+func TestMemoryOfPrepare(t *testing.T) {
+	born := chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl"
+	text := chatText(idA, dayOne, "one")
+	answer := `{"id":"g","timestamp":"` + dayTwo + `","type":"gemini","content":"` + strings.Repeat("x", 64<<10) + `"}` + "\n"
+	asked := `{"id":"u2","timestamp":"` + dayTwo + `","type":"user","content":[{"text":"two"}]}` + "\n" + `{"id":"g3","ty`
+	home := &replay.Endless{Name: born, First: text, Line: answer, Lines: 4800, Last: asked}
+	found := replay.PreparesInBoundedMemory(t, New(), launch(), home)
+	require.Len(t, found.Write, 1)
+	require.Equal(t, home.Size(), found.Write[0].End)
+	require.Contains(t, string(found.Write[0].Add), filler)
 }
 
 // A session that the agent has emptied, by loading it in the minute of its birth,
@@ -295,11 +311,12 @@ func TestPrepareRefills(t *testing.T) {
 	t.Parallel()
 	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
 	text := chatText(idA, dayOne, "one") + stubText(idA, dayTwo)
-	found, err := New().Prepare(writeHome(t, map[string]string{rests: text}), launch())
+	home := writeHome(t, map[string]string{rests: text})
+	found, err := New().Prepare(home, launch())
 	require.NoError(t, err)
 	require.Equal(t, idA, found.NativeID)
 	require.NotEmpty(t, found.Note)
-	added, is := strings.CutPrefix(string(found.Write[0].Data), text)
+	added, is := strings.CutPrefix(replay.Repaired(t, home, found.Write[0]), text)
 	require.True(t, is, "it only grows")
 	for _, word := range []string{"u-one", "g-one", "session_context"} {
 		require.Contains(t, added, word)
@@ -309,7 +326,8 @@ func TestPrepareRefills(t *testing.T) {
 	require.Equal(t, adapters.Preparation{NativeID: idA}, again)
 
 	taken := chatText(idA, dayOne, "one") + strings.SplitAfter(stubText(idA, dayTwo), "\n")[1]
-	found, err = New().Prepare(writeHome(t, map[string]string{rests: taken}), launch())
+	home = writeHome(t, map[string]string{rests: taken})
+	found, err = New().Prepare(home, launch())
 	require.NoError(t, err)
 	require.Empty(t, found, "what failed or was cancelled is taken back for good")
 }

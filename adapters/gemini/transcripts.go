@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/lines"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -32,8 +33,10 @@ type chat struct {
 	prompts bool
 	// resumable: the agent finds something to go on with.
 	resumable bool
-	// torn: the last line has no end.
+	// torn: the last line has no end. size is the whole file's, in bytes, once
+	// all of it was read.
 	torn bool
+	size int64
 	// dangling: the last prompt has no answer. last and stamp are the id and the
 	// time of the last message.
 	dangling    bool
@@ -80,23 +83,28 @@ func chats(home adapters.Home, d depth) ([]chat, error) {
 // without prompts.
 func survey(home adapters.Home, file string, d depth) (chat, error) {
 	c := chat{path: file}
-	in, err := home.Open(file)
-	if err != nil {
-		return c, fmt.Errorf("gemini: open %s: %w", file, err)
-	}
-	defer in.Close()
+	open := func() (io.ReadCloser, error) { return home.Open(file) }
 	if strings.HasSuffix(file, legacySuffix) {
+		in, err := open()
+		if err != nil {
+			return c, fmt.Errorf("gemini: open %s: %w", file, err)
+		}
+		defer in.Close()
 		return c.inOnePiece(in)
 	}
-	lines := bufio.NewReaderSize(in, 1<<16)
+	in, err := lines.Open("gemini", adapters.Source{Transcript: adapters.Transcript{Path: file}, Open: open})
+	if err != nil {
+		return c, err
+	}
+	defer in.Close()
 	for {
-		raw, err := lines.ReadBytes('\n')
+		raw, err := in.Shared()
 		if err != nil && !errors.Is(err, io.EOF) {
-			return c, fmt.Errorf("gemini: read %s: %w", file, err)
+			return c, in.At(err)
 		}
 		c.line(raw)
 		if err != nil {
-			c.torn = len(raw) > 0
+			c.torn, c.size = in.Torn(), in.Size()
 			return c, nil
 		}
 		if d == glance && c.prompts && c.session != "" {

@@ -17,6 +17,8 @@ type Reader struct {
 	in          io.ReadCloser
 	buffered    *bufio.Reader
 	number      int
+	// size is how many bytes were read, lines without their end included.
+	size int64
 	// long collects a line that is longer than the buffer.
 	long event.LineCutter
 	cut  *event.Cut
@@ -61,6 +63,7 @@ func (r *Reader) Shared() ([]byte, error) {
 		piece = nil
 		r.long = event.LineCutter{}
 	}
+	r.size += size
 	if r.long.Len() == 0 {
 		return piece, err
 	}
@@ -99,6 +102,13 @@ func (r *Reader) Each(more func() bool, take func(line []byte) error, fail func(
 		}
 	}
 }
+
+// Size returns how many bytes the lines that were read have in the file, however
+// they were cut.
+func (r *Reader) Size() int64 { return r.size }
+
+// Torn reports whether the line that was read last lacks its end.
+func (r *Reader) Torn() bool { return r.mark.Offset != r.size }
 
 // Number is that of the line that was read last; the first is 1.
 func (r *Reader) Number() int { return r.number }

@@ -1,0 +1,47 @@
+package replay
+
+import (
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+)
+
+// prepareMemory is what a look at a home before a start may hold at a time, as
+// workers bound what a session costs them.
+const prepareMemory = 64 << 20
+
+// PreparesInBoundedMemory asks an adapter for the repairs of a home with a file of
+// hundreds of megabytes, reads them, and returns what was prepared.
+func PreparesInBoundedMemory(t testing.TB, a adapters.Adapter, l adapters.Launch, home *Endless) adapters.Preparation {
+	t.Helper()
+	require.Greater(t, home.Size(), int64(250<<20))
+	found, err := a.Prepare(home, l)
+	require.NoError(t, err)
+	for _, r := range found.Write {
+		in, err := r.Open(home)
+		require.NoError(t, err)
+		n, err := io.Copy(io.Discard, in)
+		require.NoError(t, err)
+		require.NoError(t, in.Close())
+		require.Equal(t, r.Size(), n)
+	}
+	require.Positive(t, home.Peak)
+	require.Less(t, home.Peak, uint64(prepareMemory))
+	t.Logf("%d MiB of transcript, at most %d MiB of memory", home.Size()>>20, home.Peak>>20)
+	return found
+}
+
+// Repaired is what a repair makes of a home's file.
+func Repaired(t testing.TB, home adapters.Home, r adapters.Repair) string {
+	t.Helper()
+	in, err := r.Open(home)
+	require.NoError(t, err)
+	defer in.Close()
+	data, err := io.ReadAll(in)
+	require.NoError(t, err)
+	require.EqualValues(t, len(data), r.Size())
+	return string(data)
+}
