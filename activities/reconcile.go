@@ -98,10 +98,20 @@ func (r *Reconciler) remains(ctx context.Context, in session.Dead) (rem Remains,
 	}
 	var failed *serviceerror.QueryFailed
 	var early *serviceerror.WorkflowNotReady
-	if !errors.As(err, &failed) && !errors.As(err, &early) {
+	if !errors.As(err, &failed) && !errors.As(err, &early) || busy(failed) {
 		return rem, err
 	}
 	return r.beginnings(ctx, in)
+}
+
+// deadlockCode begins what a worker says of a workflow that has run for longer
+// than its deadlock detector allows; see docs.temporal.io/references/errors.
+const deadlockCode = "[TMPRL1101]"
+
+// busy reports whether a query failed for its worker's want of time: the next try
+// may not.
+func busy(failed *serviceerror.QueryFailed) bool {
+	return failed != nil && strings.Contains(failed.Message, deadlockCode)
 }
 
 // unread are the messages of signals that came behind the last task that the

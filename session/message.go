@@ -78,8 +78,14 @@ func (m Message) Size() int {
 // jsonGrowth is how many bytes JSON takes for one at most: \u0000.
 const jsonGrowth = 6
 
+// validateSize encodes the message only if it may be too large: large messages
+// come in numbers, and a workflow has little time for each.
 func (m Message) validateSize() error {
-	if jsonGrowth*m.Size() <= MaxMessageBytes {
+	escaped := escapes(m.ID) + escapes(m.Text)
+	for _, p := range m.Parts {
+		escaped += escapes(p.Text) + escapes(p.Data) + escapes(p.URL) + escapes(p.MediaType)
+	}
+	if m.Size()+escaped <= MaxMessageBytes {
 		return nil
 	}
 	data, err := json.Marshal(m)
@@ -90,6 +96,22 @@ func (m Message) validateSize() error {
 		return Invalid("message", fmt.Sprintf("is %d bytes as JSON", len(data)), fmt.Sprintf("at most %d bytes", MaxMessageBytes))
 	}
 	return nil
+}
+
+// escapes bounds how many bytes JSON adds to a text: \u0000 for one byte, or for
+// the three of a line separator.
+func escapes(s string) (n int) {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			n++
+		case c < ' ' || c == '<' || c == '>' || c == '&' || c == 0x7f:
+			n += jsonGrowth - 1
+		case c == 0xe2: // begins U+2028 and U+2029
+			n += 3
+		}
+	}
+	return n
 }
 
 func (p BusyPolicy) validate() error {

@@ -155,3 +155,14 @@ func TestTextsAreUTF8(t *testing.T) {
 	}
 	require.NoError(t, InterruptRequest{Reason: "good"}.Validate())
 }
+
+// Whatever is escaped counts as long as JSON makes it.
+func TestMessageSizeCountsEscapes(t *testing.T) {
+	for _, s := range []string{"\u2028", "<", "\"", "\x00"} {
+		data, err := json.Marshal(s)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(s)+escapes(s)+len(`""`), len(data), "%q", s)
+		full := Message{Text: strings.Repeat(s, MaxMessageBytes/(len(data)-len(`""`)))}
+		require.ErrorContains(t, full.validateSize(), "bytes as JSON", "%q", s)
+	}
+}
