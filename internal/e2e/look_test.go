@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +22,8 @@ func sandboxes(t *testing.T, w *worker) []string {
 	require.NoError(t, err)
 	var dirs []string
 	for _, f := range found {
-		if info, err := os.Stat(f); err == nil && info.IsDir() {
+		others := slices.ContainsFunc(w.before, func(id string) bool { return strings.HasPrefix(filepath.Base(f), id+"-") })
+		if info, err := os.Stat(f); err == nil && info.IsDir() && !others {
 			dirs = append(dirs, filepath.Base(f))
 		}
 	}

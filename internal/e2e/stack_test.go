@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/archive"
@@ -83,6 +84,9 @@ func runAll(m *testing.M) (code int) {
 type worker struct {
 	*harness.Process
 	dataDir string
+	// before are the sessions that were open before a test's first worker: tests
+	// leave some, and a worker takes up what it finds.
+	before []string
 }
 
 func (w *worker) stop() error { return w.Stop() }
@@ -93,9 +97,28 @@ func startWorker(t *testing.T, extra ...string) *worker {
 	t.Helper()
 	dir, err := os.MkdirTemp(shared.dir, "host-")
 	require.NoError(t, err)
+	before := openSessions(t)
 	w := startWorkerIn(t, dir, extra...)
+	w.before = before
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	return w
+}
+
+// openSessions are those that Temporal's index has as open.
+func openSessions(t *testing.T) (ids []string) {
+	t.Helper()
+	var page []byte
+	for more := true; more; more = len(page) > 0 {
+		found, err := shared.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+			Query: "WorkflowType = '" + session.WorkflowType + "' AND ExecutionStatus = 'Running'", NextPageToken: page,
+		})
+		require.NoError(t, err)
+		for _, info := range found.GetExecutions() {
+			ids = append(ids, info.GetExecution().GetWorkflowId())
+		}
+		page = found.GetNextPageToken()
+	}
+	return ids
 }
 
 // onSharedHost has a test run beside others, on one worker for all of them that
@@ -124,7 +147,7 @@ func (s *stack) startHost() (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.hosted = &worker{p, dir}
+	s.hosted = &worker{Process: p, dataDir: dir}
 	return s.hosted, nil
 }
 
@@ -149,5 +172,5 @@ func startWorkerIn(t *testing.T, dir string, extra ...string) *worker {
 			t.Logf("worker said:\n%s", p.Said())
 		}
 	})
-	return &worker{p, dir}
+	return &worker{Process: p, dataDir: dir}
 }
