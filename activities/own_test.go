@@ -291,7 +291,7 @@ func tellFrom(r *rand.Rand, n int) *story {
 }
 
 // The end of a subagent whose block is none of this turn's is nothing to follow:
-// what comes behind it is anchored to what stands before it.
+// what follows it is anchored to the block before it.
 func TestOwnBlockBehindTheEndOfASubagent(t *testing.T) {
 	t.Parallel()
 	s := &story{}

@@ -8,7 +8,7 @@ import (
 
 // Repair is a file of an agent's home to write before a start: a part of a file
 // that is there, and what comes behind it. Both may be missing. It says where
-// the bytes are rather than what they are, so that nobody holds a transcript in
+// the bytes are rather than what they are, so that no transcript is held in
 // memory.
 type Repair struct {
 	// Path is the file to write, relative to the home. It may be From: the file is

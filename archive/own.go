@@ -215,7 +215,7 @@ type merger struct {
 	placed []bool
 }
 
-// event gives out an event and what stands around it: of the entries anchored to
+// event yields an event and what is anchored around it: of the entries anchored to
 // its block the first n.
 func (m *merger) event(ev event.Event, n int) bool {
 	id := creates(ev.Payload)
@@ -239,7 +239,7 @@ func (m *merger) event(ev event.Event, n int) bool {
 	return m.place(Anchor{conversation, id}, n)
 }
 
-// begin gives out what comes before a conversation's first block.
+// begin yields what comes before a conversation's first block.
 func (m *merger) begin(conversation string) bool {
 	if m.begun[conversation] {
 		return true
@@ -260,7 +260,7 @@ func creates(p event.Payload) string {
 	return ""
 }
 
-// place gives out what waits for an anchor, of the first n entries.
+// place yields what waits for an anchor, of the first n entries.
 func (m *merger) place(at Anchor, n int) bool {
 	waiting := m.waiting[at]
 	due, _ := slices.BinarySearch(waiting, n)
@@ -274,7 +274,7 @@ func (m *merger) place(at Anchor, n int) bool {
 	return true
 }
 
-// entry gives out an own entry and what was anchored to it. Of a block that was
+// entry yields an own entry and what was anchored to it. Of a block that was
 // lost, said anew and lost again the last saying counts.
 func (m *merger) entry(i int) bool {
 	block, lost := m.own[i].lost()

@@ -104,7 +104,7 @@ func TestNumbersOutliveRetention(t *testing.T) {
 
 // A stream that is deleted in the middle of everything is made anew by whoever
 // needs it. No number comes twice, subscribers are told and miss nothing that
-// comes, and what is gone is named.
+// comes, and deleted events are an error.
 func TestDeletedStreamIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	var said lockedBuffer

@@ -43,7 +43,7 @@ func leaf(id string) []byte { return []byte(`"leafUuid":"` + id + `"`) }
 
 // end is what is known at the end of a transcript.
 type end struct {
-	// note is the last whole line that notes where the conversation stands, and
+	// note is the last whole line that notes the conversation's current message, and
 	// noted the message that it names.
 	note  []byte
 	noted string

@@ -63,7 +63,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	return since, nil
 }
 
-// tellReady tells what has been read of a file and is in order.
+// tellReady emits what has been read of a file and is in order.
 func (p *parser) tellReady(f *file) {
 	for _, t := range f.ready {
 		p.time, p.plain = t.time(), f.plain

@@ -33,7 +33,7 @@ type cursor struct {
 	Print string `json:"print,omitempty"`
 }
 
-// Export gives the rows that have changed. They are read where the database is.
+// Export returns the rows that have changed. They are read where the database is.
 // Where that can't be, as with a file that a tool has closed, it is copied first.
 func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage) ([]byte, json.RawMessage, error) {
 	if t.ID == walID {
@@ -222,7 +222,7 @@ func (e *exporter) begin() error {
 	return e.schema()
 }
 
-// number is the one number that a query gives; 0 for null.
+// number is the one number that a query returns; 0 for null.
 func (e *exporter) number(query string) (n int64, err error) {
 	_, rows, err := e.db.Query(query)
 	if err != nil {

@@ -14,28 +14,32 @@ const diskSize = "2g"
 // fills is a hostile script that leaves nothing of its host's disk.
 const fills = "SAY " + mark + " fills THEN TOOL bash: cat /dev/zero > \"$HOME/all\" THEN SAY " + mark + " filled"
 
-// mount gives a host a disk of its own, in memory, where that is allowed.
+// mount makes a host's folder a disk of its own, in memory, where that is allowed.
 func (h *host) mount() error {
 	err := syscall.Mount("sojourn-chaos", h.dir, "tmpfs", 0, "size="+diskSize)
-	h.disk, h.mounted = err == nil, err == nil
+	h.disk = err == nil
 	if errors.Is(err, syscall.EPERM) {
 		return nil
 	}
 	return err
 }
 
+// unmount takes the disk away; it may be called again.
 func (h *host) unmount() error {
 	if !h.disk {
 		return nil
 	}
-	h.disk = false
-	return syscall.Unmount(h.dir, syscall.MNT_DETACH)
+	err := syscall.Unmount(h.dir, syscall.MNT_DETACH)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
+		return nil // it is gone already
+	}
+	return err
 }
 
 // fillDisks carries out what was planned against disks. It needs the hosts for
 // itself: a full disk ends the turns of everybody who is there.
 func (d *driver) fillDisks(ctx context.Context) {
-	if len(d.disks) > 0 && !d.hosts.all[0].mounted {
+	if len(d.disks) > 0 && !d.hosts.all[0].disk {
 		d.note("hosts have no disks of their own here (that needs root): %d were not filled", len(d.disks))
 		return
 	}

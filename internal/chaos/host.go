@@ -20,9 +20,8 @@ import (
 type host struct {
 	dir, tmp string
 	flags    []string
-	// disk reports whether the folder is a disk of its own, mounted whether it ever
-	// was.
-	disk, mounted bool
+	// disk reports whether the folder is, or was, a disk of its own.
+	disk bool
 
 	// starting is held by whoever starts a worker: the ends of two kills may want
 	// to at the same time, and a data folder takes one.

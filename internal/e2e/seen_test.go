@@ -51,7 +51,7 @@ func texts(blocks []event.Block, prefix string) (found []event.Block) {
 }
 
 // TestKillHostKeepsWhatWasSeen loses the host of every agent in the middle of a
-// tool, after words and a call that nobody had archived. The turn is resumed
+// tool, after words and a call that was not archived. The turn is resumed
 // elsewhere, and whatever was seen of it before is in the restored conversation.
 func TestKillHostKeepsWhatWasSeen(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too")

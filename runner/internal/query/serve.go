@@ -15,7 +15,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// patience is how long a query waits for somebody who writes, in milliseconds.
+// patience is how long a query waits for a writer, in milliseconds.
 const patience = "10000"
 
 // Serve answers queries, a line each, until in ends. All of them see the database
