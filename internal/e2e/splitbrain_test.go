@@ -168,7 +168,7 @@ func loseable(ctx context.Context, t *testing.T, s split, runs int, beats *beatF
 	if s.plain {
 		setting, err := shared.NoNamespaces()
 		require.NoError(t, err)
-		extra = append(extra, setting)
+		extra = append(extra, setting, "--unsafe-local")
 	}
 	for _, name := range s.cuts {
 		f, through := forward(t, shared.env[name])
