@@ -56,7 +56,7 @@ test: build agents browser ## the tests in minutes: every package, each agent on
 
 .PHONY: test-all
 test-all: build agents browser ## all tests there are, with -race: every scenario, faults, fuzzing
-	@scripts/test.sh $(WITHOUT:%=--no-%)
+	@scripts/test.sh
 
 .PHONY: check
 check: ## formatting, vet, staticcheck, workflowcheck, tidiness, generated files

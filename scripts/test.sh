@@ -4,8 +4,6 @@
 #   scripts/test.sh           all there are (make test-all): with -race where there
 #                             is concurrency, every conformance scenario, the
 #                             faults, fuzzing
-#   scripts/test.sh --no-faults  all but the faults (make test-all WITHOUT=faults, as
-#                             .ci/run does while some of them fail once in a while)
 #   scripts/test.sh --short   less what a test itself leaves out of a short run, and
 #                             without -race (make test)
 #
@@ -13,10 +11,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
-  --short) SHORT=yes NO_FAULTS= ;;
-  --no-faults) SHORT= NO_FAULTS=yes ;;
-  '') SHORT= NO_FAULTS= ;;
-  *) echo "test: unknown argument $1; there are --short and --no-faults" >&2; exit 2 ;;
+  --short) SHORT=yes ;;
+  '') SHORT= ;;
+  *) echo "test: unknown argument $1; there is --short" >&2; exit 2 ;;
 esac
 . scripts/testenv.sh
 [ -n "$SHORT" ] || race_worker
