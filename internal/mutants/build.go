@@ -18,6 +18,9 @@ import (
 // endToEnd is the package whose tests run the programs.
 const endToEnd = "internal/e2e"
 
+// noSymbols leaves out what debuggers read: it is half of a link's time.
+const noSymbols = "-ldflags=-w"
+
 // programs are what end-to-end tests run of ours, by name; sojourn-devstack is
 // a module of its own that no mutant changes.
 var programs = map[string]string{
@@ -46,14 +49,14 @@ func (r *Runner) buildClean(ctx context.Context, pkg string) (built, error) {
 	return b, r.compile(ctx, b.test, pkg, "")
 }
 
-// build builds a mutant: the tests, and for those end to end the programs.
+// build builds a mutant in a folder: the tests, and for those end to end the programs.
 // A program that does not contain the changed file is not built again.
-func (r *Runner) build(ctx context.Context, m Mutant) (built, error) {
-	overlay, err := r.overlay(m)
+func (r *Runner) build(ctx context.Context, dir string, m Mutant) (built, error) {
+	overlay, err := r.overlay(dir, m)
 	if err != nil {
 		return built{}, err
 	}
-	b := built{test: filepath.Join(r.dir, "mutant.test"), overlay: overlay}
+	b := built{test: filepath.Join(dir, "mutant.test"), overlay: overlay}
 	changed, err := r.contains(ctx, m.Package, path.Dir(m.File))
 	if err != nil {
 		return built{}, err
@@ -68,17 +71,17 @@ func (r *Runner) build(ctx context.Context, m Mutant) (built, error) {
 	if err != nil || m.Package != endToEnd {
 		return b, err
 	}
-	b.bin = filepath.Join(r.dir, "bin")
+	b.bin = filepath.Join(dir, "bin")
 	return b, r.buildPrograms(ctx, b.bin, path.Dir(m.File), overlay)
 }
 
 // overlay writes the changed file and what tells the compiler of it.
-func (r *Runner) overlay(m Mutant) (string, error) {
+func (r *Runner) overlay(dir string, m Mutant) (string, error) {
 	source, err := m.Apply(os.DirFS(r.Root))
 	if err != nil {
 		return "", err
 	}
-	changed, overlay := filepath.Join(r.dir, "mutant.go"), filepath.Join(r.dir, "overlay.json")
+	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(r.Root, filepath.FromSlash(m.File)): changed}})
 	if err != nil {
 		return "", err
@@ -96,7 +99,7 @@ func (r *Runner) buildPrograms(ctx context.Context, bin, changed, overlay string
 			return err
 		}
 		if holds {
-			err = r.run(ctx, "build", "-overlay", overlay, "-o", filepath.Join(bin, name), "./"+pkg)
+			err = r.run(ctx, "build", noSymbols, "-overlay", overlay, "-o", filepath.Join(bin, name), "./"+pkg)
 		} else {
 			err = r.link(bin, name)
 		}
@@ -132,7 +135,7 @@ func (r *Runner) contains(ctx context.Context, pkg, dir string) (bool, error) {
 }
 
 func (r *Runner) compile(ctx context.Context, to, pkg, overlay string) error {
-	args := []string{"test", "-c", "-vet=off", "-o", to}
+	args := []string{"test", "-c", "-vet=off", noSymbols, "-o", to}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -33,8 +34,8 @@ type Outcome struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Runner runs mutants of one tree, one after the other. Not safe for
-// concurrent use.
+// Runner runs mutants of one tree: it builds the next one while the test of the
+// last one runs. Not safe for concurrent use.
 type Runner struct {
 	// Root is the tree.
 	Root string
@@ -48,8 +49,16 @@ type Runner struct {
 	deps  map[string][]string
 }
 
-// Run runs each mutant and hands its outcome to seen. It returns an error when
-// the runner itself can't work; what it made is removed.
+// prepared is a mutant that is ready to be tested, or err.
+type prepared struct {
+	Mutant
+	built built
+	err   error
+	took  time.Duration
+}
+
+// Run runs each mutant and hands its outcome to seen, in the order given. It
+// returns an error when the runner itself can't work; what it made is removed.
 func (r *Runner) Run(ctx context.Context, mutants []Mutant, seen func(Outcome)) (err error) {
 	// The programs are linked to from bin/, which needs one file system. What
 	// begins with _ is no package to go build ./... .
@@ -61,34 +70,57 @@ func (r *Runner) Run(ctx context.Context, mutants []Mutant, seen func(Outcome)) 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
 	r.green, r.deps = map[string]error{}, map[string][]string{}
-	for _, m := range mutants {
+	ready := make(chan prepared)
+	go r.prepareAll(ctx, mutants, ready)
+	for p := range ready {
 		began := time.Now()
-		out := Outcome{Mutant: m}
-		out.Verdict, out.Why = r.verdict(ctx, m, mutants)
-		out.Seconds = time.Since(began).Seconds()
-		if ctx.Err() != nil {
-			return ctx.Err()
+		out := Outcome{Mutant: p.Mutant}
+		out.Verdict, out.Why = r.verdict(ctx, p)
+		out.Seconds = (p.took + time.Since(began)).Seconds()
+		if ctx.Err() == nil {
+			seen(out)
 		}
-		seen(out)
 	}
-	return nil
+	return ctx.Err()
 }
 
-func (r *Runner) verdict(ctx context.Context, m Mutant, all []Mutant) (Verdict, string) {
+// prepareAll hands over each mutant when it is built. There are two folders: the
+// channel holds none, so the one of the last but one is free again.
+func (r *Runner) prepareAll(ctx context.Context, mutants []Mutant, ready chan<- prepared) {
+	defer close(ready)
+	for i, m := range mutants {
+		if ctx.Err() != nil {
+			return
+		}
+		p, began := prepared{Mutant: m}, time.Now()
+		p.built, p.err = r.prepare(ctx, filepath.Join(r.dir, strconv.Itoa(i%2)), m, mutants)
+		p.took = time.Since(began)
+		ready <- p
+	}
+}
+
+// prepare sees that the test passes without the mutant, and builds it with it.
+func (r *Runner) prepare(ctx context.Context, dir string, m Mutant, all []Mutant) (built, error) {
 	if !r.Trust {
 		if err := r.passes(ctx, m, all); err != nil {
-			return Broken, err.Error()
+			return built{}, err
 		}
 	}
-	b, err := r.build(ctx, m)
-	if err != nil {
-		return Broken, err.Error()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return built{}, err
 	}
-	said, err := r.test(ctx, b, m.Package, m.Test)
+	return r.build(ctx, dir, m)
+}
+
+func (r *Runner) verdict(ctx context.Context, p prepared) (Verdict, string) {
+	if p.err != nil {
+		return Broken, p.err.Error()
+	}
+	said, err := r.test(ctx, p.built, p.Package, p.Test)
 	if err == nil {
 		return Green, said
 	}
-	if why := notAnAssertion(said, m.Test); why != "" {
+	if why := notAnAssertion(said, p.Test); why != "" {
 		return Broken, why + "\n" + said
 	}
 	return Red, ""
