@@ -114,10 +114,11 @@ func TestCancelIsClose(t *testing.T) {
 }
 
 // TestR28CloseInWorkflow: children, then the turn, then the sandbox, then the
-// end.
+// end; also when a child takes longer to end than the session's own turn.
 func TestR28CloseInWorkflow(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
+	p.w.deaf, p.w.deafOne = 3, "kid"
 	p.then(
 		func() { p.send("m1", "HOLD one") },
 		func() { p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },

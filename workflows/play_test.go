@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/session"
@@ -47,6 +48,8 @@ func playOn(t *testing.T, w *world, in session.Input) *play {
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetStartTime(start)
 	env.SetTestTimeout(time.Minute)
+	// A busy machine is no deadlock.
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: in.SessionID, TaskQueue: session.TaskQueue})
 	env.RegisterWorkflowWithOptions(Session, workflow.RegisterOptions{Name: session.WorkflowType})
 	for name, f := range w.activities() {

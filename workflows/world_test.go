@@ -61,9 +61,11 @@ type world struct {
 	queues   map[string]string
 	running  map[string]held
 	// hostOf moves the sandboxes of a session to another host.
-	hostOf    map[string]string
-	waiting   []held
+	hostOf  map[string]string
+	waiting []held
+	// deaf is how many controls no agent takes; with deafOne only that session's.
 	deaf      int
+	deafOne   string
 	crowded   bool
 	noAgent   bool
 	record    *session.Record
@@ -257,7 +259,7 @@ func (w *world) SendControl(ctx context.Context, in activities.ControlInput) (ac
 	if !ok || h.turn.ExecutionID != in.ExecutionID {
 		return activities.ControlOutput{}, nil
 	}
-	if w.deaf > 0 {
+	if w.deaf > 0 && (w.deafOne == "" || w.deafOne == in.SessionID) {
 		w.deaf--
 		return activities.ControlOutput{}, nil
 	}
