@@ -342,7 +342,7 @@ func (t *turn) archiveEnd(ctx context.Context) {
 	grown, err := t.archiver.sync(once)
 	if err != nil {
 		t.tale.behind = err.Error()
-	} else if behind := t.keepWorkspace(once); behind != "" || len(t.mark.Own) == 0 {
+	} else if behind := t.syncWorkspace(once); behind != "" || len(t.mark.Own) == 0 {
 		t.tale.behind = behind
 	}
 	if err := errors.Join(t.sayGrown(ctx, grown), t.out.Flush(ctx)); err != nil {

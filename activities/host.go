@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/workspace"
 )
 
 // HostOptions is what a host's activities depend on. All fields are required
@@ -78,8 +79,8 @@ type Host struct {
 	made map[string]bool
 	// left is what the last sweep could not remove; nil for nothing.
 	left error
-	// keepers know what the archive has of the workspaces, by sandbox id.
-	keepers map[string]*keeper
+	// syncers archive the workspaces, by sandbox id.
+	syncers map[string]*workspace.Syncer
 }
 
 // NewHost makes a host's activities.
@@ -95,7 +96,7 @@ func NewHost(o HostOptions) *Host {
 	return &Host{
 		o: o, ctx: ctx, stop: stop,
 		turns: map[string]*turn{}, arrived: make(chan struct{}), agents: map[string]*agent{},
-		made: map[string]bool{}, keepers: map[string]*keeper{},
+		made: map[string]bool{}, syncers: map[string]*workspace.Syncer{},
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/opencode"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/internal/teststack"
 	"github.com/sojourn-run/sojourn/internal/turns"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
@@ -66,13 +67,13 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 	require.NoError(t, err)
 	info, err := sb.Info(t.Context())
 	require.NoError(t, err)
-	store := &counting{Client: storeOf(serversOf(t))}
+	store := &teststack.Wire{}
 	counted := &countedSandbox{Sandbox: sb}
 	a := &agent{adapter: opencode.New(), sb: counted, paths: info.Paths, env: info.Env}
 	a.launch.SessionID = "s1"
 	r := &archiver{agent: a, log: quiet()}
 	r.store, err = archive.Open(t.Context(), archive.Options{
-		Bucket: "sojourn-activities-test", Prefix: "linear", Namespace: strings.ToLower(rand.Text()), Client: store,
+		Bucket: "sojourn-activities-test", Prefix: "linear", Namespace: strings.ToLower(rand.Text()), Client: teststack.Client(serversOf(t), store),
 	})
 	require.NoError(t, err)
 	a.epoch, err = r.store.TakeEpoch(t.Context(), "s1")
@@ -93,7 +94,7 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 		require.NoError(t, err)
 		_, err = r.sync(t.Context())
 		require.NoError(t, err)
-		store.asked()
+		store.Asked()
 		before := counted.read.Load()
 		for ; at < last; at++ {
 			require.NoError(t, db.Turn(t.Context(), at+1))
@@ -104,7 +105,7 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, grown, 1)
 		}
-		c.requests, c.sent = store.asked()
+		c.requests, c.sent = store.Asked()
 		c.read = counted.read.Load() - before
 		return c
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/internal/teststack"
 	"github.com/sojourn-run/sojourn/internal/turns"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -24,7 +25,7 @@ type grower struct {
 	since    json.RawMessage
 	archiver *archiver
 	sb       *memory
-	store    *counting
+	store    *teststack.Wire
 }
 
 // costs are what turns cost at their end: bytes read of the home, requests to
@@ -44,7 +45,7 @@ func (g *grower) cost(t *testing.T, last int) (c costs) {
 		g.n++
 		if g.n == last-countedTurns+1 {
 			c.read = -g.sb.read.Load()
-			g.store.asked()
+			g.store.Asked()
 		}
 		lines := g.Turn(g.n)
 		for _, piece := range []string{lines[:len(lines)/2], lines[len(lines)/2:]} {
@@ -58,7 +59,7 @@ func (g *grower) cost(t *testing.T, last int) (c costs) {
 		require.NoError(t, err)
 	}
 	c.read += g.sb.read.Load()
-	c.requests, c.sent = g.store.asked()
+	c.requests, c.sent = g.store.Asked()
 	return c
 }
 
@@ -66,11 +67,11 @@ func (g *grower) cost(t *testing.T, last int) (c costs) {
 // 32.
 func (g *grower) linear(t *testing.T) {
 	t.Helper()
-	g.store = &counting{Client: storeOf(serversOf(t))}
+	g.store = &teststack.Wire{}
 	var err error
 	g.archiver, g.sb, _ = archiving(t)
 	g.archiver.store, err = archive.Open(t.Context(), archive.Options{
-		Bucket: "sojourn-activities-test", Prefix: "linear", Namespace: strings.ToLower(rand.Text()), Client: g.store,
+		Bucket: "sojourn-activities-test", Prefix: "linear", Namespace: strings.ToLower(rand.Text()), Client: teststack.Client(serversOf(t), g.store),
 	})
 	require.NoError(t, err)
 	g.archiver.agent.epoch, err = g.archiver.store.TakeEpoch(t.Context(), "s1")

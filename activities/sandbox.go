@@ -220,7 +220,7 @@ func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left st
 	h.mu.Lock()
 	delete(h.made, sb.ID())
 	h.mu.Unlock()
-	h.dropKeeper(sb.ID())
+	h.dropSyncer(sb.ID())
 	return left, h.dropBookmark(sb.ID())
 }
 
@@ -247,7 +247,7 @@ func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapter
 	if err := installBundled(ctx, p, sb, info); err != nil {
 		return err
 	}
-	return h.furnishWorkspace(ctx, in, sb, at.epoch, files)
+	return h.provisionWorkspace(ctx, in, sb, at.epoch, files)
 }
 
 // restore writes the archive's transcripts back into the home and says so.
@@ -399,7 +399,7 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 	case errors.Is(err, sandbox.ErrNotFound):
 		// An attempt before may have died before it forgot the rest.
 		h.o.Places.free(in.Sandbox.ID)
-		h.dropKeeper(in.Sandbox.ID)
+		h.dropSyncer(in.Sandbox.ID)
 		if err := h.dropBookmark(in.Sandbox.ID); err != nil {
 			return EndSandboxOutput{}, err
 		}
@@ -421,7 +421,7 @@ func (h *Host) drain(ctx context.Context, in EndSandboxInput, sb sandbox.Sandbox
 	if kept, left, err = h.emptyOut(ctx, in); err != nil {
 		return nil, nil, err
 	}
-	unkept, err := h.keepLast(ctx, in, sb)
+	unkept, err := h.syncLast(ctx, in, sb)
 	if err != nil {
 		return nil, nil, err
 	}

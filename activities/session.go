@@ -205,9 +205,7 @@ func announceChanges(ctx context.Context, log *stream.Log, sessionID string, eve
 
 // own makes an event of Sojourn's own in the main conversation.
 func own(p event.Payload) event.Event {
-	return event.Event{Payload: p, Context: event.Context{
-		ConversationID: event.Main, Source: event.SourceServer, Timestamp: time.Now().UTC(),
-	}}
+	return event.FromServer(p, time.Now().UTC())
 }
 
 // ownEntries picks from events what belongs to the conversation, for the

@@ -393,7 +393,7 @@ func (t *turn) listen(ctx context.Context) (RunTurnOutput, error) {
 		case <-syncs.due():
 			syncs.begin(ctx)
 		case seen := <-files.seen:
-			if err := t.sayFiles(ctx, files.keeper, seen); err != nil {
+			if err := t.sayFiles(ctx, files.syncer, seen); err != nil {
 				return RunTurnOutput{}, err
 			}
 		case <-look.C:

@@ -3,9 +3,9 @@ package activities
 import (
 	"context"
 	"errors"
-	"io"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/workspace"
 )
 
 // unreadable is an error of what an agent left in its sandbox, in distinction
@@ -46,21 +46,9 @@ func unreadableOf(err error) (left []string, rest error) {
 
 // isFinal reports whether an error itself says that no other try helps.
 func isFinal(err error) bool {
-	_, read := err.(unreadable)
-	return read || err == archive.ErrInvalid || err == archive.ErrConflict || err == archive.ErrGap
-}
-
-// readErrors keeps the error of a read, to tell it from one of where the bytes go.
-type readErrors struct {
-	io.Reader
-	err error
-}
-
-// Read implements io.Reader.
-func (n *readErrors) Read(p []byte) (int, error) {
-	got, err := n.Reader.Read(p)
-	if err != nil && err != io.EOF {
-		n.err = err
+	switch err.(type) {
+	case unreadable, *workspace.ReadError:
+		return true
 	}
-	return got, err
+	return err == archive.ErrInvalid || err == archive.ErrConflict || err == archive.ErrGap
 }

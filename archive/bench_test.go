@@ -3,6 +3,8 @@ package archive
 import (
 	"fmt"
 	"testing"
+
+	"github.com/sojourn-run/sojourn/internal/teststack"
 )
 
 // BenchmarkAppend is the cost of a 1 KiB append to a transcript that has had
@@ -12,7 +14,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, had := range []int{10, 10_000} {
 		b.Run(fmt.Sprint(had), func(b *testing.B) {
 			a := open(b)
-			w := &wire{}
+			w := &teststack.Wire{}
 			c := another(b, a, w)
 			epoch, at := take(b, c, "s1"), int64(0)
 			for digit := 1 << 20; digit > 0; digit >>= 1 {
@@ -20,11 +22,11 @@ func BenchmarkAppend(b *testing.B) {
 					at = mustAppend(b, c, "s1", epoch, at, noise(1, digit<<10)).Size
 				}
 			}
-			piece, before := noise(2, 1<<10), w.count()
+			piece, before := noise(2, 1<<10), w.Count()
 			for b.Loop() {
 				at = mustAppend(b, c, "s1", epoch, at, piece).Size
 			}
-			b.ReportMetric(float64(w.count()-before)/float64(b.N), "requests/op")
+			b.ReportMetric(float64(w.Count()-before)/float64(b.N), "requests/op")
 		})
 	}
 }

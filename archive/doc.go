@@ -1,6 +1,7 @@
 // Package archive keeps sessions in S3, or in any store that speaks its
 // protocol with conditional puts: native transcripts byte for byte, the blocks
-// that Sojourn itself added, session records, workspace files and profiles.
+// that Sojourn itself added, session records and profiles; and for other packages
+// objects of their own ([Objects]), such as a workspace's.
 //
 //	a, err := archive.Open(ctx, archive.Options{Bucket: "sojourn"})
 //	err = a.Setup(ctx)                           // makes the bucket
@@ -18,8 +19,7 @@
 //	…/transcripts/<transcript>/head.json              what the transcript is made of
 //	…/transcripts/<transcript>/<epoch>-<start>-<end>-<sha256>
 //	…/transcripts/<transcript>/pages/…                lists of full segments
-//	…/workspace/head.json                             what the workspace is made of
-//	…/workspace/packs/…                               contents, and pages of the manifest
+//	…/<name>/…                                        objects of other packages
 //	<prefix>/<namespace>/by-closed/<inverted time>-<id>
 //	<prefix>/<namespace>/profiles/<id>/…
 //

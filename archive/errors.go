@@ -31,6 +31,8 @@ var (
 	// ErrBusy says that other writers changed an object again and again while
 	// this one tried to; trying later may succeed.
 	ErrBusy = errors.New("too many writers")
+	// ErrChanged says that a conditional put found the object changed.
+	ErrChanged = errors.New("the object has changed")
 	// ErrInvalid says that an id, a path or a page token breaks the rules.
 	ErrInvalid = errors.New("invalid")
 	// ErrAnchorLost says that an entry of Sojourn's own is anchored to a block

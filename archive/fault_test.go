@@ -3,61 +3,13 @@ package archive
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/internal/teststack"
 )
-
-var errCut = errors.New("the line was cut")
-
-// wire counts requests and makes some of them fail.
-type wire struct {
-	mu sync.Mutex
-	n  int
-	// cut says what becomes of the n-th request, counted from 1: before it
-	// reaches the store, or its answer after.
-	cut func(n int) (before, after bool)
-}
-
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	w.mu.Lock()
-	w.n++
-	n := w.n
-	w.mu.Unlock()
-	var before, after bool
-	if w.cut != nil {
-		before, after = w.cut(n)
-	}
-	if before {
-		return nil, errCut
-	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
-	if err == nil && after {
-		_ = resp.Body.Close()
-		return nil, errCut
-	}
-	return resp, err
-}
-
-func (w *wire) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.n
-}
-
-// faults are the ways in which a request may go wrong, at the n-th.
-var faults = map[string]func(at int) func(n int) (bool, bool){
-	"refused":     func(at int) func(int) (bool, bool) { return func(n int) (bool, bool) { return n == at, false } },
-	"answer lost": func(at int) func(int) (bool, bool) { return func(n int) (bool, bool) { return false, n == at } },
-	// The process dies: it does not hear the answer and asks nothing more.
-	"died": func(at int) func(int) (bool, bool) {
-		return func(n int) (bool, bool) { return n > at, n == at }
-	},
-}
 
 // script is a life of a session: appends with merges and turned pages, own
 // entries, a snapshot that is replaced.
@@ -93,7 +45,7 @@ func (s script) mainSize(i int) (n int64) {
 
 func (s script) check(a *Archive, session string, steps ...int) {
 	s.t.Helper()
-	got, err := a.readAll(s.t.Context(), session, "main")
+	got, err := readAll(s.t, a, session, "main")
 	if !errors.Is(err, ErrNotFound) {
 		require.NoError(s.t, err)
 	}
@@ -131,7 +83,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 	calm := open(t)
 	calm.limits.segment, calm.limits.page = 64, 2
 	s := script{t, noise(9, 4000)}
-	w := &wire{}
+	w := &teststack.Wire{}
 	a := another(t, calm, w)
 	epoch := take(t, a, "calm")
 	for i := range scriptSteps {
@@ -141,8 +93,8 @@ func TestEveryRequestMayFail(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, h.Page, "the script turns pages")
 	s.finish(calm, "calm", epoch)
-	total := w.count()
-	for name, fault := range faults {
+	total := w.Count()
+	for name, fault := range teststack.Faults() {
 		for at := 3; at <= total; at++ {
 			t.Run(fmt.Sprintf("%s/%d", name, at), func(t *testing.T) {
 				t.Parallel()
@@ -154,7 +106,7 @@ func TestEveryRequestMayFail(t *testing.T) {
 
 func liveThrough(s script, calm *Archive, cut func(int) (bool, bool)) {
 	session := "s-" + hexSum([]byte(s.t.Name()))[:20]
-	a := another(s.t, calm, &wire{cut: cut})
+	a := another(s.t, calm, &teststack.Wire{Cut: cut})
 	epoch := take(s.t, a, session)
 	for i := range scriptSteps {
 		err := s.step(a, session, epoch, i)
@@ -174,7 +126,7 @@ func liveThrough(s script, calm *Archive, cut func(int) (bool, bool)) {
 func TestEpochAnswersLost(t *testing.T) {
 	t.Parallel()
 	a := open(t)
-	lossy := another(t, a, &wire{cut: func(n int) (bool, bool) { return false, n%3 == 0 }})
+	lossy := another(t, a, &teststack.Wire{Cut: func(n int) (bool, bool) { return false, n%3 == 0 }})
 	seen := map[uint64]bool{}
 	for range 30 {
 		for _, b := range []*Archive{lossy, a} {
@@ -194,16 +146,16 @@ func TestEpochAnswersLost(t *testing.T) {
 func TestAppendRequests(t *testing.T) {
 	t.Parallel()
 	a := open(t)
-	w := &wire{}
+	w := &teststack.Wire{}
 	b := another(t, a, w)
 	epoch := take(t, b, "s1")
 	const n = 512
 	var at int64
 	costs := make([]int, n)
 	for i := range n {
-		before := w.count()
+		before := w.Count()
 		at = mustAppend(t, b, "s1", epoch, at, noise(uint64(i), 64)).Size
-		costs[i] = w.count() - before
+		costs[i] = w.Count() - before
 	}
 	sum := func(costs []int) (total int) {
 		for _, c := range costs {
@@ -217,8 +169,8 @@ func TestAppendRequests(t *testing.T) {
 
 	h, err := a.freshHead(t.Context(), "s1", "main")
 	require.NoError(t, err)
-	w.n = 0
+	before := w.Count()
 	fresh := another(t, a, w)
 	mustAppend(t, fresh, "s1", epoch, at, []byte("x"))
-	require.Equal(t, 4+len(h.Trash), w.count(), "a new process reads the head and makes sure of the last merge's trash")
+	require.Equal(t, 4+len(h.Trash), w.Count()-before, "a new process reads the head and makes sure of the last merge's trash")
 }

@@ -14,13 +14,12 @@ import (
 // OwnTranscript is the id of the transcript of what Sojourn itself added.
 const OwnTranscript = "sojourn"
 
-func (a *Archive) sessionsKey() string           { return a.root + "sessions/" }
-func (a *Archive) sessionKey(id string) string   { return a.sessionsKey() + id + "/" }
-func (a *Archive) headKey(id string) string      { return a.sessionKey(id) + "head.json" }
-func (a *Archive) recordKey(id string) string    { return a.sessionKey(id) + "session.json" }
-func (a *Archive) closedKey() string             { return a.root + "by-closed/" }
-func (a *Archive) profilesKey() string           { return a.root + "profiles/" }
-func (a *Archive) workspaceKey(id string) string { return a.sessionKey(id) + "workspace/" }
+func (a *Archive) sessionsKey() string         { return a.root + "sessions/" }
+func (a *Archive) sessionKey(id string) string { return a.sessionsKey() + id + "/" }
+func (a *Archive) headKey(id string) string    { return a.sessionKey(id) + "head.json" }
+func (a *Archive) recordKey(id string) string  { return a.sessionKey(id) + "session.json" }
+func (a *Archive) closedKey() string           { return a.root + "by-closed/" }
+func (a *Archive) profilesKey() string         { return a.root + "profiles/" }
 func (a *Archive) transcriptsKey(id string) string {
 	return a.sessionKey(id) + "transcripts/"
 }

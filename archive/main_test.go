@@ -4,13 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -34,39 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// servers has the S3 gateway of the tests, unless the environment names another:
-// SOJOURN_S3_TEST_ENDPOINT with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+// servers has the S3 gateway of the tests.
 var servers teststack.Shared
-
-// gateway returns the settings of the S3 gateway.
-func gateway(t testing.TB) map[string]string {
-	t.Helper()
-	if endpoint := os.Getenv("SOJOURN_S3_TEST_ENDPOINT"); endpoint != "" {
-		return map[string]string{
-			"AWS_ENDPOINT_URL_S3":   endpoint,
-			"AWS_ACCESS_KEY_ID":     os.Getenv("AWS_ACCESS_KEY_ID"),
-			"AWS_SECRET_ACCESS_KEY": os.Getenv("AWS_SECRET_ACCESS_KEY"),
-		}
-	}
-	return servers.Get(t).Env
-}
-
-func gatewayClient(t testing.TB, transport http.RoundTripper) *s3.Client {
-	t.Helper()
-	env := gateway(t)
-	return s3.New(s3.Options{
-		BaseEndpoint:               aws.String(env["AWS_ENDPOINT_URL_S3"]),
-		Region:                     "us-east-1",
-		UsePathStyle:               true,
-		HTTPClient:                 &http.Client{Transport: transport},
-		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: env["AWS_ACCESS_KEY_ID"], SecretAccessKey: env["AWS_SECRET_ACCESS_KEY"]}, nil
-		}),
-		// One try: what a test makes fail is for the archive to bear.
-		RetryMaxAttempts: 1,
-	})
-}
 
 const testBucket = "sojourn-archive-test"
 
@@ -89,7 +57,7 @@ func reopen(t testing.TB, namespace string, transport http.RoundTripper) *Archiv
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	a, err := Open(t.Context(), Options{Bucket: testBucket, Prefix: "test", Namespace: namespace, Client: gatewayClient(t, transport)})
+	a, err := Open(t.Context(), Options{Bucket: testBucket, Prefix: "test", Namespace: namespace, Client: teststack.Client(servers.S3(t), transport)})
 	require.NoError(t, err)
 	return a
 }
@@ -118,7 +86,15 @@ func mustAppend(t testing.TB, a *Archive, session string, epoch uint64, start in
 
 func mustRead(t testing.TB, a *Archive, session, id string) []byte {
 	t.Helper()
-	data, err := a.readAll(t.Context(), session, id)
+	data, err := readAll(t, a, session, id)
 	require.NoError(t, err)
 	return data
+}
+
+func readAll(t testing.TB, a *Archive, session, id string) ([]byte, error) {
+	r, err := a.ReadTranscript(t.Context(), session, id)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
 }

@@ -17,9 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// errLost says that a conditional put found the object changed.
-var errLost = errors.New("the object has changed")
-
 // stored is an object's value with the tag that a conditional put needs; the
 // tag is "" for an object that does not exist.
 type stored[T any] struct {
@@ -74,7 +71,7 @@ func (a *Archive) put(ctx context.Context, key string, data []byte) error {
 }
 
 // swap writes an object if it still has the tag, or, for tag "", if there is
-// none; else errLost. Any other error leaves open whether it was written.
+// none; else ErrChanged. Any other error leaves open whether it was written.
 func (a *Archive) swap(ctx context.Context, key, tag string, data []byte) (string, error) {
 	in := &s3.PutObjectInput{Key: &key}
 	if tag == "" {
@@ -89,7 +86,7 @@ func (a *Archive) doPut(ctx context.Context, in *s3.PutObjectInput, data []byte)
 	in.Bucket, in.Body = &a.bucket, bytes.NewReader(data)
 	out, err := a.s3.PutObject(ctx, in)
 	if err != nil && isConflict(err) {
-		return "", fmt.Errorf("put %s: %w", *in.Key, errLost)
+		return "", fmt.Errorf("put %s: %w", *in.Key, ErrChanged)
 	}
 	if err != nil {
 		return "", fmt.Errorf("put %s: %w", *in.Key, err)
@@ -117,21 +114,20 @@ func (a *Archive) remove(ctx context.Context, keys ...string) error {
 	return group.Wait()
 }
 
-// list gives the names below a prefix, in order, after the name given: keys,
+// list yields the names below a prefix, in order, after the name given: keys,
 // or with folders only the folders directly below it (with their slash).
 func (a *Archive) list(ctx context.Context, prefix, after string, folders bool) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		in := &s3.ListObjectsV2Input{Bucket: &a.bucket, Prefix: &prefix}
+		in := &s3.ListObjectsV2Input{Prefix: &prefix}
 		if folders {
 			in.Delimiter = aws.String("/")
 		}
 		if after != "" {
 			in.StartAfter = aws.String(prefix + after)
 		}
-		for more := true; more; {
-			out, err := a.s3.ListObjectsV2(ctx, in)
+		for out, err := range a.pages(ctx, in) {
 			if err != nil {
-				yield("", fmt.Errorf("list %s: %w", prefix, err))
+				yield("", err)
 				return
 			}
 			for _, name := range listed(out, folders) {
@@ -139,31 +135,22 @@ func (a *Archive) list(ctx context.Context, prefix, after string, folders bool) 
 					return
 				}
 			}
-			more, in.ContinuationToken = aws.ToBool(out.IsTruncated), out.NextContinuationToken
 		}
 	}
 }
 
-// object is one that a listing names.
-type object struct {
-	name string
-	size int64
-}
-
-// listObjects gives the objects below a prefix with their sizes, in order.
-func (a *Archive) listObjects(ctx context.Context, prefix string) iter.Seq2[object, error] {
-	return func(yield func(object, error) bool) {
-		in := &s3.ListObjectsV2Input{Bucket: &a.bucket, Prefix: &prefix}
+// pages yields the pages of a listing. The error ends it.
+func (a *Archive) pages(ctx context.Context, in *s3.ListObjectsV2Input) iter.Seq2[*s3.ListObjectsV2Output, error] {
+	return func(yield func(*s3.ListObjectsV2Output, error) bool) {
+		in.Bucket = &a.bucket
 		for more := true; more; {
 			out, err := a.s3.ListObjectsV2(ctx, in)
 			if err != nil {
-				yield(object{}, fmt.Errorf("list %s: %w", prefix, err))
+				yield(nil, fmt.Errorf("list %s: %w", *in.Prefix, err))
 				return
 			}
-			for _, o := range out.Contents {
-				if !yield(object{strings.TrimPrefix(aws.ToString(o.Key), prefix), aws.ToInt64(o.Size)}, nil) {
-					return
-				}
+			if !yield(out, nil) {
+				return
 			}
 			more, in.ContinuationToken = aws.ToBool(out.IsTruncated), out.NextContinuationToken
 		}
@@ -217,7 +204,7 @@ const swapTries = 40
 func retry(ctx context.Context, try func(attempt int) error) error {
 	for attempt := range swapTries {
 		err := try(attempt)
-		if !errors.Is(err, errLost) {
+		if !errors.Is(err, ErrChanged) {
 			return err
 		}
 		if err := pause(ctx, attempt); err != nil {

@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"time"
-
-	"github.com/sojourn-run/sojourn/event"
 )
 
 // ListData is a session's record: what a list shows without opening the
@@ -76,33 +73,6 @@ func (r *record) UnmarshalJSON(data []byte) error {
 // recordFields are the names of ListData's own fields.
 var recordFields = []string{"id", "title", "agent", "profile", "model", "parent", "nativeIds", "tags", "metadata", "carry", "createdAt", "updatedAt"}
 
-// SavedData is all that is stored of a session: its list data, its native
-// transcripts as the agent wrote them, and its workspace files' names.
-type SavedData struct {
-	ListData
-	// RawTranscript is the main transcript; transcripts can be large, and
-	// [Archive.ReadTranscript] streams them.
-	RawTranscript []byte `json:"rawTranscript,omitempty"`
-	// Subagents are all other transcripts.
-	Subagents      []SavedTranscript `json:"subagents"`
-	WorkspaceFiles []WorkspaceFile   `json:"workspaceFiles"`
-}
-
-// SavedTranscript is a transcript with its bytes.
-type SavedTranscript struct {
-	TranscriptInfo
-	RawTranscript []byte `json:"rawTranscript"`
-}
-
-// RuntimeData is a session as clients see it: what is saved, the blocks that
-// an adapter's parse finds in it, and, while it is open, what runs. It is
-// never stored.
-type RuntimeData struct {
-	SavedData
-	Blocks  []event.Block  `json:"blocks"`
-	Runtime *event.Runtime `json:"runtime,omitempty"`
-}
-
 // CreateSession writes a new session's record and stamps it; [ErrExists] if
 // the id has one.
 func (a *Archive) CreateSession(ctx context.Context, d ListData) (ListData, error) {
@@ -112,7 +82,7 @@ func (a *Archive) CreateSession(ctx context.Context, d ListData) (ListData, erro
 	d.CreatedAt = a.stamp(time.Time{})
 	d.UpdatedAt = d.CreatedAt
 	_, err := save(ctx, a, a.recordKey(d.ID), stored[record]{value: record{ListData: d}})
-	if errors.Is(err, errLost) {
+	if errors.Is(err, ErrChanged) {
 		err = a.wasOurs(ctx, d)
 	}
 	if err != nil {
@@ -186,44 +156,6 @@ func (a *Archive) UpdateSession(ctx context.Context, id string, change func(*Lis
 		return ListData{}, fmt.Errorf("archive: update session %s: %w", id, err)
 	}
 	return d, nil
-}
-
-// LoadSession reads all that is stored of a session into memory; [ErrNotFound]
-// for an unknown id.
-func (a *Archive) LoadSession(ctx context.Context, id string) (saved SavedData, err error) {
-	if saved.ListData, err = a.Session(ctx, id); err != nil {
-		return SavedData{}, err
-	}
-	infos, err := a.Transcripts(ctx, id)
-	if err != nil {
-		return SavedData{}, err
-	}
-	for _, info := range infos {
-		raw, err := a.readAll(ctx, id, info.ID)
-		if err != nil {
-			return SavedData{}, err
-		}
-		if info.ID == event.Main {
-			saved.RawTranscript = raw
-			continue
-		}
-		saved.Subagents = append(saved.Subagents, SavedTranscript{info, raw})
-	}
-	for f, err := range a.WorkspaceFiles(ctx, id) {
-		if err != nil {
-			return SavedData{}, err
-		}
-		saved.WorkspaceFiles = append(saved.WorkspaceFiles, f)
-	}
-	return saved, nil
-}
-
-func (a *Archive) readAll(ctx context.Context, session, id string) ([]byte, error) {
-	r, err := a.ReadTranscript(ctx, session, id)
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(r)
 }
 
 // Sessions are all sessions that have a record, in the order of their ids, the

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -125,8 +124,9 @@ func fill(t *testing.T, a *Archive, id string) (epoch uint64) {
 	_, err = a.AppendTranscript(t.Context(), id, epoch, adapters.Transcript{ID: "sub", Path: "sub.jsonl", Kind: adapters.Append}, 0, []byte("sub"))
 	require.NoError(t, err)
 	require.NoError(t, a.AppendOwn(t.Context(), id, epoch, OwnEntry{Event: notice("x")}))
-	_, err = a.SaveWorkspaceFile(t.Context(), id, epoch, "src/a b.txt", 0o755, []byte("hello\nworld"))
+	others, err := a.Objects(id, "workspace")
 	require.NoError(t, err)
+	require.NoError(t, others.Put(t.Context(), "head.json", []byte("{}")))
 	return epoch
 }
 
@@ -160,71 +160,6 @@ func TestR11NoStoredStatus(t *testing.T) {
 			require.NotContains(t, fields, name, key)
 		}
 	}
-}
-
-// ListData ⊂ SavedData (rawTranscript, subagents[], workspaceFiles[]) ⊂
-// RuntimeData (+ parsed blocks), runtime state only on runtime types.
-func TestR12TypeLadder(t *testing.T) {
-	t.Parallel()
-	fields := func(v any) (names []string) {
-		var m map[string]json.RawMessage
-		require.NoError(t, json.Unmarshal(raw(v), &m))
-		for name := range m {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return names
-	}
-	d := ListData{ID: "s", Title: "t", Agent: "a"}
-	saved := SavedData{ListData: d, RawTranscript: []byte("x")}
-	list, middle, all := fields(d), fields(saved), fields(RuntimeData{SavedData: saved})
-	require.Subset(t, middle, list)
-	require.Subset(t, all, middle)
-	require.Subset(t, middle, []string{"rawTranscript", "subagents", "workspaceFiles"})
-	require.Contains(t, all, "blocks")
-	require.NotContains(t, middle, "blocks")
-	require.NotContains(t, middle, "runtime")
-}
-
-// The persistence adapter's operations.
-func TestR111PersistenceAdapter(t *testing.T) {
-	t.Parallel()
-	a := open(t)
-	_, err := a.LoadSession(t.Context(), "s1")
-	require.ErrorIs(t, err, ErrNotFound, "loadSession: null")
-	e := fill(t, a, "s1")
-	fill(t, a, "s2")
-	var ids []string
-	for d, err := range a.Sessions(t.Context()) {
-		require.NoError(t, err)
-		ids = append(ids, d.ID)
-	}
-	require.Equal(t, []string{"s1", "s2"}, ids, "listAllSessions")
-
-	_, err = a.SaveTranscript(t.Context(), "s1", e, []byte("main and more"), "", mainFile.Path)
-	require.NoError(t, err)
-	_, err = a.SaveTranscript(t.Context(), "s1", e, []byte("sub2"), "sub2", "sub2.jsonl")
-	require.NoError(t, err)
-	_, err = a.SaveTranscript(t.Context(), "s1", e, []byte("main"), "", mainFile.Path)
-	require.ErrorIs(t, err, ErrConflict, "a transcript never shrinks")
-	saved, err := another(t, a, nil).LoadSession(t.Context(), "s1")
-	require.NoError(t, err)
-	require.Equal(t, "T", saved.Title)
-	require.Equal(t, "main and more", string(saved.RawTranscript))
-	require.Len(t, saved.Subagents, 2)
-	require.Equal(t, "sub2", string(saved.Subagents[1].RawTranscript))
-	require.Len(t, saved.WorkspaceFiles, 1)
-	require.JSONEq(t, `{"path":"src/a b.txt","mode":493,"size":11,"sha256":"`+hexSum([]byte("hello\nworld"))+`"}`, string(raw(saved.WorkspaceFiles[0])))
-
-	_, data, err := a.ReadWorkspaceFile(t.Context(), "s1", "src/a b.txt")
-	require.NoError(t, err)
-	require.Equal(t, "hello\nworld", string(data))
-	require.NoError(t, a.DeleteWorkspaceFile(t.Context(), "s1", e, "src/a b.txt"))
-	require.NoError(t, a.DeleteWorkspaceFile(t.Context(), "s1", e, "src/a b.txt"))
-	_, _, err = a.ReadWorkspaceFile(t.Context(), "s1", "src/a b.txt")
-	require.ErrorIs(t, err, ErrNotFound)
-	_, err = a.SaveWorkspaceFile(t.Context(), "s1", e, "../out", 0o644, nil)
-	require.ErrorIs(t, err, ErrInvalid)
 }
 
 // Raw native transcript stored loss-free; persistence knows no blocks.

@@ -105,7 +105,7 @@ func (a *Archive) putSegments(ctx context.Context, session, id string, like segm
 // already is the same.
 func (a *Archive) putNew(ctx context.Context, key string, data []byte) error {
 	_, err := a.swap(ctx, key, "", data)
-	if errors.Is(err, errLost) {
+	if errors.Is(err, ErrChanged) {
 		return nil
 	}
 	return err

@@ -5,13 +5,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/internal/teststack"
 )
 
 // Several that start at once make one bucket, whatever the store thinks of it.
 func TestSetupAtOnce(t *testing.T) {
 	t.Parallel()
 	const bucket = "sojourn-setup-at-once"
-	client := gatewayClient(t, nil)
+	client := teststack.Client(servers.S3(t), nil)
 	errs := make([]error, 12)
 	var wg sync.WaitGroup
 	for i := range errs {

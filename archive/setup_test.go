@@ -13,14 +13,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/internal/teststack"
+
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
 // environment gives a test the settings of the gateway by the environment.
 func environment(t *testing.T, endpoint string) {
 	t.Setenv("AWS_ENDPOINT_URL_S3", endpoint)
-	t.Setenv("AWS_ACCESS_KEY_ID", gateway(t)["AWS_ACCESS_KEY_ID"])
-	t.Setenv("AWS_SECRET_ACCESS_KEY", gateway(t)["AWS_SECRET_ACCESS_KEY"])
+	t.Setenv("AWS_ACCESS_KEY_ID", servers.S3(t)["AWS_ACCESS_KEY_ID"])
+	t.Setenv("AWS_SECRET_ACCESS_KEY", servers.S3(t)["AWS_SECRET_ACCESS_KEY"])
 	t.Setenv("AWS_CONFIG_FILE", "/nonexistent")
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -28,8 +30,8 @@ func environment(t *testing.T, endpoint string) {
 }
 
 func TestSetupByEnvironment(t *testing.T) {
-	client := gatewayClient(t, nil)
-	environment(t, gateway(t)["AWS_ENDPOINT_URL_S3"])
+	client := teststack.Client(servers.S3(t), nil)
+	environment(t, servers.S3(t)["AWS_ENDPOINT_URL_S3"])
 	bucket := "new-" + strings.ToLower(rand.Text())
 	a, err := Open(t.Context(), Options{Bucket: bucket})
 	require.NoError(t, err)
@@ -46,7 +48,7 @@ func TestSetupByEnvironment(t *testing.T) {
 }
 
 func TestStoreNotReachable(t *testing.T) {
-	_ = gatewayClient(t, nil)
+	_ = servers.S3(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	endpoint := "http://" + l.Addr().String()
@@ -64,8 +66,8 @@ func TestStoreNotReachable(t *testing.T) {
 }
 
 func TestWrongKey(t *testing.T) {
-	_ = gatewayClient(t, nil)
-	environment(t, gateway(t)["AWS_ENDPOINT_URL_S3"])
+	_ = servers.S3(t)
+	environment(t, servers.S3(t)["AWS_ENDPOINT_URL_S3"])
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
 	a, err := Open(t.Context(), Options{})
 	require.NoError(t, err)

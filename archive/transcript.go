@@ -171,7 +171,7 @@ func (a *Archive) changeTranscript(ctx context.Context, session string, epoch ui
 			a.forget(key)
 		}
 		if cached && err != nil && ctx.Err() == nil {
-			return fmt.Errorf("over a remembered head: %w", errors.Join(errLost, err))
+			return fmt.Errorf("over a remembered head: %w", errors.Join(ErrChanged, err))
 		}
 		if errors.Is(err, ErrNotFound) {
 			return a.explainMissing(ctx, key, s.tag, err)
@@ -188,7 +188,7 @@ func (a *Archive) explainMissing(ctx context.Context, key, tag string, missing e
 		return err
 	}
 	if now.tag != tag {
-		return errors.Join(errLost, missing)
+		return errors.Join(ErrChanged, missing)
 	}
 	return fmt.Errorf("%w: the head names a segment that is gone: %w", ErrCorrupt, missing)
 }

@@ -186,13 +186,13 @@ func TestReadFindsDamage(t *testing.T) {
 	last := a.transcriptKey("s1", "main") + h.Segments[1].String()
 
 	require.NoError(t, a.put(t.Context(), last, noise(3, 500)))
-	good, err := a.readAll(t.Context(), "s1", "main")
+	good, err := readAll(t, a, "s1", "main")
 	require.ErrorIs(t, err, ErrCorrupt)
 	require.ErrorContains(t, err, h.Segments[1].String(), "names the segment")
 	require.Equal(t, noise(1, 5000), good, "the good part comes")
 	mustAppend(t, a, "s1", e, 5500, []byte("more"))
 	require.NoError(t, a.remove(t.Context(), last))
-	_, err = a.readAll(t.Context(), "s1", "main")
+	_, err = readAll(t, a, "s1", "main")
 	require.ErrorIs(t, err, ErrCorrupt)
 	require.ErrorContains(t, err, h.Segments[1].String())
 
@@ -276,13 +276,11 @@ func TestLowerEpochIsFenced(t *testing.T) {
 			_, err := a.AppendTranscript(t.Context(), "s1", old, mainFile, 3, []byte("x"))
 			return err
 		},
-		"snapshot":  func() error { _, err := a.PutSnapshot(t.Context(), "s1", old, snap, []byte("x")); return err },
-		"own":       func() error { return a.AppendOwn(t.Context(), "s1", old, OwnEntry{Event: notice("x")}) },
-		"close":     func() error { return a.MarkClosed(t.Context(), "s1", old, a.now()) },
-		"open":      func() error { return a.MarkOpen(t.Context(), "s1", old) },
-		"sweep":     func() error { _, err := a.Sweep(t.Context(), "s1", old); return err },
-		"workspace": func() error { _, err := a.SaveWorkspaceFile(t.Context(), "s1", old, "f", 0o644, nil); return err },
-		"delete":    func() error { return a.DeleteWorkspaceFile(t.Context(), "s1", old, "f") },
+		"snapshot": func() error { _, err := a.PutSnapshot(t.Context(), "s1", old, snap, []byte("x")); return err },
+		"own":      func() error { return a.AppendOwn(t.Context(), "s1", old, OwnEntry{Event: notice("x")}) },
+		"close":    func() error { return a.MarkClosed(t.Context(), "s1", old, a.now()) },
+		"open":     func() error { return a.MarkOpen(t.Context(), "s1", old) },
+		"sweep":    func() error { _, err := a.Sweep(t.Context(), "s1", old); return err },
 		"restore": func() error {
 			for _, err := range a.RestoreFiles(t.Context(), "s1", old) {
 				return err

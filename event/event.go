@@ -49,6 +49,11 @@ type Event struct {
 	Context Context
 }
 
+// FromServer returns an event of Sojourn's own in the main conversation.
+func FromServer(p Payload, at time.Time) Event {
+	return Event{Payload: p, Context: Context{ConversationID: Main, Source: SourceServer, Timestamp: at}}
+}
+
 // Type is the event's wire name, or "" for an event without payload.
 func (e Event) Type() Type {
 	if e.Payload == nil {

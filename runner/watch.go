@@ -1,9 +1,19 @@
 package runner
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"io/fs"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
 	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 // FileChange is a line of `sojourn-runner watch`: a file of the watched folder
@@ -55,4 +65,70 @@ func (c *FileChange) UnmarshalJSON(data []byte) error {
 		c.Path = string(j.Bytes)
 	}
 	return nil
+}
+
+// WatchSpec says what [Watch] watches.
+type WatchSpec struct {
+	// Dir is the folder, absolute. Required.
+	Dir string
+	// Ignore are names of folders that are not looked into, wherever they are.
+	Ignore []string
+	// Since makes known what changed from then on, before the watch began too.
+	Since time.Time
+}
+
+// Watch yields the changes of files below a folder of the sandbox, by `program
+// watch`, until ctx ends. The error ends it.
+func Watch(ctx context.Context, sb Execer, program string, spec WatchSpec) iter.Seq2[FileChange, error] {
+	return func(yield func(FileChange, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		p, err := sb.Exec(ctx, sandbox.Command{Dir: "/", Argv: []string{
+			program, "watch", "--dir", spec.Dir, "--ignore", strings.Join(spec.Ignore, ","), "--since", strconv.FormatInt(spec.Since.UnixNano(), 10),
+		}})
+		if err != nil {
+			yield(FileChange{}, wrap("watch", err))
+			return
+		}
+		stopped, err := yieldChanges(ctx, p.Stdout(), yield)
+		if stopped {
+			cancel()
+		}
+		if err = errors.Join(err, endWatch(ctx, p)); err != nil && ctx.Err() == nil {
+			yield(FileChange{}, wrap("watch", err))
+		}
+	}
+}
+
+// yieldChanges reports whether the caller wants no more.
+func yieldChanges(ctx context.Context, lines io.Reader, yield func(FileChange, error) bool) (stopped bool, err error) {
+	in := bufio.NewReaderSize(lines, 64<<10)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err == io.EOF || ctx.Err() != nil {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		var c FileChange
+		if err := json.Unmarshal(line, &c); err != nil {
+			return false, err
+		}
+		if !yield(c, nil) {
+			return true, nil
+		}
+	}
+}
+
+// endWatch ends a watch by the end of its input.
+func endWatch(ctx context.Context, p sandbox.Process) error {
+	err := p.Stdin().Close()
+	said, _ := io.ReadAll(io.LimitReader(p.Stderr(), 500)) // only words for the error
+	code, werr := p.Wait(context.WithoutCancel(ctx))
+	err = errors.Join(err, werr, p.Stdout().Close(), p.Stderr().Close())
+	if err == nil && code != 0 {
+		err = &ExitError{Code: code, Stderr: strings.TrimSpace(strings.ToValidUTF8(string(said), "\uFFFD"))}
+	}
+	return err
 }

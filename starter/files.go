@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workspace"
 )
 
 func (c *cli) filesCommand() *cobra.Command {
@@ -38,7 +38,7 @@ Neither the worker nor the sandbox is asked. A session of --workspace has its fi
 }
 
 // workspaceOf reads the manifest of a session's archived workspace.
-func (c *cli) workspaceOf(ctx context.Context, id string) (*archive.Workspace, error) {
+func (c *cli) workspaceOf(ctx context.Context, id string) (*workspace.Store, error) {
 	if err := session.ValidateID("id", id); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (c *cli) workspaceOf(ctx context.Context, id string) (*archive.Workspace, e
 	if _, err := store.Session(ctx, id); err != nil {
 		return nil, err
 	}
-	w, err := store.OpenWorkspace(ctx, id, 0)
+	w, err := workspace.Open(ctx, store, id, 0)
 	if err == nil && !w.Known() {
 		return nil, failed("files are archived when a turn ends; those of a --workspace folder stay there", "session %s has no archived files", id)
 	}
@@ -163,7 +163,7 @@ func emptyFolder(dir string) (*os.Root, error) {
 }
 
 // take writes one entry below root, which nothing leaves.
-func (d *copied) take(root *os.Root, f archive.WorkspaceContent) error {
+func (d *copied) take(root *os.Root, f workspace.Content) error {
 	if parent := path.Dir(f.Path); parent != "." {
 		if err := root.MkdirAll(parent, 0o777); err != nil {
 			return err
@@ -172,7 +172,7 @@ func (d *copied) take(root *os.Root, f archive.WorkspaceContent) error {
 	switch {
 	case f.Mode.IsDir():
 		return root.MkdirAll(f.Path, 0o777)
-	case leadsOutside(f.WorkspaceFile):
+	case leadsOutside(f.File):
 		d.Skipped = append(d.Skipped, f.Path)
 		return nil
 	case f.Mode.Type() == fs.ModeSymlink:
@@ -186,13 +186,13 @@ func (d *copied) take(root *os.Root, f archive.WorkspaceContent) error {
 
 // leadsOutside reports whether a symlink names something that is not below the
 // workspace.
-func leadsOutside(f archive.WorkspaceFile) bool {
+func leadsOutside(f workspace.File) bool {
 	return f.Mode.Type() == fs.ModeSymlink && (path.IsAbs(f.Link) || !filepath.IsLocal(path.Join(path.Dir(f.Path), f.Link)))
 }
 
 // copyContent writes the content; its mode is the archived one, as far as the
 // umask lets it be.
-func copyContent(root *os.Root, f archive.WorkspaceContent) (n int64, err error) {
+func copyContent(root *os.Root, f workspace.Content) (n int64, err error) {
 	file, err := root.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.Mode.Perm()|0o600)
 	if err != nil {
 		return 0, err

@@ -59,7 +59,7 @@ func (f *optionFlags) options() (session.Options, error) {
 	if f.workspace == "" && f.given("workspace") {
 		return o, usage("--workspace wants a folder of the session's host", "--workspace: is empty")
 	}
-	if o.Workspace, err = workspace(f.workspace); err != nil {
+	if o.Workspace, err = workspaceDir(f.workspace); err != nil {
 		return o, err
 	}
 	return o, o.Validate()
@@ -89,9 +89,9 @@ func metadata(pairs []string) (map[string]json.RawMessage, error) {
 	return bag, nil
 }
 
-// workspace makes the path absolute. Whether the folder is there only the host
+// workspaceDir makes the path absolute. Whether the folder is there only the host
 // knows that will work in it, which may be another machine.
-func workspace(dir string) (string, error) {
+func workspaceDir(dir string) (string, error) {
 	if dir == "" {
 		return "", nil
 	}

@@ -275,12 +275,8 @@ func (r *run) notify(events ...event.Payload) *notice {
 	r.notices++
 	n := &notice{key: fmt.Sprintf("%s-%d", workflow.GetInfo(r.ctx).WorkflowExecution.RunID, r.notices)}
 	for _, p := range events {
-		n.events = append(n.events, ownEvent(workflow.Now(r.ctx), p))
+		n.events = append(n.events, event.FromServer(p, workflow.Now(r.ctx)))
 	}
 	r.outbox = append(r.outbox, n)
 	return n
-}
-
-func ownEvent(at time.Time, p event.Payload) event.Event {
-	return event.Event{Payload: p, Context: event.Context{ConversationID: event.Main, Source: event.SourceServer, Timestamp: at}}
 }

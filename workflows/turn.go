@@ -309,7 +309,7 @@ func failureEvents(q session.Queued, info event.ErrorInfo) []event.Payload {
 func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (activities.EmitOutput, error) {
 	in := activities.EmitInput{SessionID: r.in.SessionID, Epoch: r.st.Epoch, LastSeq: r.st.LastSeq, Key: key, Anchor: r.st.LastBlockID}
 	for _, p := range payloads {
-		in.Events = append(in.Events, ownEvent(workflow.Now(r.ctx), p))
+		in.Events = append(in.Events, event.FromServer(p, workflow.Now(r.ctx)))
 	}
 	if r.cur.hosts > 0 {
 		in.Forsaken = &activities.Forsaken{

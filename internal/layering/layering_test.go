@@ -57,6 +57,8 @@ func TestTheRulesCatch(t *testing.T) {
 		{"reducer knows events only", "reducer", []string{"/stream"}},
 		{"no Temporal below the activities", "stream", []string{"go.temporal.io/sdk/client"}},
 		{"no Temporal below the activities", "archive", []string{"example.com/way"}},
+		{"no Temporal below the activities", "workspace", []string{"example.com/way"}},
+		{"workspace knows files", "workspace", []string{"/archive", "/runner"}},
 		{"adapters translate", "adapters/claude", []string{"/runner"}},
 		{"adapters do not know each other", "adapters/claude", []string{"/adapters/codex"}},
 		{"what is common to agents names none of them", "adapters/profiles", []string{"/adapters/claude"}},

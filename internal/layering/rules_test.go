@@ -37,10 +37,18 @@ func rules() []rule {
 		},
 		{
 			name:    "no Temporal below the activities",
-			about:   under("event", "reducer", "adapters", "sandbox", "runner", "stream", "archive"),
+			about:   under("event", "reducer", "adapters", "sandbox", "runner", "stream", "archive", "workspace"),
 			forbids: func(_, to string) bool { return strings.HasPrefix(to, "go.temporal.io/") },
 			deep:    true,
 			why:     "these parts serve without an orchestrator, and are tested without one",
+		},
+		{
+			name:  "workspace knows files",
+			about: under("workspace"),
+			forbids: func(_, to string) bool {
+				return mine(to) && !within(to, "workspace") && !within(to, "archive") && !within(to, "sandbox") && !within(to, "event")
+			},
+			why: "when files are archived, and where their events go, is the activities' to decide",
 		},
 		{
 			name:  "adapters translate",

@@ -1,53 +1,58 @@
-package archive
+package workspace
 
 import (
 	"bytes"
+	cryptorand "crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/internal/teststack"
 )
 
 // tree is a workspace's regular files by path.
 type tree map[string]string
 
-func open2(t testing.TB, a *Archive, session string, epoch uint64) *Workspace {
+func openStore(t testing.TB, a *archive.Archive, session string, epoch uint64) *Store {
 	t.Helper()
-	w, err := a.OpenWorkspace(t.Context(), session, epoch)
+	w, err := Open(t.Context(), a, session, epoch)
 	require.NoError(t, err)
 	return w
 }
 
 // files stores a tree's contents; what w has already is taken from there.
-func (tr tree) files(t testing.TB, w *Workspace) (files []WorkspaceFile) {
+func (tr tree) files(t testing.TB, w *Store) (files []File) {
 	t.Helper()
 	folders := map[string]bool{}
 	for name, content := range tr {
-		f, err := w.Store(t.Context(), strings.NewReader(content))
+		f, err := w.Put(t.Context(), strings.NewReader(content))
 		require.NoError(t, err)
 		f.Path, f.Mode = name, 0o644
 		files = append(files, f)
 		for i, c := range name {
 			if c == '/' && !folders[name[:i]] {
 				folders[name[:i]] = true
-				files = append(files, WorkspaceFile{Path: name[:i], Mode: fs.ModeDir | 0o755})
+				files = append(files, File{Path: name[:i], Mode: fs.ModeDir | 0o755})
 			}
 		}
 	}
 	return files
 }
 
-func (tr tree) commit(t testing.TB, w *Workspace) {
+func (tr tree) commit(t testing.TB, w *Store) {
 	t.Helper()
 	require.NoError(t, w.Commit(t.Context(), tr.files(t, w)))
 }
 
-func treeIn(t testing.TB, w *Workspace) tree {
+func treeIn(t testing.TB, w *Store) tree {
 	t.Helper()
 	got := tree{}
 	for c, err := range w.Contents(t.Context()) {
@@ -61,7 +66,7 @@ func treeIn(t testing.TB, w *Workspace) tree {
 			require.NoError(t, err)
 		}
 		require.Len(t, data, int(c.Size))
-		require.Equal(t, hexSum(data), c.SHA256)
+		require.Equal(t, digestOf(data).String(), c.SHA256)
 		got[c.Path] = string(data)
 	}
 	return got
@@ -69,10 +74,10 @@ func treeIn(t testing.TB, w *Workspace) tree {
 
 func TestWorkspaceRandomly(t *testing.T) {
 	t.Parallel()
-	a := open(t)
+	a := newArchive(t)
 	rnd := rand.New(rand.NewPCG(7, 7))
 	epoch := take(t, a, "s1")
-	w := open2(t, a, "s1", epoch)
+	w := openStore(t, a, "s1", epoch)
 	now := tree{}
 	for round := range 25 {
 		for range rnd.IntN(400) {
@@ -86,33 +91,33 @@ func TestWorkspaceRandomly(t *testing.T) {
 		now.commit(t, w)
 		if round%5 == 4 {
 			epoch = take(t, a, "s1")
-			w = open2(t, a, "s1", epoch)
+			w = openStore(t, a, "s1", epoch)
 		}
-		require.Equal(t, now, treeIn(t, open2(t, a, "s1", 0)))
+		require.Equal(t, now, treeIn(t, openStore(t, a, "s1", 0)))
 	}
 	tree{}.commit(t, w)
-	w = open2(t, a, "s1", take(t, a, "s1"))
+	w = openStore(t, a, "s1", take(t, a, "s1"))
 	require.True(t, w.Known(), "an emptied workspace is one")
-	keys, err := a.keys(t.Context(), a.workspaceKey("s1"))
-	require.NoError(t, err)
-	require.Len(t, keys, 1, "nothing is left but the head")
+	for o, err := range w.objects.All(t.Context()) {
+		require.NoError(t, err)
+		require.Equal(t, headName, o.Name, "nothing is left but the head")
+	}
 }
 
 // What changes is what costs: packs and pages of the change, and the head.
 func TestWorkspaceCostsItsChange(t *testing.T) {
 	t.Parallel()
-	a := open(t)
-	requests := &wire{}
-	b := another(t, a, requests)
-	w := open2(t, b, "s1", take(t, a, "s1"))
+	requests := &teststack.Wire{}
+	a := archiveIn(t, strings.ToLower(cryptorand.Text()), requests)
+	w := openStore(t, a, "s1", take(t, a, "s1"))
 	now := tree{}
 	for i := range 5000 {
 		now[fmt.Sprintf("flat/%05d", i)] = fmt.Sprint("content ", i)
 	}
 	cost := func() int {
-		n := requests.count()
+		n := requests.Count()
 		now.commit(t, w)
-		return requests.count() - n
+		return requests.Count() - n
 	}
 	require.LessOrEqual(t, cost(), 3, "the epoch, a pack, the head")
 	require.Zero(t, cost())
@@ -120,8 +125,7 @@ func TestWorkspaceCostsItsChange(t *testing.T) {
 	require.LessOrEqual(t, cost(), 3)
 	now["copy/of"] = now["flat/00001"]
 	require.LessOrEqual(t, cost(), 3)
-	first := a.workspaceHeadKey("s1")
-	head, _, err := a.get(t.Context(), first)
+	head, _, err := w.objects.Get(t.Context(), headName)
 	require.NoError(t, err)
 	require.Less(t, len(head), 8<<10)
 }
@@ -129,8 +133,8 @@ func TestWorkspaceCostsItsChange(t *testing.T) {
 // What is changed again and again does not stay, nor do too many small packs.
 func TestWorkspaceStaysSmall(t *testing.T) {
 	t.Parallel()
-	a := open(t)
-	w := open2(t, a, "s1", take(t, a, "s1"))
+	a := newArchive(t)
+	w := openStore(t, a, "s1", take(t, a, "s1"))
 	now := tree{}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	noise := func(n int) string {
@@ -147,87 +151,89 @@ func TestWorkspaceStaysSmall(t *testing.T) {
 	}
 	var objects int
 	var size int64
-	for o, err := range a.listObjects(t.Context(), a.workspaceKey("s1")) {
+	for o, err := range w.objects.All(t.Context()) {
 		require.NoError(t, err)
 		objects++
-		size += o.size
+		size += o.Size
 	}
 	require.Less(t, objects, 2*smallPacks)
 	require.Less(t, size, int64(4<<20), "300 kB of files, 30 MB were written")
-	require.Equal(t, now, treeIn(t, open2(t, a, "s1", 0)))
+	require.Equal(t, now, treeIn(t, openStore(t, a, "s1", 0)))
 }
 
 // A large file is pieces: what is added to it is written, not the whole.
 func TestWorkspaceLargeFile(t *testing.T) {
 	t.Parallel()
-	a := open(t)
-	w := open2(t, a, "s1", take(t, a, "s1"))
+	a := newArchive(t)
+	w := openStore(t, a, "s1", take(t, a, "s1"))
 	data := bytes.Repeat([]byte("0123456789abcdef"), 20<<20/16)
 	for i := range len(data) >> 20 {
 		data[i<<20] = byte(i)
 	}
 	now := tree{"large": string(data), "small": "x"}
 	now.commit(t, w)
-	require.Equal(t, now, treeIn(t, open2(t, a, "s1", 0)))
+	require.Equal(t, now, treeIn(t, openStore(t, a, "s1", 0)))
 	before := len(w.packs)
 	now["large"] += "more"
 	now.commit(t, w)
 	require.LessOrEqual(t, len(w.packs)-before, 1)
-	f, got, err := a.ReadWorkspaceFile(t.Context(), "s1", "large")
+	f, got, err := ReadFile(t.Context(), a, "s1", "large")
 	require.NoError(t, err)
 	require.Equal(t, now["large"], string(got))
-	require.Equal(t, hexSum(got), f.SHA256)
+	require.Equal(t, digestOf(got).String(), f.SHA256)
 }
 
 // A writer that lost the session can't commit, however far it had come, and
 // what it deletes or leaves harms nobody.
 func TestWorkspaceIsFenced(t *testing.T) {
 	t.Parallel()
-	a := open(t)
-	old := open2(t, a, "s1", take(t, a, "s1"))
+	a := newArchive(t)
+	old := openStore(t, a, "s1", take(t, a, "s1"))
 	tree{"a": "old"}.commit(t, old)
 	files := tree{"a": "late", "b": "late"}.files(t, old)
 	require.NoError(t, old.Flush(t.Context()))
-	now := open2(t, a, "s1", take(t, a, "s1"))
-	require.ErrorIs(t, old.Commit(t.Context(), files), ErrFenced)
+	now := openStore(t, a, "s1", take(t, a, "s1"))
+	require.ErrorIs(t, old.Commit(t.Context(), files), archive.ErrFenced)
 	// Past the check of the epoch, it is the head that refuses.
-	require.ErrorIs(t, old.putHead(t.Context(), files, nil), ErrFenced)
-	require.NoError(t, old.clean(t.Context()))
+	require.ErrorIs(t, old.putHead(t.Context(), files, nil), archive.ErrFenced)
+	require.NoError(t, old.removeDead(t.Context()))
 	tree{"a": "now"}.commit(t, now)
-	require.Equal(t, tree{"a": "now"}, treeIn(t, open2(t, a, "s1", 0)))
-	_, err := a.OpenWorkspace(t.Context(), "s1", old.epoch)
-	require.ErrorIs(t, err, ErrFenced)
+	require.Equal(t, tree{"a": "now"}, treeIn(t, openStore(t, a, "s1", 0)))
+	_, err := Open(t.Context(), a, "s1", old.epoch)
+	require.ErrorIs(t, err, archive.ErrFenced)
+	_, err = SaveFile(t.Context(), a, "s1", old.epoch, "f", 0o644, nil)
+	require.ErrorIs(t, err, archive.ErrFenced)
+	require.ErrorIs(t, DeleteFile(t.Context(), a, "s1", old.epoch, "a"), archive.ErrFenced)
 }
 
 // Whatever request is lost, the archive has the state before or the one after,
 // and the next writer goes on.
 func TestWorkspaceBearsFaults(t *testing.T) {
 	t.Parallel()
-	a := open(t)
-	for name, fault := range faults {
+	namespace := strings.ToLower(cryptorand.Text())
+	a := archiveIn(t, namespace, http.DefaultTransport)
+	for name, fault := range teststack.Faults() {
 		for at := 1; at <= 6; at++ {
 			id := fmt.Sprintf("s-%s-%d", strings.ReplaceAll(name, " ", "-"), at)
 			before := tree{"a/b": "one", "c": "two"}
-			before.commit(t, open2(t, a, id, take(t, a, id)))
+			before.commit(t, openStore(t, a, id, take(t, a, id)))
 			after := tree{"a/b": "changed", "d": "new"}
 			epoch := take(t, a, id)
-			requests := &wire{}
-			b := another(t, a, requests)
-			w, err := b.OpenWorkspace(t.Context(), id, epoch)
-			require.NoError(t, err)
-			n := requests.count()
-			requests.cut = func(i int) (bool, bool) { return fault(at)(i - n) }
+			requests := &teststack.Wire{}
+			w := openStore(t, archiveIn(t, namespace, requests), id, epoch)
+			n := requests.Count()
+			requests.Cut = func(i int) (bool, bool) { return fault(at)(i - n) }
 			files := after.files(t, w)
-			err = w.Commit(t.Context(), files)
-			got := treeIn(t, open2(t, a, id, 0))
+			err := w.Commit(t.Context(), files)
+			got := treeIn(t, openStore(t, a, id, 0))
 			if err == nil {
 				require.Equal(t, after, got, id)
 			} else {
 				require.Contains(t, []tree{before, after}, got, id)
 			}
-			w = open2(t, a, id, epoch)
+			w = openStore(t, a, id, epoch)
 			after.commit(t, w)
-			require.Equal(t, after, treeIn(t, open2(t, a, id, 0)))
+			require.Equal(t, after, treeIn(t, openStore(t, a, id, 0)))
 		}
 	}
 }
@@ -235,62 +241,67 @@ func TestWorkspaceBearsFaults(t *testing.T) {
 // Wrong bytes are noticed and named, and the good files are read.
 func TestWorkspaceCorrupt(t *testing.T) {
 	t.Parallel()
-	a := open(t)
-	w := open2(t, a, "s1", take(t, a, "s1"))
+	a := newArchive(t)
+	w := openStore(t, a, "s1", take(t, a, "s1"))
 	tree{"a": "first content", "b": "second content"}.commit(t, w)
 	f := w.Files()[0]
-	key := w.packKey(f.parts[0].Pack)
-	data, _, err := a.get(t.Context(), key)
+	pack := packsFolder + f.pieces[0].Pack
+	data, _, err := w.objects.Get(t.Context(), pack)
 	require.NoError(t, err)
-	data[f.parts[0].At]++
-	require.NoError(t, a.put(t.Context(), key, data))
+	data[f.pieces[0].At]++
+	require.NoError(t, w.objects.Put(t.Context(), pack, data))
 	got := map[string]error{}
-	for c, err := range open2(t, a, "s1", 0).Contents(t.Context()) {
+	for c, err := range openStore(t, a, "s1", 0).Contents(t.Context()) {
 		require.NoError(t, err)
 		_, got[c.Path] = io.ReadAll(c.Body)
 	}
-	require.ErrorIs(t, got["a"], ErrCorrupt)
+	require.ErrorIs(t, got["a"], archive.ErrCorrupt)
 	require.ErrorContains(t, got["a"], `"a"`)
 	require.NoError(t, got["b"])
 	// A manifest that names paths outside, or is torn, is refused.
-	bad := open2(t, a, "s2", take(t, a, "s2"))
+	bad := openStore(t, a, "s2", take(t, a, "s2"))
 	bad.files = nil
 	_, err = writePage(t.Context(), bad, []entry{{Path: "../x"}}, func(e entry) entry { return e })
 	require.NoError(t, err)
-	for _, e := range []entry{{Path: "../x"}, {Path: "/x"}, {Path: "x", Size: 1}, {Path: "x", Size: 1, Parts: []part{{Size: 1, Pack: "../../y"}}}} {
+	for _, e := range []entry{{Path: "../x"}, {Path: "/x"}, {Path: "x", Size: 1}, {Path: "x", Size: 1, Pieces: []piece{{Size: 1, Pack: "../../y"}}}} {
 		_, err := e.file()
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, archive.ErrInvalid)
 	}
-	require.NoError(t, a.put(t.Context(), a.workspaceHeadKey("s3"), []byte("{torn")))
-	_, err = a.OpenWorkspace(t.Context(), "s3", 0)
-	require.ErrorIs(t, err, ErrCorrupt)
-	require.NoError(t, a.put(t.Context(), a.workspaceHeadKey("s3"), []byte(`{"version":3}`)))
-	_, err = a.OpenWorkspace(t.Context(), "s3", 0)
+	third, err := a.Objects("s3", "workspace")
+	require.NoError(t, err)
+	require.NoError(t, third.Put(t.Context(), headName, []byte("{torn")))
+	_, err = Open(t.Context(), a, "s3", 0)
+	require.ErrorIs(t, err, archive.ErrCorrupt)
+	require.NoError(t, third.Put(t.Context(), headName, []byte(`{"version":3}`)))
+	_, err = Open(t.Context(), a, "s3", 0)
 	require.ErrorContains(t, err, "newer version")
-	require.NoError(t, a.put(t.Context(), a.workspaceHeadKey("s3"), []byte(`{"version":2,"height":1,"files":1,"pages":[{"f":"a","p":{"h":"`+strings.Repeat("A", 43)+`","k":"1-X","o":0,"n":5}}]}`)))
-	_, err = a.OpenWorkspace(t.Context(), "s3", 0)
-	require.ErrorIs(t, err, ErrCorrupt, "a page that is missing")
+	require.NoError(t, third.Put(t.Context(), headName, []byte(`{"version":2,"height":1,"files":1,"pages":[{"f":"a","p":{"h":"`+strings.Repeat("A", 43)+`","k":"1-X","o":0,"n":5}}]}`)))
+	_, err = Open(t.Context(), a, "s3", 0)
+	require.ErrorIs(t, err, archive.ErrCorrupt, "a page that is missing")
+	require.NoError(t, third.Put(t.Context(), headName, []byte(`{"version":2,"height":-1}`)))
+	_, err = Open(t.Context(), a, "s3", 0)
+	require.ErrorIs(t, err, archive.ErrCorrupt)
 }
 
 // A pack that is gone takes its own files, each by name, and no others.
 func TestWorkspacePackMissing(t *testing.T) {
 	t.Parallel()
-	a := open(t)
-	w := open2(t, a, "s1", take(t, a, "s1"))
+	a := newArchive(t)
+	w := openStore(t, a, "s1", take(t, a, "s1"))
 	tree{"a": "first", "b": "second"}.commit(t, w)
-	gone := w.Files()[0].parts[0].Pack
+	gone := w.Files()[0].pieces[0].Pack
 	tree{"a": "first", "b": "second", "c": "third", "d": "fourth"}.commit(t, w)
-	require.NoError(t, a.remove(t.Context(), w.packKey(gone)))
+	require.NoError(t, w.objects.Remove(t.Context(), packsFolder+gone))
 	got := map[string]error{}
-	for c, err := range open2(t, a, "s1", 0).Contents(t.Context()) {
+	for c, err := range openStore(t, a, "s1", 0).Contents(t.Context()) {
 		require.NoError(t, err)
 		_, got[c.Path] = io.ReadAll(c.Body)
 	}
 	for _, path := range []string{"a", "b"} {
-		require.ErrorIs(t, got[path], ErrCorrupt)
+		require.ErrorIs(t, got[path], archive.ErrCorrupt)
 		require.ErrorContains(t, got[path], "the pack "+gone+" is missing")
-		_, _, err := a.ReadWorkspaceFile(t.Context(), "s1", path)
-		require.ErrorIs(t, err, ErrCorrupt)
+		_, _, err := ReadFile(t.Context(), a, "s1", path)
+		require.ErrorIs(t, err, archive.ErrCorrupt)
 	}
 	require.NoError(t, got["c"])
 	require.NoError(t, got["d"])
@@ -298,10 +309,10 @@ func TestWorkspacePackMissing(t *testing.T) {
 
 func TestWorkspaceFileAsJSON(t *testing.T) {
 	t.Parallel()
-	f := WorkspaceFile{Path: "\xff/a", Mode: fs.ModeSymlink, Link: "\xfe"}
+	f := File{Path: "\xff/a", Mode: fs.ModeSymlink, Link: "\xfe"}
 	data, err := json.Marshal(f)
 	require.NoError(t, err)
-	var back WorkspaceFile
+	var back File
 	require.NoError(t, json.Unmarshal(data, &back))
 	require.True(t, f.equal(back))
 }

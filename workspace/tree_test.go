@@ -1,8 +1,8 @@
-package activities
+package workspace
 
 import (
-	"bytes"
 	"context"
+	cryptorand "crypto/rand"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -11,16 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/internal/skip"
+	"github.com/sojourn-run/sojourn/internal/teststack"
 )
 
 // treeOf is everything below a folder, byte for byte: by path its mode, its
@@ -144,24 +142,24 @@ func TestWorkspaceComesBackByteForByte(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			b := furnished(t)
+			b := provisioned(t, newArchive(t))
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			for range 4 {
-				g := gardener{t, rnd, b.workspace()}
+				g := gardener{t, rnd, b.path()}
 				for range 3 {
 					for range 60 {
 						g.step()
 					}
 					g.fence()
-					_, left := b.looks()
+					_, left := b.changes()
 					require.Empty(t, left)
 				}
-				want := treeOf(t, b.workspace())
+				want := treeOf(t, b.path())
 				b.end()
-				b.worker()
+				b.forget()
 				b.create()
-				requireTree(t, want, b.workspace())
-				changes, left := b.looks()
+				requireTree(t, want, b.path())
+				changes, left := b.changes()
 				require.Empty(t, changes, "what came back is no news")
 				require.Empty(t, left)
 			}
@@ -173,17 +171,17 @@ func TestWorkspaceComesBackByteForByte(t *testing.T) {
 // not made again, and that is said for as long as it is so.
 func TestLinksThatLeadOutside(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := provisioned(t, newArchive(t))
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("theirs"), 0o600))
-	require.NoError(t, os.Mkdir(b.workspace("sub"), 0o755))
+	require.NoError(t, os.Mkdir(b.path("sub"), 0o755))
 	links := map[string]string{
 		"etc": "/etc", "secret": secret, "up": "../..", "sub/up": "../../x", "good": "sub", "sub/root": "..", "sub/out": "root/../../x",
 	}
 	for name, to := range links {
-		require.NoError(t, os.Symlink(to, b.workspace(filepath.FromSlash(name))))
+		require.NoError(t, os.Symlink(to, b.path(filepath.FromSlash(name))))
 	}
-	_, left := b.looks()
+	_, left := b.changes()
 	require.Contains(t, left, "which leads outside")
 	for _, outside := range []string{"etc", "secret", "up", "sub/up", "sub/out"} {
 		require.Equal(t, links[outside], b.archived()[outside].Link)
@@ -191,35 +189,35 @@ func TestLinksThatLeadOutside(t *testing.T) {
 	b.end()
 	b.create()
 	for range 2 {
-		got := treeOf(t, b.workspace())
+		got := treeOf(t, b.path())
 		require.Equal(t, []string{"good", "sub", "sub/root"}, slices.Sorted(maps.Keys(got)))
-		_, left = b.looks()
+		_, left = b.changes()
 		require.Contains(t, left, "is not made again")
 		require.Equal(t, "/etc", b.archived()["etc"].Link, "named until something else stands there")
-		b.worker()
+		b.forget()
 	}
-	require.NoError(t, os.WriteFile(b.workspace("etc"), nil, 0o600))
-	require.NoError(t, os.RemoveAll(b.workspace("sub")))
-	b.looks()
+	require.NoError(t, os.WriteFile(b.path("etc"), nil, 0o600))
+	require.NoError(t, os.RemoveAll(b.path("sub")))
+	b.changes()
 	require.Equal(t, []string{"etc", "good", "secret", "up"}, slices.Sorted(maps.Keys(b.archived())))
 	require.Empty(t, b.archived()["etc"].Link)
 }
 
 // An agent that swaps files, folders and links all the time gets nothing of
 // what lies outside into the archive.
-func TestSwapsDuringALook(t *testing.T) {
+func TestSwapsDuringASync(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := provisioned(t, newArchive(t))
 	outside := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(outside, "d"), 0o755))
 	for _, name := range []string{"f", "d/f"} {
 		require.NoError(t, os.WriteFile(filepath.Join(outside, name), []byte("secret"), 0o600))
 	}
-	require.NoError(t, os.MkdirAll(b.workspace("d"), 0o755))
+	require.NoError(t, os.MkdirAll(b.path("d"), 0o755))
 	b.write("d/f", "mine", 0o600)
 	b.write("f", "mine", 0o600)
 	stop, swapped := make(chan struct{}), make(chan struct{})
-	d, f := b.workspace("d"), b.workspace("f")
+	d, f := b.path("d"), b.path("f")
 	go func() {
 		defer close(swapped)
 		for {
@@ -237,7 +235,7 @@ func TestSwapsDuringALook(t *testing.T) {
 		}
 	}()
 	for range 60 {
-		b.looks()
+		b.changes()
 		for name, file := range b.archived() {
 			if file.Regular() {
 				require.Equalf(t, int64(4), file.Size, "%s is not ours", name)
@@ -246,33 +244,6 @@ func TestSwapsDuringALook(t *testing.T) {
 	}
 	close(stop)
 	<-swapped
-}
-
-// counting counts what a client is asked.
-type counting struct {
-	*s3.Client
-	gets, puts, lists, bytes atomic.Int64
-}
-
-func (c *counting) GetObject(ctx context.Context, in *s3.GetObjectInput, o ...func(*s3.Options)) (*s3.GetObjectOutput, error) {
-	c.gets.Add(1)
-	return c.Client.GetObject(ctx, in, o...)
-}
-
-func (c *counting) PutObject(ctx context.Context, in *s3.PutObjectInput, o ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
-	c.puts.Add(1)
-	c.bytes.Add(in.Body.(*bytes.Reader).Size())
-	return c.Client.PutObject(ctx, in, o...)
-}
-
-func (c *counting) ListObjectsV2(ctx context.Context, in *s3.ListObjectsV2Input, o ...func(*s3.Options)) (*s3.ListObjectsV2Output, error) {
-	c.lists.Add(1)
-	return c.Client.ListObjectsV2(ctx, in, o...)
-}
-
-// asked is what was asked since the last call.
-func (c *counting) asked() (requests, bytes int64) {
-	return c.gets.Swap(0) + c.puts.Swap(0) + c.lists.Swap(0), c.bytes.Swap(0)
 }
 
 // stopwatch tells the time since, and what of it this process computed.
@@ -303,33 +274,26 @@ func manyFiles() (folders, files int) {
 func TestWorkspaceOfManyFiles(t *testing.T) {
 	skip.InShort(t, "it writes ten thousands of files")
 	t.Parallel()
-	b := newBench(t)
-	store := &counting{Client: storeOf(serversOf(t))}
-	var err error
-	b.store, err = archive.Open(t.Context(), archive.Options{Bucket: "sojourn-activities-test", Prefix: "many", Namespace: b.agent.SessionID, Client: store})
-	require.NoError(t, err)
-	b.worker()
-	b.begin()
-	b.create()
+	wire := &teststack.Wire{}
+	b := provisioned(t, archiveIn(t, strings.ToLower(cryptorand.Text()), wire))
 	folders, files := manyFiles()
 	for i := range folders {
-		dir := b.workspace("src", fmt.Sprintf("pkg%03d", i))
+		dir := b.path("src", fmt.Sprintf("pkg%03d", i))
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		for j := range files {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%03d.go", j)), fmt.Appendf(nil, "package pkg%03d // %d\n", i, j), 0o644))
 		}
 	}
 	look := func(what string) (requests, bytes int64, read int) {
-		k := b.keeper()
-		k.read = 0
-		store.asked()
+		b.reads = 0
+		wire.Asked()
 		took := stopwatch(t)
-		_, left, err := k.sync(t.Context())
+		_, left, err := b.Sync(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, left)
-		requests, bytes = store.asked()
-		t.Logf("%-12s %4d requests, %8d bytes up, %6d files read, %s", what, requests, bytes, k.read, took())
-		return requests, bytes, k.read
+		requests, bytes = wire.Asked()
+		t.Logf("%-12s %4d requests, %8d bytes up, %6d files read, %s", what, requests, bytes, b.reads, took())
+		return requests, bytes, b.reads
 	}
 	requests, _, read := look("first")
 	require.Equal(t, folders*files, read)
@@ -345,76 +309,50 @@ func TestWorkspaceOfManyFiles(t *testing.T) {
 	require.LessOrEqual(t, requests, int64(4))
 	require.Less(t, sent, int64(64<<10))
 
-	b.worker()
+	b.forget()
 	requests, _, read = look("new worker")
 	require.Equal(t, folders*files, read)
 	require.Less(t, requests, int64(20))
-	store.asked()
+	wire.Asked()
 	took := stopwatch(t)
 	b.create()
-	requests, _ = store.asked()
+	requests, _ = wire.Asked()
 	t.Logf("%-12s %4d requests, %s", "restored", requests, took())
 	require.Less(t, requests, int64(40))
-	got, err := os.ReadFile(b.workspace("src", "pkg025", "file050.go"))
+	got, err := os.ReadFile(b.path("src", "pkg025", "file050.go"))
 	require.NoError(t, err)
 	require.Equal(t, "package changed\n", string(got))
-	entries, err := os.ReadDir(b.workspace("src"))
+	entries, err := os.ReadDir(b.path("src"))
 	require.NoError(t, err)
 	require.Len(t, entries, folders)
 }
 
 // A look that is broken off at any request leaves nothing that the next one
 // would trip over.
-func TestLooksThatAreBrokenOff(t *testing.T) {
+func TestSyncsThatAreBrokenOff(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	store := &breaking{Client: storeOf(serversOf(t))}
-	var err error
-	b.store, err = archive.Open(t.Context(), archive.Options{Bucket: "sojourn-activities-test", Prefix: "broken", Namespace: b.agent.SessionID, Client: store})
-	require.NoError(t, err)
-	b.worker()
-	b.begin()
-	b.create()
-	for at := range int64(5) {
+	wire := &teststack.Wire{}
+	b := provisioned(t, archiveIn(t, strings.ToLower(cryptorand.Text()), wire))
+	for at := 1; at <= 5; at++ {
 		name := fmt.Sprint("file", at)
 		b.write(name, "content", 0o644)
 		ctx, cancel := context.WithCancel(t.Context())
-		store.left.Store(at + 1)
-		store.end.Store(&cancel)
-		news, _, err := b.keeper().sync(ctx)
-		told := fileChanges(b.keeper().teller.tell(news))
-		if err != nil {
-			require.ErrorIs(t, err, context.Canceled)
+		before := wire.Count()
+		wire.Cut = func(n int) (bool, bool) {
+			if n == before+at {
+				cancel()
+			}
+			return false, n == before+at
 		}
-		store.left.Store(0)
+		seen, _, err := b.Sync(ctx)
+		told := fileChanges(b.Notifier.Events(seen))
+		if err != nil {
+			require.Error(t, ctx.Err())
+		}
+		wire.Cut = nil
 		cancel()
-		changes, _ := b.looks()
+		changes, _ := b.changes()
 		require.Equal(t, []string{"created " + name}, append(told, changes...), "told once")
 		require.Contains(t, b.archived(), name)
 	}
-}
-
-// breaking ends a context behind the n-th request, before its answer is heard.
-type breaking struct {
-	*s3.Client
-	left atomic.Int64
-	end  atomic.Pointer[context.CancelFunc]
-}
-
-func (c *breaking) PutObject(ctx context.Context, in *s3.PutObjectInput, o ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
-	out, err := c.Client.PutObject(context.WithoutCancel(ctx), in, o...)
-	return out, c.after(err)
-}
-
-func (c *breaking) GetObject(ctx context.Context, in *s3.GetObjectInput, o ...func(*s3.Options)) (*s3.GetObjectOutput, error) {
-	out, err := c.Client.GetObject(ctx, in, o...)
-	return out, c.after(err)
-}
-
-func (c *breaking) after(err error) error {
-	if err == nil && c.left.Load() > 0 && c.left.Add(-1) == 0 {
-		(*c.end.Load())()
-		return context.Canceled
-	}
-	return err
 }

@@ -1,0 +1,26 @@
+// Package workspace keeps a session's files: what the agent works on in a
+// sandbox is archived, comes back in the next sandbox, and its changes are told
+// to subscribers.
+//
+//	s := workspace.NewSyncer(store, sb, sessionID, epoch)
+//	left, err := s.Provision(ctx, initial) // restores, or puts the initial files
+//	seen, left, err := s.Sync(ctx)         // archives what changed
+//	events := s.Notifier.Events(seen)      // tells what is news
+//	seen, left, err = s.SyncLast(ctx)      // before the sandbox ends
+//
+// A [Syncer] compares the sandbox's files with the archive; each comparison is
+// a scan. A [Store] is the archived workspace: one manifest per sync, contents
+// in packs. A [Notifier] knows what subscribers were told, so that the scans and
+// the runner's watch, which see the same changes, tell each of them once.
+//
+// Readers need the store alone:
+//
+//	w, err := workspace.Open(ctx, store, sessionID, 0)
+//	for f, err := range w.Contents(ctx) { … }
+//
+// # Layout in the archive
+//
+// Below sessions/ID/workspace/ are head.json, which names the manifest and is
+// the only object that is written anew, by conditional put; and packs/…, objects
+// of some megabytes that hold contents and the manifest's pages.
+package workspace

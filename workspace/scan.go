@@ -1,0 +1,298 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// Bounds of what is kept of a workspace, so that it comes back well within the
+// time that a sandbox has to be made. What is over them is left out, and that
+// is said.
+const (
+	maxFileBytes = 1 << 30
+	maxBytes     = 4 << 30
+	maxFiles     = 250_000
+)
+
+// What an event carries of a file's content: text up to this size, and no more
+// than the sum per scan.
+const (
+	toldFileBytes = 32 << 10
+	toldBytes     = 1 << 20
+)
+
+// settled is how old a file's last change must be for its stamp to differ from
+// that of the next one: clocks of file systems tick in milliseconds, some in
+// seconds.
+const settled = 2 * time.Second
+
+// caches returns the names of folders that tools fill again by themselves; they
+// are left out wherever they are. Anything else may be somebody's work, dist,
+// build and .git included.
+func caches() []string {
+	return []string{"node_modules", ".venv", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
+}
+
+// ReadError means that what an agent left in its sandbox can't be read, in
+// distinction from an archive that does not answer: no other try has another
+// result.
+type ReadError struct{ Err error }
+
+// Error is that of the read.
+func (e *ReadError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the read's error.
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// scan is one comparison of the workspace with the archive.
+type scan struct {
+	*Syncer
+	// unlock opens what is closed in the sandbox.
+	unlock  bool
+	started time.Time
+	files   []File
+	// found is what is there, by path.
+	found map[string]kind
+	// kept are paths that stay as they are archived, unread such folders.
+	kept    map[string]bool
+	unread  []string
+	partial bool
+	bytes   int64
+	// told is how much text the observations have.
+	told int
+	seen []Observation
+	left []string
+}
+
+// kind is what is at a path.
+type kind int
+
+const (
+	absent kind = iota
+	regularFile
+	folder
+	link
+)
+
+func (s *scan) run(ctx context.Context) error {
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	if err := s.compare(ctx); err != nil {
+		return errors.Join(err, s.store.Flush(ctx))
+	}
+	s.carry()
+	s.observeGone()
+	return s.store.Commit(ctx, s.files)
+}
+
+func (s *scan) compare(ctx context.Context) error {
+	sel := sandbox.Selection{Area: sandbox.AreaWorkspace, Exclude: caches(), Lenient: true, Unlock: s.unlock}
+	for f, err := range s.sb.CopyOut(ctx, sel) {
+		if err != nil && ctx.Err() == nil {
+			err = &ReadError{err}
+		}
+		if err != nil {
+			return err
+		}
+		if len(s.files) == maxFiles {
+			s.partial = true
+			s.leave("all behind the first %d files", maxFiles)
+			return nil
+		}
+		if err := s.file(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scan) file(ctx context.Context, f sandbox.File) error {
+	switch f.Mode.Type() {
+	case fs.ModeDir:
+		if f.Unreadable {
+			s.leave("what lies in %.200q, an unreadable folder", f.Path)
+			s.unread = append(s.unread, f.Path+"/")
+		}
+		s.add(File{Path: f.Path, Mode: f.Mode})
+		return nil
+	case fs.ModeSymlink:
+		if !sandbox.LinkStays(f.Path, f.Link) {
+			s.leave("symlink %q, which leads outside", f.Path)
+		}
+		s.add(File{Path: f.Path, Mode: fs.ModeSymlink, Link: f.Link})
+		return nil
+	}
+	return s.regular(ctx, f)
+}
+
+func (s *scan) regular(ctx context.Context, f sandbox.File) error {
+	if f.Size > maxFileBytes {
+		s.keep(f.Path, fmt.Sprintf("over %d MiB", maxFileBytes>>20))
+		return nil
+	}
+	if s.bytes+f.Size > maxBytes {
+		s.keep(f.Path, fmt.Sprintf("over %d MiB in all", maxBytes>>20))
+		return nil
+	}
+	now := File{Path: f.Path, Mode: f.Mode, ModTime: f.ModTime.UTC()}
+	if last := s.last[f.Path]; last.stamp != "" && last.stamp == f.Stamp && s.store.Has(last.file) {
+		s.add(now.WithContent(last.file))
+		return nil
+	}
+	start := &prefix{limit: toldFileBytes + 1}
+	s.reads++
+	body := &errorReader{Reader: bodyOf(f)}
+	content, err := s.store.Put(ctx, io.TeeReader(io.LimitReader(body, maxFileBytes+1), start))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// Gone since the listing: the next scan notices.
+		return nil
+	case body.err != nil && ctx.Err() == nil:
+		s.keep(f.Path, "which can't be read")
+		return nil
+	case err != nil:
+		return err
+	}
+	now = now.WithContent(content)
+	read := readFile{file: now}
+	if f.Changed.Before(s.started.Add(-settled)) {
+		read.stamp = f.Stamp
+	}
+	s.last[f.Path] = read
+	s.add(now)
+	s.observe(now, start.data)
+	return nil
+}
+
+func bodyOf(f sandbox.File) io.Reader {
+	if f.Body == nil {
+		return strings.NewReader("")
+	}
+	return f.Body
+}
+
+func (s *scan) add(f File) {
+	s.files = append(s.files, f)
+	switch f.Mode.Type() {
+	case 0:
+		s.found[f.Path] = regularFile
+	case fs.ModeDir:
+		s.found[f.Path] = folder
+	default:
+		s.found[f.Path] = link
+	}
+	s.bytes += f.Size
+}
+
+// keep leaves a file as it is archived.
+func (s *scan) keep(name, why string) {
+	s.kept[name] = true
+	s.leave("%q, %s", name, why)
+}
+
+// carry takes over what is archived and was not looked at; the rest does not
+// exist any more and is forgotten.
+func (s *scan) carry() {
+	for _, f := range s.store.Files() {
+		if s.found[f.Path] != absent {
+			continue
+		}
+		f.Held = f.Held || s.held[f.Path]
+		dir := path.Dir(f.Path)
+		if (f.Held || s.mayExist(f.Path)) && (dir == "." || s.found[dir] == folder) {
+			s.add(f)
+			if f.Held {
+				s.leave("symlink %q, which leads outside and is not made again", f.Path)
+			}
+			continue
+		}
+		delete(s.last, f.Path)
+	}
+}
+
+// mayExist reports whether a path that was not found may exist all the same.
+func (s *scan) mayExist(name string) bool {
+	return s.partial || s.kept[name] || slices.ContainsFunc(s.unread, func(dir string) bool { return strings.HasPrefix(name, dir) })
+}
+
+// observe notes a file that was read, with the beginning of its content.
+func (s *scan) observe(f File, start []byte) {
+	o := Observation{Path: f.Path, SHA256: f.SHA256, Mode: f.Mode.Perm(), Size: f.Size, At: s.started}
+	if quiet(f.Path) || !s.Notifier.isNews(o) {
+		return
+	}
+	if len(start) <= toldFileBytes && s.told+len(start) <= toldBytes && isText(start) {
+		s.told += len(start)
+		o.Content = new(string(start))
+	}
+	s.seen = append(s.seen, o)
+}
+
+func isText(data []byte) bool { return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 }
+
+// observeGone notes what was told and does not exist any more.
+func (s *scan) observeGone() {
+	for _, name := range s.Notifier.existing() {
+		if s.found[name] != regularFile && !s.mayExist(name) {
+			s.seen = append(s.seen, Observation{Path: name, Gone: true, At: s.started})
+		}
+	}
+}
+
+func (s *scan) leave(format string, args ...any) {
+	s.left = append(s.left, fmt.Sprintf(format, args...))
+}
+
+// leftOut says in words what is not kept, "" for nothing: the first few by name,
+// the rest by number.
+func leftOut(left []string) string {
+	if len(left) == 0 {
+		return ""
+	}
+	const named = 3
+	words := strings.Join(left[:min(named, len(left))], "; ")
+	if more := len(left) - named; more > 0 {
+		words += fmt.Sprintf("; and %d more", more)
+	}
+	return "not kept of the workspace: " + words
+}
+
+// prefix keeps the first bytes of what is written to it.
+type prefix struct {
+	limit int
+	data  []byte
+}
+
+// Write implements io.Writer and never fails.
+func (b *prefix) Write(p []byte) (int, error) {
+	b.data = append(b.data, p[:min(len(p), b.limit-len(b.data))]...)
+	return len(p), nil
+}
+
+// errorReader keeps the error of a read, to tell it from one of where the bytes
+// go.
+type errorReader struct {
+	io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (r *errorReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,200 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// Syncer brings the workspace of one sandbox into the archive and back. It
+// remembers what it read, so that the next sync reads only what changed. Safe
+// for concurrent use; one sync at a time.
+type Syncer struct {
+	// Notifier knows what subscribers were told of the workspace.
+	Notifier Notifier
+
+	archive *archive.Archive
+	sb      sandbox.Sandbox
+	session string
+	epoch   uint64
+
+	mu sync.Mutex
+	// store is what the archive has; nil before it was asked, and after a fault.
+	store *Store
+	// last are the files as they were read last, by path.
+	last map[string]readFile
+	// lost is what could not be restored, in words.
+	lost []string
+	// held are the links that were not made again.
+	held map[string]bool
+	// reads counts files that were read.
+	reads int
+}
+
+// readFile is a file that was read.
+type readFile struct {
+	// stamp is "" if it does not tell the file's next change.
+	stamp string
+	file  File
+}
+
+// NewSyncer returns the syncer of a session's sandbox, which holds the epoch. It
+// asks nothing of either side yet.
+func NewSyncer(a *archive.Archive, sb sandbox.Sandbox, session string, epoch uint64) *Syncer {
+	return &Syncer{archive: a, sb: sb, session: session, epoch: epoch, last: map[string]readFile{}, held: map[string]bool{}}
+}
+
+// Provision gives a new sandbox the archived files, or, if none were ever
+// archived, the initial ones: these are in the archive before the agent can
+// change them, and are no news. left names what was left out, "" for nothing; an
+// archive that can't be read is an error.
+func (s *Syncer) Provision(ctx context.Context, initial iter.Seq2[sandbox.File, error]) (left string, err error) {
+	restored, left, err := s.restore(ctx)
+	if err != nil {
+		return left, fmt.Errorf("restore the workspace of session %s: %w", s.session, err)
+	}
+	if restored {
+		return left, nil
+	}
+	if err := s.sb.CopyIn(ctx, sandbox.AreaWorkspace, initial); err != nil {
+		return "", fmt.Errorf("copy the profile's files into the workspace of session %s: %w", s.session, err)
+	}
+	seen, left, err := s.Sync(ctx)
+	_ = s.Notifier.Events(seen) // takes them for told
+	return left, err
+}
+
+// Sync archives what changed and returns what it saw of it, for
+// [Notifier.Events]; after an error what it saw until then. left names what was
+// left out, "" for nothing. Errors: [*ReadError], [archive.ErrFenced].
+func (s *Syncer) Sync(ctx context.Context) (seen []Observation, left string, err error) {
+	return s.sync(ctx, false)
+}
+
+// SyncLast is [Syncer.Sync] for a sandbox that ends: it opens what is closed to
+// reads in it.
+func (s *Syncer) SyncLast(ctx context.Context) (seen []Observation, left string, err error) {
+	return s.sync(ctx, true)
+}
+
+func (s *Syncer) sync(ctx context.Context, unlock bool) (seen []Observation, left string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// A scan that was broken off may have changed the archive without getting an
+	// answer; that is found out by opening the store again, once.
+	for again := s.store != nil; ; again = false {
+		now := &scan{
+			Syncer: s, unlock: unlock, started: time.Now(), found: map[string]kind{}, kept: map[string]bool{}, left: slices.Clone(s.lost),
+		}
+		err = now.run(ctx)
+		seen, left = append(seen, now.seen...), leftOut(now.left)
+		if err == nil {
+			return seen, left, nil
+		}
+		if ctx.Err() == nil {
+			s.store = nil
+		}
+		if !again || ctx.Err() != nil || errors.Is(err, archive.ErrFenced) {
+			return seen, left, fmt.Errorf("archive the workspace of session %s: %w", s.session, err)
+		}
+	}
+}
+
+// Load asks the archive what it has, unless that is known.
+func (s *Syncer) Load(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.load(ctx)
+}
+
+func (s *Syncer) load(ctx context.Context) error {
+	if s.store != nil {
+		return nil
+	}
+	store, err := Open(ctx, s.archive, s.session, s.epoch)
+	if err != nil {
+		return err
+	}
+	s.store = store
+	s.Notifier.begin(store.Files())
+	return nil
+}
+
+// restore writes the archived workspace into the sandbox and reports whether
+// there was one. What can't be written is left out, which every sync says.
+func (s *Syncer) restore(ctx context.Context) (restored bool, left string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.load(ctx); err != nil {
+		return false, "", err
+	}
+	if len(s.store.Files()) == 0 {
+		return s.store.Known(), "", nil
+	}
+	r := restore{Syncer: s}
+	err = s.sb.CopyIn(ctx, sandbox.AreaWorkspace, r.files(ctx))
+	switch {
+	case r.fault != nil:
+		return false, "", r.fault
+	case ctx.Err() != nil, errors.Is(err, sandbox.ErrLimit), errors.Is(err, sandbox.ErrTerminated):
+		return false, "", err
+	case err != nil:
+		s.lost = append(s.lost, fmt.Sprintf("what could not be restored: %.500s", err))
+	}
+	return true, leftOut(s.lost), nil
+}
+
+// restore is one restore under way.
+type restore struct {
+	*Syncer
+	// fault is why the archive can't be read.
+	fault error
+}
+
+func (r *restore) files(ctx context.Context) iter.Seq2[sandbox.File, error] {
+	return func(yield func(sandbox.File, error) bool) {
+		for c, err := range r.store.Contents(ctx) {
+			if err != nil {
+				r.fault = err
+				yield(sandbox.File{}, err)
+				return
+			}
+			if c.Mode.Type() == fs.ModeSymlink && !sandbox.LinkStays(c.Path, c.Link) {
+				r.held[c.Path] = true
+				continue
+			}
+			f := sandbox.File{Path: c.Path, Mode: c.Mode, Size: c.Size, ModTime: c.ModTime, Link: c.Link}
+			if c.Body != nil {
+				f.Body = restoredBody{r, c.Body}
+			}
+			if !yield(f, nil) || r.fault != nil {
+				return
+			}
+		}
+	}
+}
+
+// restoredBody tells a file that is corrupt in the archive, which is left out,
+// from an archive that does not answer.
+type restoredBody struct {
+	restore *restore
+	body    io.Reader
+}
+
+// Read implements io.Reader.
+func (b restoredBody) Read(p []byte) (int, error) {
+	n, err := b.body.Read(p)
+	if err != nil && err != io.EOF && !errors.Is(err, archive.ErrCorrupt) {
+		b.restore.fault = err
+	}
+	return n, err
+}

@@ -1,0 +1,108 @@
+package workspace
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func TestSyncerFindsWhatChanged(t *testing.T) {
+	t.Parallel()
+	b := provisioned(t, newArchive(t))
+	b.write("a.txt", "one", 0o644)
+	b.write("bin/run", "#!/bin/sh\n", 0o755)
+	b.write("node_modules/x/index.js", "cache", 0o644)
+	b.write(".git/HEAD", "ref", 0o644)
+	changes, left := b.changes()
+	require.Empty(t, left)
+	require.Equal(t, []string{"created a.txt", "created bin/run"}, changes, "a repository's inner files are kept and not told")
+	require.Equal(t, []string{".git/HEAD", "a.txt", "bin/run"}, slices.Sorted(maps.Keys(b.archived())))
+	require.Equal(t, fs.FileMode(0o755), b.archived()["bin/run"].Mode)
+	changes, _ = b.changes()
+	require.Empty(t, changes)
+
+	b.write("a.txt", "two", 0o644) // of the same size, in the same tick
+	require.NoError(t, os.Chmod(b.path("bin", "run"), 0o700))
+	changes, _ = b.changes()
+	require.Equal(t, []string{"modified a.txt", "modified bin/run"}, changes)
+
+	// A folder takes a file's place, and the next worker knows nothing.
+	require.NoError(t, os.Remove(b.path("a.txt")))
+	b.write("a.txt/in", "three", 0o644)
+	b.forget()
+	changes, _ = b.changes()
+	require.Equal(t, []string{"created a.txt/in", "deleted a.txt"}, changes)
+	require.Equal(t, []string{".git/HEAD", "a.txt/in", "bin/run"}, slices.Sorted(maps.Keys(b.archived())))
+}
+
+// A file that has settled is not read again, whatever times it was given.
+func TestSyncerReadsWhatChangedOnly(t *testing.T) {
+	t.Parallel()
+	b := provisioned(t, newArchive(t))
+	b.write("a", "one", 0o644)
+	b.write("b", "one", 0o644)
+	changes, _ := b.changes()
+	require.Equal(t, []string{"created a", "created b"}, changes)
+	changes, _ = b.changes()
+	require.Empty(t, changes)
+	require.Equal(t, 4, b.reads, "so young a file may have changed since")
+	b.settle()
+	info, err := os.Stat(b.path("a"))
+	require.NoError(t, err)
+	b.write("a", "two", 0o644)
+	require.NoError(t, os.Chtimes(b.path("a"), info.ModTime(), info.ModTime()))
+	changes, _ = b.changes()
+	require.Equal(t, []string{"modified a"}, changes, "of the old size and time")
+	require.Equal(t, 5, b.reads)
+}
+
+func TestSyncerSaysWhatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	b := provisioned(t, newArchive(t))
+	b.write("big", "x", 0o644)
+	b.changes()
+	require.NoError(t, os.Truncate(b.path("big"), maxFileBytes+1))
+	require.NoError(t, os.Symlink("/etc/passwd", b.path("link")))
+	require.NoError(t, os.Symlink("big", b.path("good")))
+	changes, left := b.changes()
+	require.Empty(t, changes)
+	require.Equal(t, `not kept of the workspace: "big", over 1024 MiB; symlink "link", which leads outside`, left)
+	require.Equal(t, int64(1), b.archived()["big"].Size, "what was archived stays")
+	// A link takes a file's place.
+	b.write("was", "x", 0o644)
+	b.changes()
+	require.NoError(t, os.Remove(b.path("was")))
+	require.NoError(t, os.Symlink("big", b.path("was")))
+	changes, left = b.changes()
+	require.Equal(t, []string{"deleted was"}, changes)
+	require.Equal(t, `not kept of the workspace: "big", over 1024 MiB; symlink "link", which leads outside`, left)
+	b.end()
+}
+
+func TestSyncerTellsText(t *testing.T) {
+	t.Parallel()
+	b := provisioned(t, newArchive(t))
+	b.write("1-text", "héllo", 0o644)
+	b.write("2-binary", "\x00\x01", 0o644)
+	b.write("3-latin", "h\xe9llo", 0o644)
+	b.write("4-long", strings.Repeat("x", toldFileBytes+1), 0o644)
+	b.write("5-empty", "", 0o644)
+	seen, _, err := b.Sync(t.Context())
+	require.NoError(t, err)
+	events := b.Notifier.Events(seen)
+	require.Len(t, events, 5)
+	var contents []*string
+	for _, ev := range events {
+		f := ev.Payload.(event.FileCreated)
+		require.NotEmpty(t, f.SHA256)
+		contents = append(contents, f.Content)
+	}
+	require.Equal(t, []*string{event.Text("héllo"), nil, nil, nil, event.Text("")}, contents)
+}
