@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -65,34 +66,20 @@ func change(ctx context.Context, a *archive.Archive, session string, epoch uint6
 // ReadFile returns an archived file and its content, checked;
 // [archive.ErrNotFound] for an unknown one. It reads the manifest: for many files
 // use [Store.Contents].
-func ReadFile(ctx context.Context, a *archive.Archive, session, path string) (File, []byte, error) {
+func ReadFile(ctx context.Context, a *archive.Archive, session, path string) (f File, data []byte, err error) {
 	s, err := Open(ctx, a, session, 0)
 	if err != nil {
 		return File{}, nil, err
 	}
-	f, data, err := s.readFile(ctx, path)
+	s.files = slices.DeleteFunc(s.files, func(f File) bool { return f.Path != path })
+	err = archive.ErrNotFound
+	for c, cerr := range s.Contents(ctx) {
+		if f, err = c.File, cerr; err == nil && c.Body != nil {
+			data, err = io.ReadAll(c.Body)
+		}
+	}
 	if err != nil {
 		return f, nil, fmt.Errorf("workspace: read file %q of session %s: %w", path, session, err)
-	}
-	return f, data, nil
-}
-
-func (s *Store) readFile(ctx context.Context, path string) (f File, data []byte, err error) {
-	i, found := slices.BinarySearchFunc(s.files, File{Path: path}, comparePaths)
-	if !found {
-		return f, nil, archive.ErrNotFound
-	}
-	f = s.files[i]
-	pieces, err := s.readPieces(ctx, f.pieces)
-	if errors.Is(err, archive.ErrNotFound) {
-		err = s.explainMissing(ctx, f.pieces[0].Pack, err)
-	}
-	if err != nil {
-		return f, nil, err
-	}
-	data = slices.Concat(pieces...)
-	if sum := digestOf(data); f.Regular() && sum.String() != f.SHA256 {
-		return f, nil, fmt.Errorf("%w: sha256 %s, want %s", archive.ErrCorrupt, sum, f.SHA256)
 	}
 	return f, data, nil
 }
