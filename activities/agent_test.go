@@ -22,6 +22,9 @@ const stdinLog = "stdin.log"
 // prompt down.
 const unwritten = "unwritten"
 
+// stillborn is a file whose presence makes the agent exit at once.
+const stillborn = "stillborn"
+
 // script is an agent that speaks Claude's stream-json and does what a prompt
 // says, word by word:
 //
@@ -70,6 +73,9 @@ func fakeClaude() int {
 	if err := s.open(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	if _, err := os.Stat(filepath.Join(s.home, stillborn)); err == nil {
+		return 3
 	}
 	go s.listen()
 	for l := range s.in {

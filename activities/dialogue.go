@@ -51,9 +51,15 @@ func (t *turn) promptID() string {
 	return id
 }
 
-// write hands a message to the runner, which writes it once.
+// write hands a message to the runner, which writes it once. A process that ended
+// while the agent was idle refuses it: the next attempt asks another process.
 func (t *turn) write(ctx context.Context, m adapters.Message) error {
 	ack, err := t.agent.conn.Input(ctx, m.ID, m.Data)
+	if errors.Is(err, runner.ErrExited) && (t.agent.fresh || t.prompt != nil) {
+		// This process was started or asked in this turn, which ends with it: the
+		// records say how.
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -486,7 +486,7 @@ func (t *turn) bereft(d runner.Delivery) bool {
 	if t.exit == nil {
 		return false
 	}
-	return t.exit.offset >= t.agent.opened.Offset || t.prompt != nil && t.exit.offset >= t.prompt.Offset
+	return t.exit.offset >= t.agent.conn.Attached().StartOffset || t.prompt != nil && t.exit.offset >= t.prompt.Offset
 }
 
 // rest is the agent's word that it is idle, and where it lies.

@@ -3,8 +3,10 @@
 package runner_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -70,6 +72,40 @@ func TestSignalReachesTheAgent(t *testing.T) {
 	require.ErrorIs(t, c.Signal(t.Context(), syscall.SIGINT), runner.ErrExited)
 }
 
+// TestInputOfADeadAgentIsRefused: between the end of the agent's process and the
+// end of what it started no input is taken, since nobody would read it. The
+// first process of the namespace, stopped, holds that moment open.
+func TestInputOfADeadAgentIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t, runner.IsolationRequire)
+	st := b.mustStart()
+	c := b.dial()
+	say(t, c, "m1", "hello")
+	r := read(t, c, 0)
+	r.until(event.DirOut, "echo hello")
+	init := parentOf(t, st.Pid)
+	require.NoError(t, syscall.Kill(init, syscall.SIGSTOP))
+	defer func() { _ = syscall.Kill(init, syscall.SIGCONT) }()
+	requireState(t, init, "T")
+	kill(t, st.Pid)
+	requireState(t, st.Pid, "Z")
+	_, err := c.Input(t.Context(), "m2", []byte("too late\n"))
+	require.ErrorIs(t, err, runner.ErrExited)
+	require.True(t, say(t, c, "m1", "hello").Gone, "what had it is gone")
+	now, err := c.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, runner.AgentRunning, now.State, "its end is not recorded yet")
+	require.NoError(t, syscall.Kill(init, syscall.SIGCONT))
+	end := r.end()
+	require.Equal(t, 0, count(end, event.DirIn, ""))
+	require.Equal(t, 1, count(end, event.DirSig, "signal killed"))
+
+	b.mustStart()
+	next := b.dial()
+	require.False(t, say(t, next, "m2", "again").Duplicate)
+	read(t, next, 0).until(event.DirOut, "echo again")
+}
+
 func TestEverythingDiesWithTheSupervisor(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
@@ -119,15 +155,31 @@ func TestNothingIsLeftWithoutItsGuard(t *testing.T) {
 	require.Equal(t, runner.AgentExited, state.Status.State)
 }
 
-// parentOf is the second number behind a process's name in its stat.
 func parentOf(t *testing.T, pid int) int {
 	t.Helper()
 	raw, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
 	require.NoError(t, err)
-	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
-	parent, err := strconv.Atoi(fields[1])
+	parent, err := strconv.Atoi(statFields(raw)[1])
 	require.NoError(t, err)
 	return parent
+}
+
+// statFields is what follows a process's name in its stat.
+func statFields(stat []byte) []string {
+	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+}
+
+// requireState waits until all threads of a process have a state: T is stopped,
+// Z is dead and not reaped.
+func requireState(t *testing.T, pid int, state string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		threads, err := filepath.Glob("/proc/" + itoa(pid) + "/task/*/stat")
+		return err == nil && len(threads) > 0 && !slices.ContainsFunc(threads, func(path string) bool {
+			raw, err := os.ReadFile(path)
+			return err != nil || statFields(raw)[0] != state
+		})
+	}, 10*time.Second, time.Millisecond, "process %d has the state %s", pid, state)
 }
 
 func commOf(t *testing.T, pid int) string {

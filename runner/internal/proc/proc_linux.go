@@ -131,6 +131,20 @@ func ignoreGone(err error) error {
 	return err
 }
 
+// Dead reports whether the process has ended, reaped or not.
+func Dead(p runner.Process) (bool, error) {
+	fd, err := hold(p)
+	if err != nil || fd < 0 {
+		return err == nil, err
+	}
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	if err != nil {
+		return false, fmt.Errorf("look at process %d: %w", p.Pid, err)
+	}
+	return n > 0, nil
+}
+
 // Wait returns when the process is dead (reaped or not), or with ctx's error.
 func Wait(ctx context.Context, p runner.Process) error {
 	fd, err := hold(p)

@@ -332,6 +332,17 @@ func (f *family) signal(sig syscall.Signal) error {
 	return err
 }
 
+// exitedAgent reports whether the agent's process has ended. The process itself
+// is asked, because its end is reported, and that of what it started is waited
+// for, only afterwards. What can't be looked at counts as alive.
+func (f *family) exitedAgent() bool {
+	if f.agent.Pid == 0 {
+		return true
+	}
+	dead, err := proc.Dead(f.agent)
+	return err == nil && dead
+}
+
 // kill ends everything at once.
 func (f *family) kill() error {
 	return proc.Signal(f.root, unix.SIGKILL)

@@ -25,7 +25,6 @@ type input struct {
 	queue   [][]byte
 	waiting int
 	closed  bool // no further inputs
-	ended   bool // the agent is gone
 	more    chan struct{}
 }
 
@@ -42,7 +41,7 @@ func (in *input) accept(key string, data []byte, epoch uint64) (runner.Ack, erro
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if e, known := in.journal.known[key]; known {
-		gone := in.ended || e.Start != in.s.restarts()
+		gone := e.Start != in.s.restarts() || in.s.family.exitedAgent()
 		return runner.Ack{Duplicate: true, Gone: gone, Offset: e.At, Next: e.Next}, nil
 	}
 	if err := in.refuse(len(data)); err != nil {
@@ -68,7 +67,7 @@ func (in *input) accept(key string, data []byte, epoch uint64) (runner.Ack, erro
 
 func (in *input) refuse(n int) error {
 	switch {
-	case in.ended:
+	case in.s.family.exitedAgent():
 		return runner.ErrExited
 	case in.closed:
 		return runner.ErrStdinClosed
@@ -104,14 +103,6 @@ func (in *input) drop() {
 	}
 	in.closed, in.queue = true, nil
 	in.wake()
-}
-
-// finish is called when the agent is gone.
-func (in *input) finish() {
-	in.mu.Lock()
-	in.ended = true
-	in.mu.Unlock()
-	in.drop()
 }
 
 func (in *input) wake() {

@@ -318,7 +318,7 @@ func (s *Supervisor) own(stdio [3]*os.File) {
 	s.work.Go(func() {
 		ws := <-s.family.exited
 		<-s.family.gone
-		s.input.finish()
+		s.input.drop()
 		// Every writer is dead, so what it said comes to its end.
 		talking.Wait()
 		s.noteExit(ws)
