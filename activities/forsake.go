@@ -73,8 +73,9 @@ func (s *Session) unarchived(ctx context.Context, in EmitInput, live reducer.Sta
 	if err != nil {
 		return nil, fmt.Errorf("session %s: look for what was lost: %w", in.SessionID, err)
 	}
-	restored := foldSaved(adapter.Parse(sources), in.Forsaken.MessageID, live)
-	return unsaved(in.Forsaken.MessageID, live, restored, time.Now().UTC()), ctx.Err()
+	asked := promptIDs(adapter, in.Forsaken.MessageID)
+	restored := foldSaved(adapter.Parse(sources), asked, live)
+	return unsaved(asked, live, restored, time.Now().UTC()), ctx.Err()
 }
 
 // archiveOwnSince archives Sojourn's own blocks of the execution, those too that

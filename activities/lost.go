@@ -36,11 +36,11 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 		live.Add(ev)
 	}
 	said := live.State()
-	restored, err := t.agent.onDisk(ctx, t.in.Message.ID, said)
+	restored, err := t.agent.onDisk(ctx, t.promptIDs(), said)
 	if err != nil {
 		return fmt.Errorf("look for lost blocks: %w", err)
 	}
-	events := append(t.unheard(said, restored, d.Record.TS), unsaved(t.in.Message.ID, said, restored, d.Record.TS)...)
+	events := append(t.unheard(said, restored, d.Record.TS), unsaved(t.promptIDs(), said, restored, d.Record.TS)...)
 	// The last block in order may be among them: the stream is asked again.
 	t.owned = t.owned || len(events) > 0
 	return t.out.Add(ctx, events, pos)
@@ -51,7 +51,7 @@ func (t *turn) markLost(ctx context.Context, d runner.Delivery) error {
 func (t *turn) unheard(said, restored reducer.State, at time.Time) []event.Event {
 	m := t.in.Message
 	asked := func(b event.Block) bool { return b.Type == event.BlockUserMessage }
-	if slices.ContainsFunc(said.Blocks, asked) || written(promptIDs(m.ID), restored) {
+	if slices.ContainsFunc(said.Blocks, asked) || written(t.promptIDs(), restored) {
 		return nil
 	}
 	ev := own(event.BlockUpsert{Block: event.Block{
@@ -103,7 +103,8 @@ func blockFor(ev event.Event) blockIn {
 }
 
 // unsaved are the events that make the live side and the transcripts equal, of an
-// execution whose agent is gone, and of what came before it.
-func unsaved(messageID string, live, restored reducer.State, at time.Time) []event.Event {
-	return reducer.Difference(live, restored, reducer.DifferenceOptions{At: at, Asked: promptIDs(messageID)})
+// execution whose agent is gone, and of what came before it. asked are the ids of
+// its message.
+func unsaved(asked []string, live, restored reducer.State, at time.Time) []event.Event {
+	return reducer.Difference(live, restored, reducer.DifferenceOptions{At: at, Asked: asked})
 }

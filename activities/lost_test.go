@@ -36,7 +36,7 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	live.add(event.SourceRunner, event.BlockUpsert{Block: block("a2", event.BlockAssistantText, event.StatusPending, "nor this")})
 
 	state, disk := foldAll(live.live...), foldAll(onDisk...)
-	kept := unsaved("u2", state, disk, time.Unix(1, 0))
+	kept := unsaved(promptIDs(nil, "u2"), state, disk, time.Unix(1, 0))
 	require.Len(t, kept, 2)
 	for _, ev := range kept {
 		live.add(event.SourceServer, ev.Payload)
@@ -67,7 +67,7 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, differences)
 	require.Equal(t, event.StatusComplete, foldAll(merged...).Blocks[2].Status, "a message is no lost block")
-	require.Empty(t, unsaved("u3", foldAll(live.live...), foldAll(append(onDisk, later)...), time.Unix(1, 0)), "once")
+	require.Empty(t, unsaved(promptIDs(nil, "u3"), foldAll(live.live...), foldAll(append(onDisk, later)...), time.Unix(1, 0)), "once")
 }
 
 // TestUnheardMessageIsKept: an agent that dies before it could be asked, in the
@@ -75,7 +75,7 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 // one that was asked leaves it once.
 func TestUnheardMessageIsKept(t *testing.T) {
 	t.Parallel()
-	attempt := &turn{in: RunTurnInput{Message: session.Message{ID: "m1", Text: "asked in vain"}}}
+	attempt := &turn{agent: &agent{}, in: RunTurnInput{Message: session.Message{ID: "m1", Text: "asked in vain"}}}
 	prompt := event.Event{Payload: event.BlockUpsert{Block: block("m1", event.BlockUserMessage, event.StatusComplete, "asked in vain")}}
 	native := prompt
 	native.Payload = event.BlockUpsert{Block: block("n1", event.BlockUserMessage, event.StatusComplete, "asked in vain")}
@@ -112,12 +112,12 @@ func TestWrittenPromptIsTold(t *testing.T) {
 			t.Parallel()
 			before := prompt("m1", "asked before")
 			state, disk := foldAll(c.live...), foldAll(append([]event.Event{before}, c.disk...)...)
-			after := foldAll(append(slices.Clone(c.live), unsaved("m2", state, disk, time.Unix(1, 0))...)...)
+			after := foldAll(append(slices.Clone(c.live), unsaved(promptIDs(nil, "m2"), state, disk, time.Unix(1, 0))...)...)
 			differences, err := parity.Compare(after, foldAll(c.disk...), parity.Rules{})
 			require.NoError(t, err)
 			require.Empty(t, differences)
-			require.Empty(t, unsaved("m2", after, disk, time.Unix(1, 0)), "once")
-			require.True(t, written(promptIDs("m2"), disk))
+			require.Empty(t, unsaved(promptIDs(nil, "m2"), after, disk, time.Unix(1, 0)), "once")
+			require.True(t, written(promptIDs(nil, "m2"), disk))
 		})
 	}
 }

@@ -351,7 +351,7 @@ func (r *Reconciler) lost(ctx context.Context, in EpitaphInput, since uint64) ([
 	if run := in.Remains.Running; run != nil {
 		running = run.MessageID
 	}
-	return unsaved(running, live.State(), saved.State(), time.Now().UTC()), ctx.Err()
+	return unsaved(promptIDs(a, running), live.State(), saved.State(), time.Now().UTC()), ctx.Err()
 }
 
 // lastWords fail what was not answered, in the stream and in the conversation,

@@ -49,15 +49,23 @@ func resumedID(messageID string, times int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s resumed %d", messageID, times)).String()
 }
 
-// promptIDs are the ids under which an agent may have been asked a message: more
-// than an execution can have, which loses so many hosts and runners at most.
-func promptIDs(messageID string) []string {
-	ids := []string{messageID}
+// promptIDs are the ids that the blocks of a message may have, whose agent may have
+// been asked it again: more than an execution can have, which loses so many hosts
+// and runners at most.
+func promptIDs(a adapters.Adapter, messageID string) []string {
+	inTranscript := func(id string) string { return id }
+	if n, ok := a.(adapters.Naming); ok {
+		inTranscript = n.BlockID
+	}
+	ids := []string{messageID, inTranscript(messageID)} // Sojourn's own block of it, and the agent's
 	for times := 1; times <= maxResumptions*(maxResumptions+1); times++ {
-		ids = append(ids, resumedID(messageID, times))
+		ids = append(ids, inTranscript(resumedID(messageID, times)))
 	}
 	return ids
 }
+
+// promptIDs are those of the turn's message.
+func (t *turn) promptIDs() []string { return promptIDs(t.agent.adapter, t.in.Message.ID) }
 
 // errResumed ends an attempt whose agent was lost with its runner; the next one
 // goes on.
@@ -136,13 +144,13 @@ func (t *turn) resumed(ctx context.Context, events *[]event.Event) (begun bool, 
 	if err != nil {
 		return false, err
 	}
-	restored, err := t.agent.onDisk(ctx, t.in.Message.ID, said.live, whole)
+	restored, err := t.agent.onDisk(ctx, t.promptIDs(), said.live, whole)
 	if err != nil {
 		return false, fmt.Errorf("look for what can be resumed: %w", err)
 	}
 	message, known := asked(said.live)
-	r.Heard = written(promptIDs(t.in.Message.ID), restored)
-	o := reducer.DifferenceOptions{At: time.Now().UTC(), Asked: promptIDs(t.in.Message.ID)}
+	r.Heard = written(t.promptIDs(), restored)
+	o := reducer.DifferenceOptions{At: time.Now().UTC(), Asked: t.promptIDs()}
 	if known && !r.Heard {
 		r.Heard = written([]string{message.ID}, restored)
 	}
@@ -251,12 +259,12 @@ func (t *turn) sayWhatIsLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	restored, err := t.agent.onDisk(ctx, t.in.Message.ID, whole)
+	restored, err := t.agent.onDisk(ctx, t.promptIDs(), whole)
 	if err != nil {
 		return fmt.Errorf("look for what was lost: %w", err)
 	}
 	now := time.Now().UTC()
-	events := unsaved(t.in.Message.ID, whole, restored, now)
+	events := unsaved(t.promptIDs(), whole, restored, now)
 	t.owned = t.owned || len(events) > 0
 	if err := t.out.Add(ctx, events, stream.Position{}); err != nil {
 		return err

@@ -17,20 +17,20 @@ const savedBehind = 8 << 20
 // onDisk is the part of the conversation in the agent's own transcripts that
 // the live ones can be compared with; see foldSaved. What can't be read of the
 // transcripts, a torn last line say, is not in it.
-func (a *agent) onDisk(ctx context.Context, messageID string, live ...reducer.State) (reducer.State, error) {
+func (a *agent) onDisk(ctx context.Context, asked []string, live ...reducer.State) (reducer.State, error) {
 	sources, err := a.sources(ctx)
 	if err != nil {
 		return reducer.State{}, err
 	}
-	return foldSaved(a.adapter.Parse(sources), messageID, live...), ctx.Err()
+	return foldSaved(a.adapter.Parse(sources), asked, live...), ctx.Err()
 }
 
 // foldSaved folds of saved events what a turn is compared with: the blocks that
-// it has live, its message, and in each of its conversations what follows the
+// it has live, its message (asked are its ids), and in each of its conversations what follows the
 // last of them, with the subagents that began there. A transcript may be of any
 // length; the memory is that of the turn.
-func foldSaved(events iter.Seq2[event.Event, error], messageID string, live ...reducer.State) reducer.State {
-	s := newSavedFold(messageID, live)
+func foldSaved(events iter.Seq2[event.Event, error], asked []string, live ...reducer.State) reducer.State {
+	s := newSavedFold(asked, live)
 	for ev, err := range events {
 		if err == nil {
 			s.add(ev)
@@ -63,13 +63,13 @@ type savedEvent struct {
 	event.Event
 }
 
-func newSavedFold(messageID string, live []reducer.State) *savedFold {
+func newSavedFold(asked []string, live []reducer.State) *savedFold {
 	s := &savedFold{
 		kept:   reducer.NewBuilder(reducer.State{}),
 		wanted: map[string]map[string]bool{event.Main: {}},
 		found:  map[string]bool{}, bytes: map[string]int{}, under: map[string]string{}, began: map[string]string{},
 	}
-	for _, id := range promptIDs(messageID) {
+	for _, id := range asked {
 		s.wanted[event.Main][id] = true
 	}
 	for _, l := range live {

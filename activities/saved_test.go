@@ -78,9 +78,9 @@ func TestPartsOfSavedAreEnough(t *testing.T) {
 		}
 		saved = append(saved, event.Event{Payload: event.SessionIdle{}})
 		live := foldAll(all[from:to]...)
-		want, err := json.Marshal(unsaved("u3", live, foldAll(saved...), at))
+		want, err := json.Marshal(unsaved(promptIDs(nil, "u3"), live, foldAll(saved...), at))
 		require.NoError(t, err)
-		got, err := json.Marshal(unsaved("u3", live, foldSaved(each(saved), "u3", live), at))
+		got, err := json.Marshal(unsaved(promptIDs(nil, "u3"), live, foldSaved(each(saved), promptIDs(nil, "u3"), live), at))
 		require.NoError(t, err)
 		require.JSONEq(t, string(want), string(got), "seed %d", seed)
 	}

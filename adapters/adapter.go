@@ -394,6 +394,13 @@ type Follower interface {
 	Follow(home Home, l Launch, since json.RawMessage, take func(event.Event)) (next json.RawMessage, err error)
 }
 
+// Naming is an adapter whose agent knows messages by ids of a form of its own.
+type Naming interface {
+	// BlockID returns the id of the block that a message becomes, live and in the
+	// transcripts. It is deterministic.
+	BlockID(messageID string) string
+}
+
 // Exporter is an adapter whose agent keeps its sessions in a database. Its
 // Snapshot transcripts are archived as JSON lines of what changed in them, which
 // only grow, and are made into files again for another home; Parse takes the

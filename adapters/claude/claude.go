@@ -70,6 +70,9 @@ func MessageUUID(messageID string) string {
 	return uuid.NewSHA1(namespace, []byte("message/"+messageID)).String()
 }
 
+// BlockID implements [adapters.Naming].
+func (*Adapter) BlockID(messageID string) string { return MessageUUID(messageID) }
+
 // Translator starts the translation at a state; see the package comment.
 func (*Adapter) Translator(l adapters.Launch, state json.RawMessage) (adapters.Translator, error) {
 	return newTranslator(l, state)

@@ -71,6 +71,9 @@ func (*Adapter) NativeID(sessionID string, n int) string {
 	return "ses_" + hex.EncodeToString(h[:13])
 }
 
+// BlockID implements [adapters.Naming].
+func (*Adapter) BlockID(messageID string) string { return BlockID(messageID) }
+
 // Translator starts the translation at a state; see the package comment.
 func (*Adapter) Translator(l adapters.Launch, state json.RawMessage) (adapters.Translator, error) {
 	return newTranslator(l, state)
