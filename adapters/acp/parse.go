@@ -6,12 +6,11 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/lines"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -24,14 +23,14 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 			yield(event.Event{}, err)
 			return
 		}
-		p := &parser{Feed: telling.Feed{Yield: yield}, tr: tr, texts: map[string]*text{}}
+		p := &parser{Yielder: emit.Yielder{Yield: yield}, tr: tr, texts: map[string]*text{}}
 		for _, src := range sources {
 			if src.ID == event.Main && !p.Stopped {
 				p.read(src)
 			}
 		}
 		p.end("exit (end of records)")
-		p.hold(event.SessionIdle{})
+		p.Emit(event.Main, event.SessionIdle{})
 		p.flush()
 	}
 }
@@ -39,17 +38,16 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 // parser steps through records and holds back a turn's events until it is
 // known what of it stands.
 type parser struct {
-	telling.Feed
+	emit.Yielder
+	emit.Emitter
 	tr    *acp.Translator
 	begun bool // a process was opened
-	time  time.Time
-	held  []event.Event
 	texts map[string]*text
 }
 
 // text is a block that is told in pieces.
 type text struct {
-	at     int // its place in held
+	at     int // its place in the events
 	pieces strings.Builder
 }
 
@@ -92,12 +90,12 @@ func opensProcess(r event.Record) bool {
 
 // end stands for the end of a process, which its recorder does not live to see.
 func (p *parser) end(how string) {
-	p.step(event.Record{TS: p.time, Dir: event.DirSig, Line: how})
+	p.step(event.Record{TS: p.Time, Dir: event.DirSig, Line: how})
 	p.flush()
 }
 
 func (p *parser) step(r event.Record) {
-	p.time = r.TS
+	p.Time = r.TS
 	for _, e := range p.tr.Step(r) {
 		switch e := e.Payload.(type) {
 		case event.BlockUpsert:
@@ -105,10 +103,10 @@ func (p *parser) step(r event.Record) {
 		case event.BlockDelta:
 			p.texts[e.BlockID].pieces.WriteString(e.Delta)
 		case event.Native:
-			p.hold(e)
+			p.Emit(event.Main, e)
 		case event.Error:
 			if e.Code == "malformed" {
-				p.hold(e)
+				p.Emit(event.Main, e)
 			}
 		case event.SessionIdle:
 			p.flush()
@@ -123,12 +121,12 @@ func (p *parser) upsert(b event.Block) {
 	case string(b.Metadata["lost"]) == "true":
 		p.drop(b.ID)
 	case known != nil:
-		known.merge(&p.held[known.at], b)
+		known.merge(&p.Events[known.at], b)
 	case b.Type == event.BlockAssistantText || b.Type == event.BlockThinking:
-		p.texts[b.ID] = &text{at: len(p.held)}
-		p.hold(event.BlockUpsert{Block: b})
+		p.texts[b.ID] = &text{at: len(p.Events)}
+		p.Emit(event.Main, event.BlockUpsert{Block: b})
 	default:
-		p.hold(event.BlockUpsert{Block: b})
+		p.Emit(event.Main, event.BlockUpsert{Block: b})
 	}
 }
 
@@ -140,27 +138,22 @@ func (t *text) merge(e *event.Event, b event.Block) {
 
 // drop takes back what was held of a block.
 func (p *parser) drop(id string) {
-	for i, e := range p.held {
+	for i, e := range p.Events {
 		if u, is := e.Payload.(event.BlockUpsert); is && u.Block.ID == id {
-			p.held[i].Payload = nil
+			p.Events[i].Payload = nil
 		}
 	}
-}
-
-func (p *parser) hold(payload event.Payload) {
-	p.held = append(p.held, event.Event{Payload: payload, Context: event.Context{
-		ConversationID: event.Main, Source: event.SourceRunner, Timestamp: p.time,
-	}})
 }
 
 // flush hands over what was held.
 func (p *parser) flush() {
 	for _, t := range p.texts {
-		if u, is := p.held[t.at].Payload.(event.BlockUpsert); is {
+		if u, is := p.Events[t.at].Payload.(event.BlockUpsert); is {
 			u.Block.Content = event.Text(t.pieces.String())
-			p.held[t.at].Payload = u
+			p.Events[t.at].Payload = u
 		}
 	}
 	clear(p.texts)
-	p.held = p.Hand(slices.DeleteFunc(p.held, func(e event.Event) bool { return e.Payload == nil }))
+	p.Events = slices.DeleteFunc(p.Events, func(e event.Event) bool { return e.Payload == nil })
+	p.Flush(&p.Emitter)
 }

@@ -15,7 +15,7 @@ import (
 // spawn says that a tool use starts a native subagent. Its conversation has
 // the id of the tool use, and begins with the prompt: the line that repeats it
 // comes only from subagents that somebody waits for.
-func (s *scribe) spawn(conversation, toolUseID string, input json.RawMessage) {
+func (s *emitter) spawn(conversation, toolUseID string, input json.RawMessage) {
 	if s.Agents[toolUseID] != nil {
 		return
 	}
@@ -30,7 +30,7 @@ func (s *scribe) spawn(conversation, toolUseID string, input json.RawMessage) {
 	delete(s.Early, toolUseID)
 	s.Agents[toolUseID] = a
 	s.started++
-	s.emit(conversation, event.SubagentSpawned{
+	s.Emit(conversation, event.SubagentSpawned{
 		ToolUseID: toolUseID, AgentID: a.ID, Prompt: in.Prompt,
 		SubagentType: in.SubagentType, Description: in.Description,
 	})
@@ -42,7 +42,7 @@ func promptOf(toolUseID string) string { return toolUseID + ":prompt" }
 
 // agentKnown says which native agent a tool use has started. It may come
 // before the tool use itself.
-func (s *scribe) agentKnown(toolUseID, agentID string) {
+func (s *emitter) agentKnown(toolUseID, agentID string) {
 	a := s.Agents[toolUseID]
 	switch {
 	case a == nil:
@@ -50,13 +50,13 @@ func (s *scribe) agentKnown(toolUseID, agentID string) {
 	case a.ID == "" && agentID != "":
 		a.ID = agentID
 		s.started++
-		s.emit(a.Conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: agentID, Prompt: a.Prompt})
+		s.Emit(a.Conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: agentID, Prompt: a.Prompt})
 	}
 }
 
 // agentPrompt says whether a text in a subagent's conversation is the line
 // that repeats its prompt.
-func (s *scribe) agentPrompt(conversation, text string) bool {
+func (s *emitter) agentPrompt(conversation, text string) bool {
 	a := s.Agents[conversation]
 	if a == nil || a.Prompted || a.Prompt != text {
 		return false
@@ -72,7 +72,7 @@ const (
 
 // agentResult ends a subagent that somebody waited for. The result of one
 // that goes on in the background only says that it was launched.
-func (s *scribe) agentResult(toolUseID string, output json.RawMessage, failed bool, told nativeResult) {
+func (s *emitter) agentResult(toolUseID string, output json.RawMessage, failed bool, told nativeResult) {
 	a := s.Agents[toolUseID]
 	if a == nil {
 		return
@@ -109,7 +109,7 @@ func milliseconds(figure ifNumber) *int64 {
 // interruptedWith ends what a subagent was doing when the user stopped the call
 // that had started it. The subagent's own transcript has lines for that, which
 // are not sent, and say what the result of the call says.
-func (s *scribe) interruptedWith(toolUseID string, output json.RawMessage) {
+func (s *emitter) interruptedWith(toolUseID string, output json.RawMessage) {
 	var stopped []string
 	for id, t := range s.Tools {
 		if t.Conversation == toolUseID {
@@ -124,7 +124,7 @@ func (s *scribe) interruptedWith(toolUseID string, output json.RawMessage) {
 		s.toolResult(toolUseID, &part{ToolUseID: id, Content: output, IsError: true}, nativeResult{})
 		message = markInterrupted + " for tool use]"
 	}
-	s.system(toolUseID, interruptionOf(toolUseID), "interrupted", message)
+	s.System(toolUseID, interruptionOf(toolUseID), "interrupted", message)
 }
 
 // interruptionOf is the id of the block that says that a subagent was
@@ -160,7 +160,7 @@ func resultTexts(output json.RawMessage) []string {
 // agentReported ends a subagent in the background. Its output is its last
 // text, unless it was stopped, of which no transcript tells; and it has no
 // duration: the report that has one may never come.
-func (s *scribe) agentReported(toolUseID, status string) (known bool) {
+func (s *emitter) agentReported(toolUseID, status string) (known bool) {
 	a := s.Agents[toolUseID]
 	if a == nil {
 		return false
@@ -179,13 +179,13 @@ func (s *scribe) agentReported(toolUseID, status string) (known bool) {
 
 // agentDone says once that a subagent has ended, and forgets it. The duration
 // is the agent's own figure, nil without one.
-func (s *scribe) agentDone(toolUseID string, failed bool, output *string, durationMS *int64) {
+func (s *emitter) agentDone(toolUseID string, failed bool, output *string, durationMS *int64) {
 	a := s.Agents[toolUseID]
 	status := event.SubagentCompletedOK
 	if failed {
 		status = event.SubagentFailed
 	}
-	s.emit(a.Conversation, event.SubagentCompleted{
+	s.Emit(a.Conversation, event.SubagentCompleted{
 		ToolUseID: toolUseID, AgentID: a.ID, Status: status, Output: output, DurationMS: durationMS,
 	})
 	delete(s.Agents, toolUseID)
@@ -195,7 +195,7 @@ func (s *scribe) agentDone(toolUseID string, failed bool, output *string, durati
 
 // notification is a background task's report as the program tells it to the
 // model; transcripts have nothing else of it.
-func (s *scribe) notification(text string) {
+func (s *emitter) notification(text string) {
 	toolUseID, _, _ := strings.Cut(after(text, "<tool-use-id>"), "<")
 	status, _, _ := strings.Cut(after(text, "<status>"), "<")
 	s.agentReported(toolUseID, status)

@@ -41,13 +41,13 @@ func commandIn(parts []part) *part {
 }
 
 // holdCommand keeps a local command until its output comes.
-func (s *scribe) holdCommand(conversation string, p prompt) {
+func (s *emitter) holdCommand(conversation string, p prompt) {
 	s.flushCommand(conversation)
 	s.thread(conversation).Command = &p
 }
 
 // flushCommand writes a held command that got no output.
-func (s *scribe) flushCommand(conversation string) {
+func (s *emitter) flushCommand(conversation string) {
 	th := s.thread(conversation)
 	if th.Command == nil {
 		return
@@ -74,7 +74,7 @@ func isModelCommand(content json.RawMessage) bool {
 }
 
 // commandOutput writes the output of a local command, behind the command.
-func (s *scribe) commandOutput(conversation, id, text string) {
+func (s *emitter) commandOutput(conversation, id, text string) {
 	th := s.thread(conversation)
 	if isModelChange(text) && (th.Command == nil || !isModelCommand(th.Command.Content)) {
 		return
@@ -87,7 +87,7 @@ func (s *scribe) commandOutput(conversation, id, text string) {
 		th.Command = nil
 	}
 	// The stream trims what the transcript keeps.
-	s.system(conversation, id, "local_command", strings.TrimSpace(text))
+	s.System(conversation, id, "local_command", strings.TrimSpace(text))
 }
 
 // refuses tells the answers to commands that the program does not have. It
@@ -104,7 +104,7 @@ func lastPart(content json.RawMessage) json.RawMessage {
 	return rawText(parts[len(parts)-1].Text)
 }
 
-func (s *scribe) showCommand(conversation string, p prompt, id string) {
+func (s *emitter) showCommand(conversation string, p prompt, id string) {
 	parts, err := decodeParts(p.Content)
 	if err != nil || len(parts) == 0 {
 		return
@@ -117,7 +117,7 @@ func (s *scribe) showCommand(conversation string, p prompt, id string) {
 
 // commandText is a command as the program writes it down: by its first name,
 // with one space before its arguments.
-func (s *scribe) commandText(text string) string {
+func (s *emitter) commandText(text string) string {
 	name, args := splitCommand(text)
 	if known, ok := s.Aliases[name]; ok {
 		name = known
@@ -147,7 +147,7 @@ func rawParts(before []part, text string) json.RawMessage {
 
 // command writes what a transcript holds of a slash command, and says whether
 // the text was one.
-func (s *scribe) command(l *line) bool {
+func (s *emitter) command(l *line) bool {
 	parts := l.Message.parts()
 	if len(parts) == 0 {
 		return false

@@ -13,7 +13,7 @@ func (t *translator) asked(l *line, raw json.RawMessage) error {
 		return err
 	}
 	if c.Subtype != "can_use_tool" {
-		t.native(event.Main, event.DirOut, l.Type+"/"+c.Subtype, raw)
+		t.Native(event.Main, event.DirOut, l.Type+"/"+c.Subtype, raw)
 		return nil
 	}
 	conversation := t.askedIn(c)
@@ -31,7 +31,7 @@ func (t *translator) asked(l *line, raw json.RawMessage) error {
 		}
 		ask.Questions = in.Questions
 	}
-	t.emit(conversation, ask)
+	t.Emit(conversation, ask)
 	return nil
 }
 
@@ -80,7 +80,7 @@ func (t *translator) resolve(requestID, what, message string) {
 		return
 	}
 	delete(t.Asks, requestID)
-	t.emit(conversation, event.PermissionResolved{RequestID: requestID, Decision: what, Message: message})
+	t.Emit(conversation, event.PermissionResolved{RequestID: requestID, Decision: what, Message: message})
 }
 
 // request notes a request of the host to the program.
@@ -113,11 +113,11 @@ func (t *translator) answered(l *line) error {
 	delete(t.Models, a.RequestID)
 	switch {
 	case a.Subtype == "error":
-		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+		t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
 			Message: "claude: " + a.Error, Code: "control_request", Data: rawText(a.RequestID),
 		}})
 	case isModel:
-		t.emit(event.Main, event.OptionsUpdate{Model: &model})
+		t.Emit(event.Main, event.OptionsUpdate{Model: &model})
 	case len(a.Response) == 0 && t.Turn.Phase != idle:
 		// Without the input side this is all that is seen of an interrupt.
 		t.Turn.Interrupted = true

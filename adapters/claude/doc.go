@@ -25,7 +25,7 @@
 //
 // # One conversation, told twice
 //
-// The translator and the parser write through one scribe, so they agree by
+// The translator and the parser write through one emitter, so they agree by
 // construction where the native lines do, and the rest is told here:
 //
 //   - A tool call has the id of the tool use, its result that id and

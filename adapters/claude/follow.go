@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/lines"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -25,7 +25,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 		return since, err
 	}
 	f := followed{State: newState()}
-	if err := telling.Carried(Name, since, &f, &f.State.Version, stateVersion); err != nil {
+	if err := emit.LoadState(Name, since, &f, &f.State.Version, stateVersion); err != nil {
 		f = followed{State: newState()} // it is of another build
 	}
 	in, err := lines.OpenAt(Name, home, path, f.At)
@@ -36,16 +36,16 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 		return since, err
 	}
 	defer in.Close()
-	p := &parser{scribe: scribe{state: f.State}, Feed: telling.Feed{Yield: func(ev event.Event, _ error) bool {
+	p := &parser{emitter: newEmitter(f.State), Yielder: emit.Yielder{Yield: func(ev event.Event, _ error) bool {
 		take(ev)
 		return true
 	}}}
 	file := &file{in: in}
 	for more := true; more; {
 		if more, err = file.advance(); more && err == nil {
-			p.time = file.time
+			p.Time = file.time
 			p.line(event.Main, &file.next)
-			p.flush()
+			p.Flush(&p.Emitter)
 		}
 	}
 	if err != nil {

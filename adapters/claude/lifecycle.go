@@ -32,7 +32,7 @@ func (t *translator) systemLine(l *line, raw json.RawMessage) {
 	case "thinking_tokens":
 		// A running estimate of what the usage says exactly.
 	default:
-		t.native(conversationOf(l), event.DirOut, l.kind(), raw)
+		t.Native(conversationOf(l), event.DirOut, l.kind(), raw)
 	}
 }
 
@@ -40,7 +40,7 @@ func (t *translator) begun(l *line) {
 	t.Turn.Begun = true
 	if l.Model != "" && l.Model != t.Model {
 		t.Model = l.Model
-		t.emit(event.Main, event.MetadataUpdate{Model: l.Model})
+		t.Emit(event.Main, event.MetadataUpdate{Model: l.Model})
 	}
 }
 
@@ -50,7 +50,7 @@ func (t *translator) status(l *line) {
 	}
 	if l.PermissionMode != "" {
 		mode := l.PermissionMode
-		t.emit(event.Main, event.OptionsUpdate{PermissionMode: &mode})
+		t.Emit(event.Main, event.OptionsUpdate{PermissionMode: &mode})
 	}
 }
 
@@ -59,7 +59,7 @@ func (t *translator) apiRetry(l *line, raw json.RawMessage) {
 	if l.ErrorStatus != nil {
 		code = fmt.Sprint(*l.ErrorStatus)
 	}
-	t.emit(event.Main, event.Log{Level: "warn", Data: raw, Message: fmt.Sprintf(
+	t.Emit(event.Main, event.Log{Level: "warn", Data: raw, Message: fmt.Sprintf(
 		"model API error (%s, %s): retry %d of %d in %.0f ms",
 		code, plainString(l.Error), l.Attempt, l.MaxRetries, l.RetryDelayMS)})
 }
@@ -73,12 +73,12 @@ func (t *translator) task(l *line, raw json.RawMessage) {
 	case l.Subtype == "task_notification" && t.Early[l.ToolUseID] != "":
 		// A subagent of a subagent's subagent: nothing else is told of it.
 		delete(t.Early, l.ToolUseID)
-		t.native(event.Main, event.DirOut, l.kind(), raw)
+		t.Native(event.Main, event.DirOut, l.kind(), raw)
 	case l.Subtype == "task_notification" && t.agentReported(l.ToolUseID, l.Status):
 	case l.Subtype == "task_updated":
 		t.taskEnded(l.TaskID, l.Patch)
 	default:
-		t.emit(t.taskConversation(l.ToolUseID), event.Log{
+		t.Emit(t.taskConversation(l.ToolUseID), event.Log{
 			Level: "debug", Message: strings.TrimSpace(l.kind() + " " + l.Description), Data: raw,
 		})
 	}
@@ -191,7 +191,7 @@ func (t *translator) idle() {
 		}
 	}
 	t.Turn.Result, t.Turn.Quiet = nil, true
-	t.emit(event.Main, e)
+	t.Emit(event.Main, e)
 }
 
 func (t *translator) inBackground() bool {
@@ -228,7 +228,7 @@ func (t *translator) bill(l *line) {
 		m.CostUSD = &cost
 	}
 	if m.Usage != nil || m.CostUSD != nil {
-		t.emit(event.Main, m)
+		t.Emit(event.Main, m)
 	}
 }
 
@@ -238,7 +238,7 @@ func (t *translator) signal(what string) {
 		t.died(what)
 		return
 	}
-	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
+	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
 	if strings.HasPrefix(what, "start") {
 		t.Cost, t.Turn.Begun = 0, false
 	}
@@ -269,16 +269,16 @@ func (t *translator) died(how string) {
 	clear(t.Models)
 	clear(t.Early)
 	if midTurn {
-		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+		t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
 			Message: "claude ended in the middle of a turn: " + how, Code: "agent_died",
 		}})
 		return
 	}
-	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
+	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
 }
 
 // abandon settles calls and subagents of a process that is gone.
-func (s *scribe) abandon() {
+func (s *emitter) abandon() {
 	for _, id := range slices.Sorted(maps.Keys(s.Tools)) {
 		s.settleTool(id, s.Tools[id].Conversation, true)
 	}

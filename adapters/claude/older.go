@@ -157,7 +157,7 @@ func linesOf(src adapters.Source) func(func(*line) bool) {
 // sidechain is the conversation of a line in the session's own file: that of the
 // subagent that a sidechain belongs to, else the main one. A chain begins with
 // the prompt of a call, and each line names the one before it.
-func (s *scribe) sidechain(l *line) string {
+func (s *emitter) sidechain(l *line) string {
 	if !l.IsSidechain {
 		return event.Main
 	}
@@ -176,7 +176,7 @@ func (s *scribe) sidechain(l *line) string {
 }
 
 // askedBy is the subagent that runs and whose prompt has not come yet.
-func (s *scribe) askedBy(prompt string) string {
+func (s *emitter) askedBy(prompt string) string {
 	for _, id := range slices.Sorted(maps.Keys(s.Agents)) {
 		if a := s.Agents[id]; !a.Prompted && a.Prompt == prompt {
 			return id

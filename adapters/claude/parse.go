@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -17,7 +17,7 @@ import (
 // open only while it is read.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := &parser{scribe: scribe{state: newState()}, Feed: telling.Feed{Yield: yield}}
+		p := &parser{emitter: newEmitter(newState()), Yielder: emit.Yielder{Yield: yield}}
 		p.open(sources)
 		defer p.close()
 		if p.readAll() {
@@ -28,8 +28,8 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 
 // parser merges the files of a session.
 type parser struct {
-	scribe
-	telling.Feed
+	emitter
+	emit.Yielder
 	// reading are the files whose conversation is known, in the order of the
 	// sources; waiting are the others.
 	reading, waiting []*file
@@ -103,9 +103,9 @@ func (p *parser) readAll() bool {
 		if f == nil {
 			return true
 		}
-		p.time = f.time
+		p.Time = f.time
 		p.line(f.conversation, &f.next)
-		p.flush()
+		p.Flush(&p.Emitter)
 		p.advance(f)
 		p.beginStarted()
 	}
@@ -176,10 +176,10 @@ func (p *parser) adopt(f *file) {
 	if p.Stopped || len(p.reading) == 0 {
 		return // there is nothing to tell
 	}
-	p.time = f.time
+	p.Time = f.time
 	a := &agent{Conversation: event.Main, ID: f.ID, Prompt: f.next.Message.text(), Adopted: true}
 	a.Cut = p.hasMain && f.link.ToolUseID != ""
-	p.emit(event.Main, event.SubagentSpawned{
+	p.Emit(event.Main, event.SubagentSpawned{
 		ToolUseID: conversation, AgentID: f.ID, Prompt: a.Prompt,
 		SubagentType: f.link.AgentType, Description: f.link.Description,
 	})
@@ -209,16 +209,14 @@ func (p *parser) advance(f *file) {
 
 // fail hands an error on behind what is told; the reading goes on.
 func (p *parser) fail(err error) {
-	p.flush()
+	p.Flush(&p.Emitter)
 	p.Fault(err)
 }
-
-func (p *parser) flush() { p.out = p.Hand(p.out) }
 
 // finish settles what the files leave open.
 func (p *parser) finish() {
 	p.flushCommand(event.Main)
 	p.abandon()
-	p.emit(event.Main, event.SessionIdle{})
-	p.flush()
+	p.Emit(event.Main, event.SessionIdle{})
+	p.Flush(&p.Emitter)
 }

@@ -17,7 +17,7 @@ import (
 
 // promptID is the host's id, or a position: the parity rules know the latter
 // by its prefix.
-func (s *scribe) promptID(p prompt) string {
+func (s *emitter) promptID(p prompt) string {
 	if p.ID != "" {
 		return p.ID
 	}
@@ -144,9 +144,9 @@ func (t *translator) messageEvent(p prompt, own bool) {
 	switch {
 	case p.ID == "":
 	case own:
-		t.emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
+		t.Emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
 	default:
-		t.emit(event.Main, event.MessageFolded{MessageRef: ref})
+		t.Emit(event.Main, event.MessageFolded{MessageRef: ref})
 	}
 }
 
@@ -202,7 +202,7 @@ func sameContent(a, b json.RawMessage) bool {
 }
 
 // localCommand hands the command that the program is answering by itself to
-// the scribe, which waits for its output.
+// the emitter, which waits for its output.
 func (t *translator) localCommand() {
 	turn := &t.Turn
 	if turn.Phase == starting && !turn.Shown && len(turn.Queue) > 0 && queuedCommand(turn.Queue[0]) {

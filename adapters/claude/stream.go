@@ -12,7 +12,7 @@ import (
 // subagent's messages come whole.
 func (t *translator) stream(l *line, raw json.RawMessage) {
 	if l.Event == nil {
-		t.native(conversationOf(l), event.DirOut, l.kind(), raw)
+		t.Native(conversationOf(l), event.DirOut, l.kind(), raw)
 		return
 	}
 	if l.Parent != "" {
@@ -30,7 +30,7 @@ func (t *translator) stream(l *line, raw json.RawMessage) {
 		t.blockStop(th, e.Index)
 	case "message_delta", "message_stop", "ping":
 	default:
-		t.native(event.Main, event.DirOut, "stream_event/"+e.Type, raw)
+		t.Native(event.Main, event.DirOut, "stream_event/"+e.Type, raw)
 	}
 }
 
@@ -46,7 +46,7 @@ func (t *translator) messageStart(th *thread, e *streamEvent) {
 
 func (t *translator) blockStart(th *thread, e *streamEvent, raw json.RawMessage) {
 	if e.Block == nil {
-		t.native(event.Main, event.DirOut, "stream_event/"+e.Type, raw)
+		t.Native(event.Main, event.DirOut, "stream_event/"+e.Type, raw)
 		return
 	}
 	b := event.Block{Status: event.StatusPending, Type: blockType(e.Block.Type)}
@@ -63,7 +63,7 @@ func (t *translator) blockStart(th *thread, e *streamEvent, raw json.RawMessage)
 		return // a kind of block that is told whole, as a native event
 	}
 	th.Open = append(th.Open, open{Index: e.Index, ID: b.ID, Type: e.Block.Type})
-	t.upsert(event.Main, b)
+	t.Upsert(event.Main, b)
 }
 
 // blockType is the type of the block that a part of the model's answer makes;
@@ -92,7 +92,7 @@ func (t *translator) delta(th *thread, e *streamEvent) {
 		text = e.Delta.Thinking
 	}
 	if at >= 0 && text != "" {
-		t.emit(event.Main, event.BlockDelta{BlockID: th.Open[at].ID, Delta: text})
+		t.Emit(event.Main, event.BlockDelta{BlockID: th.Open[at].ID, Delta: text})
 	}
 }
 
@@ -107,7 +107,7 @@ func (t *translator) blockStop(th *thread, index int) {
 	th.Open = slices.Delete(th.Open, at, at+1)
 	if !o.Whole {
 		th.next(th.Message) // the transcript has a line for it, the stream has none
-		t.upsert(event.Main, event.Block{ID: o.ID, Type: blockType(o.Type), Status: event.StatusComplete})
+		t.Upsert(event.Main, event.Block{ID: o.ID, Type: blockType(o.Type), Status: event.StatusComplete})
 	}
 }
 
@@ -150,5 +150,5 @@ func (t *translator) lose(id string, bt event.BlockType) {
 	if bt == event.BlockToolUse {
 		b.Execution = event.ExecutionError
 	}
-	t.upsert(event.Main, b)
+	t.Upsert(event.Main, b)
 }

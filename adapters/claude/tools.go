@@ -21,12 +21,12 @@ func isToolResult(partType string) bool {
 func isAgentTool(name string) bool { return name == "Agent" || name == "Task" }
 
 // toolUse writes a whole tool call.
-func (s *scribe) toolUse(conversation string, p *part) {
+func (s *emitter) toolUse(conversation string, p *part) {
 	input := p.Input
 	if len(input) == 0 {
 		input = json.RawMessage("{}")
 	}
-	s.upsert(conversation, event.Block{
+	s.Upsert(conversation, event.Block{
 		ID: p.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
 		ToolName: p.Name, ToolUseID: p.ID, Input: input, Execution: event.ExecutionRunning,
 	})
@@ -41,7 +41,7 @@ func (s *scribe) toolUse(conversation string, p *part) {
 }
 
 // nextNumber is higher than that of every open call.
-func (s *scribe) nextNumber() int {
+func (s *emitter) nextNumber() int {
 	n := 0
 	for _, t := range s.Tools {
 		n = max(n, t.Number)
@@ -65,14 +65,14 @@ func skillName(input json.RawMessage) string {
 
 // toolResult writes the result of a call and settles the call. The native
 // result, which subagents' transcripts lack, tells of the subagent behind it.
-func (s *scribe) toolResult(conversation string, p *part, told nativeResult) {
+func (s *emitter) toolResult(conversation string, p *part, told nativeResult) {
 	output := p.Content
 	if len(output) == 0 {
 		output = json.RawMessage("null")
 	}
 	failed := p.IsError
 	t, isOpen := s.Tools[p.ToolUseID]
-	s.upsert(conversation, event.Block{
+	s.Upsert(conversation, event.Block{
 		ID: p.ToolUseID + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
 		ToolUseID: p.ToolUseID, Output: output, IsError: &failed,
 		DurationMS: between(t.Since, s.now()),
@@ -85,11 +85,11 @@ func (s *scribe) toolResult(conversation string, p *part, told nativeResult) {
 }
 
 // now is the time of what is being told, in Unix milliseconds; 0 when not known.
-func (s *scribe) now() int64 {
-	if s.time.IsZero() {
+func (s *emitter) now() int64 {
+	if s.Time.IsZero() {
 		return 0
 	}
-	return s.time.UnixMilli()
+	return s.Time.UnixMilli()
 }
 
 // between is how long it took from one moment to another; nil unless both are
@@ -102,11 +102,11 @@ func between(begun, ended int64) *int64 {
 	return &took
 }
 
-func (s *scribe) settleTool(id, conversation string, failed bool) {
+func (s *emitter) settleTool(id, conversation string, failed bool) {
 	how := event.ExecutionSuccess
 	if failed {
 		how = event.ExecutionError
 	}
-	s.upsert(conversation, event.Block{ID: id, Type: event.BlockToolUse, Execution: how})
+	s.Upsert(conversation, event.Block{ID: id, Type: event.BlockToolUse, Execution: how})
 	delete(s.Tools, id)
 }

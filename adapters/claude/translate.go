@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
 // translator is the pure step from records to events.
 type translator struct {
-	scribe
+	emitter
 	launch adapters.Launch
 	// line is the one that is being translated; nothing of it is kept but
 	// texts and copies.
@@ -23,10 +23,10 @@ var _ adapters.Translator = (*translator)(nil)
 
 func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
 	st := newState()
-	if err := telling.Carried(Name, raw, st, &st.Version, stateVersion); err != nil {
+	if err := emit.LoadState(Name, raw, st, &st.Version, stateVersion); err != nil {
 		return nil, err
 	}
-	return &translator{scribe: scribe{state: st}, launch: l}, nil
+	return &translator{emitter: newEmitter(st), launch: l}, nil
 }
 
 // State gives what the next translator needs to go on.
@@ -34,7 +34,7 @@ func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.st
 
 // Step translates one record.
 func (t *translator) Step(r event.Record) []event.Event {
-	t.out, t.time = nil, r.TS
+	t.Begin(r)
 	switch r.Dir {
 	case event.DirOut:
 		t.decode(r, t.printed)
@@ -42,12 +42,12 @@ func (t *translator) Step(r event.Record) []event.Event {
 		t.decode(r, t.written)
 	case event.DirErr:
 		if strings.TrimSpace(r.Line) != "" {
-			t.emit(event.Main, event.Log{Level: "warn", Message: r.Line})
+			t.Emit(event.Main, event.Log{Level: "warn", Message: r.Line})
 		}
 	case event.DirSig:
 		t.signal(r.Line)
 	}
-	return telling.Cut(Name, r, t.out)
+	return t.End(r)
 }
 
 // decode hands a line on, or keeps it as an error event.
@@ -62,7 +62,7 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 		err = next(&t.line, raw)
 	}
 	if err != nil {
-		t.emit(event.Main, telling.Malformed(Name, r.Dir, err, rawText(r.Line)))
+		t.Malformed(r.Dir, err, rawText(r.Line))
 	}
 }
 
@@ -90,7 +90,7 @@ func (t *translator) printed(l *line, raw json.RawMessage) error {
 		t.resolve(l.RequestID, "cancelled", "")
 	case "keep_alive":
 	default:
-		t.native(conversationOf(l), event.DirOut, l.kind(), raw)
+		t.Native(conversationOf(l), event.DirOut, l.kind(), raw)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (t *translator) written(l *line, raw json.RawMessage) error {
 	case "control_response":
 		return t.decided(l)
 	default:
-		t.native(event.Main, event.DirIn, l.kind(), raw)
+		t.Native(event.Main, event.DirIn, l.kind(), raw)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 
 // user writes what a user line holds apart from prompts: results of tools and
 // the program's own remarks. It gives back what is left: a prompt, or nothing.
-func (s *scribe) user(conversation string, l *line) []part {
+func (s *emitter) user(conversation string, l *line) []part {
 	parts := l.Message.parts()
 	rest := parts[:0:0]
 	for i := range parts {
@@ -41,7 +41,7 @@ func (s *scribe) user(conversation string, l *line) []part {
 
 // remark writes a text that the program itself put into a user line, and says
 // whether it was one.
-func (s *scribe) remark(conversation string, l *line, text string) bool {
+func (s *emitter) remark(conversation string, l *line, text string) bool {
 	th := s.thread(conversation)
 	switch {
 	case strings.HasPrefix(text, markInterrupted):
@@ -50,16 +50,16 @@ func (s *scribe) remark(conversation string, l *line, text string) bool {
 		if conversation != event.Main {
 			id = interruptionOf(conversation)
 		}
-		s.system(conversation, id, "interrupted", text)
+		s.System(conversation, id, "interrupted", text)
 	case strings.HasPrefix(text, markStdout), strings.HasPrefix(text, markStderr):
 		s.commandOutput(conversation, l.UUID, untag(text))
 	case strings.HasPrefix(text, markNotification):
 		s.notification(text)
 	case l.IsCompactSummary, l.IsSynthetic && th.Compacted:
 		th.Compacted = false
-		s.system(conversation, l.UUID, "compact_summary", text)
+		s.System(conversation, l.UUID, "compact_summary", text)
 	case (l.IsMeta || l.IsSynthetic) && th.Skill != "":
-		s.upsert(conversation, event.Block{
+		s.Upsert(conversation, event.Block{
 			ID: l.UUID, Type: event.BlockSkillLoad, Status: event.StatusComplete,
 			SkillName: th.Skill, Content: &text,
 		})
@@ -74,9 +74,9 @@ func (s *scribe) remark(conversation string, l *line, text string) bool {
 }
 
 // compacted writes that the model has forgotten what came before.
-func (s *scribe) compacted(conversation string, l *line) {
+func (s *emitter) compacted(conversation string, l *line) {
 	s.thread(conversation).Compacted = true
-	s.system(conversation, l.UUID, "compact_boundary", "Conversation compacted")
+	s.System(conversation, l.UUID, "compact_boundary", "Conversation compacted")
 }
 
 // untag is the text between the first tag and its end.

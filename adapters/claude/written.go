@@ -29,7 +29,7 @@ func (p *parser) line(conversation string, l *line) {
 		}
 	default:
 		if !slices.Contains(bookkeeping, l.Type) {
-			p.native(conversation, "", l.kind(), bytes.Clone(l.raw))
+			p.Native(conversation, "", l.kind(), bytes.Clone(l.raw))
 		}
 	}
 }

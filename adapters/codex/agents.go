@@ -15,7 +15,7 @@ const spawnTool = "spawn_agent"
 var activityTools = map[string]string{"started": spawnTool, "interacted": "message_agent", "interrupted": "interrupt_agent"}
 
 // collab tells what a call about subagents has brought about.
-func (s *scribe) collab(th *thread, id string, it *item) {
+func (s *emitter) collab(th *thread, id string, it *item) {
 	if it.toolName() == spawnTool {
 		for _, child := range it.receivers() {
 			s.spawn(th.Conversation, id, child, it.Prompt)
@@ -30,17 +30,17 @@ func (s *scribe) collab(th *thread, id string, it *item) {
 
 // spawn says that a call has started a subagent, whose conversation has the id
 // of the call.
-func (s *scribe) spawn(conversation, toolUseID, child, prompt string) {
+func (s *emitter) spawn(conversation, toolUseID, child, prompt string) {
 	th := s.thread(child)
 	if th.Conversation != "" {
 		return
 	}
 	th.Conversation, th.Parent, th.Prompt = toolUseID, conversation, prompt
-	s.emit(conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: child, Prompt: prompt})
+	s.Emit(conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: child, Prompt: prompt})
 }
 
 // reported ends a subagent of which nothing but a report is heard.
-func (s *scribe) reported(child, status, message string) {
+func (s *emitter) reported(child, status, message string) {
 	th := s.Threads[child]
 	if th == nil || th.Turn != "" {
 		return
@@ -55,7 +55,7 @@ func (s *scribe) reported(child, status, message string) {
 
 // agentDone says once that a subagent has ended. A subagent that is given more
 // to do ends again.
-func (s *scribe) agentDone(th *thread, child string, failed bool, output *string) {
+func (s *emitter) agentDone(th *thread, child string, failed bool, output *string) {
 	if th.Done || th.Conversation == "" || th.Conversation == event.Main {
 		return
 	}
@@ -64,13 +64,13 @@ func (s *scribe) agentDone(th *thread, child string, failed bool, output *string
 	if failed {
 		status = event.SubagentFailed
 	}
-	s.emit(th.Parent, event.SubagentCompleted{
+	s.Emit(th.Parent, event.SubagentCompleted{
 		ToolUseID: th.Conversation, AgentID: child, Status: status, Output: output,
 	})
 }
 
 // turnEnded settles a thread's turn, and ends the subagent whose turn it was.
-func (s *scribe) turnEnded(th *thread, id string, o outcome) {
+func (s *emitter) turnEnded(th *thread, id string, o outcome) {
 	if o.status == turnDone || o.status == turnFailed {
 		s.tellRefused(th)
 	}
@@ -90,13 +90,13 @@ func (s *scribe) turnEnded(th *thread, id string, o outcome) {
 		last := th.Last
 		output = &last
 	}
-	s.emit(th.Conversation, event.SessionIdle{Interrupted: o.status == turnInterrupted})
+	s.Emit(th.Conversation, event.SessionIdle{Interrupted: o.status == turnInterrupted})
 	s.agentDone(th, id, o.status != turnDone, output)
 }
 
 // abandon settles threads of a process that is gone. One that went in peace has
 // written down what it was doing.
-func (s *scribe) abandon(inPeace bool) {
+func (s *emitter) abandon(inPeace bool) {
 	for _, id := range s.threads() {
 		th := s.Threads[id]
 		end := outcome{status: turnLost}

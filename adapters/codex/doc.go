@@ -33,7 +33,7 @@
 // # One conversation, told twice
 //
 // The app server and the rollouts tell the same items under the same ids, and
-// both are written through one scribe. The rest is told here:
+// both are written through one emitter. The rest is told here:
 //
 //   - A message of the user has the host's id, else its item's. A tool call has
 //     the call's id, its result that id and ":result", the failure of a turn

@@ -36,9 +36,9 @@ func (t *translator) execLine(m *message, raw []byte) error {
 		return t.execEnd(m)
 	case "error":
 		text, _ := plainText(m.Message)
-		t.emit(event.Main, event.Log{Level: "warn", Message: text, Data: json.RawMessage(raw)})
+		t.Emit(event.Main, event.Log{Level: "warn", Message: text, Data: json.RawMessage(raw)})
 	default:
-		t.native(event.Main, event.DirOut, m.Type, raw)
+		t.Native(event.Main, event.DirOut, m.Type, raw)
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (t *translator) execItem(m *message, raw []byte) error {
 	id := fmt.Sprintf("exec-%d:%s", t.Process, it.ID)
 	switch {
 	case kind == kindError:
-		t.emit(event.Main, event.Log{Level: "warn", Message: it.Message, Data: json.RawMessage(raw)})
+		t.Emit(event.Main, event.Log{Level: "warn", Message: it.Message, Data: json.RawMessage(raw)})
 	case m.Type == "item.started":
 		t.begin(th, id, it)
 	case m.Type == "item.completed":
@@ -65,7 +65,7 @@ func (t *translator) execItem(m *message, raw []byte) error {
 		t.end(th, id, it, event.DirOut)
 	case kind == "todo_list":
 	default:
-		t.native(event.Main, event.DirOut, m.Type, raw)
+		t.Native(event.Main, event.DirOut, m.Type, raw)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (t *translator) used(u usage) {
 		since = u
 	}
 	t.Tokens = u
-	t.emit(event.Main, event.MetadataUpdate{Usage: &event.Usage{
+	t.Emit(event.Main, event.MetadataUpdate{Usage: &event.Usage{
 		InputTokens: max(since.Input-since.Cached, 0), OutputTokens: since.Output,
 		CacheReadTokens: max(since.Cached, 0), CacheWriteTokens: max(since.CacheWrite, 0),
 	}})

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/lines"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -30,7 +30,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 		return since, err
 	}
 	at := followed{State: newState()}
-	if err := telling.Carried(Name, since, &at, &at.State.Version, stateVersion); err != nil {
+	if err := emit.LoadState(Name, since, &at, &at.State.Version, stateVersion); err != nil {
 		at, since = followed{State: newState()}, nil // it is of another build
 	}
 	in, err := lines.OpenAt(Name, home, name, at.At)
@@ -42,7 +42,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	}
 	defer in.Close()
 	f := &file{Transcript: adapters.Transcript{ID: event.Main, Path: name}, in: in, plain: at.Plain, turn: reading{last: at.Last}}
-	p := &parser{scribe: scribe{state: at.State}, hasMain: true, Feed: telling.Feed{Yield: func(ev event.Event, _ error) bool {
+	p := &parser{emitter: newEmitter(at.State), hasMain: true, Yielder: emit.Yielder{Yield: func(ev event.Event, _ error) bool {
 		take(ev)
 		return true
 	}}}
@@ -66,11 +66,11 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 // tellReady emits what has been read of a file and is in order.
 func (p *parser) tellReady(f *file) {
 	for _, t := range f.ready {
-		p.time, p.plain = t.time(), f.plain
-		t.tell(&p.scribe, p.thread(f.ID), f.ID)
+		p.Time, p.plain = t.time(), f.plain
+		t.tell(&p.emitter, p.thread(f.ID), f.ID)
 	}
 	f.ready = nil
-	p.flush()
+	p.Flush(&p.Emitter)
 }
 
 // betweenTurns reports whether nothing that was read is held back.

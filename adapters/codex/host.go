@@ -80,9 +80,9 @@ func (t *translator) promptTaken(th *thread, p *params) {
 		t.Handed[at].Shown = true
 		ref := event.MessageRef{MessageID: id}
 		if h.Turn != "" && h.Turn == p.TurnID {
-			t.emit(event.Main, event.MessageFolded{MessageRef: ref})
+			t.Emit(event.Main, event.MessageFolded{MessageRef: ref})
 		} else {
-			t.emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
+			t.Emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (t *translator) responded(m *message) error {
 	case c.Method == "thread/settings/update" && c.Model != "":
 		t.modelIs(c.Model)
 		model := c.Model
-		t.emit(event.Main, event.OptionsUpdate{Model: &model})
+		t.Emit(event.Main, event.OptionsUpdate{Model: &model})
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (t *translator) threadOpened(r *response) {
 func (t *translator) modelIs(model string) {
 	if model != "" && model != t.Model {
 		t.Model = model
-		t.emit(event.Main, event.MetadataUpdate{Model: model})
+		t.Emit(event.Main, event.MetadataUpdate{Model: model})
 	}
 }
 
@@ -136,7 +136,7 @@ func (t *translator) failed(id string, c call, raw jsontext.Value) error {
 	if id == t.Opening.Initialize || id == t.Opening.Thread {
 		t.Opening.Phase, t.Opening.Refused = refused, e.Message
 	}
-	t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+	t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
 		Message: "codex: " + e.Message, Code: "request_refused", Data: json.RawMessage(raw),
 	}})
 	if c.Method != "turn/start" {
@@ -154,7 +154,7 @@ func (t *translator) failed(id string, c call, raw jsontext.Value) error {
 func (t *translator) asked(m *message, raw []byte) error {
 	kind, known := askKinds[m.Method]
 	if !known {
-		t.native(t.conversationIn(m.Params), event.DirOut, m.Method, raw)
+		t.Native(t.conversationIn(m.Params), event.DirOut, m.Method, raw)
 		t.refuse(m)
 		return nil
 	}
@@ -169,7 +169,7 @@ func (t *translator) asked(m *message, raw []byte) error {
 		RequestID: id, ToolName: kind.tool, ToolUseID: p.ItemID, Title: first(p.Reason, p.words()), Input: json.RawMessage(m.Params),
 	}
 	t.describe(&e, p)
-	t.emit(conversation, e)
+	t.Emit(conversation, e)
 	return nil
 }
 
@@ -255,7 +255,7 @@ func (t *translator) resolve(id, what string) {
 		return
 	}
 	delete(t.Asks, id)
-	t.emit(a.Conversation, event.PermissionResolved{RequestID: id, Decision: what})
+	t.Emit(a.Conversation, event.PermissionResolved{RequestID: id, Decision: what})
 }
 
 // withdraw ends the requests of a thread whose turn is over: nobody waits for

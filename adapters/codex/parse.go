@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/lines"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -19,7 +19,7 @@ import (
 // in which the live stream told of them.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := &parser{scribe: scribe{state: newState()}, Feed: telling.Feed{Yield: yield}}
+		p := &parser{emitter: newEmitter(newState()), Yielder: emit.Yielder{Yield: yield}}
 		p.open(sources)
 		defer p.close()
 		if p.readAll() {
@@ -30,8 +30,8 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 
 // parser merges the files of a session.
 type parser struct {
-	scribe
-	telling.Feed
+	emitter
+	emit.Yielder
 	files []*file
 	// hasMain: the session's own file is among them.
 	hasMain bool
@@ -83,9 +83,9 @@ func (p *parser) readAll() bool {
 		}
 		t := f.ready[0]
 		f.ready = f.ready[1:]
-		p.time, p.plain = t.time(), f.plain
-		t.tell(&p.scribe, p.thread(f.ID), f.ID)
-		p.flush()
+		p.Time, p.plain = t.time(), f.plain
+		t.tell(&p.emitter, p.thread(f.ID), f.ID)
+		p.Flush(&p.Emitter)
 		p.advance(f)
 	}
 	return false
@@ -111,7 +111,7 @@ func (p *parser) earliest() *file {
 		}
 	}
 	if best == nil && orphan != nil {
-		p.time = orphan.ready[0].time()
+		p.Time = orphan.ready[0].time()
 		if th := p.thread(orphan.ID); p.hasMain {
 			th.Conversation, th.Parent = orphan.ID, event.Main
 		} else {
@@ -145,17 +145,15 @@ func (p *parser) advance(f *file) {
 
 // fail hands an error on behind what is told; the reading goes on.
 func (p *parser) fail(err error) {
-	p.flush()
+	p.Flush(&p.Emitter)
 	p.Fault(err)
 }
-
-func (p *parser) flush() { p.out = p.Hand(p.out) }
 
 // finish settles what the files leave open.
 func (p *parser) finish() {
 	p.abandon(false)
-	p.emit(event.Main, event.SessionIdle{})
-	p.flush()
+	p.Emit(event.Main, event.SessionIdle{})
+	p.Flush(&p.Emitter)
 }
 
 // told is one part of a turn, at its place in time.
@@ -169,7 +167,7 @@ type told struct {
 	item string
 	// size is that of the line that it was made of.
 	size int
-	tell func(s *scribe, th *thread, id string)
+	tell func(s *emitter, th *thread, id string)
 }
 
 func (t told) time() time.Time {

@@ -133,8 +133,8 @@ var bookkeepingEvents = map[string]bool{
 
 // native keeps a line of a type that this version doesn't know.
 func (f *file) native(kind string, at int64, raw []byte) {
-	f.add(told{at: at, rank: f.in.Number(), tell: func(s *scribe, th *thread, _ string) {
-		s.native(th.Conversation, "", kind, raw)
+	f.add(told{at: at, rank: f.in.Number(), tell: func(s *emitter, th *thread, _ string) {
+		s.Native(th.Conversation, "", kind, raw)
 	}})
 	f.settleOutside()
 }
@@ -189,17 +189,17 @@ func (f *file) item(p *payload, at int64) {
 	}
 	f.turn.seen.saw(it, p.StartedMS, p.CompletedMS)
 	if !kind.isTool() {
-		f.add(told{at: begun, rank: rank, late: 1, item: it.ID, tell: func(s *scribe, th *thread, _ string) {
+		f.add(told{at: begun, rank: rank, late: 1, item: it.ID, tell: func(s *emitter, th *thread, _ string) {
 			th.saw(it, p.StartedMS, p.CompletedMS)
 			s.end(th, it.ID, it, "")
 		}})
 		f.settleOutside()
 		return
 	}
-	f.add(told{at: begun, rank: rank, late: 1, item: it.ID, tell: func(s *scribe, th *thread, _ string) {
+	f.add(told{at: begun, rank: rank, late: 1, item: it.ID, tell: func(s *emitter, th *thread, _ string) {
 		s.begin(th, it.ID, it)
 	}})
-	done := told{at: ended, rank: rank, late: 1, phase: 1, item: it.ID, tell: func(s *scribe, th *thread, _ string) {
+	done := told{at: ended, rank: rank, late: 1, phase: 1, item: it.ID, tell: func(s *emitter, th *thread, _ string) {
 		th.saw(it, p.StartedMS, p.CompletedMS)
 		s.end(th, it.ID, it, "")
 	}}
@@ -271,13 +271,13 @@ func (f *file) turnEnd(p *payload, status string) {
 	f.begunCalls(end)
 	turn := first(f.turn.id, p.TurnID)
 	f.close()
-	f.add(told{at: f.turn.last, tell: func(s *scribe, th *thread, id string) {
+	f.add(told{at: f.turn.last, tell: func(s *emitter, th *thread, id string) {
 		if p.Error != nil && status == turnFailed {
 			s.failure(th, turn, p.Error)
 		}
 		s.turnEnded(th, id, end)
 		if th.Conversation == event.Main {
-			s.emit(event.Main, event.SessionIdle{})
+			s.Emit(event.Main, event.SessionIdle{})
 		}
 	}})
 	f.release()
@@ -295,7 +295,7 @@ func (f *file) flushTurn(outside bool) {
 	}
 	f.close()
 	if !outside && f.turn.id != "" {
-		f.add(told{at: f.turn.last, tell: func(s *scribe, th *thread, id string) {
+		f.add(told{at: f.turn.last, tell: func(s *emitter, th *thread, id string) {
 			s.turnEnded(th, id, outcome{status: turnLost})
 		}})
 	}
@@ -320,11 +320,11 @@ func (f *file) begunCalls(end outcome) {
 		if it == nil || !keeps || !c.begun(completed) {
 			continue
 		}
-		f.add(told{at: c.at, rank: c.rank, late: 1, tell: func(s *scribe, th *thread, _ string) {
+		f.add(told{at: c.at, rank: c.rank, late: 1, tell: func(s *emitter, th *thread, _ string) {
 			s.begin(th, it.ID, it)
 		}})
 		if failed := c.failure(); failed != nil && completed {
-			f.add(told{at: c.heardAt, rank: c.rank, late: 1, phase: 1, tell: func(s *scribe, th *thread, _ string) {
+			f.add(told{at: c.heardAt, rank: c.rank, late: 1, phase: 1, tell: func(s *emitter, th *thread, _ string) {
 				failed(s, th, it)
 			}})
 		}
@@ -354,18 +354,18 @@ func (c *modelCall) begun(completed bool) bool {
 }
 
 // failure tells how a command ended that could not be started; nil for others.
-func (c *modelCall) failure() func(*scribe, *thread, *item) {
+func (c *modelCall) failure() func(*emitter, *thread, *item) {
 	if c.output == nil || !strings.HasPrefix(*c.output, saysFailed) {
 		return nil
 	}
 	why := unquoteReason(*c.output)
 	if why == saysByTheUser {
-		return func(s *scribe, th *thread, it *item) {
+		return func(s *emitter, th *thread, it *item) {
 			it.Status = "declined"
 			s.result(th, it.ID, it)
 		}
 	}
-	return func(s *scribe, th *thread, it *item) {
+	return func(s *emitter, th *thread, it *item) {
 		it.Status, it.OutputDisk = "failed", &why
 		s.result(th, it.ID, it)
 	}

@@ -16,7 +16,7 @@ func (t *translator) notified(m *message, raw []byte) error {
 	}
 	handle := notifications[m.Method]
 	if handle == nil {
-		t.native(t.conversationIn(m.Params), event.DirOut, m.Method, raw)
+		t.Native(t.conversationIn(m.Params), event.DirOut, m.Method, raw)
 		return nil
 	}
 	p := new(params)
@@ -177,7 +177,7 @@ func (t *translator) itemStarted(p *params, raw []byte) {
 // late notes a call that a turn before has made: what goes on in the background
 // is no part of the turns after.
 func (t *translator) late(th *thread, it *item, what string, raw []byte) {
-	t.emit(th.Conversation, event.Log{
+	t.Emit(th.Conversation, event.Log{
 		Level: "debug", Message: "a call of an earlier turn has " + what + ": " + it.ID, Data: json.RawMessage(raw),
 	})
 }
@@ -211,7 +211,7 @@ func (t *translator) delta(p *params, _ []byte) {
 		return
 	}
 	if at := th.find(p.ItemID); at >= 0 {
-		t.emit(th.Conversation, event.BlockDelta{BlockID: p.ItemID, Delta: p.Delta})
+		t.Emit(th.Conversation, event.BlockDelta{BlockID: p.ItemID, Delta: p.Delta})
 	}
 }
 
@@ -276,7 +276,7 @@ func (t *translator) idle() {
 		e.StopReason, e.Error = "error", &event.ErrorInfo{Message: end.Message, Code: end.Code}
 	}
 	t.Turn, t.Handed = turn{}, nil
-	t.emit(event.Main, e)
+	t.Emit(event.Main, e)
 }
 
 // tokensUsed reports what one model call took. A resumed thread repeats its
@@ -293,7 +293,7 @@ func (t *translator) tokensUsed(p *params, _ []byte) {
 	}
 	th.Tokens = total
 	last := p.Usage.Last
-	t.emit(event.Main, event.MetadataUpdate{Model: t.Model, Usage: &event.Usage{
+	t.Emit(event.Main, event.MetadataUpdate{Model: t.Model, Usage: &event.Usage{
 		InputTokens: max(last.Input-last.Cached, 0), OutputTokens: last.Output,
 		CacheReadTokens: last.Cached, CacheWriteTokens: last.CacheWrite,
 	}})
@@ -312,7 +312,7 @@ func (t *translator) faulted(p *params, raw []byte) {
 	if p.Retry {
 		level = "warn"
 	}
-	t.emit(t.conversationOf(p.ThreadID), event.Log{Level: level, Message: message, Data: json.RawMessage(raw)})
+	t.Emit(t.conversationOf(p.ThreadID), event.Log{Level: level, Message: message, Data: json.RawMessage(raw)})
 }
 
 func (t *translator) conversationOf(threadID string) string {
@@ -327,9 +327,9 @@ func (t *translator) warned(p *params, raw []byte) {
 	if message == "" {
 		message, _ = plainText(p.Summary)
 	}
-	t.emit(t.conversationOf(p.ThreadID), event.Log{Level: "warn", Message: message, Data: json.RawMessage(raw)})
+	t.Emit(t.conversationOf(p.ThreadID), event.Log{Level: "warn", Message: message, Data: json.RawMessage(raw)})
 }
 
 func (t *translator) progress(p *params, raw []byte) {
-	t.emit(t.conversationOf(p.ThreadID), event.Log{Level: "debug", Message: first(p.words(), "progress"), Data: json.RawMessage(raw)})
+	t.Emit(t.conversationOf(p.ThreadID), event.Log{Level: "debug", Message: first(p.words(), "progress"), Data: json.RawMessage(raw)})
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
 // translator is the pure step from records to events, and the host's side of
 // the protocol.
 type translator struct {
-	scribe
+	emitter
 	launch adapters.Launch
 	// due is what must be written after the last step.
 	due []adapters.Message
@@ -26,10 +26,10 @@ var _ adapters.Translator = (*translator)(nil)
 
 func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
 	st := newState()
-	if err := telling.Carried(Name, raw, st, &st.Version, stateVersion); err != nil {
+	if err := emit.LoadState(Name, raw, st, &st.Version, stateVersion); err != nil {
 		return nil, err
 	}
-	return &translator{scribe: scribe{state: st}, launch: l}, nil
+	return &translator{emitter: newEmitter(st), launch: l}, nil
 }
 
 // State gives what the next translator needs to go on.
@@ -43,7 +43,7 @@ func (t *translator) State() (json.RawMessage, error) {
 
 // Step translates one record.
 func (t *translator) Step(r event.Record) []event.Event {
-	t.out, t.time = nil, r.TS
+	t.Begin(r)
 	switch r.Dir {
 	case event.DirOut:
 		t.decode(r, t.printed)
@@ -54,7 +54,7 @@ func (t *translator) Step(r event.Record) []event.Event {
 	case event.DirSig:
 		t.signal(r.Line)
 	}
-	return telling.Cut(Name, r, t.out)
+	return t.End(r)
 }
 
 // Due gives what the last steps have made necessary.
@@ -76,7 +76,7 @@ func (t *translator) decode(r event.Record, next func(*message, []byte) error) {
 		err = next(m, raw)
 	}
 	if err != nil {
-		t.emit(event.Main, telling.Malformed(Name, r.Dir, err, rawText(r.Line)))
+		t.Malformed(r.Dir, err, rawText(r.Line))
 	}
 }
 
@@ -92,7 +92,7 @@ func (t *translator) printed(m *message, raw []byte) error {
 	case given(m.ID) && (given(m.Result) || given(m.Error)):
 		return t.responded(m)
 	}
-	t.native(event.Main, event.DirOut, "", raw)
+	t.Native(event.Main, event.DirOut, "", raw)
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (t *translator) written(m *message, raw []byte) error {
 	case m.Method == "" && given(m.ID):
 		return t.answered(m)
 	default:
-		t.native(event.Main, event.DirIn, m.Method, raw)
+		t.Native(event.Main, event.DirIn, m.Method, raw)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func (t *translator) complained(line string) {
 	if line = strings.TrimSpace(colours.ReplaceAllString(line, "")); line != "" {
-		t.emit(event.Main, event.Log{Level: "warn", Message: line})
+		t.Emit(event.Main, event.Log{Level: "warn", Message: line})
 	}
 }
 
@@ -127,7 +127,7 @@ func (t *translator) signal(what string) {
 		t.died(what)
 		return
 	}
-	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
+	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
 	if strings.HasPrefix(what, "start") {
 		t.Opening = opening{}
 	}
@@ -157,12 +157,12 @@ func (t *translator) died(how string) {
 	t.Opening, t.Turn, t.Clock = opening{}, turn{}, 0
 	clear(t.Calls)
 	if midTurn {
-		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+		t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
 			Message: "codex ended in the middle of a turn: " + how, Code: "agent_died",
 		}})
 		return
 	}
-	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
+	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
 }
 
 // loseHanded forgets the prompts that the program took with it. Those that

@@ -95,7 +95,7 @@ func (b *book) record(r *record) error {
 	case len(r.Set) > 0:
 		b.Copying = false
 	case r.ID == "" && r.Rewind == "" && len(r.Set) == 0:
-		b.native(event.Main, "chat", r.raw)
+		b.Native(event.Main, "", "chat", r.raw)
 	case r.ID == "":
 		// What is taken back later was said all the same.
 	default:
@@ -138,7 +138,7 @@ func (b *book) message(r *record) error {
 		return b.gemini(r)
 	}
 	b.at(r.Timestamp)
-	b.native(event.Main, "chat/"+r.Type, r.raw)
+	b.Native(event.Main, "", "chat/"+r.Type, r.raw)
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (b *book) prompt(text string, parts []event.Part) {
 	b.Begun = true
 	b.prompts[b.Session]++
 	b.Turn, b.Runs = acp.TurnID(b.Session, b.prompts[b.Session]), 0
-	b.upsert(event.Main, event.Block{
+	b.UpsertStamped(event.Main, event.Block{
 		ID: b.Turn, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: parts,
 	})
 }
@@ -216,7 +216,7 @@ func (b *book) said(r *record, text string) {
 func (b *book) endRun() {
 	if !b.told() && len(b.Thoughts) > 0 {
 		// The headless mode does not tell thoughts.
-		b.native(event.Main, "thoughts", encode(b.Thoughts))
+		b.Native(event.Main, "", "thoughts", encode(b.Thoughts))
 		b.Thoughts, b.Summary = nil, ""
 	}
 	if b.Text == "" && len(b.Thoughts) == 0 {
@@ -236,7 +236,7 @@ func (b *book) block(t event.BlockType, id, text, summary string) {
 	if summary != "" {
 		block.Summary = &summary
 	}
-	b.upsert(event.Main, block)
+	b.UpsertStamped(event.Main, block)
 }
 
 // settle tells what is left of a turn.
@@ -329,13 +329,13 @@ func (p *parser) use(conversation string, c *toolCall, t acp.Tool) {
 	if len(input) == 0 {
 		input = json.RawMessage("{}")
 	}
-	p.upsert(conversation, event.Block{
+	p.UpsertStamped(conversation, event.Block{
 		ID: c.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
 		ToolName: t.Name, ToolUseID: c.ID, Input: input, Execution: how,
 	})
 	if t.Agent != "" {
 		for _, e := range t.Spawned(c.ID) {
-			p.emit(conversation, e)
+			p.Emit(conversation, e)
 		}
 		p.subagent(c)
 	}
@@ -347,16 +347,16 @@ func (p *parser) result(conversation string, c *toolCall, t acp.Tool, output jso
 	failed := c.failed()
 	if t.Agent != "" {
 		for _, e := range acp.Completed(c.ID, failed, output, nil) {
-			p.emit(conversation, e)
+			p.Emit(conversation, e)
 		}
 	}
-	p.upsert(conversation, event.Block{
+	p.UpsertStamped(conversation, event.Block{
 		ID: acp.ResultID(c.ID), Type: event.BlockToolResult, Status: event.StatusComplete,
 		ToolUseID: c.ID, Output: output, IsError: &failed,
 	})
 	if t.Skill != "" && !failed {
 		text := plainString(output)
-		p.upsert(conversation, event.Block{
+		p.UpsertStamped(conversation, event.Block{
 			ID: c.ID + ":skill", Type: event.BlockSkillLoad, Status: event.StatusComplete, SkillName: t.Skill, Content: &text,
 		})
 	}

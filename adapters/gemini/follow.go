@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/lines"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -35,16 +35,17 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	mains := slices.DeleteFunc(all, func(t adapters.Transcript) bool { return !isMain(t.ID) || t.Kind != adapters.Append })
 	slices.SortStableFunc(mains, func(a, b adapters.Transcript) int { return numberOf(a.ID) - numberOf(b.ID) })
 	at := followed{Version: followedVersion}
-	if telling.Carried(Name, since, &at, &at.Version, followedVersion) != nil || at.File >= len(mains) {
+	if emit.LoadState(Name, since, &at, &at.Version, followedVersion) != nil || at.File >= len(mains) {
 		at, since = followed{Version: followedVersion}, nil // it is of another build, or of other files
 	}
 	if at.Prompts == nil {
 		at.Prompts = map[string]int{}
 	}
-	p := &parser{prompts: at.Prompts, Feed: telling.Feed{Yield: func(ev event.Event, _ error) bool {
+	p := newParser(func(ev event.Event, _ error) bool {
 		take(ev)
 		return true
-	}}}
+	})
+	p.prompts = at.Prompts
 	for n := at.File; n < len(mains); n++ {
 		if n > at.File {
 			at = followed{Version: followedVersion, File: n, Prompts: p.prompts}
@@ -75,7 +76,7 @@ func (p *parser) follow(home adapters.Home, path string, at followed) (last json
 	var marshal error
 	err = in.Followed(func(line []byte) {
 		_ = readLine(slices.Clone(line), b.record) // a bad line costs that line
-		if p.flush(); b.holds() {
+		if p.Flush(&p.Emitter); b.holds() {
 			return
 		}
 		b.Seen.forget()
@@ -83,6 +84,6 @@ func (p *parser) follow(home adapters.Home, path string, at followed) (last json
 		last, marshal = json.Marshal(at)
 	})
 	b.settle()
-	p.flush()
+	p.Flush(&p.Emitter)
 	return last, errors.Join(err, marshal)
 }

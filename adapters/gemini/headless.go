@@ -7,10 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -61,36 +61,36 @@ type used struct {
 }
 
 type headless struct {
+	emit.Emitter
 	headlessState
-	out  []event.Event
-	time time.Time
 }
 
 func (s *headlessState) isZero() bool {
 	return s.Session == "" && !s.Asked && s.Prompts == 0 && !s.Running && len(s.Tools) == 0
 }
 
-// step takes a record that belongs to the headless mode.
-func (h *headless) step(r event.Record) ([]event.Event, bool) {
-	h.out, h.time = nil, r.TS
+// step takes a record that belongs to the headless mode and reports whether it
+// did.
+func (h *headless) step(r event.Record) bool {
+	h.Begin(r)
 	if r.Dir == event.DirSig {
 		return h.signal(r.Line)
 	}
 	if !strings.HasPrefix(strings.TrimSpace(r.Line), "{") {
-		return nil, false
+		return false
 	}
 	var l headlessLine
 	if json.Unmarshal([]byte(r.Line), &l) != nil {
-		return nil, false
+		return false
 	}
 	if r.Dir == event.DirIn {
 		if l.Type == adapters.PromptType {
 			h.prompt(l.Text)
 			h.Asked = true
 		}
-		return h.out, l.Type == adapters.PromptType
+		return l.Type == adapters.PromptType
 	}
-	return h.out, h.printed(&l)
+	return h.printed(&l)
 }
 
 func (h *headless) printed(l *headlessLine) bool {
@@ -115,14 +115,11 @@ func (h *headless) printed(l *headlessLine) bool {
 }
 
 func (h *headless) emit(p event.Payload) {
-	h.out = append(h.out, event.Event{Payload: p, Context: event.Context{
-		ConversationID: event.Main, Source: event.SourceRunner, Timestamp: h.time,
-	}})
+	h.Emit(event.Main, p)
 }
 
 func (h *headless) upsert(b event.Block) {
-	b.Timestamp = h.time
-	h.emit(event.BlockUpsert{Block: b})
+	h.UpsertStamped(event.Main, b)
 }
 
 func (h *headless) turn() string   { return acp.TurnID(h.Session, h.Prompts) }
@@ -280,14 +277,14 @@ func (h *headless) loseCalls() {
 }
 
 // signal ends a headless process that was cut off. Others are the protocol's.
-func (h *headless) signal(what string) ([]event.Event, bool) {
+func (h *headless) signal(what string) bool {
 	if !h.Running || !strings.HasPrefix(what, "exit") && !strings.HasPrefix(what, "signal") {
-		return nil, false
+		return false
 	}
 	h.endRun(true)
 	h.loseCalls()
 	h.Running = false
 	h.emit(event.Error{ErrorInfo: event.ErrorInfo{
 		Message: fmt.Sprintf("gemini ended in the middle of a turn: %s", what), Code: "agent_died"}})
-	return h.out, true
+	return true
 }

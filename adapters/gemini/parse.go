@@ -7,11 +7,10 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/lines"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -19,7 +18,7 @@ import (
 // subagent's behind the call that started it.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := &parser{Feed: telling.Feed{Yield: yield}, prompts: map[string]int{}}
+		p := newParser(yield)
 		mains := p.sort(sources)
 		for _, src := range mains {
 			if p.Stopped {
@@ -28,19 +27,22 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 			p.main(src)
 		}
 		p.orphans()
-		p.emit(event.Main, event.SessionIdle{})
-		p.flush()
+		p.Emit(event.Main, event.SessionIdle{})
+		p.Flush(&p.Emitter)
 	}
 }
 
 // parser reads the files of a session.
 type parser struct {
-	telling.Feed
-	out  []event.Event
-	time time.Time
+	emit.Yielder
+	emit.Emitter
 	// prompts counts the prompts of each native session: one may have two files.
 	prompts map[string]int
 	threads []*thread
+}
+
+func newParser(yield func(event.Event, error) bool) *parser {
+	return &parser{Yielder: emit.Yielder{Yield: yield}, Emitter: emit.Emitter{Agent: Name}, prompts: map[string]int{}}
 }
 
 // isMain says whether a transcript is a conversation of its own.
@@ -60,33 +62,16 @@ func (p *parser) sort(sources []adapters.Source) []adapters.Source {
 	return mains
 }
 
-func (p *parser) emit(conversation string, payload event.Payload) {
-	p.out = append(p.out, event.Event{Payload: payload, Context: event.Context{
-		ConversationID: conversation, Source: event.SourceRunner, Timestamp: p.time,
-	}})
-}
-
-func (p *parser) upsert(conversation string, b event.Block) {
-	b.Timestamp = p.time
-	p.emit(conversation, event.BlockUpsert{Block: b})
-}
-
-func (p *parser) native(conversation, kind string, raw json.RawMessage) {
-	p.emit(conversation, event.Native{Agent: Name, Kind: kind, Raw: raw})
-}
-
 // fail hands an error on behind what is told; the reading goes on.
 func (p *parser) fail(err error) {
-	p.flush()
+	p.Flush(&p.Emitter)
 	p.Fault(err)
 }
-
-func (p *parser) flush() { p.out = p.Hand(p.out) }
 
 // at sets the time of what is told next.
 func (p *parser) at(stamp string) {
 	if t := parseTime(stamp); !t.IsZero() {
-		p.time = t
+		p.Time = t
 	}
 }
 
@@ -111,7 +96,7 @@ func (p *parser) read(src adapters.Source, each func(*record) error) {
 	}
 	in.Each(func() bool { return !p.Stopped }, func(line []byte) error {
 		err := readLine(line, each)
-		p.flush()
+		p.Flush(&p.Emitter)
 		return err
 	}, p.fail)
 }
@@ -150,7 +135,7 @@ func (p *parser) readWhole(in *lines.Reader, each func(*record) error) {
 	if err != nil {
 		p.fail(in.At(err))
 	}
-	p.flush()
+	p.Flush(&p.Emitter)
 }
 
 // main tells one main file.
@@ -158,5 +143,5 @@ func (p *parser) main(src adapters.Source) {
 	b := &book{parser: p}
 	p.read(src, b.record)
 	b.settle()
-	p.flush()
+	p.Flush(&p.Emitter)
 }

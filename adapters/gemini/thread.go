@@ -6,7 +6,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -29,7 +28,7 @@ func (p *parser) subagent(c *toolCall) {
 	t.told = true
 	// The thread's own word on its task and what came of it: the protocol tells
 	// neither, so it is part of the thread.
-	p.emit(c.ID, event.SubagentSpawned{ToolUseID: c.ID, Prompt: stringField(c.Args, "prompt")})
+	p.Emit(c.ID, event.SubagentSpawned{ToolUseID: c.ID, Prompt: stringField(c.Args, "prompt")})
 	p.thread(c.ID, t)
 	done := event.SubagentCompleted{ToolUseID: c.ID, Status: event.SubagentCompletedOK}
 	if c.failed() {
@@ -38,7 +37,7 @@ func (p *parser) subagent(c *toolCall) {
 	if text := stringField(c.ResultDisplay, "result"); text != "" {
 		done.Output = &text
 	}
-	p.emit(c.ID, done)
+	p.Emit(c.ID, done)
 }
 
 // threadOf finds the file of a call's subagent: by the id where the call has
@@ -64,7 +63,7 @@ func (t *thread) begins() string {
 		return t.prompt
 	}
 	t.read = true
-	quiet := &parser{Feed: telling.Feed{Yield: func(event.Event, error) bool { return true }}}
+	quiet := newParser(func(event.Event, error) bool { return true })
 	quiet.read(t.Source, func(r *record) error {
 		if r.Type == "user" {
 			pieces, err := r.pieces()
@@ -80,11 +79,11 @@ func (t *thread) begins() string {
 
 // thread tells a subagent's file in the conversation of the call.
 func (p *parser) thread(conversation string, t *thread) {
-	before := p.time
+	before := p.Time
 	s := &side{parser: p, conversation: conversation, seen: map[string]int{}}
 	p.read(t.Source, s.record)
-	p.emit(conversation, event.SessionIdle{})
-	p.time = before
+	p.Emit(conversation, event.SessionIdle{})
+	p.Time = before
 }
 
 // orphans tells the threads that belong to no call: the agent writes a call
@@ -118,7 +117,7 @@ func (s *side) record(r *record) error {
 	case r.Type == "gemini":
 		return s.gemini(r)
 	}
-	s.native(s.conversation, "chat/"+r.Type, r.raw)
+	s.Native(s.conversation, "", "chat/"+r.Type, r.raw)
 	return nil
 }
 
@@ -131,7 +130,7 @@ func (s *side) user(r *record) error {
 	if parts == nil && internal(text) {
 		return nil
 	}
-	s.upsert(s.conversation, event.Block{
+	s.UpsertStamped(s.conversation, event.Block{
 		ID: r.ID, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: parts,
 	})
 	return nil
@@ -168,10 +167,10 @@ func (s *side) said(r *record, text string) {
 		if t.Subject != "" {
 			b.Summary = &t.Subject
 		}
-		s.upsert(s.conversation, b)
+		s.UpsertStamped(s.conversation, b)
 	}
 	if text != "" {
-		s.upsert(s.conversation, event.Block{
+		s.UpsertStamped(s.conversation, event.Block{
 			ID: r.ID, Type: event.BlockAssistantText, Status: event.StatusComplete, Content: &text,
 		})
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -34,7 +34,7 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 	if err != nil {
 		return nil, err
 	}
-	t := &translator{Translator: tr}
+	t := &translator{Translator: tr, headless: headless{Emitter: emit.Emitter{Agent: Name}}}
 	if k.Headless != nil {
 		t.headless.headlessState = *k.Headless
 	}
@@ -59,8 +59,8 @@ func (t *translator) Step(r event.Record) []event.Event {
 	if r.Dir == event.DirErr || acp.IsLine(r.Line) {
 		return t.Translator.Step(r)
 	}
-	if events, taken := t.headless.step(r); taken {
-		return telling.Cut(Name, r, events)
+	if t.headless.step(r) {
+		return t.headless.End(r)
 	}
 	return t.Translator.Step(r)
 }

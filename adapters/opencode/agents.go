@@ -10,17 +10,17 @@ import (
 
 // spawned says that a task starts a subagent; its conversation has the id of
 // the call. The child session comes with it or later.
-func (s *scribe) spawned(th *thread, p *part, child string) {
+func (s *emitter) spawned(th *thread, p *part, child string) {
 	var in taskInput
 	_ = json.Unmarshal(p.State.Input, &in) // the call itself shows another shape
-	s.emit(th.Conversation, event.SubagentSpawned{
+	s.Emit(th.Conversation, event.SubagentSpawned{
 		ToolUseID: p.CallID, AgentID: child, Prompt: in.Prompt, SubagentType: in.SubagentType, Description: in.Description,
 	})
 }
 
 // linked says which native session a task runs in: what that says from now on
 // is the subagent's. A task may go on with the session of one before it.
-func (s *scribe) linked(th *thread, p *part, t *tool) {
+func (s *emitter) linked(th *thread, p *part, t *tool) {
 	child := p.State.childSession()
 	if t.Name != taskTool || child == "" || child == t.Child {
 		return
@@ -31,7 +31,7 @@ func (s *scribe) linked(th *thread, p *part, t *tool) {
 }
 
 // adopt makes a session known as the child of another.
-func (s *scribe) adopt(child, parent string) *thread {
+func (s *emitter) adopt(child, parent string) *thread {
 	th := s.Threads[child]
 	if th == nil {
 		th = &thread{Conversation: child}
@@ -42,7 +42,7 @@ func (s *scribe) adopt(child, parent string) *thread {
 }
 
 // completed says how a subagent ended.
-func (s *scribe) completed(th *thread, p *part, failed bool) {
+func (s *emitter) completed(th *thread, p *part, failed bool) {
 	e := event.SubagentCompleted{
 		ToolUseID: p.CallID, AgentID: p.State.childSession(), Status: event.SubagentCompletedOK, DurationMS: took(p.State.Time),
 	}
@@ -51,7 +51,7 @@ func (s *scribe) completed(th *thread, p *part, failed bool) {
 		e.Status, text = event.SubagentFailed, p.State.Error
 	}
 	e.Output = &text
-	s.emit(th.Conversation, e)
+	s.Emit(th.Conversation, e)
 	s.retire(e.AgentID)
 }
 
@@ -69,7 +69,7 @@ func taskResult(output string) string {
 
 // retire forgets the oldest of many subagents that are done: of the others
 // late news may come.
-func (s *scribe) retire(child string) {
+func (s *emitter) retire(child string) {
 	if child == "" {
 		return
 	}

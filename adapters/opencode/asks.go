@@ -44,7 +44,7 @@ func (t *translator) permissionAsked(p *properties) {
 	if p.Tool != nil {
 		e.ToolUseID = p.Tool.CallID
 	}
-	t.emit(th.Conversation, e)
+	t.Emit(th.Conversation, e)
 }
 
 func (t *translator) questionAsked(p *properties) {
@@ -62,7 +62,7 @@ func (t *translator) questionAsked(p *properties) {
 	if p.Tool != nil {
 		e.ToolUseID = p.Tool.CallID
 	}
-	t.emit(th.Conversation, e)
+	t.Emit(th.Conversation, e)
 }
 
 // resolve says once what became of a request.
@@ -78,7 +78,7 @@ func (t *translator) resolve(id, decision, message string) {
 	if message == "" {
 		message = a.Message
 	}
-	t.emit(a.Conversation, event.PermissionResolved{RequestID: id, Decision: decision, Message: message})
+	t.Emit(a.Conversation, event.PermissionResolved{RequestID: id, Decision: decision, Message: message})
 }
 
 // cancelAsks settles the requests of a conversation whose turn is over: after

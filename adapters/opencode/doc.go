@@ -26,7 +26,7 @@
 //
 // # One conversation, told twice
 //
-// The translator and the parser write through one scribe, so they agree by
+// The translator and the parser write through one emitter, so they agree by
 // construction where events and rows do, and the rest is told here:
 //
 //   - Texts, thoughts and calls have the id of their part, a result that id and

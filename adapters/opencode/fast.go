@@ -3,7 +3,7 @@ package opencode
 import (
 	"strings"
 
-	"github.com/sojourn-run/sojourn/adapters/internal/jsonstring"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
 // Most of what a server says are the pieces of texts, and news that are no
@@ -52,12 +52,12 @@ func fastDelta(line string) (p properties, ok bool) {
 	if !found {
 		return p, false
 	}
-	p.Delta, ok = jsonstring.Unquote(inside)
+	p.Delta, ok = nativejson.Unquote(inside)
 	return p, ok
 }
 
 // plainUntil cuts off a text that needs no decoding.
 func plainUntil(text, until string) (before, rest string, ok bool) {
 	before, rest, ok = strings.Cut(text, until)
-	return before, rest, ok && jsonstring.Plain(before)
+	return before, rest, ok && nativejson.Plain(before)
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -27,7 +27,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	if err := r.lines(nil, bufio.NewReader(bytes.NewReader(rows))); err != nil {
 		return since, errors.Join(err, r.errs[0])
 	}
-	p := &parser{Feed: telling.Feed{Yield: func(ev event.Event, _ error) bool {
+	p := &parser{Yielder: emit.Yielder{Yield: func(ev event.Event, _ error) bool {
 		take(ev)
 		return true
 	}}}

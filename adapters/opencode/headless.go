@@ -30,7 +30,7 @@ func (t *translator) showHeld() {
 		return
 	}
 	t.Prompts++
-	t.upsert(event.Main, event.Block{
+	t.Upsert(event.Main, event.Block{
 		ID: UngivenPrefix + strconv.Itoa(t.Prompts), Type: event.BlockUserMessage, Status: event.StatusComplete, Content: t.Held,
 	})
 	t.Held = nil
@@ -44,10 +44,10 @@ func (t *translator) headless(l *line, raw json.RawMessage) {
 	switch {
 	case l.Type == "error" && l.Error != nil:
 		failure := event.ErrorInfo{Message: l.Error.text(), Code: l.Error.code()}
-		t.emit(event.Main, event.Error{ErrorInfo: failure})
+		t.Emit(event.Main, event.Error{ErrorInfo: failure})
 		t.Turn.Error = &failure
 	case l.Part == nil:
-		t.native(event.Main, event.DirOut, l.Type, raw)
+		t.Native(event.Main, event.DirOut, l.Type, raw)
 	case l.Part.Type == "step-finish":
 		t.tellStep(th)
 		t.stepFinish(th, l.Part)

@@ -65,7 +65,7 @@ func idTime(id string) int64 {
 func ticks(ms int64) int64 { return (ms<<12 | 0xfff) & (1<<48 - 1) }
 
 // tell writes one moment of a part of an answer.
-func (s *scribe) tell(th *thread, m *message, k mark) {
+func (s *emitter) tell(th *thread, m *message, k mark) {
 	p := k.part
 	switch {
 	case p.Type == "text" || p.Type == "reasoning":

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -18,7 +18,7 @@ import (
 // `opencode export` and the server's list of messages give is read.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := &parser{Feed: telling.Feed{Yield: yield}}
+		p := &parser{Yielder: emit.Yielder{Yield: yield}}
 		for _, src := range sources {
 			if src.ID == walID {
 				continue
@@ -39,18 +39,16 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 
 // parser tells what books say.
 type parser struct {
-	scribe
-	telling.Feed
+	emitter
+	emit.Yielder
 }
-
-func (p *parser) flush() { p.out = p.Hand(p.out) }
 
 // tell writes the conversations below a root.
 func (p *parser) tell(b *book, root string) {
 	if root == "" || p.Stopped {
 		return
 	}
-	p.scribe = scribe{state: newState()}
+	p.emitter = newEmitter(newState())
 	p.Main = root
 	p.thread(root)
 	for id, parent := range b.sessions {
@@ -60,15 +58,15 @@ func (p *parser) tell(b *book, root string) {
 	}
 	prompts := b.prompts(root)
 	for _, s := range b.steps(root) {
-		p.time = s.time()
+		p.Time = s.time()
 		p.step(b, s, prompts)
-		if p.flush(); p.Stopped {
+		if p.Flush(&p.Emitter); p.Stopped {
 			return
 		}
 	}
 	p.abandonLost(b)
-	p.emit(event.Main, event.SessionIdle{})
-	p.flush()
+	p.Emit(event.Main, event.SessionIdle{})
+	p.Flush(&p.Emitter)
 }
 
 // time is when a step was, as far as the database says.
@@ -138,9 +136,9 @@ func (p *parser) step(b *book, s step, prompts map[string][]*part) {
 }
 
 func (p *parser) tell1(th *thread, m *message, s step) {
-	p.scribe.tell(th, m, mark{what: s.what, part: s.part.part})
+	p.emitter.tell(th, m, mark{what: s.what, part: s.part.part})
 	if kind := s.part.part.Type; !slices.Contains(partTypes, kind) {
-		p.native(th.Conversation, "", "part/"+kind, nil)
+		p.Native(th.Conversation, "", "part/"+kind, nil)
 	}
 }
 

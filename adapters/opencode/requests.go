@@ -21,7 +21,7 @@ func (t *translator) asked(l *line, raw json.RawMessage) error {
 	case l.isRecorded():
 		t.recorded(l)
 	default:
-		t.native(event.Main, event.DirIn, l.Type, raw)
+		t.Native(event.Main, event.DirIn, l.Type, raw)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (t *translator) answered(l *line) {
 		why = fmt.Sprintf("status %d: %s", l.Status, reason(l.Body))
 	}
 	if why != "" {
-		t.emit(event.Main, event.Log{Level: "warn", Message: fmt.Sprintf("opencode: request %s failed: %s", l.ID, why), Data: l.Body})
+		t.Emit(event.Main, event.Log{Level: "warn", Message: fmt.Sprintf("opencode: request %s failed: %s", l.ID, why), Data: l.Body})
 	}
 	if l.Ended {
 		return // what the request was about ends with the process

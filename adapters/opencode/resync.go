@@ -21,7 +21,7 @@ const (
 
 // streamBroke hears that the stream of events is lost or stands again.
 func (t *translator) streamBroke(what string) {
-	t.emit(event.Main, event.Log{Level: "warn", Message: "process: " + what})
+	t.Emit(event.Main, event.Log{Level: "warn", Message: "process: " + what})
 	if what != "events again" || t.Main == "" {
 		return
 	}
@@ -44,7 +44,7 @@ func (t *translator) resynced(id string, body json.RawMessage) bool {
 	case strings.HasPrefix(id, resyncMessages):
 		var list []messageAndParts
 		if err := json.Unmarshal(body, &list); err != nil {
-			t.native(event.Main, event.DirOut, responseType, body)
+			t.Native(event.Main, event.DirOut, responseType, body)
 			return true
 		}
 		for _, m := range list {
@@ -53,7 +53,7 @@ func (t *translator) resynced(id string, body json.RawMessage) bool {
 	case strings.HasPrefix(id, resyncStatus):
 		var at map[string]status
 		if err := json.Unmarshal(body, &at); err != nil {
-			t.native(event.Main, event.DirOut, responseType, body)
+			t.Native(event.Main, event.DirOut, responseType, body)
 			return true
 		}
 		if s, busy := at[t.Main]; !busy || s.Type == "idle" {
@@ -68,14 +68,14 @@ func (t *translator) resynced(id string, body json.RawMessage) bool {
 func (t *translator) resyncMessage(m messageAndParts) {
 	var i info
 	if json.Unmarshal(m.Info, &i) != nil || i.ID == "" {
-		t.native(event.Main, event.DirOut, "message", m.Info)
+		t.Native(event.Main, event.DirOut, "message", m.Info)
 		return
 	}
 	_ = t.messageUpdated(&properties{SessionID: i.SessionID, Info: &i}) // it has an id
 	for _, raw := range m.Parts {
 		var p part
 		if json.Unmarshal(raw, &p) != nil {
-			t.native(event.Main, event.DirOut, "part", raw)
+			t.Native(event.Main, event.DirOut, "part", raw)
 			continue
 		}
 		if i.Role != "user" && (p.Type == "text" || p.Type == "reasoning") && p.Time.End == 0 {

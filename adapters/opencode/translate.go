@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
 // translator is the pure step from records to events.
 type translator struct {
-	scribe
+	emitter
 	launch adapters.Launch
 	// due is what must be written and was not handed out yet.
 	due []adapters.Message
@@ -22,13 +22,13 @@ var _ adapters.Translator = (*translator)(nil)
 
 func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) {
 	st := newState()
-	if err := telling.Carried(Name, raw, st, &st.Version, stateVersion); err != nil {
+	if err := emit.LoadState(Name, raw, st, &st.Version, stateVersion); err != nil {
 		return nil, err
 	}
 	if st.Main == "" {
 		st.Main = l.NativeID
 	}
-	return &translator{scribe: scribe{state: st}, launch: l}, nil
+	return &translator{emitter: newEmitter(st), launch: l}, nil
 }
 
 // State gives what the next translator needs to go on.
@@ -36,7 +36,7 @@ func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.st
 
 // Step translates one record.
 func (t *translator) Step(r event.Record) []event.Event {
-	t.out, t.time = nil, r.TS
+	t.Begin(r)
 	switch r.Dir {
 	case event.DirOut:
 		if !t.fast(r.Line) {
@@ -46,12 +46,12 @@ func (t *translator) Step(r event.Record) []event.Event {
 		t.decode(r, t.asked)
 	case event.DirErr:
 		if strings.TrimSpace(r.Line) != "" {
-			t.emit(event.Main, event.Log{Level: logLevel(r.Line), Message: r.Line})
+			t.Emit(event.Main, event.Log{Level: logLevel(r.Line), Message: r.Line})
 		}
 	case event.DirSig:
 		t.signal(r.Line)
 	}
-	return telling.Cut(Name, r, t.out)
+	return t.End(r)
 }
 
 // fast translates what can be read without the decoder, and says whether it
@@ -90,11 +90,11 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 	switch {
 	case err == nil:
 	case r.Dir == event.DirOut && isBanner(r.Line):
-		t.emit(event.Main, event.Log{Level: "info", Message: r.Line})
+		t.Emit(event.Main, event.Log{Level: "info", Message: r.Line})
 	case isCall(raw):
-		t.native(event.Main, r.Dir, "jsonrpc", raw)
+		t.Native(event.Main, r.Dir, "jsonrpc", raw)
 	default:
-		t.emit(event.Main, telling.Malformed(Name, r.Dir, err, rawText(r.Line)))
+		t.Malformed(r.Dir, err, rawText(r.Line))
 	}
 }
 
@@ -136,7 +136,7 @@ func (t *translator) heard(l *line, raw json.RawMessage) error {
 func (t *translator) event(l *line, raw json.RawMessage) error {
 	p := l.Properties
 	if p == nil || !known(l.Type) {
-		t.native(event.Main, event.DirOut, l.Type, raw)
+		t.Native(event.Main, event.DirOut, l.Type, raw)
 		return nil
 	}
 	switch l.Type {
@@ -168,7 +168,7 @@ func (t *translator) delta(p *properties) {
 		return
 	}
 	o.Said = true
-	t.emit(t.thread(o.Session).Conversation, event.BlockDelta{BlockID: p.PartID, Delta: p.Delta})
+	t.Emit(t.thread(o.Session).Conversation, event.BlockDelta{BlockID: p.PartID, Delta: p.Delta})
 }
 
 func (t *translator) messageUpdated(p *properties) error {
@@ -205,7 +205,7 @@ func (t *translator) begun(th *thread, m *message) {
 	}
 	if m.Model != "" && m.Model != t.Model {
 		t.Model = m.Model
-		t.emit(event.Main, event.MetadataUpdate{Model: m.Model})
+		t.Emit(event.Main, event.MetadataUpdate{Model: m.Model})
 	}
 }
 
@@ -249,7 +249,7 @@ func (t *translator) part(th *thread, m *message, p *part, raw json.RawMessage) 
 	case "retry":
 		t.retryPart(th, p)
 	default:
-		t.native(th.Conversation, event.DirOut, "part/"+p.Type, raw)
+		t.Native(th.Conversation, event.DirOut, "part/"+p.Type, raw)
 	}
 }
 
@@ -263,7 +263,7 @@ func (t *translator) promptPart(th *thread, p *part, raw json.RawMessage) {
 	case "compaction":
 		t.compaction(th, p)
 	default:
-		t.native(th.Conversation, event.DirOut, "part/"+p.Type, raw)
+		t.Native(th.Conversation, event.DirOut, "part/"+p.Type, raw)
 	}
 }
 
@@ -285,7 +285,7 @@ func (t *translator) textPart(th *thread, m *message, p *part) {
 // toolPart tells what is new of a call.
 func (t *translator) toolPart(th *thread, p *part, raw json.RawMessage) {
 	if p.State == nil {
-		t.native(th.Conversation, event.DirOut, "part/tool", raw)
+		t.Native(th.Conversation, event.DirOut, "part/tool", raw)
 		return
 	}
 	c := t.Tools[p.ID]
@@ -317,7 +317,7 @@ func (t *translator) stepFinish(th *thread, p *part) {
 		}
 	}
 	if m.Usage != nil || m.CostUSD != nil {
-		t.emit(th.Conversation, m)
+		t.Emit(th.Conversation, m)
 	}
 }
 
@@ -326,5 +326,5 @@ func (t *translator) retryPart(th *thread, p *part) {
 	if p.Error != nil {
 		text += ": " + p.Error.text()
 	}
-	t.emit(th.Conversation, event.Log{Level: "warn", Message: fmt.Sprintf("%s: attempt %d", text, p.Attempt)})
+	t.Emit(th.Conversation, event.Log{Level: "warn", Message: fmt.Sprintf("%s: attempt %d", text, p.Attempt)})
 }

@@ -47,10 +47,10 @@ func (t *translator) messageEvent(th *thread, p handed) {
 	}
 	ref := event.MessageRef{MessageID: id}
 	if th.busy() || t.Turn.Running {
-		t.emit(event.Main, event.MessageFolded{MessageRef: ref})
+		t.Emit(event.Main, event.MessageFolded{MessageRef: ref})
 		return
 	}
-	t.emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
+	t.Emit(event.Main, event.MessageOwnTurn{MessageRef: ref})
 }
 
 func (t *translator) sessionError(p *properties) {
@@ -62,7 +62,7 @@ func (t *translator) sessionError(p *properties) {
 		conversation = t.thread(p.SessionID).Conversation
 	}
 	failure := event.ErrorInfo{Message: p.Error.text(), Code: p.Error.code()}
-	t.emit(conversation, event.Error{ErrorInfo: failure})
+	t.Emit(conversation, event.Error{ErrorInfo: failure})
 	if conversation == event.Main {
 		t.Turn.Error = &failure
 	}
@@ -73,7 +73,7 @@ func (t *translator) sessionStatus(p *properties) {
 		return
 	}
 	th := t.thread(p.SessionID)
-	t.emit(th.Conversation, event.Log{Level: "warn", Message: fmt.Sprintf(
+	t.Emit(th.Conversation, event.Log{Level: "warn", Message: fmt.Sprintf(
 		"model API error (%s): retry %d of %d", p.Status.Message, p.Status.Attempt, maxRetries)})
 	if p.Status.Attempt > maxRetries {
 		t.Turn.Failure = p.Status.Message
@@ -88,7 +88,7 @@ func (t *translator) sessionIdle(session string) {
 		if !th.busy() {
 			t.loseOpen(session)
 			t.cancelAsks(th.Conversation)
-			t.emit(th.Conversation, event.SessionIdle{})
+			t.Emit(th.Conversation, event.SessionIdle{})
 		}
 		return
 	}
@@ -117,7 +117,7 @@ func (t *translator) endTurn(th *thread) {
 	t.Turn = turn{Waiting: t.Turn.Waiting}
 	th.User = nil
 	t.cancelAsks("")
-	t.emit(event.Main, e)
+	t.Emit(event.Main, e)
 }
 
 // aborted says whether the last answer was stopped, by whomever.
@@ -135,11 +135,9 @@ func (t *translator) unwritten(th *thread) {
 	if n := len(th.Messages); n > 0 {
 		id = th.Messages[n-1].ID
 	}
-	t.upsert(event.Main, event.Block{
+	t.UpsertServer(event.Main, event.Block{
 		ID: id + ":retries", Type: event.BlockError, Status: event.StatusError, Message: &text, Code: "api_error",
-		Source: event.SourceServer,
 	})
-	t.out[len(t.out)-1].Context.Source = event.SourceServer
 }
 
 // loseOpen marks what was being said when it was cut off, and never came to
@@ -154,7 +152,7 @@ func (t *translator) loseOpen(session string) {
 		if !o.Said {
 			continue // it is empty, and is dropped as such
 		}
-		t.upsert(t.thread(o.Session).Conversation, event.Block{
+		t.Upsert(t.thread(o.Session).Conversation, event.Block{
 			ID: id, Type: o.Type, Status: event.StatusError,
 			Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
 		})
@@ -169,7 +167,7 @@ func (t *translator) signal(what string) {
 	case strings.HasPrefix(what, "events"):
 		t.streamBroke(what)
 	default:
-		t.emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
+		t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
 	}
 }
 
@@ -202,12 +200,12 @@ func (t *translator) died(how string) {
 	}
 	t.Turn, t.Opening, t.due = turn{}, opening{}, nil
 	if midTurn {
-		t.emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
+		t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
 			Message: "opencode ended in the middle of a turn: " + how, Code: "agent_died",
 		}})
 		return
 	}
-	t.emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
+	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
 }
 
 // handedOver notes a prompt that was sent.
@@ -234,7 +232,7 @@ func (t *translator) refused(request, why string) {
 	}
 	t.Turn.Waiting = slices.Delete(t.Turn.Waiting, at, at+1)
 	failure := event.ErrorInfo{Message: "opencode refused the prompt: " + why, Code: "refused"}
-	t.emit(event.Main, event.Error{ErrorInfo: failure})
+	t.Emit(event.Main, event.Error{ErrorInfo: failure})
 	if th := t.thread(t.Main); !th.busy() && !t.Turn.Running && len(t.Turn.Waiting) == 0 {
 		t.Turn.Error = &failure
 		t.endTurn(th)

@@ -3,7 +3,7 @@ package acp
 import (
 	"strings"
 
-	"github.com/sojourn-run/sojourn/adapters/internal/jsonstring"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
 // Nearly all lines of a turn are pieces of text in one form. They are read
@@ -27,7 +27,7 @@ func fastChunk(line string) (kind, message, text string, ok bool) {
 		return "", "", "", false
 	}
 	session, rest, ok := strings.Cut(rest, chunkKind)
-	if !ok || !jsonstring.Plain(session) {
+	if !ok || !nativejson.Plain(session) {
 		return "", "", "", false
 	}
 	kind, rest, ok = strings.Cut(rest, chunkText)
@@ -35,13 +35,13 @@ func fastChunk(line string) (kind, message, text string, ok bool) {
 	if !ok || kind != saidKind && kind != thoughtKind {
 		return "", "", "", false
 	}
-	if message, ok = jsonstring.Unquote(message); named && !ok {
+	if message, ok = nativejson.Unquote(message); named && !ok {
 		return "", "", "", false
 	}
 	body, ok := strings.CutSuffix(rest, chunkTail)
 	if !ok {
 		return "", "", "", false
 	}
-	text, ok = jsonstring.Unquote(body)
+	text, ok = nativejson.Unquote(body)
 	return kind, message, text, ok
 }

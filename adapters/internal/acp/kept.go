@@ -152,13 +152,12 @@ func (t *Translator) cutCalls() {
 // unkept shows a block that the agent writes into no file. Then it is none of
 // the agent's: whoever runs the agent keeps it.
 func (t *Translator) unkept(b event.Block) {
-	if !t.dialect.Kept {
-		b.Source = event.SourceServer
+	if t.dialect.Kept {
+		t.upsert(b)
+		return
 	}
-	t.upsert(b)
-	if !t.dialect.Kept {
-		t.out[len(t.out)-1].Context.Source = event.SourceServer
-	}
+	b.Timestamp = t.Time
+	t.UpsertServer(event.Main, b)
 }
 
 // spent takes the session's cost so far and tells what came on top. What a

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
-	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 )
 
 // phase is how far the opening of the process has come.
@@ -141,12 +139,11 @@ type ask struct {
 // Translator is one side of the conversation with an agent that speaks the
 // protocol; see adapters.Translator. Not safe for concurrent use.
 type Translator struct {
+	emit.Emitter
 	state
 	dialect *Dialect
 	launch  adapters.Launch
 	given   map[string]bool // due messages given
-	out     []event.Event
-	time    time.Time
 }
 
 var _ adapters.Translator = (*Translator)(nil)
@@ -155,10 +152,10 @@ var _ adapters.Translator = (*Translator)(nil)
 // beginning.
 func New(d *Dialect, l adapters.Launch, raw json.RawMessage) (*Translator, error) {
 	st := state{Version: stateVersion}
-	if err := telling.Carried(d.Agent, raw, &st, &st.Version, stateVersion); err != nil {
+	if err := emit.LoadState(d.Agent, raw, &st, &st.Version, stateVersion); err != nil {
 		return nil, err
 	}
-	t := &Translator{state: st, dialect: d, launch: l, given: map[string]bool{}}
+	t := &Translator{Emitter: emit.Emitter{Agent: d.Agent}, state: st, dialect: d, launch: l, given: map[string]bool{}}
 	t.fill()
 	return t, nil
 }

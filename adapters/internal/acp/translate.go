@@ -6,13 +6,12 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/telling"
 	"github.com/sojourn-run/sojourn/event"
 )
 
 // Step translates one record.
 func (t *Translator) Step(r event.Record) []event.Event {
-	t.out, t.time = nil, r.TS
+	t.Begin(r)
 	switch r.Dir {
 	case event.DirOut:
 		if kind, message, text, ok := fastChunk(r.Line); ok {
@@ -29,20 +28,13 @@ func (t *Translator) Step(r event.Record) []event.Event {
 	case event.DirSig:
 		t.signal(r.Line)
 	}
-	return telling.Cut(t.dialect.Agent, r, t.out)
+	return t.End(r)
 }
 
-// Emit adds an event of the main conversation to those of the step that runs.
-func (t *Translator) emit(p event.Payload) {
-	t.out = append(t.out, event.Event{Payload: p, Context: event.Context{
-		ConversationID: event.Main, Source: event.SourceRunner, Timestamp: t.time,
-	}})
-}
+// emit adds an event of the main conversation.
+func (t *Translator) emit(p event.Payload) { t.Emit(event.Main, p) }
 
-func (t *Translator) upsert(b event.Block) {
-	b.Timestamp = t.time
-	t.emit(event.BlockUpsert{Block: b})
-}
+func (t *Translator) upsert(b event.Block) { t.UpsertStamped(event.Main, b) }
 
 func (t *Translator) decode(r event.Record, next func(*message, string)) {
 	if strings.TrimSpace(r.Line) == "" {
@@ -51,7 +43,7 @@ func (t *Translator) decode(r event.Record, next func(*message, string)) {
 	m, known, err := decode(r.Line)
 	switch {
 	case err != nil:
-		t.emit(telling.Malformed(t.dialect.Agent, r.Dir, err, encode(r.Line)))
+		t.Malformed(r.Dir, err, encode(r.Line))
 	case !known:
 		t.native(r.Dir, "unknown", r.Line)
 	default:
@@ -61,7 +53,7 @@ func (t *Translator) decode(r event.Record, next func(*message, string)) {
 
 // native keeps what is not known.
 func (t *Translator) native(d event.Dir, kind, line string) {
-	t.emit(event.Native{Agent: t.dialect.Agent, Dir: d, Kind: kind, Raw: json.RawMessage(line)})
+	t.Native(event.Main, d, kind, []byte(line))
 }
 
 // printed translates a line of the agent's.
@@ -205,10 +197,10 @@ func (t *Translator) model(name string) {
 
 // now is the time of the record, in Unix milliseconds; 0 when not known.
 func (t *Translator) now() int64 {
-	if t.time.IsZero() {
+	if t.Time.IsZero() {
 		return 0
 	}
-	return t.time.UnixMilli()
+	return t.Time.UnixMilli()
 }
 
 // since is how long ago that was; nil unless both times are known.

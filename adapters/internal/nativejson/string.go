@@ -1,15 +1,11 @@
-// Package jsonstring reads JSON strings of lines whose form is known, without a
-// decoder. Most of what an agent says are pieces of text, one line each, in one
-// form; a translator that knows the form cuts the strings out and reads them
-// here. All functions are pure.
-package jsonstring
+package nativejson
 
 import (
 	"encoding/json"
 	"unicode/utf8"
 )
 
-// Plain says whether the inside of a JSON string means just what is written:
+// Plain reports whether the inside of a JSON string means just what is written:
 // no escapes, no quotes, no control characters, valid UTF-8.
 func Plain(inside string) bool {
 	for i := range len(inside) {

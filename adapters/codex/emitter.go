@@ -3,41 +3,25 @@ package codex
 import (
 	"encoding/json"
 	"strconv"
-	"time"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// scribe writes events about items and turns. The translator of the live stream
+// emitter writes events about items and turns. The translator of the live stream
 // and the parser of rollouts both write through it, so that both tell the same
 // conversation.
-type scribe struct {
+type emitter struct {
+	emit.Emitter
 	*state
-	out  []event.Event
-	time time.Time
 	// plain leaves out what `codex exec --json` doesn't print.
 	plain bool
 }
 
-func (s *scribe) emit(conversation string, p event.Payload) {
-	s.out = append(s.out, event.Event{Payload: p, Context: event.Context{
-		ConversationID: conversation,
-		Source:         event.SourceRunner,
-		Timestamp:      s.time,
-	}})
-}
-
-func (s *scribe) upsert(conversation string, b event.Block) {
-	s.emit(conversation, event.BlockUpsert{Block: b})
-}
-
-// native keeps what this version does not know.
-func (s *scribe) native(conversation string, dir event.Dir, kind string, raw []byte) {
-	s.emit(conversation, event.Native{Agent: Name, Dir: dir, Kind: kind, Raw: json.RawMessage(raw)})
-}
+func newEmitter(st *state) emitter { return emitter{Emitter: emit.Emitter{Agent: Name}, state: st} }
 
 // begin writes an item that is not done yet.
-func (s *scribe) begin(th *thread, id string, it *item) {
+func (s *emitter) begin(th *thread, id string, it *item) {
 	s.tellRefused(th)
 	kind := it.kind()
 	b := event.Block{ID: id, Type: kind.blockType(), Status: event.StatusPending}
@@ -49,11 +33,11 @@ func (s *scribe) begin(th *thread, id string, it *item) {
 		return
 	}
 	th.Open = append(th.Open, open{ID: id, Kind: kind})
-	s.upsert(th.Conversation, b)
+	s.Upsert(th.Conversation, b)
 }
 
 // call writes a tool call.
-func (s *scribe) call(th *thread, id string, it *item) {
+func (s *emitter) call(th *thread, id string, it *item) {
 	o := open{ID: id, Kind: it.kind(), Prompt: it.Prompt}
 	b := event.Block{
 		ID: id, Type: event.BlockToolUse, Status: event.StatusComplete,
@@ -66,7 +50,7 @@ func (s *scribe) call(th *thread, id string, it *item) {
 		o.Tool = b.ToolName
 	}
 	th.Open = append(th.Open, o)
-	s.upsert(th.Conversation, b)
+	s.Upsert(th.Conversation, b)
 	if it.agentPath() != "" {
 		// Who it is about is known, and may speak before the call is done.
 		s.collab(th, id, it)
@@ -75,7 +59,7 @@ func (s *scribe) call(th *thread, id string, it *item) {
 
 // end writes a whole item. id is the item's, or one made of its position where
 // the stream has no ids of its own.
-func (s *scribe) end(th *thread, id string, it *item, dir event.Dir) {
+func (s *emitter) end(th *thread, id string, it *item, dir event.Dir) {
 	s.tellRefused(th)
 	switch kind := it.kind(); {
 	case kind == kindUser:
@@ -83,9 +67,9 @@ func (s *scribe) end(th *thread, id string, it *item, dir event.Dir) {
 	case kind == kindText, kind == kindPlan, kind == kindReasoning:
 		s.text(th, id, kind, it.said())
 	case kind == kindCompacted:
-		s.system(th.Conversation, id, "compact_boundary", "Conversation compacted")
+		s.System(th.Conversation, id, "compact_boundary", "Conversation compacted")
 	case kind == kindReviewIn, kind == kindReviewOut:
-		s.system(th.Conversation, id, string(kind), it.Review)
+		s.System(th.Conversation, id, string(kind), it.Review)
 	case kind == kindActivity:
 		// The subagent's own turn tells more of its end.
 		if child := s.Threads[first(it.AgentThread, it.AgentThreadDisk)]; child != nil {
@@ -94,20 +78,20 @@ func (s *scribe) end(th *thread, id string, it *item, dir event.Dir) {
 	case kind.isTool():
 		s.result(th, id, it)
 	default:
-		s.native(th.Conversation, dir, "item/"+it.Type, it.raw)
+		s.Native(th.Conversation, dir, "item/"+it.Type, it.raw)
 	}
 }
 
-func (s *scribe) userMessage(conversation, id string, inputs []input) {
+func (s *emitter) userMessage(conversation, id string, inputs []input) {
 	text := joinInputs(inputs)
-	s.upsert(conversation, event.Block{
+	s.Upsert(conversation, event.Block{
 		ID: id, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: richParts(inputs),
 	})
 }
 
 // text writes a whole text or thinking block. An empty one that nobody has seen
 // says nothing.
-func (s *scribe) text(th *thread, id string, kind itemKind, text string) {
+func (s *emitter) text(th *thread, id string, kind itemKind, text string) {
 	_, seen := th.drop(id)
 	if text == "" && !seen {
 		return
@@ -116,18 +100,12 @@ func (s *scribe) text(th *thread, id string, kind itemKind, text string) {
 	if b.Type == event.BlockAssistantText {
 		th.Last = text
 	}
-	s.upsert(th.Conversation, b)
-}
-
-func (s *scribe) system(conversation, id, subtype, text string) {
-	s.upsert(conversation, event.Block{
-		ID: id, Type: event.BlockSystem, Status: event.StatusComplete, Subtype: subtype, Message: &text,
-	})
+	s.Upsert(th.Conversation, b)
 }
 
 // result writes what came of a tool call. A call whose turn is over has been
 // settled: what comes of it later is not the conversation's.
-func (s *scribe) result(th *thread, id string, it *item) {
+func (s *emitter) result(th *thread, id string, it *item) {
 	o, waits := th.drop(id)
 	if !waits {
 		return
@@ -139,13 +117,13 @@ func (s *scribe) result(th *thread, id string, it *item) {
 	}
 	if it.kind() == kindChange || it.kind() == kindCommand || otherTools[it.kind()] != "" {
 		// The whole item may know more than the one that began.
-		s.upsert(th.Conversation, event.Block{
+		s.Upsert(th.Conversation, event.Block{
 			ID: id, Type: event.BlockToolUse, Input: it.toolInput(s.plain)})
 	}
 	if it.declined() {
 		th.Refused = append(th.Refused, id)
 	} else {
-		s.upsert(th.Conversation, event.Block{
+		s.Upsert(th.Conversation, event.Block{
 			ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
 			ToolUseID: id, Output: it.toolOutput(), IsError: &failed, DurationMS: it.tookMS(),
 		})
@@ -162,7 +140,7 @@ const saysByTheUser = "rejected by user"
 // tellRefused gives the calls that were refused their results, now that the
 // turn goes on. The model hears of a refusal; where the turn ends with it
 // instead, nothing has come of the call.
-func (s *scribe) tellRefused(th *thread) {
+func (s *emitter) tellRefused(th *thread) {
 	failed := true
 	for _, id := range th.Refused {
 		b := event.Block{
@@ -173,22 +151,22 @@ func (s *scribe) tellRefused(th *thread) {
 			s.keep(th, b)
 			continue
 		}
-		s.upsert(th.Conversation, b)
+		s.Upsert(th.Conversation, b)
 	}
 	th.Refused = nil
 }
 
 // settle says how a call ended.
-func (s *scribe) settle(th *thread, o open, failed bool) {
+func (s *emitter) settle(th *thread, o open, failed bool) {
 	how := event.ExecutionSuccess
 	if failed {
 		how = event.ExecutionError
 	}
-	s.upsert(th.Conversation, event.Block{ID: o.ID, Type: event.BlockToolUse, Execution: how})
+	s.Upsert(th.Conversation, event.Block{ID: o.ID, Type: event.BlockToolUse, Execution: how})
 }
 
 // lose marks a block that no rollout has.
-func (s *scribe) lose(conversation, id string, bt event.BlockType) {
+func (s *emitter) lose(conversation, id string, bt event.BlockType) {
 	b := event.Block{
 		ID: id, Type: bt, Status: event.StatusError,
 		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
@@ -196,12 +174,12 @@ func (s *scribe) lose(conversation, id string, bt event.BlockType) {
 	if bt == event.BlockToolUse {
 		b.Execution = event.ExecutionError
 	}
-	s.upsert(conversation, b)
+	s.Upsert(conversation, b)
 }
 
 // unwritten hands a call of a script, which no rollout has because it did not
 // come to an end in time, to whoever runs the agent.
-func (s *scribe) unwritten(th *thread, o open, failed bool) {
+func (s *emitter) unwritten(th *thread, o open, failed bool) {
 	if !nested(o.ID) {
 		return
 	}
@@ -217,15 +195,13 @@ func (s *scribe) unwritten(th *thread, o open, failed bool) {
 
 // keep writes a block that the program writes nowhere. That of the main
 // conversation is kept by whoever runs the agent; a subagent's is lost.
-func (s *scribe) keep(th *thread, b event.Block) {
+func (s *emitter) keep(th *thread, b event.Block) {
 	if th.Conversation != event.Main {
 		b.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
-		s.upsert(th.Conversation, b)
+		s.Upsert(th.Conversation, b)
 		return
 	}
-	b.Source = event.SourceServer
-	s.upsert(th.Conversation, b)
-	s.out[len(s.out)-1].Context.Source = event.SourceServer
+	s.UpsertServer(th.Conversation, b)
 }
 
 // outcome is how a turn ended.
@@ -275,7 +251,7 @@ func (th *thread) keeps(o outcome) bool {
 
 // close ends what a turn leaves open. A command that goes on in the background
 // of a completed turn has been started well; everything else was broken off.
-func (s *scribe) close(th *thread, o outcome) {
+func (s *emitter) close(th *thread, o outcome) {
 	keeps := th.keeps(o)
 	for _, left := range th.Open {
 		failed := o.status != turnDone || left.Kind != kindCommand
@@ -292,9 +268,9 @@ func (s *scribe) close(th *thread, o outcome) {
 }
 
 // failure writes why a turn failed.
-func (s *scribe) failure(th *thread, turnID string, e *turnError) {
+func (s *emitter) failure(th *thread, turnID string, e *turnError) {
 	message := e.Message
-	s.upsert(th.Conversation, event.Block{
+	s.Upsert(th.Conversation, event.Block{
 		ID: turnID + ":error", Type: event.BlockError, Status: event.StatusComplete,
 		Message: &message, Code: errorCode,
 	})

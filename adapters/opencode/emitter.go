@@ -4,39 +4,23 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"strings"
-	"time"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// scribe writes events about messages and their parts. The translator of the
+// emitter writes events about messages and their parts. The translator of the
 // live stream and the parser of databases both write through it, so that both
 // tell the same conversation.
-type scribe struct {
+type emitter struct {
+	emit.Emitter
 	*state
-	out  []event.Event
-	time time.Time
 }
 
-func (s *scribe) emit(conversation string, p event.Payload) {
-	s.out = append(s.out, event.Event{Payload: p, Context: event.Context{
-		ConversationID: conversation,
-		Source:         event.SourceRunner,
-		Timestamp:      s.time,
-	}})
-}
-
-func (s *scribe) upsert(conversation string, b event.Block) {
-	s.emit(conversation, event.BlockUpsert{Block: b})
-}
-
-// native keeps what this version does not know.
-func (s *scribe) native(conversation string, dir event.Dir, kind string, raw json.RawMessage) {
-	s.emit(conversation, event.Native{Agent: Name, Dir: dir, Kind: kind, Raw: raw})
-}
+func newEmitter(st *state) emitter { return emitter{Emitter: emit.Emitter{Agent: Name}, state: st} }
 
 // failed writes the failure of a message, once.
-func (s *scribe) failed(th *thread, m *message, e *apiError) {
+func (s *emitter) failed(th *thread, m *message, e *apiError) {
 	if e == nil || m.Failed {
 		return
 	}
@@ -46,7 +30,7 @@ func (s *scribe) failed(th *thread, m *message, e *apiError) {
 	if e.Name == aborted {
 		b.Type, b.Code, b.Subtype = event.BlockSystem, "", "interrupted"
 	}
-	s.upsert(th.Conversation, b)
+	s.Upsert(th.Conversation, b)
 }
 
 // ours begins the ids of the parts that we choose, so that a prompt's block has
@@ -64,7 +48,7 @@ func promptID(p *part) string {
 
 // addPrompt takes a part of a user's message, and says whether the message
 // shows more by it.
-func (s *scribe) addPrompt(th *thread, p *part) bool {
+func (s *emitter) addPrompt(th *thread, p *part) bool {
 	if p.Synthetic || p.Ignored || p.Type == "agent" {
 		return false
 	}
@@ -112,20 +96,20 @@ func filePart(p *part) event.Part {
 }
 
 // showPrompt writes the message as far as its parts have come.
-func (s *scribe) showPrompt(th *thread) {
+func (s *emitter) showPrompt(th *thread) {
 	u := th.User
 	text := u.Text
 	b := event.Block{ID: u.Block, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text}
 	if u.Rich {
 		b.Parts = append(b.Parts, u.Parts...)
 	}
-	s.upsert(th.Conversation, b)
+	s.Upsert(th.Conversation, b)
 }
 
 // compaction writes that the model forgets what came before.
-func (s *scribe) compaction(th *thread, p *part) {
+func (s *emitter) compaction(th *thread, p *part) {
 	text := "Conversation compacted"
-	s.upsert(th.Conversation, event.Block{
+	s.Upsert(th.Conversation, event.Block{
 		ID: p.ID, Type: event.BlockSystem, Status: event.StatusComplete, Subtype: "compact_boundary", Message: &text,
 	})
 }
@@ -142,7 +126,7 @@ func textType(m *message, p *part) event.BlockType {
 }
 
 // text writes a text or a thought as it stands.
-func (s *scribe) text(th *thread, m *message, p *part, status event.BlockStatus) {
+func (s *emitter) text(th *thread, m *message, p *part, status event.BlockStatus) {
 	text := p.Text
 	b := event.Block{ID: p.ID, Type: textType(m, p), Status: status}
 	switch b.Type {
@@ -151,7 +135,7 @@ func (s *scribe) text(th *thread, m *message, p *part, status event.BlockStatus)
 	default: // the model is told beside the blocks: the headless mode does not name it
 		b.Content = &text
 	}
-	s.upsert(th.Conversation, b)
+	s.Upsert(th.Conversation, b)
 }
 
 // The agent's names of the tools that mean more than a call.
@@ -161,10 +145,10 @@ const (
 )
 
 // toolAppears writes a call whose input may not be known yet.
-func (s *scribe) toolAppears(th *thread, p *part) *tool {
+func (s *emitter) toolAppears(th *thread, p *part) *tool {
 	t := &tool{Session: p.SessionID, CallID: p.CallID, Name: p.Tool}
 	s.Tools[p.ID] = t
-	s.upsert(th.Conversation, event.Block{
+	s.Upsert(th.Conversation, event.Block{
 		ID: p.ID, Type: event.BlockToolUse, Status: event.StatusPending,
 		ToolName: p.Tool, ToolUseID: p.CallID, Execution: event.ExecutionPending,
 	})
@@ -172,10 +156,10 @@ func (s *scribe) toolAppears(th *thread, p *part) *tool {
 }
 
 // toolBegins writes a call with its input, and the subagent that it starts.
-func (s *scribe) toolBegins(th *thread, p *part, t *tool) {
+func (s *emitter) toolBegins(th *thread, p *part, t *tool) {
 	t.Begun, t.Name = true, p.Tool
 	t.Input = sum(p.State.Input)
-	s.upsert(th.Conversation, event.Block{
+	s.Upsert(th.Conversation, event.Block{
 		ID: p.ID, Type: event.BlockToolUse, Status: event.StatusComplete,
 		ToolName: p.Tool, ToolUseID: p.CallID, Input: inputOf(p), Execution: event.ExecutionRunning,
 	})
@@ -199,7 +183,7 @@ func sum(raw json.RawMessage) uint64 {
 }
 
 // toolEnds writes a call's result.
-func (s *scribe) toolEnds(th *thread, p *part, t *tool) {
+func (s *emitter) toolEnds(th *thread, p *part, t *tool) {
 	failed := p.State.Status == "error" || p.State.exitCode() != 0
 	how := event.ExecutionSuccess
 	if failed {
@@ -210,7 +194,7 @@ func (s *scribe) toolEnds(th *thread, p *part, t *tool) {
 		b.Input = inputOf(p)
 	}
 	s.result(th, p.ID, p.CallID, outputOf(p.State), failed, took(p.State.Time))
-	s.upsert(th.Conversation, b)
+	s.Upsert(th.Conversation, b)
 	s.skill(th, p)
 	if p.Tool == taskTool {
 		s.completed(th, p, p.State.Status == "error")
@@ -218,8 +202,8 @@ func (s *scribe) toolEnds(th *thread, p *part, t *tool) {
 	delete(s.Tools, p.ID)
 }
 
-func (s *scribe) result(th *thread, partID, callID string, output json.RawMessage, failed bool, ms *int64) {
-	s.upsert(th.Conversation, event.Block{
+func (s *emitter) result(th *thread, partID, callID string, output json.RawMessage, failed bool, ms *int64) {
+	s.Upsert(th.Conversation, event.Block{
 		ID: partID + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
 		ToolUseID: callID, Output: output, IsError: &failed, DurationMS: ms,
 	})
@@ -260,7 +244,7 @@ func outputOf(st *toolState) json.RawMessage {
 }
 
 // skill writes the text of a skill that was loaded.
-func (s *scribe) skill(th *thread, p *part) {
+func (s *emitter) skill(th *thread, p *part) {
 	text := plainString(p.State.Output)
 	if p.Tool != skillTool || p.State.Status != "completed" || text == "" {
 		return
@@ -269,7 +253,7 @@ func (s *scribe) skill(th *thread, p *part) {
 		Name string `json:"name"`
 	}
 	_ = json.Unmarshal(p.State.Input, &in) // the call itself shows another shape
-	s.upsert(th.Conversation, event.Block{
+	s.Upsert(th.Conversation, event.Block{
 		ID: p.ID + ":skill", Type: event.BlockSkillLoad, Status: event.StatusComplete, SkillName: in.Name, Content: &text,
 	})
 }
@@ -279,14 +263,14 @@ func (s *scribe) skill(th *thread, p *part) {
 const interruptedWords = "The agent ended before the tool did."
 
 // toolLost settles a call whose process is gone.
-func (s *scribe) toolLost(partID string, t *tool) {
+func (s *emitter) toolLost(partID string, t *tool) {
 	th := s.thread(t.Session)
 	s.result(th, partID, t.CallID, rawText(interruptedWords), true, nil)
-	s.upsert(th.Conversation, event.Block{
+	s.Upsert(th.Conversation, event.Block{
 		ID: partID, Type: event.BlockToolUse, Status: event.StatusComplete, Execution: event.ExecutionError,
 	})
 	if t.Name == taskTool && t.Begun {
-		s.emit(th.Conversation, event.SubagentCompleted{ToolUseID: t.CallID, AgentID: t.Child, Status: event.SubagentFailed})
+		s.Emit(th.Conversation, event.SubagentCompleted{ToolUseID: t.CallID, AgentID: t.Child, Status: event.SubagentFailed})
 	}
 	delete(s.Tools, partID)
 }

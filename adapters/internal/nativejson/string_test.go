@@ -1,4 +1,4 @@
-package jsonstring
+package nativejson
 
 import (
 	"encoding/json"

@@ -2,40 +2,23 @@ package claude
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
-	"time"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// scribe writes events about whole messages. The translator of the live
+// emitter writes events about whole messages. The translator of the live
 // stream and the parser of transcripts both write through it, so that both
 // tell the same conversation.
-type scribe struct {
+type emitter struct {
+	emit.Emitter
 	*state
-	out  []event.Event
-	time time.Time
 	// started counts what was learnt of which subagents run.
 	started int
 }
 
-func (s *scribe) emit(conversation string, p event.Payload) {
-	s.out = append(s.out, event.Event{Payload: p, Context: event.Context{
-		ConversationID: conversation,
-		Source:         event.SourceRunner,
-		Timestamp:      s.time,
-	}})
-}
-
-func (s *scribe) upsert(conversation string, b event.Block) {
-	s.emit(conversation, event.BlockUpsert{Block: b})
-}
-
-// native keeps what this version does not know.
-func (s *scribe) native(conversation string, dir event.Dir, kind string, raw json.RawMessage) {
-	s.emit(conversation, event.Native{Agent: Name, Dir: dir, Kind: kind, Raw: raw})
-}
+func newEmitter(st *state) emitter { return emitter{Emitter: emit.Emitter{Agent: Name}, state: st} }
 
 const (
 	// synthetic is the model of messages that the program makes up.
@@ -46,7 +29,7 @@ const (
 )
 
 // assistant writes the blocks of an assistant line.
-func (s *scribe) assistant(conversation string, l *line) {
+func (s *emitter) assistant(conversation string, l *line) {
 	if l.Message == nil {
 		return
 	}
@@ -67,7 +50,7 @@ func (s *scribe) assistant(conversation string, l *line) {
 // textID is the id of a text or thinking block: in the main conversation the
 // message's id and the block's position in it, which the stream tells before
 // the block is whole; elsewhere the line's uuid. Both are the same on disk.
-func (s *scribe) textID(conversation string, l *line, i, n, index int) string {
+func (s *emitter) textID(conversation string, l *line, i, n, index int) string {
 	if conversation == event.Main && l.Message.ID != "" {
 		return l.Message.ID + ":" + strconv.Itoa(index)
 	}
@@ -77,7 +60,7 @@ func (s *scribe) textID(conversation string, l *line, i, n, index int) string {
 	return l.UUID
 }
 
-func (s *scribe) assistantPart(conversation string, l *line, p *part, id string) {
+func (s *emitter) assistantPart(conversation string, l *line, p *part, id string) {
 	switch {
 	case p.Type == "text":
 		s.text(conversation, event.BlockAssistantText, id, p.Text, l.Message.Model)
@@ -91,23 +74,23 @@ func (s *scribe) assistantPart(conversation string, l *line, p *part, id string)
 	case isToolResult(p.Type) && p.ToolUseID != "":
 		s.toolResult(conversation, p, nativeResult{})
 	default:
-		s.native(conversation, event.DirOut, "assistant/"+p.Type, bytes.Clone(p.raw))
+		s.Native(conversation, event.DirOut, "assistant/"+p.Type, bytes.Clone(p.raw))
 	}
 }
 
 // text writes a whole text or thinking block; an empty one says nothing.
-func (s *scribe) text(conversation string, t event.BlockType, id, text, model string) {
+func (s *emitter) text(conversation string, t event.BlockType, id, text, model string) {
 	if text == "" {
 		return
 	}
-	s.upsert(conversation, event.Block{
+	s.Upsert(conversation, event.Block{
 		ID: id, Type: t, Status: event.StatusComplete, Content: &text, Model: model,
 	})
 }
 
 // synthetic writes a message that the program made up: an API error, or the
 // output of a local command.
-func (s *scribe) synthetic(conversation string, l *line, parts []part) {
+func (s *emitter) synthetic(conversation string, l *line, parts []part) {
 	text := joinText(parts)
 	failed := l.IsAPIError || len(l.Error) > 0 && string(l.Error) != "null"
 	switch {
@@ -117,7 +100,7 @@ func (s *scribe) synthetic(conversation string, l *line, parts []part) {
 		if code == "" {
 			code = "unknown"
 		}
-		s.upsert(conversation, event.Block{
+		s.Upsert(conversation, event.Block{
 			ID: l.UUID, Type: event.BlockError, Status: event.StatusComplete, Message: &text, Code: code,
 		})
 	case text == noResponse:
@@ -126,17 +109,10 @@ func (s *scribe) synthetic(conversation string, l *line, parts []part) {
 	}
 }
 
-// system writes a complete block of the type system.
-func (s *scribe) system(conversation, id, subtype, text string) {
-	s.upsert(conversation, event.Block{
-		ID: id, Type: event.BlockSystem, Status: event.StatusComplete, Subtype: subtype, Message: &text,
-	})
-}
-
 // userMessage writes a prompt.
-func (s *scribe) userMessage(conversation, id string, parts []part) {
+func (s *emitter) userMessage(conversation, id string, parts []part) {
 	text, rich := joinText(parts), richParts(parts)
-	s.upsert(conversation, event.Block{
+	s.Upsert(conversation, event.Block{
 		ID: id, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: rich,
 	})
 }
