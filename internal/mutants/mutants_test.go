@@ -143,3 +143,9 @@ func TestR4(t *testing.T) { t.Fatal("always") }
 	require.NoError(t, err)
 	require.Contains(t, string(source), "a + b")
 }
+
+func TestMarkdown(t *testing.T) {
+	t.Parallel()
+	o := Outcome{Mutant: Mutant{Row: 7, Package: "p", Test: "TestR7", File: "p/p.go", Old: "a || b ", New: "`x`"}, Verdict: Red}
+	require.Equal(t, "| 7 | `TestR7` | p/p.go | `` a \\|\\| b `` | `` `x` `` | red |", o.Markdown())
+}

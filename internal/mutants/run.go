@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -32,6 +33,17 @@ type Outcome struct {
 	Seconds float64 `json:"seconds"`
 	// Why is what build and test said when the verdict is not red.
 	Why string `json:"why,omitempty"`
+}
+
+// MarkdownHead begins a table of outcomes.
+const MarkdownHead = "| Row | Test | File | Line | Mutant | Verdict |\n| --- | --- | --- | --- | --- | --- |"
+
+// Markdown returns a line of a table of outcomes.
+func (o Outcome) Markdown() string {
+	code := func(text string) string {
+		return "`` " + strings.ReplaceAll(strings.TrimSpace(text), "|", `\|`) + " ``"
+	}
+	return fmt.Sprintf("| %d | `%s` | %s | %s | %s | %s |", o.Row, o.Test, o.File, code(o.Old), code(o.New), o.Verdict)
 }
 
 // Runner runs mutants of one tree: it builds the next one while the test of the

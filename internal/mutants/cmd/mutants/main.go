@@ -22,8 +22,8 @@ import (
 )
 
 type options struct {
-	only                           string
-	ci, rows, check, json, trusted bool
+	only                                     string
+	ci, rows, check, json, markdown, trusted bool
 }
 
 func main() {
@@ -33,6 +33,7 @@ func main() {
 	flag.BoolVar(&o.rows, "rows", false, "list the rows that are done with their mutants, and run none")
 	flag.BoolVar(&o.check, "check", false, "see that every mutant applies and has a test of its row, and run none")
 	flag.BoolVar(&o.json, "json", false, "print a line of JSON for each mutant")
+	flag.BoolVar(&o.markdown, "markdown", false, "print the table of docs/mutants.md")
 	flag.BoolVar(&o.trusted, "trusted", false, "don't see first that the tests pass without mutants")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -64,7 +65,15 @@ func run(ctx context.Context, o options) error {
 	if table, err = chosen(table, o); err != nil {
 		return err
 	}
-	return runAll(ctx, os.Stdout, mutants.Runner{Root: root, Trust: o.trusted}, table, o.json)
+	show := text
+	switch {
+	case o.json:
+		show = line
+	case o.markdown:
+		fmt.Println(mutants.MarkdownHead)
+		show = markdown
+	}
+	return runAll(ctx, os.Stdout, mutants.Runner{Root: root, Trust: o.trusted}, table, show)
 }
 
 func check(table []mutants.Mutant, root string) error {
@@ -128,11 +137,7 @@ func chosen(table []mutants.Mutant, o options) ([]mutants.Mutant, error) {
 	return all, nil
 }
 
-func runAll(ctx context.Context, w io.Writer, r mutants.Runner, table []mutants.Mutant, asJSON bool) error {
-	show := text
-	if asJSON {
-		show = line
-	}
+func runAll(ctx context.Context, w io.Writer, r mutants.Runner, table []mutants.Mutant, show func(io.Writer, mutants.Outcome) error) error {
 	counts := map[mutants.Verdict]int{}
 	var total float64
 	var failed error
@@ -170,3 +175,8 @@ func tail(said string) []string {
 }
 
 func line(w io.Writer, out mutants.Outcome) error { return json.NewEncoder(w).Encode(out) }
+
+func markdown(w io.Writer, out mutants.Outcome) error {
+	_, err := fmt.Fprintln(w, out.Markdown())
+	return err
+}
