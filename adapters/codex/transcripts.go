@@ -43,7 +43,7 @@ func readMeta(home adapters.Home, file string) (rollout, error) {
 		return r, fmt.Errorf("codex: open rollout %s: %w", file, err)
 	}
 	defer in.Close()
-	first, err := bufio.NewReaderSize(in, 1<<16).ReadBytes('\n')
+	first, err := bufio.NewReader(in).ReadBytes('\n')
 	if len(first) == 0 && err != nil {
 		return r, nil // empty: its name is all that it tells
 	}

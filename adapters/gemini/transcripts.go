@@ -83,7 +83,13 @@ func chats(home adapters.Home, d depth) ([]chat, error) {
 // without prompts.
 func survey(home adapters.Home, file string, d depth) (chat, error) {
 	c := chat{path: file}
-	open := func() (io.ReadCloser, error) { return home.Open(file) }
+	open := func() (io.ReadCloser, error) {
+		in, err := home.Open(file)
+		if err == nil && d == glance {
+			in = inPieces{in}
+		}
+		return in, err
+	}
 	if strings.HasSuffix(file, legacySuffix) {
 		in, err := open()
 		if err != nil {
@@ -112,6 +118,12 @@ func survey(home adapters.Home, file string, d depth) (chat, error) {
 		}
 	}
 }
+
+// inPieces is read a little at a time, by a reader that ends soon and whose buffer
+// is large.
+type inPieces struct{ io.ReadCloser }
+
+func (r inPieces) Read(p []byte) (int, error) { return r.ReadCloser.Read(p[:min(len(p), 4<<10)]) }
 
 func (c chat) inOnePiece(in io.Reader) (chat, error) {
 	var r record
@@ -294,7 +306,7 @@ func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript
 		return nil, fmt.Errorf("gemini: open %s: %w", file, err)
 	}
 	defer in.Close()
-	first, err := bufio.NewReaderSize(in, 1<<16).ReadBytes('\n')
+	first, err := bufio.NewReader(in).ReadBytes('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("gemini: read %s: %w", file, err)
 	}
