@@ -11,15 +11,16 @@ import (
 )
 
 func TestR99NothingButAMessageMakesASandbox(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
-	_, err := shared.client.Get(ctx, h.ID())
+	_, err := spaceOf(t).Client.Get(ctx, h.ID())
 	require.NoError(t, err)
-	_, err = shared.client.List(ctx, session.ListOptions{})
+	_, err = spaceOf(t).Client.List(ctx, session.ListOptions{})
 	require.NoError(t, err)
 	waitRecord(t, h.ID())
-	_, err = shared.client.Show(ctx, h.ID(), session.FromAuto)
+	_, err = spaceOf(t).Client.Show(ctx, h.ID(), session.FromAuto)
 	require.NoError(t, err)
 	require.Empty(t, sandboxes(t, w))
 	require.NoError(t, say(t, h, "SAY now").Err())
@@ -37,7 +38,7 @@ func TestR100ActivationOrder(t *testing.T) {
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY one").Err())
 	require.NoError(t, h.Close(ctx))
-	h, err := shared.client.Open(ctx, h.ID(), session.Options{})
+	h, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
 	require.NoError(t, err)
 	require.NoError(t, say(t, h, "SAY two").Err())
 	var order []event.Type
@@ -65,7 +66,7 @@ func TestR54WhatASessionDoesIsAnEvent(t *testing.T) {
 	require.NoError(t, say(t, h, "SAY well").Err())
 	require.Equal(t, session.Failed, say(t, h, "ERR400").Outcome)
 	require.NoError(t, h.Close(ctx))
-	h, err := shared.client.Open(ctx, h.ID(), session.Options{})
+	h, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(ctx))
 	var runs []event.Type
@@ -92,6 +93,7 @@ func TestR54WhatASessionDoesIsAnEvent(t *testing.T) {
 }
 
 func TestInvalidInputLeavesNoTrace(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t)
 	ctx := testContext(t)
 	for name, c := range map[string]struct {
@@ -105,7 +107,7 @@ func TestInvalidInputLeavesNoTrace(t *testing.T) {
 		"bad permission":  {"", session.Options{Agent: "claude", Permission: "maybe"}, "permission"},
 		"unknown profile": {"", session.Options{Agent: "claude", Profile: "nope"}, "profile"},
 	} {
-		_, err := shared.client.Create(ctx, c.id, c.o)
+		_, err := spaceOf(t).Client.Create(ctx, c.id, c.o)
 		var invalid *session.InvalidError
 		require.ErrorAs(t, err, &invalid, name)
 		require.Equal(t, c.field, invalid.Field, name)

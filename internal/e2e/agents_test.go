@@ -57,6 +57,7 @@ func eachAgent(t *testing.T, test func(t *testing.T, a adapters.Adapter)) {
 // changes: the same prompts give the same kinds of blocks, and what was seen
 // live is what the archive gives back.
 func TestEveryAgentTellsTheSame(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		h := open(t, session.Options{Agent: a.Info().Name, Title: "told by " + a.Info().Name})
@@ -75,7 +76,7 @@ func TestEveryAgentTellsTheSame(t *testing.T) {
 		require.Contains(t, say(t, h, "RECALL").Result.Response, "plain words")
 		require.NoError(t, h.Close(testContext(t)))
 
-		live, err := shared.client.Show(testContext(t), h.ID(), session.FromStream)
+		live, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromStream)
 		require.NoError(t, err)
 		kinds := map[event.BlockType]int{}
 		for _, b := range live.State.Blocks {
@@ -99,7 +100,8 @@ func TestEveryAgentTellsTheSame(t *testing.T) {
 // remembers its first message.
 func TestEveryAgentGoesOnElsewhere(t *testing.T) {
 	skip.InShort(t, "TestKillHost goes on elsewhere too")
-	dir, err := os.MkdirTemp(shared.dir, "host-")
+	inOwnNamespace(t)
+	dir, err := os.MkdirTemp(shared.Dir, "host-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir)
@@ -134,6 +136,7 @@ func TestEveryAgentGoesOnElsewhere(t *testing.T) {
 // TestEveryAgentIsInterrupted: a running tool ends with its turn, and the same
 // process takes the next message.
 func TestEveryAgentIsInterrupted(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		ctx := testContext(t)
@@ -169,6 +172,7 @@ func TestEveryAgentIsInterrupted(t *testing.T) {
 // TestEveryAgentAsks: an agent that asks before it acts waits for a person, does
 // what is allowed and not what is denied.
 func TestEveryAgentAsks(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		if !a.Info().Capabilities.Approve {
@@ -222,7 +226,7 @@ func TestR13SessionsAreTypedByArchitecture(t *testing.T) {
 		require.Equal(t, []string{name, "full"}, []string{rec.Agent, rec.Profile})
 		entry := inList(t, id)
 		require.Equal(t, []string{name, "full"}, []string{entry.Agent, entry.Profile})
-		h, err := shared.client.Get(testContext(t), id)
+		h, err := spaceOf(t).Client.Get(testContext(t), id)
 		require.NoError(t, err)
 		first := payloads[event.SessionInitialized](events(t, h))[0]
 		require.Equal(t, []string{name, "full"}, []string{first.Agent, first.Profile})
@@ -249,7 +253,7 @@ func TestR14NativeSessionIDIsTheAgentsOwn(t *testing.T) {
 		h := open(t, session.Options{Agent: a.Info().Name})
 		require.NoError(t, say(t, h, "SAY kept under an id").Err())
 		require.NoError(t, h.Close(ctx))
-		infos, err := shared.archive.Transcripts(ctx, h.ID())
+		infos, err := spaceOf(t).Archive.Transcripts(ctx, h.ID())
 		require.NoError(t, err)
 		main := slices.IndexFunc(infos, func(i archive.TranscriptInfo) bool { return i.ID == event.Main })
 		require.NotEqual(t, -1, main)

@@ -20,6 +20,7 @@ import (
 // TestTranscriptsAreByteForByte holds every transcript in the archive, main
 // and subagent, against the file that Claude wrote.
 func TestTranscriptsAreByteForByte(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "TOOL write: a.txt :: some text").Err())
@@ -27,7 +28,7 @@ func TestTranscriptsAreByteForByte(t *testing.T) {
 	var compared []string
 	require.Eventually(t, func() bool {
 		compared = nil
-		infos, err := shared.archive.Transcripts(t.Context(), h.ID())
+		infos, err := spaceOf(t).Archive.Transcripts(t.Context(), h.ID())
 		require.NoError(t, err)
 		for _, info := range infos {
 			files, err := filepath.Glob(filepath.Join(w.dataDir, "sandboxes", h.ID()+"-*", "home", info.Path))
@@ -38,7 +39,7 @@ func TestTranscriptsAreByteForByte(t *testing.T) {
 			if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != info.SHA256 {
 				return false
 			}
-			stored, err := shared.archive.ReadTranscript(t.Context(), h.ID(), info.ID)
+			stored, err := spaceOf(t).Archive.ReadTranscript(t.Context(), h.ID(), info.ID)
 			require.NoError(t, err)
 			bytes, err := io.ReadAll(stored)
 			require.NoError(t, err)
@@ -54,6 +55,7 @@ func TestTranscriptsAreByteForByte(t *testing.T) {
 // TestRestoredEqualsLive is law L5 through the whole system: with no sandbox
 // and no worker, the archive gives the conversation that the stream gave.
 func TestRestoredEqualsLive(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	h := open(t, session.Options{})
 	for _, text := range []string{
@@ -63,7 +65,7 @@ func TestRestoredEqualsLive(t *testing.T) {
 		say(t, h, text)
 	}
 	// Sojourn's own block in the middle: a signal that is no message.
-	require.NoError(t, shared.temporal.SignalWorkflow(testContext(t), h.ID(), "", session.SignalMessage, 17))
+	require.NoError(t, spaceOf(t).Temporal.SignalWorkflow(testContext(t), h.ID(), "", session.SignalMessage, 17))
 	require.NoError(t, say(t, h, "SAY the end").Err())
 	require.NoError(t, h.Close(testContext(t)))
 	require.NoError(t, w.stop())
@@ -74,9 +76,9 @@ func TestRestoredEqualsLive(t *testing.T) {
 // requireParity compares stream and archive, timestamps and durations aside.
 func requireParity(t *testing.T, id string) {
 	t.Helper()
-	live, err := shared.client.Show(testContext(t), id, session.FromStream)
+	live, err := spaceOf(t).Client.Show(testContext(t), id, session.FromStream)
 	require.NoError(t, err)
-	restored, err := shared.client.Show(testContext(t), id, session.FromArchive)
+	restored, err := spaceOf(t).Client.Show(testContext(t), id, session.FromArchive)
 	require.NoError(t, err)
 	require.Empty(t, restored.Faults)
 	require.NotEmpty(t, live.State.Blocks)
@@ -93,6 +95,7 @@ func timeless(t *testing.T, s reducer.State) string {
 // then takes nothing.
 func TestAnsweredMeansArchived(t *testing.T) {
 	skip.InShort(t, "with every agent and many turns; TestRestoredEqualsLive compares too")
+	inOwnNamespace(t)
 	startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		h := open(t, session.Options{Agent: a.Info().Name})

@@ -16,9 +16,10 @@ import (
 // TestBadInputOfTheCommandLine: one clear line with a hint, the right exit
 // code, and no trace of a half-made session.
 func TestBadInputOfTheCommandLine(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
-	h, err := shared.client.Get(testContext(t), id)
+	h, err := spaceOf(t).Client.Get(testContext(t), id)
 	require.NoError(t, err)
 	events(t, h)
 	before := listed(t, session.ListOptions{Children: true})
@@ -66,6 +67,7 @@ func TestBadInputOfTheCommandLine(t *testing.T) {
 // TestNoAgentOnTheHost: the turn fails with one line that says what to
 // install, and no sandbox is left.
 func TestNoAgentOnTheHost(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t, "PATH=/usr/bin:/bin")
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
 	s := runProgram(t, "sojourn", "", nil, "send", id, "SAY never")
@@ -100,9 +102,10 @@ func away(t *testing.T) []struct{ name, env, addr, hint string } {
 // TestServersAwayAtTheCommandLine: a command that needs a server which is not
 // there says so and leaves nothing.
 func TestServersAwayAtTheCommandLine(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
-	h, err := shared.client.Get(testContext(t), id)
+	h, err := spaceOf(t).Client.Get(testContext(t), id)
 	require.NoError(t, err)
 	for _, c := range away(t) {
 		t.Run(c.name, func(t *testing.T) {
@@ -125,6 +128,7 @@ func TestServersAwayAtTheCommandLine(t *testing.T) {
 
 // TestServersAwayAtTheWorkersStart: it says which one within seconds, and ends.
 func TestServersAwayAtTheWorkersStart(t *testing.T) {
+	inOwnNamespace(t)
 	before := listed(t, session.ListOptions{Children: true})
 	for _, c := range away(t) {
 		t.Run(c.name, func(t *testing.T) {

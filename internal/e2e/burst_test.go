@@ -28,13 +28,14 @@ const (
 // or its failure is in the conversation.
 func TestMoreThanAHistoryHoldsInOneTurn(t *testing.T) {
 	skip.InShort(t, "it fills a history")
+	inOwnNamespace(t)
 	startWorker(t)
 	h, raw := open(t, session.Options{}), bare(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	first, gate := sendToGate(ctx, t, h, "")
 	require.Equal(t, burstSignals, burst(ctx, raw, h.ID(), func() { awaitRoom(ctx, t, h.ID()) }), "each is accepted")
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, first)
 	heardUntil(t, h, 0, func(ev event.Event) bool {
 		p, ok := ev.Payload.(event.QueryStarted)
@@ -67,7 +68,7 @@ const roomBytes = 30 << 20
 func awaitRoom(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		d, err := shared.temporal.DescribeWorkflowExecution(ctx, id, "")
+		d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, id, "")
 		require.NoError(t, err)
 		return d.GetWorkflowExecutionInfo().GetHistorySizeBytes() < roomBytes
 	}, patience, tick, "the worker takes what was sent")
@@ -97,6 +98,7 @@ func largeID(n int) string { return fmt.Sprintf("large-%d-", n) }
 // not answered.
 func TestFullHistoryIsRecorded(t *testing.T) {
 	skip.InShort(t, "it fills a history")
+	t.Parallel()
 	rest := newServer(t, "--temporal-config", "history.maximumBufferedEventsSizeInBytes=2097152",
 		"--temporal-config", "limit.mutableStateSize.error=8388608", "--temporal-config", "system.transactionSizeLimit=4194304")
 	w := &world{temporal: rest, nats: rest, s3: rest}
@@ -111,7 +113,7 @@ func TestFullHistoryIsRecorded(t *testing.T) {
 	require.NoError(t, err)
 	first, gate := sendToGate(ctx, t, h, "")
 	accepted := burst(ctx, raw, h.ID(), func() {})
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	t.Logf("%d of %d accepted", accepted, burstSignals)
 	require.Positive(t, accepted)
 	if accepted == burstSignals {

@@ -20,6 +20,7 @@ import (
 // TestButtonsPause: RunTurn lets go, the agent goes on, and the next attempt
 // catches up; a worker that comes meanwhile keeps the agent.
 func TestButtonsPause(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	t.Run("and unpause", func(t *testing.T) {
 		buttonAgents(t, func(t *testing.T, agent string) { pauseTurn(t, w, agent, unpause) })
@@ -34,20 +35,21 @@ func TestButtonsPause(t *testing.T) {
 // longer than a lease, whoever looks after it, and is not asked again.
 func TestButtonsPauseOutlivesTheWorker(t *testing.T) {
 	skip.InShort(t, "TestButtonsPause pauses too")
+	inOwnNamespace(t)
 	k := startKillable(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Agent: "claude"})
 	own := ownWord()
 	r, gate := sendToGate(ctx, t, h, "SAY "+own+" THEN ")
-	asks := requestsOf(own)
+	asks := requestsOf(t, own)
 	pause(ctx, t, h.ID())
 	k.kill()
 	since := time.Now()
 	require.Eventually(t, func() bool { return time.Since(since) > activities.DefaultLease+5*time.Second }, patience, tick)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	unpause(ctx, t, h.ID())
 	answeredWell(ctx, t, h, r)
-	require.Equal(t, asks, requestsOf(own))
+	require.Equal(t, asks, requestsOf(t, own))
 	require.NoError(t, h.Close(ctx))
 	require.Empty(t, payloads[event.EEError](requireDense(t, h)))
 	require.Equal(t, 0, last(restarts(t, h)))
@@ -57,7 +59,7 @@ func TestButtonsPauseOutlivesTheWorker(t *testing.T) {
 // pause lets go of the running turn.
 func pause(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
-	_, err := shared.temporal.WorkflowService().PauseActivity(ctx, &workflowservice.PauseActivityRequest{
+	_, err := spaceOf(t).Temporal.WorkflowService().PauseActivity(ctx, &workflowservice.PauseActivityRequest{
 		Namespace: "default", Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Reason: "an operator",
 		Activity: &workflowservice.PauseActivityRequest_Type{Type: "RunTurn"},
 	})
@@ -74,9 +76,9 @@ func pauseTurn(t *testing.T, w *worker, agent string, again func(context.Context
 	h := open(t, session.Options{Agent: agent})
 	require.NoError(t, say(t, h, "SAY remember the word "+own).Err())
 	r, gate := sendToGate(ctx, t, h, "SAY paused THEN ")
-	asks := requestsOf(own)
+	asks := requestsOf(t, own)
 	pause(ctx, t, h.ID())
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	again(ctx, t, h.ID())
 	answeredWell(ctx, t, h, r)
 	requireGoesOn(t, w, h, own, asks, 2)
@@ -84,7 +86,7 @@ func pauseTurn(t *testing.T, w *worker, agent string, again func(context.Context
 
 func unpause(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
-	_, err := shared.temporal.WorkflowService().UnpauseActivity(ctx, &workflowservice.UnpauseActivityRequest{
+	_, err := spaceOf(t).Temporal.WorkflowService().UnpauseActivity(ctx, &workflowservice.UnpauseActivityRequest{
 		Namespace: "default", Execution: &commonpb.WorkflowExecution{WorkflowId: id},
 		Activity: &workflowservice.UnpauseActivityRequest_Type{Type: "RunTurn"},
 	})
@@ -93,7 +95,7 @@ func unpause(ctx context.Context, t *testing.T, id string) {
 
 func resetActivity(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
-	_, err := shared.temporal.WorkflowService().ResetActivity(ctx, &workflowservice.ResetActivityRequest{
+	_, err := spaceOf(t).Temporal.WorkflowService().ResetActivity(ctx, &workflowservice.ResetActivityRequest{
 		Namespace: "default", Execution: &commonpb.WorkflowExecution{WorkflowId: id},
 		Activity: &workflowservice.ResetActivityRequest_Type{Type: "RunTurn"},
 	})
@@ -103,7 +105,7 @@ func resetActivity(ctx context.Context, t *testing.T, id string) {
 // pendingTurn is how Temporal shows the running turn; nil when there is none.
 func pendingTurn(ctx context.Context, t *testing.T, id string) *workflowpb.PendingActivityInfo {
 	t.Helper()
-	d, err := shared.temporal.DescribeWorkflowExecution(ctx, id, "")
+	d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, id, "")
 	require.NoError(t, err)
 	for _, a := range d.GetPendingActivities() {
 		if a.GetActivityType().GetName() == "RunTurn" {

@@ -27,9 +27,10 @@ import (
 
 // requestsOf counts what the model was asked in the session whose prompts hold a
 // word.
-func requestsOf(word string) int {
+func requestsOf(t *testing.T, word string) int {
+	t.Helper()
 	n := 0
-	for _, s := range shared.model.Stats().Sessions {
+	for _, s := range spaceOf(t).Model.Stats().Sessions {
 		if slices.ContainsFunc(s.Prompts, func(p modelsim.PromptStats) bool { return strings.Contains(p.Text, word) }) {
 			n += s.Requests
 		}
@@ -125,6 +126,7 @@ func buttonAgents(t *testing.T, test func(t *testing.T, agent string)) {
 // sandbox is ended, what was said is archived, both messages are failed by
 // name, and the session can be reopened.
 func TestButtonsTerminate(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	t.Run("in a turn", func(t *testing.T) {
 		buttonAgents(t, func(t *testing.T, agent string) {
@@ -132,11 +134,11 @@ func TestButtonsTerminate(t *testing.T) {
 			h := open(t, session.Options{Agent: agent})
 			require.NoError(t, say(t, h, "SAY remember the word "+own).Err())
 			running, gate := sendToGate(ctx, t, h, "SAY about to end THEN TOOL bash: echo done THEN ")
-			defer shared.model.Open(gate)
+			defer spaceOf(t).Model.Open(gate)
 			waiting, err := h.Send(ctx, session.Message{Text: "SAY never"})
 			require.NoError(t, err)
-			before := requestsOf(own)
-			require.NoError(t, shared.temporal.TerminateWorkflow(ctx, h.ID(), "", "an operator"))
+			before := requestsOf(t, own)
+			require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, h.ID(), "", "an operator"))
 
 			awaitClosed(t, h, "terminated")
 			for _, r := range []session.Receipt{running, waiting} {
@@ -150,10 +152,10 @@ func TestButtonsTerminate(t *testing.T) {
 			require.Contains(t, said, waiting.MessageID)
 			requireNothingLeft(t, w, h)
 			requireSame(t, h.ID())
-			require.Equal(t, before, requestsOf(own), "the model was asked nothing more")
+			require.Equal(t, before, requestsOf(t, own), "the model was asked nothing more")
 			require.NoError(t, h.Close(ctx))
 
-			again, err := shared.client.Open(ctx, h.ID(), session.Options{})
+			again, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
 			require.NoError(t, err)
 			require.Contains(t, say(t, again, "RECALL").Result.Response, own)
 			require.NoError(t, again.Close(ctx))
@@ -173,9 +175,9 @@ func TestButtonsTerminate(t *testing.T) {
 			require.NoError(t, err)
 			return len(s.Queued) == 1
 		}, patience, tick)
-		require.NoError(t, shared.temporal.TerminateWorkflow(ctx, h.ID(), "", "an operator"))
+		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, h.ID(), "", "an operator"))
 		// Nothing runs that could notice: reopening does.
-		again, err := shared.client.Open(ctx, h.ID(), session.Options{})
+		again, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
 		require.NoError(t, err)
 		require.Contains(t, say(t, again, "RECALL").Result.Response, "at rest")
 		require.Contains(t, terminated(t, requireDense(t, h)), "held-"+h.ID())
@@ -187,8 +189,8 @@ func TestButtonsTerminate(t *testing.T) {
 		t.Parallel()
 		ctx := testContext(t)
 		h := open(t, session.Options{})
-		require.NoError(t, shared.temporal.TerminateWorkflow(ctx, h.ID(), "", "an operator"))
-		require.NoError(t, shared.temporal.ScheduleClient().GetHandle(ctx, session.ReconcilerSchedule).Trigger(ctx, client.ScheduleTriggerOptions{}))
+		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, h.ID(), "", "an operator"))
+		require.NoError(t, spaceOf(t).Temporal.ScheduleClient().GetHandle(ctx, session.ReconcilerSchedule).Trigger(ctx, client.ScheduleTriggerOptions{}))
 		awaitClosed(t, h, "terminated")
 		terminated(t, requireDense(t, h))
 	})
@@ -198,18 +200,18 @@ func TestButtonsTerminate(t *testing.T) {
 // was made by.
 func resetTo(ctx context.Context, t *testing.T, id string, point func(*historypb.History) int64) string {
 	t.Helper()
-	d, err := shared.temporal.DescribeWorkflowExecution(ctx, id, "")
+	d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, id, "")
 	require.NoError(t, err)
 	run := d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 	h := &historypb.History{}
-	for it := shared.temporal.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
+	for it := spaceOf(t).Temporal.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
 		ev, err := it.Next()
 		require.NoError(t, err)
 		h.Events = append(h.Events, ev)
 	}
 	at := point(h)
 	require.NotZero(t, at)
-	reply, err := shared.temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
+	reply, err := spaceOf(t).Temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run},
 		Reason: "an operator", WorkflowTaskFinishEventId: at, RequestId: uuid.NewString(),
 	})
@@ -263,6 +265,7 @@ func scheduling(kind string, n int) func(*historypb.History) int64 {
 // TestButtonsReset: to any point, at rest and in a turn. Nothing runs twice,
 // nothing false is said, the session goes on, and close closes.
 func TestButtonsReset(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	points := map[string]func(*historypb.History) int64{
 		"the last task": lastTask, "its beginning": firstTask, "before the sandbox": scheduling("CreateSandbox", 1),
@@ -293,7 +296,7 @@ func resetAtRest(t *testing.T, w *worker, agent string, point func(*historypb.Hi
 		require.NoError(t, say(t, h, text).Err())
 	}
 	awaitIdle(t, h)
-	before, asks := len(events(t, h)), requestsOf(own)
+	before, asks := len(events(t, h)), requestsOf(t, own)
 	resetTo(ctx, t, h.ID(), point)
 
 	res := say(t, h, "RECALL")
@@ -313,9 +316,9 @@ func resetInATurn(t *testing.T, w *worker, agent string, point func(*historypb.H
 	r, gate := sendToGate(ctx, t, h, "SAY in the middle THEN ")
 	waiting, err := h.Send(ctx, session.Message{Text: "SAY waited"})
 	require.NoError(t, err)
-	asks := requestsOf(own)
+	asks := requestsOf(t, own)
 	resetTo(ctx, t, h.ID(), point)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
 	require.Equal(t, "waited", answeredWell(ctx, t, h, waiting).Result.Response)
 	requireGoesOn(t, w, h, own, asks+1, 4)
@@ -346,12 +349,13 @@ func requireGoesOn(t *testing.T, w *worker, h *session.Handle, own string, asks,
 	}
 	requireNothingLeft(t, w, h)
 	requireParity(t, h.ID())
-	require.Equal(t, asks, requestsOf(own), "the model was asked as often as without a reset")
+	require.Equal(t, asks, requestsOf(t, own), "the model was asked as often as without a reset")
 }
 
 // TestButtonsResetAClosedSession: it is open again, with all it knew.
 func TestButtonsResetAClosedSession(t *testing.T) {
 	skip.InShort(t, "TestButtonsReset resets too")
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
@@ -359,11 +363,11 @@ func TestButtonsResetAClosedSession(t *testing.T) {
 	awaitIdle(t, h)
 	require.NoError(t, h.Close(ctx))
 	// What the operator wants undone must not come again.
-	d, err := shared.temporal.DescribeWorkflowExecution(ctx, h.ID(), "")
+	d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, h.ID(), "")
 	require.NoError(t, err)
 	run := d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 	var at int64
-	for it := shared.temporal.GetWorkflowHistory(ctx, h.ID(), run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
+	for it := spaceOf(t).Temporal.GetWorkflowHistory(ctx, h.ID(), run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
 		ev, err := it.Next()
 		require.NoError(t, err)
 		if a := ev.GetWorkflowExecutionUpdateAcceptedEventAttributes(); a.GetAcceptedRequest().GetInput().GetName() == session.UpdateClose {
@@ -373,7 +377,7 @@ func TestButtonsResetAClosedSession(t *testing.T) {
 			at = ev.GetEventId()
 		}
 	}
-	_, err = shared.temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
+	_, err = spaceOf(t).Temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: h.ID(), RunId: run},
 		Reason: "an operator", WorkflowTaskFinishEventId: at, RequestId: uuid.NewString(),
 		ResetReapplyExcludeTypes: []enumspb.ResetReapplyExcludeType{enumspb.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE},
@@ -389,15 +393,16 @@ func TestButtonsResetAClosedSession(t *testing.T) {
 // TestButtonsCancel is close: the turn is interrupted, what waits is failed by
 // name, nothing is left.
 func TestButtonsCancel(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	buttonAgents(t, func(t *testing.T, agent string) {
 		ctx := testContext(t)
 		h := open(t, session.Options{Agent: agent})
 		running, gate := sendToGate(ctx, t, h, "SAY before THEN ")
-		defer shared.model.Open(gate)
+		defer spaceOf(t).Model.Open(gate)
 		waiting, err := h.Send(ctx, session.Message{Text: "SAY never"})
 		require.NoError(t, err)
-		require.NoError(t, shared.temporal.CancelWorkflow(ctx, h.ID(), ""))
+		require.NoError(t, spaceOf(t).Temporal.CancelWorkflow(ctx, h.ID(), ""))
 		awaitClosed(t, h, "cancelled")
 		res, err := h.Wait(ctx, running)
 		require.NoError(t, err)

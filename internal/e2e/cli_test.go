@@ -28,8 +28,8 @@ type said struct {
 // runProgram runs one of our programs to its end.
 func runProgram(t *testing.T, name, stdin string, env []string, args ...string) said {
 	t.Helper()
-	cmd := exec.CommandContext(testContext(t), filepath.Join(shared.bin, name), args...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd := exec.CommandContext(testContext(t), filepath.Join(shared.Bin, name), args...)
+	cmd.Env = append(os.Environ(), append([]string{"TEMPORAL_NAMESPACE=" + spaceOf(t).Namespace}, env...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, serr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &serr
@@ -71,9 +71,9 @@ func refused(t *testing.T, s said, code int, line, hint string) {
 // requireNoTrace wants a session that was never made.
 func requireNoTrace(t *testing.T, id string) {
 	t.Helper()
-	_, err := shared.client.Get(testContext(t), id)
+	_, err := spaceOf(t).Client.Get(testContext(t), id)
 	require.ErrorIs(t, err, session.ErrNotFound, "neither Temporal nor the archive has it")
-	for ev, err := range shared.client.Events(testContext(t), id, 0, false) {
+	for ev, err := range spaceOf(t).Client.Events(testContext(t), id, 0, false) {
 		require.Error(t, err, "there is an event: %s", ev.Type())
 	}
 	require.NotContains(t, listed(t, session.ListOptions{Children: true}), id)
@@ -100,7 +100,7 @@ func eventful(t *testing.T) string {
 	t.Helper()
 	ctx := testContext(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude", "--title", "Eventful"))
-	h, err := shared.client.Get(ctx, id)
+	h, err := spaceOf(t).Client.Get(ctx, id)
 	require.NoError(t, err)
 	for _, text := range []string{
 		"TOOL write: notes.txt :: some notes", "THINK about it", "TWO", "TOOL bash: exit 3",
@@ -114,7 +114,7 @@ func eventful(t *testing.T) string {
 	require.NoError(t, err)
 	require.Equal(t, session.Interrupted, res.Outcome)
 	require.Equal(t, 1, runProgram(t, "sojourn", "", nil, "send", id, "ERR400").code)
-	require.NoError(t, shared.temporal.SignalWorkflow(ctx, id, "", session.SignalMessage, 17))
+	require.NoError(t, spaceOf(t).Temporal.SignalWorkflow(ctx, id, "", session.SignalMessage, 17))
 	sojourn(t, "spawn", id, "--agent", "claude", "SAY from the child")
 	heardUntil(t, h, 0, first(func(p event.SubagentCompleted) bool { return p.ChildSessionID != "" }))
 	sojourn(t, "send", id, "SAY the end")
@@ -124,6 +124,7 @@ func eventful(t *testing.T) string {
 // TestShowEqualsTailReduced: with no sandbox and no worker alive, what the
 // archive shows is what the stream folds to.
 func TestShowEqualsTailReduced(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	id := eventful(t)
 	sojourn(t, "close", id)
@@ -142,6 +143,7 @@ func TestShowEqualsTailReduced(t *testing.T) {
 // closed and whose worker has ended.
 func TestShowEqualsTailReducedOfAnOpenSession(t *testing.T) {
 	skip.InShort(t, "TestShowEqualsTailReduced is the same of a closed one")
+	inOwnNamespace(t)
 	w := startWorker(t)
 	id := eventful(t)
 	want := timelessJSON(t, tailReduced(t, id))
@@ -191,7 +193,7 @@ func TestCommandLineJSON(t *testing.T) {
 	require.Len(t, found, 1)
 	require.Equal(t, id, found[0].SessionID)
 	require.Equal(t, "By script", found[0].Title)
-	h, err := shared.client.Get(testContext(t), id)
+	h, err := spaceOf(t).Client.Get(testContext(t), id)
 	require.NoError(t, err)
 	awaitIdle(t, h) // a turn counts when it is archived
 	var snap session.Snapshot
@@ -284,6 +286,7 @@ func requireAgentsOfHosts(t *testing.T, w *worker) {
 
 // TestDoctorAndSetup: both say of every part where it is, and that it is well.
 func TestDoctorAndSetup(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t, "SOJOURN_CODEX=/nowhere/codex")
 	var report struct {
 		OK     bool

@@ -13,6 +13,7 @@ import (
 // turn fails by name, the conversation stays what a restore gives, and the next
 // message goes on with what it knew.
 func TestAgentDeathIsNamedAndRestored(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY remember the word clementine").Err())
@@ -26,9 +27,9 @@ func TestAgentDeathIsNamedAndRestored(t *testing.T) {
 	require.Contains(t, next.Result.Response, "clementine")
 	require.NoError(t, h.Close(testContext(t)))
 
-	live, err := shared.client.Show(testContext(t), h.ID(), session.FromStream)
+	live, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromStream)
 	require.NoError(t, err)
-	restored, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	restored, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
 	require.NoError(t, err)
 	differences, err := parity.Compare(live.State, restored.State, parity.Rules{})
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ import (
 // The test is skipped where that is not allowed.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(shared.dir, "disk-")
+	dir, err := os.MkdirTemp(shared.Dir, "disk-")
 	require.NoError(t, err)
 	if err := syscall.Mount("sojourn-test", dir, "tmpfs", 0, "size="+size); err != nil {
 		skip.Without(t, fmt.Sprintf("a small disk, which root can mount: %v", err))
@@ -56,6 +56,7 @@ func fill(t *testing.T, disk string) (ballast string) {
 // again the session goes on.
 func TestFullDisk(t *testing.T) {
 	skip.InShort(t, "TestFullStore fills up too")
+	inOwnNamespace(t)
 	disk := smallDisk(t, "64m")
 	dir := filepath.Join(disk, "host")
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -67,7 +68,7 @@ func TestFullDisk(t *testing.T) {
 	r, gate := sendToGate(ctx, t, h, "")
 	heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
 	ballast := fill(t, disk)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	require.Eventually(t, func() bool {
 		alive, err := harness.Agents(dir)
 		return err == nil && len(alive) <= 1 // the runner stays for its readers
@@ -84,6 +85,7 @@ func TestFullDisk(t *testing.T) {
 // TestFullStore: the archive's disk is full. Turns go on, the session says that
 // its archive is behind and why, and it catches up when there is space again.
 func TestFullStore(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t, "64m")
 	rest := newServer(t)
 	w := &world{temporal: rest, nats: rest, s3: newServerIn(t, disk)}
@@ -118,7 +120,8 @@ func TestFullStore(t *testing.T) {
 // changed on disk. The next worker leaves the record out, the conversation says
 // so and where, and the turn is answered.
 func TestDamageIsVisible(t *testing.T) {
-	dir, err := os.MkdirTemp(shared.dir, "host-")
+	inOwnNamespace(t)
+	dir, err := os.MkdirTemp(shared.Dir, "host-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir)
@@ -128,11 +131,11 @@ func TestDamageIsVisible(t *testing.T) {
 	gateA, gateB := "damage-a-"+uuid.NewString(), "damage-b-"+uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "GATE " + gateA + " THEN TOOL bash: echo meanwhile THEN GATE " + gateB + " THEN SAY whole"})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gateA))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gateA))
 	heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
 	require.NoError(t, w.Kill())
-	shared.model.Open(gateA)
-	require.NoError(t, shared.model.Waiting(ctx, gateB))
+	spaceOf(t).Model.Open(gateA)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gateB))
 	segments, err := filepath.Glob(filepath.Join(dir, "sandboxes", h.ID()+"-*", "control", "spool", "*.jsonl"))
 	require.NoError(t, err)
 	require.Len(t, segments, 1)
@@ -147,7 +150,7 @@ func TestDamageIsVisible(t *testing.T) {
 	require.NoError(t, f.Close())
 
 	startWorkerIn(t, dir)
-	shared.model.Open(gateB)
+	spaceOf(t).Model.Open(gateB)
 	require.Contains(t, answeredWell(ctx, t, h, r).Result.Response, "whole")
 	told := ""
 	for _, b := range fold(events(t, h)).Blocks {
@@ -165,6 +168,7 @@ func TestDamageIsVisible(t *testing.T) {
 // Where the session must be restored, the turn fails and names it.
 func TestDamageInTheArchive(t *testing.T) {
 	skip.InShort(t, "TestDamageIsVisible damages too")
+	inOwnNamespace(t)
 	startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY kept").Err())
@@ -172,7 +176,7 @@ func TestDamageInTheArchive(t *testing.T) {
 	require.NoError(t, h.Evict(testContext(t)))
 	heardUntil(t, h, 0, first(func(event.EETerminated) bool { return true }))
 	var segments []string
-	root := filepath.Join(shared.dir, "devstack", "s3", shared.env["SOJOURN_BUCKET"])
+	root := filepath.Join(shared.Dir, "devstack", "s3", shared.Env["SOJOURN_BUCKET"], spaceOf(t).Namespace)
 	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		name := d.Name()
 		if err == nil && !d.IsDir() && strings.Contains(path, h.ID()+"/transcripts/main/") && name != "head.json" {
@@ -192,7 +196,7 @@ func TestDamageInTheArchive(t *testing.T) {
 // stored finds the files in which the store keeps a session's objects.
 func stored(t *testing.T, id, below string) (paths []string) {
 	t.Helper()
-	root := filepath.Join(shared.dir, "devstack", "s3", shared.env["SOJOURN_BUCKET"])
+	root := filepath.Join(shared.Dir, "devstack", "s3", shared.Env["SOJOURN_BUCKET"], spaceOf(t).Namespace)
 	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.Contains(path, "/"+id+"/"+below) {
 			paths = append(paths, path)
@@ -206,6 +210,7 @@ func stored(t *testing.T, id, below string) (paths []string) {
 // name with its damage, and every other session is listed and shown.
 func TestDamageOfARecord(t *testing.T) {
 	skip.InShort(t, "TestDamageIsVisible damages too")
+	inOwnNamespace(t)
 	startWorker(t)
 	other, h := open(t, session.Options{}), open(t, session.Options{})
 	for _, h := range []*session.Handle{other, h} {
@@ -216,7 +221,7 @@ func TestDamageOfARecord(t *testing.T) {
 	require.Len(t, records, 1)
 	require.NoError(t, os.WriteFile(records[0], []byte("garbage"), 0o600))
 	for _, id := range []string{other.ID(), h.ID()} {
-		_, err := shared.temporal.WorkflowService().DeleteWorkflowExecution(testContext(t), &workflowservice.DeleteWorkflowExecutionRequest{
+		_, err := spaceOf(t).Temporal.WorkflowService().DeleteWorkflowExecution(testContext(t), &workflowservice.DeleteWorkflowExecutionRequest{
 			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
 		})
 		require.NoError(t, err)
@@ -235,7 +240,7 @@ func TestDamageOfARecord(t *testing.T) {
 		return damage && fine
 	}, patience, time.Second, "both are listed from the archive, one with its damage")
 	require.Contains(t, sojourn(t, "show", other.ID()), "kept")
-	_, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	_, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
 	require.ErrorContains(t, err, "session.json: archive is corrupt")
 }
 
@@ -243,6 +248,7 @@ func TestDamageOfARecord(t *testing.T) {
 // sandbox is made all the same; what the pack held is named, the rest is there.
 func TestDamageOfAWorkspace(t *testing.T) {
 	skip.InShort(t, "TestDamageIsVisible damages too")
+	inOwnNamespace(t)
 	startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "TOOL bash: echo one > first.txt").Err())

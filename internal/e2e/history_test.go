@@ -38,7 +38,7 @@ func TestWarmTurnHistory(t *testing.T) {
 func history(t *testing.T, h *session.Handle) []string {
 	t.Helper()
 	var types []string
-	it := shared.temporal.GetWorkflowHistory(testContext(t), h.ID(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	it := spaceOf(t).Temporal.GetWorkflowHistory(testContext(t), h.ID(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for it.HasNext() {
 		ev, err := it.Next()
 		require.NoError(t, err)

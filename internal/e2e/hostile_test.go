@@ -44,6 +44,7 @@ func closeHome(t *testing.T, w *worker, h *session.Handle) {
 // session can be closed, and terminated, all the same.
 func TestNothingLeftOfAClosedHome(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
+	inOwnNamespace(t)
 	w := startOrdinaryWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		closed := open(t, session.Options{Agent: a.Info().Name})
@@ -54,7 +55,7 @@ func TestNothingLeftOfAClosedHome(t *testing.T) {
 
 		terminated := open(t, session.Options{Agent: a.Info().Name})
 		closeHome(t, w, terminated)
-		require.NoError(t, shared.temporal.TerminateWorkflow(context.WithoutCancel(t.Context()), terminated.ID(), "", "by its test"))
+		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(context.WithoutCancel(t.Context()), terminated.ID(), "", "by its test"))
 		gone(t, w, terminated, "terminate")
 	})
 }
@@ -63,6 +64,7 @@ func TestNothingLeftOfAClosedHome(t *testing.T) {
 // hold. What is too deep to be archived is named, the rest comes back.
 func TestNothingLeftOfDeepFolders(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
+	inOwnNamespace(t)
 	w := startOrdinaryWorker(t)
 	h := open(t, session.Options{})
 	const nest = `n=nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn; echo kept > kept.txt; ` +
@@ -82,7 +84,7 @@ func TestNothingLeftOfDeepFolders(t *testing.T) {
 // results are the tool results of a session that contain some words.
 func results(t *testing.T, h *session.Handle, words string) []event.Block {
 	t.Helper()
-	live, err := shared.client.Show(testContext(t), h.ID(), session.FromStream)
+	live, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromStream)
 	require.NoError(t, err)
 	var found []event.Block
 	for _, b := range live.State.Blocks {
@@ -97,6 +99,7 @@ func results(t *testing.T, h *session.Handle, words string) []event.Block {
 // keeps neither its session from ending nor a worker from starting.
 func TestNothingLeftOfImmutableFiles(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
+	inOwnNamespace(t)
 	w := startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "TOOL write: frozen.txt :: for ever").Err())

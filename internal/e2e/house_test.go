@@ -18,9 +18,10 @@ import (
 // TestWorkspaceOfTheHouseIsRefused: no workspace opens to an agent what its
 // host hides from it, by whatever path it is named.
 func TestWorkspaceOfTheHouseIsRefused(t *testing.T) {
+	inOwnNamespace(t)
 	settings := filepath.Join(t.TempDir(), "settings")
 	require.NoError(t, os.MkdirAll(filepath.Join(settings, "below"), 0o700))
-	copyFile(t, filepath.Join(shared.dir, "env"), filepath.Join(settings, "env"))
+	copyFile(t, filepath.Join(shared.Dir, "env"), filepath.Join(settings, "env"))
 	home := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(home, ".ssh"), 0o700))
 	require.NoError(t, os.MkdirAll(filepath.Join(home, "project"), 0o700))
@@ -83,7 +84,7 @@ func profiled(t *testing.T, store string) *session.Handle {
 	t.Helper()
 	made := newWithProfile(t, store, "p")
 	require.Zero(t, made.code, made.err)
-	h, err := shared.client.Get(testContext(t), strings.TrimSpace(made.out))
+	h, err := spaceOf(t).Client.Get(testContext(t), strings.TrimSpace(made.out))
 	require.NoError(t, err)
 	return h
 }
@@ -91,6 +92,7 @@ func profiled(t *testing.T, store string) *session.Handle {
 // TestProfileNamesNoVariableOfTheHouse: a profile can't fetch what its worker
 // opens Temporal, the stream and the archive with.
 func TestProfileNamesNoVariableOfTheHouse(t *testing.T) {
+	inOwnNamespace(t)
 	store := t.TempDir()
 	w := startWorker(t, "SOJOURN_PROFILES="+store)
 	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "NATS_URL", "TEMPORAL_ADDRESS", "SOJOURN_PASS_ENV"} {
@@ -110,9 +112,10 @@ func TestProfileNamesNoVariableOfTheHouse(t *testing.T) {
 // TestInstallIsShutIn: what installs a profile's MCP server sees no more of the
 // host than the agent does.
 func TestInstallIsShutIn(t *testing.T) {
-	dir, err := os.MkdirTemp(shared.dir, "host-")
+	inOwnNamespace(t)
+	dir, err := os.MkdirTemp(shared.Dir, "host-")
 	require.NoError(t, err)
-	secret := shared.env["AWS_SECRET_ACCESS_KEY"]
+	secret := shared.Env["AWS_SECRET_ACCESS_KEY"]
 	half := len(secret) / 2
 	// The secret is in two halves, so that the search does not find itself.
 	look := fmt.Sprintf(`
@@ -149,11 +152,12 @@ func TestInstallIsShutIn(t *testing.T) {
 // TestNoNamespacesNoAgents: a worker that can't shut agents in does not start,
 // unless it is told that this is wanted.
 func TestNoNamespacesNoAgents(t *testing.T) {
+	inOwnNamespace(t)
 	setting, err := shared.NoNamespaces()
 	require.NoError(t, err)
-	dir, err := os.MkdirTemp(shared.dir, "host-")
+	dir, err := os.MkdirTemp(shared.Dir, "host-")
 	require.NoError(t, err)
-	w, err := shared.StartWorker(t.Context(), dir, setting, "SOJOURN_UNSAFE_LOCAL=false")
+	w, err := spaceOf(t).StartWorker(t.Context(), dir, setting, "SOJOURN_UNSAFE_LOCAL=false")
 	if err == nil {
 		require.NoError(t, w.Stop())
 	}
@@ -168,6 +172,7 @@ func TestNoNamespacesNoAgents(t *testing.T) {
 // TestAgentOfRootHasFewCapabilities: what a root worker's agent may do as root
 // is work on files and processes; nothing gives it more.
 func TestAgentOfRootHasFewCapabilities(t *testing.T) {
+	inOwnNamespace(t)
 	if os.Geteuid() != 0 {
 		skip.Without(t, "root, whose worker has capabilities to drop")
 	}
@@ -195,8 +200,9 @@ func TestAgentOfRootHasFewCapabilities(t *testing.T) {
 // TestThePasswordOfNATSIsNotPrinted: whatever a program says of a stream that it
 // can't use, or can, shows no part of the secret in the stream's URL.
 func TestThePasswordOfNATSIsNotPrinted(t *testing.T) {
+	inOwnNamespace(t)
 	const planted = "pl4nted"
-	bare := strings.TrimPrefix(shared.env["NATS_URL"], "nats://")
+	bare := strings.TrimPrefix(shared.Env["NATS_URL"], "nats://")
 	gone := "127.0.0.1:1"
 	for name, url := range map[string]string{
 		"another's password":    "nats://me:" + planted + "@" + bare,
@@ -216,7 +222,7 @@ func TestThePasswordOfNATSIsNotPrinted(t *testing.T) {
 				require.NotContains(t, said.out+said.err, planted, command)
 			}
 			dir := t.TempDir()
-			w, err := shared.StartWorker(t.Context(), dir, env...)
+			w, err := spaceOf(t).StartWorker(t.Context(), dir, env...)
 			if err == nil {
 				// A server that asks for nothing lets everybody in.
 				require.NoError(t, w.Stop())

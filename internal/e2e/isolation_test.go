@@ -29,7 +29,7 @@ func shell(t *testing.T, h *session.Handle, command string) string {
 // shut agents in, which the worker says at its start.
 func isolated(t *testing.T) (w *worker, h *session.Handle, planted string) {
 	t.Helper()
-	w = startWorker(t, "SOJOURN_ENV_FILE="+filepath.Join(shared.dir, "env"))
+	w = startWorker(t, "SOJOURN_ENV_FILE="+filepath.Join(shared.Dir, "env"))
 	if strings.Contains(w.Said(), "no security boundary") {
 		skip.Without(t, "namespaces: "+w.Said())
 	}
@@ -50,10 +50,11 @@ func isolated(t *testing.T) (w *worker, h *session.Handle, planted string) {
 // TestAgentHasNoKeyToTheHouse is law L8: no credential by environment, and no
 // way to one by what the machine shows of its processes.
 func TestAgentHasNoKeyToTheHouse(t *testing.T) {
+	inOwnNamespace(t)
 	w, h, _ := isolated(t)
 	// In two halves, and after all is read: a command that searched for the
 	// whole would find itself.
-	secret := shared.env["AWS_SECRET_ACCESS_KEY"]
+	secret := shared.Env["AWS_SECRET_ACCESS_KEY"]
 	require.Greater(t, len(secret), 8)
 	half := len(secret) / 2
 	for _, where := range []string{"env", "cat /proc/[0-9]*/environ | tr '\\0' '\\n'", "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'"} {
@@ -73,13 +74,14 @@ func TestAgentHasNoKeyToTheHouse(t *testing.T) {
 // TestAgentSeesNoFolderOfTheHouse: not the data folder with its secret, not the
 // env file, not other sandboxes, not the runner's folder and socket.
 func TestAgentSeesNoFolderOfTheHouse(t *testing.T) {
+	inOwnNamespace(t)
 	w, h, planted := isolated(t)
 	own := own(t, w, planted)
 	socket, err := runner.SocketPath(w.dataDir, own)
 	require.NoError(t, err)
 	for _, path := range []string{
 		filepath.Join(w.dataDir, "secret"), filepath.Join(w.dataDir, "host-id"), filepath.Join(w.dataDir, "bookmarks"),
-		filepath.Join(shared.dir, "env"), filepath.Join(shared.dir, "devstack"), planted,
+		filepath.Join(shared.Dir, "env"), filepath.Join(shared.Dir, "devstack"), planted,
 		filepath.Join(w.dataDir, "sandboxes", own, "control"), filepath.Join(w.dataDir, "sandboxes", own, "sandbox.json"), socket,
 	} {
 		_, err := os.Lstat(path)
@@ -89,7 +91,7 @@ func TestAgentSeesNoFolderOfTheHouse(t *testing.T) {
 	}
 	// Everything of the data folder that can be found is the sandbox's own.
 	folder := filepath.Join(w.dataDir, "sandboxes", own)
-	seen := shell(t, h, "find "+shared.dir+" -type f -not -path '*/.claude/*' 2>/dev/null | head -50; echo end of list")
+	seen := shell(t, h, "find "+shared.Dir+" -type f -not -path '*/.claude/*' 2>/dev/null | head -50; echo end of list")
 	for _, line := range strings.Split(strings.TrimSpace(seen), "\n") {
 		require.True(t, line == "end of list" || strings.HasPrefix(line, folder+"/"), line)
 	}
@@ -116,6 +118,7 @@ func own(t *testing.T, w *worker, planted string) string {
 // TestAgentInheritsNoDescriptor: neither a tool nor the agent itself holds an
 // open file of ours but its own standard streams.
 func TestAgentInheritsNoDescriptor(t *testing.T) {
+	inOwnNamespace(t)
 	w, h, _ := isolated(t)
 	out := shell(t, h, "ls -l /proc/self/fd /proc/$PPID/fd /proc/1/fd 2>&1; echo listed")
 	require.Contains(t, out, "listed")
@@ -126,7 +129,7 @@ func TestAgentInheritsNoDescriptor(t *testing.T) {
 		if !isLink {
 			continue
 		}
-		require.False(t, strings.HasPrefix(target, shared.dir) && !strings.HasPrefix(target, home), line)
+		require.False(t, strings.HasPrefix(target, shared.Dir) && !strings.HasPrefix(target, home), line)
 		for _, of := range []string{"/control/", "/spool", "inputs.jsonl", "secret"} {
 			require.NotContains(t, target, of)
 		}

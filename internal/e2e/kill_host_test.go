@@ -35,7 +35,7 @@ type killable struct {
 
 func startKillable(t *testing.T, extra ...string) *killable {
 	t.Helper()
-	dir, err := os.MkdirTemp(shared.dir, "host-")
+	dir, err := os.MkdirTemp(shared.Dir, "host-")
 	require.NoError(t, err)
 	k := &killable{t: t, dir: dir, extra: extra}
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
@@ -52,7 +52,7 @@ func startKillable(t *testing.T, extra ...string) *killable {
 func (k *killable) start() {
 	// A host that comes back with an empty disk makes its folder anew.
 	require.NoError(k.t, os.MkdirAll(k.dir, 0o700))
-	p, err := shared.StartWorker(k.t.Context(), k.dir, k.extra...)
+	p, err := spaceOf(k.t).StartWorker(k.t.Context(), k.dir, k.extra...)
 	require.NoError(k.t, err)
 	k.now = p
 }
@@ -204,9 +204,10 @@ func percentile(all []time.Duration, p float64) time.Duration {
 // asked counts what the model was asked about the prompts that hold a mark, by
 // prompt and number of tool results: more than once means paid twice. What else
 // is told apart by chance is given by name.
-func asked(mark string, also ...string) map[string]map[int]int {
+func asked(t *testing.T, mark string, also ...string) map[string]map[int]int {
+	t.Helper()
 	out := map[string]map[int]int{}
-	for _, s := range shared.model.Stats().Sessions {
+	for _, s := range spaceOf(t).Model.Stats().Sessions {
 		for _, p := range s.Prompts {
 			if !strings.Contains(p.Text, mark) {
 				continue
@@ -257,9 +258,9 @@ func delivered(t *testing.T, dir, sessionID, text string) int {
 // agent took with it included; where they differ it names the place.
 func requireSame(t *testing.T, id string) {
 	t.Helper()
-	live, err := shared.client.Show(testContext(t), id, session.FromStream)
+	live, err := spaceOf(t).Client.Show(testContext(t), id, session.FromStream)
 	require.NoError(t, err)
-	restored, err := shared.client.Show(testContext(t), id, session.FromArchive)
+	restored, err := spaceOf(t).Client.Show(testContext(t), id, session.FromArchive)
 	require.NoError(t, err)
 	require.Empty(t, restored.Faults)
 	differences, err := parity.Compare(live.State, restored.State, parity.Rules{})
@@ -275,9 +276,9 @@ func startSupervised(t *testing.T, dir string) supervised {
 	// A command line of the stack's has the flags first; the supervisor's word
 	// comes before them.
 	bin := filepath.Join(t.TempDir(), "supervise")
-	script := "#!/bin/sh\nexec " + filepath.Join(shared.bin, "sojourn-worker") + " supervise \"$@\"\n"
+	script := "#!/bin/sh\nexec " + filepath.Join(shared.Bin, "sojourn-worker") + " supervise \"$@\"\n"
 	require.NoError(t, os.WriteFile(bin, []byte(script), 0o700))
-	p, err := shared.StartWorker(t.Context(), dir, "SOJOURN_WORKER_BIN="+bin)
+	p, err := spaceOf(t).StartWorker(t.Context(), dir, "SOJOURN_WORKER_BIN="+bin)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Stop()) })
 	return supervised{p}
@@ -392,7 +393,7 @@ func (s *staged) feed() {
 	for {
 		select {
 		case <-look.C:
-			found, _ := filepath.Glob(filepath.Join(shared.dir, "host-*", "sandboxes", s.h.ID()+"-*", "workspace"))
+			found, _ := filepath.Glob(filepath.Join(shared.Dir, "host-*", "sandboxes", s.h.ID()+"-*", "workspace"))
 			for _, workspace := range found {
 				_ = os.WriteFile(filepath.Join(workspace, "go"), nil, 0o600)
 			}

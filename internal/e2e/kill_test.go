@@ -27,6 +27,7 @@ import (
 // nothing: a figure, not a judgement.
 func TestKillWorkerPause(t *testing.T) {
 	skip.InShort(t, "a figure; TestKillWorkerInATurn kills workers too")
+	inOwnNamespace(t)
 	k := startKillable(t)
 	type talk struct {
 		l *listener
@@ -102,10 +103,10 @@ func stage(t *testing.T, dir, agent string) *staged {
 
 // atGate waits until the model holds an answer there.
 func (s *staged) atGate(n int) {
-	require.NoError(s.t, shared.model.Waiting(testContext(s.t), s.gates[n]))
+	require.NoError(s.t, spaceOf(s.t).Model.Waiting(testContext(s.t), s.gates[n]))
 }
 
-func (s *staged) openGate(n int) { shared.model.Open(s.gates[n]) }
+func (s *staged) openGate(n int) { spaceOf(s.t).Model.Open(s.gates[n]) }
 
 // inTool waits until the tool runs, and gives what lets it end.
 func (s *staged) inTool() (letGo func()) {
@@ -163,6 +164,7 @@ func (s *staged) settled() []event.Event {
 // and asked is what is said and asked when nothing is killed, and whoever
 // follows sees each event once.
 func TestKillWorkerInATurn(t *testing.T) {
+	inOwnNamespace(t)
 	k := startKillable(t)
 	calm := map[string]map[string]map[int]int{}
 	var mu sync.Mutex
@@ -172,7 +174,7 @@ func TestKillWorkerInATurn(t *testing.T) {
 		s.settled()
 		mu.Lock()
 		defer mu.Unlock()
-		calm[a.Info().Name] = asked(s.mark, s.gates[:]...)
+		calm[a.Info().Name] = asked(t, s.mark, s.gates[:]...)
 	})
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		s := stage(t, k.dir, a.Info().Name)
@@ -187,7 +189,7 @@ func TestKillWorkerInATurn(t *testing.T) {
 		begun := slices.IndexFunc(heard, func(ev event.Event) bool { return ev.Type() == event.TypeQueryStarted })
 		require.Empty(t, payloads[event.EECreating](heard[begun:]), "the same sandbox to the end")
 		require.Equal(t, 0, last(restarts(t, s.h)), "the same process")
-		require.Equal(t, calm[a.Info().Name], asked(s.mark, s.gates[:]...), "the model was asked what it is asked without a kill")
+		require.Equal(t, calm[a.Info().Name], asked(t, s.mark, s.gates[:]...), "the model was asked what it is asked without a kill")
 	})
 	t.Logf("the worker was killed %d times", len(k.kills))
 }
@@ -196,6 +198,7 @@ func TestKillWorkerInATurn(t *testing.T) {
 // next one and does not wait for it; one that is supervised comes back by
 // itself, whatever ended it.
 func TestKillWorkerHandsOver(t *testing.T) {
+	inOwnNamespace(t)
 	k := startKillable(t)
 	s := stage(t, k.dir, "claude")
 	s.atGate(0)
@@ -228,6 +231,7 @@ func TestKillWorkerHandsOver(t *testing.T) {
 // process.
 func TestKillAgent(t *testing.T) {
 	skip.InShort(t, "TestKillAgentInATool kills agents too")
+	inOwnNamespace(t)
 	k := startKillable(t)
 	t.Run("agent", func(t *testing.T) { killAgents(t, k) })
 }
@@ -278,6 +282,7 @@ func killAgents(t *testing.T, k *killable) {
 
 // TestKillAgentInATool: every agent, ended while its tool runs.
 func TestKillAgentInATool(t *testing.T) {
+	inOwnNamespace(t)
 	k := startKillable(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) { endInATool(t, k, a, syscall.SIGKILL) })
 }
@@ -287,6 +292,7 @@ func TestKillAgentInATool(t *testing.T) {
 // all the same.
 func TestKillAgentThatTidiesUp(t *testing.T) {
 	skip.InShort(t, "TestKillAgentInATool kills agents too")
+	inOwnNamespace(t)
 	k := startKillable(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) { endInATool(t, k, a, syscall.SIGTERM) })
 }
@@ -308,6 +314,7 @@ func endInATool(t *testing.T, k *killable, a adapters.Adapter, how syscall.Signa
 // TestKillRunner: what runs below a killed runner ends with it, and the turn is
 // resumed in the same sandbox.
 func TestKillRunner(t *testing.T) {
+	inOwnNamespace(t)
 	k := startKillable(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		s := stage(t, k.dir, a.Info().Name)
@@ -334,6 +341,7 @@ func TestKillRunner(t *testing.T) {
 // three times, and then fails by name.
 func TestKillRunnerTooOften(t *testing.T) {
 	skip.InShort(t, "TestKillRunner kills runners too")
+	inOwnNamespace(t)
 	s := stage(t, startKillable(t).dir, "claude")
 	s.atGate(0)
 	for n := range 3 {
@@ -363,6 +371,7 @@ func TestKillRunnerTooOften(t *testing.T) {
 // lost, and the session goes on when the program is back.
 func TestKillRunnerForGood(t *testing.T) {
 	skip.InShort(t, "TestKillRunner kills runners too")
+	inOwnNamespace(t)
 	installed, err := exec.LookPath("claude")
 	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), "claude")
@@ -403,6 +412,7 @@ func (s *staged) saidAtGate(n int) (id string) {
 // turns and between them, and takes its data folder away: the sessions go on on
 // another host, from the archive, and the conversation says what is lost.
 func TestKillHost(t *testing.T) {
+	inOwnNamespace(t)
 	first := startKillable(t)
 	var inTurn, idle []*staged
 	for _, a := range scripted() {
@@ -456,6 +466,7 @@ func TestKillHost(t *testing.T) {
 // host is lost. The turn ends once, and the conversation says what is lost.
 func TestKillHostWhileClosing(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses hosts too")
+	inOwnNamespace(t)
 	k := startKillable(t)
 	s := stage(t, k.dir, "claude")
 	s.atGate(0)
@@ -475,7 +486,8 @@ func TestKillHostWhileClosing(t *testing.T) {
 // before it is back. What was said is lost, and the conversation says so.
 func TestKillHostWithAnswersOnIt(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses hosts too")
-	f, url := forward(t, shared.env["AWS_ENDPOINT_URL_S3"])
+	inOwnNamespace(t)
+	f, url := forward(t, shared.Env["AWS_ENDPOINT_URL_S3"])
 	k := startKillable(t, "AWS_ENDPOINT_URL_S3="+url)
 	h := open(t, session.Options{Agent: "claude"})
 	require.NoError(t, say(t, h, "SAY the first word").Err())
@@ -510,6 +522,7 @@ func TestKillHostWithAnswersOnIt(t *testing.T) {
 // be reopened.
 func TestKillHostOfATerminated(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses hosts too")
+	inOwnNamespace(t)
 	k := startKillable(t)
 	s := stage(t, k.dir, "claude")
 	s.atGate(0)
@@ -519,8 +532,8 @@ func TestKillHostOfATerminated(t *testing.T) {
 	k.lose()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	require.NoError(t, shared.temporal.TerminateWorkflow(ctx, s.h.ID(), "", "an operator"))
-	again, err := shared.client.Open(ctx, s.h.ID(), session.Options{})
+	require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, s.h.ID(), "", "an operator"))
+	again, err := spaceOf(t).Client.Open(ctx, s.h.ID(), session.Options{})
 	require.NoError(t, err, "reopening writes the last words")
 	for _, r := range []session.Receipt{s.r, waiting} {
 		res, err := s.h.Wait(ctx, r)
@@ -544,6 +557,7 @@ func TestKillHostOfATerminated(t *testing.T) {
 // that its session asks for, and one that says something is not.
 func TestKillNoProgress(t *testing.T) {
 	skip.InShort(t, "it waits for the end of patience")
+	inOwnNamespace(t)
 	startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		h := open(t, session.Options{Agent: a.Info().Name, NoProgressMS: 12_000})
@@ -564,6 +578,7 @@ func TestKillNoProgress(t *testing.T) {
 // well within the patience, don't put off the end of an agent that hangs.
 func TestKillNoProgressOfDyingWorkers(t *testing.T) {
 	skip.InShort(t, "it waits for the end of patience")
+	inOwnNamespace(t)
 	const lives = 15 // of two seconds or more each: several times the patience
 	k := startKillable(t)
 	h := open(t, session.Options{NoProgressMS: 10_000})

@@ -27,7 +27,7 @@ func reasons(t *testing.T, h *session.Handle) []string {
 // saved is what the archive has of a transcript now; "" when it has none.
 func saved(ctx context.Context, t *testing.T, id, transcript string) string {
 	t.Helper()
-	for f, err := range shared.archive.RestoreFiles(ctx, id, lastEpoch(ctx, t, id)) {
+	for f, err := range spaceOf(t).Archive.RestoreFiles(ctx, id, lastEpoch(ctx, t, id)) {
 		require.NoError(t, err)
 		if f.ID != transcript {
 			continue
@@ -44,7 +44,7 @@ func saved(ctx context.Context, t *testing.T, id, transcript string) string {
 
 func lastEpoch(ctx context.Context, t *testing.T, id string) uint64 {
 	t.Helper()
-	epoch, err := shared.archive.Epoch(ctx, id)
+	epoch, err := spaceOf(t).Archive.Epoch(ctx, id)
 	require.NoError(t, err)
 	return epoch
 }
@@ -53,6 +53,7 @@ func lastEpoch(ctx context.Context, t *testing.T, id string) uint64 {
 // is given a new one, and is ready again, with the restart counted: it is the
 // same sandbox.
 func TestR104UnhealthyRestartReady(t *testing.T) {
+	inOwnNamespace(t)
 	s := stage(t, startKillable(t).dir, "claude")
 	s.atGate(0)
 	s.endRunner()
@@ -84,6 +85,7 @@ func TestR104UnhealthyRestartReady(t *testing.T) {
 // sandbox is terminated, and says so; the session stays and makes another one
 // with the next message.
 func TestR105IdleTimeoutEndsTheSandbox(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	h := open(t, session.Options{IdleTimeoutMS: 300})
 	require.NoError(t, say(t, h, "SAY remember the word bilberry").Err())
@@ -121,6 +123,7 @@ func TestR106DeactivateSandbox(t *testing.T) {
 // TestR107UnloadSession: closing syncs transcript and files, terminates the
 // sandbox, and the status says not loaded, no sandbox.
 func TestR107UnloadSession(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
@@ -133,7 +136,7 @@ func TestR107UnloadSession(t *testing.T) {
 	require.Nil(t, runtime.Sandbox)
 	require.Contains(t, saved(ctx, t, h.ID(), "main"), "the last word")
 
-	h, err := shared.client.Open(ctx, h.ID(), session.Options{})
+	h, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
 	require.NoError(t, err)
 	require.NoError(t, say(t, h, "TOOL bash: cat kept.txt").Err())
 	require.True(t, toldByATool(events(t, h), "the file"), "the workspace is kept")
@@ -177,7 +180,7 @@ func TestR110TranscriptWatching(t *testing.T) {
 	require.Empty(t, payloads[event.QueryCompleted](heard))
 	changed := payloads[event.TranscriptChanged](heard)[0]
 	require.GreaterOrEqual(t, int64(len(saved(ctx, t, h.ID(), changed.ID))), changed.Offset)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
 	require.NoError(t, h.Close(ctx))
 	size := int64(0)
@@ -198,7 +201,7 @@ func TestR113PeriodicSync(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(saved(ctx, t, h.ID(), "main"), "sampled")
 	}, patience, tick, "saved while the model waits at the gate")
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
 	require.NoError(t, h.Close(ctx))
 }
@@ -215,7 +218,7 @@ func TestR115AutoRestore(t *testing.T) {
 	var order []string
 	migrate := true
 	c, err := session.NewClient(session.ClientOptions{
-		Temporal: shared.temporal, Stream: shared.log, Archive: shared.archive, Agents: builtin.Registry(),
+		Temporal: spaceOf(t).Temporal, Stream: spaceOf(t).Log, Archive: spaceOf(t).Archive, Agents: builtin.Registry(),
 		OnBeforeRestore: func(_ context.Context, id string, rec *session.Record) (bool, error) {
 			order = append(order, "before "+id)
 			require.Equal(t, 1, rec.Turns)
@@ -229,7 +232,7 @@ func TestR115AutoRestore(t *testing.T) {
 	_, err = c.Open(ctx, h.ID(), session.Options{})
 	require.ErrorIs(t, err, session.ErrRestoreCanceled)
 	require.Equal(t, []string{"before " + h.ID()}, order)
-	_, err = shared.archive.Session(ctx, h.ID())
+	_, err = spaceOf(t).Archive.Session(ctx, h.ID())
 	require.NoError(t, err, "nothing is lost")
 
 	migrate, order = true, nil

@@ -57,7 +57,7 @@ func sendToGate(ctx context.Context, t *testing.T, h *session.Handle, script str
 	gate := "live-" + uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: script + "GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	return r, gate
 }
 
@@ -88,7 +88,7 @@ func TestR48BlocksSyncAsSoonAsComplete(t *testing.T) {
 		}
 	}
 	require.Equal(t, []event.BlockType{event.BlockUserMessage, event.BlockAssistantText, event.BlockAssistantText, event.BlockToolUse, event.BlockToolResult}, done)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
 	require.NoError(t, h.Close(ctx))
 }
@@ -158,7 +158,7 @@ func TestR63SubagentSpawned(t *testing.T) {
 	gate := "r63-" + uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "SUBAGENT GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	heard := heardUntil(t, h, r.AfterSeq, nth[event.SubagentSpawned](1))
 	for _, ev := range heard {
 		require.Equal(t, event.Main, ev.Context.Conversation(), "nothing of the subagent comes before it")
@@ -168,7 +168,7 @@ func TestR63SubagentSpawned(t *testing.T) {
 	require.Equal(t, "GATE "+gate, p.Prompt)
 	require.Equal(t, "general-purpose", p.SubagentType)
 	require.Equal(t, "inner job", p.Description)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
 	require.NoError(t, h.Close(ctx))
 }
@@ -200,7 +200,7 @@ func TestR65IdleFinalisesPendingBlocks(t *testing.T) {
 	r, gate := sendToGate(ctx, t, h, "")
 	heard := heardUntil(t, h, 0, nth[event.BlockDelta](1))
 	require.Equal(t, event.StatusPending, last(fold(heard).Blocks).Status)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
 	heard = heardUntil(t, h, 0, nth[event.SessionIdle](1))
 	for _, b := range fold(heard).Blocks {
@@ -286,6 +286,7 @@ func killAgent(t *testing.T, w *worker) {
 // TestR67CrashedAgentIsAFailure: an agent that dies in mid-turn has not
 // completed it; the next message starts it anew, where the conversation was.
 func TestR67CrashedAgentIsAFailure(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
@@ -294,7 +295,7 @@ func TestR67CrashedAgentIsAFailure(t *testing.T) {
 	killAgent(t, w)
 	res, err := h.Wait(ctx, r)
 	require.NoError(t, err)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	require.Equal(t, session.Failed, res.Outcome)
 	require.Equal(t, session.TypeAgentFailed, res.Error.Code)
 	require.Contains(t, res.Error.Message, "the agent ended in the middle of the turn (signal")
@@ -310,9 +311,9 @@ func TestR67CrashedAgentIsAFailure(t *testing.T) {
 	require.NoError(t, again.Err())
 	require.Contains(t, again.Result.Response, "quince")
 	require.NoError(t, h.Close(ctx))
-	live, err := shared.client.Show(ctx, h.ID(), session.FromStream)
+	live, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromStream)
 	require.NoError(t, err)
-	restored, err := shared.client.Show(ctx, h.ID(), session.FromArchive)
+	restored, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromArchive)
 	require.NoError(t, err)
 	differences, err := parity.Compare(live.State, restored.State, parity.Rules{})
 	require.NoError(t, err)
@@ -322,6 +323,7 @@ func TestR67CrashedAgentIsAFailure(t *testing.T) {
 // TestR68ExecutionEnvironmentEvents follows sandboxes from their making to each
 // of their ends.
 func TestR68ExecutionEnvironmentEvents(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
@@ -373,6 +375,7 @@ func TestR68ExecutionEnvironmentEvents(t *testing.T) {
 // TestR68SandboxThatCannotBeMade: ee:error says why, the turn fails with it,
 // and nothing is left of the attempt.
 func TestR68SandboxThatCannotBeMade(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	missing := filepath.Join(t.TempDir(), "not-there")
 	h := open(t, session.Options{Workspace: missing})
@@ -403,13 +406,13 @@ func TestR70TranscriptEvents(t *testing.T) {
 	require.Equal(t, "main", changed.ID)
 	require.Positive(t, changed.Offset)
 	require.Len(t, changed.SHA256, 64)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
 	require.NoError(t, h.Close(ctx))
 
-	infos, err := shared.archive.Transcripts(ctx, h.ID())
+	infos, err := spaceOf(t).Archive.Transcripts(ctx, h.ID())
 	require.NoError(t, err)
-	h, err = shared.client.Open(ctx, h.ID(), session.Options{})
+	h, err = spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
 	require.NoError(t, err)
 	require.NoError(t, say(t, h, "SAY again").Err())
 	written := payloads[event.TranscriptWritten](events(t, h))
@@ -456,7 +459,7 @@ func TestR72ListChanges(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		listen(ctx, heard, listening)
+		listen(ctx, spaceOf(t).Client, heard, listening)
 	}()
 	<-listening
 	h := open(t, session.Options{Title: "before"})
@@ -472,8 +475,8 @@ func TestR72ListChanges(t *testing.T) {
 }
 
 // listen passes changes on; listening is closed when none can be missed.
-func listen(ctx context.Context, heard chan<- stream.Change, listening chan struct{}) {
-	for c, err := range shared.client.Changes(ctx) {
+func listen(ctx context.Context, c *session.Client, heard chan<- stream.Change, listening chan struct{}) {
+	for c, err := range c.Changes(ctx) {
 		switch {
 		case err != nil:
 			return

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,8 +20,7 @@ func sandboxes(t *testing.T, w *worker) []string {
 	require.NoError(t, err)
 	var dirs []string
 	for _, f := range found {
-		others := slices.ContainsFunc(w.before, func(id string) bool { return strings.HasPrefix(filepath.Base(f), id+"-") })
-		if info, err := os.Stat(f); err == nil && info.IsDir() && !others {
+		if info, err := os.Stat(f); err == nil && info.IsDir() {
 			dirs = append(dirs, filepath.Base(f))
 		}
 	}
@@ -35,7 +32,7 @@ func listed(t *testing.T, o session.ListOptions) []string {
 	t.Helper()
 	var ids []string
 	for {
-		page, err := shared.client.List(testContext(t), o)
+		page, err := spaceOf(t).Client.List(testContext(t), o)
 		require.NoError(t, err)
 		for _, s := range page.Sessions {
 			ids = append(ids, s.SessionID)
@@ -69,7 +66,7 @@ func waitRecord(t *testing.T, id string) archive.ListData {
 	var rec archive.ListData
 	require.Eventually(t, func() bool {
 		var err error
-		rec, err = shared.archive.Session(testContext(t), id)
+		rec, err = spaceOf(t).Archive.Session(testContext(t), id)
 		require.True(t, err == nil || errors.Is(err, archive.ErrNotFound), "%v", err)
 		return err == nil
 	}, patience, tick)

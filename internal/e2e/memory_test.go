@@ -41,8 +41,9 @@ const sessionMemory = 64 << 20
 // worker nor the runner may hold any of it whole.
 func TestMemoryIsBounded(t *testing.T) {
 	skip.InShort(t, "it says hundreds of megabytes")
+	inOwnNamespace(t)
 	// Without the race detector, whose memory is a multiple.
-	w := startWorker(t, "SOJOURN_WORKER_BIN="+filepath.Join(shared.bin, "sojourn-worker"))
+	w := startWorker(t, "SOJOURN_WORKER_BIN="+filepath.Join(shared.Bin, "sojourn-worker"))
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY hello").Err())
 	idle := peaks(t, w)
@@ -124,7 +125,7 @@ func requireCut(t *testing.T, h *session.Handle, size int) {
 func requireArchived(t *testing.T, h *session.Handle, least int64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		infos, err := shared.archive.Transcripts(t.Context(), h.ID())
+		infos, err := spaceOf(t).Archive.Transcripts(t.Context(), h.ID())
 		return err == nil && len(infos) > 0 && infos[0].ID == event.Main && infos[0].Size >= least
 	}, 10*time.Minute, tick, "the whole transcript is archived")
 }

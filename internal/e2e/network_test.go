@@ -18,13 +18,14 @@ import (
 // Web UI and S3 by every address of this machine, and to the metadata service of
 // clouds, and gets nothing; the model, and what the operator allows, it reaches.
 func TestToolReachesNoPortOfTheHouse(t *testing.T) {
+	inOwnNamespace(t)
 	allowed, other := listening(t), listening(t)
 	w := startWorker(t, "SOJOURN_NETWORK_ALLOW="+allowed)
 	if strings.Contains(w.Said(), "agents have this machine's network") || strings.Contains(w.Said(), "no security boundary") {
 		skip.Without(t, "a guarded network: "+w.Said())
 	}
 	house := append(houseAddresses(t), "169.254.169.254/80", slashed(other))
-	may := []string{slashed(strings.TrimPrefix(shared.modelURL, "http://")), slashed(allowed)}
+	may := []string{slashed(strings.TrimPrefix(spaceOf(t).ModelURL, "http://")), slashed(allowed)}
 	for _, agent := range []string{"claude", "codex", "opencode", "gemini"} {
 		t.Run(agent, func(t *testing.T) {
 			h := open(t, session.Options{Agent: agent})
@@ -38,6 +39,7 @@ func TestToolReachesNoPortOfTheHouse(t *testing.T) {
 // TestNetworkOfTheHost is the same where the operator wants it so: the attack
 // works, and the worker has nothing to say about it.
 func TestNetworkOfTheHost(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t, "SOJOURN_NETWORK=host")
 	h := open(t, session.Options{})
 	house := houseAddresses(t)[:4]
@@ -68,7 +70,7 @@ func houseAddresses(t *testing.T) []string {
 	t.Helper()
 	var ports []string
 	for _, name := range []string{"NATS_URL", "TEMPORAL_ADDRESS", "SOJOURN_UI_URL", "AWS_ENDPOINT_URL_S3"} {
-		address := shared.env[name]
+		address := shared.Env[name]
 		if u, err := url.Parse(address); err == nil && u.Host != "" {
 			address = u.Host
 		}

@@ -87,10 +87,10 @@ func waits(ok func() bool) bool {
 	return true
 }
 
-// consumers are the names of the stream's consumers.
+// consumers are the stream's consumers that read of the test's namespace.
 func consumers(t *testing.T) []string {
 	t.Helper()
-	nc, err := stream.Connect(shared.env["NATS_URL"], accessOf(shared.env))
+	nc, err := stream.Connect(shared.Env["NATS_URL"], accessOf(shared.Env))
 	require.NoError(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
@@ -100,9 +100,12 @@ func consumers(t *testing.T) []string {
 	for name := range streams.Name() {
 		s, err := js.Stream(testContext(t), name)
 		require.NoError(t, err)
-		list := s.ConsumerNames(testContext(t))
-		for consumer := range list.Name() {
-			names = append(names, name+"/"+consumer)
+		list := s.ListConsumers(testContext(t))
+		for consumer := range list.Info() {
+			subjects := append(consumer.Config.FilterSubjects, consumer.Config.FilterSubject)
+			if strings.Contains(strings.Join(subjects, " "), "."+spaceOf(t).Namespace) {
+				names = append(names, name+"/"+consumer.Name)
+			}
 		}
 		require.NoError(t, list.Err())
 	}
@@ -129,6 +132,7 @@ func files(t *testing.T, dir string) []string {
 // TestNothingLeft starts what wants to stay, with every agent and with both
 // ways of shutting agents in, and ends the sandbox in every way there is.
 func TestNothingLeft(t *testing.T) {
+	inOwnNamespace(t)
 	before := consumers(t)
 	// One after the other: the sessions of one must not go to the other's host.
 	for name, plain := range map[string]bool{"namespaces": false, "no namespaces": true} {
@@ -210,12 +214,13 @@ func withWord(t *testing.T, word string) []harness.Seen {
 // TestAgentCantUseItsRunner: an agent that knows everything about its runner but
 // the token gets nothing out of it.
 func TestAgentCantUseItsRunner(t *testing.T) {
+	inOwnNamespace(t)
 	w, h, planted := isolated(t)
 	socket, err := runner.SocketPath(w.dataDir, own(t, w, planted))
 	require.NoError(t, err)
 	status := running(t, w, own(t, w, planted))
 	require.NotEmpty(t, status)
-	refuses(t, h, shared.bin, socket)
+	refuses(t, h, shared.Bin, socket)
 	for _, p := range status {
 		if !strings.HasPrefix(p.Cmdline, "sojourn-runner") {
 			continue
@@ -235,6 +240,7 @@ func TestAgentCantUseItsRunner(t *testing.T) {
 // TestAgentCantUseItsRunnerUnshut: without namespaces the socket can be seen,
 // and is of no use without the token, which no process of the host tells.
 func TestAgentCantUseItsRunnerUnshut(t *testing.T) {
+	inOwnNamespace(t)
 	setting, err := shared.NoNamespaces()
 	require.NoError(t, err)
 	w := startWorker(t, setting, "--unsafe-local")
@@ -242,7 +248,7 @@ func TestAgentCantUseItsRunnerUnshut(t *testing.T) {
 	require.Equal(t, "here", strings.TrimSpace(shell(t, h, "echo here")))
 	socket, err := runner.SocketPath(w.dataDir, sandboxes(t, w)[0])
 	require.NoError(t, err)
-	refuses(t, h, shared.bin, socket)
+	refuses(t, h, shared.Bin, socket)
 	for _, p := range running(t, w, h.ID()) {
 		out := shell(t, h, fmt.Sprintf("{ tr '\\0' '\\n' </proc/%d/environ; } 2>/dev/null | grep -cE '^(TEMPORAL|NATS|AWS)_'; echo counted", p.PID))
 		require.Contains(t, []string{"0\ncounted", "counted"}, strings.TrimSpace(out), "%v", p)

@@ -35,11 +35,12 @@ func requireEnd(t *testing.T, dir, after string) {
 // folder. Nobody can find the agents any more, so they end by themselves.
 func TestNothingLeftOfARemovedDataFolder(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
+	inOwnNamespace(t)
 	w := startWorker(t)
 	for _, a := range scripted() {
 		h := open(t, session.Options{Agent: a.Info().Name})
 		t.Cleanup(func() {
-			require.NoError(t, shared.temporal.TerminateWorkflow(context.WithoutCancel(t.Context()), h.ID(), "", "its host is gone"))
+			require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(context.WithoutCancel(t.Context()), h.ID(), "", "its host is gone"))
 		})
 		require.NoError(t, say(t, h, "SAY still warm").Err())
 	}
@@ -54,6 +55,7 @@ func TestNothingLeftOfARemovedDataFolder(t *testing.T) {
 // session continues when one does.
 func TestNothingLeftWithoutAWorker(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
+	inOwnNamespace(t)
 	const lease = 5 * time.Second
 	setting := "SOJOURN_IDLE_LEASE=" + lease.String()
 	w := startWorker(t, setting)

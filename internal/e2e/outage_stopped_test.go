@@ -22,6 +22,7 @@ import (
 // midTurn is a session in the middle of a turn: the model waits at the first
 // gate, and there are tools on the way to the second.
 type midTurn struct {
+	t            *testing.T
 	h            *session.Handle
 	receipt      session.Receipt
 	text         string
@@ -36,18 +37,18 @@ func (w *world) begin(t *testing.T, agent string) *midTurn {
 	h, err := w.client.Create(ctx, "", session.Options{Agent: agent})
 	require.NoError(t, err)
 	require.NoError(t, say(t, h, "SAY remember the word clementine").Err())
-	m := &midTurn{h: h, gateA: "away-a-" + uuid.NewString(), gateB: "away-b-" + uuid.NewString()}
+	m := &midTurn{t: t, h: h, gateA: "away-a-" + uuid.NewString(), gateB: "away-b-" + uuid.NewString()}
 	m.text = "GATE " + m.gateA + " THEN TOOL bash: echo meanwhile THEN GATE " + m.gateB + " THEN TOOL bash: echo later THEN SAY whole"
 	m.receipt, err = h.Send(ctx, session.Message{Text: m.text})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, m.gateA))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, m.gateA))
 	heardUntil(t, h, m.receipt.AfterSeq, nth[event.BlockDelta](1))
 	return m
 }
 
 // asked is what the model was asked of the turn, by step.
 func (m *midTurn) asked() map[int]int {
-	for _, s := range shared.model.Stats().Sessions {
+	for _, s := range spaceOf(m.t).Model.Stats().Sessions {
 		for _, p := range s.Prompts {
 			if p.Text == cutRunes(m.text, 200) {
 				return p.Steps
@@ -134,6 +135,7 @@ func outage(away []service) time.Duration {
 // killed and started again. The turns end as if nothing had been.
 func TestOutage(t *testing.T) {
 	skip.InShort(t, "servers are away for half a minute")
+	t.Parallel()
 	for name, away := range map[string][]service{
 		"NATS": {theNATS}, "S3": {theS3}, "Temporal": {theTemporal}, "all": {theTemporal, theNATS, theS3},
 	} {
@@ -146,15 +148,15 @@ func TestOutage(t *testing.T) {
 				(*s.of(w)).stop()
 			}
 			for _, m := range turns {
-				shared.model.Open(m.gateA)
-				require.NoError(t, shared.model.Waiting(testContext(t), m.gateB), "the agent goes on")
+				spaceOf(t).Model.Open(m.gateA)
+				require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), m.gateB), "the agent goes on")
 			}
 			pass(t, began, outage(away))
 			for _, s := range away {
 				(*s.of(w)).start()
 			}
 			for _, m := range turns {
-				shared.model.Open(m.gateB)
+				spaceOf(t).Model.Open(m.gateB)
 				w.requireUndisturbed(t, m)
 			}
 		})
@@ -169,15 +171,15 @@ func TestOutagePastTheLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, theTemporal)
 	m := w.begin(t, "claude")
-	shared.model.Open(m.gateA)
-	require.NoError(t, shared.model.Waiting(testContext(t), m.gateB))
+	spaceOf(t).Model.Open(m.gateA)
+	require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), m.gateB))
 	w.temporal.stop()
 	require.Eventually(t, func() bool {
 		alive, err := harness.Agents(w.worker.dataDir)
 		return err == nil && len(alive) == 0
 	}, patience, tick, "the lease ends runner and agent")
 	w.temporal.start()
-	shared.model.Open(m.gateB)
+	spaceOf(t).Model.Open(m.gateB)
 	res, err := m.h.Wait(testContext(t), m.receipt)
 	require.NoError(t, err)
 	require.NoError(t, res.Err())
@@ -200,6 +202,7 @@ func TestOutagePastTheLease(t *testing.T) {
 // comes has the next numbers; what is gone is an error for whoever asks for it.
 func TestOutageStreamDeleted(t *testing.T) {
 	skip.InShort(t, "it deletes the stream of all")
+	t.Parallel()
 	w := newWorld(t, theNATS)
 	m := w.begin(t, "claude")
 	before, err := m.h.Inspect(testContext(t))
@@ -209,9 +212,9 @@ func TestOutageStreamDeleted(t *testing.T) {
 	l := follow(t, m.h)
 	l.until(t, 0, func(ev event.Event) bool { return ev.Context.Seq == tail.LastSeq })
 	w.deleteStream(t)
-	shared.model.Open(m.gateA)
-	require.NoError(t, shared.model.Waiting(testContext(t), m.gateB))
-	shared.model.Open(m.gateB)
+	spaceOf(t).Model.Open(m.gateA)
+	require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), m.gateB))
+	spaceOf(t).Model.Open(m.gateB)
 	<-l.done
 	gap, told := errors.AsType[*stream.GapError](l.err)
 	require.True(t, told, "whoever listens is told: %v", l.err)

@@ -38,9 +38,9 @@ func behind(t *testing.T, h *session.Handle, want bool) {
 // archived says whether the archive gives what the stream gives.
 func archived(t *testing.T, h *session.Handle) bool {
 	t.Helper()
-	live, err := shared.client.Show(testContext(t), h.ID(), session.FromStream)
+	live, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromStream)
 	require.NoError(t, err)
-	restored, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	restored, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
 	require.NoError(t, err)
 	return timeless(t, live.State) == timeless(t, restored.State)
 }
@@ -48,7 +48,8 @@ func archived(t *testing.T, h *session.Handle) bool {
 // TestR114ArchiveAway: turns go on without the archive, the session says that
 // it is behind, and it catches up when the archive is back.
 func TestR114ArchiveAway(t *testing.T) {
-	archive, through := forward(t, shared.env["AWS_ENDPOINT_URL_S3"])
+	inOwnNamespace(t)
+	archive, through := forward(t, shared.Env["AWS_ENDPOINT_URL_S3"])
 	startWorker(t, "AWS_ENDPOINT_URL_S3="+through)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY kept at once").Err())
@@ -74,7 +75,8 @@ func TestR114ArchiveAway(t *testing.T) {
 // TestCloseWaitsForTheArchive: a session is not closed before everything is
 // archived; it closes by itself when the archive is back.
 func TestCloseWaitsForTheArchive(t *testing.T) {
-	archive, through := forward(t, shared.env["AWS_ENDPOINT_URL_S3"])
+	inOwnNamespace(t)
+	archive, through := forward(t, shared.Env["AWS_ENDPOINT_URL_S3"])
 	w := startWorker(t, "AWS_ENDPOINT_URL_S3="+through)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY kept at once").Err())
@@ -85,7 +87,7 @@ func TestCloseWaitsForTheArchive(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- h.Close(ctx) }()
 	require.Eventually(t, func() bool {
-		d, err := shared.temporal.DescribeWorkflowExecution(ctx, h.ID(), "")
+		d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, h.ID(), "")
 		require.NoError(t, err)
 		for _, a := range d.GetPendingActivities() {
 			if a.GetActivityType().GetName() == "EndSandbox" && a.GetAttempt() > 1 {
@@ -104,7 +106,7 @@ func TestCloseWaitsForTheArchive(t *testing.T) {
 	require.NoError(t, <-closed)
 	require.Empty(t, sandboxes(t, w))
 	requireParity(t, h.ID())
-	conv, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	conv, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
 	require.NoError(t, err)
 	require.Equal(t, "not kept yet", *last(conv.State.Blocks).Content)
 }
@@ -112,7 +114,8 @@ func TestCloseWaitsForTheArchive(t *testing.T) {
 // TestStreamAway: the agent goes on while the stream is away, and when it is
 // back subscribers get every event once and in order.
 func TestStreamAway(t *testing.T) {
-	stream, through := forward(t, shared.env["NATS_URL"])
+	inOwnNamespace(t)
+	stream, through := forward(t, shared.Env["NATS_URL"])
 	startWorker(t, "NATS_URL="+through)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
@@ -120,13 +123,13 @@ func TestStreamAway(t *testing.T) {
 	gateA, gateB := "away-a-"+uuid.NewString(), "away-b-"+uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "GATE " + gateA + " THEN TOOL bash: echo meanwhile THEN GATE " + gateB})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gateA))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gateA))
 	heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
 	stream.Stop()
-	shared.model.Open(gateA)
-	require.NoError(t, shared.model.Waiting(ctx, gateB), "the agent goes on")
+	spaceOf(t).Model.Open(gateA)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gateB), "the agent goes on")
 	require.NoError(t, stream.Start())
-	shared.model.Open(gateB)
+	spaceOf(t).Model.Open(gateB)
 	answeredWell(ctx, t, h, r)
 	require.NoError(t, h.Close(ctx))
 

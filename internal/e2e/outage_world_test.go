@@ -36,7 +36,7 @@ type server struct {
 
 func newServer(t *testing.T, flags ...string) *server {
 	t.Helper()
-	dir, err := os.MkdirTemp(shared.dir, "server-")
+	dir, err := os.MkdirTemp(shared.Dir, "server-")
 	require.NoError(t, err)
 	return newServerIn(t, dir, flags...)
 }
@@ -69,7 +69,7 @@ func (s *server) start() {
 	defer cancel()
 	p, err := harness.Spawn(ctx, harness.Spec{
 		Name: "server", ReadyFile: file, Dir: s.dir,
-		Argv: append([]string{filepath.Join(shared.bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.dir, "data"), "--env-file", file,
+		Argv: append([]string{filepath.Join(shared.Bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.dir, "data"), "--env-file", file,
 			"--ui-port", "0", "--temporal-port", s.ports[0], "--nats-port", s.ports[1], "--s3-port", s.ports[2]}, s.flags...),
 	})
 	require.NoError(s.t, err)

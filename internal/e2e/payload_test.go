@@ -26,7 +26,7 @@ func TestLargeMessageStaysOutOfHistory(t *testing.T) {
 	require.Equal(t, "all of it", answeredWell(ctx, t, h, r).Result.Response)
 
 	size := 0
-	it := shared.temporal.GetWorkflowHistory(ctx, h.ID(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	it := spaceOf(t).Temporal.GetWorkflowHistory(ctx, h.ID(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for it.HasNext() {
 		ev, err := it.Next()
 		require.NoError(t, err)
@@ -37,13 +37,13 @@ func TestLargeMessageStaysOutOfHistory(t *testing.T) {
 
 	require.NoError(t, h.Close(ctx))
 	require.Contains(t, strings.Join(leftovers(t, h.ID()), "\n"), "/payloads/")
-	require.NoError(t, shared.archive.DeleteSession(ctx, h.ID()))
+	require.NoError(t, spaceOf(t).Archive.DeleteSession(ctx, h.ID()))
 	require.Empty(t, leftovers(t, h.ID()))
 }
 
 func leftovers(t *testing.T, id string) []string {
 	t.Helper()
-	keys, err := shared.archive.Leftovers(testContext(t), id)
+	keys, err := spaceOf(t).Archive.Leftovers(testContext(t), id)
 	require.NoError(t, err)
 	return keys
 }
@@ -52,6 +52,7 @@ func leftovers(t *testing.T, id string) []string {
 // with nothing behind it: it is refused like any other signal that is no
 // message.
 func TestReferenceToNoPayload(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t)
 	h, raw := open(t, session.Options{}), bare(t)
 	ctx := testContext(t)

@@ -16,6 +16,7 @@ import (
 // one of them give way, the longest idle first. It is archived before, and its
 // session continues when it is asked again.
 func TestPlacesIdleGivesWay(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t, "--capacity=2")
 	handles := []*session.Handle{open(t, session.Options{}), open(t, session.Options{}), open(t, session.Options{})}
 	require.NoError(t, say(t, handles[0], "SAY remember the word clementine").Err())
@@ -37,13 +38,14 @@ func TestPlacesIdleGivesWay(t *testing.T) {
 // TestPlacesInUseDoNot: a sandbox in which a turn runs does not give way. Who
 // waits for a place is told so, and has it when a turn has ended.
 func TestPlacesInUseDoNot(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t, "--capacity=1")
 	busy, h := open(t, session.Options{}), open(t, session.Options{})
 	gate := "place-" + uuid.NewString()
 	ctx := testContext(t)
 	running, err := busy.Send(ctx, session.Message{Text: "GATE " + gate + " THEN SAY done"})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	waits, err := h.Send(ctx, session.Message{Text: "SAY at last"})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
@@ -52,7 +54,7 @@ func TestPlacesInUseDoNot(t *testing.T) {
 		return i.Phase == "waiting for a sandbox" && strings.Contains(i.WaitsFor, "waiting for a free place")
 	}, patience, tick, "the wait is told")
 	require.Empty(t, payloads[event.EECreating](events(t, h)))
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	for _, x := range []struct {
 		h *session.Handle
 		r session.Receipt

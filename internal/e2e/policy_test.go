@@ -21,7 +21,7 @@ import (
 func modelAsked(t *testing.T) []string {
 	t.Helper()
 	var models []string
-	for _, r := range shared.model.Recorded() {
+	for _, r := range spaceOf(t).Model.Recorded() {
 		var body struct {
 			Model string `json:"model"`
 		}
@@ -34,6 +34,7 @@ func modelAsked(t *testing.T) []string {
 // TestR73OptionsUpdate: a change of options is told, and a change of the model
 // reaches the agent that lives.
 func TestR73OptionsUpdate(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Model: "claude-sonnet-4-5"})
@@ -58,7 +59,7 @@ func TestR73OptionsUpdate(t *testing.T) {
 	_, err = h.Configure(ctx, session.Configure{Model: &model})
 	require.NoError(t, err)
 	heardUntil(t, h, r.AfterSeq, first(func(p event.OptionsUpdate) bool { return p.Model != nil && *p.Model == model }))
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
 	require.NoError(t, say(t, h, "SAY with the third").Err())
 	require.Contains(t, last(modelAsked(t)), "haiku")
@@ -81,6 +82,7 @@ func asksFor(t *testing.T, h *session.Handle, text string) (session.Receipt, eve
 // TestPermissionAsk: the agent waits for a person, does what is allowed, and
 // hears a denial in the person's words.
 func TestPermissionAsk(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Permission: adapters.PermissionAsk})
@@ -114,6 +116,7 @@ func TestPermissionAsk(t *testing.T) {
 
 // TestPermissionDeny: a standing denial is answered by policy, and heard.
 func TestPermissionDeny(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	h := open(t, session.Options{Permission: adapters.PermissionDeny})
 	res := say(t, h, "TOOL bash: touch never.txt")
@@ -177,6 +180,7 @@ const aPixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9Q
 // TestMessageWithAnImage: the model gets the picture, and the conversation
 // keeps it.
 func TestMessageWithAnImage(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
@@ -185,7 +189,7 @@ func TestMessageWithAnImage(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, "what a pixel", answeredWell(ctx, t, h, r).Result.Response)
-	require.Contains(t, string(last(shared.model.Recorded()).Body), `"media_type":"image/png"`)
+	require.Contains(t, string(last(spaceOf(t).Model.Recorded()).Body), `"media_type":"image/png"`)
 	var parts []event.Part
 	for _, b := range fold(events(t, h)).Blocks {
 		if b.Type == event.BlockUserMessage {
@@ -199,6 +203,7 @@ func TestMessageWithAnImage(t *testing.T) {
 
 // TestIdleTimeoutKeepsTheSession: the sandbox goes, what was said stays.
 func TestIdleTimeoutKeepsTheSession(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{IdleTimeoutMS: 200})
@@ -227,9 +232,9 @@ func TestTwoSessionsDoNotMix(t *testing.T) {
 	a, b := open(t, session.Options{}), open(t, session.Options{})
 	ra, gateA := sendToGate(ctx, t, a, "SAY only of a THEN ")
 	rb, gateB := sendToGate(ctx, t, b, "SAY only of b THEN ")
-	shared.model.Open(gateB)
+	spaceOf(t).Model.Open(gateB)
 	answeredWell(ctx, t, b, rb)
-	shared.model.Open(gateA)
+	spaceOf(t).Model.Open(gateA)
 	answeredWell(ctx, t, a, ra)
 	for name, h := range map[string]*session.Handle{"a": a, "b": b} {
 		other := map[string]string{"a": "b", "b": "a"}[name]
@@ -252,6 +257,7 @@ const manySessions = 16
 // configuration.
 func TestManySessionsOnOneHost(t *testing.T) {
 	skip.InShort(t, "TestTwoSessionsDoNotMix has two")
+	inOwnNamespace(t)
 	w := startWorker(t)
 	type one struct {
 		h     *session.Handle

@@ -91,7 +91,7 @@ func startProfiled(t *testing.T) (*worker, *session.Handle, string) {
 	w := startWorker(t, "SOJOURN_PROFILES="+store, "E2E_PLANTED="+secret)
 	made := newWithProfile(t, store, "full")
 	require.Zero(t, made.code, made.err)
-	h, err := shared.client.Get(testContext(t), strings.TrimSpace(made.out))
+	h, err := spaceOf(t).Client.Get(testContext(t), strings.TrimSpace(made.out))
 	require.NoError(t, err)
 	return w, h, secret
 }
@@ -99,9 +99,10 @@ func startProfiled(t *testing.T) (*worker, *session.Handle, string) {
 // TestR96ProfileFilesReachTheAgent: what a profile says is what the model is
 // told.
 func TestR96ProfileFilesReachTheAgent(t *testing.T) {
+	inOwnNamespace(t)
 	w, h, _ := startProfiled(t)
 	require.NoError(t, say(t, h, "SAY told").Err())
-	told := string(last(shared.model.Recorded()).Body)
+	told := string(last(spaceOf(t).Model.Recorded()).Body)
 	for _, want := range []string{
 		"the walrus of instructions", "the heron of rules", "the bowline of skills", "the badger of subagents", "the buoys of plugins", `"model":"claude-opus-4-5"`,
 	} {
@@ -157,6 +158,7 @@ func lastOutput(t *testing.T, h *session.Handle) string {
 // TestR97ProfileContents: MCP servers, bundled ones installed, and commands
 // work; the values of ${NAME} get where they belong and nowhere else.
 func TestR97ProfileContents(t *testing.T) {
+	inOwnNamespace(t)
 	w, h, secret := startProfiled(t)
 	decoy := "decoy-" + uuid.NewString()
 	greeted := say(t, h, "/greet "+decoy)
@@ -179,7 +181,7 @@ func TestR97ProfileContents(t *testing.T) {
 
 	requireNowhere(t, h, filepath.Join(box, "workspace"), secret, decoy)
 	require.NoError(t, h.Close(testContext(t)))
-	requireStored(t, filepath.Join(shared.dir, "devstack"), secret, decoy)
+	requireStored(t, filepath.Join(shared.Dir, "devstack"), secret, decoy)
 	requireParity(t, h.ID())
 }
 
@@ -193,7 +195,7 @@ func requireNowhere(t *testing.T, h *session.Handle, workspace, secret, decoy st
 		require.NoError(t, err)
 		stream.Write(data)
 	}
-	it := shared.temporal.GetWorkflowHistory(testContext(t), h.ID(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	it := spaceOf(t).Temporal.GetWorkflowHistory(testContext(t), h.ID(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for it.HasNext() {
 		ev, err := it.Next()
 		require.NoError(t, err)
@@ -236,6 +238,7 @@ func filesWith(t *testing.T, dir, text string) []string {
 // TestR98UnknownProfile: a session with a profile that is not there is not
 // made; one whose profile goes away later fails its turn by name.
 func TestR98UnknownProfile(t *testing.T) {
+	inOwnNamespace(t)
 	store := writeProfile(t)
 	w := startWorker(t, "SOJOURN_PROFILES="+store, "E2E_PLANTED=x")
 	before := listed(t, session.ListOptions{Children: true})

@@ -15,7 +15,8 @@ import (
 // next one on the same data folder goes on with the same process. One that is
 // told to put the host to rest ends them, and the session resumes all the same.
 func TestAgentsOutliveTheWorker(t *testing.T) {
-	dir, err := os.MkdirTemp(shared.dir, "host-")
+	inOwnNamespace(t)
+	dir, err := os.MkdirTemp(shared.Dir, "host-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir)
@@ -36,7 +37,8 @@ func TestAgentsOutliveTheWorker(t *testing.T) {
 }
 
 func TestAHostIsPutToRest(t *testing.T) {
-	dir, err := os.MkdirTemp(shared.dir, "host-")
+	inOwnNamespace(t)
+	dir, err := os.MkdirTemp(shared.Dir, "host-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir, "--stop-agents")

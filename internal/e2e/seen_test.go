@@ -17,6 +17,7 @@ import (
 // text. No transcript has the half that subscribers saw, and a restored
 // conversation has it all the same, in its place.
 func TestSeenIsKeptOfAnInterruptedTurn(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		ctx := testContext(t)
@@ -29,12 +30,12 @@ func TestSeenIsKeptOfAnInterruptedTurn(t *testing.T) {
 		res, err := h.Wait(ctx, r)
 		require.NoError(t, err)
 		require.Equal(t, session.Interrupted, res.Outcome)
-		shared.model.Open(gate)
+		spaceOf(t).Model.Open(gate)
 		require.Equal(t, "after", say(t, h, "SAY after").Result.Response)
 		require.NoError(t, h.Close(ctx))
 		requireParity(t, h.ID())
 
-		restored, err := shared.client.Show(ctx, h.ID(), session.FromArchive)
+		restored, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromArchive)
 		require.NoError(t, err)
 		require.NotEmpty(t, texts(restored.State.Blocks, "waiting at "), "the half that was seen")
 	})
@@ -55,6 +56,7 @@ func texts(blocks []event.Block, prefix string) (found []event.Block) {
 // elsewhere, and whatever was seen of it before is in the restored conversation.
 func TestKillHostKeepsWhatWasSeen(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too")
+	inOwnNamespace(t)
 	first := startKillable(t)
 	var turns []*staged
 	for _, a := range scripted() {

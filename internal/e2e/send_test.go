@@ -42,8 +42,8 @@ func (p *command) said() string {
 // begin starts the command line.
 func begin(t *testing.T, args ...string) *command {
 	t.Helper()
-	p := &command{t: t, cmd: exec.CommandContext(testContext(t), filepath.Join(shared.bin, "sojourn"), args...)}
-	p.cmd.Stderr = p
+	p := &command{t: t, cmd: exec.CommandContext(testContext(t), filepath.Join(shared.Bin, "sojourn"), args...)}
+	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), "TEMPORAL_NAMESPACE="+spaceOf(t).Namespace), p
 	require.NoError(t, p.cmd.Start())
 	return p
 }
@@ -93,6 +93,7 @@ func TestSendPrintsTheWholeAnswer(t *testing.T) {
 // TestSendStoppedBeforeAWorkerAnswered: nobody knows yet whether the message is
 // accepted. It may run, and its id asks for it again without running it twice.
 func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
+	inOwnNamespace(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
 	word := "word-" + uuid.NewString()
 	p := begin(t, "send", id, "SAY "+word)
@@ -104,7 +105,7 @@ func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
 
 	startWorker(t)
 	require.Equal(t, word+"\n", sojourn(t, "send", id, "SAY "+word, "--message-id", at[1]))
-	h, err := shared.client.Get(testContext(t), id)
+	h, err := spaceOf(t).Client.Get(testContext(t), id)
 	require.NoError(t, err)
 	require.Equal(t, []string{at[1]}, answered(t, h), "it ran once")
 	require.NoError(t, h.Close(testContext(t)))
@@ -113,6 +114,7 @@ func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
 // TestStoppedBeforeAWorkerAnswered: the same of an interrupt's message and of a
 // child, whose id asks for it again.
 func TestStoppedBeforeAWorkerAnswered(t *testing.T) {
+	inOwnNamespace(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
 	const task = "SAY said by the child"
 	var said []string
@@ -129,7 +131,7 @@ func TestStoppedBeforeAWorkerAnswered(t *testing.T) {
 
 	startWorker(t)
 	require.Equal(t, at[1]+"\n", sojourn(t, "spawn", id, "--agent", "claude", task, "--id", at[1]))
-	h, err := shared.client.Get(testContext(t), id)
+	h, err := spaceOf(t).Client.Get(testContext(t), id)
 	require.NoError(t, err)
 	require.Len(t, payloads[event.SubagentSpawned](heardUntil(t, h, 0, nth[event.SubagentCompleted](1))), 1, "it ran once")
 	require.NoError(t, h.Close(testContext(t)))
@@ -138,6 +140,7 @@ func TestStoppedBeforeAWorkerAnswered(t *testing.T) {
 // TestSendTellsOfRetries: a model that refuses for minutes is told of, also to
 // who only waits for the answer, and so is what the agent asks.
 func TestSendTellsOfRetries(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Permission: "ask"})

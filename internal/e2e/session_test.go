@@ -23,7 +23,7 @@ func TestR1SessionRecord(t *testing.T) {
 	require.NoError(t, say(t, h, "SAY kept").Err())
 	require.NoError(t, h.Close(testContext(t)))
 
-	rec, err := shared.archive.Session(testContext(t), h.ID())
+	rec, err := spaceOf(t).Archive.Session(testContext(t), h.ID())
 	require.NoError(t, err)
 	require.Equal(t, h.ID(), rec.ID)
 	require.Equal(t, "a record", rec.Title)
@@ -36,7 +36,7 @@ func TestR1SessionRecord(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &again))
 	require.Equal(t, rec, again, "pure JSON-serialisable data")
 	require.Zero(t, reflect.TypeFor[archive.ListData]().NumMethod(), "no methods")
-	conv, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	conv, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
 	require.NoError(t, err)
 	require.Len(t, conv.State.Blocks, 2, "its messages")
 }
@@ -46,7 +46,7 @@ func TestR2MessageRecord(t *testing.T) {
 	h := open(t, session.Options{})
 	first, second := say(t, h, "SAY one"), say(t, h, "SAY two")
 	require.NoError(t, h.Close(testContext(t)))
-	conv, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	conv, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
 	require.NoError(t, err)
 	var roles, texts []string
 	for _, b := range conv.State.Blocks {
@@ -62,12 +62,13 @@ func TestR2MessageRecord(t *testing.T) {
 }
 
 func TestR3CreateMakesNoSandbox(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	changes := make(chan stream.Change, 16)
 	listening := make(chan struct{})
 	go func() {
-		for c, err := range shared.client.Changes(ctx) {
+		for c, err := range spaceOf(t).Client.Changes(ctx) {
 			if err != nil {
 				return
 			}
@@ -88,11 +89,11 @@ func TestR3CreateMakesNoSandbox(t *testing.T) {
 	}
 	got := events(t, h)
 	require.Equal(t, event.TypeSessionInitialized, got[0].Type(), "session:created comes before the list's change")
-	_, err := shared.archive.Session(ctx, h.ID())
+	_, err := spaceOf(t).Archive.Session(ctx, h.ID())
 	require.NoError(t, err, "the list record is written")
 	require.Empty(t, sandboxes(t, w), "no sandbox is made")
 
-	_, err = shared.client.Create(ctx, "", session.Options{Agent: "claude", Profile: "no-such-profile"})
+	_, err = spaceOf(t).Client.Create(ctx, "", session.Options{Agent: "claude", Profile: "no-such-profile"})
 	var invalid *session.InvalidError
 	require.ErrorAs(t, err, &invalid)
 	require.Equal(t, "profile", invalid.Field)
@@ -100,11 +101,11 @@ func TestR3CreateMakesNoSandbox(t *testing.T) {
 
 func TestR4GetUnknown(t *testing.T) {
 	onSharedHost(t)
-	_, err := shared.client.Get(testContext(t), "never-was")
+	_, err := spaceOf(t).Client.Get(testContext(t), "never-was")
 	require.ErrorIs(t, err, session.ErrNotFound)
 	h := open(t, session.Options{})
 	require.NoError(t, h.Close(testContext(t)))
-	known, err := shared.client.Get(testContext(t), h.ID())
+	known, err := spaceOf(t).Client.Get(testContext(t), h.ID())
 	require.NoError(t, err, "a closed session is still known")
 	require.Equal(t, h.ID(), known.ID())
 }
@@ -120,7 +121,7 @@ func TestR5UpdateReturnsTheSession(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "after", again.Title)
 	require.NoError(t, h.Close(testContext(t)))
-	rec, err := shared.archive.Session(testContext(t), h.ID())
+	rec, err := spaceOf(t).Archive.Session(testContext(t), h.ID())
 	require.NoError(t, err)
 	require.Equal(t, []string{"x"}, rec.Tags)
 }
@@ -137,7 +138,7 @@ func TestR10MetadataIsABagOfAnyValues(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(testContext(t)))
-	rec, err := shared.archive.Session(testContext(t), h.ID())
+	rec, err := spaceOf(t).Archive.Session(testContext(t), h.ID())
 	require.NoError(t, err)
 	data, err := json.Marshal(rec.Metadata)
 	require.NoError(t, err)
@@ -147,23 +148,23 @@ func TestR10MetadataIsABagOfAnyValues(t *testing.T) {
 func TestR15GetOrCreate(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	made, err := shared.client.Open(ctx, "", session.Options{Agent: "claude"})
+	made, err := spaceOf(t).Client.Open(ctx, "", session.Options{Agent: "claude"})
 	require.NoError(t, err)
 	_, err = uuid.Parse(made.ID())
 	require.NoError(t, err, "no id gives a generated UUID")
 
 	id := "own-" + uuid.NewString()
-	h, err := shared.client.Open(ctx, id, session.Options{Agent: "claude", Title: "mine"})
+	h, err := spaceOf(t).Client.Open(ctx, id, session.Options{Agent: "claude", Title: "mine"})
 	require.NoError(t, err)
 	require.NoError(t, say(t, h, "SAY remember the word tangerine").Err())
-	same, err := shared.client.Open(ctx, id, session.Options{Agent: "claude"})
+	same, err := spaceOf(t).Client.Open(ctx, id, session.Options{Agent: "claude"})
 	require.NoError(t, err)
 	s, err := same.Snapshot(ctx)
 	require.NoError(t, err)
 	require.Equal(t, "mine", s.Title, "a known id is attached to")
 
 	require.NoError(t, h.Close(ctx))
-	back, err := shared.client.Open(ctx, id, session.Options{})
+	back, err := spaceOf(t).Client.Open(ctx, id, session.Options{})
 	require.NoError(t, err)
 	res := say(t, back, "RECALL")
 	require.NoError(t, res.Err())
@@ -180,7 +181,7 @@ func TestR15GetOrCreate(t *testing.T) {
 func TestR16RunIsEphemeral(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h, r, err := shared.client.Run(ctx, session.Options{Agent: "claude"}, session.Message{Text: "SAY once"})
+	h, r, err := spaceOf(t).Client.Run(ctx, session.Options{Agent: "claude"}, session.Message{Text: "SAY once"})
 	require.NoError(t, err)
 	res, err := h.Wait(ctx, r)
 	require.NoError(t, err)
@@ -188,7 +189,7 @@ func TestR16RunIsEphemeral(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 	require.NotContains(t, listed(t, session.ListOptions{}), h.ID(), "not registered")
 	require.Contains(t, listed(t, session.ListOptions{Children: true}), h.ID())
-	closed, _, err := shared.archive.ListClosed(ctx, 1000, "")
+	closed, _, err := spaceOf(t).Archive.ListClosed(ctx, 1000, "")
 	require.NoError(t, err)
 	for _, c := range closed {
 		require.NotEqual(t, h.ID(), c.ID)
@@ -217,7 +218,7 @@ func TestR17SessionProperties(t *testing.T) {
 	gate := "r17-" + uuid.NewString()
 	_, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	child, _ := spawnGated(t, h)
 	s, err = h.Snapshot(ctx)
 	require.NoError(t, err)
@@ -258,7 +259,7 @@ func TestR18ClosedIsFinal(t *testing.T) {
 	for name, op := range operations {
 		require.ErrorIs(t, op(), session.ErrClosed, name)
 	}
-	reopened, err := shared.client.Open(ctx, h.ID(), session.Options{})
+	reopened, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
 	require.NoError(t, err)
 	require.NoError(t, say(t, reopened, "SAY again").Err())
 	for name, op := range operations {
@@ -289,14 +290,14 @@ func TestR19SendQueuesAndRuns(t *testing.T) {
 	gate := "r19-" + uuid.NewString()
 	first, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	second, err := h.Send(ctx, session.Message{Text: "SAY second"})
 	require.NoError(t, err)
 	again, err := h.Send(ctx, session.Message{ID: second.MessageID, Text: "SAY second"})
 	require.NoError(t, err)
 	require.Equal(t, second, again, "a known message gives the first receipt")
 	require.NotEqual(t, first.ExecutionID, second.ExecutionID, "an execution of its own")
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	res, err := h.Wait(ctx, first)
 	require.NoError(t, err)
 	require.NoError(t, res.Err())
@@ -344,13 +345,13 @@ func TestR22RenderWhileRunningIsAHotUpdate(t *testing.T) {
 	gate := "r22-" + uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate + " THEN TOOL bash: echo nobody is asked"})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	allow := adapters.PermissionAllow
 	reply, err := h.Render(ctx, session.Configure{Permission: &allow})
 	require.NoError(t, err)
 	require.Equal(t, session.RenderReply{Changed: true, Receipts: []session.Receipt{r}}, reply)
 	heardUntil(t, h, r.AfterSeq, first(func(p event.OptionsUpdate) bool { return p.PermissionMode != nil && *p.PermissionMode == string(allow) }))
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
 	all := events(t, h)
 	require.True(t, toldByATool(all, "nobody is asked"))
@@ -360,6 +361,7 @@ func TestR22RenderWhileRunningIsAHotUpdate(t *testing.T) {
 }
 
 func TestR23QueueDoesNotRun(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
@@ -389,7 +391,7 @@ func TestR26Interrupt(t *testing.T) {
 	gate := "r26-" + uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	reply, err := h.Interrupt(ctx, session.InterruptRequest{Reason: "enough", Message: &session.Message{Text: "SAY went next"}})
 	require.NoError(t, err)
 	require.True(t, reply.Running)
@@ -417,7 +419,7 @@ func TestR27ClearAbortOnlyTakesBackTheMark(t *testing.T) {
 	gate := "r27-" + uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	_, err = h.Interrupt(ctx, session.InterruptRequest{})
 	require.NoError(t, err)
 	_, err = h.Wait(ctx, r)
@@ -435,6 +437,7 @@ func TestR27ClearAbortOnlyTakesBackTheMark(t *testing.T) {
 }
 
 func TestR28Close(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
@@ -442,7 +445,7 @@ func TestR28Close(t *testing.T) {
 	gate := "r28-" + uuid.NewString()
 	running, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	waiting, err := h.Send(ctx, session.Message{Text: "SAY never"})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(ctx))

@@ -11,6 +11,7 @@ import (
 // TestShowWithTheArchiveAway: the stream has all of an open session, so nobody
 // waits for the archive. A closed one is the archive's, which is named.
 func TestShowWithTheArchiveAway(t *testing.T) {
+	inOwnNamespace(t)
 	startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY it is all in the stream").Err())
@@ -41,7 +42,7 @@ func TestCostInLists(t *testing.T) {
 	awaitIdle(t, silent)
 	require.Regexp(t, silent.ID()+`.* –  +\S+`, sojourn(t, "ls", "--query", "WorkflowId = '"+silent.ID()+"'"))
 	require.NotContains(t, sojourn(t, "ls", "--json", "--query", "WorkflowId = '"+silent.ID()+"'"), "costUSD")
-	d, err := shared.temporal.DescribeWorkflowExecution(ctx, silent.ID(), "")
+	d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, silent.ID(), "")
 	require.NoError(t, err)
 	require.NotContains(t, d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields(), "SojournCostUSD")
 

@@ -17,7 +17,7 @@ import (
 // bare is a Temporal client that knows nothing of Sojourn.
 func bare(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.Dial(client.Options{HostPort: shared.env["TEMPORAL_ADDRESS"]})
+	c, err := client.Dial(client.Options{HostPort: shared.Env["TEMPORAL_ADDRESS"]})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -225,7 +225,7 @@ func TestRawSignalWhileATurnRuns(t *testing.T) {
 	gate := "raw-" + h.ID()
 	r, err := h.Send(ctx, session.Message{Text: "SAY begun THEN GATE " + gate + " THEN SAY ended"})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	bad := []any{map[string]any{"text": 5}, map[string]any{}, map[string]any{"text": "SAY never", "whenBusy": "reject"}}
 	for _, arg := range bad {
 		require.NoError(t, raw.SignalWorkflow(ctx, h.ID(), "", "message", arg))
@@ -235,7 +235,7 @@ func TestRawSignalWhileATurnRuns(t *testing.T) {
 	for _, ev := range heard {
 		require.False(t, nth[event.QueryCompleted](1)(ev), "the turn still runs")
 	}
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	res, err := h.Wait(ctx, r)
 	require.NoError(t, err)
 	require.NoError(t, res.Err())

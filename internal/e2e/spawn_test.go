@@ -22,8 +22,8 @@ func spawnGated(t *testing.T, parent *session.Handle) (child *session.Handle, ga
 	gate = "child-" + uuid.NewString()
 	reply, err := parent.Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: "GATE " + gate}})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
-	child, err = shared.client.Get(ctx, reply.ChildID)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	child, err = spaceOf(t).Client.Get(ctx, reply.ChildID)
 	require.NoError(t, err)
 	return child, gate
 }
@@ -65,7 +65,7 @@ func TestR41AbortPropagation(t *testing.T) {
 	gate := "parent-" + uuid.NewString()
 	r, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	child, _ := spawnGated(t, parent)
 	grandchild, _ := spawnGated(t, child)
 
@@ -102,6 +102,7 @@ func TestInterruptMessageOfAnIdleParentRuns(t *testing.T) {
 }
 
 func TestR42ClosePropagation(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	parent := open(t, session.Options{})
@@ -173,7 +174,7 @@ func TestR44ChildrenAreGoneOnAnyEnd(t *testing.T) {
 		require.NoError(t, err, c.name)
 		if c.end != nil {
 			require.Contains(t, childrenOf(t, parent), reply.ChildID)
-			child, err := shared.client.Get(ctx, reply.ChildID)
+			child, err := spaceOf(t).Client.Get(ctx, reply.ChildID)
 			require.NoError(t, err)
 			require.NoError(t, c.end(child))
 		}
@@ -207,7 +208,7 @@ func TestR45ChildrenAreNotListed(t *testing.T) {
 	ids := listed(t, session.ListOptions{})
 	require.Contains(t, ids, parent.ID())
 	require.NotContains(t, ids, child.ID())
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	require.NoError(t, parent.Close(testContext(t)))
 	require.NotContains(t, listed(t, session.ListOptions{}), child.ID())
 }
@@ -230,13 +231,13 @@ func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	gate := "enclose-" + uuid.NewString()
 	r, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	reply, err := parent.Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: "SAY from within"}, Description: "a look inside"})
 	require.NoError(t, err)
-	child, err := shared.client.Get(ctx, reply.ChildID)
+	child, err := spaceOf(t).Client.Get(ctx, reply.ChildID)
 	require.NoError(t, err)
 	require.NoError(t, child.Close(ctx))
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	_, err = parent.Wait(ctx, r)
 	require.NoError(t, err)
 	require.NoError(t, parent.Close(ctx))
@@ -275,17 +276,17 @@ func TestR35ParallelSpawns(t *testing.T) {
 	}
 	require.NoError(t, g.Wait())
 	for _, gate := range gates {
-		require.NoError(t, shared.model.Waiting(ctx, gate), "all run at the same time")
+		require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate), "all run at the same time")
 	}
 	require.ElementsMatch(t, children, childrenOf(t, parent))
 
-	stopped, err := shared.client.Get(ctx, children[0])
+	stopped, err := spaceOf(t).Client.Get(ctx, children[0])
 	require.NoError(t, err)
 	require.NoError(t, stopped.Close(ctx))
-	shared.model.Open(gates[2])
+	spaceOf(t).Model.Open(gates[2])
 	heardUntil(t, parent, 0, nth[event.SubagentCompleted](2))
 	require.Equal(t, []string{children[1]}, childrenOf(t, parent), "the others go on")
-	shared.model.Open(gates[1])
+	spaceOf(t).Model.Open(gates[1])
 	heard := heardUntil(t, parent, 0, nth[event.SubagentCompleted](3))
 	ends := map[string]event.SubagentCompleted{}
 	for _, p := range payloads[event.SubagentCompleted](heard) {
@@ -318,8 +319,8 @@ func TestR38StateIsolation(t *testing.T) {
 		Text: "TOOL bash: ls; echo the child's words > childs.txt THEN RECALL THEN GATE " + gate,
 	}})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
-	child, err := shared.client.Get(ctx, reply.ChildID)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	child, err := spaceOf(t).Client.Get(ctx, reply.ChildID)
 	require.NoError(t, err)
 	now, err := child.Inspect(ctx)
 	require.NoError(t, err)
@@ -329,7 +330,7 @@ func TestR38StateIsolation(t *testing.T) {
 	require.Empty(t, now.Queued)
 	require.Zero(t, now.Turns)
 	require.NotEqual(t, before.Sandbox.ID, now.Sandbox.ID)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	heardUntil(t, parent, 0, nth[event.SubagentCompleted](1))
 	told, err := json.Marshal(fold(events(t, child)))
 	require.NoError(t, err)

@@ -76,6 +76,7 @@ func (s split) String() string {
 // lies outside all sandboxes: no two epochs of a session ever live at the same
 // time, and nothing of the old one is accepted.
 func TestSplitBrain(t *testing.T) {
+	inOwnNamespace(t)
 	batches := [][]split{splits()}
 	if testing.Short() {
 		t.Run("others", func(t *testing.T) { skip.InShort(t, "of the ways to lose a host, a stopped one and a cut off one") })
@@ -171,7 +172,7 @@ func loseable(ctx context.Context, t *testing.T, s split, runs int, beats *beatF
 		extra = append(extra, setting, "--unsafe-local")
 	}
 	for _, name := range s.cuts {
-		f, through := forward(t, shared.env[name])
+		f, through := forward(t, shared.Env[name])
 		v.cut = append(v.cut, f)
 		extra = append(extra, name+"="+through)
 	}
@@ -287,9 +288,9 @@ func (v *victim) requireFenced(t *testing.T, h *session.Handle) {
 	require.True(t, slices.IsSorted(epochs), "%s: %s: %v", v, h.ID(), epochs)
 	require.GreaterOrEqual(t, len(slices.Compact(epochs)), 2, "%s: %s: %v", v, h.ID(), epochs)
 	// What the agent had said and not written down when it was lost is marked.
-	live, err := shared.client.Show(testContext(t), h.ID(), session.FromStream)
+	live, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromStream)
 	require.NoError(t, err)
-	restored, err := shared.client.Show(testContext(t), h.ID(), session.FromArchive)
+	restored, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
 	require.NoError(t, err)
 	require.Empty(t, restored.Faults)
 	differences, err := parity.Compare(live.State, restored.State, parity.Rules{})

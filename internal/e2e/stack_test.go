@@ -5,19 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 
-	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/internal/harness"
-	"github.com/sojourn-run/sojourn/internal/modelsim"
-	"github.com/sojourn-run/sojourn/session"
-	"github.com/sojourn-run/sojourn/stream"
 )
 
 // patience bounds every wait of a test; nothing is judged by it.
@@ -29,20 +26,12 @@ const tick = 20 * time.Millisecond
 // stack is the set of servers that all tests of this package share.
 type stack struct {
 	*harness.Stack
-	bin, agents string
-	dir         string
-	env         map[string]string
-	model       *modelsim.Server
-	modelURL    string
-
-	temporal client.Client
-	log      *stream.Log
-	archive  *archive.Archive
-	client   *session.Client
 
 	// host starts the worker of onSharedHost, at most once; hosted is it.
 	host   func() (*worker, error)
 	hosted *worker
+	// spaces has the namespaces of inOwnNamespace by the test's name.
+	spaces sync.Map
 }
 
 var shared *stack
@@ -72,10 +61,7 @@ func runAll(m *testing.M) (code int) {
 			code = 1
 		}
 	}()
-	shared = &stack{
-		Stack: s, bin: s.Bin, agents: s.Agents, dir: s.Dir, env: s.Env, model: s.Model, modelURL: s.ModelURL,
-		temporal: s.Temporal, log: s.Log, archive: s.Archive, client: s.Client,
-	}
+	shared = &stack{Stack: s}
 	shared.host = sync.OnceValues(shared.startHost)
 	return m.Run()
 }
@@ -84,9 +70,6 @@ func runAll(m *testing.M) (code int) {
 type worker struct {
 	*harness.Process
 	dataDir string
-	// before are the sessions that were open before a test's first worker: tests
-	// leave some, and a worker takes up what it finds.
-	before []string
 }
 
 func (w *worker) stop() error { return w.Stop() }
@@ -95,37 +78,39 @@ func (w *worker) stop() error { return w.Stop() }
 // test ends.
 func startWorker(t *testing.T, extra ...string) *worker {
 	t.Helper()
-	dir, err := os.MkdirTemp(shared.dir, "host-")
+	dir, err := os.MkdirTemp(shared.Dir, "host-")
 	require.NoError(t, err)
-	before := openSessions(t)
 	w := startWorkerIn(t, dir, extra...)
-	w.before = before
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	return w
 }
 
-// openSessions are those that Temporal's index has as open.
-func openSessions(t *testing.T) (ids []string) {
+// inOwnNamespace has a test run beside others, in a Temporal namespace and with
+// a model of its own: the workers that it starts see its sessions only.
+func inOwnNamespace(t *testing.T) {
 	t.Helper()
-	var page []byte
-	for more := true; more; more = len(page) > 0 {
-		found, err := shared.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-			Query: "WorkflowType = '" + session.WorkflowType + "' AND ExecutionStatus = 'Running'", NextPageToken: page,
-		})
-		require.NoError(t, err)
-		for _, info := range found.GetExecutions() {
-			ids = append(ids, info.GetExecution().GetWorkflowId())
-		}
-		page = found.GetNextPageToken()
+	t.Parallel()
+	space, err := shared.NewSpace(testContext(t), t.Name()+"-"+uuid.NewString())
+	require.NoError(t, err)
+	shared.spaces.Store(t.Name(), space)
+	t.Cleanup(func() { shared.spaces.Delete(t.Name()); space.Close() })
+}
+
+// spaceOf returns the namespace of a test or of its subtests: its own, or that of
+// the shared host.
+func spaceOf(t *testing.T) *harness.Space {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	if own, ok := shared.spaces.Load(name); ok {
+		return own.(*harness.Space)
 	}
-	return ids
+	return shared.Space
 }
 
 // onSharedHost has a test run beside others, on one worker for all of them that
-// is started for the first and kept. go test begins them when the other tests have
-// ended, whose workers would take their sessions. A test that needs a worker with
-// settings of its own, stops one, or looks at all that a host or the model has,
-// starts its own (startWorker) and runs alone.
+// is started for the first and kept. A test that needs a worker with settings of
+// its own, stops one, or looks at all that a host or the model has, starts its
+// own workers (startWorker) in a namespace of its own (inOwnNamespace).
 func onSharedHost(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -139,7 +124,7 @@ func onSharedHost(t *testing.T) {
 }
 
 func (s *stack) startHost() (*worker, error) {
-	dir, err := os.MkdirTemp(s.dir, "host-")
+	dir, err := os.MkdirTemp(s.Dir, "host-")
 	if err != nil {
 		return nil, err
 	}
@@ -160,9 +145,13 @@ func (s *stack) endHost() error {
 }
 
 // startWorkerIn starts a worker on a data folder that may have had one before.
+// It serves a namespace of the test's own, or servers of its own: beside the
+// shared host it would take the sessions of other tests.
 func startWorkerIn(t *testing.T, dir string, extra ...string) *worker {
 	t.Helper()
-	p, err := shared.StartWorker(t.Context(), dir, extra...)
+	ownServers := slices.ContainsFunc(extra, func(e string) bool { return strings.HasPrefix(e, "TEMPORAL_ADDRESS=") })
+	require.True(t, ownServers || spaceOf(t) != shared.Space, "a test with workers of its own begins with inOwnNamespace")
+	p, err := spaceOf(t).StartWorker(t.Context(), dir, extra...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {

@@ -79,7 +79,7 @@ func TestWaitReturnsWhenTheSessionIsIdle(t *testing.T) {
 	_, gate := sendToGate(ctx, t, h, "")
 	_, err := h.Send(ctx, session.Message{Text: "SAY too early", WhenBusy: session.BusyReject})
 	require.ErrorIs(t, err, session.ErrBusy)
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	require.NoError(t, h.Close(ctx))
 }
 
@@ -124,6 +124,7 @@ func TestAnApprovalIsWaitedFor(t *testing.T) {
 // TestAWaitingSessionOutlivesItsWorker: the next worker does not forget who is
 // waited for, nor invent it.
 func TestAWaitingSessionOutlivesItsWorker(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{Permission: adapters.PermissionAsk})
@@ -159,11 +160,11 @@ func TestANewerStateIsRefusedAtOnce(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
 	id := uuid.NewString()
-	run, err := shared.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: session.TaskQueue}, session.WorkflowType,
+	run, err := spaceOf(t).Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: session.TaskQueue}, session.WorkflowType,
 		session.Input{SessionID: id, Version: session.StateVersion + 1, Options: session.Options{Agent: "claude"}, CreatedAt: time.Now()})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, shared.temporal.TerminateWorkflow(context.Background(), id, run.GetRunID(), "the test is over"))
+		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(context.Background(), id, run.GetRunID(), "the test is over"))
 	})
 	for _, args := range [][]string{{"close", id}, {"send", id, "SAY never"}} {
 		s := runProgram(t, "sojourn", "", nil, args...)
@@ -171,7 +172,7 @@ func TestANewerStateIsRefusedAtOnce(t *testing.T) {
 		require.Contains(t, s.err, fmt.Sprintf("has state version %d, this build understands %d", session.StateVersion+1, session.StateVersion))
 		require.Contains(t, s.err, "hint: run workers of the build that the session ran on last")
 	}
-	d, err := shared.temporal.DescribeWorkflowExecution(ctx, id, "")
+	d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, id, "")
 	require.NoError(t, err)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.GetWorkflowExecutionInfo().GetStatus())
 }
@@ -179,12 +180,13 @@ func TestANewerStateIsRefusedAtOnce(t *testing.T) {
 // TestARollbackIsRefusedAtOnce: a worker whose build can't replay a session's
 // history is named to whoever asks; with the newer build back nothing is lost.
 func TestARollbackIsRefusedAtOnce(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY before the rollback").Err())
 	require.NoError(t, w.stop())
-	older := sdkworker.New(shared.temporal, session.TaskQueue, sdkworker.Options{Identity: "older-build"})
+	older := sdkworker.New(spaceOf(t).Temporal, session.TaskQueue, sdkworker.Options{Identity: "older-build"})
 	older.RegisterWorkflowWithOptions(func(ctx workflow.Context, _ session.Input) error {
 		if err := workflow.SetUpdateHandler(ctx, session.UpdateClose, func(workflow.Context) error { return nil }); err != nil {
 			return err

@@ -22,7 +22,7 @@ func open(t *testing.T, o session.Options) *session.Handle {
 	if o.Agent == "" {
 		o.Agent = "claude"
 	}
-	h, err := shared.client.Create(testContext(t), "", o)
+	h, err := spaceOf(t).Client.Create(testContext(t), "", o)
 	require.NoError(t, err)
 	return h
 }

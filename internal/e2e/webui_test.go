@@ -72,7 +72,7 @@ func requirePicture(t *testing.T, path string) {
 // openNamed makes a session with an id that reads well on a picture.
 func openNamed(t *testing.T, name, title string) *session.Handle {
 	t.Helper()
-	h, err := shared.client.Create(testContext(t), name+"-"+uuid.NewString()[:8], session.Options{Agent: "claude", Title: title})
+	h, err := spaceOf(t).Client.Create(testContext(t), name+"-"+uuid.NewString()[:8], session.Options{Agent: "claude", Title: title})
 	require.NoError(t, err)
 	return h
 }
@@ -81,7 +81,7 @@ func openNamed(t *testing.T, name, title string) *session.Handle {
 // forms.
 func TestWebUISignalIsAnswered(t *testing.T) {
 	requireBrowser(t)
-	startWorker(t)
+	onSharedHost(t)
 	h := openNamed(t, "billing", "Refactor the billing module")
 	require.NoError(t, say(t, h, "SAY ready").Err())
 	for _, c := range []struct{ file, json, want string }{
@@ -92,7 +92,7 @@ func TestWebUISignalIsAnswered(t *testing.T) {
 		if c.file == "signal-dialog.png" {
 			out = picture(t, c.file)
 		}
-		webUI(t, "signal", shared.env["SOJOURN_UI_URL"], h.ID(), "message", c.json, out)
+		webUI(t, "signal", shared.Env["SOJOURN_UI_URL"], h.ID(), "message", c.json, out)
 		heardUntil(t, h, 0, answers(c.want))
 		requirePicture(t, out)
 	}
@@ -104,7 +104,7 @@ func TestWebUISignalIsAnswered(t *testing.T) {
 // cost and the last block of a session while its turn runs.
 func TestWebUIShowsARunningSession(t *testing.T) {
 	requireBrowser(t)
-	startWorker(t)
+	onSharedHost(t)
 	ctx := testContext(t)
 	h := openNamed(t, "billing", "Refactor the billing module")
 	require.NoError(t, say(t, h, "THINK about how invoices are added up").Err())
@@ -117,15 +117,15 @@ func TestWebUIShowsARunningSession(t *testing.T) {
 	cost := fmt.Sprintf("$%.4f", *snap.CostUSD)
 
 	running, details := picture(t, "session-running.png"), picture(t, "session-details.png")
-	page := webUI(t, "shot", shared.env["SOJOURN_UI_URL"], h.ID(), running)
+	page := webUI(t, "shot", shared.Env["SOJOURN_UI_URL"], h.ID(), running)
 	requireFacts(t, page, "Refactor the billing module", "claude", `"phase": "running"`, "turn 3", cost,
 		`"lastBlock": "result: 1 billing/invoice.go"`)
-	page = webUI(t, "details", shared.env["SOJOURN_UI_URL"], h.ID(), details)
+	page = webUI(t, "details", shared.Env["SOJOURN_UI_URL"], h.ID(), details)
 	requireFacts(t, page, "Refactor the billing module", "Agent: claude", "Status: running", "Turns: 2", "Cost: "+cost, "Last block: ")
 	requirePicture(t, running)
 	requirePicture(t, details)
 
-	shared.model.Open(gate)
+	spaceOf(t).Model.Open(gate)
 	res, err := h.Wait(ctx, r)
 	require.NoError(t, err)
 	require.NoError(t, res.Err())
@@ -139,7 +139,7 @@ func runToGate(ctx context.Context, t *testing.T, h *session.Handle, steps strin
 	gate := "gate-" + h.ID()
 	r, err := h.Send(ctx, session.Message{Text: steps + " THEN GATE " + gate})
 	require.NoError(t, err)
-	require.NoError(t, shared.model.Waiting(ctx, gate))
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	heardUntil(t, h, r.AfterSeq, func(ev event.Event) bool {
 		up, ok := ev.Payload.(event.BlockUpsert)
 		return ok && up.Block.Type == event.BlockToolResult

@@ -95,6 +95,7 @@ func look(t *testing.T, h *session.Handle) string {
 // TestWorkspaceComesBack: what the agent wrote outlives its sandbox and its
 // host.
 func TestWorkspaceComesBack(t *testing.T) {
+	inOwnNamespace(t)
 	w := startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, `TOOL bash: echo kept > kept.txt; echo x > gone.txt; printf '#!/bin/sh\necho it runs\n' > run; chmod 755 run; head -c 100000 /dev/urandom > raw`).Err())
@@ -113,7 +114,7 @@ func TestWorkspaceComesBack(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 	require.NoError(t, w.stop())
 	startWorker(t)
-	h, err := shared.client.Open(testContext(t), h.ID(), session.Options{})
+	h, err := spaceOf(t).Client.Open(testContext(t), h.ID(), session.Options{})
 	require.NoError(t, err)
 	require.Equal(t, after, look(t, h), "after a close, on another host: what was deleted stays deleted")
 	require.NoError(t, h.Close(testContext(t)))
@@ -122,6 +123,7 @@ func TestWorkspaceComesBack(t *testing.T) {
 // TestWorkspaceAfterHostLoss: of a host that is gone for good, what was
 // archived comes back on another one, byte for byte, links and folders too.
 func TestWorkspaceAfterHostLoss(t *testing.T) {
+	inOwnNamespace(t)
 	lost := startWorker(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, `TOOL bash: mkdir -p empty deep; head -c 70000 /dev/urandom > deep/raw; printf x > "$(printf 'odd\377')"; ln -s deep/raw link; ln -s /etc out; printf '#!/bin/sh\necho it runs\n' > run; chmod 750 run; touch -d 2001-02-03 run`).Err())
@@ -145,7 +147,7 @@ func TestWorkspaceAfterHostLoss(t *testing.T) {
 // nothing of it is kept or told elsewhere.
 func TestWorkspaceOfTheUser(t *testing.T) {
 	onSharedHost(t)
-	dir, err := os.MkdirTemp(shared.dir, "mine-")
+	dir, err := os.MkdirTemp(shared.Dir, "mine-")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o600))
 	h := open(t, session.Options{Workspace: dir})
@@ -154,7 +156,7 @@ func TestWorkspaceOfTheUser(t *testing.T) {
 	require.NoError(t, h.Evict(testContext(t)))
 	require.NoError(t, say(t, h, "TOOL bash: rm made.txt; echo again > again.txt").Err())
 	require.NoError(t, h.Close(testContext(t)))
-	archived, err := workspace.Open(testContext(t), shared.archive, h.ID(), 0)
+	archived, err := workspace.Open(testContext(t), spaceOf(t).Archive, h.ID(), 0)
 	require.NoError(t, err)
 	require.False(t, archived.Known())
 	all := events(t, h)

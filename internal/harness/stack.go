@@ -10,12 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/client"
-
-	"github.com/sojourn-run/sojourn/adapters/builtin"
-	"github.com/sojourn-run/sojourn/archive"
-	"github.com/sojourn-run/sojourn/internal/modelsim"
-	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -40,15 +34,10 @@ type Stack struct {
 	// Dir is the temporary folder.
 	Dir string
 	// Env is what the servers' env file says.
-	Env      map[string]string
-	Servers  *Process
-	Model    *modelsim.Server
-	ModelURL string
-
-	Temporal client.Client
-	Log      *stream.Log
-	Archive  *archive.Archive
-	Client   *session.Client
+	Env     map[string]string
+	Servers *Process
+	// Space is the namespace that the servers have from the start.
+	*Space
 
 	keep bool
 }
@@ -105,11 +94,13 @@ func (s *Stack) start(ctx context.Context) (err error) {
 	if err := s.startServers(ctx); err != nil {
 		return err
 	}
-	s.Model = modelsim.New(modelsim.Options{})
-	if s.ModelURL, err = s.Model.Start(context.WithoutCancel(ctx), "127.0.0.1:0"); err != nil {
-		return err
+	for k, v := range s.Env {
+		if err := os.Setenv(k, v); err != nil {
+			return err
+		}
 	}
-	return s.connect(ctx)
+	s.Space, err = s.connect(ctx, s.Env["TEMPORAL_NAMESPACE"])
+	return err
 }
 
 // servers are the flags of the servers' ports and the variables that say which
@@ -122,7 +113,11 @@ var servers = [][2]string{
 // before.
 func (s *Stack) startServers(ctx context.Context) (err error) {
 	envFile := filepath.Join(s.Dir, "env")
-	argv := []string{filepath.Join(s.Bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.Dir, "devstack"), "--env-file", envFile}
+	argv := []string{
+		filepath.Join(s.Bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.Dir, "devstack"), "--env-file", envFile,
+		// How soon the servers know of a new namespace.
+		"--temporal-config", "system.namespaceCacheRefreshInterval=200ms",
+	}
 	for _, server := range servers {
 		argv = append(argv, server[0], cmp.Or(portOf(s.Env[server[1]]), "0"))
 	}
@@ -152,34 +147,6 @@ func (s *Stack) RestartServers(ctx context.Context) error {
 	return s.startServers(ctx)
 }
 
-func (s *Stack) connect(ctx context.Context) (err error) {
-	for k, v := range s.Env {
-		if err := os.Setenv(k, v); err != nil {
-			return err
-		}
-	}
-	if s.Archive, err = archive.Open(ctx, archive.Options{Bucket: s.Env["SOJOURN_BUCKET"]}); err != nil {
-		return err
-	}
-	o, err := session.WithPayloads(client.Options{HostPort: s.Env["TEMPORAL_ADDRESS"], Logger: quiet{}}, s.Archive)
-	if err != nil {
-		return err
-	}
-	if s.Temporal, err = client.DialContext(ctx, o); err != nil {
-		return err
-	}
-	if s.Log, err = stream.Dial(ctx, s.Env["NATS_URL"], stream.Options{Access: s.NATSAccess()}); err != nil {
-		return err
-	}
-	s.Client, err = session.NewClient(session.ClientOptions{
-		Temporal: s.Temporal, Stream: s.Log, Archive: s.Archive, Agents: builtin.Registry(),
-		Profile: func(_ context.Context, id string) error {
-			return session.Invalid("profile", fmt.Sprintf("%q is unknown", id), "no profile: this stack has none")
-		},
-	})
-	return err
-}
-
 // NATSAccess is what the servers' NATS asks for.
 func (s *Stack) NATSAccess() stream.Access {
 	return stream.AccessFrom(func(name string) string { return s.Env[name] })
@@ -187,14 +154,8 @@ func (s *Stack) NATSAccess() stream.Access {
 
 // Close ends the servers and the model, and removes the folder.
 func (s *Stack) Close() error {
-	if s.Temporal != nil {
-		s.Temporal.Close()
-	}
-	if s.Log != nil {
-		s.Log.Close()
-	}
-	if s.Model != nil {
-		s.Model.Close()
+	if s.Space != nil {
+		s.Space.Close()
 	}
 	var err error
 	if s.Servers != nil {
@@ -220,11 +181,3 @@ func ReadEnv(path string) (map[string]string, error) {
 	}
 	return env, nil
 }
-
-// quiet is a Temporal logger that says nothing.
-type quiet struct{}
-
-func (quiet) Debug(string, ...any) {}
-func (quiet) Info(string, ...any)  {}
-func (quiet) Warn(string, ...any)  {}
-func (quiet) Error(string, ...any) {}

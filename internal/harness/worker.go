@@ -15,18 +15,20 @@ import (
 // workerBin replaces the worker's program, also among what StartWorker is given.
 const workerBin = "SOJOURN_WORKER_BIN="
 
-// StartWorker starts a worker on a data folder, which may have had one before.
+// StartWorker starts a worker of the space on a data folder, which may have had
+// one before.
 // What is given beyond are variables, which win over the stack's, and flags
 // (those that begin with --). SOJOURN_WORKER_BIN replaces the program.
-func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string) (*Process, error) {
+func (s *Space) StartWorker(ctx context.Context, dataDir string, extra ...string) (*Process, error) {
 	env := modelsim.Environment(s.ModelURL)
 	env = append(env,
 		"SOJOURN_PASS_ENV="+names(env), "SOJOURN_DATA_DIR="+dataDir,
-		"HOME="+dataDir, "PATH="+s.Agents+":"+s.Bin+":"+os.Getenv("PATH"),
+		"HOME="+dataDir, "PATH="+s.stack.Agents+":"+s.stack.Bin+":"+os.Getenv("PATH"),
 	)
-	for k, v := range s.Env {
+	for k, v := range s.stack.Env {
 		env = append(env, k+"="+v)
 	}
+	env = append(env, "TEMPORAL_NAMESPACE="+s.Namespace)
 	var flags []string
 	bin := os.Getenv("SOJOURN_WORKER_BIN")
 	for _, e := range extra {
@@ -39,7 +41,7 @@ func (s *Stack) StartWorker(ctx context.Context, dataDir string, extra ...string
 		}
 	}
 	if bin == "" {
-		bin = filepath.Join(s.Bin, "sojourn-worker")
+		bin = filepath.Join(s.stack.Bin, "sojourn-worker")
 	}
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
