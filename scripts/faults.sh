@@ -7,4 +7,4 @@ cd "$(dirname "$0")/.."
 . scripts/testenv.sh
 race_worker
 go build -o bin/testreport ./internal/testreport
-go test -json -race -timeout 60m ./internal/e2e -run "$FAULTS" "$@" | bin/testreport
+go test -json -race -parallel 6 -timeout 60m ./internal/e2e -run "$FAULTS" "$@" | bin/testreport
