@@ -17,7 +17,7 @@ import (
 // bare is a Temporal client that knows nothing of Sojourn.
 func bare(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.Dial(client.Options{HostPort: shared.Env["TEMPORAL_ADDRESS"]})
+	c, err := client.Dial(client.Options{HostPort: shared.Env["TEMPORAL_ADDRESS"], Namespace: spaceOf(t).Namespace})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
