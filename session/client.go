@@ -273,6 +273,9 @@ func startAttributes(in Input) temporal.SearchAttributes {
 	if in.Ephemeral {
 		set = append(set, AttrParent.ValueSet(ParentNone))
 	}
+	if in.Options.Profile != "" {
+		set = append(set, AttrProfile.ValueSet(in.Options.Profile))
+	}
 	if in.Options.Title != "" {
 		set = append(set, AttrTitle.ValueSet(in.Options.Title))
 	}
