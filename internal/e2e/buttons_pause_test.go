@@ -60,7 +60,7 @@ func TestButtonsPauseOutlivesTheWorker(t *testing.T) {
 func pause(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
 	_, err := spaceOf(t).Temporal.WorkflowService().PauseActivity(ctx, &workflowservice.PauseActivityRequest{
-		Namespace: "default", Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Reason: "an operator",
+		Namespace: spaceOf(t).Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Reason: "an operator",
 		Activity: &workflowservice.PauseActivityRequest_Type{Type: "RunTurn"},
 	})
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func pauseTurn(t *testing.T, w *worker, agent string, again func(context.Context
 func unpause(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
 	_, err := spaceOf(t).Temporal.WorkflowService().UnpauseActivity(ctx, &workflowservice.UnpauseActivityRequest{
-		Namespace: "default", Execution: &commonpb.WorkflowExecution{WorkflowId: id},
+		Namespace: spaceOf(t).Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: id},
 		Activity: &workflowservice.UnpauseActivityRequest_Type{Type: "RunTurn"},
 	})
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func unpause(ctx context.Context, t *testing.T, id string) {
 func resetActivity(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
 	_, err := spaceOf(t).Temporal.WorkflowService().ResetActivity(ctx, &workflowservice.ResetActivityRequest{
-		Namespace: "default", Execution: &commonpb.WorkflowExecution{WorkflowId: id},
+		Namespace: spaceOf(t).Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: id},
 		Activity: &workflowservice.ResetActivityRequest_Type{Type: "RunTurn"},
 	})
 	require.NoError(t, err)

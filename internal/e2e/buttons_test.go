@@ -212,7 +212,7 @@ func resetTo(ctx context.Context, t *testing.T, id string, point func(*historypb
 	at := point(h)
 	require.NotZero(t, at)
 	reply, err := spaceOf(t).Temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run},
+		Namespace: spaceOf(t).Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run},
 		Reason: "an operator", WorkflowTaskFinishEventId: at, RequestId: uuid.NewString(),
 	})
 	require.NoError(t, err)
@@ -378,7 +378,7 @@ func TestButtonsResetAClosedSession(t *testing.T) {
 		}
 	}
 	_, err = spaceOf(t).Temporal.ResetWorkflowExecution(ctx, &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: h.ID(), RunId: run},
+		Namespace: spaceOf(t).Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: h.ID(), RunId: run},
 		Reason: "an operator", WorkflowTaskFinishEventId: at, RequestId: uuid.NewString(),
 		ResetReapplyExcludeTypes: []enumspb.ResetReapplyExcludeType{enumspb.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE},
 	})

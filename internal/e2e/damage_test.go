@@ -222,7 +222,7 @@ func TestDamageOfARecord(t *testing.T) {
 	require.NoError(t, os.WriteFile(records[0], []byte("garbage"), 0o600))
 	for _, id := range []string{other.ID(), h.ID()} {
 		_, err := spaceOf(t).Temporal.WorkflowService().DeleteWorkflowExecution(testContext(t), &workflowservice.DeleteWorkflowExecutionRequest{
-			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
+			Namespace: spaceOf(t).Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
 		})
 		require.NoError(t, err)
 	}

@@ -181,7 +181,7 @@ func TestRawSignalThatIsNoMessage(t *testing.T) {
 func signalNothing(t *testing.T, c client.Client, id string) {
 	t.Helper()
 	_, err := c.WorkflowService().SignalWorkflowExecution(testContext(t), &workflowservice.SignalWorkflowExecutionRequest{
-		Namespace: "default", SignalName: "message",
+		Namespace: spaceOf(t).Namespace, SignalName: "message",
 		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
 	})
 	require.NoError(t, err)

@@ -13,8 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// Patience bounds every wait of a test or benchmark; nothing is judged by it.
-const Patience = 90 * time.Second
+// Patience bounds every wait of a test or benchmark; nothing is judged by it, so
+// it is long enough for a machine that is busy with other things.
+const Patience = 3 * time.Minute
 
 // Options say where a stack finds its programs.
 type Options struct {
