@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
 func noise(seed uint64, n int) []byte {
@@ -121,6 +122,7 @@ func TestMergeKeepsFewObjects(t *testing.T) {
 
 // With full segments the head turns pages and stays as small as it was.
 func TestPagesKeepTheHeadSmall(t *testing.T) {
+	skip.InShort(t, "hundreds of appends; TestMergeKeepsFewObjects has as many")
 	t.Parallel()
 	a := open(t)
 	a.limits.segment, a.limits.page = 64, 4

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/internal/teststack"
 )
 
@@ -132,6 +133,7 @@ func TestWorkspaceCostsItsChange(t *testing.T) {
 
 // What is changed again and again does not stay, nor do too many small packs.
 func TestWorkspaceStaysSmall(t *testing.T) {
+	skip.InShort(t, "hundreds of commits; TestWorkspaceRandomly has some")
 	t.Parallel()
 	a := newArchive(t)
 	w := openStore(t, a, "s1", take(t, a, "s1"))
