@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
@@ -13,18 +14,25 @@ import (
 
 // forsake ends an execution whose host is lost: by the events given, unless its
 // end stands in the stream, because the host was lost right behind it. What was
-// said live and did not reach the archive is marked as lost either way. The
-// epoch is the caller's: nothing of the lost host can come behind it.
+// said live and did not reach the archive is marked as lost either way, and the
+// message is kept. The epoch is the caller's: nothing of the lost host can come
+// behind it.
 func (s *Session) forsake(ctx context.Context, in EmitInput) (EmitOutput, error) {
 	out := EmitOutput{Epoch: in.Epoch}
 	if err := s.fenceArchive(ctx, in); err != nil {
 		return out, err
 	}
 	f := in.Forsaken
+	adapter, err := s.Agents.Get(f.Agent)
+	if err != nil {
+		return out, err
+	}
 	fold := reducer.NewBuilder(reducer.State{})
+	asked := promptWatch{executionID: f.ExecutionID, ids: promptIDs(adapter, f.MessageID)}
 	last := in.LastSeq
-	err := eachAfter(ctx, s.Stream, in.SessionID, f.AfterSeq, func(ev event.Event) bool {
+	err = eachAfter(ctx, s.Stream, in.SessionID, f.AfterSeq, func(ev event.Event) bool {
 		fold.Add(ev)
+		asked.add(ev)
 		last = max(last, ev.Context.Seq)
 		if r, ok := session.ResultOf(ev, f.MessageID); ok && r.ExecutionID == f.ExecutionID {
 			out.Ended = &r
@@ -34,7 +42,7 @@ func (s *Session) forsake(ctx context.Context, in EmitInput) (EmitOutput, error)
 	if err != nil {
 		return out, err
 	}
-	events, err := s.unarchived(ctx, in, fold.State())
+	events, err := s.unarchived(ctx, in, adapter, fold.State(), asked)
 	if err != nil {
 		return out, err
 	}
@@ -63,19 +71,20 @@ func (s *Session) fenceArchive(ctx context.Context, in EmitInput) error {
 	return ctx.Err()
 }
 
-// unarchived are the events that make the live side say what the archive does.
-func (s *Session) unarchived(ctx context.Context, in EmitInput, live reducer.State) ([]event.Event, error) {
-	adapter, err := s.Agents.Get(in.Forsaken.Agent)
-	if err != nil {
-		return nil, err
-	}
+// unarchived are the events that make the live side say what the archive does, and
+// that keep the message of an execution whose agent had not streamed it.
+func (s *Session) unarchived(ctx context.Context, in EmitInput, a adapters.Adapter, live reducer.State, asked promptWatch) ([]event.Event, error) {
 	sources, err := s.Archive.Sources(ctx, in.SessionID)
 	if err != nil {
 		return nil, fmt.Errorf("session %s: look for what was lost: %w", in.SessionID, err)
 	}
-	asked := promptIDs(adapter, in.Forsaken.MessageID)
-	restored := foldSaved(adapter.Parse(sources), asked, live)
-	return unsaved(asked, live, restored, time.Now().UTC()), ctx.Err()
+	restored := foldSaved(a.Parse(sources), asked.ids, live)
+	now := time.Now().UTC()
+	events := unsaved(asked.ids, live, restored, now)
+	if !asked.streamed {
+		events = append(keepPrompt(in.Forsaken.Message, asked.ids, restored, now), events...)
+	}
+	return events, ctx.Err()
 }
 
 // archiveOwnSince archives Sojourn's own blocks of the execution, those too that

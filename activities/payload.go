@@ -188,6 +188,8 @@ type Forsaken struct {
 	Agent       string `json:"agent"`
 	ExecutionID string `json:"executionId"`
 	MessageID   string `json:"messageId"`
+	// Message is what was asked: nobody else may have it any more.
+	Message session.Message `json:"message"`
 	// AfterSeq is a sequence number before everything of the execution.
 	AfterSeq uint64 `json:"afterSeq"`
 }

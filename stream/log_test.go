@@ -118,9 +118,13 @@ func TestDeletedStreamIsMadeAnew(t *testing.T) {
 	ended := make(chan *GapError)
 	go func() { ended <- gapOf(b.again(t).Read(t.Context(), "s1", beside, ReadOptions{Follow: true})) }()
 
+	began := time.Now()
 	require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
 	next, err := w.Append(t.Context(), say("c"), Position{Epoch: 1, Offset: 9})
 	require.NoError(t, err)
+	anew, err := b.js.Stream(t.Context(), b.opts.Name)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, anew.CachedInfo().Created.Sub(began), deletionTime, "the server may still be removing the old one's folder")
 	require.Greater(t, next, beside, "no number comes twice, also not that of an event the writer has not heard of")
 	gap := <-ended
 	require.NotNil(t, gap)

@@ -78,20 +78,24 @@ func (l *Log) wanted() jetstream.StreamConfig {
 	}
 }
 
+// deletionTime is longer than a server takes to delete a stream. It forgets the
+// name first and removes the folder then; a stream made in between loses its folder
+// too. It works, acknowledges messages, and is gone when the server starts again.
+const deletionTime = 2 * time.Second
+
 // restore makes the stream anew if it was deleted, and reports whether it was.
 func (l *Log) restore(ctx context.Context) bool {
-	restored := false
 	err := l.once(ctx, 1, func(ctx context.Context) error {
 		_, err := l.js.Stream(ctx, l.opts.Name)
-		if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return err
-		}
-		restored = true
-		return l.ensureStream(ctx)
+		return err
 	})
-	if !restored {
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false
 	}
+	if err := pause(ctx, deletionTime); err != nil {
+		return false
+	}
+	err = l.once(ctx, 1, l.ensureStream)
 	l.opts.Logger.WarnContext(ctx, "the stream was deleted: it is made anew, without the events it had", "stream", l.opts.Name, "error", err)
 	return err == nil
 }

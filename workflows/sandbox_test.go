@@ -177,7 +177,9 @@ func TestAForsakenExecutionEndsOnce(t *testing.T) {
 	)
 	p.run()
 	first := p.w.emits[0]
-	require.Equal(t, &activities.Forsaken{Agent: "claude", ExecutionID: "x1", MessageID: "m1", AfterSeq: 1}, first.Forsaken)
+	require.Equal(t, &activities.Forsaken{
+		Agent: "claude", ExecutionID: "x1", MessageID: "m1", Message: session.Message{ID: "m1", Text: "LOST in the fire"}, AfterSeq: 1,
+	}, first.Forsaken)
 	require.True(t, first.TakeEpoch)
 	require.NotContains(t, p.w.results("s1"), "m1", "nothing is said over the end that stands")
 	require.Equal(t, session.TypeHostLost, p.w.results("s1")["m2"].Error.Code)

@@ -313,7 +313,7 @@ func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (
 	}
 	if r.cur.hosts > 0 {
 		in.Forsaken = &activities.Forsaken{
-			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, AfterSeq: r.cur.after,
+			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Message: q.Message, AfterSeq: r.cur.after,
 		}
 		if u := r.st.Unarchived; u != nil {
 			in.Forsaken.AfterSeq, in.Anchor = min(u.AfterSeq, r.cur.after), u.Anchor

@@ -289,7 +289,7 @@ func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
 	case v.failed && t.resumable():
 		say(Lost, "failed though nobody killed its agent: %s: %s", r.Error.Code, r.Error.Message)
 	case v.answered && v.kind.agentLives() && v.kind != ToolKill && r.Result != nil && unfill(r.Result.Response, t.Mark) != normal.Answer:
-		say(Wrong, "was answered %q in place of %q", short(unfill(r.Result.Response, t.Mark)), short(normal.Answer))
+		say(Wrong, "%s", unlike(unfill(r.Result.Response, t.Mark), normal.Answer))
 	}
 	if v.kind.agentLives() && v.extra > 0 {
 		say(Paid, "cost %d requests in place of %d", t.Requests, normal.Requests)
@@ -300,7 +300,15 @@ func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
 	return v, found
 }
 
-func short(s string) string { return s[:min(len(s), 120)] }
+// unlike shows where an answer is another than the undisturbed run's.
+func unlike(got, want string) string {
+	n := 0
+	for n < min(len(got), len(want)) && got[n] == want[n] {
+		n++
+	}
+	around := func(s string) string { return s[max(0, n-20):min(len(s), n+100)] }
+	return fmt.Sprintf("was answered %d bytes in place of %d, not the same from byte %d on: %q in place of %q", len(got), len(want), n, around(got), around(want))
+}
 
 // numbers checks that a subscriber was given every number once, in order.
 func numbers(s Told) []Finding {

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 var (
@@ -329,4 +331,19 @@ func TestLeaseOver(t *testing.T) {
 	s := told([]Kind{HostKill}, heardAt(begun, resumed, done))
 	v, _ := judge(s, usual)
 	require.Equal(t, HostKill, v[0].kind)
+}
+
+// The workflow has the beginning of a long answer only: the whole is in the
+// archive, and is judged as any other.
+func TestJudgeReadsWholeAnswers(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]Fault{"q1q done": nil, "q1q dumb": {Wrong}, "q2q done": {Wrong}, "q1q d": {Wrong}} {
+		asked := session.Result{Outcome: session.Completed, Result: &event.QueryResult{Response: "q1q d…", Truncated: true, ResponseBlockID: "b"}}
+		s := &sitting{turns: []Turn{{Mark: "q1q", Script: scripts[0], Message: "m1", Requests: 2, Asked: &asked, Hits: []Hit{{StreamDelete, noon}}}}}
+		_, found := judge(Told{ID: "s", Agent: "claude", Turns: s.turns}, usual)
+		require.Equal(t, []Fault{Wrong}, faultsOf(found), "the beginning is not the answer")
+		s.readAnswers(reducer.State{Blocks: []event.Block{{ID: "a", Content: event.Text("q1q done")}, {ID: "b", Content: &text}}})
+		_, found = judge(Told{ID: "s", Agent: "claude", Turns: s.turns}, usual)
+		require.Equal(t, want, faultsOf(found), text)
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -273,14 +274,51 @@ func (s *sitting) complete(ctx context.Context) {
 	for _, f := range restored.Faults {
 		s.fault(Torn, "%s", f)
 	}
+	s.readAnswers(restored.State)
 	for _, t := range s.told().Turns {
 		asked := func(b event.Block) bool {
 			return b.Type == event.BlockUserMessage && b.Content != nil && strings.Contains(*b.Content, t.Mark)
 		}
 		if !slices.ContainsFunc(restored.State.Blocks, asked) {
-			s.fault(Differs, "%s is not in the archive", t.Mark)
+			s.fault(Differs, "%s is not in the archive: it %s", t.Mark, s.endOf(t))
 		}
 	}
+}
+
+// readAnswers reads the answers of which the workflow has the beginning only from
+// the archive, where the whole is. One that is not there stays as it is, and is
+// then another than the undisturbed run's.
+func (s *sitting) readAnswers(restored reducer.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, t := range s.turns {
+		if t.Asked == nil || t.Asked.Result == nil || !t.Asked.Result.Truncated {
+			continue
+		}
+		r, asked := *t.Asked.Result, *t.Asked
+		for _, b := range restored.Blocks {
+			if b.ID == r.ResponseBlockID && b.Content != nil && strings.HasPrefix(*b.Content, strings.TrimSuffix(r.Response, "…")) {
+				r.Response, r.Truncated = *b.Content, false
+			}
+		}
+		asked.Result = &r
+		s.turns[i].Asked = &asked
+	}
+}
+
+// endOf is how a message ended, in words.
+func (s *sitting) endOf(t Turn) string {
+	all := ends(s.told(), t.Message)
+	if len(all) == 0 && t.Asked != nil {
+		all = append(all, *t.Asked)
+	}
+	switch {
+	case len(all) == 0:
+		return "has no end"
+	case all[0].Error != nil:
+		return fmt.Sprintf("%s: %s: %s; it met %v", all[0].Outcome, all[0].Error.Code, all[0].Error.Message, t.Hits)
+	}
+	return fmt.Sprintf("%s; it met %v", all[0].Outcome, t.Hits)
 }
 
 func short2(s string) string { return strings.ReplaceAll(s[:min(len(s), 400)], "\n", " ") }

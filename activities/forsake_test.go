@@ -1,0 +1,105 @@
+package activities
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// A message whose host is lost before any agent streamed or persisted it is known
+// to nobody but the workflow: it is in both conversations, once, before the failure.
+// So it is when the stream has lost it.
+func TestAnAbortedExecutionKeepsItsMessage(t *testing.T) {
+	t.Parallel()
+	const id = "s1"
+	q := event.Query{ExecutionID: "x2", MessageIDs: []string{"m2"}}
+	prompt := func(id, text string) event.Payload {
+		return event.BlockUpsert{Block: event.Block{
+			ID: id, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Source: event.SourceRunner,
+		}}
+	}
+	for name, c := range map[string]struct {
+		streamed []event.Payload
+		deleted  bool
+		want     []string
+	}{
+		"nothing was streamed":                   {nil, false, []string{"m2: two"}},
+		"the agent was not asked":                {[]event.Payload{event.QueryStarted{Query: q}}, false, []string{"m2: two"}},
+		"the stream is gone":                     {[]event.Payload{event.QueryStarted{Query: q}, prompt("m2", "two")}, true, []string{"m2: two"}},
+		"the agent streamed it":                  {[]event.Payload{event.QueryStarted{Query: q}, prompt("m2", "two")}, false, []string{"m2: two"}},
+		"the agent streamed it under its own id": {[]event.Payload{event.QueryStarted{Query: q}, prompt("native", "two")}, false, []string{"native: two"}},
+		"another message was streamed":           {[]event.Payload{prompt("m1", "one"), event.QueryStarted{Query: q}}, false, []string{"m1: one", "m2: two"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log, store := fresh(t)
+			s := &Session{Stream: log, Archive: store, Agents: builtin.Registry()}
+			begun, err := s.Begin(t.Context(), BeginInput{Session: session.Input{SessionID: id, Options: session.Options{Agent: "claude"}}})
+			require.NoError(t, err)
+			in := EmitInput{SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq}
+			if len(c.streamed) > 0 {
+				w, err := log.Writer(t.Context(), id, stream.Fence{Epoch: begun.Epoch, Attempt: 1}, stream.WriterOptions{LastSeq: begun.LastSeq})
+				require.NoError(t, err)
+				var events []event.Event
+				for _, p := range c.streamed {
+					events = append(events, own(p))
+				}
+				_, err = w.Append(t.Context(), events, stream.Position{})
+				require.NoError(t, err)
+			}
+			if c.deleted {
+				require.NoError(t, log.Purge(t.Context(), id))
+			}
+			info := event.ErrorInfo{Message: "its hosts were lost", Code: session.TypeHostLost}
+			q := q
+			q.Error = &info
+			in.Key, in.TakeEpoch = "failed-x2", true
+			in.Events = []event.Event{
+				own(event.BlockUpsert{Block: event.Block{ID: "failed", Type: event.BlockError, Status: event.StatusComplete, Source: event.SourceServer, Message: &info.Message}}),
+				own(event.QueryFailed{Query: q}),
+			}
+			in.Forsaken = &Forsaken{
+				Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq,
+			}
+			_, err = s.Emit(t.Context(), in)
+			require.NoError(t, err)
+
+			live := reducer.NewBuilder(reducer.State{})
+			require.NoError(t, eachAfter(t.Context(), log, id, 0, func(ev event.Event) bool { live.Add(ev); return true }))
+			restored := reducer.NewBuilder(reducer.State{})
+			adapter, err := builtin.Registry().Get("claude")
+			require.NoError(t, err)
+			for ev, err := range store.Events(t.Context(), id, adapter.Parse) {
+				require.NoError(t, err)
+				restored.Add(ev)
+			}
+			for side, state := range map[string]reducer.State{"live": live.State(), "restored": restored.State()} {
+				var prompts []string
+				for _, b := range state.Blocks {
+					if b.Type == event.BlockUserMessage {
+						prompts = append(prompts, b.ID+": "+*b.Content)
+					}
+				}
+				require.Equal(t, c.want, prompts, side)
+				require.Equal(t, "failed", state.Blocks[len(state.Blocks)-1].ID, "%s: %v", side, slices.Collect(idsOf(state)))
+			}
+		})
+	}
+}
+
+func idsOf(s reducer.State) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, b := range s.Blocks {
+			if !yield(b.ID) {
+				return
+			}
+		}
+	}
+}
