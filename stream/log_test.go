@@ -115,8 +115,8 @@ func TestDeletedStreamIsMadeAnew(t *testing.T) {
 	require.NoError(t, err)
 	beside, err := b.Emit(t.Context(), "s1", Emission{Fence: Fence{Epoch: 1}, Key: "k", LastSeq: last, Events: say("beside")})
 	require.NoError(t, err)
-	ended := make(chan *GapError)
-	go func() { ended <- gapOf(b.again(t).Read(t.Context(), "s1", beside, ReadOptions{Follow: true})) }()
+	ended, follower := make(chan *GapError), b.again(t)
+	go func() { ended <- gapOf(follower.Read(t.Context(), "s1", beside, ReadOptions{Follow: true})) }()
 
 	began := time.Now()
 	require.NoError(t, b.js.DeleteStream(t.Context(), b.opts.Name))
