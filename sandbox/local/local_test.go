@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -291,6 +292,48 @@ func TestWorkspaceShowsNothingHidden(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(home, "project"), info.Paths.Workspace, "the real path, which no link can turn elsewhere")
 	require.NoError(t, sb.Terminate(t.Context()))
+}
+
+// The runner's watch yields what changes in the workspace, also what changed
+// before it began, until nobody wants more.
+func TestWatchYieldsChanges(t *testing.T) {
+	t.Parallel()
+	began := time.Now().Add(-time.Minute)
+	sb, err := provider(t).Create(t.Context(), sandbox.Spec{ID: "one", SessionID: "s", Epoch: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sb.Terminate(context.Background())) })
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	write := func(name, content string) {
+		require.NoError(t, os.WriteFile(filepath.Join(info.Paths.Workspace, name), []byte(content), 0o600))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(info.Paths.Workspace, "quiet"), 0o700))
+	write("quiet/a", "ignored")
+	write("early", "before")
+	spec := runner.WatchSpec{Dir: info.Paths.Workspace, Ignore: []string{"quiet"}, Since: began}
+	var seen []string
+	for c, err := range runner.Watch(t.Context(), sb, info.Paths.Runner, spec) {
+		require.NoError(t, err)
+		seen = append(seen, c.Path+" "+*c.Content)
+		if c.Path == "late" {
+			break
+		}
+		write("quiet/late", "since")
+		require.NoError(t, os.Rename(filepath.Join(info.Paths.Workspace, "quiet/late"), filepath.Join(info.Paths.Workspace, "late")))
+	}
+	require.Equal(t, []string{"early before", "late since"}, seen)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, err := range runner.Watch(ctx, sb, info.Paths.Runner, spec) {
+		require.NoError(t, err)
+		cancel()
+	}
+	require.Error(t, ctx.Err(), "its end is no error")
+	cancel()
+	spec.Dir = filepath.Join(info.Paths.Workspace, "gone")
+	for _, err := range runner.Watch(t.Context(), sb, info.Paths.Runner, spec) {
+		require.ErrorContains(t, err, "no such file")
+	}
 }
 
 // What runs for the agent sees what the agent sees, and ends with all that it
