@@ -206,6 +206,9 @@ func TestWorkspaceIsFenced(t *testing.T) {
 	_, err = SaveFile(t.Context(), a, "s1", old.epoch, "f", 0o644, nil)
 	require.ErrorIs(t, err, archive.ErrFenced)
 	require.ErrorIs(t, DeleteFile(t.Context(), a, "s1", old.epoch, "a"), archive.ErrFenced)
+	files = tree{"a": "late"}.files(t, now)
+	take(t, a, "s1")
+	require.ErrorIs(t, now.Commit(t.Context(), files), archive.ErrFenced, "its successor has not opened the workspace yet")
 }
 
 // Whatever request is lost, the archive has the state before or the one after,
@@ -260,6 +263,14 @@ func TestWorkspaceCorrupt(t *testing.T) {
 	require.ErrorIs(t, got["a"], archive.ErrCorrupt)
 	require.ErrorContains(t, got["a"], `"a"`)
 	require.NoError(t, got["b"])
+	// So is a pack that is too short.
+	reader := openStore(t, a, "s1", 0)
+	require.NoError(t, w.objects.Put(t.Context(), pack, data[:3]))
+	for c, err := range reader.Contents(t.Context()) {
+		require.NoError(t, err)
+		_, err = io.ReadAll(c.Body)
+		require.ErrorIs(t, err, archive.ErrCorrupt)
+	}
 	// A manifest that names paths outside, or is torn, is refused.
 	bad := openStore(t, a, "s2", take(t, a, "s2"))
 	bad.files = nil
