@@ -3,6 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -175,4 +179,54 @@ func TestReducerPartFolds(t *testing.T) {
 		}
 		require.Equal(t, "some text to begin withword 0 of it, word 1 of it, word 2 of it, ", *state.Blocks[n-1].Content)
 	}
+}
+
+// A late turn is shown beside an early one, and only what is ours is judged.
+func TestTurnsAreCompared(t *testing.T) {
+	t.Parallel()
+	early := turnCosts{{read: 100, requests: 4, cpu: 1, took: 3, agent: 1}, {read: 300, requests: 6, cpu: 1, took: 3, agent: 1}}
+	late := turnCosts{{read: 230, requests: 6, cpu: 1, took: 6, agent: 4}, {read: 230, requests: 6, cpu: 1, took: 6, agent: 4}}
+	var ratios []float64
+	var met []bool
+	for _, f := range late.over("a", early) {
+		ratios = append(ratios, *f.Ratio)
+		if f.Met != nil {
+			met = append(met, *f.Met)
+		}
+	}
+	require.InDeltaSlice(t, []float64{1.15, 1.2, 1, 1, 2}, ratios, 1e-9)
+	require.Equal(t, []bool{true, false, true, true}, met)
+}
+
+func TestRequestsAreCountedBySession(t *testing.T) {
+	t.Parallel()
+	var hosts []string
+	store := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hosts = append(hosts, r.Host) }))
+	defer store.Close()
+	c, err := countRequests(store.URL)
+	require.NoError(t, err)
+	defer c.stop()
+	for _, path := range []string{"/b/p/sessions/s1/head.json", "/b?list-type=2&prefix=p%2Fsessions%2Fs1%2F", "/b/p/sessions/s2/x", "/b/p/by-closed/s1"} {
+		res, err := http.Get(c.url + path)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusOK, res.StatusCode)
+	}
+	require.Equal(t, []int{2, 1, 0}, []int{c.of("s1"), c.of("s2"), c.of("s")})
+	require.Len(t, hosts, 4)
+	require.NotContains(t, hosts, strings.TrimPrefix(store.URL, "http://"), "the signed host is kept")
+}
+
+func TestUsageGrows(t *testing.T) {
+	t.Parallel()
+	before, err := usageOf(os.Getpid())
+	require.NoError(t, err)
+	_, err = os.ReadFile("bench_test.go")
+	require.NoError(t, err)
+	after, err := usageOf(os.Getpid())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, after.read-before.read, 1000.0)
+	require.Greater(t, after.cpu, before.cpu)
+	_, err = usageOf(-1)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }

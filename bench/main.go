@@ -72,12 +72,12 @@ func parts() []part {
 	return []part{
 		{"reducer", "folding deltas", false, (*bench).reducer},
 		{"parse", "reading transcripts of 1 to 256 MB, and translating lines", false, (*bench).parse},
-		{"turns", "a turn's end, turn 1 000 against turn 20", false, (*bench).turns},
 		{"line", "the agent's line to a subscriber", true, (*bench).line},
 		{"send", "a message to the agent's stdin", true, (*bench).send},
 		{"history", "what turns add to workflow history", true, (*bench).turnEvents},
 		{"memory", "20 idle sessions on one worker", true, (*bench).memory},
 		{"parallel", "16 sessions at once on two workers", true, (*bench).parallel},
+		{"turns", "whole turns, turn 1 000 against turn 20", true, (*bench).turns},
 	}
 }
 

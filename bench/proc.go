@@ -52,23 +52,77 @@ func rss(pid int) (float64, error) {
 const clockTicks = 100
 
 // cpuTime is what a process and its children that it has waited for used.
-func cpuTime(stat []byte) (time.Duration, error) {
+func cpuTime(stat []byte) (sum time.Duration, err error) {
+	times, err := cpuTimes(stat)
+	for _, t := range times {
+		sum += t
+	}
+	return sum, err
+}
+
+// cpuTimes are a process's time in user space and in the kernel, and its waited
+// for children's.
+func cpuTimes(stat []byte) (times [4]time.Duration, err error) {
 	// The name, in parentheses, may hold anything.
 	at := bytes.LastIndexByte(stat, ')')
 	fields := strings.Fields(string(stat[at+1:]))
 	const utime = 14 - 3 // counted from 1 in the manual; the third follows the name
 	if at < 0 || len(fields) < utime+4 {
-		return 0, fmt.Errorf("malformed stat %q", stat)
+		return times, fmt.Errorf("malformed stat %q", stat)
 	}
-	ticks := 0
-	for _, f := range fields[utime : utime+4] {
-		n, err := strconv.Atoi(f)
+	for i := range times {
+		ticks, err := strconv.Atoi(fields[utime+i])
 		if err != nil {
-			return 0, fmt.Errorf("malformed stat %q: %w", stat, err)
+			return [4]time.Duration{}, fmt.Errorf("malformed stat %q: %w", stat, err)
 		}
-		ticks += n
+		times[i] = time.Duration(ticks) * time.Second / clockTicks
 	}
-	return time.Duration(ticks) * time.Second / clockTicks, nil
+	return times, nil
+}
+
+// used is what processes used so far: bytes that they read, of files and
+// connections alike, and seconds of processor time.
+type used struct{ read, cpu float64 }
+
+// usageOf is what a process used, children that it waited for included.
+func usageOf(pid int) (u used, err error) {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	io, err := os.ReadFile(filepath.Join(dir, "io"))
+	if err != nil {
+		return u, err
+	}
+	if _, err := fmt.Sscanf(string(io), "rchar: %f", &u.read); err != nil {
+		return u, fmt.Errorf("malformed %s/io: %w", dir, err)
+	}
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return u, err
+	}
+	times, err := cpuTimes(stat)
+	if err != nil {
+		return u, err
+	}
+	// The process's own times are in ticks of 10 ms, its threads' in nanoseconds.
+	u.cpu = (times[2] + times[3]).Seconds()
+	threads, err := filepath.Glob(filepath.Join(dir, "task", "*", "schedstat"))
+	for _, t := range threads {
+		var ns float64
+		data, err := os.ReadFile(t)
+		if err != nil {
+			continue // the thread has ended
+		}
+		if _, err := fmt.Sscan(string(data), &ns); err != nil {
+			return u, fmt.Errorf("malformed %s: %w", t, err)
+		}
+		u.cpu += ns / 1e9
+	}
+	return u, err
+}
+
+// isNoRunner reports whether a process is none of our runners.
+func isNoRunner(pid int) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err != nil || !strings.HasPrefix(filepath.Base(exe), "sojourn-runner")
 }
 
 // agentCPU is what the agents that now live on a host used so far, without
@@ -80,8 +134,7 @@ func agentCPU(dataDir string) (sum time.Duration, n int, err error) {
 	}
 	for _, pid := range pids {
 		dir := fmt.Sprintf("/proc/%d", pid)
-		exe, err := os.Readlink(filepath.Join(dir, "exe"))
-		if err != nil || strings.HasPrefix(filepath.Base(exe), "sojourn-runner") {
+		if !isNoRunner(pid) {
 			continue
 		}
 		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
