@@ -118,6 +118,9 @@ type Told struct {
 	Agent string
 	Turns []Turn
 	Heard []Heard
+	// Announced are the numbers at which the subscriber was told, by an error, that
+	// events continue.
+	Announced []uint64
 	// Deleted are the times in the session's life at which the stream was
 	// deleted.
 	Deleted []time.Time
@@ -310,22 +313,35 @@ func unlike(got, want string) string {
 	return fmt.Sprintf("was answered %d bytes in place of %d, not the same from byte %d on: %q in place of %q", len(got), len(want), n, around(got), around(want))
 }
 
-// numbers checks that a subscriber was given every number once, in order.
+// numbers checks that a subscriber was given every number once, in order. Behind a
+// deletion of the stream it may be given a higher one, which an error named before,
+// once.
 func numbers(s Told) []Finding {
 	var found []Finding
 	var last uint64
 	var before time.Time
 	for _, h := range s.Heard {
-		switch n := h.Context.Seq; {
-		case n > last+1 && s.deleted(before, h.At):
-		case n > last+1:
+		n := h.Context.Seq
+		switch {
+		case n > last+1 && !s.deleted(before, h.At):
 			found = append(found, s.finding(Gap, s.kind(), "event %d came after %d", n, last))
+		case n > last+1 && s.announcements(n) != 1:
+			found = append(found, s.finding(Gap, s.kind(), "event %d came after %d, and %d errors said so", n, last, s.announcements(n)))
 		case n <= last:
 			found = append(found, s.finding(Repeat, s.kind(), "event %d came after %d", n, last))
 		}
-		last, before = max(last, h.Context.Seq), h.At
+		last, before = max(last, n), h.At
 	}
 	return found
+}
+
+func (s Told) announcements(number uint64) (n int) {
+	for _, a := range s.Announced {
+		if a == number {
+			n++
+		}
+	}
+	return n
 }
 
 // deleted reports whether the stream was deleted between two moments, or shortly

@@ -124,6 +124,33 @@ func TestJudgeNumbers(t *testing.T) {
 	require.Equal(t, []Fault{Gap}, faultsOf(found), "the first number is 1")
 }
 
+// Behind a deletion of the stream numbers go up, and an error says so, once.
+func TestJudgeNumbersBehindADeletion(t *testing.T) {
+	t.Parallel()
+	begun, done, _ := query("q1q done")
+	at := noon.Add(500 * time.Millisecond) // between both events
+	for name, tc := range map[string]struct {
+		next      uint64
+		announced []uint64
+		deleted   []time.Time
+		want      []Fault
+	}{
+		"announced":                {1000, []uint64{1000}, []time.Time{at}, nil},
+		"another was announced":    {1000, []uint64{900}, []time.Time{at}, []Fault{Gap}},
+		"announced twice":          {1000, []uint64{1000, 1000}, []time.Time{at}, []Fault{Gap}},
+		"a first one was deleted":  {1000, []uint64{900, 1000}, []time.Time{at}, nil},
+		"not announced":            {1000, nil, []time.Time{at}, []Fault{Gap}},
+		"deleted long before":      {1000, []uint64{1000}, []time.Time{noon.Add(-time.Minute)}, []Fault{Gap}},
+		"not deleted":              {1000, []uint64{1000}, nil, []Fault{Gap}},
+		"deleted, and given again": {1, []uint64{1}, []time.Time{at}, []Fault{Repeat}},
+	} {
+		s := told(nil, heardAt(begun, done))
+		s.Heard[1].Context.Seq, s.Announced, s.Deleted = tc.next, tc.announced, tc.deleted
+		_, found := judge(s, usual)
+		require.Equal(t, tc.want, faultsOf(found), name)
+	}
+}
+
 // TestJudgeTexts: a record that was skipped, or taken twice, shows in the text
 // though the numbers are dense.
 func TestJudgeTexts(t *testing.T) {

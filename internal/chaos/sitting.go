@@ -185,14 +185,14 @@ func (s *sitting) fault(f Fault, format string, args ...any) {
 
 // told is the session as it was seen so far.
 func (s *sitting) told() Told {
-	heard, _ := s.sub.all()
+	heard, announced, _ := s.sub.all()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	turns := slices.Clone(s.turns)
 	for i := range turns {
 		turns[i].Hits = slices.Clone(turns[i].Hits)
 	}
-	return Told{ID: s.id, Agent: s.agent, Turns: turns, Heard: heard, Deleted: s.d.deletions(s.began)}
+	return Told{ID: s.id, Agent: s.agent, Turns: turns, Heard: heard, Announced: announced, Deleted: s.d.deletions(s.began)}
 }
 
 // finish closes the session and holds its archive against its agent's files and
@@ -217,7 +217,7 @@ func (s *sitting) finish(ctx context.Context) {
 		return
 	}
 	if !s.sub.until(ctx, func(h Heard) bool { _, ok := h.Payload.(event.SessionClosed); return ok }) {
-		_, err := s.sub.all()
+		_, _, err := s.sub.all()
 		s.fault(Gap, "the subscriber never heard that the session closed: %v", err)
 	}
 	if s.hostile {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,8 +29,10 @@ type subscriber struct {
 	// changed is closed and made anew at every event.
 	changed chan struct{}
 	heard   []Heard
-	closed  bool
-	err     error
+	// announced are the numbers at which errors said that events continue.
+	announced []uint64
+	closed    bool
+	err       error
 }
 
 func subscribe(ctx context.Context, client *session.Client, id string, rng *rand.Rand, heardOne func(event.Event), mayLose func() bool) *subscriber {
@@ -51,6 +54,7 @@ func (s *subscriber) once(ctx context.Context, last *uint64) (over bool) {
 	for ev, err := range s.client.Events(ctx, s.id, *last, session.Follow) {
 		if err != nil {
 			if gap, ok := errors.AsType[*stream.GapError](err); ok && gap.Have > gap.Want && s.mayLose() {
+				s.announce(gap.Have)
 				*last = gap.Have - 1
 				return false
 			}
@@ -85,6 +89,12 @@ func (s *subscriber) add(ev event.Event) (closed bool) {
 	return closed
 }
 
+func (s *subscriber) announce(next uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.announced = append(s.announced, next)
+}
+
 func (s *subscriber) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,11 +103,12 @@ func (s *subscriber) fail(err error) {
 	s.changed = make(chan struct{})
 }
 
-// all is what was heard so far.
-func (s *subscriber) all() ([]Heard, error) {
+// all is what was heard so far, with the numbers at which errors said that events
+// continue.
+func (s *subscriber) all() (heard []Heard, announced []uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]Heard(nil), s.heard...), s.err
+	return slices.Clone(s.heard), slices.Clone(s.announced), s.err
 }
 
 // until waits until what was heard from a place on satisfies f, and says
