@@ -51,11 +51,12 @@ all() {
 }
 
 # A short run is one for people, who wait: the end-to-end tests, which wait more
-# than they compute, come first and run beside the packages. make check has vet.
+# than they compute, come first and run beside the packages, two of which run at a
+# time. make check has vet.
 short() {
   local failed=0
   echo "test: every package, those end to end first"
-  tests . -short -vet=off -parallel 6 -timeout 20m ./internal/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
+  tests . -short -vet=off -p 3 -parallel 6 -timeout 20m ./internal/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
   echo "test: devstack and tools"
   tests devstack -short -vet=off -timeout 5m ./internal/...
   tests internal/tools -short -vet=off -timeout 5m ./...
