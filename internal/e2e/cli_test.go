@@ -55,8 +55,8 @@ func sojournJSON(t *testing.T, v any, args ...string) {
 	require.NoError(t, json.Unmarshal([]byte(out), v), out)
 }
 
-// atWork is what a command says that waits for a turn for two seconds.
-const atWork = "sojourn: the agent is at work; Ctrl-C leaves it so (--follow shows what it does)\n"
+// waitsFor is what a command says that has waited for two seconds.
+var waitsFor = regexp.MustCompile(`(?m)^sojourn: (waiting for a worker to take .*|the agent is at work; .*)\n`)
 
 // refused wants one line and a hint, an exit code, and nothing on standard
 // output. On a busy machine a command may have said before that it waits.
@@ -64,7 +64,7 @@ func refused(t *testing.T, s said, code int, line, hint string) {
 	t.Helper()
 	require.Equal(t, code, s.code, s.err)
 	require.Empty(t, s.out)
-	lines := strings.Split(strings.TrimSpace(strings.TrimPrefix(s.err, atWork)), "\n")
+	lines := strings.Split(strings.TrimSpace(waitsFor.ReplaceAllString(s.err, "")), "\n")
 	require.Len(t, lines, 2, s.err)
 	require.Contains(t, lines[0], line)
 	require.Contains(t, lines[1], "hint: ")
