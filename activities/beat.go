@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // Beat is what a running turn's heartbeat shows to operators, in the Web UI's
-// pending activities. It is for display only.
+// pending activities. Ended alone is more than display.
 type Beat struct {
 	Phase     string `json:"phase"`
 	LastBlock string `json:"lastBlock,omitempty"`
@@ -20,6 +22,9 @@ type Beat struct {
 	CostUSD   string `json:"cost,omitempty"`
 	Seconds   int    `json:"seconds"`
 	Waiting   int    `json:"waitingPermissions,omitempty"`
+	// Ended is how the execution ended, once its end is in the stream. A host that
+	// is lost before the activity completes leaves it to the workflow.
+	Ended *session.Result `json:"ended,omitempty"`
 }
 
 // beatEvery is well within the heartbeat timeout.
@@ -59,6 +64,16 @@ func beatCost(usd *float64) string {
 	return fmt.Sprintf("$%.4f", *usd)
 }
 
+// beatEnded lets Temporal know how the turn ended before it is archived: with its
+// host the archive may lose it, and then the stream may be deleted. A Temporal that
+// is away is not waited for.
+func (t *turn) beatEnded(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, beatEvery)
+	defer cancel()
+	t.showBeat("archiving")
+	t.pulse.once(ctx)
+}
+
 // showBeat puts what the turn heard so far into the next heartbeat.
 func (t *turn) showBeat(phase string) {
 	if len(t.asked) > 0 {
@@ -67,6 +82,6 @@ func (t *turn) showBeat(phase string) {
 	t.show.Store(&Beat{
 		Phase: phase, LastBlock: t.tale.last, Events: t.tale.events, Deltas: t.tale.deltas,
 		Tokens: t.tale.usage.InputTokens + t.tale.usage.OutputTokens, CostUSD: beatCost(t.tale.costUSD),
-		Seconds: int(time.Since(t.began).Seconds()), Waiting: len(t.asked),
+		Seconds: int(time.Since(t.began).Seconds()), Waiting: len(t.asked), Ended: t.mark.ended(t.in),
 	})
 }

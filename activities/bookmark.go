@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // bookmark says how far the turns in a sandbox have come. It lies in the
@@ -66,6 +67,15 @@ type begun struct {
 // another message may have its id.
 func (b bookmark) begun(in RunTurnInput) bool {
 	return b.Open != nil && b.Open.ExecutionID == in.ExecutionID && (b.Open.MessageID == "" || b.Open.MessageID == in.Message.ID)
+}
+
+// ended is how the execution ended by an attempt before or by this one; nil if it
+// has not.
+func (b bookmark) ended(in RunTurnInput) *session.Result {
+	if b.Ended != in.ExecutionID || b.Output == nil || b.Output.Result.MessageID != in.Message.ID {
+		return nil
+	}
+	return &b.Output.Result
 }
 
 func (h *Host) bookmarkPath(sandboxID string) string {

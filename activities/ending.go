@@ -170,6 +170,7 @@ func (t *turn) finish(ctx context.Context, d runner.Delivery, end ending) (RunTu
 	if err := t.host.saveBookmark(t.in.Sandbox.ID, t.mark); err != nil {
 		return RunTurnOutput{}, err
 	}
+	t.beatEnded(ctx)
 	if end.exited {
 		t.host.forget(t.in.Sandbox.ID)
 	}

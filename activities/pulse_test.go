@@ -30,10 +30,13 @@ type temporalSays struct {
 	paused atomic.Bool
 	looks  atomic.Int32
 	beats  atomic.Int32
+	// ended is what the last heartbeat said of the turn's end.
+	ended atomic.Pointer[session.Result]
 }
 
-func (s *temporalSays) RecordActivityHeartbeat(context.Context, []byte, ...any) error {
+func (s *temporalSays) RecordActivityHeartbeat(_ context.Context, _ []byte, details ...any) error {
 	s.beats.Add(1)
+	s.ended.Store(details[0].(*Beat).Ended)
 	if err := s.answer.Load(); err != nil {
 		return *err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/runner"
-	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -216,24 +215,28 @@ func (t *turn) loseRunner(ctx context.Context, d runner.Delivery) (*ending, erro
 }
 
 // endedElsewhere looks whether an execution had ended already when its host was
-// lost, before Temporal heard of it: its end stands in the stream, and it is not
-// run again. What was said and did not reach the archive is marked as lost.
+// lost, before Temporal heard of its completion: its end stands in the stream, or
+// stood there by the host's last heartbeat, and it is not run again. What was said
+// and did not reach the archive is marked as lost.
 func (t *turn) endedElsewhere(ctx context.Context) (out RunTurnOutput, ended bool, err error) {
 	p, err := readPast(ctx, t.host.o.Stream, TakeUpInput{SessionID: t.in.Agent.SessionID, LastSeq: t.since()})
 	if err != nil {
 		return out, false, err
 	}
-	at := slices.IndexFunc(p.results, func(r session.Result) bool {
-		return r.MessageID == t.in.Message.ID && r.ExecutionID == t.in.ExecutionID
-	})
-	if at < 0 {
+	result := t.in.Resumes.Ended
+	for _, r := range p.results {
+		if r.MessageID == t.in.Message.ID && r.ExecutionID == t.in.ExecutionID {
+			result = &r
+		}
+	}
+	if result == nil {
 		return out, false, nil
 	}
 	if err := t.sayWhatIsLost(ctx); err != nil {
 		return out, false, err
 	}
 	t.owned = true
-	out = RunTurnOutput{Result: p.results[at], LastBlock: p.lastBlock}
+	out = RunTurnOutput{Result: *result, LastBlock: p.lastBlock}
 	if r := out.Result.Result; r != nil {
 		out.Usage, out.CostUSD = r.Usage, r.CostUSD
 	}

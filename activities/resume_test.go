@@ -2,6 +2,7 @@ package activities
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,6 +28,24 @@ func TestResumeWithoutTheStream(t *testing.T) {
 	require.Equal(t, session.Completed, out.Result.Outcome)
 	require.Zero(t, countLines(b.heard(), "words 3"), "it is not asked again")
 	require.Equal(t, 1, countLines(b.heard(), "Continue from where you left off"))
+}
+
+// TestEndInTheLastHeartbeat: a turn that ended on a host that is lost is not run
+// again, though neither the stream nor the archive can tell how it ended.
+func TestEndInTheLastHeartbeat(t *testing.T) {
+	t.Parallel()
+	b, says := leased(t, time.Minute)
+	in := b.ask(1, "words 3")
+	done := b.turn(in)
+	ended := says.ended.Load()
+	require.NotNil(t, ended, "Temporal knows before the activity completes")
+	require.Equal(t, done.Result, *ended)
+	b.create() // on the next host
+	in.Sandbox, in.LastSeq = b.sandbox, b.last
+	in.Resumes = &Lost{Host: "host-0", Times: 1, AfterSeq: b.last, Ended: ended}
+	require.Equal(t, done.Result, b.turn(in).Result)
+	require.Zero(t, countLines(b.heard(), `"type":"user"`), "nobody is asked")
+	require.Equal(t, 1, count[event.QueryCompleted](b.events()), "one end")
 }
 
 // TestPromptIDs are the ids of Sojourn's own block of a message, and of the agent's.

@@ -88,7 +88,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 	if err != nil {
 		return RunTurnOutput{}, err
 	}
-	ended := mark.Ended == in.ExecutionID && mark.Output != nil && mark.Output.Result.MessageID == in.Message.ID
+	ended := mark.ended(in) != nil
 	if ended && !mark.Unarchived {
 		return *mark.Output, nil
 	}

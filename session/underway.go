@@ -29,6 +29,9 @@ type Lost struct {
 	AfterSeq uint64 `json:"afterSeq"`
 	// Why is what was lost, in words; "" for a host that does not answer.
 	Why string `json:"why,omitempty"`
+	// Ended is how the execution had ended by the host's last heartbeat; nil if it
+	// had not.
+	Ended *Result `json:"ended,omitempty"`
 }
 
 // Notice is something that the workflow itself has to say: events for the

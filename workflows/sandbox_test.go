@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/event"
@@ -199,6 +201,23 @@ func TestALostHostsTurnIsResumed(t *testing.T) {
 	require.Equal(t, first.ExecutionID, last.ExecutionID)
 	require.Greater(t, last.Sandbox.Epoch, first.Sandbox.Epoch)
 	require.Len(t, heard[event.QueryCompleted](p.w, "s1"), 1)
+}
+
+// TestALostHostsEndIsKnown: how a turn ended whose host is lost before it completes
+// is in the host's last heartbeat, and the next host is told.
+func TestALostHostsEndIsKnown(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(func() { p.send("m1", "ENDED here") })
+	p.run()
+	require.Len(t, p.w.turns, 2)
+	ended := p.w.turns[1].Resumes.Ended
+	require.NotNil(t, ended)
+	require.Equal(t, "m1", ended.MessageID)
+	require.Equal(t, p.w.turns[0].ExecutionID, ended.ExecutionID)
+	lost := &turn{lost: &activities.Lost{Ended: ended}}
+	require.Equal(t, ended, lost.endedBefore(temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)), "a host that never began knows nothing else")
+	require.Nil(t, (&turn{}).endedBefore(temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, activities.Beat{Phase: "running"})))
 }
 
 // TestR68LostSandboxIsHandedOnInWorkflow: a sandbox that went with its host is

@@ -144,7 +144,7 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 		if r.st.Sandbox == nil || !hostLost(err) {
 			return out, err
 		}
-		r.cur.lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err)}
+		r.cur.lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err), Ended: r.cur.endedBefore(err)}
 		r.st.LostSandbox, r.st.Sandbox = r.st.Sandbox, nil
 		r.publishHost()
 		r.st.Restarts++
@@ -383,6 +383,20 @@ func hostLost(err error) bool {
 	}
 	var app *temporal.ApplicationError
 	return errors.As(err, &app) && app.Type() == session.TypeHostLost
+}
+
+// endedBefore is how the execution had ended by the last heartbeat of the host that
+// is lost, or of one before; nil if it had not.
+func (t *turn) endedBefore(err error) *session.Result {
+	var timeout *temporal.TimeoutError
+	var beat activities.Beat
+	if errors.As(err, &timeout) && timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&beat) == nil && beat.Ended != nil {
+		return beat.Ended
+	}
+	if t.lost != nil {
+		return t.lost.Ended
+	}
+	return nil
 }
 
 // whyLost is what a host said that gave its sandbox up; "" for one that said

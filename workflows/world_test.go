@@ -37,6 +37,7 @@ type said struct {
 //	HOLD   is answered when it is interrupted or let go
 //	FAIL   fails as an agent does
 //	LOST   is never taken: its host is gone; LOST n only n times
+//	ENDED  is taken, and its host is gone before it completes
 //	EXIT   is answered by an agent that ends with it
 type world struct {
 	mu sync.Mutex
@@ -189,6 +190,10 @@ func (w *world) RunTurn(ctx context.Context, in activities.RunTurnInput) (activi
 	id := in.Agent.SessionID
 	if verb == "LOST" && lost(in.Resumes) < times(in.Message.Text) {
 		return activities.RunTurnOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+	}
+	if verb == "ENDED" && in.Resumes == nil {
+		out := w.answered(in)
+		return out, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, activities.Beat{Ended: &out.Result})
 	}
 	w.say(id, event.QueryStarted{Query: event.Query{ExecutionID: in.ExecutionID, MessageIDs: []string{in.Message.ID}}})
 	switch verb {
