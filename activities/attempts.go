@@ -18,10 +18,10 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// attempt is what a worker that comes next must know of one that is under way:
+// attemptNote is what a worker that comes next must know of one that is under way:
 // it can be failed in its predecessor's name, so that the activity is offered
 // again at once and not only when its heartbeats or its end are missed.
-type attempt struct {
+type attemptNote struct {
 	SessionID string `json:"sessionId"`
 	Activity  string `json:"activity"`
 	TaskToken []byte `json:"taskToken"`
@@ -37,7 +37,7 @@ func (h *Host) attemptPath(name string) string {
 func (h *Host) noteAttempt(info activity.Info) (forget func(), err error) {
 	sum := sha256.Sum256(info.TaskToken)
 	path := h.attemptPath(hex.EncodeToString(sum[:12]))
-	data, err := json.Marshal(attempt{SessionID: info.WorkflowExecution.ID, Activity: info.ActivityType.Name, TaskToken: info.TaskToken})
+	data, err := json.Marshal(attemptNote{SessionID: info.WorkflowExecution.ID, Activity: info.ActivityType.Name, TaskToken: info.TaskToken})
 	if err == nil {
 		err = replaceFile(path, data)
 	}
@@ -108,7 +108,7 @@ func (h *Host) failAttempt(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	var a attempt
+	var a attemptNote
 	if err := json.Unmarshal(data, &a); err != nil || len(a.TaskToken) == 0 {
 		// Its heartbeat timeout does the same, later.
 		h.o.Log.Warn("the note of an attempt can't be read", "path", path, "error", err)

@@ -67,21 +67,22 @@ func beatCost(usd *float64) string {
 // beatEnded lets Temporal know how the turn ended before it is archived: with its
 // host the archive may lose it, and then the stream may be deleted. A Temporal that
 // is away is not waited for.
-func (t *turn) beatEnded(ctx context.Context) {
+func (a *attempt) beatEnded(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, beatEvery)
 	defer cancel()
-	t.showBeat("archiving")
-	t.pulse.once(ctx)
+	a.showBeat("archiving")
+	a.pulse.once(ctx)
 }
 
 // showBeat puts what the turn heard so far into the next heartbeat.
-func (t *turn) showBeat(phase string) {
-	if len(t.asked) > 0 {
+func (a *attempt) showBeat(phase string) {
+	s, asked := &a.machine.Summary, len(a.machine.Asked)
+	if asked > 0 {
 		phase = "waiting for permission"
 	}
-	t.show.Store(&Beat{
-		Phase: phase, LastBlock: t.tale.last, Events: t.tale.events, Deltas: t.tale.deltas,
-		Tokens: t.tale.usage.InputTokens + t.tale.usage.OutputTokens, CostUSD: beatCost(t.tale.costUSD),
-		Seconds: int(time.Since(t.began).Seconds()), Waiting: len(t.asked), Ended: t.mark.ended(t.in),
+	a.show.Store(&Beat{
+		Phase: phase, LastBlock: s.LastBlock, Events: s.Events, Deltas: s.Deltas,
+		Tokens: s.Usage.InputTokens + s.Usage.OutputTokens, CostUSD: beatCost(s.CostUSD),
+		Seconds: int(time.Since(a.began).Seconds()), Waiting: asked, Ended: a.mark.ended(a.in),
 	})
 }

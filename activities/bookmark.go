@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // bookmark says how far the turns in a sandbox have come. It lies in the
@@ -60,7 +61,7 @@ type begun struct {
 	// Cut is what the turn fails with when Sojourn itself had it interrupted.
 	Cut *event.ErrorInfo `json:"cut,omitempty"`
 	// Resume says that the agent was lost since, and how the turn goes on.
-	Resume *resumption `json:"resume,omitempty"`
+	Resume *turn.Resume `json:"resume,omitempty"`
 }
 
 // begun says whether an attempt before began the execution. After a reset
@@ -76,6 +77,20 @@ func (b bookmark) ended(in RunTurnInput) *session.Result {
 		return nil
 	}
 	return &b.Output.Result
+}
+
+// facts are what a plan depends on.
+func (b bookmark) facts() turn.Checkpoint {
+	c := turn.Checkpoint{Ended: b.Ended, Unarchived: b.Unarchived}
+	if b.Output == nil {
+		c.Ended = ""
+	} else {
+		c.EndedMessage = b.Output.Result.MessageID
+	}
+	if o := b.Open; o != nil {
+		c.Open, c.OpenMessage, c.RunnerLost, c.Interrupted = o.ExecutionID, o.MessageID, o.Resume != nil, o.Interrupt != nil
+	}
+	return c
 }
 
 func (h *Host) bookmarkPath(sandboxID string) string {

@@ -46,7 +46,7 @@ func (h *Host) SendControl(ctx context.Context, in ControlInput) (ControlOutput,
 }
 
 // await finds the turn, or nil when it does not enter in time.
-func (h *Host) await(ctx context.Context, in ControlInput) *turn {
+func (h *Host) await(ctx context.Context, in ControlInput) *attempt {
 	patience, cancel := context.WithTimeout(ctx, controlPatience)
 	defer cancel()
 	for {

@@ -92,14 +92,14 @@ func (h *Host) paused(sessionID string) (bool, error) {
 
 // leave gives an attempt's error after it left its agent at work, and sees to
 // the agent if nobody else does.
-func (t *turn) leave(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), activity.ErrActivityPaused) && t.agent != nil {
-		h, id, conn := t.host, t.in.Agent.SessionID, t.agent.conn
+func (a *attempt) leave(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), activity.ErrActivityPaused) && a.agent != nil {
+		h, id, conn := a.host, a.in.Agent.SessionID, a.agent.conn
 		h.after.Go(func() { h.keepPaused(id, conn) })
 	}
 	var missing *serviceerror.NotFound
 	if errors.As(context.Cause(ctx), &missing) {
-		h, id := t.host, t.in.Agent.SessionID
+		h, id := a.host, a.in.Agent.SessionID
 		h.after.Go(func() { h.mourn(id) })
 	}
 	return crossing(cmp.Or(takenAway(ctx), err))

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
-	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // requireGivenUp wants the sandbox ended, with all in the archive, and the turn
@@ -38,14 +38,13 @@ func (b *bench) requireGivenUp(err error, want string) {
 // turn's beginning is said before the record at its place is written.
 func TestReachedIsOfRecordsThatWere(t *testing.T) {
 	t.Parallel()
-	reached := func(had stream.Position) int64 {
-		return (&turn{in: RunTurnInput{Sandbox: session.Sandbox{Epoch: 3}}, mark: bookmark{Offset: 50}, had: had}).reached()
+	reached := func(had *turn.Place) int64 {
+		return (&attempt{mark: bookmark{Offset: 50}, machine: &turn.Machine{Had: had}}).reached()
 	}
-	require.EqualValues(t, 50, reached(stream.Position{}))
-	require.EqualValues(t, 50, reached(stream.Position{Epoch: 3, Offset: 50}))
-	require.EqualValues(t, 51, reached(stream.Position{Epoch: 3, Offset: 50, Index: 1}))
-	require.EqualValues(t, 91, reached(stream.Position{Epoch: 3, Offset: 90, Index: indexEnd}))
-	require.EqualValues(t, 50, reached(stream.Position{Epoch: 2, Offset: 90, Index: 1}), "another sandbox's")
+	require.EqualValues(t, 50, reached(nil))
+	require.EqualValues(t, 50, reached(&turn.Place{Offset: 50}))
+	require.EqualValues(t, 51, reached(&turn.Place{Offset: 50, Index: 1}))
+	require.EqualValues(t, 91, reached(&turn.Place{Offset: 90, Index: turn.IndexEnd}))
 }
 
 // A bookmark that is no JSON: nobody knows how far the turns came, so the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // versionTimeout bounds the question for a program's version: some take many
@@ -74,5 +75,5 @@ func (h *Host) programVersion(ctx context.Context, program string) (version stri
 		return "", fmt.Errorf("%s --version: %w", program, err)
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
-	return cut(first, 100), nil
+	return turn.Truncate(first, 100), nil
 }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // forsake ends an execution whose host is lost: by the events given, unless its
@@ -27,22 +27,21 @@ func (s *Session) forsake(ctx context.Context, in EmitInput) (EmitOutput, error)
 	if err != nil {
 		return out, err
 	}
-	fold := reducer.NewBuilder(reducer.State{})
-	asked := promptWatch{executionID: f.ExecutionID, ids: promptIDs(adapter, f.MessageID)}
-	last := in.LastSeq
-	err = eachAfter(ctx, s.Stream, in.SessionID, f.AfterSeq, func(ev event.Event) bool {
-		fold.Add(ev)
-		asked.add(ev)
-		last = max(last, ev.Context.Seq)
-		if r, ok := session.ResultOf(ev, f.MessageID); ok && r.ExecutionID == f.ExecutionID {
-			out.Ended = &r
-		}
-		return true
+	h := turn.NewHistory(turn.Scope{
+		ExecutionID: f.ExecutionID, MessageID: f.MessageID, BlockIDs: promptIDs(adapter, f.MessageID), After: f.AfterSeq, Anchor: in.Anchor,
 	})
-	if err != nil {
+	read := func() error {
+		return eachAfter(ctx, s.Stream, in.SessionID, h.Next(), func(ev event.Event) bool { h.Add(ev); return true })
+	}
+	if err := read(); err != nil {
 		return out, err
 	}
-	events, err := s.unarchived(ctx, in, adapter, fold.State(), asked)
+	if h.Ended != nil {
+		ended, _ := session.ResultOf(*h.Ended, f.MessageID)
+		out.Ended = &ended
+	}
+	last := max(in.LastSeq, h.Next())
+	events, err := s.unarchived(ctx, in, adapter, h)
 	if err != nil {
 		return out, err
 	}
@@ -57,8 +56,12 @@ func (s *Session) forsake(ctx context.Context, in EmitInput) (EmitOutput, error)
 		}
 	}
 	out.LastSeq = last
-	out.LastBlockID, err = s.archiveOwnSince(ctx, in)
-	return out, err
+	if err := read(); err != nil {
+		return out, err
+	}
+	placed, anchor := h.Server()
+	out.LastBlockID = anchor
+	return out, s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, ownEntriesOf(placed)...)
 }
 
 // fenceArchive makes sure that a worker of the lost host commits nothing more.
@@ -73,27 +76,13 @@ func (s *Session) fenceArchive(ctx context.Context, in EmitInput) error {
 
 // unarchived are the events that make the live side say what the archive does, and
 // that keep the message of an execution whose agent had not streamed it.
-func (s *Session) unarchived(ctx context.Context, in EmitInput, a adapters.Adapter, live reducer.State, asked promptWatch) ([]event.Event, error) {
+func (s *Session) unarchived(ctx context.Context, in EmitInput, a adapters.Adapter, h *turn.History) ([]event.Event, error) {
 	sources, err := s.Archive.Sources(ctx, in.SessionID)
 	if err != nil {
 		return nil, fmt.Errorf("session %s: look for what was lost: %w", in.SessionID, err)
 	}
-	restored := foldSaved(a.Parse(sources), asked.ids, live)
-	now := time.Now().UTC()
-	events := unsaved(asked.ids, live, restored, now)
-	if !asked.streamed {
-		events = append(keepPrompt(in.Forsaken.Message, asked.ids, restored, now), events...)
-	}
-	return events, ctx.Err()
-}
-
-// archiveOwnSince archives Sojourn's own blocks of the execution, those too that
-// were lost with the host, and gives the conversation's last block.
-func (s *Session) archiveOwnSince(ctx context.Context, in EmitInput) (string, error) {
-	c := collectorFrom(in.Anchor)
-	err := eachAfter(ctx, s.Stream, in.SessionID, in.Forsaken.AfterSeq, func(ev event.Event) bool { c.hear(ev); return true })
-	if err != nil {
-		return "", err
-	}
-	return c.anchor(), s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, c.entries()...)
+	m := messageOf(a, in.Forsaken.Message)
+	m.BlockIDs = promptIDs(a, in.Forsaken.MessageID)
+	persisted := turn.Persisted(a.Parse(sources), m.BlockIDs, h.Streamed())
+	return m.Lost(turn.Ending{Exited: true}, h, persisted, time.Now().UTC()), ctx.Err()
 }

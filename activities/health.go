@@ -10,16 +10,16 @@ import (
 
 // health looks at the sandbox before it is given a query. One that was
 // unhealthy is ready again: its agent is started anew.
-func (t *turn) health(ctx context.Context) ([]event.Event, error) {
-	status, err := t.agent.conn.Status(ctx)
+func (a *attempt) health(ctx context.Context) ([]event.Event, error) {
+	status, err := a.agent.conn.Status(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("sandbox %s: %w", t.in.Sandbox.ID, err)
+		return nil, fmt.Errorf("sandbox %s: %w", a.in.Sandbox.ID, err)
 	}
-	env := t.environment("ready")
+	env := a.environment("ready")
 	env.RestartCount, env.LastHealthCheck = status.RestartCount, time.Now().UTC()
 	events := []event.Event{own(event.EEHealthCheck{Environment: env})}
-	if t.mark.Unhealthy {
-		t.mark.Unhealthy = false
+	if a.mark.Unhealthy {
+		a.mark.Unhealthy = false
 		events = append(events, own(unified(env)))
 	}
 	return events, nil
@@ -27,15 +27,15 @@ func (t *turn) health(ctx context.Context) ([]event.Event, error) {
 
 // unhealthy says that what ran in the sandbox died; the next query starts it
 // again.
-func (t *turn) unhealthy(why string) []event.Event {
-	env := t.environment("unhealthy")
+func (a *attempt) unhealthy(why string) []event.Event {
+	env := a.environment("unhealthy")
 	env.Message = why
-	t.mark.Unhealthy = true
+	a.mark.Unhealthy = true
 	return []event.Event{own(event.EEError{Environment: env}), own(unified(env))}
 }
 
-func (t *turn) environment(status string) event.Environment {
-	return event.Environment{SandboxID: t.in.Sandbox.ID, Host: t.host.o.ID, Provider: "local", Status: status}
+func (a *attempt) environment(status string) event.Environment {
+	return event.Environment{SandboxID: a.in.Sandbox.ID, Host: a.host.o.ID, Provider: "local", Status: status}
 }
 
 // unified is the status of a session with a sandbox.

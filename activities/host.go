@@ -70,7 +70,7 @@ type Host struct {
 
 	mu sync.Mutex
 	// turns are the running ones, by session.
-	turns map[string]*turn
+	turns map[string]*attempt
 	// arrived is closed and replaced when a turn enters.
 	arrived chan struct{}
 	// agents are the warm connections, by sandbox id.
@@ -95,7 +95,7 @@ func NewHost(o HostOptions) *Host {
 	}
 	return &Host{
 		o: o, ctx: ctx, stop: stop,
-		turns: map[string]*turn{}, arrived: make(chan struct{}), agents: map[string]*agent{},
+		turns: map[string]*attempt{}, arrived: make(chan struct{}), agents: map[string]*agent{},
 		made: map[string]bool{}, syncers: map[string]*workspace.Syncer{},
 	}
 }
@@ -142,7 +142,7 @@ func (h *Host) awaitPredecessor(ctx context.Context, sessionID string) error {
 
 // enter makes a turn the session's live one. A turn of an earlier attempt that
 // is still there is fenced by the stream; it leaves by itself.
-func (h *Host) enter(t *turn) (leave func()) {
+func (h *Host) enter(t *attempt) (leave func()) {
 	id := t.in.Agent.SessionID
 	h.o.Places.use(t.in.Sandbox.ID)
 	h.mu.Lock()
@@ -163,7 +163,7 @@ func (h *Host) enter(t *turn) (leave func()) {
 
 // live gives the running turn of an execution, and what closes when another
 // turn enters.
-func (h *Host) live(sessionID, executionID string) (*turn, <-chan struct{}) {
+func (h *Host) live(sessionID, executionID string) (*attempt, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.turns[sessionID]; t != nil && t.in.ExecutionID == executionID {

@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 func TestAttemptsGrow(t *testing.T) {
@@ -37,13 +38,15 @@ func TestAttemptsGrow(t *testing.T) {
 func TestExitOf(t *testing.T) {
 	t.Parallel()
 	for line, exited := range map[string]bool{"exit 0": true, "exit 137": true, "signal killed": true, "start": false, "": false} {
-		how, got := exitOf(event.Record{Dir: event.DirSig, Line: line})
-		require.Equal(t, exited, got, line)
-		if exited {
-			require.Equal(t, line, how)
+		at := func(dir event.Dir) runner.Delivery {
+			return runner.Delivery{Offset: 7, Record: event.Record{Dir: dir, Line: line}}
 		}
-		_, got = exitOf(event.Record{Dir: event.DirOut, Line: line})
-		require.False(t, got, "an agent may print what it likes")
+		require.Nil(t, exitOf(at(event.DirOut)), "an agent may print what it likes")
+		exit := exitOf(at(event.DirSig))
+		require.Equal(t, exited, exit != nil, line)
+		if exited {
+			require.Equal(t, turn.Exit{How: line, Offset: 7}, *exit)
+		}
 	}
 }
 
@@ -285,8 +288,8 @@ func TestPlacesConcurrent(t *testing.T) {
 }
 
 // live is a turn that nobody runs.
-func live(session, execution string) *turn {
-	return &turn{
+func live(session, execution string) *attempt {
+	return &attempt{
 		in:       RunTurnInput{Agent: Agent{SessionID: session}, ExecutionID: execution},
 		controls: make(chan control), left: make(chan struct{}),
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // Reconciler cleans up behind sessions whose workflow was ended from outside.
@@ -139,7 +140,7 @@ func (r *Reconciler) unread(ctx context.Context, in session.Dead) (out []Owed, e
 			return nil, err
 		}
 		id := cmp.Or(m.ID, fmt.Sprintf("signal-%d", ev.GetEventId()))
-		out = append(out, Owed{ExecutionID: "unread-" + id, MessageID: id, Title: cut(m.Text, 60)})
+		out = append(out, Owed{ExecutionID: "unread-" + id, MessageID: id, Title: turn.Truncate(m.Text, 60)})
 	}
 	return out, nil
 }
@@ -158,7 +159,7 @@ func (r *Reconciler) beginnings(ctx context.Context, in session.Dead) (Remains, 
 	}
 	rem := Remains{Unlisted: made.Unlisted()}
 	if m := made.First; m != nil {
-		rem.Waiting = []Owed{{ExecutionID: session.FirstExecution, MessageID: m.ID, Title: cut(m.Text, 60)}}
+		rem.Waiting = []Owed{{ExecutionID: session.FirstExecution, MessageID: m.ID, Title: turn.Truncate(m.Text, 60)}}
 	}
 	rem.Record, err = r.record(ctx, in.SessionID)
 	if errors.Is(err, archive.ErrNotFound) {
@@ -322,11 +323,11 @@ func (r *Reconciler) compose(ctx context.Context, in EpitaphInput) (epitaph, err
 		}
 		for i, ev := range e.lost {
 			ev.Context.Seq = p.seq + uint64(i) + 1 // which it will have
-			p.blocks.hear(ev)
+			p.blocks.Add(ev)
 		}
-		e.before = p.blocks.entries()
+		e.before = ownEntriesOf(p.blocks.Placed())
 	}
-	e.anchor = p.blocks.anchor()
+	e.anchor = p.blocks.Last()
 	e.words = lastWords(in, p)
 	return e, nil
 }
@@ -351,7 +352,7 @@ func (r *Reconciler) lost(ctx context.Context, in EpitaphInput, since uint64) ([
 	if run := in.Remains.Running; run != nil {
 		running = run.MessageID
 	}
-	return unsaved(promptIDs(a, running), live.State(), saved.State(), time.Now().UTC()), ctx.Err()
+	return turn.Reconcile(promptIDs(a, running), live.State(), saved.State(), time.Now().UTC()), ctx.Err()
 }
 
 // lastWords fail what was not answered, in the stream and in the conversation,

@@ -21,13 +21,13 @@ const maxRecords = 256
 
 // records reads the spool from the bookmark on, in a goroutine that ends with
 // ctx. Those that wait to be translated are bounded in number and in bytes.
-func (t *turn) records(ctx context.Context) <-chan delivered {
+func (a *attempt) records(ctx context.Context) <-chan delivered {
 	ch := make(chan delivered, maxRecords)
-	room := int64(t.host.o.Memory.records())
+	room := int64(a.host.o.Memory.records())
 	weighed := semaphore.NewWeighted(room)
 	go func() {
 		defer close(ch)
-		for d, err := range t.agent.conn.Records(ctx, t.mark.Offset) {
+		for d, err := range a.agent.conn.Records(ctx, a.mark.Offset) {
 			weight := min(d.Next-d.Offset, room)
 			if err != nil {
 				weight = 0 // there is nothing to translate

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // TakeUpInput is what a workflow knows that was set back: by an operator's
@@ -124,7 +125,7 @@ type past struct {
 	results    []session.Result
 	running    *Running
 	executions int
-	blocks     ownCollector
+	blocks     turn.ServerBlocks
 	lastBlock  string
 	closed     bool
 }
@@ -133,7 +134,7 @@ type past struct {
 // took some of it, what is left is read.
 func readPast(ctx context.Context, log *stream.Log, in TakeUpInput) (*past, error) {
 	p := &past{seq: in.LastSeq, sandbox: in.Sandbox}
-	p.blocks = collectorFrom(in.Anchor)
+	p.blocks = turn.NewServerBlocks(in.Anchor)
 	return p, eachAfter(ctx, log, in.SessionID, in.LastSeq, func(ev event.Event) bool { p.hear(ev); return true })
 }
 
@@ -159,11 +160,11 @@ func eachAfter(ctx context.Context, log *stream.Log, sessionID string, after uin
 
 func (p *past) hear(ev event.Event) {
 	p.seq = ev.Context.Seq
-	p.blocks.hear(ev)
+	p.blocks.Add(ev)
 	switch e := ev.Payload.(type) {
 	case event.BlockUpsert:
 		if ev.Context.Conversation() == event.Main {
-			p.lastBlock = words(e.Block, p.lastBlock)
+			p.lastBlock = turn.Describe(e.Block, p.lastBlock)
 		}
 	case event.EECreating:
 		p.sandbox = nil
@@ -198,7 +199,7 @@ func (p *past) started(ev event.Event, q event.Query) {
 	}
 	p.running = &Running{
 		ExecutionID: q.ExecutionID, MessageID: q.MessageIDs[0], AfterSeq: ev.Context.Seq - 1,
-		Anchor: p.blocks.anchor(),
+		Anchor: p.blocks.Last(),
 	}
 }
 
@@ -207,7 +208,7 @@ func (p *past) answered(ev event.Event) {
 		res, _ := session.ResultOf(ev, id)
 		p.number(res.ExecutionID)
 		if res.Result != nil {
-			short := shortened(*res.Result, historyResponse)
+			short := turn.Shorten(*res.Result, historyResponse)
 			res.Result = &short
 		}
 		p.results = append(p.results, res)
@@ -244,7 +245,7 @@ func (p *past) output(epoch uint64) TakeUpOutput {
 		}
 	}
 	return TakeUpOutput{
-		Epoch: epoch, LastSeq: p.seq, LastBlockID: p.blocks.anchor(), LastBlock: p.lastBlock,
+		Epoch: epoch, LastSeq: p.seq, LastBlockID: p.blocks.Last(), LastBlock: p.lastBlock,
 		Sandbox: p.sandbox, Results: p.results, Running: p.running, Executions: p.executions,
 	}
 }

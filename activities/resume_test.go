@@ -54,8 +54,4 @@ func TestPromptIDs(t *testing.T) {
 	var named adapters.Adapter = claude.New()
 	require.Contains(t, promptIDs(named, "m1"), "m1")
 	require.Contains(t, promptIDs(named, "m1"), claude.MessageUUID("m1"))
-	block := event.Block{ID: claude.MessageUUID("m1"), Type: event.BlockUserMessage, Status: event.StatusComplete}
-	disk := foldAll(event.Event{Payload: event.BlockUpsert{Block: block}})
-	require.True(t, written(promptIDs(named, "m1"), disk))
-	require.False(t, written(promptIDs(named, "m2"), disk))
 }

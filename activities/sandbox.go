@@ -23,6 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // CreateSandbox makes a sandbox on this host with everything that the
@@ -211,7 +212,7 @@ func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left st
 	err = sb.Terminate(ctx)
 	if le, ok := errors.AsType[*sandbox.LeftError](err); ok {
 		h.o.Log.Warn("files of an ended sandbox remain", "sandbox", sb.ID(), "path", le.Path, "error", err)
-		left, err = cut(err.Error(), leftShown), nil
+		left, err = turn.Truncate(err.Error(), leftShown), nil
 	}
 	if err != nil {
 		return "", err

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // Session has the light writes to stream and archive that need no sandbox.
@@ -213,7 +214,7 @@ func own(p event.Payload) event.Event {
 func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnEntry, string) {
 	var entries []archive.OwnEntry
 	for i, ev := range events {
-		block, belongs := ownBlock(ev)
+		block, belongs := turn.BlockOf(ev)
 		if !belongs {
 			continue
 		}
@@ -223,18 +224,4 @@ func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnE
 		anchor = block
 	}
 	return entries, anchor
-}
-
-// ownBlock names the block that an event of Sojourn's own puts into the
-// conversation.
-func ownBlock(ev event.Event) (id string, belongs bool) {
-	switch p := ev.Payload.(type) {
-	case event.BlockUpsert:
-		return p.Block.ID, true
-	case event.SubagentSpawned:
-		return event.SubagentBlockID(p.ToolUseID), true
-	case event.SubagentCompleted:
-		return event.SubagentBlockID(p.ToolUseID), true
-	}
-	return "", false
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // SweepEvery is how often a host looks for sandboxes that nobody owns.
@@ -65,7 +66,7 @@ func (h *Host) leftovers() (sentences []string) {
 		return nil
 	}
 	for line := range strings.Lines(h.left.Error()) {
-		sentences = append(sentences, strings.TrimSpace(cut(line, leftShown)))
+		sentences = append(sentences, strings.TrimSpace(turn.Truncate(line, leftShown)))
 	}
 	return sentences
 }

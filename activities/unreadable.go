@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/turn"
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
@@ -29,7 +30,7 @@ func asUnreadable(ctx context.Context, err error) error {
 func unreadableOf(err error) (left []string, rest error) {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if isFinal(e) {
-			return []string{"not archived: " + cut(err.Error(), leftShown)}, nil
+			return []string{"not archived: " + turn.Truncate(err.Error(), leftShown)}, nil
 		}
 		joined, ok := e.(interface{ Unwrap() []error })
 		if !ok {

@@ -66,22 +66,3 @@ func TestNoProgressWaitsForAPerson(t *testing.T) {
 	require.NoError(t, ended.err)
 	require.Equal(t, session.Completed, ended.out.Result.Outcome)
 }
-
-// A silence that began under another worker continues under this one.
-func TestSilenceOutlivesWorkers(t *testing.T) {
-	t.Parallel()
-	tn := &turn{in: RunTurnInput{NoProgressMS: 60_000}, agent: &agent{}}
-	tn.noteProgress(event.Record{Dir: event.DirOut, TS: time.Now().Add(-20 * time.Second)})
-	require.InDelta(t, 20, time.Since(tn.lastWord).Seconds(), 5)
-	tn.noteProgress(event.Record{Dir: event.DirErr, TS: time.Now()})
-	require.InDelta(t, 20, time.Since(tn.lastWord).Seconds(), 5, "what it logs is no progress")
-	tn.noteProgress(event.Record{Dir: event.DirOut, TS: time.Now().Add(time.Hour)})
-	require.InDelta(t, 0, time.Since(tn.lastWord).Seconds(), 5, "a record is not from the future")
-}
-
-// The steps of an interrupt are due by its own time, whichever attempt takes them.
-func TestStoppingContinues(t *testing.T) {
-	t.Parallel()
-	require.Zero(t, newStopping("", time.Now()).steps)
-	require.Equal(t, 2, newStopping("", time.Now().Add(-2*stopPatience)).steps)
-}

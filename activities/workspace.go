@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
@@ -65,27 +66,27 @@ func (h *Host) warnLeft(in Agent, left string) {
 
 // syncWorkspace archives the workspace at the turn's end and tells what changed
 // and was not told yet. It returns in words what is not archived, "" for nothing.
-func (t *turn) syncWorkspace(ctx context.Context) (behind string) {
-	s := t.host.syncer(t.in.Agent, t.agent.sb, t.in.Sandbox.Epoch)
+func (a *attempt) syncWorkspace(ctx context.Context) (behind string) {
+	s := a.host.syncer(a.in.Agent, a.agent.sb, a.in.Sandbox.Epoch)
 	if s == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), workspacePatience)
 	defer cancel()
 	seen, left, err := s.Sync(ctx)
-	if err := t.sayFiles(context.WithoutCancel(ctx), s, seen); err != nil {
-		t.host.o.Log.Debug("changes of the workspace were not said", "session", t.in.Agent.SessionID, "error", err)
+	if err := a.sayFiles(context.WithoutCancel(ctx), s, seen); err != nil {
+		a.host.o.Log.Debug("changes of the workspace were not said", "session", a.in.Agent.SessionID, "error", err)
 	}
 	if err != nil {
 		return err.Error()
 	}
-	t.host.warnLeft(t.in.Agent, left)
+	a.host.warnLeft(a.in.Agent, left)
 	return left
 }
 
 // sayFiles tells subscribers what is news.
-func (t *turn) sayFiles(ctx context.Context, s *workspace.Syncer, seen []workspace.Observation) error {
-	return t.out.Add(ctx, s.Notifier.Events(seen), stream.Position{})
+func (a *attempt) sayFiles(ctx context.Context, s *workspace.Syncer, seen []workspace.Observation) error {
+	return a.out.Add(ctx, s.Notifier.Events(seen), stream.Position{})
 }
 
 // syncLast archives the workspace before its sandbox ends, and tells what
@@ -107,7 +108,7 @@ func (h *Host) syncLast(ctx context.Context, in EndSandboxInput, sb sandbox.Sand
 		})
 		err = errors.Join(err, serr)
 	}
-	return cut(left, leftShown), err
+	return turn.Truncate(left, leftShown), err
 }
 
 // watching follows a workspace beside a running turn: what changes is told at
@@ -120,14 +121,14 @@ type watching struct {
 
 // watchWorkspace begins to follow the workspace, until ctx ends; stop waits for
 // that. A folder of the user's is not followed.
-func (t *turn) watchWorkspace(ctx context.Context) *watching {
-	w := &watching{syncer: t.host.syncer(t.in.Agent, t.agent.sb, t.in.Sandbox.Epoch), seen: make(chan []workspace.Observation)}
+func (a *attempt) watchWorkspace(ctx context.Context) *watching {
+	w := &watching{syncer: a.host.syncer(a.in.Agent, a.agent.sb, a.in.Sandbox.Epoch), seen: make(chan []workspace.Observation)}
 	if w.syncer == nil {
 		return w
 	}
-	log := t.host.o.Log.With("session", t.in.Agent.SessionID)
+	log := a.host.o.Log.With("session", a.in.Agent.SessionID)
 	w.ends.Go(func() {
-		if err := w.follow(ctx, t); err != nil && ctx.Err() == nil {
+		if err := w.follow(ctx, a); err != nil && ctx.Err() == nil {
 			// The syncs see the same changes, later.
 			log.Warn("the workspace is not watched", "error", err)
 		}
@@ -157,7 +158,7 @@ func (w *watching) pass(ctx context.Context, seen []workspace.Observation) {
 }
 
 // follow passes on what the runner's watch sees.
-func (w *watching) follow(ctx context.Context, t *turn) error {
+func (w *watching) follow(ctx context.Context, t *attempt) error {
 	if err := w.catchUp(ctx, t); err != nil {
 		return err
 	}
@@ -178,11 +179,11 @@ func (w *watching) follow(ctx context.Context, t *turn) error {
 }
 
 // catchUp learns what the attempts before this one have told.
-func (w *watching) catchUp(ctx context.Context, t *turn) error {
+func (w *watching) catchUp(ctx context.Context, t *attempt) error {
 	if err := w.syncer.Load(ctx); err != nil {
 		return err
 	}
-	if !t.owned && t.in.Resumes == nil {
+	if !t.again && t.in.Resumes == nil {
 		return nil
 	}
 	for ev, err := range t.host.o.Stream.Read(ctx, t.in.Agent.SessionID, t.since(), stream.ReadOptions{}) {

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"github.com/sojourn-run/sojourn/event"
 
 	"go.temporal.io/sdk/temporal"
 )
@@ -39,16 +40,16 @@ const (
 	TypeAgentMissing = "AgentMissing"
 	TypeNotFound     = "NotFound"
 	TypeHostLost     = "HostLost"
-	TypeAgentFailed  = "AgentFailed"
+	TypeAgentFailed  = event.CodeAgentFailed
 	TypeFenced       = "Fenced"
 	// TypeNoProgress: the agent said nothing for so long that its turn was ended.
-	TypeNoProgress = "NoProgress"
+	TypeNoProgress = event.CodeNoProgress
 	// TypeNoPlace: a host that took a new sandbox had no place for it after all;
 	// it is offered again, until some host has one.
 	TypeNoPlace = "NoPlace"
 	// TypeTerminated is of messages whose session's workflow was ended from
 	// outside.
-	TypeTerminated = "Terminated"
+	TypeTerminated = event.CodeTerminated
 )
 
 // InvalidError is bad input: the field, what is wrong, and what would be

@@ -65,7 +65,7 @@ func (b *Batcher) Add(ctx context.Context, events []event.Event, pos Position) e
 	}
 	weight := 0
 	for _, e := range events {
-		weight += Weight(e)
+		weight += event.Weight(e)
 	}
 	// An empty queue takes an item of any size.
 	err := b.await(ctx, func() bool { return b.bytes == 0 || b.bytes+weight <= b.max }, func() {
@@ -177,45 +177,4 @@ func (b *Batcher) settle(taken int, err error) {
 	b.err = err
 	close(b.changed)
 	b.changed = make(chan struct{})
-}
-
-// Weight is about how many bytes an event takes in memory: enough to bound a
-// queue.
-func Weight(e event.Event) int {
-	const fixed = 256
-	switch p := e.Payload.(type) {
-	case event.BlockDelta:
-		return fixed + len(p.Delta)
-	case event.BlockUpsert:
-		return fixed + blockWeight(p.Block)
-	case event.PermissionRequested:
-		return fixed + len(p.Input) + len(p.Questions)
-	case event.FileCreated:
-		return fixed + textLen(p.Content)
-	case event.FileModified:
-		return fixed + textLen(p.Content)
-	case event.Native:
-		return fixed + len(p.Raw) + len(p.Line)
-	case event.Unknown:
-		return fixed + len(p.Raw)
-	}
-	return fixed
-}
-
-func blockWeight(b event.Block) int {
-	n := len(b.Input) + len(b.Output) + textLen(b.Content) + textLen(b.Message)
-	for _, p := range b.Parts {
-		n += len(p.Text) + len(p.Data)
-	}
-	for _, v := range b.Metadata {
-		n += len(v)
-	}
-	return n
-}
-
-func textLen(s *string) int {
-	if s == nil {
-		return 0
-	}
-	return len(*s)
 }

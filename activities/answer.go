@@ -1,0 +1,91 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/turn"
+)
+
+// An agent writes its transcript some time after it speaks: Claude Code a tenth
+// of a second. A turn waits this long for its answer to be on disk, so that an
+// answered message is an archived one; agents that need longer are archived a
+// moment later.
+const (
+	answerPatience = 2 * time.Second
+	answerEvery    = 20 * time.Millisecond
+)
+
+// awaitAnswer waits until the transcripts have what a completed turn was answered
+// with. If the agent exits before they do, the conversation says so.
+func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
+	answer := a.machine.Summary.Answer
+	if f.Ending.Outcome != turn.Completed || answer == "" {
+		return nil
+	}
+	for until := time.Now().Add(answerPatience); ; {
+		began := time.Now()
+		if saved, err := a.agent.hasWritten(ctx, &a.mark.Parsed, answer); saved || err != nil {
+			return err
+		}
+		if f.Ending.Exited || a.gone(ctx, f) {
+			a.host.o.Log.Warn("the agent exited before it wrote its answer down", "session", a.in.Agent.SessionID)
+			return a.sayWhatIsLost(ctx)
+		}
+		if time.Now().After(until) {
+			a.host.o.Log.Info("the agent has not written its answer down yet", "session", a.in.Agent.SessionID, "block", answer)
+			return nil
+		}
+		// What is new takes its time to be read: at most half of the wait.
+		select {
+		case <-time.After(max(answerEvery, time.Since(began))):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// gone reports whether the process that wrote the turn's last record has exited. A
+// runner that doesn't answer took it along.
+func (a *attempt) gone(ctx context.Context, f turn.Finish) bool {
+	status, err := a.agent.conn.Status(ctx)
+	return ctx.Err() == nil && (err != nil || status.State != runner.AgentRunning || status.StartOffset > f.Offset)
+}
+
+// hasWritten reports whether a block is in what the agent's transcripts have
+// gained since a cursor, and moves the cursor behind that.
+func (a *agent) hasWritten(ctx context.Context, since *json.RawMessage, blockID string) (found bool, err error) {
+	f, follows := a.adapter.(adapters.Follower)
+	if !follows {
+		return a.endsWith(ctx, blockID)
+	}
+	*since, err = f.Follow(a.home(ctx), a.launch, *since, func(ev event.Event) {
+		found = found || isUpsertOf(ev, blockID)
+	})
+	return found, errors.Join(err, ctx.Err())
+}
+
+func isUpsertOf(ev event.Event, blockID string) bool {
+	p, ok := ev.Payload.(event.BlockUpsert)
+	return ok && p.Block.ID == blockID
+}
+
+// endsWith reports whether a block is at the end of the transcripts of an agent
+// that can't be followed.
+func (a *agent) endsWith(ctx context.Context, blockID string) (bool, error) {
+	sources, err := a.tails(ctx)
+	if err != nil {
+		return false, err
+	}
+	for ev, err := range a.adapter.Parse(sources) {
+		if err == nil && isUpsertOf(ev, blockID) {
+			return true, nil
+		}
+	}
+	return false, ctx.Err()
+}

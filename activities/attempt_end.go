@@ -1,0 +1,295 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/turn"
+)
+
+// finish writes the end of the turn: the stream first, then the checkpoint, so that
+// an attempt which dies in between only repeats what can be repeated; the archive
+// last, because it may be away.
+func (a *attempt) finish(ctx context.Context, f turn.Finish) (RunTurnOutput, error) {
+	if a.machine.Interrupt != nil || f.Ending.Outcome == turn.Interrupted {
+		a.sweep(ctx)
+	}
+	if a.machine.Concluded == nil {
+		if err := a.writeEnd(ctx, f); err != nil {
+			return RunTurnOutput{}, err
+		}
+	}
+	state, err := a.dialogue.State()
+	if err != nil {
+		return RunTurnOutput{}, err
+	}
+	out := a.output(f.Ending)
+	if a.machine.Concluded != nil {
+		out.Result = a.resultOf(*a.history.Ended)
+	}
+	a.mark.Offset, a.mark.Translator = f.Next, state
+	if err := a.saveOutput(out); err != nil {
+		return RunTurnOutput{}, err
+	}
+	a.beatEnded(ctx)
+	if f.Ending.Exited {
+		a.host.forget(a.in.Sandbox.ID)
+	}
+	if err := a.awaitAnswer(ctx, f); err != nil {
+		return RunTurnOutput{}, err
+	}
+	return a.archived(ctx)
+}
+
+// saveOutput saves that the execution has ended.
+func (a *attempt) saveOutput(out RunTurnOutput) error {
+	a.mark.Ended, a.mark.Output, a.mark.Open, a.mark.Unarchived = a.in.ExecutionID, &out, nil, true
+	return a.host.saveBookmark(a.in.Sandbox.ID, a.mark)
+}
+
+// writeEnd appends the turn's end and what precedes it: what subagents did of which
+// the agent streamed nothing, what it will not persist, why it failed.
+func (a *attempt) writeEnd(ctx context.Context, f turn.Finish) error {
+	if err := a.tellSilentThreads(ctx, f); err != nil {
+		return err
+	}
+	if err := a.keepLost(ctx, f); err != nil {
+		return err
+	}
+	if said := a.machine.FailureBlock(a.message(), f.Ending, time.Now()); len(said) > 0 {
+		if f.Ending.Exited {
+			said = append(said, a.unhealthy(f.Ending.Failure.Message)...)
+		}
+		if err := a.say(ctx, turn.Place{Offset: f.Offset, Index: turn.IndexFailure}, said...); err != nil {
+			return err
+		}
+		a.machine.HasServer = true
+	}
+	if err := a.out.Flush(ctx); err != nil {
+		return err
+	}
+	end := a.machine.EndEvent(a.message(), f.Ending, a.writer.Tail().LastSeq, time.Now())
+	if err := a.say(ctx, turn.Place{Offset: f.Offset, Index: turn.IndexEnd}, end); err != nil {
+		return err
+	}
+	return a.out.Flush(ctx)
+}
+
+// keepLost keeps what the agent streamed and will not persist: because it has
+// exited, or has taken it back itself (a text that an interrupt cut off, say). Of a
+// turn whose agent is alive only that is read into memory.
+func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
+	place := turn.Place{Offset: f.Offset, Index: turn.IndexLost}
+	tookBack, any := a.machine.Summary.TookBack()
+	if !any && !f.Ending.Exited || a.machine.Has(place) {
+		return nil
+	}
+	blocks := tookBack
+	if f.Ending.Exited {
+		blocks = nil
+	} else {
+		a.history = nil // it has no blocks
+	}
+	h, err := a.read(ctx, blocks)
+	if err != nil {
+		return fmt.Errorf("look for lost blocks: %w", err)
+	}
+	persisted := reducer.State{}
+	if f.Ending.Exited {
+		if persisted, err = a.agent.persisted(ctx, a.message().BlockIDs, h.Streamed()); err != nil {
+			return fmt.Errorf("look for lost blocks: %w", err)
+		}
+	}
+	events := a.message().Lost(f.Ending, h.History, persisted, f.At)
+	h.DropBlocks()
+	// The last block in order may be among them: the stream is asked again.
+	a.machine.HasServer = a.machine.HasServer || len(events) > 0
+	return a.out.Add(ctx, events, a.position(place))
+}
+
+// adopt takes the end that the stream has of an execution whose host was lost before
+// Temporal heard of it. What was streamed and did not reach the archive is kept.
+func (a *attempt) adopt(ctx context.Context) (out RunTurnOutput, err error) {
+	if err := a.find(ctx); err != nil {
+		return out, err
+	}
+	out.LastBlock = a.history.LastBlock
+	if ended := a.history.Ended; ended != nil {
+		out.Result = a.resultOf(*ended)
+	} else {
+		out.Result = *a.in.Resumes.Ended // by the lost host's last heartbeat; the stream was deleted
+	}
+	if r := out.Result.Result; r != nil {
+		out.Usage, out.CostUSD = r.Usage, r.CostUSD
+	}
+	if err := a.sayWhatIsLost(ctx); err != nil {
+		return out, err
+	}
+	if err := a.saveOutput(out); err != nil {
+		return out, err
+	}
+	return a.archived(ctx)
+}
+
+// archiveLate is for a turn that ended, and whose worker died before it was
+// archived.
+func (a *attempt) archiveLate(ctx context.Context) (RunTurnOutput, error) {
+	if err := a.takeStream(ctx); err != nil {
+		return RunTurnOutput{}, err
+	}
+	if err := a.find(ctx); err != nil {
+		return RunTurnOutput{}, err
+	}
+	return a.archived(ctx)
+}
+
+// find finds the sandbox of a turn that has ended, and starts nothing in it.
+func (a *attempt) find(ctx context.Context) (err error) {
+	if a.agent, err = a.host.find(ctx, a.in.Agent, a.in.Sandbox.ID, a.in.Sandbox.Epoch); err != nil {
+		return err
+	}
+	a.archiver, a.machine.HasServer = a.host.archiverOf(a.agent), true
+	return nil
+}
+
+// archived archives what an ended turn left, saves that, and returns its output.
+func (a *attempt) archived(ctx context.Context) (RunTurnOutput, error) {
+	if err := a.collectServer(ctx); err != nil {
+		return RunTurnOutput{}, err
+	}
+	a.archiveEnd(ctx)
+	out := *a.mark.Output
+	out.LastBlockID = cmp.Or(a.machine.Summary.Last(), out.LastBlockID)
+	out.ArchiveBehind, out.LastSeq = a.behind, max(out.LastSeq, a.writer.Tail().LastSeq)
+	a.mark.Output, a.mark.Unarchived = &out, false
+	return out, a.saveEnded()
+}
+
+// sweep ends the processes that an interrupted turn left running.
+func (a *attempt) sweep(ctx context.Context) {
+	swept, err := a.agent.conn.Sweep(ctx, a.mark.Open.Running)
+	if err != nil {
+		// An agent that has exited took everything with it.
+		a.host.o.Log.Debug("sweep after an interrupt", "session", a.in.Agent.SessionID, "error", err)
+		return
+	}
+	if len(swept.Left) > 0 {
+		a.host.o.Log.Warn("processes survived an interrupt", "session", a.in.Agent.SessionID, "left", len(swept.Left))
+	}
+}
+
+// resultOf is the result that the stream has, as small as workflow history wants it.
+func (a *attempt) resultOf(ended event.Event) session.Result {
+	res, _ := session.ResultOf(ended, a.in.Message.ID)
+	if res.Result != nil {
+		short := turn.Shorten(*res.Result, historyResponse)
+		res.Result = &short
+	}
+	return res
+}
+
+// historyResponse bounds the answer's text in workflow history, in bytes.
+const historyResponse = 2 << 10
+
+func (a *attempt) output(e turn.Ending) RunTurnOutput {
+	s, last := &a.machine.Summary, a.writer.Tail().LastSeq
+	res := session.Result{ExecutionID: a.in.ExecutionID, MessageID: a.in.Message.ID, Outcome: session.Outcome(e.Outcome), Error: e.Failure}
+	if r := a.machine.Result(e, last); r != nil {
+		short := turn.Shorten(*r, historyResponse)
+		res.Result = &short
+	}
+	if e.Outcome == turn.Interrupted {
+		res.Reason = a.machine.Reason()
+	}
+	return RunTurnOutput{
+		Result: res, Usage: s.Usage, CostUSD: s.CostUSD, LastSeq: last,
+		LastBlockID: s.Last(), LastBlock: s.LastBlock, AgentExited: e.Exited,
+	}
+}
+
+// archivePatience is how long a turn waits for the archive at its end. The
+// archive catches up later.
+const archivePatience = 5 * time.Second
+
+// archiveEnd archives what the turn left, and looks once more behind the turn:
+// an agent may write its last lines a moment after it said that it is idle.
+func (a *attempt) archiveEnd(ctx context.Context) {
+	if len(a.mark.Own) > 0 {
+		a.archiveOwn(ctx)
+		if err := a.saveEnded(); err != nil {
+			a.behind = err.Error()
+		}
+	}
+	once, cancel := context.WithTimeout(ctx, archivePatience)
+	defer cancel()
+	grown, err := a.archiver.sync(once)
+	if err != nil {
+		a.behind = err.Error()
+	} else if behind := a.syncWorkspace(once); behind != "" || len(a.mark.Own) == 0 {
+		a.behind = behind
+	}
+	if err := errors.Join(a.sayGrown(ctx, grown), a.out.Flush(ctx)); err != nil {
+		a.host.o.Log.Debug("the growth of the archive was not said", "session", a.in.Agent.SessionID, "error", err)
+	}
+	a.host.after.Go(func() { a.host.lookAgain(a.archiver) })
+}
+
+// archiveOwn brings Sojourn's own entries into the archive; what does not get
+// there stays in the checkpoint.
+func (a *attempt) archiveOwn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, archivePatience)
+	defer cancel()
+	if err := a.host.o.Archive.AppendOwn(ctx, a.in.Agent.SessionID, a.fence.Epoch, a.mark.Own...); err != nil {
+		a.behind = err.Error()
+		return
+	}
+	a.mark.Own = nil
+}
+
+// saveEnded saves what came of an ended turn, unless another turn has written
+// the checkpoint since: after a reset one may run beside it.
+func (a *attempt) saveEnded() error {
+	h, id := a.host, a.in.Sandbox.ID
+	h.marks.Lock()
+	defer h.marks.Unlock()
+	now, err := h.bookmark(id)
+	if err != nil || now.Ended != a.in.ExecutionID || now.Open != nil {
+		return err
+	}
+	return h.replaceBookmark(id, a.mark)
+}
+
+// settleTime is when a turn's transcripts are looked at again.
+const settleTime = time.Second
+
+// looks bounds how often that is tried: S3 may be away.
+const looks = 60
+
+func (h *Host) lookAgain(a *archiver) {
+	for range looks {
+		select {
+		case <-time.After(settleTime):
+		case <-h.ctx.Done():
+			return
+		}
+		err := h.look(a)
+		if err == nil || errors.Is(err, archive.ErrFenced) {
+			return
+		}
+		h.o.Log.Debug("archive after a turn", "session", a.agent.launch.SessionID, "error", err)
+	}
+}
+
+func (h *Host) look(a *archiver) error {
+	ctx, cancel := context.WithTimeout(h.ctx, archivePatience)
+	defer cancel()
+	_, err := a.sync(ctx)
+	return err
+}

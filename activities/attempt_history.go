@@ -1,0 +1,142 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
+)
+
+// history is what an attempt has read of the stream.
+type history struct {
+	*turn.History
+	// whole reports whether it has all blocks.
+	whole bool
+}
+
+// read reads what the stream has of the execution behind what was read before.
+// blocks are those that Streamed must have; nil for all, noBlocks for none.
+func (a *attempt) read(ctx context.Context, blocks func(event.Event) bool) (*history, error) {
+	if err := a.out.Flush(ctx); err != nil {
+		return nil, err
+	}
+	if a.history == nil || blocks == nil && !a.history.whole {
+		a.history = &history{turn.NewHistory(a.scope(blocks)), blocks == nil}
+	}
+	h := a.history
+	err := eachAfter(ctx, a.host.o.Stream, a.in.Agent.SessionID, h.Next(), func(ev event.Event) bool { h.Add(ev); return true })
+	if err != nil {
+		return nil, fmt.Errorf("read what was streamed of execution %s: %w", a.in.ExecutionID, err)
+	}
+	if h.Incomplete {
+		a.host.o.Log.Warn("a part of the turn is missing in the stream", "session", a.in.Agent.SessionID)
+	}
+	return h, nil
+}
+
+func noBlocks(event.Event) bool { return false }
+
+// DropBlocks gives memory back; see [turn.History.DropBlocks].
+func (h *history) DropBlocks() {
+	h.History.DropBlocks()
+	h.whole = false
+}
+
+// since is a sequence number before everything that was streamed of this execution.
+func (a *attempt) since() uint64 {
+	if a.in.Resumes != nil {
+		return a.in.Resumes.AfterSeq
+	}
+	return cmp.Or(a.in.AfterSeq, a.in.LastSeq)
+}
+
+func (a *attempt) scope(blocks func(event.Event) bool) turn.Scope {
+	s := turn.Scope{
+		ExecutionID: a.in.ExecutionID, MessageID: a.in.Message.ID, BlockIDs: a.message().BlockIDs,
+		After: a.since(), Anchor: a.in.Anchor, Blocks: blocks,
+	}
+	if u := a.in.Unarchived; u != nil {
+		s.After, s.Anchor = min(u.AfterSeq, s.After), u.Anchor
+	}
+	return s
+}
+
+// readStream learns whether the execution has ended elsewhere.
+func (a *attempt) readStream(ctx context.Context) error {
+	if err := a.takeStream(ctx); err != nil {
+		return err
+	}
+	h, err := a.read(ctx, nil)
+	if err == nil {
+		known := a.in.Resumes != nil && a.in.Resumes.Ended != nil
+		a.facts.Stream = &turn.StreamFacts{Ended: h.Ended != nil || known && !a.mark.begun(a.in)}
+	}
+	return err
+}
+
+// sayWhatIsLost makes the stream say what the transcripts do, of a turn whose agent
+// is gone.
+func (a *attempt) sayWhatIsLost(ctx context.Context) error {
+	m := a.message()
+	h, err := a.read(ctx, nil)
+	if err != nil {
+		return err
+	}
+	persisted, err := a.agent.persisted(ctx, m.BlockIDs, h.Streamed())
+	if err != nil {
+		return fmt.Errorf("look for what was lost: %w", err)
+	}
+	events := turn.Reconcile(m.BlockIDs, h.Streamed(), persisted, time.Now().UTC())
+	h.DropBlocks()
+	a.machine.HasServer = a.machine.HasServer || len(events) > 0
+	if err := a.out.Add(ctx, events, stream.Position{}); err != nil {
+		return err
+	}
+	return a.out.Flush(ctx)
+}
+
+// collectServer finds the server blocks that this turn's attempts put into the
+// stream, each with the block that it follows, for the archive. The stream is asked,
+// and not this attempt's memory: it has what an attempt before wrote, and in which
+// order, and at the end of the turn it is known which of the agent's blocks are
+// permanent.
+func (a *attempt) collectServer(ctx context.Context) error {
+	if !a.machine.HasServer && !a.machine.Summary.HasServer {
+		return nil
+	}
+	h, err := a.read(ctx, noBlocks)
+	if err != nil {
+		return err
+	}
+	placed, last := h.Server()
+	a.mark.Own = append(a.mark.Own, ownEntriesOf(placed)...)
+	a.machine.Summary.SetLast(last)
+	return nil
+}
+
+// ownEntriesOf are placed server events as the archive takes them.
+func ownEntriesOf(placed []turn.Placed) (entries []archive.OwnEntry) {
+	for _, p := range placed {
+		entries = append(entries, archive.OwnEntry{
+			ID:     fmt.Sprintf("s%d", p.Event.Context.Seq),
+			Anchor: archive.Anchor{ConversationID: p.ConversationID, AfterBlockID: p.AfterBlockID}, Event: p.Event,
+		})
+	}
+	return entries
+}
+
+// persisted is the part of the conversation in the agent's own transcripts that the
+// streamed one can be compared with; see [turn.Persisted].
+func (a *agent) persisted(ctx context.Context, asked []string, streamed reducer.State) (reducer.State, error) {
+	sources, err := a.sources(ctx)
+	if err != nil {
+		return reducer.State{}, err
+	}
+	return turn.Persisted(a.adapter.Parse(sources), asked, streamed), ctx.Err()
+}

@@ -1,0 +1,272 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
+)
+
+// archiveEvery is how often new transcript bytes go to the archive while a turn runs.
+const archiveEvery = 3 * time.Second
+
+// listen passes what happens to the machine until the turn has ended.
+func (a *attempt) listen(ctx context.Context) (RunTurnOutput, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	syncs := newSyncing(a.archiver)
+	defer syncs.stop()
+	if before := a.mark.Output; before != nil && before.ArchiveBehind != "" {
+		syncs.begin(ctx)
+	}
+	files := a.watchWorkspace(ctx)
+	defer files.stop()
+	defer cancel()
+	records := a.records(ctx)
+	look := time.NewTicker(beatEvery)
+	defer look.Stop()
+	for {
+		var end *turn.Finish
+		var err error
+		select {
+		case r, more := <-records:
+			if !more {
+				return RunTurnOutput{}, errors.Join(ctx.Err(), runner.ErrClosed)
+			}
+			end, err = a.hear(ctx, r)
+		case c := <-a.controls:
+			c.reply <- a.control(ctx, c.in)
+		case <-syncs.due():
+			syncs.begin(ctx)
+		case r := <-syncs.done:
+			syncs.busy, a.behind = false, problem(r.err)
+			err = a.sayGrown(ctx, r.grown)
+		case seen := <-files.seen:
+			err = a.sayFiles(ctx, files.syncer, seen)
+		case <-look.C:
+			a.showBeat("running")
+			end, err = a.step(ctx, turn.Tick{Now: time.Now()})
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil {
+			return RunTurnOutput{}, err
+		}
+		if end != nil {
+			cancel()
+			return a.finish(context.WithoutCancel(ctx), *end)
+		}
+	}
+}
+
+// sayGrown tells subscribers that the archive holds more.
+func (a *attempt) sayGrown(ctx context.Context, grown []archive.TranscriptInfo) error {
+	return a.out.Add(ctx, changed(grown), stream.Position{})
+}
+
+func problem(err error) string {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return ""
+	}
+	return err.Error()
+}
+
+// hear takes the next record, or why there is none.
+func (a *attempt) hear(ctx context.Context, r delivered) (*turn.Finish, error) {
+	span := turn.Span{Offset: r.Offset, Next: r.Next}
+	switch {
+	case errors.Is(r.err, runner.ErrDamaged):
+		a.host.o.Log.Error("a part of the spool is left out", "session", a.in.Agent.SessionID, "sandbox", a.in.Sandbox.ID, "error", r.err)
+		return a.step(ctx, turn.Unreadable{Span: span, SandboxID: a.in.Sandbox.ID, Why: r.err.Error(), Now: time.Now()})
+	case r.err != nil && ctx.Err() != nil:
+		// The connection is good, and the next attempt may have it already.
+		return nil, ctx.Err()
+	case r.err != nil:
+		a.host.forget(a.in.Sandbox.ID)
+		return nil, fmt.Errorf("session %s: %w", a.in.Agent.SessionID, r.err)
+	}
+	defer r.done()
+	events, err := a.translate(ctx, r.Delivery)
+	if err != nil && !errors.Is(err, adapters.ErrRefused) {
+		return nil, err
+	}
+	return a.step(ctx, turn.Record{
+		Span: span, At: r.Record.TS, Now: time.Now(), Exit: exitOf(r.Delivery), Progress: a.isProgress(r.Record),
+		Events: events, Refused: problem(err),
+	})
+}
+
+// translate translates a record; from the opening of the present process on, what
+// it is to be told is written.
+func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Event, error) {
+	events, err := a.dialogue.Step(ctx, d.Record)
+	if err == nil && a.held && d.Next >= a.agent.opened.Next {
+		a.held = false
+		err = a.dialogue.Release(ctx)
+	}
+	return events, err
+}
+
+// exitOf reads a record as the end of the agent's process; nil for any other.
+func exitOf(d runner.Delivery) *turn.Exit {
+	line := d.Record.Line
+	if d.Record.Dir != event.DirSig || !strings.HasPrefix(line, "exit") && !strings.HasPrefix(line, "signal") {
+		return nil
+	}
+	return &turn.Exit{How: line, Offset: d.Offset, WithRunner: line == runner.EndWithRunner}
+}
+
+// isProgress reports whether the agent said something, or was told something. What
+// it logs is no progress, nor is what it says only to show that it runs.
+func (a *attempt) isProgress(r event.Record) bool {
+	if r.Dir != event.DirOut && r.Dir != event.DirIn {
+		return false
+	}
+	b, ok := a.agent.adapter.(adapters.Beating)
+	return !ok || r.Dir != event.DirOut || !b.Beats(r.Line)
+}
+
+// step passes a signal to the machine and does what it decides. It returns how the
+// turn ended, when it has.
+func (a *attempt) step(ctx context.Context, s turn.Signal) (*turn.Finish, error) {
+	for _, action := range a.machine.Step(s) {
+		if f, ends := action.(turn.Finish); ends {
+			return &f, nil
+		}
+		if err := a.do(ctx, action); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// do does one action.
+func (a *attempt) do(ctx context.Context, action turn.Action) error {
+	switch do := action.(type) {
+	case turn.Append:
+		return a.out.Add(ctx, do.Events, a.position(do.Place))
+	case turn.TellWaiting:
+		a.tellWaiting(ctx, do.Requests)
+	case turn.AnswerAgent:
+		return a.dialogue.Say(ctx, "answer-"+do.RequestID, adapters.Answer(do))
+	case turn.InterruptAgent:
+		if err := a.dialogue.Say(ctx, do.ID, adapters.Interrupt{}); err != nil {
+			return err
+		}
+		_, err := a.step(ctx, turn.Interrupting{Reason: do.Reason, Now: time.Now()})
+		return err
+	case turn.TerminateAgent:
+		a.escalated(a.agent.conn.Signal(ctx, syscall.SIGTERM))
+	case turn.KillAgent:
+		_, err := a.agent.conn.Stop(ctx, runner.Grace{Stdin: -1, Term: -1})
+		a.escalated(err)
+	case turn.StopAgent:
+		if _, err := a.agent.conn.Stop(ctx, runner.Grace{}); err != nil && !errors.Is(err, runner.ErrExited) {
+			return fmt.Errorf("stop the agent: %w", err)
+		}
+	case turn.Save:
+		return a.saveInterrupt()
+	case turn.CheckSpool:
+		return a.checkSpool(ctx)
+	case turn.ResumeLater:
+		return a.resumeLater(ctx, do)
+	case turn.RefuseAnswer:
+		return session.Invalid("requestId", fmt.Sprintf("%q is not open", do.RequestID), "the id of an open request")
+	}
+	return nil
+}
+
+// position is a place in this sandbox's spool; no position for the zero place.
+func (a *attempt) position(p turn.Place) stream.Position {
+	return stream.Position{Epoch: a.in.Sandbox.Epoch, Offset: p.Offset, Index: p.Index}
+}
+
+// say appends events at a place, unless an attempt before did.
+func (a *attempt) say(ctx context.Context, p turn.Place, events ...event.Event) error {
+	if a.machine.Has(p) {
+		return nil
+	}
+	return a.out.Add(ctx, events, a.position(p))
+}
+
+func (a *attempt) escalated(err error) {
+	if err != nil {
+		a.host.o.Log.Warn("escalate an interrupt", "session", a.in.Agent.SessionID, "step", a.machine.Interrupt.Steps, "error", err)
+	}
+}
+
+func (a *attempt) saveInterrupt() error {
+	if i := a.machine.Interrupt; i != nil && a.mark.Open.Interrupt == nil {
+		a.mark.Open.Interrupt, a.mark.Open.InterruptedAt = &Interrupt{Reason: i.Reason}, time.Now().UTC()
+	}
+	a.mark.Open.Cut = a.machine.Cut
+	return a.host.saveBookmark(a.in.Sandbox.ID, a.mark)
+}
+
+// checkSpool asks whether this attempt has read all that the spool holds. One that
+// has not, because it has only just begun or because the stream kept it waiting,
+// can't judge how long the agent has been silent.
+func (a *attempt) checkSpool(ctx context.Context) error {
+	status, err := a.agent.conn.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("session %s: look for the agent's last word: %w", a.in.Agent.SessionID, err)
+	}
+	_, err = a.step(ctx, turn.SpoolRead{Now: time.Now(), All: a.machine.Read >= status.SpoolEnd})
+	return err
+}
+
+// errResumed ends an attempt whose agent was lost with its runner; the next one
+// resumes.
+var errResumed = temporal.NewApplicationError("the runner died, and its agent with it; the turn is resumed", "RunnerLost")
+
+// resumeLater saves that the agent was killed with its runner, for the next attempt.
+func (a *attempt) resumeLater(ctx context.Context, do turn.ResumeLater) error {
+	place := turn.Place{Offset: do.Offset, Index: turn.IndexFailure}
+	if err := a.say(ctx, place, a.unhealthy(do.Resume.Why)...); err != nil {
+		return err
+	}
+	if err := a.out.Flush(ctx); err != nil {
+		return err
+	}
+	state, err := a.dialogue.State()
+	if err != nil {
+		return err
+	}
+	a.mark.Open.Resume = &do.Resume
+	a.mark.Offset, a.mark.Translator = do.Next, state
+	if err := a.host.saveBookmark(a.in.Sandbox.ID, a.mark); err != nil {
+		return err
+	}
+	return errResumed
+}
+
+// tellPatience bounds one signal to the workflow: while Temporal is away the
+// turn continues, and the signal is sent again with the next tick.
+const tellPatience = time.Second
+
+// tellWaiting signals the workflow which requests wait for a person.
+func (a *attempt) tellWaiting(ctx context.Context, requests []string) {
+	ctx, cancel := context.WithTimeout(ctx, tellPatience)
+	defer cancel()
+	at := activity.GetInfo(ctx).WorkflowExecution
+	err := a.host.o.Temporal.SignalWorkflow(ctx, at.ID, at.RunID, session.SignalWaiting, session.Waiting{
+		ExecutionID: a.in.ExecutionID, Requests: requests,
+	})
+	if err != nil {
+		a.host.o.Log.Warn("signal the workflow what waits for a person", "session", a.in.Agent.SessionID, "error", err)
+		return
+	}
+	a.machine.Step(turn.WaitingTold{Requests: requests})
+}

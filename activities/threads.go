@@ -1,0 +1,147 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/turn"
+)
+
+// An agent may write a subagent's transcript a moment after it said that the
+// subagent is done. It is looked for this long, this often.
+const (
+	threadsPatience = 2 * time.Second
+	threadsEvery    = 100 * time.Millisecond
+)
+
+// tellSilentThreads streams, from the transcripts, the threads of subagents of which
+// the agent streamed nothing: subscribers shall see what a restored conversation
+// shows.
+func (a *attempt) tellSilentThreads(ctx context.Context, f turn.Finish) error {
+	silent := a.machine.Summary.SilentThreads()
+	if len(silent) == 0 || a.machine.Has(turn.Place{Offset: f.Offset, Index: turn.IndexLost}) {
+		return nil
+	}
+	found, err := a.tellThreads(ctx, f.Offset, silent)
+	for until := time.Now().Add(threadsPatience); err == nil && !found && time.Now().Before(until); {
+		select {
+		case <-time.After(threadsEvery):
+			found, err = a.tellThreads(ctx, f.Offset, silent)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("read the transcripts of subagents: %w", err)
+	}
+	return nil
+}
+
+// threadsBatch is about how many bytes of subagents' events are appended at once.
+const threadsBatch = 1 << 20
+
+// tellThreads streams what the transcripts have of subagents, a batch at a time:
+// they may be of any length. Batches that an attempt before has appended are
+// skipped. It reports whether there is anything.
+func (a *attempt) tellThreads(ctx context.Context, offset int64, wanted map[string]bool) (found bool, err error) {
+	index, weight := turn.IndexThreads, 0
+	var batch []event.Event
+	for ev, err := range a.agent.threadsOnDisk(ctx, wanted) {
+		if err != nil {
+			return found, err
+		}
+		batch, weight, found = append(batch, ev), weight+event.Weight(ev), true
+		if weight < threadsBatch {
+			continue
+		}
+		if err := a.say(ctx, turn.Place{Offset: offset, Index: index}, batch...); err != nil {
+			return found, err
+		}
+		batch, weight, index = nil, 0, min(index+1, turn.IndexLost-1)
+	}
+	return found, a.say(ctx, turn.Place{Offset: offset, Index: index}, batch...)
+}
+
+// threadsOnDisk are the events of the given conversations, and of those that
+// began in them, as the agent's transcripts have them now; behind them the
+// subagents' blocks as they stand there, because a thread's end, told late, says
+// something of those too. Lines that can't be read are left out.
+func (a *agent) threadsOnDisk(ctx context.Context, wanted map[string]bool) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		sources, err := a.sources(ctx)
+		if err != nil {
+			yield(event.Event{}, err)
+			return
+		}
+		inside := maps.Clone(wanted)
+		var spawned []event.Event
+		starts, found := reducer.NewBuilder(reducer.State{}), false
+		for ev, err := range a.adapter.Parse(sources) {
+			if err != nil {
+				continue
+			}
+			in := inside[ev.Context.Conversation()]
+			if p, ok := ev.Payload.(event.SubagentSpawned); ok && in {
+				inside[p.ToolUseID] = true
+			} else if ok && wanted[p.ToolUseID] {
+				spawned = append(spawned, ev)
+			}
+			if startOf(ev, wanted) {
+				starts.Add(ev)
+			}
+			if found = found || in; in && !yield(ev, nil) {
+				return
+			}
+		}
+		if found {
+			for _, ev := range subagentBlocks(starts.State(), spawned) {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(event.Event{}, err)
+		}
+	}
+}
+
+// startOf reports whether an event is about the block that stands for one of
+// the subagents in its parent's conversation.
+func startOf(ev event.Event, wanted map[string]bool) bool {
+	switch p := ev.Payload.(type) {
+	case event.SubagentSpawned:
+		return wanted[p.ToolUseID]
+	case event.SubagentCompleted:
+		return wanted[p.ToolUseID]
+	case event.BlockUpsert:
+		for id := range wanted {
+			if p.Block.ID == event.SubagentBlockID(id) { // an upsert may have nothing else
+				return true
+			}
+		}
+	case event.SessionIdle:
+		return true // it ends what is pending
+	}
+	return false
+}
+
+// subagentBlocks shows the blocks of subagents as a conversation has them.
+func subagentBlocks(s reducer.State, spawned []event.Event) []event.Event {
+	var out []event.Event
+	for _, ev := range spawned {
+		id := event.SubagentBlockID(ev.Payload.(event.SubagentSpawned).ToolUseID)
+		for _, b := range s.Conversation(ev.Context.Conversation()) {
+			if b.ID == id {
+				ev.Payload = event.BlockUpsert{Block: b}
+				out = append(out, ev)
+			}
+		}
+	}
+	return out
+}

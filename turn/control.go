@@ -1,0 +1,128 @@
+package turn
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Interrupt is an interrupt under way: the agent is asked to stop, then terminated,
+// then killed.
+type Interrupt struct {
+	Reason string `json:"reason,omitempty"`
+	// Steps counts the harder steps that were taken or were due, and Due is when the
+	// next one is.
+	Steps int       `json:"steps"`
+	Due   time.Time `json:"due"`
+}
+
+// stopPatience is how long each step of an interrupt has before the next.
+const stopPatience = 10 * time.Second
+
+// ContinueInterrupt continues an interrupt that the agent was handed at a time,
+// perhaps by an attempt before: steps that were due since count as taken, so
+// attempts that come and go don't postpone the next. That one waits long enough for
+// this attempt to read that the agent has stopped.
+func (m *Machine) ContinueInterrupt(reason string, at, now time.Time) {
+	since := max(now.Sub(at), 0)
+	m.Interrupt = &Interrupt{
+		Reason: reason, Steps: int(since / stopPatience), Due: now.Add(max(stopPatience-since%stopPatience, stopPatience/5)),
+	}
+}
+
+func (m *Machine) requestInterrupt(r InterruptRequested) []Action {
+	if m.Interrupt != nil || m.Concluded != nil {
+		return nil
+	}
+	return []Action{InterruptAgent(r)}
+}
+
+// tick takes the next step of an interrupt, and has an agent interrupted that makes
+// no progress. The wait for a person is none of the agent's.
+func (m *Machine) tick(now time.Time) []Action {
+	if m.Concluded != nil {
+		return nil
+	}
+	do := m.tellWaiting()
+	if m.Interrupt != nil {
+		return append(do, m.escalate(now)...)
+	}
+	if len(m.Asked) > 0 {
+		m.LastProgress = now
+	}
+	if m.LastProgress.IsZero() {
+		m.LastProgress = m.Began
+	}
+	if now.Sub(m.LastProgress) < m.Patience {
+		return do
+	}
+	return append(do, CheckSpool{})
+}
+
+func (m *Machine) escalate(now time.Time) []Action {
+	if now.Before(m.Interrupt.Due) {
+		return nil
+	}
+	m.Interrupt.Steps++
+	m.Interrupt.Due = now.Add(stopPatience)
+	if m.Interrupt.Steps == 1 {
+		return []Action{TerminateAgent{}}
+	}
+	return []Action{KillAgent{}}
+}
+
+// spoolRead interrupts a silent agent. An attempt that has not read all of the spool
+// can't judge how long the agent has been silent.
+func (m *Machine) spoolRead(s SpoolRead) []Action {
+	if !s.All || m.Interrupt != nil || s.Now.Sub(m.LastProgress) < m.Patience {
+		return nil
+	}
+	m.Cut = failure(fmt.Sprintf("the agent said nothing for %s: the turn was ended", m.Patience), event.CodeNoProgress)
+	return m.requestInterrupt(InterruptRequested{ID: "no-progress-" + m.ExecutionID, Reason: "no progress"})
+}
+
+// The policies that answer every permission request.
+const (
+	allow = "allow"
+	deny  = "deny"
+)
+
+func (m *Machine) hasPolicy() bool { return m.Policy == allow || m.Policy == deny }
+
+// byPolicy answers a request by the standing policy, if that answers.
+func (m *Machine) byPolicy(ev event.Event) []Action {
+	p, ok := ev.Payload.(event.PermissionRequested)
+	if !ok || !m.hasPolicy() {
+		return nil
+	}
+	r := Responded{RequestID: p.RequestID, Allow: m.Policy == allow}
+	if !r.Allow {
+		r.Message = "This session's policy denies it."
+	}
+	return m.respond(r)
+}
+
+// respond answers a request once; to answer one again that this attempt has answered
+// is no fault.
+func (m *Machine) respond(r Responded) []Action {
+	asked, open := m.Asked[r.RequestID]
+	if !open && m.Answered[r.RequestID] {
+		return nil
+	}
+	if !open {
+		return []Action{RefuseAnswer{r.RequestID}}
+	}
+	if len(r.Input) == 0 {
+		r.Input = asked.Input
+	}
+	if !r.Allow && r.Message == "" {
+		r.Message = "The user denied it."
+	}
+	m.Answered[r.RequestID] = true
+	m.stopWaiting(r.RequestID)
+	if !m.TellAnyway {
+		m.Told = m.Waiting // the workflow takes its own answer off
+	}
+	return []Action{AnswerAgent(r)}
+}

@@ -1,0 +1,130 @@
+package turn
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Outcome is how a turn ended.
+type Outcome string
+
+// The outcomes, in the words of the stream's events and of results.
+const (
+	Completed   Outcome = "completed"
+	Failed      Outcome = "failed"
+	Interrupted Outcome = "interrupted"
+)
+
+// Ending is how a turn ended.
+type Ending struct {
+	Outcome Outcome
+	// StopReason is the agent's own word for it.
+	StopReason string
+	// Failure is why it failed.
+	Failure *event.ErrorInfo
+	// Exited reports whether the agent's process is gone.
+	Exited bool
+}
+
+func failure(message, code string) *event.ErrorInfo {
+	return &event.ErrorInfo{Message: message, Code: code}
+}
+
+// idleEnding judges the agent's own report that it is idle.
+func (m *Machine) idleEnding(idle event.SessionIdle) Ending {
+	switch {
+	case m.Terminated != "" && (idle.Interrupted || idle.Error != nil):
+		return m.terminated(idle.StopReason)
+	case m.Cut != nil:
+		return Ending{Outcome: Failed, StopReason: idle.StopReason, Failure: m.Cut}
+	case idle.Interrupted || m.Interrupt != nil:
+		return Ending{Outcome: Interrupted, StopReason: idle.StopReason}
+	case idle.Error != nil:
+		return Ending{Outcome: Failed, StopReason: idle.StopReason, Failure: idle.Error}
+	}
+	return Ending{Outcome: Completed, StopReason: idle.StopReason}
+}
+
+// maxStderrShown bounds what a failure says of the agent's log, in bytes.
+const maxStderrShown = 500
+
+// exitEnding judges the exit of the agent's process before its turn had ended.
+func (m *Machine) exitEnding(how string) Ending {
+	switch {
+	case m.Terminated != "":
+		return m.terminated("killed")
+	case m.Cut != nil:
+		return Ending{Outcome: Failed, Exited: true, Failure: m.Cut}
+	case m.Interrupt != nil:
+		return Ending{Outcome: Interrupted, StopReason: "killed", Exited: true}
+	}
+	message := fmt.Sprintf("the agent ended in the middle of the turn (%s)", how)
+	if said := strings.TrimSpace(m.Summary.Stderr); said != "" {
+		message += ": " + Truncate(said, maxStderrShown)
+	}
+	return Ending{Outcome: Failed, Exited: true, Failure: failure(message, event.CodeAgentFailed)}
+}
+
+// terminated is the end of a turn whose session's workflow is gone.
+func (m *Machine) terminated(stop string) Ending {
+	return Ending{Outcome: Failed, StopReason: stop, Exited: true, Failure: failure(m.Terminated, event.CodeTerminated)}
+}
+
+// Indexes of a turn's last events: behind everything of their record. Between
+// IndexThreads and IndexLost each batch of subagents' events has one.
+const (
+	IndexThreads = 1 << 20
+	IndexLost    = 1 << 30
+	IndexFailure = IndexLost + 1
+	IndexEnd     = IndexLost + 2
+)
+
+// FailureBlock returns the block that says why the turn failed; nil where the agent
+// itself has said so, or the session's termination record will.
+func (m *Machine) FailureBlock(message Message, e Ending, now time.Time) []event.Event {
+	if e.Failure == nil || !e.Exited && m.Cut == nil || m.Terminated != "" {
+		return nil
+	}
+	return []event.Event{server(now, event.BlockUpsert{Block: event.Block{
+		ID: "sojourn-" + message.ID + "-failed", Type: event.BlockError, Status: event.StatusComplete,
+		Source: event.SourceServer, Message: event.Text(e.Failure.Message), Code: e.Failure.Code,
+	}})}
+}
+
+// Result is what the turn came to; nil for one that failed. lastSeq is the number of
+// the last event before its end.
+func (m *Machine) Result(e Ending, lastSeq uint64) *event.QueryResult {
+	if e.Outcome == Failed {
+		return nil
+	}
+	r := m.Summary.Result()
+	r.StopReason, r.LastSeq = e.StopReason, lastSeq
+	return &r
+}
+
+// EndEvent is the event that ends the execution.
+func (m *Machine) EndEvent(message Message, e Ending, lastSeq uint64, now time.Time) event.Event {
+	q := event.Query{
+		ExecutionID: m.ExecutionID, MessageIDs: []string{message.ID},
+		DurationMS: now.Sub(m.Began).Milliseconds(), Error: e.Failure, Result: m.Result(e, lastSeq),
+	}
+	switch e.Outcome {
+	case Completed:
+		return server(now, event.QueryCompleted{Query: q})
+	case Interrupted:
+		q.Reason = m.Reason()
+		return server(now, event.QueryInterrupted{Query: q})
+	}
+	return server(now, event.QueryFailed{Query: q})
+}
+
+// Reason is why the turn was interrupted; "" if no reason was given.
+func (m *Machine) Reason() string {
+	if m.Interrupt == nil {
+		return ""
+	}
+	return m.Interrupt.Reason
+}

@@ -1,0 +1,59 @@
+package turn
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// Message is what a turn asks the agent.
+type Message struct {
+	ID    string
+	Text  string
+	Parts []event.Part
+	// BlockIDs are the ids that its blocks may have; see [PromptIDs].
+	BlockIDs []string
+}
+
+// Reconcile returns the events that make the streamed conversation and the one
+// persisted in the agent's transcripts equal, after the agent's process has
+// exited. asked are the ids of the message at work ([PromptIDs]); nil for none.
+func Reconcile(asked []string, streamed, persisted reducer.State, at time.Time) []event.Event {
+	return reducer.Difference(streamed, persisted, reducer.DifferenceOptions{At: at, Asked: asked})
+}
+
+// Lost returns the events that keep what the agent streamed and will not persist, at
+// the turn's end. persisted is as in [Reconcile], for an agent that has exited; of one
+// that is alive, h has only the blocks that it took back.
+func (m Message) Lost(e Ending, h *History, persisted reducer.State, at time.Time) []event.Event {
+	if !e.Exited {
+		return reducer.Keep(h.Streamed(), at)
+	}
+	return append(m.keepPrompt(h, persisted, at), Reconcile(m.BlockIDs, h.Streamed(), persisted, at)...)
+}
+
+// keepPrompt returns the message as a server block if its agent exited before it
+// streamed or persisted that it was asked: a person's message is never lost.
+func (m Message) keepPrompt(h *History, persisted reducer.State, at time.Time) []event.Event {
+	if m.ID == "" || h.prompted || hasPrompt(m.BlockIDs, persisted) {
+		return nil
+	}
+	return []event.Event{server(at, event.BlockUpsert{Block: event.Block{
+		ID: m.ID, Type: event.BlockUserMessage, Status: event.StatusComplete, Source: event.SourceServer, Content: &m.Text, Parts: m.Parts,
+	}})}
+}
+
+// hasPrompt reports whether a message is in the agent's transcripts, under one of
+// its ids: blocks have the same ids there as in the stream.
+func hasPrompt(ids []string, persisted reducer.State) bool {
+	return slices.ContainsFunc(persisted.Blocks, func(b event.Block) bool {
+		return b.Type == event.BlockUserMessage && slices.Contains(ids, b.ID)
+	})
+}
+
+// server is an event of Sojourn's own in the main conversation.
+func server(at time.Time, p event.Payload) event.Event {
+	return event.Event{Payload: p, Context: event.Context{ConversationID: event.Main, Source: event.SourceServer, Timestamp: at.UTC()}}
+}

@@ -1,0 +1,128 @@
+package turn
+
+import (
+	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// order is a conversation's blocks in the order of their creation, from a block
+// on that is known to be permanent.
+type order []placedBlock
+
+// placedBlock is a block and what is known of its permanence. A pending block
+// may be lost with its agent; a text that stays empty is dropped when the agent
+// is idle.
+type placedBlock struct {
+	id string
+	// complete: only being empty can remove it now.
+	complete bool
+	// filled: it is no text, or a text with content.
+	filled bool
+	// lost: it was streamed, and no transcript has it. Nothing can be anchored to
+	// it any more, since the agent may reuse its id.
+	lost bool
+	// begins: the event creates the block, also after one of its id was lost.
+	begins bool
+}
+
+func (b placedBlock) permanent() bool { return b.complete && b.filled && !b.lost }
+
+// permanent is a block that is permanent from the beginning.
+func permanent(id string) placedBlock { return placedBlock{id: id, complete: true, filled: true} }
+
+// add follows the conversation.
+func (o *order) add(p event.Payload) {
+	switch p := p.(type) {
+	case event.BlockUpsert:
+		o.upsert(p.Block)
+	case event.BlockDelta:
+		if b := o.find(p.BlockID); b != nil && p.Delta != "" {
+			b.filled = true
+		}
+	case event.SubagentSpawned:
+		o.place(permanent(event.SubagentBlockID(p.ToolUseID)))
+	case event.SessionIdle:
+		for i := range *o {
+			(*o)[i].complete = true // it completes what is pending
+		}
+	}
+}
+
+func (o *order) upsert(b event.Block) {
+	text := b.Type == event.BlockAssistantText || b.Type == event.BlockThinking
+	o.place(placedBlock{
+		id: b.ID, complete: b.Status == event.StatusComplete, lost: reducer.Lost(b),
+		begins: !reducer.Lost(b) && (b.Status == event.StatusComplete || b.Status == event.StatusPending),
+		filled: !text || hasText(b.Content) || hasText(b.Summary),
+	})
+}
+
+func hasText(s *string) bool { return s != nil && *s != "" }
+
+// place adds a block at the end, or what is new of a known one. A lost block that
+// is created again is added at the end, as in the conversation.
+func (o *order) place(b placedBlock) {
+	known := o.find(b.id)
+	if known != nil && known.lost && b.begins {
+		known.id, known = "", nil // its index remains: others are counted by it
+	}
+	if known == nil {
+		*o = append(*o, b)
+		return
+	}
+	known.complete, known.filled, known.lost = known.complete || b.complete, known.filled || b.filled, known.lost || b.lost
+}
+
+// find searches from the end: most changes are about recent blocks.
+func (o order) find(id string) *placedBlock {
+	for i := len(o) - 1; i >= 0; i-- {
+		if o[i].id == id {
+			return &o[i]
+		}
+	}
+	return nil
+}
+
+// index is the index of a block, or the one that it would have if it were added.
+func (o order) index(id string) int {
+	if i := slices.IndexFunc(o, func(b placedBlock) bool { return b.id == id }); i >= 0 {
+		return i
+	}
+	return len(o)
+}
+
+// lastPermanent is the index of the last permanent one of the first n blocks.
+func (o order) lastPermanent(n int) int {
+	for i := n - 1; i > 0; i-- {
+		if o[i].permanent() {
+			return i
+		}
+	}
+	return 0
+}
+
+// anchor is the last permanent one of the first n blocks; "" for none.
+func (o order) anchor(n int) string {
+	if len(o) == 0 {
+		return ""
+	}
+	return o[o.lastPermanent(n)].id
+}
+
+// last is the last permanent block; "" for none.
+func (o order) last() string { return o.anchor(len(o)) }
+
+// prune removes the permanent blocks before the last permanent one: no question
+// is about them.
+func (o *order) prune() {
+	last := o.lastPermanent(len(*o))
+	kept := (*o)[:0]
+	for i, b := range *o {
+		if !b.permanent() || i >= last {
+			kept = append(kept, b)
+		}
+	}
+	*o = kept
+}

@@ -1,0 +1,117 @@
+package turn
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func TestOrderAnchor(t *testing.T) {
+	t.Parallel()
+	var none order
+	require.Empty(t, none.anchor(0))
+	o := order{permanent("before")}
+	o.place(placedBlock{id: "text", filled: true})
+	require.Equal(t, "before", o.anchor(len(o)), "what is pending may yet vanish")
+	o.place(permanent("tool"))
+	require.Equal(t, "tool", o.anchor(len(o)))
+	require.Equal(t, "before", o.anchor(2), "as of the text")
+	o.place(permanent("text"))
+	require.Equal(t, "text", o.anchor(2), "the text has come to stay since")
+	require.Equal(t, "tool", o.anchor(3), "a block keeps the place that it was created at")
+	o.place(placedBlock{id: "tool"})
+	require.Equal(t, "tool", o.anchor(3), "an update takes nothing back")
+}
+
+func TestOrderPrune(t *testing.T) {
+	t.Parallel()
+	o := order{permanent("a"), {id: "b"}, permanent("c"), {id: "d"}}
+	o.prune()
+	require.Equal(t, order{{id: "b"}, permanent("c"), {id: "d"}}, o)
+}
+
+// A block that is lost is no anchor, however sure it was to stay; nor is a text
+// that says nothing, until it does.
+func TestOrderHears(t *testing.T) {
+	t.Parallel()
+	o := order{permanent("a")}
+	last := func() string { return o.anchor(len(o)) }
+	o.add(text("b", event.StatusComplete, "said"))
+	require.Equal(t, "b", last())
+	o.add(event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: event.StatusError, Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")}}})
+	o.add(text("b", "", "said"))
+	require.Equal(t, "a", last())
+	o.place(permanent("own"))
+	o.add(text("b", event.StatusComplete, "said anew"))
+	require.Equal(t, "b", last())
+	require.Equal(t, "own", o.anchor(o.index("b")), "it comes last, as in the conversation")
+	o = order{permanent("a")}
+	o.add(text("c", event.StatusPending, ""))
+	o.add(text("d", event.StatusComplete, ""))
+	o.add(event.SessionIdle{})
+	require.Equal(t, "a", last(), "both are dropped when the agent is idle")
+	o.add(event.BlockDelta{BlockID: "c", Delta: "text"})
+	require.Equal(t, "c", last())
+	o.add(event.SubagentSpawned{ToolUseID: "t"})
+	require.Equal(t, event.SubagentBlockID("t"), last())
+}
+
+// naiveOrder is the same with nothing forgotten.
+type naiveOrder struct {
+	ids    []string
+	stands map[string]bool
+}
+
+func (n *naiveOrder) place(id string, stands bool) {
+	if !slices.Contains(n.ids, id) {
+		n.ids = append(n.ids, id)
+	}
+	n.stands[id] = n.stands[id] || stands
+}
+
+func (n *naiveOrder) anchor() string {
+	for _, id := range slices.Backward(n.ids) {
+		if n.stands[id] {
+			return id
+		}
+	}
+	return ""
+}
+
+// The order that forgets names the same anchor at every point as one that
+// doesn't, and does not grow with what is done.
+func TestOrderAgainstNaive(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		order := order{permanent("start")}
+		naive := naiveOrder{[]string{"start"}, map[string]bool{"start": true}}
+		open, made := []string(nil), 0
+		for range 200 {
+			id, stands := "", r.IntN(2) == 0
+			if len(open) > 0 && r.IntN(2) == 0 {
+				at := r.IntN(len(open))
+				id, stands = open[at], true
+				open = slices.Delete(open, at, at+1)
+			} else {
+				made++
+				if id = fmt.Sprint("b", made); !stands {
+					open = append(open, id)
+				}
+			}
+			order.place(placedBlock{id: id, filled: true, complete: stands})
+			naive.place(id, stands)
+			if r.IntN(3) == 0 {
+				order.prune()
+				require.LessOrEqual(t, len(order), len(open)+1)
+			}
+			require.Equal(t, naive.anchor(), order.anchor(len(order)), "seed %d", seed)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package turn
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// ServerBlocks finds, in a session's events, the server's events about blocks and
+// the place of each in its conversation: what Sojourn's own transcript must hold so
+// that a restored conversation has what was streamed. Not safe for concurrent use.
+type ServerBlocks struct {
+	// orders are the conversations that were seen.
+	orders map[string]*order
+	events []serverEvent
+}
+
+// serverEvent is a server event, and how many blocks of its conversation precede it.
+type serverEvent struct {
+	ev     event.Event
+	before int
+}
+
+// Placed is a server event and the permanent block that it follows in its
+// conversation; "" for the conversation's beginning.
+type Placed struct {
+	ConversationID, AfterBlockID string
+	Event                        event.Event
+}
+
+// NewServerBlocks begins behind a block of the main conversation; "" for its
+// beginning.
+func NewServerBlocks(after string) ServerBlocks {
+	return ServerBlocks{orders: map[string]*order{event.Main: {permanent(after)}}}
+}
+
+func (s *ServerBlocks) order(conversation string) *order {
+	if s.orders[conversation] == nil {
+		s.orders[conversation] = &order{permanent("")}
+	}
+	return s.orders[conversation]
+}
+
+// Add takes the next event of the stream.
+func (s *ServerBlocks) Add(ev event.Event) {
+	blocks := s.order(ev.Context.Conversation())
+	block, belongs := BlockOf(ev)
+	if !belongs || ev.Context.Source != event.SourceServer {
+		s.forgetLost(ev)
+		blocks.add(ev.Payload)
+		return
+	}
+	if _, ends := ev.Payload.(event.SubagentCompleted); ends && blocks.find(block) == nil {
+		// It creates no block: the subagent's precedes, or does not exist.
+		s.events = append(s.events, serverEvent{ev, len(*blocks)})
+		return
+	}
+	p, upsert := ev.Payload.(event.BlockUpsert)
+	lost := upsert && reducer.Lost(p.Block)
+	blocks.place(placedBlock{id: block, complete: true, filled: true, lost: lost, begins: upsert && !lost})
+	s.events = append(s.events, serverEvent{ev, blocks.index(block)})
+}
+
+// forgetLost removes the loss of a block that the agent creates again: nothing of
+// the first one remains in the conversation.
+func (s *ServerBlocks) forgetLost(ev event.Event) {
+	p, upsert := ev.Payload.(event.BlockUpsert)
+	if !upsert || reducer.Lost(p.Block) || p.Block.Status != event.StatusPending && p.Block.Status != event.StatusComplete {
+		return
+	}
+	s.events = slices.DeleteFunc(s.events, func(e serverEvent) bool {
+		was, upsert := e.ev.Payload.(event.BlockUpsert)
+		return upsert && reducer.Lost(was.Block) && refOf(e.ev) == refOf(ev)
+	})
+}
+
+// Last is the last permanent block of the main conversation.
+func (s *ServerBlocks) Last() string { return s.order(event.Main).last() }
+
+// Placed returns the server's events in the order of their places, which is not
+// that of the stream: a loss is known only after what followed it.
+func (s *ServerBlocks) Placed() []Placed {
+	slices.SortStableFunc(s.events, func(a, b serverEvent) int { return cmp.Compare(a.before, b.before) })
+	var out []Placed
+	for _, e := range s.events {
+		conversation := e.ev.Context.Conversation()
+		out = append(out, Placed{ConversationID: conversation, AfterBlockID: s.order(conversation).anchor(e.before), Event: e.ev})
+	}
+	return out
+}
+
+// BlockOf returns the block that a server event is about, and whether there is one.
+func BlockOf(ev event.Event) (id string, ok bool) {
+	switch p := ev.Payload.(type) {
+	case event.BlockUpsert:
+		return p.Block.ID, true
+	case event.SubagentSpawned:
+		return event.SubagentBlockID(p.ToolUseID), true
+	case event.SubagentCompleted:
+		return event.SubagentBlockID(p.ToolUseID), true
+	}
+	return "", false
+}
+
+// blockRef is a block of a conversation.
+type blockRef struct{ conversation, id string }
+
+// refOf returns the block that an agent's event is about; a zero one for none.
+func refOf(ev event.Event) blockRef {
+	switch p := ev.Payload.(type) {
+	case event.BlockUpsert:
+		return blockRef{ev.Context.Conversation(), p.Block.ID}
+	case event.BlockDelta:
+		return blockRef{ev.Context.Conversation(), p.BlockID}
+	}
+	return blockRef{}
+}

@@ -1,0 +1,353 @@
+package turn
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+)
+
+// story makes the events of a turn, and what the agent's transcript holds of
+// them.
+type story struct {
+	live []event.Event
+	// native are the agent's blocks in the order in which they were created.
+	native []event.Event
+	open   []string
+	lost   map[blockRef]bool
+	n      int
+}
+
+func (s *story) add(source event.Source, p event.Payload) event.Event {
+	ev := event.Event{Payload: p, Context: event.Context{
+		SessionID: "s", ConversationID: event.Main, Source: source, Seq: uint64(len(s.live) + 1),
+	}}
+	s.live = append(s.live, ev)
+	return ev
+}
+
+func (s *story) id(kind string) string {
+	s.n++
+	return fmt.Sprintf("%s%d", kind, s.n)
+}
+
+func block(id string, bt event.BlockType, status event.BlockStatus, content string) event.Block {
+	return event.Block{ID: id, Type: bt, Status: status, Content: &content}
+}
+
+func (s *story) begin() { s.begun(s.id("text")) }
+
+func (s *story) begun(id string) {
+	s.native = append(s.native, s.add(event.SourceRunner, event.BlockUpsert{Block: block(id, event.BlockAssistantText, event.StatusPending, "")}))
+	s.open = append(s.open, id)
+	s.half(id)
+}
+
+// half begins to say a text that nobody calls empty from then on.
+func (s *story) half(id string) {
+	if s.n%2 == 0 {
+		s.add(event.SourceRunner, event.BlockDelta{BlockID: id, Delta: "half of " + id})
+	}
+}
+
+// tools are called side by side: all calls first, the results in any order.
+func (s *story) tools(r *rand.Rand) {
+	var results []event.Block
+	for range 1 + r.IntN(3) {
+		id := s.id("tool")
+		s.native = append(s.native, s.add(event.SourceRunner, event.BlockUpsert{Block: event.Block{ID: id, Type: event.BlockToolUse, ToolUseID: id, Status: event.StatusComplete}}))
+		results = append(results, event.Block{ID: id + ":result", Type: event.BlockToolResult, ToolUseID: id, Status: event.StatusComplete, Output: json.RawMessage(`"x"`)})
+	}
+	r.Shuffle(len(results), func(i, j int) { results[i], results[j] = results[j], results[i] })
+	for _, b := range results {
+		s.native = append(s.native, s.add(event.SourceRunner, event.BlockUpsert{Block: b}))
+		if r.IntN(3) == 0 {
+			s.own(r)
+		}
+	}
+}
+
+func (s *story) end(r *rand.Rand, how string) {
+	if len(s.open) == 0 {
+		return
+	}
+	at := r.IntN(len(s.open))
+	id := s.open[at]
+	s.open = slices.Delete(s.open, at, at+1)
+	switch how {
+	case "whole":
+		s.add(event.SourceRunner, event.BlockDelta{BlockID: id, Delta: "said"})
+		s.add(event.SourceRunner, event.BlockUpsert{Block: block(id, event.BlockAssistantText, event.StatusComplete, "said")})
+	case "empty":
+		if s.said(id) {
+			s.lose(id)
+		}
+		s.forget(id)
+	case "lost":
+		s.lose(id)
+	case "again":
+		s.lose(id)
+		s.keep()
+		s.own(r)
+		s.begun(id) // under the id that the transcript gives it too
+	}
+}
+
+func (s *story) forget(id string) {
+	s.native = slices.DeleteFunc(s.native, func(ev event.Event) bool {
+		p, ok := ev.Payload.(event.BlockUpsert)
+		return ok && p.Block.ID == id
+	})
+}
+
+// said reports whether a block has words.
+func (s *story) said(id string) bool {
+	for _, b := range foldAll(s.live...).Blocks {
+		if b.ID == id {
+			return hasText(b.Content)
+		}
+	}
+	return false
+}
+
+// lose takes back what the agent said.
+func (s *story) lose(id string) {
+	s.forget(id)
+	if s.lost == nil {
+		s.lost = map[blockRef]bool{}
+	}
+	s.lost[blockRef{event.Main, id}] = true
+	s.add(event.SourceRunner, event.BlockUpsert{Block: event.Block{
+		ID: id, Type: event.BlockAssistantText, Status: event.StatusError,
+		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
+	}})
+}
+
+// keep makes Sojourn's own what is lost; a turn folds only that.
+func (s *story) keep() {
+	lost := slices.DeleteFunc(slices.Clone(s.live), func(ev event.Event) bool { return !s.lost[refOf(ev)] })
+	for _, ev := range reducer.Keep(foldAll(lost...), time.Time{}) {
+		s.add(event.SourceServer, ev.Payload)
+	}
+}
+
+func (s *story) own(r *rand.Rand) {
+	if r.IntN(3) == 0 {
+		id := s.id("child")
+		s.add(event.SourceServer, event.SubagentSpawned{ToolUseID: id, AgentID: id})
+		if r.IntN(2) == 0 {
+			s.add(event.SourceServer, event.SubagentCompleted{ToolUseID: id, AgentID: id, Status: "completed"})
+		}
+		return
+	}
+	s.add(event.SourceServer, event.BlockUpsert{Block: event.Block{
+		ID: s.id("own"), Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: event.Text("notice"),
+	}})
+}
+
+// tell makes a turn of random acts. It ends when the agent is idle, or with the
+// agent's death, which takes the last things it said.
+func tell(r *rand.Rand) *story {
+	s := &story{}
+	for range 3 + r.IntN(25) {
+		switch r.IntN(8) {
+		case 0, 1:
+			s.begin()
+		case 2, 3:
+			s.end(r, "whole")
+		case 4:
+			s.end(r, []string{"empty", "lost", "again"}[r.IntN(3)])
+		case 5:
+			s.tools(r)
+		default:
+			s.own(r)
+		}
+	}
+	if r.IntN(2) == 0 {
+		s.die(r)
+	} else {
+		for len(s.open) > 0 {
+			s.end(r, []string{"whole", "empty"}[r.IntN(2)])
+		}
+		s.add(event.SourceRunner, event.SessionIdle{})
+	}
+	s.keep()
+	return s
+}
+
+func (s *story) die(r *rand.Rand) {
+	for len(s.open) > 0 {
+		s.end(r, "lost")
+	}
+	restored := foldAll(whole(s.native[:len(s.native)-r.IntN(len(s.native)+1)])...)
+	for _, ev := range reducer.Difference(foldAll(s.live...), restored, reducer.DifferenceOptions{}) {
+		if lost, ok := ev.Payload.(event.BlockUpsert); ok && ev.Context.Source == event.SourceServer {
+			s.forget(lost.Block.ID)
+		}
+		s.add(ev.Context.Source, ev.Payload)
+	}
+	s.own(r)
+}
+
+func fold(t *testing.T, events iter.Seq2[event.Event, error]) reducer.State {
+	t.Helper()
+	b := reducer.NewBuilder(reducer.State{})
+	for ev, err := range events {
+		require.NoError(t, err)
+		b.Add(ev)
+	}
+	b.Add(event.Event{Payload: event.SessionIdle{}, Context: event.Context{ConversationID: event.Main}})
+	return b.State()
+}
+
+func all(events []event.Event) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for _, ev := range events {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+}
+
+// whole gives blocks as a transcript has them: complete.
+func whole(native []event.Event) []event.Event {
+	var out []event.Event
+	for _, ev := range native {
+		p := ev.Payload.(event.BlockUpsert)
+		p.Block.Status = event.StatusComplete
+		if p.Block.Type == event.BlockAssistantText {
+			p.Block.Content = event.Text("said")
+		}
+		ev.Payload = p
+		out = append(out, ev)
+	}
+	return out
+}
+
+// What a restore puts together from the agent's transcript and Sojourn's own
+// entries is what subscribers saw, in its order, over several turns: also what
+// the agent took back or lost.
+func TestOwnEntriesKeepTheLiveOrder(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		var live, native []event.Event
+		var own []archive.OwnEntry
+		anchor, n, seq := "", 0, uint64(0)
+		for range 1 + r.IntN(3) {
+			s := tellFrom(r, n)
+			n = s.n
+			c := NewServerBlocks(anchor)
+			for i := range s.live {
+				seq++
+				s.live[i].Context.Seq = seq
+				c.Add(s.live[i])
+			}
+			own = append(own, entriesOf(c)...)
+			anchor = c.Last()
+			live, native = append(live, s.live...), append(native, s.native...)
+		}
+		want, got := brief(fold(t, all(live))), brief(fold(t, archive.Merge(all(whole(native)), own)))
+		require.Equal(t, want, got, "seed %d", seed)
+	}
+}
+
+func tellFrom(r *rand.Rand, n int) *story {
+	s := tell(r)
+	if n == 0 {
+		return s
+	}
+	rename := func(id string) string { return fmt.Sprintf("%s.%d", id, n) }
+	for _, list := range [][]event.Event{s.live, s.native} {
+		for i, ev := range list {
+			switch p := ev.Payload.(type) {
+			case event.BlockUpsert:
+				p.Block.ID = rename(p.Block.ID)
+				list[i].Payload = p
+			case event.BlockDelta:
+				p.BlockID = rename(p.BlockID)
+				list[i].Payload = p
+			case event.SubagentSpawned:
+				p.ToolUseID, p.AgentID = rename(p.ToolUseID), rename(p.AgentID)
+				list[i].Payload = p
+			case event.SubagentCompleted:
+				p.ToolUseID, p.AgentID = rename(p.ToolUseID), rename(p.AgentID)
+				list[i].Payload = p
+			}
+		}
+	}
+	s.n += n
+	return s
+}
+
+// The end of a subagent whose block is none of this turn's is nothing to follow:
+// what follows it is anchored to the block before it.
+func TestOwnBlockBehindTheEndOfASubagent(t *testing.T) {
+	t.Parallel()
+	s := &story{}
+	s.add(event.SourceRunner, event.BlockUpsert{Block: block("kept", event.BlockAssistantText, event.StatusComplete, "said")})
+	s.add(event.SourceServer, event.SubagentCompleted{ToolUseID: "before", Status: event.SubagentFailed})
+	s.own(rand.New(rand.NewPCG(1, 2)))
+	c := NewServerBlocks("")
+	for _, ev := range s.live {
+		c.Add(ev)
+	}
+	entries := entriesOf(c)
+	require.NotEmpty(t, entries)
+	for _, e := range entries[:2] {
+		require.Equal(t, "kept", e.Anchor.AfterBlockID)
+	}
+}
+
+// An own block behind something that the agent said and took with it when it
+// died is anchored before that: its anchor would never come.
+func TestOwnBlockBehindALostOne(t *testing.T) {
+	t.Parallel()
+	s := &story{}
+	for _, id := range []string{"kept", "gone"} {
+		s.native = append(s.native, s.add(event.SourceRunner, event.BlockUpsert{Block: block(id, event.BlockAssistantText, event.StatusComplete, "said")}))
+	}
+	s.lose("gone")
+	s.keep()
+	s.add(event.SourceServer, event.BlockUpsert{Block: event.Block{ID: "failed", Type: event.BlockError, Status: event.StatusComplete, Source: event.SourceServer}})
+	c := NewServerBlocks("")
+	for _, ev := range s.live {
+		c.Add(ev)
+	}
+	entries := entriesOf(c)
+	require.Len(t, entries, 2)
+	for _, e := range entries {
+		require.Equal(t, "kept", e.Anchor.AfterBlockID)
+	}
+	require.True(t, reducer.Lost(entries[0].Event.Payload.(event.BlockUpsert).Block), "in the order of their places")
+}
+
+// brief is the main conversation, a block a line.
+func brief(s reducer.State) (out []string) {
+	for _, b := range s.Blocks {
+		line, err := json.Marshal(b)
+		out = append(out, fmt.Sprint(string(line), err))
+	}
+	return out
+}
+
+// entriesOf are what activities archive of server blocks.
+func entriesOf(s ServerBlocks) (out []archive.OwnEntry) {
+	for _, p := range s.Placed() {
+		out = append(out, archive.OwnEntry{
+			ID:     fmt.Sprintf("s%d", p.Event.Context.Seq),
+			Anchor: archive.Anchor{ConversationID: p.ConversationID, AfterBlockID: p.AfterBlockID}, Event: p.Event,
+		})
+	}
+	return out
+}
