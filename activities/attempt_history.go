@@ -67,12 +67,17 @@ func (a *attempt) scope(blocks func(event.Event) bool) turn.Scope {
 	return s
 }
 
-// readStream learns whether the execution has ended elsewhere.
+// readStream learns whether the execution has ended. Whoever takes it over from
+// another host needs what was streamed, too.
 func (a *attempt) readStream(ctx context.Context) error {
 	if err := a.takeStream(ctx); err != nil {
 		return err
 	}
-	h, err := a.read(ctx, nil)
+	var blocks func(event.Event) bool
+	if a.mark.begun(a.in) {
+		blocks = noBlocks
+	}
+	h, err := a.read(ctx, blocks)
 	if err == nil {
 		known := a.in.Resumes != nil && a.in.Resumes.Ended != nil
 		a.facts.Stream = &turn.StreamFacts{Ended: h.Ended != nil || known && !a.mark.begun(a.in)}

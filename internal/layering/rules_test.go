@@ -30,6 +30,14 @@ func rules() []rule {
 			why:     "the language of events must be usable from any program",
 		},
 		{
+			name:  "turn is pure",
+			about: under("turn"),
+			forbids: func(_, to string) bool {
+				return !standard(to) && !within(to, "event") && !within(to, "reducer") && !within(to, "turn") && to != "github.com/google/uuid"
+			},
+			why: "what a turn does is decided from facts and signals: no I/O, no clock, no context",
+		},
+		{
 			name:    "reducer knows events only",
 			about:   under("reducer"),
 			forbids: func(_, to string) bool { return !standard(to) && !within(to, "event") && !within(to, "reducer") },
