@@ -287,10 +287,22 @@ func requireAgentsOfHosts(t *testing.T, w *worker) {
 	require.Regexp(t, `(?m)^note agent codex +not on host `+host+": ", doctor.out)
 }
 
+// awaitReconciler waits until the first worker of a namespace has made the
+// reconciler's schedule, which it does beside its other work.
+func awaitReconciler(t *testing.T) {
+	t.Helper()
+	schedule := spaceOf(t).Temporal.ScheduleClient().GetHandle(testContext(t), session.ReconcilerSchedule)
+	require.Eventually(t, func() bool {
+		_, err := schedule.Describe(t.Context())
+		return err == nil
+	}, patience, tick, "the schedule of the reconciler")
+}
+
 // TestDoctorAndSetup: both say of every part where it is, and that it is well.
 func TestDoctorAndSetup(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t, "SOJOURN_CODEX=/nowhere/codex")
+	awaitReconciler(t)
 	var report struct {
 		OK     bool
 		Checks []struct{ Name, Verdict, Detail string }
