@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 )
@@ -72,14 +75,24 @@ func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 }
 
 // awaitSearchAttributes returns when the server knows what was added: a session
-// started before would be refused.
+// started before would be refused. The server's list is ahead of what it checks
+// sessions by, so a query is tried too.
 func awaitSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for {
 		missing, err := MissingSearchAttributes(ctx, c, namespace)
-		if err != nil || len(missing) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(missing) == 0 {
+			_, err := c.WorkflowService().CountWorkflowExecutions(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+				Namespace: namespace, Query: AttrAgent.GetName() + " = 'none'",
+			})
+			var unknown *serviceerror.InvalidArgument
+			if !errors.As(err, &unknown) {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
