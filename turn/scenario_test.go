@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
@@ -137,6 +136,3 @@ func asJSON(t *testing.T, v any) string {
 	require.NoError(t, err)
 	return string(data)
 }
-
-// at is a moment of a story.
-func at(seconds int) time.Time { return time.Unix(int64(seconds), 0).UTC() }

@@ -94,7 +94,9 @@ func (s *Summary) Add(ev event.Event) {
 func (s *Summary) noteThread(ev event.Event) {
 	switch p := ev.Payload.(type) {
 	case event.SubagentSpawned:
-		s.threads[p.ToolUseID] = s.threads[p.ToolUseID]
+		if _, known := s.threads[p.ToolUseID]; !known {
+			s.threads[p.ToolUseID] = false
+		}
 	case event.BlockUpsert:
 		if _, known := s.threads[ev.Context.Conversation()]; known {
 			s.threads[ev.Context.Conversation()] = true
