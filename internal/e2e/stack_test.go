@@ -90,6 +90,13 @@ func startWorker(t *testing.T, extra ...string) *worker {
 func inOwnNamespace(t *testing.T) {
 	t.Helper()
 	t.Parallel()
+	aloneInOwnNamespace(t)
+}
+
+// aloneInOwnNamespace is inOwnNamespace for a test that needs the machine: none
+// runs beside it.
+func aloneInOwnNamespace(t *testing.T) {
+	t.Helper()
 	space, err := shared.NewSpace(testContext(t), t.Name()+"-"+uuid.NewString())
 	require.NoError(t, err)
 	shared.spaces.Store(t.Name(), space)
