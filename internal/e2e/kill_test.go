@@ -87,6 +87,15 @@ type staged struct {
 // stage begins the turn of a new session on the one host there is.
 func stage(t *testing.T, dir, agent string) *staged {
 	t.Helper()
+	return stageThen(t, dir, agent, func(s *staged) string {
+		return " THEN SUBAGENT SAY inner " + s.mark + " ANDTHEN GATE " + s.gates[1] + " ANDTHEN TOOL bash: echo inner"
+	})
+}
+
+// stageThen is stage with other steps behind the tool. Codex does not wait for a
+// tool that takes long: on a busy machine it is at those steps soon.
+func stageThen(t *testing.T, dir, agent string, then func(*staged) string) *staged {
+	t.Helper()
 	s := &staged{t: t, dir: dir, h: open(t, session.Options{Agent: agent}), mark: uuid.NewString()}
 	s.l = follow(t, s.h)
 	for i := range s.gates {
@@ -94,8 +103,7 @@ func stage(t *testing.T, dir, agent string) *staged {
 	}
 	var err error
 	s.r, err = s.h.Send(testContext(t), session.Message{Text: "SAY " + s.mark + " THEN GATE " + s.gates[0] +
-		" THEN TOOL bash: echo > begun; until [ -e go ]; do sleep 0.05; done; echo worked" +
-		" THEN SUBAGENT SAY inner " + s.mark + " ANDTHEN GATE " + s.gates[1] + " ANDTHEN TOOL bash: echo inner" +
+		" THEN TOOL bash: echo > begun; until [ -e go ]; do sleep 0.05; done; echo worked" + then(s) +
 		" THEN GATE " + s.gates[2] + " THEN SAY the end"})
 	require.NoError(t, err)
 	return s
