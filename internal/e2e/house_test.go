@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -165,8 +166,10 @@ func TestNoNamespacesNoAgents(t *testing.T) {
 	require.ErrorContains(t, err, "--unsafe-local")
 	told := startWorkerIn(t, dir, setting, "SOJOURN_UNSAFE_LOCAL=true")
 	require.Contains(t, told.Said(), "no security boundary")
-	doctor := runProgram(t, "sojourn", "", nil, "doctor")
-	require.Regexp(t, `(?m)^note sandboxes +host \S+: .*no security boundary`, doctor.out)
+	note := regexp.MustCompile(`(?m)^note sandboxes +host \S+: .*no security boundary`)
+	require.Eventually(t, func() bool {
+		return note.MatchString(runProgram(t, "sojourn", "", nil, "doctor").out)
+	}, patience, tick, "Temporal knows of a worker a moment after it is ready")
 }
 
 // TestAgentOfRootHasFewCapabilities: what a root worker's agent may do as root
