@@ -72,7 +72,7 @@ func (a *attempt) openDialogue(ctx context.Context) error {
 
 func spanOf(ack runner.Ack) turn.Span { return turn.Span{Offset: ack.Offset, Next: ack.Next} }
 
-// openingID tells the openings of the agent's processes apart. Whoever started
+// openingID is unique for each process of the agent. Whoever started
 // the process may have died before its opening was written.
 func (a *attempt) openingID() string {
 	return fmt.Sprintf("initialize-%d", a.agent.conn.Attached().RestartCount)
@@ -189,7 +189,7 @@ func (a *attempt) begin(ctx context.Context) error {
 	return a.host.saveBookmark(a.in.Sandbox.ID, a.mark)
 }
 
-// resumeMachine tells the machine what the checkpoint has of the execution.
+// resumeMachine sets the machine to what the checkpoint has of the execution.
 func (a *attempt) resumeMachine() {
 	o := a.mark.Open
 	if o.Resume != nil {

@@ -42,7 +42,7 @@ func (a *attempt) read(ctx context.Context, blocks func(event.Event) bool) (*his
 
 func noBlocks(event.Event) bool { return false }
 
-// DropBlocks gives memory back; see [turn.History.DropBlocks].
+// DropBlocks releases memory; see [turn.History.DropBlocks].
 func (h *history) DropBlocks() {
 	h.History.DropBlocks()
 	h.whole = false

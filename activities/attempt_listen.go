@@ -71,7 +71,7 @@ func (a *attempt) listen(ctx context.Context) (RunTurnOutput, error) {
 	}
 }
 
-// sayGrown tells subscribers that the archive holds more.
+// sayGrown appends the events about transcripts that have grown in the archive.
 func (a *attempt) sayGrown(ctx context.Context, grown []archive.TranscriptInfo) error {
 	return a.out.Add(ctx, changed(grown), stream.Position{})
 }
@@ -83,7 +83,7 @@ func problem(err error) string {
 	return err.Error()
 }
 
-// hear takes the next record, or why there is none.
+// hear handles the next record, or the error that came in its place.
 func (a *attempt) hear(ctx context.Context, r delivered) (*turn.Finish, error) {
 	span := turn.Span{Offset: r.Offset, Next: r.Next}
 	switch {

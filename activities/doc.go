@@ -2,7 +2,7 @@
 // structs that hold their dependencies. [Session] has the light writes that
 // any worker can do; [Host] has what must happen where the sandbox is.
 //
-// [Host.RunTurn] is the heart. It attaches to the agent that the runner keeps,
+// [Host.RunTurn] is the heart. Package turn decides what it does. It attaches to the agent that the runner keeps,
 // hands it the message once, and pumps what it says into the stream:
 //
 //	records → translator (pure) → events → batcher → stream

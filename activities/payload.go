@@ -188,7 +188,7 @@ type Forsaken struct {
 	Agent       string `json:"agent"`
 	ExecutionID string `json:"executionId"`
 	MessageID   string `json:"messageId"`
-	// Message is what was asked: nobody else may have it any more.
+	// Message is what was asked: it may be stored nowhere else.
 	Message session.Message `json:"message"`
 	// AfterSeq is a sequence number before everything of the execution.
 	AfterSeq uint64 `json:"afterSeq"`

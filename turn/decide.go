@@ -51,7 +51,7 @@ type Kind string
 const (
 	// Refuse ends the attempt and changes nothing.
 	Refuse Kind = "refuse"
-	// Replace archives the sandbox and gives it up; the turn is resumed in another.
+	// Replace archives the sandbox and ends it; the turn is resumed in another.
 	Replace Kind = "replace"
 	// Answer returns the result that the checkpoint has.
 	Answer Kind = "answer"

@@ -17,5 +17,5 @@
 //
 // The table of rules with a story for each, and the machine as a picture, are in
 // docs/turn.md, which is generated from this package. testdata has the stories;
-// TestTurnsAtRandom looks for orders of events that nobody has thought of.
+// TestTurnsAtRandom searches orders of events that no story has.
 package turn

@@ -120,7 +120,7 @@ func (h *History) Ending() *Ending {
 // Streamed is the conversation as it was streamed.
 func (h *History) Streamed() reducer.State { return h.streamed.State() }
 
-// DropBlocks gives the memory of Streamed back. The rest of the history is kept, and
+// DropBlocks releases the memory of Streamed. The rest of the history is kept, and
 // the pass can continue.
 func (h *History) DropBlocks() {
 	h.scope.Blocks = func(event.Event) bool { return false }

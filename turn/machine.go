@@ -272,7 +272,7 @@ func (m *Machine) stopWaiting(request string) {
 	m.Waiting = slices.DeleteFunc(slices.Clone(m.Waiting), func(have string) bool { return have == request })
 }
 
-// tellWaiting tells the workflow what waits for a person, if it does not know.
+// tellWaiting signals the workflow which requests wait for a person, unless it knows.
 func (m *Machine) tellWaiting() []Action {
 	if !m.TellAnyway && slices.Equal(m.Waiting, m.Told) {
 		return nil

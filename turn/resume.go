@@ -45,8 +45,8 @@ func resumeID(messageID string, times int) string {
 
 // PromptIDs are the ids that the blocks of a message may have, which the agent may
 // have been asked again: more than an execution can have, which loses MaxResumes hosts
-// and on each MaxResumes runners at most. blockID is the id that the agent gives the
-// block of a prompt.
+// and on each MaxResumes runners at most. blockID returns the id of the block
+// that the agent makes of a prompt.
 func PromptIDs(messageID string, blockID func(string) string) []string {
 	ids := []string{messageID, blockID(messageID)} // the server's block of it, and the agent's
 	for times := 1; times <= MaxResumes*(MaxResumes+1); times++ {

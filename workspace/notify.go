@@ -94,7 +94,7 @@ func (n *Notifier) unknown(o Observation) bool {
 	return !told || o.differs(was)
 }
 
-// Events returns the events that tell what is news, and takes them for told.
+// Events returns the events of what is new, and notes them as sent.
 // Changes in [QuietFolders], and paths that lead out of the workspace, are none.
 func (n *Notifier) Events(seen []Observation) (events []event.Event) {
 	n.mu.Lock()
