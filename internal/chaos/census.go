@@ -179,10 +179,19 @@ func (c *census) mark(dir string, p process) string {
 	if err != nil {
 		return ""
 	}
-	for kv := range strings.SplitSeq(string(env), "\x00") {
-		if v, ok := strings.CutPrefix(kv, runner.MarkEnv+"="+c.root); ok {
-			c.marks[key] = c.root + v
-			return c.marks[key]
+	if m := markIn(string(env), c.root); m != "" {
+		c.marks[key] = m
+	}
+	return c.marks[key]
+}
+
+// markIn gives the sandbox below the root that a process's variables name. Of a
+// process that ends while they are read only a part comes: what no zero byte
+// ends names another sandbox, or none.
+func markIn(env, root string) string {
+	for kv := range strings.SplitAfterSeq(env, "\x00") {
+		if v, ok := strings.CutPrefix(kv, runner.MarkEnv+"="+root); ok && strings.HasSuffix(v, "\x00") {
+			return root + strings.TrimSuffix(v, "\x00")
 		}
 	}
 	return ""

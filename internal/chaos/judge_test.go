@@ -299,6 +299,20 @@ func TestTable(t *testing.T) {
 	require.Contains(t, out.String(), "again: make chaos SEED=3")
 }
 
+func TestMarkOfAProcessThatEnds(t *testing.T) {
+	const env = "HOME=/h\x00SOJOURN_SANDBOX=/data/sandboxes/a-e13\x00PATH=/bin\x00"
+	for n := range env {
+		switch m := markIn(env[:n], "/data/"); m {
+		case "", "/data/sandboxes/a-e13":
+		default:
+			t.Fatalf("%q gives %q", env[:n], m)
+		}
+	}
+	if m := markIn(env, "/data/"); m != "/data/sandboxes/a-e13" {
+		t.Errorf("the whole gives %q", m)
+	}
+}
+
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	tree := func(base int, epoch string) []process {

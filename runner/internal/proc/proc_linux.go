@@ -206,9 +206,12 @@ func WithEnv(setting string) ([]runner.Process, error) {
 	return found, nil
 }
 
+// hasSetting reports whether a process's variables have a setting. One that no
+// zero byte ends is not whole: the process ended while it was read, and what was
+// read may look like another sandbox's.
 func hasSetting(env []byte, setting string) bool {
-	for kv := range bytes.SplitSeq(env, []byte{0}) {
-		if string(kv) == setting {
+	for kv := range bytes.SplitAfterSeq(env, []byte{0}) {
+		if string(kv) == setting+"\x00" {
 			return true
 		}
 	}
