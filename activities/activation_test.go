@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -113,13 +114,13 @@ func TestR68LostSandboxIsTerminated(t *testing.T) {
 	b.begin()
 	lost := session.Sandbox{ID: b.agent.SessionID + "-e1", Host: "host-0", Epoch: 1}
 	for range 2 { // an attempt that died, and the next one
-		out, err := as[CreateSandboxOutput](t.Context(), 1, b.host.CreateSandbox, CreateSandboxInput{Agent: b.agent, Lost: &lost, LastSeq: b.last})
+		out, err := as[contract.CreateSandboxOutput](t.Context(), 1, b.host.CreateSandbox, contract.CreateSandboxInput{Agent: b.agent, Lost: &lost, LastSeq: b.last})
 		require.NoError(t, err)
 		b.sandbox = out.Sandbox
 	}
 	gone := session.Sandbox{ID: b.sandbox.ID, Host: "host-1", Epoch: b.sandbox.Epoch}
 	s := &Session{Stream: b.log, Archive: b.store}
-	require.NoError(t, s.Finish(t.Context(), FinishInput{
+	require.NoError(t, s.Finish(t.Context(), contract.FinishInput{
 		Session: session.Input{SessionID: b.agent.SessionID}, Epoch: gone.Epoch, Lost: &gone, Unlisted: true,
 	}))
 	var told []string

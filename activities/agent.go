@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
@@ -43,7 +44,7 @@ type agent struct {
 
 // agentIn gives the agent of a sandbox, running: warm if it can be, attached
 // to if it lives, else started. reached is how far its spool came before.
-func (h *Host) agentIn(ctx context.Context, in Agent, sandboxID string, epoch uint64, reached int64) (*agent, error) {
+func (h *Host) agentIn(ctx context.Context, in contract.Agent, sandboxID string, epoch uint64, reached int64) (*agent, error) {
 	if a := h.warm(ctx, sandboxID, epoch); a != nil {
 		return a, nil
 	}
@@ -92,7 +93,7 @@ func (h *Host) forget(sandboxID string) {
 }
 
 // prepare finds the sandbox and says how the agent is launched in it.
-func (h *Host) prepare(ctx context.Context, in Agent, sandboxID string, epoch uint64) (*agent, error) {
+func (h *Host) prepare(ctx context.Context, in contract.Agent, sandboxID string, epoch uint64) (*agent, error) {
 	a, err := h.find(ctx, in, sandboxID, epoch)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (h *Host) prepare(ctx context.Context, in Agent, sandboxID string, epoch ui
 
 // find finds the sandbox and what the agent keeps in it. It needs neither the
 // agent's program nor the profile: a sandbox can be ended when they are gone.
-func (h *Host) find(ctx context.Context, in Agent, sandboxID string, epoch uint64) (*agent, error) {
+func (h *Host) find(ctx context.Context, in contract.Agent, sandboxID string, epoch uint64) (*agent, error) {
 	sb, err := h.o.Provider.Open(ctx, sandboxID)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", sandboxID, err)
@@ -125,7 +126,7 @@ func (h *Host) find(ctx context.Context, in Agent, sandboxID string, epoch uint6
 }
 
 // placed says where an agent's things lie.
-func placed(in Agent, a adapters.Adapter, paths sandbox.Paths) adapters.Launch {
+func placed(in contract.Agent, a adapters.Adapter, paths sandbox.Paths) adapters.Launch {
 	return adapters.Launch{
 		Runner: paths.Runner, Home: paths.Home, Workspace: paths.Workspace, SessionID: in.SessionID,
 		NativeID: a.NativeID(in.SessionID, in.Native),
@@ -146,7 +147,7 @@ func (h *Host) profile(ctx context.Context, id string) (adapters.Profile, error)
 	return p, nil
 }
 
-func (h *Host) launch(in Agent, a adapters.Adapter, p adapters.Profile, paths sandbox.Paths, env []string) (adapters.Launch, error) {
+func (h *Host) launch(in contract.Agent, a adapters.Adapter, p adapters.Profile, paths sandbox.Paths, env []string) (adapters.Launch, error) {
 	program, err := a.Locate(h.o.Getenv)
 	if err != nil {
 		return adapters.Launch{}, err

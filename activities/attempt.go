@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
@@ -20,7 +20,7 @@ import (
 // decides. One goroutine carries it out.
 type attempt struct {
 	host  *Host
-	in    RunTurnInput
+	in    contract.RunTurnInput
 	began time.Time
 	// fence is this attempt's right to write, and again reports whether there may have
 	// been attempts before it.
@@ -49,17 +49,17 @@ type attempt struct {
 	controls chan control
 	left     chan struct{}
 	// show is what the heartbeat says.
-	show  atomic.Pointer[Beat]
+	show  atomic.Pointer[contract.HeartbeatDetails]
 	pulse *pulse
 }
 
 // RunTurn hands the message to the agent and stays until it is answered. It may be
 // attempted again at any point by any worker of the host: what an attempt does is
 // decided from what those before have left ([turn.Decide]).
-func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, error) {
+func (h *Host) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract.RunTurnOutput, error) {
 	a, err := h.newAttempt(ctx, in)
 	if err != nil {
-		return RunTurnOutput{}, crossing(err)
+		return contract.RunTurnOutput{}, toApplicationError(err)
 	}
 	defer h.enter(a)()
 	a.showBeat("starting")
@@ -75,7 +75,7 @@ func (h *Host) RunTurn(ctx context.Context, in RunTurnInput) (RunTurnOutput, err
 }
 
 // newAttempt collects the facts that this host has.
-func (h *Host) newAttempt(ctx context.Context, in RunTurnInput) (*attempt, error) {
+func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attempt, error) {
 	if in.Continues {
 		if err := h.awaitPredecessor(ctx, in.Agent.SessionID); err != nil {
 			return nil, err
@@ -83,28 +83,26 @@ func (h *Host) newAttempt(ctx context.Context, in RunTurnInput) (*attempt, error
 	}
 	number := int(activity.GetInfo(ctx).Attempt)
 	again := in.Continues || number > 1
+	why := "" // the session's workflow is open
+	if in.Terminated != "" {
+		why = in.Terminated.Sentence()
+	}
 	a := &attempt{
 		host: h, in: in, began: time.Now(), again: again,
 		controls: make(chan control), left: make(chan struct{}),
 		fence: stream.Fence{Epoch: in.Sandbox.Epoch, Attempt: attemptOf(in.Turn, number)},
 		facts: turn.Facts{
-			ExecutionID: in.ExecutionID, MessageID: in.Message.ID, Terminated: in.Abandoned, HostLost: in.Resumes != nil,
+			ExecutionID: in.ExecutionID, MessageID: in.Message.ID, Terminated: why, HostLost: in.Resumes != nil,
 		},
 	}
 	a.machine = turn.NewMachine(turn.Config{
-		ExecutionID: in.ExecutionID, Terminated: in.Abandoned, Began: a.began,
+		ExecutionID: in.ExecutionID, Terminated: why, Began: a.began,
 		Patience: cmp.Or(time.Duration(in.NoProgressMS)*time.Millisecond, session.DefaultNoProgress),
 	}, in.Anchor)
 	a.machine.TellAnyway, a.machine.HasServer = again, again
 	var err error
 	if a.adapter, err = h.o.Agents.Get(in.Agent.Name); err != nil {
 		return nil, err
-	}
-	if in.Reset {
-		err := notAhead(ctx, h.o.Stream, in.Agent.SessionID, in.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeQueryStarted })
-		if err != nil && !a.learn(err) {
-			return nil, err
-		}
 	}
 	mark, err := h.settledBookmark(ctx, in)
 	if a.mark = mark; err != nil && !a.learn(err) {
@@ -125,7 +123,7 @@ const attemptsOfTurn = 1_000_000
 func turnOf(attempt int) int { return attempt / attemptsOfTurn }
 
 // carryOut decides and does what was decided, until there is nothing more to decide.
-func (a *attempt) carryOut(ctx context.Context) (RunTurnOutput, error) {
+func (a *attempt) carryOut(ctx context.Context) (contract.RunTurnOutput, error) {
 	for {
 		plan := turn.Decide(a.facts)
 		out, err := a.run(ctx, plan.Kind)
@@ -141,8 +139,6 @@ func (a *attempt) carryOut(ctx context.Context) (RunTurnOutput, error) {
 // learn takes an error as a fact, and reports whether another plan follows from it.
 func (a *attempt) learn(err error) bool {
 	switch {
-	case errors.Is(err, errAhead):
-		a.facts.Ahead = err.Error()
 	case ruined(err):
 		a.facts.Damage = err.Error()
 	case errors.Is(err, errAgent), errors.Is(err, adapters.ErrNotInstalled):
@@ -154,32 +150,30 @@ func (a *attempt) learn(err error) bool {
 		return false
 	}
 	a.facts.Checkpoint = a.mark.facts()
-	if kind := turn.Decide(a.facts).Kind; kind != turn.Replace && kind != turn.Refuse {
+	if turn.Decide(a.facts).Kind != turn.Replace {
 		return false
 	}
 	a.cause = err
 	return true
 }
 
-func (a *attempt) run(ctx context.Context, kind turn.Kind) (RunTurnOutput, error) {
+func (a *attempt) run(ctx context.Context, kind turn.Kind) (contract.RunTurnOutput, error) {
 	switch kind {
-	case turn.Refuse:
-		return RunTurnOutput{}, a.cause
 	case turn.Replace:
-		return RunTurnOutput{}, a.host.giveUp(ctx, a.in, a.cause)
+		return contract.RunTurnOutput{}, a.host.giveUp(ctx, a.in, a.cause)
 	case turn.Answer:
 		return *a.mark.Output, nil
 	case turn.Forget:
-		return RunTurnOutput{}, errNeverBegan
+		return contract.RunTurnOutput{}, errNeverBegan
 	case turn.Read:
-		return RunTurnOutput{}, a.readStream(ctx)
+		return contract.RunTurnOutput{}, a.readStream(ctx)
 	case turn.Archive:
 		return a.archiveLate(ctx)
 	case turn.Adopt:
 		return a.adopt(ctx)
 	}
 	if err := a.open(ctx); err != nil {
-		return RunTurnOutput{}, err
+		return contract.RunTurnOutput{}, err
 	}
 	begin := a.ask
 	switch kind {
@@ -189,7 +183,7 @@ func (a *attempt) run(ctx context.Context, kind turn.Kind) (RunTurnOutput, error
 		begin = a.conclude
 	}
 	if err := begin(ctx); err != nil {
-		return RunTurnOutput{}, err
+		return contract.RunTurnOutput{}, err
 	}
 	return a.listen(ctx)
 }

@@ -5,13 +5,14 @@ import (
 	"errors"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
 )
 
 // control serves a request of SendControl.
-func (a *attempt) control(ctx context.Context, in ControlInput) (err error) {
+func (a *attempt) control(ctx context.Context, in contract.ControlInput) (err error) {
 	switch {
 	case in.Interrupt != nil:
 		_, err = a.step(ctx, turn.InterruptRequested{ID: in.ID, Reason: in.Interrupt.Reason})
@@ -49,7 +50,7 @@ func (a *attempt) emit(ctx context.Context, key string, events []event.Event) er
 
 // changeOptions tells the running agent. One that can't be told is told with its next
 // turn.
-func (a *attempt) changeOptions(ctx context.Context, id string, o Options) error {
+func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Options) error {
 	if o.Model != "" {
 		told, err := a.tell(ctx, id+"-model", adapters.SetModel{Model: o.Model})
 		if err != nil {

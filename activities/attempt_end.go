@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
@@ -17,18 +18,18 @@ import (
 // finish writes the end of the turn: the stream first, then the checkpoint, so that
 // an attempt which dies in between only repeats what can be repeated; the archive
 // last, because it may be away.
-func (a *attempt) finish(ctx context.Context, f turn.Finish) (RunTurnOutput, error) {
+func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOutput, error) {
 	if a.machine.Interrupt != nil || f.Ending.Outcome == turn.Interrupted {
 		a.sweep(ctx)
 	}
 	if a.machine.Concluded == nil {
 		if err := a.writeEnd(ctx, f); err != nil {
-			return RunTurnOutput{}, err
+			return contract.RunTurnOutput{}, err
 		}
 	}
 	state, err := a.dialogue.State()
 	if err != nil {
-		return RunTurnOutput{}, err
+		return contract.RunTurnOutput{}, err
 	}
 	out := a.output(f.Ending)
 	if a.machine.Concluded != nil {
@@ -36,20 +37,20 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (RunTurnOutput, err
 	}
 	a.mark.Offset, a.mark.Translator = f.Next, state
 	if err := a.saveOutput(out); err != nil {
-		return RunTurnOutput{}, err
+		return contract.RunTurnOutput{}, err
 	}
 	a.beatEnded(ctx)
 	if f.Ending.Exited {
 		a.host.forget(a.in.Sandbox.ID)
 	}
 	if err := a.awaitAnswer(ctx, f); err != nil {
-		return RunTurnOutput{}, err
+		return contract.RunTurnOutput{}, err
 	}
 	return a.archived(ctx)
 }
 
 // saveOutput saves that the execution has ended.
-func (a *attempt) saveOutput(out RunTurnOutput) error {
+func (a *attempt) saveOutput(out contract.RunTurnOutput) error {
 	a.mark.Ended, a.mark.Output, a.mark.Open, a.mark.Unarchived = a.in.ExecutionID, &out, nil, true
 	return a.host.saveBookmark(a.in.Sandbox.ID, a.mark)
 }
@@ -116,7 +117,7 @@ func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 
 // adopt takes the end that the stream has of an execution whose host was lost before
 // Temporal heard of it. What was streamed and did not reach the archive is kept.
-func (a *attempt) adopt(ctx context.Context) (out RunTurnOutput, err error) {
+func (a *attempt) adopt(ctx context.Context) (out contract.RunTurnOutput, err error) {
 	if err := a.find(ctx); err != nil {
 		return out, err
 	}
@@ -140,12 +141,12 @@ func (a *attempt) adopt(ctx context.Context) (out RunTurnOutput, err error) {
 
 // archiveLate is for a turn that ended, and whose worker died before it was
 // archived.
-func (a *attempt) archiveLate(ctx context.Context) (RunTurnOutput, error) {
+func (a *attempt) archiveLate(ctx context.Context) (contract.RunTurnOutput, error) {
 	if err := a.takeStream(ctx); err != nil {
-		return RunTurnOutput{}, err
+		return contract.RunTurnOutput{}, err
 	}
 	if err := a.find(ctx); err != nil {
-		return RunTurnOutput{}, err
+		return contract.RunTurnOutput{}, err
 	}
 	return a.archived(ctx)
 }
@@ -160,9 +161,9 @@ func (a *attempt) find(ctx context.Context) (err error) {
 }
 
 // archived archives what an ended turn left, saves that, and returns its output.
-func (a *attempt) archived(ctx context.Context) (RunTurnOutput, error) {
+func (a *attempt) archived(ctx context.Context) (contract.RunTurnOutput, error) {
 	if err := a.collectServer(ctx); err != nil {
-		return RunTurnOutput{}, err
+		return contract.RunTurnOutput{}, err
 	}
 	a.archiveEnd(ctx)
 	out := *a.mark.Output
@@ -198,7 +199,7 @@ func (a *attempt) resultOf(ended event.Event) session.Result {
 // historyResponse bounds the answer's text in workflow history, in bytes.
 const historyResponse = 2 << 10
 
-func (a *attempt) output(e turn.Ending) RunTurnOutput {
+func (a *attempt) output(e turn.Ending) contract.RunTurnOutput {
 	s, last := &a.machine.Summary, a.writer.Tail().LastSeq
 	res := session.Result{ExecutionID: a.in.ExecutionID, MessageID: a.in.Message.ID, Outcome: session.Outcome(e.Outcome), Error: e.Failure}
 	if r := a.machine.Result(e, last); r != nil {
@@ -208,7 +209,7 @@ func (a *attempt) output(e turn.Ending) RunTurnOutput {
 	if e.Outcome == turn.Interrupted {
 		res.Reason = a.machine.Reason()
 	}
-	return RunTurnOutput{
+	return contract.RunTurnOutput{
 		Result: res, Usage: s.Usage, CostUSD: s.CostUSD, LastSeq: last,
 		LastBlockID: s.Last(), LastBlock: s.LastBlock, AgentExited: e.Exited,
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -24,7 +25,7 @@ import (
 const archiveEvery = 3 * time.Second
 
 // listen passes what happens to the machine until the turn has ended.
-func (a *attempt) listen(ctx context.Context) (RunTurnOutput, error) {
+func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	syncs := newSyncing(a.archiver)
 	defer syncs.stop()
@@ -43,7 +44,7 @@ func (a *attempt) listen(ctx context.Context) (RunTurnOutput, error) {
 		select {
 		case r, more := <-records:
 			if !more {
-				return RunTurnOutput{}, errors.Join(ctx.Err(), runner.ErrClosed)
+				return contract.RunTurnOutput{}, errors.Join(ctx.Err(), runner.ErrClosed)
 			}
 			end, err = a.hear(ctx, r)
 		case c := <-a.controls:
@@ -62,7 +63,7 @@ func (a *attempt) listen(ctx context.Context) (RunTurnOutput, error) {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return RunTurnOutput{}, err
+			return contract.RunTurnOutput{}, err
 		}
 		if end != nil {
 			cancel()
@@ -209,7 +210,7 @@ func (a *attempt) escalated(err error) {
 
 func (a *attempt) saveInterrupt() error {
 	if i := a.machine.Interrupt; i != nil && a.mark.Open.Interrupt == nil {
-		a.mark.Open.Interrupt, a.mark.Open.InterruptedAt = &Interrupt{Reason: i.Reason}, time.Now().UTC()
+		a.mark.Open.Interrupt, a.mark.Open.InterruptedAt = &contract.Interrupt{Reason: i.Reason}, time.Now().UTC()
 	}
 	a.mark.Open.Cut = a.machine.Cut
 	return a.host.saveBookmark(a.in.Sandbox.ID, a.mark)

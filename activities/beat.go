@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -32,7 +33,7 @@ const beatEvery = time.Second
 
 // beat heartbeats until the returned stop is called. It serves the activities
 // that hold no agent's lease; see pulse for the one that does.
-func beat(ctx context.Context, show *atomic.Pointer[Beat]) (stop func()) {
+func beat(ctx context.Context, show *atomic.Pointer[contract.HeartbeatDetails]) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -80,7 +81,7 @@ func (a *attempt) showBeat(phase string) {
 	if asked > 0 {
 		phase = "waiting for permission"
 	}
-	a.show.Store(&Beat{
+	a.show.Store(&contract.HeartbeatDetails{
 		Phase: phase, LastBlock: s.LastBlock, Events: s.Events, Deltas: s.Deltas,
 		Tokens: s.Usage.InputTokens + s.Usage.OutputTokens, CostUSD: beatCost(s.CostUSD),
 		Seconds: int(time.Since(a.began).Seconds()), Waiting: asked, Ended: a.mark.ended(a.in),

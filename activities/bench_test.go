@@ -19,6 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -42,7 +43,7 @@ type bench struct {
 	temporal Temporal
 	lease    time.Duration
 	host     *Host
-	agent    Agent
+	agent    contract.Agent
 	sandbox  session.Sandbox
 	last     uint64
 }
@@ -55,7 +56,7 @@ func newBench(t *testing.T) *bench {
 	if _, err := os.Stat(run); err != nil {
 		skip.Without(t, "bin/sojourn-runner: make build makes it")
 	}
-	b := &bench{t: t, places: NewPlaces(4), temporal: acknowledging{}, agent: Agent{
+	b := &bench{t: t, places: NewPlaces(4), temporal: acknowledging{}, agent: contract.Agent{
 		SessionID: "s-" + strings.ToLower(rand.Text()[:12]), Name: "claude", Native: 1,
 	}}
 	b.log, b.store = fresh(t)
@@ -182,33 +183,33 @@ func (n *numberedOut) GetInfo(ctx context.Context) activity.Info {
 func (b *bench) begin() {
 	b.t.Helper()
 	s := &Session{Stream: b.log, Archive: b.store}
-	out, err := s.Begin(b.t.Context(), BeginInput{Session: session.Input{SessionID: b.agent.SessionID, Options: session.Options{Agent: "claude"}}})
+	out, err := s.Begin(b.t.Context(), contract.BeginInput{Session: session.Input{SessionID: b.agent.SessionID, Options: session.Options{Agent: "claude"}}})
 	require.NoError(b.t, err)
 	b.last = out.LastSeq
 }
 
 func (b *bench) create() {
 	b.t.Helper()
-	out, err := as[CreateSandboxOutput](b.t.Context(), 1, b.host.CreateSandbox, CreateSandboxInput{Agent: b.agent, LastSeq: b.last})
+	out, err := as[contract.CreateSandboxOutput](b.t.Context(), 1, b.host.CreateSandbox, contract.CreateSandboxInput{Agent: b.agent, LastSeq: b.last})
 	require.NoError(b.t, err)
 	b.sandbox, b.last = out.Sandbox, out.LastSeq
 }
 
 // ask is the input of a turn.
-func (b *bench) ask(n int, text string) RunTurnInput {
+func (b *bench) ask(n int, text string) contract.RunTurnInput {
 	id := string(rune('0' + n))
-	return RunTurnInput{
+	return contract.RunTurnInput{
 		Agent: b.agent, Sandbox: b.sandbox, ExecutionID: "x" + id, Turn: n, LastSeq: b.last,
 		Message: session.Message{ID: "m" + id, Text: text},
 	}
 }
 
-func (b *bench) attempt(ctx context.Context, n int, in RunTurnInput) (RunTurnOutput, error) {
-	return as[RunTurnOutput](ctx, n, b.host.RunTurn, in)
+func (b *bench) attempt(ctx context.Context, n int, in contract.RunTurnInput) (contract.RunTurnOutput, error) {
+	return as[contract.RunTurnOutput](ctx, n, b.host.RunTurn, in)
 }
 
 // turn runs a turn that nothing disturbs.
-func (b *bench) turn(in RunTurnInput) RunTurnOutput {
+func (b *bench) turn(in contract.RunTurnInput) contract.RunTurnOutput {
 	b.t.Helper()
 	out, err := b.attempt(b.t.Context(), 1, in)
 	require.NoError(b.t, err)
@@ -218,18 +219,18 @@ func (b *bench) turn(in RunTurnInput) RunTurnOutput {
 
 func (b *bench) end() {
 	b.t.Helper()
-	_, err := as[EndSandboxOutput](b.t.Context(), 1, b.host.EndSandbox, EndSandboxInput{Agent: b.agent, Sandbox: b.sandbox, Reason: "manual", LastSeq: b.last})
+	_, err := as[contract.EndSandboxOutput](b.t.Context(), 1, b.host.EndSandbox, contract.EndSandboxInput{Agent: b.agent, Sandbox: b.sandbox, Reason: "manual", LastSeq: b.last})
 	require.NoError(b.t, err)
 }
 
 // ended is what a turn that runs aside came to.
 type ended struct {
-	out RunTurnOutput
+	out contract.RunTurnOutput
 	err error
 }
 
 // aside runs an attempt beside the test.
-func (b *bench) aside(ctx context.Context, n int, in RunTurnInput) <-chan ended {
+func (b *bench) aside(ctx context.Context, n int, in contract.RunTurnInput) <-chan ended {
 	done := make(chan ended, 1)
 	go func() {
 		out, err := b.attempt(ctx, n, in)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -30,8 +31,8 @@ type bookmark struct {
 	Parsed json.RawMessage `json:"parsed,omitempty"`
 	// Ended is the last execution that ended, and Output what it came to: an
 	// attempt that finds its own execution here has only to say so again.
-	Ended  string         `json:"ended,omitempty"`
-	Output *RunTurnOutput `json:"output,omitempty"`
+	Ended  string                  `json:"ended,omitempty"`
+	Output *contract.RunTurnOutput `json:"output,omitempty"`
 	// Unarchived says that Ended may not be in the archive.
 	Unarchived bool `json:"unarchived,omitempty"`
 	// Model and Permission are what the live agent was last told.
@@ -53,9 +54,9 @@ type begun struct {
 	// Running are the processes below the agent before the turn.
 	Running runner.Mark `json:"running"`
 	// Options were changed while the turn ran.
-	Options Options `json:"options,omitzero"`
+	Options contract.Options `json:"options,omitzero"`
 	// Interrupt was handed to the agent.
-	Interrupt *Interrupt `json:"interrupt,omitempty"`
+	Interrupt *contract.Interrupt `json:"interrupt,omitempty"`
 	// InterruptedAt is when that was.
 	InterruptedAt time.Time `json:"interruptedAt,omitzero"`
 	// Cut is what the turn fails with when Sojourn itself had it interrupted.
@@ -66,13 +67,13 @@ type begun struct {
 
 // begun says whether an attempt before began the execution. After a reset
 // another message may have its id.
-func (b bookmark) begun(in RunTurnInput) bool {
+func (b bookmark) begun(in contract.RunTurnInput) bool {
 	return b.Open != nil && b.Open.ExecutionID == in.ExecutionID && (b.Open.MessageID == "" || b.Open.MessageID == in.Message.ID)
 }
 
 // ended is how the execution ended by an attempt before or by this one; nil if it
 // has not.
-func (b bookmark) ended(in RunTurnInput) *session.Result {
+func (b bookmark) ended(in contract.RunTurnInput) *session.Result {
 	if b.Ended != in.ExecutionID || b.Output == nil || b.Output.Result.MessageID != in.Message.ID {
 		return nil
 	}
@@ -184,7 +185,7 @@ const (
 // settledBookmark is the bookmark for a turn. The attempt of a run that was
 // reset may be about to note the end that the run after it has read in the
 // stream already; it is waited for.
-func (h *Host) settledBookmark(ctx context.Context, in RunTurnInput) (bookmark, error) {
+func (h *Host) settledBookmark(ctx context.Context, in contract.RunTurnInput) (bookmark, error) {
 	for until := time.Now().Add(notePatience); ; {
 		b, err := h.bookmark(in.Sandbox.ID)
 		if err != nil || !in.Reset || b.Open == nil || b.begun(in) || time.Now().After(until) {

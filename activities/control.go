@@ -3,6 +3,8 @@ package activities
 import (
 	"context"
 	"time"
+
+	"github.com/sojourn-run/sojourn/contract"
 )
 
 // controlPatience is how long a control waits for its turn to enter: the
@@ -11,42 +13,42 @@ const controlPatience = time.Second
 
 // control is a request to a running turn.
 type control struct {
-	in    ControlInput
+	in    contract.ControlInput
 	reply chan error
 }
 
 // SendControl hands a control to the running turn of a session on this host.
-func (h *Host) SendControl(ctx context.Context, in ControlInput) (ControlOutput, error) {
+func (h *Host) SendControl(ctx context.Context, in contract.ControlInput) (contract.ControlOutput, error) {
 	t := h.await(ctx, in)
 	if t == nil {
-		return ControlOutput{}, ctx.Err()
+		return contract.ControlOutput{}, ctx.Err()
 	}
 	c := control{in: in, reply: make(chan error, 1)}
 	select {
 	case t.controls <- c:
 	case <-t.left:
-		return ControlOutput{}, nil
+		return contract.ControlOutput{}, nil
 	case <-ctx.Done():
-		return ControlOutput{}, ctx.Err()
+		return contract.ControlOutput{}, ctx.Err()
 	}
 	select {
 	case err := <-c.reply:
-		return ControlOutput{Handed: err == nil}, crossing(err)
+		return contract.ControlOutput{Handed: err == nil}, toApplicationError(err)
 	case <-t.left:
 		// A turn that took it may have left since: its word counts.
 		select {
 		case err := <-c.reply:
-			return ControlOutput{Handed: err == nil}, crossing(err)
+			return contract.ControlOutput{Handed: err == nil}, toApplicationError(err)
 		default:
-			return ControlOutput{}, nil
+			return contract.ControlOutput{}, nil
 		}
 	case <-ctx.Done():
-		return ControlOutput{}, ctx.Err()
+		return contract.ControlOutput{}, ctx.Err()
 	}
 }
 
 // await finds the turn, or nil when it does not enter in time.
-func (h *Host) await(ctx context.Context, in ControlInput) *attempt {
+func (h *Host) await(ctx context.Context, in contract.ControlInput) *attempt {
 	patience, cancel := context.WithTimeout(ctx, controlPatience)
 	defer cancel()
 	for {

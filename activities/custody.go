@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/runner"
 )
 
@@ -83,7 +84,7 @@ func (h *Host) paused(sessionID string) (bool, error) {
 		return false, err
 	}
 	for _, a := range d.PendingActivities {
-		if a.GetActivityType().GetName() == NameRunTurn {
+		if a.GetActivityType().GetName() == contract.ActivityRunTurn {
 			return a.Paused, nil
 		}
 	}
@@ -102,5 +103,5 @@ func (a *attempt) leave(ctx context.Context, err error) error {
 		h, id := a.host, a.in.Agent.SessionID
 		h.after.Go(func() { h.mourn(id) })
 	}
-	return crossing(cmp.Or(takenAway(ctx), err))
+	return toApplicationError(cmp.Or(takenAway(ctx), err))
 }

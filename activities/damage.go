@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -31,12 +32,12 @@ func ruined(err error) bool {
 // giveUp ends a ruined sandbox, with everything in it archived, so that the turn
 // is resumed in another one. It gives the error that says so; while that can't
 // be done it gives one that is tried again.
-func (h *Host) giveUp(ctx context.Context, in RunTurnInput, why error) error {
+func (h *Host) giveUp(ctx context.Context, in contract.RunTurnInput, why error) error {
 	h.o.Log.Error("a sandbox is given up", "session", in.Agent.SessionID, "sandbox", in.Sandbox.ID, "error", why)
-	var show atomic.Pointer[Beat]
-	show.Store(&Beat{Phase: "giving up the sandbox: " + turn.Truncate(why.Error(), 300)})
+	var show atomic.Pointer[contract.HeartbeatDetails]
+	show.Store(&contract.HeartbeatDetails{Phase: "giving up the sandbox: " + turn.Truncate(why.Error(), 300)})
 	defer beat(ctx, &show)()
-	_, err := h.endSandbox(ctx, EndSandboxInput{Agent: in.Agent, Sandbox: in.Sandbox, Reason: "damaged", LastSeq: in.LastSeq})
+	_, err := h.endSandbox(ctx, contract.EndSandboxInput{Agent: in.Agent, Sandbox: in.Sandbox, Reason: "damaged", LastSeq: in.LastSeq})
 	if err != nil {
 		return errors.Join(why, err)
 	}

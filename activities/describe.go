@@ -30,7 +30,7 @@ func (h *Host) DescribeHost(ctx context.Context) (session.HostReport, error) {
 		asking.Go(func() { report.Agents[i] = h.describeAgent(ctx, name) })
 	}
 	asking.Wait()
-	return report, crossing(ctx.Err())
+	return report, toApplicationError(ctx.Err())
 }
 
 func (h *Host) describeAgent(ctx context.Context, name string) session.HostsAgent {

@@ -43,8 +43,9 @@ var errAgent = errors.New("agent")
 // errProfile marks a profile that is not there or can't be read.
 var errProfile = errors.New("profile")
 
-// crossing gives an activity's error the form in which it crosses Temporal.
-func crossing(err error) error {
+// toApplicationError returns an activity's error in the form in which it crosses
+// Temporal.
+func toApplicationError(err error) error {
 	var app *temporal.ApplicationError
 	var invalid *session.InvalidError
 	switch {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/runner"
@@ -58,7 +59,7 @@ func TestAnswerToAnAgentThatHasJustEnded(t *testing.T) {
 	asked := b.until(b.last, is[event.PermissionRequested]).Payload.(event.PermissionRequested)
 	endHalf, endWhole := b.halfEnded()
 	endHalf()
-	b.control(ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}})
+	b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}})
 	endWhole()
 	over := <-done
 	require.NoError(t, over.err)

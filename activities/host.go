@@ -43,7 +43,7 @@ type HostOptions struct {
 	Agents adapters.Registry
 	// Reconcile has a session cleaned up whose workflow was ended from outside.
 	// Default: nothing does.
-	Reconcile func(ctx context.Context, d session.Dead) error
+	Reconcile func(ctx context.Context, d session.TerminatedRun) error
 	// Evict asks a session to give up an idle sandbox. Default: none gives way.
 	Evict func(ctx context.Context, sessionID string, req session.EvictRequest) error
 	// Profile loads a profile by id. Default: no profile is known.

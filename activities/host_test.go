@@ -15,6 +15,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -54,15 +55,15 @@ func TestExitOf(t *testing.T) {
 // wrapped; the rest is retried.
 func TestCrossing(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, crossing(nil))
+	require.NoError(t, toApplicationError(nil))
 	for _, c := range typed {
-		err := crossing(fmt.Errorf("outer: %w", errors.Join(errors.New("other"), fmt.Errorf("inner: %w", c.err))))
+		err := toApplicationError(fmt.Errorf("outer: %w", errors.Join(errors.New("other"), fmt.Errorf("inner: %w", c.err))))
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app, "%v", c.err)
 		require.Equal(t, c.typ, app.Type())
 		require.True(t, app.NonRetryable())
 		require.Contains(t, app.Error(), c.err.Error())
-		require.Same(t, app, crossing(err), "once is enough")
+		require.Same(t, app, toApplicationError(err), "once is enough")
 	}
 	for want, err := range map[string]error{
 		session.TypeFenced:       &stream.GapError{},
@@ -70,15 +71,15 @@ func TestCrossing(t *testing.T) {
 		session.TypeHostLost:     archive.ErrCorrupt,
 	} {
 		var app *temporal.ApplicationError
-		require.False(t, errors.As(crossing(err), &app), "%v is no %s", err, want)
+		require.False(t, errors.As(toApplicationError(err), &app), "%v is no %s", err, want)
 	}
-	require.ErrorIs(t, crossing(fmt.Errorf("x: %w", context.Canceled)), context.Canceled)
+	require.ErrorIs(t, toApplicationError(fmt.Errorf("x: %w", context.Canceled)), context.Canceled)
 	var app *temporal.ApplicationError
-	require.ErrorAs(t, crossing(fmt.Errorf("x: %w", session.Invalid("workspace", "is no folder", "a folder"))), &app)
+	require.ErrorAs(t, toApplicationError(fmt.Errorf("x: %w", session.Invalid("workspace", "is no folder", "a folder"))), &app)
 	require.Equal(t, session.TypeInvalid, app.Type())
 	require.Equal(t, session.Invalid("workspace", "is no folder", "a folder"), session.FromTemporal(app))
 	// An agent that can't be started because of its epoch is fenced, not broken.
-	require.ErrorAs(t, crossing(fmt.Errorf("start %w claude: %w", errAgent, runner.ErrEpoch)), &app)
+	require.ErrorAs(t, toApplicationError(fmt.Errorf("start %w claude: %w", errAgent, runner.ErrEpoch)), &app)
 	require.Equal(t, session.TypeFenced, app.Type())
 }
 
@@ -112,8 +113,8 @@ func TestBookmark(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, bookmark{}, none, "a sandbox begins at its beginning")
 	want := bookmark{
-		Offset: 7, Translator: []byte(`{"v":1}`), Ended: "x1", Output: &RunTurnOutput{LastSeq: 3}, Model: "m",
-		Open: &begun{ExecutionID: "x2", Interrupt: &Interrupt{Reason: "r"}, Options: Options{Permission: adapters.PermissionDeny}},
+		Offset: 7, Translator: []byte(`{"v":1}`), Ended: "x1", Output: &contract.RunTurnOutput{LastSeq: 3}, Model: "m",
+		Open: &begun{ExecutionID: "x2", Interrupt: &contract.Interrupt{Reason: "r"}, Options: contract.Options{Permission: adapters.PermissionDeny}},
 		Own:  []archive.OwnEntry{{ID: "a", Event: own(event.Log{Message: "x"})}},
 	}
 	require.NoError(t, h.saveBookmark("box", bookmark{Offset: 1}))
@@ -290,7 +291,7 @@ func TestPlacesConcurrent(t *testing.T) {
 // live is a turn that nobody runs.
 func live(session, execution string) *attempt {
 	return &attempt{
-		in:       RunTurnInput{Agent: Agent{SessionID: session}, ExecutionID: execution},
+		in:       contract.RunTurnInput{Agent: contract.Agent{SessionID: session}, ExecutionID: execution},
 		controls: make(chan control), left: make(chan struct{}),
 	}
 }
@@ -298,14 +299,14 @@ func live(session, execution string) *attempt {
 func TestSendControl(t *testing.T) {
 	t.Parallel()
 	h := bare(t)
-	in := ControlInput{SessionID: "s", ExecutionID: "x1"}
+	in := contract.ControlInput{SessionID: "s", ExecutionID: "x1"}
 	out, err := h.SendControl(t.Context(), in)
 	require.NoError(t, err)
 	require.False(t, out.Handed, "no turn")
 
 	// The turn enters while the control waits for it, behind one of another
 	// session.
-	sent := make(chan ControlOutput, 1)
+	sent := make(chan contract.ControlOutput, 1)
 	go func() {
 		out, err := h.SendControl(t.Context(), in)
 		if err != nil {
@@ -331,16 +332,16 @@ func TestSendControl(t *testing.T) {
 	leave = h.enter(two)
 	defer leave()
 	go func() { c := <-two.controls; c.reply <- session.Invalid("requestId", "is not open", "an open one") }()
-	_, err = h.SendControl(t.Context(), ControlInput{SessionID: "s", ExecutionID: "x2"})
+	_, err = h.SendControl(t.Context(), contract.ControlInput{SessionID: "s", ExecutionID: "x2"})
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, session.TypeInvalid, app.Type())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = h.SendControl(ctx, ControlInput{SessionID: "s", ExecutionID: "x2"})
+	_, err = h.SendControl(ctx, contract.ControlInput{SessionID: "s", ExecutionID: "x2"})
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = h.SendControl(ctx, ControlInput{SessionID: "nobody", ExecutionID: "x1"})
+	_, err = h.SendControl(ctx, contract.ControlInput{SessionID: "nobody", ExecutionID: "x1"})
 	require.ErrorIs(t, err, context.Canceled, "who gives up does not know whether there is a turn")
 }
 
@@ -354,7 +355,7 @@ func TestSendControlToALeavingTurn(t *testing.T) {
 		leave := h.enter(one)
 		var wg sync.WaitGroup
 		wg.Go(func() { c := <-one.controls; c.reply <- nil; leave() })
-		out, err := h.SendControl(t.Context(), ControlInput{SessionID: "s", ExecutionID: "x1"})
+		out, err := h.SendControl(t.Context(), contract.ControlInput{SessionID: "s", ExecutionID: "x1"})
 		require.NoError(t, err)
 		require.True(t, out.Handed)
 		wg.Wait()

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/runner"
 )
 
@@ -34,7 +35,7 @@ type pulse struct {
 	temporal Temporal
 	token    []byte
 	lease    time.Duration
-	show     *atomic.Pointer[Beat]
+	show     *atomic.Pointer[contract.HeartbeatDetails]
 	log      *slog.Logger
 	// gone cancels the attempt when Temporal no longer wants it.
 	gone context.CancelCauseFunc
@@ -53,7 +54,7 @@ type pulse struct {
 
 // startPulse beats until stop. The context that it gives ends when Temporal
 // says that the attempt is over; its cause says why.
-func (h *Host) startPulse(ctx context.Context, show *atomic.Pointer[Beat]) (context.Context, *pulse) {
+func (h *Host) startPulse(ctx context.Context, show *atomic.Pointer[contract.HeartbeatDetails]) (context.Context, *pulse) {
 	p := &pulse{
 		temporal: h.o.Temporal, token: activity.GetInfo(ctx).TaskToken, lease: h.o.Lease, show: show, log: h.o.Log,
 		done: make(chan struct{}), heard: make(chan struct{}),

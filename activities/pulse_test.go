@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -36,7 +37,7 @@ type temporalSays struct {
 
 func (s *temporalSays) RecordActivityHeartbeat(_ context.Context, _ []byte, details ...any) error {
 	s.beats.Add(1)
-	s.ended.Store(details[0].(*Beat).Ended)
+	s.ended.Store(details[0].(*contract.HeartbeatDetails).Ended)
 	if err := s.answer.Load(); err != nil {
 		return *err
 	}
@@ -50,7 +51,7 @@ func (s *temporalSays) say(err error) { s.answer.Store(&err) }
 func (s *temporalSays) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	s.looks.Add(1)
 	return &workflowservice.DescribeWorkflowExecutionResponse{PendingActivities: []*workflow.PendingActivityInfo{
-		{ActivityType: &common.ActivityType{Name: NameRunTurn}, Paused: s.paused.Load()},
+		{ActivityType: &common.ActivityType{Name: contract.ActivityRunTurn}, Paused: s.paused.Load()},
 	}}, nil
 }
 
@@ -124,7 +125,7 @@ func TestRunnerDiesBeforeTheMessageIsWritten(t *testing.T) {
 	again := b.aside(t.Context(), 3, b.ask(1, "hang"))
 	require.Eventually(t, func() bool { return countLines(b.heard(), `"hang"`) == 2 || len(again) > 0 }, 30*time.Second, 10*time.Millisecond)
 	require.Empty(t, again)
-	require.True(t, b.control(ControlInput{ExecutionID: "x1", ID: "k1", Interrupt: &Interrupt{}}).Handed)
+	require.True(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Interrupt: &contract.Interrupt{}}).Handed)
 	require.NoError(t, (<-again).err)
 	require.Equal(t, 1, count[event.QueryStarted](b.events()))
 	require.Zero(t, countLines(b.heard(), "Continue from where"))

@@ -23,7 +23,7 @@ func TestResumeWithoutTheStream(t *testing.T) {
 	b.turn(in)
 	b.create() // on the next host: Temporal never heard of the turn's end
 	in.Sandbox, in.LastSeq = b.sandbox, b.last
-	in.Resumes = &Lost{Host: "host-0", Times: 1, AfterSeq: b.last}
+	in.Resumes = &session.Lost{Host: "host-0", Times: 1, AfterSeq: b.last}
 	out := b.turn(in)
 	require.Equal(t, session.Completed, out.Result.Outcome)
 	require.Zero(t, countLines(b.heard(), "words 3"), "it is not asked again")
@@ -42,7 +42,7 @@ func TestEndInTheLastHeartbeat(t *testing.T) {
 	require.Equal(t, done.Result, *ended)
 	b.create() // on the next host
 	in.Sandbox, in.LastSeq = b.sandbox, b.last
-	in.Resumes = &Lost{Host: "host-0", Times: 1, AfterSeq: b.last, Ended: ended}
+	in.Resumes = &session.Lost{Host: "host-0", Times: 1, AfterSeq: b.last, Ended: ended}
 	require.Equal(t, done.Result, b.turn(in).Result)
 	require.Zero(t, countLines(b.heard(), `"type":"user"`), "nobody is asked")
 	require.Equal(t, 1, count[event.QueryCompleted](b.events()), "one end")

@@ -25,7 +25,7 @@ const (
 func (h *Host) errNoPlace(why string) error {
 	return temporal.NewApplicationErrorWithOptions(
 		fmt.Sprintf("waiting for a free place: host %s has %d sandboxes, %s", h.o.ID, h.o.Places.Capacity(), why),
-		session.TypeNoPlace, temporal.ApplicationErrorOptions{NextRetryDelay: placeAgain},
+		session.TypeNoSlot, temporal.ApplicationErrorOptions{NextRetryDelay: placeAgain},
 	)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -30,63 +31,55 @@ import (
 // session's agent needs: its transcripts from the archive, its profile, its
 // workspace. It takes the session's next epoch, so whatever served the session
 // before is fenced from then on.
-func (h *Host) CreateSandbox(ctx context.Context, in CreateSandboxInput) (CreateSandboxOutput, error) {
-	var show atomic.Pointer[Beat]
-	show.Store(&Beat{Phase: "waiting for a free place"})
+func (h *Host) CreateSandbox(ctx context.Context, in contract.CreateSandboxInput) (contract.CreateSandboxOutput, error) {
+	var show atomic.Pointer[contract.HeartbeatDetails]
+	show.Store(&contract.HeartbeatDetails{Phase: "waiting for a free place"})
 	defer beat(ctx, &show)()
 	out, err := h.createSandbox(ctx, in, &show)
 	if errors.Is(err, archive.ErrCorrupt) {
 		// No other try mends it, and nobody would see what is waited for.
 		err = temporal.NewNonRetryableApplicationError(err.Error(), session.TypeAgentFailed, nil)
 	}
-	return out, crossing(err)
+	return out, toApplicationError(err)
 }
 
-func (h *Host) createSandbox(ctx context.Context, in CreateSandboxInput, show *atomic.Pointer[Beat]) (CreateSandboxOutput, error) {
+func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput, show *atomic.Pointer[contract.HeartbeatDetails]) (contract.CreateSandboxOutput, error) {
 	id := in.Agent.SessionID
-	if in.Reset {
-		if err := notAhead(ctx, h.o.Stream, id, in.LastSeq, nil); err != nil {
-			return CreateSandboxOutput{}, err
-		}
-	}
 	claimed, err := h.takePlace(ctx)
 	if err != nil {
-		return CreateSandboxOutput{}, err
+		return contract.CreateSandboxOutput{}, err
 	}
 	defer claimed.drop()
-	show.Store(&Beat{Phase: "creating sandbox"})
+	show.Store(&contract.HeartbeatDetails{Phase: "creating sandbox"})
 	epoch, err := h.o.Archive.TakeEpoch(ctx, id)
 	if err != nil {
-		return CreateSandboxOutput{}, err
+		return contract.CreateSandboxOutput{}, err
 	}
 	at := place{id, epoch, in.LastSeq}
 	if in.Lost != nil {
 		if at.lastSeq, err = h.tellLost(ctx, at, *in.Lost); err != nil {
-			return CreateSandboxOutput{}, err
+			return contract.CreateSandboxOutput{}, err
 		}
 	}
-	env := event.Environment{
-		SandboxID: fmt.Sprintf("%s-e%d", id, epoch), Host: h.o.ID, Provider: "local",
-		Status: "starting", RestartCount: in.Restarts,
-	}
+	made := session.Sandbox{Host: h.o.ID, ID: fmt.Sprintf("%s-e%d", id, epoch), Provider: h.o.Provider.Name(), Epoch: epoch, Status: "ready"}
+	env := made.Environment("starting")
+	env.RestartCount = in.Restarts
 	if at.lastSeq, err = h.tell(ctx, at, event.EECreating{Environment: env}, env); err != nil {
-		return CreateSandboxOutput{}, err
+		return contract.CreateSandboxOutput{}, err
 	}
 	if err := h.furnish(ctx, in.Agent, env.SandboxID, at, claimed); err != nil {
 		env.Status, env.Message = "terminated", err.Error()
 		_, terr := h.tell(ctx, at, event.EEError{Environment: env}, env)
-		return CreateSandboxOutput{}, errors.Join(err, terr)
+		return contract.CreateSandboxOutput{}, errors.Join(err, terr)
 	}
-	env.Status = "ready"
+	env.Status = made.Status
 	last, err := h.tell(ctx, at, event.EEReady{Environment: env}, env)
 	if err != nil {
 		// Nobody will hear of it: it must not stay.
-		return CreateSandboxOutput{}, errors.Join(err, h.discard(context.WithoutCancel(ctx), env.SandboxID))
+		return contract.CreateSandboxOutput{}, errors.Join(err, h.discard(context.WithoutCancel(ctx), env.SandboxID))
 	}
 	h.o.Places.rest(env.SandboxID)
-	return CreateSandboxOutput{
-		Sandbox: session.Sandbox{Host: h.o.ID, ID: env.SandboxID, Epoch: epoch, Status: env.Status}, LastSeq: last,
-	}, nil
+	return contract.CreateSandboxOutput{Sandbox: made, LastSeq: last}, nil
 }
 
 // tellLost ends, for subscribers, a sandbox that went with its host: nobody else
@@ -99,7 +92,9 @@ func (h *Host) tellLost(ctx context.Context, at place, lost session.Sandbox) (ui
 }
 
 func lostEnvironment(sb session.Sandbox) event.Environment {
-	return event.Environment{SandboxID: sb.ID, Host: sb.Host, Provider: "local", Status: "terminated", Reason: "unhealthy", Message: "its host is lost"}
+	env := sb.Environment("terminated")
+	env.Reason, env.Message = "unhealthy", "its host is lost"
+	return env
 }
 
 func (h *Host) discard(ctx context.Context, sandboxID string) error {
@@ -133,7 +128,7 @@ type place struct {
 
 // furnish makes the sandbox and puts everything into it; after an error
 // nothing of it is left.
-func (h *Host) furnish(ctx context.Context, in Agent, sandboxID string, at place, claimed *claim) error {
+func (h *Host) furnish(ctx context.Context, in contract.Agent, sandboxID string, at place, claimed *claim) error {
 	a, err := h.o.Agents.Get(in.Name)
 	if err != nil {
 		return err
@@ -226,7 +221,7 @@ func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left st
 }
 
 // fill puts transcripts first, then the profile, then the workspace's files.
-func (h *Host) fill(ctx context.Context, in Agent, a adapters.Adapter, p adapters.Profile, sb sandbox.Sandbox, at place) error {
+func (h *Host) fill(ctx context.Context, in contract.Agent, a adapters.Adapter, p adapters.Profile, sb sandbox.Sandbox, at place) error {
 	info, err := sb.Info(ctx)
 	if err != nil {
 		return err
@@ -375,24 +370,15 @@ func isolation(paths sandbox.Paths) runner.IsolationSpec {
 // EndSandbox stops the agent, archives what is left and ends the sandbox. It
 // fails, and is tried again, for as long as the archive can't be reached. A
 // sandbox that is gone already is ended.
-func (h *Host) EndSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOutput, error) {
-	var show atomic.Pointer[Beat]
-	show.Store(&Beat{Phase: "ending sandbox: archiving"})
+func (h *Host) EndSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
+	var show atomic.Pointer[contract.HeartbeatDetails]
+	show.Store(&contract.HeartbeatDetails{Phase: "ending sandbox: archiving"})
 	defer beat(ctx, &show)()
 	out, err := h.endSandbox(ctx, in)
-	return out, crossing(err)
+	return out, toApplicationError(err)
 }
 
-func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOutput, error) {
-	if in.Reset {
-		err := notAhead(ctx, h.o.Stream, in.Agent.SessionID, in.LastSeq, func(p event.Payload) bool {
-			e, ok := p.(event.EETerminated)
-			return ok && e.SandboxID == in.Sandbox.ID
-		})
-		if err != nil {
-			return EndSandboxOutput{}, err
-		}
-	}
+func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
 	var kept []event.Event
 	var left []string
 	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
@@ -402,23 +388,24 @@ func (h *Host) endSandbox(ctx context.Context, in EndSandboxInput) (EndSandboxOu
 		h.o.Places.free(in.Sandbox.ID)
 		h.dropSyncer(in.Sandbox.ID)
 		if err := h.dropBookmark(in.Sandbox.ID); err != nil {
-			return EndSandboxOutput{}, err
+			return contract.EndSandboxOutput{}, err
 		}
 	case err != nil:
-		return EndSandboxOutput{}, err
+		return contract.EndSandboxOutput{}, err
 	default:
 		if kept, left, err = h.drain(ctx, in, sb); err != nil {
-			return EndSandboxOutput{}, err
+			return contract.EndSandboxOutput{}, err
 		}
 	}
-	env := event.Environment{SandboxID: in.Sandbox.ID, Host: h.o.ID, Provider: "local", Status: "terminated", Reason: in.Reason, Message: strings.Join(left, "; ")}
+	env := in.Sandbox.Environment("terminated")
+	env.Reason, env.Message = in.Reason, strings.Join(left, "; ")
 	last, err := h.tell(ctx, place{in.Agent.SessionID, in.Sandbox.Epoch, in.LastSeq}, event.EETerminated{Environment: env}, env, kept...)
-	return EndSandboxOutput{LastSeq: last}, err
+	return contract.EndSandboxOutput{LastSeq: last}, err
 }
 
 // drain archives what is in a sandbox and ends it. Whatever an agent made of
 // it, that ends: what can't be archived or removed is named in left.
-func (h *Host) drain(ctx context.Context, in EndSandboxInput, sb sandbox.Sandbox) (kept []event.Event, left []string, err error) {
+func (h *Host) drain(ctx context.Context, in contract.EndSandboxInput, sb sandbox.Sandbox) (kept []event.Event, left []string, err error) {
 	if kept, left, err = h.emptyOut(ctx, in); err != nil {
 		return nil, nil, err
 	}
@@ -448,7 +435,7 @@ const stopPatienceAtEnd = time.Minute
 // emptyOut stops the agent, so that it writes its last lines, and archives. It
 // gives what the archive has in the end: whoever follows the transcripts has
 // not heard of what came behind the last turn. What can't be read is in left.
-func (h *Host) emptyOut(ctx context.Context, in EndSandboxInput) (kept []event.Event, left []string, err error) {
+func (h *Host) emptyOut(ctx context.Context, in contract.EndSandboxInput) (kept []event.Event, left []string, err error) {
 	a, err := h.find(ctx, in.Agent, in.Sandbox.ID, in.Sandbox.Epoch)
 	if err != nil {
 		return nil, nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -23,34 +24,9 @@ type Session struct {
 }
 
 // Begin opens a run: its epoch, its record, session:initialized.
-func (s *Session) Begin(ctx context.Context, in BeginInput) (BeginOutput, error) {
-	if in.Reset {
-		out, begun, err := s.begunBefore(ctx, in)
-		if begun || err != nil {
-			return out, crossing(err)
-		}
-	}
+func (s *Session) Begin(ctx context.Context, in contract.BeginInput) (contract.BeginOutput, error) {
 	out, err := s.begin(ctx, in.Session, in.RunID)
-	return out, crossing(err)
-}
-
-// begunBefore finds how far a session has come whose workflow was set back to
-// before its beginning.
-func (s *Session) begunBefore(ctx context.Context, in BeginInput) (out BeginOutput, begun bool, err error) {
-	id, after := in.Session.SessionID, in.Session.LastSeq
-	err = notAhead(ctx, s.Stream, id, after, nil)
-	if !errors.Is(err, errAhead) {
-		return out, false, err
-	}
-	ahead, err := s.takeUp(ctx, TakeUpInput{SessionID: id, Agent: in.Session.Options.Agent, RunID: in.RunID, LastSeq: after})
-	if err != nil {
-		return out, false, err
-	}
-	out = BeginOutput{Epoch: ahead.Epoch, LastSeq: ahead.LastSeq, Ahead: &ahead}
-	if in.Session.Reopened {
-		out.Record, err = s.record(ctx, id)
-	}
-	return out, true, err
+	return out, toApplicationError(err)
 }
 
 func (s *Session) record(ctx context.Context, id string) (*session.Record, error) {
@@ -62,12 +38,12 @@ func (s *Session) record(ctx context.Context, id string) (*session.Record, error
 	return &rec, err
 }
 
-func (s *Session) begin(ctx context.Context, in session.Input, runID string) (BeginOutput, error) {
+func (s *Session) begin(ctx context.Context, in session.Input, runID string) (contract.BeginOutput, error) {
 	epoch, err := s.Archive.TakeEpoch(ctx, in.SessionID)
 	if err != nil {
-		return BeginOutput{}, err
+		return contract.BeginOutput{}, err
 	}
-	out := BeginOutput{Epoch: epoch}
+	out := contract.BeginOutput{Epoch: epoch}
 	if out.Record, err = s.openRecord(ctx, in, epoch); err != nil {
 		return out, err
 	}
@@ -121,51 +97,40 @@ func (s *Session) openRecord(ctx context.Context, in session.Input, epoch uint64
 
 // Emit appends events of Sojourn's own while no turn runs. Blocks among them
 // go to the archive too, anchored to the block that they follow.
-func (s *Session) Emit(ctx context.Context, in EmitInput) (EmitOutput, error) {
-	if in.Reset {
-		if err := notAhead(ctx, s.Stream, in.SessionID, in.LastSeq, nil); err != nil {
-			return EmitOutput{}, crossing(err)
-		}
-	}
+func (s *Session) Emit(ctx context.Context, in contract.EmitInput) (contract.EmitOutput, error) {
 	if in.TakeEpoch {
 		var err error
 		if in.Epoch, err = s.Archive.TakeEpoch(ctx, in.SessionID); err != nil {
-			return EmitOutput{}, crossing(err)
+			return contract.EmitOutput{}, toApplicationError(err)
 		}
 	}
-	if in.Forsaken != nil {
-		out, err := s.forsake(ctx, in)
-		return out, crossing(err)
+	if in.Abort != nil {
+		out, err := s.abort(ctx, in)
+		return out, toApplicationError(err)
 	}
 	last, err := s.Stream.Emit(ctx, in.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: in.LastSeq, Key: in.Key, Events: in.Events,
 	})
 	if err != nil {
-		return EmitOutput{}, crossing(err)
+		return contract.EmitOutput{}, toApplicationError(err)
 	}
 	if err := announceChanges(ctx, s.Stream, in.SessionID, in.Events); err != nil {
-		return EmitOutput{}, crossing(err)
+		return contract.EmitOutput{}, toApplicationError(err)
 	}
 	entries, anchor := ownEntries(in.Key, in.Events, in.Anchor)
 	if err := s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, entries...); err != nil {
-		return EmitOutput{}, crossing(err)
+		return contract.EmitOutput{}, toApplicationError(err)
 	}
-	return EmitOutput{Epoch: in.Epoch, LastSeq: last, LastBlockID: anchor}, nil
+	return contract.EmitOutput{Epoch: in.Epoch, LastSeq: last, LastBlockID: anchor}, nil
 }
 
 // Finish closes a run: the record, the list's marker, session:closed.
-func (s *Session) Finish(ctx context.Context, in FinishInput) error {
-	return crossing(s.finish(ctx, in))
+func (s *Session) Finish(ctx context.Context, in contract.FinishInput) error {
+	return toApplicationError(s.finish(ctx, in))
 }
 
-func (s *Session) finish(ctx context.Context, in FinishInput) error {
+func (s *Session) finish(ctx context.Context, in contract.FinishInput) error {
 	id := in.Session.SessionID
-	if in.Reset {
-		err := notAhead(ctx, s.Stream, id, in.Record.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeSessionClosed })
-		if err != nil {
-			return err
-		}
-	}
 	var events []event.Event
 	if in.Lost != nil {
 		events = append(events, own(event.EETerminated{Environment: lostEnvironment(*in.Lost)}))

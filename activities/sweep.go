@@ -11,6 +11,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/turn"
@@ -95,12 +96,12 @@ func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
 		return h.drop(ctx, info)
 	case found.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, found.status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
 		return nil
-	case session.Died(found.status):
-		return h.reconcile(ctx, session.Dead{SessionID: info.SessionID, RunID: found.run})
+	case session.TerminationOf(found.status) != "":
+		return h.reconcile(ctx, session.TerminatedRun{SessionID: info.SessionID, RunID: found.run})
 	}
-	_, err = h.endSandbox(ctx, EndSandboxInput{
-		Agent: Agent{SessionID: info.SessionID, Name: info.Labels["agent"], Native: 1}, Reason: "unowned",
-		Sandbox: session.Sandbox{Host: h.o.ID, ID: info.SandboxID, Epoch: info.Epoch},
+	_, err = h.endSandbox(ctx, contract.EndSandboxInput{
+		Agent: contract.Agent{SessionID: info.SessionID, Name: info.Labels["agent"], Native: 1}, Reason: "unowned",
+		Sandbox: session.Sandbox{Host: h.o.ID, ID: info.SandboxID, Provider: info.Provider, Epoch: info.Epoch},
 	})
 	return err
 }
@@ -126,7 +127,7 @@ func (h *Host) statusOf(ctx context.Context, sessionID string) (owner, error) {
 	info := d.GetWorkflowExecutionInfo()
 	found := owner{status: info.GetStatus(), run: info.GetExecution().GetRunId()}
 	for _, a := range d.GetPendingActivities() {
-		found.awaits = found.awaits || a.GetActivityType().GetName() == NameCreateSandbox
+		found.awaits = found.awaits || a.GetActivityType().GetName() == contract.ActivityCreateSandbox
 	}
 	return found, nil
 }
@@ -151,7 +152,7 @@ func (h *Host) drop(ctx context.Context, info sandbox.Info) error {
 	return h.terminate(ctx, sb)
 }
 
-func (h *Host) reconcile(ctx context.Context, d session.Dead) error {
+func (h *Host) reconcile(ctx context.Context, d session.TerminatedRun) error {
 	if h.o.Reconcile == nil {
 		return nil
 	}
@@ -164,8 +165,8 @@ func (h *Host) mourn(sessionID string) {
 	ctx, cancel := context.WithTimeout(h.ctx, mournPatience)
 	defer cancel()
 	found, err := h.statusOf(ctx, sessionID)
-	if err == nil && session.Died(found.status) {
-		err = h.reconcile(ctx, session.Dead{SessionID: sessionID, RunID: found.run})
+	if err == nil && session.TerminationOf(found.status) != "" {
+		err = h.reconcile(ctx, session.TerminatedRun{SessionID: sessionID, RunID: found.run})
 	}
 	if err != nil {
 		h.o.Log.Warn("a session that seems to have been ended is left to the next sweep", "session", sessionID, "error", err)

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
@@ -20,7 +21,7 @@ type awaiting struct{ acknowledging }
 func (awaiting) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	return &workflowservice.DescribeWorkflowExecutionResponse{
 		WorkflowExecutionInfo: &workflow.WorkflowExecutionInfo{Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING},
-		PendingActivities:     []*workflow.PendingActivityInfo{{ActivityType: &common.ActivityType{Name: NameCreateSandbox}}},
+		PendingActivities:     []*workflow.PendingActivityInfo{{ActivityType: &common.ActivityType{Name: contract.ActivityCreateSandbox}}},
 	}, nil
 }
 

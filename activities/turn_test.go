@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -153,7 +154,7 @@ func folded(events []event.Event) reducer.State {
 
 // insist attempts a turn until it is done; each attempt is cut off after some
 // more events.
-func (b *bench) insist(r *rand.Rand, in RunTurnInput) RunTurnOutput {
+func (b *bench) insist(r *rand.Rand, in contract.RunTurnInput) contract.RunTurnOutput {
 	b.t.Helper()
 	for attempt := 1; ; attempt++ {
 		tail, err := b.log.Tail(b.t.Context(), b.agent.SessionID)
@@ -232,7 +233,7 @@ func TestAttemptAfterTheEnd(t *testing.T) {
 	require.Equal(t, 1, countLines(b.heard(), `"type":"user"`))
 }
 
-func (b *bench) control(in ControlInput) ControlOutput {
+func (b *bench) control(in contract.ControlInput) contract.ControlOutput {
 	b.t.Helper()
 	in.SessionID = b.agent.SessionID
 	out, err := b.host.SendControl(b.t.Context(), in)
@@ -254,11 +255,11 @@ func TestControlTwice(t *testing.T) {
 		ID: "note", Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: event.Text("noted"),
 	}})
 	for range 2 {
-		require.True(t, b.control(ControlInput{ExecutionID: "x1", ID: "k1", Events: []event.Event{note}}).Handed)
-		require.False(t, b.control(ControlInput{ExecutionID: "x7", ID: "k2", Events: []event.Event{note}}).Handed, "another execution's")
+		require.True(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Events: []event.Event{note}}).Handed)
+		require.False(t, b.control(contract.ControlInput{ExecutionID: "x7", ID: "k2", Events: []event.Event{note}}).Handed, "another execution's")
 	}
 	for range 2 {
-		b.control(ControlInput{ExecutionID: "x1", ID: "i1", Interrupt: &Interrupt{Reason: "enough"}})
+		b.control(contract.ControlInput{ExecutionID: "x1", ID: "i1", Interrupt: &contract.Interrupt{Reason: "enough"}})
 	}
 	end := <-done
 	require.NoError(t, end.err)
@@ -277,7 +278,7 @@ func TestControlTwice(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.Contains(t, entries[0].Anchor.AfterBlockID, "toolu_")
-	require.False(t, b.control(ControlInput{ExecutionID: "x1", ID: "k3", Events: []event.Event{note}}).Handed, "the turn is over")
+	require.False(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k3", Events: []event.Event{note}}).Handed, "the turn is over")
 }
 
 // The agent's death is the end of the turn, also for an attempt that comes
@@ -333,7 +334,7 @@ func TestPolicyOutlivesTheAttempt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := b.aside(ctx, 1, in)
 	b.until(b.last, is[event.BlockDelta])
-	require.True(t, b.control(ControlInput{ExecutionID: "x2", ID: "c1", Options: &Options{Permission: adapters.PermissionDeny}}).Handed)
+	require.True(t, b.control(contract.ControlInput{ExecutionID: "x2", ID: "c1", Options: &contract.Options{Permission: adapters.PermissionDeny}}).Handed)
 	cancel()
 	require.Error(t, (<-done).err)
 	b.worker()
@@ -354,7 +355,7 @@ func TestInterruptOutlivesTheAttempt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := b.aside(ctx, 1, in)
 	b.until(b.last, is[event.BlockDelta])
-	require.True(t, b.control(ControlInput{ExecutionID: "x1", ID: "i1", Interrupt: &Interrupt{Reason: "enough"}}).Handed)
+	require.True(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "i1", Interrupt: &contract.Interrupt{Reason: "enough"}}).Handed)
 	cancel()
 	require.Error(t, (<-done).err)
 	b.worker()

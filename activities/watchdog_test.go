@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
@@ -61,7 +62,7 @@ func TestNoProgressWaitsForAPerson(t *testing.T) {
 	b.host.mu.Unlock()
 	// Twice the beat at which the silence is judged, and many times the patience.
 	require.Eventually(t, func() bool { return live.show.Load().Seconds >= 3 }, 30*time.Second, 10*time.Millisecond)
-	require.True(t, b.control(ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}}).Handed)
+	require.True(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}}).Handed)
 	ended := <-done
 	require.NoError(t, ended.err)
 	require.Equal(t, session.Completed, ended.out.Result.Outcome)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/stream"
@@ -26,7 +27,7 @@ const syncEvery = time.Minute
 
 // syncer returns the syncer of a sandbox's workspace; nil if the workspace is a
 // folder of the user's, which is neither archived nor told.
-func (h *Host) syncer(in Agent, sb sandbox.Sandbox, epoch uint64) *workspace.Syncer {
+func (h *Host) syncer(in contract.Agent, sb sandbox.Sandbox, epoch uint64) *workspace.Syncer {
 	if in.Workspace != "" {
 		return nil
 	}
@@ -47,7 +48,7 @@ func (h *Host) dropSyncer(sandboxID string) {
 }
 
 // provisionWorkspace gives a workspace of the sandbox's own its files.
-func (h *Host) provisionWorkspace(ctx context.Context, in Agent, sb sandbox.Sandbox, epoch uint64, profile []adapters.File) error {
+func (h *Host) provisionWorkspace(ctx context.Context, in contract.Agent, sb sandbox.Sandbox, epoch uint64, profile []adapters.File) error {
 	s := h.syncer(in, sb, epoch)
 	if s == nil {
 		return nil
@@ -58,7 +59,7 @@ func (h *Host) provisionWorkspace(ctx context.Context, in Agent, sb sandbox.Sand
 }
 
 // warnLeft logs what of a session is not kept.
-func (h *Host) warnLeft(in Agent, left string) {
+func (h *Host) warnLeft(in contract.Agent, left string) {
 	if left != "" {
 		h.o.Log.Warn(left, "session", in.SessionID)
 	}
@@ -92,7 +93,7 @@ func (a *attempt) sayFiles(ctx context.Context, s *workspace.Syncer, seen []work
 // syncLast archives the workspace before its sandbox ends, and tells what
 // changed since the last turn. What can't be read of it is returned in words;
 // empty for nothing.
-func (h *Host) syncLast(ctx context.Context, in EndSandboxInput, sb sandbox.Sandbox) (left string, err error) {
+func (h *Host) syncLast(ctx context.Context, in contract.EndSandboxInput, sb sandbox.Sandbox) (left string, err error) {
 	s := h.syncer(in.Agent, sb, in.Sandbox.Epoch)
 	if s == nil {
 		return "", nil

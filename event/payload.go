@@ -174,6 +174,8 @@ type Environment struct {
 	SandboxID string `json:"sandboxId,omitempty"`
 	Host      string `json:"host,omitempty"`
 	Provider  string `json:"provider,omitempty"`
+	// Epoch is the session's epoch that the sandbox was made under.
+	Epoch uint64 `json:"epoch,omitempty"`
 	// Status is starting, ready, unhealthy or terminated.
 	Status       string `json:"status,omitempty"`
 	RestartCount int    `json:"restartCount,omitempty"`

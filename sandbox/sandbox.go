@@ -40,6 +40,8 @@ func (e *WorkspaceError) Error() string {
 
 // Provider makes and finds sandboxes. All methods may be called concurrently.
 type Provider interface {
+	// Name is the provider's, as in Info.Provider.
+	Name() string
 	// Create makes a sandbox with empty areas and returns it when it is ready
 	// to take files and commands. Errors: [ErrExists], [*WorkspaceError], or a
 	// bad field of the Spec by name; after an error nothing is left behind.

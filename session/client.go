@@ -113,8 +113,8 @@ func (c *Client) Open(ctx context.Context, id string, o Options) (*Handle, error
 		return nil, err
 	case known.open:
 		return &Handle{c: c, id: id, first: known.first}, nil
-	case known.died:
-		if err := c.bury(ctx, Dead{SessionID: id, RunID: known.run}); err != nil {
+	case known.terminated:
+		if err := c.awaitReconciled(ctx, TerminatedRun{SessionID: id, RunID: known.run}); err != nil {
 			return nil, err
 		}
 	}
@@ -157,9 +157,10 @@ type found struct {
 	// first is the run id of the first run of the workflow chain; "" for a
 	// session that Temporal no longer knows.
 	first string
-	// run is the last run of it, and died that somebody ended it from outside.
-	run  string
-	died bool
+	// run is the last run of it; terminated reports whether it was ended from
+	// outside.
+	run        string
+	terminated bool
 }
 
 // lookup asks Temporal, then the archive.
@@ -168,10 +169,10 @@ func (c *Client) lookup(ctx context.Context, id string) (found, error) {
 	if err == nil {
 		info := d.GetWorkflowExecutionInfo()
 		return found{
-			open:  info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
-			first: info.GetFirstRunId(),
-			run:   info.GetExecution().GetRunId(),
-			died:  Died(info.GetStatus()),
+			open:       info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+			first:      info.GetFirstRunId(),
+			run:        info.GetExecution().GetRunId(),
+			terminated: TerminationOf(info.GetStatus()) != "",
 		}, nil
 	}
 	var missing *serviceerror.NotFound
@@ -190,14 +191,14 @@ func (c *Client) lookup(ctx context.Context, id string) (found, error) {
 	return found{}, nil
 }
 
-// bury waits until a session that was ended from outside is cleaned up: what it
-// owed must be said before it goes on.
-func (c *Client) bury(ctx context.Context, d Dead) error {
-	if err := Reconcile(ctx, c.o.Temporal, d); err != nil {
+// awaitReconciled waits until a terminated session is cleaned up: its pending
+// messages must have failed before it is reopened.
+func (c *Client) awaitReconciled(ctx context.Context, run TerminatedRun) error {
+	if err := Reconcile(ctx, c.o.Temporal, run); err != nil {
 		return err
 	}
-	if err := c.o.Temporal.GetWorkflow(ctx, reconcileID(d), "").Get(ctx, nil); err != nil {
-		return c.unavailable("clean up behind session "+d.SessionID, err)
+	if err := c.o.Temporal.GetWorkflow(ctx, reconcileID(run), "").Get(ctx, nil); err != nil {
+		return c.unavailable("clean up after session "+run.SessionID, err)
 	}
 	return nil
 }

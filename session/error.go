@@ -44,9 +44,9 @@ const (
 	TypeFenced       = "Fenced"
 	// TypeNoProgress: the agent said nothing for so long that its turn was ended.
 	TypeNoProgress = event.CodeNoProgress
-	// TypeNoPlace: a host that took a new sandbox had no place for it after all;
-	// it is offered again, until some host has one.
-	TypeNoPlace = "NoPlace"
+	// TypeNoSlot: a host that took the task of creating a sandbox had no slot for
+	// it after all; it is offered again, until some host has one.
+	TypeNoSlot = "NoSlot"
 	// TypeTerminated is of messages whose session's workflow was ended from
 	// outside.
 	TypeTerminated = event.CodeTerminated
@@ -72,8 +72,8 @@ func (e *InvalidError) Error() string {
 // Hint is what would be right, for a command line's second line.
 func (e *InvalidError) Hint() string { return e.Field + " wants " + e.Want }
 
-// wire maps an error of this package to one that crosses Temporal; others
-// pass unchanged. Used by the workflow's validators and handlers.
+// wireTypes maps an error of this package to the type with which it crosses
+// Temporal; others pass unchanged.
 var wireTypes = []struct {
 	err error
 	typ string
@@ -84,7 +84,7 @@ var wireTypes = []struct {
 	{ErrNotFound, TypeNotFound},
 }
 
-// ToTemporal gives the non-retryable application error for err.
+// ToTemporal returns the non-retryable application error for err.
 func ToTemporal(err error) error {
 	if err == nil {
 		return nil
@@ -101,7 +101,7 @@ func ToTemporal(err error) error {
 	return err
 }
 
-// FromTemporal gives back what ToTemporal was given, as far as the type tells.
+// FromTemporal returns what ToTemporal was given, as far as the type tells.
 func FromTemporal(err error) error {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {

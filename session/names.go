@@ -27,18 +27,18 @@ const (
 	QuerySnapshot = "snapshot"
 	QueryInspect  = "inspect"
 	QueryResult   = "result"
-	// QueryRemains is for the cleaning up behind a session that was ended from
+	// QueryFinalState is for the cleanup after a session that was ended from
 	// outside.
-	QueryRemains = "remains"
+	QueryFinalState = "final-state"
 )
 
 // Task queues. Workflows and light activities run on TaskQueue; sandboxes are
-// made on PlaceQueue, which a host polls only while it has a free place
-// or an idle sandbox that can give way; turns
-// and control run on the queues of the host that holds the sandbox.
+// created on CreateQueue, which a host polls only while it has a free slot or an
+// idle sandbox that can be evicted; turns and control run on the queues of the
+// host that has the sandbox.
 const (
-	TaskQueue  = "sojourn"
-	PlaceQueue = "sojourn-place"
+	TaskQueue   = "sojourn"
+	CreateQueue = "sojourn-create"
 )
 
 // HostQueue takes the turns of the sandboxes on a host.

@@ -12,58 +12,87 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Workflows that clean up behind sessions whose own workflow was ended from
+// Workflows that clean up after sessions whose own workflow was ended from
 // outside: terminated, failed or timed out.
 const (
-	// ReconcileType ends one dead session: its sandbox, and what it owed.
+	// ReconcileType ends one such session: its sandbox, and its pending messages.
 	ReconcileType = "SojournReconcile"
-	// ReconcilerType finds the dead ones; the schedule starts it.
+	// ReconcilerType finds them; the schedule starts it.
 	ReconcilerType = "SojournReconciler"
 	// ReconcilerSchedule is the id of that schedule.
 	ReconcilerSchedule = "sojourn-reconciler"
 )
 
-// ReconcileEvery is how often the schedule looks for dead sessions.
+// ReconcileEvery is how often the schedule looks for terminated sessions.
 const ReconcileEvery = time.Minute
 
-// Dead names the run of a session's workflow that somebody ended.
-type Dead struct {
+// TerminatedRun names the run of a session's workflow that was ended from
+// outside.
+type TerminatedRun struct {
 	SessionID string `json:"sessionId"`
 	RunID     string `json:"runId"`
 }
 
-// Died says whether a workflow's status is that of a session that did not
-// close itself.
-func Died(s enumspb.WorkflowExecutionStatus) bool {
+// Termination is how a session's workflow ended that did not close its session;
+// "" for one that runs or closed it. It is the reason in session:closed.
+type Termination string
+
+const (
+	Terminated         Termination = "terminated"
+	TerminatedByFault  Termination = "failed"
+	TerminatedByTime   Termination = "timed out"
+	TerminatedByCancel Termination = "cancelled"
+)
+
+// TerminationOf returns how a workflow of a status ended its session.
+func TerminationOf(s enumspb.WorkflowExecutionStatus) Termination {
 	switch s {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED,
-		enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
-		return true
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return Terminated
+	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
+		return TerminatedByFault
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return TerminatedByTime
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return TerminatedByCancel
 	}
-	return false
+	return ""
 }
 
-// Reconcile has a dead session cleaned up. It returns at once; a run that is
-// being cleaned up, or was, is not cleaned up again.
-func Reconcile(ctx context.Context, c client.Client, d Dead) error {
+// Sentence is the termination in words, for people.
+func (t Termination) Sentence() string {
+	switch t {
+	case TerminatedByFault, TerminatedByTime:
+		return "the session's workflow " + string(t)
+	case TerminatedByCancel:
+		return "the session's workflow was cancelled"
+	}
+	return "the session was terminated"
+}
+
+// Reconcile starts the cleanup of a terminated session and returns at once. A run
+// that is being cleaned up, or was, is not cleaned up again.
+func Reconcile(ctx context.Context, c client.Client, run TerminatedRun) error {
 	_, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID:                                       reconcileID(d),
+		ID:                                       reconcileID(run),
 		TaskQueue:                                TaskQueue,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            "cleans up behind session " + d.SessionID,
-	}, ReconcileType, d)
+		StaticSummary:                            "cleans up after session " + run.SessionID,
+	}, ReconcileType, run)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	if err != nil && !errors.As(err, &started) {
-		return fmt.Errorf("reconcile session %s: %w", d.SessionID, err)
+		return fmt.Errorf("reconcile session %s: %w", run.SessionID, err)
 	}
 	return nil
 }
 
-func reconcileID(d Dead) string { return "sojourn-reconcile-" + d.SessionID + "-" + d.RunID }
+func reconcileID(run TerminatedRun) string {
+	return "sojourn-reconcile-" + run.SessionID + "-" + run.RunID
+}
 
-// EnsureReconciler makes the schedule that finds dead sessions, unless it is
-// there; made says whether it was not.
+// EnsureReconciler creates the schedule that finds terminated sessions, unless it
+// exists; made reports whether it did not.
 func EnsureReconciler(ctx context.Context, c client.Client) (made bool, err error) {
 	_, err = c.ScheduleClient().Create(ctx, client.ScheduleOptions{
 		ID:      ReconcilerSchedule,

@@ -53,9 +53,9 @@ type State struct {
 	Restarts int `json:"restarts,omitempty"`
 	// Epoch is the last one taken; taken, never counted.
 	Epoch uint64 `json:"epoch,omitempty"`
-	// Floor is a turn that a run before this one, of which nothing is known
-	// any more, may have come to in this epoch; see RunTurnInput.Turn.
-	Floor int `json:"floor,omitempty"`
+	// MinTurn is the highest turn that an earlier run may have fenced in this
+	// epoch: the next turn's number is above it. 0: none.
+	MinTurn int `json:"minTurn,omitempty"`
 	// Native counts the native sessions begun.
 	Native int `json:"native"`
 
@@ -102,10 +102,17 @@ type Queued struct {
 type Sandbox struct {
 	Host string `json:"host"`
 	ID   string `json:"id"`
+	// Provider is the name of the provider that made it.
+	Provider string `json:"provider,omitempty"`
 	// Epoch is the fence it was made under.
 	Epoch uint64 `json:"epoch"`
 	// Status is starting, ready, unhealthy or terminated.
 	Status string `json:"status"`
+}
+
+// Environment is the sandbox in events, in a status.
+func (s Sandbox) Environment(status string) event.Environment {
+	return event.Environment{SandboxID: s.ID, Host: s.Host, Provider: s.Provider, Epoch: s.Epoch, Status: status}
 }
 
 // Child is a spawned session that still lives.

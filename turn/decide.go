@@ -4,9 +4,6 @@ package turn
 // is nil until a plan asks for it.
 type Facts struct {
 	ExecutionID, MessageID string
-	// Ahead is what the stream has that the workflow does not know, after an operator
-	// reset it; "" for nothing.
-	Ahead string
 	// Damage is why no attempt can continue in the sandbox: the checkpoint can't be
 	// read, the spool is shorter than the checkpoint says, the runner is of an unknown
 	// version; "" for nothing.
@@ -49,8 +46,6 @@ type Kind string
 
 // The kinds of plans.
 const (
-	// Refuse ends the attempt and changes nothing.
-	Refuse Kind = "refuse"
 	// Replace archives the sandbox and ends it; the turn is resumed in another.
 	Replace Kind = "replace"
 	// Answer returns the result that the checkpoint has.
@@ -98,11 +93,6 @@ type Rule struct {
 // Rules is the table: the first rule that applies decides. It is what a turn does
 // about every way in which its attempts can end.
 var Rules = []Rule{
-	{
-		Name: "ahead", When: "the workflow was reset, and the stream has an execution or a sandbox that it does not know",
-		Kind: Refuse, Reason: "what the stream has is not done again: the workflow catches up first",
-		applies: func(f Facts) bool { return f.Ahead != "" },
-	},
 	{
 		Name: "damaged", When: "checkpoint, spool and runner contradict each other, or can't be read",
 		Kind: Replace, Reason: "nobody knows what was streamed of this spool; the archive is whole",

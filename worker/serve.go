@@ -215,7 +215,7 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 	sayMissing(agents, s, logger)
 	host := activities.NewHost(activities.HostOptions{
 		ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease,
-		Temporal: temporal, Reconcile: func(ctx context.Context, d session.Dead) error { return session.Reconcile(ctx, temporal, d) },
+		Temporal: temporal, Reconcile: func(ctx context.Context, d session.TerminatedRun) error { return session.Reconcile(ctx, temporal, d) },
 		Evict: func(ctx context.Context, id string, req session.EvictRequest) error {
 			return session.Evict(ctx, temporal, id, req)
 		},

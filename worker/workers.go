@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows"
 )
@@ -47,8 +48,9 @@ func startWorkers(c client.Client, host string, light *activities.Session, h *ac
 		// A task may bring many large messages to a busy machine; one that takes
 		// too long is given to another worker anyway.
 		DeadlockDetectionTimeout: session.WorkflowTaskTimeout - time.Second,
-		// The next worker fails what this one had under way.
-		Interceptors: []interceptor.WorkerInterceptor{h.Interceptor()},
+		// The next worker fails what this one had under way; what a reset run wants
+		// written against its stream is refused.
+		Interceptors: []interceptor.WorkerInterceptor{h.Interceptor(), activities.ResetGuard(light.Stream)},
 		OnFatalError: func(err error) { set.fatal <- err },
 	}
 	shared := worker.New(c, session.TaskQueue, base)
@@ -56,10 +58,10 @@ func startWorkers(c client.Client, host string, light *activities.Session, h *ac
 	shared.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: session.ReconcileType})
 	shared.RegisterWorkflowWithOptions(workflows.Reconciler, workflow.RegisterOptions{Name: session.ReconcilerType})
 	shared.RegisterWorkflowWithOptions(workflows.Hosts, workflow.RegisterOptions{Name: session.HostsType})
-	dead := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
+	reconciler := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
 	register(shared, map[string]any{
-		activities.NameBegin: light.Begin, activities.NameEmit: light.Emit, activities.NameFinish: light.Finish, activities.NameTakeUp: light.TakeUp,
-		activities.NameLookAtDead: dead.LookAtDead, activities.NameEpitaph: dead.WriteEpitaph, activities.NameFindDead: dead.FindDead,
+		contract.ActivityBegin: light.Begin, contract.ActivityEmit: light.Emit, contract.ActivityFinish: light.Finish, contract.ActivityCatchUp: light.CatchUp,
+		contract.ActivityDescribeTerminated: reconciler.DescribeTerminated, contract.ActivityRecordTermination: reconciler.RecordTermination, contract.ActivityReconcileTerminated: reconciler.ReconcileTerminated,
 	})
 
 	placed := base
@@ -68,18 +70,18 @@ func startWorkers(c client.Client, host string, light *activities.Session, h *ac
 		return nil, err
 	}
 	placed.Tuner, placed.DisableWorkflowWorker, placed.MaxConcurrentActivityTaskPollers = tuner, true, 1
-	place := worker.New(c, session.PlaceQueue, placed)
-	register(place, map[string]any{activities.NameCreateSandbox: h.CreateSandbox})
+	place := worker.New(c, session.CreateQueue, placed)
+	register(place, map[string]any{contract.ActivityCreateSandbox: h.CreateSandbox})
 
 	turning := base
 	turning.DisableWorkflowWorker, turning.MaxConcurrentActivityExecutionSize = true, places.Capacity()
 	turns := worker.New(c, session.HostQueue(host), turning)
-	register(turns, map[string]any{activities.NameRunTurn: h.RunTurn})
+	register(turns, map[string]any{contract.ActivityRunTurn: h.RunTurn})
 
 	controlling := base
 	controlling.DisableWorkflowWorker, controlling.MaxConcurrentActivityExecutionSize = true, 64
 	control := worker.New(c, session.ControlQueue(host), controlling)
-	register(control, map[string]any{activities.NameSendControl: h.SendControl, activities.NameEndSandbox: h.EndSandbox, activities.NameDescribeHost: h.DescribeHost})
+	register(control, map[string]any{contract.ActivitySendControl: h.SendControl, contract.ActivityEndSandbox: h.EndSandbox, contract.ActivityDescribeHost: h.DescribeHost})
 
 	for _, w := range []worker.Worker{turns, control, place, shared} {
 		if err := w.Start(); err != nil {

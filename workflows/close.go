@@ -6,7 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -25,7 +25,7 @@ func (r *run) requestClose(reason string) {
 
 func (r *run) closeChildren() {
 	for _, c := range r.st.Children {
-		r.kids[c.SessionID].cancel()
+		r.children[c.SessionID].cancel()
 	}
 }
 
@@ -48,7 +48,7 @@ func (r *run) finish() error {
 		case r.st.Sandbox != nil:
 			r.endSandbox("manual")
 		default:
-			if err := r.writeEnd(); !r.takeUp(r.ctx, err) {
+			if err := r.writeEnd(); !r.catchUp(r.ctx, err) {
 				return err
 			}
 		}
@@ -69,7 +69,7 @@ func (r *run) giveUpQueue() {
 			ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
 		})
 		events = append(events, event.QueryFailed{Query: event.Query{ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Error: &info}})
-		texts = append(texts, fmt.Sprintf("%s (%s)", headline(q.Message.Text), q.Message.ID))
+		texts = append(texts, fmt.Sprintf("%s (%s)", titleOf(q.Message.Text), q.Message.ID))
 	}
 	// Named after the first: more may come while the session closes.
 	block := event.Block{
@@ -87,10 +87,10 @@ func (r *run) endSandbox(reason string) {
 	sb := *r.st.Sandbox
 	defer r.waitFor("the sandbox on host " + sb.Host + " to be archived and ended")()
 	ctx := workflow.WithActivityOptions(r.ctx, endOptions(sb.Host))
-	var out activities.EndSandboxOutput
-	err := workflow.ExecuteActivity(ctx, activities.NameEndSandbox, activities.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason, LastSeq: r.st.LastSeq, Reset: r.wasReset()}).Get(ctx, &out)
-	if r.takeUp(r.ctx, err) {
-		// Whoever wants it ended looks again at what stands.
+	var out contract.EndSandboxOutput
+	err := workflow.ExecuteActivity(ctx, contract.ActivityEndSandbox, contract.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason, LastSeq: r.st.LastSeq, Reset: r.wasReset()}).Get(ctx, &out)
+	if r.catchUp(r.ctx, err) {
+		// The state has changed: the caller looks at it again.
 		return
 	}
 	r.st.Sandbox = nil
@@ -98,7 +98,8 @@ func (r *run) endSandbox(reason string) {
 		r.st.Restarts++
 		r.st.ArchiveBehind = "the sandbox's host did not answer when it was ended"
 		workflow.GetLogger(r.ctx).Error("a sandbox could not be ended", "sandbox", sb.ID, "host", sb.Host, "error", err)
-		env := event.Environment{SandboxID: sb.ID, Host: sb.Host, Status: "terminated", Reason: "unhealthy", Message: errorInfo(err).Message}
+		env := sb.Environment("terminated")
+		env.Reason, env.Message = "unhealthy", errorInfo(err).Message
 		r.notify(event.EEError{Environment: env}, event.EETerminated{Environment: env})
 		if werr := workflow.Await(r.ctx, r.settled); werr != nil {
 			workflow.GetLogger(r.ctx).Debug("wait ended early", "error", werr)
@@ -113,10 +114,10 @@ func (r *run) endSandbox(reason string) {
 func (r *run) writeEnd() error {
 	done := r.waitFor("stream and archive to take the session's end")
 	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
-	in := activities.FinishInput{
+	in := contract.FinishInput{
 		Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted(), Lost: r.st.LostSandbox, Reset: r.wasReset(),
 	}
-	err := workflow.ExecuteActivity(ctx, activities.NameFinish, in).Get(ctx, nil)
+	err := workflow.ExecuteActivity(ctx, contract.ActivityFinish, in).Get(ctx, nil)
 	done()
 	if err != nil {
 		return fmt.Errorf("session %s: close: %w", r.in.SessionID, err)

@@ -76,7 +76,7 @@ func TestR18ClosedIsFinalInWorkflow(t *testing.T) {
 	p.w.crowded = true
 	var again *answer
 	refused := map[string]*answer{}
-	p.then(func() { p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) })
+	p.then(func() { p.update(session.UpdateSpawn, spawnOf("child", "HOLD on")) })
 	p.w.ending = nil
 	p.then(func() {
 		p.update(session.UpdateClose)
@@ -121,7 +121,7 @@ func TestR28CloseInWorkflow(t *testing.T) {
 	p.w.deaf, p.w.deafOne = 3, "kid"
 	p.then(
 		func() { p.send("m1", "HOLD one") },
-		func() { p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
+		func() { p.update(session.UpdateSpawn, spawnOf("child", "HOLD on")) },
 	)
 	p.run()
 	var order []string
@@ -131,10 +131,10 @@ func TestR28CloseInWorkflow(t *testing.T) {
 			order = append(order, s.session+" "+string(s.payload.EventType()))
 		}
 	}
-	require.ElementsMatch(t, []string{"s1 query:interrupted", "kid query:interrupted"}, order[:2])
+	require.ElementsMatch(t, []string{"s1 query:interrupted", "child query:interrupted"}, order[:2])
 	require.Equal(t, "s1 session:closed", order[len(order)-1])
 	require.Equal(t, "s1 ee:terminated", order[len(order)-2])
-	require.Contains(t, order[:len(order)-2], "kid session:closed")
+	require.Contains(t, order[:len(order)-2], "child session:closed")
 }
 
 func TestANewSessionClosesWithoutASandbox(t *testing.T) {

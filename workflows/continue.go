@@ -5,7 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -69,11 +69,11 @@ func (r *run) makeWayDue() bool {
 }
 
 // awaitTurn waits for RunTurn, or until the run has to make way.
-func (r *run) awaitTurn(ctx workflow.Context, done workflow.Future, out *activities.RunTurnOutput) error {
+func (r *run) awaitTurn(ctx workflow.Context, done workflow.Future, out *contract.RunTurnOutput) error {
 	if err := workflow.Await(r.ctx, func() bool { return done.IsReady() || r.makeWayDue() }); err != nil {
 		return err
 	}
-	if !done.IsReady() && workflow.GetVersion(r.ctx, changeMakeWay, workflow.DefaultVersion, 1) >= 1 {
+	if !done.IsReady() {
 		return errMakeWay
 	}
 	return done.Get(ctx, out)
@@ -92,9 +92,9 @@ func (r *run) makeWay() error {
 	if run := r.running; run != nil && run.MessageID == cur.queued.Message.ID {
 		r.st.UnderWay.Anchor = run.Anchor
 	}
-	if r.st.Floor == 0 {
+	if r.st.MinTurn == 0 {
 		// The attempts of the next run come after those of this one.
-		r.st.Floor = r.nextTurn()
+		r.st.MinTurn = r.nextTurn()
 	}
 	for _, n := range r.outbox {
 		carried := session.Notice{Key: n.key, Events: n.events}
@@ -110,7 +110,7 @@ func (r *run) makeWay() error {
 func (r *run) unpack() {
 	for _, n := range r.st.Notices {
 		carried := &notice{key: n.Key, events: n.Events}
-		if o := (activities.Options{Model: n.Model, Permission: n.Permission}); o != (activities.Options{}) {
+		if o := (contract.Options{Model: n.Model, Permission: n.Permission}); o != (contract.Options{}) {
 			carried.options = &o
 		}
 		r.outbox = append(r.outbox, carried)
@@ -120,7 +120,7 @@ func (r *run) unpack() {
 		if u.Lost != nil {
 			r.cur.hosts, r.cur.after = u.Lost.Times, u.Lost.AfterSeq
 		}
-		r.running = &activities.Running{ExecutionID: u.ExecutionID, MessageID: u.Message.ID, AfterSeq: u.AfterSeq, Anchor: u.Anchor}
+		r.running = &contract.Running{ExecutionID: u.ExecutionID, MessageID: u.Message.ID, AfterSeq: u.AfterSeq, Anchor: u.Anchor}
 	}
 	r.st.Notices, r.st.UnderWay = nil, nil
 }

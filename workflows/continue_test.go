@@ -215,13 +215,13 @@ func TestNoContinueWhileChildrenLive(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	p.then(
-		func() { p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
+		func() { p.update(session.UpdateSpawn, spawnOf("child", "HOLD on")) },
 		func() { p.env.SetContinueAsNewSuggested(true); p.send("m1", "one") },
 		func() { p.send("m2", "two") },
 		func() {
 			require.False(t, p.env.IsWorkflowCompleted())
 			require.Equal(t, 2, p.snapshot().Turns)
-			require.NoError(t, p.w.letGo("kid"))
+			require.NoError(t, p.w.letGo("child"))
 		},
 	)
 	in := p.runToContinue()

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -17,7 +17,7 @@ import (
 type notice struct {
 	key     string
 	events  []event.Event
-	options *activities.Options
+	options *contract.Options
 	done    bool
 }
 
@@ -56,7 +56,7 @@ func (r *run) mayWrite() bool {
 func (r *run) write(ctx workflow.Context, n *notice) error {
 	cur := r.cur
 	for wait := firstRetry; r.runs(cur); wait = min(2*wait, lastRetry) {
-		out, err := r.control(ctx, activities.ControlInput{ID: n.key, Events: n.events, Options: n.options})
+		out, err := r.control(ctx, contract.ControlInput{ID: n.key, Events: n.events, Options: n.options})
 		if out.Handed || isPermanent(err) {
 			return err
 		}
@@ -65,13 +65,11 @@ func (r *run) write(ctx workflow.Context, n *notice) error {
 	if len(n.events) == 0 {
 		return nil
 	}
-	_, err := r.emitInput(ctx, activities.EmitInput{
-		SessionID: r.in.SessionID, Epoch: r.st.Epoch, LastSeq: r.st.LastSeq, Key: n.key, Events: n.events, Anchor: r.st.LastBlockID,
-	})
+	_, err := r.emit(ctx, contract.EmitInput{Key: n.key, Events: n.events, Anchor: r.st.LastBlockID})
 	return err
 }
 
-// runs says whether a turn is the live one.
+// runs reports whether a turn is the live one.
 func (r *run) runs(t *turn) bool { return t != nil && r.cur == t && t.live }
 
 // pause waits, at most until the turn is over.
@@ -82,14 +80,14 @@ func (r *run) pause(ctx workflow.Context, cur *turn, wait time.Duration) {
 }
 
 // control calls the live turn on its host.
-func (r *run) control(ctx workflow.Context, in activities.ControlInput) (activities.ControlOutput, error) {
-	var out activities.ControlOutput
+func (r *run) control(ctx workflow.Context, in contract.ControlInput) (contract.ControlOutput, error) {
+	var out contract.ControlOutput
 	if r.cur == nil || r.st.Sandbox == nil {
 		return out, nil
 	}
 	in.SessionID, in.ExecutionID = r.in.SessionID, r.cur.queued.ExecutionID
 	actx := workflow.WithActivityOptions(ctx, controlOptions(r.st.Sandbox.Host))
-	err := workflow.ExecuteActivity(actx, activities.NameSendControl, in).Get(actx, &out)
+	err := workflow.ExecuteActivity(actx, contract.ActivitySendControl, in).Get(actx, &out)
 	if temporal.IsTimeoutError(err) {
 		return out, nil
 	}
@@ -126,9 +124,9 @@ func (r *run) pressInterrupt(ctx workflow.Context, cur *turn) {
 	if err := workflow.Await(ctx, func() bool { return r.cur != cur || cur.live }); err != nil {
 		return
 	}
-	in := activities.ControlInput{
+	in := contract.ControlInput{
 		ID:        fmt.Sprintf("interrupt-%s", cur.queued.ExecutionID),
-		Interrupt: &activities.Interrupt{Reason: cur.reason},
+		Interrupt: &contract.Interrupt{Reason: cur.reason},
 	}
 	for wait := firstRetry; r.runs(cur); wait = min(2*wait, lastRetry) {
 		out, err := r.control(ctx, in)
@@ -143,7 +141,7 @@ func (r *run) pressInterrupt(ctx workflow.Context, cur *turn) {
 }
 
 func (r *run) interruptChild(id string) {
-	k := r.kids[id]
+	k := r.children[id]
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
 		// A child that is being started is told as soon as it can hear.
 		if err := workflow.Await(ctx, func() bool { return k.future != nil || k.gone }); err != nil || k.gone {

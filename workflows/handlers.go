@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -95,7 +95,7 @@ func (r *run) room(m session.Message) error {
 func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, error) {
 	// A signal that came in the same task came before: it goes first.
 	r.drain(ctx)
-	m, err := identified(ctx, m)
+	m, err := withID(ctx, m)
 	if err != nil {
 		return session.Receipt{}, err
 	}
@@ -166,7 +166,7 @@ func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest
 	if req.Message == nil {
 		return session.InterruptReply{Running: r.interruptTree(ctx, req.Reason)}, nil
 	}
-	m, err := identified(ctx, *req.Message)
+	m, err := withID(ctx, *req.Message)
 	if err != nil {
 		return session.InterruptReply{}, err
 	}
@@ -189,7 +189,7 @@ func (r *run) interruptTree(ctx workflow.Context, reason string) bool {
 	if r.interrupt(reason) {
 		return true
 	}
-	return len(r.st.Children) > 0 && workflow.GetVersion(ctx, changeInterruptIdle, workflow.DefaultVersion, 1) >= 1
+	return len(r.st.Children) > 0
 }
 
 func (r *run) listenControl() error {
@@ -217,7 +217,7 @@ func (r *run) validateConfigure(c session.Configure) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	c.Metadata = mergeBag(r.st.Metadata, c.Metadata)
+	c.Metadata = mergeMetadata(r.st.Metadata, c.Metadata)
 	return c.Validate()
 }
 
@@ -226,18 +226,18 @@ func (r *run) configureUpdate(_ workflow.Context, c session.Configure) (session.
 	return r.snapshot(), nil
 }
 
-// configure applies what differs and says whether anything did.
+// configure applies what differs and reports whether anything did.
 func (r *run) configure(c session.Configure) bool {
 	idle := r.st.IdleTimeoutMS
 	update, live, changed := applyOptions(r.st, c)
 	if !changed {
 		return false
 	}
-	if r.resting && r.st.IdleTimeoutMS != idle {
-		r.rearm = workflow.GetVersion(r.ctx, changeIdleTimeout, workflow.DefaultVersion, 1) >= 1
+	if r.idling && r.st.IdleTimeoutMS != idle {
+		r.rearm = true
 	}
 	n := r.notify(update)
-	if r.cur != nil && live != (activities.Options{}) {
+	if r.cur != nil && live != (contract.Options{}) {
 		n.options = &live
 	}
 	r.publish()
@@ -262,14 +262,14 @@ func (r *run) validateRespond(req session.RespondRequest) error {
 func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {
 	cur := r.cur
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		out, err := r.control(ctx, activities.ControlInput{ID: "respond-" + req.RequestID, Answer: &req})
+		out, err := r.control(ctx, contract.ControlInput{ID: "respond-" + req.RequestID, Answer: &req})
 		// An attempt that began a moment ago has not read the request yet, which
 		// the one before it told.
 		if out.Handed || isPermanent(err) && !r.waitsFor(cur, req.RequestID) {
 			r.answered(cur, req.RequestID)
 			return err
 		}
-		if !r.runs(cur) || workflow.GetVersion(ctx, changeRespond, workflow.DefaultVersion, 1) < 1 {
+		if !r.runs(cur) {
 			return cmp.Or(err, session.ToTemporal(session.Invalid("requestId", fmt.Sprintf("%q is not open", req.RequestID), "the id of an open request")))
 		}
 		r.pause(ctx, cur, wait)
@@ -321,7 +321,7 @@ func (r *run) validateEvict(req session.EvictRequest) error {
 
 // applyOptions changes the state and gives what changed: as an event, and as
 // far as a live agent must hear of it.
-func applyOptions(st *session.State, c session.Configure) (update event.OptionsUpdate, live activities.Options, changed bool) {
+func applyOptions(st *session.State, c session.Configure) (update event.OptionsUpdate, live contract.Options, changed bool) {
 	if c.Title != nil && *c.Title != st.Title {
 		st.Title, update.Title, changed = *c.Title, c.Title, true
 	}
@@ -332,7 +332,7 @@ func applyOptions(st *session.State, c session.Configure) (update event.OptionsU
 		mode := string(*c.Permission)
 		st.Permission, update.PermissionMode, live.Permission, changed = *c.Permission, &mode, *c.Permission, true
 	}
-	if merged := mergeBag(st.Metadata, c.Metadata); !sameBag(merged, st.Metadata) {
+	if merged := mergeMetadata(st.Metadata, c.Metadata); !sameMetadata(merged, st.Metadata) {
 		st.Metadata, update.Metadata, changed = merged, c.Metadata, true
 	}
 	if c.Tags != nil && !slices.Equal(c.Tags, st.Tags) {

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -16,7 +16,7 @@ import (
 func Hosts(ctx workflow.Context, hosts []string) ([]session.HostReport, error) {
 	asked := make([]workflow.Future, len(hosts))
 	for i, host := range hosts {
-		asked[i] = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, describeOptions(host)), activities.NameDescribeHost)
+		asked[i] = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, describeOptions(host)), contract.ActivityDescribeHost)
 	}
 	reports := make([]session.HostReport, len(hosts))
 	for i, host := range hosts {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -237,7 +237,7 @@ func TestConfigureTellsTheLiveAgent(t *testing.T) {
 	p.then(func() { p.send("m2", "two") })
 	p.run()
 	require.Len(t, p.w.controls, 3, "offered until it is taken")
-	require.Equal(t, &activities.Options{Model: "opus"}, p.w.controls[2].Options)
+	require.Equal(t, &contract.Options{Model: "opus"}, p.w.controls[2].Options)
 	require.Equal(t, "opus", p.w.turns[1].Agent.Model)
 	require.Len(t, heard[event.OptionsUpdate](p.w, "s1"), 1)
 }

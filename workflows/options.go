@@ -18,7 +18,7 @@ var permanent = []string{
 	session.TypeFenced, session.TypeHostLost, session.TypeClosed,
 }
 
-// isPermanent says whether trying again can't help.
+// isPermanent reports whether trying again can't help.
 func isPermanent(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app) && (app.NonRetryable() || slices.Contains(permanent, app.Type()))
@@ -39,11 +39,11 @@ var writeOptions = workflow.ActivityOptions{
 	RetryPolicy:         patient,
 }
 
-// placeOptions have no schedule-to-start limit: with no free place anywhere
+// createOptions have no schedule-to-start limit: with no free place anywhere
 // the turn waits, visibly. Five minutes cover the copying in of a large
 // session; the heartbeat notices a host that dies meanwhile.
-var placeOptions = workflow.ActivityOptions{
-	TaskQueue:           session.PlaceQueue,
+var createOptions = workflow.ActivityOptions{
+	TaskQueue:           session.CreateQueue,
 	StartToCloseTimeout: 5 * time.Minute,
 	HeartbeatTimeout:    10 * time.Second,
 	RetryPolicy:         patient,
@@ -51,7 +51,7 @@ var placeOptions = workflow.ActivityOptions{
 	WaitForCancellation: true,
 }
 
-// turnOptions: a turn may take days, so the heartbeat alone says whether it
+// turnOptions: a turn may take days, so the heartbeat alone reports whether it
 // lives: 3 s, at a beat every second. A new attempt goes to the same host; if
 // nobody takes it within 45 s, longer than the agent's lease of 40 s, the host
 // is lost and no agent runs there any more.

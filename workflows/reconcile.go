@@ -7,92 +7,92 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// Reconcile cleans up behind a session whose workflow was ended from outside:
-// the agent is stopped and what it said is archived, the sandbox is ended, and
-// what was accepted and not answered is failed by name. A session that was
-// reopened since is left alone.
-func Reconcile(ctx workflow.Context, in session.Dead) error {
-	var dead activities.DeadOutput
+// Reconcile cleans up after a session whose workflow was ended from outside: the
+// agent is stopped and what it did is archived, the sandbox is ended, and what was
+// accepted and not answered fails by name. A session that was reopened since is
+// left alone.
+func Reconcile(ctx workflow.Context, run session.TerminatedRun) error {
+	var found contract.DescribeTerminatedOutput
 	light := workflow.WithActivityOptions(ctx, writeOptions)
-	if err := workflow.ExecuteActivity(light, activities.NameLookAtDead, in).Get(light, &dead); err != nil {
-		return fmt.Errorf("look at session %s: %w", in.SessionID, err)
+	if err := workflow.ExecuteActivity(light, contract.ActivityDescribeTerminated, run).Get(light, &found); err != nil {
+		return fmt.Errorf("describe terminated session %s: %w", run.SessionID, err)
 	}
-	if !dead.Dead {
+	if found.Termination == "" {
 		return nil
 	}
-	words := activities.EpitaphInput{Dead: in, Why: dead.Why, Remains: dead.Remains}
-	if dead.Remains.Sandbox != nil {
-		words.Lost = !endRemains(ctx, dead)
+	in := contract.RecordTerminationInput{Run: run, Termination: found.Termination, State: found.State}
+	if found.State.Sandbox != nil {
+		in.HostLost = !endTerminated(ctx, found)
 	}
-	if err := workflow.ExecuteActivity(light, activities.NameEpitaph, words).Get(light, nil); err != nil {
-		return fmt.Errorf("write the epitaph of session %s: %w", in.SessionID, err)
+	if err := workflow.ExecuteActivity(light, contract.ActivityRecordTermination, in).Get(light, nil); err != nil {
+		return fmt.Errorf("record the termination of session %s: %w", run.SessionID, err)
 	}
 	return nil
 }
 
-// endRemains ends what runs for a dead session, and says whether its host did
-// that. A host that is gone has lost it.
-func endRemains(ctx workflow.Context, dead activities.DeadOutput) bool {
-	rem := dead.Remains
-	if rem.Running != nil {
-		tctx := workflow.WithActivityOptions(ctx, turnOptions(rem.Sandbox.Host))
-		err := workflow.ExecuteActivity(tctx, activities.NameRunTurn, abandonment(dead)).Get(tctx, nil)
+// endTerminated ends the turn and the sandbox of a terminated session, and reports
+// whether the host did that. A host that does not answer has lost them.
+func endTerminated(ctx workflow.Context, found contract.DescribeTerminatedOutput) bool {
+	st := found.State
+	if st.Running != nil {
+		tctx := workflow.WithActivityOptions(ctx, turnOptions(st.Sandbox.Host))
+		err := workflow.ExecuteActivity(tctx, contract.ActivityRunTurn, endTurnInput(found)).Get(tctx, nil)
 		if hostLost(err) {
 			return false
 		}
 		if err != nil {
-			workflow.GetLogger(ctx).Info("there was no turn to end", "session", rem.Agent.SessionID, "error", err)
+			workflow.GetLogger(ctx).Info("there was no turn to end", "session", st.Agent.SessionID, "error", err)
 		}
 	}
-	ectx := workflow.WithActivityOptions(ctx, endOptions(rem.Sandbox.Host))
-	err := workflow.ExecuteActivity(ectx, activities.NameEndSandbox, activities.EndSandboxInput{
-		Agent: rem.Agent, Sandbox: *rem.Sandbox, Reason: "terminated", LastSeq: rem.Record.LastSeq,
+	ectx := workflow.WithActivityOptions(ctx, endOptions(st.Sandbox.Host))
+	err := workflow.ExecuteActivity(ectx, contract.ActivityEndSandbox, contract.EndSandboxInput{
+		Agent: st.Agent, Sandbox: *st.Sandbox, Reason: "terminated", LastSeq: st.Record.LastSeq,
 	}).Get(ectx, nil)
 	if err != nil && !hostLost(err) {
 		// It is fenced off: the sweep of its host ends it.
-		workflow.GetLogger(ctx).Error("the sandbox of a dead session could not be ended", "session", rem.Agent.SessionID, "error", err)
+		workflow.GetLogger(ctx).Error("the sandbox of a terminated session could not be ended", "session", st.Agent.SessionID, "error", err)
 	}
 	return err == nil
 }
 
-// abandonment takes the running turn up to end it.
-func abandonment(dead activities.DeadOutput) activities.RunTurnInput {
-	rem := dead.Remains
-	in := activities.RunTurnInput{
-		Agent: rem.Agent, Sandbox: *rem.Sandbox, ExecutionID: rem.Running.ExecutionID, Turn: rem.Turn,
-		Message: session.Message{ID: rem.Running.MessageID}, Anchor: rem.Record.LastBlockID, LastSeq: rem.Record.LastSeq,
-		Abandoned: dead.Why,
+// endTurnInput resumes the running turn to end it.
+func endTurnInput(found contract.DescribeTerminatedOutput) contract.RunTurnInput {
+	st := found.State
+	in := contract.RunTurnInput{
+		Agent: st.Agent, Sandbox: *st.Sandbox, ExecutionID: st.Running.ExecutionID, Turn: st.Turn,
+		Message: session.Message{ID: st.Running.MessageID}, Anchor: st.Record.LastBlockID, LastSeq: st.Record.LastSeq,
+		Terminated: found.Termination,
 	}
-	if s := rem.Since; s != nil {
+	if s := st.Since; s != nil {
 		in.AfterSeq, in.Anchor = s.AfterSeq, s.Anchor
 	}
 	return in
 }
 
-// Reconciler has every session cleaned up that was ended from outside since its
-// last run. The schedule runs it; what it gives is where the next run begins.
+// Reconciler starts the cleanup of every session that was ended from outside
+// since its last run. The schedule runs it; it returns where the next run begins.
 func Reconciler(ctx workflow.Context) (time.Time, error) {
-	var in activities.FindDeadInput
+	var in contract.ReconcileTerminatedInput
 	if workflow.HasLastCompletionResult(ctx) {
 		if err := workflow.GetLastCompletionResult(ctx, &in.After); err != nil {
 			// Then all are looked at.
-			workflow.GetLogger(ctx).Warn("what the run before said can't be read", "error", err)
+			workflow.GetLogger(ctx).Warn("the result of the last run can't be read", "error", err)
 		}
 	}
 	ctx = workflow.WithActivityOptions(ctx, findOptions)
-	var out activities.FindDeadOutput
-	err := workflow.ExecuteActivity(ctx, activities.NameFindDead, in).Get(ctx, &out)
+	var out contract.ReconcileTerminatedOutput
+	err := workflow.ExecuteActivity(ctx, contract.ActivityReconcileTerminated, in).Get(ctx, &out)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("find dead sessions: %w", err)
+		return time.Time{}, fmt.Errorf("reconcile terminated sessions: %w", err)
 	}
 	return out.Next, nil
 }
 
-// findOptions: the list of what died within a minute is short; after a long
+// findOptions: the list of what ended within a minute is short; after a long
 // outage it may not be. What is not done the next run does.
 var findOptions = workflow.ActivityOptions{
 	TaskQueue:           session.TaskQueue,
@@ -100,24 +100,24 @@ var findOptions = workflow.ActivityOptions{
 	RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 3},
 }
 
-// remains is what a run leaves that is ended from outside.
-func (r *run) remains() (activities.Remains, error) {
-	rem := activities.Remains{
+// finalState is what a run leaves that is ended from outside.
+func (r *run) finalState() (contract.FinalState, error) {
+	st := contract.FinalState{
 		Agent: r.agent(), Record: r.record(), Sandbox: r.st.Sandbox, Turn: r.nextTurn() + 1, Unlisted: r.in.Unlisted(),
 	}
 	if r.cur != nil {
-		o := owed(r.cur.queued)
-		rem.Running = &o
-		if run := r.running; run != nil && run.MessageID == o.MessageID {
-			rem.Since = run
+		m := pendingMessage(r.cur.queued)
+		st.Running = &m
+		if run := r.running; run != nil && run.MessageID == m.MessageID {
+			st.Since = run
 		}
 	}
 	for _, q := range r.st.Queue {
-		rem.Waiting = append(rem.Waiting, owed(q))
+		st.Waiting = append(st.Waiting, pendingMessage(q))
 	}
-	return rem, nil
+	return st, nil
 }
 
-func owed(q session.Queued) activities.Owed {
-	return activities.Owed{ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Title: headline(q.Message.Text)}
+func pendingMessage(q session.Queued) contract.PendingMessage {
+	return contract.PendingMessage{ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Title: titleOf(q.Message.Text)}
 }

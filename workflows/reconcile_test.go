@@ -12,40 +12,40 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// graveyard is what a reconciliation meets, and what it did.
-type graveyard struct {
-	dead activities.DeadOutput
+// terminatedHost is what a reconciliation finds, and what it did.
+type terminatedHost struct {
+	found contract.DescribeTerminatedOutput
 	// turn and end are what the sandbox's host answers.
 	turn, end error
 
-	abandoned []activities.RunTurnInput
-	ended     []activities.EndSandboxInput
-	epitaphs  []activities.EpitaphInput
+	turns   []contract.RunTurnInput
+	ended   []contract.EndSandboxInput
+	records []contract.RecordTerminationInput
 }
 
-var killed = session.Dead{SessionID: "s1", RunID: "r1"}
+var killed = session.TerminatedRun{SessionID: "s1", RunID: "r1"}
 
 // reconcile runs the workflow once.
-func (g *graveyard) reconcile(t *testing.T) error {
+func (h *terminatedHost) reconcile(t *testing.T) error {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflow(Reconcile)
 	for name, f := range map[string]any{
-		activities.NameLookAtDead: g.lookAtDead,
-		activities.NameRunTurn: func(_ context.Context, in activities.RunTurnInput) (activities.RunTurnOutput, error) {
-			g.abandoned = append(g.abandoned, in)
-			return activities.RunTurnOutput{}, g.turn
+		contract.ActivityDescribeTerminated: h.describe,
+		contract.ActivityRunTurn: func(_ context.Context, in contract.RunTurnInput) (contract.RunTurnOutput, error) {
+			h.turns = append(h.turns, in)
+			return contract.RunTurnOutput{}, h.turn
 		},
-		activities.NameEndSandbox: func(_ context.Context, in activities.EndSandboxInput) (activities.EndSandboxOutput, error) {
-			g.ended = append(g.ended, in)
-			return activities.EndSandboxOutput{}, g.end
+		contract.ActivityEndSandbox: func(_ context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
+			h.ended = append(h.ended, in)
+			return contract.EndSandboxOutput{}, h.end
 		},
-		activities.NameEpitaph: g.epitaph,
+		contract.ActivityRecordTermination: h.record,
 	} {
 		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -54,61 +54,61 @@ func (g *graveyard) reconcile(t *testing.T) error {
 	return env.GetWorkflowError()
 }
 
-func (g *graveyard) lookAtDead(context.Context, session.Dead) (activities.DeadOutput, error) {
-	return g.dead, nil
+func (h *terminatedHost) describe(context.Context, session.TerminatedRun) (contract.DescribeTerminatedOutput, error) {
+	return h.found, nil
 }
 
-func (g *graveyard) epitaph(_ context.Context, in activities.EpitaphInput) error {
-	g.epitaphs = append(g.epitaphs, in)
+func (h *terminatedHost) record(_ context.Context, in contract.RecordTerminationInput) error {
+	h.records = append(h.records, in)
 	return nil
 }
 
 // inMidTurn is what a session leaves that was terminated while it answered.
-func inMidTurn() activities.DeadOutput {
-	return activities.DeadOutput{Dead: true, Why: "the session was terminated", Remains: activities.Remains{
-		Agent: activities.Agent{Name: "claude", SessionID: "s1"}, Record: session.Record{LastSeq: 40, LastBlockID: "b9"},
+func inMidTurn() contract.DescribeTerminatedOutput {
+	return contract.DescribeTerminatedOutput{Termination: session.Terminated, State: contract.FinalState{
+		Agent: contract.Agent{Name: "claude", SessionID: "s1"}, Record: session.Record{LastSeq: 40, LastBlockID: "b9"},
 		Sandbox: &session.Sandbox{Host: host, ID: "s1-e3", Epoch: 3}, Turn: 7,
-		Running: &activities.Owed{ExecutionID: "x4", MessageID: "m4"}, Since: &activities.Running{ExecutionID: "x4", MessageID: "m4", AfterSeq: 31, Anchor: "b5"},
-		Waiting: []activities.Owed{{ExecutionID: "x5", MessageID: "m5"}},
+		Running: &contract.PendingMessage{ExecutionID: "x4", MessageID: "m4"}, Since: &contract.Running{ExecutionID: "x4", MessageID: "m4", AfterSeq: 31, Anchor: "b5"},
+		Waiting: []contract.PendingMessage{{ExecutionID: "x5", MessageID: "m5"}},
 	}}
 }
 
 func TestReconcileEndsWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	g := graveyard{dead: inMidTurn()}
-	require.NoError(t, g.reconcile(t))
-	rem := g.dead.Remains
-	require.Equal(t, []activities.RunTurnInput{{
-		Agent: rem.Agent, Sandbox: *rem.Sandbox, ExecutionID: "x4", Turn: 7, Message: session.Message{ID: "m4"},
-		Anchor: "b5", AfterSeq: 31, LastSeq: 40, Abandoned: "the session was terminated",
-	}}, g.abandoned)
-	require.Equal(t, []activities.EndSandboxInput{{Agent: rem.Agent, Sandbox: *rem.Sandbox, Reason: "terminated", LastSeq: 40}}, g.ended)
-	require.Equal(t, []activities.EpitaphInput{{Dead: killed, Why: "the session was terminated", Remains: rem}}, g.epitaphs)
+	h := terminatedHost{found: inMidTurn()}
+	require.NoError(t, h.reconcile(t))
+	st := h.found.State
+	require.Equal(t, []contract.RunTurnInput{{
+		Agent: st.Agent, Sandbox: *st.Sandbox, ExecutionID: "x4", Turn: 7, Message: session.Message{ID: "m4"},
+		Anchor: "b5", AfterSeq: 31, LastSeq: 40, Terminated: session.Terminated,
+	}}, h.turns)
+	require.Equal(t, []contract.EndSandboxInput{{Agent: st.Agent, Sandbox: *st.Sandbox, Reason: "terminated", LastSeq: 40}}, h.ended)
+	require.Equal(t, []contract.RecordTerminationInput{{Run: killed, Termination: session.Terminated, State: st}}, h.records)
 }
 
 // A session that was reopened meanwhile is left alone.
 func TestReconcileLeavesTheLivingAlone(t *testing.T) {
 	t.Parallel()
-	g := graveyard{}
-	require.NoError(t, g.reconcile(t))
-	require.Empty(t, g.abandoned)
-	require.Empty(t, g.ended)
-	require.Empty(t, g.epitaphs)
+	h := terminatedHost{}
+	require.NoError(t, h.reconcile(t))
+	require.Empty(t, h.turns)
+	require.Empty(t, h.ended)
+	require.Empty(t, h.records)
 }
 
 func TestReconcileWithoutASandbox(t *testing.T) {
 	t.Parallel()
-	g := graveyard{dead: inMidTurn()}
-	g.dead.Remains.Sandbox = nil
-	require.NoError(t, g.reconcile(t))
-	require.Empty(t, g.abandoned)
-	require.Empty(t, g.ended)
-	require.Len(t, g.epitaphs, 1)
-	require.False(t, g.epitaphs[0].Lost, "there was nothing to lose")
+	h := terminatedHost{found: inMidTurn()}
+	h.found.State.Sandbox = nil
+	require.NoError(t, h.reconcile(t))
+	require.Empty(t, h.turns)
+	require.Empty(t, h.ended)
+	require.Len(t, h.records, 1)
+	require.False(t, h.records[0].HostLost, "there was nothing to lose")
 }
 
-// Whatever the sandbox's host answers, the dead session gets its epitaph, and it
-// says truly whether the sandbox was ended.
+// Whatever the sandbox's host answers, the termination is recorded, and with it
+// whether the sandbox was ended.
 func TestReconcileWhateverTheHostAnswers(t *testing.T) {
 	t.Parallel()
 	gone := func() error { return temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil) }
@@ -125,33 +125,33 @@ func TestReconcileWhateverTheHostAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := graveyard{dead: inMidTurn(), turn: c.turn, end: c.end}
-			require.NoError(t, g.reconcile(t))
-			require.Len(t, g.abandoned, 1)
-			require.Len(t, g.ended, c.ends)
-			require.Len(t, g.epitaphs, 1)
-			require.Equal(t, c.lost, g.epitaphs[0].Lost)
+			h := terminatedHost{found: inMidTurn(), turn: c.turn, end: c.end}
+			require.NoError(t, h.reconcile(t))
+			require.Len(t, h.turns, 1)
+			require.Len(t, h.ended, c.ends)
+			require.Len(t, h.records, 1)
+			require.Equal(t, c.lost, h.records[0].HostLost)
 		})
 	}
 }
 
 // The reconciler begins where its last run says, and says where the next begins.
-func TestReconcilerGoesOnWhereItWas(t *testing.T) {
+func TestReconcilerContinuesWhereItWas(t *testing.T) {
 	t.Parallel()
 	next := start.Add(time.Hour)
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
-	var asked []activities.FindDeadInput
-	env.RegisterActivityWithOptions(func(_ context.Context, in activities.FindDeadInput) (activities.FindDeadOutput, error) {
+	var asked []contract.ReconcileTerminatedInput
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ReconcileTerminatedInput) (contract.ReconcileTerminatedOutput, error) {
 		asked = append(asked, in)
-		return activities.FindDeadOutput{Next: next}, nil
-	}, activity.RegisterOptions{Name: activities.NameFindDead})
+		return contract.ReconcileTerminatedOutput{Next: next}, nil
+	}, activity.RegisterOptions{Name: contract.ActivityReconcileTerminated})
 	env.SetLastCompletionResult(start)
 	env.ExecuteWorkflow(Reconciler)
 	require.NoError(t, env.GetWorkflowError())
 	var got time.Time
 	require.NoError(t, env.GetWorkflowResult(&got))
 	require.Equal(t, next, got)
-	require.Equal(t, []activities.FindDeadInput{{After: start}}, asked)
+	require.Equal(t, []contract.ReconcileTerminatedInput{{After: start}}, asked)
 }

@@ -24,7 +24,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
@@ -88,19 +88,19 @@ var scenes = []scene{
 		r.turns(id, 1)
 		r.update(id, session.UpdateClearAbort)
 	}},
-	{name: "update-spawn", more: map[string]string{"kid-1": "child"}, play: func(r *recorder, id string) {
-		r.update(id, session.UpdateSpawn, spawnOf("kid-1", "one"))
+	{name: "update-spawn", more: map[string]string{"child-1": "child"}, play: func(r *recorder, id string) {
+		r.update(id, session.UpdateSpawn, spawnOf("child-1", "one"))
 		r.until(id, func(s session.Snapshot) bool { return len(s.Children) == 0 })
 	}},
-	{name: "spawn-interrupted", more: map[string]string{"kid-2": "child-interrupted"}, play: func(r *recorder, id string) {
-		r.update(id, session.UpdateSpawn, spawnOf("kid-2", "HOLD two"))
-		r.held("kid-2")
+	{name: "spawn-interrupted", more: map[string]string{"child-2": "child-interrupted"}, play: func(r *recorder, id string) {
+		r.update(id, session.UpdateSpawn, spawnOf("child-2", "HOLD two"))
+		r.held("child-2")
 		r.update(id, session.UpdateInterrupt, session.InterruptRequest{})
 		r.until(id, func(s session.Snapshot) bool { return len(s.Children) == 0 })
 	}},
-	{name: "spawn-closed", more: map[string]string{"kid-3": "child-closed"}, play: func(r *recorder, id string) {
-		r.update(id, session.UpdateSpawn, spawnOf("kid-3", "HOLD three"))
-		r.held("kid-3")
+	{name: "spawn-closed", more: map[string]string{"child-3": "child-closed"}, play: func(r *recorder, id string) {
+		r.update(id, session.UpdateSpawn, spawnOf("child-3", "HOLD three"))
+		r.held("child-3")
 	}},
 	{name: "update-respond", play: func(r *recorder, id string) {
 		r.hold(id, "m1")
@@ -207,8 +207,8 @@ var scenes = []scene{
 	{name: "terminated", more: map[string]string{"reconcile-terminated": "reconcile"}, play: func(r *recorder, id string) {
 		r.hold(id, "m1")
 		require.NoError(r, r.c.TerminateWorkflow(r.ctx, id, "", "an operator"))
-		dead := session.Dead{SessionID: id, RunID: r.runID(id)}
-		run, err := r.c.ExecuteWorkflow(r.ctx, client.StartWorkflowOptions{ID: "reconcile-" + id, TaskQueue: session.TaskQueue}, session.ReconcileType, dead)
+		ended := session.TerminatedRun{SessionID: id, RunID: r.runID(id)}
+		run, err := r.c.ExecuteWorkflow(r.ctx, client.StartWorkflowOptions{ID: "reconcile-" + id, TaskQueue: session.TaskQueue}, session.ReconcileType, ended)
 		require.NoError(r, err)
 		require.NoError(r, run.Get(r.ctx, nil))
 	}},
@@ -221,7 +221,7 @@ var scenes = []scene{
 //
 //	SOJOURN_RECORD_HISTORIES=reset,terminated go test -run TestRecordHistories ./workflows
 //
-// A history whose scene is gone is one of before a change id: it is kept.
+// A history without a scene is one of before a change id: it is kept.
 // Until 1.0 no session must outlive a change; from then on old histories stay
 // and a change needs a change id.
 func TestRecordHistories(t *testing.T) {
@@ -303,14 +303,14 @@ func absolute(t *testing.T, path string) string {
 }
 
 func (r *recorder) serve() {
-	for _, queue := range []string{session.TaskQueue, session.PlaceQueue, session.HostQueue(host), session.ControlQueue(host)} {
+	for _, queue := range []string{session.TaskQueue, session.CreateQueue, session.HostQueue(host), session.ControlQueue(host)} {
 		w := worker.New(r.c, queue, worker.Options{DisableWorkflowWorker: queue != session.TaskQueue})
 		if queue == session.TaskQueue {
 			w.RegisterWorkflowWithOptions(Session, workflow.RegisterOptions{Name: session.WorkflowType})
 			w.RegisterWorkflowWithOptions(Reconcile, workflow.RegisterOptions{Name: session.ReconcileType})
-			g := graveyard{dead: inMidTurn()}
-			w.RegisterActivityWithOptions(g.lookAtDead, activity.RegisterOptions{Name: activities.NameLookAtDead})
-			w.RegisterActivityWithOptions(g.epitaph, activity.RegisterOptions{Name: activities.NameEpitaph})
+			h := terminatedHost{found: inMidTurn()}
+			w.RegisterActivityWithOptions(h.describe, activity.RegisterOptions{Name: contract.ActivityDescribeTerminated})
+			w.RegisterActivityWithOptions(h.record, activity.RegisterOptions{Name: contract.ActivityRecordTermination})
 		}
 		for name, f := range r.w.activities() {
 			w.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
@@ -408,8 +408,8 @@ func (r *recorder) setAhead(id string, results ...session.Result) {
 	require.NoError(r, v.Get(&s))
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	r.w.ahead = &activities.TakeUpOutput{
-		Epoch: s.Sandbox.Epoch, Sandbox: s.Sandbox, LastSeq: r.w.seqs[id], Turn: s.Turns, Executions: s.Turns, Results: results,
+	r.w.ahead = &contract.CatchUpOutput{
+		Epoch: s.Sandbox.Epoch, Sandbox: s.Sandbox, LastSeq: r.w.seqs[id], MinTurn: s.Turns, Executions: s.Turns, Results: results,
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -179,9 +179,9 @@ func TestAForsakenExecutionEndsOnce(t *testing.T) {
 	)
 	p.run()
 	first := p.w.emits[0]
-	require.Equal(t, &activities.Forsaken{
+	require.Equal(t, &contract.Abort{
 		Agent: "claude", ExecutionID: "x1", MessageID: "m1", Message: session.Message{ID: "m1", Text: "LOST in the fire"}, AfterSeq: 1,
-	}, first.Forsaken)
+	}, first.Abort)
 	require.True(t, first.TakeEpoch)
 	require.NotContains(t, p.w.results("s1"), "m1", "nothing is said over the end that stands")
 	require.Equal(t, session.TypeHostLost, p.w.results("s1")["m2"].Error.Code)
@@ -197,7 +197,7 @@ func TestALostHostsTurnIsResumed(t *testing.T) {
 	require.Len(t, p.w.turns, 3)
 	first, last := p.w.turns[0], p.w.turns[2]
 	require.Nil(t, first.Resumes)
-	require.Equal(t, &activities.Lost{Host: host, Times: 2, AfterSeq: 1}, last.Resumes)
+	require.Equal(t, &session.Lost{Host: host, Times: 2, AfterSeq: 1}, last.Resumes)
 	require.Equal(t, first.ExecutionID, last.ExecutionID)
 	require.Greater(t, last.Sandbox.Epoch, first.Sandbox.Epoch)
 	require.Len(t, heard[event.QueryCompleted](p.w, "s1"), 1)
@@ -215,9 +215,9 @@ func TestALostHostsEndIsKnown(t *testing.T) {
 	require.NotNil(t, ended)
 	require.Equal(t, "m1", ended.MessageID)
 	require.Equal(t, p.w.turns[0].ExecutionID, ended.ExecutionID)
-	lost := &turn{lost: &activities.Lost{Ended: ended}}
+	lost := &turn{lost: &session.Lost{Ended: ended}}
 	require.Equal(t, ended, lost.endedBefore(temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)), "a host that never began knows nothing else")
-	require.Nil(t, (&turn{}).endedBefore(temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, activities.Beat{Phase: "running"})))
+	require.Nil(t, (&turn{}).endedBefore(temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, contract.HeartbeatDetails{Phase: "running"})))
 }
 
 // TestR68LostSandboxIsHandedOnInWorkflow: a sandbox that went with its host is

@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -41,24 +41,24 @@ type run struct {
 	cur *turn
 	// early is the reason of an interrupt that came before a child's first turn.
 	early *string
-	// adrift is set when a sandbox could not be made: whoever tried may have
-	// taken an epoch that this run never heard of, which fences it.
-	adrift bool
+	// epochUnknown: a failed CreateSandbox or a lost host may have taken an epoch, or
+	// may still write under this one; the next write takes a new one.
+	epochUnknown bool
 	// closing is why the session closes; "" while it is open.
 	closing string
-	// cancelled says whether the workflow was, also before anybody acted on it.
+	// cancelled reports whether the workflow was, also before anybody acted on it.
 	cancelled func() bool
 	// evicting asks the loop to give up the sandbox.
 	evicting bool
-	// resting reports whether the idle timer runs; rearm asks the loop for one of
+	// idling reports whether the idle timer runs; rearm asks the loop for one of
 	// the idle timeout that was configured since.
-	resting, rearm bool
+	idling, rearm bool
 	// waitingFor is what the run waits for that is no agent's work, for display.
 	waitingFor string
 	// evictReason is why.
 	evictReason string
-	// kids are the live children, by session id.
-	kids map[string]*kid
+	// children are the live children, by session id.
+	children map[string]*child
 	// outbox waits to be appended to the stream; see deliver.go.
 	outbox []*notice
 	// notices counts what ever went into the outbox, for ids.
@@ -67,10 +67,11 @@ type run struct {
 	writing bool
 	// published is what the search attributes say now.
 	published published
-	// takeUps counts how often in a row the run found that it is behind.
-	takeUps int
-	// running is the execution that was under way when the run was taken up.
-	running *activities.Running
+	// catchUps counts how often in a row the run found that it is behind.
+	catchUps int
+	// running is the execution that was under way when the run caught up, or took
+	// over from the run before.
+	running *contract.Running
 }
 
 func newRun(ctx workflow.Context, in session.Input) (*run, error) {
@@ -78,7 +79,7 @@ func newRun(ctx workflow.Context, in session.Input) (*run, error) {
 		return nil, err
 	}
 	free, _ := workflow.NewDisconnectedContext(ctx)
-	r := &run{ctx: free, in: in, st: in.Carried, kids: map[string]*kid{}, cancelled: func() bool { return ctx.Err() != nil }}
+	r := &run{ctx: free, in: in, st: in.Carried, children: map[string]*child{}, cancelled: func() bool { return ctx.Err() != nil }}
 	if r.st == nil {
 		r.st = freshState(in)
 	}
@@ -139,44 +140,59 @@ func (r *run) loop() (session.Output, error) {
 		case r.finished():
 			r.requestClose("completed")
 		default:
-			if err := r.rest(); err != nil {
+			if err := r.idle(); err != nil {
 				return r.output(), err
 			}
 		}
 	}
 }
 
-// begin opens the run: an epoch, the record, session:initialized.
+// begin opens the run: its first message, an epoch, the record,
+// session:initialized.
 func (r *run) begin() error {
-	if !r.begun {
-		ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
-		var out activities.BeginOutput
-		if err := workflow.ExecuteActivity(ctx, activities.NameBegin, activities.BeginInput{Session: r.in, RunID: r.firstRun(), Reset: r.wasReset()}).Get(ctx, &out); err != nil {
-			return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
-		}
+	if r.begun {
+		r.publish()
+		return nil
+	}
+	if err := r.acceptFirst(); err != nil {
+		return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
+	}
+	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
+	in := contract.BeginInput{Session: r.in, RunID: r.firstRun(), Reset: r.wasReset()}
+	var out contract.BeginOutput
+	err := workflow.ExecuteActivity(ctx, contract.ActivityBegin, in).Get(ctx, &out)
+	switch {
+	case r.catchUp(ctx, err):
+		// The session had begun before its workflow was reset.
+	case err != nil:
+		return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
+	default:
 		r.st.Epoch, r.st.LastSeq = out.Epoch, out.LastSeq
 		r.recall(out.Record)
-		if r.in.First != nil {
-			first, err := identified(r.ctx, *r.in.First)
-			if err != nil {
-				return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
-			}
-			if _, again := r.known(first.ID); !again {
-				r.accept(first, false)
-			}
-			r.in.First = nil
-		}
-		if out.Ahead != nil {
-			r.catchUp(*out.Ahead)
-		}
-		r.begun = true
 	}
+	r.begun = true
 	r.publish()
 	return nil
 }
 
-// recall takes over what the session came to before this run. What it was made
-// with is in the input already.
+// acceptFirst puts the message into the queue that the session was made with.
+func (r *run) acceptFirst() error {
+	if r.in.First == nil {
+		return nil
+	}
+	first, err := withID(r.ctx, *r.in.First)
+	if err != nil {
+		return err
+	}
+	if _, again := r.known(first.ID); !again {
+		r.accept(first, false)
+	}
+	r.in.First = nil
+	return nil
+}
+
+// recall takes over the session's totals from before this run; its options are in
+// the input already.
 func (r *run) recall(rec *session.Record) {
 	if rec == nil {
 		return
@@ -189,24 +205,24 @@ func (r *run) recall(rec *session.Record) {
 
 // rest waits for something to do, and gives up the sandbox when nothing comes
 // for the idle timeout.
-func (r *run) rest() error {
+func (r *run) idle() error {
 	r.rearm = false
 	if r.evicting {
 		// Somebody else may have ended the sandbox since.
 		r.evicting = false
 		if r.st.Sandbox != nil {
-			took := r.takeUps
+			caughtUp := r.catchUps
 			r.endSandbox(r.evictReason)
-			r.evicting = r.takeUps > took && r.st.Sandbox != nil
+			r.evicting = r.catchUps > caughtUp && r.st.Sandbox != nil
 		}
 		return nil
 	}
 	if r.st.Sandbox == nil {
-		return workflow.Await(r.ctx, r.stirred)
+		return workflow.Await(r.ctx, r.hasWork)
 	}
-	r.resting = true
-	stirred, err := awaitAtMost(r.ctx, time.Duration(r.st.IdleTimeoutMS)*time.Millisecond, r.stirred)
-	r.resting = false
+	r.idling = true
+	stirred, err := awaitAtMost(r.ctx, time.Duration(r.st.IdleTimeoutMS)*time.Millisecond, r.hasWork)
+	r.idling = false
 	if err == nil && !stirred {
 		r.endSandbox("idle")
 	}
@@ -221,21 +237,21 @@ func awaitAtMost(ctx workflow.Context, d time.Duration, ready func() bool) (bool
 	return workflow.AwaitWithTimeout(ctx, d, ready)
 }
 
-func (r *run) stirred() bool {
+func (r *run) hasWork() bool {
 	return r.closing != "" || r.evicting || r.rearm || r.runnable() || r.finished() || r.continueDue()
 }
 
-// runnable says whether a queued message may run now.
+// runnable reports whether a queued message may run now.
 func (r *run) runnable() bool {
 	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold
 }
 
-// finished says whether an ephemeral session has done what it was made for.
+// finished reports whether an ephemeral session has done what it was made for.
 func (r *run) finished() bool {
 	return r.in.Unlisted() && r.begun && r.st.Turns > 0 && len(r.st.Queue) == 0 && len(r.st.Children) == 0 && r.settled()
 }
 
-// settled says whether everything that the workflow had to say is written.
+// settled reports whether everything that the workflow had to say is written.
 func (r *run) settled() bool { return len(r.outbox) == 0 && !r.writing }
 
 func (r *run) output() session.Output {
@@ -246,8 +262,8 @@ func (r *run) output() session.Output {
 	return out
 }
 
-func (r *run) agent() activities.Agent {
-	return activities.Agent{
+func (r *run) agent() contract.Agent {
+	return contract.Agent{
 		SessionID: r.in.SessionID, Name: r.in.Options.Agent, Profile: r.in.Options.Profile,
 		Model: r.st.Model, Permission: r.st.Permission, Workspace: r.in.Options.Workspace, Native: r.st.Native,
 	}

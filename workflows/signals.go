@@ -95,7 +95,7 @@ func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) er
 	} else if err != nil {
 		return err
 	}
-	if m, err = identified(ctx, m); err != nil {
+	if m, err = withID(ctx, m); err != nil {
 		return err
 	}
 	r.accept(m, hold)

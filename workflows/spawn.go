@@ -77,14 +77,14 @@ func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.Spa
 	if r.hasChild(req.ID) {
 		return reply, nil
 	}
-	msg, err := identified(ctx, req.Message)
+	msg, err := withID(ctx, req.Message)
 	if err != nil {
 		return reply, err
 	}
 	in := r.childInput(ctx, req, msg)
-	k := &kid{}
+	k := &child{}
 	k.ctx, k.cancel = workflow.WithCancel(r.ctx)
-	r.kids[req.ID] = k
+	r.children[req.ID] = k
 	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: in.Options.Agent})
 	// subagent:spawned must be in the stream before the child lives.
 	said := r.notify(event.SubagentSpawned{
@@ -101,8 +101,8 @@ func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.Spa
 	return reply, r.startChild(ctx, req, in)
 }
 
-// kid is the workflow of a child.
-type kid struct {
+// child is the workflow of a child.
+type child struct {
 	ctx    workflow.Context
 	cancel workflow.CancelFunc
 	// future is nil until the child is being started.
@@ -117,7 +117,7 @@ func (r *run) hasChild(id string) bool {
 func (r *run) childInput(ctx workflow.Context, req session.SpawnRequest, msg session.Message) session.Input {
 	opts := r.inherit(req.Options)
 	if opts.Title == "" {
-		opts.Title = headline(msg.Text)
+		opts.Title = titleOf(msg.Text)
 	}
 	return session.Input{
 		SessionID: req.ID, Version: session.StateVersion, Options: opts, CreatedAt: workflow.Now(ctx), First: &msg,
@@ -126,7 +126,7 @@ func (r *run) childInput(ctx workflow.Context, req session.SpawnRequest, msg ses
 }
 
 func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in session.Input) error {
-	k := r.kids[req.ID]
+	k := r.children[req.ID]
 	cctx := workflow.WithChildOptions(k.ctx, childOptions(req.ID, in.Options.Title))
 	k.future = workflow.ExecuteChildWorkflow(cctx, session.WorkflowType, in)
 	started := k.future.GetChildWorkflowExecution().Get(ctx, nil)
@@ -146,9 +146,9 @@ func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in sess
 
 // childGone takes a child off the list on any end and says how it ended.
 func (r *run) childGone(ctx workflow.Context, req session.SpawnRequest, out session.Output, err error) {
-	r.kids[req.ID].gone = true
-	delete(r.kids, req.ID)
-	if out.CostUSD != nil && workflow.GetVersion(ctx, changeTreeCost, workflow.DefaultVersion, 1) >= 1 {
+	r.children[req.ID].gone = true
+	delete(r.children, req.ID)
+	if out.CostUSD != nil {
 		r.st.CostUSD = event.AddCost(r.st.CostUSD, out.CostUSD)
 	}
 	r.notify(childEnd(req, out, err))

@@ -21,20 +21,20 @@ func TestSpawn(t *testing.T) {
 	})
 	var got *answer
 	p.then(
-		func() { got = p.update(session.UpdateSpawn, spawnOf("kid", "do this")) },
+		func() { got = p.update(session.UpdateSpawn, spawnOf("child", "do this")) },
 		func() { require.Empty(t, p.snapshot().Children) },
 	)
 	p.run()
-	require.Equal(t, session.SpawnReply{ChildID: "kid", ToolUseID: "spawn-kid", Depth: 1}, valueOf[session.SpawnReply](t, got))
-	require.Equal(t, []string{"do this"}, p.w.prompts("kid"))
+	require.Equal(t, session.SpawnReply{ChildID: "child", ToolUseID: "spawn-child", Depth: 1}, valueOf[session.SpawnReply](t, got))
+	require.Equal(t, []string{"do this"}, p.w.prompts("child"))
 	in := p.w.begun[1].Session
-	require.Equal(t, session.Parent{SessionID: "s1", Root: "s1", Depth: 1, ToolUseID: "spawn-kid"}, *in.Parent)
+	require.Equal(t, session.Parent{SessionID: "s1", Root: "s1", Depth: 1, ToolUseID: "spawn-child"}, *in.Parent)
 	require.Equal(t, session.Options{Agent: "claude", Profile: "reviewer", Model: "opus", Tenant: "acme", Title: "do this"}, in.Options)
 	require.NotEqual(t, p.w.turns[0].Sandbox.ID, "s1-e2", "a sandbox of its own")
 
 	spawned := heard[event.SubagentSpawned](p.w, "s1")
 	require.Len(t, spawned, 1)
-	require.Equal(t, "kid", spawned[0].ChildSessionID)
+	require.Equal(t, "child", spawned[0].ChildSessionID)
 	ended := heard[event.SubagentCompleted](p.w, "s1")
 	require.Len(t, ended, 1)
 	require.Equal(t, event.SubagentCompletedOK, ended[0].Status)
@@ -46,13 +46,13 @@ func TestSpawn(t *testing.T) {
 func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	p.then(func() { p.update(session.UpdateSpawn, spawnOf("kid", "do this")) })
+	p.then(func() { p.update(session.UpdateSpawn, spawnOf("child", "do this")) })
 	p.run()
 	at := func(id string, t event.Type) int {
 		return p.w.order(func(s said) bool { return s.session == id && s.payload.EventType() == t })
 	}
-	spawned, begun := at("s1", event.TypeSubagentSpawned), at("kid", event.TypeSessionInitialized)
-	closed, ended := at("kid", event.TypeSessionClosed), at("s1", event.TypeSubagentCompleted)
+	spawned, begun := at("s1", event.TypeSubagentSpawned), at("child", event.TypeSessionInitialized)
+	closed, ended := at("child", event.TypeSessionClosed), at("s1", event.TypeSubagentCompleted)
 	require.True(t, 0 <= spawned && spawned < begun && begun < closed && closed < ended,
 		"spawned %d, begun %d, closed %d, completed %d", spawned, begun, closed, ended)
 }
@@ -92,20 +92,20 @@ func TestR44CleanupInWorkflow(t *testing.T) {
 		status event.SubagentResult
 		output string
 	}{
-		"HOLD and succeed": {func(p *play) { require.NoError(p, p.w.letGo("kid")) }, event.SubagentCompletedOK, "echo: HOLD and succeed"},
-		"HOLD then close":  {func(p *play) { p.updateChild("kid", session.UpdateClose) }, event.SubagentFailed, "ended without an answer"},
+		"HOLD and succeed": {func(p *play) { require.NoError(p, p.w.letGo("child")) }, event.SubagentCompletedOK, "echo: HOLD and succeed"},
+		"HOLD then close":  {func(p *play) { p.updateChild("child", session.UpdateClose) }, event.SubagentFailed, "ended without an answer"},
 		"FAIL":             {nil, event.SubagentFailed, "the agent said no"},
 		"HOLD then interrupt": {func(p *play) {
-			p.updateChild("kid", session.UpdateInterrupt, session.InterruptRequest{})
+			p.updateChild("child", session.UpdateInterrupt, session.InterruptRequest{})
 		}, event.SubagentFailed, "ended without an answer"},
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			p := newPlay(t)
-			p.then(func() { p.update(session.UpdateSpawn, spawnOf("kid", text)) })
+			p.then(func() { p.update(session.UpdateSpawn, spawnOf("child", text)) })
 			if want.end != nil {
 				p.then(func() {
-					require.Equal(t, []session.Child{{SessionID: "kid", ToolUseID: "spawn-kid", Agent: "claude"}}, p.snapshot().Children)
+					require.Equal(t, []session.Child{{SessionID: "child", ToolUseID: "spawn-child", Agent: "claude"}}, p.snapshot().Children)
 					want.end(p)
 				})
 			}
@@ -165,21 +165,21 @@ func TestR35ParallelSpawnsInWorkflow(t *testing.T) {
 func TestAnInterruptedChildHasNotCompleted(t *testing.T) {
 	t.Parallel()
 	half := session.Output{Turns: 1, Outcome: session.Interrupted, Last: &event.QueryResult{Response: "half of"}}
-	require.Equal(t, event.SubagentFailed, childEnd(spawnOf("kid", "x"), half, nil).Status)
+	require.Equal(t, event.SubagentFailed, childEnd(spawnOf("child", "x"), half, nil).Status)
 	half.Outcome = session.Completed
-	require.Equal(t, event.SubagentCompletedOK, childEnd(spawnOf("kid", "x"), half, nil).Status)
+	require.Equal(t, event.SubagentCompletedOK, childEnd(spawnOf("child", "x"), half, nil).Status)
 	half.Outcome = ""
-	require.Equal(t, event.SubagentCompletedOK, childEnd(spawnOf("kid", "x"), half, nil).Status, "a child of an older build")
+	require.Equal(t, event.SubagentCompletedOK, childEnd(spawnOf("child", "x"), half, nil).Status, "a child of an older build")
 }
 
 // TestR45EphemeralInWorkflow: children are never in the app's registry.
 func TestR45EphemeralInWorkflow(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	p.then(func() { p.update(session.UpdateSpawn, spawnOf("kid", "do this")) })
+	p.then(func() { p.update(session.UpdateSpawn, spawnOf("child", "do this")) })
 	p.run()
 	require.Len(t, p.w.finished, 2)
-	require.Equal(t, "kid", p.w.finished[0].Session.SessionID)
+	require.Equal(t, "child", p.w.finished[0].Session.SessionID)
 	require.True(t, p.w.finished[0].Unlisted)
 	require.False(t, p.w.finished[1].Unlisted)
 }
@@ -213,11 +213,11 @@ func TestAnIdleParentInterruptsItsChildren(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	p.then(
-		func() { p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
+		func() { p.update(session.UpdateSpawn, spawnOf("child", "HOLD on")) },
 		func() { p.update(session.UpdateInterrupt, session.InterruptRequest{}) },
 	)
 	p.run()
-	require.Equal(t, session.Interrupted, p.w.results("kid")["to-kid"].Outcome)
+	require.Equal(t, session.Interrupted, p.w.results("child")["to-child"].Outcome)
 }
 
 // An interrupt right behind the spawn finds a child that has not begun.
@@ -225,11 +225,11 @@ func TestAChildIsInterruptedBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	p.then(func() {
-		p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on"))
+		p.update(session.UpdateSpawn, spawnOf("child", "HOLD on"))
 		p.update(session.UpdateInterrupt, session.InterruptRequest{})
 	}, func() { require.Empty(t, p.snapshot().Children) })
 	p.run()
-	require.Equal(t, "Parent interrupted", p.w.results("kid")["to-kid"].Reason)
+	require.Equal(t, "Parent interrupted", p.w.results("child")["to-child"].Reason)
 }
 
 // TestR42ClosePropagationInWorkflow: closing the parent closes all children,
@@ -262,15 +262,15 @@ func TestCloseRightAfterSpawn(t *testing.T) {
 	p := newPlay(t)
 	var spawned *answer
 	p.then(func() {
-		spawned = p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on"))
+		spawned = p.update(session.UpdateSpawn, spawnOf("child", "HOLD on"))
 		p.update(session.UpdateClose)
 	})
 	p.runOpen()
 	require.True(t, spawned.done)
 	require.Len(t, heard[event.SubagentCompleted](p.w, "s1"), len(heard[event.SubagentSpawned](p.w, "s1")))
 	require.Equal(t, "s1", p.w.finished[len(p.w.finished)-1].Session.SessionID)
-	for range p.w.prompts("kid") {
-		require.Equal(t, session.Interrupted, p.w.results("kid")["to-kid"].Outcome)
+	for range p.w.prompts("child") {
+		require.Equal(t, session.Interrupted, p.w.results("child")["to-child"].Outcome)
 	}
 }
 
@@ -279,13 +279,13 @@ func TestAChildEndsWhenItsQueueIsEmpty(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	p.then(
-		func() { p.update(session.UpdateSpawn, spawnOf("kid", "HOLD one")) },
-		func() { p.updateChild("kid", session.UpdateSend, session.Message{ID: "m2", Text: "two"}) },
-		func() { require.NoError(t, p.w.letGo("kid")) },
+		func() { p.update(session.UpdateSpawn, spawnOf("child", "HOLD one")) },
+		func() { p.updateChild("child", session.UpdateSend, session.Message{ID: "m2", Text: "two"}) },
+		func() { require.NoError(t, p.w.letGo("child")) },
 		func() { require.Empty(t, p.snapshot().Children) },
 	)
 	p.run()
-	require.Equal(t, []string{"HOLD one", "two"}, p.w.prompts("kid"))
+	require.Equal(t, []string{"HOLD one", "two"}, p.w.prompts("child"))
 	require.Equal(t, "completed", p.w.finished[0].Reason)
 	require.Equal(t, "echo: two", *heard[event.SubagentCompleted](p.w, "s1")[0].Output)
 }
@@ -295,8 +295,8 @@ func TestSpawnIsRefused(t *testing.T) {
 	p := newPlay(t)
 	bad := map[string]session.SpawnRequest{
 		"id":                  spawnOf("not an id", "text"),
-		"message.text":        spawnOf("kid", " "),
-		"permission":          {ID: "kid", Message: session.Message{Text: "text"}, Options: session.Options{Permission: "maybe"}},
+		"message.text":        spawnOf("child", " "),
+		"permission":          {ID: "child", Message: session.Message{Text: "text"}, Options: session.Options{Permission: "maybe"}},
 		"the parent's own id": {ID: "s1", Message: session.Message{Text: "text"}},
 	}
 	answers := map[string]*answer{}
@@ -321,12 +321,12 @@ func TestARepeatedSpawnNamesTheSameChild(t *testing.T) {
 	p := newPlay(t)
 	var first, again *answer
 	p.then(
-		func() { first = p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
-		func() { again = p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
+		func() { first = p.update(session.UpdateSpawn, spawnOf("child", "HOLD on")) },
+		func() { again = p.update(session.UpdateSpawn, spawnOf("child", "HOLD on")) },
 	)
 	p.run()
 	require.Equal(t, valueOf[session.SpawnReply](t, first), valueOf[session.SpawnReply](t, again))
-	require.Len(t, p.w.prompts("kid"), 1)
+	require.Len(t, p.w.prompts("child"), 1)
 }
 
 // A session costs what its turns and its children that have ended cost, and the
@@ -337,7 +337,7 @@ func TestCostOfTheTree(t *testing.T) {
 	p.then(
 		func() {
 			require.Nil(t, p.snapshot().CostUSD, "nobody has told of a cost")
-			p.update(session.UpdateSpawn, spawnOf("kid", "do this"))
+			p.update(session.UpdateSpawn, spawnOf("child", "do this"))
 		},
 		func() {
 			require.Empty(t, p.snapshot().Children)

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -30,15 +30,15 @@ type turn struct {
 	// waiting are the permission requests that wait for a person.
 	waiting []string
 	// lost is the last of the hosts.
-	lost *activities.Lost
+	lost *session.Lost
 	// asked is set for a turn of the run before, until its RunTurn has returned:
 	// the agent may have the message, so an interrupt has to reach it.
 	asked bool
-	// found is how the execution ended, if a run before this one ended it.
+	// found is how the execution ended, if an earlier run ended it.
 	found *session.Result
 }
 
-// accept puts a message into the queue and gives its receipt.
+// accept puts a message into the queue and returns its receipt.
 func (r *run) accept(m session.Message, hold bool) session.Receipt {
 	r.st.Executions++
 	rec := session.Receipt{
@@ -66,7 +66,7 @@ func (r *run) remember(rec session.Receipt) {
 	}
 }
 
-// known gives the first receipt of a message id that came before.
+// known returns the first receipt of a message id that came before.
 func (r *run) known(id string) (session.Receipt, bool) {
 	for _, rec := range r.st.Receipts {
 		if rec.MessageID == id {
@@ -97,7 +97,7 @@ func (r *run) startTurn(q session.Queued) {
 		r.st.Aborted = true
 	}
 	if r.st.Title == "" {
-		r.st.Title = headline(q.Message.Text)
+		r.st.Title = titleOf(q.Message.Text)
 	}
 	r.st.LastActivity = workflow.Now(r.ctx)
 }
@@ -114,8 +114,8 @@ func (r *run) runTurn() error {
 	if err != nil {
 		out = r.fail(q, err)
 	}
-	r.settle(out)
-	r.takeUps = 0
+	r.addResult(out)
+	r.catchUps = 0
 	r.cur = nil
 	r.publish()
 	return nil
@@ -127,11 +127,11 @@ const maxHosts = 3
 
 // execute makes sure of a sandbox and runs the turn in it. When the host is
 // lost the turn is resumed on another one.
-func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
+func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 	after := r.began(q, r.st.LastSeq)
 	for {
 		out, err := r.attempt(q)
-		if r.takeUp(r.ctx, err) {
+		if r.catchUp(r.ctx, err) {
 			err = errAnswered
 			if r.cur.found == nil {
 				after = r.began(q, after)
@@ -144,21 +144,22 @@ func (r *run) execute(q session.Queued) (activities.RunTurnOutput, error) {
 		if r.st.Sandbox == nil || !hostLost(err) {
 			return out, err
 		}
-		r.cur.lost = &activities.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err), Ended: r.cur.endedBefore(err)}
+		r.cur.lost = &session.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err), Ended: r.cur.endedBefore(err)}
 		r.st.LostSandbox, r.st.Sandbox = r.st.Sandbox, nil
-		r.publishHost()
+		r.publish()
 		r.st.Restarts++
 		r.cur.hosts++
 		r.cur.after = after
-		// Whoever has it may still write; what comes next must be behind that.
-		r.adrift = true
-		if r.cur.hosts > maxHosts || r.closing != "" || workflow.GetVersion(r.ctx, changeResume, workflow.DefaultVersion, 1) < 1 {
+		// The lost host may still write under its epoch, so the next write takes a
+		// higher one.
+		r.epochUnknown = true
+		if r.cur.hosts > maxHosts || r.closing != "" {
 			return out, err
 		}
 	}
 }
 
-// began is a sequence number before everything of an execution.
+// began returns a sequence number before everything of an execution.
 func (r *run) began(q session.Queued, after uint64) uint64 {
 	if run := r.running; run != nil && run.MessageID == q.Message.ID {
 		return run.AfterSeq
@@ -167,8 +168,8 @@ func (r *run) began(q session.Queued, after uint64) uint64 {
 }
 
 // attempt runs the turn on one host.
-func (r *run) attempt(q session.Queued) (activities.RunTurnOutput, error) {
-	var out activities.RunTurnOutput
+func (r *run) attempt(q session.Queued) (contract.RunTurnOutput, error) {
+	var out contract.RunTurnOutput
 	if r.st.Sandbox == nil && !r.cur.interrupted {
 		if err := r.createSandbox(); err != nil && !r.cur.interrupted {
 			return out, err
@@ -190,14 +191,14 @@ func (r *run) attempt(q session.Queued) (activities.RunTurnOutput, error) {
 		return r.attempt(q)
 	}
 	in := r.turnInput(q)
-	if r.st.Floor > 0 {
-		r.st.Floor = in.Turn
+	if r.st.MinTurn > 0 {
+		r.st.MinTurn = in.Turn
 	}
 	opts := turnOptions(r.st.Sandbox.Host)
 	opts.Summary = r.turnSummary()
 	ctx := workflow.WithActivityOptions(r.ctx, opts)
 	r.cur.live = true
-	err := r.awaitTurn(ctx, workflow.ExecuteActivity(ctx, activities.NameRunTurn, in), &out)
+	err := r.awaitTurn(ctx, workflow.ExecuteActivity(ctx, contract.ActivityRunTurn, in), &out)
 	r.cur.live, r.cur.asked, r.cur.waiting = false, false, nil
 	if err == nil {
 		r.noteArchive(in, out)
@@ -205,8 +206,8 @@ func (r *run) attempt(q session.Queued) (activities.RunTurnOutput, error) {
 	return out, err
 }
 
-func (r *run) turnInput(q session.Queued) activities.RunTurnInput {
-	in := activities.RunTurnInput{
+func (r *run) turnInput(q session.Queued) contract.RunTurnInput {
+	in := contract.RunTurnInput{
 		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
 		Turn: r.nextTurn(), Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
 		NoProgressMS: r.in.Options.NoProgressMS, Resumes: r.cur.lost, Continues: r.cur.asked, Reset: r.wasReset(),
@@ -221,7 +222,7 @@ func (r *run) turnInput(q session.Queued) activities.RunTurnInput {
 }
 
 // noteArchive remembers from where on a loss of the host would take answers.
-func (r *run) noteArchive(in activities.RunTurnInput, out activities.RunTurnOutput) {
+func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) {
 	switch {
 	case out.ArchiveBehind == "":
 		r.st.Unarchived = nil
@@ -230,32 +231,32 @@ func (r *run) noteArchive(in activities.RunTurnInput, out activities.RunTurnOutp
 	}
 }
 
-// createSandbox waits for a place as long as it takes, or until the turn is
-// interrupted.
+// createSandbox waits for a slot on a host as long as it takes, or until the turn
+// is interrupted.
 func (r *run) createSandbox() error {
-	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, placeOptions))
+	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, createOptions))
 	defer cancel()
 	defer r.waitFor("a free place on a host, and the sandbox to be made there")()
 	r.cur.giveUp = cancel
-	var out activities.CreateSandboxOutput
+	var out contract.CreateSandboxOutput
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return err
 	}
-	in := activities.CreateSandboxInput{
+	in := contract.CreateSandboxInput{
 		Agent: r.agent(), Restarts: r.st.Restarts, Lost: r.st.LostSandbox, LastSeq: r.st.LastSeq, Reset: r.wasReset(),
 	}
-	if err := workflow.ExecuteActivity(ctx, activities.NameCreateSandbox, in).Get(ctx, &out); err != nil {
-		r.adrift = true
+	if err := workflow.ExecuteActivity(ctx, contract.ActivityCreateSandbox, in).Get(ctx, &out); err != nil {
+		r.epochUnknown = true
 		return err
 	}
 	r.st.Sandbox, r.st.LostSandbox = &out.Sandbox, nil
-	r.st.Epoch, r.st.LastSeq, r.st.Floor, r.adrift = out.Sandbox.Epoch, out.LastSeq, 0, false
-	r.publishHost()
+	r.st.Epoch, r.st.LastSeq, r.st.MinTurn, r.epochUnknown = out.Sandbox.Epoch, out.LastSeq, 0, false
+	r.publish()
 	return nil
 }
 
 // interruptedEarly ends an execution whose agent was never asked.
-func (r *run) interruptedEarly(q session.Queued) (activities.RunTurnOutput, error) {
+func (r *run) interruptedEarly(q session.Queued) (contract.RunTurnOutput, error) {
 	res := session.Result{
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID,
 		Outcome: session.Interrupted, Reason: r.cur.reason,
@@ -266,14 +267,14 @@ func (r *run) interruptedEarly(q session.Queued) (activities.RunTurnOutput, erro
 	if emitted.Ended != nil {
 		res = *emitted.Ended
 	}
-	return activities.RunTurnOutput{Result: res, LastSeq: emitted.LastSeq, LastBlockID: emitted.LastBlockID}, err
+	return contract.RunTurnOutput{Result: res, LastSeq: emitted.LastSeq, LastBlockID: emitted.LastBlockID}, err
 }
 
 // fail records an execution that could not be run: in the conversation, in the
 // stream and in the result.
-func (r *run) fail(q session.Queued, cause error) activities.RunTurnOutput {
+func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
 	info := errorInfo(cause)
-	out := activities.RunTurnOutput{Result: session.Result{
+	out := contract.RunTurnOutput{Result: session.Result{
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
 	}}
 	emitted, err := r.emitEnd("failed-"+q.ExecutionID, q, failureEvents(q, info)...)
@@ -306,44 +307,21 @@ func failureEvents(q session.Queued, info event.ErrorInfo) []event.Payload {
 
 // emitEnd ends the running execution, whose agent is not asked any more. If its
 // host was lost it may have ended already.
-func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (activities.EmitOutput, error) {
-	in := activities.EmitInput{SessionID: r.in.SessionID, Epoch: r.st.Epoch, LastSeq: r.st.LastSeq, Key: key, Anchor: r.st.LastBlockID}
+func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (contract.EmitOutput, error) {
+	in := contract.EmitInput{Key: key, Anchor: r.st.LastBlockID}
 	for _, p := range payloads {
 		in.Events = append(in.Events, event.FromServer(p, workflow.Now(r.ctx)))
 	}
 	if r.cur.hosts > 0 {
-		in.Forsaken = &activities.Forsaken{
+		in.Abort = &contract.Abort{
 			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Message: q.Message, AfterSeq: r.cur.after,
 		}
 		if u := r.st.Unarchived; u != nil {
-			in.Forsaken.AfterSeq, in.Anchor = min(u.AfterSeq, r.cur.after), u.Anchor
+			in.Abort.AfterSeq, in.Anchor = min(u.AfterSeq, r.cur.after), u.Anchor
 			r.st.Unarchived = nil
 		}
 	}
-	return r.emitInput(r.ctx, in)
-}
-
-// emitInput is for any coroutine; ctx is its own.
-func (r *run) emitInput(ctx workflow.Context, in activities.EmitInput) (activities.EmitOutput, error) {
-	ctx = workflow.WithActivityOptions(ctx, writeOptions)
-	in.TakeEpoch, in.Reset = r.adrift, r.wasReset()
-	var out activities.EmitOutput
-	err := workflow.ExecuteActivity(ctx, activities.NameEmit, in).Get(ctx, &out)
-	if r.takeUp(ctx, err) {
-		if r.cur != nil && r.cur.found != nil {
-			return out, errAnswered
-		}
-		in.Epoch, in.LastSeq, in.Anchor = r.st.Epoch, r.st.LastSeq, r.st.LastBlockID
-		return r.emitInput(ctx, in)
-	}
-	if err != nil {
-		return out, fmt.Errorf("session %s: emit: %w", r.in.SessionID, err)
-	}
-	if in.TakeEpoch {
-		r.st.Epoch, r.adrift = out.Epoch, false
-	}
-	r.advance(out.LastSeq, out.LastBlockID)
-	return out, nil
+	return r.emit(r.ctx, in)
 }
 
 func (r *run) advance(seq uint64, block string) {
@@ -353,8 +331,8 @@ func (r *run) advance(seq uint64, block string) {
 	}
 }
 
-// settle adds an ended execution to the state.
-func (r *run) settle(out activities.RunTurnOutput) {
+// addResult adds an ended execution to the state.
+func (r *run) addResult(out contract.RunTurnOutput) {
 	st := r.st
 	st.Turns++
 	st.Usage = st.Usage.Add(out.Usage)
@@ -375,7 +353,7 @@ func (r *run) settle(out activities.RunTurnOutput) {
 	}
 }
 
-// hostLost says whether the host of the sandbox did not answer.
+// hostLost reports whether the host of the sandbox did not answer, or has lost it.
 func hostLost(err error) bool {
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) {
@@ -389,7 +367,7 @@ func hostLost(err error) bool {
 // is lost, or of one before; nil if it had not.
 func (t *turn) endedBefore(err error) *session.Result {
 	var timeout *temporal.TimeoutError
-	var beat activities.Beat
+	var beat contract.HeartbeatDetails
 	if errors.As(err, &timeout) && timeout.HasLastHeartbeatDetails() && timeout.LastHeartbeatDetails(&beat) == nil && beat.Ended != nil {
 		return beat.Ended
 	}

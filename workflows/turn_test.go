@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -28,7 +28,7 @@ func TestOneTurn(t *testing.T) {
 	require.Nil(t, out.Failure)
 	require.Len(t, p.w.turns, 1)
 	in := p.w.turns[0]
-	require.Equal(t, activities.Agent{SessionID: "s1", Name: "claude", Native: 1}, in.Agent)
+	require.Equal(t, contract.Agent{SessionID: "s1", Name: "claude", Native: 1}, in.Agent)
 	require.Equal(t, session.Sandbox{Host: host, ID: "s1-e2", Epoch: 2, Status: "ready"}, in.Sandbox)
 	require.Equal(t, "x1", in.ExecutionID)
 }
@@ -43,10 +43,10 @@ func TestActivitiesRunOnTheirQueues(t *testing.T) {
 	)
 	p.run()
 	require.Equal(t, map[string]string{
-		activities.NameBegin: session.TaskQueue, activities.NameEmit: session.TaskQueue, activities.NameFinish: session.TaskQueue,
-		activities.NameCreateSandbox: session.PlaceQueue,
-		activities.NameRunTurn:       session.HostQueue(host),
-		activities.NameSendControl:   session.ControlQueue(host), activities.NameEndSandbox: session.ControlQueue(host),
+		contract.ActivityBegin: session.TaskQueue, contract.ActivityEmit: session.TaskQueue, contract.ActivityFinish: session.TaskQueue,
+		contract.ActivityCreateSandbox: session.CreateQueue,
+		contract.ActivityRunTurn:       session.HostQueue(host),
+		contract.ActivitySendControl:   session.ControlQueue(host), contract.ActivityEndSandbox: session.ControlQueue(host),
 	}, p.w.queues)
 }
 

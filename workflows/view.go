@@ -58,13 +58,6 @@ func (r *run) publishAs(status session.Status) {
 	r.published = now
 }
 
-// publishHost shows that the running turn has a sandbox, or has lost it.
-func (r *run) publishHost() {
-	if workflow.GetVersion(r.ctx, changeHost, workflow.DefaultVersion, 1) >= 1 {
-		r.publish()
-	}
-}
-
 func (r *run) changes(now published) []temporal.SearchAttributeUpdate {
 	was := r.published
 	var set []temporal.SearchAttributeUpdate
@@ -134,7 +127,7 @@ func (r *run) listenQueries() error {
 	if err := workflow.SetQueryHandler(r.ctx, session.QueryInspect, func() (session.Inspection, error) { return r.inspect(), nil }); err != nil {
 		return err
 	}
-	if err := workflow.SetQueryHandler(r.ctx, session.QueryRemains, r.remains); err != nil {
+	if err := workflow.SetQueryHandler(r.ctx, session.QueryFinalState, r.finalState); err != nil {
 		return err
 	}
 	return workflow.SetQueryHandler(r.ctx, session.QueryResult, r.result)
@@ -184,7 +177,7 @@ func (r *run) phase() string {
 	case !r.begun:
 		return "beginning"
 	case r.cur == nil:
-		return "resting"
+		return "idle"
 	case r.cur.live && r.cur.interrupted:
 		return "interrupting"
 	case len(r.cur.waiting) > 0:
@@ -235,7 +228,7 @@ func (r *run) details(status session.Status) string {
 	row("Turns", fmt.Sprint(r.st.Turns))
 	row("Cost", fmt.Sprintf("%s (%d tokens in, %d out)", dollars(r.st.CostUSD), r.st.Usage.InputTokens, r.st.Usage.OutputTokens))
 	if r.cur != nil {
-		row("Now", "“"+headline(r.cur.queued.Message.Text)+"”")
+		row("Now", "“"+titleOf(r.cur.queued.Message.Text)+"”")
 	}
 	if r.st.Sandbox != nil {
 		row("Sandbox", fmt.Sprintf("%s on host %s", r.st.Sandbox.ID, r.st.Sandbox.Host))

@@ -22,12 +22,12 @@ func TestR17SessionPropertiesInWorkflow(t *testing.T) {
 	p := newPlay(t)
 	var idle, running, child session.Snapshot
 	p.then(
-		func() { idle = p.snapshot(); p.update(session.UpdateSpawn, spawnOf("kid", "HOLD on")) },
+		func() { idle = p.snapshot(); p.update(session.UpdateSpawn, spawnOf("child", "HOLD on")) },
 		func() { p.send("m1", "HOLD one") },
 		func() { p.send("m2", "two") },
 		func() {
 			running = p.snapshot()
-			v, err := p.env.QueryWorkflowByID("kid", session.QuerySnapshot)
+			v, err := p.env.QueryWorkflowByID("child", session.QuerySnapshot)
 			require.NoError(t, err)
 			require.NoError(t, v.Get(&child))
 		},
@@ -40,7 +40,7 @@ func TestR17SessionPropertiesInWorkflow(t *testing.T) {
 		require.JSONEq(t, want, string(fields[field]), field)
 	}
 	require.Equal(t, session.StatusRunning, running.Status)
-	require.Equal(t, []session.Child{{SessionID: "kid", ToolUseID: "spawn-kid", Agent: "claude"}}, running.Children)
+	require.Equal(t, []session.Child{{SessionID: "child", ToolUseID: "spawn-child", Agent: "claude"}}, running.Children)
 	require.Equal(t, []session.Message{{ID: "m2", Text: "two"}}, running.Queued)
 	require.Nil(t, running.Parent)
 	require.Equal(t, "s1", child.Parent.SessionID)
@@ -95,7 +95,7 @@ func TestR30InspectInWorkflow(t *testing.T) {
 		require.Empty(t, i.CurrentExecution)
 	})
 	p.run()
-	require.Equal(t, map[string]bool{"resting": true, "waiting for a sandbox": true, "turn": true, "interrupting": true}, phases)
+	require.Equal(t, map[string]bool{"idle": true, "waiting for a sandbox": true, "turn": true, "interrupting": true}, phases)
 }
 
 func TestResultQuery(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -52,13 +52,13 @@ type world struct {
 	epochs map[string]uint64
 	keys   map[string]bool
 
-	begun    []activities.BeginInput
-	turns    []activities.RunTurnInput
-	controls []activities.ControlInput
-	emits    []activities.EmitInput
-	places   []activities.CreateSandboxInput
-	ended    []activities.EndSandboxInput
-	finished []activities.FinishInput
+	begun    []contract.BeginInput
+	turns    []contract.RunTurnInput
+	controls []contract.ControlInput
+	emits    []contract.EmitInput
+	places   []contract.CreateSandboxInput
+	ended    []contract.EndSandboxInput
+	finished []contract.FinishInput
 	queues   map[string]string
 	running  map[string]held
 	// hostOf moves the sandboxes of a session to another host.
@@ -75,12 +75,12 @@ type world struct {
 	behind string
 	// ahead is how far a session has come whose workflow was set back: until that
 	// is taken up, what its workflow wants done is refused.
-	ahead  *activities.TakeUpOutput
-	tookUp []activities.TakeUpInput
+	ahead    *contract.CatchUpOutput
+	caughtUp []contract.CatchUpInput
 	// endedBefore is how forsaken executions had ended before their host was lost.
 	endedBefore *session.Result
 	// entered is called when a turn is held.
-	entered func(activities.RunTurnInput)
+	entered func(contract.RunTurnInput)
 	// ending is called inside EndSandbox, before it ends.
 	ending func()
 }
@@ -88,8 +88,8 @@ type world struct {
 // held is an activity that was not answered yet.
 type held struct {
 	token []byte
-	turn  activities.RunTurnInput
-	place activities.CreateSandboxInput
+	turn  contract.RunTurnInput
+	place contract.CreateSandboxInput
 }
 
 func newWorld() *world {
@@ -102,10 +102,10 @@ func newWorld() *world {
 // activities by the names under which the workflow calls them.
 func (w *world) activities() map[string]any {
 	return map[string]any{
-		activities.NameBegin: w.Begin, activities.NameCreateSandbox: w.CreateSandbox,
-		activities.NameRunTurn: w.RunTurn, activities.NameSendControl: w.SendControl,
-		activities.NameEmit: w.Emit, activities.NameEndSandbox: w.EndSandbox, activities.NameFinish: w.Finish,
-		activities.NameTakeUp: w.TakeUp,
+		contract.ActivityBegin: w.Begin, contract.ActivityCreateSandbox: w.CreateSandbox,
+		contract.ActivityRunTurn: w.RunTurn, contract.ActivitySendControl: w.SendControl,
+		contract.ActivityEmit: w.Emit, contract.ActivityEndSandbox: w.EndSandbox, contract.ActivityFinish: w.Finish,
+		contract.ActivityCatchUp: w.CatchUp,
 	}
 }
 
@@ -128,39 +128,39 @@ func (w *world) sayOnce(id, key string, events []event.Event) uint64 {
 	return w.seqs[id]
 }
 
-func (w *world) Begin(ctx context.Context, in activities.BeginInput) (activities.BeginOutput, error) {
+func (w *world) Begin(ctx context.Context, in contract.BeginInput) (contract.BeginOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queues[activities.NameBegin] = activity.GetInfo(ctx).TaskQueue
+	w.queues[contract.ActivityBegin] = activity.GetInfo(ctx).TaskQueue
 	w.begun = append(w.begun, in)
 	id := in.Session.SessionID
 	w.epochs[id]++
 	seq := w.say(id, event.SessionInitialized{Agent: in.Session.Options.Agent, Reopened: in.Session.Reopened})
-	return activities.BeginOutput{Epoch: w.epochs[id], LastSeq: seq, Record: w.record}, nil
+	return contract.BeginOutput{Epoch: w.epochs[id], LastSeq: seq, Record: w.record}, nil
 }
 
-func (w *world) CreateSandbox(ctx context.Context, in activities.CreateSandboxInput) (activities.CreateSandboxOutput, error) {
+func (w *world) CreateSandbox(ctx context.Context, in contract.CreateSandboxInput) (contract.CreateSandboxOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	info := activity.GetInfo(ctx)
-	w.queues[activities.NameCreateSandbox] = info.TaskQueue
+	w.queues[contract.ActivityCreateSandbox] = info.TaskQueue
 	w.places = append(w.places, in)
 	if w.noAgent {
 		w.epochs[in.Agent.SessionID]++
-		return activities.CreateSandboxOutput{}, temporal.NewNonRetryableApplicationError("claude is not installed", session.TypeAgentMissing, nil)
+		return contract.CreateSandboxOutput{}, temporal.NewNonRetryableApplicationError("claude is not installed", session.TypeAgentMissing, nil)
 	}
 	if w.crowded {
 		w.waiting = append(w.waiting, held{token: info.TaskToken, place: in})
-		return activities.CreateSandboxOutput{}, activity.ErrResultPending
+		return contract.CreateSandboxOutput{}, activity.ErrResultPending
 	}
 	return w.place(in), nil
 }
 
-func (w *world) place(in activities.CreateSandboxInput) activities.CreateSandboxOutput {
+func (w *world) place(in contract.CreateSandboxInput) contract.CreateSandboxOutput {
 	id := in.Agent.SessionID
 	w.epochs[id]++
 	sb := session.Sandbox{Host: cmp.Or(w.hostOf[id], host), ID: fmt.Sprintf("%s-e%d", id, w.epochs[id]), Epoch: w.epochs[id], Status: "ready"}
-	return activities.CreateSandboxOutput{Sandbox: sb, LastSeq: w.say(id, event.EEReady{Environment: event.Environment{SandboxID: sb.ID}})}
+	return contract.CreateSandboxOutput{Sandbox: sb, LastSeq: w.say(id, event.EEReady{Environment: event.Environment{SandboxID: sb.ID}})}
 }
 
 // makeRoom gives a place to everything that waits for one.
@@ -177,34 +177,34 @@ func (w *world) makeRoom() error {
 	return nil
 }
 
-func (w *world) RunTurn(ctx context.Context, in activities.RunTurnInput) (activities.RunTurnOutput, error) {
+func (w *world) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract.RunTurnOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	info := activity.GetInfo(ctx)
-	w.queues[activities.NameRunTurn] = info.TaskQueue
+	w.queues[contract.ActivityRunTurn] = info.TaskQueue
 	if w.ahead != nil {
-		return activities.RunTurnOutput{}, fencedOff()
+		return contract.RunTurnOutput{}, fencedOff()
 	}
 	w.turns = append(w.turns, in)
 	verb, _, _ := strings.Cut(in.Message.Text, " ")
 	id := in.Agent.SessionID
 	if verb == "LOST" && lost(in.Resumes) < times(in.Message.Text) {
-		return activities.RunTurnOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+		return contract.RunTurnOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	}
 	if verb == "ENDED" && in.Resumes == nil {
 		out := w.answered(in)
-		return out, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, activities.Beat{Ended: &out.Result})
+		return out, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, contract.HeartbeatDetails{Ended: &out.Result})
 	}
 	w.say(id, event.QueryStarted{Query: event.Query{ExecutionID: in.ExecutionID, MessageIDs: []string{in.Message.ID}}})
 	switch verb {
 	case "FAIL":
-		return activities.RunTurnOutput{}, temporal.NewNonRetryableApplicationError("the agent said no", session.TypeAgentFailed, nil)
+		return contract.RunTurnOutput{}, temporal.NewNonRetryableApplicationError("the agent said no", session.TypeAgentFailed, nil)
 	case "HOLD":
 		w.running[id] = held{token: info.TaskToken, turn: in}
 		if w.entered != nil {
 			w.entered(in)
 		}
-		return activities.RunTurnOutput{}, activity.ErrResultPending
+		return contract.RunTurnOutput{}, activity.ErrResultPending
 	}
 	out := w.answered(in)
 	out.ArchiveBehind = w.behind
@@ -212,7 +212,7 @@ func (w *world) RunTurn(ctx context.Context, in activities.RunTurnInput) (activi
 	return out, nil
 }
 
-func lost(l *activities.Lost) int {
+func lost(l *session.Lost) int {
 	if l == nil {
 		return 0
 	}
@@ -229,10 +229,10 @@ func times(text string) int {
 }
 
 // answered is the output of a turn that the agent completed.
-func (w *world) answered(in activities.RunTurnInput) activities.RunTurnOutput {
+func (w *world) answered(in contract.RunTurnInput) contract.RunTurnOutput {
 	res := &event.QueryResult{Response: "echo: " + in.Message.Text, StopReason: "end_turn"}
 	q := event.Query{ExecutionID: in.ExecutionID, MessageIDs: []string{in.Message.ID}, Result: res}
-	return activities.RunTurnOutput{
+	return contract.RunTurnOutput{
 		Result:  session.Result{ExecutionID: in.ExecutionID, MessageID: in.Message.ID, Outcome: session.Completed, Result: res},
 		Usage:   event.Usage{InputTokens: 10, OutputTokens: 5},
 		CostUSD: new(0.25), LastSeq: w.say(in.Agent.SessionID, event.QueryCompleted{Query: q}),
@@ -255,74 +255,74 @@ func (w *world) letGo(id string) error {
 	return w.nudge(id)
 }
 
-func (w *world) SendControl(ctx context.Context, in activities.ControlInput) (activities.ControlOutput, error) {
+func (w *world) SendControl(ctx context.Context, in contract.ControlInput) (contract.ControlOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queues[activities.NameSendControl] = activity.GetInfo(ctx).TaskQueue
+	w.queues[contract.ActivitySendControl] = activity.GetInfo(ctx).TaskQueue
 	w.controls = append(w.controls, in)
 	h, ok := w.running[in.SessionID]
 	if !ok || h.turn.ExecutionID != in.ExecutionID {
-		return activities.ControlOutput{}, nil
+		return contract.ControlOutput{}, nil
 	}
 	if w.deaf > 0 && (w.deafOne == "" || w.deafOne == in.SessionID) {
 		w.deaf--
-		return activities.ControlOutput{}, nil
+		return contract.ControlOutput{}, nil
 	}
 	w.sayOnce(in.SessionID, in.ID, in.Events)
 	switch {
 	case in.Answer != nil && in.Answer.RequestID == "unknown":
-		return activities.ControlOutput{}, session.ToTemporal(session.Invalid("requestId", `"unknown" is not open`, "an open one"))
+		return contract.ControlOutput{}, session.ToTemporal(session.Invalid("requestId", `"unknown" is not open`, "an open one"))
 	case in.Interrupt != nil:
 		delete(w.running, in.SessionID)
-		return activities.ControlOutput{Handed: true}, w.complete(h.token, w.interrupted(h.turn, in.Interrupt.Reason), nil)
+		return contract.ControlOutput{Handed: true}, w.complete(h.token, w.interrupted(h.turn, in.Interrupt.Reason), nil)
 	}
-	return activities.ControlOutput{Handed: true}, nil
+	return contract.ControlOutput{Handed: true}, nil
 }
 
-func (w *world) interrupted(in activities.RunTurnInput, reason string) activities.RunTurnOutput {
+func (w *world) interrupted(in contract.RunTurnInput, reason string) contract.RunTurnOutput {
 	q := event.Query{ExecutionID: in.ExecutionID, MessageIDs: []string{in.Message.ID}, Reason: reason}
-	return activities.RunTurnOutput{
+	return contract.RunTurnOutput{
 		Result:  session.Result{ExecutionID: in.ExecutionID, MessageID: in.Message.ID, Outcome: session.Interrupted, Reason: reason},
 		LastSeq: w.say(in.Agent.SessionID, event.QueryInterrupted{Query: q}),
 	}
 }
 
-func (w *world) Emit(ctx context.Context, in activities.EmitInput) (activities.EmitOutput, error) {
+func (w *world) Emit(ctx context.Context, in contract.EmitInput) (contract.EmitOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queues[activities.NameEmit] = activity.GetInfo(ctx).TaskQueue
+	w.queues[contract.ActivityEmit] = activity.GetInfo(ctx).TaskQueue
 	if in.TakeEpoch {
 		w.epochs[in.SessionID]++
 		in.Epoch = w.epochs[in.SessionID]
 	}
 	if in.Epoch < w.epochs[in.SessionID] || w.ahead != nil {
-		return activities.EmitOutput{}, fencedOff()
+		return contract.EmitOutput{}, fencedOff()
 	}
 	w.emits = append(w.emits, in)
-	if in.Forsaken != nil && w.endedBefore != nil {
-		return activities.EmitOutput{Epoch: in.Epoch, LastSeq: w.seqs[in.SessionID], Ended: w.endedBefore}, nil
+	if in.Abort != nil && w.endedBefore != nil {
+		return contract.EmitOutput{Epoch: in.Epoch, LastSeq: w.seqs[in.SessionID], Ended: w.endedBefore}, nil
 	}
-	return activities.EmitOutput{Epoch: in.Epoch, LastSeq: w.sayOnce(in.SessionID, in.Key, in.Events)}, nil
+	return contract.EmitOutput{Epoch: in.Epoch, LastSeq: w.sayOnce(in.SessionID, in.Key, in.Events)}, nil
 }
 
-func (w *world) EndSandbox(ctx context.Context, in activities.EndSandboxInput) (activities.EndSandboxOutput, error) {
+func (w *world) EndSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queues[activities.NameEndSandbox] = activity.GetInfo(ctx).TaskQueue
+	w.queues[contract.ActivityEndSandbox] = activity.GetInfo(ctx).TaskQueue
 	if w.lostHosts {
-		return activities.EndSandboxOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+		return contract.EndSandboxOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 	}
 	if w.ending != nil {
 		w.ending()
 	}
 	w.ended = append(w.ended, in)
-	return activities.EndSandboxOutput{LastSeq: w.say(in.Agent.SessionID, event.EETerminated{Environment: event.Environment{Reason: in.Reason}})}, nil
+	return contract.EndSandboxOutput{LastSeq: w.say(in.Agent.SessionID, event.EETerminated{Environment: event.Environment{Reason: in.Reason}})}, nil
 }
 
-func (w *world) Finish(ctx context.Context, in activities.FinishInput) error {
+func (w *world) Finish(ctx context.Context, in contract.FinishInput) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queues[activities.NameFinish] = activity.GetInfo(ctx).TaskQueue
+	w.queues[contract.ActivityFinish] = activity.GetInfo(ctx).TaskQueue
 	w.finished = append(w.finished, in)
 	w.say(in.Session.SessionID, event.SessionClosed{Reason: in.Reason})
 	return nil
@@ -333,13 +333,13 @@ func fencedOff() error {
 }
 
 // TakeUp tells a workflow that was set back how far the session has come.
-func (w *world) TakeUp(ctx context.Context, in activities.TakeUpInput) (activities.TakeUpOutput, error) {
+func (w *world) CatchUp(ctx context.Context, in contract.CatchUpInput) (contract.CatchUpOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queues[activities.NameTakeUp] = activity.GetInfo(ctx).TaskQueue
-	w.tookUp = append(w.tookUp, in)
+	w.queues[contract.ActivityCatchUp] = activity.GetInfo(ctx).TaskQueue
+	w.caughtUp = append(w.caughtUp, in)
 	if w.ahead == nil {
-		return activities.TakeUpOutput{}, errors.New("the workflow is not behind")
+		return contract.CatchUpOutput{}, errors.New("the workflow is not behind")
 	}
 	out := *w.ahead
 	w.ahead = nil

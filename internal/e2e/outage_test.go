@@ -31,7 +31,7 @@ func behind(t *testing.T, h *session.Handle, want bool) {
 		i, err := h.Inspect(testContext(t))
 		require.NoError(t, err)
 		said = i.ArchiveBehind
-		return (said != "") == want && i.Phase == "resting"
+		return (said != "") == want && i.Phase == "idle"
 	}, patience, tick, "the archive is behind: %t", want)
 }
 

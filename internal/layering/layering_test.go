@@ -49,7 +49,7 @@ func TestTheRulesCatch(t *testing.T) {
 		breaks, from string
 		to           []string
 	}{
-		{"", "workflows", []string{"/session", "/activities", "/event", "time", "go.temporal.io/sdk/workflow"}},
+		{"", "workflows", []string{"/session", "/contract", "/event", "time", "go.temporal.io/sdk/workflow"}},
 		{"", "adapters/claude", []string{"/adapters", "/event", "/adapters/claude/internal/wire", "encoding/json"}},
 		{"", "adapters/builtin", []string{"/adapters/claude", "/adapters/codex"}},
 		{"event stands on the standard library alone", "event", []string{"github.com/google/uuid"}},
@@ -64,6 +64,9 @@ func TestTheRulesCatch(t *testing.T) {
 		{"what is common to agents names none of them", "adapters/profiles", []string{"/adapters/claude"}},
 		{"activities do not know workflows", "activities", []string{"/workflows"}},
 		{"workflows decide only", "workflows", []string{"/archive"}},
+		{"workflows decide only", "workflows", []string{"/activities"}},
+		{"the contract is names and payloads", "contract", []string{"/archive"}},
+		{"the contract is names and payloads", "contract", []string{"go.temporal.io/sdk/workflow"}},
 		{"workflows decide only", "workflows", []string{"/sandbox/local"}},
 		{"the library leaves the server out", "worker", []string{"go.temporal.io/server/common/config"}},
 		{"the library leaves the server out", "session", []string{"/devstack"}},

@@ -94,9 +94,17 @@ func rules() []rule {
 			about: under("workflows"),
 			forbids: func(_, to string) bool {
 				return mine(to) && !within(to, "workflows") && !within(to, "session") && !within(to, "event") &&
-					!within(to, "reducer") && !within(to, "activities")
+					!within(to, "reducer") && !within(to, "contract")
 			},
 			why: "a workflow that reaches a store, a stream or a process is not deterministic",
+		},
+		{
+			name:  "the contract is names and payloads",
+			about: under("contract"),
+			forbids: func(_, to string) bool {
+				return !standard(to) && !within(to, "session") && !within(to, "event") && !within(to, "adapters")
+			},
+			why: "workflows import it: it does no I/O, and who implements an activity is not its business",
 		},
 		{
 			name:    "the library leaves the server out",

@@ -277,6 +277,9 @@ func (p *Provider) readRecord(id string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
+// Name returns "local".
+func (p *Provider) Name() string { return "local" }
+
 // List gives every sandbox; see [sandbox.Provider].
 func (p *Provider) List(ctx context.Context) ([]sandbox.Info, error) {
 	entries, err := os.ReadDir(p.root())

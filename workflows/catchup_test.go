@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
 
 // setBack makes a play's workflow find, at its next write, that the session is
 // further than it knows.
-func (p *play) setBack(out activities.TakeUpOutput) {
+func (p *play) setBack(out contract.CatchUpOutput) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if sb := out.Sandbox; sb != nil {
@@ -32,15 +32,15 @@ func answeredBefore(execution, message string) session.Result {
 
 // What was answered before a reset is not asked again: its answer is the one
 // that stands.
-func TestAResetRunTakesAnAnswerUp(t *testing.T) {
+func TestAResetRunTakesOverAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	var again *answer
 	p.then(
 		func() { p.send("m1", "one") },
 		func() {
-			p.setBack(activities.TakeUpOutput{
-				Sandbox: p.snapshot().Sandbox, Turn: 5, Executions: 4, LastBlock: "said before",
+			p.setBack(contract.CatchUpOutput{
+				Sandbox: p.snapshot().Sandbox, MinTurn: 5, Executions: 4, LastBlock: "said before",
 				Results: []session.Result{answeredBefore("x1", "m1"), answeredBefore("x2", "m2"), answeredBefore("x3", "m3")},
 			})
 			p.send("m2", "two")
@@ -66,15 +66,15 @@ func TestAResetRunTakesAnAnswerUp(t *testing.T) {
 }
 
 // What was under way goes on as the same execution, from its beginning.
-func TestAResetRunTakesATurnUp(t *testing.T) {
+func TestAResetRunTakesOverATurn(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	p.then(
 		func() { p.send("m1", "one") },
 		func() {
-			p.setBack(activities.TakeUpOutput{
-				Sandbox: p.snapshot().Sandbox, Turn: 2, Executions: 2, Results: []session.Result{answeredBefore("x1", "m1")},
-				Running: &activities.Running{ExecutionID: "x2", MessageID: "m2", AfterSeq: 7, Anchor: "block-x1"},
+			p.setBack(contract.CatchUpOutput{
+				Sandbox: p.snapshot().Sandbox, MinTurn: 2, Executions: 2, Results: []session.Result{answeredBefore("x1", "m1")},
+				Running: &contract.Running{ExecutionID: "x2", MessageID: "m2", AfterSeq: 7, Anchor: "block-x1"},
 			})
 			p.send("m2", "two")
 		},
@@ -90,15 +90,15 @@ func TestAResetRunTakesATurnUp(t *testing.T) {
 
 // A message that the reset leaves out, and that was being answered, fails by
 // name; its agent is given up.
-func TestAResetRunFailsWhatItDoesNotKnow(t *testing.T) {
+func TestAResetRunFailsAMessageItNeverHad(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	p.then(
 		func() { p.send("m1", "one") },
 		func() {
-			p.setBack(activities.TakeUpOutput{
+			p.setBack(contract.CatchUpOutput{
 				Sandbox: p.snapshot().Sandbox, Executions: 2, Results: []session.Result{answeredBefore("x1", "m1")},
-				Running: &activities.Running{ExecutionID: "x2", MessageID: "gone", AfterSeq: 7},
+				Running: &contract.Running{ExecutionID: "x2", MessageID: "gone", AfterSeq: 7},
 			})
 			p.send("m3", "three")
 		},
@@ -119,7 +119,7 @@ func TestAResetRunWithoutASandbox(t *testing.T) {
 	p.then(
 		func() { p.send("m1", "one") },
 		func() {
-			p.setBack(activities.TakeUpOutput{Executions: 1, Results: []session.Result{answeredBefore("x1", "m1")}})
+			p.setBack(contract.CatchUpOutput{Executions: 1, Results: []session.Result{answeredBefore("x1", "m1")}})
 			p.send("m2", "two")
 		},
 	)
@@ -127,8 +127,8 @@ func TestAResetRunWithoutASandbox(t *testing.T) {
 	require.Equal(t, session.Completed, p.w.results("s1")["m2"].Outcome)
 	require.Len(t, p.w.places, 2)
 	require.Greater(t, p.w.turns[1].Sandbox.Epoch, p.w.turns[0].Sandbox.Epoch)
-	require.Equal(t, []activities.TakeUpInput{{
-		SessionID: "s1", Agent: "claude", RunID: p.w.tookUp[0].RunID, LastSeq: p.w.turns[0].LastSeq + 2, Anchor: "block-x1",
+	require.Equal(t, []contract.CatchUpInput{{
+		SessionID: "s1", Agent: "claude", RunID: p.w.caughtUp[0].RunID, LastSeq: p.w.turns[0].LastSeq + 2, Anchor: "block-x1",
 		Sandbox: &p.w.turns[0].Sandbox,
-	}}, p.w.tookUp)
+	}}, p.w.caughtUp)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
@@ -41,9 +42,9 @@ func TestAnAbortedExecutionKeepsItsMessage(t *testing.T) {
 			t.Parallel()
 			log, store := fresh(t)
 			s := &Session{Stream: log, Archive: store, Agents: builtin.Registry()}
-			begun, err := s.Begin(t.Context(), BeginInput{Session: session.Input{SessionID: id, Options: session.Options{Agent: "claude"}}})
+			begun, err := s.Begin(t.Context(), contract.BeginInput{Session: session.Input{SessionID: id, Options: session.Options{Agent: "claude"}}})
 			require.NoError(t, err)
-			in := EmitInput{SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq}
+			in := contract.EmitInput{SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq}
 			if len(c.streamed) > 0 {
 				w, err := log.Writer(t.Context(), id, stream.Fence{Epoch: begun.Epoch, Attempt: 1}, stream.WriterOptions{LastSeq: begun.LastSeq})
 				require.NoError(t, err)
@@ -65,7 +66,7 @@ func TestAnAbortedExecutionKeepsItsMessage(t *testing.T) {
 				own(event.BlockUpsert{Block: event.Block{ID: "failed", Type: event.BlockError, Status: event.StatusComplete, Source: event.SourceServer, Message: &info.Message}}),
 				own(event.QueryFailed{Query: q}),
 			}
-			in.Forsaken = &Forsaken{
+			in.Abort = &contract.Abort{
 				Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq,
 			}
 			_, err = s.Emit(t.Context(), in)

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// mergeBag sets the given keys; a null value removes its key.
-func mergeBag(bag, set map[string]json.RawMessage) map[string]json.RawMessage {
+// mergeMetadata sets the given keys; a null value removes its key.
+func mergeMetadata(bag, set map[string]json.RawMessage) map[string]json.RawMessage {
 	out := maps.Clone(bag)
 	if out == nil {
 		out = map[string]json.RawMessage{}
@@ -29,12 +29,12 @@ func mergeBag(bag, set map[string]json.RawMessage) map[string]json.RawMessage {
 	return out
 }
 
-func sameBag(a, b map[string]json.RawMessage) bool {
+func sameMetadata(a, b map[string]json.RawMessage) bool {
 	return maps.EqualFunc(a, b, func(v, w json.RawMessage) bool { return bytes.Equal(v, w) })
 }
 
 // identified gives a message its id when the sender chose none.
-func identified(ctx workflow.Context, m session.Message) (session.Message, error) {
+func withID(ctx workflow.Context, m session.Message) (session.Message, error) {
 	if m.ID != "" {
 		return m, nil
 	}
@@ -43,7 +43,7 @@ func identified(ctx workflow.Context, m session.Message) (session.Message, error
 }
 
 // headline is a title made of a message: its first line, cut at 60 runes.
-func headline(text string) string { return cutLine(text, 60) }
+func titleOf(text string) string { return cutLine(text, 60) }
 
 // cutLine is the first line of a text, cut at n runes.
 func cutLine(text string, n int) string {

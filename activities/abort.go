@@ -6,23 +6,24 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// forsake ends an execution whose host is lost: by the events given, unless its
+// abort ends an execution whose host is lost: by the events given, unless its
 // end stands in the stream, because the host was lost right behind it. What was
 // said live and did not reach the archive is marked as lost either way, and the
 // message is kept. The epoch is the caller's: nothing of the lost host can come
 // behind it.
-func (s *Session) forsake(ctx context.Context, in EmitInput) (EmitOutput, error) {
-	out := EmitOutput{Epoch: in.Epoch}
+func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.EmitOutput, error) {
+	out := contract.EmitOutput{Epoch: in.Epoch}
 	if err := s.fenceArchive(ctx, in); err != nil {
 		return out, err
 	}
-	f := in.Forsaken
+	f := in.Abort
 	adapter, err := s.Agents.Get(f.Agent)
 	if err != nil {
 		return out, err
@@ -65,7 +66,7 @@ func (s *Session) forsake(ctx context.Context, in EmitInput) (EmitOutput, error)
 }
 
 // fenceArchive makes sure that a worker of the lost host commits nothing more.
-func (s *Session) fenceArchive(ctx context.Context, in EmitInput) error {
+func (s *Session) fenceArchive(ctx context.Context, in contract.EmitInput) error {
 	for _, err := range s.Archive.RestoreFiles(ctx, in.SessionID, in.Epoch) {
 		if err != nil {
 			return err
@@ -76,13 +77,13 @@ func (s *Session) fenceArchive(ctx context.Context, in EmitInput) error {
 
 // unarchived are the events that make the live side say what the archive does, and
 // that keep the message of an execution whose agent had not streamed it.
-func (s *Session) unarchived(ctx context.Context, in EmitInput, a adapters.Adapter, h *turn.History) ([]event.Event, error) {
+func (s *Session) unarchived(ctx context.Context, in contract.EmitInput, a adapters.Adapter, h *turn.History) ([]event.Event, error) {
 	sources, err := s.Archive.Sources(ctx, in.SessionID)
 	if err != nil {
 		return nil, fmt.Errorf("session %s: look for what was lost: %w", in.SessionID, err)
 	}
-	m := messageOf(a, in.Forsaken.Message)
-	m.BlockIDs = promptIDs(a, in.Forsaken.MessageID)
+	m := messageOf(a, in.Abort.Message)
+	m.BlockIDs = promptIDs(a, in.Abort.MessageID)
 	persisted := turn.Persisted(a.Parse(sources), m.BlockIDs, h.Streamed())
 	return m.Lost(turn.Ending{Exited: true}, h, persisted, time.Now().UTC()), ctx.Err()
 }

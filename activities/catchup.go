@@ -1,0 +1,220 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
+)
+
+// CatchUp returns how far a session has come whose run is behind: its stream has
+// more than the run knows, most often because the workflow was reset. What the
+// stream says wins, and nothing of it is done again. A live sandbox is kept;
+// otherwise the session's next epoch is taken, which fences whatever an earlier
+// run still has under way.
+func (s *Session) CatchUp(ctx context.Context, in contract.CatchUpInput) (contract.CatchUpOutput, error) {
+	out, err := s.catchUp(ctx, in)
+	return out, toApplicationError(err)
+}
+
+func (s *Session) catchUp(ctx context.Context, in contract.CatchUpInput) (contract.CatchUpOutput, error) {
+	p, err := readPast(ctx, s.Stream, in)
+	if err != nil {
+		return contract.CatchUpOutput{}, err
+	}
+	newest, err := s.Archive.Epoch(ctx, in.SessionID)
+	if err != nil {
+		return contract.CatchUpOutput{}, err
+	}
+	if p.sandbox == nil || p.sandbox.Epoch != newest {
+		if newest, err = s.fenceOff(ctx, in, p.closed); err != nil {
+			return contract.CatchUpOutput{}, err
+		}
+		// No earlier run can write after this.
+		if p, err = readPast(ctx, s.Stream, in); err != nil {
+			return contract.CatchUpOutput{}, err
+		}
+		p.sandbox = nil
+	}
+	out := p.output(newest)
+	if in.Record {
+		if out.Record, err = s.record(ctx, in.SessionID); err != nil {
+			return out, err
+		}
+	}
+	if p.sandbox != nil {
+		tail, err := s.Stream.Tail(ctx, in.SessionID)
+		if err != nil {
+			return out, err
+		}
+		if tail.Fence.Epoch == newest {
+			out.MinTurn = turnOf(tail.Fence.Attempt)
+		}
+	}
+	return out, nil
+}
+
+// fenceOff takes the next epoch and appends it to the stream. A closed session is
+// open again.
+func (s *Session) fenceOff(ctx context.Context, in contract.CatchUpInput, closed bool) (uint64, error) {
+	epoch, err := s.Archive.TakeEpoch(ctx, in.SessionID)
+	if err != nil {
+		return 0, err
+	}
+	events := []event.Event{own(event.Status{Epoch: epoch, Message: "the session's workflow was behind its stream and caught up; what the stream has is kept"})}
+	if closed {
+		if err := s.Archive.MarkOpen(ctx, in.SessionID, epoch); err != nil {
+			return 0, err
+		}
+		events = append(events, own(event.SessionInitialized{Agent: in.Agent, Reopened: true}), own(runtime(true)))
+	}
+	_, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
+		Fence: stream.Fence{Epoch: epoch}, LastSeq: in.LastSeq, Key: fmt.Sprintf("catch-up-%s-%d", in.RunID, epoch), Events: events,
+	})
+	return epoch, err
+}
+
+// past is what a part of the stream says of a session.
+type past struct {
+	seq        uint64
+	sandbox    *session.Sandbox
+	results    []session.Result
+	running    *contract.Running
+	executions int
+	blocks     turn.ServerBlocks
+	lastBlock  string
+	closed     bool
+}
+
+// readPast reads everything after what the workflow knows. Where retention has
+// removed some of it, what is left is read.
+func readPast(ctx context.Context, log *stream.Log, in contract.CatchUpInput) (*past, error) {
+	p := &past{seq: in.LastSeq, sandbox: in.Sandbox}
+	p.blocks = turn.NewServerBlocks(in.Anchor)
+	return p, eachAfter(ctx, log, in.SessionID, in.LastSeq, func(ev event.Event) bool { p.hear(ev); return true })
+}
+
+// eachAfter calls hear with the events after a sequence number until it returns
+// false.
+func eachAfter(ctx context.Context, log *stream.Log, sessionID string, after uint64, hear func(event.Event) bool) error {
+	for ev, err := range log.Read(ctx, sessionID, after, stream.ReadOptions{}) {
+		var gap *stream.GapError
+		if errors.As(err, &gap) && gap.Purged {
+			if gap.Have <= after+1 {
+				return nil
+			}
+			return eachAfter(ctx, log, sessionID, gap.Have-1, hear)
+		}
+		if err != nil {
+			return fmt.Errorf("read what session %s has come to: %w", sessionID, err)
+		}
+		if !hear(ev) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (p *past) hear(ev event.Event) {
+	p.seq = ev.Context.Seq
+	p.blocks.Add(ev)
+	switch e := ev.Payload.(type) {
+	case event.BlockUpsert:
+		if ev.Context.Conversation() == event.Main {
+			p.lastBlock = turn.Describe(e.Block, p.lastBlock)
+		}
+	case event.EECreating:
+		p.sandbox = nil
+	case event.EEReady:
+		p.sandbox = sandboxOf(e.Environment)
+	case event.EETerminated:
+		p.ended(e.Environment)
+	case event.EEError:
+		p.ended(e.Environment)
+	case event.QueryStarted:
+		p.started(ev, e.Query)
+	case event.SessionClosed:
+		p.closed = true
+	case event.SessionInitialized:
+		p.closed = false
+	default:
+		p.answered(ev)
+	}
+}
+
+// ended notes that a sandbox was terminated.
+func (p *past) ended(env event.Environment) {
+	if p.sandbox != nil && env.Status == "terminated" && env.SandboxID == p.sandbox.ID {
+		p.sandbox = nil
+	}
+}
+
+func (p *past) started(ev event.Event, q event.Query) {
+	p.number(q.ExecutionID)
+	if len(q.MessageIDs) == 0 {
+		return
+	}
+	p.running = &contract.Running{
+		ExecutionID: q.ExecutionID, MessageID: q.MessageIDs[0], AfterSeq: ev.Context.Seq - 1,
+		Anchor: p.blocks.Last(),
+	}
+}
+
+func (p *past) answered(ev event.Event) {
+	for _, id := range endedMessages(ev.Payload) {
+		res, _ := session.ResultOf(ev, id)
+		p.number(res.ExecutionID)
+		if res.Result != nil {
+			short := turn.Shorten(*res.Result, historyResponse)
+			res.Result = &short
+		}
+		p.results = append(p.results, res)
+		if p.running != nil && p.running.MessageID == id {
+			p.running = nil
+		}
+	}
+}
+
+// endedMessages are the messages whose execution an event ends.
+func endedMessages(p event.Payload) []string {
+	switch p := p.(type) {
+	case event.QueryCompleted:
+		return p.MessageIDs
+	case event.QueryFailed:
+		return p.MessageIDs
+	case event.QueryInterrupted:
+		return p.MessageIDs
+	}
+	return nil
+}
+
+// number notes the number in an execution's id.
+func (p *past) number(id string) {
+	if n, err := strconv.Atoi(strings.TrimPrefix(id, "x")); err == nil {
+		p.executions = max(p.executions, n)
+	}
+}
+
+func (p *past) output(epoch uint64) contract.CatchUpOutput {
+	for i := range len(p.results) - session.KeptResults {
+		if r := p.results[i].Result; r != nil {
+			r.Response, r.Truncated = "", r.Truncated || r.Response != ""
+		}
+	}
+	return contract.CatchUpOutput{
+		Epoch: epoch, LastSeq: p.seq, LastBlockID: p.blocks.Last(), LastBlock: p.lastBlock,
+		Sandbox: p.sandbox, Results: p.results, Running: p.running, Executions: p.executions,
+	}
+}
+
+// sandboxOf returns the sandbox that an event is about.
+func sandboxOf(env event.Environment) *session.Sandbox {
+	return &session.Sandbox{Host: env.Host, ID: env.SandboxID, Provider: env.Provider, Epoch: env.Epoch, Status: env.Status}
+}

@@ -1,0 +1,108 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// ResetGuard refuses activities of a run that was reset and whose stream has more
+// than the run knows: they fail with session.TypeFenced, before they do anything,
+// and the run catches up. A worker of sessions must have it.
+func ResetGuard(log *stream.Log) interceptor.WorkerInterceptor { return &resetGuard{log: log} }
+
+type resetGuard struct {
+	interceptor.WorkerInterceptorBase
+	log *stream.Log
+}
+
+// InterceptActivity puts the guard before an activity.
+func (g *resetGuard) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &guardedActivity{interceptor.ActivityInboundInterceptorBase{Next: next}, g.log}
+}
+
+type guardedActivity struct {
+	interceptor.ActivityInboundInterceptorBase
+	log *stream.Log
+}
+
+// ExecuteActivity refuses the activity or runs it.
+func (a *guardedActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	if len(in.Args) == 1 {
+		if w := writeOf(in.Args[0]); w.reset {
+			// The session's workflow has the session's id.
+			if err := notAhead(ctx, a.log, activity.GetInfo(ctx).WorkflowExecution.ID, w); err != nil {
+				return nil, toApplicationError(err)
+			}
+		}
+	}
+	return a.Next.ExecuteActivity(ctx, in)
+}
+
+// write is what the guard needs of an activity's input.
+type write struct {
+	// reset reports that the run was reset; after is the last event that it knows.
+	reset bool
+	after uint64
+	// repeats reports whether an earlier attempt of the same activity may have
+	// appended an event; nil: none.
+	repeats func(event.Payload) bool
+}
+
+// writeOf returns what the guard needs of the activities that write for a
+// session's run; the zero write for all others.
+func writeOf(input any) write {
+	switch in := input.(type) {
+	case contract.BeginInput:
+		return write{reset: in.Reset, after: in.Session.LastSeq}
+	case contract.CreateSandboxInput:
+		return write{reset: in.Reset, after: in.LastSeq}
+	case contract.EmitInput:
+		return write{reset: in.Reset, after: in.LastSeq}
+	case contract.RunTurnInput:
+		return write{in.Reset, in.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeQueryStarted }}
+	case contract.EndSandboxInput:
+		return write{in.Reset, in.LastSeq, func(p event.Payload) bool {
+			e, ok := p.(event.EETerminated)
+			return ok && e.SandboxID == in.Sandbox.ID
+		}}
+	case contract.FinishInput:
+		return write{in.Reset, in.Record.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeSessionClosed }}
+	}
+	return write{}
+}
+
+// errAhead is of a run that was reset and whose stream has more than it knows.
+var errAhead = errors.New("the session has come further than its workflow, which was reset")
+
+// notAhead fails with errAhead if the stream has anything, after what the run
+// knows, that changes what a workflow would do.
+func notAhead(ctx context.Context, log *stream.Log, sessionID string, w write) error {
+	var found event.Payload
+	err := eachAfter(ctx, log, sessionID, w.after, func(ev event.Event) bool {
+		if decisive(ev.Payload) && (w.repeats == nil || !w.repeats(ev.Payload)) {
+			found = ev.Payload
+		}
+		return found == nil
+	})
+	if err == nil && found != nil {
+		err = fmt.Errorf("session %s: %s: %w", sessionID, found.EventType(), errAhead)
+	}
+	return err
+}
+
+// decisive reports whether an event changes what a workflow would do.
+func decisive(p event.Payload) bool {
+	switch p.(type) {
+	case event.QueryStarted, event.EEReady, event.EETerminated, event.SessionClosed:
+		return true
+	}
+	return len(endedMessages(p)) > 0
+}

@@ -1,0 +1,194 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
+)
+
+// Reconciler cleans up after sessions whose workflow was ended from outside.
+type Reconciler struct {
+	Temporal client.Client
+	Stream   *stream.Log
+	Archive  *archive.Archive
+	// Agents read the archived transcripts of a session whose host is gone.
+	Agents adapters.Registry
+}
+
+// DescribeTerminated asks Temporal how a session ended, and its workflow, which
+// answers queries when it is closed too, for its final state.
+func (r *Reconciler) DescribeTerminated(ctx context.Context, run session.TerminatedRun) (contract.DescribeTerminatedOutput, error) {
+	out, err := r.describe(ctx, run)
+	return out, toApplicationError(err)
+}
+
+func (r *Reconciler) describe(ctx context.Context, run session.TerminatedRun) (out contract.DescribeTerminatedOutput, err error) {
+	if out.Termination, err = r.termination(ctx, run); err != nil || out.Termination == "" {
+		return out, err
+	}
+	if out.State, err = r.finalState(ctx, run); err != nil {
+		return out, err
+	}
+	unread, err := r.unread(ctx, run)
+	for _, m := range unread {
+		if !slices.ContainsFunc(out.State.Waiting, func(known contract.PendingMessage) bool { return known.MessageID == m.MessageID }) {
+			out.State.Waiting = append(out.State.Waiting, m)
+		}
+	}
+	return out, err
+}
+
+// finalState is what the session's workflow knew, or could know.
+func (r *Reconciler) finalState(ctx context.Context, run session.TerminatedRun) (st contract.FinalState, err error) {
+	answer, err := r.Temporal.QueryWorkflow(ctx, run.SessionID, run.RunID, session.QueryFinalState)
+	if err == nil {
+		return st, answer.Get(&st)
+	}
+	var failed *serviceerror.QueryFailed
+	var early *serviceerror.WorkflowNotReady
+	if !errors.As(err, &failed) && !errors.As(err, &early) || busy(failed) {
+		return st, err
+	}
+	return r.initialState(ctx, run)
+}
+
+// deadlockCode begins what a worker says of a workflow that has run for longer
+// than its deadlock detector allows; see docs.temporal.io/references/errors.
+const deadlockCode = "[TMPRL1101]"
+
+// busy reports whether a query failed because its worker had no time: the next
+// try may not.
+func busy(failed *serviceerror.QueryFailed) bool {
+	return failed != nil && strings.Contains(failed.Message, deadlockCode)
+}
+
+// unread returns the messages of signals that came after the last task that the
+// workflow completed: it was ended before it saw them. A signal that is no
+// message is left out.
+func (r *Reconciler) unread(ctx context.Context, run session.TerminatedRun) (out []contract.PendingMessage, err error) {
+	events := r.Temporal.GetWorkflowHistory(ctx, run.SessionID, run.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		ev, err := events.Next()
+		if err != nil {
+			return nil, fmt.Errorf("read the history of session %s: %w", run.SessionID, err)
+		}
+		if ev.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			out = nil
+		}
+		signal := ev.GetWorkflowExecutionSignaledEventAttributes()
+		if name := signal.GetSignalName(); name != session.SignalMessage && name != session.SignalQueue {
+			continue
+		}
+		m, err := session.MessageOf(ctx, r.Archive, signal.GetInput())
+		if invalid := (*session.InvalidError)(nil); errors.As(err, &invalid) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		id := cmp.Or(m.ID, fmt.Sprintf("signal-%d", ev.GetEventId()))
+		out = append(out, contract.PendingMessage{ExecutionID: "unread-" + id, MessageID: id, Title: turn.Truncate(m.Text, 60)})
+	}
+	return out, nil
+}
+
+// initialState is the state of a session whose workflow can't answer: it never
+// ran, or can't be replayed. Its input is known, and its record, if it had one.
+func (r *Reconciler) initialState(ctx context.Context, run session.TerminatedRun) (contract.FinalState, error) {
+	var made session.Input
+	first, err := r.Temporal.GetWorkflowHistory(ctx, run.SessionID, run.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
+	if err == nil {
+		made, err = session.InputOf(ctx, r.Archive, first.GetWorkflowExecutionStartedEventAttributes().GetInput())
+	}
+	if err != nil {
+		return contract.FinalState{}, fmt.Errorf("read the input of session %s: %w", run.SessionID, err)
+	}
+	st := contract.FinalState{Unlisted: made.Unlisted()}
+	if m := made.First; m != nil {
+		st.Waiting = []contract.PendingMessage{{ExecutionID: session.FirstExecution, MessageID: m.ID, Title: turn.Truncate(m.Text, 60)}}
+	}
+	st.Record, err = r.record(ctx, run.SessionID)
+	if errors.Is(err, archive.ErrNotFound) {
+		st.Record, err = session.Record{Options: made.Options, Native: 1, Executions: made.Executions, LastSeq: made.LastSeq}, nil
+	}
+	st.Agent = contract.Agent{SessionID: run.SessionID, Name: made.Options.Agent, Native: max(st.Record.Native, 1)}
+	return st, err
+}
+
+// termination returns how a run was ended from outside; "" if it was not, or if
+// it is no longer the session's last.
+func (r *Reconciler) termination(ctx context.Context, run session.TerminatedRun) (session.Termination, error) {
+	d, err := r.Temporal.DescribeWorkflowExecution(ctx, run.SessionID, "")
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	info := d.GetWorkflowExecutionInfo()
+	if info.GetExecution().GetRunId() != run.RunID {
+		return "", nil
+	}
+	return session.TerminationOf(info.GetStatus()), nil
+}
+
+func (r *Reconciler) record(ctx context.Context, id string) (session.Record, error) {
+	data, err := r.Archive.Session(ctx, id)
+	if err != nil {
+		return session.Record{}, err
+	}
+	return session.RecordOf(data)
+}
+
+// visibilityLag is how much later than it happened an end may be listed.
+const visibilityLag = 10 * time.Minute
+
+// ReconcileTerminated starts the cleanup of every session that was terminated
+// since the time given. One that is found again is not cleaned up again.
+func (r *Reconciler) ReconcileTerminated(ctx context.Context, in contract.ReconcileTerminatedInput) (contract.ReconcileTerminatedOutput, error) {
+	out := contract.ReconcileTerminatedOutput{Next: time.Now().UTC().Add(-visibilityLag)}
+	query := "WorkflowType = '" + session.WorkflowType + "' AND ExecutionStatus IN ('Terminated', 'Failed', 'TimedOut', 'Canceled')"
+	if !in.After.IsZero() {
+		query += " AND CloseTime >= '" + in.After.UTC().Format(time.RFC3339) + "'"
+	}
+	var token []byte
+	for more := true; more; more = len(token) > 0 {
+		page, err := r.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, NextPageToken: token})
+		if err != nil {
+			return out, fmt.Errorf("list terminated sessions: %w", err)
+		}
+		for _, info := range page.GetExecutions() {
+			run := session.TerminatedRun{SessionID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId()}
+			if session.ValidateID("id", run.SessionID) != nil {
+				continue // Anybody may start a workflow of our type under any id.
+			}
+			t, err := r.termination(ctx, run)
+			if err == nil && t != "" {
+				out.Found++
+				err = session.Reconcile(ctx, r.Temporal, run)
+			}
+			if err != nil {
+				return out, err
+			}
+		}
+		token = page.GetNextPageToken()
+	}
+	return out, nil
+}

@@ -1,0 +1,132 @@
+package contract
+
+import (
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// BeginInput opens a run of a session: its record is written and
+// session:initialized is appended.
+type BeginInput struct {
+	Session session.Input `json:"session"`
+	// RunID makes a repeated attempt append the run's beginning once.
+	RunID string `json:"runId"`
+	// Reset as in RunTurnInput.
+	Reset bool `json:"reset,omitempty"`
+}
+
+// BeginOutput is what the run starts from. For a reopened session the totals
+// and the last block come from the record and the archive.
+type BeginOutput struct {
+	// Epoch was taken for this run.
+	Epoch   uint64 `json:"epoch"`
+	LastSeq uint64 `json:"lastSeq"`
+	// Record is what was known of the session before this run; nil for a new one.
+	Record *session.Record `json:"record,omitempty"`
+}
+
+// EmitInput appends server events while no turn runs.
+type EmitInput struct {
+	SessionID string `json:"sessionId"`
+	Epoch     uint64 `json:"epoch"`
+	LastSeq   uint64 `json:"lastSeq,omitempty"`
+	// Key makes a repeated emit safe.
+	Key    string        `json:"key"`
+	Events []event.Event `json:"events"`
+	// Anchor is the last block of the main conversation.
+	Anchor string `json:"anchor,omitempty"`
+	// TakeEpoch takes the session's next epoch to write under, for a run whose
+	// own epoch may not be the newest.
+	TakeEpoch bool `json:"takeEpoch,omitempty"`
+	// Reset as in RunTurnInput.
+	Reset bool `json:"reset,omitempty"`
+	// Abort is set when the events end an execution whose host is lost and that
+	// is not resumed.
+	Abort *Abort `json:"abort,omitempty"`
+}
+
+// Abort is an execution that ends because its host was lost.
+type Abort struct {
+	Agent       string `json:"agent"`
+	ExecutionID string `json:"executionId"`
+	MessageID   string `json:"messageId"`
+	// Message is what was asked: the stream and the archive may not have it.
+	Message session.Message `json:"message"`
+	// AfterSeq is a sequence number before everything of the execution.
+	AfterSeq uint64 `json:"afterSeq"`
+}
+
+// EmitOutput is the end of the stream after it.
+type EmitOutput struct {
+	// Ended is how an aborted execution had ended before its host was lost; then
+	// the events of the input were not appended, only what marks lost blocks.
+	Ended *session.Result `json:"ended,omitempty"`
+	// Epoch is the one that was written under.
+	Epoch       uint64 `json:"epoch,omitempty"`
+	LastSeq     uint64 `json:"lastSeq"`
+	LastBlockID string `json:"lastBlockId,omitempty"`
+}
+
+// FinishInput closes a run: the record and the list marker are written and
+// session:closed is appended.
+type FinishInput struct {
+	Session session.Input  `json:"session"`
+	Epoch   uint64         `json:"epoch"`
+	Record  session.Record `json:"record"`
+	Reason  string         `json:"reason,omitempty"`
+	// Unlisted leaves out the list marker (spawned sessions).
+	Unlisted bool `json:"unlisted,omitempty"`
+	// Lost as in CreateSandboxInput.
+	Lost *session.Sandbox `json:"lost,omitempty"`
+	// Reset as in RunTurnInput.
+	Reset bool `json:"reset,omitempty"`
+}
+
+// CatchUpInput is what a run knows that is behind its session's stream, most
+// often because an operator reset the workflow.
+type CatchUpInput struct {
+	SessionID string `json:"sessionId"`
+	Agent     string `json:"agent"`
+	// RunID makes a repeated attempt append its events once.
+	RunID string `json:"runId"`
+	// LastSeq and Anchor are the last event and block that the run knows.
+	LastSeq uint64 `json:"lastSeq"`
+	Anchor  string `json:"anchor,omitempty"`
+	// Sandbox is what the run takes for its sandbox.
+	Sandbox *session.Sandbox `json:"sandbox,omitempty"`
+	// Record asks for the session's record, for a reopened session whose run has
+	// not begun.
+	Record bool `json:"record,omitempty"`
+}
+
+// CatchUpOutput is how far the session has come.
+type CatchUpOutput struct {
+	// Epoch is the newest: that of Sandbox, or one that was taken now.
+	Epoch       uint64 `json:"epoch"`
+	LastSeq     uint64 `json:"lastSeq"`
+	LastBlockID string `json:"lastBlockId,omitempty"`
+	LastBlock   string `json:"lastBlock,omitempty"`
+	// Sandbox is the live one; nil when there is none.
+	Sandbox *session.Sandbox `json:"sandbox,omitempty"`
+	// Results are the executions that ended, in order. Only the last
+	// session.KeptResults have their texts.
+	Results []session.Result `json:"results,omitempty"`
+	// Running is the execution that began and did not end.
+	Running *Running `json:"running,omitempty"`
+	// Executions is the highest number of an execution.
+	Executions int             `json:"executions,omitempty"`
+	Record     *session.Record `json:"record,omitempty"`
+	// MinTurn is the last turn in Sandbox that took the fence; the next must be
+	// above it.
+	MinTurn int `json:"minTurn,omitempty"`
+}
+
+// Running is an execution that is under way.
+type Running struct {
+	ExecutionID string `json:"executionId"`
+	MessageID   string `json:"messageId"`
+	// AfterSeq is a sequence number before everything of the execution, and
+	// Anchor the last block of the main conversation there.
+	AfterSeq uint64 `json:"afterSeq"`
+	Anchor   string `json:"anchor,omitempty"`
+}
