@@ -30,7 +30,7 @@ type ClientOptions struct {
 	// Agents are the adapters that a session may be made with, and whose
 	// parsers Show uses.
 	Agents adapters.Registry
-	// Profile says whether a profile exists. Default: any name is taken, and
+	// Profile reports whether a profile exists. Default: any name is taken, and
 	// an unknown one fails the session at its first turn.
 	Profile func(ctx context.Context, id string) error
 	// OnBeforeRestore is called before a closed session is reopened, with its

@@ -44,7 +44,7 @@ func (c *Client) Events(ctx context.Context, id string, after uint64, follow boo
 	}
 }
 
-// lastOf says whether nothing came after an event: a session that was closed
+// lastOf reports whether nothing came after an event: a session that was closed
 // may have been reopened since.
 func (c *Client) lastOf(ctx context.Context, id string, ev event.Event) bool {
 	tail, err := c.o.Stream.Tail(ctx, id)

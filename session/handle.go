@@ -264,7 +264,7 @@ func (h *Handle) failed(ctx context.Context, name string, err error) error {
 	return fmt.Errorf("session %s: %w", h.id, ErrClosed)
 }
 
-// gone says whether the workflow that was asked has ended or never was.
+// gone reports whether the workflow that was asked has ended or never was.
 func gone(err error) bool {
 	var missing *serviceerror.NotFound
 	var app *temporal.ApplicationError

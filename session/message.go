@@ -234,7 +234,7 @@ type Configure struct {
 	IdleTimeoutMS *int64 `json:"idleTimeoutMs,omitempty"`
 }
 
-// Empty says whether nothing is to change.
+// Empty reports whether nothing is to change.
 func (c Configure) Empty() bool {
 	return c.Title == nil && c.Model == nil && c.Permission == nil && c.Metadata == nil && c.Tags == nil && c.IdleTimeoutMS == nil
 }

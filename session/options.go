@@ -150,7 +150,7 @@ type Input struct {
 	Carried *State `json:"carried,omitempty"`
 }
 
-// Unlisted says whether lists leave the session out unless asked for all.
+// Unlisted reports whether lists leave the session out unless asked for all.
 func (in Input) Unlisted() bool { return in.Ephemeral || in.Parent != nil }
 
 // Parent says where a spawned session hangs.

@@ -98,7 +98,7 @@ func (c *Client) record(ctx context.Context, id string, from From) (archive.List
 	return data, nil
 }
 
-// stillOpen says whether the stream's last word on the session is not that it
+// stillOpen reports whether the stream's last word on the session is not that it
 // is closed; with no stream the archive is asked.
 func (c *Client) stillOpen(ctx context.Context, id string) bool {
 	if c.o.Stream == nil {

@@ -169,6 +169,8 @@ type Snapshot struct {
 // Inspection is what the query inspect gives: all state without bodies.
 type Inspection struct {
 	Snapshot
+	// Phase is beginning, idle, waiting for a sandbox, turn, waiting (for a person),
+	// interrupting or closing.
 	Phase string `json:"phase"`
 	// WaitsFor is what the session waits for that is no agent's work; "" for
 	// nothing.

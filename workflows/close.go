@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// requestClose asks the loop to finish. The first reason stands.
+// requestClose asks the loop to finish. The first reason is kept.
 func (r *run) requestClose(reason string) {
 	if r.closing != "" {
 		return
@@ -38,8 +38,8 @@ func (r *run) finish() error {
 	}
 	for {
 		r.drain(r.ctx)
-		r.giveUpQueue()
-		if err := workflow.Await(r.ctx, func() bool { return r.settled() && workflow.AllHandlersFinished(r.ctx) }); err != nil {
+		r.failQueue()
+		if err := workflow.Await(r.ctx, func() bool { return r.outboxEmpty() && workflow.AllHandlersFinished(r.ctx) }); err != nil {
 			return err
 		}
 		switch {
@@ -55,9 +55,9 @@ func (r *run) finish() error {
 	}
 }
 
-// giveUpQueue records the failure of every message that the session closes on:
+// failQueue records the failure of every message that the session closes on:
 // each has a receipt.
-func (r *run) giveUpQueue() {
+func (r *run) failQueue() {
 	if len(r.st.Queue) == 0 {
 		return
 	}
@@ -82,7 +82,7 @@ func (r *run) giveUpQueue() {
 }
 
 // endSandbox archives and ends the sandbox. A host that is gone took its
-// sandbox with it; the session goes on without.
+// sandbox with it; the session continues without.
 func (r *run) endSandbox(reason string) {
 	sb := *r.st.Sandbox
 	defer r.waitFor("the sandbox on host " + sb.Host + " to be archived and ended")()
@@ -101,7 +101,7 @@ func (r *run) endSandbox(reason string) {
 		env := sb.Environment("terminated")
 		env.Reason, env.Message = "unhealthy", errorInfo(err).Message
 		r.notify(event.EEError{Environment: env}, event.EETerminated{Environment: env})
-		if werr := workflow.Await(r.ctx, r.settled); werr != nil {
+		if werr := workflow.Await(r.ctx, r.outboxEmpty); werr != nil {
 			workflow.GetLogger(r.ctx).Debug("wait ended early", "error", werr)
 		}
 	} else {

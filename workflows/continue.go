@@ -31,7 +31,7 @@ func (r *run) mayContinue() bool {
 
 // continueDue reports whether this run should end at this turn's edge, and may.
 func (r *run) continueDue() bool {
-	if r.cur != nil || !r.settled() || !r.mayContinue() {
+	if r.cur != nil || !r.outboxEmpty() || !r.mayContinue() {
 		return false
 	}
 	info := workflow.GetInfo(r.ctx)
@@ -80,7 +80,7 @@ func (r *run) awaitTurn(ctx workflow.Context, done workflow.Future, out *contrac
 }
 
 // makeWay ends this run in the middle of its turn and carries the turn with the
-// state. The attempt at RunTurn is given up and not its agent: the next run's
+// state. The attempt at RunTurn is abandoned, but not its agent: the next run's
 // attempt attaches to it, as after a worker's death. Nothing in it blocks.
 func (r *run) makeWay() error {
 	r.drain(r.ctx)
@@ -106,7 +106,8 @@ func (r *run) makeWay() error {
 	return r.nextRun()
 }
 
-// unpack takes over what the run before was in the middle of.
+// unpack restores the turn and the notices that the run before was in the middle
+// of.
 func (r *run) unpack() {
 	for _, n := range r.st.Notices {
 		carried := &notice{key: n.Key, events: n.Events}
@@ -125,8 +126,8 @@ func (r *run) unpack() {
 	r.st.Notices, r.st.UnderWay = nil, nil
 }
 
-// takeOver continues the turn that the run before left at work.
-func (r *run) takeOver() error {
+// continueTurn continues the turn that the run before left at work.
+func (r *run) continueTurn() error {
 	if cur := r.cur; cur.interrupted {
 		workflow.Go(r.ctx, func(ctx workflow.Context) { r.pressInterrupt(ctx, cur) })
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// notice is something that the workflow itself has to say: events for the
+// notice is what the workflow itself wants written: events for the
 // stream, or options for the live agent.
 type notice struct {
 	key     string
@@ -94,7 +94,7 @@ func (r *run) control(ctx workflow.Context, in contract.ControlInput) (contract.
 	return out, err
 }
 
-// interrupt marks the running turn and has the agent told; it reaches all
+// interrupt marks the running turn and sends the agent an interrupt; it reaches all
 // children. It reports whether a turn of this session ran.
 func (r *run) interrupt(reason string) bool {
 	for _, c := range r.st.Children {
@@ -110,8 +110,8 @@ func (r *run) interrupt(reason string) bool {
 	if !r.cur.interrupted {
 		r.cur.interrupted, r.cur.reason = true, reason
 		r.st.Aborted = true
-		if r.cur.giveUp != nil {
-			r.cur.giveUp()
+		if r.cur.stopWaiting != nil {
+			r.cur.stopWaiting()
 		}
 		cur := r.cur
 		workflow.Go(r.ctx, func(ctx workflow.Context) { r.pressInterrupt(ctx, cur) })
@@ -143,7 +143,7 @@ func (r *run) pressInterrupt(ctx workflow.Context, cur *turn) {
 func (r *run) interruptChild(id string) {
 	k := r.children[id]
 	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		// A child that is being started is told as soon as it can hear.
+		// A child that is being started gets the signal as soon as it runs.
 		if err := workflow.Await(ctx, func() bool { return k.future != nil || k.gone }); err != nil || k.gone {
 			return
 		}

@@ -1,12 +1,12 @@
 // Package workflows makes every decision of Sojourn and touches nothing
 // outside Temporal: what a message leads to, when a sandbox is needed, when it
-// is given up, who must be told. Side effects are in package activities.
+// is ended, who must be notified. Side effects are in package activities.
 //
 // A [Session] runs in this order, which continue-as-new repeats:
 //
 //  1. its state is restored (from the run before, or empty);
 //  2. its handlers are registered, before anything blocks;
-//  3. it loops: close, or the next message's turn, or continue as new, or rest.
+//  3. it loops: close, or the next message's turn, or continue as new, or wait.
 //
 // Handlers validate, guard for repeats, and only change the state; the loop
 // acts. So there is one turn at a time however messages come. While a turn

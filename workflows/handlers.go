@@ -208,7 +208,7 @@ func (r *run) listenControl() error {
 	})
 }
 
-// validateConfigure looks at the bag as it would be: it is carried from run to
+// validateConfigure checks the metadata as it would be: it is carried from run to
 // run, so it must not grow by many small changes either.
 func (r *run) validateConfigure(c session.Configure) error {
 	if err := r.open(); err != nil {
@@ -264,7 +264,7 @@ func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		out, err := r.control(ctx, contract.ControlInput{ID: "respond-" + req.RequestID, Answer: &req})
 		// An attempt that began a moment ago has not read the request yet, which
-		// the one before it told.
+		// the attempt before it announced.
 		if out.Handed || isPermanent(err) && !r.waitsFor(cur, req.RequestID) {
 			r.answered(cur, req.RequestID)
 			return err
@@ -281,7 +281,7 @@ func (r *run) waitsFor(cur *turn, requestID string) bool {
 	return r.runs(cur) && slices.Contains(cur.waiting, requestID)
 }
 
-// answered takes a request off those that wait, when the turn took its answer.
+// answered removes a request from those that wait, when the turn took its answer.
 func (r *run) answered(cur *turn, requestID string) {
 	if !r.waitsFor(cur, requestID) {
 		return
@@ -319,8 +319,8 @@ func (r *run) validateEvict(req session.EvictRequest) error {
 	return nil
 }
 
-// applyOptions changes the state and gives what changed: as an event, and as
-// far as a live agent must hear of it.
+// applyOptions changes the state and returns what changed: as an event, and as
+// options for a live agent.
 func applyOptions(st *session.State, c session.Configure) (update event.OptionsUpdate, live contract.Options, changed bool) {
 	if c.Title != nil && *c.Title != st.Title {
 		st.Title, update.Title, changed = *c.Title, c.Title, true

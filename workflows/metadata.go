@@ -33,7 +33,7 @@ func sameMetadata(a, b map[string]json.RawMessage) bool {
 	return maps.EqualFunc(a, b, func(v, w json.RawMessage) bool { return bytes.Equal(v, w) })
 }
 
-// identified gives a message its id when the sender chose none.
+// withID returns a message with an id: a new one if the sender chose none.
 func withID(ctx workflow.Context, m session.Message) (session.Message, error) {
 	if m.ID != "" {
 		return m, nil
@@ -42,7 +42,7 @@ func withID(ctx workflow.Context, m session.Message) (session.Message, error) {
 	return m, err
 }
 
-// headline is a title made of a message: its first line, cut at 60 runes.
+// titleOf is a title made of a message: its first line, cut at 60 runes.
 func titleOf(text string) string { return cutLine(text, 60) }
 
 // cutLine is the first line of a text, cut at n runes.

@@ -47,7 +47,7 @@ var createOptions = workflow.ActivityOptions{
 	StartToCloseTimeout: 5 * time.Minute,
 	HeartbeatTimeout:    10 * time.Second,
 	RetryPolicy:         patient,
-	// What was made while it was given up has an owner.
+	// A sandbox that was made while the wait was cancelled has an owner.
 	WaitForCancellation: true,
 }
 

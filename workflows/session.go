@@ -48,7 +48,7 @@ type run struct {
 	closing string
 	// cancelled reports whether the workflow was, also before anybody acted on it.
 	cancelled func() bool
-	// evicting asks the loop to give up the sandbox.
+	// evicting asks the loop to end the sandbox.
 	evicting bool
 	// idling reports whether the idle timer runs; rearm asks the loop for one of
 	// the idle timeout that was configured since.
@@ -65,7 +65,7 @@ type run struct {
 	notices int
 	// writing is set while the deliverer's activity is under way.
 	writing bool
-	// published is what the search attributes say now.
+	// published are the values of the search attributes now.
 	published published
 	// catchUps counts how often in a row the run found that it is behind.
 	catchUps int
@@ -123,7 +123,7 @@ func (r *run) loop() (session.Output, error) {
 	for {
 		switch {
 		case r.cur != nil:
-			if err := r.takeOver(); err != nil {
+			if err := r.continueTurn(); err != nil {
 				return r.output(), err
 			}
 		case r.closing != "":
@@ -203,7 +203,7 @@ func (r *run) recall(rec *session.Record) {
 	st.Native = max(rec.Native, 1)
 }
 
-// rest waits for something to do, and gives up the sandbox when nothing comes
+// idle waits for something to do, and ends the sandbox when nothing comes
 // for the idle timeout.
 func (r *run) idle() error {
 	r.rearm = false
@@ -221,9 +221,9 @@ func (r *run) idle() error {
 		return workflow.Await(r.ctx, r.hasWork)
 	}
 	r.idling = true
-	stirred, err := awaitAtMost(r.ctx, time.Duration(r.st.IdleTimeoutMS)*time.Millisecond, r.hasWork)
+	work, err := awaitAtMost(r.ctx, time.Duration(r.st.IdleTimeoutMS)*time.Millisecond, r.hasWork)
 	r.idling = false
-	if err == nil && !stirred {
+	if err == nil && !work {
 		r.endSandbox("idle")
 	}
 	return err
@@ -246,13 +246,13 @@ func (r *run) runnable() bool {
 	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold
 }
 
-// finished reports whether an ephemeral session has done what it was made for.
+// finished reports whether an ephemeral session has done its work.
 func (r *run) finished() bool {
-	return r.in.Unlisted() && r.begun && r.st.Turns > 0 && len(r.st.Queue) == 0 && len(r.st.Children) == 0 && r.settled()
+	return r.in.Unlisted() && r.begun && r.st.Turns > 0 && len(r.st.Queue) == 0 && len(r.st.Children) == 0 && r.outboxEmpty()
 }
 
-// settled reports whether everything that the workflow had to say is written.
-func (r *run) settled() bool { return len(r.outbox) == 0 && !r.writing }
+// outboxEmpty reports whether every notice is written.
+func (r *run) outboxEmpty() bool { return len(r.outbox) == 0 && !r.writing }
 
 func (r *run) output() session.Output {
 	out := session.Output{Turns: r.st.Turns, Usage: r.st.Usage, CostUSD: r.st.CostUSD, Outcome: r.st.Outcome, Failure: r.st.Failure}

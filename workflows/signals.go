@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// receive gives the coroutine that hands a signal's payloads to a handler, raw:
+// receive returns the coroutine that hands a signal's payloads to a handler, raw:
 // anybody may send anything, and nothing sent may fail a workflow task.
 func (r *run) receive(name string, handle func(workflow.Context, *commonpb.Payload) error) func(workflow.Context) {
 	return func(ctx workflow.Context) {

@@ -47,7 +47,7 @@ func (r *run) validateSpawn(req session.SpawnRequest) error {
 	return req.Message.Validate()
 }
 
-// inherit gives a child what it was not told: its parent's agent and profile.
+// inherit returns a child's options with its parent's where they are empty.
 func (r *run) inherit(o session.Options) session.Options {
 	if o.Agent == "" {
 		o.Agent = r.in.Options.Agent
@@ -144,7 +144,7 @@ func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in sess
 	return nil
 }
 
-// childGone takes a child off the list on any end and says how it ended.
+// childGone removes a child from the list on any end and announces how it ended.
 func (r *run) childGone(ctx workflow.Context, req session.SpawnRequest, out session.Output, err error) {
 	r.children[req.ID].gone = true
 	delete(r.children, req.ID)

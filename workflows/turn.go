@@ -18,8 +18,8 @@ type turn struct {
 	queued session.Queued
 	// live is set while RunTurn is scheduled: controls go to its host.
 	live bool
-	// giveUp ends the wait for a sandbox; nil before there is one.
-	giveUp workflow.CancelFunc
+	// stopWaiting ends the wait for a sandbox; nil before there is one.
+	stopWaiting workflow.CancelFunc
 	// hosts counts those that were lost under it, and after is a sequence
 	// number before everything of it, once one was.
 	hosts int
@@ -221,7 +221,8 @@ func (r *run) turnInput(q session.Queued) contract.RunTurnInput {
 	return in
 }
 
-// noteArchive remembers from where on a loss of the host would take answers.
+// noteArchive records from which event on the archive may lack answers, should
+// the host be lost.
 func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) {
 	switch {
 	case out.ArchiveBehind == "":
@@ -237,7 +238,7 @@ func (r *run) createSandbox() error {
 	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, createOptions))
 	defer cancel()
 	defer r.waitFor("a free place on a host, and the sandbox to be made there")()
-	r.cur.giveUp = cancel
+	r.cur.stopWaiting = cancel
 	var out contract.CreateSandboxOutput
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return err
@@ -387,7 +388,7 @@ func whyLost(err error) string {
 	return ""
 }
 
-// errorInfo puts an activity's error into words for the conversation.
+// errorInfo is an activity's error as the conversation has it.
 func errorInfo(err error) event.ErrorInfo {
 	var app *temporal.ApplicationError
 	var timeout *temporal.TimeoutError

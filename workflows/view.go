@@ -278,7 +278,7 @@ func orDash(s string) string {
 	return s
 }
 
-// turnSummary stands beside a turn's heartbeat in the Web UI, so that who looks
+// turnSummary is shown beside a turn's heartbeat in the Web UI, so that who looks
 // at the running turn need not look elsewhere for whose it is. It is metadata
 // of an event that is there anyway. Temporal documents 400 bytes for it; a rune
 // of the title takes at most 6.
