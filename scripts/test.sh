@@ -52,12 +52,23 @@ all() {
 
 # A short run is one for people, who wait: the end-to-end tests, which wait more
 # than they compute, come first and run beside the packages, two of which run at a
-# time. make check has vet.
+# time, and beside the other modules' tests, which are told of at the end.
 short() {
-  local failed=0
+  local failed=0 modules
+  modules=$(mktemp "${TMPDIR:-/tmp}/sojourn-test.XXXXXX")
   echo "test: every package, those end to end first"
+  other_modules >"$modules" &
   tests . -short -vet=off -p 3 -parallel 6 -timeout 20m ./internal/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
   echo "test: devstack and tools"
+  wait $! || failed=1
+  cat "$modules"
+  rm -f "$modules"
+  return $failed
+}
+
+# make check has vet.
+other_modules() {
+  local failed=0
   tests devstack -short -vet=off -timeout 5m ./internal/...
   tests internal/tools -short -vet=off -timeout 5m ./...
   return $failed
