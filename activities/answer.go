@@ -30,7 +30,7 @@ func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
 	}
 	for until := time.Now().Add(answerPatience); ; {
 		began := time.Now()
-		if saved, err := a.agent.hasWritten(ctx, &a.mark.Parsed, answer); saved || err != nil {
+		if saved, err := a.agent.hasWritten(ctx, &a.checkpoint.Parsed, answer); saved || err != nil {
 			return err
 		}
 		if f.Ending.Exited || a.gone(ctx, f) {

@@ -163,11 +163,11 @@ func TestATurnIsArchivedByTheNextAttempt(t *testing.T) {
 	for n, unarchived := range []bool{true, false} {
 		// The look behind the turn must be over before there is more to see.
 		b.host.after.Wait()
-		mark, err := b.host.bookmark(b.sandbox.ID)
+		checkpoint, err := b.host.checkpoints.Load(b.sandbox.ID)
 		require.NoError(t, err)
-		require.False(t, mark.Unarchived)
-		mark.Unarchived = unarchived
-		require.NoError(t, b.host.saveBookmark(b.sandbox.ID, mark))
+		require.False(t, checkpoint.Unarchived)
+		checkpoint.Unarchived = unarchived
+		require.NoError(t, b.host.checkpoints.Save(b.sandbox.ID, checkpoint))
 		line := fmt.Sprintf("late %d", n)
 		late(line)
 		again, err := b.attempt(t.Context(), 2+n, in)

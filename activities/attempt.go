@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
@@ -28,9 +29,9 @@ type attempt struct {
 	again bool
 	// facts are what is known before a plan; cause is the error that Damage or
 	// Unstartable or Ahead has in words.
-	facts turn.Facts
-	cause error
-	mark  bookmark
+	facts      turn.Facts
+	cause      error
+	checkpoint host.Checkpoint
 
 	adapter  adapters.Adapter
 	agent    *agent
@@ -104,11 +105,10 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 	if a.adapter, err = h.o.Agents.Get(in.Agent.Name); err != nil {
 		return nil, err
 	}
-	mark, err := h.settledBookmark(ctx, in)
-	if a.mark = mark; err != nil && !a.learn(err) {
+	if a.checkpoint, err = h.settledCheckpoint(ctx, in); err != nil && !a.learn(err) {
 		return nil, err
 	}
-	a.facts.Checkpoint = mark.facts()
+	a.facts.Checkpoint = a.checkpoint.Facts()
 	return a, nil
 }
 
@@ -149,7 +149,7 @@ func (a *attempt) learn(err error) bool {
 	if a.cause != nil {
 		return false
 	}
-	a.facts.Checkpoint = a.mark.facts()
+	a.facts.Checkpoint = a.checkpoint.Facts()
 	if turn.Decide(a.facts).Kind != turn.Replace {
 		return false
 	}
@@ -162,7 +162,7 @@ func (a *attempt) run(ctx context.Context, kind turn.Kind) (contract.RunTurnOutp
 	case turn.Replace:
 		return contract.RunTurnOutput{}, a.host.giveUp(ctx, a.in, a.cause)
 	case turn.Answer:
-		return *a.mark.Output, nil
+		return *a.checkpoint.Output, nil
 	case turn.Forget:
 		return contract.RunTurnOutput{}, errNeverBegan
 	case turn.Read:

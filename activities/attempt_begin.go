@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -49,7 +50,7 @@ func (a *attempt) openAgent(ctx context.Context) (err error) {
 // openDialogue writes the agent's process its opening, once, and nothing else before
 // the records up to there are read.
 func (a *attempt) openDialogue(ctx context.Context) error {
-	tr, err := a.agent.adapter.Translator(a.agent.launch, a.mark.Translator)
+	tr, err := a.agent.adapter.Translator(a.agent.launch, a.checkpoint.Translator)
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (a *attempt) openDialogue(ctx context.Context) error {
 		}
 	}
 	a.machine.Step(turn.Attached{Offset: a.agent.conn.Attached().StartOffset})
-	if a.held = a.agent.opened.Next > a.mark.Offset; a.held {
+	if a.held = a.agent.opened.Next > a.checkpoint.Offset; a.held {
 		a.dialogue.Hold()
 	}
 	if a.agent.fresh && a.agent.note != "" {
@@ -82,7 +83,7 @@ func (a *attempt) openingID() string {
 // prompt.
 func (a *attempt) promptID() string {
 	id := "prompt-" + a.in.Message.ID
-	if r := a.mark.Open.Resume; r != nil {
+	if r := a.checkpoint.Open.Resume; r != nil {
 		id += fmt.Sprintf("-resumed-%d", r.Times)
 	}
 	return id
@@ -120,9 +121,9 @@ func (a *attempt) ask(ctx context.Context) error {
 	if err := a.sayBeginning(ctx); err != nil {
 		return err
 	}
-	m := a.mark.Open.Resume.Prompt(a.message())
+	m := a.checkpoint.Open.Resume.Prompt(a.message())
 	return a.dialogue.Say(ctx, a.promptID(), adapters.Prompt{
-		MessageID: m.ID, Text: m.Text, Parts: m.Parts, Model: a.mark.Model, Permission: adapters.Permission(a.mark.Permission),
+		MessageID: m.ID, Text: m.Text, Parts: m.Parts, Model: a.checkpoint.Model, Permission: adapters.Permission(a.checkpoint.Permission),
 	})
 }
 
@@ -172,7 +173,7 @@ func (a *attempt) conclude(context.Context) error {
 // know: before the prompt is written, because what runs below the agent then is not
 // the turn's.
 func (a *attempt) begin(ctx context.Context) error {
-	if a.mark.begun(a.in) {
+	if a.checkpoint.Began(a.in) {
 		a.resumeMachine()
 		return nil
 	}
@@ -180,18 +181,18 @@ func (a *attempt) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.mark.Open = &begun{ExecutionID: a.in.ExecutionID, MessageID: a.in.Message.ID, Running: running}
+	a.checkpoint.Open = &host.Execution{ExecutionID: a.in.ExecutionID, MessageID: a.in.Message.ID, Running: running}
 	if lost := a.in.Resumes; lost != nil {
 		why := cmp.Or(lost.Why, fmt.Sprintf("the session's host %s was lost in the middle of the turn", lost.Host))
-		a.mark.Open.Resume = &turn.Resume{Times: lost.Times, Why: why}
+		a.checkpoint.Open.Resume = &turn.Resume{Times: lost.Times, Why: why}
 	}
 	a.resumeMachine()
-	return a.host.saveBookmark(a.in.Sandbox.ID, a.mark)
+	return a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // resumeMachine sets the machine to what the checkpoint has of the execution.
 func (a *attempt) resumeMachine() {
-	o := a.mark.Open
+	o := a.checkpoint.Open
 	if o.Resume != nil {
 		a.machine.Resumes = o.Resume.Times
 	}
@@ -203,7 +204,7 @@ func (a *attempt) resumeMachine() {
 
 // sayBeginning says that the query starts, or is resumed; once.
 func (a *attempt) sayBeginning(ctx context.Context) error {
-	beginning := turn.Place{Offset: a.mark.Offset}
+	beginning := turn.Place{Offset: a.checkpoint.Offset}
 	if a.machine.Has(beginning) {
 		return nil
 	}
@@ -228,7 +229,7 @@ func (a *attempt) sayBeginning(ctx context.Context) error {
 // after this one, and returns the events that say so. begun reports whether the
 // query's beginning is in the stream.
 func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool, err error) {
-	r := a.mark.Open.Resume
+	r := a.checkpoint.Open.Resume
 	if r == nil {
 		if a.in.Unarchived == nil {
 			return nil, false, nil
@@ -247,13 +248,13 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 	begun = h.Started
 	h.DropBlocks()
 	a.machine.HasServer = true
-	return events, begun, a.host.saveBookmark(a.in.Sandbox.ID, a.mark)
+	return events, begun, a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // applyOptions tells a warm agent what was changed since it was told last; one
 // that can't be told is started anew. A fresh one was launched with it.
 func (a *attempt) applyOptions(ctx context.Context) error {
-	changed := a.mark.Open.Options
+	changed := a.checkpoint.Open.Options
 	model := cmp.Or(changed.Model, a.in.Agent.Model, a.agent.launch.Model)
 	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.launch.Permission)
 	err := a.tellOptions(ctx, model, permission)
@@ -265,13 +266,13 @@ func (a *attempt) applyOptions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.mark.Model = model
+	a.checkpoint.Model = model
 	a.setPolicy(permission)
 	return nil
 }
 
 func (a *attempt) setPolicy(p adapters.Permission) {
-	a.mark.Permission = string(p)
+	a.checkpoint.Permission = string(p)
 	a.machine.Step(turn.PolicyChanged{Policy: string(p)})
 }
 
@@ -279,12 +280,12 @@ func (a *attempt) tellOptions(ctx context.Context, model string, permission adap
 	if a.agent.fresh {
 		return nil
 	}
-	if a.mark.Model != "" && model != a.mark.Model {
+	if a.checkpoint.Model != "" && model != a.checkpoint.Model {
 		if err := a.dialogue.Say(ctx, "model-"+a.in.ExecutionID, adapters.SetModel{Model: model}); err != nil {
 			return err
 		}
 	}
-	if a.mark.Permission != "" && string(permission) != a.mark.Permission {
+	if a.checkpoint.Permission != "" && string(permission) != a.checkpoint.Permission {
 		return a.dialogue.Say(ctx, "permission-"+a.in.ExecutionID, adapters.SetPermission{Permission: permission})
 	}
 	return nil

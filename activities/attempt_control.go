@@ -57,7 +57,7 @@ func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Optio
 			return err
 		}
 		if told {
-			a.mark.Model, a.mark.Open.Options.Model = o.Model, o.Model
+			a.checkpoint.Model, a.checkpoint.Open.Options.Model = o.Model, o.Model
 		}
 	}
 	if o.Permission != "" {
@@ -67,10 +67,10 @@ func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Optio
 		}
 		if told {
 			a.setPolicy(o.Permission)
-			a.mark.Open.Options.Permission = o.Permission
+			a.checkpoint.Open.Options.Permission = o.Permission
 		}
 	}
-	return a.host.saveBookmark(a.in.Sandbox.ID, a.mark)
+	return a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // tell reports whether the agent can be told at all.

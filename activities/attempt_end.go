@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/turn"
@@ -35,7 +36,7 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOu
 	if a.machine.Concluded != nil {
 		out.Result = a.resultOf(*a.history.Ended)
 	}
-	a.mark.Offset, a.mark.Translator = f.Next, state
+	a.checkpoint.Offset, a.checkpoint.Translator = f.Next, state
 	if err := a.saveOutput(out); err != nil {
 		return contract.RunTurnOutput{}, err
 	}
@@ -51,8 +52,8 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOu
 
 // saveOutput saves that the execution has ended.
 func (a *attempt) saveOutput(out contract.RunTurnOutput) error {
-	a.mark.Ended, a.mark.Output, a.mark.Open, a.mark.Unarchived = a.in.ExecutionID, &out, nil, true
-	return a.host.saveBookmark(a.in.Sandbox.ID, a.mark)
+	a.checkpoint.Ended, a.checkpoint.Output, a.checkpoint.Open, a.checkpoint.Unarchived = a.in.ExecutionID, &out, nil, true
+	return a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // writeEnd appends the turn's end and what precedes it: what subagents did of which
@@ -166,16 +167,16 @@ func (a *attempt) archived(ctx context.Context) (contract.RunTurnOutput, error) 
 		return contract.RunTurnOutput{}, err
 	}
 	a.archiveEnd(ctx)
-	out := *a.mark.Output
+	out := *a.checkpoint.Output
 	out.LastBlockID = cmp.Or(a.machine.Summary.Last(), out.LastBlockID)
 	out.ArchiveBehind, out.LastSeq = a.behind, max(out.LastSeq, a.writer.Tail().LastSeq)
-	a.mark.Output, a.mark.Unarchived = &out, false
+	a.checkpoint.Output, a.checkpoint.Unarchived = &out, false
 	return out, a.saveEnded()
 }
 
 // sweep ends the processes that an interrupted turn left running.
 func (a *attempt) sweep(ctx context.Context) {
-	swept, err := a.agent.conn.Sweep(ctx, a.mark.Open.Running)
+	swept, err := a.agent.conn.Sweep(ctx, a.checkpoint.Open.Running)
 	if err != nil {
 		// An agent that has exited took everything with it.
 		a.host.o.Log.Debug("sweep after an interrupt", "session", a.in.Agent.SessionID, "error", err)
@@ -222,7 +223,7 @@ const archivePatience = 5 * time.Second
 // archiveEnd archives what the turn left, and looks once more behind the turn:
 // an agent may write its last lines a moment after it said that it is idle.
 func (a *attempt) archiveEnd(ctx context.Context) {
-	if len(a.mark.Own) > 0 {
+	if len(a.checkpoint.Own) > 0 {
 		a.archiveOwn(ctx)
 		if err := a.saveEnded(); err != nil {
 			a.behind = err.Error()
@@ -233,7 +234,7 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 	grown, err := a.archiver.sync(once)
 	if err != nil {
 		a.behind = err.Error()
-	} else if behind := a.syncWorkspace(once); behind != "" || len(a.mark.Own) == 0 {
+	} else if behind := a.syncWorkspace(once); behind != "" || len(a.checkpoint.Own) == 0 {
 		a.behind = behind
 	}
 	if err := errors.Join(a.sayGrown(ctx, grown), a.out.Flush(ctx)); err != nil {
@@ -247,24 +248,19 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 func (a *attempt) archiveOwn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
-	if err := a.host.o.Archive.AppendOwn(ctx, a.in.Agent.SessionID, a.fence.Epoch, a.mark.Own...); err != nil {
+	if err := a.host.o.Archive.AppendOwn(ctx, a.in.Agent.SessionID, a.fence.Epoch, a.checkpoint.Own...); err != nil {
 		a.behind = err.Error()
 		return
 	}
-	a.mark.Own = nil
+	a.checkpoint.Own = nil
 }
 
 // saveEnded saves what came of an ended turn, unless another turn has written
 // the checkpoint since: after a reset one may run beside it.
 func (a *attempt) saveEnded() error {
-	h, id := a.host, a.in.Sandbox.ID
-	h.marks.Lock()
-	defer h.marks.Unlock()
-	now, err := h.bookmark(id)
-	if err != nil || now.Ended != a.in.ExecutionID || now.Open != nil {
-		return err
-	}
-	return h.replaceBookmark(id, a.mark)
+	return a.host.checkpoints.SaveIf(a.in.Sandbox.ID, a.checkpoint, func(saved host.Checkpoint) bool {
+		return saved.Ended == a.in.ExecutionID && saved.Open == nil
+	})
 }
 
 // settleTime is when a turn's transcripts are looked at again.

@@ -74,13 +74,13 @@ func (a *attempt) readStream(ctx context.Context) error {
 		return err
 	}
 	var blocks func(event.Event) bool
-	if a.mark.begun(a.in) {
+	if a.checkpoint.Began(a.in) {
 		blocks = noBlocks
 	}
 	h, err := a.read(ctx, blocks)
 	if err == nil {
 		known := a.in.Resumes != nil && a.in.Resumes.Ended != nil
-		a.facts.Stream = &turn.StreamFacts{Ended: h.Ended != nil || known && !a.mark.begun(a.in)}
+		a.facts.Stream = &turn.StreamFacts{Ended: h.Ended != nil || known && !a.checkpoint.Began(a.in)}
 	}
 	return err
 }
@@ -120,7 +120,7 @@ func (a *attempt) collectServer(ctx context.Context) error {
 		return err
 	}
 	placed, last := h.Server()
-	a.mark.Own = append(a.mark.Own, ownEntriesOf(placed)...)
+	a.checkpoint.Own = append(a.checkpoint.Own, ownEntriesOf(placed)...)
 	a.machine.Summary.SetLast(last)
 	return nil
 }

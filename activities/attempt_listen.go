@@ -29,7 +29,7 @@ func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	syncs := newSyncing(a.archiver)
 	defer syncs.stop()
-	if before := a.mark.Output; before != nil && before.ArchiveBehind != "" {
+	if before := a.checkpoint.Output; before != nil && before.ArchiveBehind != "" {
 		syncs.begin(ctx)
 	}
 	files := a.watchWorkspace(ctx)
@@ -209,11 +209,11 @@ func (a *attempt) escalated(err error) {
 }
 
 func (a *attempt) saveInterrupt() error {
-	if i := a.machine.Interrupt; i != nil && a.mark.Open.Interrupt == nil {
-		a.mark.Open.Interrupt, a.mark.Open.InterruptedAt = &contract.Interrupt{Reason: i.Reason}, time.Now().UTC()
+	if i := a.machine.Interrupt; i != nil && a.checkpoint.Open.Interrupt == nil {
+		a.checkpoint.Open.Interrupt, a.checkpoint.Open.InterruptedAt = &contract.Interrupt{Reason: i.Reason}, time.Now().UTC()
 	}
-	a.mark.Open.Cut = a.machine.Cut
-	return a.host.saveBookmark(a.in.Sandbox.ID, a.mark)
+	a.checkpoint.Open.Cut = a.machine.Cut
+	return a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // checkSpool asks whether this attempt has read all that the spool holds. One that
@@ -245,9 +245,9 @@ func (a *attempt) resumeLater(ctx context.Context, do turn.ResumeLater) error {
 	if err != nil {
 		return err
 	}
-	a.mark.Open.Resume = &do.Resume
-	a.mark.Offset, a.mark.Translator = do.Next, state
-	if err := a.host.saveBookmark(a.in.Sandbox.ID, a.mark); err != nil {
+	a.checkpoint.Open.Resume = &do.Resume
+	a.checkpoint.Offset, a.checkpoint.Translator = do.Next, state
+	if err := a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint); err != nil {
 		return err
 	}
 	return errResumed

@@ -16,6 +16,8 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/host"
 )
 
 // attemptNote is what a worker that comes next must know of one that is under way:
@@ -39,7 +41,7 @@ func (h *Host) noteAttempt(info activity.Info) (forget func(), err error) {
 	path := h.attemptPath(hex.EncodeToString(sum[:12]))
 	data, err := json.Marshal(attemptNote{SessionID: info.WorkflowExecution.ID, Activity: info.ActivityType.Name, TaskToken: info.TaskToken})
 	if err == nil {
-		err = replaceFile(path, data)
+		err = host.ReplaceFile(path, data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("note an attempt of %s: %w", info.ActivityType.Name, err)
@@ -91,7 +93,7 @@ var errPredecessor = temporal.NewApplicationErrorWithOptions("the worker that ra
 // left open, and removes the files that it had begun. It must be called before this worker takes turns of its own, by
 // whoever holds the folder's lock: then nobody else works on them.
 func (h *Host) FailPredecessor(ctx context.Context) error {
-	errs := []error{h.removeHalfWritten()}
+	errs := []error{h.checkpoints.RemoveHalfWritten(), host.RemoveHalfWritten(filepath.Dir(h.attemptPath("x")))}
 	notes, err := filepath.Glob(h.attemptPath("*"))
 	errs = append(errs, err)
 	for _, path := range notes {

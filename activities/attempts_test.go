@@ -12,6 +12,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/host"
 )
 
 // completions is a Temporal that is told how activities end.
@@ -57,23 +59,23 @@ func TestPredecessorsAttemptsFail(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A worker that is killed while it writes a note or a bookmark leaves half a
+// A worker that is killed while it writes a note or a checkpoint leaves half a
 // file; the next one removes it, and nothing else.
 func TestPredecessorsHalfWrittenFilesGo(t *testing.T) {
 	t.Parallel()
 	h := NewHost(HostOptions{DataDir: t.TempDir(), Temporal: &completions{failed: map[string]error{}}, Log: quiet()})
 	defer func() { require.NoError(t, h.Close()) }()
 	require.NoError(t, h.FailPredecessor(t.Context()), "a new folder has neither")
-	require.NoError(t, h.saveBookmark("s-e1", bookmark{Offset: 7}))
+	require.NoError(t, h.checkpoints.Save("s-e1", host.Checkpoint{Offset: 7}))
 	_, err := h.noteAttempt(activity.Info{TaskToken: []byte("open")})
 	require.NoError(t, err)
 	for _, dir := range []string{"bookmarks", "attempts"} {
-		f, err := os.CreateTemp(filepath.Join(h.o.DataDir, dir), halfWritten)
+		f, err := os.CreateTemp(filepath.Join(h.o.DataDir, dir), "new-*")
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
 	require.NoError(t, h.FailPredecessor(t.Context()))
 	left, err := filepath.Glob(filepath.Join(h.o.DataDir, "*", "*"))
 	require.NoError(t, err)
-	require.Equal(t, []string{h.bookmarkPath("s-e1")}, left)
+	require.Equal(t, []string{h.checkpoints.Path("s-e1")}, left)
 }

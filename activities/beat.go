@@ -84,6 +84,6 @@ func (a *attempt) showBeat(phase string) {
 	a.show.Store(&contract.HeartbeatDetails{
 		Phase: phase, LastBlock: s.LastBlock, Events: s.Events, Deltas: s.Deltas,
 		Tokens: s.Usage.InputTokens + s.Usage.OutputTokens, CostUSD: beatCost(s.CostUSD),
-		Seconds: int(time.Since(a.began).Seconds()), Waiting: asked, Ended: a.mark.ended(a.in),
+		Seconds: int(time.Since(a.began).Seconds()), Waiting: asked, Ended: a.checkpoint.Result(a.in),
 	})
 }

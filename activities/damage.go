@@ -9,19 +9,17 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// errBookmark means that a bookmark can be read from disk and says nothing.
-var errBookmark = errors.New("the bookmark is damaged")
-
 // ruined says whether an error means that nobody can go on in the sandbox: what
 // says how far its turns have come does not fit what is there, or its runner is
 // of a release that this worker can't talk to.
 func ruined(err error) bool {
-	for _, cause := range []error{errBookmark, runner.ErrOffset, runner.ErrTrimmed, runner.ErrVersion} {
+	for _, cause := range []error{host.ErrDamaged, runner.ErrOffset, runner.ErrTrimmed, runner.ErrVersion} {
 		if errors.Is(err, cause) {
 			return true
 		}
@@ -44,11 +42,11 @@ func (h *Host) giveUp(ctx context.Context, in contract.RunTurnInput, why error) 
 	return temporal.NewNonRetryableApplicationError("sandbox "+in.Sandbox.ID+" is given up: "+why.Error(), session.TypeHostLost, nil)
 }
 
-// reached is how far the sandbox's spool once came, as bookmark and stream know.
+// reached is how far the sandbox's spool once came, as checkpoint and stream know.
 // What is said with index 0 stands before the next record, which may never have
 // been written; all else is of a record that was.
 func (a *attempt) reached() int64 {
-	from := a.mark.Offset
+	from := a.checkpoint.Offset
 	if had := a.machine.Had; had != nil && had.Index > 0 {
 		from = max(from, had.Offset+1)
 	}

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
@@ -39,7 +41,7 @@ func (b *bench) requireGivenUp(err error, want string) {
 func TestReachedIsOfRecordsThatWere(t *testing.T) {
 	t.Parallel()
 	reached := func(had *turn.Place) int64 {
-		return (&attempt{mark: bookmark{Offset: 50}, machine: &turn.Machine{Had: had}}).reached()
+		return (&attempt{checkpoint: host.Checkpoint{Offset: 50}, machine: &turn.Machine{Had: had}}).reached()
 	}
 	require.EqualValues(t, 50, reached(nil))
 	require.EqualValues(t, 50, reached(&turn.Place{Offset: 50}))
@@ -47,24 +49,42 @@ func TestReachedIsOfRecordsThatWere(t *testing.T) {
 	require.EqualValues(t, 91, reached(&turn.Place{Offset: 90, Index: turn.IndexEnd}))
 }
 
-// A bookmark that is no JSON: nobody knows how far the turns came, so the
+// A checkpoint that can't be used: nobody knows how far the turns came, so the
 // sandbox is given up, and nothing of what its agent wrote is lost.
-func TestDamageOfTheBookmark(t *testing.T) {
+func TestDamageOfTheCheckpoint(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
-	b.turn(b.ask(1, "words 5 tool words 3"))
-	files, err := filepath.Glob(b.file(".claude", "projects", "*", "*.jsonl"))
-	require.NoError(t, err)
-	require.Len(t, files, 1)
-	require.NoError(t, os.WriteFile(b.host.bookmarkPath(b.sandbox.ID), []byte(`{"offset":12`), 0o600))
-	_, err = b.attempt(t.Context(), 1, b.ask(2, "words 2"))
-	b.requireGivenUp(err, "bookmark of sandbox "+b.sandbox.ID+": the bookmark is damaged")
-	var kept string
-	for f, err := range b.store.RestoreFiles(t.Context(), b.agent.SessionID, b.sandbox.Epoch) {
-		require.NoError(t, err)
-		kept += f.Path
+	for name, c := range map[string]struct {
+		spoil func(data []byte) []byte
+		want  string
+	}{
+		"a byte was flipped": {func(data []byte) []byte { data[len(data)/2] ^= 1; return data }, "its checksum is "},
+		"it was cut":         {func(data []byte) []byte { return data[:len(data)/2] }, "unexpected end of JSON input"},
+		"a later build wrote it": {
+			func(data []byte) []byte { return bytes.Replace(data, []byte(`"version":1`), []byte(`"version":2`), 1) },
+			"its version is 2, and this build reads up to 1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := furnished(t)
+			b.turn(b.ask(1, "words 5 tool words 3"))
+			files, err := filepath.Glob(b.file(".claude", "projects", "*", "*.jsonl"))
+			require.NoError(t, err)
+			require.Len(t, files, 1)
+			path := b.host.checkpoints.Path(b.sandbox.ID)
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, c.spoil(data), 0o600))
+			_, err = b.attempt(t.Context(), 1, b.ask(2, "words 2"))
+			b.requireGivenUp(err, "checkpoint of sandbox "+b.sandbox.ID+": the checkpoint is damaged: "+path+": "+c.want)
+			var kept string
+			for f, err := range b.store.RestoreFiles(t.Context(), b.agent.SessionID, b.sandbox.Epoch) {
+				require.NoError(t, err)
+				kept += f.Path
+			}
+			require.Contains(t, kept, filepath.Base(files[0]))
+		})
 	}
-	require.Contains(t, kept, filepath.Base(files[0]))
 }
 
 // An agent that was killed with its runner and can't be started again, in the
@@ -108,26 +128,26 @@ func TestTurnThatCanNotBegin(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The end of a sandbox does not hang on its bookmark.
-func TestDamageOfTheBookmarkAtTheEnd(t *testing.T) {
+// The end of a sandbox does not hang on its checkpoint.
+func TestDamageOfTheCheckpointAtTheEnd(t *testing.T) {
 	t.Parallel()
 	b := furnished(t)
 	b.turn(b.ask(1, "words 5"))
-	require.NoError(t, os.WriteFile(b.host.bookmarkPath(b.sandbox.ID), []byte("\x00\x00"), 0o600))
+	require.NoError(t, os.WriteFile(b.host.checkpoints.Path(b.sandbox.ID), []byte("\x00\x00"), 0o600))
 	b.end()
 	_, err := b.provider.Open(t.Context(), b.sandbox.ID)
 	require.ErrorIs(t, err, sandbox.ErrNotFound)
 }
 
-// A bookmark behind the end of a live runner's spool.
+// A checkpoint behind the end of a live runner's spool.
 func TestDamagePositionPastTheSpoolsEnd(t *testing.T) {
 	t.Parallel()
 	b := furnished(t)
 	b.turn(b.ask(1, "words 5"))
-	mark, err := b.host.bookmark(b.sandbox.ID)
+	checkpoint, err := b.host.checkpoints.Load(b.sandbox.ID)
 	require.NoError(t, err)
-	mark.Offset += 1_000_000
-	require.NoError(t, b.host.saveBookmark(b.sandbox.ID, mark))
+	checkpoint.Offset += 1_000_000
+	require.NoError(t, b.host.checkpoints.Save(b.sandbox.ID, checkpoint))
 	_, err = b.attempt(t.Context(), 1, b.ask(2, "words 2"))
 	b.requireGivenUp(err, runner.ErrOffset.Error())
 }

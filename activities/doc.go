@@ -10,6 +10,6 @@
 // Everything in it may be done again by another attempt: the prompt is an
 // input with an id, which the runner writes once; the records lie in the
 // runner's spool; the translator starts from the state that the last turn left
-// (the bookmark); and the stream itself says how far the attempt before came,
+// (the checkpoint); and the stream itself says how far the attempt before came,
 // because every event carries its position in the spool.
 package activities

@@ -18,8 +18,8 @@ func (a *attempt) health(ctx context.Context) ([]event.Event, error) {
 	env := a.environment("ready")
 	env.RestartCount, env.LastHealthCheck = status.RestartCount, time.Now().UTC()
 	events := []event.Event{own(event.EEHealthCheck{Environment: env})}
-	if a.mark.Unhealthy {
-		a.mark.Unhealthy = false
+	if a.checkpoint.Unhealthy {
+		a.checkpoint.Unhealthy = false
 		events = append(events, own(unified(env)))
 	}
 	return events, nil
@@ -30,7 +30,7 @@ func (a *attempt) health(ctx context.Context) ([]event.Event, error) {
 func (a *attempt) unhealthy(why string) []event.Event {
 	env := a.environment("unhealthy")
 	env.Message = why
-	a.mark.Unhealthy = true
+	a.checkpoint.Unhealthy = true
 	return []event.Event{own(event.EEError{Environment: env}), own(unified(env))}
 }
 

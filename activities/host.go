@@ -9,6 +9,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
@@ -21,7 +23,7 @@ import (
 type HostOptions struct {
 	// ID names the host; its task queues have it in their names.
 	ID string
-	// DataDir is the host's own folder; bookmarks lie in it.
+	// DataDir is the host's own folder; checkpoints are stored in it.
 	DataDir string
 	// Secret makes the tokens of the host's runners.
 	Secret   []byte
@@ -65,8 +67,8 @@ type Host struct {
 	after sync.WaitGroup
 	stop  context.CancelFunc
 	ctx   context.Context
-	// marks guards the bookmarks.
-	marks sync.Mutex
+	// checkpoints are those of the host's sandboxes.
+	checkpoints *host.Checkpoints
 
 	mu sync.Mutex
 	// turns are the running ones, by session.
@@ -94,7 +96,7 @@ func NewHost(o HostOptions) *Host {
 		o.Places = NewPlaces(0)
 	}
 	return &Host{
-		o: o, ctx: ctx, stop: stop,
+		o: o, ctx: ctx, stop: stop, checkpoints: host.NewCheckpoints(o.DataDir),
 		turns: map[string]*attempt{}, arrived: make(chan struct{}), agents: map[string]*agent{},
 		made: map[string]bool{}, syncers: map[string]*workspace.Syncer{},
 	}
@@ -128,7 +130,7 @@ func (h *Host) awaitPredecessor(ctx context.Context, sessionID string) error {
 	if before == nil {
 		return nil
 	}
-	patience := time.NewTimer(notePatience)
+	patience := time.NewTimer(savePatience)
 	defer patience.Stop()
 	select {
 	case <-before.left:
@@ -170,4 +172,27 @@ func (h *Host) live(sessionID, executionID string) (*attempt, <-chan struct{}) {
 		return t, h.arrived
 	}
 	return nil, h.arrived
+}
+
+// A turn of the run before that has told its end saves it within this time.
+const (
+	savePatience = 2 * time.Second
+	saveEvery    = 20 * time.Millisecond
+)
+
+// settledCheckpoint returns the checkpoint for a turn. The attempt of a run that was
+// reset may be about to save the end that the run after it has read in the stream
+// already: that is waited for.
+func (h *Host) settledCheckpoint(ctx context.Context, in contract.RunTurnInput) (host.Checkpoint, error) {
+	for until := time.Now().Add(savePatience); ; {
+		c, err := h.checkpoints.Load(in.Sandbox.ID)
+		if err != nil || !in.Reset || c.Open == nil || c.Began(in) || time.Now().After(until) {
+			return c, err
+		}
+		select {
+		case <-time.After(saveEvery):
+		case <-ctx.Done():
+			return c, ctx.Err()
+		}
+	}
 }

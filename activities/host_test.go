@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -104,73 +101,6 @@ func bare(t *testing.T) *Host {
 	h := NewHost(HostOptions{ID: "h", DataDir: t.TempDir(), Log: quiet()})
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	return h
-}
-
-func TestBookmark(t *testing.T) {
-	t.Parallel()
-	h := bare(t)
-	none, err := h.bookmark("box")
-	require.NoError(t, err)
-	require.Equal(t, bookmark{}, none, "a sandbox begins at its beginning")
-	want := bookmark{
-		Offset: 7, Translator: []byte(`{"v":1}`), Ended: "x1", Output: &contract.RunTurnOutput{LastSeq: 3}, Model: "m",
-		Open: &begun{ExecutionID: "x2", Interrupt: &contract.Interrupt{Reason: "r"}, Options: contract.Options{Permission: adapters.PermissionDeny}},
-		Own:  []archive.OwnEntry{{ID: "a", Event: own(event.Log{Message: "x"})}},
-	}
-	require.NoError(t, h.saveBookmark("box", bookmark{Offset: 1}))
-	require.NoError(t, h.saveBookmark("box", want))
-	got, err := h.bookmark("box")
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-	require.NoError(t, h.dropBookmark("box"))
-	require.NoError(t, h.dropBookmark("box"), "again")
-	got, err = h.bookmark("box")
-	require.NoError(t, err)
-	require.Equal(t, bookmark{}, got)
-}
-
-// A death while a bookmark is written leaves the old one or the new one: a
-// reader beside the writer never sees anything else, and nothing stays behind.
-func TestBookmarkIsOldOrNew(t *testing.T) {
-	t.Parallel()
-	h := bare(t)
-	require.NoError(t, h.saveBookmark("box", bookmark{}))
-	large := []byte(`"` + strings.Repeat("x", 1<<16) + `"`)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := range int64(200) {
-			if err := h.saveBookmark("box", bookmark{Offset: i + 1, Translator: large}); err != nil {
-				panic(err)
-			}
-		}
-	})
-	last := int64(0)
-	for last < 200 {
-		b, err := h.bookmark("box")
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, b.Offset, last)
-		last = b.Offset
-	}
-	wg.Wait()
-	files, err := os.ReadDir(filepath.Dir(h.bookmarkPath("box")))
-	require.NoError(t, err)
-	require.Len(t, files, 1)
-}
-
-func TestBookmarkBroken(t *testing.T) {
-	t.Parallel()
-	h := bare(t)
-	require.NoError(t, h.saveBookmark("box", bookmark{}))
-	require.NoError(t, os.WriteFile(h.bookmarkPath("box"), []byte("{"), 0o600))
-	_, err := h.bookmark("box")
-	require.ErrorContains(t, err, "bookmark of sandbox box")
-	// A folder stands where the file belongs: the new one leaves no trace.
-	require.NoError(t, h.dropBookmark("box"))
-	require.NoError(t, os.MkdirAll(filepath.Join(h.bookmarkPath("box"), "in"), 0o700))
-	require.ErrorContains(t, h.saveBookmark("box", bookmark{}), "bookmark of sandbox box")
-	files, err := os.ReadDir(filepath.Dir(h.bookmarkPath("box")))
-	require.NoError(t, err)
-	require.Len(t, files, 1)
 }
 
 // make reserves, claims and makes a sandbox, as a host does.

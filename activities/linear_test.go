@@ -144,12 +144,12 @@ func TestTheCheckpointHasWhatIsParsed(t *testing.T) {
 	t.Parallel()
 	b := furnished(t)
 	require.Equal(t, session.Completed, b.turn(b.ask(1, "words 5")).Result.Outcome)
-	first, err := b.host.bookmark(b.sandbox.ID)
+	first, err := b.host.checkpoints.Load(b.sandbox.ID)
 	require.NoError(t, err)
 	require.NotEmpty(t, first.Parsed)
 	b.worker()
 	require.Equal(t, session.Completed, b.turn(b.ask(2, "words 5")).Result.Outcome)
-	second, err := b.host.bookmark(b.sandbox.ID)
+	second, err := b.host.checkpoints.Load(b.sandbox.ID)
 	require.NoError(t, err)
 	var at, behind struct {
 		At struct{ Offset int64 }

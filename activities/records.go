@@ -19,7 +19,7 @@ type delivered struct {
 // maxRecords bounds how many records wait to be translated.
 const maxRecords = 256
 
-// records reads the spool from the bookmark on, in a goroutine that ends with
+// records reads the spool from the checkpoint on, in a goroutine that ends with
 // ctx. Those that wait to be translated are bounded in number and in bytes.
 func (a *attempt) records(ctx context.Context) <-chan delivered {
 	ch := make(chan delivered, maxRecords)
@@ -27,7 +27,7 @@ func (a *attempt) records(ctx context.Context) <-chan delivered {
 	weighed := semaphore.NewWeighted(room)
 	go func() {
 		defer close(ch)
-		for d, err := range a.agent.conn.Records(ctx, a.mark.Offset) {
+		for d, err := range a.agent.conn.Records(ctx, a.checkpoint.Offset) {
 			weight := min(d.Next-d.Offset, room)
 			if err != nil {
 				weight = 0 // there is nothing to translate

@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
@@ -217,7 +218,7 @@ func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left st
 	delete(h.made, sb.ID())
 	h.mu.Unlock()
 	h.dropSyncer(sb.ID())
-	return left, h.dropBookmark(sb.ID())
+	return left, h.checkpoints.Remove(sb.ID())
 }
 
 // fill puts transcripts first, then the profile, then the workspace's files.
@@ -387,7 +388,7 @@ func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 		// An attempt before may have died before it forgot the rest.
 		h.o.Places.free(in.Sandbox.ID)
 		h.dropSyncer(in.Sandbox.ID)
-		if err := h.dropBookmark(in.Sandbox.ID); err != nil {
+		if err := h.checkpoints.Remove(in.Sandbox.ID); err != nil {
 			return contract.EndSandboxOutput{}, err
 		}
 	case err != nil:
@@ -443,17 +444,17 @@ func (h *Host) emptyOut(ctx context.Context, in contract.EndSandboxInput) (kept 
 	if err := h.stopAtEnd(ctx, a); err != nil {
 		return nil, nil, err
 	}
-	mark, err := h.bookmark(in.Sandbox.ID)
-	if errors.Is(err, errBookmark) {
+	checkpoint, err := h.checkpoints.Load(in.Sandbox.ID)
+	if errors.Is(err, host.ErrDamaged) {
 		// What it held back for the archive is lost; the rest is not.
-		h.o.Log.Error("a sandbox is ended without its bookmark", "sandbox", in.Sandbox.ID, "error", err)
+		h.o.Log.Error("a sandbox is ended without its checkpoint", "sandbox", in.Sandbox.ID, "error", err)
 		err = nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	store := h.o.Archive
-	if err := store.AppendOwn(ctx, in.Agent.SessionID, in.Sandbox.Epoch, mark.Own...); err != nil {
+	if err := store.AppendOwn(ctx, in.Agent.SessionID, in.Sandbox.Epoch, checkpoint.Own...); err != nil {
 		return nil, nil, err
 	}
 	all := h.archiverOf(a)

@@ -185,8 +185,8 @@ func (h *Host) adoptPaused(ctx context.Context) {
 		return
 	}
 	for _, info := range infos {
-		mark, err := h.bookmark(info.SandboxID)
-		if err != nil || mark.Open == nil {
+		checkpoint, err := h.checkpoints.Load(info.SandboxID)
+		if err != nil || checkpoint.Open == nil {
 			continue
 		}
 		if paused, err := h.paused(info.SessionID); err != nil || !paused {

@@ -92,7 +92,7 @@ func TestSessionOnAHost(t *testing.T) {
 
 	_, err = b.provider.Open(t.Context(), b.sandbox.ID)
 	require.ErrorIs(t, err, sandbox.ErrNotFound)
-	require.NoFileExists(t, b.host.bookmarkPath(b.sandbox.ID))
+	require.NoFileExists(t, b.host.checkpoints.Path(b.sandbox.ID))
 	b.end() // again: it is gone, and that is what was asked for
 	require.Equal(t, 1, count[event.EETerminated](b.events()))
 }
@@ -221,8 +221,8 @@ func TestAttemptAfterTheEnd(t *testing.T) {
 	require.Equal(t, first.LastBlockID, again.LastBlockID)
 	require.Len(t, b.events(), before, "nothing is written for it")
 
-	// The same without the bookmark: it died a moment earlier.
-	require.NoError(t, b.host.dropBookmark(b.sandbox.ID))
+	// The same without the checkpoint: it died a moment earlier.
+	require.NoError(t, b.host.checkpoints.Remove(b.sandbox.ID))
 	third, err := b.attempt(t.Context(), 3, in)
 	require.NoError(t, err)
 	require.Equal(t, first.Result.Outcome, third.Result.Outcome)

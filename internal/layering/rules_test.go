@@ -90,6 +90,13 @@ func rules() []rule {
 			why:     "workflows decide, activities do: the arrow goes one way",
 		},
 		{
+			name:    "a host does not know its activities",
+			about:   under("host"),
+			forbids: func(_, to string) bool { return within(to, "activities") || within(to, "workflows") },
+			deep:    true,
+			why:     "activities use what a host has: the arrow goes one way",
+		},
+		{
 			name:  "workflows decide only",
 			about: under("workflows"),
 			forbids: func(_, to string) bool {

@@ -1,0 +1,40 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// halfWritten is how files are named until they are whole.
+const halfWritten = "new-*"
+
+// ReplaceFile replaces a file in one step: whoever dies leaves the old content or
+// the new one at the path.
+func ReplaceFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), halfWritten)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// RemoveHalfWritten removes the files of a folder that ReplaceFile did not finish.
+func RemoveHalfWritten(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, halfWritten))
+	errs := []error{err}
+	for _, f := range files {
+		errs = append(errs, os.Remove(f))
+	}
+	return errors.Join(errs...)
+}
