@@ -67,14 +67,14 @@ func writeOf(input any) write {
 	case contract.EmitInput:
 		return write{reset: in.Reset, after: in.LastSeq}
 	case contract.RunTurnInput:
-		return write{in.Reset, in.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeQueryStarted }}
+		return write{in.Reset, in.LastSeq, func(p event.Payload) bool { _, is := p.(event.QueryStarted); return is }}
 	case contract.EndSandboxInput:
 		return write{in.Reset, in.LastSeq, func(p event.Payload) bool {
 			e, ok := p.(event.EETerminated)
 			return ok && e.SandboxID == in.Sandbox.ID
 		}}
 	case contract.FinishInput:
-		return write{in.Reset, in.Record.LastSeq, func(p event.Payload) bool { return p.EventType() == event.TypeSessionClosed }}
+		return write{in.Reset, in.Record.LastSeq, func(p event.Payload) bool { _, is := p.(event.SessionClosed); return is }}
 	}
 	return write{}
 }
@@ -93,7 +93,7 @@ func notAhead(ctx context.Context, log *stream.Log, sessionID string, w write) e
 		return found == nil
 	})
 	if err == nil && found != nil {
-		err = fmt.Errorf("session %s: %s: %w", sessionID, found.EventType(), errAhead)
+		err = fmt.Errorf("session %s: %s: %w", sessionID, event.TypeOf(found), errAhead)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 )
 
@@ -26,9 +27,13 @@ func appendEvent(dst []byte, e Event) ([]byte, error) {
 	if e.Payload == nil {
 		return dst, fmt.Errorf("event: encode: event without payload")
 	}
-	dst = append(dst, `{"type":`...)
-	dst = appendString(dst, string(e.Type()))
-	dst = append(dst, `,"payload":`...)
+	if r := rowByStruct[reflect.TypeOf(e.Payload)]; r != nil {
+		dst = append(dst, r.head...)
+	} else if name := e.Type(); name != "" {
+		dst = appendHead(dst, name)
+	} else {
+		return dst, fmt.Errorf("event: encode: %T is no payload of an event", e.Payload)
+	}
 	dst, err := appendPayload(dst, e.Payload)
 	if err != nil {
 		return dst, fmt.Errorf("event: encode %s: %w", e.Type(), err)
@@ -38,6 +43,12 @@ func appendEvent(dst []byte, e Event) ([]byte, error) {
 		return dst, fmt.Errorf("event: encode %s: context: %w", e.Type(), err)
 	}
 	return append(dst, '}'), nil
+}
+
+// appendHead appends what an event begins with, up to its payload.
+func appendHead(dst []byte, t Type) []byte {
+	dst = appendString(append(dst, `{"type":`...), string(t))
+	return append(dst, `,"payload":`...)
 }
 
 func appendPayload(dst []byte, p Payload) ([]byte, error) {

@@ -55,12 +55,7 @@ func FromServer(p Payload, at time.Time) Event {
 }
 
 // Type is the event's wire name, or "" for an event without payload.
-func (e Event) Type() Type {
-	if e.Payload == nil {
-		return ""
-	}
-	return e.Payload.EventType()
-}
+func (e Event) Type() Type { return TypeOf(e.Payload) }
 
 // MarshalJSON writes the wire form. It fails on an event without payload and
 // on a stamp that RFC 3339 cannot say.

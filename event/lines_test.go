@@ -52,7 +52,7 @@ func TestDecodeStopsWhenTheCallerDoes(t *testing.T) {
 	t.Parallel()
 	for e, err := range Decode(io.MultiReader(strings.NewReader(deltaLine+"\n"), iotest.ErrReader(errors.New("not read")))) {
 		require.NoError(t, err)
-		require.Equal(t, TypeBlockDelta, e.Type())
+		require.Equal(t, TypeOf(BlockDelta{}), e.Type())
 		break
 	}
 }

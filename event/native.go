@@ -13,6 +13,7 @@ import (
 // readable approximation, so nothing is lost. A Raw that is not JSON travels
 // as Line: to keep the unknown must never fail.
 type Native struct {
+	body
 	Agent string          `json:"agent,omitempty"`
 	Dir   Dir             `json:"dir,omitempty"`
 	Kind  string          `json:"kind,omitempty"`
@@ -56,6 +57,7 @@ func (n *Native) UnmarshalJSON(data []byte) error {
 // Unknown is an event of a type that this version does not know. Raw is the
 // payload, byte for byte as it came.
 type Unknown struct {
+	body
 	Name Type
 	Raw  json.RawMessage
 }

@@ -14,7 +14,7 @@ type OlderNames struct {
 // The older vocabularies by the names under which clients ask for them.
 var olderNames = map[string]OlderNames{
 	"v1": {"block_start", "text_delta", "block_update", "block_complete", "metadata_update"},
-	"v2": {"session:block:start", "session:block:delta", "session:block:update", "session:block:complete", TypeMetadataUpdate},
+	"v2": {"session:block:start", "session:block:delta", "session:block:update", "session:block:complete", "metadata:update"},
 }
 
 // Older translates events into an older vocabulary. An upsert becomes the

@@ -9,18 +9,18 @@ import (
 func TestR62OlderNames(t *testing.T) {
 	t.Parallel()
 	story := []Payload{
-		BlockUpsert{Block{ID: "b1", Type: BlockAssistantText, Status: StatusPending}},
+		BlockUpsert{Block: Block{ID: "b1", Type: BlockAssistantText, Status: StatusPending}},
 		BlockDelta{BlockID: "b1", Delta: "hi"},
-		BlockUpsert{Block{ID: "b1", Type: BlockAssistantText, Model: "m"}},
-		BlockUpsert{Block{ID: "b1", Type: BlockAssistantText, Status: StatusComplete, Content: Text("hi")}},
-		BlockUpsert{Block{ID: "u1", Type: BlockUserMessage, Status: StatusComplete, Content: Text("x")}},
+		BlockUpsert{Block: Block{ID: "b1", Type: BlockAssistantText, Model: "m"}},
+		BlockUpsert{Block: Block{ID: "b1", Type: BlockAssistantText, Status: StatusComplete, Content: Text("hi")}},
+		BlockUpsert{Block: Block{ID: "u1", Type: BlockUserMessage, Status: StatusComplete, Content: Text("x")}},
 		MetadataUpdate{Model: "m"},
 		SessionIdle{},
 	}
 	for version, want := range map[string][]Type{
-		"v1": {"block_start", "text_delta", "block_update", "block_complete", "block_start", "block_complete", "metadata_update", TypeSessionIdle},
+		"v1": {"block_start", "text_delta", "block_update", "block_complete", "block_start", "block_complete", "metadata_update", TypeOf(SessionIdle{})},
 		"v2": {"session:block:start", "session:block:delta", "session:block:update", "session:block:complete",
-			"session:block:start", "session:block:complete", TypeMetadataUpdate, TypeSessionIdle},
+			"session:block:start", "session:block:complete", TypeOf(MetadataUpdate{}), TypeOf(SessionIdle{})},
 	} {
 		o, err := NewOlder(version)
 		require.NoError(t, err)
@@ -47,10 +47,10 @@ func TestOlderPayloads(t *testing.T) {
 		in   Payload
 		want string
 	}{
-		{BlockUpsert{Block{ID: "t", Type: BlockToolUse, Status: StatusPending}}, `{"block":{"id":"t","type":"tool_use","status":"pending"}}`},
-		{BlockUpsert{Block{ID: "t", Type: BlockToolUse, Execution: ExecutionRunning}}, `{"blockId":"t","updates":{"id":"t","type":"tool_use","executionStatus":"running"}}`},
+		{BlockUpsert{Block: Block{ID: "t", Type: BlockToolUse, Status: StatusPending}}, `{"block":{"id":"t","type":"tool_use","status":"pending"}}`},
+		{BlockUpsert{Block: Block{ID: "t", Type: BlockToolUse, Execution: ExecutionRunning}}, `{"blockId":"t","updates":{"id":"t","type":"tool_use","executionStatus":"running"}}`},
 		{BlockDelta{BlockID: "t", Delta: "x"}, `{"blockId":"t","delta":"x"}`},
-		{BlockUpsert{Block{ID: "t", Type: BlockToolUse, Status: StatusComplete}}, `{"blockId":"t","block":{"id":"t","type":"tool_use","status":"complete"}}`},
+		{BlockUpsert{Block: Block{ID: "t", Type: BlockToolUse, Status: StatusComplete}}, `{"blockId":"t","block":{"id":"t","type":"tool_use","status":"complete"}}`},
 	} {
 		events, err := o.Events(Event{Payload: c.in})
 		require.NoError(t, err)

@@ -5,61 +5,15 @@ import (
 	"time"
 )
 
-// Type is the wire name of an event type.
-type Type string
-
-// The event types, by the part of a session that they speak about.
-const (
-	TypeBlockUpsert         Type = "block:upsert"
-	TypeBlockDelta          Type = "block:delta"
-	TypeMetadataUpdate      Type = "metadata:update"
-	TypeSubagentSpawned     Type = "subagent:spawned"
-	TypeSubagentCompleted   Type = "subagent:completed"
-	TypeSessionInitialized  Type = "session:initialized"
-	TypeSessionIdle         Type = "session:idle"
-	TypeSessionClosed       Type = "session:closed"
-	TypeEECreating          Type = "ee:creating"
-	TypeEEReady             Type = "ee:ready"
-	TypeEETerminated        Type = "ee:terminated"
-	TypeEEError             Type = "ee:error"
-	TypeEEHealthCheck       Type = "ee:health_check"
-	TypeQueryStarted        Type = "query:started"
-	TypeQueryCompleted      Type = "query:completed"
-	TypeQueryFailed         Type = "query:failed"
-	TypeQueryInterrupted    Type = "query:interrupted"
-	TypeMessageFolded       Type = "message:folded"
-	TypeMessageOwnTurn      Type = "message:own-turn"
-	TypeFileCreated         Type = "file:created"
-	TypeFileModified        Type = "file:modified"
-	TypeFileDeleted         Type = "file:deleted"
-	TypeTranscriptChanged   Type = "transcript:changed"
-	TypeTranscriptWritten   Type = "transcript:written"
-	TypePermissionRequested Type = "permission:requested"
-	TypePermissionResolved  Type = "permission:resolved"
-	TypeOptionsUpdate       Type = "options:update"
-	TypeStatus              Type = "status"
-	TypeLog                 Type = "log"
-	TypeError               Type = "error"
-	TypeNative              Type = "native"
-)
-
-// Payload is the body of an event; its type decides the event's type. The
-// set is closed: the structs of this package, and [Unknown] for the rest.
-// Payloads are values: a pointer to one is nobody's payload and is ignored by
-// the folds of package reducer.
-type Payload interface {
-	// EventType is the event's wire name.
-	EventType() Type
-	payload()
-}
-
 // BlockUpsert creates the block or merges the fields given into it.
 type BlockUpsert struct {
+	body
 	Block Block `json:"block"`
 }
 
 // BlockDelta appends text to the content of a block.
 type BlockDelta struct {
+	body
 	BlockID string `json:"blockId"`
 	Delta   string `json:"delta"`
 }
@@ -68,6 +22,7 @@ type BlockDelta struct {
 // agent process's own totals so far; without, they are what came on top since
 // the last report.
 type MetadataUpdate struct {
+	body
 	Total   bool     `json:"total,omitempty"`
 	Usage   *Usage   `json:"usage,omitempty"`
 	CostUSD *float64 `json:"costUSD,omitempty"`
@@ -109,6 +64,7 @@ func (u Usage) Add(v Usage) Usage {
 // context's conversation is the parent's; ChildSessionID is set only for
 // children that are Sojourn sessions of their own.
 type SubagentSpawned struct {
+	body
 	ToolUseID      string `json:"toolUseId"`
 	AgentID        string `json:"agentId,omitempty"`
 	Prompt         string `json:"prompt"`
@@ -120,6 +76,7 @@ type SubagentSpawned struct {
 // SubagentCompleted says that a subagent ended; Status is "completed" or
 // "failed".
 type SubagentCompleted struct {
+	body
 	ToolUseID      string         `json:"toolUseId"`
 	AgentID        string         `json:"agentId,omitempty"`
 	Status         SubagentResult `json:"status"`
@@ -139,6 +96,7 @@ const (
 
 // SessionInitialized is the first event of a run of the session.
 type SessionInitialized struct {
+	body
 	Agent    string `json:"agent"`
 	Profile  string `json:"profile,omitempty"`
 	Title    string `json:"title,omitempty"`
@@ -149,6 +107,7 @@ type SessionInitialized struct {
 // SessionIdle says that the agent finished what it was asked in this
 // conversation; the reducer completes what is pending there.
 type SessionIdle struct {
+	body
 	StopReason  string `json:"stopReason,omitempty"`
 	Interrupted bool   `json:"interrupted,omitempty"`
 	// Error is set when the agent's last turn failed (a model API error, say).
@@ -157,6 +116,7 @@ type SessionIdle struct {
 
 // SessionClosed is the last event of a run of the session.
 type SessionClosed struct {
+	body
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -171,6 +131,7 @@ type ErrorInfo struct {
 
 // Environment is the body of the ee:* events (execution environment).
 type Environment struct {
+	body
 	SandboxID string `json:"sandboxId,omitempty"`
 	Host      string `json:"host,omitempty"`
 	Provider  string `json:"provider,omitempty"`
@@ -204,6 +165,7 @@ type (
 // Query is the body of the query:* events: one execution, that is, one or
 // more messages answered by the agent in one turn.
 type Query struct {
+	body
 	ExecutionID string   `json:"executionId"`
 	MessageIDs  []string `json:"messageIds,omitempty"`
 	// Message is the prompt in short, for readers (query:started only).
@@ -246,6 +208,7 @@ type (
 
 // MessageRef names a message that was handed to a running agent.
 type MessageRef struct {
+	body
 	MessageID string `json:"messageId"`
 }
 
@@ -258,6 +221,7 @@ type (
 
 // File is the body of the file:* events; Path is relative to the workspace.
 type File struct {
+	body
 	Path    string  `json:"path"`
 	Content *string `json:"content,omitempty"`
 	Size    int64   `json:"size,omitempty"`
@@ -275,6 +239,7 @@ type (
 
 // Transcript is the body of the transcript:* events.
 type Transcript struct {
+	body
 	// ID is main or the subagent's id.
 	ID string `json:"id"`
 	// Offset is the length in bytes that the archive holds (changed) or that
@@ -293,6 +258,7 @@ type (
 // PermissionRequested says that the agent asks before it runs a tool, or asks
 // the user a question.
 type PermissionRequested struct {
+	body
 	RequestID string          `json:"requestId"`
 	ToolName  string          `json:"toolName,omitempty"`
 	ToolUseID string          `json:"toolUseId,omitempty"`
@@ -305,6 +271,7 @@ type PermissionRequested struct {
 // PermissionResolved says how a request was answered; Decision is allow,
 // deny or cancelled, By is user, policy or deadline.
 type PermissionResolved struct {
+	body
 	RequestID string `json:"requestId"`
 	Decision  string `json:"decision"`
 	By        string `json:"by,omitempty"`
@@ -313,6 +280,7 @@ type PermissionResolved struct {
 
 // OptionsUpdate reports changed options; nil fields did not change.
 type OptionsUpdate struct {
+	body
 	Title          *string                    `json:"title,omitempty"`
 	Model          *string                    `json:"model,omitempty"`
 	PermissionMode *string                    `json:"permissionMode,omitempty"`
@@ -323,6 +291,7 @@ type OptionsUpdate struct {
 // Status is the unified status event: the state of the session's runtime,
 // and, as the first append of every attempt, the fence of the stream.
 type Status struct {
+	body
 	State   string   `json:"state,omitempty"`
 	Epoch   uint64   `json:"epoch,omitempty"`
 	Attempt int      `json:"attempt,omitempty"`
@@ -338,10 +307,14 @@ type Runtime struct {
 
 // Log is a line for whoever watches; Level is debug, info, warn or error.
 type Log struct {
+	body
 	Level   string          `json:"level"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
 // Error is a fault that is not a block of the conversation.
-type Error struct{ ErrorInfo }
+type Error struct {
+	body
+	ErrorInfo
+}

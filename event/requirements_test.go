@@ -30,12 +30,12 @@ func requireKeys(t *testing.T, p Payload, keys ...string) {
 	for name := range got {
 		names = append(names, name)
 	}
-	require.ElementsMatch(t, keys, names, "%s", p.EventType())
+	require.ElementsMatch(t, keys, names, "%s", TypeOf(p))
 }
 
 func TestR59Envelope(t *testing.T) {
 	t.Parallel()
-	data, err := json.Marshal(whole(BlockDelta{"b", "x"}))
+	data, err := json.Marshal(whole(BlockDelta{BlockID: "b", Delta: "x"}))
 	require.NoError(t, err)
 	require.Equal(t, `{"type":"block:delta","payload":{"blockId":"b","delta":"x"},"context":{"sessionId":"s",`+
 		`"conversationId":"main","source":"runner","timestamp":"2023-11-14T22:13:20.001Z","seq":7}}`, string(data))
@@ -43,39 +43,39 @@ func TestR59Envelope(t *testing.T) {
 
 func TestR60UpsertCarriesOnlyWhatIsGiven(t *testing.T) {
 	t.Parallel()
-	data, err := json.Marshal(whole(BlockUpsert{Block{ID: "b", Type: BlockAssistantText, Content: Text("")}}).Payload)
+	data, err := json.Marshal(whole(BlockUpsert{Block: Block{ID: "b", Type: BlockAssistantText, Content: Text("")}}).Payload)
 	require.NoError(t, err)
 	require.Equal(t, `{"block":{"id":"b","type":"assistant_text","content":""}}`, string(data))
 }
 
 func TestR61DeltaShape(t *testing.T) {
 	t.Parallel()
-	requireKeys(t, sample()[TypeBlockDelta], "blockId", "delta")
+	requireKeys(t, sample()[TypeOf(BlockDelta{})], "blockId", "delta")
 }
 
 func TestR63SpawnedShape(t *testing.T) {
 	t.Parallel()
 	requireKeys(t, SubagentSpawned{ToolUseID: "t"}, "toolUseId", "prompt")
-	requireKeys(t, sample()[TypeSubagentSpawned], "toolUseId", "agentId", "prompt", "subagentType", "description", "childSessionId")
+	requireKeys(t, sample()[TypeOf(SubagentSpawned{})], "toolUseId", "agentId", "prompt", "subagentType", "description", "childSessionId")
 }
 
 func TestR64CompletedShape(t *testing.T) {
 	t.Parallel()
 	requireKeys(t, SubagentCompleted{ToolUseID: "t", Status: SubagentCompletedOK}, "toolUseId", "status")
-	requireKeys(t, sample()[TypeSubagentCompleted], "toolUseId", "agentId", "status", "output", "durationMs", "childSessionId")
+	requireKeys(t, sample()[TypeOf(SubagentCompleted{})], "toolUseId", "agentId", "status", "output", "durationMs", "childSessionId")
 	require.Equal(t, "completed failed", fmt.Sprint(SubagentCompletedOK, " ", SubagentFailed))
 }
 
 func TestR66MetadataShape(t *testing.T) {
 	t.Parallel()
-	requireKeys(t, sample()[TypeMetadataUpdate], "total", "usage", "costUSD", "model", "extra")
+	requireKeys(t, sample()[TypeOf(MetadataUpdate{})], "total", "usage", "costUSD", "model", "extra")
 	zero := MetadataUpdate{CostUSD: new(float64)}
 	requireKeys(t, zero, "costUSD")
 }
 
 func TestR67QueryShape(t *testing.T) {
 	t.Parallel()
-	for _, typ := range []Type{TypeQueryStarted, TypeQueryCompleted, TypeQueryFailed, TypeQueryInterrupted} {
+	for _, typ := range []Type{TypeOf(QueryStarted{}), TypeOf(QueryCompleted{}), TypeOf(QueryFailed{}), TypeOf(QueryInterrupted{})} {
 		requireKeys(t, sample()[typ], "executionId", "messageIds", "message", "durationMs", "error", "reason", "result")
 	}
 }
@@ -115,9 +115,9 @@ func TestR71StatusShape(t *testing.T) {
 
 func TestR73OptionsLogErrorShape(t *testing.T) {
 	t.Parallel()
-	requireKeys(t, sample()[TypeOptionsUpdate], "title", "model", "permissionMode", "metadata", "tags")
-	requireKeys(t, sample()[TypeLog], "level", "message", "data")
-	requireKeys(t, sample()[TypeError], "message", "code", "field", "data")
+	requireKeys(t, sample()[TypeOf(OptionsUpdate{})], "title", "model", "permissionMode", "metadata", "tags")
+	requireKeys(t, sample()[TypeOf(Log{})], "level", "message", "data")
+	requireKeys(t, sample()[TypeOf(Error{})], "message", "code", "field", "data")
 }
 
 func TestR74ConversationIDOnEveryEvent(t *testing.T) {

@@ -65,7 +65,7 @@ func TestASignalWhileTheSessionClosesIsRecorded(t *testing.T) {
 	}
 	require.Len(t, ids, 3, "one does not overwrite another")
 	last := p.w.stream[len(p.w.stream)-1]
-	require.Equal(t, event.TypeSessionClosed, last.payload.EventType())
+	require.IsType(t, event.SessionClosed{}, last.payload)
 }
 
 // TestR18ClosedIsFinalInWorkflow: close itself is idempotent; every other
@@ -128,7 +128,7 @@ func TestR28CloseInWorkflow(t *testing.T) {
 	for _, s := range p.w.stream {
 		switch s.payload.(type) {
 		case event.QueryInterrupted, event.EETerminated, event.SessionClosed, event.SubagentCompleted:
-			order = append(order, s.session+" "+string(s.payload.EventType()))
+			order = append(order, s.session+" "+string(event.TypeOf(s.payload)))
 		}
 	}
 	require.ElementsMatch(t, []string{"s1 query:interrupted", "child query:interrupted"}, order[:2])

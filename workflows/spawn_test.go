@@ -49,10 +49,10 @@ func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	p.then(func() { p.update(session.UpdateSpawn, spawnOf("child", "do this")) })
 	p.run()
 	at := func(id string, t event.Type) int {
-		return p.w.order(func(s said) bool { return s.session == id && s.payload.EventType() == t })
+		return p.w.order(func(s said) bool { return s.session == id && event.TypeOf(s.payload) == t })
 	}
-	spawned, begun := at("s1", event.TypeSubagentSpawned), at("child", event.TypeSessionInitialized)
-	closed, ended := at("child", event.TypeSessionClosed), at("s1", event.TypeSubagentCompleted)
+	spawned, begun := at("s1", "subagent:spawned"), at("child", "session:initialized")
+	closed, ended := at("child", "session:closed"), at("s1", "subagent:completed")
 	require.True(t, 0 <= spawned && spawned < begun && begun < closed && closed < ended,
 		"spawned %d, begun %d, closed %d, completed %d", spawned, begun, closed, ended)
 }

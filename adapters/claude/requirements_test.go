@@ -43,7 +43,7 @@ func TestR85TwoPathsOneReducer(t *testing.T) {
 	for _, tr := range transcripts(t) {
 		for e, err := range New().Parse(tr.Sources) {
 			require.NoError(t, err)
-			require.NotEqual(t, event.TypeBlockDelta, e.Type(), "a transcript has no deltas")
+			require.IsNotType(t, event.BlockDelta{}, e.Payload, "a transcript has no deltas")
 			if u, ok := e.Payload.(event.BlockUpsert); ok {
 				require.NotEqual(t, event.StatusPending, u.Block.Status, "a transcript has whole blocks")
 			}
@@ -61,15 +61,15 @@ func TestR86ClaudeMapping(t *testing.T) {
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	step(tr, `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m","model":"x"}}}`)
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(step(tr,
+	require.Equal(t, []event.Type{"block:upsert"}, replay.Kinds(step(tr,
 		`{"type":"stream_event","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`)))
-	require.Equal(t, []event.Type{event.TypeBlockDelta}, replay.Kinds(step(tr,
+	require.Equal(t, []event.Type{"block:delta"}, replay.Kinds(step(tr,
 		`{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}}`)))
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(step(tr,
+	require.Equal(t, []event.Type{"block:upsert"}, replay.Kinds(step(tr,
 		`{"type":"assistant","uuid":"a","message":{"id":"m","content":[{"type":"text","text":"x"}]}}`)))
 	require.Contains(t, replay.Kinds(step(tr,
 		`{"type":"assistant","uuid":"b","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Task","input":{"prompt":"p"}}]}}`)),
-		event.TypeSubagentSpawned)
+		event.TypeOf(event.SubagentSpawned{}))
 	done := step(tr, `{"type":"user","uuid":"c","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"out"},{"type":"text","text":"agentId: a1 (…)"}]}]}}`)
 	last := done[len(done)-1].Payload.(event.SubagentCompleted)
 	require.Equal(t, "out", *last.Output)

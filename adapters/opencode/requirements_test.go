@@ -33,7 +33,7 @@ func TestR85TwoPathsOneReducer(t *testing.T) {
 	t.Parallel()
 	for e, err := range New().Parse([]adapters.Source{memory("x", replay.ReadFile(t, killedExport))}) {
 		require.NoError(t, err)
-		require.NotEqual(t, event.TypeBlockDelta, e.Type(), "a database has no deltas")
+		require.IsNotType(t, event.BlockDelta{}, e.Payload, "a database has no deltas")
 	}
 	live := recorded.Live(t, replay.ReadRecords(t, killedRecords))
 	require.Equal(t, replay.JSON(t, strip(live)), replay.JSON(t, strip(recorded.Parsed(t, memory("x", replay.ReadFile(t, killedExport))))))
@@ -71,12 +71,12 @@ func TestR87OpenCodeMapping(t *testing.T) {
 	require.NoError(t, err)
 	say(tr, messageOf("s", "u", "user"))
 	events := say(tr, partOf("s", `"id":"p0","messageID":"u","type":"text","text":"hi"`))
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(events))
+	require.Equal(t, []event.Type{"block:upsert"}, replay.Kinds(events))
 	require.Equal(t, event.BlockUserMessage, events[0].Payload.(event.BlockUpsert).Block.Type)
 
 	say(tr, messageOf("s", "a", "assistant"))
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(say(tr, partOf("s", `"id":"p1","messageID":"a","type":"text","text":""`))))
-	require.Equal(t, []event.Type{event.TypeBlockDelta}, replay.Kinds(say(tr,
+	require.Equal(t, []event.Type{"block:upsert"}, replay.Kinds(say(tr, partOf("s", `"id":"p1","messageID":"a","type":"text","text":""`))))
+	require.Equal(t, []event.Type{"block:delta"}, replay.Kinds(say(tr,
 		`{"type":"message.part.delta","properties":{"sessionID":"s","messageID":"a","partID":"p1","field":"text","delta":"x"}}`)))
 	events = say(tr, partOf("s", `"id":"p1","messageID":"a","type":"text","text":"x","time":{"start":1,"end":2}`))
 	require.Equal(t, event.StatusComplete, events[0].Payload.(event.BlockUpsert).Block.Status)
@@ -84,8 +84,8 @@ func TestR87OpenCodeMapping(t *testing.T) {
 	tool := func(state string) string {
 		return partOf("s", `"id":"p2","messageID":"a","type":"tool","tool":"task","callID":"c","state":{`+state+`}`)
 	}
-	require.Equal(t, []event.Type{event.TypeBlockUpsert}, replay.Kinds(say(tr, tool(`"status":"pending","input":{}`))))
-	require.Contains(t, replay.Kinds(say(tr, tool(`"status":"running","input":{"prompt":"p"}`))), event.TypeSubagentSpawned)
+	require.Equal(t, []event.Type{"block:upsert"}, replay.Kinds(say(tr, tool(`"status":"pending","input":{}`))))
+	require.Contains(t, replay.Kinds(say(tr, tool(`"status":"running","input":{"prompt":"p"}`))), event.TypeOf(event.SubagentSpawned{}))
 	events = say(tr, tool(`"status":"running","input":{"prompt":"p"},"metadata":{"sessionId":"k"}`))
 	require.Equal(t, event.SubagentSpawned{ToolUseID: "c", AgentID: "k", Prompt: "p"}, events[0].Payload)
 	say(tr, messageOf("k", "b", "assistant"))
@@ -101,7 +101,7 @@ func TestR87OpenCodeMapping(t *testing.T) {
 
 	say(tr, `{"type":"message.updated","properties":{"sessionID":"s","info":{"id":"a","role":"assistant","finish":"stop","time":{"completed":1}}}}`)
 	events = say(tr, `{"type":"session.idle","properties":{"sessionID":"s"}}`)
-	require.Equal(t, []event.Type{event.TypeSessionIdle}, replay.Kinds(events))
+	require.Equal(t, []event.Type{"session:idle"}, replay.Kinds(events))
 	require.Equal(t, event.Main, events[0].Context.Conversation())
 	require.Empty(t, say(tr, `{"type":"session.idle","properties":{"sessionID":"s"}}`), "idle is told once")
 }

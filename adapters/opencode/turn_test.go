@@ -135,7 +135,7 @@ func TestPromptUnansweredByTheDead(t *testing.T) {
 	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
 	require.Empty(t, idles(k.hear(`{"type":"sojourn.response","id":"prompt-1","error":"no response before the agent's end: reset","ended":true}`)))
 	said := k.Step(event.Record{Dir: event.DirSig, Line: "signal killed"})
-	require.Equal(t, []event.Type{event.TypeError}, replay.Kinds(said))
+	require.Equal(t, []event.Type{"error"}, replay.Kinds(said))
 	require.Equal(t, "agent_died", said[0].Payload.(event.Error).Code)
 }
 

@@ -48,13 +48,13 @@ func TestR100ActivationOrder(t *testing.T) {
 			reopened = p.Reopened
 		}
 		switch ev.Type() {
-		case event.TypeEECreating, event.TypeTranscriptWritten, event.TypeEEReady, event.TypeQueryStarted:
+		case "ee:creating", "transcript:written", "ee:ready", "query:started":
 			if reopened {
 				order = append(order, ev.Type())
 			}
 		}
 	}
-	require.Equal(t, []event.Type{event.TypeEECreating, event.TypeTranscriptWritten, event.TypeEEReady, event.TypeQueryStarted}, order)
+	require.Equal(t, []event.Type{"ee:creating", "transcript:written", "ee:ready", "query:started"}, order)
 }
 
 // TestR54WhatASessionDoesIsAnEvent: its start, its end, its status and its faults are
@@ -72,15 +72,15 @@ func TestR54WhatASessionDoesIsAnEvent(t *testing.T) {
 	var runs []event.Type
 	all := events(t, h)
 	for _, ev := range all {
-		if ev.Type() == event.TypeSessionInitialized || ev.Type() == event.TypeSessionClosed {
+		if ev.Type() == "session:initialized" || ev.Type() == "session:closed" {
 			runs = append(runs, ev.Type())
 		}
 	}
 	require.Equal(t, []event.Type{
-		event.TypeSessionInitialized, event.TypeSessionClosed, event.TypeSessionInitialized, event.TypeSessionClosed,
+		"session:initialized", "session:closed", "session:initialized", "session:closed",
 	}, runs)
-	require.Equal(t, event.TypeSessionInitialized, all[0].Type())
-	require.Equal(t, event.TypeSessionClosed, all[len(all)-1].Type())
+	require.IsType(t, event.SessionInitialized{}, all[0].Payload)
+	require.IsType(t, event.SessionClosed{}, all[len(all)-1].Payload)
 	require.NotEmpty(t, payloads[event.Status](all))
 	faults := 0
 	for _, b := range fold(all).Blocks {

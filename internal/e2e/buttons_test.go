@@ -338,7 +338,7 @@ func requireGoesOn(t *testing.T, w *worker, h *session.Handle, own string, asks,
 	require.NoError(t, err)
 	require.Equal(t, session.StatusClosed, s.Status)
 	all := requireDense(t, h)
-	require.Equal(t, event.TypeSessionClosed, last(all).Type())
+	require.IsType(t, event.SessionClosed{}, last(all).Payload)
 	require.Len(t, payloads[event.QueryStarted](all), turns)
 	require.Len(t, payloads[event.QueryCompleted](all), turns)
 	require.Len(t, payloads[event.SessionInitialized](all), 1)

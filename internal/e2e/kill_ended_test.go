@@ -50,7 +50,7 @@ func TestKillHostBehindATurnsEnd(t *testing.T) {
 	}
 	for ev, err := range m.h.Events(testContext(t), after, false) {
 		require.NoError(t, err)
-		require.NotContains(t, []event.Type{event.TypeQueryStarted, event.TypeQueryCompleted}, ev.Type(), "the turn is not begun again and has no other end")
+		require.NotContains(t, []event.Type{"query:started", "query:completed"}, ev.Type(), "the turn is not begun again and has no other end")
 	}
 }
 

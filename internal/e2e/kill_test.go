@@ -194,7 +194,7 @@ func TestKillWorkerInATurn(t *testing.T) {
 		heard := s.settled()
 		require.Len(t, payloads[event.QueryStarted](heard), 2)
 		require.Len(t, payloads[event.QueryCompleted](heard), 2)
-		begun := slices.IndexFunc(heard, func(ev event.Event) bool { return ev.Type() == event.TypeQueryStarted })
+		begun := slices.IndexFunc(heard, func(ev event.Event) bool { return ev.Type() == "query:started" })
 		require.Empty(t, payloads[event.EECreating](heard[begun:]), "the same sandbox to the end")
 		require.Equal(t, 0, last(restarts(t, s.h)), "the same process")
 		require.Equal(t, calm[a.Info().Name], asked(t, s.mark, s.gates[:]...), "the model was asked what it is asked without a kill")

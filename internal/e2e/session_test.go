@@ -88,7 +88,7 @@ func TestR3CreateMakesNoSandbox(t *testing.T) {
 		}
 	}
 	got := events(t, h)
-	require.Equal(t, event.TypeSessionInitialized, got[0].Type(), "session:created comes before the list's change")
+	require.IsType(t, event.SessionInitialized{}, got[0].Payload, "session:created comes before the list's change")
 	_, err := spaceOf(t).Archive.Session(ctx, h.ID())
 	require.NoError(t, err, "the list record is written")
 	require.Empty(t, sandboxes(t, w), "no sandbox is made")
@@ -457,7 +457,7 @@ func TestR28Close(t *testing.T) {
 	require.Equal(t, session.Failed, res.Outcome, "what waited is recorded as failed")
 	require.Empty(t, sandboxes(t, w))
 	last := events(t, h)
-	require.Equal(t, event.TypeSessionClosed, last[len(last)-1].Type(), "readers end")
+	require.IsType(t, event.SessionClosed{}, last[len(last)-1].Payload, "readers end")
 	requireParity(t, h.ID())
 	left, err := harness.Agents(w.dataDir)
 	require.NoError(t, err)

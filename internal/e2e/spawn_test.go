@@ -113,17 +113,17 @@ func TestR42ClosePropagation(t *testing.T) {
 		_, err := h.Send(ctx, session.Message{Text: "SAY no"})
 		require.ErrorIs(t, err, session.ErrClosed)
 		got := events(t, h)
-		require.Equal(t, event.TypeSessionClosed, got[len(got)-1].Type())
+		require.IsType(t, event.SessionClosed{}, got[len(got)-1].Payload)
 	}
 	// All children are closed before the parent is.
 	last := events(t, parent)
 	var order []event.Type
 	for _, ev := range last {
-		if ev.Type() == event.TypeSubagentCompleted || ev.Type() == event.TypeSessionClosed {
+		if ev.Type() == "subagent:completed" || ev.Type() == "session:closed" {
 			order = append(order, ev.Type())
 		}
 	}
-	require.Equal(t, []event.Type{event.TypeSubagentCompleted, event.TypeSessionClosed}, order)
+	require.Equal(t, []event.Type{"subagent:completed", "session:closed"}, order)
 	require.Empty(t, sandboxes(t, w))
 }
 
