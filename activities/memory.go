@@ -10,7 +10,7 @@ const MinMemory Memory = 16 << 20
 
 // Memory is about how many bytes of memory a session may cost its worker,
 // whatever its agent writes: what holds content on its way has a share of it. A
-// line of content is bounded by [event.DefaultMaxLine], which is no setting:
+// line of content is bounded by [jsonl.DefaultMaxLine], which is no setting:
 // the live conversation and a restored one are cut alike. Zero is
 // DefaultMemory.
 type Memory int64

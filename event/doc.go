@@ -21,9 +21,7 @@
 // record and their ids from native ids or positions, so the same records
 // always give the same events.
 //
-// Streams of both are JSON lines: [Decode] and [DecodeRecords] read them,
-// [Encoder] writes them. Lines have no length limit, the first bad one ends
-// the sequence with an error that names it, and nothing is lost on the way:
+// Package jsonl reads and writes both as JSON lines. Nothing is lost on the way:
 // what is no valid UTF-8 travels in base64 beside its readable form.
 //
 // The package depends on the standard library only. Values are plain data:

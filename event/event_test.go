@@ -1,7 +1,6 @@
 package event
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
@@ -182,19 +181,6 @@ func BenchmarkAppendEventDelta(b *testing.B) {
 	for b.Loop() {
 		buf, _ = AppendEvent(buf[:0], e)
 	}
-}
-
-func BenchmarkDecodeDelta(b *testing.B) {
-	line, err := AppendEvent(nil, whole(BlockDelta{BlockID: "msg_01:0", Delta: "five words of it, "}))
-	require.NoError(b, err)
-	input := bytes.Repeat(append(line, '\n'), 1000)
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, err := range Decode(bytes.NewReader(input)) {
-			require.NoError(b, err)
-		}
-	}
-	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "events/s")
 }
 
 func BenchmarkAppendRecord(b *testing.B) {

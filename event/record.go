@@ -45,9 +45,22 @@ type Record struct {
 	TS   time.Time
 	Dir  Dir
 	Line string
-	// Cut is what Line was before it was cut, by [LineCutter]; nil for a line
+	// Cut is what Line was before it was cut; nil for a line
 	// in full.
 	Cut *Cut
+}
+
+// Cut describes a line of which not everything was kept.
+type Cut struct {
+	// Bytes is the length of the whole line, without its line end.
+	Bytes int64 `json:"bytes"`
+	// SHA256 of the whole line, in hex.
+	SHA256 string `json:"sha256"`
+}
+
+// String describes the cut for people.
+func (c Cut) String() string {
+	return fmt.Sprintf("cut: %d bytes, sha256 %s", c.Bytes, c.SHA256)
 }
 
 // MarshalJSON writes the form that [AppendRecord] writes. It fails on a

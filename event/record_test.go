@@ -99,3 +99,13 @@ func TestRecordStampWithoutText(t *testing.T) {
 	far := Record{TS: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC), Dir: DirSig, Line: "start"}
 	require.Equal(t, `{"dir":"sig","line":"start"}`, string(AppendRecord(nil, far)))
 }
+
+func TestCutRecordsKeepTheirCut(t *testing.T) {
+	t.Parallel()
+	r := Record{Dir: DirOut, Line: `x","cut":{"bytes":1}`, Cut: &Cut{Bytes: 9, SHA256: "ab"}}
+	data, err := json.Marshal(r)
+	require.NoError(t, err)
+	var back Record
+	require.NoError(t, json.Unmarshal(data, &back))
+	require.Equal(t, r, back)
+}

@@ -102,6 +102,5 @@ func TestOnlyPayloadsOfTheTableAreEncoded(t *testing.T) {
 		out, err := AppendEvent([]byte("kept"), Event{Payload: p})
 		require.EqualError(t, err, "event: encode: "+name+" is no payload of an event")
 		require.Equal(t, "kept", string(out))
-		require.Error(t, NewEncoder(fullDisk{}).Encode(Event{Payload: p}))
 	}
 }

@@ -4,7 +4,7 @@
 // the same thing.
 //
 //	var b reducer.Builder
-//	for e, err := range event.Decode(os.Stdin) {
+//	for e, err := range jsonl.Decode(os.Stdin) {
 //		if err != nil {
 //			return err
 //		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
@@ -16,7 +16,7 @@ const stream = `
 `
 
 func ExampleFold() {
-	state, err := reducer.Fold(event.Decode(strings.NewReader(stream)))
+	state, err := reducer.Fold(jsonl.Decode(strings.NewReader(stream)))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -32,7 +32,7 @@ func ExampleFold() {
 func ExampleReduce() {
 	var state reducer.State
 	draws := 0
-	for e, err := range event.Decode(strings.NewReader(stream + `{"type":"log","payload":{"level":"info","message":"x"},"context":{}}`)) {
+	for e, err := range jsonl.Decode(strings.NewReader(stream + `{"type":"log","payload":{"level":"info","message":"x"},"context":{}}`)) {
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
 // FuzzReduce: whatever lines of events somebody sends, all folds agree, and
@@ -25,7 +26,7 @@ func FuzzReduce(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, lines []byte) {
 		var events []event.Event
-		for e, err := range event.Decode(bytes.NewReader(lines)) {
+		for e, err := range jsonl.Decode(bytes.NewReader(lines)) {
 			if err != nil {
 				break
 			}

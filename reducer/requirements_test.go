@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
 // The tests of this file assert the rows of the requirements on blocks by
@@ -183,11 +184,11 @@ func TestR74RoutingByConversation(t *testing.T) {
 func TestR76OneReducerForBothPaths(t *testing.T) {
 	t.Parallel()
 	stream := State{}
-	for e, err := range event.Decode(strings.NewReader(eventsOf(t, "text_streams"))) {
+	for e, err := range jsonl.Decode(strings.NewReader(eventsOf(t, "text_streams"))) {
 		require.NoError(t, err)
 		stream = Reduce(stream, e)
 	}
-	restored, err := Fold(event.Decode(strings.NewReader(eventsOf(t, "text_restored"))))
+	restored, err := Fold(jsonl.Decode(strings.NewReader(eventsOf(t, "text_restored"))))
 	require.NoError(t, err)
 	require.Equal(t, encode(t, stream), encode(t, restored))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
 // NB: go test ./reducer -rewrite writes what the reducer gives into the
@@ -61,7 +62,7 @@ func runScenario(t *testing.T, path string) {
 func decodeAll(t testing.TB, lines []byte) []event.Event {
 	t.Helper()
 	var events []event.Event
-	for e, err := range event.Decode(bytes.NewReader(lines)) {
+	for e, err := range jsonl.Decode(bytes.NewReader(lines)) {
 		require.NoError(t, err)
 		events = append(events, e)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/host"
 )
@@ -202,7 +203,7 @@ func TestALongLineIsCut(t *testing.T) {
 	d := r.until(event.DirOut, "x")
 	sum := sha256.Sum256(bytes.Repeat([]byte("x"), size))
 	require.Equal(t, &event.Cut{Bytes: size, SHA256: hex.EncodeToString(sum[:])}, d.Record.Cut)
-	require.Less(t, len(d.Record.Line), event.DefaultMaxLine)
+	require.Less(t, len(d.Record.Line), jsonl.DefaultMaxLine)
 	say(t, c, "m2", "after")
 	require.Nil(t, r.until(event.DirOut, "echo after").Record.Cut)
 }

@@ -74,7 +74,7 @@ type StartSpec struct {
 	SegmentBytes int64 `json:"segmentBytes,omitempty"`
 	// MaxLine is how many bytes of a line of the agent are kept; a longer one is
 	// cut while it is read, and its record has its length and hash. Default:
-	// [event.DefaultMaxLine].
+	// [jsonl.DefaultMaxLine].
 	MaxLine int `json:"maxLine,omitempty"`
 	// SpoolFrom is how far the starter knows that the spool once reached. A spool
 	// that ends before has lost its end, and goes on there: no offset is given

@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/internal/recordings"
 )
 
@@ -117,7 +118,7 @@ func TestLinesAreCountedAsTheyAreRead(t *testing.T) {
 		var got []string
 		l := newLines(in, func(n int) error { garbled = append(garbled, n); return nil })
 		require.True(t, l.empty)
-		for r, err := range event.DecodeRecords(l, event.RecordOptions{Plain: true}) {
+		for r, err := range jsonl.DecodeRecords(l, jsonl.RecordOptions{Plain: true}) {
 			require.NoError(t, err)
 			at, got = append(at, l.number), append(got, r.Line)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
@@ -62,7 +63,7 @@ func (c *cli) reduce() error {
 	known, unknown := 0, 0
 	faults := c.faults()
 	in := newLines(c.stdin, func(int) error { return errGarbled })
-	for e, err := range event.Decode(in) {
+	for e, err := range jsonl.Decode(in) {
 		if err != nil {
 			faults.add(onStdin(err))
 			continue

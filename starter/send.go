@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
@@ -176,7 +177,7 @@ func begins(e event.Event, messageID string) bool {
 // shower gives what shows events: as JSON lines, or rendered.
 func (c *cli) shower() (show func(event.Event) error, flush func() error) {
 	if c.json {
-		return event.NewEncoder(c.stdout).Encode, func() error { return nil }
+		return jsonl.NewEncoder(c.stdout).Encode, func() error { return nil }
 	}
 	p := render.New(c.stdout, c.renderOptions(c.stdout))
 	return p.Event, p.Flush

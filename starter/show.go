@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/older"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 	"github.com/sojourn-run/sojourn/stream"
@@ -68,7 +69,7 @@ func (c *cli) showerNamed(names string) (show func(event.Event) error, flush fun
 	if names == "" {
 		return plain, flush, nil
 	}
-	older, err := event.NewOlder(names)
+	vocabulary, err := older.New(names)
 	if err != nil {
 		return nil, nil, usage("--names wants v1 or v2", "--names: %q is unknown", names)
 	}
@@ -76,7 +77,7 @@ func (c *cli) showerNamed(names string) (show func(event.Event) error, flush fun
 		return nil, nil, usage("give --json too: people are shown no names", "--names %s goes with --json", names)
 	}
 	return func(e event.Event) error {
-		events, err := older.Events(e)
+		events, err := vocabulary.Events(e)
 		for _, e := range events {
 			if err == nil {
 				err = plain(e)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
 func (c *cli) translateCommand() *cobra.Command {
@@ -29,7 +30,7 @@ func (c *cli) translate(agent, prompt, side string) error {
 	if err != nil {
 		return err
 	}
-	t := &translation{c: c, faults: c.faults(), enc: event.NewEncoder(c.stdout)}
+	t := &translation{c: c, faults: c.faults(), enc: jsonl.NewEncoder(c.stdout)}
 	o := adapters.TranslateOptions{Prompt: prompt}
 	if side != "" {
 		if t.side, err = c.transcripts(a, []string{side}, t.faults); err != nil {
@@ -41,7 +42,7 @@ func (c *cli) translate(agent, prompt, side string) error {
 		t.faults.at("stdin", number, "%v", errGarbled)
 		return nil
 	})
-	records := event.DecodeRecords(t.in, event.RecordOptions{Plain: true})
+	records := jsonl.DecodeRecords(t.in, jsonl.RecordOptions{Plain: true})
 	for e, err := range adapters.Translate(a, records, o) {
 		if err := t.take(e, err); err != nil {
 			return err
@@ -57,7 +58,7 @@ type translation struct {
 	side   *transcripts
 	faults *faults
 	heed   heed
-	enc    *event.Encoder
+	enc    *jsonl.Encoder
 }
 
 // codeMalformed is the code of the error event that translators make of a line

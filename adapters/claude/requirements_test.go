@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
@@ -287,7 +288,7 @@ func TestLongLines(t *testing.T) {
 	require.NoError(t, err)
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
-	kept, cut := event.CutLine([]byte(line))
+	kept, cut := jsonl.CutLine([]byte(line))
 	events := tr.Step(event.Record{Dir: event.DirOut, Line: string(kept), Cut: cut})
 	live := events[0].Payload.(event.BlockUpsert).Block
 	require.Equal(t, *parsed.Blocks[0].Content, *live.Content)

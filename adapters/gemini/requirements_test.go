@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
@@ -492,7 +493,7 @@ func TestLongLines(t *testing.T) {
 	require.Contains(t, *parsed.Blocks[0].Content, fmt.Sprintf("… [cut: %d bytes, sha256 ", len(text)))
 	records := append(openingRecords(), turnRecords(1, 0)[:1]...)
 	long := updated(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + text + `"}}`)
-	kept, cut := event.CutLine([]byte(long.Line))
+	kept, cut := jsonl.CutLine([]byte(long.Line))
 	long.Line, long.Cut = string(kept), cut
 	records = append(records, long)
 	live := recorded.Live(t, records)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
 // book is what a database says of conversations, whichever way it was read.
@@ -54,7 +54,7 @@ func newBook() *book {
 }
 
 func (b *book) addMessage(id, session string, row int64, data []byte) error {
-	data, _ = event.CutLine(data) // as it was told live
+	data, _ = jsonl.CutLine(data) // as it was told live
 	i := new(info)
 	if err := json.Unmarshal(data, i); err != nil {
 		return fmt.Errorf("message %s: %w", id, err)
@@ -65,7 +65,7 @@ func (b *book) addMessage(id, session string, row int64, data []byte) error {
 }
 
 func (b *book) addPart(id, message, session string, e entry, data []byte) error {
-	data, _ = event.CutLine(data) // as it was told live
+	data, _ = jsonl.CutLine(data) // as it was told live
 	p := new(part)
 	if err := json.Unmarshal(data, p); err != nil {
 		return fmt.Errorf("part %s: %w", id, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/internal/harness"
 	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
@@ -117,7 +118,7 @@ func requireCut(t *testing.T, h *session.Handle, size int) {
 		require.NoError(t, err)
 		bytes += n
 	}
-	require.GreaterOrEqual(t, bytes, size-event.DefaultMaxLine)
+	require.GreaterOrEqual(t, bytes, size-jsonl.DefaultMaxLine)
 }
 
 // requireArchived waits until the archive holds the agent's transcript, of which

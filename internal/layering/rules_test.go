@@ -26,7 +26,7 @@ func rules() []rule {
 		{
 			name:    "event stands on the standard library alone",
 			about:   under("event"),
-			forbids: func(_, to string) bool { return !standard(to) },
+			forbids: func(from, to string) bool { return !standard(to) && (from == "event" || !within(to, "event")) },
 			why:     "the language of events must be usable from any program",
 		},
 		{

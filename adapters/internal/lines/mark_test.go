@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
 // Reading goes on behind the last whole line, however long it is; a file that is
@@ -40,7 +40,7 @@ func TestOpenAtGoesOnBehindAMark(t *testing.T) {
 	require.Empty(t, found)
 	require.Equal(t, at, same)
 
-	long := strings.Repeat("x", event.DefaultMaxLine+1)
+	long := strings.Repeat("x", jsonl.DefaultMaxLine+1)
 	put("one\n\ntwo\n" + long)
 	found, at = read(at)
 	require.Equal(t, []string{"two\n"}, found)

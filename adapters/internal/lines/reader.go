@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
 // Reader reads one transcript. Not safe for concurrent use.
@@ -20,7 +21,7 @@ type Reader struct {
 	// size is how many bytes were read, lines without their end included.
 	size int64
 	// long collects a line that is longer than the buffer.
-	long event.LineCutter
+	long jsonl.LineCutter
 	cut  *event.Cut
 	// mark is behind the last line that has its end.
 	mark Mark
@@ -61,7 +62,7 @@ func (r *Reader) Shared() ([]byte, error) {
 		r.mark = r.mark.behind(size, piece)
 	} else if r.whole {
 		piece = nil
-		r.long = event.LineCutter{}
+		r.long = jsonl.LineCutter{}
 	}
 	r.size += size
 	if r.long.Len() == 0 {

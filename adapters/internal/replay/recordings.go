@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/internal/recordings"
 )
 
@@ -79,7 +80,7 @@ func ReadFile(t testing.TB, file string) string {
 func ReadRecords(t testing.TB, file string) []event.Record {
 	t.Helper()
 	var out []event.Record
-	for r, err := range event.DecodeRecords(strings.NewReader(ReadFile(t, file)), event.RecordOptions{Plain: true}) {
+	for r, err := range jsonl.DecodeRecords(strings.NewReader(ReadFile(t, file)), jsonl.RecordOptions{Plain: true}) {
 		require.NoError(t, err)
 		out = append(out, r)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/internal/skip"
 )
 
@@ -44,7 +45,7 @@ func recordsIn(t *testing.T, file string) (lines map[event.Dir][]string) {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	lines = map[event.Dir][]string{}
-	for r, err := range event.DecodeRecords(bytes.NewReader(data), event.RecordOptions{}) {
+	for r, err := range jsonl.DecodeRecords(bytes.NewReader(data), jsonl.RecordOptions{}) {
 		require.NoError(t, err)
 		require.False(t, r.TS.IsZero())
 		lines[r.Dir] = append(lines[r.Dir], r.Line)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
 // line is one line of an agent, in full or cut.
@@ -13,11 +14,11 @@ type line struct {
 }
 
 // splitter cuts whole lines out of what comes in pieces. Of a line it keeps at
-// most max bytes; 0 is the default of [event.LineCutter].
+// most max bytes; 0 is the default of [jsonl.LineCutter].
 type splitter struct {
 	max    int
 	prefix string
-	torn   *event.LineCutter
+	torn   *jsonl.LineCutter
 }
 
 func (s *splitter) cut(piece []byte) (lines []line) {
@@ -42,7 +43,7 @@ func (s *splitter) rest() []line {
 
 func (s *splitter) add(piece []byte) {
 	if s.torn == nil {
-		s.torn = &event.LineCutter{Max: s.max, Prefix: s.prefix}
+		s.torn = &jsonl.LineCutter{Max: s.max, Prefix: s.prefix}
 	}
 	_, _ = s.torn.Write(piece) // never fails
 }
@@ -50,7 +51,7 @@ func (s *splitter) add(piece []byte) {
 // end returns the line that ends with piece.
 func (s *splitter) end(piece []byte) line {
 	if s.torn == nil || s.torn.Len() == 0 {
-		if max := s.max; max <= 0 && len(piece) <= event.DefaultMaxLine || len(piece) <= max {
+		if max := s.max; max <= 0 && len(piece) <= jsonl.DefaultMaxLine || len(piece) <= max {
 			return line{text: string(piece)}
 		}
 	}

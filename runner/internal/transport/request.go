@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
@@ -71,7 +72,7 @@ func (c *conversation) exchange(o order) (status int, body []byte, cut *event.Cu
 		return 0, nil, nil, c.why(err)
 	}
 	defer resp.Body.Close()
-	kept := event.LineCutter{Max: c.host.MaxLine}
+	kept := jsonl.LineCutter{Max: c.host.MaxLine}
 	if _, err := io.Copy(&kept, resp.Body); err != nil {
 		return 0, nil, nil, c.why(err)
 	}

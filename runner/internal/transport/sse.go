@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
@@ -18,7 +19,7 @@ type sse struct {
 	begun bool // a line has been seen, so there can be no byte order mark
 	cr    bool // the last byte was a CR: an LF right after it belongs to it
 	// data is that of the event so far; nil before its first line.
-	data *event.LineCutter
+	data *jsonl.LineCutter
 	// cutLine is the first data line of the event that was cut.
 	cutLine *event.Cut
 }
@@ -75,7 +76,7 @@ func (s *sse) line(l line) (data line, ends bool) {
 
 func (s *sse) add(value string, cut *event.Cut) {
 	if s.data == nil {
-		s.data = &event.LineCutter{Max: s.lines.max}
+		s.data = &jsonl.LineCutter{Max: s.lines.max}
 	} else {
 		_, _ = s.data.Write([]byte{'\n'}) // never fails
 	}

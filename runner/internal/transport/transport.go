@@ -32,7 +32,7 @@ type Host struct {
 	// Fail ends an agent that the transport cannot serve.
 	Fail func(error)
 	// MaxLine is how many bytes of a line are kept; what is longer is cut while
-	// it is read. Default: [event.DefaultMaxLine].
+	// it is read. Default: [jsonl.DefaultMaxLine].
 	MaxLine int
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
@@ -134,7 +135,7 @@ func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, lines []byte) {
 		var out bytes.Buffer
 		p := render.New(&out, render.Options{Width: 30})
-		for e, err := range event.Decode(bytes.NewReader(lines)) {
+		for e, err := range jsonl.Decode(bytes.NewReader(lines)) {
 			if err != nil {
 				break
 			}

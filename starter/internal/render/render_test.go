@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
@@ -91,7 +92,7 @@ func story(t *testing.T, file string) {
 func decode(t *testing.T, lines string) []event.Event {
 	t.Helper()
 	var events []event.Event
-	for e, err := range event.Decode(strings.NewReader(lines)) {
+	for e, err := range jsonl.Decode(strings.NewReader(lines)) {
 		require.NoError(t, err)
 		events = append(events, e)
 	}

@@ -1,4 +1,4 @@
-package event
+package jsonl
 
 import (
 	"bytes"
@@ -7,9 +7,14 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
 )
+
+func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 const deltaLine = `{"type":"block:delta","payload":{"blockId":"b","delta":"x"},"context":{}}`
 
@@ -52,7 +57,7 @@ func TestDecodeStopsWhenTheCallerDoes(t *testing.T) {
 	t.Parallel()
 	for e, err := range Decode(io.MultiReader(strings.NewReader(deltaLine+"\n"), iotest.ErrReader(errors.New("not read")))) {
 		require.NoError(t, err)
-		require.Equal(t, TypeOf(BlockDelta{}), e.Type())
+		require.Equal(t, event.TypeOf(event.BlockDelta{}), e.Type())
 		break
 	}
 }
@@ -70,11 +75,9 @@ func TestDecodePassesTheReadersErrorOn(t *testing.T) {
 func TestLinesHaveNoLimit(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 64<<20)
-	var buf bytes.Buffer
-	enc := NewEncoder(&buf)
-	require.NoError(t, enc.EncodeRecord(Record{Dir: DirOut, Line: long}))
-	require.NoError(t, enc.EncodeRecord(Record{Dir: DirOut, Line: "next"}))
-	good, err := collect(DecodeRecords(&buf, RecordOptions{}))
+	buf := append(event.AppendRecord(nil, event.Record{Dir: event.DirOut, Line: long}), '\n')
+	buf = append(event.AppendRecord(buf, event.Record{Dir: event.DirOut, Line: "next"}), '\n')
+	good, err := collect(DecodeRecords(bytes.NewReader(buf), RecordOptions{}))
 	require.NoError(t, err)
 	require.Len(t, good, 2)
 	require.Equal(t, len(long), len(good[0].Line))
@@ -85,7 +88,7 @@ func TestDecodeRecords(t *testing.T) {
 	input := `{"ts":1,"dir":"in","line":"a"}` + "\n" + `{"ms":2,"dir":"err","line":"b"}` + "\n"
 	good, err := collect(DecodeRecords(strings.NewReader(input), RecordOptions{}))
 	require.NoError(t, err)
-	require.Equal(t, []Record{{TS: at(1), Dir: DirIn, Line: "a"}, {TS: at(2), Dir: DirErr, Line: "b"}}, good)
+	require.Equal(t, []event.Record{{TS: at(1), Dir: event.DirIn, Line: "a"}, {TS: at(2), Dir: event.DirErr, Line: "b"}}, good)
 	_, err = collect(DecodeRecords(strings.NewReader(input+"plain\n"), RecordOptions{}))
 	require.ErrorContains(t, err, "line 3: ")
 }
@@ -95,7 +98,7 @@ func TestDecodeRecordsPlain(t *testing.T) {
 	input := `{"type":"system","line":4}` + "\nplain text \n" + `{"ts":1,"dir":"in","line":"a"}` + "\n"
 	good, err := collect(DecodeRecords(strings.NewReader(input), RecordOptions{Plain: true}))
 	require.NoError(t, err)
-	require.Equal(t, []Record{{Dir: DirOut, Line: `{"type":"system","line":4}`}, {Dir: DirOut, Line: "plain text "}, {TS: at(1), Dir: DirIn, Line: "a"}}, good)
+	require.Equal(t, []event.Record{{Dir: event.DirOut, Line: `{"type":"system","line":4}`}, {Dir: event.DirOut, Line: "plain text "}, {TS: at(1), Dir: event.DirIn, Line: "a"}}, good)
 	_, err = collect(DecodeRecords(strings.NewReader(`{"dir":"sideways","line":"a"}`), RecordOptions{Plain: true}))
 	require.ErrorContains(t, err, "sideways", "a bad record is a bad record and no output")
 }
@@ -104,14 +107,15 @@ func TestEncoderWritesWhatDecodeReads(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer
 	enc := NewEncoder(&buf)
-	var want []Event
-	for _, typ := range Types() {
-		e := whole(sample()[typ])
-		require.NoError(t, enc.Encode(e))
-		want = append(want, e)
+	want := []event.Event{
+		event.FromServer(event.BlockDelta{BlockID: "b", Delta: "d\n\"漢\""}, at(1)),
+		event.FromServer(event.Log{Level: "info", Message: strings.Repeat("x", keepBuffer)}, at(2)),
+		{Payload: event.Unknown{Name: "new:thing", Raw: []byte("[1, 2]")}},
 	}
-	require.Error(t, enc.Encode(Event{}), "refused, and nothing written")
-	require.ErrorContains(t, enc.EncodeRecord(Record{}), "dir")
+	for _, e := range want {
+		require.NoError(t, enc.Encode(e))
+	}
+	require.Error(t, enc.Encode(event.Event{}), "refused, and nothing written")
 	good, err := collect(Decode(&buf))
 	require.NoError(t, err)
 	require.Equal(t, want, good)
@@ -124,7 +128,32 @@ func (d fullDisk) Write([]byte) (int, error) { return 0, d.error }
 func TestEncoderPassesTheWritersErrorOn(t *testing.T) {
 	t.Parallel()
 	full := errors.New("disk full")
-	enc := NewEncoder(fullDisk{full})
-	require.ErrorIs(t, enc.Encode(whole(Log{})), full)
-	require.ErrorIs(t, enc.EncodeRecord(Record{Dir: DirOut}), full)
+	require.ErrorIs(t, NewEncoder(fullDisk{full}).Encode(event.FromServer(event.Log{}, at(1))), full)
+}
+
+// FuzzDecodeRecords: any bytes at all are records or an error.
+func FuzzDecodeRecords(f *testing.F) {
+	f.Add([]byte(`{"ts":"2026-01-02T03:04:05.678Z","dir":"out","line":"{\"a\":1}"}`))
+	f.Add([]byte("{\"dir\":\"err\",\"line\":\"?\",\"raw\":\"/w==\"}\n\xff plain \x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		records, err := collect(DecodeRecords(bytes.NewReader(data), RecordOptions{Plain: true}))
+		require.LessOrEqual(t, len(records), bytes.Count(data, []byte("\n"))+1)
+		if err != nil {
+			require.ErrorContains(t, err, "line ")
+		}
+	})
+}
+
+func BenchmarkDecodeDelta(b *testing.B) {
+	line, err := event.AppendEvent(nil, event.Event{Payload: event.BlockDelta{BlockID: "msg_01:0", Delta: "five words of it, "}, Context: event.Context{
+		SessionID: "s", ConversationID: event.Main, Source: event.SourceRunner, Timestamp: at(1_700_000_000_001), Seq: 7}})
+	require.NoError(b, err)
+	input := bytes.Repeat(append(line, '\n'), 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, err := range Decode(bytes.NewReader(input)) {
+			require.NoError(b, err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "events/s")
 }

@@ -1,33 +1,21 @@
-package event
+package jsonl
 
 import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"hash"
 	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // DefaultMaxLine is how many bytes of a native line are kept by default.
 const DefaultMaxLine = 4 << 20
 
-// Cut describes a line of which not everything was kept.
-type Cut struct {
-	// Bytes is the length of the whole line, without its line end.
-	Bytes int64 `json:"bytes"`
-	// SHA256 of the whole line, in hex.
-	SHA256 string `json:"sha256"`
-}
-
-// String describes the cut for people.
-func (c Cut) String() string {
-	return fmt.Sprintf("cut: %d bytes, sha256 %s", c.Bytes, c.SHA256)
-}
-
 // CutLine returns a line as a [LineCutter] keeps it. One that is not cut is
 // returned as it is.
-func CutLine(line []byte) ([]byte, *Cut) {
+func CutLine(line []byte) ([]byte, *event.Cut) {
 	if len(line) <= DefaultMaxLine {
 		return line, nil
 	}
@@ -142,10 +130,10 @@ func (c *LineCutter) keepHead() {
 
 // Take returns the line, and how long it was if it was cut, and begins the
 // next one. The line is the caller's.
-func (c *LineCutter) Take() (line []byte, cut *Cut) {
+func (c *LineCutter) Take() (line []byte, cut *event.Cut) {
 	line = c.kept
 	if c.sum != nil {
-		cut = &Cut{Bytes: c.size, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
+		cut = &event.Cut{Bytes: c.size, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
 	}
 	*c = LineCutter{Max: c.Max, Prefix: c.Prefix}
 	return line, cut
@@ -245,7 +233,7 @@ func (j *jsonString) keep(dst, part []byte) []byte {
 // end notes at the end of a shortened string how long it was.
 func (j *jsonString) end(dst []byte) []byte {
 	if j.sum != nil {
-		cut := Cut{Bytes: j.size, SHA256: hex.EncodeToString(j.sum.Sum(nil))}
+		cut := event.Cut{Bytes: j.size, SHA256: hex.EncodeToString(j.sum.Sum(nil))}
 		dst = append(append(append(dst, "… ["...), cut.String()...), ']')
 	}
 	*j = jsonString{max: j.max}

@@ -1,4 +1,4 @@
-package event
+package jsonl
 
 import (
 	"crypto/sha256"
@@ -10,10 +10,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // cutIn gives a line to a cutter in pieces of a size.
-func cutIn(c *LineCutter, line string, size int) (string, *Cut) {
+func cutIn(c *LineCutter, line string, size int) (string, *event.Cut) {
 	for len(line) > 0 {
 		n := min(size, len(line))
 		_, _ = c.Write([]byte(line[:n]))
@@ -50,7 +52,7 @@ func TestLongLinesAreCut(t *testing.T) {
 	const limit = 4096
 	for size := range []int{1, 7, 1000, 1 << 20} {
 		kept, cut := cutIn(&LineCutter{Max: limit}, line, max(size, 1))
-		require.Equal(t, &Cut{Bytes: int64(len(line)), SHA256: sumOf(line)}, cut)
+		require.Equal(t, &event.Cut{Bytes: int64(len(line)), SHA256: sumOf(line)}, cut)
 		require.LessOrEqual(t, len(kept), limit)
 		var got struct {
 			ID   string
@@ -64,7 +66,7 @@ func TestLongLinesAreCut(t *testing.T) {
 		require.True(t, found)
 		require.True(t, strings.HasPrefix(long, head))
 		require.GreaterOrEqual(t, len(head), limit/shareOfLine)
-		require.Equal(t, Cut{Bytes: int64(len(inside)), SHA256: sumOf(inside)}.String()+"]", note)
+		require.Equal(t, event.Cut{Bytes: int64(len(inside)), SHA256: sumOf(inside)}.String()+"]", note)
 	}
 }
 
@@ -91,16 +93,6 @@ func TestTheBeginningIsKept(t *testing.T) {
 			require.Equal(t, whole, pieces, "pieces make no difference")
 		})
 	}
-}
-
-func TestCutRecordsKeepTheirCut(t *testing.T) {
-	t.Parallel()
-	r := Record{Dir: DirOut, Line: `x","cut":{"bytes":1}`, Cut: &Cut{Bytes: 9, SHA256: sumOf("x")}}
-	data, err := json.Marshal(r)
-	require.NoError(t, err)
-	var back Record
-	require.NoError(t, json.Unmarshal(data, &back))
-	require.Equal(t, r, back)
 }
 
 func FuzzLineCutter(f *testing.F) {

@@ -1,4 +1,4 @@
-package event
+package jsonl
 
 import (
 	"bufio"
@@ -8,14 +8,16 @@ import (
 	"fmt"
 	"io"
 	"iter"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // Decode reads events as JSON lines, of any length, until the end of r. Blank
 // lines are skipped. The first line that is no event, or an error of r, is
 // yielded as an error that names the line, and ends the sequence: what came
 // before it stands, and nothing after it is guessed at.
-func Decode(r io.Reader) iter.Seq2[Event, error] {
-	return decodeLines(r, func(line []byte) (e Event, err error) {
+func Decode(r io.Reader) iter.Seq2[event.Event, error] {
+	return decodeLines(r, func(line []byte) (e event.Event, err error) {
 		err = json.Unmarshal(line, &e)
 		return e, err
 	})
@@ -31,10 +33,10 @@ type RecordOptions struct {
 }
 
 // DecodeRecords reads native records as JSON lines, by the rules of [Decode].
-func DecodeRecords(r io.Reader, opts RecordOptions) iter.Seq2[Record, error] {
-	return decodeLines(r, func(line []byte) (rec Record, err error) {
+func DecodeRecords(r io.Reader, opts RecordOptions) iter.Seq2[event.Record, error] {
+	return decodeLines(r, func(line []byte) (rec event.Record, err error) {
 		if opts.Plain && !looksLikeRecord(line) {
-			return Record{Dir: DirOut, Line: string(line)}, nil
+			return event.Record{Dir: event.DirOut, Line: string(line)}, nil
 		}
 		err = json.Unmarshal(line, &rec)
 		return rec, err
@@ -116,7 +118,7 @@ func readLine(br *bufio.Reader, buf []byte) ([]byte, error) {
 	}
 }
 
-// Encoder writes events and records as JSON lines, one Write for each. It is
+// Encoder writes events as JSON lines, one Write for each. It is
 // not safe for concurrent use.
 type Encoder struct {
 	w   io.Writer
@@ -127,36 +129,27 @@ type Encoder struct {
 func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
 
 // Encode writes e. An event that can't be encoded leaves w untouched.
-func (enc *Encoder) Encode(e Event) error {
-	buf, err := AppendEvent(enc.buf[:0], e)
+func (enc *Encoder) Encode(e event.Event) error {
+	buf, err := event.AppendEvent(enc.buf[:0], e)
 	enc.buf = buf
 	if err != nil {
 		return err
 	}
-	return enc.flush("event")
-}
-
-// EncodeRecord writes r, which must have one of the four directions.
-func (enc *Encoder) EncodeRecord(r Record) error {
-	if !r.Dir.valid() {
-		return badDir(r.Dir)
-	}
-	enc.buf = AppendRecord(enc.buf[:0], r)
-	return enc.flush("record")
+	return enc.flush()
 }
 
 // keepBuffer is the largest buffer that an encoder holds on to: a single 64
 // MiB block must not cost its memory for ever.
 const keepBuffer = 1 << 20
 
-func (enc *Encoder) flush(what string) error {
+func (enc *Encoder) flush() error {
 	enc.buf = append(enc.buf, '\n')
 	_, err := enc.w.Write(enc.buf)
 	if cap(enc.buf) > keepBuffer {
 		enc.buf = nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s: write: %w", what, err)
+		return fmt.Errorf("event: write: %w", err)
 	}
 	return nil
 }
