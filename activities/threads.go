@@ -98,17 +98,23 @@ func (a *agent) threadsOnDisk(ctx context.Context, wanted map[string]bool) iter.
 				return
 			}
 		}
-		if found {
-			for _, ev := range subagentBlocks(starts.State(), spawned) {
-				if !yield(ev, nil) {
-					return
-				}
-			}
+		if found && !yieldAll(yield, subagentBlocks(starts.State(), spawned)) {
+			return
 		}
 		if err := ctx.Err(); err != nil {
 			yield(event.Event{}, err)
 		}
 	}
+}
+
+// yieldAll reports whether the reader took all events.
+func yieldAll(yield func(event.Event, error) bool, events []event.Event) bool {
+	for _, ev := range events {
+		if !yield(ev, nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // startOf reports whether an event is about the block that stands for one of

@@ -333,17 +333,8 @@ func naiveAfter(conversation string, live, restored State) (out []naiveLine) {
 	seen, last := map[string]bool{}, ""
 	for _, b := range live.Conversation(conversation) {
 		seen[b.ID] = true
-		wasLost := string(b.Metadata["lost"]) == "true"
-		empty := (b.Type == event.BlockAssistantText || b.Type == event.BlockThinking) && *b.Content == ""
-		switch {
-		case saved[b.ID]:
-			out = append(out, naiveLine{b.ID, false, false})
-		case b.Source == event.SourceServer && !wasLost:
-			out = append(out, naiveLine{b.ID, true, false})
-		case conversation == event.Main && b.Type == event.BlockUserMessage:
-			out = append(out, naiveLine{b.ID, true, false})
-		case !empty:
-			out = append(out, naiveLine{b.ID, true, true})
+		if line, stands := naiveLineOf(conversation, b, saved[b.ID]); stands {
+			out = append(out, line)
 		}
 	}
 	for _, b := range restored.Conversation(conversation) {
@@ -359,4 +350,18 @@ func naiveAfter(conversation string, live, restored State) (out []naiveLine) {
 		behind = behind || b.ID == last
 	}
 	return out
+}
+
+// naiveLineOf is what becomes of a block that was seen; an empty one that no
+// transcript has is dropped.
+func naiveLineOf(conversation string, b event.Block, saved bool) (line naiveLine, stands bool) {
+	if saved {
+		return naiveLine{b.ID, false, false}, true
+	}
+	servers := b.Source == event.SourceServer && string(b.Metadata["lost"]) != "true"
+	if servers || conversation == event.Main && b.Type == event.BlockUserMessage {
+		return naiveLine{b.ID, true, false}, true
+	}
+	empty := (b.Type == event.BlockAssistantText || b.Type == event.BlockThinking) && *b.Content == ""
+	return naiveLine{b.ID, true, true}, !empty
 }

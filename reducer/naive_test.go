@@ -175,20 +175,8 @@ func (n *naive) upsert(conv string, context, given object) {
 	if given["type"] == "" {
 		delete(given, "type")
 	}
-	if list := n.conversation(conv); list != nil {
-		for i, b := range *list {
-			if b["id"] == given["id"] {
-				if marked(b) && !marked(given) && given.str("type") != "" && strings.Contains("pending complete", given.str("status")) && given.str("status") != "" {
-					n.store(conv, append(append([]object{}, (*list)[:i]...), (*list)[i+1:]...))
-					break
-				}
-				overlay(b, given)
-				if unseen(b) {
-					n.store(conv, append(append([]object{}, (*list)[:i]...), (*list)[i+1:]...))
-				}
-				return
-			}
-		}
+	if n.merge(conv, given) {
+		return
 	}
 	if given.str("type") == "" {
 		return
@@ -206,6 +194,32 @@ func (n *naive) upsert(conv string, context, given object) {
 		n.create(conv)
 	}
 	n.append(conv, context, given)
+}
+
+// merge reports whether the block stands and took what is given. One that was lost
+// and is said anew begins again at the end.
+func (n *naive) merge(conv string, given object) bool {
+	list := n.conversation(conv)
+	if list == nil {
+		return false
+	}
+	for i, b := range *list {
+		if b["id"] != given["id"] {
+			continue
+		}
+		without := append(append([]object{}, (*list)[:i]...), (*list)[i+1:]...)
+		status := given.str("status")
+		if marked(b) && !marked(given) && given.str("type") != "" && (status == "pending" || status == "complete") {
+			n.store(conv, without)
+			return false
+		}
+		overlay(b, given)
+		if unseen(b) {
+			n.store(conv, without)
+		}
+		return true
+	}
+	return false
 }
 
 func marked(b object) bool {

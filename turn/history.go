@@ -72,21 +72,26 @@ func (h *History) Add(ev event.Event) {
 	case event.QueryStarted:
 		h.Started = h.Started || p.ExecutionID == h.scope.ExecutionID
 	case event.BlockUpsert:
-		if ev.Context.Conversation() != event.Main {
-			return
-		}
-		h.LastBlock = Describe(p.Block, h.LastBlock)
-		if p.Block.Type != event.BlockUserMessage || !h.Started && !slices.Contains(h.scope.BlockIDs, p.Block.ID) {
-			return // Some agents choose another id, behind the execution's beginning.
-		}
-		h.prompted = true
-		if p.Block.Source != event.SourceServer {
-			h.asked = append(h.asked, p.Block.ID)
+		if ev.Context.Conversation() == event.Main {
+			h.addBlock(p.Block)
 		}
 	default:
-		if q, ends := endOf(ev.Payload); ends && q.ExecutionID == h.scope.ExecutionID && slices.Contains(q.MessageIDs, h.scope.MessageID) && h.Ended == nil {
+		if q, ends := endOf(p); ends && h.Ended == nil && q.ExecutionID == h.scope.ExecutionID && slices.Contains(q.MessageIDs, h.scope.MessageID) {
 			h.Ended = &ev
 		}
+	}
+}
+
+// addBlock takes the next block of the main conversation.
+func (h *History) addBlock(b event.Block) {
+	h.LastBlock = Describe(b, h.LastBlock)
+	// Some agents choose another id, behind the execution's beginning.
+	if b.Type != event.BlockUserMessage || !h.Started && !slices.Contains(h.scope.BlockIDs, b.ID) {
+		return
+	}
+	h.prompted = true
+	if b.Source != event.SourceServer {
+		h.asked = append(h.asked, b.ID)
 	}
 }
 

@@ -3,6 +3,8 @@ package acp
 import (
 	"errors"
 	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters/internal/shellwords"
 )
 
 // commandLine is a command in the words of a shell: assignments, a program, and
@@ -19,9 +21,9 @@ var (
 // readCommandLine reads words with quotes and backslashes as a shell does;
 // nothing else is special.
 func readCommandLine(line string) (commandLine, error) {
-	words, err := split(line)
-	if err != nil {
-		return commandLine{}, err
+	words, closed := shellwords.Split(line)
+	if !closed {
+		return commandLine{}, errOpenQuote
 	}
 	n := 0
 	for n < len(words) && isAssignment(words[n]) {
@@ -39,44 +41,6 @@ func isAssignment(word string) bool {
 }
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-func split(line string) (words []string, err error) {
-	var word strings.Builder
-	begun := false
-	var quote byte
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		switch {
-		case quote != 0 && c == quote:
-			quote = 0
-		case c == '\\' && quote != '\'' && i+1 < len(line):
-			i++
-			if quote == '"' && !strings.ContainsRune(`"\$`+"`", rune(line[i])) {
-				word.WriteByte('\\')
-			}
-			word.WriteByte(line[i])
-			begun = true
-		case quote == 0 && (c == '\'' || c == '"'):
-			quote, begun = c, true
-		case quote == 0 && strings.IndexByte(" \t\n", c) >= 0:
-			if begun {
-				words = append(words, word.String())
-			}
-			word.Reset()
-			begun = false
-		default:
-			word.WriteByte(c)
-			begun = true
-		}
-	}
-	if quote != 0 {
-		return nil, errOpenQuote
-	}
-	if begun {
-		words = append(words, word.String())
-	}
-	return words, nil
-}
 
 // String is the line that reads as the same words.
 func (c commandLine) String() string {

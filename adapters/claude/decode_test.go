@@ -166,9 +166,7 @@ func strangeNames(data []byte) bool {
 		}
 		if top != nil && top.names != nil {
 			if top.inName = !top.inName; top.inName {
-				name := tok.(string)
-				top.names[name]++
-				if top.names[name] > 1 && !scalar(name) || !names[name] && folds(names, name) {
+				if top.names[tok.(string)]++; strange(names, tok.(string), top.names[tok.(string)]) {
 					return true
 				}
 				continue
@@ -181,6 +179,12 @@ func strangeNames(data []byte) bool {
 			stack = append(stack, &object{})
 		}
 	}
+}
+
+// strange reports whether an object's name, seen so often, is one that the two
+// readers take differently.
+func strange(names map[string]bool, name string, times int) bool {
+	return times > 1 && !scalar(name) || !names[name] && folds(names, name)
 }
 
 func scalar(name string) bool {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/sojourn-run/sojourn/adapters/internal/shellwords"
 )
 
 // shellTool is the name of the tool that runs commands: the model's own names
@@ -224,7 +226,7 @@ func (c change) fields(plain bool) map[string]any {
 func script(command jsontext.Value) string {
 	var argv []string
 	if text, ok := plainText(command); ok {
-		words, whole := splitWords(text)
+		words, whole := shellwords.Split(text)
 		if !whole {
 			return text
 		}
@@ -236,41 +238,6 @@ func script(command jsontext.Value) string {
 		return argv[2]
 	}
 	return strings.Join(argv, " ")
-}
-
-// splitWords undoes the quoting with which the program shows a command; whole
-// says whether it could.
-func splitWords(text string) (words []string, whole bool) {
-	var word []byte
-	inWord, quote := false, byte(0)
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		switch {
-		case quote == '\'' && c != '\'', quote == '"' && c != '"' && c != '\\':
-			word = append(word, c)
-		case quote != 0 && c == quote:
-			quote = 0
-		case c == '\\' && i+1 < len(text):
-			i++
-			if quote == '"' && !strings.ContainsRune("\"\\$`\n", rune(text[i])) {
-				word = append(word, '\\')
-			}
-			word, inWord = append(word, text[i]), true
-		case c == '\'' || c == '"':
-			quote, inWord = c, true
-		case c == ' ' || c == '\t' || c == '\n':
-			if inWord {
-				words = append(words, string(word))
-			}
-			word, inWord = word[:0], false
-		default:
-			word, inWord = append(word, c), true
-		}
-	}
-	if inWord {
-		words = append(words, string(word))
-	}
-	return words, quote == 0
 }
 
 // ownInput is what an item says beside its life.

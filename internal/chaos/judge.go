@@ -277,30 +277,48 @@ func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
 	if len(all) == 0 && t.Asked != nil {
 		all = append(all, *t.Asked)
 	}
-	switch {
-	case len(all) == 0:
+	if len(all) == 0 {
 		say(Lost, "has no end")
 		return v, found
-	case len(all) > 1:
+	}
+	if len(all) > 1 {
 		say(Wrong, "has %d ends", len(all))
 	}
-	r := all[0]
-	v.answered, v.failed = r.Outcome == session.Completed, r.Outcome != session.Completed
-	switch {
-	case v.failed && (r.Error == nil || r.Error.Code == ""):
-		say(Wrong, "failed without a name")
-	case v.failed && t.resumable():
-		say(Lost, "failed though nobody killed its agent: %s: %s", r.Error.Code, r.Error.Message)
-	case v.answered && v.kind.agentLives() && v.kind != ToolKill && r.Result != nil && unfill(r.Result.Response, t.Mark) != normal.Answer:
-		say(Wrong, "%s", unlike(unfill(r.Result.Response, t.Mark), normal.Answer))
+	v.answered = all[0].Outcome == session.Completed
+	v.failed = !v.answered
+	if v.failed {
+		judgeFailure(t, all[0], say)
+	} else {
+		judgeAnswer(v, t, all[0], normal, say)
 	}
 	if v.kind.agentLives() && v.extra > 0 {
 		say(Paid, "cost %d requests in place of %d", t.Requests, normal.Requests)
 	}
-	if v.answered && t.Requests < normal.Requests && v.kind.agentLives() && v.kind != ToolKill {
+	return v, found
+}
+
+// judgeFailure checks the end of a turn that was not answered.
+func judgeFailure(t Turn, r session.Result, say func(Fault, string, ...any)) {
+	switch {
+	case r.Error == nil || r.Error.Code == "":
+		say(Wrong, "failed without a name")
+	case t.resumable():
+		say(Lost, "failed though nobody killed its agent: %s: %s", r.Error.Code, r.Error.Message)
+	}
+}
+
+// judgeAnswer checks an answer whose agent was left alone: it is the undisturbed
+// run's.
+func judgeAnswer(v verdict, t Turn, r session.Result, normal Normal, say func(Fault, string, ...any)) {
+	if !v.kind.agentLives() || v.kind == ToolKill {
+		return
+	}
+	if r.Result != nil && unfill(r.Result.Response, t.Mark) != normal.Answer {
+		say(Wrong, "%s", unlike(unfill(r.Result.Response, t.Mark), normal.Answer))
+	}
+	if t.Requests < normal.Requests {
 		say(Wrong, "cost %d requests in place of %d", t.Requests, normal.Requests)
 	}
-	return v, found
 }
 
 // unlike shows where an answer is another than the undisturbed run's.
@@ -356,45 +374,61 @@ func texts(s Told) []Finding {
 	if len(s.Deleted) > 0 {
 		return nil // some of the deltas were deleted before they were read
 	}
+	var found []Finding
+	deltas, order := deltasOf(s)
+	final := finalBlocks(s)
+	for _, id := range order {
+		heard, said := deltas[id]
+		b, ok := final[id]
+		if !said || !ok || !textIsDeltas(b) || heard == *b.Content {
+			continue // One that was not said anew was lost, and is as its transcript has it.
+		}
+		fault := Gap
+		if len(heard) > len(*b.Content) {
+			fault = Repeat
+		}
+		found = append(found, s.finding(fault, s.kind(), "block %s: %d bytes of deltas for %d of text", id, len(heard), len(*b.Content)))
+	}
+	return found
+}
+
+// textIsDeltas reports whether a block's text is what its deltas made.
+func textIsDeltas(b event.Block) bool {
+	return b.Type == event.BlockAssistantText && (b.Status == event.StatusComplete || reducer.Lost(b)) && b.Content != nil
+}
+
+// deltasOf joins the deltas of each block; order has the blocks as they were heard.
+// What was heard of a block before it was lost doesn't count once it is said anew.
+func deltasOf(s Told) (deltas map[string]string, order []string) {
+	deltas = map[string]string{}
+	lost := map[string]bool{}
+	for _, h := range s.Heard {
+		switch p := h.Payload.(type) {
+		case event.BlockUpsert:
+			if lost[p.Block.ID] && !reducer.Lost(p.Block) {
+				delete(deltas, p.Block.ID)
+			}
+			lost[p.Block.ID] = reducer.Lost(p.Block)
+		case event.BlockDelta:
+			if _, known := deltas[p.BlockID]; !known && !slices.Contains(order, p.BlockID) {
+				order = append(order, p.BlockID)
+			}
+			deltas[p.BlockID] += p.Delta
+		}
+	}
+	return deltas, order
+}
+
+func finalBlocks(s Told) map[string]event.Block {
 	fold := reducer.NewBuilder(reducer.State{})
-	deltas, lost, order := map[string]string{}, map[string]bool{}, []string(nil)
 	for _, h := range s.Heard {
 		fold.Add(h.Event)
-		if b, ok := h.Payload.(event.BlockUpsert); ok {
-			if lost[b.Block.ID] && !reducer.Lost(b.Block) {
-				delete(deltas, b.Block.ID) // what is said of it from here on is said anew
-			}
-			lost[b.Block.ID] = reducer.Lost(b.Block)
-		}
-		if d, ok := h.Payload.(event.BlockDelta); ok {
-			if _, known := deltas[d.BlockID]; !known && !slices.Contains(order, d.BlockID) {
-				order = append(order, d.BlockID)
-			}
-			deltas[d.BlockID] += d.Delta
-		}
 	}
 	final := map[string]event.Block{}
 	for _, b := range fold.State().Blocks {
 		final[b.ID] = b
 	}
-	var found []Finding
-	for _, id := range order {
-		b, ok := final[id]
-		if _, said := deltas[id]; !said {
-			continue // it was lost, and stands as its transcript has it
-		}
-		if !ok || b.Type != event.BlockAssistantText || b.Status != event.StatusComplete && !reducer.Lost(b) || b.Content == nil {
-			continue
-		}
-		switch heard, want := deltas[id], *b.Content; {
-		case heard == want:
-		case len(heard) > len(want):
-			found = append(found, s.finding(Repeat, s.kind(), "block %s: %d bytes of deltas for %d of text", id, len(heard), len(want)))
-		default:
-			found = append(found, s.finding(Gap, s.kind(), "block %s: %d bytes of deltas for %d of text", id, len(heard), len(want)))
-		}
-	}
-	return found
+	return final
 }
 
 // stopOver is longer than a worker is stopped, and an attempt then takes to

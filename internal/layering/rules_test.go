@@ -26,21 +26,21 @@ func rules() []rule {
 		{
 			name:    "event stands on the standard library alone",
 			about:   under("event"),
-			forbids: func(from, to string) bool { return !standard(to) && (from == "event" || !within(to, "event")) },
+			forbids: func(from, to string) bool { return !standard(to) && (from == "event" || !oneOf(to, "event")) },
 			why:     "the language of events must be usable from any program",
 		},
 		{
 			name:  "turn is pure",
 			about: under("turn"),
 			forbids: func(_, to string) bool {
-				return !standard(to) && !within(to, "event") && !within(to, "reducer") && !within(to, "turn") && to != "github.com/google/uuid"
+				return !standard(to) && !oneOf(to, "event", "reducer", "turn") && to != "github.com/google/uuid"
 			},
 			why: "what a turn does is decided from facts and signals: no I/O, no clock, no context",
 		},
 		{
 			name:    "reducer knows events only",
 			about:   under("reducer"),
-			forbids: func(_, to string) bool { return !standard(to) && !within(to, "event") && !within(to, "reducer") },
+			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "event", "reducer") },
 			why:     "the fold is pure: nothing but events goes in",
 		},
 		{
@@ -51,19 +51,16 @@ func rules() []rule {
 			why:     "these parts serve without an orchestrator, and are tested without one",
 		},
 		{
-			name:  "workspace knows files",
-			about: under("workspace"),
-			forbids: func(_, to string) bool {
-				return mine(to) && !within(to, "workspace") && !within(to, "archive") && !within(to, "sandbox") && !within(to, "event")
-			},
-			why: "when files are archived, and where their events go, is the activities' to decide",
+			name:    "workspace knows files",
+			about:   under("workspace"),
+			forbids: allOursBut("workspace", "archive", "sandbox", "event"),
+			why:     "when files are archived, and where their events go, is the activities' to decide",
 		},
 		{
 			name:  "adapters translate",
-			about: func(pkg string) bool { return under("adapters")(pkg) && !proofTool(pkg) },
+			about: translator,
 			forbids: func(_, to string) bool {
-				return mine(to) && !within(to, "adapters") && !within(to, "event") && !within(to, "sandbox") ||
-					within(to, "adapters/adaptertest") || within(to, "adapters/internal/replay")
+				return mine(to) && !oneOf(to, "adapters", "event", "sandbox") || oneOf(to, "adapters/adaptertest", "adapters/internal/replay")
 			},
 			why: "an adapter knows events and its agent, not who uses it",
 		},
@@ -75,10 +72,8 @@ func rules() []rule {
 			why:     "a new agent is one package and one line in adapters/builtin",
 		},
 		{
-			name: "what is common to agents names none of them",
-			about: func(pkg string) bool {
-				return under("adapters")(pkg) && agentOf(pkg) == "" && pkg != "adapters/builtin"
-			},
+			name:    "what is common to agents names none of them",
+			about:   commonToAgents,
 			forbids: func(_, to string) bool { return agentOfPath(to) != "" || within(to, "adapters/builtin") },
 			why:     "only adapters/builtin knows which agents there are",
 		},
@@ -92,26 +87,21 @@ func rules() []rule {
 		{
 			name:    "a host does not know its activities",
 			about:   under("host"),
-			forbids: func(_, to string) bool { return within(to, "activities") || within(to, "workflows") },
+			forbids: func(_, to string) bool { return oneOf(to, "activities", "workflows") },
 			deep:    true,
 			why:     "activities use what a host has: the arrow goes one way",
 		},
 		{
-			name:  "workflows decide only",
-			about: under("workflows"),
-			forbids: func(_, to string) bool {
-				return mine(to) && !within(to, "workflows") && !within(to, "session") && !within(to, "event") &&
-					!within(to, "reducer") && !within(to, "contract")
-			},
-			why: "a workflow that reaches a store, a stream or a process is not deterministic",
+			name:    "workflows decide only",
+			about:   under("workflows"),
+			forbids: allOursBut("workflows", "session", "event", "reducer", "contract"),
+			why:     "a workflow that reaches a store, a stream or a process is not deterministic",
 		},
 		{
-			name:  "the contract is names and payloads",
-			about: under("contract"),
-			forbids: func(_, to string) bool {
-				return !standard(to) && !within(to, "session") && !within(to, "event") && !within(to, "adapters")
-			},
-			why: "workflows import it: it does no I/O, and who implements an activity is not its business",
+			name:    "the contract is names and payloads",
+			about:   under("contract"),
+			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "session", "event", "adapters") },
+			why:     "workflows import it: it does no I/O, and who implements an activity is not its business",
 		},
 		{
 			name:    "the library leaves the server out",
@@ -147,6 +137,13 @@ func proofTool(pkg string) bool {
 	return under("adapters/parity", "adapters/adaptertest", "adapters/internal/replay")(pkg)
 }
 
+// translator picks adapters and what they are made of.
+func translator(pkg string) bool { return under("adapters")(pkg) && !proofTool(pkg) }
+
+func commonToAgents(pkg string) bool {
+	return under("adapters")(pkg) && agentOf(pkg) == "" && pkg != "adapters/builtin"
+}
+
 // notAgents are the folders in adapters that are no agent's.
 var notAgents = []string{"builtin", "parity", "profiles", "adaptertest", "internal"}
 
@@ -179,6 +176,16 @@ func under(folders ...string) func(string) bool {
 	return func(pkg string) bool {
 		return slices.ContainsFunc(folders, func(f string) bool { return pathWithin(pkg, f) })
 	}
+}
+
+// allOursBut forbids all our packages but those in the folders.
+func allOursBut(folders ...string) func(pkg, to string) bool {
+	return func(_, to string) bool { return mine(to) && !oneOf(to, folders...) }
+}
+
+// oneOf reports whether an imported package is, or lies in, one of our folders.
+func oneOf(to string, folders ...string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return within(to, f) })
 }
 
 func within(to, folder string) bool { return pathWithin(to, module+"/"+folder) }

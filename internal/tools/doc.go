@@ -1,6 +1,6 @@
 // Package tools is a module of its own for what checks the repository and is
 // too heavy to be required by whoever imports Sojourn: staticcheck,
-// workflowcheck and the compose specification's loader. Its go.mod pins them.
+// workflowcheck, gocyclo and the compose specification's loader. Its go.mod pins them.
 //
 //	internal/tools/check.sh          every check, one line each
 //	internal/tools/check.sh --list   their names
