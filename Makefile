@@ -10,7 +10,7 @@ AGENT ?= claude
 MODEL ?= scripted
 LOSS ?= worker
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w -X github.com/sojourn-run/sojourn/starter.version=$(VERSION)
 
 .PHONY: help
 help: ## list the targets
@@ -23,8 +23,8 @@ build: programs devstack ## build the programs into bin/
 programs:
 	@mkdir -p $(BIN)
 	@echo "build: sojourn, sojourn-worker, sojourn-runner, sojourn-modelsim"
-	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn ./starter
-	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-worker ./worker
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn ./cmd/sojourn
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-worker ./cmd/sojourn-worker
 	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-runner ./runner/cmd/sojourn-runner
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-modelsim ./internal/modelsim/cmd/sojourn-modelsim
 

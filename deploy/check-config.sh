@@ -204,7 +204,7 @@ check_worker() {
 		return 0
 	fi
 	(cd "$root" && go build -o "$work/bin/" ./runner/cmd/sojourn-runner &&
-		go build -o "$work/bin/sojourn-worker" ./worker && go build -o "$work/bin/sojourn" ./starter) >"$work/build.log" 2>&1 ||
+		go build -o "$work/bin/sojourn-worker" ./cmd/sojourn-worker && go build -o "$work/bin/sojourn" ./cmd/sojourn) >"$work/build.log" 2>&1 ||
 		{ fail worker "go build" "$work/build.log"; return 1; }
 	export TEMPORAL_ADDRESS="127.0.0.1:$temporal_port" TEMPORAL_NAMESPACE=default NATS_URL="nats://127.0.0.1:$nats_port" NATS_TOKEN="$NATS_TOKEN" \
 		AWS_ENDPOINT_URL_S3="http://127.0.0.1:$s3_port" AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=sojourn \

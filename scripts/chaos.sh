@@ -12,7 +12,10 @@ if commit=$(git rev-parse -q --verify "${BEFORE:-HEAD~1}^{commit}"); then
     source=$(mktemp -d)
     git archive "$commit" | tar -x -C "$source"
     mkdir -p bin/before
-    go build -C "$source" -o "$ROOT/bin/before/sojourn-worker" ./worker
+    # Commits before 2026-11-23 have the program in worker/.
+    program=./cmd/sojourn-worker
+    [ -d "$source/cmd" ] || program=./worker
+    go build -C "$source" -o "$ROOT/bin/before/sojourn-worker" "$program"
     CGO_ENABLED=0 go build -C "$source" -o "$ROOT/bin/before/sojourn-runner" ./runner/cmd/sojourn-runner
     rm -rf "$source"
     echo "$commit" >bin/before/commit

@@ -8,7 +8,7 @@ FAULTS='^Test(Kill|SplitBrain|Outage|Buttons|NothingLeft|Full|Damage|AgentCant)'
 race_worker() {
   echo "test: a worker with -race"
   mkdir -p bin/race
-  go build -race -o bin/race/sojourn-worker ./worker
+  go build -race -o bin/race/sojourn-worker ./cmd/sojourn-worker
   # A worker takes the runner that lies beside it.
   ln -sf ../sojourn-runner bin/race/sojourn-runner
   export SOJOURN_WORKER_BIN=$PWD/bin/race/sojourn-worker

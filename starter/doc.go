@@ -1,17 +1,5 @@
-// Sojourn is the command line: it makes sessions, talks to them, shows them,
-// and reads agents' own files without any server.
-//
-//	sojourn new --agent claude          # prints the session's id
-//	sojourn send ID "Say hello"         # waits for the answer and prints it
-//	sojourn chat ID                     # talk, with everything to be seen
-//	sojourn show ID                     # the whole conversation
-//
-// Every command takes --json and then prints one JSON value, or JSON lines
-// where it streams. The exit code is 0 when it is done, 1 when it failed and 2
-// when it was used wrongly; an error is one line on standard error and a hint
-// on the next. testdata/script is a manual by example, and a test.
-//
-// The package is wiring: one file per group of commands, the connections in
-// connect.go (made when a command first needs them), what people look at in
-// internal/render.
-package main
+// Package starter is the command line, as package cmd/sojourn installs it. It is
+// wiring: one file per group of commands, the connections in connect.go (made
+// when a command first needs them), what people look at in internal/render.
+// testdata/script is a manual by example, and a test.
+package starter

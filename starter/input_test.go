@@ -1,4 +1,4 @@
-package main
+package starter
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ type outcome struct {
 func program(t *testing.T, stdin io.Reader, args ...string) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := run(t.Context(), args, func(string) string { return "" }, stdin, &out, &errs)
+	code := Run(t.Context(), args, func(string) string { return "" }, stdin, &out, &errs)
 	return outcome{code, out.String(), errs.String()}
 }
 
@@ -224,7 +224,7 @@ func TestWriteErrors(t *testing.T) {
 		{"reference"}, {"reference", "agents"},
 	} {
 		var errs bytes.Buffer
-		code := run(context.Background(), args, func(string) string { return "" }, strings.NewReader(good), failing{}, &errs)
+		code := Run(context.Background(), args, func(string) string { return "" }, strings.NewReader(good), failing{}, &errs)
 		require.Equal(t, exitFailed, code, args)
 		require.Contains(t, errs.String(), "sojourn: write to standard output: no space left on device\nsojourn: hint: ", args)
 		require.NotContains(t, errs.String(), "doctor", args)

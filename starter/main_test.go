@@ -1,7 +1,8 @@
-package main
+package starter
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -14,8 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func runAsProgram() {
+	os.Exit(Run(context.Background(), os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+}
+
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sojourn": main})
+	testscript.Main(m, map[string]func(){"sojourn": runAsProgram})
 }
 
 // TestScripts runs the manual. Its commands see an environment in which every
@@ -108,7 +113,7 @@ func TestReduceTakesLongLines(t *testing.T) {
 	text := strings.Repeat("x", 8<<20)
 	in := `{"type":"block:upsert","payload":{"block":{"id":"a","type":"assistant_text","content":"` + text + `"}}}`
 	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"reduce"}, func(string) string { return "" }, strings.NewReader(in), &out, &errs)
+	code := Run(t.Context(), []string{"reduce"}, func(string) string { return "" }, strings.NewReader(in), &out, &errs)
 	require.Equal(t, 0, code, errs.String())
 	require.Contains(t, out.String(), text)
 }

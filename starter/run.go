@@ -1,4 +1,4 @@
-package main
+package starter
 
 import (
 	"context"
@@ -32,8 +32,11 @@ type cli struct {
 	conns connections
 }
 
-// run is the program. It gives the exit code: 0 done, 1 failed, 2 wrong usage.
-func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+// Run runs the program with a command line, without the program's name, and
+// returns the exit code: 0 done, 1 failed, 2 wrong usage. getenv returns a
+// variable of the environment, "" for none. SIGINT and SIGTERM end it, as does
+// ctx.
+func Run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c := &cli{getenv: getenv, stdin: stdin, stdout: stdout, stderr: stderr, agents: builtin.Registry()}

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"bufio"
@@ -55,7 +55,7 @@ func play(role string) int {
 	args := os.Args[1:]
 	switch {
 	case role == program, len(args) > 0 && args[0] == "supervise":
-		return run(ctx, args, os.Getenv, os.Stdout, os.Stderr)
+		return Run(ctx, args, os.Getenv, os.Stdout, os.Stderr)
 	case role == claiming:
 		if _, err := claim(args[0]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -1,4 +1,8 @@
-package main
+// Package worker is the program that serves sessions, as package
+// cmd/sojourn-worker installs it: it reads the settings, connects to Temporal,
+// NATS and the archive, and runs workflows and activities until it is told to
+// stop.
+package worker
 
 import (
 	"context"
@@ -39,8 +43,11 @@ type wrongUsage struct{ error }
 
 func (w wrongUsage) Unwrap() error { return w.error }
 
-// run is the program; it gives the exit code: 0 done, 1 failed, 2 wrong usage.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+// Run runs the program with a command line, without the program's name, until ctx
+// ends, and returns the exit code: 0 done, 1 failed, 2 wrong usage. getenv
+// returns a variable of the environment, "" for none. It starts itself again for
+// the command supervise, so the calling program must hand its arguments to Run.
+func Run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	err := dispatch(ctx, args, getenv, stdout, stderr)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0

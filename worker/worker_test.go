@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func told(t *testing.T, vars map[string]string, args ...string) (code int, stdou
 	var out, err bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	code = run(ctx, args, func(name string) string { return vars[name] }, &out, &err)
+	code = Run(ctx, args, func(name string) string { return vars[name] }, &out, &err)
 	return code, out.String(), err.String()
 }
 

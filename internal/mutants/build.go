@@ -24,7 +24,7 @@ const noSymbols = "-ldflags=-w"
 // programs are what end-to-end tests run of ours, by name; sojourn-devstack is
 // a module of its own that no mutant changes.
 var programs = map[string]string{
-	"sojourn": "starter", "sojourn-worker": "worker", "sojourn-runner": "runner/cmd/sojourn-runner", "sojourn-modelsim": "internal/modelsim/cmd/sojourn-modelsim",
+	"sojourn": "cmd/sojourn", "sojourn-worker": "cmd/sojourn-worker", "sojourn-runner": "runner/cmd/sojourn-runner", "sojourn-modelsim": "internal/modelsim/cmd/sojourn-modelsim",
 }
 
 // built is a compiled test program with what it needs to run.
