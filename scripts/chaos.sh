@@ -25,4 +25,4 @@ else
   echo "chaos: no commit ${BEFORE:-HEAD~1} here: no worker of the build before is among the kills" >&2
 fi
 go build -o bin/sojourn-chaos ./internal/chaos/cmd/sojourn-chaos
-exec sojourn-chaos --root "$ROOT" "${before[@]}" "$@"
+exec sojourn-chaos --root "$ROOT" --evidence "$ROOT/bin/chaos-evidence" "${before[@]}" "$@"

@@ -264,6 +264,19 @@ func ends(s Told, message string) []session.Result {
 	return out
 }
 
+// outcomes says of each end how and of which execution it is.
+func outcomes(all []session.Result) string {
+	var out []string
+	for _, r := range all {
+		said := fmt.Sprintf("%s (%s)", r.Outcome, r.ExecutionID)
+		if r.Error != nil {
+			said += " " + r.Error.Message
+		}
+		out = append(out, said)
+	}
+	return strings.Join(out, ", ")
+}
+
 func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
 	v := verdict{kind: s.kindOf(t), pauses: pauses(s, t)}
 	if normal.Requests > 0 {
@@ -282,7 +295,7 @@ func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
 		return v, found
 	}
 	if len(all) > 1 {
-		say(Wrong, "has %d ends", len(all))
+		say(Wrong, "has %d ends: %s", len(all), outcomes(all))
 	}
 	v.answered = all[0].Outcome == session.Completed
 	v.failed = !v.answered
