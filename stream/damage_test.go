@@ -89,3 +89,29 @@ func TestDamageNothingButForeignMessages(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, read(t, b.Log, "s1", 0), 2)
 }
+
+// Two writers that find a deleted stream at the same time both choose the number at
+// which events continue. The one who comes second takes the other's.
+func TestDeletedStreamIsContinuedByTwo(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	first := b.writer(t, "s1", 1, 1)
+	last, err := first.Append(t.Context(), say("a"), Position{})
+	require.NoError(t, err)
+	require.NoError(t, b.Purge(t.Context(), "s1"))
+
+	late, err := b.lastFrom(t.Context(), "s1", cursor{known: last})
+	require.NoError(t, err)
+	require.Greater(t, late.last, last+1)
+	_, err = first.Append(t.Context(), say("b"), Position{})
+	require.NoError(t, err)
+	before := first.Tail().LastSeq
+	// What was chosen is later than what the first has chosen.
+	late.last = max(late.last, before) + 1000
+
+	var taken int
+	second := &Writer{log: b.Log, session: "s1", fence: Fence{1, 2}}
+	c, err := b.commit(t.Context(), late, second.draft([]item{{events: say("c")}}, b.limit, &taken))
+	require.NoError(t, err)
+	require.Equal(t, before+1, c.last)
+}

@@ -46,7 +46,7 @@ func (l *Log) Emit(ctx context.Context, sessionID string, e Emission) (last uint
 	}
 	var c cursor
 	err = l.insist(ctx, func(ctx context.Context) (err error) {
-		c, err = l.lastFrom(ctx, sessionID, cursor{last: e.LastSeq})
+		c, err = l.lastFrom(ctx, sessionID, cursor{known: e.LastSeq})
 		return err
 	})
 	if err == nil {

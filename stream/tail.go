@@ -74,8 +74,10 @@ func (l *Log) Tail(ctx context.Context, sessionID string) (Tail, error) {
 type cursor struct {
 	// at is the message's number in the stream, 0 when there is none.
 	at uint64
-	// last is the number of the last whole event.
-	last uint64
+	// last is the number of the last whole event, or, where the log has no message, the
+	// number behind which events continue. known is the highest number that is known
+	// to be given away: nobody may have used those between it and last.
+	last, known uint64
 	// torn says that the message is a part that others should follow.
 	torn  bool
 	fence Fence
@@ -92,9 +94,9 @@ func (c cursor) forgot(f Fence) bool { return c.at == 0 || c.fence.Compare(f) < 
 
 // behind is the cursor after message m.
 func behind(m message) cursor {
-	c := cursor{at: m.at, last: m.last, fence: m.fence, pos: m.pos, keyed: m.keyed}
+	c := cursor{at: m.at, last: m.last, known: m.last, fence: m.fence, pos: m.pos, keyed: m.keyed}
 	if m.part < m.parts {
-		c.last, c.torn = m.first-1, true
+		c.last, c.known, c.torn = m.first-1, m.first-1, true
 	}
 	if len(m.keys) > 0 {
 		c.keyed = m.at
@@ -124,24 +126,25 @@ func (l *Log) youngerThanRetention(ctx context.Context) (bool, error) {
 }
 
 // lastFrom returns the cursor behind the session's last message. If the log has
-// none, the cursor has no place, and numbers continue behind c.last when retention
+// none, the cursor has no place, and numbers continue behind c.known when retention
 // took the messages. When the stream was deleted or purged, somebody else may have
-// used numbers behind c.last: they then continue at the time in microseconds, as
+// used numbers behind c.known: they then continue at the time in microseconds, as
 // the stream's own do, so that none is used twice. Readers get [ErrPurged] for what
 // is before.
 func (l *Log) lastFrom(ctx context.Context, sessionID string, c cursor) (cursor, error) {
 	now, err := l.last(ctx, sessionID)
 	if !errors.Is(err, ErrNotFound) {
-		now.last = max(now.last, c.last)
+		now.known = max(now.known, c.known)
+		now.last = max(now.last, now.known)
 		return now, err
 	}
-	none := cursor{last: c.last, fence: c.fence, pos: c.pos}
-	if c.last == 0 {
+	none := cursor{last: c.known, known: c.known, fence: c.fence, pos: c.pos}
+	if c.known == 0 {
 		return none, nil
 	}
 	young, err := l.youngerThanRetention(ctx)
 	if young {
-		none.last = max(c.last, uint64(time.Now().UnixMicro()))
+		none.last = max(c.known, uint64(time.Now().UnixMicro()))
 	}
 	return none, err
 }

@@ -57,7 +57,7 @@ func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOpt
 	}
 	w := &Writer{log: l, session: sessionID, fence: f, confirm: o.Confirm, turn: make(chan struct{}, 1)}
 	err := l.insist(ctx, func(ctx context.Context) (err error) {
-		w.c, err = l.lastFrom(ctx, sessionID, cursor{last: o.LastSeq})
+		w.c, err = l.lastFrom(ctx, sessionID, cursor{known: o.LastSeq})
 		return err
 	})
 	if err == nil && o.Fresh && w.c.fence.Compare(f) >= 0 {
