@@ -252,16 +252,32 @@ func handedOn(s Told) []Turn {
 	return turns
 }
 
-// ends are the ends of a message that were heard, each number once.
+// ends are the ends of a message that were heard, each number once. A turn that had
+// ended when the stream was deleted, and whose worker died before it had written
+// that down, is told anew with its end: the same end of the same execution behind
+// a deletion is the one from before.
 func ends(s Told, message string) []session.Result {
 	var out []session.Result
+	var last time.Time
 	seen := map[uint64]bool{}
 	for _, h := range s.Heard {
-		if r, ok := session.ResultOf(h.Event, message); ok && !seen[h.Context.Seq] {
-			out, seen[h.Context.Seq] = append(out, r), true
+		r, ok := session.ResultOf(h.Event, message)
+		if !ok || seen[h.Context.Seq] {
+			continue
+		}
+		again := len(out) > 0 && s.deleted(last, h.At) && sameEnd(out[len(out)-1], r)
+		if last, seen[h.Context.Seq] = h.At, true; !again {
+			out = append(out, r)
 		}
 	}
 	return out
+}
+
+func sameEnd(a, b session.Result) bool {
+	if a.ExecutionID != b.ExecutionID || a.Outcome != b.Outcome || (a.Result == nil) != (b.Result == nil) || (a.Error == nil) != (b.Error == nil) {
+		return false
+	}
+	return (a.Result == nil || a.Result.Response == b.Result.Response) && (a.Error == nil || a.Error.Code == b.Error.Code)
 }
 
 // outcomes says of each end how and of which execution it is.

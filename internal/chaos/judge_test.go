@@ -51,6 +51,12 @@ func told(hits []Kind, heard []Heard) Told {
 	return Told{ID: "s", Agent: "claude", Turns: []Turn{turn}, Heard: heard}
 }
 
+// deletedBehind deletes the stream behind what a session has heard so far.
+func deletedBehind(heard int, s Told) Told {
+	s.Deleted = []time.Time{noon.Add(time.Duration(heard-1)*time.Second + time.Second/2)}
+	return s
+}
+
 func faultsOf(found []Finding) []Fault {
 	var out []Fault
 	for _, f := range found {
@@ -73,6 +79,9 @@ func TestJudgeTurns(t *testing.T) {
 		"a worker's death changes nothing":   {told([]Kind{WorkerKill}, heardAt(begun, fenceOf(2), done)), nil},
 		"no end":                             {told(nil, heardAt(begun)), []Fault{Lost}},
 		"two ends":                           {told(nil, heardAt(begun, done, done)), []Fault{Wrong}},
+		"its end told again":                 {deletedBehind(2, told(nil, heardAt(begun, done, done))), nil},
+		"an end told again, long behind":     {deletedBehind(0, told(nil, heardAt(begun, begun, done, done))), []Fault{Wrong}},
+		"another end told":                   {deletedBehind(2, told(nil, heardAt(begun, done, failed))), []Fault{Wrong}},
 		"another answer":                     {told([]Kind{WorkerKill}, heardAt(begun, other)), []Fault{Wrong}},
 		"another answer after a host's loss": {told([]Kind{HostKill}, heardAt(begun, other)), nil},
 		"failed with its worker":             {told([]Kind{WorkerKill}, heardAt(begun, failed)), []Fault{Lost}},
