@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-//go:generate sh -c "go run . reference > ../docs/cli.md"
+//go:generate sh -c "go run ../cmd/sojourn reference > ../docs/cli.md"
 
 // referenceCommand prints docs/cli.md, and with the argument agents
 // docs/agents.md, so that the pages can't say anything that the program does

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-//go:generate sh -c "go run . reference agents > ../docs/agents.md"
+//go:generate sh -c "go run ../cmd/sojourn reference agents > ../docs/agents.md"
 
 const agentsHead = `# The agents
 
