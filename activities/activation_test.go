@@ -77,11 +77,12 @@ func TestR100ActivationSteps(t *testing.T) {
 	require.NoError(t, err)
 
 	a := &activation{Provider: b.provider, b: b, heard: b.last}
-	b.host.o.Provider = a
-	b.host.o.Profile = func(context.Context, string) (adapters.Profile, error) {
+	b.provider = a
+	b.profile = func(context.Context, string) (adapters.Profile, error) {
 		return adapters.Profile{ID: "p", Instructions: "the profile", Workspace: map[string]string{"start.md": "a file"}}, nil
 	}
 	b.agent.Profile = "p"
+	b.worker()
 	b.create()
 	a.note("done")
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/turn"
 )
@@ -30,7 +31,7 @@ func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
 	}
 	for until := time.Now().Add(answerPatience); ; {
 		began := time.Now()
-		if saved, err := a.agent.hasWritten(ctx, &a.checkpoint.Parsed, answer); saved || err != nil {
+		if saved, err := hasWritten(ctx, a.agent, &a.checkpoint.Parsed, answer); saved || err != nil {
 			return err
 		}
 		if f.Ending.Exited || a.gone(ctx, f) {
@@ -53,18 +54,18 @@ func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
 // gone reports whether the process that wrote the turn's last record has exited. A
 // runner that doesn't answer took it along.
 func (a *attempt) gone(ctx context.Context, f turn.Finish) bool {
-	status, err := a.agent.conn.Status(ctx)
+	status, err := a.agent.Conn.Status(ctx)
 	return ctx.Err() == nil && (err != nil || status.State != runner.AgentRunning || status.StartOffset > f.Offset)
 }
 
 // hasWritten reports whether a block is in what the agent's transcripts have
 // gained since a cursor, and moves the cursor behind that.
-func (a *agent) hasWritten(ctx context.Context, since *json.RawMessage, blockID string) (found bool, err error) {
-	f, follows := a.adapter.(adapters.Follower)
+func hasWritten(ctx context.Context, a *host.Agent, since *json.RawMessage, blockID string) (found bool, err error) {
+	f, follows := a.Adapter.(adapters.Follower)
 	if !follows {
-		return a.endsWith(ctx, blockID)
+		return endsWith(ctx, a, blockID)
 	}
-	*since, err = f.Follow(a.home(ctx), a.launch, *since, func(ev event.Event) {
+	*since, err = f.Follow(a.Home(ctx), a.Launch, *since, func(ev event.Event) {
 		found = found || isUpsertOf(ev, blockID)
 	})
 	return found, errors.Join(err, ctx.Err())
@@ -77,12 +78,12 @@ func isUpsertOf(ev event.Event, blockID string) bool {
 
 // endsWith reports whether a block is at the end of the transcripts of an agent
 // that can't be followed.
-func (a *agent) endsWith(ctx context.Context, blockID string) (bool, error) {
-	sources, err := a.tails(ctx)
+func endsWith(ctx context.Context, a *host.Agent, blockID string) (bool, error) {
+	sources, err := tailsOf(ctx, a)
 	if err != nil {
 		return false, err
 	}
-	for ev, err := range a.adapter.Parse(sources) {
+	for ev, err := range a.Adapter.Parse(sources) {
 		if err == nil && isUpsertOf(ev, blockID) {
 			return true, nil
 		}

@@ -13,14 +13,14 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 )
 
-// archiver brings a sandbox's transcripts into the archive: what is new of
-// those that only grow, the rest whole. Safe for concurrent use; one sync runs
-// at a time.
+// archiver archives a sandbox's transcripts: what is new of those that only grow, the
+// rest whole. Safe for concurrent use; one sync runs at a time.
 type archiver struct {
 	store  *archive.Archive
-	agent  *agent
+	agent  *host.Agent
 	memory Memory
 	log    *slog.Logger
 
@@ -28,25 +28,33 @@ type archiver struct {
 	// known is what the archive has of each transcript; nil before the archive
 	// was asked.
 	known map[string]archive.TranscriptInfo
+	// exported is how far databases are archived, by transcript.
+	exported map[string]exportedTo
+}
+
+func newArchiver(store *archive.Archive, a *host.Agent, memory Memory, log *slog.Logger) *archiver {
+	return &archiver{store: store, agent: a, memory: memory, log: log, exported: map[string]exportedTo{}}
 }
 
 // archiverOf returns the archiver of an agent. The turns of an agent share it,
 // so that what one turn left is not archived twice at once.
-func (h *Host) archiverOf(a *agent) *archiver {
+func (h *Host) archiverOf(a *host.Agent) *archiver {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a.archiver == nil {
-		a.archiver = &archiver{store: h.o.Archive, agent: a, memory: h.o.Memory, log: h.o.Log}
+	r := h.archivers[a.Sandbox.ID()]
+	if r == nil || r.agent != a {
+		r = newArchiver(h.o.Archive, a, h.o.Memory, h.o.Log)
+		h.archivers[a.Sandbox.ID()] = r
 	}
-	return a.archiver
+	return r
 }
 
-// sync archives what is new and gives which transcripts changed.
+// sync archives what is new and returns which transcripts changed.
 func (r *archiver) sync(ctx context.Context) ([]archive.TranscriptInfo, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	session := r.agent.launch.SessionID
-	found, err := r.agent.adapter.Transcripts(newHome(ctx, r.agent.sb), r.agent.launch)
+	session := r.agent.Launch.SessionID
+	found, err := r.agent.Adapter.Transcripts(r.agent.Home(ctx), r.agent.Launch)
 	if err != nil {
 		err = asUnreadable(ctx, err)
 	} else {
@@ -73,7 +81,7 @@ func (r *archiver) sync(ctx context.Context) ([]archive.TranscriptInfo, error) {
 func (r *archiver) ready(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.load(ctx, r.agent.launch.SessionID)
+	return r.load(ctx, r.agent.Launch.SessionID)
 }
 
 func (r *archiver) load(ctx context.Context, session string) error {
@@ -92,7 +100,7 @@ func (r *archiver) load(ctx context.Context, session string) error {
 }
 
 func (r *archiver) one(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
-	if e, ok := r.agent.adapter.(adapters.Exporter); ok && t.Kind == adapters.Snapshot {
+	if e, ok := r.agent.Adapter.(adapters.Exporter); ok && t.Kind == adapters.Snapshot {
 		return r.export(ctx, session, e, t)
 	}
 	if t.Kind == adapters.Snapshot {
@@ -103,11 +111,11 @@ func (r *archiver) one(ctx context.Context, session string, t adapters.Transcrip
 
 // replace archives a file that is written anew each time.
 func (r *archiver) replace(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
-	data, err := newHome(ctx, r.agent.sb).whole(t.Path, int64(r.memory.snapshot()))
+	data, err := r.agent.Home(ctx).ReadFile(t.Path, int64(r.memory.snapshot()))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return info, false, nil
 	}
-	if errors.Is(err, errTooLarge) {
+	if errors.Is(err, host.ErrTooLarge) {
 		// No agent writes such a file; the rest of the archive must not wait for it.
 		r.log.Warn("a transcript is not archived", "session", session, "error", err)
 		return info, false, nil
@@ -115,13 +123,13 @@ func (r *archiver) replace(ctx context.Context, session string, t adapters.Trans
 	if err != nil {
 		return info, false, asUnreadable(ctx, err)
 	}
-	if info, err = r.store.PutSnapshot(ctx, session, r.agent.epoch, t, data); err != nil {
+	if info, err = r.store.PutSnapshot(ctx, session, r.agent.Epoch, t, data); err != nil {
 		return info, false, err
 	}
 	return info, r.note(info), nil
 }
 
-// note remembers what the archive has, and says whether it is new.
+// note remembers what the archive has, and reports whether it is new.
 func (r *archiver) note(info archive.TranscriptInfo) (changed bool) {
 	changed = info.SHA256 != r.known[info.ID].SHA256
 	r.known[info.ID] = info
@@ -171,7 +179,7 @@ func (s *syncing) stop() {
 	}
 }
 
-// changed tells subscribers what the archive has of transcripts.
+// changed returns events of what the archive has of transcripts.
 func changed(infos []archive.TranscriptInfo) []event.Event {
 	var events []event.Event
 	for _, i := range infos {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/host"
 )
 
 // appendNew archives the whole lines that a transcript has behind what is
@@ -18,7 +19,7 @@ import (
 // being written may yet be torn by a kill, and what is archived can't be taken
 // back.
 func (r *archiver) appendNew(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
-	c := chunker{home: newHome(ctx, r.agent.sb), path: t.Path, at: r.known[t.ID].Size, limit: r.memory.chunk()}
+	c := chunker{home: r.agent.Home(ctx), path: t.Path, at: r.known[t.ID].Size, limit: r.memory.chunk()}
 	if err := c.open(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -31,7 +32,7 @@ func (r *archiver) appendNew(ctx context.Context, session string, t adapters.Tra
 		if err != nil || len(data) == 0 {
 			return info, changed, asUnreadable(ctx, err)
 		}
-		if info, err = r.store.AppendTranscript(ctx, session, r.agent.epoch, t, at, data); err != nil {
+		if info, err = r.store.AppendTranscript(ctx, session, r.agent.Epoch, t, at, data); err != nil {
 			return info, changed, err
 		}
 		changed = r.note(info) || changed
@@ -41,7 +42,7 @@ func (r *archiver) appendNew(ctx context.Context, session string, t adapters.Tra
 // chunker reads whole lines of a file in pieces of at most limit bytes. Only a
 // line that is longer is taken apart, once its end is written.
 type chunker struct {
-	home  home
+	home  host.Home
 	path  string
 	limit int
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 )
 
 func archived(t *testing.T, store *archive.Archive, id string) string {
@@ -54,14 +55,14 @@ func TestArchivingResumes(t *testing.T) {
 	r.memory = 8 * 64
 	whole := strings.Repeat("a line of some words\n", 100)
 	sb.put(mainPath, whole)
-	c := chunker{home: newHome(t.Context(), sb), path: mainPath, limit: 64}
+	c := chunker{home: host.NewHome(t.Context(), sb), path: mainPath, limit: 64}
 	require.NoError(t, c.open())
 	defer c.close()
 	at, data, err := c.next()
 	require.NoError(t, err)
 	_, err = r.sync(t.Context())
 	require.NoError(t, err)
-	_, err = store.AppendTranscript(t.Context(), "s1", r.agent.epoch, r.known[event.Main].Transcript, at, data)
+	_, err = store.AppendTranscript(t.Context(), "s1", r.agent.Epoch, r.known[event.Main].Transcript, at, data)
 	require.NoError(t, err, "what is archived already is no fault")
 	sb.put(mainPath, whole+"more\n")
 	_, err = r.sync(t.Context())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/host"
 )
 
 const (
@@ -30,9 +30,9 @@ func archiving(t *testing.T) (*archiver, *memory, *archive.Archive) {
 	epoch, err := store.TakeEpoch(t.Context(), "s1")
 	require.NoError(t, err)
 	sb := &memory{files: map[string]string{}}
-	return &archiver{store: store, log: slog.New(slog.DiscardHandler), agent: &agent{
-		adapter: claude.New(), sb: sb, epoch: epoch, launch: adapters.Launch{SessionID: "s1", NativeID: "native"},
-	}}, sb, store
+	return newArchiver(store, &host.Agent{
+		Adapter: claude.New(), Sandbox: sb, Epoch: epoch, Launch: adapters.Launch{SessionID: "s1", NativeID: "native"},
+	}, 0, quiet()), sb, store
 }
 
 func sizes(infos []archive.TranscriptInfo) map[string]int64 {
@@ -74,8 +74,8 @@ func TestArchiverAppends(t *testing.T) {
 
 	// A later turn has an archiver of its own, which asks the archive.
 	sb.put(mainPath, long+"end\n")
-	next := &archiver{store: store, log: slog.New(slog.DiscardHandler), agent: r.agent}
-	in, err := newHome(t.Context(), sb).OpenAt(mainPath, int64(len(long)))
+	next := newArchiver(store, r.agent, 0, quiet())
+	in, err := host.NewHome(t.Context(), sb).OpenAt(mainPath, int64(len(long)))
 	require.NoError(t, err)
 	data, err := io.ReadAll(in)
 	require.NoError(t, errors.Join(err, in.Close()))
@@ -107,7 +107,7 @@ func TestArchiverSnapshots(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, grown)
 	}
-	for f, err := range store.RestoreFiles(t.Context(), "s1", r.agent.epoch) {
+	for f, err := range store.RestoreFiles(t.Context(), "s1", r.agent.Epoch) {
 		require.NoError(t, err)
 		if f.ID == "a1.meta" {
 			require.EqualValues(t, 2, f.Size)
@@ -131,7 +131,7 @@ func TestArchiverErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	sb.fail = nil
-	_, err = (&archiver{store: store, log: slog.New(slog.DiscardHandler), agent: r.agent}).sync(ctx)
+	_, err = newArchiver(store, r.agent, 0, quiet()).sync(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -140,7 +140,7 @@ func TestArchiverErrors(t *testing.T) {
 // do.
 func TestATurnIsArchivedByTheNextAttempt(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	in := b.ask(1, "words 2")
 	first := b.turn(in)
 	files, err := filepath.Glob(b.file(".claude", "projects", "*", "*.jsonl"))
@@ -162,12 +162,12 @@ func TestATurnIsArchivedByTheNextAttempt(t *testing.T) {
 	}
 	for n, unarchived := range []bool{true, false} {
 		// The look behind the turn must be over before there is more to see.
-		b.host.after.Wait()
-		checkpoint, err := b.host.checkpoints.Load(b.sandbox.ID)
+		b.host.Wait()
+		checkpoint, err := b.host.Checkpoints.Load(b.sandbox.ID)
 		require.NoError(t, err)
 		require.False(t, checkpoint.Unarchived)
 		checkpoint.Unarchived = unarchived
-		require.NoError(t, b.host.checkpoints.Save(b.sandbox.ID, checkpoint))
+		require.NoError(t, b.host.Checkpoints.Save(b.sandbox.ID, checkpoint))
 		line := fmt.Sprintf("late %d", n)
 		late(line)
 		again, err := b.attempt(t.Context(), 2+n, in)

@@ -34,7 +34,7 @@ type attempt struct {
 	checkpoint host.Checkpoint
 
 	adapter  adapters.Adapter
-	agent    *agent
+	agent    *host.Agent
 	dialogue *adapters.Dialogue
 	// held reports whether records of an earlier process of the agent are still to be
 	// read.
@@ -49,9 +49,9 @@ type attempt struct {
 	behind   string
 	controls chan control
 	left     chan struct{}
-	// show is what the heartbeat says.
-	show  atomic.Pointer[contract.HeartbeatDetails]
-	pulse *pulse
+	// details are what the heartbeat shows.
+	details     atomic.Pointer[contract.HeartbeatDetails]
+	heartbeater *host.Heartbeater
 }
 
 // RunTurn hands the message to the agent and stays until it is answered. It may be
@@ -63,9 +63,9 @@ func (h *Host) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract.
 		return contract.RunTurnOutput{}, toApplicationError(err)
 	}
 	defer h.enter(a)()
-	a.showBeat("starting")
-	ctx, a.pulse = h.startPulse(ctx, &a.show)
-	defer a.pulse.stop()
+	a.showPhase("starting")
+	ctx, a.heartbeater = h.Heartbeat(ctx, &a.details)
+	defer a.heartbeater.Stop()
 	defer a.close()
 	out, err := a.carryOut(ctx)
 	if err != nil {
@@ -139,9 +139,9 @@ func (a *attempt) carryOut(ctx context.Context) (contract.RunTurnOutput, error) 
 // learn takes an error as a fact, and reports whether another plan follows from it.
 func (a *attempt) learn(err error) bool {
 	switch {
-	case ruined(err):
+	case unrecoverable(err):
 		a.facts.Damage = err.Error()
-	case errors.Is(err, errAgent), errors.Is(err, adapters.ErrNotInstalled):
+	case errors.Is(err, host.ErrAgent), errors.Is(err, adapters.ErrNotInstalled):
 		a.facts.Unstartable = err.Error()
 	default:
 		return false
@@ -191,9 +191,9 @@ func (a *attempt) run(ctx context.Context, kind turn.Kind) (contract.RunTurnOutp
 // releaseLease takes the agent off its lease: it waits for the next turn, however
 // long that takes.
 func (a *attempt) releaseLease(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), host.AckPatience)
 	defer cancel()
-	if err := a.pulse.release(ctx); err != nil {
+	if err := a.heartbeater.Release(ctx); err != nil {
 		// The lease ends an agent that could have stayed warm, and no more.
 		a.host.o.Log.Warn("the agent's lease is not taken off", "session", a.in.Agent.SessionID, "error", err)
 	}

@@ -28,7 +28,7 @@ func (a *attempt) open(ctx context.Context) error {
 	if err := a.takeStream(ctx); err != nil {
 		return err
 	}
-	if err := a.pulse.await(ctx); err != nil {
+	if err := a.heartbeater.AwaitFirst(ctx); err != nil {
 		return err
 	}
 	return a.openAgent(ctx)
@@ -37,11 +37,11 @@ func (a *attempt) open(ctx context.Context) error {
 // openAgent has an agent running, on the lease and with its dialogue open.
 func (a *attempt) openAgent(ctx context.Context) (err error) {
 	h := a.host
-	if a.agent, err = h.agentIn(ctx, a.in.Agent, a.in.Sandbox.ID, a.in.Sandbox.Epoch, a.reached()); err != nil {
+	if a.agent, err = h.Agent(ctx, a.in.Agent, a.in.Sandbox.ID, a.in.Sandbox.Epoch, a.reached()); err != nil {
 		return err
 	}
 	a.archiver = h.archiverOf(a.agent)
-	if err := a.pulse.hold(ctx, a.agent.conn); err != nil {
+	if err := a.heartbeater.Lease(ctx, a.agent.Conn); err != nil {
 		return err
 	}
 	return a.openDialogue(ctx)
@@ -50,22 +50,22 @@ func (a *attempt) openAgent(ctx context.Context) (err error) {
 // openDialogue writes the agent's process its opening, once, and nothing else before
 // the records up to there are read.
 func (a *attempt) openDialogue(ctx context.Context) error {
-	tr, err := a.agent.adapter.Translator(a.agent.launch, a.checkpoint.Translator)
+	tr, err := a.agent.Adapter.Translator(a.agent.Launch, a.checkpoint.Translator)
 	if err != nil {
 		return err
 	}
 	a.dialogue = adapters.NewDialogue(tr, a.write)
-	if a.agent.opened == (runner.Ack{}) {
+	if a.agent.Opened == (runner.Ack{}) {
 		if err := a.dialogue.Say(ctx, a.openingID(), adapters.Initialize{}); err != nil {
 			return err
 		}
 	}
-	a.machine.Step(turn.Attached{Offset: a.agent.conn.Attached().StartOffset})
-	if a.held = a.agent.opened.Next > a.checkpoint.Offset; a.held {
+	a.machine.Step(turn.Attached{Offset: a.agent.Conn.Attached().StartOffset})
+	if a.held = a.agent.Opened.Next > a.checkpoint.Offset; a.held {
 		a.dialogue.Hold()
 	}
-	if a.agent.fresh && a.agent.note != "" {
-		note := own(event.Log{Level: "info", Message: a.agent.note})
+	if a.agent.Fresh && a.agent.Note != "" {
+		note := own(event.Log{Level: "info", Message: a.agent.Note})
 		return a.out.Add(ctx, []event.Event{note}, stream.Position{})
 	}
 	return nil
@@ -76,7 +76,7 @@ func spanOf(ack runner.Ack) turn.Span { return turn.Span{Offset: ack.Offset, Nex
 // openingID is unique for each process of the agent. Whoever started
 // the process may have died before its opening was written.
 func (a *attempt) openingID() string {
-	return fmt.Sprintf("initialize-%d", a.agent.conn.Attached().RestartCount)
+	return fmt.Sprintf("initialize-%d", a.agent.Conn.Attached().RestartCount)
 }
 
 // promptID is what the runner knows the prompt by. After a loss it is another
@@ -92,8 +92,8 @@ func (a *attempt) promptID() string {
 // write hands a message to the runner, which writes it once. A process that exited
 // while the agent was idle refuses it: the next attempt asks another process.
 func (a *attempt) write(ctx context.Context, m adapters.Message) error {
-	ack, err := a.agent.conn.Input(ctx, m.ID, m.Data)
-	if errors.Is(err, runner.ErrExited) && (a.agent.fresh || a.machine.Prompt != nil) {
+	ack, err := a.agent.Conn.Input(ctx, m.ID, m.Data)
+	if errors.Is(err, runner.ErrExited) && (a.agent.Fresh || a.machine.Prompt != nil) {
 		// This process was started or asked in this turn, which ends with it: the
 		// records say how.
 		return nil
@@ -103,7 +103,7 @@ func (a *attempt) write(ctx context.Context, m adapters.Message) error {
 	}
 	switch m.ID {
 	case a.openingID():
-		a.agent.opened = ack
+		a.agent.Opened = ack
 	case a.promptID():
 		a.machine.Step(turn.Prompted{Span: spanOf(ack)})
 	}
@@ -145,7 +145,7 @@ func promptIDs(agent adapters.Adapter, messageID string) []string {
 // What it wrote until then is still to be read, as that of any agent that exits.
 func (a *attempt) endTerminated(ctx context.Context) error {
 	// First of all: it must do nothing more.
-	if _, err := a.agent.conn.Stop(ctx, runner.Grace{Stdin: -1}); err != nil && !errors.Is(err, runner.ErrExited) {
+	if _, err := a.agent.Conn.Stop(ctx, runner.Grace{Stdin: -1}); err != nil && !errors.Is(err, runner.ErrExited) {
 		return err
 	}
 	a.resumeMachine()
@@ -177,7 +177,7 @@ func (a *attempt) begin(ctx context.Context) error {
 		a.resumeMachine()
 		return nil
 	}
-	running, err := a.agent.conn.Mark(ctx)
+	running, err := a.agent.Conn.Mark(ctx)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (a *attempt) begin(ctx context.Context) error {
 		a.checkpoint.Open.Resume = &turn.Resume{Times: lost.Times, Why: why}
 	}
 	a.resumeMachine()
-	return a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
+	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // resumeMachine sets the machine to what the checkpoint has of the execution.
@@ -240,7 +240,7 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 	if err != nil {
 		return nil, false, err
 	}
-	persisted, err := a.agent.persisted(ctx, a.message().BlockIDs, h.Streamed())
+	persisted, err := persistedBy(ctx, a.agent, a.message().BlockIDs, h.Streamed())
 	if err != nil {
 		return nil, false, fmt.Errorf("look for what can be resumed: %w", err)
 	}
@@ -248,18 +248,18 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 	begun = h.Started
 	h.DropBlocks()
 	a.machine.HasServer = true
-	return events, begun, a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
+	return events, begun, a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // applyOptions tells a warm agent what was changed since it was told last; one
 // that can't be told is started anew. A fresh one was launched with it.
 func (a *attempt) applyOptions(ctx context.Context) error {
 	changed := a.checkpoint.Open.Options
-	model := cmp.Or(changed.Model, a.in.Agent.Model, a.agent.launch.Model)
-	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.launch.Permission)
+	model := cmp.Or(changed.Model, a.in.Agent.Model, a.agent.Launch.Model)
+	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.Launch.Permission)
 	err := a.tellOptions(ctx, model, permission)
 	if errors.Is(err, adapters.ErrUnsupported) {
-		if err = a.host.stopAgent(ctx, a.agent); err == nil {
+		if err = a.host.StopAgent(ctx, a.agent); err == nil {
 			err = a.openAgent(ctx)
 		}
 	}
@@ -277,7 +277,7 @@ func (a *attempt) setPolicy(p adapters.Permission) {
 }
 
 func (a *attempt) tellOptions(ctx context.Context, model string, permission adapters.Permission) error {
-	if a.agent.fresh {
+	if a.agent.Fresh {
 		return nil
 	}
 	if a.checkpoint.Model != "" && model != a.checkpoint.Model {

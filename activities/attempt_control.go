@@ -70,7 +70,7 @@ func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Optio
 			a.checkpoint.Open.Options.Permission = o.Permission
 		}
 	}
-	return a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
+	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // tell reports whether the agent can be told at all.

@@ -40,9 +40,9 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOu
 	if err := a.saveOutput(out); err != nil {
 		return contract.RunTurnOutput{}, err
 	}
-	a.beatEnded(ctx)
+	a.heartbeatEnded(ctx)
 	if f.Ending.Exited {
-		a.host.forget(a.in.Sandbox.ID)
+		a.host.Disconnect(a.in.Sandbox.ID)
 	}
 	if err := a.awaitAnswer(ctx, f); err != nil {
 		return contract.RunTurnOutput{}, err
@@ -53,7 +53,7 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOu
 // saveOutput saves that the execution has ended.
 func (a *attempt) saveOutput(out contract.RunTurnOutput) error {
 	a.checkpoint.Ended, a.checkpoint.Output, a.checkpoint.Open, a.checkpoint.Unarchived = a.in.ExecutionID, &out, nil, true
-	return a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
+	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // writeEnd appends the turn's end and what precedes it: what subagents did of which
@@ -105,7 +105,7 @@ func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 	}
 	persisted := reducer.State{}
 	if f.Ending.Exited {
-		if persisted, err = a.agent.persisted(ctx, a.message().BlockIDs, h.Streamed()); err != nil {
+		if persisted, err = persistedBy(ctx, a.agent, a.message().BlockIDs, h.Streamed()); err != nil {
 			return fmt.Errorf("look for lost blocks: %w", err)
 		}
 	}
@@ -154,7 +154,7 @@ func (a *attempt) archiveLate(ctx context.Context) (contract.RunTurnOutput, erro
 
 // find finds the sandbox of a turn that has ended, and starts nothing in it.
 func (a *attempt) find(ctx context.Context) (err error) {
-	if a.agent, err = a.host.find(ctx, a.in.Agent, a.in.Sandbox.ID, a.in.Sandbox.Epoch); err != nil {
+	if a.agent, err = a.host.Find(ctx, a.in.Agent, a.in.Sandbox.ID, a.in.Sandbox.Epoch); err != nil {
 		return err
 	}
 	a.archiver, a.machine.HasServer = a.host.archiverOf(a.agent), true
@@ -176,7 +176,7 @@ func (a *attempt) archived(ctx context.Context) (contract.RunTurnOutput, error) 
 
 // sweep ends the processes that an interrupted turn left running.
 func (a *attempt) sweep(ctx context.Context) {
-	swept, err := a.agent.conn.Sweep(ctx, a.checkpoint.Open.Running)
+	swept, err := a.agent.Conn.Sweep(ctx, a.checkpoint.Open.Running)
 	if err != nil {
 		// An agent that has exited took everything with it.
 		a.host.o.Log.Debug("sweep after an interrupt", "session", a.in.Agent.SessionID, "error", err)
@@ -240,7 +240,7 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 	if err := errors.Join(a.sayGrown(ctx, grown), a.out.Flush(ctx)); err != nil {
 		a.host.o.Log.Debug("the growth of the archive was not said", "session", a.in.Agent.SessionID, "error", err)
 	}
-	a.host.after.Go(func() { a.host.lookAgain(a.archiver) })
+	a.host.Go(func(ctx context.Context) { a.host.syncLater(ctx, a.archiver) })
 }
 
 // archiveOwn brings Sojourn's own entries into the archive; what does not get
@@ -258,35 +258,32 @@ func (a *attempt) archiveOwn(ctx context.Context) {
 // saveEnded saves what came of an ended turn, unless another turn has written
 // the checkpoint since: after a reset one may run beside it.
 func (a *attempt) saveEnded() error {
-	return a.host.checkpoints.SaveIf(a.in.Sandbox.ID, a.checkpoint, func(saved host.Checkpoint) bool {
+	return a.host.Checkpoints.SaveIf(a.in.Sandbox.ID, a.checkpoint, func(saved host.Checkpoint) bool {
 		return saved.Ended == a.in.ExecutionID && saved.Open == nil
 	})
 }
 
-// settleTime is when a turn's transcripts are looked at again.
-const settleTime = time.Second
+// laterEvery is when a turn's transcripts are looked at again, and laterTimes how often
+// at most: S3 may be away.
+const (
+	laterEvery = time.Second
+	laterTimes = 60
+)
 
-// looks bounds how often that is tried: S3 may be away.
-const looks = 60
-
-func (h *Host) lookAgain(a *archiver) {
-	for range looks {
+// syncLater archives what an agent wrote behind its turn.
+func (h *Host) syncLater(ctx context.Context, a *archiver) {
+	for range laterTimes {
 		select {
-		case <-time.After(settleTime):
-		case <-h.ctx.Done():
+		case <-time.After(laterEvery):
+		case <-ctx.Done():
 			return
 		}
-		err := h.look(a)
+		once, cancel := context.WithTimeout(ctx, archivePatience)
+		_, err := a.sync(once)
+		cancel()
 		if err == nil || errors.Is(err, archive.ErrFenced) {
 			return
 		}
-		h.o.Log.Debug("archive after a turn", "session", a.agent.launch.SessionID, "error", err)
+		h.o.Log.Debug("archive after a turn", "session", a.agent.Launch.SessionID, "error", err)
 	}
-}
-
-func (h *Host) look(a *archiver) error {
-	ctx, cancel := context.WithTimeout(h.ctx, archivePatience)
-	defer cancel()
-	_, err := a.sync(ctx)
-	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
@@ -93,7 +94,7 @@ func (a *attempt) sayWhatIsLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	persisted, err := a.agent.persisted(ctx, m.BlockIDs, h.Streamed())
+	persisted, err := persistedBy(ctx, a.agent, m.BlockIDs, h.Streamed())
 	if err != nil {
 		return fmt.Errorf("look for what was lost: %w", err)
 	}
@@ -136,12 +137,12 @@ func ownEntriesOf(placed []turn.Placed) (entries []archive.OwnEntry) {
 	return entries
 }
 
-// persisted is the part of the conversation in the agent's own transcripts that the
+// persistedBy returns the part of the conversation in the agent's own transcripts that the
 // streamed one can be compared with; see [turn.Persisted].
-func (a *agent) persisted(ctx context.Context, asked []string, streamed reducer.State) (reducer.State, error) {
-	sources, err := a.sources(ctx)
+func persistedBy(ctx context.Context, a *host.Agent, asked []string, streamed reducer.State) (reducer.State, error) {
+	sources, err := sourcesOf(ctx, a)
 	if err != nil {
 		return reducer.State{}, err
 	}
-	return turn.Persisted(a.adapter.Parse(sources), asked, streamed), ctx.Err()
+	return turn.Persisted(a.Adapter.Parse(sources), asked, streamed), ctx.Err()
 }

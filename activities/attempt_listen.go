@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -36,7 +37,7 @@ func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 	defer files.stop()
 	defer cancel()
 	records := a.records(ctx)
-	look := time.NewTicker(beatEvery)
+	look := time.NewTicker(host.HeartbeatEvery)
 	defer look.Stop()
 	for {
 		var end *turn.Finish
@@ -57,7 +58,7 @@ func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 		case seen := <-files.seen:
 			err = a.sayFiles(ctx, files.syncer, seen)
 		case <-look.C:
-			a.showBeat("running")
+			a.showPhase("running")
 			end, err = a.step(ctx, turn.Tick{Now: time.Now()})
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -95,7 +96,7 @@ func (a *attempt) hear(ctx context.Context, r delivered) (*turn.Finish, error) {
 		// The connection is good, and the next attempt may have it already.
 		return nil, ctx.Err()
 	case r.err != nil:
-		a.host.forget(a.in.Sandbox.ID)
+		a.host.Disconnect(a.in.Sandbox.ID)
 		return nil, fmt.Errorf("session %s: %w", a.in.Agent.SessionID, r.err)
 	}
 	defer r.done()
@@ -113,7 +114,7 @@ func (a *attempt) hear(ctx context.Context, r delivered) (*turn.Finish, error) {
 // it is to be told is written.
 func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Event, error) {
 	events, err := a.dialogue.Step(ctx, d.Record)
-	if err == nil && a.held && d.Next >= a.agent.opened.Next {
+	if err == nil && a.held && d.Next >= a.agent.Opened.Next {
 		a.held = false
 		err = a.dialogue.Release(ctx)
 	}
@@ -135,7 +136,7 @@ func (a *attempt) isProgress(r event.Record) bool {
 	if r.Dir != event.DirOut && r.Dir != event.DirIn {
 		return false
 	}
-	b, ok := a.agent.adapter.(adapters.Beating)
+	b, ok := a.agent.Adapter.(adapters.Beating)
 	return !ok || r.Dir != event.DirOut || !b.Beats(r.Line)
 }
 
@@ -169,12 +170,12 @@ func (a *attempt) do(ctx context.Context, action turn.Action) error {
 		_, err := a.step(ctx, turn.Interrupting{Reason: do.Reason, Now: time.Now()})
 		return err
 	case turn.TerminateAgent:
-		a.escalated(a.agent.conn.Signal(ctx, syscall.SIGTERM))
+		a.escalated(a.agent.Conn.Signal(ctx, syscall.SIGTERM))
 	case turn.KillAgent:
-		_, err := a.agent.conn.Stop(ctx, runner.Grace{Stdin: -1, Term: -1})
+		_, err := a.agent.Conn.Stop(ctx, runner.Grace{Stdin: -1, Term: -1})
 		a.escalated(err)
 	case turn.StopAgent:
-		if _, err := a.agent.conn.Stop(ctx, runner.Grace{}); err != nil && !errors.Is(err, runner.ErrExited) {
+		if _, err := a.agent.Conn.Stop(ctx, runner.Grace{}); err != nil && !errors.Is(err, runner.ErrExited) {
 			return fmt.Errorf("stop the agent: %w", err)
 		}
 	case turn.Save:
@@ -213,14 +214,14 @@ func (a *attempt) saveInterrupt() error {
 		a.checkpoint.Open.Interrupt, a.checkpoint.Open.InterruptedAt = &contract.Interrupt{Reason: i.Reason}, time.Now().UTC()
 	}
 	a.checkpoint.Open.Cut = a.machine.Cut
-	return a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
+	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // checkSpool asks whether this attempt has read all that the spool holds. One that
 // has not, because it has only just begun or because the stream kept it waiting,
 // can't judge how long the agent has been silent.
 func (a *attempt) checkSpool(ctx context.Context) error {
-	status, err := a.agent.conn.Status(ctx)
+	status, err := a.agent.Conn.Status(ctx)
 	if err != nil {
 		return fmt.Errorf("session %s: look for the agent's last word: %w", a.in.Agent.SessionID, err)
 	}
@@ -247,7 +248,7 @@ func (a *attempt) resumeLater(ctx context.Context, do turn.ResumeLater) error {
 	}
 	a.checkpoint.Open.Resume = &do.Resume
 	a.checkpoint.Offset, a.checkpoint.Translator = do.Next, state
-	if err := a.host.checkpoints.Save(a.in.Sandbox.ID, a.checkpoint); err != nil {
+	if err := a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint); err != nil {
 		return err
 	}
 	return errResumed

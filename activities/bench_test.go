@@ -16,11 +16,13 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/local"
@@ -38,14 +40,16 @@ type bench struct {
 	// program is what the agent is.
 	program  string
 	provider sandbox.Provider
-	places   *Places
+	slots    *host.Slots
 	// temporal and lease are those of the next worker.
-	temporal Temporal
+	temporal host.Temporal
 	lease    time.Duration
-	host     *Host
-	agent    contract.Agent
-	sandbox  session.Sandbox
-	last     uint64
+	// profile loads the next worker's profiles; nil for none.
+	profile func(context.Context, string) (adapters.Profile, error)
+	host    *Host
+	agent   contract.Agent
+	sandbox session.Sandbox
+	last    uint64
 }
 
 // newBench makes a host; it has no sandbox yet.
@@ -56,7 +60,7 @@ func newBench(t *testing.T) *bench {
 	if _, err := os.Stat(run); err != nil {
 		skip.Without(t, "bin/sojourn-runner: make build makes it")
 	}
-	b := &bench{t: t, places: NewPlaces(4), temporal: acknowledging{}, agent: contract.Agent{
+	b := &bench{t: t, slots: host.NewSlots(4), temporal: acknowledging{}, agent: contract.Agent{
 		SessionID: "s-" + strings.ToLower(rand.Text()[:12]), Name: "claude", Native: 1,
 	}}
 	b.log, b.store = fresh(t)
@@ -78,8 +82,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// furnished has a sandbox too.
-func furnished(t *testing.T) *bench {
+// withSandbox is a bench that has a sandbox too.
+func withSandbox(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
 	b.begin()
@@ -92,9 +96,9 @@ func (b *bench) worker() {
 	if b.host != nil {
 		require.NoError(b.t, b.host.Close())
 	}
-	b.host = NewHost(HostOptions{
-		ID: "host-1", DataDir: b.dir, Secret: []byte("secret"), Temporal: b.temporal, Lease: b.lease, Stream: b.log, Archive: b.store,
-		Provider: b.provider, Places: b.places, Agents: builtin.Registry(),
+	b.host = NewHost(HostOptions{Stream: b.log, Archive: b.store, Options: host.Options{
+		ID: "host-1", DataDir: b.dir, Secret: []byte("secret"), Temporal: b.temporal, Lease: b.lease,
+		Provider: b.provider, Slots: b.slots, Agents: builtin.Registry(), Profile: b.profile,
 		Getenv: func(name string) string {
 			if name == claude.ProgramVariable {
 				return b.program
@@ -102,7 +106,7 @@ func (b *bench) worker() {
 			return os.Getenv(name)
 		},
 		Log: quiet(),
-	})
+	}})
 }
 
 func (b *bench) endAll() {
@@ -134,7 +138,7 @@ func as[O any](ctx context.Context, attempt int, run, in any) (O, error) {
 }
 
 // acknowledging is a Temporal that is there.
-type acknowledging struct{ Temporal }
+type acknowledging struct{ host.Temporal }
 
 func (acknowledging) RecordActivityHeartbeat(ctx context.Context, _ []byte, details ...any) error {
 	activity.RecordHeartbeat(ctx, details...)

@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -15,10 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// ruined says whether an error means that nobody can go on in the sandbox: what
-// says how far its turns have come does not fit what is there, or its runner is
-// of a release that this worker can't talk to.
-func ruined(err error) bool {
+// unrecoverable reports whether an error means that no attempt can continue in the
+// sandbox: checkpoint and spool contradict each other or can't be read, or its runner
+// is of a release that this worker can't talk to.
+func unrecoverable(err error) bool {
 	for _, cause := range []error{host.ErrDamaged, runner.ErrOffset, runner.ErrTrimmed, runner.ErrVersion} {
 		if errors.Is(err, cause) {
 			return true
@@ -27,14 +26,12 @@ func ruined(err error) bool {
 	return false
 }
 
-// giveUp ends a ruined sandbox, with everything in it archived, so that the turn
-// is resumed in another one. It gives the error that says so; while that can't
-// be done it gives one that is tried again.
+// giveUp ends a sandbox in which no attempt can continue, with everything in it
+// archived, so that the turn is resumed in another one. Its error says so; while that
+// can't be done, it is one that is tried again.
 func (h *Host) giveUp(ctx context.Context, in contract.RunTurnInput, why error) error {
 	h.o.Log.Error("a sandbox is given up", "session", in.Agent.SessionID, "sandbox", in.Sandbox.ID, "error", why)
-	var show atomic.Pointer[contract.HeartbeatDetails]
-	show.Store(&contract.HeartbeatDetails{Phase: "giving up the sandbox: " + turn.Truncate(why.Error(), 300)})
-	defer beat(ctx, &show)()
+	defer heartbeat(ctx, "giving up the sandbox: "+turn.Truncate(why.Error(), 300)).stop()
 	_, err := h.endSandbox(ctx, contract.EndSandboxInput{Agent: in.Agent, Sandbox: in.Sandbox, Reason: "damaged", LastSeq: in.LastSeq})
 	if err != nil {
 		return errors.Join(why, err)
@@ -43,8 +40,8 @@ func (h *Host) giveUp(ctx context.Context, in contract.RunTurnInput, why error) 
 }
 
 // reached is how far the sandbox's spool once came, as checkpoint and stream know.
-// What is said with index 0 stands before the next record, which may never have
-// been written; all else is of a record that was.
+// Events with index 0 precede the next record, which may never have been written; all
+// others are of a record that was.
 func (a *attempt) reached() int64 {
 	from := a.checkpoint.Offset
 	if had := a.machine.Had; had != nil && had.Index > 0 {
@@ -53,13 +50,13 @@ func (a *attempt) reached() int64 {
 	return from
 }
 
-// damages are events that say what of the runner's folder could not be read when
+// damages returns events that say what of the runner's folder could not be read when
 // the agent's process was started.
 func (a *attempt) damages() (events []event.Event) {
-	if !a.agent.fresh {
+	if !a.agent.Fresh {
 		return nil
 	}
-	for _, what := range a.agent.conn.Attached().Damage {
+	for _, what := range a.agent.Conn.Attached().Damage {
 		a.host.o.Log.Error("the runner's folder is damaged", "session", a.in.Agent.SessionID, "sandbox", a.in.Sandbox.ID, "what", what)
 		events = append(events, own(event.Log{Level: "warn", Message: "the runner goes on without what it can't read: " + what}))
 	}

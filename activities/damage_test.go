@@ -2,7 +2,6 @@ package activities
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -66,12 +65,12 @@ func TestDamageOfTheCheckpoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := furnished(t)
+			b := withSandbox(t)
 			b.turn(b.ask(1, "words 5 tool words 3"))
 			files, err := filepath.Glob(b.file(".claude", "projects", "*", "*.jsonl"))
 			require.NoError(t, err)
 			require.Len(t, files, 1)
-			path := b.host.checkpoints.Path(b.sandbox.ID)
+			path := b.host.Checkpoints.Path(b.sandbox.ID)
 			data, err := os.ReadFile(path)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(path, c.spoil(data), 0o600))
@@ -99,7 +98,7 @@ func TestStrandedTurnGoesElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := furnished(t)
+			b := withSandbox(t)
 			done := b.aside(t.Context(), 1, b.ask(1, "words 3 tool hang"))
 			b.until(b.last, is[event.BlockDelta])
 			status, err := b.status()
@@ -118,7 +117,7 @@ func TestStrandedTurnGoesElsewhere(t *testing.T) {
 // sandbox is kept.
 func TestTurnThatCanNotBegin(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	require.NoError(t, os.Remove(b.program))
 	_, err := b.attempt(t.Context(), 1, b.ask(1, "words 3"))
 	var app *temporal.ApplicationError
@@ -131,9 +130,9 @@ func TestTurnThatCanNotBegin(t *testing.T) {
 // The end of a sandbox does not hang on its checkpoint.
 func TestDamageOfTheCheckpointAtTheEnd(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	b.turn(b.ask(1, "words 5"))
-	require.NoError(t, os.WriteFile(b.host.checkpoints.Path(b.sandbox.ID), []byte("\x00\x00"), 0o600))
+	require.NoError(t, os.WriteFile(b.host.Checkpoints.Path(b.sandbox.ID), []byte("\x00\x00"), 0o600))
 	b.end()
 	_, err := b.provider.Open(t.Context(), b.sandbox.ID)
 	require.ErrorIs(t, err, sandbox.ErrNotFound)
@@ -142,12 +141,12 @@ func TestDamageOfTheCheckpointAtTheEnd(t *testing.T) {
 // A checkpoint behind the end of a live runner's spool.
 func TestDamagePositionPastTheSpoolsEnd(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	b.turn(b.ask(1, "words 5"))
-	checkpoint, err := b.host.checkpoints.Load(b.sandbox.ID)
+	checkpoint, err := b.host.Checkpoints.Load(b.sandbox.ID)
 	require.NoError(t, err)
 	checkpoint.Offset += 1_000_000
-	require.NoError(t, b.host.checkpoints.Save(b.sandbox.ID, checkpoint))
+	require.NoError(t, b.host.Checkpoints.Save(b.sandbox.ID, checkpoint))
 	_, err = b.attempt(t.Context(), 1, b.ask(2, "words 2"))
 	b.requireGivenUp(err, runner.ErrOffset.Error())
 }
@@ -156,13 +155,13 @@ func TestDamagePositionPastTheSpoolsEnd(t *testing.T) {
 // told whole.
 func TestDamageOfTheWholeSpool(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	b.turn(b.ask(1, "words 5"))
-	a, err := b.host.find(t.Context(), b.agent, b.sandbox.ID, b.sandbox.Epoch)
+	a, err := b.host.Find(t.Context(), b.agent, b.sandbox.ID, b.sandbox.Epoch)
 	require.NoError(t, err)
-	require.NoError(t, b.host.stopAgent(t.Context(), a))
-	require.NoError(t, os.RemoveAll(filepath.Join(a.paths.Control, "spool")))
-	require.NoError(t, os.WriteFile(filepath.Join(a.paths.Control, "inputs.jsonl"), []byte("{\n"), 0o600))
+	require.NoError(t, b.host.StopAgent(t.Context(), a))
+	require.NoError(t, os.RemoveAll(filepath.Join(a.Paths.Control, "spool")))
+	require.NoError(t, os.WriteFile(filepath.Join(a.Paths.Control, "inputs.jsonl"), []byte("{\n"), 0o600))
 	out := b.turn(b.ask(2, "words 4"))
 	require.Equal(t, session.Completed, out.Result.Outcome)
 	require.Equal(t, numbersFrom(1, 4), strings.TrimLeft(out.Result.Result.Response, " "))
@@ -174,16 +173,4 @@ func TestDamageOfTheWholeSpool(t *testing.T) {
 		}
 	}
 	require.Contains(t, strings.Join(told, "\n"), "inputs.jsonl: the line at byte 0 is damaged")
-}
-
-// The attempt's note of the worker before can't be read: the next one starts
-// all the same.
-func TestDamageOfAnAttemptsNote(t *testing.T) {
-	t.Parallel()
-	h := bare(t)
-	path := h.attemptPath("box")
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
-	require.NoError(t, h.FailPredecessor(context.Background()))
-	require.NoFileExists(t, path)
 }

@@ -11,18 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/host"
 )
 
 // A database in a sandbox is queried while somebody writes to it: all queries see
 // it as it was at the first one, values keep their kinds, and it is only read.
 func TestDatabaseOfASandbox(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	sb, err := b.provider.Open(t.Context(), b.sandbox.ID)
 	require.NoError(t, err)
 	info, err := sb.Info(t.Context())
 	require.NoError(t, err)
-	h := (&agent{sb: sb, paths: info.Paths, env: info.Env}).home(t.Context())
+	h := (&host.Agent{Sandbox: sb, Paths: info.Paths, Env: info.Env}).Home(t.Context())
 	const name = "a db?.sqlite"
 	db, err := sql.Open("sqlite", "file:"+info.Paths.Home+"/a%20db%3F.sqlite")
 	require.NoError(t, err)

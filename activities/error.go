@@ -8,13 +8,14 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// typed says which errors no retry mends, and their types across Temporal.
+// typed are the errors that no retry helps, and their types across Temporal.
 // What is not listed is retried.
 var typed = []struct {
 	err error
@@ -33,15 +34,9 @@ var typed = []struct {
 	{runner.ErrOffset, session.TypeAgentFailed},
 	{runner.ErrTrimmed, session.TypeAgentFailed},
 	{runner.ErrStdinClosed, session.TypeAgentFailed},
-	{errProfile, session.TypeNotFound},
-	{errAgent, session.TypeAgentFailed},
+	{host.ErrProfile, session.TypeNotFound},
+	{host.ErrAgent, session.TypeAgentFailed},
 }
-
-// errAgent marks an agent that can't be started or talked to.
-var errAgent = errors.New("agent")
-
-// errProfile marks a profile that is not there or can't be read.
-var errProfile = errors.New("profile")
 
 // toApplicationError returns an activity's error in the form in which it crosses
 // Temporal.

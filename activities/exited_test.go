@@ -24,7 +24,7 @@ import (
 // process has ended, and what it started has not, goes to the next process, once.
 func TestMessageToAnAgentThatHasJustEnded(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	b.turn(b.ask(1, "words 3"))
 	endHalf, endWhole := b.halfEnded()
 	endHalf()
@@ -53,7 +53,7 @@ func TestMessageToAnAgentThatHasJustEnded(t *testing.T) {
 // answered fails by that name, in the attempt that is under way.
 func TestAnswerToAnAgentThatHasJustEnded(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	b.agent.Permission = "ask"
 	done := b.aside(t.Context(), 1, b.ask(1, "ask"))
 	asked := b.until(b.last, is[event.PermissionRequested]).Payload.(event.PermissionRequested)
@@ -71,7 +71,7 @@ func TestAnswerToAnAgentThatHasJustEnded(t *testing.T) {
 // its turn by name, and is not started for ever.
 func TestAgentThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	require.NoError(t, os.WriteFile(b.file(stillborn), nil, 0o600))
 	for n := 1; n <= 5; n++ {
 		out := b.turn(b.ask(n, "words 3"))

@@ -11,7 +11,7 @@ import (
 // health looks at the sandbox before it is given a query. One that was
 // unhealthy is ready again: its agent is started anew.
 func (a *attempt) health(ctx context.Context) ([]event.Event, error) {
-	status, err := a.agent.conn.Status(ctx)
+	status, err := a.agent.Conn.Status(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", a.in.Sandbox.ID, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
@@ -75,7 +76,7 @@ func (m *memory) CopyOut(_ context.Context, sel sandbox.Selection) iter.Seq2[san
 
 func TestHomeErrors(t *testing.T) {
 	t.Parallel()
-	h := newHome(t.Context(), &memory{fail: errors.New("gone")})
+	h := host.NewHome(t.Context(), &memory{fail: errors.New("gone")})
 	_, err := h.Glob("a/*")
 	require.ErrorContains(t, err, `glob "a/*": gone`)
 	_, err = h.Open("a")
@@ -87,7 +88,7 @@ func TestHomeErrors(t *testing.T) {
 // A home in a real sandbox reads as a folder does.
 func TestHomeOfASandbox(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	sb, err := b.provider.Open(t.Context(), b.sandbox.ID)
 	require.NoError(t, err)
 	files := map[string]string{"p/a/1.jsonl": "one\ntwo\n", "p/b/1.jsonl": "", "p/b/2.jsonl": "x", "top": "t", "p/[x]": "odd"}
@@ -96,7 +97,7 @@ func TestHomeOfASandbox(t *testing.T) {
 		in = append(in, sandbox.Text(name, content))
 	}
 	require.NoError(t, sb.CopyIn(t.Context(), sandbox.AreaHome, sandbox.Files(in...)))
-	h := newHome(t.Context(), sb)
+	h := host.NewHome(t.Context(), sb)
 	dir, err := adapters.OpenHome(b.file())
 	require.NoError(t, err)
 	for _, pattern := range []string{"p/*/1.jsonl", "p/*/*", "*", "p/a/1.jsonl", "none/*", "none", "p/b/?.jsonl", `p/\[x\]`, "p/[ab]/1*"} {
@@ -125,11 +126,11 @@ func TestHomeOfASandbox(t *testing.T) {
 		require.Equal(t, want, string(got))
 		require.NoError(t, r.Close())
 	}
-	data, err := h.whole("p/a/1.jsonl", 8)
+	data, err := h.ReadFile("p/a/1.jsonl", 8)
 	require.NoError(t, err)
 	require.Equal(t, "one\ntwo\n", string(data))
-	_, err = h.whole("p/a/1.jsonl", 7)
-	require.ErrorIs(t, err, errTooLarge)
+	_, err = h.ReadFile("p/a/1.jsonl", 7)
+	require.ErrorIs(t, err, host.ErrTooLarge)
 	_, err = h.Open("p/none")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
@@ -76,7 +77,7 @@ func TestCrossing(t *testing.T) {
 	require.Equal(t, session.TypeInvalid, app.Type())
 	require.Equal(t, session.Invalid("workspace", "is no folder", "a folder"), session.FromTemporal(app))
 	// An agent that can't be started because of its epoch is fenced, not broken.
-	require.ErrorAs(t, toApplicationError(fmt.Errorf("start %w claude: %w", errAgent, runner.ErrEpoch)), &app)
+	require.ErrorAs(t, toApplicationError(fmt.Errorf("start %w claude: %w", host.ErrAgent, runner.ErrEpoch)), &app)
 	require.Equal(t, session.TypeFenced, app.Type())
 }
 
@@ -86,7 +87,7 @@ func TestCrossingNames(t *testing.T) {
 		adapters.ErrNotInstalled: session.TypeAgentMissing, adapters.ErrUnknownAgent: session.TypeInvalid,
 		errAhead: session.TypeFenced, stream.ErrFenced: session.TypeFenced, archive.ErrFenced: session.TypeFenced, runner.ErrEpoch: session.TypeFenced,
 		sandbox.ErrNotFound: session.TypeHostLost, sandbox.ErrTerminated: session.TypeHostLost,
-		errProfile: session.TypeNotFound, errAgent: session.TypeAgentFailed, adapters.ErrUnsupported: session.TypeInvalid,
+		host.ErrProfile: session.TypeNotFound, host.ErrAgent: session.TypeAgentFailed, adapters.ErrUnsupported: session.TypeInvalid,
 		stream.ErrEvent: session.TypeAgentFailed, runner.ErrOffset: session.TypeAgentFailed,
 		runner.ErrTrimmed: session.TypeAgentFailed, runner.ErrStdinClosed: session.TypeAgentFailed,
 	}
@@ -96,126 +97,12 @@ func TestCrossingNames(t *testing.T) {
 	}
 }
 
+// bare is a host without servers and sandboxes.
 func bare(t *testing.T) *Host {
 	t.Helper()
-	h := NewHost(HostOptions{ID: "h", DataDir: t.TempDir(), Log: quiet()})
+	h := NewHost(HostOptions{Options: host.Options{ID: "h", DataDir: t.TempDir(), Log: quiet()}})
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	return h
-}
-
-// make reserves, claims and makes a sandbox, as a host does.
-func (p *Places) make(t *testing.T, id string) {
-	t.Helper()
-	require.True(t, p.TryReserve())
-	c, _ := p.claim()
-	require.NotNil(t, c)
-	c.hold(id)
-	c.drop()
-	p.Release()
-}
-
-func TestPlaces(t *testing.T) {
-	t.Parallel()
-	p := NewPlaces(2)
-	require.Equal(t, 2, p.Capacity())
-	p.make(t, "a")
-	p.make(t, "b")
-	require.False(t, p.TryReserve(), "what was made holds its place")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, p.Reserve(ctx), context.Canceled)
-	p.free("b")
-	p.free("b")
-	require.True(t, p.TryReserve(), "a place is held once, however often it is said")
-	require.False(t, p.TryReserve())
-	c, _ := p.claim()
-	again, giveWay := p.claim()
-	require.Nil(t, again)
-	require.Empty(t, giveWay, "a sandbox in use does not give way")
-	c.drop()
-	c.drop()
-	c, _ = p.claim()
-	require.NotNil(t, c, "a claim is dropped once")
-}
-
-// The sandbox that has been idle the longest gives way, and only on demand.
-func TestPlacesOfIdleSandboxes(t *testing.T) {
-	t.Parallel()
-	p := NewPlaces(3, "old", "older")
-	p.make(t, "new")
-	p.use("older")
-	p.rest("older")
-	p.rest("new")
-	p.use("new")
-	for _, want := range []string{"old", "older", ""} {
-		require.Equal(t, want != "", p.TryReserve())
-		c, giveWay := p.claim()
-		require.Nil(t, c)
-		require.Equal(t, want, giveWay)
-		if want != "" {
-			p.Release()
-		}
-	}
-	p.rest("gone")
-	require.False(t, p.TryReserve(), "what is not held is not idle")
-	p.free("old")
-	require.NoError(t, p.awaitFree(t.Context(), "old"))
-	require.True(t, p.TryReserve())
-}
-
-func TestPlacesWait(t *testing.T) {
-	t.Parallel()
-	p := NewPlaces(1)
-	p.make(t, "old")
-	got := make(chan error, 1)
-	go func() { got <- p.Reserve(t.Context()) }()
-	p.free("other")
-	select {
-	case err := <-got:
-		t.Fatalf("reserved what is taken: %v", err)
-	default:
-	}
-	p.free("old")
-	require.NoError(t, <-got)
-}
-
-// However many ask at once, no more than fit are in.
-func TestPlacesConcurrent(t *testing.T) {
-	t.Parallel()
-	const capacity = 3
-	p := NewPlaces(capacity)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	in, most := 0, 0
-	step := func(by int) {
-		mu.Lock()
-		defer mu.Unlock()
-		in += by
-		most = max(most, in)
-	}
-	for i := range 20 {
-		wg.Go(func() {
-			for j := range 50 {
-				if p.Reserve(t.Context()) != nil {
-					return
-				}
-				id := fmt.Sprint(i, "-", j)
-				if c, _ := p.claim(); c != nil {
-					c.hold(id)
-					step(1)
-					step(-1)
-				}
-				p.Release()
-				p.free(id)
-			}
-		})
-	}
-	wg.Wait()
-	require.LessOrEqual(t, most, capacity)
-	for range capacity {
-		require.True(t, p.TryReserve())
-	}
-	require.False(t, p.TryReserve())
 }
 
 // live is a turn that nobody runs.

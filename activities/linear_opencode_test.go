@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/opencode"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/internal/teststack"
 	"github.com/sojourn-run/sojourn/internal/turns"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -62,21 +63,21 @@ func (c countedProcess) Stdout() io.ReadCloser {
 // The agent's database is queried where it is: a turn costs what it changed.
 func TestTurnsAreLinearForOpenCode(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	sb, err := b.provider.Open(t.Context(), b.sandbox.ID)
 	require.NoError(t, err)
 	info, err := sb.Info(t.Context())
 	require.NoError(t, err)
 	store := &teststack.Wire{}
 	counted := &countedSandbox{Sandbox: sb}
-	a := &agent{adapter: opencode.New(), sb: counted, paths: info.Paths, env: info.Env}
-	a.launch.SessionID = "s1"
-	r := &archiver{agent: a, log: quiet()}
-	r.store, err = archive.Open(t.Context(), archive.Options{
+	a := &host.Agent{Adapter: opencode.New(), Sandbox: counted, Paths: info.Paths, Env: info.Env}
+	a.Launch.SessionID = "s1"
+	kept, err := archive.Open(t.Context(), archive.Options{
 		Bucket: "sojourn-activities-test", Prefix: "linear", Namespace: strings.ToLower(rand.Text()), Client: teststack.Client(serversOf(t), store),
 	})
 	require.NoError(t, err)
-	a.epoch, err = r.store.TakeEpoch(t.Context(), "s1")
+	r := newArchiver(kept, a, 0, quiet())
+	a.Epoch, err = r.store.TakeEpoch(t.Context(), "s1")
 	require.NoError(t, err)
 
 	db, err := turns.NewDatabase(t.Context(), info.Paths.Home)
@@ -90,7 +91,7 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 		for ; at < last-countedTurns; at++ {
 			require.NoError(t, db.Turn(t.Context(), at+1))
 		}
-		_, err := a.hasWritten(t.Context(), &since, "none")
+		_, err := hasWritten(t.Context(), a, &since, "none")
 		require.NoError(t, err)
 		_, err = r.sync(t.Context())
 		require.NoError(t, err)
@@ -98,7 +99,7 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 		before := counted.read.Load()
 		for ; at < last; at++ {
 			require.NoError(t, db.Turn(t.Context(), at+1))
-			found, err := a.hasWritten(t.Context(), &since, db.Answer(at+1))
+			found, err := hasWritten(t.Context(), a, &since, db.Answer(at+1))
 			require.NoError(t, err)
 			require.True(t, found, "turn %d", at+1)
 			grown, err := r.sync(t.Context())
@@ -112,7 +113,7 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 	atMost15PercentMore(t, cost(32), cost(400))
 
 	// What was archived piece by piece is what the database says.
-	whole, _, err := opencode.New().Export(newHome(t.Context(), sb), adapters.Transcript{ID: event.Main, Path: turns.DatabasePath, Kind: adapters.Snapshot}, nil)
+	whole, _, err := opencode.New().Export(host.NewHome(t.Context(), sb), adapters.Transcript{ID: event.Main, Path: turns.DatabasePath, Kind: adapters.Snapshot}, nil)
 	require.NoError(t, err)
 	lines, err := r.store.ReadTranscript(t.Context(), "s1", "main")
 	require.NoError(t, err)

@@ -51,7 +51,7 @@ func (g *grower) cost(t *testing.T, last int) (c costs) {
 		for _, piece := range []string{lines[:len(lines)/2], lines[len(lines)/2:]} {
 			g.text += piece
 			g.sb.put(g.Path, g.text)
-			found, err := g.archiver.agent.hasWritten(t.Context(), &g.since, g.Answer(g.n))
+			found, err := hasWritten(t.Context(), g.archiver.agent, &g.since, g.Answer(g.n))
 			require.NoError(t, err)
 			require.Equal(t, strings.HasSuffix(lines, piece), found, "turn %d", g.n)
 		}
@@ -74,9 +74,9 @@ func (g *grower) linear(t *testing.T) {
 		Bucket: "sojourn-activities-test", Prefix: "linear", Namespace: strings.ToLower(rand.Text()), Client: teststack.Client(serversOf(t), g.store),
 	})
 	require.NoError(t, err)
-	g.archiver.agent.epoch, err = g.archiver.store.TakeEpoch(t.Context(), "s1")
+	g.archiver.agent.Epoch, err = g.archiver.store.TakeEpoch(t.Context(), "s1")
 	require.NoError(t, err)
-	g.archiver.agent.adapter, g.archiver.agent.launch.NativeID = g.Adapter, g.NativeID
+	g.archiver.agent.Adapter, g.archiver.agent.Launch.NativeID = g.Adapter, g.NativeID
 	g.text = g.Head
 	atMost15PercentMore(t, g.cost(t, 32), g.cost(t, 400))
 }
@@ -115,7 +115,7 @@ func TestAnAnswerIsFoundWhenItIsWritten(t *testing.T) {
 	var since json.RawMessage
 	written := func(id string) bool {
 		t.Helper()
-		found, err := r.agent.hasWritten(t.Context(), &since, id+":0")
+		found, err := hasWritten(t.Context(), r.agent, &since, id+":0")
 		require.NoError(t, err)
 		return found
 	}
@@ -134,7 +134,7 @@ func TestAnAnswerIsFoundWhenItIsWritten(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := r.agent.hasWritten(ctx, &since, "none")
+	_, err := hasWritten(ctx, r.agent, &since, "none")
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -142,14 +142,14 @@ func TestAnAnswerIsFoundWhenItIsWritten(t *testing.T) {
 // another worker goes on from there.
 func TestTheCheckpointHasWhatIsParsed(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	require.Equal(t, session.Completed, b.turn(b.ask(1, "words 5")).Result.Outcome)
-	first, err := b.host.checkpoints.Load(b.sandbox.ID)
+	first, err := b.host.Checkpoints.Load(b.sandbox.ID)
 	require.NoError(t, err)
 	require.NotEmpty(t, first.Parsed)
 	b.worker()
 	require.Equal(t, session.Completed, b.turn(b.ask(2, "words 5")).Result.Outcome)
-	second, err := b.host.checkpoints.Load(b.sandbox.ID)
+	second, err := b.host.Checkpoints.Load(b.sandbox.ID)
 	require.NoError(t, err)
 	var at, behind struct {
 		At struct{ Offset int64 }

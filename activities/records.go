@@ -27,7 +27,7 @@ func (a *attempt) records(ctx context.Context) <-chan delivered {
 	weighed := semaphore.NewWeighted(room)
 	go func() {
 		defer close(ch)
-		for d, err := range a.agent.conn.Records(ctx, a.checkpoint.Offset) {
+		for d, err := range a.agent.Conn.Records(ctx, a.checkpoint.Offset) {
 			weight := min(d.Next-d.Offset, room)
 			if err != nil {
 				weight = 0 // there is nothing to translate

@@ -18,7 +18,7 @@ import (
 // one that it has answered, and do nothing at all.
 func TestResumeWithoutTheStream(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	in := b.ask(1, "words 3")
 	b.turn(in)
 	b.create() // on the next host: Temporal never heard of the turn's end

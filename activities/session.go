@@ -67,7 +67,7 @@ func (s *Session) begin(ctx context.Context, in session.Input, runID string) (co
 	return out, s.Stream.Changed(ctx, in.SessionID, stream.ChangeCreated)
 }
 
-// openRecord makes the session's record, or gives the one of an earlier run.
+// openRecord creates the session's record, or returns that of an earlier run.
 func (s *Session) openRecord(ctx context.Context, in session.Input, epoch uint64) (*session.Record, error) {
 	data, err := s.Archive.Session(ctx, in.SessionID)
 	if err == nil {
@@ -159,7 +159,7 @@ func runtime(loaded bool) event.Status {
 	return event.Status{Runtime: &event.Runtime{IsLoaded: loaded}}
 }
 
-// announceChanges tells who shows a list that a session reads differently now.
+// announceChanges notifies who shows a list that a session reads differently now.
 func announceChanges(ctx context.Context, log *stream.Log, sessionID string, events []event.Event) error {
 	for _, ev := range events {
 		if p, ok := ev.Payload.(event.OptionsUpdate); ok && p.Title != nil {
@@ -175,7 +175,7 @@ func own(p event.Payload) event.Event {
 }
 
 // ownEntries picks from events what belongs to the conversation, for the
-// archive, and gives the last block after it.
+// archive, and returns the last block after it.
 func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnEntry, string) {
 	var entries []archive.OwnEntry
 	for i, ev := range events {

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/turn"
@@ -24,11 +25,11 @@ const SweepEvery = time.Minute
 // keeps the agents of paused turns alive that a worker before kept, until ctx
 // ends.
 func (h *Host) Watch(ctx context.Context) {
-	var contacts sync.WaitGroup
-	contacts.Go(func() { h.keepContact(ctx) })
-	defer contacts.Wait()
-	h.adoptPaused(ctx)
-	every(ctx, SweepEvery, func() {
+	var leases sync.WaitGroup
+	leases.Go(func() { h.KeepIdleLeases(ctx) })
+	defer leases.Wait()
+	h.KeepAllPaused(ctx)
+	host.Every(ctx, SweepEvery, func() {
 		if err := h.Sweep(ctx); err != nil && ctx.Err() == nil {
 			h.o.Log.Warn("sweep", "error", err)
 		}
@@ -92,7 +93,7 @@ func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
 		return h.drop(ctx, info)
 	case found.awaits && !h.madeHere(info.SandboxID):
 		// A worker before died while it made this one, and the attempt that
-		// makes another may wait for its place.
+		// makes another may wait for its slot.
 		return h.drop(ctx, info)
 	case found.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, found.status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
 		return nil
@@ -106,12 +107,12 @@ func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
 	return err
 }
 
-// owner is how the workflow of a sandbox's session stands.
+// owner is the state of the workflow of a sandbox's session.
 type owner struct {
 	// status is 0 when Temporal knows none.
 	status enumspb.WorkflowExecutionStatus
 	run    string
-	// awaits says that it waits for a sandbox to be made, so it has none.
+	// awaits reports whether it waits for a sandbox to be made, so it has none.
 	awaits bool
 }
 
@@ -132,7 +133,7 @@ func (h *Host) statusOf(ctx context.Context, sessionID string) (owner, error) {
 	return found, nil
 }
 
-// madeHere says whether this process made a sandbox.
+// madeHere reports whether this process made a sandbox.
 func (h *Host) madeHere(sandboxID string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +149,7 @@ func (h *Host) drop(ctx context.Context, info sandbox.Info) error {
 		return err
 	}
 	h.o.Log.Warn("a sandbox that nobody owns is ended", "sandbox", info.SandboxID)
-	h.forget(info.SandboxID)
+	h.Disconnect(info.SandboxID)
 	return h.terminate(ctx, sb)
 }
 
@@ -159,59 +160,5 @@ func (h *Host) reconcile(ctx context.Context, d session.TerminatedRun) error {
 	return h.o.Reconcile(ctx, d)
 }
 
-// mourn has the session of an attempt cleaned up that Temporal no longer knows,
-// if its workflow was ended from outside.
-func (h *Host) mourn(sessionID string) {
-	ctx, cancel := context.WithTimeout(h.ctx, mournPatience)
-	defer cancel()
-	found, err := h.statusOf(ctx, sessionID)
-	if err == nil && session.TerminationOf(found.status) != "" {
-		err = h.reconcile(ctx, session.TerminatedRun{SessionID: sessionID, RunID: found.run})
-	}
-	if err != nil {
-		h.o.Log.Warn("a session that seems to have been ended is left to the next sweep", "session", sessionID, "error", err)
-	}
-}
-
-// mournPatience bounds what can also be done by the next sweep.
-const mournPatience = 10 * time.Second
-
-// adoptPaused renews the leases of the agents whose turn is paused: the worker
-// before did, and no attempt runs that could.
-func (h *Host) adoptPaused(ctx context.Context) {
-	infos, err := h.o.Provider.List(ctx)
-	if err != nil {
-		h.o.Log.Warn("look for paused turns", "error", err)
-		return
-	}
-	for _, info := range infos {
-		checkpoint, err := h.checkpoints.Load(info.SandboxID)
-		if err != nil || checkpoint.Open == nil {
-			continue
-		}
-		if paused, err := h.paused(info.SessionID); err != nil || !paused {
-			continue
-		}
-		if err := h.adopt(ctx, info); err != nil {
-			h.o.Log.Warn("the agent of a paused turn is not kept", "session", info.SessionID, "error", err)
-		}
-	}
-}
-
-func (h *Host) adopt(ctx context.Context, info sandbox.Info) error {
-	sb, err := h.o.Provider.Open(ctx, info.SandboxID)
-	if err != nil {
-		return err
-	}
-	a := &agent{sb: sb, paths: info.Paths, env: info.Env, epoch: info.Epoch}
-	if err := h.attach(ctx, a); err != nil {
-		return errors.Join(err, a.detach())
-	}
-	h.after.Go(func() {
-		h.keepPaused(info.SessionID, a.conn)
-		if err := a.detach(); err != nil {
-			h.o.Log.Debug("close connection to runner", "sandbox", info.SandboxID, "error", err)
-		}
-	})
-	return nil
-}
+// reconcilePatience bounds what can also be done by the next sweep.
+const reconcilePatience = 10 * time.Second

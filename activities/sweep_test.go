@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
@@ -61,7 +62,7 @@ func TestLeftoversAreNamed(t *testing.T) {
 		&sandbox.LeftError{Path: "/data/.gone-a", Err: errors.New("remove /data/.gone-a/x: operation not permitted")},
 		&sandbox.LeftError{Path: "/data/.gone-b", Err: errors.New("remove /data/.gone-b/y: device or resource busy")},
 	)}
-	h := NewHost(HostOptions{ID: "h", DataDir: t.TempDir(), Provider: p, Log: quiet()})
+	h := NewHost(HostOptions{Options: host.Options{ID: "h", DataDir: t.TempDir(), Provider: p, Log: quiet()}})
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	require.Error(t, h.Sweep(t.Context()))
 	report, err := h.DescribeHost(t.Context())

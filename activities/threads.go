@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/turn"
 )
@@ -51,7 +52,7 @@ const threadsBatch = 1 << 20
 func (a *attempt) tellThreads(ctx context.Context, offset int64, wanted map[string]bool) (found bool, err error) {
 	index, weight := turn.IndexThreads, 0
 	var batch []event.Event
-	for ev, err := range a.agent.threadsOnDisk(ctx, wanted) {
+	for ev, err := range threadsOnDisk(ctx, a.agent, wanted) {
 		if err != nil {
 			return found, err
 		}
@@ -71,9 +72,9 @@ func (a *attempt) tellThreads(ctx context.Context, offset int64, wanted map[stri
 // began in them, as the agent's transcripts have them now; behind them the
 // subagents' blocks as they stand there, because a thread's end, told late, says
 // something of those too. Lines that can't be read are left out.
-func (a *agent) threadsOnDisk(ctx context.Context, wanted map[string]bool) iter.Seq2[event.Event, error] {
+func threadsOnDisk(ctx context.Context, a *host.Agent, wanted map[string]bool) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		sources, err := a.sources(ctx)
+		sources, err := sourcesOf(ctx, a)
 		if err != nil {
 			yield(event.Event{}, err)
 			return
@@ -81,7 +82,7 @@ func (a *agent) threadsOnDisk(ctx context.Context, wanted map[string]bool) iter.
 		inside := maps.Clone(wanted)
 		var spawned []event.Event
 		starts, found := reducer.NewBuilder(reducer.State{}), false
-		for ev, err := range a.adapter.Parse(sources) {
+		for ev, err := range a.Adapter.Parse(sources) {
 			if err != nil {
 				continue
 			}

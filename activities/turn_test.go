@@ -65,7 +65,7 @@ func (b *bench) requireOnce(turns int) []event.Event {
 
 func TestSessionOnAHost(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	first := b.turn(b.ask(1, "words 5 tool words 3"))
 	require.Equal(t, session.Completed, first.Result.Outcome)
 	require.Equal(t, numbersFrom(7, 3), first.Result.Result.Response)
@@ -92,7 +92,7 @@ func TestSessionOnAHost(t *testing.T) {
 
 	_, err = b.provider.Open(t.Context(), b.sandbox.ID)
 	require.ErrorIs(t, err, sandbox.ErrNotFound)
-	require.NoFileExists(t, b.host.checkpoints.Path(b.sandbox.ID))
+	require.NoFileExists(t, b.host.Checkpoints.Path(b.sandbox.ID))
 	b.end() // again: it is gone, and that is what was asked for
 	require.Equal(t, 1, count[event.EETerminated](b.events()))
 }
@@ -123,7 +123,7 @@ func TestAttemptsAtAnyPoint(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(uint64(seed), 3))
-			b := furnished(t)
+			b := withSandbox(t)
 			first := 1
 			for n := 1; n <= 2; n++ {
 				in := b.ask(n, fmt.Sprintf("words %d tool tool words %d", said, said))
@@ -193,7 +193,7 @@ func (b *bench) cutOff(ctx context.Context, cancel func(), after uint64, more in
 // by the next one; the stream does not show that there were two.
 func TestAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	in := b.ask(1, "words 300")
 	old := b.aside(t.Context(), 1, in)
 	b.until(b.last, is[event.BlockDelta])
@@ -209,7 +209,7 @@ func TestAttemptsAtOnce(t *testing.T) {
 // An attempt after one that did everything but return gives the same answer.
 func TestAttemptAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	in := b.ask(1, "words 3")
 	first := b.turn(in)
 	before := len(b.events())
@@ -222,7 +222,7 @@ func TestAttemptAfterTheEnd(t *testing.T) {
 	require.Len(t, b.events(), before, "nothing is written for it")
 
 	// The same without the checkpoint: it died a moment earlier.
-	require.NoError(t, b.host.checkpoints.Remove(b.sandbox.ID))
+	require.NoError(t, b.host.Checkpoints.Remove(b.sandbox.ID))
 	third, err := b.attempt(t.Context(), 3, in)
 	require.NoError(t, err)
 	require.Equal(t, first.Result.Outcome, third.Result.Outcome)
@@ -245,7 +245,7 @@ func (b *bench) control(in contract.ControlInput) contract.ControlOutput {
 // in the archive, in its place; the agent is interrupted once.
 func TestControlTwice(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	done := b.aside(t.Context(), 1, b.ask(1, "words 3 tool hang"))
 	b.until(b.last, func(ev event.Event) bool {
 		p, ok := ev.Payload.(event.BlockUpsert)
@@ -289,7 +289,7 @@ func TestAgentDies(t *testing.T) {
 	for _, attempts := range []int{1, 2} {
 		t.Run(fmt.Sprint("attempts ", attempts), func(t *testing.T) {
 			t.Parallel()
-			b := furnished(t)
+			b := withSandbox(t)
 			in := b.ask(1, "words 2 words 60 die")
 			for n := 1; n < attempts; n++ {
 				ctx, cancel := context.WithCancel(t.Context())
@@ -327,7 +327,7 @@ func TestAgentDies(t *testing.T) {
 // What a person changed in mid-turn holds for the attempts that come after.
 func TestPolicyOutlivesTheAttempt(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	b.agent.Permission = adapters.PermissionAllow
 	b.turn(b.ask(1, "words 1"))
 	in := b.ask(2, "words 200 ask")
@@ -350,7 +350,7 @@ func TestPolicyOutlivesTheAttempt(t *testing.T) {
 // they wait no longer for a deaf agent, and know why it was stopped.
 func TestInterruptOutlivesTheAttempt(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	in := b.ask(1, "words 200 hang")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := b.aside(ctx, 1, in)
@@ -370,10 +370,10 @@ func TestInterruptOutlivesTheAttempt(t *testing.T) {
 // opening to the next.
 func TestOpeningAfterADeath(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
-	a, err := b.host.prepare(t.Context(), b.agent, b.sandbox.ID, b.sandbox.Epoch)
+	b := withSandbox(t)
+	a, err := b.host.Prepare(t.Context(), b.agent, b.sandbox.ID, b.sandbox.Epoch)
 	require.NoError(t, err)
-	require.NoError(t, b.host.start(t.Context(), a))
+	require.NoError(t, b.host.StartAgent(t.Context(), a))
 	b.worker()
 	b.turn(b.ask(1, "words 1"))
 	heard := b.heard()
@@ -385,7 +385,7 @@ func TestOpeningAfterADeath(t *testing.T) {
 // profile are gone.
 func TestEndWithoutProgram(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	b.turn(b.ask(1, "words 1"))
 	require.NoError(t, os.Remove(b.program))
 	b.agent.Profile = "gone"

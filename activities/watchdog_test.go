@@ -17,7 +17,7 @@ import (
 // and in the conversation. The process goes on with the next message.
 func TestNoProgressFailsTheTurn(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	in := b.ask(1, "words 3 hang")
 	in.NoProgressMS = 2000
 	out, err := b.attempt(t.Context(), 1, in)
@@ -39,7 +39,7 @@ func TestNoProgressFailsTheTurn(t *testing.T) {
 func TestNoProgressEndsADeafAgent(t *testing.T) {
 	skip.InShort(t, "it waits until a deaf agent is given up")
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	in := b.ask(1, "words 3 deaf hang")
 	in.NoProgressMS = 1000
 	out, err := b.attempt(t.Context(), 1, in)
@@ -51,7 +51,7 @@ func TestNoProgressEndsADeafAgent(t *testing.T) {
 // The wait for a person does not count, however long it is.
 func TestNoProgressWaitsForAPerson(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	b.agent.Permission = "ask"
 	in := b.ask(1, "ask")
 	in.NoProgressMS = 100
@@ -61,7 +61,7 @@ func TestNoProgressWaitsForAPerson(t *testing.T) {
 	live := b.host.turns[b.agent.SessionID]
 	b.host.mu.Unlock()
 	// Twice the beat at which the silence is judged, and many times the patience.
-	require.Eventually(t, func() bool { return live.show.Load().Seconds >= 3 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return live.details.Load().Seconds >= 3 }, 30*time.Second, 10*time.Millisecond)
 	require.True(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}}).Handed)
 	ended := <-done
 	require.NoError(t, ended.err)

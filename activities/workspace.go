@@ -41,13 +41,16 @@ func (h *Host) syncer(in contract.Agent, sb sandbox.Sandbox, epoch uint64) *work
 	return s
 }
 
-func (h *Host) dropSyncer(sandboxID string) {
+// forget drops what is known of a sandbox that has ended.
+func (h *Host) forget(sandboxID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	delete(h.made, sandboxID)
 	delete(h.syncers, sandboxID)
+	delete(h.archivers, sandboxID)
 }
 
-// provisionWorkspace gives a workspace of the sandbox's own its files.
+// provisionWorkspace puts the files into a workspace of the sandbox's own.
 func (h *Host) provisionWorkspace(ctx context.Context, in contract.Agent, sb sandbox.Sandbox, epoch uint64, profile []adapters.File) error {
 	s := h.syncer(in, sb, epoch)
 	if s == nil {
@@ -68,7 +71,7 @@ func (h *Host) warnLeft(in contract.Agent, left string) {
 // syncWorkspace archives the workspace at the turn's end and tells what changed
 // and was not told yet. It returns in words what is not archived, "" for nothing.
 func (a *attempt) syncWorkspace(ctx context.Context) (behind string) {
-	s := a.host.syncer(a.in.Agent, a.agent.sb, a.in.Sandbox.Epoch)
+	s := a.host.syncer(a.in.Agent, a.agent.Sandbox, a.in.Sandbox.Epoch)
 	if s == nil {
 		return ""
 	}
@@ -123,7 +126,7 @@ type watching struct {
 // watchWorkspace begins to follow the workspace, until ctx ends; stop waits for
 // that. A folder of the user's is not followed.
 func (a *attempt) watchWorkspace(ctx context.Context) *watching {
-	w := &watching{syncer: a.host.syncer(a.in.Agent, a.agent.sb, a.in.Sandbox.Epoch), seen: make(chan []workspace.Observation)}
+	w := &watching{syncer: a.host.syncer(a.in.Agent, a.agent.Sandbox, a.in.Sandbox.Epoch), seen: make(chan []workspace.Observation)}
 	if w.syncer == nil {
 		return w
 	}
@@ -163,12 +166,12 @@ func (w *watching) follow(ctx context.Context, t *attempt) error {
 	if err := w.catchUp(ctx, t); err != nil {
 		return err
 	}
-	info, err := t.agent.sb.Info(ctx)
+	info, err := t.agent.Sandbox.Info(ctx)
 	if err != nil {
 		return err
 	}
 	spec := runner.WatchSpec{Dir: info.Paths.Workspace, Ignore: workspace.QuietFolders(), Since: t.began}
-	for c, err := range runner.Watch(ctx, t.agent.sb, info.Paths.Runner, spec) {
+	for c, err := range runner.Watch(ctx, t.agent.Sandbox, info.Paths.Runner, spec) {
 		if err != nil {
 			return err
 		}

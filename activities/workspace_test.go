@@ -51,7 +51,7 @@ func fileChanges(events []event.Event) []string {
 // behind the last turn too, and what was deleted not.
 func TestWorkspaceFollows(t *testing.T) {
 	t.Parallel()
-	b := furnished(t)
+	b := withSandbox(t)
 	binary := string(bytes.Repeat([]byte{0, 255, 10}, 1000))
 	b.write("deep/run", binary, 0o755)
 	b.write("gone", "x", 0o600)

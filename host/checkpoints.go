@@ -73,7 +73,7 @@ func (c *Checkpoints) SaveIf(sandboxID string, cp Checkpoint, still func(saved C
 func (c *Checkpoints) replace(sandboxID string, cp Checkpoint) error {
 	data, err := encode(cp)
 	if err == nil {
-		err = ReplaceFile(c.Path(sandboxID), data)
+		err = replaceFile(c.Path(sandboxID), data)
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint of sandbox %s: %w", sandboxID, err)
@@ -91,7 +91,7 @@ func (c *Checkpoints) Remove(sandboxID string) error {
 
 // RemoveHalfWritten removes what a process that was killed was writing. Nobody may
 // save meanwhile.
-func (c *Checkpoints) RemoveHalfWritten() error { return RemoveHalfWritten(c.dir) }
+func (c *Checkpoints) RemoveHalfWritten() error { return removeHalfWritten(c.dir) }
 
 // checkpointVersion is the version of the format that this build writes. A build
 // that does not understand what this one writes needs a higher one.

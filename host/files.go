@@ -9,9 +9,9 @@ import (
 // halfWritten is how files are named until they are whole.
 const halfWritten = "new-*"
 
-// ReplaceFile replaces a file in one step: whoever dies leaves the old content or
+// replaceFile replaces a file in one step: whoever dies leaves the old content or
 // the new one at the path.
-func ReplaceFile(path string, data []byte) error {
+func replaceFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -29,8 +29,8 @@ func ReplaceFile(path string, data []byte) error {
 	return nil
 }
 
-// RemoveHalfWritten removes the files of a folder that ReplaceFile did not finish.
-func RemoveHalfWritten(dir string) error {
+// removeHalfWritten removes the files of a folder that replaceFile did not finish.
+func removeHalfWritten(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, halfWritten))
 	errs := []error{err}
 	for _, f := range files {

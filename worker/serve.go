@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/adapters/profiles"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/sandbox/local"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -62,28 +63,28 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	if err := setupArchive(ctx, store); err != nil {
 		return err
 	}
-	host, places, err := newHost(ctx, s, me, c, events, store, logger)
+	h, err := newHost(ctx, s, me, c, events, store, logger)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, host.Close()) }()
-	if err := host.FailPredecessor(ctx); err != nil {
+	defer func() { err = errors.Join(err, h.Close()) }()
+	if err := h.FailPredecessor(ctx); err != nil {
 		// Their heartbeats are missed soon, and then they are tried again too.
 		logger.Warn("turns of the worker before wait for their heartbeat timeout", "error", err)
 	}
-	set, err := startWorkers(c, me.id, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, host, places)
+	set, err := startWorkers(c, me.id, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, h)
 	if err != nil {
 		return err
 	}
 	defer set.stop()
-	defer watch(c, host, logger)()
+	defer watch(c, h, logger)()
 	defer markReady(s.dataDir, me.id, logger)()
 	if err := announce(stdout, s, me); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
-		return rest(s, set, host)
+		return rest(s, set, h)
 	case err := <-set.fatal:
 		return fmt.Errorf("worker: %w", err)
 	}
@@ -91,7 +92,7 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 
 // watch looks after what nobody else does, until the returned stop is called:
 // sandboxes without an owner here, dead sessions anywhere.
-func watch(c client.Client, host *activities.Host, logger *slog.Logger) (stop func()) {
+func watch(c client.Client, h *activities.Host, logger *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -101,7 +102,7 @@ func watch(c client.Client, host *activities.Host, logger *slog.Logger) (stop fu
 			logger.Warn("sessions that are terminated may not be cleaned up when their host is gone", "error", err)
 		}
 		cancel()
-		host.Watch(ctx)
+		h.Watch(ctx)
 	}()
 	return func() { cancel(); <-done }
 }
@@ -110,19 +111,19 @@ func watch(c client.Client, host *activities.Host, logger *slog.Logger) (stop fu
 const restPatience = 30 * time.Second
 
 // rest ends what goes on without the worker, if it was told to.
-func rest(s options, set *workers, host *activities.Host) error {
+func rest(s options, set *workers, h *activities.Host) error {
 	if !s.stopAgents {
 		return nil
 	}
 	set.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), restPatience)
 	defer cancel()
-	return host.StopAgents(ctx)
+	return h.StopAgents(ctx)
 }
 
 // reconnect is how a worker comes back to a Temporal that was away. The client's
 // own pace goes up to ten seconds between attempts: much of the time for which
-// an agent is left to itself ([activities.DefaultLease]).
+// an agent is left to itself ([host.DefaultLease]).
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 	MinConnectTimeout: 5 * time.Second,
@@ -190,39 +191,40 @@ func setupArchive(ctx context.Context, store *archive.Archive) error {
 	return err
 }
 
-func newHost(ctx context.Context, s options, me identity, temporal client.Client, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, *activities.Places, error) {
+func newHost(ctx context.Context, s options, me identity, temporal client.Client, events *stream.Log, store *archive.Archive, logger *slog.Logger) (*activities.Host, error) {
 	provider, warnings, err := newProvider(ctx, s)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, w := range warnings {
 		logger.Warn(w)
 	}
 	infos, err := provider.List(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var held []string
 	for _, info := range infos {
 		held = append(held, info.SandboxID)
 	}
-	places := activities.NewPlaces(s.capacity, held...)
+	slots := host.NewSlots(s.capacity, held...)
 	load, err := profileLoader(s)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	agents := builtin.Registry()
 	sayMissing(agents, s, logger)
-	host := activities.NewHost(activities.HostOptions{
-		ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease,
-		Temporal: temporal, Reconcile: func(ctx context.Context, d session.TerminatedRun) error { return session.Reconcile(ctx, temporal, d) },
-		Evict: func(ctx context.Context, id string, req session.EvictRequest) error {
-			return session.Evict(ctx, temporal, id, req)
+	return activities.NewHost(activities.HostOptions{
+		Options: host.Options{
+			ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease, Temporal: temporal,
+			Evict: func(ctx context.Context, id string, req session.EvictRequest) error {
+				return session.Evict(ctx, temporal, id, req)
+			},
+			Provider: provider, Slots: slots, Agents: agents, Profile: load, Getenv: s.Get, Log: logger,
 		},
-		Stream: events, Archive: store, Provider: provider,
-		Places: places, Agents: agents, Profile: load, Getenv: s.Get, Log: logger, Memory: s.memory, Warnings: warnings,
-	})
-	return host, places, nil
+		Stream: events, Archive: store, Memory: s.memory, Warnings: warnings,
+		Reconcile: func(ctx context.Context, d session.TerminatedRun) error { return session.Reconcile(ctx, temporal, d) },
+	}), nil
 }
 
 // newProvider also returns what an operator must know of how agents are shut in

@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows"
 )
@@ -34,7 +35,7 @@ func (w *workers) stop() {
 // startWorkers polls the shared queues and this host's two. Turns get as many
 // slots as the host may hold sandboxes; control has slots of its own, so an
 // interrupt never waits behind a turn.
-func startWorkers(c client.Client, host string, light *activities.Session, h *activities.Host, places *activities.Places) (*workers, error) {
+func startWorkers(c client.Client, hostID string, light *activities.Session, h *activities.Host) (*workers, error) {
 	set := &workers{fatal: make(chan error, 4)}
 	base := worker.Options{
 		// A turn is handed over at once when the worker stops: its agent goes
@@ -64,26 +65,26 @@ func startWorkers(c client.Client, host string, light *activities.Session, h *ac
 		contract.ActivityDescribeTerminated: reconciler.DescribeTerminated, contract.ActivityRecordTermination: reconciler.RecordTermination, contract.ActivityReconcileTerminated: reconciler.ReconcileTerminated,
 	})
 
-	placed := base
-	tuner, err := placeTuner(places)
+	creating := base
+	tuner, err := slotTuner(h.Slots)
 	if err != nil {
 		return nil, err
 	}
-	placed.Tuner, placed.DisableWorkflowWorker, placed.MaxConcurrentActivityTaskPollers = tuner, true, 1
-	place := worker.New(c, session.CreateQueue, placed)
-	register(place, map[string]any{contract.ActivityCreateSandbox: h.CreateSandbox})
+	creating.Tuner, creating.DisableWorkflowWorker, creating.MaxConcurrentActivityTaskPollers = tuner, true, 1
+	create := worker.New(c, session.CreateQueue, creating)
+	register(create, map[string]any{contract.ActivityCreateSandbox: h.CreateSandbox})
 
 	turning := base
-	turning.DisableWorkflowWorker, turning.MaxConcurrentActivityExecutionSize = true, places.Capacity()
-	turns := worker.New(c, session.HostQueue(host), turning)
+	turning.DisableWorkflowWorker, turning.MaxConcurrentActivityExecutionSize = true, h.Slots.Capacity()
+	turns := worker.New(c, session.HostQueue(hostID), turning)
 	register(turns, map[string]any{contract.ActivityRunTurn: h.RunTurn})
 
 	controlling := base
 	controlling.DisableWorkflowWorker, controlling.MaxConcurrentActivityExecutionSize = true, 64
-	control := worker.New(c, session.ControlQueue(host), controlling)
+	control := worker.New(c, session.ControlQueue(hostID), controlling)
 	register(control, map[string]any{contract.ActivitySendControl: h.SendControl, contract.ActivityEndSandbox: h.EndSandbox, contract.ActivityDescribeHost: h.DescribeHost})
 
-	for _, w := range []worker.Worker{turns, control, place, shared} {
+	for _, w := range []worker.Worker{turns, control, create, shared} {
 		if err := w.Start(); err != nil {
 			set.stop()
 			return nil, err
@@ -99,35 +100,35 @@ func register(w worker.Worker, byName map[string]any) {
 	}
 }
 
-func placeTuner(places *activities.Places) (worker.WorkerTuner, error) {
+func slotTuner(slots *host.Slots) (worker.WorkerTuner, error) {
 	few, err := worker.NewFixedSizeSlotSupplier(1)
 	if err != nil {
 		return nil, err
 	}
 	return worker.NewCompositeTuner(worker.CompositeTunerOptions{
-		WorkflowSlotSupplier: few, ActivitySlotSupplier: placeSlots{places}, LocalActivitySlotSupplier: few,
+		WorkflowSlotSupplier: few, ActivitySlotSupplier: createSlots{slots}, LocalActivitySlotSupplier: few,
 		NexusSlotSupplier: few, SessionActivitySlotSupplier: few,
 	})
 }
 
-// placeSlots lets the place queue be polled only while the host has a free
-// place, or an idle sandbox that can give way.
-type placeSlots struct{ places *activities.Places }
+// createSlots lets the create queue be polled only while the host has a free slot, or
+// an idle sandbox that can be evicted.
+type createSlots struct{ slots *host.Slots }
 
-func (s placeSlots) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
-	if err := s.places.Reserve(ctx); err != nil {
+func (s createSlots) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
+	if err := s.slots.Reserve(ctx); err != nil {
 		return nil, err
 	}
 	return &worker.SlotPermit{}, nil
 }
 
-func (s placeSlots) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
-	if !s.places.TryReserve() {
+func (s createSlots) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
+	if !s.slots.TryReserve() {
 		return nil
 	}
 	return &worker.SlotPermit{}
 }
 
-func (s placeSlots) MarkSlotUsed(worker.SlotMarkUsedInfo) {}
-func (s placeSlots) ReleaseSlot(worker.SlotReleaseInfo)   { s.places.Release() }
-func (s placeSlots) MaxSlots() int                        { return s.places.Capacity() }
+func (s createSlots) MarkSlotUsed(worker.SlotMarkUsedInfo) {}
+func (s createSlots) ReleaseSlot(worker.SlotReleaseInfo)   { s.slots.Release() }
+func (s createSlots) MaxSlots() int                        { return s.slots.Capacity() }

@@ -11,8 +11,8 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -45,7 +45,7 @@ func TestButtonsPauseOutlivesTheWorker(t *testing.T) {
 	pause(ctx, t, h.ID())
 	k.kill()
 	since := time.Now()
-	require.Eventually(t, func() bool { return time.Since(since) > activities.DefaultLease+5*time.Second }, patience, tick)
+	require.Eventually(t, func() bool { return time.Since(since) > host.DefaultLease+5*time.Second }, patience, tick)
 	spaceOf(t).Model.Open(gate)
 	unpause(ctx, t, h.ID())
 	answeredWell(ctx, t, h, r)

@@ -92,6 +92,12 @@ func rules() []rule {
 			why:     "activities use what a host has: the arrow goes one way",
 		},
 		{
+			name:    "a host is a machine's agents, not their turns",
+			about:   under("host"),
+			forbids: func(_, to string) bool { return oneOf(to, "stream", "workspace", "reducer") },
+			why:     "what is streamed and archived of a turn is the activities' to decide",
+		},
+		{
 			name:    "workflows decide only",
 			about:   under("workflows"),
 			forbids: allOursBut("workflows", "session", "event", "reducer", "contract"),

@@ -1,4 +1,4 @@
-package activities
+package host
 
 import (
 	"context"
@@ -16,14 +16,12 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
-
-	"github.com/sojourn-run/sojourn/host"
 )
 
-// attemptNote is what a worker that comes next must know of one that is under way:
-// it can be failed in its predecessor's name, so that the activity is offered
-// again at once and not only when its heartbeats or its end are missed.
-type attemptNote struct {
+// openAttempt is what the next worker must know of an attempt that is under way: it
+// can fail it in its predecessor's name, so that the activity is offered again at once
+// and not only when its heartbeats or its end are missed.
+type openAttempt struct {
 	SessionID string `json:"sessionId"`
 	Activity  string `json:"activity"`
 	TaskToken []byte `json:"taskToken"`
@@ -33,54 +31,54 @@ func (h *Host) attemptPath(name string) string {
 	return filepath.Join(h.o.DataDir, "attempts", name+".json")
 }
 
-// noteAttempt keeps an attempt's token in the data folder until forget. What
-// the next worker needs is the folder as this one left it: a machine that
-// crashed has nobody to wait for, so nothing is forced to the disk.
-func (h *Host) noteAttempt(info activity.Info) (forget func(), err error) {
+// saveAttempt keeps an attempt's token in the data folder until remove. What the next
+// worker needs is the folder as this one left it: a machine that crashed has nobody to
+// wait for, so nothing is forced to the disk.
+func (h *Host) saveAttempt(info activity.Info) (remove func(), err error) {
 	sum := sha256.Sum256(info.TaskToken)
 	path := h.attemptPath(hex.EncodeToString(sum[:12]))
-	data, err := json.Marshal(attemptNote{SessionID: info.WorkflowExecution.ID, Activity: info.ActivityType.Name, TaskToken: info.TaskToken})
+	data, err := json.Marshal(openAttempt{SessionID: info.WorkflowExecution.ID, Activity: info.ActivityType.Name, TaskToken: info.TaskToken})
 	if err == nil {
-		err = host.ReplaceFile(path, data)
+		err = replaceFile(path, data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("note an attempt of %s: %w", info.ActivityType.Name, err)
+		return nil, fmt.Errorf("save an attempt of %s: %w", info.ActivityType.Name, err)
 	}
 	return func() {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			h.o.Log.Warn("the note of an attempt stays", "path", path, "error", err)
+			h.o.Log.Warn("the file of an attempt can't be removed", "path", path, "error", err)
 		}
 	}, nil
 }
 
-// Interceptor notes every activity that a worker with it has under way, for
+// Interceptor saves every activity that a worker with it has under way, for
 // FailPredecessor of the worker that comes after it.
-func (h *Host) Interceptor() interceptor.WorkerInterceptor { return &noting{host: h} }
+func (h *Host) Interceptor() interceptor.WorkerInterceptor { return &saving{host: h} }
 
-type noting struct {
+type saving struct {
 	interceptor.WorkerInterceptorBase
 	host *Host
 }
 
-func (n *noting) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &noted{interceptor.ActivityInboundInterceptorBase{Next: next}, n.host}
+func (s *saving) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &saved{interceptor.ActivityInboundInterceptorBase{Next: next}, s.host}
 }
 
-type noted struct {
+type saved struct {
 	interceptor.ActivityInboundInterceptorBase
 	host *Host
 }
 
-// ExecuteActivity goes on without a note when it can't be written, as on a full
+// ExecuteActivity runs the activity though its attempt can't be saved, as on a full
 // disk: then the attempt's own timeouts are waited for.
-func (n *noted) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	forget, err := n.host.noteAttempt(activity.GetInfo(ctx))
+func (s *saved) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	remove, err := s.host.saveAttempt(activity.GetInfo(ctx))
 	if err != nil {
-		n.host.o.Log.Warn("a worker after this one would wait for an attempt", "error", err)
-		return n.Next.ExecuteActivity(ctx, in)
+		s.host.o.Log.Warn("a worker after this one would wait for an attempt", "error", err)
+		return s.Next.ExecuteActivity(ctx, in)
 	}
-	defer forget()
-	return n.Next.ExecuteActivity(ctx, in)
+	defer remove()
+	return s.Next.ExecuteActivity(ctx, in)
 }
 
 // errPredecessor is what a dead worker's attempts fail with. They are tried
@@ -90,10 +88,11 @@ var errPredecessor = temporal.NewApplicationErrorWithOptions("the worker that ra
 	temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 
 // FailPredecessor fails the attempts that an earlier worker of this data folder
-// left open, and removes the files that it had begun. It must be called before this worker takes turns of its own, by
-// whoever holds the folder's lock: then nobody else works on them.
+// left open, and removes the files that it had begun to write. It must be
+// called before this worker takes turns of its own, by whoever holds the folder's
+// lock: then nobody else works on them.
 func (h *Host) FailPredecessor(ctx context.Context) error {
-	errs := []error{h.checkpoints.RemoveHalfWritten(), host.RemoveHalfWritten(filepath.Dir(h.attemptPath("x")))}
+	errs := []error{h.Checkpoints.RemoveHalfWritten(), removeHalfWritten(filepath.Dir(h.attemptPath("x")))}
 	notes, err := filepath.Glob(h.attemptPath("*"))
 	errs = append(errs, err)
 	for _, path := range notes {
@@ -110,10 +109,10 @@ func (h *Host) failAttempt(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	var a attemptNote
+	var a openAttempt
 	if err := json.Unmarshal(data, &a); err != nil || len(a.TaskToken) == 0 {
 		// Its heartbeat timeout does the same, later.
-		h.o.Log.Warn("the note of an attempt can't be read", "path", path, "error", err)
+		h.o.Log.Warn("the file of an attempt can't be read", "path", path, "error", err)
 		return os.Remove(path)
 	}
 	err = h.o.Temporal.CompleteActivity(ctx, a.TaskToken, nil, errPredecessor)

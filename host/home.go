@@ -1,4 +1,4 @@
-package activities
+package host
 
 import (
 	"context"
@@ -16,27 +16,28 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// home shows a sandbox's home to an adapter.
-type home struct {
+// Home is a sandbox's home as an adapter reads it, until its context ends.
+type Home struct {
 	ctx context.Context
 	sb  sandbox.Sandbox
 	// agent is whose home it is, for what needs its runner; may be nil.
-	agent *agent
+	agent *Agent
 }
 
-func newHome(ctx context.Context, sb sandbox.Sandbox) home { return home{ctx: ctx, sb: sb} }
+// NewHome returns the home of a sandbox without what needs its runner: databases.
+func NewHome(ctx context.Context, sb sandbox.Sandbox) Home { return Home{ctx: ctx, sb: sb} }
 
-// home is the agent's.
-func (a *agent) home(ctx context.Context) home { return home{ctx, a.sb, a} }
+// Home returns the agent's home.
+func (a *Agent) Home(ctx context.Context) Home { return Home{ctx, a.Sandbox, a} }
 
-// OpenDatabase opens a database where it is, shut in as the agent is: the agent may
+// OpenDatabase opens a database where it is, isolated as the agent is: the agent may
 // have made of the file what it likes.
-func (h home) OpenDatabase(name string) (adapters.Database, error) {
-	if h.agent == nil || h.agent.paths.Runner == "" {
+func (h Home) OpenDatabase(name string) (adapters.Database, error) {
+	if h.agent == nil || h.agent.Paths.Runner == "" {
 		return nil, fmt.Errorf("query %s: %w", name, errors.ErrUnsupported)
 	}
-	p := h.agent.paths
-	spec := runner.RunSpec{Env: h.agent.env, Dir: p.Home, Isolation: isolation(p)}
+	p := h.agent.Paths
+	spec := runner.RunSpec{Env: h.agent.Env, Dir: p.Home, Isolation: Isolation(p)}
 	spec.Isolation.Network = sandbox.Network{} // a namespace for what opens no connection takes time
 	ctx, cancel := context.WithTimeout(h.ctx, queryPatience)
 	db, err := runner.OpenDatabase(ctx, h.sb, p.Runner, spec, path.Join(p.Home, name))
@@ -69,7 +70,7 @@ func inHome(name string) sandbox.Selection {
 }
 
 // Glob lists the folder before the pattern's first wildcard and matches.
-func (h home) Glob(pattern string) ([]string, error) {
+func (h Home) Glob(pattern string) ([]string, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, fmt.Errorf("glob %q: %w", pattern, err)
 	}
@@ -96,11 +97,11 @@ func (h home) Glob(pattern string) ([]string, error) {
 }
 
 // Open opens a file; what is not read of it costs nothing.
-func (h home) Open(name string) (io.ReadCloser, error) { return h.OpenAt(name, 0) }
+func (h Home) Open(name string) (io.ReadCloser, error) { return h.OpenAt(name, 0) }
 
 // OpenAt opens a file at a byte. Reading ends with the context: a superseded
 // attempt must not read a huge file to its end.
-func (h home) OpenAt(name string, start int64) (io.ReadCloser, error) {
+func (h Home) OpenAt(name string, start int64) (io.ReadCloser, error) {
 	sel := inHome(name)
 	sel.From = map[string]int64{name: start}
 	next, stop := iter.Pull2(h.sb.CopyOut(h.ctx, sel))
@@ -141,8 +142,8 @@ func (o *opened) Close() error {
 	return nil
 }
 
-// size is how many bytes a file has; 0 if there is none.
-func (h home) size(name string) (int64, error) {
+// Size returns how many bytes a file has; 0 if there is none.
+func (h Home) Size(name string) (int64, error) {
 	for f, err := range h.sb.CopyOut(h.ctx, inHome(name)) {
 		if err != nil {
 			return 0, fmt.Errorf("read %s: %w", name, err)
@@ -154,18 +155,19 @@ func (h home) size(name string) (int64, error) {
 	return 0, nil
 }
 
-// errTooLarge is wrapped for a file that would have to be held in full.
-var errTooLarge = errors.New("the file is too large")
+// ErrTooLarge is wrapped for a file that would have to be held in full.
+var ErrTooLarge = errors.New("the file is too large")
 
-// whole reads a file of at most limit bytes.
-func (h home) whole(name string, limit int64) ([]byte, error) {
+// ReadFile reads a file of at most limit bytes; the error of a larger one wraps
+// [ErrTooLarge].
+func (h Home) ReadFile(name string, limit int64) ([]byte, error) {
 	in, err := h.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(in, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%w: over %d bytes", errTooLarge, limit)
+		err = fmt.Errorf("%w: over %d bytes", ErrTooLarge, limit)
 	}
 	if err = errors.Join(err, in.Close()); err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)

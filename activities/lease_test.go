@@ -19,13 +19,14 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
 )
 
 // temporalSays answers heartbeats with what it is told to.
 type temporalSays struct {
-	Temporal
+	host.Temporal
 	// answer is what a heartbeat gets; nil is an acknowledgement.
 	answer atomic.Pointer[error]
 	paused atomic.Bool
@@ -55,7 +56,7 @@ func (s *temporalSays) DescribeWorkflowExecution(context.Context, string, string
 	}}, nil
 }
 
-// leased is a furnished bench whose leases are short and whose Temporal is told
+// leased is a bench with a sandbox whose leases are short and whose Temporal is told
 // what to say.
 func leased(t *testing.T, lease time.Duration) (*bench, *temporalSays) {
 	t.Helper()
@@ -70,10 +71,7 @@ func leased(t *testing.T, lease time.Duration) (*bench, *temporalSays) {
 
 // status is what the runner of the bench's sandbox says.
 func (b *bench) status() (runner.Status, error) {
-	b.host.mu.Lock()
-	a := b.host.agents[b.sandbox.ID]
-	b.host.mu.Unlock()
-	return a.conn.Status(b.t.Context())
+	return b.host.Connected(b.sandbox.ID).Conn.Status(b.t.Context())
 }
 
 // An agent in the middle of a turn ends when Temporal acknowledges nothing for
@@ -143,9 +141,7 @@ func TestNothingIsAskedUnacknowledged(t *testing.T) {
 	gone := <-done
 	cancel()
 	require.Error(t, gone.err)
-	b.host.mu.Lock()
-	defer b.host.mu.Unlock()
-	require.Empty(t, b.host.agents)
+	require.Nil(t, b.host.Connected(b.sandbox.ID))
 }
 
 // Between turns an agent stays warm, however long.
@@ -170,16 +166,14 @@ func TestPausedTurnKeepsItsAgent(t *testing.T) {
 	b.until(b.last, is[event.BlockDelta])
 	says.say(activity.ErrActivityPaused)
 	require.ErrorContains(t, (<-done).err, "paused")
-	enough := says.looks.Load() + 3*custodyLooks
+	enough := says.looks.Load() + 3*host.PausedChecks
 	require.Eventually(t, func() bool { return says.looks.Load() > enough }, 60*time.Second, 10*time.Millisecond)
 	status, err := b.status()
 	require.NoError(t, err, "it lives though three leases are over")
 	require.Equal(t, runner.AgentRunning, status.State)
 
 	says.paused.Store(false)
-	b.host.mu.Lock()
-	conn := b.host.agents[b.sandbox.ID].conn
-	b.host.mu.Unlock()
+	conn := b.host.Connected(b.sandbox.ID).Conn
 	select {
 	case <-conn.Done():
 	case <-time.After(60 * time.Second):

@@ -1,8 +1,9 @@
-package activities
+package host
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -12,8 +13,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
-
-	"github.com/sojourn-run/sojourn/host"
 )
 
 // completions is a Temporal that is told how activities end.
@@ -36,13 +35,13 @@ func (c *completions) CompleteActivity(_ context.Context, token []byte, _ any, e
 func TestPredecessorsAttemptsFail(t *testing.T) {
 	t.Parallel()
 	says := &completions{failed: map[string]error{}}
-	h := NewHost(HostOptions{DataDir: t.TempDir(), Temporal: says, Log: quiet()})
+	h := New(Options{DataDir: t.TempDir(), Temporal: says, Log: quiet()})
 	defer func() { require.NoError(t, h.Close()) }()
-	_, err := h.noteAttempt(activity.Info{TaskToken: []byte("open")})
+	_, err := h.saveAttempt(activity.Info{TaskToken: []byte("open")})
 	require.NoError(t, err)
-	forget, err := h.noteAttempt(activity.Info{TaskToken: []byte("done")})
+	remove, err := h.saveAttempt(activity.Info{TaskToken: []byte("done")})
 	require.NoError(t, err)
-	forget()
+	remove()
 	require.NoError(t, os.WriteFile(h.attemptPath("torn"), []byte("{"), 0o600))
 
 	says.says = errors.New("away")
@@ -59,23 +58,39 @@ func TestPredecessorsAttemptsFail(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A worker that is killed while it writes a note or a checkpoint leaves half a
+// A worker that is killed while it writes an attempt or a checkpoint leaves half a
 // file; the next one removes it, and nothing else.
 func TestPredecessorsHalfWrittenFilesGo(t *testing.T) {
 	t.Parallel()
-	h := NewHost(HostOptions{DataDir: t.TempDir(), Temporal: &completions{failed: map[string]error{}}, Log: quiet()})
+	h := New(Options{DataDir: t.TempDir(), Temporal: &completions{failed: map[string]error{}}, Log: quiet()})
 	defer func() { require.NoError(t, h.Close()) }()
 	require.NoError(t, h.FailPredecessor(t.Context()), "a new folder has neither")
-	require.NoError(t, h.checkpoints.Save("s-e1", host.Checkpoint{Offset: 7}))
-	_, err := h.noteAttempt(activity.Info{TaskToken: []byte("open")})
+	require.NoError(t, h.Checkpoints.Save("s-e1", Checkpoint{Offset: 7}))
+	_, err := h.saveAttempt(activity.Info{TaskToken: []byte("open")})
 	require.NoError(t, err)
 	for _, dir := range []string{"bookmarks", "attempts"} {
-		f, err := os.CreateTemp(filepath.Join(h.o.DataDir, dir), "new-*")
+		f, err := os.CreateTemp(filepath.Join(h.o.DataDir, dir), halfWritten)
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
 	require.NoError(t, h.FailPredecessor(t.Context()))
 	left, err := filepath.Glob(filepath.Join(h.o.DataDir, "*", "*"))
 	require.NoError(t, err)
-	require.Equal(t, []string{h.checkpoints.Path("s-e1")}, left)
+	require.Equal(t, []string{h.Checkpoints.Path("s-e1")}, left)
 }
+
+// The file of an attempt of the worker before can't be read: the next one starts
+// all the same.
+func TestDamageOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	h := New(Options{DataDir: t.TempDir(), Log: quiet()})
+	defer func() { require.NoError(t, h.Close()) }()
+	path := h.attemptPath("box")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+	require.NoError(t, h.FailPredecessor(context.Background()))
+	require.NoFileExists(t, path)
+}
+
+// quiet is a logger that writes nothing.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,58 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// errPaused and errReset are the errors of an attempt that an operator ended; the
+// next one is made when the operator lets it.
+var (
+	errPaused = temporal.NewApplicationError("the turn was paused; its agent goes on", "Paused")
+	errReset  = temporal.NewApplicationError("the turn's activity was reset; its agent goes on", "ActivityReset")
+)
+
+// operatorError is the error of an attempt that an operator ended; nil for any other.
+func operatorError(ctx context.Context) error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, activity.ErrActivityPaused):
+		return errPaused
+	case errors.Is(cause, activity.ErrActivityReset):
+		return errReset
+	}
+	return nil
+}
+
+// leave returns an attempt's error after it left its agent at work, and takes care of
+// the agent if nobody else does.
+func (a *attempt) leave(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), activity.ErrActivityPaused) && a.agent != nil {
+		a.host.KeepPaused(a.in.Agent.SessionID, a.agent.Conn)
+	}
+	var missing *serviceerror.NotFound
+	if errors.As(context.Cause(ctx), &missing) {
+		a.host.Go(func(ctx context.Context) { a.host.reconcileTerminated(ctx, a.in.Agent.SessionID) })
+	}
+	return toApplicationError(cmp.Or(operatorError(ctx), err))
+}
+
+// reconcileTerminated has the session of an attempt cleaned up that Temporal no longer
+// knows, if its workflow was ended from outside.
+func (h *Host) reconcileTerminated(ctx context.Context, sessionID string) {
+	ctx, cancel := context.WithTimeout(ctx, reconcilePatience)
+	defer cancel()
+	found, err := h.statusOf(ctx, sessionID)
+	if err == nil && session.TerminationOf(found.status) != "" {
+		err = h.reconcile(ctx, session.TerminatedRun{SessionID: sessionID, RunID: found.run})
+	}
+	if err != nil {
+		h.o.Log.Warn("a session that seems to have been ended is left to the next sweep", "session", sessionID, "error", err)
+	}
+}

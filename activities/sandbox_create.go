@@ -1,0 +1,287 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// CreateSandbox makes a sandbox on this host with everything that the
+// session's agent needs: its transcripts from the archive, its profile, its
+// workspace. It takes the session's next epoch, so whatever served the session
+// before is fenced from then on.
+func (h *Host) CreateSandbox(ctx context.Context, in contract.CreateSandboxInput) (contract.CreateSandboxOutput, error) {
+	p := heartbeat(ctx, "waiting for a free place")
+	defer p.stop()
+	out, err := h.createSandbox(ctx, in, p)
+	if errors.Is(err, archive.ErrCorrupt) {
+		// No other try helps, and nobody would see what is waited for.
+		err = temporal.NewNonRetryableApplicationError(err.Error(), session.TypeAgentFailed, nil)
+	}
+	return out, toApplicationError(err)
+}
+
+func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput, p *phase) (contract.CreateSandboxOutput, error) {
+	id := in.Agent.SessionID
+	slot, err := h.TakeSlot(ctx)
+	if err != nil {
+		return contract.CreateSandboxOutput{}, err
+	}
+	defer slot.Close()
+	p.set("creating sandbox")
+	epoch, err := h.o.Archive.TakeEpoch(ctx, id)
+	if err != nil {
+		return contract.CreateSandboxOutput{}, err
+	}
+	at := streamEnd{id, epoch, in.LastSeq}
+	if in.Lost != nil {
+		if at.lastSeq, err = h.emitLost(ctx, at, *in.Lost); err != nil {
+			return contract.CreateSandboxOutput{}, err
+		}
+	}
+	made := session.Sandbox{Host: h.o.ID, ID: fmt.Sprintf("%s-e%d", id, epoch), Provider: h.o.Provider.Name(), Epoch: epoch, Status: "ready"}
+	env := made.Environment("starting")
+	env.RestartCount = in.Restarts
+	if at.lastSeq, err = h.emit(ctx, at, event.EECreating{Environment: env}, env); err != nil {
+		return contract.CreateSandboxOutput{}, err
+	}
+	if err := h.provision(ctx, in.Agent, env.SandboxID, at, slot); err != nil {
+		env.Status, env.Message = "terminated", err.Error()
+		_, terr := h.emit(ctx, at, event.EEError{Environment: env}, env)
+		return contract.CreateSandboxOutput{}, errors.Join(err, terr)
+	}
+	env.Status = made.Status
+	last, err := h.emit(ctx, at, event.EEReady{Environment: env}, env)
+	if err != nil {
+		// Nobody will know of it: it must not stay.
+		return contract.CreateSandboxOutput{}, errors.Join(err, h.discard(context.WithoutCancel(ctx), env.SandboxID))
+	}
+	h.Slots.Idle(env.SandboxID)
+	return contract.CreateSandboxOutput{Sandbox: made, LastSeq: last}, nil
+}
+
+// provision makes the sandbox and puts everything into it; after an error nothing of
+// it is left.
+func (h *Host) provision(ctx context.Context, in contract.Agent, sandboxID string, at streamEnd, slot *host.Slot) error {
+	a, err := h.o.Agents.Get(in.Name)
+	if err != nil {
+		return err
+	}
+	if _, err := a.Locate(h.o.Getenv); err != nil {
+		return fmt.Errorf("host %s: %w", h.o.ID, err)
+	}
+	profile, err := h.Profile(ctx, in.Profile)
+	if err != nil {
+		return err
+	}
+	if err := h.clearOlder(ctx, in.SessionID, at.epoch); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.made[sandboxID] = true
+	h.mu.Unlock()
+	sb, err := h.o.Provider.Create(ctx, sandbox.Spec{
+		ID: sandboxID, SessionID: in.SessionID, Epoch: at.epoch, Workspace: in.Workspace,
+		Labels: map[string]string{"agent": in.Name},
+	})
+	if err != nil {
+		return h.refusedWorkspace(err)
+	}
+	slot.Fill(sandboxID)
+	if err := h.populate(ctx, in, a, profile, sb, at); err != nil {
+		return errors.Join(err, h.terminate(context.WithoutCancel(ctx), sb))
+	}
+	return nil
+}
+
+// refusedWorkspace returns the error of bad input for a workspace that this host
+// refuses: no retry on it would help.
+func (h *Host) refusedWorkspace(err error) error {
+	if refused, ok := errors.AsType[*sandbox.WorkspaceError](err); ok {
+		return session.Invalid("workspace", fmt.Sprintf("%s %s, on host %s", refused.Dir, refused.Reason, h.o.ID), refused.Want)
+	}
+	return err
+}
+
+// clearOlder ends what an attempt before, or an earlier epoch, left of the
+// session's sandboxes on this host.
+func (h *Host) clearOlder(ctx context.Context, sessionID string, epoch uint64) error {
+	infos, err := h.o.Provider.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		if info.SessionID != sessionID || info.Epoch >= epoch {
+			continue
+		}
+		sb, err := h.o.Provider.Open(ctx, info.SandboxID)
+		if errors.Is(err, sandbox.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			h.Disconnect(info.SandboxID)
+			err = h.terminate(ctx, sb)
+		}
+		if err != nil {
+			return fmt.Errorf("end sandbox %s of an earlier epoch: %w", info.SandboxID, err)
+		}
+	}
+	return nil
+}
+
+// populate puts transcripts first, then the profile, then the workspace's files.
+func (h *Host) populate(ctx context.Context, in contract.Agent, a adapters.Adapter, p adapters.Profile, sb sandbox.Sandbox, at streamEnd) error {
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := h.Launch(in, a, p, info.Paths, info.Env)
+	if err != nil {
+		return err
+	}
+	if err := h.restore(ctx, a, l, sb, at); err != nil {
+		return err
+	}
+	files, err := a.ProfileFiles(p, l)
+	if err != nil {
+		return fmt.Errorf("%w %q: %w", host.ErrProfile, in.Profile, err)
+	}
+	if err := copyProfile(ctx, sb, filesOf(files, adapters.InHome), sandbox.AreaHome); err != nil {
+		return err
+	}
+	if err := installBundled(ctx, p, sb, info); err != nil {
+		return err
+	}
+	return h.provisionWorkspace(ctx, in, sb, at.epoch, files)
+}
+
+// restore writes the archive's transcripts back into the home, and appends events of
+// that.
+func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, at streamEnd) error {
+	var err error
+	var written []event.Event
+	if e, ok := a.(adapters.Exporter); ok {
+		written, err = h.importTranscripts(ctx, e, l, sb, at.epoch)
+	} else {
+		written, err = h.copyTranscripts(ctx, a, l, sb, at.epoch)
+	}
+	if err != nil {
+		return fmt.Errorf("restore transcripts: %w", err)
+	}
+	if len(written) == 0 {
+		return nil
+	}
+	_, err = h.o.Stream.Emit(ctx, l.SessionID, stream.Emission{
+		Fence: stream.Fence{Epoch: at.epoch}, LastSeq: at.lastSeq, Key: fmt.Sprintf("restored-%d", at.epoch), Events: written,
+	})
+	return err
+}
+
+func restored(f archive.RestoredFile) event.Event {
+	return own(event.TranscriptWritten{Transcript: event.Transcript{ID: f.ID, Offset: f.Size, SHA256: f.SHA256}})
+}
+
+// copyTranscripts puts the archived files where the adapter wants them.
+func (h *Host) copyTranscripts(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) ([]event.Event, error) {
+	var written []event.Event
+	files := func(yield func(sandbox.File, error) bool) {
+		for f, err := range h.o.Archive.RestoreFiles(ctx, l.SessionID, epoch) {
+			if err != nil {
+				yield(sandbox.File{}, err)
+				return
+			}
+			body, err := f.Open()
+			ok := yield(sandbox.File{Path: a.Place(f.Transcript, l), Mode: f.Mode, Size: f.Size, Body: body}, err)
+			if body != nil {
+				err = errors.Join(err, body.Close())
+			}
+			if !ok || err != nil {
+				return
+			}
+			written = append(written, restored(f))
+		}
+	}
+	err := sb.CopyIn(ctx, sandbox.AreaHome, files)
+	return written, err
+}
+
+// importTranscripts makes a database of what was exported from one.
+func (h *Host) importTranscripts(ctx context.Context, e adapters.Exporter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) ([]event.Event, error) {
+	var written []event.Event
+	var sources []adapters.Source
+	for f, err := range h.o.Archive.RestoreFiles(ctx, l.SessionID, epoch) {
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, adapters.Source{Transcript: f.Transcript, Open: f.Open})
+		written = append(written, restored(f))
+	}
+	if len(sources) == 0 {
+		return nil, nil
+	}
+	files, err := e.Import(sources, l)
+	if err != nil {
+		return nil, err
+	}
+	return written, sb.CopyIn(ctx, sandbox.AreaHome, filesOf(files, adapters.InHome))
+}
+
+func copyProfile(ctx context.Context, sb sandbox.Sandbox, files iter.Seq2[sandbox.File, error], area sandbox.Area) error {
+	if err := sb.CopyIn(ctx, area, files); err != nil {
+		return fmt.Errorf("copy profile into %s: %w", area, err)
+	}
+	return nil
+}
+
+func filesOf(files []adapters.File, base adapters.Base) iter.Seq2[sandbox.File, error] {
+	return func(yield func(sandbox.File, error) bool) {
+		for _, f := range files {
+			if f.Base != base {
+				continue
+			}
+			mode := fs.FileMode(f.Mode)
+			if mode == 0 {
+				mode = 0o644
+			}
+			if !yield(sandbox.File{Path: f.Path, Mode: mode, Size: int64(len(f.Data)), Body: bytes.NewReader(f.Data)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// installBundled runs the install commands of the profile's own MCP servers,
+// isolated as the agent will be.
+func installBundled(ctx context.Context, p adapters.Profile, sb sandbox.Sandbox, info sandbox.Info) error {
+	for _, name := range slices.Sorted(maps.Keys(p.BundledMCP)) {
+		argv := p.BundledMCP[name].Install
+		if len(argv) == 0 {
+			continue
+		}
+		spec := runner.RunSpec{
+			Argv: argv, Env: info.Env, Dir: filepath.Join(info.Paths.Home, adapters.BundledDir(name)), Isolation: host.Isolation(info.Paths),
+		}
+		if err := runner.Run(ctx, sb, info.Paths.Runner, spec); err != nil {
+			return fmt.Errorf("%w: install MCP server %s: %w", host.ErrProfile, name, err)
+		}
+	}
+	return nil
+}

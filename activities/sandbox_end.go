@@ -1,0 +1,130 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// EndSandbox stops the agent, archives what is left and ends the sandbox. It
+// fails, and is tried again, for as long as the archive can't be reached. A
+// sandbox that is gone already is ended.
+func (h *Host) EndSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
+	defer heartbeat(ctx, "ending sandbox: archiving").stop()
+	out, err := h.endSandbox(ctx, in)
+	return out, toApplicationError(err)
+}
+
+func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
+	var kept []event.Event
+	var left []string
+	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
+	switch {
+	case errors.Is(err, sandbox.ErrNotFound):
+		// An attempt before may have died before it removed the rest.
+		h.Slots.Free(in.Sandbox.ID)
+		h.forget(in.Sandbox.ID)
+		if err := h.Checkpoints.Remove(in.Sandbox.ID); err != nil {
+			return contract.EndSandboxOutput{}, err
+		}
+	case err != nil:
+		return contract.EndSandboxOutput{}, err
+	default:
+		if kept, left, err = h.archiveAndTerminate(ctx, in, sb); err != nil {
+			return contract.EndSandboxOutput{}, err
+		}
+	}
+	env := in.Sandbox.Environment("terminated")
+	env.Reason, env.Message = in.Reason, strings.Join(left, "; ")
+	last, err := h.emit(ctx, streamEnd{in.Agent.SessionID, in.Sandbox.Epoch, in.LastSeq}, event.EETerminated{Environment: env}, env, kept...)
+	return contract.EndSandboxOutput{LastSeq: last}, err
+}
+
+// archiveAndTerminate archives what is in a sandbox and ends it. Whatever an agent made
+// of it, that ends: what can't be archived or removed is named in left.
+func (h *Host) archiveAndTerminate(ctx context.Context, in contract.EndSandboxInput, sb sandbox.Sandbox) (kept []event.Event, left []string, err error) {
+	if kept, left, err = h.drain(ctx, in); err != nil {
+		return nil, nil, err
+	}
+	unkept, err := h.syncLast(ctx, in, sb)
+	if err != nil {
+		return nil, nil, err
+	}
+	unremoved, err := h.terminateNaming(ctx, sb)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, words := range []string{unkept, unremoved} {
+		if words != "" {
+			left = append(left, words)
+		}
+	}
+	return kept, left, nil
+}
+
+// leftShown bounds what is told of what an ended sandbox left, in bytes.
+const leftShown = 1000
+
+// stopPatienceAtEnd bounds the stop of an agent whose sandbox ends; then its
+// processes are killed with the sandbox.
+const stopPatienceAtEnd = time.Minute
+
+// drain stops the agent, so that it writes its last lines, and archives. It returns
+// events of what the archive has in the end: whoever follows the transcripts has not
+// been told of what came behind the last turn. What can't be read is in left.
+func (h *Host) drain(ctx context.Context, in contract.EndSandboxInput) (kept []event.Event, left []string, err error) {
+	a, err := h.Find(ctx, in.Agent, in.Sandbox.ID, in.Sandbox.Epoch)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := h.stopAtEnd(ctx, a); err != nil {
+		return nil, nil, err
+	}
+	checkpoint, err := h.Checkpoints.Load(in.Sandbox.ID)
+	if errors.Is(err, host.ErrDamaged) {
+		// What waited in it for the archive is lost; the rest is not.
+		h.o.Log.Error("a sandbox is ended without its checkpoint", "sandbox", in.Sandbox.ID, "error", err)
+		err = nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	store := h.o.Archive
+	if err := store.AppendOwn(ctx, in.Agent.SessionID, in.Sandbox.Epoch, checkpoint.Own...); err != nil {
+		return nil, nil, err
+	}
+	all := h.archiverOf(a)
+	_, err = all.sync(ctx)
+	if left, err = unreadableOf(err); err != nil {
+		return nil, nil, err
+	}
+	if len(left) > 0 {
+		h.o.Log.Warn("a sandbox is ended with transcripts that can't be archived", "sandbox", in.Sandbox.ID, "left", left)
+	}
+	if err := all.ready(ctx); err != nil {
+		return nil, nil, err
+	}
+	return changed(slices.SortedFunc(maps.Values(all.known), byID)), left, nil
+}
+
+// stopAtEnd stops an agent whose sandbox ends. One that does not stop ends with
+// the sandbox.
+func (h *Host) stopAtEnd(ctx context.Context, a *host.Agent) error {
+	short, cancel := context.WithTimeout(ctx, stopPatienceAtEnd)
+	defer cancel()
+	err := h.StopAgent(short, a)
+	if err == nil || errors.Is(err, runner.ErrEpoch) || ctx.Err() != nil {
+		return err
+	}
+	h.o.Log.Warn("an agent does not stop and is ended with its sandbox", "sandbox", a.Sandbox.ID(), "error", err)
+	return nil
+}

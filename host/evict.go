@@ -1,0 +1,77 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/session"
+)
+
+const (
+	// evictPatience is how long a new sandbox waits for an idle one to be archived
+	// and ended. The one that is evicted ends all the same.
+	evictPatience = 30 * time.Second
+	// evictAgain is when a sandbox is asked again whose session was busy.
+	evictAgain = 5 * time.Second
+	// slotAgain is when a new sandbox is offered again, to any host.
+	slotAgain = time.Second
+)
+
+// errNoSlot returns a task to the create queue: another host may have a slot.
+func (h *Host) errNoSlot(why string) error {
+	return temporal.NewApplicationErrorWithOptions(
+		fmt.Sprintf("waiting for a free place: host %s has %d sandboxes, %s", h.o.ID, h.Slots.Capacity(), why),
+		session.TypeNoSlot, temporal.ApplicationErrorOptions{NextRetryDelay: slotAgain},
+	)
+}
+
+// TakeSlot takes a slot for a new sandbox. Where all are taken the sandbox that has
+// been idle the longest is evicted: its own session archives and ends it, and refuses
+// if it has anything to do. Its error has the type session.TypeNoSlot where no slot
+// can be had now.
+func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
+	for {
+		slot, idle := h.Slots.take()
+		if slot != nil {
+			return slot, nil
+		}
+		if idle == "" {
+			return nil, h.errNoSlot("and each is in use")
+		}
+		if err := h.evict(ctx, idle); err != nil {
+			h.o.Log.Info("an idle sandbox is not evicted", "sandbox", idle, "error", err)
+			time.AfterFunc(evictAgain, func() { h.Slots.Idle(idle) })
+			if errors.Is(err, context.DeadlineExceeded) {
+				return nil, h.errNoSlot(fmt.Sprintf("and %s, which gives way, is not archived yet", idle))
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// evict asks a sandbox's session to give it up, and waits until it is gone.
+func (h *Host) evict(ctx context.Context, sandboxID string) error {
+	infos, err := h.o.Provider.List(ctx)
+	if err != nil {
+		return fmt.Errorf("evict: %w", err)
+	}
+	for _, info := range infos {
+		if info.SandboxID != sandboxID {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, evictPatience)
+		defer cancel()
+		if err := h.o.Evict(ctx, info.SessionID, session.EvictRequest{SandboxID: sandboxID, Reason: session.EvictForPlace}); err != nil {
+			return err
+		}
+		return h.Slots.awaitFree(ctx, sandboxID)
+	}
+	h.Slots.Free(sandboxID)
+	return nil
+}

@@ -1,0 +1,159 @@
+package host
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Slots counts the sandboxes that a host holds against how many it may hold.
+// A host asks for new sandboxes only while it has a free slot, or an idle sandbox
+// that can be evicted. Safe for concurrent use.
+type Slots struct {
+	capacity int
+
+	mu sync.Mutex
+	// reserved are the tasks of the create queue that the host has or asks for;
+	// taken are those of them that have a slot and no sandbox yet.
+	reserved, taken int
+	held            map[string]bool
+	// idle is since when a held sandbox has had nothing to do; one that is not in
+	// it is not evicted.
+	idle    map[string]time.Time
+	changed chan struct{}
+}
+
+// NewSlots returns the slots of a host that may hold capacity sandboxes. held are
+// those that exist already; they count as idle, the longest of all, until a turn
+// runs in them.
+func NewSlots(capacity int, held ...string) *Slots {
+	s := &Slots{capacity: capacity, held: map[string]bool{}, idle: map[string]time.Time{}, changed: make(chan struct{})}
+	for _, id := range held {
+		s.held[id], s.idle[id] = true, time.Time{}
+	}
+	return s
+}
+
+// Capacity returns how many sandboxes the host may hold.
+func (s *Slots) Capacity() int { return s.capacity }
+
+// Reserve waits until a task of the create queue can be served, and counts it
+// until Release.
+func (s *Slots) Reserve(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		if s.reserveLocked() {
+			s.mu.Unlock()
+			return nil
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// TryReserve is Reserve without the wait.
+func (s *Slots) TryReserve() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reserveLocked()
+}
+
+func (s *Slots) reserveLocked() bool {
+	if len(s.held)+s.reserved >= s.capacity+len(s.idle) {
+		return false
+	}
+	s.reserved++
+	return true
+}
+
+// Release returns a reservation; a sandbox that was made under it is held in its own
+// name by then.
+func (s *Slots) Release() {
+	s.change(func() { s.reserved-- })
+}
+
+// Slot is one that is set aside for a sandbox that is about to be made.
+type Slot struct {
+	slots *Slots
+	open  bool
+}
+
+// take takes a slot. Without a free one it returns the sandbox that has been idle
+// the longest, which is no longer counted as idle: the caller evicts it, or calls
+// Idle if it can't. "" means that none can be evicted.
+func (s *Slots) take() (slot *Slot, evict string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.held)+s.taken < s.capacity {
+		s.taken++
+		return &Slot{s, true}, ""
+	}
+	for id, since := range s.idle {
+		if evict == "" || since.Before(s.idle[evict]) {
+			evict = id
+		}
+	}
+	delete(s.idle, evict)
+	return nil, evict
+}
+
+// Fill assigns the slot to the sandbox that was made.
+func (s *Slot) Fill(id string) {
+	s.slots.change(func() { s.slots.taken--; s.slots.held[id] = true })
+	s.open = false
+}
+
+// Close returns the slot, unless a sandbox fills it.
+func (s *Slot) Close() {
+	if s.open {
+		s.slots.change(func() { s.slots.taken-- })
+		s.open = false
+	}
+}
+
+// awaitFree returns when the host no longer holds a sandbox.
+func (s *Slots) awaitFree(ctx context.Context, id string) error {
+	for {
+		s.mu.Lock()
+		held, changed := s.held[id], s.changed
+		s.mu.Unlock()
+		if !held {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Free frees the slot of a sandbox that has ended.
+func (s *Slots) Free(id string) {
+	s.change(func() { delete(s.held, id); delete(s.idle, id) })
+}
+
+// Busy keeps a sandbox from being evicted.
+func (s *Slots) Busy(id string) { s.change(func() { delete(s.idle, id) }) }
+
+// Idle allows it to be evicted, as the last of those that are idle now.
+func (s *Slots) Idle(id string) {
+	s.change(func() {
+		if s.held[id] {
+			s.idle[id] = time.Now()
+		}
+	})
+}
+
+func (s *Slots) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}

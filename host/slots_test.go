@@ -1,0 +1,125 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// make reserves and takes a slot and makes a sandbox, as a host does.
+func (p *Slots) make(t *testing.T, id string) {
+	t.Helper()
+	require.True(t, p.TryReserve())
+	c, _ := p.take()
+	require.NotNil(t, c)
+	c.Fill(id)
+	c.Close()
+	p.Release()
+}
+
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	p := NewSlots(2)
+	require.Equal(t, 2, p.Capacity())
+	p.make(t, "a")
+	p.make(t, "b")
+	require.False(t, p.TryReserve(), "what was made holds its slot")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.Reserve(ctx), context.Canceled)
+	p.Free("b")
+	p.Free("b")
+	require.True(t, p.TryReserve(), "a slot is held once, however often it is said")
+	require.False(t, p.TryReserve())
+	c, _ := p.take()
+	again, evict := p.take()
+	require.Nil(t, again)
+	require.Empty(t, evict, "a sandbox in use is not evicted")
+	c.Close()
+	c.Close()
+	c, _ = p.take()
+	require.NotNil(t, c, "a slot is returned once")
+}
+
+// The sandbox that has been idle the longest is evicted, and only on demand.
+func TestSlotsOfIdleSandboxes(t *testing.T) {
+	t.Parallel()
+	p := NewSlots(3, "old", "older")
+	p.make(t, "new")
+	p.Busy("older")
+	p.Idle("older")
+	p.Idle("new")
+	p.Busy("new")
+	for _, want := range []string{"old", "older", ""} {
+		require.Equal(t, want != "", p.TryReserve())
+		c, evict := p.take()
+		require.Nil(t, c)
+		require.Equal(t, want, evict)
+		if want != "" {
+			p.Release()
+		}
+	}
+	p.Idle("gone")
+	require.False(t, p.TryReserve(), "what is not held is not idle")
+	p.Free("old")
+	require.NoError(t, p.awaitFree(t.Context(), "old"))
+	require.True(t, p.TryReserve())
+}
+
+func TestSlotsWait(t *testing.T) {
+	t.Parallel()
+	p := NewSlots(1)
+	p.make(t, "old")
+	got := make(chan error, 1)
+	go func() { got <- p.Reserve(t.Context()) }()
+	p.Free("other")
+	select {
+	case err := <-got:
+		t.Fatalf("reserved what is taken: %v", err)
+	default:
+	}
+	p.Free("old")
+	require.NoError(t, <-got)
+}
+
+// However many ask at once, no more than fit are in.
+func TestSlotsConcurrent(t *testing.T) {
+	t.Parallel()
+	const capacity = 3
+	p := NewSlots(capacity)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	in, most := 0, 0
+	step := func(by int) {
+		mu.Lock()
+		defer mu.Unlock()
+		in += by
+		most = max(most, in)
+	}
+	for i := range 20 {
+		wg.Go(func() {
+			for j := range 50 {
+				if p.Reserve(t.Context()) != nil {
+					return
+				}
+				id := fmt.Sprint(i, "-", j)
+				if c, _ := p.take(); c != nil {
+					c.Fill(id)
+					step(1)
+					step(-1)
+				}
+				p.Release()
+				p.Free(id)
+			}
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, most, capacity)
+	for range capacity {
+		require.True(t, p.TryReserve())
+	}
+	require.False(t, p.TryReserve())
+}

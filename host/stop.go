@@ -1,0 +1,46 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/runner"
+)
+
+// StopAgents ends the agent processes of this host and keeps their sandboxes: the
+// next turn of each session starts its agent anew and resumes. It is for a host
+// that is taken out of service; a worker that only restarts leaves its agents
+// running.
+func (h *Host) StopAgents(ctx context.Context) error {
+	infos, err := h.o.Provider.List(ctx)
+	if err != nil {
+		return fmt.Errorf("stop agents: %w", err)
+	}
+	var errs []error
+	for _, info := range infos {
+		a, err := h.open(ctx, info)
+		if err == nil {
+			err = h.StopAgent(ctx, a)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("stop the agent in sandbox %s: %w", info.SandboxID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// StopAgent ends the agent's process, if there is one.
+func (h *Host) StopAgent(ctx context.Context, a *Agent) error {
+	h.Disconnect(a.Sandbox.ID())
+	if err := h.attach(ctx, a); err != nil {
+		if errors.Is(err, runner.ErrEpoch) {
+			return err
+		}
+		// No supervisor answers: no agent was started, or it ended long ago.
+		h.o.Log.Debug("no runner to stop", "sandbox", a.Sandbox.ID(), "error", err)
+		return nil
+	}
+	_, err := a.Conn.Stop(ctx, runner.Grace{})
+	return errors.Join(err, a.detach())
+}
