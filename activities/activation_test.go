@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/overview"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -125,7 +125,7 @@ func TestR68LostSandboxIsTerminated(t *testing.T) {
 		Session: session.Input{SessionID: b.agent.SessionID}, Epoch: gone.Epoch, Lost: &gone, Unlisted: true,
 	}))
 	var told []string
-	var now reducer.SessionBuilder
+	var now overview.Builder
 	for ev, err := range b.log.Read(t.Context(), b.agent.SessionID, 0, stream.ReadOptions{}) {
 		require.NoError(t, err)
 		now.Add(ev)

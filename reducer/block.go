@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/internal/normal"
 )
 
 // create makes a whole block of a given one whose type is known: what is
@@ -19,7 +20,7 @@ func create(given event.Block, ctx event.Context) event.Block {
 		b.Status = event.StatusPending
 	}
 	if b.Timestamp.IsZero() {
-		b.Timestamp = stamp(ctx.Timestamp)
+		b.Timestamp = normal.Time(ctx.Timestamp)
 	}
 	if ctx.Source == event.SourceServer {
 		b.Source = event.SourceServer
@@ -200,14 +201,14 @@ func emptyText(b event.Block) bool {
 	return text && (b.Content == nil || *b.Content == "") && (b.Summary == nil || *b.Summary == "")
 }
 
-// normal puts what a block carries into the one form that states hold, so
+// normalBlock puts what a block carries into the one form that states hold, so
 // that a state survives JSON and equal blocks compare equal.
-func normal(b event.Block) event.Block {
-	b.Timestamp = stamp(b.Timestamp)
+func normalBlock(b event.Block) event.Block {
+	b.Timestamp = normal.Time(b.Timestamp)
 	if b.Source != event.SourceServer {
 		b.Source = ""
 	}
-	b.Input, b.Output = normalRaw(b.Input), normalRaw(b.Output)
+	b.Input, b.Output = normal.Raw(b.Input), normal.Raw(b.Output)
 	if len(b.Parts) == 0 {
 		b.Parts = nil
 	}
@@ -221,38 +222,9 @@ func normalMetadata(given map[string]json.RawMessage) map[string]json.RawMessage
 	}
 	out := make(map[string]json.RawMessage, len(given))
 	for key, raw := range given {
-		out[key] = orRaw(normalRaw(raw), `null`)
+		out[key] = normal.RawOrNull(raw)
 	}
 	return out
-}
-
-// stamp is t in UTC without a monotonic reading; a time that RFC 3339 cannot
-// say would make the state impossible to encode and counts as not given.
-func stamp(t time.Time) time.Time {
-	t = t.UTC().Round(0)
-	if year := t.Year(); year < 0 || year > 9999 {
-		return time.Time{}
-	}
-	return t
-}
-
-// normalRaw is raw without insignificant space. What is no JSON is kept as a
-// JSON string: a fold has no way to refuse it.
-func normalRaw(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return nil
-	}
-	if !json.Valid(raw) {
-		return rawText(string(raw))
-	}
-	if !bytes.ContainsAny(raw, " \t\r\n") {
-		return raw
-	}
-	var buf bytes.Buffer
-	if err := json.Compact(&buf, raw); err != nil {
-		return rawText(string(raw))
-	}
-	return buf.Bytes()
 }
 
 // equalRaw looks through the escaping of <, > and & that an encoder on the
@@ -265,13 +237,4 @@ func equalRaw(a, b json.RawMessage) bool {
 	json.HTMLEscape(&ea, a)
 	json.HTMLEscape(&eb, b)
 	return a != nil && b != nil && bytes.Equal(ea.Bytes(), eb.Bytes())
-}
-
-// rawText is s as a JSON string. Encoding a string can't fail.
-func rawText(s string) json.RawMessage {
-	raw, err := plainJSON(s)
-	if err != nil {
-		return json.RawMessage(noPrompt)
-	}
-	return raw
 }

@@ -12,11 +12,9 @@
 //	}
 //	state := b.State()
 //
-// There are two folds. [State] is the conversation: blocks and subagents,
-// folded by [Reduce], [Builder] or [Fold]. [Session] is what stands beside it
-// (sandbox, queries, files, transcripts, usage, open permission requests),
-// folded by [Session.Next] or [SessionBuilder]. An event that is not about a
-// fold's subject leaves it as it is, so both may be fed everything.
+// [State] is the conversation: blocks and subagents, folded by [Reduce], [Builder] or
+// [Fold]. An event that is not about it leaves it as it is, so it may be fed
+// everything. Package overview folds what stands beside it.
 //
 // # Rules of the conversation
 //

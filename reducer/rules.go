@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/internal/normal"
 )
 
 // main is the index of the session's own conversation; subagents count from 0.
@@ -36,7 +37,7 @@ type tree interface {
 func apply(t tree, e event.Event) {
 	switch p := e.Payload.(type) {
 	case event.BlockUpsert:
-		upsert(t, e.Context, normal(p.Block))
+		upsert(t, e.Context, normalBlock(p.Block))
 	case event.BlockDelta:
 		delta(t, e.Context.Conversation(), p)
 	case event.SubagentSpawned:
@@ -136,7 +137,7 @@ func reference(s Subagent, p event.SubagentSpawned) event.Block {
 	b.Name = p.SubagentType
 	b.Description = p.Description
 	if s.Prompt != "" {
-		b.Input = rawText(s.Prompt)
+		b.Input = normal.Text(s.Prompt)
 	}
 	return b
 }
@@ -153,7 +154,7 @@ func outcome(s Subagent) event.Block {
 		b.SubagentID = "agent-" + s.AgentID
 	}
 	if s.Output != nil {
-		b.Output = rawText(*s.Output)
+		b.Output = normal.Text(*s.Output)
 	}
 	switch s.Status {
 	case event.ExecutionSuccess:

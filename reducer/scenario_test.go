@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/reducer/overview"
 )
 
 // NB: go test ./reducer -rewrite writes what the reducer gives into the
@@ -69,8 +70,8 @@ func decodeAll(t testing.TB, lines []byte) []event.Event {
 	return events
 }
 
-func sessionOf(events []event.Event) Session {
-	var b SessionBuilder
+func sessionOf(events []event.Event) overview.Session {
+	var b overview.Builder
 	for _, e := range events {
 		b.Add(e)
 	}

@@ -1,10 +1,8 @@
 package reducer
 
 import (
-	"bytes"
-	"encoding/json"
-
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/internal/normal"
 )
 
 // State is a conversation: the session's own blocks, and one thread for each
@@ -73,14 +71,14 @@ func (s State) Conversation(id string) []event.Block {
 func (s State) MarshalJSON() ([]byte, error) {
 	type fields State
 	s.Blocks, s.Subagents = notNil(s.Blocks), notNil(s.Subagents)
-	return plainJSON(fields(s))
+	return normal.JSON(fields(s))
 }
 
 // MarshalJSON writes empty lists as [], never as null.
 func (s Subagent) MarshalJSON() ([]byte, error) {
 	type fields Subagent
 	s.Blocks = notNil(s.Blocks)
-	return plainJSON(fields(s))
+	return normal.JSON(fields(s))
 }
 
 func notNil[T any](list []T) []T {
@@ -88,18 +86,6 @@ func notNil[T any](list []T) []T {
 		return []T{}
 	}
 	return list
-}
-
-// plainJSON leaves < and > alone, so that a person can read a shell command;
-// an outer encoder may still escape them.
-func plainJSON(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
 // lookup finds a subagent by toolUseID and, only if none has it, by agentID;

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/overview"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -65,7 +65,7 @@ func TestR104UnhealthyRestartReady(t *testing.T) {
 
 	var states []string
 	restarts := map[string]int{}
-	var now reducer.SessionBuilder
+	var now overview.Builder
 	for _, ev := range s.l.closed(t) {
 		now.Add(ev)
 		if p, ok := ev.Payload.(event.Status); ok && p.State != "" {

@@ -1,21 +1,34 @@
-package reducer
+package overview
 
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 )
 
+var textBlock = event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText}}
+
+func pick[T any](g *rand.Rand, of ...T) T { return of[g.IntN(len(of))] }
+
+func maybe[T any](g *rand.Rand, v T) *T {
+	if g.IntN(2) == 0 {
+		return nil
+	}
+	return &v
+}
+
 // sessionEvents makes nasty sequences of what Session folds.
-func (g generator) sessionEvents(n int) []event.Event {
+func sessionEvents(g *rand.Rand, n int) []event.Event {
 	out := make([]event.Event, n)
 	for i := range out {
-		e := event.Event{Payload: g.sessionPayload(), Context: event.Context{
+		e := event.Event{Payload: sessionPayload(g), Context: event.Context{
 			SessionID: pick(g, "s1", "s1", "s1", "", "s2"), Seq: uint64(pick(g, 0, i, i+1, 1)),
 		}}
 		if g.IntN(3) > 0 {
@@ -26,7 +39,7 @@ func (g generator) sessionEvents(n int) []event.Event {
 	return out
 }
 
-func (g generator) sessionPayload() event.Payload {
+func sessionPayload(g *rand.Rand) event.Payload {
 	env := event.Environment{SandboxID: pick(g, "", "sb1", "sb2"), Status: pick(g, "", "", "ready", "odd"), RestartCount: g.IntN(3), Reason: pick(g, "", "idle")}
 	query := event.Query{ExecutionID: pick(g, "", "x1", "x2"), MessageIDs: pick(g, nil, []string{}, []string{"m"}), Error: pick(g, nil, &event.ErrorInfo{Message: "m", Data: json.RawMessage(`{ "a": 1 }`)})}
 	file := event.File{Path: pick(g, "", "a", "b"), Size: g.Int64N(5)}
@@ -49,7 +62,7 @@ func (g generator) sessionPayload() event.Payload {
 	case 8:
 		return pick[event.Payload](g, event.Status{State: "idle", Runtime: pick(g, nil, &event.Runtime{}, &event.Runtime{Sandbox: &env})}, event.Error{ErrorInfo: event.ErrorInfo{Message: "e"}}, event.SessionIdle{})
 	default:
-		return pick[event.Payload](g, event.SessionInitialized{Agent: "claude", Reopened: g.IntN(2) == 0}, event.SessionClosed{}, textBlock("b"), nil)
+		return pick[event.Payload](g, event.SessionInitialized{Agent: "claude", Reopened: g.IntN(2) == 0}, event.SessionClosed{}, textBlock, nil)
 	}
 }
 
@@ -66,14 +79,14 @@ func encodeSession(t *testing.T, s Session) string {
 func TestSessionLaws(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
-		g := newGenerator(seed)
-		events := g.sessionEvents(60)
+		g := rand.New(rand.NewPCG(seed, 0x50_4a))
+		events := sessionEvents(g, 60)
 		cut := g.IntN(len(events))
 		var (
 			next    Session
 			states  []Session
 			texts   []string
-			builder SessionBuilder
+			builder Builder
 		)
 		for i, e := range events {
 			next = next.Next(e)
@@ -85,7 +98,7 @@ func TestSessionLaws(t *testing.T) {
 			if i == cut {
 				var stored Session
 				require.NoError(t, json.Unmarshal([]byte(encodeSession(t, next)), &stored))
-				builder = *NewSessionBuilder(stored)
+				builder = *New(stored)
 			}
 		}
 		require.Equal(t, encodeSession(t, next), encodeSession(t, builder.Session()), "seed %d", seed)
@@ -96,7 +109,7 @@ func TestSessionLaws(t *testing.T) {
 }
 
 func feed(payloads ...event.Payload) Session {
-	var b SessionBuilder
+	var b Builder
 	for i, p := range payloads {
 		b.Add(event.Event{Payload: p, Context: event.Context{SessionID: "s1", Seq: uint64(i + 1), Timestamp: time.UnixMilli(int64(i)).UTC()}})
 	}
@@ -212,22 +225,22 @@ func TestR73OptionsLogError(t *testing.T) {
 func TestR84OtherStateStandsOutsideTheConversation(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
-		g := newGenerator(seed)
-		for _, e := range g.sessionEvents(20) {
+		g := rand.New(rand.NewPCG(seed, 0x50_4a))
+		for _, e := range sessionEvents(g, 20) {
 			_, isBlock := e.Payload.(event.BlockUpsert)
 			_, isIdle := e.Payload.(event.SessionIdle)
-			require.True(t, isBlock || isIdle || State{}.Same(Reduce(State{}, e)), "%s", e.Type())
+			require.True(t, isBlock || isIdle || reducer.State{}.Same(reducer.Reduce(reducer.State{}, e)), "%s", e.Type())
 		}
 		s := Session{SessionID: "s1"}
-		require.Equal(t, encodeSession(t, s), encodeSession(t, s.Next(in("main", textBlock("b")))))
+		require.Equal(t, encodeSession(t, s), encodeSession(t, s.Next(event.Event{Payload: textBlock})))
 	}
 }
 
-// BenchmarkSessionBuilderFiles: many files must not make each one dearer.
-func BenchmarkSessionBuilderFiles(b *testing.B) {
+// BenchmarkBuilderFiles: many files must not make each one dearer.
+func BenchmarkBuilderFiles(b *testing.B) {
 	for _, n := range []int{10, 20_000} {
 		b.Run(fmt.Sprintf("files=%d", n), func(b *testing.B) {
-			var builder SessionBuilder
+			var builder Builder
 			events := make([]event.Event, n)
 			for i := range events {
 				events[i] = event.Event{Payload: event.FileModified{File: event.File{Path: fmt.Sprintf("dir/file-%06d", i)}}}

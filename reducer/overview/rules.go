@@ -1,4 +1,4 @@
-package reducer
+package overview
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/internal/normal"
 )
 
 // The statuses of an environment.
@@ -18,7 +19,7 @@ const (
 
 // apply is the session's reducer, in two halves: what the session is, and
 // what runs for it.
-func (b *SessionBuilder) apply(payload event.Payload, at time.Time) {
+func (b *Builder) apply(payload event.Payload, at time.Time) {
 	s := &b.session
 	switch p := payload.(type) {
 	case event.SessionInitialized:
@@ -33,7 +34,7 @@ func (b *SessionBuilder) apply(payload event.Payload, at time.Time) {
 		s.Model = cmp.Or(p.Model, s.Model)
 		s.Totals = s.Meter.report(p)
 	case event.PermissionRequested:
-		s.Permissions = with(without(s.Permissions, p.RequestID), normalRequest(p))
+		s.Permissions = append(slices.Clip(without(s.Permissions, p.RequestID)), normalRequest(p))
 	case event.PermissionResolved:
 		s.Permissions = without(s.Permissions, p.RequestID)
 	case event.Error:
@@ -45,7 +46,7 @@ func (b *SessionBuilder) apply(payload event.Payload, at time.Time) {
 	}
 }
 
-func (b *SessionBuilder) applyRunning(payload event.Payload, at time.Time) {
+func (b *Builder) applyRunning(payload event.Payload, at time.Time) {
 	s := &b.session
 	switch p := payload.(type) {
 	case event.EECreating:
@@ -73,7 +74,7 @@ func (b *SessionBuilder) applyRunning(payload event.Payload, at time.Time) {
 	}
 }
 
-func (b *SessionBuilder) applyStored(payload event.Payload, at time.Time) {
+func (b *Builder) applyStored(payload event.Payload, at time.Time) {
 	switch p := payload.(type) {
 	case event.FileCreated:
 		b.putFile(p.File, "created", at)
@@ -109,7 +110,7 @@ func (s *Session) options(p event.OptionsUpdate) {
 	}
 	s.Metadata = copyOf(s.Metadata)
 	for k, v := range p.Metadata {
-		s.Metadata[k] = orRaw(normalRaw(v), `null`)
+		s.Metadata[k] = normal.RawOrNull(v)
 	}
 }
 
@@ -159,7 +160,7 @@ func (s *Session) environment(given event.Environment, implied string) {
 	env.RestartCount = cmp.Or(given.RestartCount, env.RestartCount)
 	env.Reason = cmp.Or(given.Reason, env.Reason)
 	env.Message = cmp.Or(given.Message, env.Message)
-	if at := stamp(given.LastHealthCheck); !at.IsZero() {
+	if at := normal.Time(given.LastHealthCheck); !at.IsZero() {
 		env.LastHealthCheck = at
 	}
 	s.Environment = &env
@@ -199,11 +200,11 @@ func normalError(err *event.ErrorInfo) *event.ErrorInfo {
 		return nil
 	}
 	e := *err
-	e.Data = normalRaw(e.Data)
+	e.Data = normal.Raw(e.Data)
 	return &e
 }
 
 func normalRequest(p event.PermissionRequested) event.PermissionRequested {
-	p.Input, p.Questions = normalRaw(p.Input), normalRaw(p.Questions)
+	p.Input, p.Questions = normal.Raw(p.Input), normal.Raw(p.Questions)
 	return p
 }

@@ -1,4 +1,10 @@
-package reducer
+// Package overview folds what a session's events say beside its conversation: where
+// it runs, what it was asked, which files and transcripts there are, what it used.
+// It is for readers that show a session, or wait for something in it; Sojourn itself
+// doesn't need it.
+//
+// [Session] keeps the rules I1 to I3, I5 and I7 of package reducer.
+package overview
 
 import (
 	"encoding/json"
@@ -7,11 +13,12 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/internal/normal"
 )
 
 // Session is what a session's events say beside its conversation: where it
 // runs, what it was asked, which files and transcripts there are, what it
-// used. Like [State] it is an immutable value; the zero value is a session of
+// used. Like a conversation's state it is an immutable value; the zero value is a session of
 // which nothing is known.
 //
 // Events bear dense sequence numbers, and an event whose number is not above
@@ -108,34 +115,34 @@ func (s Session) Runtime() event.Runtime {
 	return r
 }
 
-// Next is s after e: pure and total, as [Reduce] is. Only what changes is
-// copied; to fold many events use a [SessionBuilder].
+// Next is s after e: pure and total. Only what changes is
+// copied; to fold many events use a [Builder].
 func (s Session) Next(e event.Event) Session {
-	b := SessionBuilder{session: s}
+	b := Builder{session: s}
 	b.Add(e)
 	return b.session
 }
 
-// SessionBuilder folds like [Session.Next], at a cost per event that does not
+// Builder folds like [Session.Next], at a cost per event that does not
 // grow with the number of files. The zero value is ready and empty. It is not
 // safe for concurrent use.
-type SessionBuilder struct {
+type Builder struct {
 	session Session
 	// own says that the maps have not been handed out and may be written to.
 	ownFiles, ownTranscripts bool
 }
 
-// NewSessionBuilder goes on from s, which is not written to.
-func NewSessionBuilder(s Session) *SessionBuilder { return &SessionBuilder{session: s} }
+// New goes on from s, which is not written to.
+func New(s Session) *Builder { return &Builder{session: s} }
 
 // Session is the session so far; later events don't change it.
-func (b *SessionBuilder) Session() Session {
+func (b *Builder) Session() Session {
 	b.ownFiles, b.ownTranscripts = false, false
 	return b.session
 }
 
 // Add folds one event.
-func (b *SessionBuilder) Add(e event.Event) {
+func (b *Builder) Add(e event.Event) {
 	s, ctx := &b.session, e.Context
 	repeated := ctx.Seq != 0 && ctx.Seq <= s.LastSeq
 	foreign := ctx.SessionID != "" && s.SessionID != "" && ctx.SessionID != s.SessionID
@@ -146,20 +153,20 @@ func (b *SessionBuilder) Add(e event.Event) {
 		s.SessionID = ctx.SessionID
 	}
 	s.LastSeq = max(s.LastSeq, ctx.Seq)
-	if at := stamp(ctx.Timestamp); at.After(s.LastActivity) {
+	if at := normal.Time(ctx.Timestamp); at.After(s.LastActivity) {
 		s.LastActivity = at
 	}
-	b.apply(e.Payload, stamp(ctx.Timestamp))
+	b.apply(e.Payload, normal.Time(ctx.Timestamp))
 }
 
-func (b *SessionBuilder) putFile(f event.File, change string, at time.Time) {
+func (b *Builder) putFile(f event.File, change string, at time.Time) {
 	if !b.ownFiles {
 		b.session.Files, b.ownFiles = copyOf(b.session.Files), true
 	}
 	b.session.Files[f.Path] = FileChange{Change: change, Size: f.Size, SHA256: f.SHA256, At: at}
 }
 
-func (b *SessionBuilder) putTranscript(t event.Transcript) {
+func (b *Builder) putTranscript(t event.Transcript) {
 	if !b.ownTranscripts {
 		b.session.Transcripts, b.ownTranscripts = copyOf(b.session.Transcripts), true
 	}
@@ -181,5 +188,5 @@ func without(list []event.PermissionRequested, id string) []event.PermissionRequ
 	if len(list) == 1 {
 		return nil
 	}
-	return slices.Delete(clone(list), at, at+1)
+	return slices.Delete(slices.Clone(list), at, at+1)
 }

@@ -1,4 +1,4 @@
-package reducer
+package overview
 
 import (
 	"math"
