@@ -191,3 +191,6 @@ func changed(infos []archive.TranscriptInfo) []event.Event {
 }
 
 func byID(a, b archive.TranscriptInfo) int { return strings.Compare(a.ID, b.ID) }
+
+// archiveEvery is how often new transcript bytes go to the archive while a turn runs.
+const archiveEvery = 3 * time.Second

@@ -54,27 +54,6 @@ type attempt struct {
 	heartbeater *host.Heartbeater
 }
 
-// RunTurn hands the message to the agent and stays until it is answered. It may be
-// attempted again at any point by any worker of the host: what an attempt does is
-// decided from what those before have left ([turn.Decide]).
-func (h *Host) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract.RunTurnOutput, error) {
-	a, err := h.newAttempt(ctx, in)
-	if err != nil {
-		return contract.RunTurnOutput{}, toApplicationError(err)
-	}
-	defer h.enter(a)()
-	a.showPhase("starting")
-	ctx, a.heartbeater = h.Heartbeat(ctx, &a.details)
-	defer a.heartbeater.Stop()
-	defer a.close()
-	out, err := a.carryOut(ctx)
-	if err != nil {
-		return out, a.leave(ctx, err)
-	}
-	a.releaseLease(ctx)
-	return out, nil
-}
-
 // newAttempt collects the facts that this host has.
 func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attempt, error) {
 	if in.Continues {
@@ -122,20 +101,6 @@ const attemptsOfTurn = 1_000_000
 // turnOf is the turn that an attempt is of.
 func turnOf(attempt int) int { return attempt / attemptsOfTurn }
 
-// carryOut decides and does what was decided, until there is nothing more to decide.
-func (a *attempt) carryOut(ctx context.Context) (contract.RunTurnOutput, error) {
-	for {
-		plan := turn.Decide(a.facts)
-		out, err := a.run(ctx, plan.Kind)
-		switch {
-		case err == nil && plan.Kind == turn.Read:
-		case err != nil && plan.Kind != turn.Replace && a.learn(err):
-		default:
-			return out, err
-		}
-	}
-}
-
 // learn takes an error as a fact, and reports whether another plan follows from it.
 func (a *attempt) learn(err error) bool {
 	switch {
@@ -155,55 +120,4 @@ func (a *attempt) learn(err error) bool {
 	}
 	a.cause = err
 	return true
-}
-
-func (a *attempt) run(ctx context.Context, kind turn.Kind) (contract.RunTurnOutput, error) {
-	switch kind {
-	case turn.Replace:
-		return contract.RunTurnOutput{}, a.host.giveUp(ctx, a.in, a.cause)
-	case turn.Answer:
-		return *a.checkpoint.Output, nil
-	case turn.Forget:
-		return contract.RunTurnOutput{}, errNeverBegan
-	case turn.Read:
-		return contract.RunTurnOutput{}, a.readStream(ctx)
-	case turn.Archive:
-		return a.archiveLate(ctx)
-	case turn.Adopt:
-		return a.adopt(ctx)
-	}
-	if err := a.open(ctx); err != nil {
-		return contract.RunTurnOutput{}, err
-	}
-	begin := a.ask
-	switch kind {
-	case turn.End:
-		begin = a.endTerminated
-	case turn.Conclude:
-		begin = a.conclude
-	}
-	if err := begin(ctx); err != nil {
-		return contract.RunTurnOutput{}, err
-	}
-	return a.listen(ctx)
-}
-
-// releaseLease takes the agent off its lease: it waits for the next turn, however
-// long that takes.
-func (a *attempt) releaseLease(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), host.AckPatience)
-	defer cancel()
-	if err := a.heartbeater.Release(ctx); err != nil {
-		// The lease ends an agent that could have stayed warm, and no more.
-		a.host.o.Log.Warn("the agent's lease is not taken off", "session", a.in.Agent.SessionID, "error", err)
-	}
-}
-
-func (a *attempt) close() {
-	if a.out == nil {
-		return
-	}
-	if err := a.out.Close(); err != nil {
-		a.host.o.Log.Debug("batcher ended", "session", a.in.Agent.SessionID, "error", err)
-	}
 }

@@ -127,20 +127,6 @@ func (a *attempt) ask(ctx context.Context) error {
 	})
 }
 
-func (a *attempt) message() turn.Message { return messageOf(a.adapter, a.in.Message) }
-
-func messageOf(agent adapters.Adapter, m session.Message) turn.Message {
-	return turn.Message{ID: m.ID, Text: m.Text, Parts: m.Parts, BlockIDs: promptIDs(agent, m.ID)}
-}
-
-// promptIDs are the ids that the blocks of a message may have.
-func promptIDs(agent adapters.Adapter, messageID string) []string {
-	if n, ok := agent.(adapters.Naming); ok {
-		return turn.PromptIDs(messageID, n.BlockID)
-	}
-	return turn.PromptIDs(messageID, func(id string) string { return id })
-}
-
 // endTerminated ends the agent of an execution whose session's workflow is gone.
 // What it wrote until then is still to be read, as that of any agent that exits.
 func (a *attempt) endTerminated(ctx context.Context) error {

@@ -187,31 +187,21 @@ func (a *attempt) sweep(ctx context.Context) {
 	}
 }
 
-// resultOf is the result that the stream has, as small as workflow history wants it.
+// resultOf returns the result that the stream has.
 func (a *attempt) resultOf(ended event.Event) session.Result {
 	res, _ := session.ResultOf(ended, a.in.Message.ID)
-	if res.Result != nil {
-		short := turn.Shorten(*res.Result, historyResponse)
-		res.Result = &short
-	}
-	return res
+	return shortened(res)
 }
-
-// historyResponse bounds the answer's text in workflow history, in bytes.
-const historyResponse = 2 << 10
 
 func (a *attempt) output(e turn.Ending) contract.RunTurnOutput {
 	s, last := &a.machine.Summary, a.writer.Tail().LastSeq
 	res := session.Result{ExecutionID: a.in.ExecutionID, MessageID: a.in.Message.ID, Outcome: session.Outcome(e.Outcome), Error: e.Failure}
-	if r := a.machine.Result(e, last); r != nil {
-		short := turn.Shorten(*r, historyResponse)
-		res.Result = &short
-	}
+	res.Result = a.machine.Result(e, last)
 	if e.Outcome == turn.Interrupted {
 		res.Reason = a.machine.Reason()
 	}
 	return contract.RunTurnOutput{
-		Result: res, Usage: s.Usage, CostUSD: s.CostUSD, LastSeq: last,
+		Result: shortened(res), Usage: s.Usage, CostUSD: s.CostUSD, LastSeq: last,
 		LastBlockID: s.Last(), LastBlock: s.LastBlock, AgentExited: e.Exited,
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/reducer"
@@ -124,17 +123,6 @@ func (a *attempt) collectServer(ctx context.Context) error {
 	a.checkpoint.Own = append(a.checkpoint.Own, ownEntriesOf(placed)...)
 	a.machine.Summary.SetLast(last)
 	return nil
-}
-
-// ownEntriesOf are placed server events as the archive takes them.
-func ownEntriesOf(placed []turn.Placed) (entries []archive.OwnEntry) {
-	for _, p := range placed {
-		entries = append(entries, archive.OwnEntry{
-			ID:     fmt.Sprintf("s%d", p.Event.Context.Seq),
-			Anchor: archive.Anchor{ConversationID: p.ConversationID, AfterBlockID: p.AfterBlockID}, Event: p.Event,
-		})
-	}
-	return entries
 }
 
 // persistedBy returns the part of the conversation in the agent's own transcripts that the

@@ -22,9 +22,6 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// archiveEvery is how often new transcript bytes go to the archive while a turn runs.
-const archiveEvery = 3 * time.Second
-
 // listen passes what happens to the machine until the turn has ended.
 func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 	ctx, cancel := context.WithCancel(ctx)

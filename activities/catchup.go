@@ -171,11 +171,7 @@ func (p *past) answered(ev event.Event) {
 	for _, id := range endedMessages(ev.Payload) {
 		res, _ := session.ResultOf(ev, id)
 		p.number(res.ExecutionID)
-		if res.Result != nil {
-			short := turn.Shorten(*res.Result, historyResponse)
-			res.Result = &short
-		}
-		p.results = append(p.results, res)
+		p.results = append(p.results, shortened(res))
 		if p.running != nil && p.running.MessageID == id {
 			p.running = nil
 		}

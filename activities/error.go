@@ -56,3 +56,6 @@ func toApplicationError(err error) error {
 	}
 	return err
 }
+
+// errAhead is of a run that was reset and whose stream has more than it knows.
+var errAhead = errors.New("the session has come further than its workflow, which was reset")

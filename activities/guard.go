@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/activity"
@@ -78,9 +77,6 @@ func writeOf(input any) write {
 	}
 	return write{}
 }
-
-// errAhead is of a run that was reset and whose stream has more than it knows.
-var errAhead = errors.New("the session has come further than its workflow, which was reset")
 
 // notAhead fails with errAhead if the stream has anything, after what the run
 // knows, that changes what a workflow would do.

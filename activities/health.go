@@ -37,8 +37,3 @@ func (a *attempt) unhealthy(why string) []event.Event {
 func (a *attempt) environment(status string) event.Environment {
 	return event.Environment{SandboxID: a.in.Sandbox.ID, Host: a.host.o.ID, Provider: "local", Status: status}
 }
-
-// unified is the status of a session with a sandbox.
-func unified(env event.Environment) event.Status {
-	return event.Status{State: env.Status, Runtime: &event.Runtime{IsLoaded: true, Sandbox: &env}}
-}

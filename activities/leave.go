@@ -1,11 +1,9 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
@@ -28,19 +26,6 @@ func operatorError(ctx context.Context) error {
 		return errReset
 	}
 	return nil
-}
-
-// leave returns an attempt's error after it left its agent at work, and takes care of
-// the agent if nobody else does.
-func (a *attempt) leave(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), activity.ErrActivityPaused) && a.agent != nil {
-		a.host.KeepPaused(a.in.Agent.SessionID, a.agent.Conn)
-	}
-	var missing *serviceerror.NotFound
-	if errors.As(context.Cause(ctx), &missing) {
-		a.host.Go(func(ctx context.Context) { a.host.reconcileTerminated(ctx, a.in.Agent.SessionID) })
-	}
-	return toApplicationError(cmp.Or(operatorError(ctx), err))
 }
 
 // reconcileTerminated has the session of an attempt cleaned up that Temporal no longer

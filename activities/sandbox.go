@@ -21,12 +21,6 @@ func (h *Host) emitLost(ctx context.Context, at streamEnd, lost session.Sandbox)
 	})
 }
 
-func lostEnvironment(sb session.Sandbox) event.Environment {
-	env := sb.Environment("terminated")
-	env.Reason, env.Message = "unhealthy", "its host is lost"
-	return env
-}
-
 func (h *Host) discard(ctx context.Context, sandboxID string) error {
 	sb, err := h.o.Provider.Open(ctx, sandboxID)
 	if err != nil {

@@ -71,9 +71,6 @@ func (h *Host) archiveAndTerminate(ctx context.Context, in contract.EndSandboxIn
 	return kept, left, nil
 }
 
-// leftShown bounds what is told of what an ended sandbox left, in bytes.
-const leftShown = 1000
-
 // stopPatienceAtEnd bounds the stop of an agent whose sandbox ends; then its
 // processes are killed with the sandbox.
 const stopPatienceAtEnd = time.Minute

@@ -12,7 +12,6 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
-	"github.com/sojourn-run/sojourn/turn"
 )
 
 // Session has the light writes to stream and archive that need no sandbox.
@@ -154,11 +153,6 @@ func (s *Session) finish(ctx context.Context, in contract.FinishInput) error {
 	return s.Stream.Changed(ctx, id, stream.ChangeClosed)
 }
 
-// runtime is the unified status of a session without a sandbox.
-func runtime(loaded bool) event.Status {
-	return event.Status{Runtime: &event.Runtime{IsLoaded: loaded}}
-}
-
 // announceChanges notifies who shows a list that a session reads differently now.
 func announceChanges(ctx context.Context, log *stream.Log, sessionID string, events []event.Event) error {
 	for _, ev := range events {
@@ -167,26 +161,4 @@ func announceChanges(ctx context.Context, log *stream.Log, sessionID string, eve
 		}
 	}
 	return nil
-}
-
-// own makes an event of Sojourn's own in the main conversation.
-func own(p event.Payload) event.Event {
-	return event.FromServer(p, time.Now().UTC())
-}
-
-// ownEntries picks from events what belongs to the conversation, for the
-// archive, and returns the last block after it.
-func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnEntry, string) {
-	var entries []archive.OwnEntry
-	for i, ev := range events {
-		block, belongs := turn.BlockOf(ev)
-		if !belongs {
-			continue
-		}
-		entries = append(entries, archive.OwnEntry{
-			ID: fmt.Sprintf("%s-%d", key, i), Anchor: archive.Anchor{ConversationID: event.Main, AfterBlockID: anchor}, Event: ev,
-		})
-		anchor = block
-	}
-	return entries, anchor
 }

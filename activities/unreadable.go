@@ -53,3 +53,6 @@ func isFinal(err error) bool {
 	}
 	return err == archive.ErrInvalid || err == archive.ErrConflict || err == archive.ErrGap
 }
+
+// leftShown bounds what is told of what an ended sandbox left, in bytes.
+const leftShown = 1000

@@ -1,0 +1,60 @@
+package activities
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/turn"
+)
+
+// own makes an event of Sojourn's own in the main conversation.
+func own(p event.Payload) event.Event {
+	return event.FromServer(p, time.Now().UTC())
+}
+
+// runtime is the unified status of a session without a sandbox.
+func runtime(loaded bool) event.Status {
+	return event.Status{Runtime: &event.Runtime{IsLoaded: loaded}}
+}
+
+// unified is the status of a session with a sandbox.
+func unified(env event.Environment) event.Status {
+	return event.Status{State: env.Status, Runtime: &event.Runtime{IsLoaded: true, Sandbox: &env}}
+}
+
+func lostEnvironment(sb session.Sandbox) event.Environment {
+	env := sb.Environment("terminated")
+	env.Reason, env.Message = "unhealthy", "its host is lost"
+	return env
+}
+
+// ownEntries picks from events what belongs to the conversation, for the
+// archive, and returns the last block after it.
+func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnEntry, string) {
+	var entries []archive.OwnEntry
+	for i, ev := range events {
+		block, belongs := turn.BlockOf(ev)
+		if !belongs {
+			continue
+		}
+		entries = append(entries, archive.OwnEntry{
+			ID: fmt.Sprintf("%s-%d", key, i), Anchor: archive.Anchor{ConversationID: event.Main, AfterBlockID: anchor}, Event: ev,
+		})
+		anchor = block
+	}
+	return entries, anchor
+}
+
+// ownEntriesOf are placed server events as the archive takes them.
+func ownEntriesOf(placed []turn.Placed) (entries []archive.OwnEntry) {
+	for _, p := range placed {
+		entries = append(entries, archive.OwnEntry{
+			ID:     fmt.Sprintf("s%d", p.Event.Context.Seq),
+			Anchor: archive.Anchor{ConversationID: p.ConversationID, AfterBlockID: p.AfterBlockID}, Event: p.Event,
+		})
+	}
+	return entries
+}
