@@ -123,3 +123,17 @@ func SubagentBlockID(toolUseID string) string { return "subagent-block-" + toolU
 
 // Text gives a pointer to s, for the optional fields of a block.
 func Text(s string) *string { return &s }
+
+// SystemBlock returns a notice of Sojourn's own.
+func SystemBlock(id, subtype, message string) BlockUpsert {
+	return BlockUpsert{Block: Block{
+		ID: id, Type: BlockSystem, Status: StatusComplete, Source: SourceServer, Subtype: subtype, Message: &message,
+	}}
+}
+
+// ErrorBlock returns a failure that Sojourn itself shows.
+func ErrorBlock(id string, e ErrorInfo) BlockUpsert {
+	return BlockUpsert{Block: Block{
+		ID: id, Type: BlockError, Status: StatusComplete, Source: SourceServer, Message: &e.Message, Code: e.Code,
+	}}
+}

@@ -51,7 +51,7 @@ type Event struct {
 
 // FromServer returns an event of Sojourn's own in the main conversation.
 func FromServer(p Payload, at time.Time) Event {
-	return Event{Payload: p, Context: Context{ConversationID: Main, Source: SourceServer, Timestamp: at}}
+	return Event{Payload: p, Context: Context{ConversationID: Main, Source: SourceServer, Timestamp: at.UTC()}}
 }
 
 // Type is the event's wire name, or "" for an event without payload.

@@ -88,10 +88,7 @@ func (m *Machine) FailureBlock(message Message, e Ending, now time.Time) []event
 	if e.Failure == nil || !e.Exited && m.Cut == nil || m.Terminated != "" {
 		return nil
 	}
-	return []event.Event{server(now, event.BlockUpsert{Block: event.Block{
-		ID: "sojourn-" + message.ID + "-failed", Type: event.BlockError, Status: event.StatusComplete,
-		Source: event.SourceServer, Message: event.Text(e.Failure.Message), Code: e.Failure.Code,
-	}})}
+	return []event.Event{event.FromServer(event.ErrorBlock("sojourn-"+message.ID+"-failed", *e.Failure), now)}
 }
 
 // Result is what the turn came to; nil for one that failed. lastSeq is the number of
@@ -113,12 +110,12 @@ func (m *Machine) EndEvent(message Message, e Ending, lastSeq uint64, now time.T
 	}
 	switch e.Outcome {
 	case Completed:
-		return server(now, event.QueryCompleted{Query: q})
+		return event.FromServer(event.QueryCompleted{Query: q}, now)
 	case Interrupted:
 		q.Reason = m.Reason()
-		return server(now, event.QueryInterrupted{Query: q})
+		return event.FromServer(event.QueryInterrupted{Query: q}, now)
 	}
-	return server(now, event.QueryFailed{Query: q})
+	return event.FromServer(event.QueryFailed{Query: q}, now)
 }
 
 // Reason is why the turn was interrupted; "" if no reason was given.

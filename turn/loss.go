@@ -40,9 +40,9 @@ func (m Message) keepPrompt(h *History, persisted reducer.State, at time.Time) [
 	if m.ID == "" || h.prompted || hasPrompt(m.BlockIDs, persisted) {
 		return nil
 	}
-	return []event.Event{server(at, event.BlockUpsert{Block: event.Block{
+	return []event.Event{event.FromServer(event.BlockUpsert{Block: event.Block{
 		ID: m.ID, Type: event.BlockUserMessage, Status: event.StatusComplete, Source: event.SourceServer, Content: &m.Text, Parts: m.Parts,
-	}})}
+	}}, at)}
 }
 
 // hasPrompt reports whether a message is in the agent's transcripts, under one of
@@ -51,9 +51,4 @@ func hasPrompt(ids []string, persisted reducer.State) bool {
 	return slices.ContainsFunc(persisted.Blocks, func(b event.Block) bool {
 		return b.Type == event.BlockUserMessage && slices.Contains(ids, b.ID)
 	})
-}
-
-// server is an event of Sojourn's own in the main conversation.
-func server(at time.Time, p event.Payload) event.Event {
-	return event.Event{Payload: p, Context: event.Context{ConversationID: event.Main, Source: event.SourceServer, Timestamp: at.UTC()}}
 }

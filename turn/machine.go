@@ -245,11 +245,9 @@ func (m *Machine) unreadable(u Unreadable) []Action {
 	if m.Has(place) {
 		return nil
 	}
-	return []Action{Append{[]event.Event{server(u.Now, event.BlockUpsert{Block: event.Block{
-		ID:   fmt.Sprintf("sojourn-%s-damaged-%d", u.SandboxID, u.Offset),
-		Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Subtype: "damaged",
-		Message: event.Text("a part of what the agent said is left out, as it can't be read: " + u.Why),
-	}})}, place}}
+	notice := event.SystemBlock(fmt.Sprintf("sojourn-%s-damaged-%d", u.SandboxID, u.Offset), "damaged",
+		"a part of what the agent said is left out, as it can't be read: "+u.Why)
+	return []Action{Append{[]event.Event{event.FromServer(notice, u.Now)}, place}}
 }
 
 // track keeps the open permission requests.

@@ -163,7 +163,7 @@ func (w *world) attempt() (answered bool) {
 	}
 	w.saved.Open, w.saved.OpenMessage = "x1", "m1"
 	if place := (Place{Offset: w.offset}); m.Concluded == nil && !m.Has(place) {
-		w.append(place, server(w.now, event.QueryStarted{}))
+		w.append(place, event.FromServer(event.QueryStarted{}, w.now))
 	}
 	return w.listen(m)
 }

@@ -80,8 +80,5 @@ func (r *Resume) notice(executionID string, changed int, at time.Time) event.Eve
 	if changed > 0 {
 		text += fmt.Sprintf("; %d blocks were lost or stand otherwise in the transcript", changed)
 	}
-	return server(at, event.BlockUpsert{Block: event.Block{
-		ID: fmt.Sprintf("sojourn-%s-resumed-%d", executionID, r.Times), Type: event.BlockSystem, Status: event.StatusComplete,
-		Source: event.SourceServer, Subtype: "resumed", Message: event.Text(text),
-	}})
+	return event.FromServer(event.SystemBlock(fmt.Sprintf("sojourn-%s-resumed-%d", executionID, r.Times), "resumed", text), at)
 }

@@ -72,13 +72,10 @@ func (r *run) failQueue() {
 		texts = append(texts, fmt.Sprintf("%s (%s)", titleOf(q.Message.Text), q.Message.ID))
 	}
 	// Named after the first: more may come while the session closes.
-	block := event.Block{
-		ID: fmt.Sprintf("sojourn-e%d-%s-unanswered", r.st.Epoch, r.st.Queue[0].ExecutionID), Type: event.BlockSystem,
-		Status: event.StatusComplete, Source: event.SourceServer, Subtype: "unanswered",
-		Message: event.Text("closed before these messages ran: " + strings.Join(texts, "; ")),
-	}
+	block := event.SystemBlock(fmt.Sprintf("sojourn-e%d-%s-unanswered", r.st.Epoch, r.st.Queue[0].ExecutionID), "unanswered",
+		"closed before these messages ran: "+strings.Join(texts, "; "))
 	r.st.Queue = nil
-	r.notify(append(events, event.BlockUpsert{Block: block})...)
+	r.notify(append(events, block)...)
 }
 
 // endSandbox archives and ends the sandbox. A host that is gone took its

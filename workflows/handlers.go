@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -15,15 +16,26 @@ import (
 // listen registers every handler and starts the deliverer. Nothing in it
 // blocks, so no message can come before its handler.
 func (r *run) listen(ctx workflow.Context) error {
-	for _, set := range []func() error{r.listenSend, r.listenRender, r.listenInterrupt, r.listenControl, r.listenClose, r.listenQueries} {
-		if err := set(); err != nil {
-			return fmt.Errorf("session %s: register handlers: %w", r.in.SessionID, err)
-		}
+	err := errors.Join(
+		update(r, session.UpdateSend, r.send, r.validateSend),
+		update(r, session.UpdateRender, r.render, func(req session.RenderRequest) error { return r.validateConfigure(req.Options) }),
+		update(r, session.UpdateInterrupt, r.interruptUpdate, r.validateInterrupt),
+		workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateClearAbort, r.clearAbort, workflow.UpdateHandlerOptions{
+			Validator: func() error { return session.ToTemporal(r.open()) },
+		}),
+		update(r, session.UpdateConfigure, r.configureUpdate, r.validateConfigure),
+		update(r, session.UpdateRespond, r.respond, r.validateRespond),
+		update(r, session.UpdateSpawn, r.spawn, r.validateSpawn),
+		update(r, session.UpdateEvict, r.evict, r.validateEvict),
+		workflow.SetUpdateHandler(r.ctx, session.UpdateClose, r.closeUpdate),
+		r.listenQueries(),
+	)
+	if err != nil {
+		return fmt.Errorf("session %s: register handlers: %w", r.in.SessionID, err)
 	}
-	workflow.Go(r.ctx, r.receive(session.SignalMessage, r.onMessage))
-	workflow.Go(r.ctx, r.receive(session.SignalQueue, r.onQueue))
-	workflow.Go(r.ctx, r.receive(session.SignalInterrupt, r.onInterrupt))
-	workflow.Go(r.ctx, r.receive(session.SignalWaiting, r.onWaiting))
+	for _, s := range r.signals() {
+		workflow.Go(r.ctx, r.receive(s))
+	}
 	workflow.Go(r.ctx, r.deliver)
 	workflow.Go(r.ctx, func(own workflow.Context) {
 		// The one use of the context that is cancelled with the workflow.
@@ -33,8 +45,11 @@ func (r *run) listen(ctx workflow.Context) error {
 	return nil
 }
 
-func validated(f func() error) workflow.UpdateHandlerOptions {
-	return workflow.UpdateHandlerOptions{Validator: f}
+// update registers an update's handler behind its validator.
+func update[Req any](r *run, name string, handler any, validate func(Req) error) error {
+	return workflow.SetUpdateHandlerWithOptions(r.ctx, name, handler, workflow.UpdateHandlerOptions{
+		Validator: func(req Req) error { return session.ToTemporal(validate(req)) },
+	})
 }
 
 // open refuses everything on a session that closes.
@@ -43,12 +58,6 @@ func (r *run) open() error {
 		return session.ErrClosed
 	}
 	return nil
-}
-
-func (r *run) listenSend() error {
-	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateSend, r.send, workflow.UpdateHandlerOptions{
-		Validator: func(m session.Message) error { return session.ToTemporal(r.validateSend(m)) },
-	})
 }
 
 func (r *run) validateSend(m session.Message) error {
@@ -102,18 +111,17 @@ func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, er
 	if rec, again := r.known(m.ID); again {
 		return rec, nil
 	}
+	return r.acceptToRun(m), nil
+}
+
+// acceptToRun queues a message, and lets it and everything that is held run.
+func (r *run) acceptToRun(m session.Message) session.Receipt {
 	rec := r.accept(m, false)
 	r.release()
 	if m.WhenBusy == session.BusyInterrupt {
 		r.interrupt("a message went first")
 	}
-	return rec, nil
-}
-
-func (r *run) listenRender() error {
-	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateRender, r.render, workflow.UpdateHandlerOptions{
-		Validator: func(req session.RenderRequest) error { return session.ToTemporal(r.validateConfigure(req.Options)) },
-	})
+	return rec
 }
 
 func (r *run) render(ctx workflow.Context, req session.RenderRequest) (session.RenderReply, error) {
@@ -132,18 +140,10 @@ func (r *run) render(ctx workflow.Context, req session.RenderRequest) (session.R
 	return reply, nil
 }
 
-func (r *run) listenInterrupt() error {
-	err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateInterrupt, r.interruptUpdate, workflow.UpdateHandlerOptions{
-		Validator: func(req session.InterruptRequest) error { return session.ToTemporal(r.validateInterrupt(req)) },
-	})
-	if err != nil {
-		return err
-	}
-	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateClearAbort, func(workflow.Context) error {
-		r.st.Aborted = false
-		r.publish()
-		return nil
-	}, validated(func() error { return session.ToTemporal(r.open()) }))
+func (r *run) clearAbort(workflow.Context) error {
+	r.st.Aborted = false
+	r.publish()
+	return nil
 }
 
 func (r *run) validateInterrupt(req session.InterruptRequest) error {
@@ -190,22 +190,6 @@ func (r *run) interruptTree(ctx workflow.Context, reason string) bool {
 		return true
 	}
 	return len(r.st.Children) > 0
-}
-
-func (r *run) listenControl() error {
-	if err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateConfigure, r.configureUpdate, workflow.UpdateHandlerOptions{
-		Validator: func(c session.Configure) error { return session.ToTemporal(r.validateConfigure(c)) },
-	}); err != nil {
-		return err
-	}
-	if err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateRespond, r.respond, workflow.UpdateHandlerOptions{
-		Validator: func(req session.RespondRequest) error { return session.ToTemporal(r.validateRespond(req)) },
-	}); err != nil {
-		return err
-	}
-	return workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateSpawn, r.spawn, workflow.UpdateHandlerOptions{
-		Validator: func(req session.SpawnRequest) error { return session.ToTemporal(r.validateSpawn(req)) },
-	})
 }
 
 // validateConfigure checks the metadata as it would be: it is carried from run to
@@ -290,20 +274,15 @@ func (r *run) answered(cur *turn, requestID string) {
 	r.publish()
 }
 
-func (r *run) listenClose() error {
-	if err := workflow.SetUpdateHandlerWithOptions(r.ctx, session.UpdateEvict, func(_ workflow.Context, req session.EvictRequest) error {
-		r.evicting = r.st.Sandbox != nil
-		r.evictReason = cmp.Or(req.Reason, session.EvictManual)
-		return nil
-	}, workflow.UpdateHandlerOptions{
-		Validator: func(req session.EvictRequest) error { return session.ToTemporal(r.validateEvict(req)) },
-	}); err != nil {
-		return err
-	}
-	return workflow.SetUpdateHandler(r.ctx, session.UpdateClose, func(workflow.Context) error {
-		r.requestClose("closed")
-		return nil
-	})
+func (r *run) evict(_ workflow.Context, req session.EvictRequest) error {
+	r.evicting = r.st.Sandbox != nil
+	r.evictReason = cmp.Or(req.Reason, session.EvictManual)
+	return nil
+}
+
+func (r *run) closeUpdate(workflow.Context) error {
+	r.requestClose("closed")
+	return nil
 }
 
 func (r *run) validateEvict(req session.EvictRequest) error {

@@ -13,11 +13,24 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
+// signal is a signal by its name, and its handler.
+type signal struct {
+	name   string
+	handle func(workflow.Context, *commonpb.Payload) error
+}
+
+func (r *run) signals() []signal {
+	return []signal{
+		{session.SignalMessage, r.onMessage}, {session.SignalQueue, r.onQueue},
+		{session.SignalInterrupt, r.onInterrupt}, {session.SignalWaiting, r.onWaiting},
+	}
+}
+
 // receive returns the coroutine that hands a signal's payloads to a handler, raw:
 // anybody may send anything, and nothing sent may fail a workflow task.
-func (r *run) receive(name string, handle func(workflow.Context, *commonpb.Payload) error) func(workflow.Context) {
+func (r *run) receive(s signal) func(workflow.Context) {
 	return func(ctx workflow.Context) {
-		ch := workflow.GetSignalChannel(ctx, name)
+		ch := workflow.GetSignalChannel(ctx, s.name)
 		for {
 			// Not Receive: that takes a value before its coroutine runs, so that
 			// drain can't see it and continue-as-new loses it.
@@ -26,32 +39,29 @@ func (r *run) receive(name string, handle func(workflow.Context, *commonpb.Paylo
 			}
 			var raw converter.RawValue
 			if ch.ReceiveAsync(&raw) {
-				r.take(ctx, name, raw, handle)
+				r.take(ctx, s, raw)
 			}
 		}
 	}
 }
 
-func (r *run) take(ctx workflow.Context, name string, raw converter.RawValue, handle func(workflow.Context, *commonpb.Payload) error) {
-	if err := handle(ctx, raw.Payload()); err != nil {
-		r.refuse(name, err)
+func (r *run) take(ctx workflow.Context, s signal, raw converter.RawValue) {
+	if err := s.handle(ctx, raw.Payload()); err != nil {
+		r.refuse(s.name, err)
 	}
 }
 
 // drain handles what signals have been delivered and not been read, before a
 // run ends.
 func (r *run) drain(ctx workflow.Context) {
-	for _, s := range []struct {
-		name   string
-		handle func(workflow.Context, *commonpb.Payload) error
-	}{{session.SignalMessage, r.onMessage}, {session.SignalQueue, r.onQueue}, {session.SignalInterrupt, r.onInterrupt}, {session.SignalWaiting, r.onWaiting}} {
+	for _, s := range r.signals() {
 		ch := workflow.GetSignalChannel(ctx, s.name)
 		for {
 			var raw converter.RawValue
 			if !ch.ReceiveAsync(&raw) {
 				break
 			}
-			r.take(ctx, s.name, raw, s.handle)
+			r.take(ctx, s, raw)
 		}
 	}
 }
@@ -66,12 +76,8 @@ func (r *run) refuse(name string, err error) {
 		info.Code, info.Field = session.TypeBusy, "message.whenBusy"
 	}
 	r.notices++
-	block := event.Block{
-		ID:   fmt.Sprintf("sojourn-signal-%s-%d", workflow.GetInfo(r.ctx).WorkflowExecution.RunID, r.notices),
-		Type: event.BlockError, Status: event.StatusComplete, Source: event.SourceServer,
-		Message: event.Text(info.Message), Code: info.Code,
-	}
-	r.notify(event.Error{ErrorInfo: info}, event.BlockUpsert{Block: block})
+	id := fmt.Sprintf("sojourn-signal-%s-%d", workflow.GetInfo(r.ctx).WorkflowExecution.RunID, r.notices)
+	r.notify(event.Error{ErrorInfo: info}, event.ErrorBlock(id, info))
 }
 
 func (r *run) onMessage(ctx workflow.Context, p *commonpb.Payload) error {
@@ -98,13 +104,10 @@ func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) er
 	if m, err = withID(ctx, m); err != nil {
 		return err
 	}
-	r.accept(m, hold)
 	if hold {
-		return nil
-	}
-	r.release()
-	if m.WhenBusy == session.BusyInterrupt {
-		r.interrupt("a message went first")
+		r.accept(m, true)
+	} else {
+		r.acceptToRun(m)
 	}
 	return nil
 }

@@ -148,9 +148,7 @@ func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in sess
 func (r *run) childGone(ctx workflow.Context, req session.SpawnRequest, out session.Output, err error) {
 	r.children[req.ID].gone = true
 	delete(r.children, req.ID)
-	if out.CostUSD != nil {
-		r.st.CostUSD = event.AddCost(r.st.CostUSD, out.CostUSD)
-	}
+	r.st.CostUSD = event.AddCost(r.st.CostUSD, out.CostUSD)
 	r.notify(childEnd(req, out, err))
 	r.st.Children = slices.DeleteFunc(r.st.Children, func(c session.Child) bool { return c.SessionID == req.ID })
 	r.publish()

@@ -296,12 +296,8 @@ func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
 // failureEvents show a failed execution in the conversation and end it in the
 // stream.
 func failureEvents(q session.Queued, info event.ErrorInfo) []event.Payload {
-	block := event.Block{
-		ID: "sojourn-" + q.ExecutionID + "-failed", Type: event.BlockError, Status: event.StatusComplete,
-		Source: event.SourceServer, Message: event.Text(info.Message), Code: info.Code,
-	}
 	return []event.Payload{
-		event.BlockUpsert{Block: block},
+		event.ErrorBlock("sojourn-"+q.ExecutionID+"-failed", info),
 		event.QueryFailed{Query: event.Query{ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Error: &info}},
 	}
 }

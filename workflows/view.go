@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -121,16 +122,12 @@ func (r *run) constants() []temporal.SearchAttributeUpdate {
 }
 
 func (r *run) listenQueries() error {
-	if err := workflow.SetQueryHandler(r.ctx, session.QuerySnapshot, func() (session.Snapshot, error) { return r.snapshot(), nil }); err != nil {
-		return err
-	}
-	if err := workflow.SetQueryHandler(r.ctx, session.QueryInspect, func() (session.Inspection, error) { return r.inspect(), nil }); err != nil {
-		return err
-	}
-	if err := workflow.SetQueryHandler(r.ctx, session.QueryFinalState, r.finalState); err != nil {
-		return err
-	}
-	return workflow.SetQueryHandler(r.ctx, session.QueryResult, r.result)
+	return errors.Join(
+		workflow.SetQueryHandler(r.ctx, session.QuerySnapshot, func() (session.Snapshot, error) { return r.snapshot(), nil }),
+		workflow.SetQueryHandler(r.ctx, session.QueryInspect, func() (session.Inspection, error) { return r.inspect(), nil }),
+		workflow.SetQueryHandler(r.ctx, session.QueryFinalState, r.finalState),
+		workflow.SetQueryHandler(r.ctx, session.QueryResult, r.result),
+	)
 }
 
 func (r *run) snapshot() session.Snapshot {
