@@ -178,3 +178,20 @@ func TestATurnIsArchivedByTheNextAttempt(t *testing.T) {
 	b.requireOnce(1)
 	b.end()
 }
+
+// The turns of an agent share its archiver; the agent after it has another, and none
+// outlives its sandbox.
+func TestAnAgentHasOneArchiver(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	b := withSandbox(t)
+	sb, err := b.provider.Open(t.Context(), b.sandbox.ID)
+	require.NoError(t, err)
+	first, next := &host.Agent{Sandbox: sb}, &host.Agent{Sandbox: sb}
+	of := h.archiverOf(first)
+	require.Same(t, of, h.archiverOf(first))
+	require.NotSame(t, of, h.archiverOf(next))
+	require.Same(t, next, h.archiverOf(next).agent)
+	h.forget(b.sandbox.ID)
+	require.Empty(t, h.archivers)
+}
