@@ -234,7 +234,7 @@ func (j *jsonString) keep(dst, part []byte) []byte {
 func (j *jsonString) end(dst []byte) []byte {
 	if j.sum != nil {
 		cut := event.Cut{Bytes: j.size, SHA256: hex.EncodeToString(j.sum.Sum(nil))}
-		dst = append(append(append(dst, "… ["...), cut.String()...), ']')
+		dst = append(dst, note(cut)...)
 	}
 	*j = jsonString{max: j.max}
 	return dst

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/sojourn-run/sojourn/event/jsonl"
+
 	_ "modernc.org/sqlite" // the driver
 )
 
@@ -96,8 +98,22 @@ func answer(ctx context.Context, tx *sql.Tx, q Query, lines *json.Encoder) error
 	}
 	for err == nil && rows.Next() {
 		if err = rows.Scan(places...); err == nil {
+			cutRow(row)
 			err = lines.Encode(Answer{Row: row})
 		}
 	}
 	return errors.Join(err, rows.Err())
+}
+
+// cutRow cuts what is long as a line of the agent's would be: whoever asks must not
+// need memory for whatever the agent has in a row.
+func cutRow(row []Value) {
+	values := make([]any, len(row))
+	for i := range row {
+		values[i] = row[i].V
+	}
+	jsonl.CutRow(values)
+	for i := range row {
+		row[i].V = values[i]
+	}
 }
