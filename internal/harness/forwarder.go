@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"strings"
@@ -25,11 +26,18 @@ type Forwarder struct {
 
 // Forward starts a forwarder to a server; its address is host:port or a URL.
 func Forward(server string) (*Forwarder, error) {
-	f := &Forwarder{server: server, target: server, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
+	f := &Forwarder{server: server, target: server, addr: ownAddress() + ":0", conns: map[net.Conn]bool{}}
 	if u, err := url.Parse(server); err == nil && u.Host != "" {
 		f.target = u.Host
 	}
 	return f, f.Start()
+}
+
+// ownAddress is one of this machine that hardly anybody else has: a port of
+// 127.0.0.1 that is closed for a moment may be another's, of a connection even,
+// when it is to be opened again.
+func ownAddress() string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
 }
 
 // Through is the server's address, as it was given, by way of the forwarder.
