@@ -26,7 +26,7 @@ programs:
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn ./cmd/sojourn
 	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-worker ./cmd/sojourn-worker
 	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-runner ./runner/cmd/sojourn-runner
-	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-modelsim ./internal/modelsim/cmd/sojourn-modelsim
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-modelsim ./test/modelsim/cmd/sojourn-modelsim
 
 .PHONY: devstack
 devstack:
@@ -40,7 +40,7 @@ agents: ## install the pinned agent programs into .agents/
 
 .PHONY: browser
 browser: ## install what drives the Web UI in tests
-	@sh internal/webui/install.sh
+	@sh test/webui/install.sh
 
 .PHONY: demo
 demo: build agents ## the main job on an embedded stack; ends by itself
@@ -66,10 +66,10 @@ ONLY ?=
 
 .PHONY: mutants
 mutants: build agents ## turn each row's test red by a change of the product: ONLY=R41,R42
-	@$(GO) run ./internal/mutants/cmd/mutants --only '$(ONLY)'
+	@$(GO) run ./test/mutants/cmd/mutants --only '$(ONLY)'
 
 .PHONY: bench
-bench: build agents ## the figures of bench/, beside their floors
+bench: build agents ## the figures of test/bench/, beside their floors
 	@scripts/bench.sh
 
 SEED ?= 1

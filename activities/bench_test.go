@@ -23,11 +23,11 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
-	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/local"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // bench is one session on one host, with the real servers, sandbox and runner

@@ -17,9 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
-	"github.com/sojourn-run/sojourn/internal/teststack"
-	"github.com/sojourn-run/sojourn/internal/turns"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/test/teststack"
+	"github.com/sojourn-run/sojourn/test/turns"
 )
 
 // countedSandbox counts what is read of a sandbox: of files, and of what commands

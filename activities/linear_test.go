@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/archive"
-	"github.com/sojourn-run/sojourn/internal/teststack"
-	"github.com/sojourn-run/sojourn/internal/turns"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/teststack"
+	"github.com/sojourn-run/sojourn/test/turns"
 )
 
 // grower is a session of an agent whose transcript grows turn by turn.

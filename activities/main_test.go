@@ -17,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/archive"
-	"github.com/sojourn-run/sojourn/internal/teststack"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // TestMain is also the program that the sandboxes of the tests run as their

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/internal/teststack"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // script is a life of a session: appends with merges and turned pages, own

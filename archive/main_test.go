@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/internal/teststack"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 func TestMain(m *testing.M) {

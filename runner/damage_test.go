@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // damage changes a file as a bad disk would.

@@ -4,5 +4,5 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-go build -o bin/sojourn-bench ./bench
+go build -o bin/sojourn-bench ./test/bench
 exec sojourn-bench --root "$ROOT" "$@"

@@ -24,5 +24,5 @@ if commit=$(git rev-parse -q --verify "${BEFORE:-HEAD~1}^{commit}"); then
 else
   echo "chaos: no commit ${BEFORE:-HEAD~1} here: no worker of the build before is among the kills" >&2
 fi
-go build -o bin/sojourn-chaos ./internal/chaos/cmd/sojourn-chaos
+go build -o bin/sojourn-chaos ./test/chaos/cmd/sojourn-chaos
 exec sojourn-chaos --root "$ROOT" --evidence "$ROOT/bin/chaos-evidence" "${before[@]}" "$@"

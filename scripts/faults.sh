@@ -6,5 +6,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/testenv.sh
 race_worker
-go build -o bin/testreport ./internal/testreport
-go test -json -race -parallel 6 -timeout 60m ./internal/e2e -run "$FAULTS" "$@" | bin/testreport
+go build -o bin/testreport ./test/testreport
+go test -json -race -parallel 6 -timeout 60m ./test/e2e -run "$FAULTS" "$@" | bin/testreport

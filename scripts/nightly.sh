@@ -10,14 +10,14 @@ SECONDS_EACH=${FUZZTIME:-60} scripts/fuzz.sh
 . scripts/testenv.sh
 race_worker
 echo "nightly: every package three times, in random order"
-mapfile -t units < <(go list ./... | grep -v '/internal/e2e$')
+mapfile -t units < <(go list ./... | grep -v '/test/e2e$')
 export SOJOURN_LONG=1
 echo "nightly: random conversations with the real agent"
 SOJOURN_RANDOM=${RANDOM_CONVERSATIONS:-40} SOJOURN_RANDOM_GENTLE=1 go test -run TestRandomParity -timeout 60m -v ./adapters/claude
 go test -race -count=3 -shuffle=on -timeout 60m "${units[@]}"
-go test -race -count=3 -shuffle=on -timeout 90m ./internal/e2e -skip "$FAULTS"
+go test -race -count=3 -shuffle=on -timeout 90m ./test/e2e -skip "$FAULTS"
 echo "nightly: mutants"
-go run ./internal/mutants/cmd/mutants
+go run ./test/mutants/cmd/mutants
 echo "nightly: faults"
 scripts/faults.sh
 echo "nightly: chaos"

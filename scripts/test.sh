@@ -25,7 +25,7 @@ PURE='/(event|reducer|turn|internal/(agents|layering|settings|skip|testreport)|s
 ADAPTERS='/adapters(/.*)?$'
 mapfile -t pure < <(go list ./... | grep -E "$PURE")
 mapfile -t adapters < <(go list ./... | grep -E "$ADAPTERS")
-mapfile -t others < <(go list ./... | grep -vE "$PURE|$ADAPTERS|/internal/e2e$")
+mapfile -t others < <(go list ./... | grep -vE "$PURE|$ADAPTERS|/test/e2e$")
 
 # tests MODULE ARGUMENTS… runs go test there and goes on when tests fail: the
 # report judges.
@@ -45,7 +45,7 @@ all() {
   echo "test: agents"
   tests . -timeout 20m "${adapters[@]}"
   echo "test: end to end"
-  tests . -race -parallel 6 -timeout 60m ./internal/e2e
+  tests . -race -parallel 6 -timeout 60m ./test/e2e
   scripts/fuzz.sh || failed=1
   return $failed
 }
@@ -58,7 +58,7 @@ short() {
   modules=$(mktemp "${TMPDIR:-/tmp}/sojourn-test.XXXXXX")
   echo "test: every package, those end to end first"
   other_modules >"$modules" &
-  tests . -short -vet=off -p 3 -parallel 6 -timeout 20m ./internal/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
+  tests . -short -vet=off -p 3 -parallel 6 -timeout 20m ./test/e2e "${adapters[@]}" "${others[@]}" "${pure[@]}"
   echo "test: devstack and tools"
   wait $! || failed=1
   cat "$modules"
@@ -74,5 +74,5 @@ other_modules() {
   return $failed
 }
 
-go build -o bin/testreport ./internal/testreport
+go build -o bin/testreport ./test/testreport
 if [ -n "$SHORT" ]; then short; else all; fi | bin/testreport

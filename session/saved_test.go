@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/archive"
-	"github.com/sojourn-run/sojourn/internal/teststack"
+	"github.com/sojourn-run/sojourn/test/teststack"
 	"github.com/sojourn-run/sojourn/workspace"
 )
 

@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
-	"github.com/sojourn-run/sojourn/internal/recordings"
+	"github.com/sojourn-run/sojourn/test/recordings"
 )
 
 // outcome is one run of the program.

@@ -22,7 +22,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/internal/skip"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // natsServerDir is what natsServer leaves for TestMain to remove.

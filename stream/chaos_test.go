@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/teststack"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // cutter is a TCP proxy before the server that loses answers: while it cuts,

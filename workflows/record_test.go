@@ -25,9 +25,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/sojourn-run/sojourn/contract"
-	"github.com/sojourn-run/sojourn/internal/harness"
-	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/harness"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // suggestAt is the history length at which the recording server suggests

@@ -15,10 +15,10 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/skip"
-	"github.com/sojourn-run/sojourn/internal/teststack"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/local"
+	"github.com/sojourn-run/sojourn/test/skip"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 func TestMain(m *testing.M) {

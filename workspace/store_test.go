@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/archive"
-	"github.com/sojourn-run/sojourn/internal/skip"
-	"github.com/sojourn-run/sojourn/internal/teststack"
+	"github.com/sojourn-run/sojourn/test/skip"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // tree is a workspace's regular files by path.

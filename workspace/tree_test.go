@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/internal/skip"
-	"github.com/sojourn-run/sojourn/internal/teststack"
+	"github.com/sojourn-run/sojourn/test/skip"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // treeOf is everything below a folder, byte for byte: by path its mode, its

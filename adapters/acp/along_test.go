@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/internal/modelsim"
-	"github.com/sojourn-run/sojourn/internal/skip"
+	"github.com/sojourn-run/sojourn/test/modelsim"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // talk runs the program through an exchange of its own, with the translator.

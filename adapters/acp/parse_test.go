@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
-	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/test/parity"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 // said writes records: lines that begin with > go to the agent.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude/synth"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 func BenchmarkTranslate(b *testing.B) {

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/skip"
+	"github.com/sojourn-run/sojourn/test/adaptertest"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // firstThread is the first subagent's blocks.

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/test/adaptertest"
 )
 
 func TestConformance(t *testing.T) { adaptertest.Run(t, conforming()) }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 // A transcript tells the same while it grows as when it is whole.

@@ -18,9 +18,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/modelsim"
-	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/test/modelsim"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // exchange is a process of the agent as the random search needs it and no host

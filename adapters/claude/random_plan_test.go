@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/test/parity"
 )
 
 // A random scenario is a few processes of one conversation, each in the same

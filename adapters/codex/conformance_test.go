@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/skip"
+	"github.com/sojourn-run/sojourn/test/adaptertest"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 func TestConformance(t *testing.T) { adaptertest.Run(t, conforming()) }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
-	"github.com/sojourn-run/sojourn/adapters/parity"
+	"github.com/sojourn-run/sojourn/test/parity"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 // execRules are what `codex exec --json` does not tell: ids, and what subagents

@@ -3,8 +3,8 @@ package codex
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 func TestStories(t *testing.T) { recorded.Stories(t) }

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/recordings"
+	"github.com/sojourn-run/sojourn/test/recordings"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 // recorded is what the tests of recordings and stories need to know of the agent.

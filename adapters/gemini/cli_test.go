@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/adaptertest"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/skip"
+	"github.com/sojourn-run/sojourn/test/adaptertest"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // One long conversation goes through all that the two sides tell differently:

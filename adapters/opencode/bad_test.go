@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 // What is no database of the agent's is an error that names the file, and

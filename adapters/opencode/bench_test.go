@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 func BenchmarkTranslate(b *testing.B) {

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
-	"github.com/sojourn-run/sojourn/adapters/parity"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/test/parity"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 // killed is a session with a subagent whose server was killed while the

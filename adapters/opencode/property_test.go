@@ -3,7 +3,7 @@ package opencode
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 func TestStories(t *testing.T) { recorded.Stories(t) }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 // talk is a conversation with a translator whose session is open.

@@ -48,11 +48,11 @@ portable() { GOOS=$1 CGO_ENABLED=0 go vet $portable; }
 # size has the limits of length and complexity; its figures are always shown.
 size() { "$bin/size"; }
 
-layering() { go test -count=1 ./internal/layering; }
+layering() { go test -count=1 ./test/layering; }
 
-requirements() { go run ./internal/requirements/cmd/requirements; }
+requirements() { go run ./test/requirements/cmd/requirements; }
 
-mutants() { go run ./internal/mutants/cmd/mutants --check; }
+mutants() { go run ./test/mutants/cmd/mutants --check; }
 
 deployment() { go -C internal/tools test -count=1 -run 'Compose|Temporal|Configuration|Unit' .; }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/local"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 const ordinaryUser = "SOJOURN_TEST_ORDINARY_USER"

@@ -20,11 +20,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/skip"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/local"
-	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+	"github.com/sojourn-run/sojourn/test/sandboxtest"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // program is the runner, built once for all tests.

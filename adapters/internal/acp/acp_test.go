@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	recorded "github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/internal/recordings"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/test/recordings"
+	recorded "github.com/sojourn-run/sojourn/test/replay"
 )
 
 // plainDialect is an agent that keeps to the protocol.

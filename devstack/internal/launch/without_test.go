@@ -6,7 +6,7 @@ import (
 )
 
 // without skips a test that lacks something on this machine, and fails it in a
-// strict run, as internal/skip of the root module does.
+// strict run, as test/skip of the root module does.
 func without(t *testing.T, reason string) {
 	t.Helper()
 	if os.Getenv("SOJOURN_TEST_STRICT") == "1" {

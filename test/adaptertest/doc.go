@@ -1,0 +1,41 @@
+// Package adaptertest holds the tests that every agent's adapter must pass with
+// the agent's real program, and the [Rig] that they run on.
+//
+//	func TestConformance(t *testing.T) {
+//		adaptertest.Run(t, adaptertest.Agent{
+//			Adapter: New(),
+//			Missing: map[string]string{"steer": "a message waits for the end of the turn"},
+//		})
+//	}
+//
+//	func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, agent) }
+//
+// A Rig is one session as a host runs it: a local sandbox with a home and a
+// workspace, the profile's files in them, the program under the real runner,
+// its records through an [adapters.Dialogue], the events folded, and the
+// transcripts archived as they grow. The model behind the program is the
+// scripted one of test/modelsim, whose words the prompts are.
+//
+//	r := adaptertest.New(t, agent, adaptertest.Options{})
+//	r.Start()
+//	r.Ask("SAY hello")
+//	r.Move() // to another home and workspace, from what was archived
+//	r.Ask("RECALL")
+//	r.Finish() // parity, determinism, one idle per prompt
+//
+// An adapter's own tests may use a Rig for what the suite does not ask: Say any
+// input, Await any event, HoldBack the reader, Kill the agent, look at Live and
+// Restored. With SOJOURN_KEEP naming a folder, the records and the home of a
+// session whose two sides differ are kept there.
+//
+// The program is found by the adapter, in .agents/bin of the repository and
+// then in PATH; without it the test is skipped with the adapter's own words.
+// The runner is SOJOURN_RUNNER_BIN, or is built once per test program.
+//
+// What the suite asserts of an agent beside each scenario's own sentence:
+// the live conversation equals the restored one, the same records give the
+// same bytes again, also from any state in between, records that nobody knows
+// become native events and change nothing, transcripts that are declared to
+// grow only grow, no input's id is used twice, and every prompt ends once.
+// A scenario that an agent cannot do is skipped by name with the reason.
+package adaptertest

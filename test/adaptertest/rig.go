@@ -1,0 +1,398 @@
+package adaptertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/test/modelsim"
+)
+
+// patience is how long a rig waits for whatever must come, and longPatience how
+// long for what takes a busy machine minutes: 64 MiB byte by byte, thousands of
+// words one by one.
+const (
+	patience     = 90 * time.Second
+	longPatience = 4 * time.Minute
+)
+
+// lease is how long an agent outlives a test program that was ended.
+const lease = 10 * time.Minute
+
+// The rig's own sandboxes are served by one host only.
+const (
+	token = "token"
+	epoch = 1
+)
+
+// Rig is one session of an agent with its real program. Its methods are for
+// the goroutine of its test.
+type Rig struct {
+	// Model is the model server behind the agent.
+	Model *modelsim.Server
+	// Launch is what the agent was started with last, or will be.
+	Launch adapters.Launch
+
+	t     *testing.T
+	agent Agent
+	// patience is how long it waits for whatever must come.
+	patience time.Duration
+	options  Options
+	env      []string
+	place    *place
+	archive  *archive
+	conn     *runner.Conn
+	// followed is closed when the last record of the process was taken.
+	followed chan struct{}
+	stop     context.CancelFunc
+	inputs   int
+	// marked is what ran below the agent before the last prompt.
+	marked runner.Mark
+
+	mu       sync.Mutex
+	due      turns
+	dialogue *adapters.Dialogue
+	fold     *reducer.Builder
+	events   []event.Event
+	// cursor is where Await goes on.
+	cursor int
+	// changed is closed, and replaced, when something has happened.
+	changed chan struct{}
+	parts   []*part
+	// opening is the offset behind the opening that was just written; held
+	// says that inputs wait for the records up to there.
+	opening int64
+	held    bool
+	// wrote is the offset behind what was written last.
+	wrote int64
+	next  int64
+	// shut is what readers of records wait at; nil lets them pass.
+	shut  chan struct{}
+	waits bool
+	// torn says that the process was killed: what it said may be lost, and a
+	// file end in mid-line.
+	torn    bool
+	faults  []error
+	random  *rand.Rand
+	unknown int
+}
+
+// part is what one chain of translators saw and said: a sandbox's.
+type part struct {
+	starts  []start
+	records []event.Record
+	// said has the events of each record, written what was due after it.
+	said    [][]event.Event
+	written []adapters.Message
+	bytes   int
+}
+
+// start is where the records of a process begin.
+type start struct {
+	at     int
+	launch adapters.Launch
+}
+
+// turns counts the prompts that must end with a turn of their own, and those that
+// lost theirs in a kill.
+type turns struct{ asked, cancelled int }
+
+// New makes a session that is not started yet. It skips the test if the agent
+// is not installed. Everything ends with the test.
+func New(t *testing.T, a Agent, o Options) *Rig {
+	t.Helper()
+	program := locate(t, a)
+	r := &Rig{
+		t: t, agent: a, options: o, patience: patience, archive: newArchive(a.Adapter),
+		fold: reducer.NewBuilder(reducer.State{}), changed: make(chan struct{}),
+		random: rand.New(rand.NewPCG(1, seed(t.Name()))),
+		Model:  modelsim.New(modelsim.Options{Pace: time.Millisecond, Keep: 64}),
+	}
+	t.Cleanup(r.close)
+	url, err := r.Model.Start(context.Background(), "127.0.0.1:0")
+	require.NoError(t, err)
+	r.env = slices.Concat(modelsim.Environment(url), a.Env, o.Env)
+	session := uuid.NewString()
+	r.Launch = adapters.Launch{
+		Program: program, SessionID: session, Model: a.Model, Permission: o.Permission, SystemPrompt: o.SystemPrompt,
+		MCPServers: r.profile().MCPServers,
+	}
+	if r.Launch.Permission == "" {
+		r.Launch.Permission = adapters.PermissionAllow
+	}
+	r.settle(newPlace(t, r.env, false))
+	r.furnish()
+	return r
+}
+
+// seed makes a test's own numbers, the same in every run.
+func seed(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return h.Sum64()
+}
+
+func (r *Rig) profile() adapters.Profile {
+	if r.options.Profile != nil {
+		return *r.options.Profile
+	}
+	return r.agent.Profile
+}
+
+// settle makes a place the session's, with a translation that begins anew.
+func (r *Rig) settle(p *place) {
+	r.place, r.next = p, 0
+	r.Launch.Home, r.Launch.Workspace, r.Launch.Env = p.paths.Home, p.paths.Workspace, p.environment()
+	r.Launch.Runner = p.paths.Runner
+	r.dialogue = nil
+}
+
+// furnish puts the profile's files into the sandbox.
+func (r *Rig) furnish() {
+	r.t.Helper()
+	files, err := r.agent.Adapter.ProfileFiles(r.profile(), r.Launch)
+	require.NoError(r.t, err)
+	if r.agent.Files != nil {
+		files = r.agent.Files(r.Launch, files)
+	}
+	require.NoError(r.t, r.place.write(r.t.Context(), files))
+}
+
+// Workspace is the sandbox's workspace.
+func (r *Rig) Workspace() string { return r.place.paths.Workspace }
+
+// Home is the agent's home.
+func (r *Rig) Home() string { return r.place.paths.Home }
+
+// Start starts a process of the agent on what lies in its home and writes its
+// opening. It returns when the program runs, and does not wait for its answer.
+func (r *Rig) Start() {
+	r.t.Helper()
+	r.prepare()
+	command, err := r.agent.Adapter.Command(r.Launch)
+	require.NoError(r.t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	paths := r.place.paths
+	_, err = runner.Start(ctx, r.place.sb, paths.Runner, r.spec(command))
+	require.NoError(r.t, err)
+	r.conn, err = runner.Attach(ctx, r.place.sb, paths.Runner, paths.Socket, token, epoch)
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.conn.Lease(ctx, lease))
+	r.setTorn(false)
+	r.open(ctx)
+}
+
+func (r *Rig) setTorn(torn bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.torn = torn
+}
+
+// prepare mends the home and decides whether a session is gone on with.
+func (r *Rig) prepare() {
+	r.t.Helper()
+	a := r.agent.Adapter
+	r.Launch.NativeID, r.Launch.Resume = a.NativeID(r.Launch.SessionID, 1), false
+	found, err := a.Prepare(r.place.home(), r.Launch)
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.place.repair(r.t.Context(), found.Write))
+	require.NoError(r.t, r.place.removeFiles(found.Remove))
+	if found.NativeID != "" {
+		r.Launch.NativeID, r.Launch.Resume = found.NativeID, true
+	}
+	if found.Note != "" {
+		r.t.Logf("prepared: %s", found.Note)
+	}
+}
+
+func (r *Rig) spec(c adapters.Command) runner.StartSpec {
+	var own []string
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		own = append(own, name+"="+c.Env[name])
+	}
+	paths := r.place.paths
+	s := runner.StartSpec{
+		Epoch: epoch, Token: token, Argv: c.Argv, Env: sandbox.MergeEnv(r.place.env, own), Dir: c.Dir, Helpers: c.Helpers,
+		Control: paths.Control, Socket: paths.Socket,
+		Isolation: runner.IsolationSpec{Hide: paths.Hide, Keep: paths.Keep, KeepReadOnly: paths.KeepReadOnly, Network: paths.Network},
+	}
+	if w, ok := r.agent.Adapter.(adapters.Wrapped); ok {
+		s.Isolation.Programs = []string{w.ProgramFile(r.Launch.Program)}
+	}
+	if h := c.HTTP; h != nil {
+		s.Transport = runner.TransportHTTP
+		s.HTTP = runner.HTTPSpec{Ready: h.Ready, Events: h.Events, User: h.User, PasswordEnv: h.PasswordEnv}
+	}
+	return s
+}
+
+// open writes the opening, and holds everything else back until the records
+// before it have been read.
+func (r *Rig) open(ctx context.Context) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var state json.RawMessage
+	if r.dialogue != nil {
+		var err error
+		state, err = r.dialogue.State()
+		require.NoError(r.t, err)
+	} else {
+		r.parts = append(r.parts, &part{})
+	}
+	now := r.parts[len(r.parts)-1]
+	now.starts = append(now.starts, start{len(now.records), r.Launch})
+	tr, err := r.agent.Adapter.Translator(r.Launch, state)
+	require.NoError(r.t, err)
+	r.wrote, r.held = 0, true
+	r.dialogue = adapters.NewDialogue(tr, r.write)
+	id := fmt.Sprintf("initialize-%d", r.conn.Attached().RestartCount)
+	require.NoError(r.t, r.dialogue.Say(ctx, id, adapters.Initialize{}))
+	r.opening = r.wrote
+	r.dialogue.Hold()
+	r.followed = make(chan struct{})
+	go r.follow(ctx, r.conn, r.next, r.followed)
+}
+
+// write hands a message to the process; an id that was used before would be
+// taken for a repeat, and the agent would never hear of it.
+func (r *Rig) write(ctx context.Context, m adapters.Message) error {
+	ack, err := r.conn.Input(ctx, m.ID, m.Data)
+	if err == nil && ack.Duplicate {
+		return fmt.Errorf("the id %q was used before", m.ID)
+	}
+	r.wrote = ack.Next
+	now := r.parts[len(r.parts)-1]
+	now.written = append(now.written, m)
+	if errors.Is(err, runner.ErrExited) || errors.Is(err, runner.ErrStdinClosed) {
+		return nil // its end is, or will be, among the records
+	}
+	return err
+}
+
+// Stop ends the process as a host does, and waits until all it said is taken.
+func (r *Rig) Stop() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
+	defer cancel()
+	_, err := r.conn.Stop(ctx, runner.Grace{})
+	require.NoError(r.t, err)
+	r.ended()
+}
+
+// Kill ends the process at once by SIGKILL, in the middle of whatever it does.
+// The turn that runs has no end.
+func (r *Rig) Kill() {
+	r.t.Helper()
+	r.setTorn(true)
+	r.Signal(syscall.SIGKILL)
+	r.ended()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ends() < r.due.asked-r.due.cancelled {
+		r.due.cancelled++
+	}
+}
+
+// Signal sends the agent's process a signal.
+func (r *Rig) Signal(s syscall.Signal) {
+	r.t.Helper()
+	require.NoError(r.t, r.conn.Signal(r.t.Context(), s))
+}
+
+// ended waits for the last record of a process that ends.
+func (r *Rig) ended() {
+	r.t.Helper()
+	select {
+	case <-r.followed:
+	case <-time.After(r.patience):
+		require.FailNow(r.t, "the records of an agent that was ended did not end")
+	}
+	require.NoError(r.t, r.conn.Close())
+	r.stop()
+}
+
+// Restart ends the process and starts another one in the same sandbox.
+func (r *Rig) Restart() {
+	r.t.Helper()
+	if r.alive() {
+		r.Stop()
+	}
+	r.Start()
+}
+
+// Move ends the process, if it lives, and starts another one at another place,
+// with another home and workspace, from what was archived; nothing is left of
+// the place before.
+func (r *Rig) Move() {
+	r.t.Helper()
+	if r.alive() {
+		r.Stop()
+	}
+	r.sync()
+	before := r.place
+	r.settle(newPlace(r.t, r.env, true))
+	files, err := r.archive.restore(r.agent.Adapter, r.Launch)
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.place.write(r.t.Context(), files))
+	require.NoError(r.t, r.place.copyWorkspace(r.t.Context(), before))
+	require.NoError(r.t, before.remove())
+	r.furnish()
+	r.Start()
+}
+
+// alive says whether the process has not been ended.
+func (r *Rig) alive() bool {
+	if r.followed == nil {
+		return false
+	}
+	select {
+	case <-r.followed:
+		return false
+	default:
+		return true
+	}
+}
+
+// sync brings the transcripts into the archive.
+func (r *Rig) sync() {
+	r.t.Helper()
+	home := r.place.home()
+	found, err := r.agent.Adapter.Transcripts(home, r.Launch)
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.archive.sync(home, found))
+}
+
+// close ends everything.
+func (r *Rig) close() {
+	r.openGate()
+	if r.stop != nil {
+		r.stop()
+		<-r.followed
+		_ = r.conn.Close() // it may be closed already
+	}
+	r.Model.Close()
+	if r.place != nil {
+		if err := r.place.remove(); err != nil {
+			r.t.Errorf("remove the sandbox: %v", err)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package adaptertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/test/modelsim"
+)
+
+// Send hands a prompt to the agent and gives its id.
+func (r *Rig) Send(text string) string {
+	r.t.Helper()
+	return r.Prompt(adapters.Prompt{Text: text})
+}
+
+// Prompt hands over a prompt that is more than text. Its MessageID, model and
+// permission are filled in unless given. Of one that steers no end is expected.
+func (r *Rig) Prompt(p adapters.Prompt) string {
+	r.t.Helper()
+	if p.MessageID == "" {
+		p.MessageID = uuid.NewString()
+	}
+	if p.Permission == "" {
+		p.Permission = r.Launch.Permission
+	}
+	if p.Model == "" {
+		p.Model = r.Launch.Model
+	}
+	if !p.Steer {
+		var err error
+		r.marked, err = r.conn.Mark(r.t.Context())
+		require.NoError(r.t, err)
+		r.mu.Lock()
+		r.due.asked++
+		r.mu.Unlock()
+	}
+	r.Say("prompt-"+p.MessageID, p)
+	return p.MessageID
+}
+
+// Say hands an input to the agent, as soon as it can take it.
+func (r *Rig) Say(id string, in adapters.Input) {
+	r.t.Helper()
+	r.mu.Lock()
+	err := r.dialogue.Say(r.t.Context(), id, in)
+	r.mu.Unlock()
+	require.NoError(r.t, err)
+}
+
+// input is an id that no other input has.
+func (r *Rig) input(kind string) string {
+	r.inputs++
+	return fmt.Sprintf("%s-%d", kind, r.inputs)
+}
+
+// Ask sends a prompt and waits for the end of its turn.
+func (r *Rig) Ask(text string) event.SessionIdle {
+	r.t.Helper()
+	r.Send(text)
+	return r.AwaitIdle()
+}
+
+// Interrupt stops the running turn, and waits until the agent is quiet. What
+// the turn has left running is swept away.
+func (r *Rig) Interrupt() event.SessionIdle {
+	r.t.Helper()
+	r.Say(r.input("interrupt"), adapters.Interrupt{})
+	idle := r.AwaitIdle()
+	r.Sweep()
+	return idle
+}
+
+// Sweep ends what the turn has left running, and demands that nothing stays.
+func (r *Rig) Sweep() runner.Swept {
+	r.t.Helper()
+	swept, err := r.conn.Sweep(r.t.Context(), r.marked)
+	require.NoError(r.t, err)
+	require.Empty(r.t, swept.Left)
+	return swept
+}
+
+// Left is what runs below the agent and did not before the last prompt.
+func (r *Rig) Left() []runner.Process {
+	r.t.Helper()
+	now, err := r.conn.Processes(r.t.Context())
+	require.NoError(r.t, err)
+	return slices.DeleteFunc(now, func(p runner.Process) bool {
+		return p.State == "Z" || slices.ContainsFunc(r.marked.Processes, func(m runner.Process) bool {
+			return m.Pid == p.Pid && m.Start == p.Start
+		})
+	})
+}
+
+// Answer answers a permission request; input takes the place of the tool's if
+// it is given.
+func (r *Rig) Answer(asked event.PermissionRequested, allow bool, message string, input json.RawMessage) {
+	r.t.Helper()
+	if len(input) == 0 {
+		input = asked.Input
+	}
+	r.Say("answer-"+asked.RequestID, adapters.Answer{RequestID: asked.RequestID, Allow: allow, Message: message, Input: input})
+}
+
+// SetModel changes the model from the next request on.
+func (r *Rig) SetModel(model string) {
+	r.t.Helper()
+	r.Launch.Model = model
+	r.Say(r.input("model"), adapters.SetModel{Model: model})
+}
+
+// SetPermission changes the standing answer.
+func (r *Rig) SetPermission(p adapters.Permission) {
+	r.t.Helper()
+	r.Launch.Permission = p
+	r.Say(r.input("permission"), adapters.SetPermission{Permission: p})
+}
+
+// Is is a predicate for Await: any event of that payload.
+func Is[P event.Payload](e event.Event) bool {
+	_, ok := e.Payload.(P)
+	return ok
+}
+
+// AwaitIdle waits for the end of the main conversation's turn.
+func (r *Rig) AwaitIdle() event.SessionIdle {
+	r.t.Helper()
+	return r.Await("the end of the turn", isIdle).Payload.(event.SessionIdle)
+}
+
+func isIdle(e event.Event) bool {
+	return Is[event.SessionIdle](e) && e.Context.Conversation() == event.Main
+}
+
+// Await gives the next event that is wanted, of those behind the last that was
+// awaited. It fails the test when the agent ends or nothing comes.
+func (r *Rig) Await(what string, wanted func(event.Event) bool) event.Event {
+	r.t.Helper()
+	var found event.Event
+	r.until(what, func() bool {
+		for r.cursor < len(r.events) {
+			e := r.events[r.cursor]
+			r.cursor++
+			if wanted(e) {
+				found = e
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// AwaitPermission waits for a permission request.
+func (r *Rig) AwaitPermission() event.PermissionRequested {
+	r.t.Helper()
+	return r.Await("a permission request", Is[event.PermissionRequested]).Payload.(event.PermissionRequested)
+}
+
+// AwaitDelta waits for streamed text that holds the word, or for a whole block
+// with it.
+func (r *Rig) AwaitDelta(word string) {
+	r.t.Helper()
+	r.until("text with "+word, func() bool {
+		return slices.ContainsFunc(r.fold.State().Blocks, func(b event.Block) bool {
+			return b.Type == event.BlockAssistantText && b.Content != nil && strings.Contains(*b.Content, word)
+		})
+	})
+}
+
+// until waits for a condition, which is asked under the lock after everything
+// that happens.
+func (r *Rig) until(what string, met func() bool) {
+	r.t.Helper()
+	limit := time.After(r.patience)
+	for {
+		r.mu.Lock()
+		ok, changed, faults := met(), r.changed, r.faults
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		if len(faults) > 0 || !r.alive() {
+			r.give("the agent ended, or failed, before "+what, faults)
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			r.give("there was never "+what, faults)
+		}
+	}
+}
+
+// give fails the test with what can be read of why.
+func (r *Rig) give(what string, faults []error) {
+	r.t.Helper()
+	require.FailNow(r.t, what, "faults: %v\n%s\n%s", faults, r.tail(), clip(pretty(r.Live()), 6000))
+}
+
+// tail are the last records.
+func (r *Rig) tail() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out strings.Builder
+	for _, p := range r.parts {
+		for i, rec := range p.records {
+			if i >= len(p.records)-25 {
+				fmt.Fprintf(&out, "%s %-3s %s\n", rec.TS.Format("05.000"), rec.Dir, clip(rec.Line, 400))
+			}
+		}
+	}
+	return out.String()
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "…"
+	}
+	return s
+}
+
+// Live is the conversation as the events told it.
+func (r *Rig) Live() reducer.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fold.State()
+}
+
+// Events are all events so far.
+func (r *Rig) Events() []event.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// Restored is the conversation of the transcripts in the agent's home.
+func (r *Rig) Restored() (reducer.State, []error) { return r.parse() }
+
+// Said is the text of the last assistant_text block of the main conversation.
+func (r *Rig) Said() string {
+	for _, b := range slices.Backward(r.Live().Blocks) {
+		if b.Type == event.BlockAssistantText && b.Content != nil {
+			return *b.Content
+		}
+	}
+	return ""
+}
+
+// Blocks are the main conversation's of one type.
+func (r *Rig) Blocks(t event.BlockType) []event.Block {
+	var out []event.Block
+	for _, b := range r.Live().Blocks {
+		if b.Type == t {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// Heard says whether one of the last requests to the model held the words.
+func (r *Rig) Heard(words string) bool {
+	quoted, _ := json.Marshal(words) // a string can always be encoded
+	inner := string(quoted[1 : len(quoted)-1])
+	return slices.ContainsFunc(r.Model.Recorded(), func(q modelsim.Recorded) bool {
+		return strings.Contains(string(q.Body), inner)
+	})
+}
+
+// ends counts the ends of the main conversation's turns, under the lock.
+func (r *Rig) ends() int {
+	n := 0
+	for _, e := range r.events {
+		if isIdle(e) {
+			n++
+		}
+	}
+	return n
+}
+
+// threadsOf are the blocks of all subagents.
+func threadsOf(s reducer.State) []event.Block {
+	var out []event.Block
+	for _, sub := range s.Subagents {
+		out = append(out, sub.Blocks...)
+	}
+	return out
+}

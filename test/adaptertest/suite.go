@@ -1,0 +1,116 @@
+package adaptertest
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/test/skip"
+)
+
+// scenario is one thing that a session may go through.
+type scenario struct {
+	name string
+	// needs is the capability without which it can't be. Default: every agent
+	// can.
+	needs   ability
+	options Options
+	// before is done with the session before its agent is started.
+	before func(*Rig)
+	play   func(*Rig)
+	// fresh is part of Fresh, too.
+	fresh bool
+}
+
+// Run runs the suite, a subtest per scenario below one of the agent's name.
+func Run(t *testing.T, a Agent) {
+	t.Parallel()
+	known := map[string]bool{}
+	t.Run(a.name(), func(t *testing.T) {
+		for _, s := range scenarios() {
+			known[s.name] = true
+			t.Run(s.name, func(t *testing.T) { s.run(t, a) })
+		}
+	})
+	for name := range a.Missing {
+		require.True(t, known[name], "Missing names %q, which is no scenario", name)
+	}
+}
+
+// Fresh runs a handful of scenarios for nothing but their parity, which every
+// scenario proves at its end. Where all tests are run, Run has shown it already.
+func Fresh(t *testing.T, a Agent) {
+	t.Parallel()
+	if everything() {
+		skip.NotApplicable(t, "TestConformance, which is run too, proves the parity of every scenario")
+	}
+	t.Run(a.name(), func(t *testing.T) {
+		for _, s := range scenarios() {
+			if s.fresh {
+				t.Run(s.name, func(t *testing.T) { s.run(t, a) })
+			}
+		}
+	})
+}
+
+// everything says whether no test was picked by its name.
+func everything() bool {
+	f := flag.Lookup("test.run")
+	return f == nil || f.Value.String() == ""
+}
+
+func (s scenario) run(t *testing.T, a Agent) {
+	t.Parallel()
+	if why := s.lacks(t, a); why != "" {
+		skip.NotApplicable(t, fmt.Sprintf("%s lacks %s: %s", a.name(), s.name, why))
+	}
+	if !s.fresh {
+		skip.InShort(t, "of the scenarios of conformance, the handful of TestParityFresh")
+	}
+	r := New(t, a, s.options)
+	if s.before != nil {
+		s.before(r)
+	}
+	r.Start()
+	s.play(r)
+	if !t.Failed() {
+		r.Finish()
+	}
+}
+
+// lacks gives the reason why an agent can't play a scenario; what its adapter
+// claims it must.
+func (s scenario) lacks(t *testing.T, a Agent) string {
+	listed := a.Missing[s.name]
+	has := s.needs.has == nil || s.needs.has(a, a.Adapter.Info().Capabilities)
+	if s.proves() && has {
+		require.Empty(t, listed, "the adapter claims %q, so it must pass", s.needs.name)
+	}
+	if !has && listed == "" {
+		return "the agent has no " + s.needs.name
+	}
+	return listed
+}
+
+// proves says whether a scenario is the one that its capability stands for, and
+// no further use of it.
+func (s scenario) proves() bool {
+	switch s.name {
+	case "thinking", "subagent", "interrupt-stream", "interrupt-tool", "permission-allow", "permission-deny", "permission-never",
+		"question", "steer", "set-model", "image":
+		return true
+	}
+	return false
+}
+
+// sub runs a part of a scenario as a subtest.
+func (r *Rig) sub(name string, play func()) {
+	whole := r.t
+	defer func() { r.t = whole }()
+	whole.Run(name, func(t *testing.T) {
+		r.t = t
+		play()
+	})
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/harness"
+)
+
+const (
+	// earlyTurn and lateTurn are compared.
+	earlyTurn, lateTurn = 20, 1000
+	// turnRounds are the turns that are measured around each.
+	turnRounds = 16
+	// shortTurn is what the agent is asked in every turn.
+	shortTurn = "SAY one more short answer"
+)
+
+// comparedAgents are those whose turns are compared.
+var comparedAgents = []string{"claude", "codex", "gemini", "opencode"}
+
+// turns compares whole turns early and late in a session: the agents are the
+// real ones, and so is each of the thousand turns. A young and an old session of
+// each agent take turns with each other on one worker, so both have the same
+// neighbours.
+func (b *bench) turns(ctx context.Context) (_ []Figure, err error) {
+	counter, err := countRequests(b.stack.Env["AWS_ENDPOINT_URL_S3"])
+	if err != nil {
+		return nil, err
+	}
+	defer counter.stop()
+	h, err := b.startHost(ctx, "AWS_ENDPOINT_URL_S3="+counter.url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, h.stop()) }()
+	b.say("turns: %d turns of %s", lateTurn, strings.Join(comparedAgents, ", "))
+	pairs, err := b.grow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var figures []Figure
+	for i, agent := range comparedAgents {
+		b.say("turns: comparing %s", agent)
+		compared, err := b.compare(ctx, agent, meter{h, counter}, pairs[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", agent, err)
+		}
+		for _, f := range compared {
+			b.say("turns: %s", strings.Join(f.cells(), "  "))
+		}
+		figures = append(figures, compared...)
+	}
+	return figures, closeAll(ctx, slices.Concat(pairs...))
+}
+
+// grow makes a young and an old session of each agent, all at the same time, each
+// at the turn before the first that is measured.
+func (b *bench) grow(ctx context.Context) ([][]*session.Handle, error) {
+	pairs := make([][]*session.Handle, len(comparedAgents))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, agent := range comparedAgents {
+		for _, last := range []int{earlyTurn, lateTurn} {
+			s, err := b.stack.Client.Create(ctx, "", session.Options{Agent: agent})
+			if err != nil {
+				return nil, errors.Join(err, g.Wait())
+			}
+			pairs[i] = append(pairs[i], s)
+			g.Go(func() error {
+				for n := range last - turnRounds/2 {
+					if err := answer(ctx, s, shortTurn); err != nil {
+						return fmt.Errorf("%s, turn %d: %w", agent, n+1, err)
+					}
+				}
+				return nil
+			})
+		}
+	}
+	return pairs, g.Wait()
+}
+
+// compare measures turns of both sessions, one after the other, when both agents
+// are warm: the young session has waited for the old one to grow.
+func (b *bench) compare(ctx context.Context, agent string, m meter, pair []*session.Handle) ([]Figure, error) {
+	if err := each(ctx, pair, func(ctx context.Context, s *session.Handle) error { return answer(ctx, s, shortTurn) }); err != nil {
+		return nil, err
+	}
+	var all [2]turnCosts
+	for range turnRounds {
+		for i, s := range pair {
+			if err := b.awaitIdle(ctx, s); err != nil {
+				return nil, err
+			}
+			cost, err := m.measure(ctx, b, s)
+			if err != nil {
+				return nil, err
+			}
+			all[i] = append(all[i], cost)
+		}
+	}
+	return all[1].over(agent, all[0]), nil
+}
+
+// turnCost is what a turn cost, from Send to the workflow at rest. took ends with
+// the answer; agent is what of it the agent and its model took, who read the whole
+// conversation each time.
+type turnCost struct {
+	read, requests, cpu, took, agent float64
+}
+
+type turnCosts []turnCost
+
+// over compares late turns with early ones.
+func (late turnCosts) over(agent string, early turnCosts) []Figure {
+	type measure func(turnCosts) float64
+	one := func(what, unit string, of measure) Figure {
+		return Figure{Name: fmt.Sprintf("%s: %s of turn %d", agent, what, lateTurn), Value: of(late), Unit: unit}.
+			over(of(early), fmt.Sprintf("the same of turn %d; of %d turns around each, in turns, the median, of requests the mean", earlyTurn, turnRounds))
+	}
+	ours := func(what, unit string, of measure) Figure {
+		f := one(what, unit, of)
+		return f.wants("within 15 %", *f.Ratio <= 1.15)
+	}
+	median := func(of func(turnCost) float64) measure {
+		return func(costs turnCosts) float64 { return costs.median(of) }
+	}
+	return []Figure{
+		ours("bytes read", "bytes", median(func(c turnCost) float64 { return c.read })),
+		// The archive puts small pieces together now and then.
+		ours("requests to S3", "requests", turnCosts.requests),
+		ours("processor time", "s", median(func(c turnCost) float64 { return c.cpu })),
+		ours("Send → answer without the agent", "s", median(func(c turnCost) float64 { return c.took - c.agent })),
+		one("Send → answer", "s", median(func(c turnCost) float64 { return c.took })),
+	}
+}
+
+func (costs turnCosts) median(of func(turnCost) float64) float64 {
+	var all []float64
+	for _, c := range costs {
+		all = append(all, of(c))
+	}
+	slices.Sort(all)
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
+}
+
+// requests returns how many a turn has, on average.
+func (costs turnCosts) requests() (sum float64) {
+	for _, c := range costs {
+		sum += c.requests
+	}
+	return sum / float64(len(costs))
+}
+
+// meter measures a turn by what the worker's process used meanwhile, with the
+// runners of its sandboxes, and by its requests to S3.
+type meter struct {
+	host    *host
+	counter *requestCounter
+}
+
+func (m meter) measure(ctx context.Context, b *bench, s *session.Handle) (cost turnCost, err error) {
+	requests := m.counter.of(s.ID())
+	seq, err := b.lastSeq(ctx, s)
+	if err != nil {
+		return cost, err
+	}
+	before, err := m.used()
+	if err != nil {
+		return cost, err
+	}
+	began := time.Now()
+	if err := answer(ctx, s, shortTurn); err != nil {
+		return cost, err
+	}
+	cost.took = time.Since(began).Seconds()
+	if err := b.awaitIdle(ctx, s); err != nil {
+		return cost, err
+	}
+	after, err := m.used()
+	if err != nil {
+		return cost, err
+	}
+	for pid, u := range after {
+		// What a process used that has begun or ended since is its parent's, who waits for it.
+		if was, known := before[pid]; known {
+			cost.read, cost.cpu = cost.read+u.read-was.read, cost.cpu+u.cpu-was.cpu
+		}
+	}
+	cost.requests = float64(m.counter.of(s.ID()) - requests)
+	cost.agent, err = atWork(ctx, s, seq)
+	return cost, err
+}
+
+// atWork is how long the agent was at work on the turn behind an event: from the
+// query's start, after which it is handed the prompt, to the line in which it says
+// that it is idle, by the stamp of its record.
+func atWork(ctx context.Context, s *session.Handle, seq uint64) (float64, error) {
+	var began, idle time.Time
+	for ev, err := range s.Events(ctx, seq, false) {
+		if err != nil {
+			return 0, err
+		}
+		switch ev.Payload.(type) {
+		case event.QueryStarted:
+			began = ev.Context.Timestamp
+		case event.SessionIdle:
+			idle = ev.Context.Timestamp
+		}
+	}
+	if began.IsZero() || idle.Before(began) {
+		return 0, fmt.Errorf("the agent was at work from %s to %s", began, idle)
+	}
+	return idle.Sub(began).Seconds(), nil
+}
+
+// used is what the host's processes used so far that are not the agents' own.
+func (m meter) used() (map[int]used, error) {
+	pids, err := harness.Agents(m.host.dataDir)
+	if err != nil {
+		return nil, err
+	}
+	all := map[int]used{}
+	for _, pid := range append(slices.DeleteFunc(pids, isNoRunner), m.host.PID()) {
+		all[pid], err = usageOf(pid)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			delete(all, pid) // it has ended meanwhile
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

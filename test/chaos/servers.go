@@ -1,0 +1,71 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sojourn-run/sojourn/test/harness"
+)
+
+// killStack ends all servers and all workers at once, as a power cut of
+// everything would but for the agents, and brings them back.
+func (d *driver) killStack(ctx context.Context) bool {
+	if len(d.inTurn()) == 0 {
+		return false
+	}
+	d.strike(StackKill, func(*sitting) bool { return true }, "")
+	ended := map[*host]*harness.Process{}
+	for _, h := range d.hosts.living() {
+		if p := h.take(); p != nil {
+			ended[h] = p
+		}
+	}
+	if err := d.stack.KillServers(); err != nil {
+		d.note("kill all servers: %v", err)
+	}
+	for _, p := range ended {
+		if err := p.Kill(); err != nil {
+			d.note("end a worker: %v", err)
+		}
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := d.stack.RestartServers(ctx); err != nil {
+		d.note("the servers did not come back: %v", err)
+	}
+	for h := range ended {
+		d.hosts.replace(ctx, h, func() error { return nil })
+	}
+	return true
+}
+
+// deleteStream deletes the stream. What subscribers had not read of it is lost
+// to them; nothing else may be.
+func (d *driver) deleteStream(ctx context.Context) bool {
+	if len(d.inTurn()) == 0 {
+		return false
+	}
+	d.strike(StreamDelete, func(*sitting) bool { return true }, "")
+	d.mu.Lock()
+	d.deleted = append(d.deleted, time.Now())
+	d.mu.Unlock()
+	err := d.withStream(ctx, func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, "SOJOURN") })
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		d.note("delete the stream: %v", err)
+	}
+	return true
+}
+
+// deletions are the times since a moment at which the stream was deleted.
+func (d *driver) deletions(since time.Time) (out []time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, at := range d.deleted {
+		if at.After(since) {
+			out = append(out, at)
+		}
+	}
+	return out
+}

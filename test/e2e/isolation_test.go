@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
+)
+
+// shell has the agent run a command by its own shell tool and gives what the
+// command printed.
+func shell(t *testing.T, h *session.Handle, command string) string {
+	t.Helper()
+	require.NoError(t, say(t, h, "TOOL bash: "+command).Err())
+	return lastOutput(t, h)
+}
+
+// isolated starts a worker that has an env file, and a session in a sandbox
+// beside another one with a planted file. It skips where this machine can't
+// shut agents in, which the worker says at its start.
+func isolated(t *testing.T) (w *worker, h *session.Handle, planted string) {
+	t.Helper()
+	w = startWorker(t, "SOJOURN_ENV_FILE="+filepath.Join(shared.Dir, "env"))
+	if strings.Contains(w.Said(), "no security boundary") {
+		skip.Without(t, "namespaces: "+w.Said())
+	}
+	other := open(t, session.Options{})
+	require.NoError(t, say(t, other, "TOOL write: planted.txt :: of another session").Err())
+	planted = filepath.Join(w.dataDir, "sandboxes", sandboxes(t, w)[0], "workspace", "planted.txt")
+	require.FileExists(t, planted)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, other.Close(ctx))
+	})
+	h = open(t, session.Options{})
+	require.Equal(t, "shut in", strings.TrimSpace(shell(t, h, "echo shut in")))
+	return w, h, planted
+}
+
+// TestAgentHasNoKeyToTheHouse is law L8: no credential by environment, and no
+// way to one by what the machine shows of its processes.
+func TestAgentHasNoKeyToTheHouse(t *testing.T) {
+	inOwnNamespace(t)
+	w, h, _ := isolated(t)
+	// In two halves, and after all is read: a command that searched for the
+	// whole would find itself.
+	secret := shared.Env["AWS_SECRET_ACCESS_KEY"]
+	require.Greater(t, len(secret), 8)
+	half := len(secret) / 2
+	for _, where := range []string{"env", "cat /proc/[0-9]*/environ | tr '\\0' '\\n'", "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'"} {
+		// The variable that marks a sandbox's processes names a folder.
+		out := shell(t, h, "all=$({ "+where+"; } 2>/dev/null); printf '%s' \"$all\" | grep -v ^SOJOURN_SANDBOX= | "+
+			"grep -cE '^(TEMPORAL|NATS|AWS|SOJOURN)_|"+secret[:half]+"'"+secret[half:]+"; echo counted")
+		require.Equal(t, "0\ncounted", strings.TrimSpace(out), where)
+	}
+	require.Contains(t, shell(t, h, "env"), "PATH=", "the search can find something")
+
+	out := shell(t, h, fmt.Sprintf("cat /proc/%d/environ 2>&1 | head -c 200; ls -d /proc/[0-9]* | wc -l; ls /proc/%d 2>&1", w.PID(), os.Getpid()))
+	require.NotContains(t, out, "NATS_URL")
+	require.Contains(t, out, "No such file", "the worker is not there, nor is anybody else")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestAgentSeesNoFolderOfTheHouse: not the data folder with its secret, not the
+// env file, not other sandboxes, not the runner's folder and socket.
+func TestAgentSeesNoFolderOfTheHouse(t *testing.T) {
+	inOwnNamespace(t)
+	w, h, planted := isolated(t)
+	own := own(t, w, planted)
+	socket, err := runner.SocketPath(w.dataDir, own)
+	require.NoError(t, err)
+	for _, path := range []string{
+		filepath.Join(w.dataDir, "secret"), filepath.Join(w.dataDir, "host-id"), filepath.Join(w.dataDir, "bookmarks"),
+		filepath.Join(shared.Dir, "env"), filepath.Join(shared.Dir, "devstack"), planted,
+		filepath.Join(w.dataDir, "sandboxes", own, "control"), filepath.Join(w.dataDir, "sandboxes", own, "sandbox.json"), socket,
+	} {
+		_, err := os.Lstat(path)
+		require.NoError(t, err, "it is there for us")
+		out := shell(t, h, "test -e "+path+" && echo is there || echo is not there")
+		require.Equal(t, "is not there", strings.TrimSpace(out), path)
+	}
+	// Everything of the data folder that can be found is the sandbox's own.
+	folder := filepath.Join(w.dataDir, "sandboxes", own)
+	seen := shell(t, h, "find "+shared.Dir+" -type f -not -path '*/.claude/*' 2>/dev/null | head -50; echo end of list")
+	for _, line := range strings.Split(strings.TrimSpace(seen), "\n") {
+		require.True(t, line == "end of list" || strings.HasPrefix(line, folder+"/"), line)
+	}
+	// What is found can't be used to get out either: nothing new appears there.
+	name := "escaped-" + uuid.NewString()
+	shell(t, h, "mkdir -p "+w.dataDir+"/sandboxes && touch "+w.dataDir+"/sandboxes/"+name+" "+w.dataDir+"/"+name+"; true")
+	require.NoFileExists(t, filepath.Join(w.dataDir, "sandboxes", name))
+	require.NoFileExists(t, filepath.Join(w.dataDir, name))
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// own is the id of the sandbox that the planted file is not in.
+func own(t *testing.T, w *worker, planted string) string {
+	t.Helper()
+	for _, id := range sandboxes(t, w) {
+		if !strings.Contains(planted, id) {
+			return id
+		}
+	}
+	require.Fail(t, "no sandbox of its own")
+	return ""
+}
+
+// TestAgentInheritsNoDescriptor: neither a tool nor the agent itself holds an
+// open file of ours but its own standard streams.
+func TestAgentInheritsNoDescriptor(t *testing.T) {
+	inOwnNamespace(t)
+	w, h, _ := isolated(t)
+	out := shell(t, h, "ls -l /proc/self/fd /proc/$PPID/fd /proc/1/fd 2>&1; echo listed")
+	require.Contains(t, out, "listed")
+	require.Contains(t, out, "/proc/self/fd:")
+	home := filepath.Join(w.dataDir, "sandboxes")
+	for _, line := range strings.Split(out, "\n") {
+		_, target, isLink := strings.Cut(line, " -> ")
+		if !isLink {
+			continue
+		}
+		require.False(t, strings.HasPrefix(target, shared.Dir) && !strings.HasPrefix(target, home), line)
+		for _, of := range []string{"/control/", "/spool", "inputs.jsonl", "secret"} {
+			require.NotContains(t, target, of)
+		}
+	}
+	require.NoError(t, h.Close(testContext(t)))
+}

@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/test/skip"
+)
+
+// TestKillHostBehindATurnsEnd: a host is lost between a turn's end and its archive,
+// and the stream is deleted before the session is resumed. The end is in the
+// host's last heartbeat: the message is not asked again, and has one end.
+func TestKillHostBehindATurnsEnd(t *testing.T) {
+	skip.InShort(t, "TestKillHost loses a host too; this one deletes the stream of all besides")
+	all := newServer(t)
+	w := &world{temporal: all, nats: all, s3: all}
+	w.inhabit(t)
+	store, through := forward(t, w.env["AWS_ENDPOINT_URL_S3"])
+	first := startKillable(t, append(w.variables(), "AWS_ENDPOINT_URL_S3="+through)...)
+	m := w.begin(t, "claude")
+	l := follow(t, m.h)
+	store.Stop()
+	shared.Model.Open(m.gateA)
+	shared.Model.Open(m.gateB)
+	l.until(t, 0, nth[event.QueryCompleted](2))
+	w.awaitBeat(t, m.h.ID(), `"ended"`)
+	first.lose()
+	w.deleteStream(t)
+	startKillable(t, w.variables()...)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	res, err := m.h.Wait(ctx, m.receipt)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	require.Equal(t, "whole", res.Result.Response)
+	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1}, m.asked(), "what the model was asked of each step")
+	require.NoError(t, m.h.Close(testContext(t)))
+	after, gone := uint64(0), (*stream.GapError)(nil)
+	for _, err := range m.h.Events(testContext(t), 0, false) {
+		require.ErrorAs(t, err, &gone, "the stream was deleted")
+		after = gone.Have - 1
+		break
+	}
+	for ev, err := range m.h.Events(testContext(t), after, false) {
+		require.NoError(t, err)
+		require.NotContains(t, []event.Type{"query:started", "query:completed"}, ev.Type(), "the turn is not begun again and has no other end")
+	}
+}
+
+// awaitBeat waits until the heartbeat of a session's turn has a text.
+func (w *world) awaitBeat(t *testing.T, id, text string) {
+	t.Helper()
+	c, err := client.DialContext(testContext(t), client.Options{HostPort: w.env["TEMPORAL_ADDRESS"], Logger: silent{}})
+	require.NoError(t, err)
+	defer c.Close()
+	require.Eventually(t, func() bool {
+		d, err := c.DescribeWorkflowExecution(testContext(t), id, "")
+		if err != nil {
+			return false
+		}
+		for _, a := range d.PendingActivities {
+			for _, p := range a.GetHeartbeatDetails().GetPayloads() {
+				if strings.Contains(string(p.Data), text) {
+					return true
+				}
+			}
+		}
+		return false
+	}, patience, tick, "the heartbeat has %s", text)
+}

@@ -1,0 +1,627 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/claude"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
+)
+
+// TestKillWorkerPause kills the worker again and again within one turn that
+// talks all the time, with every agent, and says how long a subscriber heard
+// nothing: a figure, not a judgement.
+func TestKillWorkerPause(t *testing.T) {
+	skip.InShort(t, "a figure; TestKillWorkerInATurn kills workers too")
+	inOwnNamespace(t)
+	k := startKillable(t)
+	type talk struct {
+		l *listener
+		h *session.Handle
+		r session.Receipt
+	}
+	var talks []talk
+	for _, a := range scripted() {
+		h := open(t, session.Options{Agent: a.Info().Name})
+		l := follow(t, h)
+		r, err := h.Send(testContext(t), session.Message{Text: "SLOW 40"})
+		require.NoError(t, err)
+		talks = append(talks, talk{l, h, r})
+	}
+	heard := make([]int, len(talks))
+	for range 6 {
+		for i, x := range talks {
+			heard[i] = x.l.until(t, heard[i], nth[event.BlockDelta](3))
+		}
+		k.kill()
+		t.Logf("ready again %s after the kill", time.Since(k.kills[len(k.kills)-1]).Round(time.Millisecond))
+	}
+	var pauses []time.Duration
+	for i, x := range talks {
+		x.l.until(t, heard[i], nth[event.BlockDelta](3))
+	}
+	ended := time.Now()
+	for _, x := range talks {
+		_, err := x.h.Interrupt(testContext(t), session.InterruptRequest{})
+		require.NoError(t, err)
+		_, err = x.h.Wait(testContext(t), x.r)
+		require.NoError(t, err)
+		require.NoError(t, x.h.Close(testContext(t)))
+		x.l.closed(t)
+		for n, at := range k.kills {
+			pauses = append(pauses, x.l.pause(at, append(k.kills, ended)[n+1]))
+		}
+		requireSame(t, x.h.ID())
+	}
+	t.Logf("a subscriber's pause per kill of the worker, %d: p50 %s p95 %s max %s", len(pauses),
+		percentile(pauses, 0.5), percentile(pauses, 0.95), percentile(pauses, 1))
+}
+
+// staged is a session whose turn waits, at places where something can be done to
+// it: while it streams text, while a tool runs, while a subagent runs, and again
+// while it streams.
+type staged struct {
+	t     *testing.T
+	dir   string
+	h     *session.Handle
+	l     *listener
+	r     session.Receipt
+	mark  string
+	gates [3]string
+}
+
+// stage begins the turn of a new session on the one host there is.
+func stage(t *testing.T, dir, agent string) *staged {
+	t.Helper()
+	return stageThen(t, dir, agent, func(s *staged) string {
+		return " THEN SUBAGENT SAY inner " + s.mark + " ANDTHEN GATE " + s.gates[1] + " ANDTHEN TOOL bash: echo inner"
+	})
+}
+
+// stageThen is stage with other steps behind the tool. Codex does not wait for a
+// tool that takes long: on a busy machine it is at those steps soon.
+func stageThen(t *testing.T, dir, agent string, then func(*staged) string) *staged {
+	t.Helper()
+	s := &staged{t: t, dir: dir, h: open(t, session.Options{Agent: agent}), mark: uuid.NewString()}
+	s.l = follow(t, s.h)
+	for i := range s.gates {
+		s.gates[i] = "kill-" + uuid.NewString()
+	}
+	var err error
+	s.r, err = s.h.Send(testContext(t), session.Message{Text: "SAY " + s.mark + " THEN GATE " + s.gates[0] +
+		" THEN TOOL bash: echo > begun; until [ -e go ]; do sleep 0.05; done; echo worked" + then(s) +
+		" THEN GATE " + s.gates[2] + " THEN SAY the end"})
+	require.NoError(t, err)
+	return s
+}
+
+// atGate waits until the model holds an answer there.
+func (s *staged) atGate(n int) {
+	require.NoError(s.t, spaceOf(s.t).Model.Waiting(testContext(s.t), s.gates[n]))
+}
+
+func (s *staged) openGate(n int) { spaceOf(s.t).Model.Open(s.gates[n]) }
+
+// inTool waits until the tool runs, and gives what lets it end.
+func (s *staged) inTool() (letGo func()) {
+	workspace := ""
+	require.Eventually(s.t, func() bool {
+		found, err := filepath.Glob(filepath.Join(s.dir, "sandboxes", s.h.ID()+"-*", "workspace", "begun"))
+		if err != nil || len(found) != 1 {
+			return false
+		}
+		workspace = filepath.Dir(found[0])
+		return true
+	}, patience, tick, "the tool runs")
+	return func() { require.NoError(s.t, os.WriteFile(filepath.Join(workspace, "go"), nil, 0o600)) }
+}
+
+// play brings the turn to its end, with something done at each point of it: in
+// between the agent goes on.
+func (s *staged) play(strike func(meanwhile func())) session.Result {
+	nothing := func() {}
+	s.l.until(s.t, 0, nth[event.EECreating](1))
+	strike(nothing)
+	s.l.until(s.t, 0, nth[event.QueryStarted](1))
+	strike(nothing)
+	s.atGate(0)
+	strike(func() { s.openGate(0) })
+	strike(s.inTool())
+	s.atGate(1)
+	strike(func() { s.openGate(1) })
+	s.atGate(2)
+	strike(nothing)
+	strike(nothing)
+	strike(func() { s.openGate(2) })
+	s.l.until(s.t, 0, nth[event.QueryCompleted](1))
+	strike(nothing)
+	res, err := s.h.Wait(testContext(s.t), s.r)
+	require.NoError(s.t, err)
+	return res
+}
+
+// settled ends the session and holds that nothing shows of what was done to it.
+func (s *staged) settled() []event.Event {
+	s.t.Helper()
+	require.Equal(s.t, 1, delivered(s.t, s.dir, s.h.ID(), s.mark), "the prompt went to the agent once")
+	again := say(s.t, s.h, "RECALL")
+	require.NoError(s.t, again.Err())
+	require.Contains(s.t, again.Result.Response, s.gates[2], "the agent knows what it was asked")
+	require.NoError(s.t, s.h.Close(testContext(s.t)))
+	heard := s.l.closed(s.t)
+	requireSame(s.t, s.h.ID())
+	return heard
+}
+
+// TestKillWorkerInATurn kills the worker at every stage of a turn, with every
+// agent, and again when the session is idle. The turn ends well, what is said
+// and asked is what is said and asked when nothing is killed, and whoever
+// follows sees each event once.
+func TestKillWorkerInATurn(t *testing.T) {
+	inOwnNamespace(t)
+	k := startKillable(t)
+	calm := map[string]map[string]map[int]int{}
+	var mu sync.Mutex
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		s := stage(t, k.dir, a.Info().Name)
+		require.NoError(t, s.play(func(meanwhile func()) { meanwhile() }).Err())
+		s.settled()
+		mu.Lock()
+		defer mu.Unlock()
+		calm[a.Info().Name] = asked(t, s.mark, s.gates[:]...)
+	})
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		s := stage(t, k.dir, a.Info().Name)
+		res := s.play(k.killed)
+		require.NoError(t, res.Err())
+		require.Contains(t, res.Result.Response, "the end")
+		awaitIdle(t, s.h)
+		k.kill()
+		heard := s.settled()
+		require.Len(t, payloads[event.QueryStarted](heard), 2)
+		require.Len(t, payloads[event.QueryCompleted](heard), 2)
+		begun := slices.IndexFunc(heard, func(ev event.Event) bool { return ev.Type() == "query:started" })
+		require.Empty(t, payloads[event.EECreating](heard[begun:]), "the same sandbox to the end")
+		require.Equal(t, 0, last(restarts(t, s.h)), "the same process")
+		require.Equal(t, calm[a.Info().Name], asked(t, s.mark, s.gates[:]...), "the model was asked what it is asked without a kill")
+	})
+	t.Logf("the worker was killed %d times", len(k.kills))
+}
+
+// TestKillWorkerHandsOver: a worker that is asked to end leaves the turn to the
+// next one and does not wait for it; one that is supervised comes back by
+// itself, whatever ended it.
+func TestKillWorkerHandsOver(t *testing.T) {
+	inOwnNamespace(t)
+	k := startKillable(t)
+	s := stage(t, k.dir, "claude")
+	s.atGate(0)
+	require.NoError(t, k.now.Stop(), "it ends though the turn does not")
+	require.Empty(t, payloads[event.QueryCompleted](s.l.all()))
+	s.openGate(0)
+	k.start()
+	s.inTool()()
+	s.atGate(1)
+	require.NoError(t, k.now.Stop())
+
+	supervised := startSupervised(t, k.dir)
+	child := supervised.child(t, 0)
+	s.openGate(1)
+	s.atGate(2)
+	require.NoError(t, syscall.Kill(child, syscall.SIGKILL))
+	require.NotEqual(t, child, supervised.child(t, child))
+	s.openGate(2)
+	require.NoError(t, answeredWell(testContext(t), t, s.h, s.r).Err())
+	heard := s.settled()
+	require.Equal(t, 0, last(restarts(t, s.h)))
+	require.Len(t, payloads[event.QueryStarted](heard), 2)
+	require.NoError(t, supervised.Stop())
+	k.start()
+}
+
+// TestKillAgent kills the agent in mid-turn, while a tool runs and while it is
+// idle, with a worker that lives and with one that is dead at that moment: the
+// turn fails by name, the next one goes on where the conversation was, in a new
+// process.
+func TestKillAgent(t *testing.T) {
+	skip.InShort(t, "TestKillAgentInATool kills agents too")
+	inOwnNamespace(t)
+	k := startKillable(t)
+	t.Run("agent", func(t *testing.T) { killAgents(t, k) })
+}
+
+func killAgents(t *testing.T, k *killable) {
+	for _, with := range []struct {
+		name string
+		how  syscall.Signal
+		dead bool
+	}{{"killed", syscall.SIGKILL, false}, {"segfault", syscall.SIGSEGV, false}, {"by itself", syscall.SIGTERM, false}, {"no worker", syscall.SIGKILL, true}} {
+		t.Run(with.name, func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, k.dir, "claude")
+			s.atGate(0)
+			strike := func() { s.endAgent(with.how) }
+			if with.dead {
+				k.killed(strike)
+			} else {
+				strike()
+			}
+			s.openGate(0)
+			s.failedByName()
+			awaitIdle(t, s.h)
+			again := say(t, s.h, "TOOL bash: echo works again")
+			require.NoError(t, again.Err())
+			require.Equal(t, 1, last(restarts(t, s.h)), "the restart is counted")
+
+			// While it is idle.
+			awaitIdle(t, s.h)
+			if with.dead {
+				k.killed(strike)
+			} else {
+				strike()
+			}
+			next := say(t, s.h, "RECALL")
+			require.NoError(t, next.Err())
+			require.Contains(t, next.Result.Response, "works again")
+			// A death that is noticed only when the agent is written to is counted
+			// by the health check after it.
+			require.NoError(t, say(t, s.h, "SAY counted").Err())
+			require.Equal(t, 2, last(restarts(t, s.h)))
+			require.NoError(t, s.h.Close(testContext(t)))
+			s.l.closed(t)
+			requireSame(t, s.h.ID())
+		})
+	}
+}
+
+// TestKillAgentInATool: every agent, ended while its tool runs.
+func TestKillAgentInATool(t *testing.T) {
+	inOwnNamespace(t)
+	k := startKillable(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) { endInATool(t, k, a, syscall.SIGKILL) })
+}
+
+// TestKillAgentThatTidiesUp: the same by a signal that agents catch. They then
+// exit as if all was well, some of them with status 0; the turn fails by name
+// all the same.
+func TestKillAgentThatTidiesUp(t *testing.T) {
+	skip.InShort(t, "TestKillAgentInATool kills agents too")
+	inOwnNamespace(t)
+	k := startKillable(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) { endInATool(t, k, a, syscall.SIGTERM) })
+}
+
+func endInATool(t *testing.T, k *killable, a adapters.Adapter, how syscall.Signal) {
+	s := stage(t, k.dir, a.Info().Name)
+	s.openGate(0)
+	s.inTool()
+	s.endAgent(how)
+	s.failedByName()
+	awaitIdle(t, s.h)
+	require.NoError(t, say(t, s.h, "SAY alive").Err())
+	require.Equal(t, 1, last(restarts(t, s.h)))
+	require.NoError(t, s.h.Close(testContext(t)))
+	s.l.closed(t)
+	requireSame(t, s.h.ID())
+}
+
+// TestKillRunner: what runs below a killed runner ends with it, and the turn is
+// resumed in the same sandbox.
+func TestKillRunner(t *testing.T) {
+	inOwnNamespace(t)
+	k := startKillable(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		s := stage(t, k.dir, a.Info().Name)
+		s.atGate(0)
+		tree := s.processes()
+		s.endRunner()
+		require.Eventually(t, func() bool {
+			return !slices.ContainsFunc(tree, func(pid int) bool { return syscall.Kill(pid, 0) == nil })
+		}, patience, tick, "nothing of it is left")
+		s.goOn()
+		res, err := s.h.Wait(testContext(t), s.r)
+		require.NoError(t, err)
+		require.NoError(t, res.Err())
+		require.True(t, s.resumed())
+		require.NoError(t, say(t, s.h, "SAY alive").Err())
+		require.NoError(t, s.h.Close(testContext(t)))
+		heard := s.l.closed(t)
+		require.Len(t, payloads[event.EECreating](heard), 1)
+		requireSame(t, s.h.ID())
+	})
+}
+
+// TestKillRunnerTooOften: a turn that loses its runner again and again is resumed
+// three times, and then fails by name.
+func TestKillRunnerTooOften(t *testing.T) {
+	skip.InShort(t, "TestKillRunner kills runners too")
+	inOwnNamespace(t)
+	s := stage(t, startKillable(t).dir, "claude")
+	s.atGate(0)
+	for n := range 3 {
+		s.endRunner()
+		heard := 0
+		at := s.l.until(t, 0, func(ev event.Event) bool {
+			if p, ok := ev.Payload.(event.BlockUpsert); ok && p.Block.Subtype == "resumed" {
+				heard++
+			}
+			return heard > n
+		})
+		// Killed before it was asked again, the runner would not count.
+		s.l.until(t, at, nth[event.BlockDelta](1))
+	}
+	s.endRunner()
+	s.failedByName()
+	s.goOn()
+	awaitIdle(t, s.h)
+	require.NoError(t, say(t, s.h, "SAY alive").Err())
+	require.NoError(t, s.h.Close(testContext(t)))
+	s.l.closed(t)
+	requireSame(t, s.h.ID())
+}
+
+// TestKillRunnerForGood: the agent's program is gone when its runner is killed in
+// the middle of a turn. The turn fails by name, the conversation says what was
+// lost, and the session goes on when the program is back.
+func TestKillRunnerForGood(t *testing.T) {
+	skip.InShort(t, "TestKillRunner kills runners too")
+	inOwnNamespace(t)
+	installed, err := exec.LookPath("claude")
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "claude")
+	require.NoError(t, os.Symlink(installed, program))
+	s := stage(t, startKillable(t, claude.ProgramVariable+"="+program).dir, "claude")
+	said := s.saidAtGate(0)
+	require.NoError(t, os.Remove(program))
+	s.endRunner()
+	res, err := s.h.Wait(testContext(t), s.r)
+	require.NoError(t, err)
+	require.Equal(t, session.Failed, res.Outcome)
+	require.Equal(t, session.TypeAgentMissing, res.Error.Code)
+	blocks := fold(events(t, s.h)).Blocks
+	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.ID == said })
+	require.GreaterOrEqual(t, at, 0)
+	require.Contains(t, blocks[at].Metadata, "lost", "what was said is on no disk")
+	require.NoError(t, os.Symlink(installed, program))
+	s.goOn()
+	require.NoError(t, say(t, s.h, "SAY alive").Err())
+	require.NoError(t, s.h.Close(testContext(t)))
+	s.l.closed(t)
+	requireSame(t, s.h.ID())
+}
+
+// saidAtGate waits until the model holds an answer there, and gives the block
+// that had begun by then.
+func (s *staged) saidAtGate(n int) (id string) {
+	s.atGate(n)
+	s.l.until(s.t, 0, func(ev event.Event) bool {
+		p, ok := ev.Payload.(event.BlockDelta)
+		id = p.BlockID
+		return ok
+	})
+	return id
+}
+
+// TestKillHost kills a host's worker and everything below it, in the middle of
+// turns and between them, and takes its data folder away: the sessions go on on
+// another host, from the archive, and the conversation says what is lost.
+func TestKillHost(t *testing.T) {
+	inOwnNamespace(t)
+	first := startKillable(t)
+	var inTurn, idle []*staged
+	for _, a := range scripted() {
+		s := stage(t, first.dir, a.Info().Name)
+		inTurn = append(inTurn, s)
+		h := open(t, session.Options{Agent: a.Info().Name})
+		idle = append(idle, &staged{t: t, dir: first.dir, h: h, l: follow(t, h), mark: "quince"})
+		require.NoError(t, say(t, h, "SAY remember the word quince").Err())
+		awaitIdle(t, h)
+	}
+	for _, s := range inTurn {
+		s.atGate(0)
+	}
+	startKillable(t)
+	first.lose()
+	lost := time.Now()
+	for _, s := range inTurn {
+		s.goOn()
+	}
+	var receipts []session.Receipt
+	for _, s := range idle {
+		r, err := s.h.Send(testContext(t), session.Message{Text: "RECALL"})
+		require.NoError(t, err)
+		receipts = append(receipts, r)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	for i, s := range inTurn {
+		res, err := s.h.Wait(ctx, s.r)
+		require.NoError(t, err)
+		require.NoError(t, res.Err())
+		require.True(t, s.resumed(), "the conversation says that the host was lost")
+		t.Logf("%s: answered %s after its host was lost", scripted()[i].Info().Name, time.Since(lost).Round(time.Second))
+	}
+	for i, s := range idle {
+		res, err := s.h.Wait(ctx, receipts[i])
+		require.NoError(t, err)
+		require.NoError(t, res.Err())
+		require.Contains(t, res.Result.Response, "quince")
+	}
+	for _, s := range append(inTurn, idle...) {
+		require.NoError(t, s.h.Close(testContext(t)))
+		heard := s.l.closed(t)
+		require.Equal(t, 2, len(payloads[event.EEReady](heard)))
+		requireSame(t, s.h.ID())
+	}
+	first.start()
+}
+
+// TestKillHostWhileClosing: a session that closes does not resume the turn whose
+// host is lost. The turn ends once, and the conversation says what is lost.
+func TestKillHostWhileClosing(t *testing.T) {
+	skip.InShort(t, "TestKillHost loses hosts too")
+	inOwnNamespace(t)
+	k := startKillable(t)
+	s := stage(t, k.dir, "claude")
+	s.atGate(0)
+	startKillable(t)
+	k.lose()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	require.NoError(t, s.h.Close(ctx))
+	heard := s.l.closed(t)
+	require.Len(t, payloads[event.QueryFailed](heard), 1)
+	require.Empty(t, payloads[event.QueryCompleted](heard))
+	requireSame(t, s.h.ID())
+	k.start()
+}
+
+// TestKillHostWithAnswersOnIt: S3 is away when a turn ends, and the host is lost
+// before it is back. What was said is lost, and the conversation says so.
+func TestKillHostWithAnswersOnIt(t *testing.T) {
+	skip.InShort(t, "TestKillHost loses hosts too")
+	inOwnNamespace(t)
+	f, url := forward(t, shared.Env["AWS_ENDPOINT_URL_S3"])
+	k := startKillable(t, "AWS_ENDPOINT_URL_S3="+url)
+	h := open(t, session.Options{Agent: "claude"})
+	require.NoError(t, say(t, h, "SAY the first word").Err())
+	awaitIdle(t, h)
+	f.Stop()
+	require.NoError(t, say(t, h, "SAY the second word").Err())
+	behind(t, h, true)
+	startKillable(t)
+	k.lose()
+	r, err := h.Send(testContext(t), session.Message{Text: "RECALL"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	require.Contains(t, res.Result.Response, "the first word")
+	require.NotContains(t, res.Result.Response, "the second word")
+	require.NoError(t, h.Close(testContext(t)))
+	requireSame(t, h.ID())
+	blocks := fold(events(t, h)).Blocks
+	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.Content != nil && *b.Content == "the second word" })
+	require.Positive(t, at)
+	require.JSONEq(t, "true", string(blocks[at].Metadata["lost"]))
+	require.NoError(t, f.Start())
+	k.start()
+}
+
+// TestKillHostOfATerminated: an operator terminates a session whose host is lost
+// too. Its last words are written without the host: what was not answered fails
+// by name, what did not reach the archive is marked as lost, and the session can
+// be reopened.
+func TestKillHostOfATerminated(t *testing.T) {
+	skip.InShort(t, "TestKillHost loses hosts too")
+	inOwnNamespace(t)
+	k := startKillable(t)
+	s := stage(t, k.dir, "claude")
+	s.atGate(0)
+	waiting, err := s.h.Send(testContext(t), session.Message{Text: "SAY never"})
+	require.NoError(t, err)
+	startKillable(t)
+	k.lose()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, s.h.ID(), "", "an operator"))
+	again, err := spaceOf(t).Client.Open(ctx, s.h.ID(), session.Options{})
+	require.NoError(t, err, "reopening writes the last words")
+	for _, r := range []session.Receipt{s.r, waiting} {
+		res, err := s.h.Wait(ctx, r)
+		require.NoError(t, err)
+		require.Equal(t, session.Failed, res.Outcome)
+		require.Equal(t, session.TypeTerminated, res.Error.Code)
+	}
+	said := terminated(t, requireDense(t, s.h))
+	require.Contains(t, said, s.r.MessageID)
+	require.Contains(t, said, waiting.MessageID)
+	requireSame(t, s.h.ID())
+	s.goOn()
+	require.NoError(t, say(t, again, "SAY alive").Err())
+	require.NoError(t, again.Close(ctx))
+	requireDense(t, s.h)
+	requireSame(t, s.h.ID())
+	k.start()
+}
+
+// TestKillNoProgress: an agent that hangs for ever is given up after the patience
+// that its session asks for, and one that says something is not.
+func TestKillNoProgress(t *testing.T) {
+	skip.InShort(t, "it waits for the end of patience")
+	inOwnNamespace(t)
+	startWorker(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		h := open(t, session.Options{Agent: a.Info().Name, NoProgressMS: 12_000})
+		l := follow(t, h)
+		require.NoError(t, say(t, h, "SLOW 16").Err(), "work that goes on is not cut")
+		res := say(t, h, "GATE never-"+uuid.NewString())
+		require.Equal(t, session.Failed, res.Outcome)
+		require.Equal(t, session.TypeNoProgress, res.Error.Code)
+		require.NoError(t, say(t, h, "SAY after all").Err())
+		require.NoError(t, h.Close(testContext(t)))
+		heard := l.closed(t)
+		require.Len(t, payloads[event.QueryFailed](heard), 1)
+		requireSame(t, h.ID())
+	})
+}
+
+// TestKillNoProgressOfDyingWorkers: workers that die again and again, each of them
+// well within the patience, don't put off the end of an agent that hangs.
+func TestKillNoProgressOfDyingWorkers(t *testing.T) {
+	skip.InShort(t, "it waits for the end of patience")
+	inOwnNamespace(t)
+	const lives = 15 // of two seconds or more each: several times the patience
+	k := startKillable(t)
+	h := open(t, session.Options{NoProgressMS: 10_000})
+	l := follow(t, h)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	r, err := h.Send(ctx, session.Message{Text: "GATE never-" + uuid.NewString()})
+	require.NoError(t, err)
+	failed := func() bool { return len(payloads[event.QueryFailed](l.all())) > 0 }
+	attempt := int32(0)
+	for life := 0; !failed(); life++ {
+		require.Less(t, life, lives, "the silence outlives every worker")
+		require.Eventually(t, func() bool {
+			a := pendingTurn(ctx, t, h.ID())
+			var beat struct{ Seconds int }
+			if a == nil || a.GetAttempt() <= attempt || a.GetLastStartedTime() == nil || !a.GetLastHeartbeatTime().AsTime().After(a.GetLastStartedTime().AsTime()) {
+				return failed()
+			}
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &beat))
+			if beat.Seconds >= 2 {
+				attempt = a.GetAttempt()
+				return true
+			}
+			return failed()
+		}, patience, tick, "an attempt runs")
+		if !failed() {
+			k.kill()
+		}
+	}
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, session.TypeNoProgress, res.Error.Code)
+	t.Logf("ended after %d workers", len(k.kills)+1)
+	require.NoError(t, say(t, h, "SAY after all").Err())
+	require.NoError(t, h.Close(ctx))
+	require.Len(t, payloads[event.QueryFailed](l.closed(t)), 1)
+	requireSame(t, h.ID())
+}

@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
+)
+
+// TestSeenIsKeptOfAnInterruptedTurn interrupts every agent in the middle of a
+// text. No transcript has the half that subscribers saw, and a restored
+// conversation has it all the same, in its place.
+func TestSeenIsKeptOfAnInterruptedTurn(t *testing.T) {
+	inOwnNamespace(t)
+	startWorker(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		ctx := testContext(t)
+		h := open(t, session.Options{Agent: a.Info().Name})
+		require.NoError(t, say(t, h, "SAY before").Err())
+		r, gate := sendToGate(ctx, t, h, "")
+		heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
+		_, err := h.Interrupt(ctx, session.InterruptRequest{})
+		require.NoError(t, err)
+		res, err := h.Wait(ctx, r)
+		require.NoError(t, err)
+		require.Equal(t, session.Interrupted, res.Outcome)
+		spaceOf(t).Model.Open(gate)
+		require.Equal(t, "after", say(t, h, "SAY after").Result.Response)
+		require.NoError(t, h.Close(ctx))
+		requireParity(t, h.ID())
+
+		restored, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromArchive)
+		require.NoError(t, err)
+		require.NotEmpty(t, texts(restored.State.Blocks, "waiting at "), "the half that was seen")
+	})
+}
+
+// texts are the answers that begin with a text.
+func texts(blocks []event.Block, prefix string) (found []event.Block) {
+	for _, b := range blocks {
+		if b.Type == event.BlockAssistantText && strings.HasPrefix(*b.Content, prefix) {
+			found = append(found, b)
+		}
+	}
+	return found
+}
+
+// TestKillHostKeepsWhatWasSeen loses the host of every agent in the middle of a
+// tool, after words and a call that was not archived. The turn is resumed
+// elsewhere, and whatever was seen of it before is in the restored conversation.
+func TestKillHostKeepsWhatWasSeen(t *testing.T) {
+	skip.InShort(t, "TestKillHost loses a host too")
+	inOwnNamespace(t)
+	first := startKillable(t)
+	var turns []*staged
+	for _, a := range scripted() {
+		// No subagent: one that was lost with its host would be waited for for an hour.
+		turns = append(turns, stageThen(t, first.dir, a.Info().Name, func(*staged) string { return "" }))
+	}
+	for _, s := range turns {
+		s.atGate(0)
+		s.openGate(0)
+		s.inTool()
+	}
+	startKillable(t)
+	first.lose()
+	for _, s := range turns {
+		s.goOn()
+	}
+	for _, s := range turns {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		defer cancel()
+		res, err := s.h.Wait(ctx, s.r)
+		require.NoError(t, err)
+		require.NoError(t, res.Err())
+		require.NoError(t, s.h.Close(ctx))
+		s.l.closed(t)
+		requireParity(t, s.h.ID())
+	}
+	first.start()
+}

@@ -1,0 +1,481 @@
+package e2e
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/test/harness"
+)
+
+func TestR1SessionRecord(t *testing.T) {
+	onSharedHost(t)
+	h := open(t, session.Options{Title: "a record", Metadata: map[string]json.RawMessage{"team": json.RawMessage(`"core"`)}})
+	require.NoError(t, say(t, h, "SAY kept").Err())
+	require.NoError(t, h.Close(testContext(t)))
+
+	rec, err := spaceOf(t).Archive.Session(testContext(t), h.ID())
+	require.NoError(t, err)
+	require.Equal(t, h.ID(), rec.ID)
+	require.Equal(t, "a record", rec.Title)
+	require.JSONEq(t, `"core"`, string(rec.Metadata["team"]))
+	require.False(t, rec.CreatedAt.IsZero())
+	require.True(t, rec.UpdatedAt.After(rec.CreatedAt))
+	data, err := json.Marshal(rec)
+	require.NoError(t, err)
+	var again archive.ListData
+	require.NoError(t, json.Unmarshal(data, &again))
+	require.Equal(t, rec, again, "pure JSON-serialisable data")
+	require.Zero(t, reflect.TypeFor[archive.ListData]().NumMethod(), "no methods")
+	conv, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	require.Len(t, conv.State.Blocks, 2, "its messages")
+}
+
+func TestR2MessageRecord(t *testing.T) {
+	onSharedHost(t)
+	h := open(t, session.Options{})
+	first, second := say(t, h, "SAY one"), say(t, h, "SAY two")
+	require.NoError(t, h.Close(testContext(t)))
+	conv, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	var roles, texts []string
+	for _, b := range conv.State.Blocks {
+		require.NotEmpty(t, b.ID)
+		require.False(t, b.Timestamp.IsZero(), b.ID)
+		roles, texts = append(roles, string(b.Type)), append(texts, *b.Content)
+	}
+	require.Equal(t, []string{"user_message", "assistant_text", "user_message", "assistant_text"}, roles)
+	require.Equal(t, []string{"SAY one", "one", "SAY two", "two"}, texts)
+	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 20}, first.Result.Usage)
+	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 20}, second.Result.Usage, "a turn's usage, not the process's")
+	require.InDelta(t, *first.Result.CostUSD, *second.Result.CostUSD, 1e-9, "a turn's cost, not the process's")
+}
+
+func TestR3CreateMakesNoSandbox(t *testing.T) {
+	inOwnNamespace(t)
+	w := startWorker(t)
+	ctx := testContext(t)
+	changes := make(chan stream.Change, 16)
+	listening := make(chan struct{})
+	go func() {
+		for c, err := range spaceOf(t).Client.Changes(ctx) {
+			if err != nil {
+				return
+			}
+			if c.Kind == stream.ChangeMissed {
+				close(listening)
+				continue
+			}
+			changes <- c
+		}
+	}()
+	<-listening
+	h := open(t, session.Options{Title: "lazy"})
+	for c := range changes {
+		if c.SessionID == h.ID() {
+			require.Equal(t, stream.ChangeCreated, c.Kind)
+			break
+		}
+	}
+	got := events(t, h)
+	require.IsType(t, event.SessionInitialized{}, got[0].Payload, "session:created comes before the list's change")
+	_, err := spaceOf(t).Archive.Session(ctx, h.ID())
+	require.NoError(t, err, "the list record is written")
+	require.Empty(t, sandboxes(t, w), "no sandbox is made")
+
+	_, err = spaceOf(t).Client.Create(ctx, "", session.Options{Agent: "claude", Profile: "no-such-profile"})
+	var invalid *session.InvalidError
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, "profile", invalid.Field)
+}
+
+func TestR4GetUnknown(t *testing.T) {
+	onSharedHost(t)
+	_, err := spaceOf(t).Client.Get(testContext(t), "never-was")
+	require.ErrorIs(t, err, session.ErrNotFound)
+	h := open(t, session.Options{})
+	require.NoError(t, h.Close(testContext(t)))
+	known, err := spaceOf(t).Client.Get(testContext(t), h.ID())
+	require.NoError(t, err, "a closed session is still known")
+	require.Equal(t, h.ID(), known.ID())
+}
+
+func TestR5UpdateReturnsTheSession(t *testing.T) {
+	onSharedHost(t)
+	h := open(t, session.Options{Title: "before"})
+	title := "after"
+	got, err := h.Configure(testContext(t), session.Configure{Title: &title, Tags: []string{"x"}})
+	require.NoError(t, err)
+	require.Equal(t, "after", got.Title)
+	again, err := h.Snapshot(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, "after", again.Title)
+	require.NoError(t, h.Close(testContext(t)))
+	rec, err := spaceOf(t).Archive.Session(testContext(t), h.ID())
+	require.NoError(t, err)
+	require.Equal(t, []string{"x"}, rec.Tags)
+}
+
+func TestR10MetadataIsABagOfAnyValues(t *testing.T) {
+	onSharedHost(t)
+	bag := map[string]json.RawMessage{
+		"userId": json.RawMessage(`"u1"`), "priority": json.RawMessage(`3`), "isArchived": json.RawMessage(`false`),
+		"nested": json.RawMessage(`{"a":[1,null,"x"]}`),
+	}
+	h := open(t, session.Options{Metadata: bag})
+	_, err := h.Configure(testContext(t), session.Configure{Metadata: map[string]json.RawMessage{
+		"priority": json.RawMessage(`4`), "isArchived": json.RawMessage(`null`),
+	}})
+	require.NoError(t, err)
+	require.NoError(t, h.Close(testContext(t)))
+	rec, err := spaceOf(t).Archive.Session(testContext(t), h.ID())
+	require.NoError(t, err)
+	data, err := json.Marshal(rec.Metadata)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"userId":"u1","priority":4,"nested":{"a":[1,null,"x"]}}`, string(data))
+}
+
+func TestR15GetOrCreate(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	made, err := spaceOf(t).Client.Open(ctx, "", session.Options{Agent: "claude"})
+	require.NoError(t, err)
+	_, err = uuid.Parse(made.ID())
+	require.NoError(t, err, "no id gives a generated UUID")
+
+	id := "own-" + uuid.NewString()
+	h, err := spaceOf(t).Client.Open(ctx, id, session.Options{Agent: "claude", Title: "mine"})
+	require.NoError(t, err)
+	require.NoError(t, say(t, h, "SAY remember the word tangerine").Err())
+	same, err := spaceOf(t).Client.Open(ctx, id, session.Options{Agent: "claude"})
+	require.NoError(t, err)
+	s, err := same.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "mine", s.Title, "a known id is attached to")
+
+	require.NoError(t, h.Close(ctx))
+	back, err := spaceOf(t).Client.Open(ctx, id, session.Options{})
+	require.NoError(t, err)
+	res := say(t, back, "RECALL")
+	require.NoError(t, res.Err())
+	require.Contains(t, res.Result.Response, "tangerine", "a known id that is not open is restored")
+	awaitIdle(t, back)
+	s, err = back.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "mine", s.Title)
+	require.Equal(t, 2, s.Turns)
+	require.NoError(t, back.Close(ctx))
+	requireParity(t, id)
+}
+
+func TestR16RunIsEphemeral(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h, r, err := spaceOf(t).Client.Run(ctx, session.Options{Agent: "claude"}, session.Message{Text: "SAY once"})
+	require.NoError(t, err)
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, "once", res.Result.Response)
+	require.NoError(t, h.Close(ctx))
+	require.NotContains(t, listed(t, session.ListOptions{}), h.ID(), "not registered")
+	require.Contains(t, listed(t, session.ListOptions{Children: true}), h.ID())
+	closed, _, err := spaceOf(t).Archive.ListClosed(ctx, 1000, "")
+	require.NoError(t, err)
+	for _, c := range closed {
+		require.NotEqual(t, h.ID(), c.ID)
+	}
+}
+
+func TestR17SessionProperties(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, h.Queue(ctx, session.Message{ID: "m1", Text: "SAY later"}))
+	var s session.Snapshot
+	require.Eventually(t, func() bool {
+		var err error
+		s, err = h.Snapshot(ctx)
+		require.NoError(t, err)
+		return len(s.Queued) == 1
+	}, patience, tick)
+	require.Equal(t, h.ID(), s.SessionID)
+	require.Equal(t, session.StatusIdle, s.Status)
+	require.Nil(t, s.Parent)
+	require.Empty(t, s.Children)
+	require.False(t, s.Aborted)
+	require.Equal(t, "m1", s.Queued[0].ID)
+
+	gate := "r17-" + uuid.NewString()
+	_, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
+	require.NoError(t, err)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	child, _ := spawnGated(t, h)
+	s, err = h.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, session.StatusRunning, s.Status)
+	require.Len(t, s.Children, 1)
+	require.Equal(t, child.ID(), s.Children[0].SessionID)
+	c, err := child.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, h.ID(), c.Parent.SessionID)
+	require.NoError(t, h.Close(ctx))
+	s, err = h.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, session.StatusClosed, s.Status)
+	require.Empty(t, s.Children, "active only")
+}
+
+func TestR18ClosedIsFinal(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY hi").Err())
+	require.NoError(t, h.Close(ctx))
+	require.NoError(t, h.Close(ctx), "close is idempotent")
+	operations := map[string]func() error{
+		"send":        func() error { _, err := h.Send(ctx, session.Message{Text: "SAY no"}); return err },
+		"queue":       func() error { return h.Queue(ctx, session.Message{Text: "SAY no"}) },
+		"render":      func() error { _, err := h.Render(ctx, session.Configure{}); return err },
+		"interrupt":   func() error { _, err := h.Interrupt(ctx, session.InterruptRequest{}); return err },
+		"clear-abort": func() error { return h.ClearAbort(ctx) },
+		"configure":   func() error { _, err := h.Configure(ctx, session.Configure{Tags: []string{"x"}}); return err },
+		"spawn": func() error {
+			_, err := h.Spawn(ctx, session.SpawnRequest{Message: session.Message{Text: "SAY no"}})
+			return err
+		},
+		"respond": func() error { return h.Respond(ctx, session.RespondRequest{RequestID: "r"}) },
+		"evict":   func() error { return h.Evict(ctx) },
+	}
+	for name, op := range operations {
+		require.ErrorIs(t, op(), session.ErrClosed, name)
+	}
+	reopened, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
+	require.NoError(t, err)
+	require.NoError(t, say(t, reopened, "SAY again").Err())
+	for name, op := range operations {
+		require.ErrorIs(t, op(), session.ErrClosed, "%s: another life is not this handle's", name)
+	}
+	entries := 0
+	for _, id := range listed(t, session.ListOptions{}) {
+		if id == h.ID() {
+			entries++
+		}
+	}
+	require.Equal(t, 1, entries, "a reopened session is one entry of the list")
+	got := events(t, reopened)
+	require.True(t, slices.ContainsFunc(got, func(ev event.Event) bool {
+		p, ok := ev.Payload.(event.SessionInitialized)
+		return ok && p.Reopened
+	}))
+	for i, ev := range got {
+		require.Equal(t, uint64(i+1), ev.Context.Seq, "dense across runs")
+	}
+	require.NoError(t, reopened.Close(ctx))
+}
+
+func TestR19SendQueuesAndRuns(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	gate := "r19-" + uuid.NewString()
+	first, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
+	require.NoError(t, err)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	second, err := h.Send(ctx, session.Message{Text: "SAY second"})
+	require.NoError(t, err)
+	again, err := h.Send(ctx, session.Message{ID: second.MessageID, Text: "SAY second"})
+	require.NoError(t, err)
+	require.Equal(t, second, again, "a known message gives the first receipt")
+	require.NotEqual(t, first.ExecutionID, second.ExecutionID, "an execution of its own")
+	spaceOf(t).Model.Open(gate)
+	res, err := h.Wait(ctx, first)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	res, err = h.Wait(ctx, second)
+	require.NoError(t, err)
+	require.Equal(t, "second", res.Result.Response)
+	awaitIdle(t, h)
+	s, err := h.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 2, s.Turns, "one execution each")
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+func TestR22RenderRunsWithoutQueueing(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	empty, err := h.Render(ctx, session.Configure{})
+	require.NoError(t, err)
+	require.False(t, empty.Changed)
+	require.Empty(t, empty.Receipts, "nothing queued and nothing changed: no turn")
+	require.NoError(t, h.Queue(ctx, session.Message{Text: "SAY was queued"}))
+	title := "rendered"
+	reply := session.RenderReply{}
+	require.Eventually(t, func() bool {
+		reply, err = h.Render(ctx, session.Configure{Title: &title})
+		require.NoError(t, err)
+		return len(reply.Receipts) == 1
+	}, patience, tick)
+	res, err := h.Wait(ctx, reply.Receipts[0])
+	require.NoError(t, err)
+	require.Equal(t, "was queued", res.Result.Response)
+	s, err := h.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "rendered", s.Title)
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+// TestR22RenderWhileRunningIsAHotUpdate: the running execution is the reply's, and
+// its agent goes on under the changed options.
+func TestR22RenderWhileRunningIsAHotUpdate(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	gate := "r22-" + uuid.NewString()
+	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate + " THEN TOOL bash: echo nobody is asked"})
+	require.NoError(t, err)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	allow := adapters.PermissionAllow
+	reply, err := h.Render(ctx, session.Configure{Permission: &allow})
+	require.NoError(t, err)
+	require.Equal(t, session.RenderReply{Changed: true, Receipts: []session.Receipt{r}}, reply)
+	heardUntil(t, h, r.AfterSeq, first(func(p event.OptionsUpdate) bool { return p.PermissionMode != nil && *p.PermissionMode == string(allow) }))
+	spaceOf(t).Model.Open(gate)
+	answeredWell(ctx, t, h, r)
+	all := events(t, h)
+	require.True(t, toldByATool(all, "nobody is asked"))
+	require.Empty(t, payloads[event.PermissionRequested](all))
+	require.Len(t, payloads[event.QueryStarted](all), 1, "one execution")
+	require.NoError(t, h.Close(ctx))
+}
+
+func TestR23QueueDoesNotRun(t *testing.T) {
+	inOwnNamespace(t)
+	w := startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, h.Queue(ctx, session.Message{ID: "q1", Text: "SAY first in line"}))
+	require.NoError(t, h.Queue(ctx, session.Message{ID: "q2", Text: "SAY second in line"}))
+	require.Eventually(t, func() bool {
+		s, err := h.Snapshot(ctx)
+		require.NoError(t, err)
+		return len(s.Queued) == 2 && s.Queued[0].ID == "q1"
+	}, patience, tick, "visible in queuedMessages")
+	require.Empty(t, sandboxes(t, w), "nothing ran")
+	r, err := h.Send(ctx, session.Message{Text: "SAY third"})
+	require.NoError(t, err)
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	require.Equal(t, []string{"q1", "q2", r.MessageID}, answered(t, h), "in order")
+}
+
+func TestR26Interrupt(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	idle, err := h.Interrupt(ctx, session.InterruptRequest{Message: &session.Message{ID: "only-queued", Text: "SAY queued by an idle interrupt"}})
+	require.NoError(t, err)
+	require.False(t, idle.Running)
+	gate := "r26-" + uuid.NewString()
+	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
+	require.NoError(t, err)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	reply, err := h.Interrupt(ctx, session.InterruptRequest{Reason: "enough", Message: &session.Message{Text: "SAY went next"}})
+	require.NoError(t, err)
+	require.True(t, reply.Running)
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, session.Interrupted, res.Outcome)
+	require.Equal(t, "enough", res.Reason)
+	next, err := h.Wait(ctx, *reply.Receipt)
+	require.NoError(t, err)
+	require.Equal(t, "went next", next.Result.Response)
+	s, err := h.Snapshot(ctx)
+	require.NoError(t, err)
+	require.True(t, s.Aborted)
+	require.Equal(t, "only-queued", answered(t, h)[0], "idle, an interrupt only queues")
+	require.NoError(t, h.Close(ctx))
+	_, err = h.Interrupt(ctx, session.InterruptRequest{})
+	require.ErrorIs(t, err, session.ErrClosed)
+	requireParity(t, h.ID())
+}
+
+func TestR27ClearAbortOnlyTakesBackTheMark(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	gate := "r27-" + uuid.NewString()
+	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
+	require.NoError(t, err)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	_, err = h.Interrupt(ctx, session.InterruptRequest{})
+	require.NoError(t, err)
+	_, err = h.Wait(ctx, r)
+	require.NoError(t, err)
+	awaitIdle(t, h)
+	before, err := h.Snapshot(ctx)
+	require.NoError(t, err)
+	require.True(t, before.Aborted)
+	require.NoError(t, h.ClearAbort(ctx))
+	after, err := h.Snapshot(ctx)
+	require.NoError(t, err)
+	before.Aborted, before.Timestamp = false, after.Timestamp
+	require.Equal(t, before, after)
+	require.NoError(t, h.Close(testContext(t)))
+}
+
+func TestR28Close(t *testing.T) {
+	inOwnNamespace(t)
+	w := startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY alive").Err())
+	gate := "r28-" + uuid.NewString()
+	running, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
+	require.NoError(t, err)
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
+	waiting, err := h.Send(ctx, session.Message{Text: "SAY never"})
+	require.NoError(t, err)
+	require.NoError(t, h.Close(ctx))
+	res, err := h.Wait(ctx, running)
+	require.NoError(t, err)
+	require.Equal(t, session.Interrupted, res.Outcome, "the execution is aborted")
+	res, err = h.Wait(ctx, waiting)
+	require.NoError(t, err)
+	require.Equal(t, session.Failed, res.Outcome, "what waited is recorded as failed")
+	require.Empty(t, sandboxes(t, w))
+	last := events(t, h)
+	require.IsType(t, event.SessionClosed{}, last[len(last)-1].Payload, "readers end")
+	requireParity(t, h.ID())
+	left, err := harness.Agents(w.dataDir)
+	require.NoError(t, err)
+	require.Empty(t, left, "no process is left")
+}
+
+func TestR29Snapshot(t *testing.T) {
+	onSharedHost(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY counted").Err())
+	awaitIdle(t, h)
+	s, err := h.Snapshot(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, "1.0", s.Version)
+	require.Equal(t, h.ID(), s.SessionID)
+	require.Equal(t, 1, s.Turns)
+	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 20}, s.Usage)
+	require.False(t, s.Timestamp.IsZero())
+	require.Positive(t, s.LastSeq)
+	require.NoError(t, h.Close(testContext(t)))
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/test/harness"
+)
+
+// patience bounds every wait of a test; nothing is judged by it.
+const patience = harness.Patience
+
+// tick is how often a condition is looked at that has no signal of its own.
+const tick = 20 * time.Millisecond
+
+// stack is the set of servers that all tests of this package share.
+type stack struct {
+	*harness.Stack
+
+	// host starts the worker of onSharedHost, at most once; hosted is it.
+	host   func() (*worker, error)
+	hosted *worker
+	// spaces has the namespaces of inOwnNamespace by the test's name.
+	spaces sync.Map
+}
+
+var shared *stack
+
+func TestMain(m *testing.M) {
+	if code, called := harness.Tool(os.Args); called {
+		os.Exit(code)
+	}
+	os.Exit(runAll(m))
+}
+
+func runAll(m *testing.M) (code int) {
+	s, err := harness.Start(context.Background(), harness.Options{
+		Root: "../..", Name: "sojourn-e2e", Keep: os.Getenv("SOJOURN_E2E_KEEP") != "",
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	defer func() {
+		if err := shared.endHost(); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e: stop the shared host:", err)
+			code = 1
+		}
+		if err := s.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e: stop the stack:", err)
+			code = 1
+		}
+	}()
+	shared = &stack{Stack: s}
+	shared.host = sync.OnceValues(shared.startHost)
+	return m.Run()
+}
+
+// worker is a worker process with a data folder of its own: a host.
+type worker struct {
+	*harness.Process
+	dataDir string
+}
+
+func (w *worker) stop() error { return w.Stop() }
+
+// startWorker starts a worker and has it stopped, with its agents, when the
+// test ends.
+func startWorker(t *testing.T, extra ...string) *worker {
+	t.Helper()
+	dir, err := os.MkdirTemp(shared.Dir, "host-")
+	require.NoError(t, err)
+	w := startWorkerIn(t, dir, extra...)
+	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
+	return w
+}
+
+// inOwnNamespace has a test run beside others, in a Temporal namespace and with
+// a model of its own: the workers that it starts see its sessions only.
+func inOwnNamespace(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	aloneInOwnNamespace(t)
+}
+
+// aloneInOwnNamespace is inOwnNamespace for a test that needs the machine: none
+// runs beside it.
+func aloneInOwnNamespace(t *testing.T) {
+	t.Helper()
+	space, err := shared.NewSpace(testContext(t), t.Name()+"-"+uuid.NewString())
+	require.NoError(t, err)
+	shared.spaces.Store(t.Name(), space)
+	t.Cleanup(func() { shared.spaces.Delete(t.Name()); space.Close() })
+}
+
+// spaceOf returns the namespace of a test or of its subtests: its own, or that of
+// the shared host.
+func spaceOf(t *testing.T) *harness.Space {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	if own, ok := shared.spaces.Load(name); ok {
+		return own.(*harness.Space)
+	}
+	return shared.Space
+}
+
+// onSharedHost has a test run beside others, on one worker for all of them that
+// is started for the first and kept. A test that needs a worker with settings of
+// its own, stops one, or looks at all that a host or the model has, starts its
+// own workers (startWorker) in a namespace of its own (inOwnNamespace).
+func onSharedHost(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	w, err := shared.host()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the shared worker said:\n%s", w.Said())
+		}
+	})
+}
+
+func (s *stack) startHost() (*worker, error) {
+	dir, err := os.MkdirTemp(s.Dir, "host-")
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.StartWorker(context.Background(), dir)
+	if err != nil {
+		return nil, err
+	}
+	s.hosted = &worker{Process: p, dataDir: dir}
+	return s.hosted, nil
+}
+
+// endHost ends what startHost started, with the agents on it.
+func (s *stack) endHost() error {
+	if s.hosted == nil {
+		return nil
+	}
+	return errors.Join(s.hosted.stop(), harness.EndAgents(s.hosted.dataDir))
+}
+
+// startWorkerIn starts a worker on a data folder that may have had one before.
+// It serves a namespace of the test's own, or servers of its own: beside the
+// shared host it would take the sessions of other tests.
+func startWorkerIn(t *testing.T, dir string, extra ...string) *worker {
+	t.Helper()
+	ownServers := slices.ContainsFunc(extra, func(e string) bool { return strings.HasPrefix(e, "TEMPORAL_ADDRESS=") })
+	require.True(t, ownServers || spaceOf(t) != shared.Space, "a test with workers of its own begins with inOwnNamespace")
+	p, err := spaceOf(t).StartWorker(t.Context(), dir, extra...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Errorf("stop worker: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("worker said:\n%s", p.Said())
+		}
+	})
+	return &worker{Process: p, dataDir: dir}
+}

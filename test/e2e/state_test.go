@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
+)
+
+// inList is a session as `sojourn ls` has it.
+func inList(t *testing.T, id string) session.Summary {
+	t.Helper()
+	var all []session.Summary
+	sojournJSON(t, &all, "ls", "--limit", "1000")
+	for _, s := range all {
+		if s.SessionID == id {
+			return s
+		}
+	}
+	require.Fail(t, "not listed", id)
+	return session.Summary{}
+}
+
+// TestTheAnswerIsNotAheadOfTheState: whoever has the answer finds the session
+// idle, its turn counted, and is not refused as too early.
+func TestTheAnswerIsNotAheadOfTheState(t *testing.T) {
+	skip.InShort(t, "TestWaitReturnsWhenTheSessionIsIdle is the same through the client")
+	onSharedHost(t)
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
+	for i := 1; i <= 10; i++ {
+		args := []string{"send", id, fmt.Sprintf("SAY answer %d", i), "--when-busy", "reject"}
+		if i%2 == 0 {
+			args = append(args, "--follow")
+		}
+		sojourn(t, args...)
+		s := inList(t, id)
+		require.Equal(t, session.StatusIdle, s.Status, "after answer %d", i)
+		require.Equal(t, int64(i), s.Turns)
+	}
+	sojourn(t, "close", id)
+}
+
+// TestWaitReturnsWhenTheSessionIsIdle: the same through the Go client, also for
+// who reads the answer in the events.
+func TestWaitReturnsWhenTheSessionIsIdle(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	for i := 1; i <= 5; i++ {
+		require.NoError(t, say(t, h, "SAY waited for").Err())
+		s, err := h.Snapshot(ctx)
+		require.NoError(t, err)
+		require.Equal(t, session.StatusIdle, s.Status)
+		require.Equal(t, 3*i-2, s.Turns)
+
+		r, err := h.Send(ctx, session.Message{Text: fmt.Sprint("SAY read in the events ", i)})
+		require.NoError(t, err)
+		heardUntil(t, h, r.AfterSeq, answers(fmt.Sprint("read in the events ", i)))
+		r, err = h.Send(ctx, session.Message{ID: uuid.NewString(), Text: "SAY not too early", WhenBusy: session.BusyReject})
+		require.NoError(t, err)
+		res, err := h.Wait(ctx, r)
+		require.NoError(t, err)
+		require.NoError(t, res.Err())
+	}
+	_, gate := sendToGate(ctx, t, h, "")
+	_, err := h.Send(ctx, session.Message{Text: "SAY too early", WhenBusy: session.BusyReject})
+	require.ErrorIs(t, err, session.ErrBusy)
+	spaceOf(t).Model.Open(gate)
+	require.NoError(t, h.Close(ctx))
+}
+
+// TestAnApprovalIsWaitedFor: a session that waits for a person says so
+// everywhere, from its first turn on, and where it is.
+func TestAnApprovalIsWaitedFor(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	r, asked := asksFor(t, h, "TOOL bash: touch allowed.txt")
+	now, err := h.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, session.StatusWaiting, now.Status)
+	require.Equal(t, []string{asked.RequestID}, now.Pending)
+	require.Equal(t, "waiting", now.Phase)
+	var s session.Summary
+	require.Eventually(t, func() bool { s = inList(t, h.ID()); return s.Status == session.StatusWaiting }, patience, tick)
+	require.Equal(t, now.Sandbox.Host, s.Host, "in a first turn too")
+	require.False(t, s.LastActivity.IsZero())
+	require.Eventually(t, func() bool {
+		return slices.Contains(listed(t, session.ListOptions{Query: "SojournStatus = 'waiting'"}), h.ID())
+	}, patience, tick)
+	answer := runProgram(t, "sojourn", "", nil, "respond", h.ID(), asked.RequestID, "allow")
+	require.Zero(t, answer.code, answer.err)
+	require.Contains(t, answer.err, "touch allowed.txt", "what is answered is shown first")
+	now, err = h.Inspect(ctx)
+	require.NoError(t, err)
+	require.NotEqual(t, session.StatusWaiting, now.Status)
+	require.Empty(t, now.Pending)
+	answeredWell(ctx, t, h, r)
+	require.Equal(t, session.Completed, inList(t, h.ID()).Outcome)
+
+	r, _ = asksFor(t, h, "TOOL bash: touch never.txt")
+	sojourn(t, "interrupt", h.ID())
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, session.Interrupted, res.Outcome)
+	require.Regexp(t, h.ID()+`.* idle \(interrupted\) `, sojourn(t, "ls", "--limit", "1000"))
+	require.NoError(t, h.Close(ctx))
+}
+
+// TestAWaitingSessionOutlivesItsWorker: the next worker does not forget who is
+// waited for, nor invent it.
+func TestAWaitingSessionOutlivesItsWorker(t *testing.T) {
+	inOwnNamespace(t)
+	w := startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	r, asked := asksFor(t, h, "TOOL bash: touch allowed.txt")
+	require.NoError(t, w.stop())
+	startWorkerIn(t, w.dataDir)
+	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true}))
+	answeredWell(ctx, t, h, r)
+	require.Equal(t, session.StatusIdle, inList(t, h.ID()).Status)
+	require.NoError(t, h.Close(ctx))
+}
+
+// TestAFailedTurnIsInTheList: how the last turn ended is in the list until the
+// next one ends.
+func TestAFailedTurnIsInTheList(t *testing.T) {
+	onSharedHost(t)
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
+	require.Equal(t, 1, runProgram(t, "sojourn", "", nil, "send", id, "ERR400").code)
+	require.Equal(t, session.Failed, inList(t, id).Outcome)
+	require.Regexp(t, id+`.* idle \(failed\) `, sojourn(t, "ls", "--limit", "1000"))
+	require.Eventually(t, func() bool {
+		return slices.Contains(listed(t, session.ListOptions{Query: "SojournOutcome = 'failed'"}), id)
+	}, patience, tick)
+	sojourn(t, "send", id, "SAY better")
+	require.Equal(t, session.Completed, inList(t, id).Outcome)
+	require.NotContains(t, sojourn(t, "ls", "--limit", "1000", "--query", "SojournOutcome = 'failed'"), id)
+	sojourn(t, "close", id)
+}
+
+// TestANewerStateIsRefusedAtOnce: a build that is older than a session's state
+// says so to whoever asks, and leaves the session as it is.
+func TestANewerStateIsRefusedAtOnce(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	id := uuid.NewString()
+	run, err := spaceOf(t).Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: session.TaskQueue}, session.WorkflowType,
+		session.Input{SessionID: id, Version: session.StateVersion + 1, Options: session.Options{Agent: "claude"}, CreatedAt: time.Now()})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(context.Background(), id, run.GetRunID(), "the test is over"))
+	})
+	for _, args := range [][]string{{"close", id}, {"send", id, "SAY never"}} {
+		s := runProgram(t, "sojourn", "", nil, args...)
+		require.Equal(t, 1, s.code)
+		require.Contains(t, s.err, fmt.Sprintf("has state version %d, this build understands %d", session.StateVersion+1, session.StateVersion))
+		require.Contains(t, s.err, "hint: run workers of the build that the session ran on last")
+	}
+	d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, id, "")
+	require.NoError(t, err)
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.GetWorkflowExecutionInfo().GetStatus())
+}
+
+// TestARollbackIsRefusedAtOnce: a worker whose build can't replay a session's
+// history is named to whoever asks; with the newer build back nothing is lost.
+func TestARollbackIsRefusedAtOnce(t *testing.T) {
+	inOwnNamespace(t)
+	w := startWorker(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY before the rollback").Err())
+	require.NoError(t, w.stop())
+	older := sdkworker.New(spaceOf(t).Temporal, session.TaskQueue, sdkworker.Options{Identity: "older-build"})
+	older.RegisterWorkflowWithOptions(func(ctx workflow.Context, _ session.Input) error {
+		if err := workflow.SetUpdateHandler(ctx, session.UpdateClose, func(workflow.Context) error { return nil }); err != nil {
+			return err
+		}
+		return workflow.Sleep(ctx, time.Hour)
+	}, workflow.RegisterOptions{Name: session.WorkflowType})
+	require.NoError(t, older.Start())
+	s := runProgram(t, "sojourn", "", nil, "close", h.ID())
+	older.Stop()
+	require.Equal(t, 1, s.code)
+	require.Contains(t, s.err, "worker older-build can't run the session")
+	require.Contains(t, s.err, "[TMPRL1100]", "what the SDK says of a history that the code does not fit")
+	startWorkerIn(t, w.dataDir)
+	require.Eventually(t, func() bool {
+		// Temporal pauses before it offers the failed task again.
+		err := h.Close(ctx)
+		if unserved, ok := errors.AsType[*session.UnservedError](err); ok {
+			t.Log(unserved)
+			return false
+		}
+		require.NoError(t, err)
+		return true
+	}, patience, tick)
+	requireParity(t, h.ID())
+}

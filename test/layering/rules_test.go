@@ -1,0 +1,180 @@
+package layering
+
+import (
+	"slices"
+	"strings"
+)
+
+// rule says what some of our packages must not import. Packages of ours are
+// named without the module's path.
+type rule struct {
+	name string
+	// about picks the packages that the rule binds.
+	about func(pkg string) bool
+	// forbids says whether one of them must not import a package, which is
+	// given by its whole path.
+	forbids func(pkg, imported string) bool
+	// deep also forbids to get there by way of other packages.
+	deep bool
+	why  string
+}
+
+// rules are the arrows of the design.
+func rules() []rule {
+	return []rule{
+		{
+			name:    "event stands on the standard library alone",
+			about:   under("event"),
+			forbids: func(from, to string) bool { return !standard(to) && (from == "event" || !oneOf(to, "event")) },
+			why:     "the language of events must be usable from any program",
+		},
+		{
+			name:  "turn is pure",
+			about: under("turn"),
+			forbids: func(_, to string) bool {
+				return !standard(to) && !oneOf(to, "event", "reducer", "turn") && to != "github.com/google/uuid"
+			},
+			why: "what a turn does is decided from facts and signals: no I/O, no clock, no context",
+		},
+		{
+			name:    "reducer knows events only",
+			about:   under("reducer"),
+			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "event", "reducer") },
+			why:     "the fold is pure: nothing but events goes in",
+		},
+		{
+			name:    "no Temporal below the activities",
+			about:   under("event", "reducer", "adapters", "sandbox", "runner", "stream", "archive", "workspace"),
+			forbids: func(_, to string) bool { return strings.HasPrefix(to, "go.temporal.io/") },
+			deep:    true,
+			why:     "these parts serve without an orchestrator, and are tested without one",
+		},
+		{
+			name:    "workspace knows files",
+			about:   under("workspace"),
+			forbids: allOursBut("workspace", "archive", "sandbox", "event"),
+			why:     "when files are archived, and where their events go, is the activities' to decide",
+		},
+		{
+			name:  "adapters translate",
+			about: under("adapters"),
+			forbids: func(_, to string) bool {
+				return mine(to) && !oneOf(to, "adapters", "event", "sandbox")
+			},
+			why: "an adapter knows events and its agent, not who uses it",
+		},
+		{
+			name:    "adapters do not know each other",
+			about:   func(pkg string) bool { return agentOf(pkg) != "" },
+			forbids: func(pkg, to string) bool { return agentOfPath(to) != "" && agentOfPath(to) != agentOf(pkg) },
+			deep:    true,
+			why:     "a new agent is one package and one line in adapters/builtin",
+		},
+		{
+			name:    "what is common to agents names none of them",
+			about:   commonToAgents,
+			forbids: func(_, to string) bool { return agentOfPath(to) != "" || within(to, "adapters/builtin") },
+			why:     "only adapters/builtin knows which agents there are",
+		},
+		{
+			name:    "activities do not know workflows",
+			about:   under("activities"),
+			forbids: func(_, to string) bool { return within(to, "workflows") },
+			deep:    true,
+			why:     "workflows decide, activities do: the arrow goes one way",
+		},
+		{
+			name:    "a host does not know its activities",
+			about:   under("host"),
+			forbids: func(_, to string) bool { return oneOf(to, "activities", "workflows") },
+			deep:    true,
+			why:     "activities use what a host has: the arrow goes one way",
+		},
+		{
+			name:    "a host is a machine's agents, not their turns",
+			about:   under("host"),
+			forbids: func(_, to string) bool { return oneOf(to, "stream", "workspace", "reducer") },
+			why:     "what is streamed and archived of a turn is the activities' to decide",
+		},
+		{
+			name:    "workflows decide only",
+			about:   under("workflows"),
+			forbids: allOursBut("workflows", "session", "event", "reducer", "contract"),
+			why:     "a workflow that reaches a store, a stream or a process is not deterministic",
+		},
+		{
+			name:    "the contract is names and payloads",
+			about:   under("contract"),
+			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "session", "event", "adapters") },
+			why:     "workflows import it: it does no I/O, and who implements an activity is not its business",
+		},
+		{
+			name:    "the library leaves the server out",
+			about:   func(string) bool { return true },
+			forbids: func(_, to string) bool { return within(to, "devstack") || pathWithin(to, "go.temporal.io/server") },
+			deep:    true,
+			why:     "who imports Sojourn does not inherit the Temporal server's dependencies",
+		},
+		{
+			name:    "proof is no part of the product",
+			about:   func(pkg string) bool { return !under("test")(pkg) },
+			forbids: func(_, to string) bool { return within(to, "test") },
+			deep:    true,
+			why:     "no program that is shipped answers from a script, and what both sides must have is the reducer's rule, which a test may not be part of",
+		},
+	}
+}
+
+func commonToAgents(pkg string) bool {
+	return under("adapters")(pkg) && agentOf(pkg) == "" && pkg != "adapters/builtin"
+}
+
+// notAgents are the folders in adapters that are no agent's.
+var notAgents = []string{"builtin", "profiles", "internal"}
+
+// agentOf is the agent that a package of ours is the adapter of; "" for others.
+func agentOf(pkg string) string {
+	rest, ok := strings.CutPrefix(pkg, "adapters/")
+	agent, _, _ := strings.Cut(rest, "/")
+	if !ok || slices.Contains(notAgents, agent) {
+		return ""
+	}
+	return agent
+}
+
+func agentOfPath(to string) string {
+	pkg, ok := strings.CutPrefix(to, module+"/")
+	if !ok {
+		return ""
+	}
+	return agentOf(pkg)
+}
+
+// under picks packages that are, or lie in, one of the folders.
+func under(folders ...string) func(string) bool {
+	return func(pkg string) bool {
+		return slices.ContainsFunc(folders, func(f string) bool { return pathWithin(pkg, f) })
+	}
+}
+
+// allOursBut forbids all our packages but those in the folders.
+func allOursBut(folders ...string) func(pkg, to string) bool {
+	return func(_, to string) bool { return mine(to) && !oneOf(to, folders...) }
+}
+
+// oneOf reports whether an imported package is, or lies in, one of our folders.
+func oneOf(to string, folders ...string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return within(to, f) })
+}
+
+func within(to, folder string) bool { return pathWithin(to, module+"/"+folder) }
+
+func pathWithin(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
+
+func mine(to string) bool { return pathWithin(to, module) }
+
+// standard packages have no dot in their first element.
+func standard(to string) bool {
+	first, _, _ := strings.Cut(to, "/")
+	return !strings.Contains(first, ".")
+}

@@ -1,0 +1,167 @@
+package mutants
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// endToEnd is the package whose tests run the programs.
+const endToEnd = "test/e2e"
+
+// noSymbols leaves out what debuggers read: it is half of a link's time.
+const noSymbols = "-ldflags=-w"
+
+// programs are what end-to-end tests run of ours, by name; sojourn-devstack is
+// a module of its own that no mutant changes.
+var programs = map[string]string{
+	"sojourn": "cmd/sojourn", "sojourn-worker": "cmd/sojourn-worker", "sojourn-runner": "runner/cmd/sojourn-runner", "sojourn-modelsim": "test/modelsim/cmd/sojourn-modelsim",
+}
+
+// built is a compiled test program with what it needs to run.
+type built struct {
+	test string
+	// overlay is the mutant's, "" without one. Tests that build programs
+	// themselves build them with it.
+	overlay string
+	// bin is the folder with the programs, "" when the tests need none.
+	bin string
+}
+
+// buildClean builds a package's tests without a mutant.
+func (r *Runner) buildClean(ctx context.Context, pkg string) (built, error) {
+	b := built{test: filepath.Join(r.dir, strings.ReplaceAll(pkg, "/", "-")+".test")}
+	if pkg == endToEnd {
+		b.bin = filepath.Join(r.Root, "bin")
+	}
+	if _, err := os.Stat(b.test); err == nil {
+		return b, nil
+	}
+	return b, r.compile(ctx, b.test, pkg, "")
+}
+
+// build builds a mutant in a folder: the tests, and for those end to end the programs.
+// A program that does not contain the changed file is not built again.
+func (r *Runner) build(ctx context.Context, dir string, m Mutant) (built, error) {
+	overlay, err := r.overlay(dir, m)
+	if err != nil {
+		return built{}, err
+	}
+	b := built{test: filepath.Join(dir, "mutant.test"), overlay: overlay}
+	changed, err := r.contains(ctx, m.Package, path.Dir(m.File))
+	if err != nil {
+		return built{}, err
+	}
+	if changed {
+		err = r.compile(ctx, b.test, m.Package, overlay)
+	} else {
+		var clean built
+		clean, err = r.buildClean(ctx, m.Package)
+		b.test = clean.test
+	}
+	if err != nil || m.Package != endToEnd {
+		return b, err
+	}
+	b.bin = filepath.Join(dir, "bin")
+	return b, r.buildPrograms(ctx, b.bin, path.Dir(m.File), overlay)
+}
+
+// overlay writes the changed file and what tells the compiler of it.
+func (r *Runner) overlay(dir string, m Mutant) (string, error) {
+	source, err := m.Apply(os.DirFS(r.Root))
+	if err != nil {
+		return "", err
+	}
+	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(r.Root, filepath.FromSlash(m.File)): changed}})
+	if err != nil {
+		return "", err
+	}
+	return overlay, errors.Join(os.WriteFile(changed, source, 0o600), os.WriteFile(overlay, replace, 0o600))
+}
+
+func (r *Runner) buildPrograms(ctx context.Context, bin, changed, overlay string) error {
+	if err := errors.Join(os.RemoveAll(bin), os.Mkdir(bin, 0o755)); err != nil {
+		return err
+	}
+	for name, pkg := range programs {
+		holds, err := r.contains(ctx, pkg, changed)
+		if err != nil {
+			return err
+		}
+		if holds {
+			err = r.run(ctx, "build", noSymbols, "-overlay", overlay, "-o", filepath.Join(bin, name), "./"+pkg)
+		} else {
+			err = r.link(bin, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.link(bin, "sojourn-devstack")
+}
+
+// link takes a program as it is. A symbolic link would not do: a worker takes
+// the runner that is beside it, and would look beside the link's target.
+func (r *Runner) link(bin, name string) error {
+	err := os.Link(filepath.Join(r.Root, "bin", name), filepath.Join(bin, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w (make build makes it)", err)
+	}
+	return err
+}
+
+// contains reports whether a package or its tests are built of a folder.
+func (r *Runner) contains(ctx context.Context, pkg, dir string) (bool, error) {
+	if _, known := r.deps[pkg]; !known {
+		cmd := exec.CommandContext(ctx, "go", "list", "-test", "-deps", "-f", "{{.Dir}}", "./"+pkg)
+		cmd.Dir = r.Root
+		out, err := cmd.Output()
+		if err != nil {
+			return false, fmt.Errorf("go list %s: %w", pkg, err)
+		}
+		r.deps[pkg] = strings.Split(strings.TrimSpace(string(out)), "\n")
+	}
+	return slices.Contains(r.deps[pkg], filepath.Join(r.Root, filepath.FromSlash(dir))), nil
+}
+
+func (r *Runner) compile(ctx context.Context, to, pkg, overlay string) error {
+	args := []string{"test", "-c", "-vet=off", noSymbols, "-o", to}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	return r.run(ctx, append(args, "./"+pkg)...)
+}
+
+func (r *Runner) run(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = r.Root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// environment is what a test program is started with. A test that would skip
+// fails: it shows nothing.
+func (r *Runner) environment(b built) []string {
+	env := append(os.Environ(), "SOJOURN_TEST_STRICT=1", "SOJOURN_DEVSTACK_BIN="+filepath.Join(r.Root, "bin", "sojourn-devstack"))
+	agents := filepath.Join(r.Root, ".agents", "bin")
+	if b.bin != "" {
+		env = append(env, "SOJOURN_BIN="+b.bin, "SOJOURN_WORKER_BIN="+filepath.Join(b.bin, "sojourn-worker"))
+	}
+	env = append(env, "PATH="+strings.Join([]string{cmp.Or(b.bin, filepath.Join(r.Root, "bin")), agents, os.Getenv("PATH")}, ":"))
+	if b.overlay != "" {
+		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+b.overlay))
+	}
+	return env
+}

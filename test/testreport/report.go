@@ -1,0 +1,264 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/test/skip"
+)
+
+// entry is one line of go test -json; see go doc test2json. Elapsed is in
+// seconds; of a parallel test it is the time that it ran.
+type entry struct {
+	Action, Package, Test, Output, ImportPath string
+	Elapsed                                   float64
+}
+
+// slow is how long a test takes that is reported when it ends, so that a long
+// package shows that it is alive.
+const slow = 10.0
+
+// slowest is how many tests the summary lists as such.
+const slowest = 10
+
+// test is one test of a package, or a package itself (name "").
+type test struct {
+	pkg, name string
+	seconds   float64
+	output    []string
+	// ended is false for a test that a panic, an exit or the time limit cut off;
+	// paused is true for one that waited for its turn.
+	ended, paused bool
+}
+
+func (t *test) String() string { return strings.TrimSpace(shortened(t.pkg) + " " + t.name) }
+
+// skipped is a reason and the tests that gave it.
+type skipped struct {
+	reason string
+	tests  []string
+}
+
+// report accumulates what the tests did.
+type report struct {
+	out io.Writer
+	// open has what runs, by package and test.
+	open             map[[2]string]*test
+	packages, passed int
+	// unstarted are parallel tests of packages that were cut off before them.
+	unstarted int
+	failed    []*test
+	slow      []test
+	// leftOut, missing and inapplicable are the skipped tests by kind of reason.
+	leftOut, missing, inapplicable []skipped
+}
+
+func newReport(out io.Writer) *report { return &report{out: out, open: map[[2]string]*test{}} }
+
+// line takes a line of the input.
+func (r *report) line(line string) {
+	var e entry
+	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
+		fmt.Fprint(r.out, line)
+		return
+	}
+	switch e.Action {
+	case "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case "output":
+		t := r.of(e)
+		t.output = append(t.output, e.Output)
+	case "run", "start", "cont":
+		r.of(e).paused = false
+	case "pause":
+		r.of(e).paused = true
+	case "pass", "fail", "skip":
+		r.end(e)
+	}
+}
+
+// of returns the test that an entry is about.
+func (r *report) of(e entry) *test {
+	key := [2]string{e.Package, e.Test}
+	if r.open[key] == nil {
+		r.open[key] = &test{pkg: e.Package, name: e.Test}
+	}
+	return r.open[key]
+}
+
+func (r *report) end(e entry) {
+	t := r.of(e)
+	delete(r.open, [2]string{e.Package, e.Test})
+	t.seconds, t.ended = e.Elapsed, true
+	if e.Action == "fail" {
+		fmt.Fprint(r.out, readable(strings.Join(t.output, "")))
+	}
+	if t.name == "" {
+		r.endPackage(t, e.Action)
+		return
+	}
+	switch e.Action {
+	case "pass":
+		r.passed++
+	case "fail":
+		r.failed = append(r.failed, t)
+	case "skip":
+		r.skip(t)
+	}
+	if !strings.Contains(t.name, "/") {
+		r.slow = append(r.slow, test{pkg: t.pkg, name: t.name, seconds: t.seconds})
+		if t.seconds >= slow {
+			fmt.Fprintf(r.out, "      %7.1f s  %s\n", t.seconds, t)
+		}
+	}
+}
+
+// endPackage reports a package. What still runs in it then was ended by a
+// panic, an exit or the time limit.
+func (r *report) endPackage(t *test, action string) {
+	for key, left := range r.open {
+		if key[0] != t.pkg {
+			continue
+		}
+		delete(r.open, key)
+		if left.paused {
+			r.unstarted++
+		} else if action == "fail" {
+			fmt.Fprint(r.out, readable(strings.Join(left.output, "")))
+			r.failed = append(r.failed, left)
+		}
+	}
+	switch action {
+	case "skip": // no test files
+		return
+	case "fail":
+		// Its tests are named already, unless it has none to name: it does not
+		// build, or what it needs before its tests does not start.
+		if !slices.ContainsFunc(r.failed, func(f *test) bool { return f.pkg == t.pkg }) {
+			r.failed = append(r.failed, t)
+		}
+	}
+	r.packages++
+	fmt.Fprintf(r.out, "%-4s  %7.1f s  %s\n", action, t.seconds, shortened(t.pkg))
+}
+
+// message finds the reason in the output of a skipped test.
+var message = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
+
+// readable is the output of a test without the stacks of goroutines that say
+// nothing of it: those of libraries, and of tests that wait for their turn.
+func readable(output string) string {
+	blocks := strings.Split(output, "\n\n")
+	blocks = slices.DeleteFunc(blocks, func(b string) bool {
+		return strings.HasPrefix(b, "goroutine ") && (!strings.Contains(b, "\n"+module) || strings.Contains(b, "testing.(*T).Parallel("))
+	})
+	return strings.Join(blocks, "\n\n")
+}
+
+func (r *report) skip(t *test) {
+	reason := "no reason given"
+	for _, line := range t.output {
+		if m := message.FindStringSubmatch(line); m != nil {
+			reason = strings.TrimSpace(m[1])
+		}
+	}
+	if rest, ok := strings.CutPrefix(reason, skip.LeftOut); ok {
+		r.leftOut = noted(r.leftOut, rest, t)
+	} else if rest, ok := strings.CutPrefix(reason, skip.Inapplicable); ok {
+		r.inapplicable = noted(r.inapplicable, rest, t)
+	} else {
+		r.missing = noted(r.missing, strings.TrimPrefix(reason, skip.Missing), t)
+	}
+}
+
+// noted adds a test to those of its reason.
+func noted(all []skipped, reason string, t *test) []skipped {
+	at := slices.IndexFunc(all, func(s skipped) bool { return s.reason == reason })
+	if at < 0 {
+		return append(all, skipped{reason, []string{t.String()}})
+	}
+	all[at].tests = append(all[at].tests, t.String())
+	return all
+}
+
+func (r *report) summary(took time.Duration) {
+	slices.SortStableFunc(r.slow, func(a, b test) int { return cmp.Compare(b.seconds, a.seconds) })
+	fmt.Fprintf(r.out, "\nslowest:\n")
+	for _, t := range r.slow[:min(slowest, len(r.slow))] {
+		fmt.Fprintf(r.out, "  %7.1f s  %s\n", t.seconds, t.String())
+	}
+	r.list("left out of this run", r.leftOut)
+	r.list("not applicable", r.inapplicable)
+	r.list("skipped, for something is missing", r.missing)
+	if len(r.failed) > 0 {
+		fmt.Fprintf(r.out, "\nfailed:\n")
+		for _, t := range r.failed {
+			how := ""
+			if !t.ended {
+				how = " (did not end)"
+			}
+			fmt.Fprintf(r.out, "  %s%s\n", t, how)
+		}
+	}
+	if r.unstarted > 0 {
+		fmt.Fprintf(r.out, "\n%d tests more were not started, for their package was cut off\n", r.unstarted)
+	}
+	fmt.Fprintf(r.out, "\n%d packages in %s: %d tests passed, %d failed, %d skipped, %d not applicable, %d left out\n", r.packages,
+		took.Round(time.Second), r.passed, len(r.failed), count(r.missing), count(r.inapplicable), count(r.leftOut))
+}
+
+func count(all []skipped) (n int) {
+	for _, s := range all {
+		n += len(s.tests)
+	}
+	return n
+}
+
+// list prints skipped tests, a reason each line: with the test's name, or how
+// many they are.
+func (r *report) list(title string, all []skipped) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(r.out, "\n%s:\n", title)
+	for _, s := range all {
+		who := s.tests[0]
+		if n := len(s.tests); n > 1 {
+			who = fmt.Sprintf("%s and %d more", who, n-1)
+		}
+		fmt.Fprintf(r.out, "  %s: %s\n", who, s.reason)
+	}
+}
+
+// verdict returns an error if the run is no success.
+func (r *report) verdict(strict bool) error {
+	switch missing := count(r.missing); {
+	case len(r.failed) > 0:
+		return fmt.Errorf("%d failed", len(r.failed))
+	case r.packages == 0:
+		return errors.New("no package was tested")
+	case len(r.open) > 0:
+		return errors.New("the output ends in the middle of a run")
+	case strict && missing > 0:
+		return fmt.Errorf("%d skipped, and %s=1 allows none", missing, skip.Strict)
+	}
+	return nil
+}
+
+// module is the path of the packages that are ours.
+const module = "github.com/sojourn-run/sojourn"
+
+// shortened is an import path without the module's.
+func shortened(pkg string) string {
+	if pkg == module {
+		return "."
+	}
+	return strings.TrimPrefix(pkg, module+"/")
+}
