@@ -77,6 +77,32 @@ func export(t testing.TB, home adapters.Home, since json.RawMessage) (string, js
 	return string(lines), next
 }
 
+// The agent opens a restored database while the archive reads it. Its first statement
+// waits for nobody (its busy_timeout comes behind it), and must not fail.
+func TestAgentStartsWhileItsRestoredDatabaseIsRead(t *testing.T) {
+	t.Parallel()
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
+	in, err := home.Open(database)
+	require.NoError(t, err)
+	name := in.(*os.File).Name()
+	require.NoError(t, in.Close())
+
+	reader, err := sql.Open("sqlite", "file:"+name+"?mode=ro")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, reader.Close()) })
+	rows, err := reader.QueryContext(t.Context(), "SELECT data FROM part")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rows.Close()) })
+	require.True(t, rows.Next(), "%v", rows.Err())
+
+	agent, err := sql.Open("sqlite", "file:"+name)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, agent.Close()) })
+	agent.SetMaxOpenConns(1)
+	do(t, agent, "PRAGMA journal_mode = WAL")
+	do(t, agent, "UPDATE part SET data = data || ' '")
+}
+
 // What is exported and imported again has the same rows, in the same order.
 func TestExportRoundTrip(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,13 @@ func build(file string, in io.Reader, workspace string) (err error) {
 	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	return tx.Commit()
+	if err = tx.Commit(); err != nil {
+		return err
+	}
+	// As the agent leaves it. It would change the journal itself when it starts, which
+	// fails while the archive reads the database: the agent then exits.
+	_, err = db.ExecContext(context.Background(), "PRAGMA journal_mode = WAL")
+	return err
 }
 
 type builder struct {
