@@ -69,12 +69,17 @@ func (t *translator) fast(line string) bool {
 	return quiet && json.Valid([]byte(line))
 }
 
-// logLevel reads the agent's own: its log says everything on one stream.
+// logLevel reads the agent's own: its log says everything on one stream. What is no
+// line of its log, nor what a server prints when it starts, it prints when it can't
+// continue ("Error: Unexpected error", "database is locked").
 func logLevel(text string) string {
 	if strings.Contains(text, "level=ERROR") || strings.Contains(text, "level=WARN") {
 		return "warn"
 	}
-	return "info"
+	if strings.Contains(text, "level=") || isBanner(text) {
+		return "info"
+	}
+	return "warn"
 }
 
 // decode hands a line on, or keeps it as an error event.

@@ -279,3 +279,22 @@ func TestResync(t *testing.T) {
 	require.Equal(t, "missed", *events[0].Payload.(event.BlockUpsert).Block.Content)
 	require.Len(t, idles(k.hear(`{"type":"sojourn.response","id":"%s","status":200,"body":{}}`, due[1].ID)), 1)
 }
+
+// What the program prints beside its log before it exits is a warning: a turn that
+// fails with it says why.
+func TestLastWordsAreAWarning(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	for line, level := range map[string]string{
+		"database is locked": "warn",
+		"opencode server listening on http://127.0.0.1:4096": "info",
+		"Warning: OPENCODE_SERVER_PASSWORD is not set":       "info",
+		"timestamp=2026-11-23 level=ERROR message=failed":    "warn",
+		"timestamp=2026-11-23 level=INFO message=started":    "info",
+		"\x1b[91m\x1b[1mError: \x1b[0mUnexpected error":      "warn",
+	} {
+		events := k.Step(event.Record{Dir: event.DirErr, Line: line})
+		require.Len(t, events, 1, line)
+		require.Equal(t, event.Log{Level: level, Message: line}, events[0].Payload, line)
+	}
+}
