@@ -75,17 +75,40 @@ type exporter struct {
 
 // exportLive exports a database where it is.
 func (e *exporter) exportLive(home adapters.Home) (lines []byte, next cursor, err error) {
-	live, ok := home.(adapters.Databases)
-	if !ok {
-		return nil, e.was, errors.ErrUnsupported
-	}
-	db, err := live.OpenDatabase(e.path)
+	db, err := openLive(home, e.path)
 	if err != nil {
 		return nil, e.was, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return e.changes(db, "")
 }
+
+// openLive opens a database where it is. Error: [errors.ErrUnsupported] where that
+// can't be, and for a database without a write-ahead log: its agent, which is just
+// starting, gives it one, and exits if somebody reads it in that moment.
+func openLive(home adapters.Home, file string) (adapters.Database, error) {
+	live, ok := home.(adapters.Databases)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	in, err := home.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	var head [journalAt + 1]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil || head[journalAt] != journalIsLog {
+		return nil, errors.ErrUnsupported
+	}
+	return live.OpenDatabase(file)
+}
+
+// A database file says at this place which journal its readers must know
+// (sqlite.org/fileformat2.html, 1.3.3).
+const (
+	journalAt    = 19
+	journalIsLog = 2
+)
 
 func (e *exporter) export(db, wal opener) ([]byte, cursor, error) {
 	print, err := fingerprint(db, wal)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -101,6 +102,37 @@ func TestAgentStartsWhileItsRestoredDatabaseIsRead(t *testing.T) {
 	agent.SetMaxOpenConns(1)
 	do(t, agent, "PRAGMA journal_mode = WAL")
 	do(t, agent, "UPDATE part SET data = data || ' '")
+}
+
+// live is a home whose databases could be read in their place, and counts that.
+type live struct {
+	adapters.DirHome
+	opened int
+}
+
+func (l *live) OpenDatabase(string) (adapters.Database, error) {
+	l.opened++
+	return nil, errors.ErrUnsupported
+}
+
+// A database that its agent is just making is copied, which keeps nobody from anything.
+func TestDatabaseWithoutALogIsNotReadInItsPlace(t *testing.T) {
+	t.Parallel()
+	lines := replay.ReadFile(t, killedExport)
+	home := &live{DirHome: homeOf(t, lines, killedDir)}
+	exported, _ := export(t, home, nil)
+	require.Equal(t, lines, exported)
+	require.Equal(t, 1, home.opened)
+
+	in, err := home.Open(database)
+	require.NoError(t, err)
+	db, err := sql.Open("sqlite", "file:"+in.(*os.File).Name())
+	require.NoError(t, errors.Join(err, in.Close()))
+	do(t, db, "PRAGMA journal_mode = DELETE")
+	require.NoError(t, db.Close())
+	exported, _ = export(t, home, nil)
+	require.Equal(t, lines, exported)
+	require.Equal(t, 1, home.opened)
 }
 
 // What is exported and imported again has the same rows, in the same order.

@@ -27,13 +27,10 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 
 // rootsIn are the sessions of a home's database that are nobody's children.
 func rootsIn(home adapters.Home) []string {
-	if live, ok := home.(adapters.Databases); ok {
-		db, err := live.OpenDatabase(database)
-		if err == nil {
-			roots, err := rootsOf(db)
-			if errors.Join(err, db.Close()) == nil {
-				return roots
-			}
+	if db, err := openLive(home, database); err == nil {
+		roots, err := rootsOf(db)
+		if errors.Join(err, db.Close()) == nil {
+			return roots
 		}
 	}
 	s, err := takeSnapshot(
