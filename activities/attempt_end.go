@@ -131,7 +131,7 @@ func (a *attempt) adopt(ctx context.Context) (out contract.RunTurnOutput, err er
 	if r := out.Result.Result; r != nil {
 		out.Usage, out.CostUSD = r.Usage, r.CostUSD
 	}
-	if err := a.sayWhatIsLost(ctx); err != nil {
+	if err := a.keepWhatIsLost(ctx); err != nil {
 		return out, err
 	}
 	if err := a.saveOutput(out); err != nil {

@@ -85,19 +85,32 @@ func (a *attempt) readStream(ctx context.Context) error {
 	return err
 }
 
-// sayWhatIsLost makes the stream say what the transcripts do, of a turn whose agent
-// is gone.
+// sayWhatIsLost makes the stream say what the transcripts do, of the turn before,
+// whose agent is gone.
 func (a *attempt) sayWhatIsLost(ctx context.Context) error {
-	m := a.message()
+	return a.sayLost(ctx, func(h *history, persisted reducer.State) []event.Event {
+		return turn.Reconcile(a.message().BlockIDs, h.Streamed(), persisted, time.Now().UTC())
+	})
+}
+
+// keepWhatIsLost does so of this turn, which has ended, and keeps its message: of a
+// turn that had not reached the archive a deleted stream leaves nothing.
+func (a *attempt) keepWhatIsLost(ctx context.Context) error {
+	return a.sayLost(ctx, func(h *history, persisted reducer.State) []event.Event {
+		return a.message().Lost(turn.Ending{Exited: true}, h.History, persisted, time.Now().UTC())
+	})
+}
+
+func (a *attempt) sayLost(ctx context.Context, lost func(h *history, persisted reducer.State) []event.Event) error {
 	h, err := a.read(ctx, nil)
 	if err != nil {
 		return err
 	}
-	persisted, err := persistedBy(ctx, a.agent, m.BlockIDs, h.Streamed())
+	persisted, err := persistedBy(ctx, a.agent, a.message().BlockIDs, h.Streamed())
 	if err != nil {
 		return fmt.Errorf("look for what was lost: %w", err)
 	}
-	events := turn.Reconcile(m.BlockIDs, h.Streamed(), persisted, time.Now().UTC())
+	events := lost(h, persisted)
 	h.DropBlocks()
 	a.machine.HasServer = a.machine.HasServer || len(events) > 0
 	if err := a.out.Add(ctx, events, stream.Position{}); err != nil {

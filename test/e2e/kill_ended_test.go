@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
@@ -42,6 +44,11 @@ func TestKillHostBehindATurnsEnd(t *testing.T) {
 	require.Equal(t, "whole", res.Result.Response)
 	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1}, m.asked(), "what the model was asked of each step")
 	require.NoError(t, m.h.Close(testContext(t)))
+	kept, err := w.client.Show(testContext(t), m.h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(kept.State.Blocks, func(b event.Block) bool {
+		return b.Type == event.BlockUserMessage && b.Content != nil && *b.Content == m.text
+	}), "the message is kept, though nobody has what the agent did with it")
 	after, gone := uint64(0), (*stream.GapError)(nil)
 	for _, err := range m.h.Events(testContext(t), 0, false) {
 		require.ErrorAs(t, err, &gone, "the stream was deleted")
