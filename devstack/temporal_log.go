@@ -38,9 +38,9 @@ func (l temporalLog) With(tags ...tag.Tag) log.Logger {
 	return temporalLog{slog.New(l.log.Handler().WithAttrs(attributes(tags)))}
 }
 
-// harmless are errors of the server's that are none for whoever runs it. Behind a
-// request that its client has given up the server can't add its own measurements to
-// the answer that nobody waits for (common/metrics/grpc.go there).
+// harmless are errors of the server's that are none for whoever runs it. When a
+// client has canceled its request, the server can't add its own measurements to the
+// response (common/metrics/grpc.go there).
 var harmless = map[string]bool{"unable to add metrics baggage to gRPC trailer": true}
 
 func (l temporalLog) write(level slog.Level, msg string, tags []tag.Tag) {

@@ -76,7 +76,7 @@ type cursor struct {
 	at uint64
 	// last is the number of the last whole event, or, where the log has no message, the
 	// number behind which events continue. known is the highest number that is known
-	// to be given away: nobody may have used those between it and last.
+	// to be used: those between it and last may be unused.
 	last, known uint64
 	// torn says that the message is a part that others should follow.
 	torn  bool

@@ -85,7 +85,7 @@ func (e *exporter) exportLive(home adapters.Home) (lines []byte, next cursor, er
 
 // openLive opens a database where it is. Error: [errors.ErrUnsupported] where that
 // can't be, and for a database without a write-ahead log: its agent, which is just
-// starting, gives it one, and exits if somebody reads it in that moment.
+// starting, switches to one, and exits if the database is being read in that moment.
 func openLive(home adapters.Home, file string) (adapters.Database, error) {
 	live, ok := home.(adapters.Databases)
 	if !ok {

@@ -79,7 +79,7 @@ func export(t testing.TB, home adapters.Home, since json.RawMessage) (string, js
 }
 
 // The agent opens a restored database while the archive reads it. Its first statement
-// waits for nobody (its busy_timeout comes behind it), and must not fail.
+// does not wait for a lock (its busy_timeout is set after it), and must not fail.
 func TestAgentStartsWhileItsRestoredDatabaseIsRead(t *testing.T) {
 	t.Parallel()
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
@@ -115,7 +115,7 @@ func (l *live) OpenDatabase(string) (adapters.Database, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// A database that its agent is just making is copied, which keeps nobody from anything.
+// A database that its agent is just creating is copied, which takes no lock.
 func TestDatabaseWithoutALogIsNotReadInItsPlace(t *testing.T) {
 	t.Parallel()
 	lines := replay.ReadFile(t, killedExport)

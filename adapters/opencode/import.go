@@ -76,7 +76,7 @@ func build(file string, in io.Reader, workspace string) (err error) {
 	if err = tx.Commit(); err != nil {
 		return err
 	}
-	// As the agent leaves it. It would change the journal itself when it starts, which
+	// As the agent leaves it. It would switch the journal itself when it starts, which
 	// fails while the archive reads the database: the agent then exits.
 	_, err = db.ExecContext(context.Background(), "PRAGMA journal_mode = WAL")
 	return err

@@ -185,9 +185,9 @@ func (c *census) mark(dir string, p process) string {
 	return c.marks[key]
 }
 
-// markIn gives the sandbox below the root that a process's variables name. Of a
-// process that ends while they are read only a part comes: what no zero byte
-// ends names another sandbox, or none.
+// markIn returns the sandbox below the root that a process's variables name. If the
+// process ends while they are read, only a part is read: a value without a zero byte
+// behind it is cut off, and may name another sandbox.
 func markIn(env, root string) string {
 	for kv := range strings.SplitAfterSeq(env, "\x00") {
 		if v, ok := strings.CutPrefix(kv, runner.MarkEnv+"="+root); ok && strings.HasSuffix(v, "\x00") {

@@ -2,8 +2,8 @@ package proc
 
 import "testing"
 
-// A process that ends while its variables are read gives a part of them, and a
-// part of one sandbox's name may be another's.
+// If a process ends while its variables are read, only a part is read, and a part of
+// one sandbox's name may be another's.
 func TestSettingThatWasNotReadWhole(t *testing.T) {
 	const env = "HOME=/h\x00SOJOURN_SANDBOX=/data/s-e12\x00PATH=/bin\x00"
 	for n := range env {
