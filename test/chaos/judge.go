@@ -252,10 +252,10 @@ func handedOn(s Told) []Turn {
 	return turns
 }
 
-// ends are the ends of a message that were heard, each number once. A turn that had
-// ended when the stream was deleted, and whose worker died before it had written
-// that down, is told anew with its end: the same end of the same execution behind
-// a deletion is the one from before.
+// ends are the ends of a message that were heard, each number once, without those
+// that were forgotten. A turn that had ended when the stream was deleted, and whose
+// worker died before it had written that down, is told anew with its end: the same
+// end of the same execution behind a deletion is the one from before.
 func ends(s Told, message string) []session.Result {
 	var out []session.Result
 	var last time.Time
@@ -265,12 +265,40 @@ func ends(s Told, message string) []session.Result {
 		if !ok || seen[h.Context.Seq] {
 			continue
 		}
-		again := len(out) > 0 && s.deleted(last, h.At) && sameEnd(out[len(out)-1], r)
-		if last, seen[h.Context.Seq] = h.At, true; !again {
-			out = append(out, r)
+		if len(out) > 0 && s.deleted(last, h.At) && (sameEnd(out[len(out)-1], r) || s.hostLost(last, h.At)) {
+			out = out[:len(out)-1]
 		}
+		last, seen[h.Context.Seq] = h.At, true
+		out = append(out, r)
 	}
 	return out
+}
+
+// forgotten reports whether a message had ended in the stream and on its host only,
+// and both were lost before Temporal heard of it: the turn is run again, or fails
+// with its host.
+func (s Told) forgotten(message string) bool {
+	var ended time.Time
+	for _, h := range s.Heard {
+		switch q, begins := h.Payload.(event.QueryStarted); {
+		case ended.IsZero():
+			if _, ends := session.ResultOf(h.Event, message); ends {
+				ended = h.At
+			}
+		case begins && slices.Contains(q.MessageIDs, message):
+			return s.deleted(ended, h.At) && s.hostLost(ended, h.At)
+		}
+	}
+	return false
+}
+
+// hostLost reports whether the session's host was given up between two moments, or
+// shortly behind: that is written in one step with what it does to a turn.
+func (s Told) hostLost(from, to time.Time) bool {
+	return slices.ContainsFunc(s.Heard, func(h Heard) bool {
+		gone, ok := h.Payload.(event.EETerminated)
+		return ok && gone.Reason == "unhealthy" && h.At.After(from) && !h.At.After(to.Add(time.Second))
+	})
 }
 
 func sameEnd(a, b session.Result) bool {
@@ -320,7 +348,7 @@ func judgeTurn(s Told, t Turn, normal Normal) (verdict, []Finding) {
 	} else {
 		judgeAnswer(v, t, all[0], normal, say)
 	}
-	if v.kind.agentLives() && v.extra > 0 {
+	if v.kind.agentLives() && v.extra > 0 && !s.forgotten(t.Message) {
 		say(Paid, "cost %d requests in place of %d", t.Requests, normal.Requests)
 	}
 	return v, found

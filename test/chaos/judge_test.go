@@ -71,6 +71,7 @@ func TestJudgeTurns(t *testing.T) {
 	_, other, _ := query("q1q something else")
 	nameless := event.QueryFailed{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}}}
 	more := func(s Told, n int) Told { s.Turns[0].Requests = n; return s }
+	lost := event.EETerminated{Environment: event.Environment{Reason: "unhealthy"}}
 	for name, tc := range map[string]struct {
 		told Told
 		want []Fault
@@ -82,6 +83,11 @@ func TestJudgeTurns(t *testing.T) {
 		"its end told again":                 {deletedBehind(2, told(nil, heardAt(begun, done, done))), nil},
 		"an end told again, long behind":     {deletedBehind(0, told(nil, heardAt(begun, begun, done, done))), []Fault{Wrong}},
 		"another end told":                   {deletedBehind(2, told(nil, heardAt(begun, done, failed))), []Fault{Wrong}},
+		"forgotten, and asked again":         {more(deletedBehind(2, told(nil, heardAt(begun, done, lost, begun, done))), 4), nil},
+		"asked again, its host lost":         {more(told(nil, heardAt(begun, done, lost, begun, done)), 4), []Fault{Wrong, Paid}},
+		"asked again behind a deletion":      {more(deletedBehind(2, told(nil, heardAt(begun, done, begun, done))), 4), []Fault{Paid}},
+		"forgotten, and failed":              {deletedBehind(2, told([]Kind{AgentKill}, heardAt(begun, done, failed, lost))), nil},
+		"failed, its host lost":              {told([]Kind{AgentKill}, heardAt(begun, done, failed, lost)), []Fault{Wrong}},
 		"another answer":                     {told([]Kind{WorkerKill}, heardAt(begun, other)), []Fault{Wrong}},
 		"another answer after a host's loss": {told([]Kind{HostKill}, heardAt(begun, other)), nil},
 		"failed with its worker":             {told([]Kind{WorkerKill}, heardAt(begun, failed)), []Fault{Lost}},
