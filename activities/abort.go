@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
@@ -84,6 +85,6 @@ func (s *Session) unarchived(ctx context.Context, in contract.EmitInput, a adapt
 	}
 	m := messageOf(a, in.Abort.Message)
 	m.BlockIDs = promptIDs(a, in.Abort.MessageID)
-	persisted := turn.Persisted(a.Parse(sources), m.BlockIDs, h.Streamed())
+	persisted := loss.Persisted(a.Parse(sources), m.BlockIDs, h.Streamed())
 	return m.Lost(turn.Ending{Exited: true}, h, persisted, time.Now().UTC()), ctx.Err()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
 )
@@ -89,7 +90,7 @@ func (a *attempt) readStream(ctx context.Context) error {
 // whose agent is gone.
 func (a *attempt) sayWhatIsLost(ctx context.Context) error {
 	return a.sayLost(ctx, func(h *history, persisted reducer.State) []event.Event {
-		return turn.Reconcile(a.message().BlockIDs, h.Streamed(), persisted, time.Now().UTC())
+		return loss.Difference(h.Streamed(), persisted, loss.Options{At: time.Now().UTC(), Asked: a.message().BlockIDs})
 	})
 }
 
@@ -139,11 +140,11 @@ func (a *attempt) collectServer(ctx context.Context) error {
 }
 
 // persistedBy returns the part of the conversation in the agent's own transcripts that the
-// streamed one can be compared with; see [turn.Persisted].
+// streamed one can be compared with; see [loss.Persisted].
 func persistedBy(ctx context.Context, a *host.Agent, asked []string, streamed reducer.State) (reducer.State, error) {
 	sources, err := sourcesOf(ctx, a)
 	if err != nil {
 		return reducer.State{}, err
 	}
-	return turn.Persisted(a.Adapter.Parse(sources), asked, streamed), ctx.Err()
+	return loss.Persisted(a.Adapter.Parse(sources), asked, streamed), ctx.Err()
 }

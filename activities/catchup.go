@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
@@ -88,7 +89,7 @@ type past struct {
 	results    []session.Result
 	running    *contract.Running
 	executions int
-	blocks     turn.ServerBlocks
+	blocks     loss.ServerBlocks
 	lastBlock  string
 	closed     bool
 }
@@ -97,7 +98,7 @@ type past struct {
 // removed some of it, what is left is read.
 func readPast(ctx context.Context, log *stream.Log, in contract.CatchUpInput) (*past, error) {
 	p := &past{seq: in.LastSeq, sandbox: in.Sandbox}
-	p.blocks = turn.NewServerBlocks(in.Anchor)
+	p.blocks = loss.NewServerBlocks(in.Anchor)
 	return p, eachAfter(ctx, log, in.SessionID, in.LastSeq, func(ev event.Event) bool { p.hear(ev); return true })
 }
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/session"
-	"github.com/sojourn-run/sojourn/turn"
 )
 
 // own makes an event of Sojourn's own in the main conversation.
@@ -36,7 +36,7 @@ func lostEnvironment(sb session.Sandbox) event.Environment {
 func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnEntry, string) {
 	var entries []archive.OwnEntry
 	for i, ev := range events {
-		block, belongs := turn.BlockOf(ev)
+		block, belongs := loss.BlockOf(ev)
 		if !belongs {
 			continue
 		}
@@ -49,7 +49,7 @@ func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnE
 }
 
 // ownEntriesOf are placed server events as the archive takes them.
-func ownEntriesOf(placed []turn.Placed) (entries []archive.OwnEntry) {
+func ownEntriesOf(placed []loss.Placed) (entries []archive.OwnEntry) {
 	for _, p := range placed {
 		entries = append(entries, archive.OwnEntry{
 			ID:     fmt.Sprintf("s%d", p.Event.Context.Seq),

@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
-	"github.com/sojourn-run/sojourn/turn"
 )
 
 // RecordTermination closes a terminated session under a new epoch: every message
@@ -150,7 +150,7 @@ func (r *Reconciler) lost(ctx context.Context, in contract.RecordTerminationInpu
 	if m := in.State.Running; m != nil {
 		running = m.MessageID
 	}
-	return turn.Reconcile(promptIDs(a, running), live.State(), saved.State(), time.Now().UTC()), ctx.Err()
+	return loss.Difference(live.State(), saved.State(), loss.Options{At: time.Now().UTC(), Asked: promptIDs(a, running)}), ctx.Err()
 }
 
 // closingEvents fail what was not answered, in the stream and in the

@@ -167,21 +167,22 @@ func (m *merging) giveMetadata(given map[string]json.RawMessage) {
 // stood of the first saying is no part of the second.
 func saidAnew(old, given event.Block) bool {
 	begins := given.Type != "" && (given.Status == event.StatusPending || given.Status == event.StatusComplete)
-	return begins && lost(old) && !lost(given)
+	return begins && Lost(old) && !Lost(given)
 }
 
-func lost(b event.Block) bool { return string(b.Metadata["lost"]) == "true" }
+// Lost reports whether a block was streamed and is in no transcript of the agent's.
+func Lost(b event.Block) bool { return string(b.Metadata["lost"]) == "true" }
 
 // neverSeen reports whether a block that is kept because no transcript has it is
 // a text that had said nothing.
 func neverSeen(b event.Block) bool {
-	return lost(b) && b.Source == event.SourceServer && emptyText(b)
+	return Lost(b) && b.Source == event.SourceServer && EmptyText(b)
 }
 
 // settle is what idleness does to one block. An empty text that nobody will
 // write to any more is dropped.
 func settle(b event.Block) (_ event.Block, keep bool) {
-	if emptyText(b) {
+	if EmptyText(b) {
 		return b, false
 	}
 	if b.Status == event.StatusPending {
@@ -192,11 +193,12 @@ func settle(b event.Block) (_ event.Block, keep bool) {
 
 // unsettled says whether idleness would change b.
 func unsettled(b event.Block) bool {
-	return b.Status == event.StatusPending || emptyText(b)
+	return b.Status == event.StatusPending || EmptyText(b)
 }
 
-// A thinking block with a heading alone says something.
-func emptyText(b event.Block) bool {
+// EmptyText reports whether a block is a text that says nothing. A thinking block with
+// a heading alone says something.
+func EmptyText(b event.Block) bool {
 	text := b.Type == event.BlockAssistantText || b.Type == event.BlockThinking
 	return text && (b.Content == nil || *b.Content == "") && (b.Summary == nil || *b.Summary == "")
 }

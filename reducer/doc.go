@@ -14,7 +14,8 @@
 //
 // [State] is the conversation: blocks and subagents, folded by [Reduce], [Builder] or
 // [Fold]. An event that is not about it leaves it as it is, so it may be fed
-// everything. Package overview folds what stands beside it.
+// everything. Package overview folds what is beside it, and package loss says what becomes
+// of a conversation whose agent is gone.
 //
 // # Rules of the conversation
 //
@@ -66,15 +67,4 @@
 //	I8  An event that changes nothing gives the same state, see [State.Same].
 //	I9  Ids are unique: blocks within a conversation, subagents within a state.
 //	I10 An event changes no conversation but its own, except for reference blocks.
-//
-// [Difference] has its own (difference_test.go), over conversations whose agent
-// died anywhere between speaking and writing.
-//
-//	D1 Live with all its events, and restored with the server's at their places, are equal.
-//	D2 Equal states have no difference.
-//	D3 Live with the difference has no difference any more.
-//	D4 Nothing that a transcript has becomes the server's.
-//	D5 Nothing that was seen goes.
-//	D6 Total and pure, on any two states.
-//	D7 A naive rule gives the same blocks, in the same order.
 package reducer

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/test/nasty"
 )
 
 // forSeeds runs a property on many generated sequences; a failure names the
 // seed that shows it again.
-func forSeeds(t *testing.T, length int, property func(t *testing.T, g generator, events []event.Event)) {
+func forSeeds(t *testing.T, length int, property func(t *testing.T, g nasty.Generator, events []event.Event)) {
 	t.Helper()
 	t.Parallel()
 	seeds := uint64(100)
@@ -21,8 +22,8 @@ func forSeeds(t *testing.T, length int, property func(t *testing.T, g generator,
 		seeds = 30
 	}
 	for seed := range seeds {
-		g := newGenerator(seed)
-		property(t, g, g.events(length))
+		g := nasty.New(seed)
+		property(t, g, g.Events(length))
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -30,7 +31,7 @@ func forSeeds(t *testing.T, length int, property func(t *testing.T, g generator,
 }
 
 func TestI1Total(t *testing.T) {
-	forSeeds(t, 80, func(t *testing.T, _ generator, events []event.Event) {
+	forSeeds(t, 80, func(t *testing.T, _ nasty.Generator, events []event.Event) {
 		_, err := json.Marshal(buildAll(events))
 		require.NoError(t, err)
 	})
@@ -61,7 +62,7 @@ func TestI1TotalOnWhatIsNotEvenJSON(t *testing.T) {
 }
 
 func TestI2Pure(t *testing.T) {
-	forSeeds(t, 60, func(t *testing.T, g generator, events []event.Event) {
+	forSeeds(t, 60, func(t *testing.T, g nasty.Generator, events []event.Event) {
 		s := reduceAll(State{}, events[:59])
 		before := encode(t, s)
 		first, second := Reduce(s, events[59]), Reduce(s, events[59])
@@ -71,7 +72,7 @@ func TestI2Pure(t *testing.T) {
 }
 
 func TestI3SplitFoldIsWholeFold(t *testing.T) {
-	forSeeds(t, 60, func(t *testing.T, g generator, events []event.Event) {
+	forSeeds(t, 60, func(t *testing.T, g nasty.Generator, events []event.Event) {
 		cut := g.IntN(len(events))
 		whole := reduceAll(State{}, events)
 		head := buildAll(events[:cut])
@@ -87,7 +88,7 @@ func TestI3SplitFoldIsWholeFold(t *testing.T) {
 }
 
 func TestI4RepeatedIsNoOp(t *testing.T) {
-	forSeeds(t, 60, func(t *testing.T, _ generator, events []event.Event) {
+	forSeeds(t, 60, func(t *testing.T, _ nasty.Generator, events []event.Event) {
 		var s State
 		var b Builder
 		for _, e := range events {
@@ -105,7 +106,7 @@ func TestI4RepeatedIsNoOp(t *testing.T) {
 }
 
 func TestI5StateSurvivesJSON(t *testing.T) {
-	forSeeds(t, 60, func(t *testing.T, _ generator, events []event.Event) {
+	forSeeds(t, 60, func(t *testing.T, _ nasty.Generator, events []event.Event) {
 		s := buildAll(events)
 		var back State
 		require.NoError(t, json.Unmarshal([]byte(encode(t, s)), &back))
@@ -119,7 +120,7 @@ func TestI5StateSurvivesJSON(t *testing.T) {
 }
 
 func TestI6BuilderReduceAndNaiveAgree(t *testing.T) {
-	forSeeds(t, 60, func(t *testing.T, g generator, events []event.Event) {
+	forSeeds(t, 60, func(t *testing.T, g nasty.Generator, events []event.Event) {
 		var (
 			s State
 			b Builder
@@ -140,7 +141,7 @@ func TestI6BuilderReduceAndNaiveAgree(t *testing.T) {
 }
 
 func TestI7StatesHandedOutNeverChange(t *testing.T) {
-	forSeeds(t, 60, func(t *testing.T, g generator, events []event.Event) {
+	forSeeds(t, 60, func(t *testing.T, g nasty.Generator, events []event.Event) {
 		var (
 			s      State
 			b      Builder
@@ -158,7 +159,7 @@ func TestI7StatesHandedOutNeverChange(t *testing.T) {
 				texts = append(texts, encode(t, states[len(texts)]))
 			}
 			// A branch from an old state must not be seen by its siblings.
-			Reduce(states[g.IntN(len(states))], g.event(99))
+			Reduce(states[g.IntN(len(states))], g.Event(99))
 		}
 		for i, s := range states {
 			require.Equal(t, texts[i], encode(t, s), "state %d", i)
@@ -167,7 +168,7 @@ func TestI7StatesHandedOutNeverChange(t *testing.T) {
 }
 
 func TestI8NothingChangedIsTheSameState(t *testing.T) {
-	forSeeds(t, 60, func(t *testing.T, _ generator, events []event.Event) {
+	forSeeds(t, 60, func(t *testing.T, _ nasty.Generator, events []event.Event) {
 		var s State
 		var b Builder
 		for _, e := range events {
@@ -182,7 +183,7 @@ func TestI8NothingChangedIsTheSameState(t *testing.T) {
 }
 
 func TestI9IdsAreUnique(t *testing.T) {
-	forSeeds(t, 60, func(t *testing.T, _ generator, events []event.Event) {
+	forSeeds(t, 60, func(t *testing.T, _ nasty.Generator, events []event.Event) {
 		s := buildAll(events)
 		subagents := map[string]bool{}
 		for _, sub := range s.Subagents {
@@ -206,7 +207,7 @@ func requireUnique(t *testing.T, blocks []event.Block) {
 }
 
 func TestI10OnlyItsOwnConversation(t *testing.T) {
-	forSeeds(t, 60, func(t *testing.T, _ generator, events []event.Event) {
+	forSeeds(t, 60, func(t *testing.T, _ nasty.Generator, events []event.Event) {
 		var s State
 		for _, e := range events {
 			next := Reduce(s, e)
@@ -247,10 +248,10 @@ func TestFoldsAgreeOnForeignStates(t *testing.T) {
 		Subagents: []Subagent{{ToolUseID: "t1", AgentID: "a1"}, {ToolUseID: "t1", AgentID: "a1"}},
 	}
 	for seed := range uint64(300) {
-		g := newGenerator(seed)
+		g := nasty.New(seed)
 		b, s := NewBuilder(twice), twice
 		require.True(t, twice.Same(b.State()))
-		for _, e := range append(g.events(4), event.Event{Payload: event.SessionIdle{}}, g.event(1), g.event(2)) {
+		for _, e := range append(g.Events(4), event.Event{Payload: event.SessionIdle{}}, g.Event(1), g.Event(2)) {
 			b.Add(e)
 			s = Reduce(s, e)
 		}

@@ -61,10 +61,18 @@ func (s State) Conversation(id string) []event.Block {
 	if id == event.Main {
 		return s.Blocks
 	}
-	if at := lookup(s.Subagents, id, id); at >= 0 {
-		return s.Subagents[at].Blocks
+	sub, _ := s.Subagent(id, id)
+	return sub.Blocks
+}
+
+// Subagent returns the subagent with toolUseID or, only if there is none, the one with
+// agentID, and whether there is any. An empty id finds nothing.
+func (s State) Subagent(toolUseID, agentID string) (Subagent, bool) {
+	at := lookup(s.Subagents, toolUseID, agentID)
+	if at < 0 {
+		return Subagent{}, false
 	}
-	return nil
+	return s.Subagents[at], true
 }
 
 // MarshalJSON writes empty lists as [], never as null.

@@ -21,7 +21,7 @@ esac
 # Nothing in these starts a goroutine, and -race makes their loops over bytes and
 # lines three to eight times as long. That workers may share an adapter is shown
 # end to end, by workers that are built with -race and have all agents at once.
-PURE='/(event|reducer|turn|internal/(agents|settings)|starter/internal/render|test/(layering|skip|testreport))$'
+PURE='/(event|reducer|reducer/loss|turn|internal/(agents|settings)|starter/internal/render|test/(layering|skip|testreport))$'
 ADAPTERS='/adapters(/.*)?$'
 mapfile -t pure < <(go list ./... | grep -E "$PURE")
 mapfile -t adapters < <(go list ./... | grep -E "$ADAPTERS")

@@ -6,7 +6,7 @@
 //	Decide(Facts) → Plan         what an attempt does, by a table of rules
 //	Machine.Step(Signal) → []Action   what a running turn does next
 //	History                      what the stream has of an execution, in one pass
-//	Reconcile, Message.Lost      what was streamed and is persisted nowhere is kept
+//	Message.Lost                 what was streamed and is persisted nowhere is kept, by package loss
 //
 // A turn may be attempted any number of times, by any worker of its host, and each
 // attempt may die anywhere. What an attempt needs to know of those before is in four

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 )
 
 // Scope names the execution that a [History] is about, and where its part of the
@@ -29,7 +30,7 @@ type History struct {
 	scope    Scope
 	last     uint64
 	streamed *reducer.Builder
-	server   ServerBlocks
+	server   loss.ServerBlocks
 	// asked are the user's messages of this execution as the agent streamed them, and
 	// prompted reports whether there is any, the server's included.
 	asked    []string
@@ -49,7 +50,7 @@ type History struct {
 func NewHistory(scope Scope) *History {
 	return &History{
 		scope: scope, last: scope.After,
-		streamed: reducer.NewBuilder(reducer.State{}), server: NewServerBlocks(scope.Anchor),
+		streamed: reducer.NewBuilder(reducer.State{}), server: loss.NewServerBlocks(scope.Anchor),
 	}
 }
 
@@ -145,4 +146,6 @@ func (h *History) Asked() (event.Block, bool) {
 
 // Server returns the server's events with their places, for Sojourn's own
 // transcript, and the last permanent block of the main conversation.
-func (h *History) Server() (placed []Placed, last string) { return h.server.Placed(), h.server.Last() }
+func (h *History) Server() (placed []loss.Placed, last string) {
+	return h.server.Placed(), h.server.Last()
+}

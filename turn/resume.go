@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 )
 
 // MaxResumes bounds how often an execution is resumed on one host: something in it
@@ -58,7 +59,7 @@ func PromptIDs(messageID string, blockID func(string) string) []string {
 // Decide sets PromptPersisted and returns the events that tell subscribers what
 // was lost, and that the turn continues. persisted is what the transcripts have.
 func (r *Resume) Decide(m Message, executionID string, h *History, persisted reducer.State, at time.Time) []event.Event {
-	o := reducer.DifferenceOptions{At: at, Asked: m.BlockIDs}
+	o := loss.Options{At: at, Asked: m.BlockIDs}
 	message, streamed := h.Asked()
 	r.PromptPersisted = hasPrompt(m.BlockIDs, persisted) || streamed && hasPrompt([]string{message.ID}, persisted)
 	if streamed && !r.PromptPersisted {
@@ -66,7 +67,7 @@ func (r *Resume) Decide(m Message, executionID string, h *History, persisted red
 		// of their own choice.
 		o.AskedAgain = message.ID
 	}
-	changed := reducer.Difference(h.Streamed(), persisted, o)
+	changed := loss.Difference(h.Streamed(), persisted, o)
 	return append(changed, r.notice(executionID, len(changed), at))
 }
 

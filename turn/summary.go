@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 )
 
 // Summary is what a turn remembers of the events that it streamed: enough for its
@@ -32,9 +33,9 @@ type Summary struct {
 
 	// blocks are the main conversation's: the last permanent one, and all that may
 	// yet be.
-	blocks order
+	blocks loss.Order
 	// lost are the blocks that the agent has taken back.
-	lost map[blockRef]bool
+	lost map[loss.Ref]bool
 	// threads are the subagents of the turn; true for one of which anything was
 	// streamed.
 	threads map[string]bool
@@ -46,7 +47,7 @@ type Summary struct {
 
 // NewSummary begins behind a block of the main conversation.
 func NewSummary(after string) Summary {
-	return Summary{blocks: order{permanent(after)}, lost: map[blockRef]bool{}, threads: map[string]bool{}}
+	return Summary{blocks: loss.NewOrder(after), lost: map[loss.Ref]bool{}, threads: map[string]bool{}}
 }
 
 // MaxResponse bounds the text of a result, in bytes; the stream has all of it.
@@ -61,13 +62,13 @@ func (s *Summary) Add(ev event.Event) {
 	s.noteThread(ev)
 	main := ev.Context.Conversation() == event.Main
 	if main {
-		s.blocks.add(ev.Payload)
+		s.blocks.Add(ev.Payload)
 	}
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
 		s.LastBlock = Describe(p.Block, s.LastBlock)
 		if reducer.Lost(p.Block) {
-			s.lost[refOf(ev)] = true
+			s.lost[loss.RefOf(ev)] = true
 		}
 		if main {
 			s.addBlock(p.Block)
@@ -78,7 +79,7 @@ func (s *Summary) Add(ev event.Event) {
 			s.addText(p.Delta)
 		}
 	case event.SubagentSpawned, event.SessionIdle:
-		s.blocks.prune()
+		s.blocks.Prune()
 	case event.MetadataUpdate:
 		if p.Usage != nil {
 			s.Usage = s.Usage.Add(*p.Usage)
@@ -118,17 +119,17 @@ func (s *Summary) SilentThreads() map[string]bool {
 // TookBack reports whether the agent has taken back blocks that it streamed, and
 // which events are about those.
 func (s *Summary) TookBack() (is func(event.Event) bool, any bool) {
-	return func(ev event.Event) bool { return s.lost[refOf(ev)] }, len(s.lost) > 0
+	return func(ev event.Event) bool { return s.lost[loss.RefOf(ev)] }, len(s.lost) > 0
 }
 
 // Last is the last permanent block of the main conversation.
-func (s *Summary) Last() string { return s.blocks.last() }
+func (s *Summary) Last() string { return s.blocks.Last() }
 
 // SetLast begins anew behind a block.
-func (s *Summary) SetLast(block string) { s.blocks = order{permanent(block)} }
+func (s *Summary) SetLast(block string) { s.blocks = loss.NewOrder(block) }
 
 func (s *Summary) addBlock(b event.Block) {
-	s.blocks.prune()
+	s.blocks.Prune()
 	s.HasServer = s.HasServer || b.Source == event.SourceServer
 	s.noteAnswer(b)
 	if b.Type != event.BlockAssistantText {
@@ -240,3 +241,5 @@ func Truncate(s string, n int) string {
 	}
 	return s[:at] + "…"
 }
+
+func hasText(s *string) bool { return s != nil && *s != "" }

@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/test/parity"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
@@ -322,7 +323,7 @@ func (s *scenario) settle() {
 			contents[*b.Content]++
 		}
 	}
-	for _, e := range reducer.Difference(s.state(), restored, reducer.DifferenceOptions{At: time.Now()}) {
+	for _, e := range loss.Difference(s.state(), restored, loss.Options{At: time.Now()}) {
 		p, ok := e.Payload.(event.BlockUpsert)
 		ungiven := ok && p.Block.Type == event.BlockUserMessage && strings.HasPrefix(p.Block.ID, UngivenPrefix)
 		if ungiven && contents[*p.Block.Content] > 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/runner"
 )
 
@@ -162,7 +163,7 @@ func exited(rec event.Record) bool {
 // markLost makes Sojourn's own what the process took with it.
 func (r *Rig) markLost(at time.Time) {
 	restored, _ := r.parse() // a torn line is what a kill leaves
-	for _, e := range reducer.Difference(r.fold.State(), restored, reducer.DifferenceOptions{At: at}) {
+	for _, e := range loss.Difference(r.fold.State(), restored, loss.Options{At: at}) {
 		r.fold.Add(e)
 		r.events = append(r.events, e)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
@@ -22,10 +23,10 @@ func unwritten(said ...event.Block) reducer.State {
 // settled folds the difference, and demands that nothing is left of it.
 func settled(t *testing.T, live, restored reducer.State) reducer.State {
 	t.Helper()
-	for _, e := range reducer.Difference(live, restored, reducer.DifferenceOptions{}) {
+	for _, e := range loss.Difference(live, restored, loss.Options{}) {
 		live = reducer.Reduce(live, e)
 	}
-	require.Empty(t, reducer.Difference(live, restored, reducer.DifferenceOptions{}))
+	require.Empty(t, loss.Difference(live, restored, loss.Options{}))
 	return live
 }
 
@@ -106,5 +107,5 @@ func TestLostCallLeavesAnOrphan(t *testing.T) {
 func TestUnsentIsNotUnsaid(t *testing.T) {
 	t.Parallel()
 	live, restored := tree(thread("q", call("t", event.ExecutionSuccess))), tree(thread("q", text("s", "never sent"), call("t", event.ExecutionSuccess)))
-	require.Empty(t, reducer.Difference(live, restored, reducer.DifferenceOptions{}))
+	require.Empty(t, loss.Difference(live, restored, loss.Options{}))
 }

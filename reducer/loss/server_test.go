@@ -1,4 +1,4 @@
-package turn
+package loss
 
 import (
 	"encoding/json"
@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/test/parity"
 )
 
 // story makes the events of a turn, and what the agent's transcript holds of
@@ -23,7 +24,7 @@ type story struct {
 	// native are the agent's blocks in the order in which they were created.
 	native []event.Event
 	open   []string
-	lost   map[blockRef]bool
+	lost   map[Ref]bool
 	n      int
 }
 
@@ -38,10 +39,6 @@ func (s *story) add(source event.Source, p event.Payload) event.Event {
 func (s *story) id(kind string) string {
 	s.n++
 	return fmt.Sprintf("%s%d", kind, s.n)
-}
-
-func block(id string, bt event.BlockType, status event.BlockStatus, content string) event.Block {
-	return event.Block{ID: id, Type: bt, Status: status, Content: &content}
 }
 
 func (s *story) begin() { s.begun(s.id("text")) }
@@ -113,7 +110,7 @@ func (s *story) forget(id string) {
 func (s *story) said(id string) bool {
 	for _, b := range foldAll(s.live...).Blocks {
 		if b.ID == id {
-			return hasText(b.Content)
+			return !reducer.EmptyText(b)
 		}
 	}
 	return false
@@ -123,9 +120,9 @@ func (s *story) said(id string) bool {
 func (s *story) lose(id string) {
 	s.forget(id)
 	if s.lost == nil {
-		s.lost = map[blockRef]bool{}
+		s.lost = map[Ref]bool{}
 	}
-	s.lost[blockRef{event.Main, id}] = true
+	s.lost[Ref{event.Main, id}] = true
 	s.add(event.SourceRunner, event.BlockUpsert{Block: event.Block{
 		ID: id, Type: event.BlockAssistantText, Status: event.StatusError,
 		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
@@ -134,8 +131,8 @@ func (s *story) lose(id string) {
 
 // keep makes Sojourn's own what is lost; a turn folds only that.
 func (s *story) keep() {
-	lost := slices.DeleteFunc(slices.Clone(s.live), func(ev event.Event) bool { return !s.lost[refOf(ev)] })
-	for _, ev := range reducer.Keep(foldAll(lost...), time.Time{}) {
+	lost := slices.DeleteFunc(slices.Clone(s.live), func(ev event.Event) bool { return !s.lost[RefOf(ev)] })
+	for _, ev := range Keep(foldAll(lost...), time.Time{}) {
 		s.add(event.SourceServer, ev.Payload)
 	}
 }
@@ -189,7 +186,7 @@ func (s *story) die(r *rand.Rand) {
 		s.end(r, "lost")
 	}
 	restored := foldAll(whole(s.native[:len(s.native)-r.IntN(len(s.native)+1)])...)
-	for _, ev := range reducer.Difference(foldAll(s.live...), restored, reducer.DifferenceOptions{}) {
+	for _, ev := range Difference(foldAll(s.live...), restored, Options{}) {
 		if lost, ok := ev.Payload.(event.BlockUpsert); ok && ev.Context.Source == event.SourceServer {
 			s.forget(lost.Block.ID)
 		}
@@ -330,6 +327,53 @@ func TestOwnBlockBehindALostOne(t *testing.T) {
 		require.Equal(t, "kept", e.Anchor.AfterBlockID)
 	}
 	require.True(t, reducer.Lost(entries[0].Event.Payload.(event.BlockUpsert).Block), "in the order of their places")
+}
+
+// TestUnwrittenPromptIsKept: an agent that dies before it has written down what
+// it was asked takes no word of its user with it, and what comes later comes
+// after it in the archive too.
+func TestUnwrittenPromptIsKept(t *testing.T) {
+	t.Parallel()
+	var live story
+	asked := live.add(event.SourceRunner, event.BlockUpsert{Block: block("u1", event.BlockUserMessage, event.StatusComplete, "asked before")})
+	said := live.add(event.SourceRunner, event.BlockUpsert{Block: block("a1", event.BlockAssistantText, event.StatusComplete, "said before")})
+	onDisk := []event.Event{asked, said}
+	live.add(event.SourceRunner, event.BlockUpsert{Block: block("u2", event.BlockUserMessage, event.StatusComplete, "not written")})
+	live.add(event.SourceRunner, event.BlockUpsert{Block: block("a2", event.BlockAssistantText, event.StatusPending, "nor this")})
+
+	state, disk := foldAll(live.live...), foldAll(onDisk...)
+	kept := Difference(state, disk, Options{At: time.Unix(1, 0), Asked: []string{"u2"}})
+	require.Len(t, kept, 2)
+	for _, ev := range kept {
+		live.add(event.SourceServer, ev.Payload)
+	}
+	failed := block("failed", event.BlockError, event.StatusComplete, "")
+	failed.Source = event.SourceServer
+	live.add(event.SourceServer, event.BlockUpsert{Block: failed})
+
+	c := NewServerBlocks("")
+	for _, ev := range live.live {
+		c.Add(ev)
+	}
+	// The agent goes on in another process, and writes behind what it had.
+	later := live.add(event.SourceRunner, event.BlockUpsert{Block: block("u3", event.BlockUserMessage, event.StatusComplete, "asked later")})
+	native := func(yield func(event.Event, error) bool) {
+		for _, ev := range append(onDisk, later) {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+	var merged []event.Event
+	for ev, err := range archive.Merge(native, entriesOf(c)) {
+		require.NoError(t, err)
+		merged = append(merged, ev)
+	}
+	differences, err := parity.Compare(foldAll(live.live...), foldAll(merged...), parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, differences)
+	require.Equal(t, event.StatusComplete, foldAll(merged...).Blocks[2].Status, "a message is no lost block")
+	require.Empty(t, Difference(foldAll(live.live...), foldAll(append(onDisk, later)...), Options{At: time.Unix(1, 0), Asked: []string{"u3"}}), "once")
 }
 
 // brief is the main conversation, a block a line.

@@ -1,4 +1,4 @@
-package turn
+package loss
 
 import (
 	"iter"
@@ -13,7 +13,7 @@ import (
 const maxBehind = 8 << 20
 
 // Persisted returns the part of the conversation in the agent's transcripts that a
-// turn is compared with: the blocks that were streamed, its message (asked are its ids, see [PromptIDs]), and in each of
+// turn is compared with: the blocks that were streamed, its message (asked are its ids, see turn.PromptIDs), and in each of
 // its conversations what follows the last of them, with the subagents that began
 // there. events are the parsed transcripts; their errors (a torn last line, say) are
 // skipped. A transcript may be of any length; the memory is that of the turn.

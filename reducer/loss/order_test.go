@@ -1,4 +1,4 @@
-package turn
+package loss
 
 import (
 	"encoding/json"
@@ -14,9 +14,9 @@ import (
 
 func TestOrderAnchor(t *testing.T) {
 	t.Parallel()
-	var none order
+	var none Order
 	require.Empty(t, none.anchor(0))
-	o := order{permanent("before")}
+	o := Order{permanent("before")}
 	o.place(placedBlock{id: "text", filled: true})
 	require.Equal(t, "before", o.anchor(len(o)), "what is pending may yet vanish")
 	o.place(permanent("tool"))
@@ -31,34 +31,34 @@ func TestOrderAnchor(t *testing.T) {
 
 func TestOrderPrune(t *testing.T) {
 	t.Parallel()
-	o := order{permanent("a"), {id: "b"}, permanent("c"), {id: "d"}}
-	o.prune()
-	require.Equal(t, order{{id: "b"}, permanent("c"), {id: "d"}}, o)
+	o := Order{permanent("a"), {id: "b"}, permanent("c"), {id: "d"}}
+	o.Prune()
+	require.Equal(t, Order{{id: "b"}, permanent("c"), {id: "d"}}, o)
 }
 
 // A block that is lost is no anchor, however sure it was to stay; nor is a text
 // that says nothing, until it does.
 func TestOrderHears(t *testing.T) {
 	t.Parallel()
-	o := order{permanent("a")}
+	o := Order{permanent("a")}
 	last := func() string { return o.anchor(len(o)) }
-	o.add(text("b", event.StatusComplete, "said"))
+	o.Add(text("b", event.StatusComplete, "said"))
 	require.Equal(t, "b", last())
-	o.add(event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: event.StatusError, Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")}}})
-	o.add(text("b", "", "said"))
+	o.Add(event.BlockUpsert{Block: event.Block{ID: "b", Type: event.BlockAssistantText, Status: event.StatusError, Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")}}})
+	o.Add(text("b", "", "said"))
 	require.Equal(t, "a", last())
 	o.place(permanent("own"))
-	o.add(text("b", event.StatusComplete, "said anew"))
+	o.Add(text("b", event.StatusComplete, "said anew"))
 	require.Equal(t, "b", last())
 	require.Equal(t, "own", o.anchor(o.index("b")), "it comes last, as in the conversation")
-	o = order{permanent("a")}
-	o.add(text("c", event.StatusPending, ""))
-	o.add(text("d", event.StatusComplete, ""))
-	o.add(event.SessionIdle{})
+	o = Order{permanent("a")}
+	o.Add(text("c", event.StatusPending, ""))
+	o.Add(text("d", event.StatusComplete, ""))
+	o.Add(event.SessionIdle{})
 	require.Equal(t, "a", last(), "both are dropped when the agent is idle")
-	o.add(event.BlockDelta{BlockID: "c", Delta: "text"})
+	o.Add(event.BlockDelta{BlockID: "c", Delta: "text"})
 	require.Equal(t, "c", last())
-	o.add(event.SubagentSpawned{ToolUseID: "t"})
+	o.Add(event.SubagentSpawned{ToolUseID: "t"})
 	require.Equal(t, event.SubagentBlockID("t"), last())
 }
 
@@ -90,7 +90,7 @@ func TestOrderAgainstNaive(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		order := order{permanent("start")}
+		order := Order{permanent("start")}
 		naive := naiveOrder{[]string{"start"}, map[string]bool{"start": true}}
 		open, made := []string(nil), 0
 		for range 200 {
@@ -108,7 +108,7 @@ func TestOrderAgainstNaive(t *testing.T) {
 			order.place(placedBlock{id: id, filled: true, complete: stands})
 			naive.place(id, stands)
 			if r.IntN(3) == 0 {
-				order.prune()
+				order.Prune()
 				require.LessOrEqual(t, len(order), len(open)+1)
 			}
 			require.Equal(t, naive.anchor(), order.anchor(len(order)), "seed %d", seed)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 )
 
 // Message is what a turn asks the agent.
@@ -17,21 +18,14 @@ type Message struct {
 	BlockIDs []string
 }
 
-// Reconcile returns the events that make the streamed conversation and the one
-// persisted in the agent's transcripts equal, after the agent's process has
-// exited. asked are the ids of the message at work ([PromptIDs]); nil for none.
-func Reconcile(asked []string, streamed, persisted reducer.State, at time.Time) []event.Event {
-	return reducer.Difference(streamed, persisted, reducer.DifferenceOptions{At: at, Asked: asked})
-}
-
 // Lost returns the events that keep what the agent streamed and will not persist, at
-// the turn's end. persisted is as in [Reconcile], for an agent that has exited; of one
-// that is alive, h has only the blocks that it took back.
+// the turn's end. persisted is what its transcripts have ([loss.Persisted]), for an agent that has exited;
+// of one that is alive, h has only the blocks that it took back.
 func (m Message) Lost(e Ending, h *History, persisted reducer.State, at time.Time) []event.Event {
 	if !e.Exited {
-		return reducer.Keep(h.Streamed(), at)
+		return loss.Keep(h.Streamed(), at)
 	}
-	return append(m.keepPrompt(h, persisted, at), Reconcile(m.BlockIDs, h.Streamed(), persisted, at)...)
+	return append(m.keepPrompt(h, persisted, at), loss.Difference(h.Streamed(), persisted, loss.Options{At: at, Asked: m.BlockIDs})...)
 }
 
 // keepPrompt returns the message as a server block if its agent exited before it

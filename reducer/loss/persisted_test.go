@@ -1,4 +1,4 @@
-package turn
+package loss
 
 import (
 	"encoding/json"
@@ -63,7 +63,7 @@ func each(events []event.Event) iter.Seq2[event.Event, error] {
 // folded, or only what the turn needs.
 func TestPartsOfSavedAreEnough(t *testing.T) {
 	t.Parallel()
-	at := time.Unix(1, 0)
+	at, asked := time.Unix(1, 0), []string{"u3"}
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		all, turns := saga(random, 60)
@@ -78,9 +78,9 @@ func TestPartsOfSavedAreEnough(t *testing.T) {
 		}
 		saved = append(saved, event.Event{Payload: event.SessionIdle{}})
 		live := foldAll(all[from:to]...)
-		want, err := json.Marshal(Reconcile(ids("u3"), live, foldAll(saved...), at))
+		want, err := json.Marshal(Difference(live, foldAll(saved...), Options{At: at, Asked: asked}))
 		require.NoError(t, err)
-		got, err := json.Marshal(Reconcile(ids("u3"), live, Persisted(each(saved), ids("u3"), live), at))
+		got, err := json.Marshal(Difference(live, Persisted(each(saved), asked, live), Options{At: at, Asked: asked}))
 		require.NoError(t, err)
 		require.JSONEq(t, string(want), string(got), "seed %d", seed)
 	}

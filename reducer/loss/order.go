@@ -1,4 +1,4 @@
-package turn
+package loss
 
 import (
 	"slices"
@@ -7,9 +7,12 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// order is a conversation's blocks in the order of their creation, from a block
+// Order is a conversation's blocks in the order of their creation, from a block
 // on that is known to be permanent.
-type order []placedBlock
+type Order []placedBlock
+
+// NewOrder begins behind a block that is permanent; "" for the conversation's beginning.
+func NewOrder(after string) Order { return Order{permanent(after)} }
 
 // placedBlock is a block and what is known of its permanence. A pending block
 // may be lost with its agent; a text that stays empty is dropped when the agent
@@ -32,8 +35,8 @@ func (b placedBlock) permanent() bool { return b.complete && b.filled && !b.lost
 // permanent is a block that is permanent from the beginning.
 func permanent(id string) placedBlock { return placedBlock{id: id, complete: true, filled: true} }
 
-// add follows the conversation.
-func (o *order) add(p event.Payload) {
+// Add takes the next event of the conversation.
+func (o *Order) Add(p event.Payload) {
 	switch p := p.(type) {
 	case event.BlockUpsert:
 		o.upsert(p.Block)
@@ -50,20 +53,17 @@ func (o *order) add(p event.Payload) {
 	}
 }
 
-func (o *order) upsert(b event.Block) {
-	text := b.Type == event.BlockAssistantText || b.Type == event.BlockThinking
+func (o *Order) upsert(b event.Block) {
 	o.place(placedBlock{
 		id: b.ID, complete: b.Status == event.StatusComplete, lost: reducer.Lost(b),
 		begins: !reducer.Lost(b) && (b.Status == event.StatusComplete || b.Status == event.StatusPending),
-		filled: !text || hasText(b.Content) || hasText(b.Summary),
+		filled: !reducer.EmptyText(b),
 	})
 }
 
-func hasText(s *string) bool { return s != nil && *s != "" }
-
 // place adds a block at the end, or what is new of a known one. A lost block that
 // is created again is added at the end, as in the conversation.
-func (o *order) place(b placedBlock) {
+func (o *Order) place(b placedBlock) {
 	known := o.find(b.id)
 	if known != nil && known.lost && b.begins {
 		known.id, known = "", nil // its index remains: others are counted by it
@@ -76,7 +76,7 @@ func (o *order) place(b placedBlock) {
 }
 
 // find searches from the end: most changes are about recent blocks.
-func (o order) find(id string) *placedBlock {
+func (o Order) find(id string) *placedBlock {
 	for i := len(o) - 1; i >= 0; i-- {
 		if o[i].id == id {
 			return &o[i]
@@ -86,7 +86,7 @@ func (o order) find(id string) *placedBlock {
 }
 
 // index is the index of a block, or the one that it would have if it were added.
-func (o order) index(id string) int {
+func (o Order) index(id string) int {
 	if i := slices.IndexFunc(o, func(b placedBlock) bool { return b.id == id }); i >= 0 {
 		return i
 	}
@@ -94,7 +94,7 @@ func (o order) index(id string) int {
 }
 
 // lastPermanent is the index of the last permanent one of the first n blocks.
-func (o order) lastPermanent(n int) int {
+func (o Order) lastPermanent(n int) int {
 	for i := n - 1; i > 0; i-- {
 		if o[i].permanent() {
 			return i
@@ -104,19 +104,19 @@ func (o order) lastPermanent(n int) int {
 }
 
 // anchor is the last permanent one of the first n blocks; "" for none.
-func (o order) anchor(n int) string {
+func (o Order) anchor(n int) string {
 	if len(o) == 0 {
 		return ""
 	}
 	return o[o.lastPermanent(n)].id
 }
 
-// last is the last permanent block; "" for none.
-func (o order) last() string { return o.anchor(len(o)) }
+// Last returns the last permanent block; "" for none.
+func (o Order) Last() string { return o.anchor(len(o)) }
 
-// prune removes the permanent blocks before the last permanent one: no question
+// Prune removes the permanent blocks before the last permanent one: no question
 // is about them.
-func (o *order) prune() {
+func (o *Order) Prune() {
 	last := o.lastPermanent(len(*o))
 	kept := (*o)[:0]
 	for i, b := range *o {

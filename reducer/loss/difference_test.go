@@ -1,4 +1,4 @@
-package reducer
+package loss
 
 import (
 	"encoding/json"
@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/test/nasty"
 )
 
 // death is a conversation that an agent spoke and wrote until it died: of each of
@@ -149,11 +151,11 @@ func (d *death) takeBack(conversation string) {
 }
 
 // sides are what a host finds: transcripts end with an idle agent.
-func (d *death) sides() (live, restored State) {
-	return buildAll(d.live), buildAll(append(d.written, event.Event{Payload: event.SessionIdle{}}))
+func (d *death) sides() (live, restored reducer.State) {
+	return foldAll(d.live...), foldAll(append(d.written, event.Event{Payload: event.SessionIdle{}})...)
 }
 
-func forDeaths(t *testing.T, property func(t *testing.T, live, restored State)) {
+func forDeaths(t *testing.T, property func(t *testing.T, live, restored reducer.State)) {
 	t.Helper()
 	t.Parallel()
 	for seed := range uint64(600) {
@@ -173,10 +175,10 @@ func kept(events []event.Event) []event.Event {
 // keptAt puts the server's blocks of one state into another one, each behind the
 // block that it follows there: what a restore does with Sojourn's transcript. What
 // was kept of a block is all that it knows of it.
-func keptAt(live, restored, kept State) State {
-	out := State{Blocks: placed(live.Blocks, restored.Blocks, kept.Blocks)}
+func keptAt(live, restored, kept reducer.State) reducer.State {
+	out := reducer.State{Blocks: placed(live.Blocks, restored.Blocks, kept.Blocks)}
 	for _, sub := range live.Subagents {
-		was := restored.thread(sub.ToolUseID, "")
+		was := thread(restored, sub.ToolUseID, "")
 		blocks := placed(sub.Blocks, was.Blocks, kept.Conversation(sub.ToolUseID))
 		if was.ToolUseID != "" {
 			sub = was
@@ -185,7 +187,7 @@ func keptAt(live, restored, kept State) State {
 		out.Subagents = append(out.Subagents, sub)
 	}
 	for _, sub := range restored.Subagents {
-		if out.thread(sub.ToolUseID, "").ToolUseID == "" {
+		if thread(out, sub.ToolUseID, "").ToolUseID == "" {
 			out.Subagents = append(out.Subagents, sub)
 		}
 	}
@@ -211,15 +213,15 @@ func placed(live, restored, kept []event.Block) []event.Block {
 }
 
 func TestD1Equal(t *testing.T) {
-	forDeaths(t, func(t *testing.T, live, restored State) {
-		events := Difference(live, restored, DifferenceOptions{})
-		after := reduceAll(live, events)
-		require.Equal(t, flat(t, keptAt(after, restored, buildAll(kept(events)))), flat(t, after))
+	forDeaths(t, func(t *testing.T, live, restored reducer.State) {
+		events := Difference(live, restored, Options{})
+		after := foldOnto(live, events)
+		require.Equal(t, flat(t, keptAt(after, restored, foldAll(kept(events)...))), flat(t, after))
 	})
 }
 
 // flat is a state, a line for each of its parts.
-func flat(t *testing.T, s State) (out []string) {
+func flat(t *testing.T, s reducer.State) (out []string) {
 	line := func(v any) {
 		data, err := json.Marshal(v)
 		require.NoError(t, err)
@@ -240,21 +242,21 @@ func flat(t *testing.T, s State) (out []string) {
 }
 
 func TestD2NothingForEqualStates(t *testing.T) {
-	forDeaths(t, func(t *testing.T, _, restored State) {
-		require.Empty(t, Difference(restored, restored, DifferenceOptions{}))
+	forDeaths(t, func(t *testing.T, _, restored reducer.State) {
+		require.Empty(t, Difference(restored, restored, Options{}))
 	})
 }
 
 func TestD3Once(t *testing.T) {
-	forDeaths(t, func(t *testing.T, live, restored State) {
-		after := reduceAll(live, Difference(live, restored, DifferenceOptions{}))
-		require.Empty(t, Difference(after, restored, DifferenceOptions{}))
+	forDeaths(t, func(t *testing.T, live, restored reducer.State) {
+		after := foldOnto(live, Difference(live, restored, Options{}))
+		require.Empty(t, Difference(after, restored, Options{}))
 	})
 }
 
 func TestD4TranscriptsStand(t *testing.T) {
-	forDeaths(t, func(t *testing.T, live, restored State) {
-		for _, e := range kept(Difference(live, restored, DifferenceOptions{})) {
+	forDeaths(t, func(t *testing.T, live, restored reducer.State) {
+		for _, e := range kept(Difference(live, restored, Options{})) {
 			if p, ok := e.Payload.(event.BlockUpsert); ok {
 				require.Negative(t, find(restored.Conversation(e.Context.Conversation()), p.Block.ID), "%s is in a transcript", p.Block.ID)
 			}
@@ -263,12 +265,12 @@ func TestD4TranscriptsStand(t *testing.T) {
 }
 
 func TestD5NothingSeenIsLost(t *testing.T) {
-	forDeaths(t, func(t *testing.T, live, restored State) {
-		after := reduceAll(live, Difference(live, restored, DifferenceOptions{}))
+	forDeaths(t, func(t *testing.T, live, restored reducer.State) {
+		after := foldOnto(live, Difference(live, restored, Options{}))
 		seen := func(conversation string, blocks []event.Block) {
 			for _, b := range blocks {
 				at := find(after.Conversation(conversation), b.ID)
-				if emptyText(b) {
+				if reducer.EmptyText(b) {
 					continue
 				}
 				require.GreaterOrEqual(t, at, 0, "%s %s", conversation, b.ID)
@@ -286,24 +288,26 @@ func TestD5NothingSeenIsLost(t *testing.T) {
 }
 
 func TestD6TotalAndDeterministic(t *testing.T) {
-	forSeeds(t, 80, func(t *testing.T, g generator, events []event.Event) {
-		live, restored := buildAll(events), buildAll(g.events(60))
+	t.Parallel()
+	for seed := range uint64(100) {
+		g := nasty.New(seed)
+		live, restored := foldAll(g.Events(80)...), foldAll(g.Events(60)...)
 		before := encode(t, live) + encode(t, restored)
-		o := DifferenceOptions{At: time.Unix(1, 0), Asked: []string{"b1"}, AskedAgain: "b2"}
+		o := Options{At: time.Unix(1, 0), Asked: []string{"b1"}, AskedAgain: "b2"}
 		first, second := Difference(live, restored, o), Difference(live, restored, o)
-		require.Equal(t, first, second)
+		require.Equal(t, first, second, "seed %d", seed)
 		require.Equal(t, before, encode(t, live)+encode(t, restored))
-		_, err := json.Marshal(reduceAll(live, first))
+		_, err := json.Marshal(foldOnto(live, first))
 		require.NoError(t, err)
-	})
+	}
 }
 
 func TestD7NaiveAgrees(t *testing.T) {
-	forDeaths(t, func(t *testing.T, live, restored State) {
-		after := reduceAll(live, Difference(live, restored, DifferenceOptions{}))
+	forDeaths(t, func(t *testing.T, live, restored reducer.State) {
+		after := foldOnto(live, Difference(live, restored, Options{}))
 		require.Equal(t, naiveAfter(event.Main, live, restored), lines(after.Blocks))
 		for _, sub := range live.Subagents {
-			require.Equal(t, naiveAfter(sub.ToolUseID, live, restored), lines(after.thread(sub.ToolUseID, "").Blocks))
+			require.Equal(t, naiveAfter(sub.ToolUseID, live, restored), lines(thread(after, sub.ToolUseID, "").Blocks))
 		}
 	})
 }
@@ -325,7 +329,7 @@ func lines(blocks []event.Block) (out []naiveLine) {
 // naiveAfter is the rule in one sentence: what stands in the transcript stands,
 // what was seen beside it is the server's, and what the transcript has behind
 // everything that was seen comes last.
-func naiveAfter(conversation string, live, restored State) (out []naiveLine) {
+func naiveAfter(conversation string, live, restored reducer.State) (out []naiveLine) {
 	saved := map[string]bool{}
 	for _, b := range restored.Conversation(conversation) {
 		saved[b.ID] = true

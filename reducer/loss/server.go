@@ -1,4 +1,4 @@
-package turn
+package loss
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 // that a restored conversation has what was streamed. Not safe for concurrent use.
 type ServerBlocks struct {
 	// orders are the conversations that were seen.
-	orders map[string]*order
+	orders map[string]*Order
 	events []serverEvent
 }
 
@@ -33,12 +33,12 @@ type Placed struct {
 // NewServerBlocks begins behind a block of the main conversation; "" for its
 // beginning.
 func NewServerBlocks(after string) ServerBlocks {
-	return ServerBlocks{orders: map[string]*order{event.Main: {permanent(after)}}}
+	return ServerBlocks{orders: map[string]*Order{event.Main: {permanent(after)}}}
 }
 
-func (s *ServerBlocks) order(conversation string) *order {
+func (s *ServerBlocks) order(conversation string) *Order {
 	if s.orders[conversation] == nil {
-		s.orders[conversation] = &order{permanent("")}
+		s.orders[conversation] = &Order{permanent("")}
 	}
 	return s.orders[conversation]
 }
@@ -49,7 +49,7 @@ func (s *ServerBlocks) Add(ev event.Event) {
 	block, belongs := BlockOf(ev)
 	if !belongs || ev.Context.Source != event.SourceServer {
 		s.forgetLost(ev)
-		blocks.add(ev.Payload)
+		blocks.Add(ev.Payload)
 		return
 	}
 	if _, ends := ev.Payload.(event.SubagentCompleted); ends && blocks.find(block) == nil {
@@ -72,12 +72,12 @@ func (s *ServerBlocks) forgetLost(ev event.Event) {
 	}
 	s.events = slices.DeleteFunc(s.events, func(e serverEvent) bool {
 		was, upsert := e.ev.Payload.(event.BlockUpsert)
-		return upsert && reducer.Lost(was.Block) && refOf(e.ev) == refOf(ev)
+		return upsert && reducer.Lost(was.Block) && RefOf(e.ev) == RefOf(ev)
 	})
 }
 
 // Last is the last permanent block of the main conversation.
-func (s *ServerBlocks) Last() string { return s.order(event.Main).last() }
+func (s *ServerBlocks) Last() string { return s.order(event.Main).Last() }
 
 // Placed returns the server's events in the order of their places, which is not
 // that of the stream: a loss is known only after what followed it.
@@ -104,16 +104,16 @@ func BlockOf(ev event.Event) (id string, ok bool) {
 	return "", false
 }
 
-// blockRef is a block of a conversation.
-type blockRef struct{ conversation, id string }
+// Ref is a block of a conversation.
+type Ref struct{ ConversationID, BlockID string }
 
-// refOf returns the block that an agent's event is about; a zero one for none.
-func refOf(ev event.Event) blockRef {
+// RefOf returns the block that an agent's event is about; a zero one for none.
+func RefOf(ev event.Event) Ref {
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
-		return blockRef{ev.Context.Conversation(), p.Block.ID}
+		return Ref{ev.Context.Conversation(), p.Block.ID}
 	case event.BlockDelta:
-		return blockRef{ev.Context.Conversation(), p.BlockID}
+		return Ref{ev.Context.Conversation(), p.BlockID}
 	}
-	return blockRef{}
+	return Ref{}
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
@@ -22,51 +22,8 @@ func foldAll(events ...event.Event) reducer.State {
 	return b.State()
 }
 
-// TestUnwrittenPromptIsKept: an agent that dies before it has written down what
-// it was asked takes no word of its user with it, and what comes later comes
-// after it in the archive too.
-func TestUnwrittenPromptIsKept(t *testing.T) {
-	t.Parallel()
-	var live story
-	asked := live.add(event.SourceRunner, event.BlockUpsert{Block: block("u1", event.BlockUserMessage, event.StatusComplete, "asked before")})
-	said := live.add(event.SourceRunner, event.BlockUpsert{Block: block("a1", event.BlockAssistantText, event.StatusComplete, "said before")})
-	onDisk := []event.Event{asked, said}
-	live.add(event.SourceRunner, event.BlockUpsert{Block: block("u2", event.BlockUserMessage, event.StatusComplete, "not written")})
-	live.add(event.SourceRunner, event.BlockUpsert{Block: block("a2", event.BlockAssistantText, event.StatusPending, "nor this")})
-
-	state, disk := foldAll(live.live...), foldAll(onDisk...)
-	kept := Reconcile(ids("u2"), state, disk, time.Unix(1, 0))
-	require.Len(t, kept, 2)
-	for _, ev := range kept {
-		live.add(event.SourceServer, ev.Payload)
-	}
-	failed := block("failed", event.BlockError, event.StatusComplete, "")
-	failed.Source = event.SourceServer
-	live.add(event.SourceServer, event.BlockUpsert{Block: failed})
-
-	c := NewServerBlocks("")
-	for _, ev := range live.live {
-		c.Add(ev)
-	}
-	// The agent goes on in another process, and writes behind what it had.
-	later := live.add(event.SourceRunner, event.BlockUpsert{Block: block("u3", event.BlockUserMessage, event.StatusComplete, "asked later")})
-	native := func(yield func(event.Event, error) bool) {
-		for _, ev := range append(onDisk, later) {
-			if !yield(ev, nil) {
-				return
-			}
-		}
-	}
-	var merged []event.Event
-	for ev, err := range archive.Merge(native, entriesOf(c)) {
-		require.NoError(t, err)
-		merged = append(merged, ev)
-	}
-	differences, err := parity.Compare(foldAll(live.live...), foldAll(merged...), parity.Rules{})
-	require.NoError(t, err)
-	require.Empty(t, differences)
-	require.Equal(t, event.StatusComplete, foldAll(merged...).Blocks[2].Status, "a message is no lost block")
-	require.Empty(t, Reconcile(ids("u3"), foldAll(live.live...), foldAll(append(onDisk, later)...), time.Unix(1, 0)), "once")
+func block(id string, bt event.BlockType, status event.BlockStatus, content string) event.Block {
+	return event.Block{ID: id, Type: bt, Status: status, Content: &content}
 }
 
 // TestUnheardMessageIsKept: an agent that dies before it could be asked, in the
@@ -124,11 +81,11 @@ func TestWrittenPromptIsTold(t *testing.T) {
 			t.Parallel()
 			before := prompt("m1", "asked before")
 			state, disk := foldAll(c.live...), foldAll(append([]event.Event{before}, c.disk...)...)
-			after := foldAll(append(slices.Clone(c.live), Reconcile(ids("m2"), state, disk, time.Unix(1, 0))...)...)
+			after := foldAll(append(slices.Clone(c.live), loss.Difference(state, disk, loss.Options{At: time.Unix(1, 0), Asked: ids("m2")})...)...)
 			differences, err := parity.Compare(after, foldAll(c.disk...), parity.Rules{})
 			require.NoError(t, err)
 			require.Empty(t, differences)
-			require.Empty(t, Reconcile(ids("m2"), after, disk, time.Unix(1, 0)), "once")
+			require.Empty(t, loss.Difference(after, disk, loss.Options{At: time.Unix(1, 0), Asked: ids("m2")}), "once")
 			require.True(t, hasPrompt(ids("m2"), disk))
 		})
 	}

@@ -1,48 +1,49 @@
-package reducer
+// Package nasty makes event sequences at random, for property tests of what folds them.
+package nasty
 
 import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// generator makes nasty event sequences: a handful of ids for everything, so
+// Generator makes nasty event sequences: a handful of ids for everything, so
 // that they collide, come in the wrong order, name the wrong kind of thing or
 // nothing at all. Every third one is narrow: nearly everything is about one
 // block of one subagent that goes by two names.
-type generator struct {
+type Generator struct {
 	*rand.Rand
 	narrow bool
 }
 
-func newGenerator(seed uint64) generator {
-	return generator{rand.New(rand.NewPCG(seed, 0x50_4a)), seed%3 == 0}
+// New creates a generator: equal seeds give equal sequences.
+func New(seed uint64) Generator {
+	return Generator{rand.New(rand.NewPCG(seed, 0x50_4a)), seed%3 == 0}
 }
 
-func pick[T any](g generator, of ...T) T { return of[g.IntN(len(of))] }
+func pick[T any](g Generator, of ...T) T { return of[g.IntN(len(of))] }
 
-func maybe[T any](g generator, v T) *T {
+func maybe[T any](g Generator, v T) *T {
 	if g.IntN(2) == 0 {
 		return nil
 	}
 	return &v
 }
 
-func (g generator) events(n int) []event.Event {
+// Events returns a sequence of n events.
+func (g Generator) Events(n int) []event.Event {
 	out := make([]event.Event, n)
 	for i := range out {
-		out[i] = g.event(i)
+		out[i] = g.Event(i)
 	}
 	return out
 }
 
-func (g generator) event(i int) event.Event {
+// Event returns the next event of a sequence, which is its i-th.
+func (g Generator) Event(i int) event.Event {
 	ctx := event.Context{
 		ConversationID: pick(g, "", "main", "main", "t1", "t2", "t3", "a1", "a2"),
 		Source:         pick(g, "", event.SourceRunner, event.SourceRunner, event.SourceServer),
@@ -57,7 +58,7 @@ func (g generator) event(i int) event.Event {
 	return event.Event{Payload: g.payload(), Context: ctx}
 }
 
-func (g generator) payload() event.Payload {
+func (g Generator) payload() event.Payload {
 	switch g.IntN(16) {
 	case 0, 1, 2, 3, 4:
 		return event.BlockUpsert{Block: g.block()}
@@ -84,27 +85,27 @@ func (g generator) payload() event.Payload {
 	}
 }
 
-func (g generator) tool() string {
+func (g Generator) tool() string {
 	if g.narrow {
 		return pick(g, "t1", "t1", "a1")
 	}
 	return pick(g, "", "t1", "t1", "t2", "t3", "main", "a1")
 }
 
-func (g generator) agent() string { return pick(g, "", "", "a1", "a2", "t2") }
+func (g Generator) agent() string { return pick(g, "", "", "a1", "a2", "t2") }
 
-func (g generator) blockID() string {
+func (g Generator) blockID() string {
 	if g.narrow {
 		return pick(g, "b1", "b1", "b1", "b2")
 	}
 	return pick(g, "", "b1", "b1", "b2", "b3", "subagent-block-t1", "subagent-block-t2")
 }
 
-func (g generator) text() string {
+func (g Generator) text() string {
 	return pick(g, "", "x", "hello ", "<&>\u2028", "漢字🙂", "\x00\"\\\n")
 }
 
-func (g generator) block() event.Block {
+func (g Generator) block() event.Block {
 	b := event.Block{
 		ID: g.blockID(),
 		Type: pick(g, "", event.BlockUserMessage, event.BlockAssistantText, event.BlockAssistantText, event.BlockThinking,
@@ -138,36 +139,4 @@ func (g generator) block() event.Block {
 		b.Timestamp = time.UnixMilli(1_600_000_000_000 + g.Int64N(2)).UTC()
 	}
 	return b
-}
-
-func encode(t testing.TB, s State) string {
-	t.Helper()
-	data, err := json.Marshal(s)
-	require.NoError(t, err)
-	return string(data)
-}
-
-// canonical is JSON with its keys in one order, to compare across types.
-func canonical(t testing.TB, data string) string {
-	t.Helper()
-	var v any
-	require.NoError(t, json.Unmarshal([]byte(data), &v))
-	out, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(out)
-}
-
-func reduceAll(s State, events []event.Event) State {
-	for _, e := range events {
-		s = Reduce(s, e)
-	}
-	return s
-}
-
-func buildAll(events []event.Event) State {
-	var b Builder
-	for _, e := range events {
-		b.Add(e)
-	}
-	return b.State()
 }

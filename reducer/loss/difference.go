@@ -1,4 +1,4 @@
-package reducer
+package loss
 
 import (
 	"bytes"
@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// DifferenceOptions say what happens to a conversation whose agent is gone.
-type DifferenceOptions struct {
+// Options say what happens to a conversation whose agent is gone.
+type Options struct {
 	// At is the time of the events. Default: none.
 	At time.Time
 	// AskedAgain is the id of a user's message that the agent will be asked
@@ -39,12 +40,12 @@ type DifferenceOptions struct {
 // live may be the last part of the conversation, restored then begins no earlier.
 // What the transcripts have between blocks that were said is what the agent's
 // protocol never sends, and is left alone. See D1 to D7 in the package's doc.
-func Difference(live, restored State, o DifferenceOptions) []event.Event {
+func Difference(live, restored reducer.State, o Options) []event.Event {
 	d := difference{live: live, restored: restored, o: o}
 	d.conversation(event.Main, live.Blocks, restored.Blocks)
 	for _, sub := range live.Subagents {
 		if sub.Native() {
-			d.conversation(sub.ToolUseID, sub.Blocks, restored.thread(sub.ToolUseID, sub.AgentID).Blocks)
+			d.conversation(sub.ToolUseID, sub.Blocks, thread(restored, sub.ToolUseID, sub.AgentID).Blocks)
 		}
 	}
 	d.orphans()
@@ -54,8 +55,8 @@ func Difference(live, restored State, o DifferenceOptions) []event.Event {
 // Keep returns the events that make Sojourn's own what the agent itself has said
 // is lost (a text that an interrupt cut off, say): the part of [Difference] that
 // needs no transcript.
-func Keep(live State, at time.Time) []event.Event {
-	d := difference{live: live, o: DifferenceOptions{At: at}}
+func Keep(live reducer.State, at time.Time) []event.Event {
+	d := difference{live: live, o: Options{At: at}}
 	d.keep(event.Main, live.Blocks)
 	for _, sub := range live.Subagents {
 		d.keep(sub.ToolUseID, sub.Blocks)
@@ -63,13 +64,10 @@ func Keep(live State, at time.Time) []event.Event {
 	return d.out
 }
 
-// Lost reports whether a block was seen and is in no transcript of the agent's.
-func Lost(b event.Block) bool { return lost(b) }
-
 // difference collects events.
 type difference struct {
-	live, restored State
-	o              DifferenceOptions
+	live, restored reducer.State
+	o              Options
 	out            []event.Event
 }
 
@@ -85,7 +83,7 @@ func (d *difference) tell(conversation string, b event.Block) {
 
 func (d *difference) keep(conversation string, blocks []event.Block) {
 	for _, b := range blocks {
-		if lost(b) && b.Source != event.SourceServer {
+		if reducer.Lost(b) && b.Source != event.SourceServer {
 			d.lose(conversation, b)
 		}
 	}
@@ -111,7 +109,7 @@ func (d *difference) conversation(id string, live, restored []event.Block) {
 			}
 			d.tell(id, s)
 		case isSaved, b.Source == event.SourceServer:
-		case !lost(b) && id == event.Main && b.Type == event.BlockUserMessage && b.ID != d.o.AskedAgain:
+		case !reducer.Lost(b) && id == event.Main && b.Type == event.BlockUserMessage && b.ID != d.o.AskedAgain:
 			d.keepPrompt(id, b)
 		default:
 			d.lose(id, b)
@@ -137,7 +135,7 @@ func (d *difference) unasked(conversation string, live []event.Block, saved map[
 	for _, b := range live {
 		switch {
 		case conversation != event.Main || b.Type != event.BlockUserMessage:
-		case lost(b) && b.ID != d.o.AskedAgain:
+		case reducer.Lost(b) && b.ID != d.o.AskedAgain:
 			id = b.ID
 		case b.Source != event.SourceServer:
 			id = ""
@@ -175,11 +173,10 @@ func (d *difference) lose(conversation string, b event.Block) {
 // loseSubagent repeats how a subagent began and ended whose call is lost. One
 // that was at work has ended with its agent.
 func (d *difference) loseSubagent(conversation string, b event.Block) {
-	at := lookup(d.live.Subagents, b.ToolUseID, "")
-	if at < 0 {
+	sub, ok := d.live.Subagent(b.ToolUseID, "")
+	if !ok {
 		return
 	}
-	sub := d.live.Subagents[at]
 	d.say(conversation, event.SourceServer, event.SubagentSpawned{
 		ToolUseID: sub.ToolUseID, AgentID: sub.AgentID, ChildSessionID: sub.ChildSessionID,
 		Prompt: sub.Prompt, SubagentType: b.Name, Description: b.Description,
@@ -227,7 +224,7 @@ func (d *difference) behind(conversation string, restored []event.Block, said ma
 
 // ended tells how a subagent ended by the transcripts.
 func (d *difference) ended(conversation string, b event.Block) {
-	sub := d.restored.thread(b.ToolUseID, "")
+	sub := thread(d.restored, b.ToolUseID, "")
 	done := event.SubagentCompleted{ToolUseID: b.ToolUseID, AgentID: sub.AgentID, Status: completion(b.Execution), Output: sub.Output}
 	if done.Output == nil {
 		done.Output = new(string) // what was said of it is taken back
@@ -237,7 +234,7 @@ func (d *difference) ended(conversation string, b event.Block) {
 
 // tellSubagent tells a whole subagent that nobody has heard of.
 func (d *difference) tellSubagent(conversation string, b event.Block) {
-	sub := d.restored.thread(b.ToolUseID, "")
+	sub := thread(d.restored, b.ToolUseID, "")
 	d.say(conversation, event.SourceRunner, event.SubagentSpawned{
 		ToolUseID: b.ToolUseID, AgentID: sub.AgentID, Prompt: sub.Prompt, SubagentType: b.Name, Description: b.Description,
 	})
@@ -249,8 +246,8 @@ func (d *difference) tellSubagent(conversation string, b event.Block) {
 
 // tellThread tells what a subagent did, unless something of it was said: then
 // its conversation is compared by itself.
-func (d *difference) tellThread(sub Subagent) {
-	if lookup(d.live.Subagents, sub.ToolUseID, "") >= 0 {
+func (d *difference) tellThread(sub reducer.Subagent) {
+	if _, streamed := d.live.Subagent(sub.ToolUseID, ""); streamed {
 		return
 	}
 	for _, b := range sub.Blocks {
@@ -276,7 +273,7 @@ func (d *difference) orphans() {
 		note(sub.Blocks)
 	}
 	for _, sub := range d.restored.Subagents {
-		if called[sub.ToolUseID] || lookup(d.live.Subagents, sub.ToolUseID, sub.ToolUseID) >= 0 {
+		if _, streamed := d.live.Subagent(sub.ToolUseID, sub.ToolUseID); streamed || called[sub.ToolUseID] {
 			continue
 		}
 		d.tellThread(sub)
@@ -292,15 +289,12 @@ func (d *difference) orphans() {
 	}
 }
 
-// thread is the subagent with a toolUseId. Without its call an agent's transcript
+// thread returns the subagent with a toolUseId. Without its call an agent's transcript
 // has it under the agent's own name. An empty one when there is none.
-func (s State) thread(toolUseID, agentID string) Subagent {
-	at := lookup(s.Subagents, toolUseID, "")
-	if at < 0 {
-		at = lookup(s.Subagents, agentID, "")
+func thread(s reducer.State, toolUseID, agentID string) reducer.Subagent {
+	sub, ok := s.Subagent(toolUseID, "")
+	if !ok {
+		sub, _ = s.Subagent(agentID, "")
 	}
-	if at < 0 {
-		return Subagent{}
-	}
-	return s.Subagents[at]
+	return sub
 }
