@@ -55,6 +55,7 @@ func TestTheRulesCatch(t *testing.T) {
 		{"event stands on the standard library alone", "event", []string{"github.com/google/uuid"}},
 		{"event stands on the standard library alone", "event", []string{"/session"}},
 		{"reducer knows events only", "reducer", []string{"/stream"}},
+		{"reducer knows events only", "reducer/loss", []string{"/turn"}},
 		{"no Temporal below the activities", "stream", []string{"go.temporal.io/sdk/client"}},
 		{"no Temporal below the activities", "archive", []string{"example.com/way"}},
 		{"no Temporal below the activities", "workspace", []string{"example.com/way"}},
