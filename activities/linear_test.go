@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
 	"github.com/sojourn-run/sojourn/test/teststack"
 	"github.com/sojourn-run/sojourn/test/turns"
 )
@@ -95,11 +96,13 @@ func TestTurnsAreLinearForClaude(t *testing.T) {
 }
 
 func TestTurnsAreLinearForCodex(t *testing.T) {
+	skip.InShort(t, "TestTurnsAreLinearForClaude appends lines too")
 	t.Parallel()
 	(&grower{File: turns.Codex()}).linear(t)
 }
 
 func TestTurnsAreLinearForGemini(t *testing.T) {
+	skip.InShort(t, "TestTurnsAreLinearForClaude appends lines too")
 	t.Parallel()
 	(&grower{File: turns.Gemini()}).linear(t)
 }

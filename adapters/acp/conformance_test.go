@@ -39,7 +39,8 @@ func openCode() adaptertest.Agent {
 			line:    "OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1 opencode acp",
 			files:   ".local/share/opencode/opencode.db*:.local/share/opencode/storage/*/*",
 		},
-		Env: []string{},
+		Env:    []string{},
+		Shared: true,
 		// It asks again without a word on the protocol.
 		RetriesSilently: true,
 		OtherModel:      "modelsim/other",

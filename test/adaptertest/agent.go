@@ -29,6 +29,9 @@ type Agent struct {
 	// Files may change the files of a profile, and add some: settings for tests
 	// that have no variable. Default: they are written as they are.
 	Files func(adapters.Launch, []adapters.File) []adapters.File
+	// Shared says that another adapter's suite has the same program: a short run
+	// plays one scenario. Default: the program is this adapter's own.
+	Shared bool
 	// Model is the model that sessions are started with, and OtherModel one to
 	// change to. Defaults: the agent's own; without OtherModel none is changed.
 	Model, OtherModel string

@@ -66,6 +66,9 @@ func (s scenario) run(t *testing.T, a Agent) {
 	if why := s.lacks(t, a); why != "" {
 		skip.NotApplicable(t, fmt.Sprintf("%s lacks %s: %s", a.name(), s.name, why))
 	}
+	if a.Shared && s.name != "tool-parallel" {
+		skip.InShort(t, "of the scenarios of conformance, one: another suite has the program")
+	}
 	if !s.fresh {
 		skip.InShort(t, "of the scenarios of conformance, the handful of TestParityFresh")
 	}
