@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"strings"
 
 	"github.com/google/uuid"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/details"
 )
 
 // mergeMetadata sets the given keys; a null value removes its key.
@@ -43,14 +43,4 @@ func withID(ctx workflow.Context, m session.Message) (session.Message, error) {
 }
 
 // titleOf is a title made of a message: its first line, cut at 60 runes.
-func titleOf(text string) string { return cutLine(text, 60) }
-
-// cutLine is the first line of a text, cut at n runes.
-func cutLine(text string, n int) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	runes := []rune(line)
-	if len(runes) > n {
-		return strings.TrimSpace(string(runes[:n-1])) + "…"
-	}
-	return line
-}
+func titleOf(text string) string { return details.Line(text, 60) }

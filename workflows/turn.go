@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/details"
 )
 
 // turn is the execution that runs now.
@@ -195,7 +196,7 @@ func (r *run) attempt(q session.Queued) (contract.RunTurnOutput, error) {
 		r.st.MinTurn = in.Turn
 	}
 	opts := turnOptions(r.st.Sandbox.Host)
-	opts.Summary = r.turnSummary()
+	opts.Summary = details.Turn(r.inspect())
 	ctx := workflow.WithActivityOptions(r.ctx, opts)
 	r.cur.live = true
 	err := r.awaitTurn(ctx, workflow.ExecuteActivity(ctx, contract.ActivityRunTurn, in), &out)

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/details"
 )
 
 // published is what the search attributes said last, so that an upsert, which
@@ -205,41 +205,14 @@ func (r *run) hasToRun(id string) bool {
 	return r.cur != nil && is(r.cur.queued) || slices.ContainsFunc(r.st.Queue, is)
 }
 
-// details is the session in Markdown, for the Web UI.
+// details returns the session in Markdown, for the Web UI.
 func (r *run) details(status session.Status) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "### %s\n\n", orDash(r.st.Title))
-	row := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "- **%s:** %s\n", name, value)
-		}
-	}
-	row("Agent", r.in.Options.Agent)
-	row("Status", string(status)+r.waiting())
-	if r.cur != nil && len(r.cur.waiting) > 0 {
-		row("Waits for", "a person's answer to the permission request "+strings.Join(r.cur.waiting, ", "))
-	}
-	if r.waitingFor != "" {
-		row("Waits for", r.waitingFor+" (Pending Activities says since when, and why it is tried again)")
-	}
-	row("Turns", fmt.Sprint(r.st.Turns))
-	row("Cost", fmt.Sprintf("%s (%d tokens in, %d out)", dollars(r.st.CostUSD), r.st.Usage.InputTokens, r.st.Usage.OutputTokens))
+	i, now := r.inspect(), ""
+	i.Status = status
 	if r.cur != nil {
-		row("Now", "“"+titleOf(r.cur.queued.Message.Text)+"”")
+		now = titleOf(r.cur.queued.Message.Text)
 	}
-	if r.st.Sandbox != nil {
-		row("Sandbox", fmt.Sprintf("%s on host %s", r.st.Sandbox.ID, r.st.Sandbox.Host))
-	}
-	row("Last block", r.lastBlock())
-	row("Last turn", string(r.st.Outcome))
-	if r.st.Failure != nil {
-		row("Last failure", r.st.Failure.Message)
-	}
-	row("Archive", r.st.ArchiveBehind)
-	for _, c := range r.st.Children {
-		row("Child", c.SessionID+" ("+c.Agent+")")
-	}
-	return b.String()
+	return details.Markdown(i, now)
 }
 
 // waitFor shows what the run waits for, until the returned function is called.
@@ -251,51 +224,4 @@ func (r *run) waitFor(what string) (done func()) {
 	}
 	show(what)
 	return func() { show("") }
-}
-
-func (r *run) waiting() string {
-	if n := len(r.st.Queue); n > 0 {
-		return fmt.Sprintf(", %d message(s) waiting", n)
-	}
-	return ""
-}
-
-// dollars is a cost in words of a list.
-func dollars(cost *float64) string {
-	if cost == nil {
-		return "cost unknown"
-	}
-	return fmt.Sprintf("$%.4f", *cost)
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "—"
-	}
-	return s
-}
-
-// turnSummary is shown beside a turn's heartbeat in the Web UI, so that who looks
-// at the running turn need not look elsewhere for whose it is. It is metadata
-// of an event that is there anyway. Temporal documents 400 bytes for it; a rune
-// of the title takes at most 6.
-func (r *run) turnSummary() string {
-	return fmt.Sprintf("%s · %s · turn %d · %s before it", orDash(cutLine(r.st.Title, 40)), r.in.Options.Agent, r.st.Turns+1, dollars(r.st.CostUSD))
-}
-
-// lastBlock is the last ended turn's: what a running one says never enters
-// history, so its heartbeat has it.
-func (r *run) lastBlock() string {
-	switch {
-	case r.st.LastBlock == "":
-		return ""
-	case r.cur == nil:
-		return inCode(r.st.LastBlock)
-	}
-	return inCode(r.st.LastBlock) + " (before this turn; its own is in RunTurn's heartbeat, under Pending Activities)"
-}
-
-// inCode keeps what an agent said from being read as Markdown.
-func inCode(s string) string {
-	return "`" + strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "`", "'") + "`"
 }
