@@ -22,7 +22,7 @@ import (
 // workspace. It takes the session's next epoch, so whatever served the session
 // before is fenced from then on.
 func (h *Host) CreateSandbox(ctx context.Context, in contract.CreateSandboxInput) (contract.CreateSandboxOutput, error) {
-	p := heartbeat(ctx, "waiting for a free place")
+	p := heartbeat(ctx, "waiting for a free slot")
 	defer p.stop()
 	out, err := h.createSandbox(ctx, in, p)
 	if errors.Is(err, archive.ErrCorrupt) {

@@ -24,7 +24,7 @@ const (
 // errNoSlot returns a task to the create queue: another host may have a slot.
 func (h *Host) errNoSlot(why string) error {
 	return temporal.NewApplicationErrorWithOptions(
-		fmt.Sprintf("waiting for a free place: host %s has %d sandboxes, %s", h.o.ID, h.Slots.Capacity(), why),
+		fmt.Sprintf("waiting for a free slot: host %s has %d sandboxes, %s", h.o.ID, h.Slots.Capacity(), why),
 		session.TypeNoSlot, temporal.ApplicationErrorOptions{NextRetryDelay: slotAgain},
 	)
 }

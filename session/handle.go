@@ -169,7 +169,7 @@ func (h *Handle) Snapshot(ctx context.Context) (Snapshot, error) {
 
 // Inspect asks for all state without bodies. Where the session waits for
 // something, WaitsFor has Temporal's latest word on it: what is tried again, and
-// why, or that no host has a free place.
+// why, or that no host has a free slot.
 func (h *Handle) Inspect(ctx context.Context) (Inspection, error) {
 	var i Inspection
 	if err := h.query(ctx, QueryInspect, &i); err != nil {

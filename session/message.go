@@ -218,7 +218,7 @@ type EvictRequest struct {
 // Reasons of an eviction.
 const (
 	EvictManual = "manual"
-	// EvictForPlace: a host needed the idle sandbox's place for another session.
+	// EvictForPlace: a host needed the idle sandbox's slot for another session.
 	EvictForPlace = "place"
 )
 

@@ -42,7 +42,7 @@ func waitsFor(a *workflowpb.PendingActivityInfo) string {
 	case a.GetLastFailure() != nil:
 		return a.GetLastFailure().GetMessage()
 	case offered && name == activityCreateSandbox:
-		return "waiting for a free place on a host"
+		return "waiting for a free slot on a host"
 	case offered && name == activityRunTurn:
 		return "waiting for the worker of the sandbox's host"
 	}

@@ -39,7 +39,7 @@ var writeOptions = workflow.ActivityOptions{
 	RetryPolicy:         patient,
 }
 
-// createOptions have no schedule-to-start limit: with no free place anywhere
+// createOptions have no schedule-to-start limit: with no free slot anywhere
 // the turn waits, visibly. Five minutes cover the copying in of a large
 // session; the heartbeat notices a host that dies meanwhile.
 var createOptions = workflow.ActivityOptions{

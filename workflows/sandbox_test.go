@@ -82,7 +82,7 @@ func TestEvict(t *testing.T) {
 		func() { queued = p.update(session.UpdateEvict) },
 		func() {
 			require.Equal(t, "waiting for a sandbox", p.inspect().Phase)
-			require.Contains(t, p.inspect().WaitsFor, "a free place on a host")
+			require.Contains(t, p.inspect().WaitsFor, "a free slot on a host")
 		},
 		func() { require.NoError(t, p.w.makeRoom()) },
 	)

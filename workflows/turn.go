@@ -238,7 +238,7 @@ func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) 
 func (r *run) createSandbox() error {
 	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, createOptions))
 	defer cancel()
-	defer r.waitFor("a free place on a host, and the sandbox to be made there")()
+	defer r.waitFor("a free slot on a host, and the sandbox to be made there")()
 	r.cur.stopWaiting = cancel
 	var out contract.CreateSandboxOutput
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// TestPlacesIdleGivesWay: a host whose places are all taken by idle sandboxes has
+// TestPlacesIdleGivesWay: a host whose slots are all taken by idle sandboxes has
 // one of them give way, the longest idle first. It is archived before, and its
 // session continues when it is asked again.
 func TestPlacesIdleGivesWay(t *testing.T) {
@@ -25,7 +25,7 @@ func TestPlacesIdleGivesWay(t *testing.T) {
 	awaitIdle(t, handles[1])
 	began := time.Now()
 	require.NoError(t, say(t, handles[2], "SAY third").Err())
-	t.Logf("answered with every place taken by idle sandboxes: %s", time.Since(began).Round(time.Millisecond))
+	t.Logf("answered with every slot taken by idle sandboxes: %s", time.Since(began).Round(time.Millisecond))
 	require.Equal(t, []string{"place"}, reasons(t, handles[0]), "the longest idle one gave way")
 	require.Empty(t, reasons(t, handles[1]))
 	require.Contains(t, say(t, handles[0], "RECALL").Result.Response, "clementine")
@@ -51,7 +51,7 @@ func TestPlacesInUseDoNot(t *testing.T) {
 	require.Eventually(t, func() bool {
 		i, err := h.Inspect(ctx)
 		require.NoError(t, err)
-		return i.Phase == "waiting for a sandbox" && strings.Contains(i.WaitsFor, "waiting for a free place")
+		return i.Phase == "waiting for a sandbox" && strings.Contains(i.WaitsFor, "waiting for a free slot")
 	}, patience, tick, "the wait is told")
 	require.Empty(t, payloads[event.EECreating](events(t, h)))
 	spaceOf(t).Model.Open(gate)
