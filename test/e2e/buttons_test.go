@@ -273,10 +273,16 @@ func TestButtonsReset(t *testing.T) {
 	}
 	for name, point := range points {
 		t.Run("at rest to "+name, func(t *testing.T) {
+			if name != "before a finished turn" {
+				skip.InShort(t, "of the points, the one before a finished turn")
+			}
 			t.Parallel()
 			resetAtRest(t, w, "claude", point)
 		})
 		t.Run("in a turn to "+name, func(t *testing.T) {
+			if name != "before a finished turn" {
+				skip.InShort(t, "of the points, the one before a finished turn")
+			}
 			t.Parallel()
 			resetInATurn(t, w, "claude", point)
 		})

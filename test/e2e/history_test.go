@@ -15,14 +15,14 @@ import (
 const warmTurnLimit = 16
 
 // TestWarmTurnHistory counts what a warm turn adds to workflow history: the
-// same few events whether the agent said two deltas or twenty thousand.
+// same few events whether the agent said two deltas or five thousand.
 func TestWarmTurnHistory(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY the sandbox is warm now").Err())
 	awaitIdle(t, h)
 	var counts []int
-	for _, text := range []string{"SAY two deltas", "DELTAS 20000"} {
+	for _, text := range []string{"SAY two deltas", "DELTAS 5000"} {
 		before := len(history(t, h))
 		require.NoError(t, say(t, h, text).Err())
 		awaitIdle(t, h)

@@ -28,6 +28,9 @@ func TestToolReachesNoPortOfTheHouse(t *testing.T) {
 	may := []string{slashed(strings.TrimPrefix(spaceOf(t).ModelURL, "http://")), slashed(allowed)}
 	for _, agent := range []string{"claude", "codex", "opencode", "gemini"} {
 		t.Run(agent, func(t *testing.T) {
+			if agent != "claude" {
+				skip.InShort(t, "of the agents, claude: a network knows none")
+			}
 			h := open(t, session.Options{Agent: agent})
 			require.Empty(t, reached(t, h, house), "the house")
 			require.Equal(t, may, reached(t, h, may))

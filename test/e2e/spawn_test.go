@@ -134,7 +134,7 @@ func TestR43DepthLimit(t *testing.T) {
 	onSharedHost(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // eleven agents
 	defer cancel()
-	top := open(t, session.Options{})
+	top := open(t, session.Options{Agent: "codex"}) // its program starts the fastest
 	levels := []*session.Handle{top}
 	for depth := 1; depth <= deepest; depth++ {
 		child, _ := spawnGated(t, levels[len(levels)-1])

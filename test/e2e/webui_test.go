@@ -80,6 +80,7 @@ func openNamed(t *testing.T, name, title string) *session.Handle {
 // TestWebUISignalIsAnswered sends a message by the Web UI's own dialog, in both
 // forms.
 func TestWebUISignalIsAnswered(t *testing.T) {
+	skip.InShort(t, "TestWebUIShowsARunningSession has the browser, TestRawSignalIsAnswered the signal")
 	requireBrowser(t)
 	onSharedHost(t)
 	h := openNamed(t, "billing", "Refactor the billing module")
