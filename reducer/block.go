@@ -174,9 +174,10 @@ func saidAnew(old, given event.Block) bool {
 func Lost(b event.Block) bool { return string(b.Metadata["lost"]) == "true" }
 
 // neverSeen reports whether a block that is kept because no transcript has it is
-// a text that had said nothing.
+// a text that had said nothing, or a message that is kept under another id.
 func neverSeen(b event.Block) bool {
-	return Lost(b) && b.Source == event.SourceServer && EmptyText(b)
+	message := b.Type == event.BlockUserMessage && len(b.Parts) == 0 && (b.Content == nil || *b.Content == "")
+	return Lost(b) && b.Source == event.SourceServer && (EmptyText(b) || message)
 }
 
 // settle is what idleness does to one block. An empty text that nobody will

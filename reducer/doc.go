@@ -31,8 +31,9 @@
 // A block whose metadata has "lost": true was said by an agent that took it back,
 // or died before it wrote it down. An upsert with a type, the status pending or
 // complete, and without that mark says it anew: the lost block is dropped and the
-// new one comes last. A text that is lost, is the server's and is empty was never
-// seen: it is dropped.
+// new one comes last. An empty text that is lost and the server's was never seen, and
+// an empty message of a user is kept under another id: an upsert that says so drops
+// the block.
 //
 // block:delta appends to the content. An empty delta, an unknown block or
 // conversation, or a block whose type has no text: no change.

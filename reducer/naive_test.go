@@ -175,20 +175,14 @@ func (n *naive) upsert(conv string, context, given object) {
 	if given["type"] == "" {
 		delete(given, "type")
 	}
-	if n.merge(conv, given) {
-		return
+	made := object{}
+	overlay(made, given)
+	if context.str("source") == "server" {
+		made["source"] = "server"
 	}
-	if given.str("type") == "" {
+	nothing := given.str("type") == "" || unseen(made)
+	if n.merge(conv, given, nothing) || nothing {
 		return
-	}
-	if made := (object{}); true {
-		overlay(made, given)
-		if context.str("source") == "server" {
-			made["source"] = "server"
-		}
-		if unseen(made) {
-			return
-		}
 	}
 	if n.conversation(conv) == nil {
 		n.create(conv)
@@ -198,7 +192,7 @@ func (n *naive) upsert(conv string, context, given object) {
 
 // merge reports whether the block stands and took what is given. One that was lost
 // and is said anew begins again at the end.
-func (n *naive) merge(conv string, given object) bool {
+func (n *naive) merge(conv string, given object, nothing bool) bool {
 	list := n.conversation(conv)
 	if list == nil {
 		return false
@@ -214,7 +208,7 @@ func (n *naive) merge(conv string, given object) bool {
 			return false
 		}
 		overlay(b, given)
-		if unseen(b) {
+		if nothing && unseen(b) {
 			n.store(conv, without)
 		}
 		return true
@@ -229,7 +223,10 @@ func marked(b object) bool {
 
 func unseen(b object) bool {
 	texty := b["type"] == "assistant_text" || b["type"] == "thinking"
-	return texty && marked(b) && b["source"] == "server" && b.str("content") == "" && b.str("summary") == ""
+	parts, _ := b["parts"].([]any)
+	message := b["type"] == "user_message" && b.str("content") == "" && len(parts) == 0
+	empty := texty && b.str("content") == "" && b.str("summary") == ""
+	return marked(b) && b["source"] == "server" && (empty || message)
 }
 
 func (n *naive) append(conv string, context, given object) {

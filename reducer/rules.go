@@ -73,7 +73,7 @@ func upsert(t tree, ctx event.Context, given event.Block) {
 		case ok && saidAnew(old, given):
 			t.dropBlock(at, given.ID)
 		case ok:
-			change(t, at, old, given)
+			change(t, ctx, at, old, given)
 			return
 		}
 	}
@@ -86,12 +86,12 @@ func upsert(t tree, ctx event.Context, given event.Block) {
 	t.addBlock(at, create(given, ctx))
 }
 
-// change merges into the block that stands, and drops it if it turns out that
-// nobody has seen anything of it.
-func change(t tree, at int, old, given event.Block) {
+// change merges into the block that exists, and drops it if it turns out that
+// nobody has seen anything of it. Given again, such an upsert creates nothing.
+func change(t tree, ctx event.Context, at int, old, given event.Block) {
 	b, changed := merge(old, given)
 	switch {
-	case neverSeen(b):
+	case neverSeen(b) && (given.Type == "" || neverSeen(create(given, ctx))):
 		t.dropBlock(at, b.ID)
 	case changed:
 		t.setBlock(at, b)

@@ -376,6 +376,58 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	require.Empty(t, Difference(foldAll(live.live...), foldAll(append(onDisk, later)...), Options{At: time.Unix(1, 0), Asked: []string{"u3"}}), "once")
 }
 
+// TestUnwrittenPromptUnderAnIDOfTheAgents: the next message is asked under the id
+// of the one that was not written down, and both are there.
+func TestUnwrittenPromptUnderAnIDOfTheAgents(t *testing.T) {
+	t.Parallel()
+	var live story
+	onDisk := []event.Event{live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:1", event.BlockUserMessage, event.StatusComplete, "asked before")})}
+	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2", event.BlockUserMessage, event.StatusComplete, "not written")})
+	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2:text", event.BlockAssistantText, event.StatusComplete, "nor this")})
+	for _, ev := range Difference(foldAll(live.live...), foldAll(onDisk...), Options{At: time.Unix(1, 0), Asked: []string{"m2", "made-of-m2"}}) {
+		live.add(event.SourceServer, ev.Payload)
+	}
+	failed := block("failed", event.BlockError, event.StatusComplete, "")
+	failed.Source = event.SourceServer
+	live.add(event.SourceServer, event.BlockUpsert{Block: failed})
+	require.Equal(t, []string{"asked before", "nor this", "not written", ""}, contents(foldAll(live.live...)))
+	onDisk = append(onDisk,
+		live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2", event.BlockUserMessage, event.StatusComplete, "asked later")}),
+		live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2:text", event.BlockAssistantText, event.StatusComplete, "said later")}))
+
+	c := NewServerBlocks("")
+	for _, ev := range live.live {
+		c.Add(ev)
+	}
+	native := func(yield func(event.Event, error) bool) {
+		for _, ev := range onDisk {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+	var merged []event.Event
+	for ev, err := range archive.Merge(native, entriesOf(c)) {
+		require.NoError(t, err)
+		merged = append(merged, ev)
+	}
+	require.Equal(t, []string{"asked before", "not written", "", "asked later", "said later"}, contents(foldAll(merged...)))
+	differences, err := parity.Compare(foldAll(live.live...), foldAll(merged...), parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
+
+func contents(s reducer.State) (out []string) {
+	for _, b := range s.Blocks {
+		text := ""
+		if b.Content != nil {
+			text = *b.Content
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
 // brief is the main conversation, a block a line.
 func brief(s reducer.State) (out []string) {
 	for _, b := range s.Blocks {
