@@ -79,14 +79,14 @@ func isUpsertOf(ev event.Event, blockID string) bool {
 // endsWith reports whether a block is at the end of the transcripts of an agent
 // that can't be followed.
 func endsWith(ctx context.Context, a *host.Agent, blockID string) (bool, error) {
-	sources, err := tailsOf(ctx, a)
+	t, err := tailsOf(ctx, a)
 	if err != nil {
 		return false, err
 	}
-	for ev, err := range a.Adapter.Parse(sources) {
+	for ev, err := range a.Adapter.Parse(t.sources) {
 		if err == nil && isUpsertOf(ev, blockID) {
 			return true, nil
 		}
 	}
-	return false, ctx.Err()
+	return false, errors.Join(t.failed(), ctx.Err())
 }

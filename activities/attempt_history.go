@@ -3,6 +3,7 @@ package activities
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -142,9 +143,10 @@ func (a *attempt) collectServer(ctx context.Context) error {
 // persistedBy returns the part of the conversation in the agent's own transcripts that the
 // streamed one can be compared with; see [loss.Persisted].
 func persistedBy(ctx context.Context, a *host.Agent, asked []string, streamed reducer.State) (reducer.State, error) {
-	sources, err := sourcesOf(ctx, a)
+	t, err := transcriptsOf(ctx, a)
 	if err != nil {
 		return reducer.State{}, err
 	}
-	return loss.Persisted(a.Adapter.Parse(sources), asked, streamed), ctx.Err()
+	state := loss.Persisted(a.Adapter.Parse(t.sources), asked, streamed)
+	return state, errors.Join(t.failed(), ctx.Err())
 }

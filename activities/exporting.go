@@ -24,21 +24,25 @@ func (r *archiver) export(ctx context.Context, session string, e adapters.Export
 	if err != nil {
 		return info, false, err
 	}
-	lines, next, err := e.Export(r.agent.Home(ctx), t, since)
+	at, failed := size, error(nil)
+	next, err := e.Export(r.agent.Home(ctx), t, since, func(lines []byte) error {
+		// What was exported only grows.
+		grown := t
+		grown.Kind = adapters.Append
+		if info, failed = r.store.AppendTranscript(ctx, session, r.agent.Epoch, grown, at, lines); failed != nil {
+			return failed
+		}
+		at, changed = info.Size, r.note(info) || changed
+		return nil
+	})
+	if failed != nil {
+		return info, changed, failed
+	}
 	if err != nil {
-		return info, false, asUnreadable(ctx, fmt.Errorf("export %s: %w", t.Path, err))
+		return info, changed, asUnreadable(ctx, fmt.Errorf("export %s: %w", t.Path, err))
 	}
-	if len(lines) == 0 {
-		r.exported[t.ID] = exportedTo{size, next}
-		return info, false, nil
-	}
-	// What was exported only grows.
-	t.Kind = adapters.Append
-	if info, err = r.store.AppendTranscript(ctx, session, r.agent.Epoch, t, size, lines); err != nil {
-		return info, false, err
-	}
-	r.exported[t.ID] = exportedTo{info.Size, next}
-	return info, r.note(info), nil
+	r.exported[t.ID] = exportedTo{at, next}
+	return info, changed, nil
 }
 
 // cursor returns how far the archive has a database: as this archiver knows it, or else

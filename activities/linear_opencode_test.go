@@ -113,7 +113,12 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 	atMost15PercentMore(t, cost(32), cost(400))
 
 	// What was archived piece by piece is what the database says.
-	whole, _, err := opencode.New().Export(host.NewHome(t.Context(), sb), adapters.Transcript{ID: event.Main, Path: turns.DatabasePath, Kind: adapters.Snapshot}, nil)
+	var whole []byte
+	_, err = opencode.New().Export(host.NewHome(t.Context(), sb), adapters.Transcript{ID: event.Main, Path: turns.DatabasePath, Kind: adapters.Snapshot}, nil,
+		func(piece []byte) error {
+			whole = append(whole, piece...)
+			return nil
+		})
 	require.NoError(t, err)
 	lines, err := r.store.ReadTranscript(t.Context(), "s1", "main")
 	require.NoError(t, err)

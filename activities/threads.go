@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -74,7 +75,7 @@ func (a *attempt) tellThreads(ctx context.Context, offset int64, wanted map[stri
 // something of those too. Lines that can't be read are left out.
 func threadsOnDisk(ctx context.Context, a *host.Agent, wanted map[string]bool) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		sources, err := sourcesOf(ctx, a)
+		t, err := transcriptsOf(ctx, a)
 		if err != nil {
 			yield(event.Event{}, err)
 			return
@@ -82,7 +83,7 @@ func threadsOnDisk(ctx context.Context, a *host.Agent, wanted map[string]bool) i
 		inside := maps.Clone(wanted)
 		var spawned []event.Event
 		starts, found := reducer.NewBuilder(reducer.State{}), false
-		for ev, err := range a.Adapter.Parse(sources) {
+		for ev, err := range a.Adapter.Parse(t.sources) {
 			if err != nil {
 				continue
 			}
@@ -102,7 +103,7 @@ func threadsOnDisk(ctx context.Context, a *host.Agent, wanted map[string]bool) i
 		if found && !yieldAll(yield, subagentBlocks(starts.State(), spawned)) {
 			return
 		}
-		if err := ctx.Err(); err != nil {
+		if err := errors.Join(t.failed(), ctx.Err()); err != nil {
 			yield(event.Event{}, err)
 		}
 	}

@@ -2,37 +2,66 @@ package activities
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/host"
 )
 
-// sourcesOf returns the transcripts in the agent's home as a parser takes them.
-func sourcesOf(ctx context.Context, a *host.Agent) ([]adapters.Source, error) {
+// transcripts are those in the agent's home as a parser takes them.
+type transcripts struct {
+	sources []adapters.Source
+
+	mu  sync.Mutex
+	err error
+}
+
+// failed is why a database could not be read to its end, once it was parsed.
+func (t *transcripts) failed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+// transcriptsOf finds the transcripts in the agent's home.
+func transcriptsOf(ctx context.Context, a *host.Agent) (*transcripts, error) {
 	files := a.Home(ctx)
 	found, err := a.Adapter.Transcripts(files, a.Launch)
 	if err != nil {
 		return nil, err
 	}
 	e, exports := a.Adapter.(adapters.Exporter)
-	var out []adapters.Source
+	out := &transcripts{}
 	for _, t := range found {
 		open := func() (io.ReadCloser, error) { return files.Open(t.Path) }
 		if exports && t.Kind == adapters.Snapshot {
-			lines, _, err := e.Export(files, t, nil)
-			if err != nil {
-				return nil, fmt.Errorf("export %s: %w", t.Path, err)
-			}
-			open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(lines)), nil }
+			open = func() (io.ReadCloser, error) { return out.openExport(e, files, t), nil }
 		}
-		out = append(out, adapters.Source{Transcript: t, Open: open})
+		out.sources = append(out.sources, adapters.Source{Transcript: t, Open: open})
 	}
 	return out, nil
+}
+
+// openExport exports a database while the lines are read.
+func (t *transcripts) openExport(e adapters.Exporter, home adapters.Home, file adapters.Transcript) io.ReadCloser {
+	lines, out := io.Pipe()
+	go func() {
+		_, err := e.Export(home, file, nil, func(piece []byte) error {
+			_, err := out.Write(piece)
+			return err
+		})
+		if err != nil && !errors.Is(err, io.ErrClosedPipe) { // a parser may stop early
+			t.mu.Lock()
+			t.err = errors.Join(t.err, fmt.Errorf("export %s: %w", file.Path, err))
+			t.mu.Unlock()
+		}
+		_ = out.CloseWithError(err) // never fails
+	}()
+	return lines
 }
 
 // tailWindow is how much of the end of a transcript is searched for what the
@@ -42,13 +71,13 @@ const tailWindow = 16 << 20
 // tailsOf returns the transcripts in the agent's home without what is far before
 // their ends, for a look at what was written last. Ids that count from a
 // transcript's beginning are not in what a long one has.
-func tailsOf(ctx context.Context, a *host.Agent) ([]adapters.Source, error) {
-	all, err := sourcesOf(ctx, a)
+func tailsOf(ctx context.Context, a *host.Agent) (*transcripts, error) {
+	all, err := transcriptsOf(ctx, a)
 	if err != nil {
 		return nil, err
 	}
 	files := a.Home(ctx)
-	for i, src := range all {
+	for i, src := range all.sources {
 		if src.Kind != adapters.Append {
 			continue
 		}
@@ -57,7 +86,7 @@ func tailsOf(ctx context.Context, a *host.Agent) ([]adapters.Source, error) {
 			return nil, err
 		}
 		if size > tailWindow {
-			all[i].Open = func() (io.ReadCloser, error) { return openTail(files, src.Path, size-tailWindow) }
+			all.sources[i].Open = func() (io.ReadCloser, error) { return openTail(files, src.Path, size-tailWindow) }
 		}
 	}
 	return all, nil

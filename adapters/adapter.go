@@ -406,11 +406,13 @@ type Naming interface {
 // only grow, and are made into files again for another home; Parse takes the
 // lines as well as the database.
 type Exporter interface {
-	// Export gives whole lines for what has changed in t behind the cursor (nil:
-	// everything), mostly few and maybe none, and the cursor behind them. They
-	// are of one consistent view of the database, and a line may say again what
-	// one before it said.
-	Export(home Home, t Transcript, since json.RawMessage) (lines []byte, next json.RawMessage, err error)
+	// Export gives take whole lines for what has changed in t behind the cursor
+	// (nil: everything), mostly few and maybe none, and returns the cursor behind
+	// them. They are of one consistent view of the database, and a line may say
+	// again what one before it said. What is more than about a MiB is given in
+	// pieces, each valid during its call, so that an export of any size takes
+	// little memory. An error of take ends the export.
+	Export(home Home, t Transcript, since json.RawMessage, take func(lines []byte) error) (next json.RawMessage, err error)
 	// Cursor gives the cursor behind lines that were exported before.
 	Cursor(lines io.Reader) (json.RawMessage, error)
 	// Import gives the files that say in the home of this launch what the

@@ -97,11 +97,11 @@ func TestFilesComeAlong(t *testing.T) {
 	session := c.tr.(interface{ Session() string }).Session()
 
 	// While it runs: what is written by then is of one moment.
-	running, at, err := New().Export(h.home(), files, nil)
+	running, at, err := exported(h.home(), files, nil)
 	require.NoError(t, err)
 	require.NoError(t, c.in.Close())
 	require.NoError(t, c.cmd.Wait())
-	ended, _, err := New().Export(h.home(), files, at)
+	ended, _, err := exported(h.home(), files, at)
 	require.NoError(t, err)
 
 	other := t.TempDir()

@@ -83,65 +83,95 @@ const exportTries = 4
 // Export gives the pieces of the program's files that have changed. Several
 // files may be one database, so they are of one moment: what was read is read
 // again, and counts if nothing has changed in between. Files that don't hold
-// still are left for the next time.
-func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage) ([]byte, json.RawMessage, error) {
+// still are left for the next time. The pieces wait in a file of ours: they may be
+// all that a program has.
+func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage, take func(lines []byte) error) (json.RawMessage, error) {
 	before, err := newCursor(since)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	value, err := readAll(home, t.Path)
+	value, err := readGlobs(home, t.Path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("acp: export: %w", err)
+		return nil, fmt.Errorf("acp: export: %w", err)
 	}
-	globs := strings.TrimSpace(string(value))
+	waiting, err := newLineFile()
+	if err != nil {
+		return nil, fmt.Errorf("acp: export: %w", err)
+	}
+	next, err := exportStill(home, value, before, waiting)
+	if err == nil && next != nil {
+		err = waiting.each(take)
+	}
+	if err := errors.Join(err, waiting.close()); err != nil {
+		return nil, fmt.Errorf("acp: export: %w", err)
+	}
+	if next == nil {
+		return since, nil
+	}
+	return json.Marshal(next)
+}
+
+// exportStill writes what has changed since the cursor before, and returns the
+// cursor behind it; nil if nothing has, or the files don't hold still.
+func exportStill(home adapters.Home, globs string, before *cursor, out *lineFile) (*cursor, error) {
 	for range exportTries {
-		lines, next, err := export(home, globs, before)
-		if err != nil {
-			return nil, nil, fmt.Errorf("acp: export: %w", err)
+		if err := out.empty(); err != nil {
+			return nil, err
 		}
-		if len(lines) == 0 {
-			return nil, since, nil
+		next, err := export(home, globs, before, json.NewEncoder(out))
+		if err != nil || out.size == 0 {
+			return nil, err
 		}
-		if again, _, err := export(home, globs, next); err == nil && len(again) == 0 {
-			raw, err := json.Marshal(next)
-			return lines, raw, err
+		again := &lineCounter{}
+		if _, err := export(home, globs, next, json.NewEncoder(again)); err == nil && again.bytes == 0 {
+			return next, nil
 		}
 	}
-	return nil, since, nil
+	return nil, nil
+}
+
+// lineCounter counts what is written to it.
+type lineCounter struct{ bytes int }
+
+func (c *lineCounter) Write(p []byte) (int, error) {
+	c.bytes += len(p)
+	return len(p), nil
 }
 
 // export reads the files once.
-func export(home adapters.Home, value string, before *cursor) ([]byte, *cursor, error) {
+func export(home adapters.Home, value string, before *cursor, enc *json.Encoder) (*cursor, error) {
 	globs, err := globsOf(value)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	next := &cursor{Globs: value, Files: map[string][]string{}, Sizes: map[string]int64{}}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
 	if before.Globs != value {
-		_ = enc.Encode(fileLine{Globs: value}) // to memory, of plain data, as all below
+		if err := enc.Encode(fileLine{Globs: value}); err != nil {
+			return nil, err
+		}
 	}
 	for _, g := range globs {
 		found, err := home.Glob(g)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for _, name := range found {
 			if _, twice := next.Files[name]; twice || strings.HasPrefix(name, path.Dir(recordFile)+"/") {
 				continue
 			}
 			if err := exportFile(home, name, before, next, enc); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before.Files)) {
 		if _, still := next.Files[name]; !still {
-			_ = enc.Encode(fileLine{Path: name, Gone: true})
+			if err := enc.Encode(fileLine{Path: name, Gone: true}); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return out.Bytes(), next, nil
+	return next, nil
 }
 
 // exportFile reads one file; folders, and files that go away, are none.
@@ -162,7 +192,9 @@ func exportFile(home adapters.Home, name string, before, next *cursor, enc *json
 		if n > 0 {
 			sum := sumOf(piece[:n])
 			if was := before.Files[name]; len(sums) >= len(was) || was[len(sums)] != sum {
-				_ = enc.Encode(fileLine{Path: name, At: size, Data: piece[:n]})
+				if err := enc.Encode(fileLine{Path: name, At: size, Data: piece[:n]}); err != nil {
+					return err
+				}
 			}
 			sums, size = append(sums, sum), size+int64(n)
 		}
@@ -177,19 +209,28 @@ func exportFile(home adapters.Home, name string, before, next *cursor, enc *json
 		}
 	}
 	if was, known := before.Sizes[name]; !known || was != size || !slices.Equal(before.Files[name], sums) {
-		_ = enc.Encode(fileLine{Path: name, Size: &size})
+		if err := enc.Encode(fileLine{Path: name, Size: &size}); err != nil {
+			return err
+		}
 	}
 	next.Files[name], next.Sizes[name] = sums, size
 	return nil
 }
 
-func readAll(home adapters.Home, name string) ([]byte, error) {
+// maxGlobs bounds the file that names the program's files, in bytes.
+const maxGlobs = 64 << 10
+
+func readGlobs(home adapters.Home, name string) (string, error) {
 	in, err := home.Open(name)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer in.Close()
-	return io.ReadAll(in)
+	data, err := io.ReadAll(io.LimitReader(in, maxGlobs+1))
+	if err == nil && len(data) > maxGlobs {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxGlobs)
+	}
+	return strings.TrimSpace(string(data)), err
 }
 
 // Cursor is the cursor behind lines that were exported before.

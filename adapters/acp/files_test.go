@@ -2,6 +2,8 @@ package acp
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -87,7 +89,7 @@ func TestExportFollowsTheFiles(t *testing.T) {
 			want[name] = data
 			h.put(name, data)
 		}
-		more, next, err := New().Export(h.home(), files, at)
+		more, next, err := exported(h.home(), files, at)
 		require.NoError(t, err)
 		lines, at = append(lines, more...), next
 		got := imported(t, lines)
@@ -99,10 +101,39 @@ func TestExportFollowsTheFiles(t *testing.T) {
 		}
 		again, err := New().Cursor(bytes.NewReader(lines))
 		require.NoError(t, err)
-		none, _, err := New().Export(h.home(), files, again)
+		none, _, err := exported(h.home(), files, again)
 		require.NoError(t, err)
 		require.Empty(t, none, "round %d: a cursor that is read from the lines is where they end", round)
 	}
+}
+
+// exported is an export in one.
+func exported(home adapters.Home, t adapters.Transcript, since json.RawMessage) (lines []byte, next json.RawMessage, err error) {
+	next, err = New().Export(home, t, since, func(piece []byte) error {
+		lines = append(lines, piece...)
+		return nil
+	})
+	return lines, next, err
+}
+
+// A program's files may be of any size: what is in memory of them is a piece.
+func TestExportIsInPieces(t *testing.T) {
+	t.Parallel()
+	const size = 64 << 20
+	h := newHouse(t, "big")
+	h.put("big", make([]byte, size))
+	total, largest := 0, 0
+	_, err := New().Export(h.home(), files, nil, func(piece []byte) error {
+		total, largest = total+len(piece), max(largest, len(piece))
+		require.Equal(t, byte('\n'), piece[len(piece)-1])
+		return nil
+	})
+	require.NoError(t, err)
+	require.Greater(t, total, size)
+	require.LessOrEqual(t, largest, 2*linesAtOnce)
+	stop := errors.New("stop")
+	_, err = New().Export(h.home(), files, nil, func([]byte) error { return stop })
+	require.ErrorIs(t, err, stop)
 }
 
 func TestExportCostsWhatChanged(t *testing.T) {
@@ -110,11 +141,11 @@ func TestExportCostsWhatChanged(t *testing.T) {
 	h := newHouse(t, "big")
 	data := make([]byte, 100*pieceSize)
 	h.put("big", data)
-	_, at, err := New().Export(h.home(), files, nil)
+	_, at, err := exported(h.home(), files, nil)
 	require.NoError(t, err)
 	data[50*pieceSize] = 1
 	h.put("big", data)
-	lines, _, err := New().Export(h.home(), files, at)
+	lines, _, err := exported(h.home(), files, at)
 	require.NoError(t, err)
 	require.NotEmpty(t, lines)
 	require.Less(t, len(lines), 2*pieceSize)
@@ -140,7 +171,7 @@ func TestExportWaitsForFilesToHoldStill(t *testing.T) {
 	h := newHouse(t, "db")
 	h.put("db", []byte("x"))
 	n := 0
-	lines, next, err := New().Export(restless{h.home(), &n}, files, nil)
+	lines, next, err := exported(restless{h.home(), &n}, files, nil)
 	require.NoError(t, err)
 	require.Empty(t, lines)
 	require.Nil(t, next)

@@ -33,38 +33,44 @@ type cursor struct {
 	Print string `json:"print,omitempty"`
 }
 
-// Export returns the rows that have changed. They are read where the database is.
+// Export gives the rows that have changed. They are read where the database is.
 // Where that can't be, as with a file that a tool has closed, it is copied first.
-func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage) ([]byte, json.RawMessage, error) {
+func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage, take func(lines []byte) error) (json.RawMessage, error) {
 	if t.ID == walID {
-		return nil, since, nil
+		return since, nil
 	}
 	e := exporter{path: t.Path}
 	if len(since) > 0 && string(since) != "null" {
 		if err := json.Unmarshal(since, &e.was); err != nil {
-			return nil, nil, fmt.Errorf("opencode: export %s: cursor: %w", t.Path, err)
+			return nil, fmt.Errorf("opencode: export %s: cursor: %w", t.Path, err)
 		}
 		e.from = true
 	}
+	taken := false
+	e.take = func(lines []byte) error {
+		taken = true
+		return take(lines)
+	}
 	live := e
-	lines, next, err := live.exportLive(home)
-	if err != nil {
-		lines, next, err = e.export(
+	next, err := live.exportLive(home)
+	if err != nil && !taken {
+		next, err = e.export(
 			func() (io.ReadCloser, error) { return home.Open(t.Path) },
 			func() (io.ReadCloser, error) { return home.Open(t.Path + walSuffix) })
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("opencode: export %s: %w", t.Path, err)
+		return nil, fmt.Errorf("opencode: export %s: %w", t.Path, err)
 	}
 	data, err := json.Marshal(next)
 	if err != nil {
-		return nil, nil, fmt.Errorf("opencode: export %s: cursor: %w", t.Path, err)
+		return nil, fmt.Errorf("opencode: export %s: cursor: %w", t.Path, err)
 	}
-	return lines, data, nil
+	return data, nil
 }
 
 type exporter struct {
 	path string
+	take func(lines []byte) error
 	w    *lineWriter
 	// was is the cursor to go on from, if from is set.
 	was, now cursor
@@ -74,10 +80,10 @@ type exporter struct {
 }
 
 // exportLive exports a database where it is.
-func (e *exporter) exportLive(home adapters.Home) (lines []byte, next cursor, err error) {
+func (e *exporter) exportLive(home adapters.Home) (next cursor, err error) {
 	db, err := openLive(home, e.path)
 	if err != nil {
-		return nil, e.was, err
+		return e.was, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return e.changes(db, "")
@@ -110,30 +116,33 @@ const (
 	journalIsLog = 2
 )
 
-func (e *exporter) export(db, wal opener) ([]byte, cursor, error) {
+func (e *exporter) export(db, wal opener) (cursor, error) {
 	print, err := fingerprint(db, wal)
 	if err != nil {
-		return nil, e.was, err
+		return e.was, err
 	}
 	if e.from && print == e.was.Print {
-		return nil, e.was, nil
+		return e.was, nil
 	}
 	s, err := takeSnapshot(db, wal)
 	if err != nil {
-		return nil, e.was, err
+		return e.was, err
 	}
 	defer s.close()
+	if err := s.limitRows(); err != nil {
+		return e.was, err
+	}
 	return e.changes(s, print)
 }
 
 // changes exports from a database that does not change meanwhile.
-func (e *exporter) changes(db queryer, print string) ([]byte, cursor, error) {
-	e.db, e.w = db, newLineWriter()
+func (e *exporter) changes(db queryer, print string) (cursor, error) {
+	e.db, e.w = db, newLineWriter(e.take)
 	e.now = cursor{Times: map[string]int64{}, Sums: map[string]string{}, Print: print}
 	if err := e.rows(); err != nil {
-		return nil, e.was, err
+		return e.was, err
 	}
-	return e.w.buf.Bytes(), e.now, nil
+	return e.now, e.w.end()
 }
 
 // fingerprint is of the log's content and the database's head, which together
@@ -190,39 +199,51 @@ func (e *exporter) rows() error {
 
 const logTable = "event"
 
+// maxSchema is the longest SQL of a table or index that is exported, in bytes.
+const maxSchema = 64 << 10
+
 // schema finds the tables, and writes their SQL when it is new.
 func (e *exporter) schema() error {
-	_, rows, err := e.db.Query(
-		"SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type DESC, rowid")
-	if err != nil {
-		return fmt.Errorf("read schema: %w", err)
-	}
-	w, sum := newLineWriter(), newDigest()
-	for row, err := range rows {
-		if err != nil {
-			return fmt.Errorf("read schema: %w", err)
-		}
-		var l rowLine
-		l.Kind, _ = row[0].(string)
-		l.Table, _ = row[1].(string)
-		l.Schema, _ = row[2].(string)
+	sum := newDigest()
+	err := e.eachSchema(func(l rowLine) error {
 		if l.Kind == "table" {
 			e.tables = append(e.tables, l.Table)
 		}
 		sum.add([]byte(l.Schema))
-		if err := w.add(l); err != nil {
-			return fmt.Errorf("read schema: %w", err)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if e.now.Schema = sum.sum(); e.now.Schema == e.was.Schema {
+		return nil
+	}
+	if e.from { // the agent has changed its tables: every row may be another
+		e.was, e.from = cursor{}, false
+		if err := e.w.add(rowLine{Reset: true}); err != nil {
+			return err
 		}
 	}
-	if e.now.Schema = sum.sum(); e.now.Schema != e.was.Schema {
-		// The agent has changed its tables: every row may be another.
-		if e.from {
-			e.was, e.from = cursor{}, false
-			if err := e.w.add(rowLine{Reset: true}); err != nil {
-				return err
-			}
+	return e.eachSchema(e.w.add)
+}
+
+func (e *exporter) eachSchema(do func(rowLine) error) error {
+	_, rows, err := e.db.Query("SELECT type, name, sql FROM sqlite_schema WHERE octet_length(sql) <= ? AND name NOT LIKE 'sqlite_%'"+
+		" ORDER BY type DESC, rowid", int64(maxSchema))
+	if err != nil {
+		return fmt.Errorf("read schema: %w", err)
+	}
+	for row, err := range rows {
+		var l rowLine
+		if err == nil {
+			l.Kind, _ = row[0].(string)
+			l.Table, _ = row[1].(string)
+			l.Schema, _ = row[2].(string)
+			err = do(l)
 		}
-		e.w.buf.Write(w.buf.Bytes())
+		if err != nil {
+			return fmt.Errorf("read schema: %w", err)
+		}
 	}
 	return nil
 }
@@ -237,8 +258,12 @@ func (e *exporter) begin() error {
 	if err != nil || last >= e.was.Log {
 		return err
 	}
-	e.was, e.from = cursor{}, false
-	e.w, e.tables = newLineWriter(), nil
+	return e.anew()
+}
+
+// anew voids what was exported before.
+func (e *exporter) anew() error {
+	e.was, e.from, e.tables = cursor{}, false, nil
 	if err := e.w.add(rowLine{Reset: true}); err != nil {
 		return err
 	}
@@ -259,16 +284,28 @@ func (e *exporter) number(query string) (n int64, err error) {
 	return n, err
 }
 
+// maxNamed bounds the ids that the new part of the log may name, in bytes. Of a log
+// that names more everything is exported anew, which needs no ids.
+const maxNamed = 4 << 20
+
+// changedRows are the ids of changed rows, by table.
+type changedRows struct {
+	ids   map[string]map[string]bool
+	bytes int
+}
+
 // log writes what is new of the agent's log, and gives the ids that it names,
 // by table; nil at the beginning, when everything is written anyway.
 func (e *exporter) log() (map[string][]string, error) {
 	if !slices.Contains(e.tables, logTable) {
 		return nil, nil
 	}
-	named := map[string]map[string]bool{"message": {}, "part": {}, "event_sequence": {}}
+	named := changedRows{ids: map[string]map[string]bool{"message": {}, "part": {}, "event_sequence": {}}}
 	err := e.w.query(e.db, logTable, "WHERE rowid > ?", func(columns []string, values []any) {
 		e.now.Log, _ = values[0].(int64)
-		e.name(named, columns, values)
+		if e.from && named.bytes <= maxNamed {
+			named.addEvent(columns, values)
+		}
 	}, e.was.Log)
 	if e.now.Log == 0 {
 		e.now.Log = e.was.Log
@@ -276,18 +313,24 @@ func (e *exporter) log() (map[string][]string, error) {
 	if err != nil || !e.from {
 		return nil, err
 	}
+	if named.bytes > maxNamed {
+		if err := e.anew(); err != nil {
+			return nil, err
+		}
+		return e.log()
+	}
 	out := map[string][]string{}
-	for table, ids := range named {
+	for table, ids := range named.ids {
 		out[table] = slices.Sorted(maps.Keys(ids))
 	}
 	return out, nil
 }
 
-// name notes what an event is about.
-func (e *exporter) name(named map[string]map[string]bool, columns []string, values []any) {
+// addEvent notes what an event is about.
+func (c *changedRows) addEvent(columns []string, values []any) {
 	data, _ := values[slices.Index(columns, "data")].(string)
 	session, _ := values[slices.Index(columns, "aggregate_id")].(string)
-	named["event_sequence"][session] = true
+	c.add("event_sequence", session)
 	var about struct {
 		MessageID string `json:"messageID"`
 		PartID    string `json:"partID"`
@@ -302,12 +345,22 @@ func (e *exporter) name(named map[string]map[string]bool, columns []string, valu
 		return // an event of another kind
 	}
 	for _, id := range []string{about.MessageID, about.Info.ID} {
-		named["message"][id] = true
+		c.add("message", id)
 	}
 	for _, id := range []string{about.PartID, about.Part.ID} {
-		named["part"][id] = true
+		c.add("part", id)
 	}
 }
+
+func (c *changedRows) add(table, id string) {
+	if !c.ids[table][id] {
+		c.ids[table][strings.Clone(id)] = true // the text that it is cut from is not kept
+		c.bytes += len(id) + idOverhead
+	}
+}
+
+// idOverhead is about what a map has beside an id, in bytes.
+const idOverhead = 64
 
 // named writes the rows of those ids, or that they are gone.
 func (e *exporter) named(table string, ids []string) error {
@@ -354,17 +407,22 @@ func (e *exporter) newer(table string) error {
 	}, e.was.Times[table])
 }
 
-// whole writes a small table when anything in it has changed.
+// whole writes a small table when anything in it has changed. It is read twice and
+// never held: nothing says that the agent keeps it small.
 func (e *exporter) whole(table string) error {
-	w := newLineWriter()
-	if err := w.query(e.db, table, "", nil); err != nil {
+	sum, rows := newDigest(), false
+	scratch := newLineWriter(nil)
+	err := eachRow(e.db, table, "", func(l rowLine, _ []string, _ []any) error {
+		rows = true
+		scratch.buf.Reset()
+		err := scratch.enc.Encode(l)
+		sum.add(bytes.TrimSuffix(scratch.buf.Bytes(), []byte("\n")))
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	sum := newDigest()
-	for line := range bytes.Lines(w.buf.Bytes()) {
-		sum.add(bytes.TrimSuffix(line, []byte("\n")))
-	}
-	if w.buf.Len() > 0 {
+	if rows {
 		e.now.Sums[table] = sum.sum()
 	}
 	if e.was.Sums[table] == e.now.Sums[table] {
@@ -373,15 +431,15 @@ func (e *exporter) whole(table string) error {
 	if err := e.w.add(rowLine{Table: table, Clear: true}); err != nil {
 		return err
 	}
-	e.w.buf.Write(w.buf.Bytes())
-	return nil
+	return e.w.query(e.db, table, "", nil)
 }
 
-// Cursor gives the cursor behind lines: it is made of what they say.
+// Cursor gives the cursor behind lines: it is made of what they say. Behind an
+// export that was cut off it is empty: everything is exported anew.
 func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 	c := cursor{Times: map[string]int64{}, Sums: map[string]string{}}
 	whole := map[string]digest{}
-	schema, anew := newDigest(), true
+	schema, anew, cutOff := newDigest(), true, false
 	br := bufio.NewReaderSize(lines, 1<<16)
 	for n := 1; ; n++ {
 		raw, err := br.ReadBytes('\n')
@@ -405,6 +463,8 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 			}
 			schema.add([]byte(l.Schema))
 			c.Schema = schema.sum()
+		case l.Export != "":
+			cutOff = l.Export == exportBegun
 		case l.Clear:
 			whole[l.Table] = newDigest()
 		default:
@@ -413,6 +473,9 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 		if err != nil {
 			break
 		}
+	}
+	if cutOff {
+		return json.Marshal(cursor{})
 	}
 	for table, d := range whole {
 		if sum := d.sum(); sum != newDigest().sum() {

@@ -73,7 +73,11 @@ func do(t testing.TB, db *sql.DB, query string, args ...any) {
 
 func export(t testing.TB, home adapters.Home, since json.RawMessage) (string, json.RawMessage) {
 	t.Helper()
-	lines, next, err := New().Export(home, mainFile, since)
+	var lines []byte
+	next, err := New().Export(home, mainFile, since, func(piece []byte) error {
+		lines = append(lines, piece...)
+		return nil
+	})
 	require.NoError(t, err)
 	return string(lines), next
 }

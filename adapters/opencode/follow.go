@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
@@ -19,13 +18,12 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	if err != nil || len(found) == 0 {
 		return since, err
 	}
-	rows, next, err := a.Export(home, found[0], since)
+	r := &reader{path: found[0].Path, book: newBook()}
+	next, err := a.Export(home, found[0], since, func(lines []byte) error {
+		return r.lines(nil, bufio.NewReader(bytes.NewReader(lines)))
+	})
 	if err != nil {
 		return since, err
-	}
-	r := &reader{path: found[0].Path, book: newBook()}
-	if err := r.lines(nil, bufio.NewReader(bytes.NewReader(rows))); err != nil {
-		return since, errors.Join(err, r.errs[0])
 	}
 	p := &parser{Yielder: emit.Yielder{Yield: func(ev event.Event, _ error) bool {
 		take(ev)

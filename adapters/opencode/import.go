@@ -122,6 +122,8 @@ func (b *builder) line(raw []byte) error {
 		return errors.New("no line of an export")
 	case l.Reset:
 		return b.reset()
+	case l.Export != "":
+		return nil
 	case l.Schema != "":
 		return b.make(l)
 	case l.Clear:

@@ -51,6 +51,7 @@ type rowOf struct {
 	Clear  bool     `json:"clear"`
 	Schema string   `json:"schema"`
 	Reset  bool     `json:"reset"`
+	Export string   `json:"export"`
 }
 
 func (r *reader) line(raw []byte) error {
@@ -65,6 +66,8 @@ func (r *reader) line(raw []byte) error {
 		return err
 	case l.Reset:
 		r.book = newBook()
+	case l.Export != "":
+		return nil
 	case l.Table == "":
 		return errors.New("no line of an export")
 	case l.Gone != "":

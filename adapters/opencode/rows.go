@@ -11,6 +11,8 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
 // rowLine is a line of an export: a row as it is now, or one that is gone; the
@@ -28,11 +30,20 @@ type rowLine struct {
 	Kind   string `json:"kind,omitempty"`
 	// Reset: the database follows anew.
 	Reset bool `json:"reset,omitempty"`
+	// Export is exportBegun or exportDone.
+	Export string `json:"export,omitempty"`
 }
+
+// An export of several pieces is between these two. One without its end was cut
+// off, so no cursor can be made of its lines.
+const (
+	exportBegun = "begun"
+	exportDone  = "done"
+)
 
 // valid says whether a line is one of an export.
 func (l *rowLine) valid() bool {
-	return l.Reset || l.Table != "" && (len(l.Row) > 0 || l.Gone != "" || l.Clear || l.Schema != "")
+	return l.Reset || l.Export != "" || l.Table != "" && (len(l.Row) > 0 || l.Gone != "" || l.Clear || l.Schema != "")
 }
 
 // isRow tells an export from other JSON by its first line.
@@ -46,23 +57,73 @@ var secret = map[string]bool{
 	"account": true, "account_state": true, "control_account": true, "credential": true, "session_share": true,
 }
 
-// lineWriter writes lines of an export.
+// pieceSize is about how many bytes of an export are in memory at once.
+const pieceSize = 1 << 20
+
+// lineWriter writes lines of an export, a piece at a time.
 type lineWriter struct {
-	buf bytes.Buffer
-	enc *json.Encoder
+	buf  bytes.Buffer
+	enc  *json.Encoder
+	take func(lines []byte) error
+	// marked: the export's end must be written, for its beginning is.
+	marked bool
 }
 
-func newLineWriter() *lineWriter {
-	w := &lineWriter{}
+func newLineWriter(take func(lines []byte) error) *lineWriter {
+	w := &lineWriter{take: take}
 	w.enc = json.NewEncoder(&w.buf)
 	w.enc.SetEscapeHTML(false)
 	return w
 }
 
-func (w *lineWriter) add(l rowLine) error { return w.enc.Encode(l) }
+func (w *lineWriter) add(l rowLine) error {
+	w.marked = w.marked || l.Reset // what was cut off before it is void
+	if err := w.enc.Encode(l); err != nil {
+		return err
+	}
+	return w.flush(pieceSize)
+}
+
+// flush hands over what is buffered if it has at least that many bytes.
+func (w *lineWriter) flush(least int) error {
+	if w.buf.Len() < least {
+		return nil
+	}
+	piece := w.buf.Bytes()
+	if least > 0 && !w.marked {
+		w.marked = true
+		piece = append([]byte(`{"export":"`+exportBegun+"\"}\n"), piece...)
+	}
+	err := w.take(piece)
+	w.buf.Reset()
+	return err
+}
+
+// end hands over the rest.
+func (w *lineWriter) end() error {
+	if w.marked {
+		if err := w.enc.Encode(rowLine{Export: exportDone}); err != nil {
+			return err
+		}
+	}
+	if w.buf.Len() == 0 {
+		return nil
+	}
+	return w.flush(0)
+}
 
 // query writes a line for every row, and gives each to look, if there is one.
 func (w *lineWriter) query(db queryer, table, where string, look func(columns []string, values []any), args ...any) error {
+	return eachRow(db, table, where, func(l rowLine, columns []string, values []any) error {
+		if look != nil {
+			look(columns, values)
+		}
+		return w.add(l)
+	}, args...)
+}
+
+// eachRow makes a line of every row.
+func eachRow(db queryer, table, where string, do func(l rowLine, columns []string, values []any) error, args ...any) error {
 	columns, rows, err := db.Query("SELECT rowid, * FROM "+quote(table)+" "+where+" ORDER BY rowid", args...)
 	if err != nil {
 		return fmt.Errorf("table %s: %w", table, err)
@@ -72,15 +133,13 @@ func (w *lineWriter) query(db queryer, table, where string, look func(columns []
 			return fmt.Errorf("table %s: %w", table, err)
 		}
 		rowid, _ := values[0].(int64)
+		jsonl.CutRow(values)
 		row, err := encodeRow(columns[1:], values[1:])
 		if err == nil {
-			err = w.add(rowLine{Table: table, Rowid: rowid, Row: row})
+			err = do(rowLine{Table: table, Rowid: rowid, Row: row}, columns, values)
 		}
 		if err != nil {
 			return fmt.Errorf("table %s: row %d: %w", table, rowid, err)
-		}
-		if look != nil {
-			look(columns, values)
 		}
 	}
 	return nil

@@ -12,7 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
-	_ "modernc.org/sqlite" // the driver
+	"modernc.org/sqlite" // also the driver
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // opener opens a file of a home or an archive.
@@ -127,6 +128,23 @@ func (s *snapshot) open() error {
 	}
 	db.SetMaxOpenConns(1)
 	s.db = db
+	return nil
+}
+
+// maxCopiedRow bounds a row that is read from a copy, in bytes: it is cut only once it
+// is in memory. Where the database is, rows may be of any length.
+const maxCopiedRow = 32 << 20
+
+// limitRows makes a row over maxCopiedRow an error.
+func (s *snapshot) limitRows() error {
+	conn, err := s.db.Conn(context.Background())
+	if err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	_, err = sqlite.Limit(conn, sqlite3.SQLITE_LIMIT_LENGTH, maxCopiedRow)
+	if err = errors.Join(err, conn.Close()); err != nil { // the only connection, which stays open
+		return fmt.Errorf("limit rows: %w", err)
+	}
 	return nil
 }
 

@@ -52,7 +52,11 @@ func (a *archive) sync(home adapters.Home, found []adapters.Transcript) error {
 
 func (a *archive) take(home adapters.Home, f *keptFile) error {
 	if a.exporter != nil && f.Kind == adapters.Snapshot {
-		lines, next, err := a.exporter.Export(home, f.Transcript, f.cursor)
+		var lines []byte
+		next, err := a.exporter.Export(home, f.Transcript, f.cursor, func(piece []byte) error {
+			lines = append(lines, piece...)
+			return nil
+		})
 		if err != nil {
 			return err
 		}

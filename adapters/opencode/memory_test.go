@@ -1,0 +1,129 @@
+package opencode
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/replay"
+	"github.com/sojourn-run/sojourn/event/jsonl"
+)
+
+// largeParts is how many parts of 16 KiB a large database has: 64 MiB.
+const largeParts = 4096
+
+// largeHome is a home with a large database, also in a table that is exported whole.
+func largeHome(t *testing.T) adapters.DirHome {
+	t.Helper()
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
+	db := open1(t, home)
+	const numbers = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) `
+	text := strings.Repeat("x", 16<<10)
+	do(t, db, numbers+`INSERT INTO part SELECT 'prt_large' || i, (SELECT id FROM message LIMIT 1), (SELECT id FROM session LIMIT 1), 5, 5,
+		json_object('type', 'text', 'text', ?) FROM n`, largeParts, text)
+	do(t, db, `CREATE TABLE more (text TEXT)`)
+	do(t, db, numbers+`INSERT INTO more SELECT ? FROM n`, largeParts/4, text)
+	return home
+}
+
+// A database may be of any size: what is in memory of it is a piece.
+func TestExportIsInPieces(t *testing.T) {
+	home := largeHome(t)
+	idle := heap()
+	total, largest, most := 0, 0, 0
+	_, err := New().Export(home, mainFile, nil, func(piece []byte) error {
+		total, largest, most = total+len(piece), max(largest, len(piece)), max(most, heap()-idle)
+		require.Equal(t, byte('\n'), piece[len(piece)-1])
+		return nil
+	})
+	require.NoError(t, err)
+	t.Logf("%d bytes, pieces up to %d, heap up to %d", total, largest, most)
+	require.Greater(t, total, (largeParts+largeParts/4)*(16<<10))
+	require.LessOrEqual(t, largest, 2*pieceSize)
+	require.LessOrEqual(t, most, 16<<20)
+}
+
+// heap is what is in use.
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// An export that was cut off has no cursor: what comes behind it begins anew, and both
+// together make the same database.
+func TestExportThatWasCutOff(t *testing.T) {
+	home := largeHome(t)
+	var lines bytes.Buffer
+	stop, pieces := errors.New("stop"), 0
+	_, err := New().Export(home, mainFile, nil, func(piece []byte) error {
+		if pieces++; pieces > 3 {
+			return stop
+		}
+		_, err := lines.Write(piece)
+		return err
+	})
+	require.ErrorIs(t, err, stop)
+	cursor, err := New().Cursor(bytes.NewReader(lines.Bytes()))
+	require.NoError(t, err)
+	again, _ := export(t, home, cursor)
+	require.Contains(t, again[:200], `"reset":true`)
+	lines.WriteString(again)
+
+	cursor, err = New().Cursor(bytes.NewReader(lines.Bytes()))
+	require.NoError(t, err)
+	more, _ := export(t, home, cursor)
+	require.NotContains(t, more, `"reset":true`, "it is whole now")
+	whole, _ := export(t, home, nil)
+	rebuilt, _ := export(t, homeOf(t, lines.String(), killedDir), nil)
+	require.True(t, whole == rebuilt, "both make the same database")
+}
+
+// Where a sync finds more names in the log than it can hold, everything is exported
+// anew.
+func TestExportOfManyChanges(t *testing.T) {
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
+	db := open1(t, home)
+	first, cursor := export(t, home, nil)
+	do(t, db, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO event SELECT 'evt_many' || i, (SELECT aggregate_id FROM event_sequence LIMIT 1), i + 100000, 'message.part.updated.1',
+		json_object('partID', 'prt_none' || i) FROM n`, maxNamed/idOverhead)
+	some, _ := export(t, home, cursor)
+	require.Contains(t, some, `"reset":true`)
+	require.NotContains(t, some, `"gone"`)
+	whole, _ := export(t, home, nil)
+	rebuilt, _ := export(t, homeOf(t, first+some, killedDir), nil)
+	require.True(t, whole == rebuilt)
+}
+
+// A row that is too long for a copy is an error, not memory.
+func TestLongRowOfACopy(t *testing.T) {
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
+	do(t, open1(t, home), `UPDATE part SET data = '{"text":"' || hex(zeroblob(?)) || '"}' WHERE rowid = 1`, maxCopiedRow)
+	_, err := New().Export(home, mainFile, nil, func([]byte) error { return nil })
+	require.ErrorContains(t, err, "too big")
+}
+
+// A row that is longer than a line may be is cut as a line is: it is still told.
+func TestLongRowIsCut(t *testing.T) {
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
+	data, err := json.Marshal(map[string]string{"type": "text", "text": strings.Repeat("x", 20<<20)})
+	require.NoError(t, err)
+	do(t, open1(t, home), `UPDATE part SET data = ? WHERE rowid = (SELECT max(rowid) FROM part)`, string(data))
+	longest := 0
+	lines, _ := export(t, home, nil)
+	for line := range strings.Lines(lines) {
+		longest = max(longest, len(line))
+	}
+	require.Less(t, longest, jsonl.DefaultMaxLine)
+	require.Contains(t, lines, "cut: 20971520 bytes, sha256 ")
+	there := recorded.Parsed(t, memory("x", lines))
+	require.Contains(t, replay.JSON(t, there), "cut: 20971520 bytes, sha256 ")
+}
