@@ -133,7 +133,7 @@ func (s *snapshot) open() error {
 
 // maxCopiedRow bounds a row that is read from a copy, in bytes: it is cut only once it
 // is in memory. Where the database is, rows may be of any length.
-const maxCopiedRow = 32 << 20
+const maxCopiedRow = 128 << 20
 
 // limitRows makes a row over maxCopiedRow an error.
 func (s *snapshot) limitRows() error {
