@@ -220,7 +220,7 @@ func (e *exporter) schema() error {
 	}
 	if e.from { // the agent has changed its tables: every row may be another
 		e.was, e.from = cursor{}, false
-		if err := e.w.add(rowLine{Reset: true}); err != nil {
+		if err := e.w.add(rowLine{Reset: true, Export: exportBegun}); err != nil {
 			return err
 		}
 	}
@@ -264,7 +264,7 @@ func (e *exporter) begin() error {
 // anew voids what was exported before.
 func (e *exporter) anew() error {
 	e.was, e.from, e.tables = cursor{}, false, nil
-	if err := e.w.add(rowLine{Reset: true}); err != nil {
+	if err := e.w.add(rowLine{Reset: true, Export: exportBegun}); err != nil {
 		return err
 	}
 	return e.schema()
@@ -456,7 +456,7 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 		switch {
 		case l.Reset:
 			c = cursor{Times: map[string]int64{}, Sums: map[string]string{}}
-			whole, anew = map[string]digest{}, true
+			whole, anew, cutOff = map[string]digest{}, true, l.Export == exportBegun
 		case l.Schema != "":
 			if anew {
 				schema, anew = newDigest(), false

@@ -261,7 +261,7 @@ func TestExportAnew(t *testing.T) {
 	_, cursor := export(t, home, nil)
 	do(t, db, `DELETE FROM event WHERE rowid > 5`)
 	shorter, cursor := export(t, home, cursor)
-	require.True(t, strings.HasPrefix(shorter, `{"reset":true}`), "%.200s", shorter)
+	require.True(t, strings.HasPrefix(shorter, `{"reset":true,"export":"begun"}`), "%.200s", shorter)
 	do(t, db, `CREATE TABLE more (id TEXT PRIMARY KEY, x REAL, y BLOB)`)
 	do(t, db, `INSERT INTO more VALUES ('a', 1.0, x'00ff'), ('b', NULL, 'text')`)
 	changed, _ := export(t, home, cursor)

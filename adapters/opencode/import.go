@@ -68,6 +68,9 @@ func build(file string, in io.Reader, workspace string) (err error) {
 	}
 	b := &builder{tx: tx, inserts: map[string]*sql.Stmt{}}
 	if err = b.all(in); err == nil {
+		err = b.ignoreUnfinished()
+	}
+	if err == nil {
 		err = b.move(workspace)
 	}
 	if err != nil {
@@ -85,8 +88,12 @@ func build(file string, in io.Reader, workspace string) (err error) {
 type builder struct {
 	tx *sql.Tx
 	// made is what exists already.
-	made    []string
-	inserts map[string]*sql.Stmt
+	made []string
+	// unfinished: what follows the savepoint does not count until its export is done;
+	// before it there were the tables of madeBefore.
+	unfinished bool
+	madeBefore []string
+	inserts    map[string]*sql.Stmt
 }
 
 func (b *builder) exec(query string, args ...any) error {
@@ -121,9 +128,14 @@ func (b *builder) line(raw []byte) error {
 	case !l.valid():
 		return errors.New("no line of an export")
 	case l.Reset:
+		if l.Export == exportBegun {
+			if err := b.begin(); err != nil {
+				return err
+			}
+		}
 		return b.reset()
 	case l.Export != "":
-		return nil
+		return b.done(l.Export)
 	case l.Schema != "":
 		return b.make(l)
 	case l.Clear:
@@ -132,6 +144,36 @@ func (b *builder) line(raw []byte) error {
 		return b.exec("DELETE FROM "+quote(l.Table)+" WHERE id = ?", l.Gone)
 	}
 	return b.insert(l)
+}
+
+// begin keeps what there is until the export that begins is done. Of several that
+// begin the first does: none of the others before it was done.
+func (b *builder) begin() error {
+	if b.unfinished {
+		return nil
+	}
+	b.unfinished, b.madeBefore = true, slices.Clone(b.made)
+	return b.exec("SAVEPOINT export")
+}
+
+func (b *builder) done(mark string) error {
+	if mark != exportDone || !b.unfinished {
+		return nil
+	}
+	b.unfinished, b.madeBefore = false, nil
+	return b.exec("RELEASE export")
+}
+
+// ignoreUnfinished takes back what an export began anew and did not end.
+func (b *builder) ignoreUnfinished() error {
+	if !b.unfinished {
+		return nil
+	}
+	if err := b.forget(); err != nil {
+		return err
+	}
+	b.made = b.madeBefore
+	return errors.Join(b.exec("ROLLBACK TO export"), b.exec("RELEASE export"))
 }
 
 // reset drops everything.

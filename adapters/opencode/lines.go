@@ -65,9 +65,11 @@ func (r *reader) line(raw []byte) error {
 	case err != nil:
 		return err
 	case l.Reset:
-		r.book = newBook()
+		r.reset(l.Export == exportBegun)
 	case l.Export != "":
-		return nil
+		if l.Export == exportDone {
+			r.before = nil
+		}
 	case l.Table == "":
 		return errors.New("no line of an export")
 	case l.Gone != "":
@@ -79,6 +81,21 @@ func (r *reader) line(raw []byte) error {
 		return errors.New("no line of an export")
 	}
 	return nil
+}
+
+// reset begins a book anew. The one before is kept while the new one may be unfinished.
+func (r *reader) reset(begun bool) {
+	if begun && r.before == nil {
+		r.before = r.book
+	}
+	r.book = newBook()
+}
+
+// ignoreUnfinished takes back what an export began anew and did not end.
+func (r *reader) ignoreUnfinished() {
+	if r.before != nil {
+		r.book, r.before = r.before, nil
+	}
 }
 
 // told says whether a table's rows are part of conversations.

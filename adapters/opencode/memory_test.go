@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/internal/replay"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 // largeParts is how many parts of 16 KiB a large database has: 64 MiB.
@@ -126,4 +126,29 @@ func TestLongRowIsCut(t *testing.T) {
 	require.Contains(t, lines, "cut: 20971520 bytes, sha256 ")
 	there := recorded.Parsed(t, memory("x", lines))
 	require.Contains(t, replay.JSON(t, there), "cut: 20971520 bytes, sha256 ")
+}
+
+// What is exported anew counts once it is whole: a host that is lost in between has not
+// taken what the archive had before.
+func TestUnfinishedExportIsIgnored(t *testing.T) {
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
+	db := open1(t, home)
+	first, cursor := export(t, home, nil)
+	do(t, db, `DELETE FROM event WHERE rowid > 5`) // so everything is exported anew
+	again, _ := export(t, home, cursor)
+	require.Contains(t, again, `{"reset":true`)
+
+	before := replay.JSON(t, recorded.Parsed(t, memory("x", first)))
+	rows, _ := export(t, homeOf(t, first, killedDir), nil)
+	cut := first
+	for _, share := range []int{2, 3} { // the second is cut off too
+		lines := strings.SplitAfter(again, "\n")
+		cut += strings.Join(lines[:len(lines)/share], "")
+		require.Equal(t, before, replay.JSON(t, recorded.Parsed(t, memory("x", cut))))
+		rebuilt, _ := export(t, homeOf(t, cut, killedDir), nil)
+		require.True(t, rows == rebuilt, "the database is what it was before")
+	}
+	whole, _ := export(t, homeOf(t, again, killedDir), nil)
+	rebuilt, _ := export(t, homeOf(t, cut+again, killedDir), nil)
+	require.True(t, whole == rebuilt, "the whole one counts")
 }

@@ -40,7 +40,9 @@ func read(path string, sources []adapters.Source) (*book, []error) {
 type reader struct {
 	path string
 	book *book
-	errs []error
+	// before is the book as it was before the export that has not ended yet.
+	before *book
+	errs   []error
 }
 
 func (r *reader) fail(line int, err error) {
@@ -188,6 +190,7 @@ func (r *reader) text(br *bufio.Reader) error {
 		return err
 	}
 	if isRow(first) {
+		defer r.ignoreUnfinished()
 		return r.lines(first, br)
 	}
 	rest, err := io.ReadAll(br)

@@ -28,7 +28,7 @@ type rowLine struct {
 	// Schema is SQL, and Kind what it makes: table, index, …
 	Schema string `json:"schema,omitempty"`
 	Kind   string `json:"kind,omitempty"`
-	// Reset: the database follows anew.
+	// Reset: the database follows anew, and counts once its export is done.
 	Reset bool `json:"reset,omitempty"`
 	// Export is exportBegun or exportDone.
 	Export string `json:"export,omitempty"`
@@ -77,7 +77,7 @@ func newLineWriter(take func(lines []byte) error) *lineWriter {
 }
 
 func (w *lineWriter) add(l rowLine) error {
-	w.marked = w.marked || l.Reset // what was cut off before it is void
+	w.marked = w.marked || l.Export == exportBegun
 	if err := w.enc.Encode(l); err != nil {
 		return err
 	}
