@@ -54,9 +54,11 @@ func importFile(src adapters.Source, workspace string) (data []byte, err error) 
 	return os.ReadFile(file)
 }
 
-// build writes a database of lines.
+// build writes a database of lines. What an unfinished export may have to give back
+// is kept on disk: in memory it would have no bound, and SQLite would walk through all
+// of it at each row.
 func build(file string, in io.Reader, workspace string) (err error) {
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=foreign_keys(0)&_pragma=synchronous(0)&_pragma=journal_mode(memory)")
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=foreign_keys(0)&_pragma=synchronous(0)&_pragma=journal_mode(delete)")
 	if err != nil {
 		return err
 	}

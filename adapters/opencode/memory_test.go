@@ -18,23 +18,23 @@ import (
 // largeParts is how many parts of 16 KiB a large database has: 64 MiB.
 const largeParts = 4096
 
-// largeHome is a home with a large database, also in a table that is exported whole.
-func largeHome(t *testing.T) adapters.DirHome {
+// homeOfParts is a home with a large database, also in a table that is exported whole.
+func homeOfParts(t *testing.T, parts int) adapters.DirHome {
 	t.Helper()
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	db := open1(t, home)
 	const numbers = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) `
 	text := strings.Repeat("x", 16<<10)
 	do(t, db, numbers+`INSERT INTO part SELECT 'prt_large' || i, (SELECT id FROM message LIMIT 1), (SELECT id FROM session LIMIT 1), 5, 5,
-		json_object('type', 'text', 'text', ?) FROM n`, largeParts, text)
+		json_object('type', 'text', 'text', ?) FROM n`, parts, text)
 	do(t, db, `CREATE TABLE more (text TEXT)`)
-	do(t, db, numbers+`INSERT INTO more SELECT ? FROM n`, largeParts/4, text)
+	do(t, db, numbers+`INSERT INTO more SELECT ? FROM n`, parts/4, text)
 	return home
 }
 
 // A database may be of any size: what is in memory of it is a piece.
 func TestExportIsInPieces(t *testing.T) {
-	home := largeHome(t)
+	home := homeOfParts(t, largeParts)
 	idle := heap()
 	total, largest, most := 0, 0, 0
 	_, err := New().Export(home, mainFile, nil, func(piece []byte) error {
@@ -60,7 +60,7 @@ func heap() int {
 // An export that was cut off has no cursor: what comes behind it begins anew, and both
 // together make the same database.
 func TestExportThatWasCutOff(t *testing.T) {
-	home := largeHome(t)
+	home := homeOfParts(t, largeParts/8)
 	var lines bytes.Buffer
 	stop, pieces := errors.New("stop"), 0
 	_, err := New().Export(home, mainFile, nil, func(piece []byte) error {
