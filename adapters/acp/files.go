@@ -186,27 +186,20 @@ func exportFile(home adapters.Home, name string, before, next *cursor, enc *json
 	defer in.Close()
 	var sums []string
 	var size int64
-	piece := make([]byte, pieceSize)
-	for {
-		n, err := io.ReadFull(in, piece)
-		if n > 0 {
-			sum := sumOf(piece[:n])
-			if was := before.Files[name]; len(sums) >= len(was) || was[len(sums)] != sum {
-				if err := enc.Encode(fileLine{Path: name, At: size, Data: piece[:n]}); err != nil {
-					return err
-				}
-			}
-			sums, size = append(sums, sum), size+int64(n)
-		}
-		if errors.Is(err, syscall.EISDIR) {
+	err = eachPiece(in, func(piece []byte) error {
+		sum := sumOf(piece)
+		was, at := before.Files[name], size
+		sums, size = append(sums, sum), size+int64(len(piece))
+		if len(sums) <= len(was) && was[len(sums)-1] == sum {
 			return nil
 		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
+		return enc.Encode(fileLine{Path: name, At: at, Data: piece})
+	})
+	if errors.Is(err, syscall.EISDIR) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("export %s: %w", name, err)
 	}
 	if was, known := before.Sizes[name]; !known || was != size || !slices.Equal(before.Files[name], sums) {
 		if err := enc.Encode(fileLine{Path: name, Size: &size}); err != nil {
@@ -215,6 +208,25 @@ func exportFile(home adapters.Home, name string, before, next *cursor, enc *json
 	}
 	next.Files[name], next.Sizes[name] = sums, size
 	return nil
+}
+
+// eachPiece reads a file a piece at a time.
+func eachPiece(in io.Reader, do func(piece []byte) error) error {
+	piece := make([]byte, pieceSize)
+	for {
+		n, err := io.ReadFull(in, piece)
+		if n > 0 {
+			if err := do(piece[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // maxGlobs bounds the file that names the program's files, in bytes.
