@@ -91,7 +91,7 @@ func (a *attempt) readStream(ctx context.Context) error {
 // whose agent is gone.
 func (a *attempt) sayWhatIsLost(ctx context.Context) error {
 	return a.sayLost(ctx, func(h *history, persisted reducer.State) []event.Event {
-		return loss.Difference(h.Streamed(), persisted, loss.Options{At: time.Now().UTC(), Asked: a.message().BlockIDs})
+		return loss.Difference(h.Streamed(), persisted, loss.Options{At: time.Now().UTC(), Asked: a.message().BlockIDs, MessageID: a.in.Message.ID})
 	})
 }
 

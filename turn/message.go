@@ -25,7 +25,11 @@ func (m Message) Lost(e Ending, h *History, persisted reducer.State, at time.Tim
 	if !e.Exited {
 		return loss.Keep(h.Streamed(), at)
 	}
-	return append(m.keepPrompt(h, persisted, at), loss.Difference(h.Streamed(), persisted, loss.Options{At: at, Asked: m.BlockIDs})...)
+	return append(m.keepPrompt(h, persisted, at), loss.Difference(h.Streamed(), persisted, m.options(at))...)
+}
+
+func (m Message) options(at time.Time) loss.Options {
+	return loss.Options{At: at, Asked: m.BlockIDs, MessageID: m.ID}
 }
 
 // keepPrompt returns the message as a server block if its agent exited before it

@@ -59,7 +59,7 @@ func PromptIDs(messageID string, blockID func(string) string) []string {
 // Decide sets PromptPersisted and returns the events that tell subscribers what
 // was lost, and that the turn continues. persisted is what the transcripts have.
 func (r *Resume) Decide(m Message, executionID string, h *History, persisted reducer.State, at time.Time) []event.Event {
-	o := loss.Options{At: at, Asked: m.BlockIDs}
+	o := m.options(at)
 	message, streamed := h.Asked()
 	r.PromptPersisted = hasPrompt(m.BlockIDs, persisted) || streamed && hasPrompt([]string{message.ID}, persisted)
 	if streamed && !r.PromptPersisted {

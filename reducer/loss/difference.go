@@ -21,9 +21,13 @@ type Options struct {
 	// asked.
 	AskedAgain string
 	// Asked are the ids under which the agent may have been asked the message that
-	// it was at work on, the message's own first: one that is in the transcripts is
-	// told though nobody heard of it. Default: none.
+	// it was at work on: one that is in the transcripts is told though nobody
+	// heard of it. Default: none.
 	Asked []string
+	// MessageID is that message's own id: if the agent did not write it down, and
+	// was asked under an id of its own choice, it is kept under this one. Default:
+	// it is kept under the agent's.
+	MessageID string
 }
 
 // Difference returns the events that make the live conversation and the one
@@ -42,7 +46,6 @@ type Options struct {
 // protocol never sends, and is left alone. See D1 to D7 in the package's doc.
 func Difference(live, restored reducer.State, o Options) []event.Event {
 	d := difference{live: live, restored: restored, o: o}
-	d.renamed = d.chosen(live.Blocks)
 	d.conversation(event.Main, live.Blocks, restored.Blocks)
 	for _, sub := range live.Subagents {
 		if sub.Native() {
@@ -69,9 +72,7 @@ func Keep(live reducer.State, at time.Time) []event.Event {
 type difference struct {
 	live, restored reducer.State
 	o              Options
-	// renamed is the message that is kept under its own id.
-	renamed string
-	out     []event.Event
+	out            []event.Event
 }
 
 func (d *difference) say(conversation string, source event.Source, p event.Payload) {
@@ -154,26 +155,11 @@ func (d *difference) keepPrompt(conversation string, b event.Block) {
 	b.Source, b.Status = event.SourceServer, event.StatusComplete
 	b.Metadata = maps.Clone(b.Metadata)
 	delete(b.Metadata, "lost")
-	if b.ID == d.renamed {
-		none := event.Block{ID: b.ID, Type: b.Type, Content: event.Text("")}
-		d.lose(conversation, none)
-		b.ID = d.o.Asked[0]
+	if d.o.MessageID != "" && !slices.Contains(d.o.Asked, b.ID) {
+		d.lose(conversation, event.Block{ID: b.ID, Type: b.Type, Content: event.Text("")})
+		b.ID, d.o.MessageID = d.o.MessageID, "" // others are what was said to the agent at work
 	}
 	d.say(conversation, event.SourceServer, event.BlockUpsert{Block: b})
-}
-
-// chosen returns the last message of a user in the main conversation if its id is
-// of the agent's choice; "" otherwise.
-func (d *difference) chosen(live []event.Block) string {
-	for _, b := range slices.Backward(live) {
-		if b.Type == event.BlockUserMessage {
-			if len(d.o.Asked) == 0 || slices.Contains(d.o.Asked, b.ID) {
-				return ""
-			}
-			return b.ID
-		}
-	}
-	return ""
 }
 
 // lose makes Sojourn's own a block that no transcript holds, whole.

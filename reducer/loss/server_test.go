@@ -384,7 +384,7 @@ func TestUnwrittenPromptUnderAnIDOfTheAgents(t *testing.T) {
 	onDisk := []event.Event{live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:1", event.BlockUserMessage, event.StatusComplete, "asked before")})}
 	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2", event.BlockUserMessage, event.StatusComplete, "not written")})
 	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2:text", event.BlockAssistantText, event.StatusComplete, "nor this")})
-	for _, ev := range Difference(foldAll(live.live...), foldAll(onDisk...), Options{At: time.Unix(1, 0), Asked: []string{"m2", "made-of-m2"}}) {
+	for _, ev := range Difference(foldAll(live.live...), foldAll(onDisk...), Options{At: time.Unix(1, 0), Asked: []string{"m2", "made-of-m2"}, MessageID: "m2"}) {
 		live.add(event.SourceServer, ev.Payload)
 	}
 	failed := block("failed", event.BlockError, event.StatusComplete, "")
