@@ -369,3 +369,28 @@ func naiveLineOf(conversation string, b event.Block, saved bool) (line naiveLine
 	empty := (b.Type == event.BlockAssistantText || b.Type == event.BlockThinking) && *b.Content == ""
 	return naiveLine{b.ID, true, true}, !empty
 }
+
+// TestThreadWithoutItsCallIsTold: the agent wrote down what a subagent did and died
+// before it wrote the call. Subscribers get the thread, and that it has ended.
+func TestThreadWithoutItsCallIsTold(t *testing.T) {
+	t.Parallel()
+	asked := event.Event{Payload: event.BlockUpsert{Block: block("u1", event.BlockUserMessage, event.StatusComplete, "asked")}}
+	inside := event.Event{Payload: text("a1", event.StatusComplete, "done inside"), Context: event.Context{ConversationID: "t1"}}
+	live, restored := foldAll(asked), foldAll(asked, inside)
+	told := Difference(live, restored, Options{})
+	after := foldOnto(live, told)
+	require.Len(t, after.Subagents, 1)
+	require.Equal(t, "done inside", *after.Subagents[0].Blocks[0].Content)
+	require.Equal(t, event.ExecutionError, after.Subagents[0].Status, "it has ended with its agent")
+	require.Empty(t, Difference(after, foldOnto(restored, ofTheServer(told)), Options{}), "once")
+}
+
+// ofTheServer are the events that are kept for the restored side.
+func ofTheServer(events []event.Event) (out []event.Event) {
+	for _, ev := range events {
+		if ev.Context.Source == event.SourceServer {
+			out = append(out, ev)
+		}
+	}
+	return out
+}

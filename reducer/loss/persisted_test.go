@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,4 +85,20 @@ func TestPartsOfSavedAreEnough(t *testing.T) {
 		require.NoError(t, err)
 		require.JSONEq(t, string(want), string(got), "seed %d", seed)
 	}
+}
+
+// TestBetweenIsForgotten: what lies between streamed blocks is not compared, and takes
+// no room from what follows the last of them.
+func TestBetweenIsForgotten(t *testing.T) {
+	t.Parallel()
+	said := func(id, content string) event.Event {
+		return event.Event{Payload: text(id, event.StatusComplete, content)}
+	}
+	streamed := foldAll(said("first", "said"), said("last", "said"))
+	saved := each([]event.Event{said("first", "said"), said("between", strings.Repeat("x", maxBehind-100)), said("last", "said"), said("behind", "not heard")})
+	var ids []string
+	for _, b := range Persisted(saved, nil, streamed).Blocks {
+		ids = append(ids, b.ID)
+	}
+	require.Equal(t, []string{"first", "last", "behind"}, ids)
 }
