@@ -95,7 +95,7 @@ func TestBetweenIsForgotten(t *testing.T) {
 		return event.Event{Payload: text(id, event.StatusComplete, content)}
 	}
 	streamed := foldAll(said("first", "said"), said("last", "said"))
-	saved := each([]event.Event{said("first", "said"), said("between", strings.Repeat("x", maxBehind-100)), said("last", "said"), said("behind", "not heard")})
+	saved := each([]event.Event{said("first", "said"), said("between", strings.Repeat("x", maxBehind-4096)), said("last", "said"), said("behind", strings.Repeat("y", 8192))})
 	var ids []string
 	for _, b := range Persisted(saved, nil, streamed).Blocks {
 		ids = append(ids, b.ID)
