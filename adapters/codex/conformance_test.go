@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/test/adaptertest"
+	"github.com/sojourn-run/sojourn/test/parity"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
@@ -31,6 +32,9 @@ func conforming() adaptertest.Agent {
 			},
 			Heard: "Blue",
 		},
+		// A rollout has the millisecond in which a call began, and its lines in the
+		// order of their ends: of two at the same time it doesn't say which was first.
+		Rules: parity.Rules{CallsAtOnce: true},
 		// Deleting a file tells its content; a long answer takes the program
 		// minutes, and a long message it refuses.
 		Big: "TOOL bash: head -c 67200000 /dev/zero | tr '\\0' x > big.txt THEN " +
