@@ -417,6 +417,37 @@ func TestUnwrittenPromptUnderAnIDOfTheAgents(t *testing.T) {
 	require.Empty(t, differences)
 }
 
+// TestPromptLostAtTwoResumptions: a message that was to be asked again, and was not
+// because the next host was lost too, is kept, and is in both conversations once.
+func TestPromptLostAtTwoResumptions(t *testing.T) {
+	t.Parallel()
+	var live story
+	resume := func(o Options) {
+		o.At, o.Asked, o.MessageID = time.Unix(1, 0), []string{"m1"}, "m1"
+		for _, ev := range Difference(foldAll(live.live...), reducer.State{}, o) {
+			live.add(event.SourceServer, ev.Payload)
+		}
+	}
+	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:1", event.BlockUserMessage, event.StatusComplete, "asked")})
+	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:1:text", event.BlockAssistantText, event.StatusComplete, "begun")})
+	resume(Options{AskedAgain: "n:1"})
+	resume(Options{})
+
+	c := NewServerBlocks("")
+	for _, ev := range live.live {
+		c.Add(ev)
+	}
+	var merged []event.Event
+	for ev, err := range archive.Merge(each(nil), entriesOf(c)) {
+		require.NoError(t, err)
+		merged = append(merged, ev)
+	}
+	require.ElementsMatch(t, []string{"asked", "begun"}, contents(foldAll(live.live...)))
+	differences, err := parity.Compare(foldAll(live.live...), foldAll(merged...), parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
+
 func contents(s reducer.State) (out []string) {
 	for _, b := range s.Blocks {
 		text := ""
