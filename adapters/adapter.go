@@ -406,7 +406,7 @@ type Naming interface {
 // only grow, and are made into files again for another home; Parse takes the
 // lines as well as the database.
 type Exporter interface {
-	// Export gives take whole lines for what has changed in t behind the cursor
+	// Export calls take with whole lines for what has changed in t behind the cursor
 	// (nil: everything), mostly few and maybe none, and returns the cursor behind
 	// them. They are of one consistent view of the database, and a line may say
 	// again what one before it said. What is more than about a MiB is given in

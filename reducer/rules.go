@@ -87,7 +87,7 @@ func upsert(t tree, ctx event.Context, given event.Block) {
 }
 
 // change merges into the block that exists, and drops it if it turns out that
-// nobody has seen anything of it. Given again, such an upsert creates nothing.
+// no subscriber has seen anything of it. Given again, such an upsert creates nothing.
 func change(t tree, ctx event.Context, at int, old, given event.Block) {
 	b, changed := merge(old, given)
 	switch {

@@ -36,7 +36,7 @@ func (l *lineFile) empty() error {
 	return errors.Join(err, l.file.Truncate(0))
 }
 
-// each gives the lines, as many at once as make about linesAtOnce.
+// each returns the lines, as many at once as make about linesAtOnce.
 func (l *lineFile) each(take func(lines []byte) error) error {
 	if _, err := l.file.Seek(0, io.SeekStart); err != nil {
 		return err

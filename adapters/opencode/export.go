@@ -33,7 +33,7 @@ type cursor struct {
 	Print string `json:"print,omitempty"`
 }
 
-// Export gives the rows that have changed. They are read where the database is.
+// Export writes the rows that have changed. They are read where the database is.
 // Where that can't be, as with a file that a tool has closed, it is copied first.
 func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage, take func(lines []byte) error) (json.RawMessage, error) {
 	if t.ID == walID {
@@ -434,7 +434,7 @@ func (e *exporter) whole(table string) error {
 	return e.w.query(e.db, table, "", nil)
 }
 
-// Cursor gives the cursor behind lines: it is made of what they say. Behind an
+// Cursor returns the cursor behind lines: it is made of what they say. Behind an
 // export that was cut off it is empty: everything is exported anew.
 func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 	c := cursor{Times: map[string]int64{}, Sums: map[string]string{}}

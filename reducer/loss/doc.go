@@ -18,5 +18,5 @@
 //	D4 Nothing that a transcript has becomes the server's.
 //	D5 Nothing that was seen goes.
 //	D6 Total and pure, on any two states.
-//	D7 A naive rule gives the same blocks, in the same order.
+//	D7 A naive rule has the same blocks, in the same order.
 package loss

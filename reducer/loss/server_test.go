@@ -351,28 +351,13 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	failed.Source = event.SourceServer
 	live.add(event.SourceServer, event.BlockUpsert{Block: failed})
 
-	c := NewServerBlocks("")
-	for _, ev := range live.live {
-		c.Add(ev)
-	}
-	// The agent goes on in another process, and writes behind what it had.
+	// The agent continues in another process, and writes behind what it had.
 	later := live.add(event.SourceRunner, event.BlockUpsert{Block: block("u3", event.BlockUserMessage, event.StatusComplete, "asked later")})
-	native := func(yield func(event.Event, error) bool) {
-		for _, ev := range append(onDisk, later) {
-			if !yield(ev, nil) {
-				return
-			}
-		}
-	}
-	var merged []event.Event
-	for ev, err := range archive.Merge(native, entriesOf(c)) {
-		require.NoError(t, err)
-		merged = append(merged, ev)
-	}
-	differences, err := parity.Compare(foldAll(live.live...), foldAll(merged...), parity.Rules{})
+	restored := restoredFrom(t, live, append(onDisk, later))
+	differences, err := parity.Compare(foldAll(live.live...), restored, parity.Rules{})
 	require.NoError(t, err)
 	require.Empty(t, differences)
-	require.Equal(t, event.StatusComplete, foldAll(merged...).Blocks[2].Status, "a message is no lost block")
+	require.Equal(t, event.StatusComplete, restored.Blocks[2].Status, "a message is no lost block")
 	require.Empty(t, Difference(foldAll(live.live...), foldAll(append(onDisk, later)...), Options{At: time.Unix(1, 0), Asked: []string{"u3"}}), "once")
 }
 
@@ -395,24 +380,9 @@ func TestUnwrittenPromptUnderAnIDOfTheAgents(t *testing.T) {
 		live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2", event.BlockUserMessage, event.StatusComplete, "asked later")}),
 		live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2:text", event.BlockAssistantText, event.StatusComplete, "said later")}))
 
-	c := NewServerBlocks("")
-	for _, ev := range live.live {
-		c.Add(ev)
-	}
-	native := func(yield func(event.Event, error) bool) {
-		for _, ev := range onDisk {
-			if !yield(ev, nil) {
-				return
-			}
-		}
-	}
-	var merged []event.Event
-	for ev, err := range archive.Merge(native, entriesOf(c)) {
-		require.NoError(t, err)
-		merged = append(merged, ev)
-	}
-	require.Equal(t, []string{"asked before", "not written", "", "asked later", "said later"}, contents(foldAll(merged...)))
-	differences, err := parity.Compare(foldAll(live.live...), foldAll(merged...), parity.Rules{})
+	restored := restoredFrom(t, live, onDisk)
+	require.Equal(t, []string{"asked before", "not written", "", "asked later", "said later"}, contents(restored))
+	differences, err := parity.Compare(foldAll(live.live...), restored, parity.Rules{})
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }
@@ -433,19 +403,27 @@ func TestPromptLostAtTwoResumptions(t *testing.T) {
 	resume(Options{AskedAgain: "n:1"})
 	resume(Options{})
 
+	restored := restoredFrom(t, live, nil)
+	require.ElementsMatch(t, []string{"asked", "begun"}, contents(foldAll(live.live...)))
+	differences, err := parity.Compare(foldAll(live.live...), restored, parity.Rules{})
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
+
+// restoredFrom is the conversation that the archive has: what is on disk, and what the
+// server added live.
+func restoredFrom(t *testing.T, live story, onDisk []event.Event) reducer.State {
+	t.Helper()
 	c := NewServerBlocks("")
 	for _, ev := range live.live {
 		c.Add(ev)
 	}
 	var merged []event.Event
-	for ev, err := range archive.Merge(each(nil), entriesOf(c)) {
+	for ev, err := range archive.Merge(each(onDisk), entriesOf(c)) {
 		require.NoError(t, err)
 		merged = append(merged, ev)
 	}
-	require.ElementsMatch(t, []string{"asked", "begun"}, contents(foldAll(live.live...)))
-	differences, err := parity.Compare(foldAll(live.live...), foldAll(merged...), parity.Rules{})
-	require.NoError(t, err)
-	require.Empty(t, differences)
+	return foldAll(merged...)
 }
 
 func contents(s reducer.State) (out []string) {
