@@ -7,15 +7,20 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 const (
@@ -177,6 +182,37 @@ func TestATurnIsArchivedByTheNextAttempt(t *testing.T) {
 	}
 	b.requireOnce(1)
 	b.end()
+}
+
+// TestAnEndIsArchivedWithoutItsStream: what only the stream had of a turn reaches the
+// archive, though its worker died before it was archived and the stream is gone since.
+func TestAnEndIsArchivedWithoutItsStream(t *testing.T) {
+	t.Parallel()
+	b, says := leased(t, time.Minute)
+	in := b.ask(1, "words 2 die")
+	ctx, dies := context.WithCancel(t.Context())
+	says.onEnd = dies
+	_, err := b.attempt(ctx, 1, in)
+	require.Error(t, err)
+	own, err := b.store.Own(t.Context(), b.agent.SessionID)
+	require.NoError(t, err)
+	require.Empty(t, own, "the worker died before")
+	b.log, _ = fresh(t)
+	says.onEnd = nil
+	b.worker()
+	out, err := b.attempt(t.Context(), 2, in)
+	require.NoError(t, err)
+	require.Equal(t, session.Failed, out.Result.Outcome)
+	own, err = b.store.Own(t.Context(), b.agent.SessionID)
+	require.NoError(t, err)
+	said := func(what func(event.Block) bool) func(archive.OwnEntry) bool {
+		return func(e archive.OwnEntry) bool {
+			p, ok := e.Event.Payload.(event.BlockUpsert)
+			return ok && what(p.Block)
+		}
+	}
+	require.True(t, slices.ContainsFunc(own, said(reducer.Lost)), "the words that the agent did not write down")
+	require.True(t, slices.ContainsFunc(own, said(func(b event.Block) bool { return b.Type == event.BlockError })), "why the turn failed")
 }
 
 // The turns of an agent share its archiver; the agent after it has another, and none

@@ -37,7 +37,7 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOu
 		out.Result = a.resultOf(*a.history.Ended)
 	}
 	a.checkpoint.Offset, a.checkpoint.Translator = f.Next, state
-	if err := a.saveOutput(out); err != nil {
+	if err := a.saveOutput(ctx, out); err != nil {
 		return contract.RunTurnOutput{}, err
 	}
 	a.heartbeatEnded(ctx)
@@ -50,8 +50,12 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOu
 	return a.archived(ctx)
 }
 
-// saveOutput saves that the execution has ended.
-func (a *attempt) saveOutput(out contract.RunTurnOutput) error {
+// saveOutput saves that the execution has ended, with what the archive is to have of
+// it: the stream may be gone when an attempt after this one archives it.
+func (a *attempt) saveOutput(ctx context.Context, out contract.RunTurnOutput) error {
+	if err := a.collectServer(ctx); err != nil {
+		return err
+	}
 	a.checkpoint.Ended, a.checkpoint.Output, a.checkpoint.Open, a.checkpoint.Unarchived = a.in.ExecutionID, &out, nil, true
 	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
@@ -134,7 +138,7 @@ func (a *attempt) adopt(ctx context.Context) (out contract.RunTurnOutput, err er
 	if err := a.keepWhatIsLost(ctx); err != nil {
 		return out, err
 	}
-	if err := a.saveOutput(out); err != nil {
+	if err := a.saveOutput(ctx, out); err != nil {
 		return out, err
 	}
 	return a.archived(ctx)

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/reducer"
@@ -135,9 +137,18 @@ func (a *attempt) collectServer(ctx context.Context) error {
 		return err
 	}
 	placed, last := h.Server()
-	a.checkpoint.Own = append(a.checkpoint.Own, ownEntriesOf(placed)...)
+	a.checkpoint.Own = collect(a.checkpoint.Own, ownEntriesOf(placed))
 	a.machine.Summary.SetLast(last)
 	return nil
+}
+
+// collect adds entries to those that are not archived yet. What was collected before
+// may have another place by now.
+func collect(own, entries []archive.OwnEntry) []archive.OwnEntry {
+	own = slices.DeleteFunc(own, func(old archive.OwnEntry) bool {
+		return slices.ContainsFunc(entries, func(e archive.OwnEntry) bool { return e.ID == old.ID })
+	})
+	return append(own, entries...)
 }
 
 // persistedBy returns the part of the conversation in the agent's own transcripts that the

@@ -34,11 +34,16 @@ type temporalSays struct {
 	beats  atomic.Int32
 	// ended is what the last heartbeat said of the turn's end.
 	ended atomic.Pointer[session.Result]
+	// onEnd is called when a heartbeat says that the turn has ended.
+	onEnd func()
 }
 
 func (s *temporalSays) RecordActivityHeartbeat(_ context.Context, _ []byte, details ...any) error {
 	s.beats.Add(1)
 	s.ended.Store(details[0].(*contract.HeartbeatDetails).Ended)
+	if s.onEnd != nil && s.ended.Load() != nil {
+		s.onEnd()
+	}
 	if err := s.answer.Load(); err != nil {
 		return *err
 	}
