@@ -53,7 +53,7 @@ func (r *run) accept(m session.Message, hold bool) session.Receipt {
 	} else {
 		r.st.Queue = append(r.st.Queue, q)
 	}
-	workflow.SetCurrentDetails(r.ctx, r.details(r.status()))
+	workflow.SetCurrentDetails(r.ctx, r.details())
 	return rec
 }
 

@@ -43,7 +43,7 @@ func (r *run) status() session.Status {
 func (r *run) publish() { r.publishAs(r.status()) }
 
 func (r *run) publishAs(status session.Status) {
-	workflow.SetCurrentDetails(r.ctx, r.details(status))
+	workflow.SetCurrentDetails(r.ctx, r.details())
 	now := published{
 		status: status, outcome: r.st.Outcome, title: r.st.Title, turns: r.st.Turns, cost: r.st.CostUSD,
 		activity: r.st.LastActivity, tags: r.st.Tags, complete: true,
@@ -206,9 +206,8 @@ func (r *run) hasToRun(id string) bool {
 }
 
 // details returns the session in Markdown, for the Web UI.
-func (r *run) details(status session.Status) string {
+func (r *run) details() string {
 	i, now := r.inspect(), ""
-	i.Status = status
 	if r.cur != nil {
 		now = titleOf(r.cur.queued.Message.Text)
 	}
@@ -220,7 +219,7 @@ func (r *run) details(status session.Status) string {
 func (r *run) waitFor(what string) (done func()) {
 	show := func(what string) {
 		r.waitingFor = what
-		workflow.SetCurrentDetails(r.ctx, r.details(r.status()))
+		workflow.SetCurrentDetails(r.ctx, r.details())
 	}
 	show(what)
 	return func() { show("") }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,8 +10,11 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -191,6 +195,12 @@ func TestCurrentDetailsShowTheSession(t *testing.T) {
 	details := func() string {
 		return queried[*sdkpb.WorkflowMetadata](p, "__temporal_workflow_metadata").GetCurrentDetails()
 	}
+	var closing string
+	p.env.SetOnActivityStartedListener(func(i *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		if i.ActivityType.Name == contract.ActivityFinish {
+			closing = details()
+		}
+	})
 	p.then(
 		func() { p.send("m1", "one") },
 		func() { p.send("m2", "HOLD `two`") },
@@ -213,6 +223,10 @@ func TestCurrentDetailsShowTheSession(t *testing.T) {
 		func() { require.Contains(t, details(), "**Last failure:** the agent said no") },
 	)
 	p.run()
+	require.Contains(t, closing, "**Status:** closed")
+	require.Contains(t, closing, "**Waits for:** stream and archive")
+	require.Contains(t, details(), "**Status:** closed")
+	require.NotContains(t, details(), "**Waits for:**")
 }
 
 // upsertsOf collects the search attributes that a play sets, each upsert by
