@@ -67,7 +67,7 @@ func (h *Host) evict(ctx context.Context, sandboxID string) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, evictPatience)
 		defer cancel()
-		if err := h.o.Evict(ctx, info.SessionID, session.EvictRequest{SandboxID: sandboxID, Reason: session.EvictForPlace}); err != nil {
+		if err := h.o.Evict(ctx, info.SessionID, session.EvictRequest{SandboxID: sandboxID, Reason: session.EvictForSlot}); err != nil {
 			return err
 		}
 		return h.Slots.awaitFree(ctx, sandboxID)

@@ -218,8 +218,8 @@ type EvictRequest struct {
 // Reasons of an eviction.
 const (
 	EvictManual = "manual"
-	// EvictForPlace: a host needed the idle sandbox's slot for another session.
-	EvictForPlace = "place"
+	// EvictForSlot: a host needed the idle sandbox's slot for another session.
+	EvictForSlot = "slot"
 )
 
 // Configure changes a session; nil fields stay.
