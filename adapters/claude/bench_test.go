@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/adapters/claude/synth"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/test/replay"
+	"github.com/sojourn-run/sojourn/test/synth"
 )
 
 func BenchmarkTranslate(b *testing.B) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/adapters/claude/synth"
+	"github.com/sojourn-run/sojourn/test/synth"
 )
 
 // The mix is the one that the package comment tells.
