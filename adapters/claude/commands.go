@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -101,7 +102,7 @@ func lastPart(content json.RawMessage) json.RawMessage {
 	if err != nil || len(parts) < 2 {
 		return content
 	}
-	return rawText(parts[len(parts)-1].Text)
+	return nativejson.Encode(parts[len(parts)-1].Text)
 }
 
 func (s *emitter) showCommand(conversation string, p prompt, id string) {
@@ -141,7 +142,7 @@ func rawParts(before []part, text string) json.RawMessage {
 	for i := range before {
 		out = append(append(out, before[i].raw...), ',')
 	}
-	out = append(append(out, `{"type":"text","text":`...), rawText(text)...)
+	out = append(append(out, `{"type":"text","text":`...), nativejson.Encode(text)...)
 	return append(out, '}', ']')
 }
 

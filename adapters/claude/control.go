@@ -3,6 +3,7 @@ package claude
 import (
 	"encoding/json"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -114,7 +115,7 @@ func (t *translator) answered(l *line) error {
 	switch {
 	case a.Subtype == "error":
 		t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
-			Message: "claude: " + a.Error, Code: "control_request", Data: rawText(a.RequestID),
+			Message: "claude: " + a.Error, Code: "control_request", Data: nativejson.Encode(a.RequestID),
 		}})
 	case isModel:
 		t.Emit(event.Main, event.OptionsUpdate{Model: &model})

@@ -248,21 +248,3 @@ func (l *line) reports() bool {
 	}
 	return json.Unmarshal(l.Origin, &o, nativejson.AsWritten) == nil && o.Kind == "task-notification"
 }
-
-// rawText is s as a JSON string; encoding a string can't fail.
-func rawText(s string) stdjson.RawMessage {
-	var buf bytes.Buffer
-	enc := stdjson.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-}
-
-// plainString reads a JSON string; anything else gives "".
-func plainString(raw stdjson.RawMessage) string {
-	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s, nativejson.AsWritten) != nil {
-		return ""
-	}
-	return s
-}

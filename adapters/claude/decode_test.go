@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -111,7 +112,7 @@ func plainResult(raw json.RawMessage) *nativeResult {
 	case json.Unmarshal(raw, &fields) != nil:
 		return &nativeResult{}
 	}
-	r := &nativeResult{AgentID: ifString(plainString(fields["agentId"]))}
+	r := &nativeResult{AgentID: ifString(nativejson.String(fields["agentId"]))}
 	if json.Valid(fields["totalDurationMs"]) && strings.ContainsAny(string(fields["totalDurationMs"][:1]), "-0123456789") {
 		r.DurationMS = ifNumber(fields["totalDurationMs"])
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -96,7 +97,7 @@ func (s *emitter) synthetic(conversation string, l *line, parts []part) {
 	switch {
 	case failed:
 		s.flushCommand(conversation)
-		code := plainString(l.Error)
+		code := nativejson.String(l.Error)
 		if code == "" {
 			code = "unknown"
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -61,7 +63,7 @@ func (t *translator) apiRetry(l *line, raw json.RawMessage) {
 	}
 	t.Emit(event.Main, event.Log{Level: "warn", Data: raw, Message: fmt.Sprintf(
 		"model API error (%s, %s): retry %d of %d in %.0f ms",
-		code, plainString(l.Error), l.Attempt, l.MaxRetries, l.RetryDelayMS)})
+		code, nativejson.String(l.Error), l.Attempt, l.MaxRetries, l.RetryDelayMS)})
 }
 
 // task translates the life of a background task. Only local agents are
@@ -164,7 +166,7 @@ func (t *translator) loseUndelivered() {
 		if id == "" {
 			id = fmt.Sprint(UngivenPrefix, t.Prompts)
 		}
-		t.lose(id, event.BlockUserMessage)
+		t.Lose(event.Main, id, event.BlockUserMessage)
 	}
 }
 
@@ -234,25 +236,14 @@ func (t *translator) bill(l *line) {
 
 // signal translates something that happened to the process.
 func (t *translator) signal(what string) {
-	if fatal(what) {
+	if emit.Fatal(what) { // after SIGINT and SIGTERM the program says more, until it is gone
 		t.died(what)
 		return
 	}
-	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
+	t.LogProcess(what)
 	if strings.HasPrefix(what, "start") {
 		t.Cost, t.Turn.Begun = 0, false
 	}
-}
-
-// fatal says whether nothing more comes from the process. Recordings give the
-// number of the signal that was sent; after SIGINT and SIGTERM the program goes
-// on, and says more, until it is gone.
-func fatal(what string) bool {
-	switch what {
-	case "9", "TIMEOUT-KILL":
-		return true
-	}
-	return strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
 }
 
 // died settles what the end of the process leaves open.
@@ -268,13 +259,7 @@ func (t *translator) died(how string) {
 	t.Cost = 0
 	clear(t.Models)
 	clear(t.Early)
-	if midTurn {
-		t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
-			Message: "claude ended in the middle of a turn: " + how, Code: "agent_died",
-		}})
-		return
-	}
-	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
+	t.Died(how, midTurn)
 }
 
 // abandon settles calls and subagents of a process that is gone.

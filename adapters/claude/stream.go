@@ -135,20 +135,8 @@ func (t *translator) loseOpen() {
 	}
 	for _, o := range th.Open {
 		if !o.Whole {
-			t.lose(o.ID, blockType(o.Type))
+			t.Lose(event.Main, o.ID, blockType(o.Type))
 		}
 	}
 	th.Open = nil
-}
-
-// lose marks a block that the transcript does not have.
-func (t *translator) lose(id string, bt event.BlockType) {
-	b := event.Block{
-		ID: id, Type: bt, Status: event.StatusError,
-		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
-	}
-	if bt == event.BlockToolUse {
-		b.Execution = event.ExecutionError
-	}
-	t.Upsert(event.Main, b)
 }

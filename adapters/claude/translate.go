@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -62,7 +63,7 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 		err = next(&t.line, raw)
 	}
 	if err != nil {
-		t.Malformed(r.Dir, err, rawText(r.Line))
+		t.Malformed(r.Dir, err, nativejson.Encode(r.Line))
 	}
 }
 
@@ -136,7 +137,7 @@ func (t *translator) assistantLine(l *line) {
 func (t *translator) userLine(l *line) {
 	conversation := conversationOf(l)
 	if text := l.Message.text(); strings.HasPrefix(text, markPrompt) {
-		t.replayed(l, prompt{ID: l.UUID, Content: rawText(writtenCommand(text))})
+		t.replayed(l, prompt{ID: l.UUID, Content: nativejson.Encode(writtenCommand(text))})
 		return
 	}
 	l.asked = conversation == event.Main && t.expects(l)
@@ -181,8 +182,8 @@ func (t *translator) afterRemark(l *line) {
 		return
 	}
 	for _, o := range t.thread(event.Main).Open {
-		t.lose(o.ID, blockType(o.Type))
+		t.Lose(event.Main, o.ID, blockType(o.Type))
 	}
 	t.thread(event.Main).Open = nil
-	t.lose(l.UUID, event.BlockSystem)
+	t.Lose(event.Main, l.UUID, event.BlockSystem)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -24,7 +25,7 @@ func (p *parser) line(conversation string, l *line) {
 	case "attachment":
 		p.attached(conversation, l)
 	case "queue-operation":
-		if text := plainString(l.Content); strings.HasPrefix(text, markNotification) {
+		if text := nativejson.String(l.Content); strings.HasPrefix(text, markNotification) {
 			p.notification(text)
 		}
 	default:
@@ -63,9 +64,9 @@ func (p *parser) systemLine(conversation string, l *line) {
 	case "compact_boundary":
 		p.compacted(conversation, l)
 	case "local_command":
-		text := plainString(l.Content)
+		text := nativejson.String(l.Content)
 		if isCommand(text) {
-			p.holdCommand(conversation, prompt{ID: l.UUID, Content: rawText(text)})
+			p.holdCommand(conversation, prompt{ID: l.UUID, Content: nativejson.Encode(text)})
 			return
 		}
 		p.commandOutput(conversation, l.UUID, untag(text))

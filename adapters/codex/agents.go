@@ -76,7 +76,7 @@ func (s *emitter) turnEnded(th *thread, id string, o outcome) {
 	}
 	for _, id := range th.Refused {
 		if !th.keeps(o) {
-			s.lose(th.Conversation, id, event.BlockToolUse)
+			s.Lose(th.Conversation, id, event.BlockToolUse)
 		}
 	}
 	th.Refused = nil

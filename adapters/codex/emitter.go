@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
@@ -165,18 +164,6 @@ func (s *emitter) settle(th *thread, o open, failed bool) {
 	s.Upsert(th.Conversation, event.Block{ID: o.ID, Type: event.BlockToolUse, Execution: how})
 }
 
-// lose marks a block that no rollout has.
-func (s *emitter) lose(conversation, id string, bt event.BlockType) {
-	b := event.Block{
-		ID: id, Type: bt, Status: event.StatusError,
-		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
-	}
-	if bt == event.BlockToolUse {
-		b.Execution = event.ExecutionError
-	}
-	s.Upsert(conversation, b)
-}
-
 // unwritten hands a call of a script, which no rollout has because it did not
 // come to an end in time, to whoever runs the agent.
 func (s *emitter) unwritten(th *thread, o open, failed bool) {
@@ -197,7 +184,7 @@ func (s *emitter) unwritten(th *thread, o open, failed bool) {
 // conversation is kept by whoever runs the agent; a subagent's is lost.
 func (s *emitter) keep(th *thread, b event.Block) {
 	if th.Conversation != event.Main {
-		b.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
+		b.Metadata = emit.Lost()
 		s.Upsert(th.Conversation, b)
 		return
 	}
@@ -261,7 +248,7 @@ func (s *emitter) close(th *thread, o outcome) {
 		case left.Kind.isTool() && keeps:
 			s.settle(th, left, failed)
 		default:
-			s.lose(th.Conversation, left.ID, left.Kind.blockType())
+			s.Lose(th.Conversation, left.ID, left.Kind.blockType())
 		}
 	}
 	th.Open = nil

@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -34,11 +34,7 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 
 // State gives what the next translator needs to go on.
 func (t *translator) State() (json.RawMessage, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // a call's input is told again as it came
-	err := enc.Encode(t.state)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
+	return nativejson.Marshal(t.state) // a call's input is repeated as it came
 }
 
 // Step translates one record.
@@ -123,24 +119,14 @@ func (t *translator) complained(line string) {
 
 // signal translates something that happened to the process.
 func (t *translator) signal(what string) {
-	if fatal(what) {
+	if emit.Fatal(what, "15") { // SIGINT lets the program end by itself
 		t.died(what)
 		return
 	}
-	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
+	t.LogProcess(what)
 	if strings.HasPrefix(what, "start") {
 		t.Opening = opening{}
 	}
-}
-
-// fatal says whether nothing more comes from the process. Recordings give the
-// number of the signal that was sent; SIGINT lets the program end by itself.
-func fatal(what string) bool {
-	switch what {
-	case "9", "15", "TIMEOUT-KILL":
-		return true
-	}
-	return strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
 }
 
 // peaceful says whether the process ended by itself: its input was closed.
@@ -156,13 +142,7 @@ func (t *translator) died(how string) {
 	t.loseHanded()
 	t.Opening, t.Turn, t.Clock = opening{}, turn{}, 0
 	clear(t.Calls)
-	if midTurn {
-		t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
-			Message: "codex ended in the middle of a turn: " + how, Code: "agent_died",
-		}})
-		return
-	}
-	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
+	t.Died(how, midTurn)
 }
 
 // loseHanded forgets the prompts that the program took with it. Those that

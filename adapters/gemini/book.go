@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -216,7 +217,7 @@ func (b *book) said(r *record, text string) {
 func (b *book) endRun() {
 	if !b.told() && len(b.Thoughts) > 0 {
 		// The headless mode does not tell thoughts.
-		b.Native(event.Main, "", "thoughts", encode(b.Thoughts))
+		b.Native(event.Main, "", "thoughts", nativejson.Encode(b.Thoughts))
 		b.Thoughts, b.Summary = nil, ""
 	}
 	if b.Text == "" && len(b.Thoughts) == 0 {
@@ -261,7 +262,7 @@ func (b *book) results(pieces []piece) {
 			b.Calls = slices.Delete(b.Calls, at, at+1)
 		case errorText(p.FunctionResponse.Response) == fmt.Sprintf(rejection, p.FunctionResponse.Name):
 			order = append(order, &toolCall{ID: id, Name: p.FunctionResponse.Name, Status: "error",
-				ResultDisplay: encode(errorText(p.FunctionResponse.Response))})
+				ResultDisplay: nativejson.Encode(errorText(p.FunctionResponse.Response))})
 		}
 	}
 	b.tellCalls(slices.Concat(b.Calls, order))
@@ -313,7 +314,7 @@ func wholeTool(c *toolCall) acp.Tool {
 // headlessOutput is the result of a call as the headless mode tells it.
 func headlessOutput(c *toolCall) json.RawMessage {
 	if text := c.display(); text != "" {
-		return encode(text)
+		return nativejson.Encode(text)
 	}
 	return json.RawMessage("null")
 }
@@ -355,7 +356,7 @@ func (p *parser) result(conversation string, c *toolCall, t acp.Tool, output jso
 		ToolUseID: c.ID, Output: output, IsError: &failed,
 	})
 	if t.Skill != "" && !failed {
-		text := plainString(output)
+		text := nativejson.String(output)
 		p.UpsertStamped(conversation, event.Block{
 			ID: c.ID + ":skill", Type: event.BlockSkillLoad, Status: event.StatusComplete, SkillName: t.Skill, Content: &text,
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -183,7 +184,7 @@ func field(name, value string) json.RawMessage {
 	if value == "" {
 		return nil
 	}
-	return encode(map[string]string{name: value})
+	return nativejson.Encode(map[string]string{name: value})
 }
 
 // object is a text that is a JSON object; nil for anything else.

@@ -3,7 +3,6 @@ package gemini
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -163,7 +163,7 @@ func (h *headless) endRun(lost bool) {
 	if h.Begun {
 		b := event.Block{ID: h.textID(), Type: event.BlockAssistantText, Status: event.StatusComplete}
 		if lost {
-			b.Status, b.Metadata = event.StatusError, map[string]json.RawMessage{"lost": json.RawMessage("true")}
+			b.Status, b.Metadata = event.StatusError, emit.Lost()
 		}
 		h.upsert(b)
 		h.Runs++
@@ -215,7 +215,7 @@ func (h *headless) result(l *headlessLine) {
 	}
 	output := json.RawMessage("null")
 	if text != "" {
-		output = encode(text)
+		output = nativejson.Encode(text)
 	}
 	if u.Agent {
 		for _, p := range acp.Completed(l.ToolID, failed, output, nil) {
@@ -251,7 +251,7 @@ func (h *headless) done(l *headlessLine) {
 		idle.Error = &event.ErrorInfo{Message: l.Error.Message, Code: l.Error.Type}
 		h.upsert(event.Block{
 			ID: h.turn() + ":error", Type: event.BlockError, Status: event.StatusError, Message: &l.Error.Message,
-			Code: l.Error.Type, Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
+			Code: l.Error.Type, Metadata: emit.Lost(),
 		})
 	}
 	if l.Stats != nil {
@@ -266,11 +266,11 @@ func (h *headless) done(l *headlessLine) {
 func (h *headless) loseCalls() {
 	for _, id := range slices.Sorted(maps.Keys(h.Tools)) {
 		h.upsert(event.Block{ID: id, Type: event.BlockToolUse, Status: event.StatusError,
-			Execution: event.ExecutionError, Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")}})
+			Execution: event.ExecutionError, Metadata: emit.Lost()})
 		if h.Tools[id].Agent {
 			h.emit(event.SubagentCompleted{ToolUseID: id, Status: event.SubagentFailed})
 			h.upsert(event.Block{ID: event.SubagentBlockID(id), Type: event.BlockSubagent, Status: event.StatusError,
-				Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")}})
+				Metadata: emit.Lost()})
 		}
 		delete(h.Tools, id)
 	}
@@ -284,7 +284,6 @@ func (h *headless) signal(what string) bool {
 	h.endRun(true)
 	h.loseCalls()
 	h.Running = false
-	h.emit(event.Error{ErrorInfo: event.ErrorInfo{
-		Message: fmt.Sprintf("gemini ended in the middle of a turn: %s", what), Code: "agent_died"}})
+	h.Died(what, true)
 	return true
 }

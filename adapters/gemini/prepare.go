@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -121,12 +122,12 @@ func refill(data []byte) json.RawMessage {
 	for i, id := range order {
 		kept[i] = messages[id]
 	}
-	return encode(map[string]any{"$set": map[string]any{"messages": kept}})
+	return nativejson.Encode(map[string]any{"$set": map[string]any{"messages": kept}})
 }
 
 // fill is the line that closes a turn of which nothing was written down.
 func fill(c chat) json.RawMessage {
-	return encode(map[string]any{
+	return nativejson.Encode(map[string]any{
 		"id": fillerPrefix + c.last, "timestamp": c.stamp, "type": "gemini", "content": filler, "thoughts": []any{},
 	})
 }

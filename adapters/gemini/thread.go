@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -183,7 +184,7 @@ func wholeOutput(c *toolCall) json.RawMessage {
 		response := parts[0].FunctionResponse.Response
 		for _, name := range []string{"output", "error"} {
 			if text := stringField(response, name); text != "" {
-				return encode(text)
+				return nativejson.Encode(text)
 			}
 		}
 		return response

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -51,7 +52,7 @@ func (t *translator) State() (json.RawMessage, error) {
 	if !t.headless.isZero() {
 		k.Headless = &t.headless.headlessState
 	}
-	return encode(k), nil
+	return nativejson.Encode(k), nil
 }
 
 // Step translates one record.

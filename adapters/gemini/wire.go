@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
 // record is one line of a chat file: a header, a message, or a patch.
@@ -55,7 +56,7 @@ type toolCall struct {
 func (c *toolCall) failed() bool { return c.Status != "success" }
 
 // display is what the agent shows of the result, where that is a text.
-func (c *toolCall) display() string { return plainString(c.ResultDisplay) }
+func (c *toolCall) display() string { return nativejson.String(c.ResultDisplay) }
 
 // piece is one part of a message's content.
 type piece struct {
@@ -166,7 +167,7 @@ func internal(text string) bool {
 // toldOutput is the result of a call as the protocol tells it.
 func toldOutput(c *toolCall) json.RawMessage {
 	if text := c.display(); text != "" {
-		return encode(text)
+		return nativejson.Encode(text)
 	}
 	var d struct {
 		FileName *string `json:"fileName"`
@@ -191,23 +192,6 @@ func parseTime(stamp string) time.Time {
 		return time.Time{}
 	}
 	return t
-}
-
-func plainString(raw json.RawMessage) string {
-	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
-
-// encode writes JSON for programs; what is encoded here can't fail.
-func encode(v any) json.RawMessage {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
 
 // errorText is the error in a function's response; "" where there is none.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -46,7 +47,7 @@ func (s *emitter) completed(th *thread, p *part, failed bool) {
 	e := event.SubagentCompleted{
 		ToolUseID: p.CallID, AgentID: p.State.childSession(), Status: event.SubagentCompletedOK, DurationMS: took(p.State.Time),
 	}
-	text := taskResult(plainString(p.State.Output))
+	text := taskResult(nativejson.String(p.State.Output))
 	if failed {
 		e.Status, text = event.SubagentFailed, p.State.Error
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -222,7 +223,7 @@ func took(t span) *int64 {
 // the agent's own parts.
 func outputOf(st *toolState) json.RawMessage {
 	if st.Status == "error" {
-		return rawText(st.Error)
+		return nativejson.Encode(st.Error)
 	}
 	output := st.Output
 	if len(output) == 0 {
@@ -245,7 +246,7 @@ func outputOf(st *toolState) json.RawMessage {
 
 // skill writes the text of a skill that was loaded.
 func (s *emitter) skill(th *thread, p *part) {
-	text := plainString(p.State.Output)
+	text := nativejson.String(p.State.Output)
 	if p.Tool != skillTool || p.State.Status != "completed" || text == "" {
 		return
 	}
@@ -265,7 +266,7 @@ const interruptedWords = "The agent ended before the tool did."
 // toolLost settles a call whose process is gone.
 func (s *emitter) toolLost(partID string, t *tool) {
 	th := s.thread(t.Session)
-	s.result(th, partID, t.CallID, rawText(interruptedWords), true, nil)
+	s.result(th, partID, t.CallID, nativejson.Encode(interruptedWords), true, nil)
 	s.Upsert(th.Conversation, event.Block{
 		ID: partID, Type: event.BlockToolUse, Status: event.StatusComplete, Execution: event.ExecutionError,
 	})

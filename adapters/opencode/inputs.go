@@ -1,7 +1,6 @@
 package opencode
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -29,19 +29,16 @@ type requestLine struct {
 }
 
 func request(id, method, path string, body any) ([]adapters.Message, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(requestLine{id, method, path, body}); err != nil {
+	data, err := nativejson.Marshal(requestLine{id, method, path, body})
+	if err != nil {
 		return nil, fmt.Errorf("opencode: encode request %s: %w", id, err)
 	}
-	return []adapters.Message{{ID: id, Data: bytes.TrimSuffix(buf.Bytes(), []byte("\n"))}}, nil
+	return []adapters.Message{{ID: id, Data: data}}, nil
 }
 
 // Encode gives the request for an input.
 func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, error) {
-	if in, ok := in.(adapters.Initialize); ok {
-		_ = in
+	if _, ok := in.(adapters.Initialize); ok {
 		return request(id, "POST", "/api/session", map[string]any{
 			"id": t.launch.NativeID, "location": map[string]any{"directory": t.launch.Workspace},
 		})
@@ -250,7 +247,7 @@ func labels(raw json.RawMessage) []string {
 	if json.Unmarshal(raw, &many) == nil && many != nil {
 		return many
 	}
-	if one := plainString(raw); one != "" {
+	if one := nativejson.String(raw); one != "" {
 		return []string{one}
 	}
 	return []string{}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -13,7 +14,7 @@ import (
 func (t *translator) asked(l *line, raw json.RawMessage) error {
 	switch {
 	case l.Type == adapters.PromptType:
-		text := plainString(l.PromptText)
+		text := nativejson.String(l.PromptText)
 		t.Held = &text
 		t.Turn.Active = true
 	case l.isRequest():
@@ -93,7 +94,7 @@ func reason(body json.RawMessage) string {
 	if json.Unmarshal(body, &e) == nil && e.text() != "" {
 		return e.text()
 	}
-	if s := plainString(body); s != "" {
+	if s := nativejson.String(body); s != "" {
 		return s
 	}
 	return string(body)

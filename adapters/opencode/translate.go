@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -99,7 +100,7 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 	case isCall(raw):
 		t.Native(event.Main, r.Dir, "jsonrpc", raw)
 	default:
-		t.Malformed(r.Dir, err, rawText(r.Line))
+		t.Malformed(r.Dir, err, nativejson.Encode(r.Line))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -154,7 +155,7 @@ func (t *translator) loseOpen(session string) {
 		}
 		t.Upsert(t.thread(o.Session).Conversation, event.Block{
 			ID: id, Type: o.Type, Status: event.StatusError,
-			Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")},
+			Metadata: emit.Lost(),
 		})
 	}
 }
@@ -162,23 +163,13 @@ func (t *translator) loseOpen(session string) {
 // signal translates something that happened to the process.
 func (t *translator) signal(what string) {
 	switch {
-	case fatal(what):
+	case emit.Fatal(what, "2", "15"):
 		t.died(what)
 	case strings.HasPrefix(what, "events"):
 		t.streamBroke(what)
 	default:
-		t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
+		t.LogProcess(what)
 	}
-}
-
-// fatal says whether nothing more comes from the process. Recordings give the
-// number of the signal that was sent.
-func fatal(what string) bool {
-	switch what {
-	case "2", "9", "15", "TIMEOUT-KILL":
-		return true
-	}
-	return strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
 }
 
 // died settles what the end of the process leaves open.
@@ -199,13 +190,7 @@ func (t *translator) died(how string) {
 		}
 	}
 	t.Turn, t.Opening, t.due = turn{}, opening{}, nil
-	if midTurn {
-		t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
-			Message: "opencode ended in the middle of a turn: " + how, Code: "agent_died",
-		}})
-		return
-	}
-	t.Emit(event.Main, event.Log{Level: "info", Message: "process: " + how})
+	t.Died(how, midTurn)
 }
 
 // handedOver notes a prompt that was sent.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
 // line is one native record: a server-sent event, a request of the host and
@@ -114,7 +116,7 @@ type apiError struct {
 // UnmarshalJSON takes a failure of any shape: it is for people to read. The
 // runner's is a text.
 func (e *apiError) UnmarshalJSON(raw []byte) error {
-	if text := plainString(raw); text != "" {
+	if text := nativejson.String(raw); text != "" {
 		*e = apiError{Message: text}
 		return nil
 	}
@@ -327,22 +329,4 @@ func route(method, path string) (verb, subject string) {
 		return elements[0] + "." + last, elements[1]
 	}
 	return "", ""
-}
-
-// rawText is s as a JSON string; encoding a string can't fail.
-func rawText(s string) json.RawMessage {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-}
-
-// plainString reads a JSON string; anything else gives "".
-func plainString(raw json.RawMessage) string {
-	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
 // Encode gives what is written to the agent for an input.
@@ -108,7 +109,7 @@ func (t *Translator) encodeInterrupt(id string) (*adapters.Message, error) {
 	if len(t.Turns) == 0 {
 		return nil, nil
 	}
-	return &adapters.Message{ID: id, Data: encode(map[string]any{
+	return &adapters.Message{ID: id, Data: nativejson.Encode(map[string]any{
 		"jsonrpc": "2.0", "method": "session/cancel", "params": map[string]any{"sessionId": t.state.Session},
 	})}, nil
 }
@@ -137,7 +138,7 @@ func (t *Translator) encodeAnswer(id string, in adapters.Answer) (*adapters.Mess
 
 // request makes a request whose JSON-RPC id is that of the message.
 func (t *Translator) request(id, method string, params any) adapters.Message {
-	return adapters.Message{ID: id, Data: encode(map[string]any{
+	return adapters.Message{ID: id, Data: nativejson.Encode(map[string]any{
 		"jsonrpc": "2.0", "id": id, "method": method, "params": params,
 	})}
 }
@@ -150,7 +151,7 @@ func (t *Translator) reply(id string, to json.RawMessage, result any, f *fault) 
 	} else {
 		body["result"] = result
 	}
-	return adapters.Message{ID: id, Data: encode(body)}
+	return adapters.Message{ID: id, Data: nativejson.Encode(body)}
 }
 
 // IsLine says whether a line is one of the protocol; what else an agent says

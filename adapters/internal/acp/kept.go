@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -96,7 +97,7 @@ func replacedBy(meta json.RawMessage) string {
 	if isNull(meta) || json.Unmarshal(meta, &notes) != nil {
 		return ""
 	}
-	return plain(notes[replacesKey])
+	return nativejson.String(notes[replacesKey])
 }
 
 // replaced shows that a session was begun anew.
@@ -141,7 +142,7 @@ func (t *Translator) cutCalls() {
 	for _, id := range slices.Sorted(maps.Keys(t.Tools)) {
 		c := t.Tools[id]
 		if c.Refused {
-			t.settle(id, c, true, encode(t.dialect.rejected(c.Tool)))
+			t.settle(id, c, true, nativejson.Encode(t.dialect.rejected(c.Tool)))
 			continue
 		}
 		delete(t.Tools, id)

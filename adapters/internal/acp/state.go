@@ -1,12 +1,12 @@
 package acp
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
 // phase is how far the opening of the process has come.
@@ -177,16 +177,7 @@ func (s *state) fill() {
 }
 
 // State gives what the next translator needs to go on.
-func (t *Translator) State() (json.RawMessage, error) { return marshal(&t.state) }
-
-// marshal leaves the raw JSON inside as it is.
-func marshal(v any) (json.RawMessage, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
-}
+func (t *Translator) State() (json.RawMessage, error) { return nativejson.Marshal(&t.state) }
 
 // Session is the native session that the conversation is in; "" before it is
 // known.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -149,7 +150,7 @@ func orEmpty(input json.RawMessage) json.RawMessage {
 
 // settle writes a call's result.
 func (t *Translator) settle(id string, c *call, failed bool, output json.RawMessage) {
-	stands := !failed || t.dialect.stands(c.Tool, plain(output))
+	stands := !failed || t.dialect.stands(c.Tool, nativejson.String(output))
 	if !stands {
 		t.upsert(event.Block{ID: id, Type: event.BlockToolUse, Input: json.RawMessage("{}")})
 	}
@@ -161,7 +162,7 @@ func (t *Translator) settle(id string, c *call, failed bool, output json.RawMess
 	}
 	t.result(id, failed, output, t.since(c.Since))
 	if c.Tool.Skill != "" && !failed {
-		text := plain(output)
+		text := nativejson.String(output)
 		t.upsert(event.Block{
 			ID: id + ":skill", Type: event.BlockSkillLoad, Status: event.StatusComplete,
 			SkillName: c.Tool.Skill, Content: &text,
@@ -188,20 +189,11 @@ func (t *Translator) result(id string, failed bool, output json.RawMessage, took
 	t.upsert(event.Block{ID: id, Type: event.BlockToolUse, Execution: how})
 }
 
-// plain is a JSON string's text; "" for anything else.
-func plain(raw json.RawMessage) string {
-	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
-
 func textOf(raw json.RawMessage) *string {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil
 	}
-	s := plain(raw)
+	s := nativejson.String(raw)
 	return &s
 }
 
@@ -245,7 +237,7 @@ func askInput(c *call) json.RawMessage {
 	if _, taken := input["locations"]; !taken && !isNull(c.Told.Locations) && string(c.Told.Locations) != "[]" {
 		input["locations"] = c.Told.Locations
 	}
-	return encode(input)
+	return nativejson.Encode(input)
 }
 
 // decided is the host's answer to a request of the agent's.
@@ -302,7 +294,7 @@ func (t *Translator) reject(callID string) {
 		c.Refused = true // the agent may yet tell it in its own words
 		return
 	}
-	t.settle(callID, c, true, encode(t.dialect.rejected(c.Tool)))
+	t.settle(callID, c, true, nativejson.Encode(t.dialect.rejected(c.Tool)))
 	u := &t.Turns[0]
 	if u.Cancelled && !slices.Contains(u.Refused, callID) {
 		u.Refused = append(u.Refused, callID)

@@ -1,11 +1,12 @@
 package acp
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -43,7 +44,7 @@ func (t *Translator) decode(r event.Record, next func(*message, string)) {
 	m, known, err := decode(r.Line)
 	switch {
 	case err != nil:
-		t.Malformed(r.Dir, err, encode(r.Line))
+		t.Malformed(r.Dir, err, nativejson.Encode(r.Line))
 	case !known:
 		t.native(r.Dir, "unknown", r.Line)
 	default:
@@ -215,9 +216,5 @@ func (t *Translator) since(begun int64) *int64 {
 
 // lose marks a block that is in no file of the agent's.
 func (t *Translator) lose(id string, typ event.BlockType) {
-	t.upsert(event.Block{ID: id, Type: typ, Status: event.StatusError, Metadata: lost()})
-}
-
-func lost() map[string]json.RawMessage {
-	return map[string]json.RawMessage{"lost": json.RawMessage("true")}
+	t.upsert(event.Block{ID: id, Type: typ, Status: event.StatusError, Metadata: emit.Lost()})
 }

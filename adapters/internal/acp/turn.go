@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -147,35 +148,25 @@ func (t *Translator) thoughtID() string { return ThoughtID(t.Turns[0].ID, t.Turn
 
 // endRun completes what was being said.
 func (t *Translator) endRun() {
-	if len(t.Turns) == 0 {
-		return
-	}
-	rest, _ := t.dialect.tidy(t.Run.Text, t.Run.Held, "", true)
-	t.say(rest)
-	if t.Run.Thought {
-		t.upsert(event.Block{ID: t.thoughtID(), Type: event.BlockThinking, Status: event.StatusComplete})
-	}
-	if t.Run.Text {
-		t.upsert(event.Block{ID: t.textID(), Type: event.BlockAssistantText, Status: event.StatusComplete})
-	}
-	if t.Run.Thought || t.Run.Text {
-		t.Turns[0].Runs++
-	}
-	t.Run = run{}
+	t.closeRun(func(id string, typ event.BlockType) {
+		t.upsert(event.Block{ID: id, Type: typ, Status: event.StatusComplete})
+	})
 }
 
 // loseRun gives up what was being said: the agent keeps whole messages only.
-func (t *Translator) loseRun() {
+func (t *Translator) loseRun() { t.closeRun(t.lose) }
+
+func (t *Translator) closeRun(end func(id string, typ event.BlockType)) {
 	if len(t.Turns) == 0 {
 		return
 	}
 	rest, _ := t.dialect.tidy(t.Run.Text, t.Run.Held, "", true)
 	t.say(rest)
 	if t.Run.Thought {
-		t.lose(t.thoughtID(), event.BlockThinking)
+		end(t.thoughtID(), event.BlockThinking)
 	}
 	if t.Run.Text {
-		t.lose(t.textID(), event.BlockAssistantText)
+		end(t.textID(), event.BlockAssistantText)
 	}
 	if t.Run.Thought || t.Run.Text {
 		t.Turns[0].Runs++
@@ -288,7 +279,7 @@ func (t *Translator) loseCalls() {
 		c := t.Tools[id]
 		delete(t.Tools, id)
 		t.upsert(event.Block{
-			ID: id, Type: event.BlockToolUse, Status: event.StatusError, Execution: event.ExecutionError, Metadata: lost(),
+			ID: id, Type: event.BlockToolUse, Status: event.StatusError, Execution: event.ExecutionError, Metadata: emit.Lost(),
 		})
 		if c.Spawned {
 			t.emit(event.SubagentCompleted{ToolUseID: id, Status: event.SubagentFailed})
@@ -309,8 +300,8 @@ func (t *Translator) endTurn(idle event.SessionIdle) {
 
 // signal translates something that happened to the process.
 func (t *Translator) signal(what string) {
-	if !fatal(what) {
-		t.emit(event.Log{Level: "info", Message: "process: " + what})
+	if !emit.Fatal(what, "2", "15") {
+		t.LogProcess(what)
 		return
 	}
 	midTurn := len(t.Turns) > 0
@@ -323,21 +314,5 @@ func (t *Translator) signal(what string) {
 	t.Turns, t.Run, t.Phase = nil, run{}, closed
 	clear(t.Sent)
 	clear(t.Unserved)
-	if midTurn {
-		t.emit(event.Error{ErrorInfo: event.ErrorInfo{
-			Message: fmt.Sprintf("%s ended in the middle of a turn: %s", t.dialect.Agent, what), Code: "agent_died",
-		}})
-		return
-	}
-	t.emit(event.Log{Level: "info", Message: "process: " + what})
-}
-
-// fatal says whether nothing more comes from the process. Recordings give the
-// number of the signal that was sent.
-func fatal(what string) bool {
-	switch what {
-	case "9", "15", "2", "TIMEOUT-KILL":
-		return true
-	}
-	return strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
+	t.Died(what, midTurn)
 }

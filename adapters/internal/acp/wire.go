@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
 
@@ -170,17 +171,11 @@ func OutputOf(pieces []Output) json.RawMessage {
 	texts := make([]string, 0, len(pieces))
 	for _, p := range pieces {
 		if p.Content == nil || p.Content.Type != "text" {
-			return encode(pieces)
+			return nativejson.Encode(pieces)
 		}
 		texts = append(texts, p.Content.Text)
 	}
-	return encode(strings.Join(texts, "\n"))
-}
-
-// encode writes JSON that is for programs; what is encoded here can't fail.
-func encode(v any) json.RawMessage {
-	data, _ := marshal(v)
-	return data
+	return nativejson.Encode(strings.Join(texts, "\n"))
 }
 
 // compact is JSON without spaces: it stays the same bytes when it is carried in
