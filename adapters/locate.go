@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 // FindProgram finds an agent's program for Locate: the path in the environment's
@@ -18,13 +20,9 @@ func FindProgram(getenv func(string) string, variable, name, install string) (st
 		}
 		return filepath.Abs(found)
 	}
-	for _, dir := range filepath.SplitList(getenv("PATH")) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path, nil
-		}
+	found, err := sandbox.LookPath(name, getenv("PATH"))
+	if err != nil {
+		return "", fmt.Errorf("%w: %s, or set %s to its path", ErrNotInstalled, install, variable)
 	}
-	return "", fmt.Errorf("%w: %s, or set %s to its path", ErrNotInstalled, install, variable)
+	return found, nil
 }

@@ -2,6 +2,9 @@ package sandbox
 
 import (
 	"fmt"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -70,4 +73,26 @@ func MergeEnv(envs ...[]string) []string {
 		out = append(out, kv)
 	}
 	return out
+}
+
+// EnvValue returns the value of a variable in an environment of the form
+// NAME=value; "" if it has none.
+func EnvValue(env []string, name string) string {
+	for _, kv := range env {
+		if k, v, _ := strings.Cut(kv, "="); k == name {
+			return v
+		}
+	}
+	return ""
+}
+
+// LookPath finds a program by its name in the folders of a PATH. Relative folders
+// don't count. The error is [fs.ErrNotExist].
+func LookPath(name, path string) (string, error) {
+	for _, dir := range filepath.SplitList(path) {
+		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(dir) {
+			return found, nil
+		}
+	}
+	return "", fs.ErrNotExist
 }

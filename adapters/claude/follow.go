@@ -36,10 +36,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 		return since, err
 	}
 	defer in.Close()
-	p := &parser{emitter: newEmitter(f.State), Yielder: emit.Yielder{Yield: func(ev event.Event, _ error) bool {
-		take(ev)
-		return true
-	}}}
+	p := &parser{emitter: newEmitter(f.State), Yielder: emit.To(take)}
 	file := &file{in: in}
 	for more := true; more; {
 		if more, err = file.advance(); more && err == nil {

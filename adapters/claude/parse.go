@@ -63,7 +63,7 @@ func (p *parser) open(sources []adapters.Source) {
 func (p *parser) begin(f *file, conversation string) {
 	f.conversation = conversation
 	if err := f.open(); err != nil {
-		p.fail(err)
+		p.Fail(&p.Emitter, err)
 		return
 	}
 	at, _ := slices.BinarySearchFunc(p.reading, f, func(a, b *file) int { return a.rank - b.rank })
@@ -87,7 +87,7 @@ func (p *parser) readLinks(sources []adapters.Source) map[string]link {
 		}
 		l, err := readLink(src)
 		if err != nil {
-			p.fail(err)
+			p.Fail(&p.Emitter, err)
 			continue
 		}
 		links[agentID] = l
@@ -194,7 +194,7 @@ func (p *parser) advance(f *file) {
 	for !p.Stopped {
 		more, err := f.advance()
 		if err != nil {
-			p.fail(err)
+			p.Fail(&p.Emitter, err)
 		}
 		if more && err == nil {
 			return
@@ -205,12 +205,6 @@ func (p *parser) advance(f *file) {
 	}
 	p.reading = slices.DeleteFunc(p.reading, func(g *file) bool { return g == f })
 	f.in.Close()
-}
-
-// fail hands an error on behind what is told; the reading goes on.
-func (p *parser) fail(err error) {
-	p.Flush(&p.Emitter)
-	p.Fault(err)
 }
 
 // finish settles what the files leave open.

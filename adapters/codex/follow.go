@@ -42,10 +42,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	}
 	defer in.Close()
 	f := &file{Transcript: adapters.Transcript{ID: event.Main, Path: name}, in: in, plain: at.Plain, turn: reading{last: at.Last}}
-	p := &parser{emitter: newEmitter(at.State), hasMain: true, Yielder: emit.Yielder{Yield: func(ev event.Event, _ error) bool {
-		take(ev)
-		return true
-	}}}
+	p := &parser{emitter: newEmitter(at.State), hasMain: true, Yielder: emit.To(take)}
 	p.thread(f.ID).Conversation = event.Main
 	var marshal error
 	err = in.Followed(func(line []byte) {

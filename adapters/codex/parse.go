@@ -55,7 +55,7 @@ func (p *parser) open(sources []adapters.Source) {
 	for _, src := range sources {
 		in, err := lines.Open(Name, src)
 		if err != nil {
-			p.fail(err)
+			p.Fail(&p.Emitter, err)
 			continue
 		}
 		f := &file{Transcript: src.Transcript, in: in}
@@ -127,26 +127,20 @@ func (p *parser) advance(f *file) {
 	for len(f.ready) == 0 && !f.ended && !p.Stopped {
 		raw, err := f.in.Next()
 		if err != nil && !errors.Is(err, io.EOF) {
-			p.fail(f.in.At(err))
+			p.Fail(&p.Emitter, f.in.At(err))
 		}
 		if err != nil {
 			f.ended = true
 		}
 		if len(bytes.TrimSpace(raw)) > 0 {
 			if err := f.line(raw); err != nil {
-				p.fail(f.in.At(err))
+				p.Fail(&p.Emitter, f.in.At(err))
 			}
 		}
 		if f.ended {
 			f.flushTurn(false)
 		}
 	}
-}
-
-// fail hands an error on behind what is told; the reading goes on.
-func (p *parser) fail(err error) {
-	p.Flush(&p.Emitter)
-	p.Fault(err)
 }
 
 // finish settles what the files leave open.

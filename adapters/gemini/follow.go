@@ -41,10 +41,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	if at.Prompts == nil {
 		at.Prompts = map[string]int{}
 	}
-	p := newParser(func(ev event.Event, _ error) bool {
-		take(ev)
-		return true
-	})
+	p := newParser(emit.To(take))
 	p.prompts = at.Prompts
 	for n := at.File; n < len(mains); n++ {
 		if n > at.File {

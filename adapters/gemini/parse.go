@@ -18,7 +18,7 @@ import (
 // subagent's behind the call that started it.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		p := newParser(yield)
+		p := newParser(emit.Yielder{Yield: yield})
 		mains := p.sort(sources)
 		for _, src := range mains {
 			if p.Stopped {
@@ -41,8 +41,8 @@ type parser struct {
 	threads []*thread
 }
 
-func newParser(yield func(event.Event, error) bool) *parser {
-	return &parser{Yielder: emit.Yielder{Yield: yield}, Emitter: emit.Emitter{Agent: Name}, prompts: map[string]int{}}
+func newParser(y emit.Yielder) *parser {
+	return &parser{Yielder: y, Emitter: emit.Emitter{Agent: Name}, prompts: map[string]int{}}
 }
 
 // isMain says whether a transcript is a conversation of its own.
@@ -60,12 +60,6 @@ func (p *parser) sort(sources []adapters.Source) []adapters.Source {
 	}
 	slices.SortStableFunc(mains, func(a, b adapters.Source) int { return numberOf(a.ID) - numberOf(b.ID) })
 	return mains
-}
-
-// fail hands an error on behind what is told; the reading goes on.
-func (p *parser) fail(err error) {
-	p.Flush(&p.Emitter)
-	p.Fault(err)
 }
 
 // at sets the time of what is told next.
@@ -86,7 +80,7 @@ const legacySuffix = ".json"
 func (p *parser) read(src adapters.Source, each func(*record) error) {
 	in, err := lines.Open(Name, src)
 	if err != nil {
-		p.fail(err)
+		p.Fail(&p.Emitter, err)
 		return
 	}
 	defer in.Close()
@@ -98,7 +92,7 @@ func (p *parser) read(src adapters.Source, each func(*record) error) {
 		err := readLine(line, each)
 		p.Flush(&p.Emitter)
 		return err
-	}, p.fail)
+	}, func(err error) { p.Fail(&p.Emitter, err) })
 }
 
 func readLine(raw []byte, each func(*record) error) error {
@@ -133,7 +127,7 @@ func (p *parser) readWhole(in *lines.Reader, each func(*record) error) {
 		err = each(r)
 	}
 	if err != nil {
-		p.fail(in.At(err))
+		p.Fail(&p.Emitter, in.At(err))
 	}
 	p.Flush(&p.Emitter)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -64,7 +65,7 @@ func (t *thread) begins() string {
 		return t.prompt
 	}
 	t.read = true
-	quiet := newParser(func(event.Event, error) bool { return true })
+	quiet := newParser(emit.To(func(event.Event) {}))
 	quiet.read(t.Source, func(r *record) error {
 		if r.Type == "user" {
 			pieces, err := r.pieces()

@@ -25,10 +25,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	if err != nil {
 		return since, err
 	}
-	p := &parser{Yielder: emit.Yielder{Yield: func(ev event.Event, _ error) bool {
-		take(ev)
-		return true
-	}}}
+	p := &parser{Yielder: emit.To(take)}
 	for _, root := range r.book.roots() {
 		p.tell(r.book, root)
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,9 +35,12 @@ func (b *box) start(ctx context.Context, cmd sandbox.Command) (*process, error) 
 	}
 	paths := b.paths()
 	env := sandbox.MergeEnv(b.env(paths), cmd.Env)
-	path, err := lookPath(cmd.Argv[0], envValue(env, "PATH"))
-	if err != nil {
-		return nil, err
+	path := cmd.Argv[0]
+	if !strings.Contains(path, "/") {
+		var err error
+		if path, err = sandbox.LookPath(path, sandbox.EnvValue(env, "PATH")); err != nil {
+			return nil, fmt.Errorf("not in PATH: %w", err)
+		}
 	}
 	dir := cmd.Dir
 	if dir == "" {
@@ -51,19 +52,6 @@ func (b *box) start(ctx context.Context, cmd sandbox.Command) (*process, error) 
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	return run(ctx, c)
-}
-
-func lookPath(name, path string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	for _, dir := range filepath.SplitList(path) {
-		p := filepath.Join(dir, name)
-		if info, err := os.Stat(p); err == nil && filepath.IsAbs(p) && !info.IsDir() && info.Mode()&0o111 != 0 {
-			return p, nil
-		}
-	}
-	return "", fmt.Errorf("not in PATH: %w", fs.ErrNotExist)
 }
 
 // process is one running command.

@@ -50,7 +50,7 @@ func (b *box) paths() sandbox.Paths {
 	}
 	if home := p.hiddenHome(); home != "" {
 		out.Hide = append(out.Hide, home)
-		out.KeepReadOnly = toolFolders(home, envValue(p.env, "PATH"))
+		out.KeepReadOnly = toolFolders(home, sandbox.EnvValue(p.env, "PATH"))
 	}
 	out.Keep = []string{out.Home, out.Workspace, out.Tmp}
 	out.KeepReadOnly = append(out.KeepReadOnly, p.options.Keep...)

@@ -32,12 +32,3 @@ func isInstallation(prefix string) bool {
 	}
 	return false
 }
-
-func envValue(env []string, name string) string {
-	for _, kv := range env {
-		if k, v, _ := strings.Cut(kv, "="); k == name {
-			return v
-		}
-	}
-	return ""
-}

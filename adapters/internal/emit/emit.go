@@ -113,6 +113,20 @@ func (y *Yielder) Flush(e *Emitter) {
 	e.Events = e.Events[:0]
 }
 
+// To returns a Yielder for one who takes all events and no errors.
+func To(take func(event.Event)) Yielder {
+	return Yielder{Yield: func(ev event.Event, _ error) bool {
+		take(ev)
+		return true
+	}}
+}
+
+// Fail hands an error on behind the events of an emitter; the reading continues.
+func (y *Yielder) Fail(e *Emitter, err error) {
+	y.Flush(e)
+	y.Fault(err)
+}
+
 // Fault hands an error on; the reading goes on behind it.
 func (y *Yielder) Fault(err error) {
 	if !y.Stopped && !y.Yield(event.Event{}, err) {

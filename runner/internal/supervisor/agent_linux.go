@@ -3,7 +3,6 @@ package supervisor
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/proc"
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 // agentPipes makes the agent's stdin, stdout and stderr: our ends and its.
@@ -53,13 +53,11 @@ func findProgram(name, dir string, env []string) (string, error) {
 		p := filepath.Join(dir, name)
 		return p, checkProgram(p)
 	}
-	for _, folder := range filepath.SplitList(lookup(env, "PATH")) {
-		p := filepath.Join(folder, name)
-		if filepath.IsAbs(p) && checkProgram(p) == nil {
-			return p, nil
-		}
+	p, err := sandbox.LookPath(name, sandbox.EnvValue(env, "PATH"))
+	if err != nil {
+		return "", fmt.Errorf("program %q is not in the agent's PATH: %w", name, err)
 	}
-	return "", fmt.Errorf("program %q is not in the agent's PATH: %w", name, fs.ErrNotExist)
+	return p, nil
 }
 
 func checkProgram(p string) error {
@@ -71,15 +69,6 @@ func checkProgram(p string) error {
 		return fmt.Errorf("program %s is not executable", p)
 	}
 	return nil
-}
-
-func lookup(env []string, name string) string {
-	for _, kv := range env {
-		if k, v, _ := strings.Cut(kv, "="); k == name {
-			return v
-		}
-	}
-	return ""
 }
 
 // programsBeside gives the files of those names that lie beside a program.

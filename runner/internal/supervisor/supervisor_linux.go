@@ -24,6 +24,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/proc"
 	"github.com/sojourn-run/sojourn/runner/internal/spool"
 	"github.com/sojourn-run/sojourn/runner/internal/transport"
+	"github.com/sojourn-run/sojourn/sandbox"
 )
 
 // sweepLimit is how long a sweep goes on killing.
@@ -241,7 +242,7 @@ func (s *Supervisor) agentEnv() []string {
 // marked adds this process's own mark of the sandbox to an environment that has
 // none.
 func marked(env []string) []string {
-	if value := os.Getenv(runner.MarkEnv); value != "" && lookup(env, runner.MarkEnv) == "" {
+	if value := os.Getenv(runner.MarkEnv); value != "" && sandbox.EnvValue(env, runner.MarkEnv) == "" {
 		env = append(slices.Clone(env), runner.MarkEnv+"="+value)
 	}
 	return env
