@@ -243,24 +243,13 @@ func (c *cli) spawnCommand() *cobra.Command {
 }
 
 func (c *cli) spawn(ctx context.Context, parent, text, id, description string, f *optionFlags) error {
-	if _, err := c.agent(f.agent); err != nil {
-		return err
-	}
-	o, err := f.options()
-	if err != nil {
-		return err
-	}
-	if err := givenID(f.given, id); err != nil {
-		return err
-	}
 	m, err := c.message(text, sendFlags{})
 	if err != nil {
 		return err
 	}
-	if o.Profile != "" {
-		if err := c.checkProfile(ctx, o.Profile); err != nil {
-			return err
-		}
+	o, err := c.options(ctx, id, f)
+	if err != nil {
+		return err
 	}
 	req := session.SpawnRequest{ID: cmp.Or(id, uuid.NewString()), Options: o, Message: m, Description: description}
 	return c.tell(ctx, parent, func(ctx context.Context, h *session.Handle) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/session"
@@ -161,10 +162,10 @@ func mark(v verdict, o render.Options) string {
 func (c *cli) checks(ctx context.Context) []check {
 	all := []check{
 		{name: "temporal", look: c.checkTemporal},
-		{name: "namespace", look: c.checkNamespace},
-		{name: "search attributes", look: c.checkAttributes},
-		{name: "worker", look: c.checkWorker},
-		{name: "reconciler", look: c.checkReconciler},
+		{name: "namespace", look: c.inTemporal(c.checkNamespace)},
+		{name: "search attributes", look: c.inTemporal(c.checkAttributes)},
+		{name: "worker", look: c.inTemporal(checkWorker)},
+		{name: "reconciler", look: c.inTemporal(checkReconciler)},
 		{name: "stream", look: c.checkStream},
 		{name: "archive", look: c.checkBucket},
 	}
@@ -178,21 +179,22 @@ func (c *cli) checkTemporal(ctx context.Context) (string, error) {
 	return "answers at " + c.conns.options.HostPort, nil
 }
 
-var errNoTemporal = &failure{line: "not checked: Temporal is not reachable", code: exitFailed}
-
-func (c *cli) checkNamespace(ctx context.Context) (string, error) {
-	t, err := c.temporal(ctx)
-	if err != nil {
-		return "", errNoTemporal
+// inTemporal makes a check of one that asks Temporal.
+func (c *cli) inTemporal(look func(context.Context, client.Client) (string, error)) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		t, err := c.temporal(ctx)
+		if err != nil {
+			return "", &failure{line: "not checked: Temporal is not reachable", code: exitFailed}
+		}
+		return look(ctx, t)
 	}
+}
+
+func (c *cli) checkNamespace(ctx context.Context, t client.Client) (string, error) {
 	return c.conns.options.Namespace, namespaceKnown(ctx, t, c.conns.options.Namespace)
 }
 
-func (c *cli) checkAttributes(ctx context.Context) (string, error) {
-	t, err := c.temporal(ctx)
-	if err != nil {
-		return "", errNoTemporal
-	}
+func (c *cli) checkAttributes(ctx context.Context, t client.Client) (string, error) {
 	missing, err := missingAttributes(ctx, t, c.conns.options.Namespace)
 	if err == nil && len(missing) > 0 {
 		err = failed("sojourn setup makes them", "%d of %d are missing", len(missing), len(session.SearchAttributes()))
@@ -200,11 +202,7 @@ func (c *cli) checkAttributes(ctx context.Context) (string, error) {
 	return fmt.Sprintf("all %d are there", len(session.SearchAttributes())), err
 }
 
-func (c *cli) checkWorker(ctx context.Context) (string, error) {
-	t, err := c.temporal(ctx)
-	if err != nil {
-		return "", errNoTemporal
-	}
+func checkWorker(ctx context.Context, t client.Client) (string, error) {
 	workers, since, err := session.Workers(ctx, t, session.TaskQueue)
 	if err == nil && len(workers) == 0 {
 		err = failed("start sojourn-worker with the same settings", "no worker asks for work on the task queue %s", session.TaskQueue)
@@ -212,11 +210,7 @@ func (c *cli) checkWorker(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d on the task queue %s: %s, heard of %s", len(workers), session.TaskQueue, joinNames(workers), ago(since)), err
 }
 
-func (c *cli) checkReconciler(ctx context.Context) (string, error) {
-	t, err := c.temporal(ctx)
-	if err != nil {
-		return "", errNoTemporal
-	}
+func checkReconciler(ctx context.Context, t client.Client) (string, error) {
 	d, err := t.ScheduleClient().GetHandle(ctx, session.ReconcilerSchedule).Describe(ctx)
 	var missing *serviceerror.NotFound
 	switch {
@@ -249,8 +243,8 @@ func (c *cli) checkBucket(ctx context.Context) (string, error) {
 // hostChecks are answered by the hosts' workers, who are asked once for all.
 func (c *cli) hostChecks(ctx context.Context) []check {
 	ask := sync.OnceValues(func() ([]session.HostReport, error) { return c.hosts(ctx) })
-	about := func(name string, judge func([]session.HostReport) (string, error)) check {
-		return check{name: name, patience: hostsTimeout, optional: true, look: func(context.Context) (string, error) {
+	about := func(name string, agent *adapters.Info, judge func([]session.HostReport) (string, error)) check {
+		return check{name: name, patience: hostsTimeout, optional: true, agent: agent, look: func(context.Context) (string, error) {
 			reports, err := ask()
 			if err != nil {
 				return "", err
@@ -258,21 +252,16 @@ func (c *cli) hostChecks(ctx context.Context) []check {
 			return judge(reports)
 		}}
 	}
-	all := []check{about("sandboxes", confinement), about("leftovers", leftovers)}
+	all := []check{about("sandboxes", nil, confinement), about("leftovers", nil, leftovers)}
 	for _, name := range c.agents.Names() {
 		a, err := c.agents.Get(name)
 		if err != nil {
 			continue
 		}
 		info := a.Info()
-		look := func(context.Context) (string, error) {
-			reports, err := ask()
-			if err != nil {
-				return "", err
-			}
+		all = append(all, about("agent "+info.Name, &info, func(reports []session.HostReport) (string, error) {
 			return onHosts(info.Name, reports)
-		}
-		all = append(all, check{name: "agent " + info.Name, patience: hostsTimeout, optional: true, agent: &info, look: look})
+		}))
 	}
 	return all
 }

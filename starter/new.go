@@ -126,21 +126,25 @@ func givenID(given func(string) bool, id string) error {
 	return session.ValidateID("--id", id)
 }
 
-func (c *cli) create(ctx context.Context, id string, f *optionFlags) error {
+// options checks what a session is to be made with.
+func (c *cli) options(ctx context.Context, id string, f *optionFlags) (session.Options, error) {
 	if _, err := c.agent(f.agent); err != nil {
-		return err
+		return session.Options{}, err
 	}
 	o, err := f.options()
+	if err == nil {
+		err = givenID(f.given, id)
+	}
+	if err == nil && o.Profile != "" {
+		err = c.checkProfile(ctx, o.Profile)
+	}
+	return o, err
+}
+
+func (c *cli) create(ctx context.Context, id string, f *optionFlags) error {
+	o, err := c.options(ctx, id, f)
 	if err != nil {
 		return err
-	}
-	if err := givenID(f.given, id); err != nil {
-		return err
-	}
-	if o.Profile != "" {
-		if err := c.checkProfile(ctx, o.Profile); err != nil {
-			return err
-		}
 	}
 	sc, err := c.client(ctx, needTemporal|needArchiveNow)
 	if err != nil {
