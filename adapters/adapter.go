@@ -72,7 +72,7 @@ type Adapter interface {
 	Place(t Transcript, l Launch) string
 
 	// Parse turns native transcripts into events: whole blocks only. An error
-	// names file and line, and the iteration goes on behind it: a broken line
+	// names file and line, and the iteration continues behind it: a broken line
 	// costs that line, a file that can't be read its rest, and what is good
 	// still comes. A caller that wants all or nothing stops at the first error.
 	Parse([]Source) iter.Seq2[event.Event, error]
@@ -192,7 +192,7 @@ type Launch struct {
 	// NativeID is the id chosen by Adapter.NativeID, or, once there is a native
 	// session, the one that Prepare found.
 	NativeID string
-	// Resume goes on with the native session NativeID; both are decided by
+	// Resume continues with the native session NativeID; both are decided by
 	// what Prepare found in Home, never by a flag.
 	Resume bool
 	// Model is the agent's own name for it; "" leaves the agent's default.
@@ -218,7 +218,7 @@ type Wrapped interface {
 // Beating is an adapter whose agents say now and then no more than that they
 // run. The host that waits for an agent's progress does not count that.
 type Beating interface {
-	// Beats says whether a line of the agent is only that.
+	// Beats reports whether a line of the agent is only that.
 	Beats(line string) bool
 }
 

@@ -13,10 +13,10 @@ type Capability struct {
 	field func(*Capabilities) *bool
 }
 
-// In says whether an agent has it.
+// In reports whether an agent has it.
 func (c Capability) In(can Capabilities) bool { return *c.field(&can) }
 
-// AllCapabilities gives every ability that Capabilities has a field for, in
+// AllCapabilities returns every ability that Capabilities has a field for, in
 // the order in which they are shown.
 func AllCapabilities() []Capability {
 	return []Capability{
@@ -47,7 +47,7 @@ func AllCapabilities() []Capability {
 	}
 }
 
-// Split gives the names of what an agent can and of what it can't, each in the
+// Split returns the names of what an agent can and of what it can't, each in the
 // order of AllCapabilities.
 func (c Capabilities) Split() (can, cannot []string) {
 	for _, ability := range AllCapabilities() {

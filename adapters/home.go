@@ -19,7 +19,7 @@ type DirHome struct{ dir string }
 
 var _ Home = DirHome{}
 
-// OpenHome gives the folder as a home. It fails if dir is no folder.
+// OpenHome returns the folder as a home. It fails if dir is no folder.
 func OpenHome(dir string) (DirHome, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -31,7 +31,7 @@ func OpenHome(dir string) (DirHome, error) {
 	return DirHome{dir}, nil
 }
 
-// Glob gives the files that match a pattern of path.Match, in order.
+// Glob returns the files that match a pattern of path.Match, in order.
 func (h DirHome) Glob(pattern string) ([]string, error) {
 	root, err := os.OpenRoot(h.dir)
 	if err != nil {
@@ -78,7 +78,7 @@ var ErrNoTranscript = errors.New("no transcript found")
 // ErrManySessions is wrapped by SourcesFrom for paths of more than one session.
 var ErrManySessions = errors.New("several sessions")
 
-// SourcesFrom gives the transcripts of one conversation at the paths: native
+// SourcesFrom returns the transcripts of one conversation at the paths: native
 // transcript files, each with what belongs to it, or folders laid out like
 // the agent's home. Paths that hold more than one session are refused, with
 // the sessions' files named.

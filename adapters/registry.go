@@ -29,7 +29,7 @@ func New(adapters ...Adapter) Registry {
 	return r
 }
 
-// Get gives the adapter of that name, or an error that wraps ErrUnknownAgent
+// Get returns the adapter of that name, or an error that wraps ErrUnknownAgent
 // and lists the names known.
 func (r Registry) Get(name string) (Adapter, error) {
 	if a, ok := r.byName[name]; ok {
@@ -38,7 +38,7 @@ func (r Registry) Get(name string) (Adapter, error) {
 	return nil, fmt.Errorf("%w %q: known agents are %s", ErrUnknownAgent, name, r.known())
 }
 
-// Names gives the names known, sorted.
+// Names returns the names known, sorted.
 func (r Registry) Names() []string { return slices.Clone(r.names) }
 
 func (r Registry) known() string {

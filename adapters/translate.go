@@ -19,10 +19,10 @@ type TranslateOptions struct {
 	Side []Source
 }
 
-// Translate gives the events of a recording from its beginning to its end. The
+// Translate returns the events of a recording from its beginning to its end. The
 // end of the records is taken for the end of the agent, so that nothing stays
 // open. An error of records ends the iteration; an error of a side transcript
-// is yielded and the iteration goes on.
+// is yielded and the iteration continues.
 func Translate(a Adapter, records iter.Seq2[event.Record, error], o TranslateOptions) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		tr, err := a.Translator(Launch{}, nil)

@@ -29,7 +29,7 @@ var (
 	_ adapters.Wrapped  = (*Adapter)(nil)
 )
 
-// New gives the adapter.
+// New returns the adapter.
 func New() *Adapter { return &Adapter{} }
 
 // Info says what the protocol can carry; a program may have less.

@@ -80,7 +80,7 @@ func globsOf(value string) ([]string, error) {
 // exportTries is how often files are read in the hope that they hold still.
 const exportTries = 4
 
-// Export gives the pieces of the program's files that have changed. Several
+// Export returns the pieces of the program's files that have changed. Several
 // files may be one database, so they are of one moment: what was read is read
 // again, and counts if nothing has changed in between. Files that don't hold
 // still are left for the next time. The pieces wait in a file of ours: they may be

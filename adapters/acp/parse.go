@@ -79,7 +79,7 @@ func (p *parser) line(line []byte) error {
 	return nil
 }
 
-// opensProcess says whether a record is the first line to a new process.
+// opensProcess reports whether a record is the first line to a new process.
 func opensProcess(r event.Record) bool {
 	if r.Dir != event.DirIn || !strings.Contains(r.Line, `"initialize"`) {
 		return false

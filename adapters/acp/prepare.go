@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Prepare goes on with the last session that somebody has spoken in. The
+// Prepare continues with the last session that somebody has spoken in. The
 // records of the last process's opening mostly tell it; all records are read
 // where there is no such file, as after a restore, or where that process did not
 // come so far.

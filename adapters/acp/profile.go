@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/profilefiles"
 )
 
-// ProfileFiles gives the workspace's files. What would need a place of the
+// ProfileFiles returns the workspace's files. What would need a place of the
 // program's own is refused: a profile that is silently not followed is worse
 // than none.
 func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {

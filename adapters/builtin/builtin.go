@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/opencode"
 )
 
-// Registry gives the agents that come with Sojourn.
+// Registry returns the agents that come with Sojourn.
 func Registry() adapters.Registry {
 	return adapters.New(
 		claude.New(),

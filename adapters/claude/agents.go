@@ -54,7 +54,7 @@ func (s *emitter) agentKnown(toolUseID, agentID string) {
 	}
 }
 
-// agentPrompt says whether a text in a subagent's conversation is the line
+// agentPrompt reports whether a text in a subagent's conversation is the line
 // that repeats its prompt.
 func (s *emitter) agentPrompt(conversation, text string) bool {
 	a := s.Agents[conversation]

@@ -68,7 +68,7 @@ func environment(l adapters.Launch) map[string]string {
 	}
 }
 
-// Encode gives the line for an input.
+// Encode returns the line for an input.
 func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, error) {
 	line, err := t.encode(id, in)
 	if err != nil {
@@ -77,7 +77,7 @@ func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, e
 	return []adapters.Message{{ID: id, Data: line}}, nil
 }
 
-// Due gives nothing: the program waits for no answer that nobody decides on.
+// Due returns nothing: the program waits for no answer that nobody decides on.
 func (*translator) Due() []adapters.Message { return nil }
 
 func (t *translator) encode(id string, in adapters.Input) ([]byte, error) {
@@ -148,7 +148,7 @@ type imagePart struct {
 	Source map[string]any `json:"source"`
 }
 
-// beginsAnew says whether a prompt is the command by which the program leaves
+// beginsAnew reports whether a prompt is the command by which the program leaves
 // its session for a new one, under an id that it does not tell.
 func beginsAnew(text string) (command string, fresh bool) {
 	fields := strings.Fields(text)

@@ -14,7 +14,7 @@ import (
 // and writes down under a new id. Which of the two is known only from what
 // follows, so a local command waits for its output and is named after it.
 
-// isCommand says whether the program may take a text for a slash command: one
+// isCommand reports whether the program may take a text for a slash command: one
 // that begins with a path is none, and neither is a slash alone.
 func isCommand(text string) bool {
 	name, _ := splitCommand(text)
@@ -23,7 +23,7 @@ func isCommand(text string) bool {
 	})
 }
 
-// splitCommand gives the name, without its slash, and the arguments.
+// splitCommand returns the name, without its slash, and the arguments.
 func splitCommand(text string) (name, args string) {
 	text = strings.TrimPrefix(text, "/")
 	if at := strings.IndexFunc(text, unicode.IsSpace); at >= 0 {
@@ -146,7 +146,7 @@ func rawParts(before []part, text string) json.RawMessage {
 	return append(out, '}', ']')
 }
 
-// command writes what a transcript holds of a slash command, and says whether
+// command writes what a transcript holds of a slash command, and reports whether
 // the text was one.
 func (s *emitter) command(l *line) bool {
 	parts := l.Message.parts()

@@ -153,7 +153,7 @@ func (m *message) text() string {
 	return m.Content.list[0].Text
 }
 
-// parts gives a message's content as a list; a plain string is one text.
+// parts returns a message's content as a list; a plain string is one text.
 func (m *message) parts() []part {
 	if m == nil {
 		return nil
@@ -236,12 +236,12 @@ func (l *line) kind() string {
 	return l.Type + "/" + l.Subtype
 }
 
-// hasResult says whether a user line holds the result of a tool.
+// hasResult reports whether a user line holds the result of a tool.
 func (l *line) hasResult() bool {
 	return slices.ContainsFunc(l.Message.parts(), func(p part) bool { return isToolResult(p.Type) })
 }
 
-// reports says whether a turn was the program's own, about a background task.
+// reports reports whether a turn was the program's own, about a background task.
 func (l *line) reports() bool {
 	var o struct {
 		Kind string `json:"kind"`

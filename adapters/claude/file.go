@@ -36,7 +36,7 @@ func (f *file) open() (err error) {
 	return err
 }
 
-// advance reads the next line that is new, and says whether there may be more.
+// advance reads the next line that is new, and reports whether there may be more.
 // An error costs the line that it names.
 func (f *file) advance() (more bool, err error) {
 	for {

@@ -95,7 +95,7 @@ func (p *parser) readLinks(sources []adapters.Source) map[string]link {
 	return links
 }
 
-// readAll reads the files until nothing is left, and says whether the reader
+// readAll reads the files until nothing is left, and reports whether the reader
 // of the events wants more.
 func (p *parser) readAll() bool {
 	for !p.Stopped {

@@ -173,7 +173,7 @@ func (t *translator) replayed(l *line, p prompt) {
 	}
 }
 
-// expects says whether a line repeats a prompt that was written to the program.
+// expects reports whether a line repeats a prompt that was written to the program.
 func (t *translator) expects(l *line) bool {
 	if l.Message == nil {
 		return false

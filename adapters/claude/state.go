@@ -70,7 +70,7 @@ type counter struct {
 // interleaved with results of its tools, but not with blocks of old messages.
 const keptMessages = 8
 
-// next gives the position of the next block of a message, counted from 0.
+// next returns the position of the next block of a message, counted from 0.
 func (t *thread) next(messageID string) int {
 	for i := range t.Messages {
 		if t.Messages[i].ID == messageID {

@@ -17,7 +17,7 @@ func isToolResult(partType string) bool {
 	return partType == "tool_result" || strings.HasSuffix(partType, "_tool_result")
 }
 
-// isAgentTool says whether a tool starts a native subagent.
+// isAgentTool reports whether a tool starts a native subagent.
 func isAgentTool(name string) bool { return name == "Agent" || name == "Task" }
 
 // toolUse writes a whole tool call.

@@ -49,7 +49,7 @@ func mainFiles(home adapters.Home, l adapters.Launch) ([]string, error) {
 	return preferred(mains, l), nil
 }
 
-// Prepare goes on with the native session if its transcript lies in the home.
+// Prepare continues with the native session if its transcript lies in the home.
 // The program mends by itself what a kill has left, but for its note of where it
 // was.
 func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {

@@ -30,7 +30,7 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 	return &translator{emitter: newEmitter(st), launch: l}, nil
 }
 
-// State gives what the next translator needs to go on.
+// State returns what the next translator needs to go on.
 func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.state) }
 
 // Step translates one record.
@@ -157,7 +157,7 @@ func (t *translator) userLine(l *line) {
 	t.replayed(l, prompt{ID: l.UUID, Content: l.Message.given()})
 }
 
-// isLocal says whether a line is the output of a local command.
+// isLocal reports whether a line is the output of a local command.
 func isLocal(l *line) bool {
 	if l.Message == nil || l.Parent != "" {
 		return false

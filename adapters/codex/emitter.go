@@ -136,7 +136,7 @@ func (s *emitter) result(th *thread, id string, it *item) {
 // saysByTheUser is what the model hears of a call that was refused.
 const saysByTheUser = "rejected by user"
 
-// tellRefused gives the calls that were refused their results, now that the
+// tellRefused emits the results of the calls that were refused, now that the
 // turn goes on. The model hears of a refusal; where the turn ends with it
 // instead, nothing has come of the call.
 func (s *emitter) tellRefused(th *thread) {
@@ -221,7 +221,7 @@ func (th *thread) saw(it *item, startedMS, completedMS int64) {
 // off.
 const settlesMS = 500
 
-// keeps says whether the calls that a turn leaves open are told. The program
+// keeps reports whether the calls that a turn leaves open are told. The program
 // tells of a command some time after the model has asked for it, so one that is
 // broken off at once is in the rollout, and live it is not; one whose process
 // dies is in the rollout either way. What counts are figures that both sides

@@ -15,7 +15,7 @@ import (
 // thread/start where no id was chosen; with that one's answer the program takes
 // prompts.
 
-// greet goes on with the opening once the program has introduced itself.
+// greet continues with the opening once the program has introduced itself.
 func (t *translator) greet() {
 	method, params := "thread/start", threadParams(t.launch)
 	if t.launch.NativeID != "" {
@@ -66,7 +66,7 @@ func (t *translator) dueLine(id string, line map[string]any) {
 	t.due = append(t.due, adapters.Message{ID: id, Data: object(line)})
 }
 
-// Encode gives the lines for an input.
+// Encode returns the lines for an input.
 func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, error) {
 	switch in := in.(type) {
 	case adapters.Initialize:
@@ -234,7 +234,7 @@ func decision(in adapters.Answer) any {
 	return map[string]any{"decision": "decline"}
 }
 
-// permissionGrant gives what was asked for, for this turn, or nothing.
+// permissionGrant returns what was asked for, for this turn, or nothing.
 func permissionGrant(in adapters.Answer) any {
 	var asked struct {
 		Permissions json.RawMessage `json:"permissions"`

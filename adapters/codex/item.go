@@ -119,7 +119,7 @@ func (it *item) kind() itemKind {
 	return kind
 }
 
-// nested says whether an item is a call that a script of the model's has made.
+// nested reports whether an item is a call that a script of the model's has made.
 // Such calls have ids of the program's own, and rollouts have those only that
 // came to an end in time: what the model did is the script.
 func nested(id string) bool {
@@ -127,7 +127,7 @@ func nested(id string) bool {
 	return found && uuid.Validate(rest) == nil
 }
 
-// snake gives a name in snake_case.
+// snake returns a name in snake_case.
 func snake(name string) string {
 	if strings.IndexFunc(name, unicode.IsUpper) < 0 {
 		return name
@@ -281,10 +281,10 @@ func (it *item) failed() bool {
 	return false
 }
 
-// declined says whether somebody refused the call: nothing has come of it.
+// declined reports whether somebody refused the call: nothing has come of it.
 func (it *item) declined() bool { return snake(it.Status) == "declined" }
 
-// saved says whether the rollout has the item: calls that were refused and
+// saved reports whether the rollout has the item: calls that were refused and
 // commands that could not be started are not kept.
 func (it *item) saved() bool {
 	return !it.declined() && (it.kind() != kindCommand || first(it.Process, it.ProcessDisk) != "")

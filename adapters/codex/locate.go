@@ -10,7 +10,7 @@ import (
 // Locate finds the program: the path in SOJOURN_CODEX, else codex in PATH. What
 // npm puts there is a script that starts the native program as its child. The
 // native one is taken in its place: a signal to the script leaves the program
-// running, which goes on with the turn and holds the session's thread ("already
+// running, which continues with the turn and holds the session's thread ("already
 // has an active writer").
 func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	found, err := adapters.FindProgram(getenv, ProgramVariable, Name, "install Codex (npm install -g @openai/codex)")

@@ -73,7 +73,7 @@ func (p *parser) close() {
 	}
 }
 
-// readAll tells the files until nothing is left, and says whether the reader of
+// readAll tells the files until nothing is left, and reports whether the reader of
 // the events wants more.
 func (p *parser) readAll() bool {
 	for !p.Stopped {

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Prepare goes on with the native session if its rollout lies in the home.
+// Prepare continues with the native session if its rollout lies in the home.
 // Where none does, the first line of one is written under the id that was
 // chosen: the program takes that for a session without messages, and there is
 // no other way to choose an id.
@@ -59,7 +59,7 @@ func firstLine(l adapters.Launch, now time.Time) adapters.Repair {
 // get some that their servers may not understand.
 var teamModels = []string{"gpt-6", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-daybreak-"}
 
-// inTeams says whether a model is one of them; the program's default is.
+// inTeams reports whether a model is one of them; the program's default is.
 func inTeams(model string) bool {
 	return model == "" || slices.ContainsFunc(teamModels, func(name string) bool { return strings.HasPrefix(model, name) })
 }

@@ -341,7 +341,7 @@ const (
 	endOfHeader  = "\nOutput:\n"
 )
 
-// begun says whether the live stream has told of the call. In a turn that was
+// begun reports whether the live stream has told of the call. In a turn that was
 // broken off all calls had begun that have an item at all; in a completed one
 // those that go on in the background, that were refused, or that could not be
 // started. What the program refused by itself has never begun.

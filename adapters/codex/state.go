@@ -166,7 +166,7 @@ func (t *thread) find(id string) int {
 	return slices.IndexFunc(t.Open, func(o open) bool { return o.ID == id })
 }
 
-// drop forgets an open item and says whether it was one.
+// drop forgets an open item and reports whether it was one.
 func (t *thread) drop(id string) (open, bool) {
 	at := t.find(id)
 	if at < 0 {

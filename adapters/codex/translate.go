@@ -32,7 +32,7 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 	return &translator{emitter: newEmitter(st), launch: l}, nil
 }
 
-// State gives what the next translator needs to go on.
+// State returns what the next translator needs to go on.
 func (t *translator) State() (json.RawMessage, error) {
 	return nativejson.Marshal(t.state) // a call's input is repeated as it came
 }
@@ -53,7 +53,7 @@ func (t *translator) Step(r event.Record) []event.Event {
 	return t.End(r)
 }
 
-// Due gives what the last steps have made necessary.
+// Due returns what the last steps have made necessary.
 func (t *translator) Due() []adapters.Message {
 	due := t.due
 	t.due = nil
@@ -129,7 +129,7 @@ func (t *translator) signal(what string) {
 	}
 }
 
-// peaceful says whether the process ended by itself: its input was closed.
+// peaceful reports whether the process ended by itself: its input was closed.
 func peaceful(how string) bool { return how == "exit 0" || strings.HasPrefix(how, "exit (") }
 
 // died settles what the end of the process leaves open.

@@ -79,7 +79,7 @@ func (s *seen) forget() {
 	s.Order = slices.Clone(s.Order[old:])
 }
 
-// told says whether the conversation was told by the protocol, which leaves
+// told reports whether the conversation was told by the protocol, which leaves
 // much out, and not by the agent's headless mode. Recordings have the name of
 // their minute: when one ends between the protocol's two, they are two files, and
 // the one that is used has one header.

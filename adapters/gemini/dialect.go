@@ -234,7 +234,7 @@ func spent(result json.RawMessage) *event.MetadataUpdate {
 	return &event.MetadataUpdate{Usage: &event.Usage{InputTokens: q.Input, OutputTokens: q.Output}}
 }
 
-// isCommand says whether the agent answers a prompt by itself: it looks at the
+// isCommand reports whether the agent answers a prompt by itself: it looks at the
 // first word only.
 func isCommand(prompt string, known []string) bool {
 	text := strings.TrimSpace(prompt)

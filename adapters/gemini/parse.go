@@ -45,7 +45,7 @@ func newParser(y emit.Yielder) *parser {
 	return &parser{Yielder: y, Emitter: emit.Emitter{Agent: Name}, prompts: map[string]int{}}
 }
 
-// isMain says whether a transcript is a conversation of its own.
+// isMain reports whether a transcript is a conversation of its own.
 func isMain(id string) bool { return id == event.Main || strings.HasPrefix(id, event.Main+".") }
 
 // sort takes the subagents' files aside, and puts the main ones in their order.
@@ -75,7 +75,7 @@ const patchMessages = `{"$set":{"messages":`
 // legacySuffix ends the name of a file in one piece, as older versions wrote it.
 const legacySuffix = ".json"
 
-// read gives the records of a file, one by one; of its patches only those of the
+// read returns the records of a file, one by one; of its patches only those of the
 // messages, and of these only that they are there. A broken line costs that line.
 func (p *parser) read(src adapters.Source, each func(*record) error) {
 	in, err := lines.Open(Name, src)

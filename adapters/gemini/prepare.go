@@ -27,7 +27,7 @@ func restName(n int, shortID string) string {
 	return fmt.Sprintf("%s%s%02d-%s%s", chatPrefix, restMinute, n%60, shortID, chatSuffix)
 }
 
-// Prepare goes on with the newest native session that the agent can load, from
+// Prepare continues with the newest native session that the agent can load, from
 // where the agent looks for it and under a name that it does not write to.
 func (*Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
 	all, err := chats(home, whole)

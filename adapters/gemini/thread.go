@@ -16,7 +16,7 @@ import (
 type thread struct {
 	adapters.Source
 	told bool
-	// prompt is the first thing said in it; read says whether it is known.
+	// prompt is the first thing said in it; read reports whether it is known.
 	prompt string
 	read   bool
 }

@@ -14,7 +14,7 @@ const (
 	closeComment = "-->"
 )
 
-// tidy gives what can go out of held+chunk, and what must wait for more: white
+// tidy returns what can go out of held+chunk, and what must wait for more: white
 // space that may be the text's end, and what may be a comment.
 func tidy(begun bool, held, chunk string, end bool) (out, rest string) {
 	text := held + visible(chunk)

@@ -97,7 +97,7 @@ func isPatch(data []byte) bool { return bytes.HasPrefix(data, []byte(`{"$set":`)
 
 func (r *record) isHeader() bool { return r.ID == "" && r.SessionID != "" && r.ProjectHash != "" }
 
-// pieces gives a message's content as a list; a plain string is one text.
+// pieces returns a message's content as a list; a plain string is one text.
 func (r *record) pieces() ([]piece, error) { return decodePieces(r.Content) }
 
 // written is what the user wrote.

@@ -30,7 +30,7 @@ type Store struct {
 	opts Options
 }
 
-// Open gives the store in a folder. It fails if dir is no folder.
+// Open returns the store in a folder. It fails if dir is no folder.
 func Open(dir string, opts Options) (*Store, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -46,7 +46,7 @@ func Open(dir string, opts Options) (*Store, error) {
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// List gives all profiles with their contents, by id. Folders whose name can
+// List returns all profiles with their contents, by id. Folders whose name can
 // be no id are left out. The first profile that is broken is an error, which
 // names its file.
 func (s *Store) List(ctx context.Context) ([]adapters.Profile, error) {

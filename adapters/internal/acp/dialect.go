@@ -30,7 +30,7 @@ type Dialect struct {
 	// Tool says what a call is, from what was told of it so far. Default:
 	// title and raw input.
 	Tool func(ToolCall) Tool
-	// Failed says whether what was told of a call at its start still stands
+	// Failed reports whether what was told of a call at its start still stands
 	// when it ends with this error: an agent may keep it only for the calls
 	// that it has carried out. Default: it stands.
 	Failed func(t Tool, message string) bool
@@ -48,7 +48,7 @@ type Dialect struct {
 	// none. Default: it is kept as it is said, and chunks are pieces of one
 	// thought; with Thought each chunk is a whole one.
 	Thought func(chunk string) (text, heading string)
-	// Command says whether the agent answers a prompt by itself and keeps
+	// Command reports whether the agent answers a prompt by itself and keeps
 	// nothing of it. commands are those that it has told of, nil before that.
 	// Default: it never does.
 	Command func(prompt string, commands []string) bool

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
-// Encode gives what is written to the agent for an input.
+// Encode returns what is written to the agent for an input.
 func (t *Translator) Encode(id string, in adapters.Input) ([]adapters.Message, error) {
 	m, err := t.encodeInput(id, in)
 	if err != nil || m == nil {
@@ -65,7 +65,7 @@ func (t *Translator) setModel(id, name string) adapters.Message {
 	})
 }
 
-// open says whether there is a session to talk in.
+// open reports whether there is a session to talk in.
 func (t *Translator) open() error {
 	switch t.Phase {
 	case ready:
@@ -154,6 +154,6 @@ func (t *Translator) reply(id string, to json.RawMessage, result any, f *fault) 
 	return adapters.Message{ID: id, Data: nativejson.Encode(body)}
 }
 
-// IsLine says whether a line is one of the protocol; what else an agent says
+// IsLine reports whether a line is one of the protocol; what else an agent says
 // on the same stream is not for this package.
 func IsLine(line string) bool { return strings.Contains(line, `"jsonrpc"`) }

@@ -115,7 +115,7 @@ func (t *Translator) replayedOther(text string) {
 	}
 }
 
-// replaying says whether updates are history: there is no prompt that they
+// replaying reports whether updates are history: there is no prompt that they
 // could answer.
 func (t *Translator) replaying() bool { return len(t.Turns) == 0 && t.Phase != ready }
 
@@ -148,7 +148,7 @@ func (t *Translator) resolveDoubt() {
 	t.Prompts--
 }
 
-// Due gives what the protocol wants said now.
+// Due returns what the protocol wants said now.
 func (t *Translator) Due() []adapters.Message {
 	var due []adapters.Message
 	for _, m := range t.due() {

@@ -153,7 +153,7 @@ func (t *Translator) endRun() {
 	})
 }
 
-// loseRun gives up what was being said: the agent keeps whole messages only.
+// loseRun abandons what was being said: the agent keeps whole messages only.
 func (t *Translator) loseRun() { t.closeRun(t.lose) }
 
 func (t *Translator) closeRun(end func(id string, typ event.BlockType)) {
@@ -220,7 +220,7 @@ func (t *Translator) abandon() {
 	t.endTurn(event.SessionIdle{StopReason: "cancelled", Interrupted: true})
 }
 
-// overtaken gives up a turn that waits for an answer when the agent speaks
+// overtaken ends a turn that waits for an answer when the agent speaks
 // although another prompt has come: that has cancelled it.
 func (t *Translator) overtaken() {
 	if len(t.Turns) > 1 && len(t.Asks) > 0 && !t.dialect.Kept {
@@ -270,7 +270,7 @@ func (t *Translator) finish(cancelled bool) {
 	t.cutCalls()
 }
 
-// loseCalls gives up calls without a result.
+// loseCalls abandons calls without a result.
 func (t *Translator) loseCalls() {
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
 		t.resolve(id, "cancelled")

@@ -127,7 +127,7 @@ func (y *Yielder) Fail(e *Emitter, err error) {
 	y.Fault(err)
 }
 
-// Fault hands an error on; the reading goes on behind it.
+// Fault hands an error on; reading continues behind it.
 func (y *Yielder) Fault(err error) {
 	if !y.Stopped && !y.Yield(event.Event{}, err) {
 		y.Stopped = true

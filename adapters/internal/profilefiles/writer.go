@@ -14,7 +14,7 @@ type Writer struct {
 	files []adapters.File
 }
 
-// New gives a writer for a configuration folder, which is relative to the home.
+// New returns a writer for a configuration folder, which is relative to the home.
 func New(dir string) *Writer { return &Writer{dir: dir} }
 
 // Config adds a file below the configuration folder. Its mode keeps secrets in
@@ -59,7 +59,7 @@ func (w *Writer) Workspace(files map[string]string) {
 	}
 }
 
-// Files gives what was added, by base and path.
+// Files returns what was added, by base and path.
 func (w *Writer) Files() []adapters.File {
 	slices.SortFunc(w.files, func(a, b adapters.File) int {
 		return slices.Compare([]string{string(a.Base), a.Path}, []string{string(b.Base), b.Path})
