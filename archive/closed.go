@@ -64,7 +64,7 @@ func (a *Archive) moveMarker(ctx context.Context, session string, epoch uint64, 
 // maxPage is the largest page of a list.
 const maxPage = 1000
 
-// ListClosed gives closed sessions, the newest first: at most limit (default
+// ListClosed returns closed sessions, the newest first: at most limit (default
 // 50, at most 1 000) after the page token ("" for the first page), and the next
 // page's token, "" at the end. A page may be shorter than limit. A session whose
 // objects are damaged is listed with its Damage. Sessions that are closed or reopened meanwhile don't shift the pages.

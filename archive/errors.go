@@ -55,7 +55,7 @@ func (e *ConnectError) Error() string {
 	return fmt.Sprintf("archive: S3 at %s, bucket %s: %v", e.Endpoint, e.Bucket, rootCause(e.Err))
 }
 
-// Unwrap gives the client's error.
+// Unwrap returns the client's error.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
 // rootCause leaves out the client's account of its own retries, which says

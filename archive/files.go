@@ -21,7 +21,7 @@ type RestoredFile struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// RestoreFiles gives the session's native transcripts to be written under an
+// RestoreFiles returns the session's native transcripts to be written under an
 // agent's home, main first. Paths are relative and without "..", but the home
 // may hold symbolic links by then: write through os.Root. The error ends it.
 //

@@ -83,7 +83,7 @@ func checkTranscriptID(id string) error {
 	return nil
 }
 
-// CheckPath says whether a path may be written below a folder: relative, with
+// CheckPath reports whether a path may be written below a folder: relative, with
 // slashes, without "..", valid UTF-8. It can't know of symbolic links: the
 // writer opens it by os.Root.
 func CheckPath(path string) error {
@@ -114,7 +114,7 @@ func (s segment) String() string {
 	return name
 }
 
-// MarshalText gives the object's name.
+// MarshalText returns the object's name.
 func (s segment) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText takes exactly what MarshalText gives.

@@ -243,7 +243,7 @@ func (a *Archive) replace(ctx context.Context, session string, epoch uint64, h *
 	return nil
 }
 
-// differs says whether two heads name different objects.
+// differs reports whether two heads name different objects.
 func (h transcriptHead) differs(o transcriptHead) bool {
 	return !bytes.Equal(names(h.Segments), names(o.Segments)) || h.Size != o.Size || h.Rev != o.Rev
 }

@@ -265,7 +265,7 @@ func (a *Archive) missing(ctx context.Context, session string, h transcriptHead,
 	return data[min(int64(len(data)), h.Size-start):], nil
 }
 
-// transcriptHead gives a head from memory, or from the store.
+// transcriptHead returns a head from memory, or from the store.
 func (a *Archive) transcriptHead(ctx context.Context, key string) (s stored[transcriptHead], cached bool, err error) {
 	a.mu.Lock()
 	s, cached = a.heads[key]
