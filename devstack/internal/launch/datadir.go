@@ -76,7 +76,7 @@ func (d *DataDir) Folder(name string) (string, error) {
 	return path, nil
 }
 
-// Close gives the folder up. Closing twice is harmless.
+// Close releases the folder. Closing twice is harmless.
 func (d *DataDir) Close() error {
 	if err := d.lock.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("unlock data folder: %w", err)

@@ -25,7 +25,7 @@ func PrepareEnvFile(path string) error {
 	return RemoveEnvFile(path)
 }
 
-// writable says whether a file could be put at path, without putting one there.
+// writable reports whether a file could be put at path, without putting one there.
 func writable(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder", path)
