@@ -97,7 +97,7 @@ type Block struct {
 	SkillName string `json:"skillName,omitempty"`
 }
 
-// HasText says whether deltas may be appended to blocks of this type.
+// HasText reports whether deltas may be appended to blocks of this type.
 func (t BlockType) HasText() bool {
 	switch t {
 	case BlockUserMessage, BlockAssistantText, BlockThinking, BlockSkillLoad:
@@ -121,7 +121,7 @@ type Part struct {
 // parent's conversation.
 func SubagentBlockID(toolUseID string) string { return "subagent-block-" + toolUseID }
 
-// Text gives a pointer to s, for the optional fields of a block.
+// Text returns a pointer to s, for the optional fields of a block.
 func Text(s string) *string { return &s }
 
 // SystemBlock returns a notice of Sojourn's own.

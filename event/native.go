@@ -62,7 +62,7 @@ type Unknown struct {
 	Raw  json.RawMessage
 }
 
-// MarshalJSON gives back the payload as it came; null where there was none.
+// MarshalJSON returns the payload as it came; null where there was none.
 func (u Unknown) MarshalJSON() ([]byte, error) {
 	if len(u.Raw) == 0 {
 		return []byte("null"), nil

@@ -113,7 +113,7 @@ func (c *LineCutter) shorten(piece []byte) {
 	}
 }
 
-// keepHead gives up the form of the line.
+// keepHead forgets the form of the line: only its head is kept.
 func (c *LineCutter) keepHead() {
 	c.headOnly = true
 	head := c.kept[:min(len(c.kept), c.max()/shareOfLine)]
