@@ -51,7 +51,7 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// Get gives a setting; "" when it is not set.
+// Get returns a setting; "" when it is not set.
 func (s Settings) Get(name string) string {
 	if s.getenv == nil {
 		return s.file[name]
