@@ -101,7 +101,7 @@ func (c *Conn) Input(ctx context.Context, id string, data []byte) (Ack, error) {
 	return ack, wrap("input "+id, err)
 }
 
-// CloseInput gives the agent the end of its input, after what waits. An agent
+// CloseInput closes the agent's input, after what waits. An agent
 // of the transport "http" doesn't notice; further inputs are refused.
 func (c *Conn) CloseInput(ctx context.Context) error {
 	return wrap("close input", c.call(ctx, wire.OpCloseInput, nil, nil))

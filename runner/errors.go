@@ -55,7 +55,7 @@ var sentinels = map[string]error{
 	"silent":       ErrSilent,
 }
 
-// EncodeError gives the form in which an error travels to a client, the
+// EncodeError returns the form in which an error travels to a client, the
 // sentinels of this package by name.
 func EncodeError(err error) *wire.Error {
 	if err == nil {

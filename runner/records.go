@@ -27,7 +27,7 @@ type Delivery struct {
 	Record       event.Record
 }
 
-// Records gives every record from the offset on, then live ones as the agent
+// Records returns every record from the offset on, then live ones as the agent
 // writes them, and ends without error after the last record of an agent that
 // has exited. Errors end it: [ErrOffset], [ErrTrimmed], [ErrEpoch] (a higher
 // epoch took over), ctx's, or [ErrClosed]. Only [ErrDamaged] does not: it stands

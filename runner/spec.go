@@ -84,7 +84,7 @@ type StartSpec struct {
 	Tag map[string]string `json:"tag,omitempty"`
 }
 
-// IsolationMode says whether namespaces are wanted.
+// IsolationMode reports whether namespaces are wanted.
 type IsolationMode string
 
 const (
@@ -230,7 +230,7 @@ func (s StartSpec) validateTransport() error {
 	return fmt.Errorf("start: field \"transport\" is %q, want %q or %q", s.Transport, TransportStdio, TransportHTTP)
 }
 
-// AgentState says whether the agent process lives.
+// AgentState reports whether the agent process lives.
 type AgentState string
 
 const (

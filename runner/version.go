@@ -14,7 +14,7 @@ const (
 	ProtocolFrom = 1
 )
 
-// CheckProtocol says whether this package can talk to a runner; if not, the
+// CheckProtocol reports whether this package can talk to a runner; if not, the
 // error is [ErrVersion].
 func CheckProtocol(s Status) error {
 	spoken, from := max(s.Protocol, 1), max(s.ProtocolFrom, 1)

@@ -35,7 +35,7 @@ type rule struct {
 	tree int // of a kept path: its detached mount
 }
 
-// rules gives the rules that change something, parents first.
+// rules returns the rules that change something, parents first.
 func (v View) rules() []rule {
 	byPath := map[string]ruleKind{}
 	for kind, paths := range [][]string{hidden: v.Hide, readOnly: v.KeepReadOnly, writable: v.Keep} {
@@ -58,7 +58,7 @@ func (v View) rules() []rule {
 	return out
 }
 
-// matters says whether the rule changes what stands above it: nothing is
+// matters reports whether the rule changes what stands above it: nothing is
 // taken away by keeping.
 func (r rule) matters(above ruleKind) bool {
 	switch r.kind {

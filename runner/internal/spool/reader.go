@@ -76,7 +76,7 @@ func (r *Reader) open(start int64) error {
 	return nil
 }
 
-// Close gives the open file back.
+// Close closes the open file.
 func (r *Reader) Close() {
 	if r.file != nil {
 		r.file.Close()
@@ -84,7 +84,7 @@ func (r *Reader) Close() {
 	}
 }
 
-// Next gives the whole records that follow, about want bytes of them and at
+// Next returns the whole records that follow, about want bytes of them and at
 // least one, each with its line end, and the offset of the first. Nothing
 // there: no bytes. The bytes are valid until the next call. A [Gap] is an error
 // that is over with the next call.
@@ -133,7 +133,7 @@ func (r *Reader) skip(to int64) (at int64, records []byte, err error) {
 	return at, nil, &Gap{From: at, To: to}
 }
 
-// read gives n bytes, or fewer where the file has no more.
+// read returns n bytes, or fewer where the file has no more.
 func (r *Reader) read(at, n int64) ([]byte, error) {
 	if int64(cap(r.buf)) < n {
 		r.buf = make([]byte, n)

@@ -210,7 +210,7 @@ func (s *Spool) encode(records []event.Record) {
 	}
 }
 
-// release gives a huge line's memory back.
+// release frees a huge line's memory.
 func (s *Spool) release() {
 	if cap(s.buf) > 1<<20 {
 		s.buf = nil
@@ -245,7 +245,7 @@ func (s *Spool) notify() {
 	}
 }
 
-// Bounds gives the offsets of the first record and after the last.
+// Bounds returns the offsets of the first record and after the last.
 func (s *Spool) Bounds() (first, end int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +255,7 @@ func (s *Spool) Bounds() (first, end int64) {
 	return first, s.end
 }
 
-// Changed gives the end, whether nothing will be added any more, and a channel
+// Changed returns the end, whether nothing will be added any more, and a channel
 // that is closed when either changes.
 func (s *Spool) Changed() (end int64, sealed bool, changed <-chan struct{}) {
 	s.mu.Lock()

@@ -71,7 +71,7 @@ func checkProgram(p string) error {
 	return nil
 }
 
-// programsBeside gives the files of those names that lie beside a program.
+// programsBeside returns the files of those names that lie beside a program.
 func programsBeside(path string, names []string) []os.FileInfo {
 	file, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func programsBeside(path string, names []string) []os.FileInfo {
 	return found
 }
 
-// programFolders gives what must stay visible for the agent's program to run
+// programFolders returns what must stay visible for the agent's program to run
 // although it lies in a hidden folder: the folder of the file and of every
 // symlink on the way to it, and the package tree of a script.
 func programFolders(path string, hide []string) []string {
@@ -114,7 +114,7 @@ func programFolders(path string, hide []string) []string {
 	return keep
 }
 
-// hidesAway says whether dir is a hidden folder or holds one.
+// hidesAway reports whether dir is a hidden folder or holds one.
 func hidesAway(dir string, hide []string) bool {
 	for _, h := range hide {
 		if h == dir || strings.HasPrefix(h, strings.TrimSuffix(dir, "/")+"/") {

@@ -116,7 +116,7 @@ func (s Saved) AwaitGuard(ctx context.Context) error {
 	return nil
 }
 
-// Held says whether a supervisor is alive in the control folder.
+// Held reports whether a supervisor is alive in the control folder.
 func Held(dir string) (bool, error) {
 	f, err := os.Open(filepath.Join(dir, "lock"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +184,7 @@ func (c *control) reserve() error {
 	return nil
 }
 
-// spend gives the reserve to whoever writes next.
+// spend frees the reserve for the next write.
 func (c *control) spend() error {
 	err := os.Remove(filepath.Join(c.dir, "reserve"))
 	if errors.Is(err, fs.ErrNotExist) {

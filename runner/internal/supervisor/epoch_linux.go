@@ -77,7 +77,7 @@ func (e *epoch) seen() uint64 {
 	return e.highest
 }
 
-// watch gives the channel that is closed by the next raise.
+// watch returns the channel that is closed by the next raise.
 func (e *epoch) watch(theirs uint64) (<-chan struct{}, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -364,7 +364,7 @@ func (f *family) below() ([]runner.Process, error) {
 	return out, err
 }
 
-// counts says whether a child of the agent counts as the agent. A helper is
+// counts reports whether a child of the agent counts as the agent. A helper is
 // known by its file, which the kernel tells and no process can pretend. What
 // this can't tell apart: a command of a turn that is nothing but the helper
 // program itself (a shell that has one command gives its place to it); it lives

@@ -35,7 +35,7 @@ type UnguardedError struct {
 	Reason string
 }
 
-// Error gives the reason.
+// Error returns the reason.
 func (e *UnguardedError) Error() string { return e.Reason + ": the supervisor needs a guard" }
 
 // BecomeGuard turns this process into the guard of a supervisor, which gets its

@@ -112,7 +112,7 @@ func (in *input) wake() {
 	}
 }
 
-// take gives the next bytes to write, or ok false when there will be none.
+// take returns the next bytes to write, or ok false when there will be none.
 func (in *input) take() (data []byte, ok bool) {
 	for {
 		in.mu.Lock()
@@ -130,7 +130,7 @@ func (in *input) take() (data []byte, ok bool) {
 	}
 }
 
-// all gives the inputs to the one who hands them to the agent, until there
+// all yields the inputs to the one who hands them to the agent, until there
 // will be none.
 func (in *input) all() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {

@@ -12,7 +12,7 @@ import (
 type link interface {
 	// Env is what the process needs in its environment besides the spec's.
 	Env() []string
-	// EndsWithInput says whether the agent ends when its input does, and what
+	// EndsWithInput reports whether the agent ends when its input does, and what
 	// is queued before that is still for it.
 	EndsWithInput() bool
 	// Serve keeps what the agent says and hands it its inputs. It returns

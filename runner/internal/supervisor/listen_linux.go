@@ -49,7 +49,7 @@ func privateFolder(dir string) error {
 	return nil
 }
 
-// allowed says whether the process at the other end runs as this user or as
+// allowed reports whether the process at the other end runs as this user or as
 // root.
 func allowed(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()

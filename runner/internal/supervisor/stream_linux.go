@@ -125,7 +125,7 @@ func (st *stream) end() {
 	}
 }
 
-// sendGap gives the client what is no record, in the place of those that are
+// sendGap sends the client what is no record, in the place of those that are
 // lost.
 func (st *stream) sendGap(g *spool.Gap) {
 	if !st.affordable() && !st.awaitCredit() {
@@ -135,7 +135,7 @@ func (st *stream) sendGap(g *spool.Gap) {
 	st.c.write(wire.AppendRecord(nil, st.id, g.From, g.To, []byte("null")))
 }
 
-// send gives the records to the client as fast as its credit allows.
+// send sends the client the records as fast as its credit allows.
 func (st *stream) send(at int64, records []byte) {
 	var out []byte
 	for record := range bytes.Lines(records) {

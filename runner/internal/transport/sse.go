@@ -24,7 +24,7 @@ type sse struct {
 	cutLine *event.Cut
 }
 
-// cut gives the data of every event that a piece ends.
+// cut returns the data of every event that a piece ends.
 func (s *sse) cut(piece []byte) (events []line) {
 	for len(piece) > 0 {
 		if s.cr {

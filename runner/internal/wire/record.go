@@ -177,7 +177,7 @@ func unescape(body []byte) (string, bool) {
 	}
 }
 
-// escaped gives what stands behind a backslash and how many bytes it takes; 0
+// escaped returns what stands behind a backslash and how many bytes it takes; 0
 // if it is nothing of appendEscaped's.
 func escaped(b []byte) (c byte, n int) {
 	if len(b) == 0 {

@@ -8,7 +8,7 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special gives the index of the first byte from i on that cannot stand for
+// special returns the index of the first byte from i on that cannot stand for
 // itself in a JSON string, or the length: control characters, quotes and
 // backslashes. Lines may be huge, so it looks at eight bytes at once.
 func special[T string | []byte](s T, i int) int {
