@@ -83,7 +83,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Check says whether the file may be written into an area: a clean relative
+// Check reports whether the file may be written into an area: a clean relative
 // path, a type that is copied, and a symlink that stays inside. The error is
 // [ErrEscape] or names what is wrong.
 func (f File) Check() error {
@@ -102,7 +102,7 @@ func (f File) Check() error {
 	return fmt.Errorf("file %q: type %v is not copied", f.Path, f.Mode.Type())
 }
 
-// CleanPath says whether a path is relative and clean, without "..", and names
+// CleanPath reports whether a path is relative and clean, without "..", and names
 // something below where it begins. Unlike [fs.ValidPath] it takes names that
 // are not UTF-8: a file system has them, and so has an archive.
 func CleanPath(name string) bool {
@@ -117,7 +117,7 @@ func CleanPath(name string) bool {
 	return true
 }
 
-// LinkStays says whether a symlink at the path stays inside, whatever other
+// LinkStays reports whether a symlink at the path stays inside, whatever other
 // links stand there, as long as those do so too and no folder above it is one.
 // So ".." may stand only at the target's beginning: behind a name that is a
 // link itself it would mean another place than its words.
@@ -140,7 +140,7 @@ func LinkStays(name, target string) bool {
 	return true
 }
 
-// FromFS gives a file system's files as CopyIn takes them. Symlinks are kept
+// FromFS returns a file system's files as CopyIn takes them. Symlinks are kept
 // where the file system can read them ([fs.ReadLinkFS]), else followed.
 func FromFS(fsys fs.FS) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
@@ -181,7 +181,7 @@ func yieldFS(fsys fs.FS, name string, d fs.DirEntry, yield func(File, error) boo
 	return nil
 }
 
-// Files gives a fixed list as CopyIn takes it.
+// Files returns a fixed list as CopyIn takes it.
 func Files(files ...File) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
 		for _, f := range files {

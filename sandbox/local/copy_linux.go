@@ -35,7 +35,7 @@ func (b *box) openArea(area sandbox.Area) (*os.Root, error) {
 	return root, err
 }
 
-// unlockFolder gives the owner all permissions on a folder, if it exists.
+// unlockFolder grants the owner all permissions on a folder, if it exists.
 func unlockFolder(dir string) error {
 	parent, err := os.Open(filepath.Dir(dir))
 	if err == nil {
@@ -184,7 +184,7 @@ func (c *copyIn) makeWay(name string) error {
 	return nil
 }
 
-// dress gives what stands at a path the file's mode and time.
+// dress sets the file's mode and time at a path.
 func (c *copyIn) dress(name string, f sandbox.File) error {
 	if err := c.root.Chmod(name, f.Mode.Perm()); err != nil {
 		return err

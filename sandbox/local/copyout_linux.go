@@ -118,7 +118,7 @@ func (c *copyOut) entries(dir *os.File, at string, names []string) error {
 	return nil
 }
 
-// entry gives what stands under a name in a folder, and what lies below it.
+// entry returns what stands under a name in a folder, and what lies below it.
 func (c *copyOut) entry(dir *os.File, at, name string) error {
 	if err := c.ctx.Err(); err != nil {
 		return err

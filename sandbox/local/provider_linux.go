@@ -280,7 +280,7 @@ func (p *Provider) readRecord(id string) ([]byte, error) {
 // Name returns "local".
 func (p *Provider) Name() string { return "local" }
 
-// List gives every sandbox; see [sandbox.Provider].
+// List returns every sandbox; see [sandbox.Provider].
 func (p *Provider) List(ctx context.Context) ([]sandbox.Info, error) {
 	entries, err := os.ReadDir(p.root())
 	if err != nil {

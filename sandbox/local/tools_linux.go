@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// toolFolders gives what programs in PATH need of a home that is hidden: the
+// toolFolders returns what programs in PATH need of a home that is hidden: the
 // PATH folders themselves, and the whole of a language's installation (a
 // folder whose bin holds the interpreter), but no folder that also holds the
 // user's settings, such as ~/.local or ~/.cargo.

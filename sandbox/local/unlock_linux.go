@@ -13,7 +13,7 @@ import (
 // as far as the worker's user may: always by descriptor, in the folder that
 // holds the name, so that nothing swapped meanwhile leads elsewhere.
 
-// unlockAt gives the owner permissions on a file or folder.
+// unlockAt grants the owner permissions on a file or folder.
 func unlockAt(dir *os.File, name string, perm uint32) error {
 	fd, err := ignoringEINTR(func() (int, error) {
 		return unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
