@@ -34,7 +34,7 @@ type ClientOptions struct {
 	// an unknown one fails the session at its first turn.
 	Profile func(ctx context.Context, id string) error
 	// OnBeforeRestore is called before a closed session is reopened, with its
-	// record, whose Options it may change: the session goes on with what it
+	// record, whose Options it may change: the session continues with what it
 	// leaves there. False cancels: Open returns ErrRestoreCanceled and the
 	// session stays closed. Its error is Open's. Default: every session is
 	// restored as it was.

@@ -18,7 +18,7 @@ import (
 // session closes.
 const Follow = true
 
-// Events gives the session's events after a sequence number: N+1 next, each
+// Events returns the session's events after a sequence number: N+1 next, each
 // once, in order. Without follow it ends at the last event there is. With
 // follow it ends after session:closed. An error is the last thing it gives;
 // a gap is an error.

@@ -119,7 +119,7 @@ func (h *Handle) Configure(ctx context.Context, c Configure) (Snapshot, error) {
 	return s, h.update(ctx, UpdateConfigure, "", &s, c)
 }
 
-// Evict gives up the sandbox and keeps the session; the next message makes a
+// Evict ends the sandbox and keeps the session; the next message makes a
 // new one. Refused with ErrBusy while a turn runs or is queued.
 func (h *Handle) Evict(ctx context.Context) error {
 	return h.update(ctx, UpdateEvict, "", nil)

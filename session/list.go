@@ -72,7 +72,7 @@ type pageToken struct {
 	InS3     bool   `json:"s,omitempty"`
 }
 
-// List gives a page of sessions: first those that Temporal knows, then the
+// List returns a page of sessions: first those that Temporal knows, then the
 // older closed ones that only the archive knows.
 func (c *Client) List(ctx context.Context, o ListOptions) (Page, error) {
 	if o.PageSize == 0 {
@@ -155,7 +155,7 @@ func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToke
 	return page, err
 }
 
-// listArchive gives a page of the archive's markers, less what Temporal still
+// listArchive returns a page of the archive's markers, less what Temporal still
 // lists.
 func (c *Client) listArchive(ctx context.Context, o ListOptions, token pageToken) (Page, error) {
 	closed, next, err := c.o.Archive.ListClosed(ctx, o.PageSize, token.Archive)
@@ -202,7 +202,7 @@ func archivedSummary(d archive.ClosedSession) Summary {
 	return s
 }
 
-// latestRuns gives the newest run of each workflow on a page: a session that
+// latestRuns returns the newest run of each workflow on a page: a session that
 // was reopened has several, and is one entry.
 func (c *Client) latestRuns(ctx context.Context, page []*workflowpb.WorkflowExecutionInfo) (map[string]string, error) {
 	var ids []string
@@ -216,7 +216,7 @@ func (c *Client) latestRuns(ctx context.Context, page []*workflowpb.WorkflowExec
 	return c.retained(ctx, ids)
 }
 
-// retained gives the newest run of each of the ids that Temporal still lists.
+// retained returns the newest run of each of the ids that Temporal still lists.
 func (c *Client) retained(ctx context.Context, ids []string) (map[string]string, error) {
 	newest := map[string]*workflowpb.WorkflowExecutionInfo{}
 	var token []byte
