@@ -136,7 +136,7 @@ func onHosts(name string, hosts []session.HostReport) (string, error) {
 	return strings.Join(append(has, lacks...), "; "), nil
 }
 
-// allAgents gives the adapters by their names' order.
+// allAgents returns the adapters by their names' order.
 func (c *cli) allAgents() ([]adapters.Adapter, error) {
 	var all []adapters.Adapter
 	for _, name := range c.agents.Names() {

@@ -59,7 +59,7 @@ func (c *cli) temporalOptions() (client.Options, error) {
 	return o, nil
 }
 
-// temporalUnasked gives a client that has not asked the server yet.
+// temporalUnasked returns a client that has not asked the server yet.
 func (c *cli) temporalUnasked(ctx context.Context) (client.Client, error) {
 	if c.conns.temporal != nil {
 		return c.conns.temporal, nil
@@ -83,7 +83,7 @@ func (c *cli) temporalUnasked(ctx context.Context) (client.Client, error) {
 	return t, nil
 }
 
-// temporal gives a client whose server has answered.
+// temporal returns a client whose server has answered.
 func (c *cli) temporal(ctx context.Context) (client.Client, error) {
 	t, err := c.temporalUnasked(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func networkReason(err error) string {
 	return s
 }
 
-// log gives the live event log.
+// log returns the live event log.
 func (c *cli) log(ctx context.Context) (*stream.Log, error) {
 	if c.conns.log != nil {
 		return c.conns.log, nil
@@ -127,7 +127,7 @@ func (c *cli) log(ctx context.Context) (*stream.Log, error) {
 	return c.conns.log, err
 }
 
-// archive gives the archive, which is not asked for anything yet.
+// archive returns the archive, which is not asked for anything yet.
 func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
 	if c.conns.archive != nil {
 		return c.conns.archive, nil
@@ -142,7 +142,7 @@ func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
 	return c.conns.archive, err
 }
 
-// archiveAnswers gives the archive when its store has answered: what it is
+// archiveAnswers returns the archive when its store has answered: what it is
 // asked first must not wait through all the tries of a patient client.
 func (c *cli) archiveAnswers(ctx context.Context) (*archive.Archive, error) {
 	asking, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -170,7 +170,7 @@ const (
 	needArchiveNow
 )
 
-// client gives a session client over what is needed; of Temporal and the
+// client returns a session client over what is needed; of Temporal and the
 // stream it is known that they answer.
 func (c *cli) client(ctx context.Context, n need) (*session.Client, error) {
 	o := session.ClientOptions{Agents: c.agents, Profile: c.checkProfile}

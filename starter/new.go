@@ -20,7 +20,7 @@ type optionFlags struct {
 	meta, tags []string
 	idle       time.Duration
 	noProgress time.Duration
-	// given says whether a flag is on the command line.
+	// given reports whether a flag is on the command line.
 	given func(name string) bool
 }
 

@@ -81,7 +81,7 @@ func probeNATS(ctx context.Context, url string, access stream.Access) (natsState
 	return state, nil
 }
 
-// probeBucket says whether the bucket is there.
+// probeBucket reports whether the bucket is there.
 func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
 	if err := c.dialStore(ctx); err != nil {
 		return false, err

@@ -168,13 +168,13 @@ func (c *cli) followTurn(ctx context.Context, h *session.Handle, r session.Recei
 	return joinFlush(fmt.Errorf("session %s: %w before the turn ended", h.ID(), session.ErrClosed), flush)
 }
 
-// begins says whether e is the beginning of the message's turn.
+// begins reports whether e is the beginning of the message's turn.
 func begins(e event.Event, messageID string) bool {
 	q, ok := e.Payload.(event.QueryStarted)
 	return ok && slices.Contains(q.MessageIDs, messageID)
 }
 
-// shower gives what shows events: as JSON lines, or rendered.
+// shower returns what shows events: as JSON lines, or rendered.
 func (c *cli) shower() (show func(event.Event) error, flush func() error) {
 	if c.json {
 		return jsonl.NewEncoder(c.stdout).Encode, func() error { return nil }

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
-// terminal gives the file behind a stream that is a terminal.
+// terminal returns the file behind a stream that is a terminal.
 func terminal(stream any) (*os.File, bool) {
 	f, ok := stream.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))

@@ -37,7 +37,7 @@ func (p *Printer) gutter(l *lane) string {
 	return strings.Repeat("  ", l.depth) + p.paint(l.style, l.label+" │") + " "
 }
 
-// lane gives the lane of a conversation, a new one for a subagent that nobody
+// lane returns the lane of a conversation, a new one for a subagent that nobody
 // has announced.
 func (p *Printer) lane(conversation string) *lane {
 	if l := p.lanes[conversation]; l != nil {
@@ -59,7 +59,7 @@ func (p *Printer) label(name string) string {
 	return name
 }
 
-// spawn gives the lane of a subagent that is announced now.
+// spawn returns the lane of a subagent that is announced now.
 func (p *Printer) spawn(parent *lane, e event.SubagentSpawned) *lane {
 	if l := p.lanes[e.ToolUseID]; l != nil {
 		return l

@@ -101,7 +101,7 @@ func (w *walk) tool(l *lane, b event.Block, results map[string]event.Block) {
 	}
 }
 
-// take gives a subagent that was not shown yet.
+// take returns a subagent that was not shown yet.
 func (w *walk) take(id string) (reducer.Subagent, bool) {
 	i := slices.IndexFunc(w.subagents, func(s reducer.Subagent) bool { return s.ToolUseID == id })
 	if i < 0 || w.shown[id] {
