@@ -54,7 +54,7 @@ func (l *Log) commit(ctx context.Context, c cursor, d draft) (cursor, error) {
 	}
 }
 
-// allowed says whether a writer may append to a log that has seen a fence.
+// allowed reports whether a writer may append to a log that has seen a fence.
 func allowed(seen, own Fence) error {
 	if own.Attempt == 0 {
 		seen.Attempt = 0

@@ -64,7 +64,7 @@ func appendEvents(dst []byte, sessionID string, seq uint64, events []event.Event
 	return dst, nil
 }
 
-// messages gives the batch's messages: one, or parts of at most limit bytes.
+// messages returns the batch's messages: one, or parts of at most limit bytes.
 // All but the last keep the position that stands; like is what they share.
 func (b batch) messages(like message, limit int) []message {
 	parts := max(1, (len(b.data)+limit-1)/limit)

@@ -44,7 +44,7 @@ func (l *Log) Changed(_ context.Context, sessionID string, kind ChangeKind) erro
 	return nil
 }
 
-// Changes gives the changes of the namespace's list from now on, until ctx
+// Changes returns the changes of the namespace's list from now on, until ctx
 // ends, which is its last error. It is a trigger and no record: [ChangeMissed]
 // comes first, once the server has the subscription, and again after a lost
 // connection; whoever fetches the list on every change is never behind.

@@ -49,7 +49,7 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("stream: session %s: %v: event %d is wanted next, but event %d follows", e.SessionID, e.Unwrap(), e.Want, e.Have)
 }
 
-// Unwrap gives [ErrPurged] or [ErrGap].
+// Unwrap returns [ErrPurged] or [ErrGap].
 func (e *GapError) Unwrap() error {
 	if e.Purged {
 		return ErrPurged
@@ -71,5 +71,5 @@ func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("stream: NATS at %s is not usable: %v", e.Addr, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }

@@ -69,7 +69,7 @@ func wait(ctx context.Context, live *live, status <-chan nats.Status, tick <-cha
 	}
 }
 
-// drain gives what was heard live, and fills from the stream what was not.
+// drain returns what was heard live, and fills from the stream what was not.
 func (r *reader) drain(ctx context.Context, live *live) error {
 	for {
 		heard, lost := live.take()

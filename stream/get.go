@@ -24,7 +24,7 @@ func (l *Log) directSubject() string {
 	return jetstream.DefaultAPIPrefix + "DIRECT.GET." + l.opts.Name
 }
 
-// getLast gives the last message of a subject, or [ErrNotFound]. Behind what is
+// getLast returns the last message of a subject, or [ErrNotFound]. Behind what is
 // none of ours it gives the one before, at the place of the last.
 func (l *Log) getLast(ctx context.Context, subject string) (message, error) {
 	m, err := l.get(ctx, l.directSubject()+"."+subject, nil)
@@ -37,7 +37,7 @@ func (l *Log) getLast(ctx context.Context, subject string) (message, error) {
 	return good, err
 }
 
-// lastBefore gives the last message of ours before number at; none is the zero
+// lastBefore returns the last message of ours before number at; none is the zero
 // message.
 func (l *Log) lastBefore(ctx context.Context, subject string, at uint64) (last message, err error) {
 	for step := uint64(1); last.at == 0; step *= 2 {
@@ -65,7 +65,7 @@ func (l *Log) sayForeign(ctx context.Context, err error) {
 	l.opts.Logger.WarnContext(ctx, "a message in the stream is left out", "stream", l.opts.Name, "error", err)
 }
 
-// getNext gives the first message of a subject whose number is at least from,
+// getNext returns the first message of a subject whose number is at least from,
 // or [ErrNotFound]. What is none of ours is left out.
 func (l *Log) getNext(ctx context.Context, subject string, from uint64) (message, error) {
 	for {
@@ -148,7 +148,7 @@ const (
 	fetchBytes = 2 << 20
 )
 
-// fetch gives the messages of a subject from number from on, at most count of
+// fetch returns the messages of a subject from number from on, at most count of
 // them, and less if they are large; none is [ErrNotFound]. more says that the
 // stream holds what follows. The server keeps nothing of it but the inbox's
 // subscription, which ends with the call.

@@ -11,12 +11,12 @@ import (
 
 // ReadOptions says how to read. The zero value reads what is there.
 type ReadOptions struct {
-	// Follow goes on with events as they come, until ctx ends; default false:
+	// Follow continues with events as they come, until ctx ends; default false:
 	// end behind the last event.
 	Follow bool
 }
 
-// Read gives the events behind number after: after+1 first, then every one
+// Read returns the events behind number after: after+1 first, then every one
 // once and in order. 0 reads from the beginning. An error is the last thing it
 // gives: a [*GapError] when the next event is not there to be read, ctx's own
 // error when it ends. A session without events in the stream gives nothing;
@@ -83,7 +83,7 @@ func (r *reader) begin(ctx context.Context) error {
 	})
 }
 
-// catchUp gives all that the stream holds behind the reader's place.
+// catchUp returns all that the stream holds behind the reader's place.
 func (r *reader) catchUp(ctx context.Context) error {
 	count := fetchFirst
 	for more := true; more; count = min(4*count, fetchMost) {

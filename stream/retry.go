@@ -50,7 +50,7 @@ func (l *Log) once(ctx context.Context, try int, op func(context.Context) error)
 	return op(ctx)
 }
 
-// describe gives the caller's own reason when it was the caller who stopped,
+// describe returns the caller's own reason when it was the caller who stopped,
 // and spares a reader the name of a deadline that is not theirs.
 func describe(ctx context.Context, err error) error {
 	if err == nil {
