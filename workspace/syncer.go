@@ -53,7 +53,7 @@ func NewSyncer(a *archive.Archive, sb sandbox.Sandbox, session string, epoch uin
 	return &Syncer{archive: a, sb: sb, session: session, epoch: epoch, last: map[string]readFile{}, held: map[string]bool{}}
 }
 
-// Provision gives a new sandbox the archived files, or, if none were ever
+// Provision writes the archived files into a new sandbox, or, if none were ever
 // archived, the initial ones: these are in the archive before the agent can
 // change them, and are no news. left names what was left out, "" for nothing; an
 // archive that can't be read is an error.
