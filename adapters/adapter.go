@@ -44,7 +44,7 @@ type Adapter interface {
 	// else "".
 	NativeID(sessionID string, n int) string
 
-	// ProfileFiles gives the files that make a profile known to the agent,
+	// ProfileFiles returns the files that make a profile known to the agent,
 	// and the agent's own settings. Paths lie in Home or Workspace.
 	ProfileFiles(Profile, Launch) ([]File, error)
 
@@ -57,13 +57,13 @@ type Adapter interface {
 	Command(Launch) (Command, error)
 
 	// Translator starts the translation at a state that an earlier Translator
-	// of this agent gave, or at the beginning for nil. The launch is that of
+	// of this agent returned, or at the beginning for nil. The launch is that of
 	// the agent's process, for what must be written to it; a translation of
 	// recorded lines needs none.
 	Translator(l Launch, state json.RawMessage) (Translator, error)
 
 	// Transcripts finds the session's native transcripts among the files of
-	// a home. A home without any gives none and no error.
+	// a home; none, and no error, of a home without any.
 	Transcripts(home Home, l Launch) ([]Transcript, error)
 
 	// Place says where a transcript from the archive belongs in the home of
@@ -88,14 +88,14 @@ type Translator interface {
 	// record's time; the session id and the sequence number come later.
 	Step(event.Record) []event.Event
 
-	// Due gives what must be written to the agent now although nobody asked
+	// Due returns what must be written to the agent now although no caller asked
 	// for it: the next step of its opening, an answer that its protocol wants.
 	// It is asked for after every step, and each message is given once by a
 	// translator. Another one that steps through the same records gives it
 	// again under the same id, and the runner writes it once.
 	Due() []Message
 
-	// Encode gives what is written to the agent for an input, as things stand
+	// Encode returns what is written to the agent for an input, as things stand
 	// after the last step. id tells the input from all others of the session;
 	// the first message has it, and further ones have ids made of it. It
 	// changes nothing. None: the agent
@@ -209,9 +209,9 @@ type Launch struct {
 }
 
 // Wrapped is an adapter whose Command starts the agent's program by another
-// one, or for which Locate gives more than a path.
+// one, or for which Locate returns more than a path.
 type Wrapped interface {
-	// ProgramFile is the path of the agent's program in what Locate gave.
+	// ProgramFile is the path of the agent's program in what Locate returned.
 	ProgramFile(program string) string
 }
 
@@ -330,7 +330,7 @@ func (Answer) input()        {}
 // Home lists and opens files below an agent's home. Paths are relative, with
 // slashes.
 type Home interface {
-	// Glob gives the paths that match, in order; no match is no error.
+	// Glob returns the paths that match, in order; no match is no error.
 	Glob(pattern string) ([]string, error)
 	Open(path string) (io.ReadCloser, error)
 	// OpenAt opens a file from a byte on. What is before it costs nothing; of a
@@ -385,7 +385,7 @@ type Source struct {
 // Follower is an adapter that can parse on where it stopped: what a turn costs
 // depends on what was written in it, and not on what was written before.
 type Follower interface {
-	// Follow gives to take what Parse tells of the session's own conversation, from
+	// Follow calls take with the events of Parse for the session's own conversation, from
 	// a cursor on (nil: from the beginning), and returns the cursor behind it, which
 	// is small. Lines that have no end yet are left for the next call, and so may be
 	// what is not known to be told whole: something may come again, as it is then,
@@ -413,9 +413,9 @@ type Exporter interface {
 	// pieces, each valid during its call, so that an export of any size takes
 	// little memory. An error of take ends the export.
 	Export(home Home, t Transcript, since json.RawMessage, take func(lines []byte) error) (next json.RawMessage, err error)
-	// Cursor gives the cursor behind lines that were exported before.
+	// Cursor returns the cursor behind lines that were exported before.
 	Cursor(lines io.Reader) (json.RawMessage, error)
-	// Import gives the files that say in the home of this launch what the
+	// Import returns the files that say in the home of this launch what the
 	// lines say.
 	Import(exported []Source, l Launch) ([]File, error)
 }

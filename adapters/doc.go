@@ -19,6 +19,6 @@
 //
 //	for ev, err := range a.Parse(sources) { … }
 //
-// Folding the first by package reducer gives the same conversation as folding
+// Folding the first by package reducer makes the same conversation as folding
 // the second; the adapters' parity tests hold every recording against that.
 package adapters

@@ -68,7 +68,7 @@ func variables() []adapters.Variable {
 }
 
 // Locate finds the program that SOJOURN_ACP names, by its path or in PATH, and
-// gives the command line with the path filled in and SOJOURN_ACP_FILES before it.
+// returns the command line with the path filled in and SOJOURN_ACP_FILES before it.
 func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	line := getenv(ProgramVariable)
 	if strings.TrimSpace(line) == "" {
@@ -104,7 +104,7 @@ func find(getenv func(string) string, name string) (string, error) {
 	}, ProgramVariable, name, "install "+name)
 }
 
-// ProgramFile is the program's path in a command line that Locate gave.
+// ProgramFile is the program's path in a command line that Locate returned.
 func (*Adapter) ProgramFile(program string) string {
 	c, err := readCommandLine(program)
 	if err != nil {

@@ -4,7 +4,7 @@
 // # Which program
 //
 // The worker's SOJOURN_ACP is a command line in shell words: opencode acp. Locate
-// finds the program and gives the whole line back with its path filled in, in
+// finds the program and returns the whole line with its path filled in, in
 // the same words, so that all who need it see it in one value: Launch.Program.
 // Assignments before the program become its environment. SOJOURN_ACP_FILES is
 // put before the line likewise.

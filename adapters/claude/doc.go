@@ -31,7 +31,7 @@
 //   - A tool call has the id of the tool use, its result that id and
 //     ":result". Text and thinking of the main conversation have the message's
 //     id and their position in it; what a subagent says has its line's uuid. A
-//     prompt has the uuid that the host gave it, see [MessageUUID]; a
+//     prompt has the uuid that the host chose, see [MessageUUID]; a
 //     subagent's prompt the id of its tool use and ":prompt".
 //   - A prompt that finds the agent busy appears where the agent takes it up:
 //     in the running turn (message:folded) or in a turn of its own

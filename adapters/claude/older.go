@@ -13,7 +13,7 @@ import (
 )
 
 // Older versions keep subagents otherwise than today. Version 2.0.0 writes their
-// lines into the session's own file, marked as a sidechain. Version 2.0.77 gives
+// lines into the session's own file, marked as a sidechain. Version 2.0.77 writes
 // each a file beside the session's, and 2.1.20 one where it is today, both without
 // a companion: the native result of the call names the agent.
 

@@ -21,7 +21,7 @@ const (
 )
 
 // user writes what a user line holds apart from prompts: results of tools and
-// the program's own remarks. It gives back what is left: a prompt, or nothing.
+// the program's own remarks. It returns what is left: a prompt, or nothing.
 func (s *emitter) user(conversation string, l *line) []part {
 	parts := l.Message.parts()
 	rest := parts[:0:0]

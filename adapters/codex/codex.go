@@ -12,7 +12,7 @@ import (
 // Name is the word by which commands and registries know the agent.
 const Name = "codex"
 
-// ProgramVariable names the environment variable that gives the path of the
+// ProgramVariable names the environment variable that holds the path of the
 // program, for machines where it is not in PATH.
 const ProgramVariable = "SOJOURN_CODEX"
 

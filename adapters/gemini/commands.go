@@ -18,7 +18,7 @@ func commandTOML(markdown string) string {
 	return text
 }
 
-// frontMatter takes the description from a Markdown file's head, and gives the
+// frontMatter takes the description from a Markdown file's head, and returns the
 // file without it.
 func frontMatter(markdown string) (description, body string) {
 	rest, has := strings.CutPrefix(markdown, "---\n")

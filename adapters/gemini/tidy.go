@@ -7,7 +7,7 @@ import (
 
 // The agent streams a text as the model says it and keeps it cleaned: without
 // invisible characters and HTML comments, and without white space around it.
-// tidy gives the same while the text comes.
+// tidy returns the same while the text arrives.
 
 const (
 	openComment  = "<!--"

@@ -40,7 +40,7 @@ type Dialect struct {
 	// Remark takes a chunk of text that is no text. Default: all are.
 	Remark func(text string) (event.Payload, bool)
 	// Tidy is how the agent cleans a text before it keeps it: given whether
-	// any of the text is out and what was held back of it, it gives what can go
+	// any of the text is out and what was held back of it, it returns what can go
 	// out of held+chunk and what must wait. At the end nothing waits. Default:
 	// text is kept as it is said.
 	Tidy func(begun bool, held, chunk string, end bool) (out, rest string)

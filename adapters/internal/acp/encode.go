@@ -114,7 +114,7 @@ func (t *Translator) encodeInterrupt(id string) (*adapters.Message, error) {
 	})}, nil
 }
 
-// encodeAnswer picks one of the options that the agent gave. It has no place
+// encodeAnswer picks one of the options that the agent offered. It has no place
 // for words.
 func (t *Translator) encodeAnswer(id string, in adapters.Answer) (*adapters.Message, error) {
 	a, pending := t.Asks[in.RequestID]

@@ -148,7 +148,7 @@ type Translator struct {
 
 var _ adapters.Translator = (*Translator)(nil)
 
-// New goes on from a state that an earlier translator gave; nil for the
+// New continues from a state that an earlier translator returned; nil for the
 // beginning.
 func New(d *Dialect, l adapters.Launch, raw json.RawMessage) (*Translator, error) {
 	st := state{Version: stateVersion}

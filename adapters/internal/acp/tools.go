@@ -128,7 +128,7 @@ func (t Tool) Spawned(id string) []event.Payload {
 }
 
 // Completed are the events of a subagent's end. What its own thread says that
-// it came to stays there: its block shows what the call gave back.
+// it came to stays there: its block shows what the call returned.
 func Completed(id string, failed bool, output json.RawMessage, took *int64) []event.Payload {
 	done := event.SubagentCompleted{
 		ToolUseID: id, Status: event.SubagentCompletedOK, Output: textOf(output), DurationMS: took,

@@ -68,7 +68,7 @@ func (w *Writer) Files() []adapters.File {
 }
 
 // Servers are the profile's MCP servers, bundled ones excepted; what the launch
-// gives, with its secrets filled in, takes precedence.
+// has, with its secrets filled in, takes precedence.
 func Servers(p adapters.Profile, l adapters.Launch) map[string]adapters.MCPServer {
 	all := maps.Clone(p.MCPServers)
 	if all == nil {
