@@ -91,7 +91,7 @@ func (a *Archive) Leftovers(ctx context.Context, session string) ([]string, erro
 
 // Sweep deletes the objects of transcripts that no head names: what writers
 // left that died between two requests. It seals every transcript with the
-// epoch first, and no append of that epoch may run meanwhile. It gives the
+// epoch first, and no append of that epoch may run meanwhile. It returns the
 // number of objects deleted. Errors: [ErrFenced].
 func (a *Archive) Sweep(ctx context.Context, session string, epoch uint64) (int, error) {
 	n, err := a.sweep(ctx, session, epoch)
@@ -122,7 +122,7 @@ func (a *Archive) sweep(ctx context.Context, session string, epoch uint64) (int,
 	return len(dead), a.remove(ctx, dead...)
 }
 
-// sealAll seals every transcript and gives the keys that they are made of.
+// sealAll seals every transcript and returns the keys that they are made of.
 func (a *Archive) sealAll(ctx context.Context, session string, epoch uint64) (keep map[string]bool, err error) {
 	heads, err := a.transcriptHeads(ctx, session)
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *Archive) mark(ctx context.Context, session string, h transcriptHead, ke
 }
 
 // seal writes the epoch into a transcript's head, so that no writer of a lower
-// one can commit to it any more, and gives the head as it is from then on.
+// one can commit to it any more, and returns the head as it is from then on.
 func (a *Archive) seal(ctx context.Context, session string, epoch uint64, id string) (head transcriptHead, err error) {
 	key := a.transcriptKey(session, id) + "head.json"
 	err = retry(ctx, func(int) error {

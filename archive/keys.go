@@ -117,7 +117,7 @@ func (s segment) String() string {
 // MarshalText returns the object's name.
 func (s segment) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText takes exactly what MarshalText gives.
+// UnmarshalText takes exactly what MarshalText returns.
 func (s *segment) UnmarshalText(text []byte) error {
 	bad := fmt.Errorf("%w segment name %q", ErrInvalid, text)
 	f := strings.Split(string(text), "-")

@@ -97,7 +97,7 @@ func encodeOwn(entries []OwnEntry) ([]byte, error) {
 
 // Own reads the session's own entries, in order and each once. A line that
 // can't be decoded is an error that names it; the good ones come all the same.
-// A session without any gives none.
+// It yields nothing for a session without any.
 func (a *Archive) Own(ctx context.Context, session string) ([]OwnEntry, error) {
 	r, err := a.open(ctx, session, OwnTranscript)
 	if errors.Is(err, ErrNotFound) {
@@ -137,7 +137,7 @@ func decodeOwn(r io.Reader) (entries []OwnEntry, bad error) {
 
 // Events is the session's conversation as events: the native transcripts by an
 // adapter's parse, with Sojourn's own entries in their places. Folding them by
-// package reducer gives the state that subscribers saw. Errors don't end it:
+// package reducer makes the state that subscribers saw. Errors don't end it:
 // each says what is broken, and the good part comes.
 func (a *Archive) Events(ctx context.Context, session string, parse func([]adapters.Source) iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {

@@ -133,7 +133,7 @@ func (a *Archive) record(ctx context.Context, id string) (s stored[record], err 
 	return s, err
 }
 
-// UpdateSession changes a session's record and gives the new one; [ErrNotFound]
+// UpdateSession changes a session's record and returns the new one; [ErrNotFound]
 // for an unknown id. change may be called more than once, each time on the
 // record as it stands; an error of it ends the update. What it does to ID and
 // CreatedAt is undone.

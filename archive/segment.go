@@ -87,7 +87,7 @@ func (a *Archive) join(ctx context.Context, session, id string, segs []segment, 
 	return all, nil
 }
 
-// putSegments writes data as segments of at most size bytes; like gives their
+// putSegments writes data as segments of at most size bytes; like has their
 // epoch, revision and where they start.
 func (a *Archive) putSegments(ctx context.Context, session, id string, like segment, data []byte, size int64) (segs []segment, err error) {
 	for piece := range slices.Chunk(data, int(size)) {

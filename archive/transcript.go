@@ -109,7 +109,7 @@ func (h *transcriptHead) extend(data []byte) error {
 }
 
 // AppendTranscript writes data at byte start of an append-kind transcript and
-// gives the transcript as it is then. Bytes that are archived already are
+// returns the transcript as it is then. Bytes that are archived already are
 // compared and not written again, so a call whose answer got lost may simply
 // be repeated, by any process. Errors: [ErrGap], [ErrConflict], [ErrFenced].
 // data is not kept.
