@@ -25,5 +25,5 @@
 // what is no valid UTF-8 travels in base64 beside its readable form.
 //
 // The package depends on the standard library only. Values are plain data:
-// safe to copy, and safe for concurrent reading as long as nobody writes.
+// safe to copy, and safe for concurrent reading while nothing writes.
 package event

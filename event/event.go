@@ -18,7 +18,7 @@ const (
 	// SourceRunner marks what the agent itself said, translated.
 	SourceRunner Source = "runner"
 	// SourceServer marks what Sojourn added: failures, limits, notices.
-	// `parse` of native files alone never gives such blocks.
+	// `parse` of native files alone never makes such blocks.
 	SourceServer Source = "server"
 )
 

@@ -140,7 +140,7 @@ type Environment struct {
 	// Status is starting, ready, unhealthy or terminated.
 	Status       string `json:"status,omitempty"`
 	RestartCount int    `json:"restartCount,omitempty"`
-	// LastHealthCheck is when somebody last looked; zero for never.
+	// LastHealthCheck is the time of the last check; zero for never.
 	LastHealthCheck time.Time `json:"lastHealthCheck,omitzero"`
 	// Reason says why it ended: manual, idle, place, terminated, or unhealthy for one
 	// that was lost.
@@ -305,7 +305,7 @@ type Runtime struct {
 	Sandbox  *Environment `json:"sandbox"`
 }
 
-// Log is a line for whoever watches; Level is debug, info, warn or error.
+// Log is a line for people who watch; Level is debug, info, warn or error.
 type Log struct {
 	body
 	Level   string          `json:"level"`

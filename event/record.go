@@ -39,7 +39,7 @@ func (d Dir) valid() bool {
 // Its JSON form is {"ts", "dir", "line"}, with "cut" {"bytes", "sha256"} for a
 // line that was too long to be kept in full. A line that is not valid UTF-8
 // can't be a JSON string: then "line" holds the readable approximation and
-// "raw" the exact bytes in base64, and decoding gives the exact bytes back.
+// "raw" the exact bytes in base64, and decoding restores the exact bytes.
 type Record struct {
 	// TS is when the runner saw the line, in UTC; zero when not known.
 	TS   time.Time
