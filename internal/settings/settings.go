@@ -65,7 +65,7 @@ func (s Settings) LookupEnv(name string) (string, bool) {
 	return v, v != ""
 }
 
-// Environ is asked for variables by prefix; it gives the process's, and the
+// Environ is asked for variables by prefix; it returns the process's, and the
 // file's behind them.
 func (s Settings) Environ() []string {
 	all := os.Environ()
