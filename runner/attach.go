@@ -148,7 +148,7 @@ func (b *bridge) Close() error {
 	return nil
 }
 
-// explain adds what the bridge said, if it is why nobody answered.
+// explain adds what the bridge said, if that is why no answer came.
 func (b *bridge) explain(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

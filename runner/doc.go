@@ -6,7 +6,7 @@
 // appended to a spool on disk as an [event.Record] before anyone reads it; an
 // offset is a byte position in that spool, over all its segments and over
 // restarts of the agent. Any number of clients may attach and read from any
-// offset; a slow one holds up nobody. A client that dies changes nothing: the
+// offset; a slow one holds up no other. A client that dies changes nothing: the
 // agent goes on, and the next client attaches and continues at the exact
 // record.
 //

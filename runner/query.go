@@ -31,7 +31,7 @@ const wrongUsage = 2
 
 // OpenDatabase opens a database in a sandbox for reading. spec says how the runner
 // that queries it is shut in; its Argv is not used. What is wrong with the database
-// is told by the first query.
+// is the error of the first query.
 func OpenDatabase(ctx context.Context, sb Execer, program string, spec RunSpec, file string) (*Database, error) {
 	spec.Argv = []string{program, "query", "--database", file}
 	line, err := json.Marshal(spec)

@@ -312,7 +312,7 @@ type Process struct {
 }
 
 // Mark is a snapshot of what runs below the agent, for a later Sweep. It is
-// plain data and may be kept by whoever likes.
+// plain data and may be kept.
 type Mark struct {
 	Processes []Process `json:"processes"`
 }

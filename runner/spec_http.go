@@ -15,7 +15,7 @@ import (
 // of several lines is compacted if it is JSON, else put into
 // {"type":"sojourn.text","text":…}. When the stream breaks while the process
 // lives, a "sig" record says "events lost", and "events again" once it stands
-// again; what was said in between nobody heard.
+// again; what was said in between is lost.
 //
 // Every line of an input is one request, and is spooled as an "in" record:
 //
@@ -31,7 +31,7 @@ import (
 //
 // The body there is a string if the response's is no JSON, and absent if that
 // is empty. An error means that no whole response came, or that the line is no
-// request, and then the agent has not heard of it. With "ended" the agent's
+// request, and then the agent does not have it. With "ended" the agent's
 // process ended first; its record comes behind. Redirects are responses
 // like others. Responses and events come on connections of their own, so what
 // a request sets off may be spooled before its response or after. What still

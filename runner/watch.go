@@ -54,7 +54,7 @@ func (c FileChange) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON takes what MarshalJSON gives.
+// UnmarshalJSON takes what MarshalJSON returns.
 func (c *FileChange) UnmarshalJSON(data []byte) error {
 	var j changeJSON
 	if err := json.Unmarshal(data, &j); err != nil {

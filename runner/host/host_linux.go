@@ -41,7 +41,7 @@ func Look(control string) (State, error) {
 func End(ctx context.Context, control string) error {
 	saved, err := supervisor.ReadSaved(control)
 	if err != nil {
-		// It names no process. Whoever removes the folder ends its runner, and
+		// It names no process. Removing the folder ends its runner, and
 		// what carries a sandbox's mark is found by [EndMarked].
 		return nil
 	}

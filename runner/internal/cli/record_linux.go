@@ -163,7 +163,7 @@ func (r *recorder) run(argv []string, std io3) (code int, err error) {
 	done := make(chan struct{})
 	defer close(done)
 	go pass(signals, cmd.Process, done)
-	// Nobody waits for this one: a read of our input ends with ourselves only.
+	// This one is not waited for: a read of our input ends with the process only.
 	go func() {
 		r.relay(event.DirIn, std.in, in)
 		in.Close()
@@ -198,7 +198,7 @@ func pass(signals <-chan os.Signal, child *os.Process, done <-chan struct{}) {
 	}
 }
 
-// ended is the exit code, as a shell gives it.
+// ended is the exit code, as a shell reports it.
 func ended(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

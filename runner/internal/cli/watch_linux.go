@@ -14,7 +14,7 @@ import (
 )
 
 // watchFolder prints what changes in a folder until stdin ends, so that it does
-// not outlive whoever listens.
+// not outlive its reader.
 func watchFolder(ctx context.Context, args []string, std io3) error {
 	fs := flag.NewFlagSet("watch", flag.ContinueOnError)
 	dir := fs.String("dir", "", "")

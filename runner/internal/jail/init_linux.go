@@ -22,7 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/network"
 )
 
-// Config is what the init process is told.
+// Config is the init process's input.
 type Config struct {
 	// Path is the agent's program, absolute; Argv with it.
 	Path string   `json:"path"`

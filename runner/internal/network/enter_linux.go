@@ -29,7 +29,7 @@ var (
 	}
 )
 
-// Inside is what the first process of a namespace is told.
+// Inside is the input of the first process of a namespace.
 type Inside struct {
 	// Listen are loopback addresses to listen at.
 	Listen []netip.AddrPort `json:"listen,omitempty"`

@@ -110,7 +110,7 @@ func Deliver(p runner.Process, sig unix.Signal) (sent bool, err error) {
 	return err == nil, ignoreGone(err)
 }
 
-// hold opens a pidfd for exactly this process, or gives -1 if it is gone.
+// hold opens a pidfd for exactly this process, or returns -1 if it has exited.
 func hold(p runner.Process) (int, error) {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err != nil {
@@ -165,8 +165,8 @@ func Wait(ctx context.Context, p runner.Process) error {
 	return ctx.Err()
 }
 
-// End kills every process that list gives, again until it gives none: what is
-// being killed may still have started something. It gives what was killed, and
+// End kills every process that list returns, again until it returns none: what is
+// being killed may still have started something. It returns what was killed, and
 // what was left when the time was over.
 func End(list func() ([]runner.Process, error), limit time.Duration) (killed, left []runner.Process, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -1,3 +1,3 @@
-// Package query answers SQL queries about a SQLite database, for somebody who
+// Package query answers SQL queries about a SQLite database, for a caller who
 // can't open its file: the database is where the agent is.
 package query

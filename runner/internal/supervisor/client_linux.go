@@ -277,7 +277,7 @@ func (c *client) sweep(req wire.Request) (any, error) {
 	return c.s.family.sweep(mark, sweepLimit)
 }
 
-// reply answers a request; a client that is gone does not hear it.
+// reply answers a request; a client that has disconnected is skipped.
 func (c *client) reply(id uint64, result any, err error) {
 	r := wire.Reply{ID: id, Error: runner.EncodeError(err)}
 	if err == nil && result != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/proc"
 )
 
-// Guarded is what a guard and the supervisor below it are told.
+// Guarded is the input of a guard and the supervisor below it.
 type Guarded struct {
 	Spec runner.StartSpec `json:"spec"`
 	// Reason says why there is no namespace.
@@ -125,7 +125,7 @@ func passOn(child int) {
 }
 
 // awaitEnd reaps until the child has ended, and leaves it to endAll to be
-// reaped: until then nobody else can have its id.
+// reaped: until then no other process can have its id.
 func awaitEnd(child int) {
 	for {
 		var info unix.Siginfo
@@ -147,7 +147,7 @@ func endAll() error {
 			// One that may not be killed is waited for.
 			_ = proc.Signal(p, unix.SIGKILL)
 		}
-		// Whoever dies may have begun another one just before.
+		// A process that dies may have started another one just before.
 		var ws syscall.WaitStatus
 		if _, err := syscall.Wait4(-1, &ws, 0, nil); errors.Is(err, syscall.ECHILD) {
 			return nil

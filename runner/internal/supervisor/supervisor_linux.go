@@ -1,6 +1,6 @@
 // Package supervisor is the long-lived half of sojourn-runner: it owns one
 // agent process, its spool and its journal, and serves clients on the control
-// socket. It outlives whoever started it.
+// socket. It outlives the process that started it.
 package supervisor
 
 import (
@@ -119,7 +119,7 @@ func (s *Supervisor) takeFolder() (err error) {
 			s.giveBack()
 		}
 	}()
-	// Again, now that nobody else can raise it.
+	// Again, now that no other process can raise it.
 	if err := s.epoch.load(s.spec.Control, s.spec.Epoch); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *Supervisor) takeFolder() (err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
 	case errors.Is(err, errSaved):
-		// Nobody holds the lock, so the supervisor before is dead, and its agent
+		// The lock is free, so the supervisor before is dead, and its agent
 		// went with it.
 		s.bereft, s.damage, err = true, append(s.damage, err.Error()), nil
 	}
@@ -302,7 +302,7 @@ func (s *Supervisor) noteStart(at int64) {
 	s.save()
 }
 
-// save is called with the lock held. The file only serves whoever looks from
+// save is called with the lock held. The file only serves readers from
 // outside; the agent must not die because it could not be written.
 func (s *Supervisor) save() {
 	if err := s.control.write(s.saved); err != nil {
@@ -419,7 +419,7 @@ func (s *Supervisor) waitFinished(ctx context.Context, d time.Duration) bool {
 	return s.exited()
 }
 
-// Run serves clients until the agent has ended and nobody needs the
+// Run serves clients until the agent has ended and no client needs the
 // supervisor any more. When ctx ends the agent is killed, and so it is when its
 // folder is removed or no worker returns; see [Supervisor.watchOrphaned].
 func (s *Supervisor) Run(ctx context.Context) error {
@@ -448,7 +448,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 }
 
 // lingerFor stays while clients are attached, and without one until the
-// linger time is over or a stop has said that nobody will come.
+// linger time is over or a stop has announced that no client will come.
 func (s *Supervisor) lingerFor(ctx context.Context) {
 	timer := time.NewTimer(s.spec.Linger)
 	defer timer.Stop()

@@ -58,7 +58,7 @@ func (h *HTTP) Env() []string {
 	return []string{h.spec.PasswordEnv + "=" + h.password}
 }
 
-// EndsWithInput says that such an agent does not hear the end of its input.
+// EndsWithInput returns false: such an agent does not notice the end of its input.
 func (*HTTP) EndsWithInput() bool { return false }
 
 // Serve returns when the process is gone, which the closing of gone says, and

@@ -25,7 +25,7 @@ type order struct {
 }
 
 // send carries the inputs out, one request after the other, while the event
-// stream is open: what a request sets off must be heard.
+// stream is open: the events of a request must not be missed.
 func (c *conversation) send() {
 	for data := range c.host.Inputs() {
 		for order := range bytes.Lines(data) {
@@ -36,7 +36,7 @@ func (c *conversation) send() {
 	}
 }
 
-// answer carries out one line and gives the line that says what came of it.
+// answer executes one line and returns the line with its result.
 func (c *conversation) answer(given []byte) line {
 	var o order
 	if err := json.Unmarshal(given, &o); err != nil {

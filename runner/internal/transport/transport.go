@@ -24,7 +24,7 @@ import (
 type Host struct {
 	// Keep spools records, in order and together.
 	Keep func(records ...event.Record)
-	// Inputs gives what the agent is to be handed, in order: whole lines. It
+	// Inputs yields what the agent is to be handed, in order: whole lines. It
 	// waits for more, and ends when there will be none, at the latest when
 	// the process is gone. An input counts as waiting until the next one is
 	// asked for. One consumer.

@@ -27,15 +27,15 @@ type Options struct {
 	Dir string
 	// Ignore are names, not paths, below which nothing is looked at.
 	Ignore []string
-	// Since is a time: files that changed after it are told at the beginning.
+	// Since is a time: files that changed after it are reported at the beginning.
 	// Default: none are.
 	Since time.Time
-	// Quiet is how long nothing must change before changes are told, Longest
+	// Quiet is how long nothing must change before changes are reported, Longest
 	// how long they wait at most. Default: 200 ms and 1 s.
 	Quiet, Longest time.Duration
-	// Burst is how many files are told per Quiet. Default: 100.
+	// Burst is how many files are reported per Quiet. Default: 100.
 	Burst int
-	// ContentBytes is the longest text that is told. Default: 32 KiB.
+	// ContentBytes is the longest text that is reported. Default: 32 KiB.
 	ContentBytes int64
 	// FileBytes is the size of files over which changes are not told: all of a
 	// file is read. Default: 8 MiB.
@@ -117,7 +117,7 @@ type watcher struct {
 	blind bool
 }
 
-// Run tells changes until ctx ends, or until tell or the folder gives an error.
+// Run reports changes to tell until ctx ends, or until tell or the folder fails.
 func Run(ctx context.Context, o Options, tell func(runner.FileChange) error) error {
 	o = o.withDefaults()
 	root, err := os.OpenRoot(o.Dir)
@@ -300,7 +300,7 @@ func (w *watcher) rescan() {
 
 // scan watches a folder and all below it, and marks the files that are not as
 // they were. At the beginning, files that have stood since before are taken as
-// they are. It gives the files found.
+// they are. It returns the files found.
 func (w *watcher) scan(dir string, beginning bool) map[string]bool {
 	found := map[string]bool{}
 	for todo := []string{dir}; len(todo) > 0; {
