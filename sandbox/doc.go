@@ -1,6 +1,6 @@
 // Package sandbox says what a place to run an agent in must offer: a
 // [Provider] makes, finds and lists sandboxes; a [Sandbox] runs commands,
-// takes files in, gives files out, and ends.
+// takes files in, copies files out, and ends.
 //
 // A sandbox has four areas, see [Area]:
 //

@@ -17,7 +17,7 @@ var inherited = []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "SS
 var housePrefixes = []string{"TEMPORAL_", "NATS_", "AWS_", "SOJOURN_"}
 
 // CheckVariable refuses a name that no agent is given from its worker's
-// environment, whoever asks: that of a variable which opens the house.
+// environment, whatever profile asks for it: that of a variable which opens the house.
 func CheckVariable(name string) error {
 	for _, prefix := range housePrefixes {
 		if strings.HasPrefix(name, prefix) {

@@ -25,10 +25,10 @@ type File struct {
 	// Stamp tells of the file's identity and its last change, in words of the
 	// provider's own: while a path has one stamp, nothing of the file has
 	// changed, but for what came within a tick of the file system's clock after
-	// Changed. CopyOut gives both where the provider can; "" tells nothing.
+	// Changed. CopyOut sets both where the provider can; "" means not known.
 	// CopyIn ignores them.
 	Stamp string
-	// Changed is when anything of the file changed last, by a time that nobody
+	// Changed is when anything of the file changed last, by a time that no program
 	// can set back.
 	Changed time.Time
 	// Unreadable says of a folder that what lies in it could not be listed.
@@ -46,16 +46,16 @@ type Selection struct {
 	// Paths are files or folders (with all below them) relative to the area.
 	// One that does not exist is left out. Default: the whole area.
 	Paths []string
-	// From gives, by path, the byte that a file's Body begins at, for files
+	// From is, by path, the byte that a file's Body begins at, for files
 	// that only grow. A file that is shorter than that has an empty Body.
 	From map[string]int64
 	// Exclude are names (not paths) such as node_modules that are left out
 	// wherever they stand, with all below them.
 	Exclude []string
-	// Lenient gives a folder that can't be listed, or is nested too deeply, as
+	// Lenient yields a folder that can't be listed, or is nested too deeply, as
 	// Unreadable and continues. Default: it is an error.
 	Lenient bool
-	// Unlock gives the owner permissions on folders and files that their owner
+	// Unlock grants the owner permissions on folders and files that their owner
 	// may not read, where that is possible; the Modes given are those from
 	// before. Default: they are as unreadable as any other.
 	Unlock bool

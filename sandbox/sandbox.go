@@ -49,7 +49,7 @@ type Provider interface {
 	// Open finds a sandbox that Create made, also from another process and
 	// after a restart. Error: [ErrNotFound].
 	Open(ctx context.Context, id string) (Sandbox, error)
-	// List gives every sandbox of the provider that is not terminated, also
+	// List returns every sandbox of the provider that is not terminated, also
 	// half-made ones (status starting), by id. It is what a reconciler holds
 	// against the open sessions.
 	List(ctx context.Context) ([]Info, error)
@@ -112,9 +112,9 @@ type Tidier interface {
 	Tidy(ctx context.Context) error
 }
 
-// Process is a running command. Whoever called Exec must call Wait.
+// Process is a running command. The caller of Exec must call Wait.
 type Process interface {
-	// Stdin is the command's input; Close gives it the end of file.
+	// Stdin is the command's input; Close ends it.
 	Stdin() io.WriteCloser
 	// Stdout must be read, or the command may block; it stays readable after
 	// Wait, until Close. Stderr likewise.

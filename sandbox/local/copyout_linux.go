@@ -33,7 +33,7 @@ func (b *box) CopyOut(ctx context.Context, sel sandbox.Selection) iter.Seq2[sand
 	}
 }
 
-// errEnough says that whoever asked wants no more.
+// errEnough means that the caller wants no more.
 var errEnough = errors.New("enough")
 
 // errNotCopied marks sockets, devices and pipes.
@@ -244,7 +244,7 @@ func look(dir *os.File, at, name string) (sandbox.File, error) {
 	return f, nil
 }
 
-// stampOf has the change time, which nobody can set back as they can the
+// stampOf has the change time, which no program can set back as it can the
 // modification time.
 func stampOf(st *unix.Stat_t) string {
 	b := make([]byte, 0, 64)

@@ -61,7 +61,7 @@ func (p *Provider) rename(from, to string) error {
 }
 
 // destroy removes a folder that is out of sight. One removal of it runs at a
-// time; whoever comes second leaves it to the first.
+// time; a second caller leaves it to the first.
 func (p *Provider) destroy(ctx context.Context, dir string) error {
 	p.mu.Lock()
 	busy := p.removing[dir]
