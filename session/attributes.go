@@ -22,6 +22,6 @@ var (
 	AttrLastActivity = temporal.NewSearchAttributeKeyTime("SojournLastActivity")
 )
 
-// ParentNone is the value of AttrParent for an ephemeral session that nobody
+// ParentNone is the value of AttrParent for an ephemeral session that no other session
 // spawned; it can be no session's id.
 const ParentNone = "(none)"

@@ -77,7 +77,7 @@ func (c *Client) Create(ctx context.Context, id string, o Options) (*Handle, err
 }
 
 // Run makes an ephemeral session for one message: it runs it, closes by itself
-// and is not listed. The handle is like any other; Wait for the receipt gives
+// and is not listed. The handle is like any other; Wait for the receipt returns
 // the answer.
 func (c *Client) Run(ctx context.Context, o Options, m Message) (*Handle, Receipt, error) {
 	id := uuid.NewString()
@@ -151,7 +151,7 @@ func (c *Client) validate(ctx context.Context, id string, o Options) error {
 
 func (c *Client) agents() string { return strings.Join(c.o.Agents.Names(), ", ") }
 
-// found is what lookup knows of a session.
+// found is what lookup found of a session.
 type found struct {
 	open bool
 	// first is the run id of the first run of the workflow chain; "" for a
@@ -226,7 +226,7 @@ func (c *Client) reopen(ctx context.Context, id string) (*Handle, error) {
 	return h, err
 }
 
-// beforeRestore asks whoever wants to be asked; what it made of the options is
+// beforeRestore calls the hook, if one is set; what it made of the options is
 // judged as if the session were made with them.
 func (c *Client) beforeRestore(ctx context.Context, id string, rec *Record) error {
 	if c.o.OnBeforeRestore == nil {

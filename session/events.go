@@ -20,7 +20,7 @@ const Follow = true
 
 // Events returns the session's events after a sequence number: N+1 next, each
 // once, in order. Without follow it ends at the last event there is. With
-// follow it ends after session:closed. An error is the last thing it gives;
+// follow it ends after session:closed. An error comes last;
 // a gap is an error.
 func (h *Handle) Events(ctx context.Context, after uint64, follow bool) iter.Seq2[event.Event, error] {
 	return h.c.Events(ctx, h.id, after, follow)
@@ -51,7 +51,7 @@ func (c *Client) lastOf(ctx context.Context, id string, ev event.Event) bool {
 	return err != nil || tail.LastSeq <= ev.Context.Seq
 }
 
-// Changes tells whoever shows a list of sessions when to fetch it again, until
+// Changes yields a change whenever a shown list of sessions must be fetched again, until
 // ctx ends.
 func (c *Client) Changes(ctx context.Context) iter.Seq2[stream.Change, error] {
 	return c.o.Stream.Changes(ctx)

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Handle is one session in one life: after it is closed every operation gives
-// ErrClosed, also when somebody reopens the session, because that is another
+// Handle addresses one incarnation of a session: after it is closed every operation returns
+// ErrClosed, also when the session is reopened, because that is another
 // life. Safe for concurrent use.
 type Handle struct {
 	c  *Client
@@ -28,7 +28,7 @@ type Handle struct {
 func (h *Handle) ID() string { return h.id }
 
 // Send queues a message and runs it. It returns when the message is accepted,
-// not when it is answered: see Wait. A message id that was sent before gives
+// not when it is answered: see Wait. A message id that was sent before returns
 // the first receipt. With BusyReject a turn whose end is in the stream already
 // does not count as running.
 func (h *Handle) Send(ctx context.Context, m Message) (Receipt, error) {
@@ -110,7 +110,7 @@ func (h *Handle) Respond(ctx context.Context, req RespondRequest) error {
 }
 
 // Configure changes title, metadata, tags, model, permission or idle timeout
-// and gives the session as it is then.
+// and returns the session as it is then.
 func (h *Handle) Configure(ctx context.Context, c Configure) (Snapshot, error) {
 	if err := c.Validate(); err != nil {
 		return Snapshot{}, err

@@ -194,7 +194,7 @@ type SpawnReply struct {
 type RespondRequest struct {
 	RequestID string `json:"requestId"`
 	Allow     bool   `json:"allow"`
-	// Message is what the agent hears with a denial.
+	// Message is the text that the agent gets with a denial.
 	Message string `json:"message,omitempty"`
 	// Input replaces the tool's input.
 	Input json.RawMessage `json:"input,omitempty"`

@@ -136,7 +136,7 @@ type Input struct {
 	Reopened bool `json:"reopened,omitempty"`
 	// LastSeq is the last sequence number of the run before, when reopened.
 	LastSeq uint64 `json:"lastSeq,omitempty"`
-	// Executions counts the execution ids that the runs before gave out: an
+	// Executions counts the execution ids that the runs before assigned: an
 	// id is never used twice in a session.
 	Executions int `json:"executions,omitempty"`
 	// Ephemeral closes the session by itself when what it was started for is

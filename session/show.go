@@ -25,7 +25,7 @@ const (
 	FromStream  From = "stream"
 )
 
-// Conversation is a session as Show gives it.
+// Conversation is a session as Show returns it.
 type Conversation struct {
 	SessionID string        `json:"sessionId"`
 	Agent     string        `json:"agent"`

@@ -145,7 +145,7 @@ const (
 // SnapshotVersion is the version of Snapshot's form.
 const SnapshotVersion = "1.0"
 
-// Snapshot is the small state that the query snapshot gives.
+// Snapshot is the small state that the query snapshot returns.
 type Snapshot struct {
 	Version   string      `json:"version"`
 	SessionID string      `json:"sessionId"`
@@ -166,7 +166,7 @@ type Snapshot struct {
 	Timestamp time.Time `json:"timestamp"`
 }
 
-// Inspection is what the query inspect gives: all state without bodies.
+// Inspection is what the query inspect returns: all state without bodies.
 type Inspection struct {
 	Snapshot
 	// Phase is beginning, idle, waiting for a sandbox, turn, waiting (for a person),

@@ -40,7 +40,7 @@ type Notice struct {
 	// Key makes a repeated write safe.
 	Key    string        `json:"key"`
 	Events []event.Event `json:"events,omitempty"`
-	// Model and Permission are what the live agent is told; "" for no change.
+	// Model and Permission are set in the live agent; "" for no change.
 	Model      string              `json:"model,omitempty"`
 	Permission adapters.Permission `json:"permission,omitempty"`
 }
