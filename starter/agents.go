@@ -87,7 +87,7 @@ func (c *cli) printAgent(r agentReport, hosts []session.HostReport) error {
 }
 
 // hosts asks the workers which agents their hosts have. That no worker answers
-// is an error: then nobody knows.
+// is an error: then it is not known.
 func (c *cli) hosts(ctx context.Context) ([]session.HostReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, hostsTimeout)
 	defer cancel()

@@ -93,7 +93,7 @@ type talk struct {
 	signals  int
 	ended    bool
 	prompted bool
-	// failure is set by the first thing that a script must hear of.
+	// failure is set by the first thing that makes the exit code 1.
 	failure error
 }
 
@@ -269,7 +269,7 @@ func (t *talk) answered(ctx context.Context, a answer) error {
 }
 
 // refused prints an error that does not end the chat. What a script did not
-// get it hears of by the exit code at the end, whatever goes well after it.
+// get is in the exit code at the end, whatever succeeds after it.
 func (t *talk) refused(err error) error {
 	t.failure = errReported
 	t.aside(func() { t.c.report(err, false) })

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// catchUp shows where the conversation stands and gives the number of the last
+// catchUp shows the conversation so far and returns the number of the last
 // event that it knows. Turns that run and questions that are open are known
 // after it.
 func (t *talk) catchUp(ctx context.Context) (after uint64, err error) {

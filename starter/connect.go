@@ -244,7 +244,7 @@ func (c *cli) patience(format string, args ...any) (stop func()) {
 const pendingEvery = 2 * time.Second
 
 // sayPending tells a person what the session waits for: what it fails to do and
-// tries again, or a free slot. Each thing is told once, and otherwise, if that is
+// tries again, or a free slot. Each thing is printed once, and otherwise, if that is
 // set, when it waits for nothing. The caller must call stop, which waits for the
 // teller.
 func (c *cli) sayPending(ctx context.Context, h *session.Handle, otherwise string) (stop func()) {

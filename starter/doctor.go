@@ -93,7 +93,7 @@ func (c *cli) doctor(ctx context.Context) error {
 	return nil
 }
 
-// examine runs all checks at once and gives the findings in order.
+// examine runs all checks at once and yields the findings in order.
 func (c *cli) examine(ctx context.Context, checks []check) func(func(finding) bool) {
 	results := make([]chan finding, len(checks))
 	for i, ch := range checks {

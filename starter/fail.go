@@ -74,7 +74,7 @@ func (c *cli) inFlagsWords(err error) error {
 // errReported is a failure whose lines are out already.
 var errReported = errors.New("reported")
 
-// report prints an error as one line and a hint line, and gives the exit code.
+// report prints an error as one line and a hint line, and returns the exit code.
 func (c *cli) report(err error, stopped bool) int {
 	switch {
 	case err == nil:
@@ -82,7 +82,7 @@ func (c *cli) report(err error, stopped bool) int {
 	case errors.Is(err, errReported):
 		return exitFailed
 	case errors.Is(err, syscall.EPIPE):
-		// Whoever reads us has seen enough, as in `sojourn show ID | head`.
+		// The reader has seen enough, as in `sojourn show ID | head`.
 		return exitFailed
 	}
 	f := explain(c.inFlagsWords(err))

@@ -14,7 +14,7 @@ import (
 // never passes: decoders would put other characters in its place.
 type lines struct {
 	in *bufio.Reader
-	// garbled is told of a line that is not UTF-8; nil goes on behind it.
+	// garbled is called for a line that is not UTF-8; after nil, reading continues.
 	garbled func(number int) error
 	// number is that of the line handed on last, from 1.
 	number int

@@ -101,7 +101,7 @@ func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
 }
 
 // dialStore connects to a store that is reached directly: its client would try
-// for long before it told that nobody listens.
+// for long before it reports that nothing listens.
 func (c *cli) dialStore(ctx context.Context) error {
 	endpoint := cmp.Or(c.env.Get("AWS_ENDPOINT_URL_S3"), c.env.Get("AWS_ENDPOINT_URL"))
 	u, err := url.Parse(endpoint)

@@ -183,7 +183,7 @@ func (c *cli) shower() (show func(event.Event) error, flush func() error) {
 	return p.Event, p.Flush
 }
 
-// joinFlush ends the output before the error is told.
+// joinFlush ends the output before the error is printed.
 func joinFlush(err error, flush func() error) error {
 	if ferr := flush(); err == nil {
 		return ferr

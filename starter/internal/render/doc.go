@@ -28,7 +28,7 @@
 //
 // # Rules
 //
-//   - Only events and blocks are shown; the package asks nobody anything.
+//   - Only events and blocks are shown; the package reads nothing else.
 //   - A line belongs to one block. Text is shown as it comes for one block at a
 //     time; meanwhile what other conversations say is kept back until that
 //     block's line ends, so no two texts are ever mixed within a line.

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Event shows one event. It gives the first error of writing, if there was
+// Event shows one event. It returns the first error of writing, if there was
 // one.
 func (p *Printer) Event(e event.Event) error {
 	l := p.lane(e.Context.Conversation())
@@ -35,7 +35,7 @@ func (p *Printer) Event(e event.Event) error {
 	return p.push()
 }
 
-// Notice shows of an event only what somebody who waits for an answer must know:
+// Notice shows of an event only what a person who waits for an answer must know:
 // what the agent asks for, and warnings such as a model that is tried again. It
 // returns the first error of writing, if there was one.
 func (p *Printer) Notice(e event.Event) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// lane is how a conversation is told from the others: main has no mark, a
+// lane is how a conversation is distinguished from the others: main has no mark, a
 // subagent's lines bear its name.
 type lane struct {
 	id    string

@@ -115,7 +115,7 @@ func New(w io.Writer, o Options) *Printer {
 	return p
 }
 
-// Flush ends what is open and shows what is held back. It gives the first
+// Flush ends what is open and shows what is held back. It returns the first
 // error of writing, if there was one.
 func (p *Printer) Flush() error {
 	p.endLine()
