@@ -25,15 +25,15 @@ type draft struct {
 	renew func(ctx context.Context, c cursor) (cursor, error)
 }
 
-// errConflict says that somebody else's message stands where ours should.
+// errConflict means that another writer's message is at our place.
 var errConflict = errors.New("another writer was faster")
 
-// errPending says that the server knows of our place being taken, and can't
+// errPending means that the server refuses our place as taken, and can't
 // yet say by whom.
 var errPending = errors.New("the place is being taken")
 
 // commit appends a draft behind c, or behind what others appended meanwhile,
-// and gives the place after it. It goes on until it knows the outcome; only
+// and returns the place after it. It retries until it knows the outcome; only
 // ctx ends it before, and then the outcome may be unknown.
 func (l *Log) commit(ctx context.Context, c cursor, d draft) (cursor, error) {
 	for {
@@ -95,7 +95,7 @@ func (l *Log) commitAt(ctx context.Context, c cursor, d draft) (cursor, error) {
 	return c, nil
 }
 
-// put appends one message behind number after of its subject, and gives its
+// put appends one message behind number after of its subject, and returns its
 // own number.
 func (l *Log) put(ctx context.Context, subject string, after uint64, m message) (at uint64, err error) {
 	err = l.insist(ctx, func(ctx context.Context) error {
@@ -136,7 +136,7 @@ func misplaced(err error) (wrong, emptied bool) {
 }
 
 // ownAt finds out who took the place behind number after: an earlier try of
-// ours whose answer was lost, or somebody else. The server takes one message
+// ours whose answer was lost, or another writer. The server takes one message
 // for a place, so the first one behind it tells.
 func (l *Log) ownAt(ctx context.Context, subject string, after uint64, m message) (uint64, error) {
 	first, err := l.getAt(ctx, subject, after+1)

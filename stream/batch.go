@@ -116,7 +116,7 @@ type joiner struct {
 	data  []byte
 }
 
-// add takes the next message and gives the data of the batch that it makes
+// add takes the next message and returns the data of the batch that it makes
 // whole. missing says that the batch's beginning was not seen.
 func (j *joiner) add(m message) (data []byte, whole, missing bool) {
 	if m.parts == 1 {

@@ -55,7 +55,7 @@ func (w *Writer) Batcher(ctx context.Context, o BatcherOptions) *Batcher {
 // Add queues events, as one item that is appended all or not at all; pos is
 // the position of the last one, zero for events from no spool. It waits only
 // while the queue is full, and the events must not change afterwards. Once an
-// append has failed for good, every Add gives that error.
+// append has failed for good, every Add returns that error.
 func (b *Batcher) Add(ctx context.Context, events []event.Event, pos Position) error {
 	if len(events) == 0 {
 		return nil
@@ -96,7 +96,7 @@ func (b *Batcher) Flush(ctx context.Context) error {
 }
 
 // Close stops the batcher and waits for its end; it may be called more than
-// once. What was not flushed may or may not be in the log. It gives the error
+// once. What was not flushed may or may not be in the log. It returns the error
 // that ended the batcher before, if one did.
 func (b *Batcher) Close() error {
 	b.cancel()
@@ -162,7 +162,7 @@ func (b *Batcher) waiting() []item {
 	return b.queue
 }
 
-// settle takes what was appended from the queue and tells whoever waits.
+// settle takes what was appended from the queue and wakes the waiters.
 func (b *Batcher) settle(taken int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

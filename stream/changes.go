@@ -18,12 +18,12 @@ const (
 	ChangeClosed  ChangeKind = "closed"
 	ChangeRenamed ChangeKind = "renamed"
 	ChangeDeleted ChangeKind = "deleted"
-	// ChangeMissed stands for changes that were not heard, before listening
+	// ChangeMissed stands for changes that were missed, before listening
 	// began or while the connection was lost. It names no session.
 	ChangeMissed ChangeKind = "missed"
 )
 
-// Change tells whoever shows a list of sessions to fetch it again.
+// Change means that a shown list of sessions must be fetched again.
 type Change struct {
 	SessionID string     `json:"sessionId,omitempty"`
 	Kind      ChangeKind `json:"kind"`
@@ -32,7 +32,7 @@ type Change struct {
 func (l *Log) changesSubject() string { return l.opts.Prefix + "-changes." + l.space }
 
 // Changed tells all who listen to [Log.Changes] that the list of sessions
-// changed. Nobody may be listening, and nothing is kept.
+// changed. There may be no listener, and nothing is kept.
 func (l *Log) Changed(_ context.Context, sessionID string, kind ChangeKind) error {
 	data, err := json.Marshal(Change{SessionID: sessionID, Kind: kind})
 	if err == nil {
@@ -47,7 +47,7 @@ func (l *Log) Changed(_ context.Context, sessionID string, kind ChangeKind) erro
 // Changes returns the changes of the namespace's list from now on, until ctx
 // ends, which is its last error. It is a trigger and no record: [ChangeMissed]
 // comes first, once the server has the subscription, and again after a lost
-// connection; whoever fetches the list on every change is never behind.
+// connection; a reader that fetches the list on every change is never behind.
 func (l *Log) Changes(ctx context.Context) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		in := make(chan *nats.Msg, 256)

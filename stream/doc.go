@@ -14,7 +14,7 @@
 // # Numbers
 //
 // Events have sequence numbers that are dense per session and start at 1.
-// Reading after N gives N+1 next, or an error: [ErrPurged] where retention took
+// Reading after N yields N+1 next, or an error: [ErrPurged] where retention took
 // what comes next, [ErrGap] where the log itself has a hole. Nothing is skipped.
 //
 // An append is all or nothing: readers see all of its events or none. One
@@ -46,6 +46,6 @@
 //
 // Readers use direct gets and a plain subscription to what the server
 // republishes after storing. No consumer is made on the server, so none can be
-// left behind. A session that nobody reads or writes costs nothing but its
+// left behind. A session without readers and writers costs nothing but its
 // bytes.
 package stream

@@ -61,7 +61,7 @@ func (e *GapError) Unwrap() error {
 type UnreachableError struct {
 	// Addr is the server's address.
 	Addr string
-	// Hint is one sentence for whoever runs the program.
+	// Hint is one sentence for the person who runs the program.
 	Hint string
 	Err  error
 }

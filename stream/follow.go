@@ -69,7 +69,7 @@ func wait(ctx context.Context, live *live, status <-chan nats.Status, tick <-cha
 	}
 }
 
-// drain returns what was heard live, and fills from the stream what was not.
+// drain yields what was received live, and reads the rest from the stream.
 func (r *reader) drain(ctx context.Context, live *live) error {
 	for {
 		heard, lost := live.take()
@@ -89,7 +89,7 @@ func (r *reader) drain(ctx context.Context, live *live) error {
 	}
 }
 
-// hear takes one republished message.
+// hear handles one republished message.
 func (r *reader) hear(ctx context.Context, answer *nats.Msg) error {
 	m, err := fromAnswer(answer)
 	if errors.Is(err, ErrCorrupt) && m.at > 0 {
@@ -129,7 +129,7 @@ func (r *reader) reach(ctx context.Context, at uint64) error {
 // live gathers what the server republishes for one session.
 type live struct {
 	sub *nats.Subscription
-	// wake holds at most one sign that something was heard.
+	// wake holds at most one sign that something was received.
 	wake chan struct{}
 	// gone is closed when the subscription's own goroutine has ended.
 	gone chan struct{}

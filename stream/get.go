@@ -25,7 +25,7 @@ func (l *Log) directSubject() string {
 }
 
 // getLast returns the last message of a subject, or [ErrNotFound]. Behind what is
-// none of ours it gives the one before, at the place of the last.
+// none of ours it returns the one before, at the place of the last.
 func (l *Log) getLast(ctx context.Context, subject string) (message, error) {
 	m, err := l.get(ctx, l.directSubject()+"."+subject, nil)
 	if !errors.Is(err, ErrCorrupt) {
@@ -78,7 +78,7 @@ func (l *Log) getNext(ctx context.Context, subject string, from uint64) (message
 	}
 }
 
-// getAt is getNext that gives what is none of ours as [ErrCorrupt], with its
+// getAt is getNext that reports what is none of ours as [ErrCorrupt], with its
 // number.
 func (l *Log) getAt(ctx context.Context, subject string, from uint64) (message, error) {
 	body, err := json.Marshal(getRequest{Seq: max(from, 1), NextFor: subject})

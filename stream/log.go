@@ -38,7 +38,7 @@ type Options struct {
 	// Access is how [Dial] proves to the server who it is; default: by what the
 	// URL holds.
 	Access Access
-	// Logger hears when the stream does not answer; default none.
+	// Logger logs when the stream does not answer; default none.
 	Logger *slog.Logger
 }
 
@@ -147,7 +147,7 @@ func (l *Log) Close() {
 }
 
 // Purge removes all events of a session. Writers must have been fenced off and
-// readers told before: a reader that follows simply hears nothing more.
+// readers told before: a reader that follows simply receives nothing more.
 func (l *Log) Purge(ctx context.Context, sessionID string) error {
 	if err := checkID(sessionID); err != nil {
 		return err

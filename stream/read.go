@@ -19,7 +19,7 @@ type ReadOptions struct {
 // Read returns the events behind number after: after+1 first, then every one
 // once and in order. 0 reads from the beginning. An error is the last thing it
 // gives: a [*GapError] when the next event is not there to be read, ctx's own
-// error when it ends. A session without events in the stream gives nothing;
+// error when it ends. A session without events in the stream yields nothing;
 // with Follow, what comes.
 //
 // Lost connections and server restarts don't end it: a follower picks up where
@@ -107,7 +107,7 @@ func (r *reader) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// take moves the reader behind a message and gives the events that it makes
+// take moves the reader behind a message and returns the events that it makes
 // whole.
 func (r *reader) take(m message) error {
 	if m.at <= r.at {

@@ -24,7 +24,7 @@ func (l *Log) insist(ctx context.Context, op func(context.Context) error) error 
 	return l.retry(ctx, 0, op)
 }
 
-// retry runs op until it gives something else than a sign that the stream does
+// retry runs op until it returns something else than a sign that the stream does
 // not answer right now. Each try has its own deadline. 0 tries is no limit.
 func (l *Log) retry(ctx context.Context, tries int, op func(context.Context) error) error {
 	for try := 1; ; try++ {
@@ -86,7 +86,7 @@ func missing(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// transient says that the stream gave no answer, or none yet: whether what was
+// transient reports whether the stream gave no answer, or none yet: whether what was
 // asked happened is unknown.
 func transient(err error) bool {
 	for _, e := range []error{

@@ -27,7 +27,7 @@ func (f Fence) String() string { return fmt.Sprintf("%d.%d", f.Epoch, f.Attempt)
 
 // Position is a place in an agent's spool: the record that begins at Offset
 // bytes in the spool of Epoch, and the event of that Index among those that
-// the record gave. The zero Position is before everything.
+// the record made. The zero Position is before everything.
 type Position struct {
 	Epoch  uint64
 	Offset int64
