@@ -1,6 +1,6 @@
 // Package worker is the program that serves sessions, as package
 // cmd/sojourn-worker installs it: it reads the settings, connects to Temporal,
-// NATS and the archive, and runs workflows and activities until it is told to
+// NATS and the archive, and runs workflows and activities until it is asked to
 // stop.
 package worker
 

@@ -90,7 +90,7 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	}
 }
 
-// watch looks after what nobody else does, until the returned stop is called:
+// watch does the worker's periodic work, until the returned stop is called:
 // sandboxes without an owner here, dead sessions anywhere.
 func watch(c client.Client, h *activities.Host, logger *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())

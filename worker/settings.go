@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// options are what a worker is told by flags and environment.
+// options are a worker's flags and environment.
 type options struct {
 	settings.Settings
 	dataDir  string
