@@ -26,7 +26,7 @@ const (
 	fanBits = 6
 	// topPages is how many pages the head names.
 	topPages = 24
-	// maxHeight bounds the tree where somebody chose names that split badly.
+	// maxHeight bounds the tree where names were chosen to split badly.
 	maxHeight = 8
 	// maxPage bounds a page in memory, packed; even names that split badly stay
 	// below it.

@@ -55,7 +55,7 @@ func (o Observation) differs(was Observation) bool {
 }
 
 // Notifier knows what subscribers were told of a workspace, so that each change
-// is told once, whoever saw it. Safe for concurrent use.
+// is reported once, whatever saw it. Safe for concurrent use.
 type Notifier struct {
 	mu   sync.Mutex
 	told map[string]Observation
@@ -111,7 +111,7 @@ func (n *Notifier) Events(seen []Observation) (events []event.Event) {
 	return events
 }
 
-// payload is what subscribers are told; known files were modified, others
+// payload is the event that subscribers get; known files were modified, others
 // created.
 func (o Observation) payload(known bool) event.Payload {
 	f := event.File{Path: strings.ToValidUTF8(o.Path, "\uFFFD"), Size: o.Size, SHA256: o.SHA256, Content: o.Content}

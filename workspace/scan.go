@@ -38,7 +38,7 @@ const (
 const settled = 2 * time.Second
 
 // caches returns the names of folders that tools fill again by themselves; they
-// are left out wherever they are. Anything else may be somebody's work, dist,
+// are left out wherever they are. Anything else may be a person's work, dist,
 // build and .git included.
 func caches() []string {
 	return []string{"node_modules", ".venv", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
