@@ -22,7 +22,7 @@ var ErrUnsupported = errors.New("not supported by this agent")
 var ErrNotYet = errors.New("the agent is not ready for it yet")
 
 // ErrRefused is wrapped by Encode when the agent will never take the input
-// because its opening failed: it has no session to go on with. The message
+// because its opening failed: it has no session to continue with. The message
 // has the agent's own words.
 var ErrRefused = errors.New("the agent refused the session")
 
@@ -49,7 +49,7 @@ type Adapter interface {
 	ProfileFiles(Profile, Launch) ([]File, error)
 
 	// Prepare looks at the home before a process of the agent is started: which
-	// native session lies there, and what must be mended first. It changes
+	// native session is there, and what must be mended first. It changes
 	// nothing itself.
 	Prepare(home Home, l Launch) (Preparation, error)
 
@@ -66,7 +66,7 @@ type Adapter interface {
 	// a home; none, and no error, of a home without any.
 	Transcripts(home Home, l Launch) ([]Transcript, error)
 
-	// Place says where a transcript from the archive belongs in the home of
+	// Place returns where a transcript from the archive belongs in the home of
 	// this launch: some agents file transcripts by the workspace's path, which
 	// another sandbox has elsewhere.
 	Place(t Transcript, l Launch) string
@@ -118,7 +118,7 @@ type Message struct {
 
 // Preparation is what Prepare found.
 type Preparation struct {
-	// NativeID is the native session that lies in the home and is gone on
+	// NativeID is the native session that is in the home and is continued
 	// with; "" means that none does, and a new one is begun.
 	NativeID string
 	// Write are files of the home to write before the start, one after the other,
@@ -153,7 +153,7 @@ type Info struct {
 	Limits []string `json:"limits,omitempty"`
 }
 
-// Capabilities says what an agent can do beyond answering.
+// Capabilities is what an agent can do beyond answering.
 type Capabilities struct {
 	// ChosenID: the native session id can be chosen by us.
 	ChosenID bool `json:"chosenId"`
@@ -246,7 +246,7 @@ type Command struct {
 	HTTP *HTTP
 }
 
-// HTTP says how an agent's server is found and spoken to; see the runner's
+// HTTP is how an agent's server is found and addressed; see the runner's
 // HTTP transport for the form of requests, responses and events.
 type HTTP struct {
 	// Ready begins the line, on either output, that names the server's URL.
@@ -365,7 +365,7 @@ type Transcript struct {
 	Kind Kind   `json:"kind"`
 }
 
-// Kind says how a transcript grows.
+// Kind is how a transcript grows.
 type Kind string
 
 const (

@@ -24,7 +24,7 @@ type waitingInput struct {
 	in Input
 }
 
-// NewDialogue goes on from the translator's state. write hands a message to
+// NewDialogue continues from the translator's state. write hands a message to
 // the process; it must be harmless to write one again under its id.
 func NewDialogue(tr Translator, write func(context.Context, Message) error) *Dialogue {
 	return &Dialogue{tr: tr, write: write}

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// TranslateOptions says what records alone do not tell. The zero value works.
+// TranslateOptions is what records alone do not have. The zero value works.
 type TranslateOptions struct {
 	// Prompt is what was asked on the agent's command line, for recordings
 	// without an input side. Default: none.

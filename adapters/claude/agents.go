@@ -71,7 +71,7 @@ const (
 )
 
 // agentResult ends a subagent that somebody waited for. The result of one
-// that goes on in the background only says that it was launched.
+// that continues in the background only says that it was launched.
 func (s *emitter) agentResult(toolUseID string, output json.RawMessage, failed bool, told nativeResult) {
 	a := s.Agents[toolUseID]
 	if a == nil {
@@ -193,7 +193,7 @@ func (s *emitter) agentDone(toolUseID string, failed bool, output *string, durat
 	maps.DeleteFunc(s.Side, func(_, conversation string) bool { return conversation == toolUseID })
 }
 
-// notification is a background task's report as the program tells it to the
+// notification is a background task's report as the program gives it to the
 // model; transcripts have nothing else of it.
 func (s *emitter) notification(text string) {
 	toolUseID, _, _ := strings.Cut(after(text, "<tool-use-id>"), "<")

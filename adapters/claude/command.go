@@ -53,7 +53,7 @@ func permissionArgs(p adapters.Permission) ([]string, error) {
 }
 
 // environment isolates the process: its home and configuration are this
-// session's, and it talks to nobody but the model.
+// session's, and it talks only to the model.
 func environment(l adapters.Launch) map[string]string {
 	return map[string]string{
 		"HOME":              l.Home,

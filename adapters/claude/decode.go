@@ -24,7 +24,7 @@ func decodeLine(data []byte) (*line, error) {
 	return l, nil
 }
 
-// decode fills an empty line. The line goes on using data.
+// decode fills an empty line. The line keeps references to data.
 func (l *line) decode(data []byte) error {
 	data, err := nativejson.Object(data)
 	if err != nil {
@@ -86,7 +86,7 @@ type content struct {
 	list []part
 	// plain: it was a string.
 	plain bool
-	// raw lies in the line's, and so do from and to.
+	// raw is in the line's, and so do from and to.
 	raw      stdjson.RawMessage
 	from, to int64
 }
@@ -140,7 +140,7 @@ func (c *content) locate(data []byte) {
 	}
 }
 
-// cut is the value between two places, without what stands in front of it.
+// cut is the value between two places, without what is in front of it.
 func cut(data []byte, from, to int64) []byte {
 	return bytes.TrimLeft(data[from:to], ":, \t\r\n")
 }

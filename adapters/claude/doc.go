@@ -14,7 +14,7 @@
 // replays of prompts and its own word on when it is idle. Its home and its
 // configuration folder are the session's alone; telemetry and self-update are
 // off. The native session id is chosen by us: --session-id begins it, --resume
-// continues with it, and which of the two is decided by the transcript that lies
+// continues with it, and which of the two is decided by the transcript that is
 // in the home.
 //
 // A workspace is marked as trusted (hasTrustDialogAccepted) only where nothing

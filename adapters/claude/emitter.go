@@ -49,7 +49,7 @@ func (s *emitter) assistant(conversation string, l *line) {
 }
 
 // textID is the id of a text or thinking block: in the main conversation the
-// message's id and the block's position in it, which the stream tells before
+// message's id and the block's position in it, which the stream reports before
 // the block is whole; elsewhere the line's uuid. Both are the same on disk.
 func (s *emitter) textID(conversation string, l *line, i, n, index int) string {
 	if conversation == event.Main && l.Message.ID != "" {

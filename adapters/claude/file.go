@@ -23,7 +23,7 @@ type file struct {
 	link link
 
 	in *lines.Reader
-	// next is the line to be told next; it lies in the reader's own memory
+	// next is the line to be told next; it is in the reader's own memory
 	// until the line after it is read.
 	next line
 	time time.Time

@@ -180,7 +180,7 @@ func (t *translator) endTurn(end *turnEnd) {
 
 // idle says that the turn is over, unless a prompt is on its way: the program
 // says idle before it has read it. Nor is it over while subagents work in the
-// background: the program goes on by itself when they report.
+// background: the program continues by itself when they report.
 func (t *translator) idle() {
 	if t.Turn.Phase != idle || t.Turn.Quiet || t.inBackground() {
 		return

@@ -17,7 +17,7 @@ import (
 // one (a line "last-prompt", its leafUuid). Of calls that run at once, the
 // results become branches, of which one is gone on from and the others stay
 // without a child. A note that is written in between may name such an end; and a
-// program that is started after a kill goes on from the noted message if it has
+// program that is started after a kill continues from the noted message if it has
 // no child, without all that came later. Seen with 2.1.197, see
 // TestResumeBehindParallelCalls.
 func mend(transcript adapters.Source) (added []byte, size int64, err error) {

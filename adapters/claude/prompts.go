@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// A prompt that finds the program idle stands in the conversation at once. One
+// A prompt that finds the program idle is in the conversation at once. One
 // that finds it busy is queued, and stands where the program puts it: behind a
 // tool's result in the running turn, or before a turn of its own, in which
 // several become one. The program's replays tell which; without them, the

@@ -145,7 +145,7 @@ func (s *state) thread(conversation string) *thread {
 // turn is how far the exchange with the program is.
 type turn struct {
 	Phase phase `json:"phase,omitempty"`
-	// Shown: the prompt of this turn stands in the conversation.
+	// Shown: the prompt of this turn is in the conversation.
 	Shown bool `json:"shown,omitempty"`
 	// Begun: the program has begun the session in this process.
 	Begun bool `json:"begun,omitempty"`

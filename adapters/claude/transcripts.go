@@ -49,7 +49,7 @@ func mainFiles(home adapters.Home, l adapters.Launch) ([]string, error) {
 	return preferred(mains, l), nil
 }
 
-// Prepare continues with the native session if its transcript lies in the home.
+// Prepare continues with the native session if its transcript is in the home.
 // The program mends by itself what a kill has left, but for its note of where it
 // was.
 func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
@@ -133,7 +133,7 @@ func subagentFile(p string) (adapters.Transcript, bool) {
 	return adapters.Transcript{}, false
 }
 
-// Identify says what a file is by its name alone, and finds what belongs to
+// Identify returns what a file is by its name alone, and finds what belongs to
 // it: a session brings its subagents, a subagent its companion file.
 func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	t, isAgent := subagentFile(file)

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// The marks by which the program tells its own user lines from what a user
+// The marks by which the program distinguishes its own user lines from what a user
 // wrote.
 const (
 	markInterrupted = "[Request interrupted by user"
@@ -65,7 +65,7 @@ func (s *emitter) remark(conversation string, l *line, text string) bool {
 		})
 		th.Skill = ""
 	case l.IsMeta, l.IsSynthetic, strings.HasPrefix(text, markCaveat):
-		// Told to the model only: how to read a local command, where to go on.
+		// Told to the model only: how to read a local command, where to continue.
 	case s.agentPrompt(conversation, text):
 	default:
 		return false

@@ -106,7 +106,7 @@ type part struct {
 	IsError   bool            `json:"is_error"`
 	Source    *imageSource    `json:"source"`
 
-	// raw lies in the line's, and so do from and to.
+	// raw is in the line's, and so do from and to.
 	raw      json.RawMessage
 	from, to int64
 }

@@ -11,7 +11,7 @@ import (
 const spawnTool = "spawn_agent"
 
 // activityTools are the calls about subagents that are members of a team, by
-// what the program tells of them: whether a message began a new task is not.
+// what the program reports of them: whether a message began a new task is not.
 var activityTools = map[string]string{"started": spawnTool, "interacted": "message_agent", "interrupted": "interrupt_agent"}
 
 // collab tells what a call about subagents has brought about.

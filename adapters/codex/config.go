@@ -24,7 +24,7 @@ const (
 	maxInstructions = 1 << 20
 )
 
-// config is the program's configuration file: it talks to nobody but the model
+// config is the program's configuration file: it talks only to the model
 // and does as the profile says.
 func config(p adapters.Profile, l adapters.Launch) string {
 	policy, sandbox := permissions(l.Permission)

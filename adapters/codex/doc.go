@@ -44,16 +44,16 @@
 //   - A rollout has the model's calls and the items in lines of their own. An
 //     item stands where its own times say; a call without an item stands only
 //     where the live stream has told of it.
-//   - A call that was refused has a result once the turn goes on. One whose turn
-//     ends, and one that goes on in the background, has none.
-//   - The program tells of a command some time after the model has asked for it,
+//   - A call that was refused has a result once the turn continues. One whose turn
+//     ends, and one that continues in the background, has none.
+//   - The program reports a command some time after the model has asked for it,
 //     and writes an item before it speaks of it. What was broken off within half
 //     a second, or by the death of the process, is therefore told by neither
 //     side: the live block ends as an error with the metadata "lost".
 //   - The program's own models call tools by scripts in JavaScript. The script is
 //     told on disk only, and a call that it makes on disk only when it has come
 //     to its end within the turn, under an id of the program's. A call that was
-//     refused, broken off, or goes on in the background is told live and on no
+//     refused, broken off, or continues in the background is told live and on no
 //     disk: its blocks are of the source "server", for the host to keep; those
 //     of a subagent are lost.
 //   - Subagents of those models are a team: they have names, write to each other,

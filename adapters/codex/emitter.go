@@ -137,7 +137,7 @@ func (s *emitter) result(th *thread, id string, it *item) {
 const saysByTheUser = "rejected by user"
 
 // tellRefused emits the results of the calls that were refused, now that the
-// turn goes on. The model hears of a refusal; where the turn ends with it
+// turn continues. The model hears of a refusal; where the turn ends with it
 // instead, nothing has come of the call.
 func (s *emitter) tellRefused(th *thread) {
 	failed := true
@@ -155,7 +155,7 @@ func (s *emitter) tellRefused(th *thread) {
 	th.Refused = nil
 }
 
-// settle says how a call ended.
+// settle emits how a call ended.
 func (s *emitter) settle(th *thread, o open, failed bool) {
 	how := event.ExecutionSuccess
 	if failed {
@@ -165,7 +165,7 @@ func (s *emitter) settle(th *thread, o open, failed bool) {
 }
 
 // unwritten hands a call of a script, which no rollout has because it did not
-// come to an end in time, to whoever runs the agent.
+// come to an end in time, to the host.
 func (s *emitter) unwritten(th *thread, o open, failed bool) {
 	if !nested(o.ID) {
 		return
@@ -181,7 +181,7 @@ func (s *emitter) unwritten(th *thread, o open, failed bool) {
 }
 
 // keep writes a block that the program writes nowhere. That of the main
-// conversation is kept by whoever runs the agent; a subagent's is lost.
+// conversation is kept by the host; a subagent's is lost.
 func (s *emitter) keep(th *thread, b event.Block) {
 	if th.Conversation != event.Main {
 		b.Metadata = emit.Lost()
@@ -236,7 +236,7 @@ func (th *thread) keeps(o outcome) bool {
 	return false
 }
 
-// close ends what a turn leaves open. A command that goes on in the background
+// close ends what a turn leaves open. A command that continues in the background
 // of a completed turn has been started well; everything else was broken off.
 func (s *emitter) close(th *thread, o outcome) {
 	keeps := th.keeps(o)
@@ -267,7 +267,7 @@ func (s *emitter) failure(th *thread, turnID string, e *turnError) {
 // of failure it was is not told by all streams.
 const errorCode = "api_error"
 
-// code names the kind of a failure, as far as the program tells it.
+// code names the kind of a failure, as far as the program reports it.
 func (e *turnError) code() string {
 	info := e.Info
 	if !given(info) {
@@ -289,7 +289,7 @@ func (e *turnError) code() string {
 	return errorCode
 }
 
-// namedStatus are the failures that are HTTP's own, of which the program tells
+// namedStatus are the failures that are HTTP's own, of which the program reports
 // the name only.
 var namedStatus = map[string]int{"bad_request": 400, "unauthorized": 401, "internal_server_error": 500}
 

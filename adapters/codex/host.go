@@ -183,7 +183,7 @@ func (p *params) words() string {
 	return text
 }
 
-// describe says what a request is about in the terms of the call that it is
+// describe sets what a request is about in the terms of the call that it is
 // about.
 func (t *translator) describe(e *event.PermissionRequested, p *params) {
 	th := t.thread(p.ThreadID)

@@ -24,7 +24,7 @@ func (*Adapter) Locate(getenv func(string) string) (string, error) {
 }
 
 // nativeBeside finds the native program that belongs to npm's script, which
-// lies in <package>/bin: in the package itself, or in the package of the
+// is in <package>/bin: in the package itself, or in the package of the
 // platform, below it or beside it. "" if program is no such script.
 func nativeBeside(program string) string {
 	script, err := filepath.EvalSymlinks(program)

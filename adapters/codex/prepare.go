@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Prepare continues with the native session if its rollout lies in the home.
+// Prepare continues with the native session if its rollout is in the home.
 // Where none does, the first line of one is written under the id that was
 // chosen: the program takes that for a session without messages, and there is
 // no other way to choose an id.
@@ -65,7 +65,7 @@ func inTeams(model string) bool {
 }
 
 // mend drops a last line that a kill has torn, and keeps it beside: the program
-// does not go on with a rollout that ends in one.
+// does not continue with a rollout that ends in one.
 func mend(home adapters.Home, file string, p *adapters.Preparation) error {
 	in, err := home.Open(file)
 	if err != nil {

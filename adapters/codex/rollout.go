@@ -93,7 +93,7 @@ func (f *file) meta(l *rolloutLine) error {
 	return nil
 }
 
-// event takes what the program tells its users, and keeps.
+// event takes what the program shows its users, and keeps.
 func (f *file) event(l *rolloutLine, at int64) error {
 	var p payload
 	if err := decodeObject(l.Payload, &p); err != nil {

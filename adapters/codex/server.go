@@ -93,7 +93,7 @@ func (t *translator) threadStarted(p *params, _ []byte) {
 	}
 }
 
-// mainIs says which thread the session's own conversation is.
+// mainIs returns which thread the session's own conversation is.
 func (t *translator) mainIs(id string) {
 	if id == "" {
 		return
@@ -174,7 +174,7 @@ func (t *translator) itemStarted(p *params, raw []byte) {
 	t.begin(th, p.Item.ID, p.Item)
 }
 
-// late notes a call that a turn before has made: what goes on in the background
+// late notes a call that a turn before has made: what continues in the background
 // is no part of the turns after.
 func (t *translator) late(th *thread, it *item, what string, raw []byte) {
 	t.Emit(th.Conversation, event.Log{

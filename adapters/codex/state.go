@@ -78,7 +78,7 @@ type handed struct {
 	ID string `json:"id"`
 	// Turn is the turn that ran then; "" when none did.
 	Turn string `json:"turn,omitempty"`
-	// Shown: it stands in the conversation.
+	// Shown: it is in the conversation.
 	Shown bool `json:"shown,omitempty"`
 }
 

@@ -63,7 +63,7 @@ func (it *item) waitedFor() []string {
 	return it.receivers()
 }
 
-// agentPath is where a member of a team stands in it: its name, behind that of
+// agentPath is the place of a member of a team in it: its name, behind that of
 // those that started it.
 func (it *item) agentPath() string { return first(it.AgentPath, it.AgentPathDisk) }
 
@@ -97,7 +97,7 @@ func (it *item) toolOutput() stdjson.RawMessage {
 	return stdjson.RawMessage("null")
 }
 
-// agentsText says how the agents stand that a call was about, a line each.
+// agentsText returns the state of the agents that a call was about, a line each.
 func (it *item) agentsText() string {
 	states := it.states()
 	var lines []string

@@ -110,7 +110,7 @@ func family(main rollout, all []rollout) []adapters.Transcript {
 	return found
 }
 
-// Identify says what a rollout is by its first line, and finds what belongs to
+// Identify returns what a rollout is by its first line, and finds what belongs to
 // it: a session brings its subagents, where they lie in the same folder.
 func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	r, err := readMeta(home, file)

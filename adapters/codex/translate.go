@@ -32,7 +32,7 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 	return &translator{emitter: newEmitter(st), launch: l}, nil
 }
 
-// State returns what the next translator needs to go on.
+// State returns what the next translator needs to continue.
 func (t *translator) State() (json.RawMessage, error) {
 	return nativejson.Marshal(t.state) // a call's input is repeated as it came
 }

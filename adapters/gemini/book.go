@@ -85,7 +85,7 @@ func (s *seen) forget() {
 // the one that is used has one header.
 func (b *book) told() bool { return b.Headers != 1 || b.Parted }
 
-// apart is more than lies between the two recordings of one process: some
+// apart is more than the time between the two recordings of one process: some
 // milliseconds, a second where the machine is busy.
 const apart = 5 * time.Second
 

@@ -28,7 +28,7 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 }
 
 // environment isolates the process: its home is this session's, and it talks
-// to nobody but the model.
+// only to the model.
 func environment(l adapters.Launch) map[string]string {
 	env := map[string]string{
 		"HOME": l.Home,

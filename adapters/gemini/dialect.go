@@ -53,7 +53,7 @@ const (
 	unnamed = "tool"
 )
 
-// toolName is the tool's name, which the protocol tells by the call's id only:
+// toolName is the tool's name, which the protocol reports by the call's id only:
 // the agent puts it before the model's id, or before an id that it makes of
 // the name once more.
 func toolName(callID string) string {
@@ -78,7 +78,7 @@ func toolName(callID string) string {
 	return first
 }
 
-// toldTool is a call as the protocol tells it.
+// toldTool is a call as the protocol reports it.
 func toldTool(c acp.ToolCall) acp.Tool {
 	title := strings.TrimSpace(c.Title)
 	t := acp.Tool{Name: toolName(c.ID)}
@@ -148,7 +148,7 @@ func stands(t acp.Tool, message string) bool {
 	return false
 }
 
-// shortEnough: longer arguments are left out of what the protocol tells. The
+// shortEnough: longer arguments are left out of what the protocol reports. The
 // agent counts in UTF-16.
 func shortEnough(args json.RawMessage) bool {
 	const most = 500
@@ -169,7 +169,7 @@ func delegate(title string) string {
 	return strings.TrimSuffix(name, "'")
 }
 
-// quoted is the first part of a text that stands in quotes.
+// quoted is the first part of a text that is in quotes.
 func quoted(text, quote string) string {
 	_, rest, open := strings.Cut(text, quote)
 	name, _, closed := strings.Cut(rest, quote)

@@ -22,8 +22,8 @@
 // for every process, also when it is about to load a session: in the minute of
 // the session's birth that is the very file that it wants to load, which is
 // then empty to it. So before a session is loaded its file is put under a name
-// of a minute long gone, in Prepare where it lies in the home, in Place where it
-// comes from an archive. The agent goes on writing to the file that it has
+// of a minute long gone, in Prepare where it is in the home, in Place where it
+// comes from an archive. The agent continues writing to the file that it has
 // loaded, and what it leaves beside are files in which nobody has asked
 // anything; those are no transcripts. A session that can't be loaded is followed
 // by a new one, and its file is main.2.
@@ -39,7 +39,7 @@
 //
 // # One conversation, told twice
 //
-// The protocol tells less than the files keep, and both must give one
+// The protocol reports less than the files keep, and both must give one
 // conversation, so the files of a session that was led by the protocol are told
 // with what it tells:
 //

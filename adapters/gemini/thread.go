@@ -28,7 +28,7 @@ func (p *parser) subagent(c *toolCall) {
 		return
 	}
 	t.told = true
-	// The thread's own word on its task and what came of it: the protocol tells
+	// The thread's own word on its task and what came of it: the protocol reports
 	// neither, so it is part of the thread.
 	p.Emit(c.ID, event.SubagentSpawned{ToolUseID: c.ID, Prompt: stringField(c.Args, "prompt")})
 	p.thread(c.ID, t)

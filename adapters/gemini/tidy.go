@@ -80,7 +80,7 @@ func tidied(text string) string {
 	return out
 }
 
-// toldThought is a thought as the protocol tells it, in the form of thoughtText,
+// toldThought is a thought as the protocol reports it, in the form of thoughtText,
 // and its subject.
 func toldThought(chunk string) (text, subject string) {
 	rest, is := strings.CutPrefix(chunk, "**")

@@ -31,7 +31,7 @@ type chat struct {
 	// prompts: somebody has asked something in it. The agent leaves files in
 	// which nobody has, one for every process.
 	prompts bool
-	// resumable: the agent finds something to go on with.
+	// resumable: the agent finds something to continue with.
 	resumable bool
 	// torn: the last line has no end. size is the whole file's, in bytes, once
 	// all of it was read.
@@ -299,7 +299,7 @@ func escape(name string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`, "/", "_").Replace(name)
 }
 
-// Identify says what a file is by its header, and finds what belongs to it.
+// Identify returns what a file is by its header, and finds what belongs to it.
 func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	in, err := home.Open(file)
 	if err != nil {

@@ -42,7 +42,7 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 	return t, nil
 }
 
-// State returns what the next translator needs to go on.
+// State returns what the next translator needs to continue.
 func (t *translator) State() (json.RawMessage, error) {
 	state, err := t.Translator.State()
 	if err != nil {

@@ -164,7 +164,7 @@ func internal(text string) bool {
 		strings.HasPrefix(text, "System: Potential loop detected. Details: ")
 }
 
-// toldOutput is the result of a call as the protocol tells it.
+// toldOutput is the result of a call as the protocol reports it.
 func toldOutput(c *toolCall) json.RawMessage {
 	if text := c.display(); text != "" {
 		return nativejson.Encode(text)

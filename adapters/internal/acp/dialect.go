@@ -16,7 +16,7 @@ type Dialect struct {
 	// Modes it is waited for where the agent tells its mode. Default: the answer
 	// comes last.
 	Settle bool
-	// Kept: whoever runs the agent writes down all that is said, so that only the
+	// Kept: the host writes down all that is said, so that only the
 	// end of its process loses anything. What a turn had said before it was
 	// cancelled or failed stands, and prompts are named by their requests.
 	// Default: the agent's own files are all there is.
@@ -27,7 +27,7 @@ type Dialect struct {
 	// Modes are the agent's names for the standing permissions. Default: none,
 	// the host alone decides, and the agent is not told.
 	Modes map[adapters.Permission]string
-	// Tool says what a call is, from what was told of it so far. Default:
+	// Tool is what a call is, from what was told of it so far. Default:
 	// title and raw input.
 	Tool func(ToolCall) Tool
 	// Failed reports whether what was told of a call at its start still stands
@@ -57,7 +57,7 @@ type Dialect struct {
 	// BareThoughts: thoughts that no text follows are kept when a turn ends well.
 	// Default: they are not.
 	BareThoughts bool
-	// Filler is a text that stands in the history where an answer was cut off.
+	// Filler is a text that is in the history where an answer was cut off.
 	// Default: none does.
 	Filler string
 }

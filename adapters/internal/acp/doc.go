@@ -36,7 +36,7 @@
 // When a turn is cancelled or fails, or the process ends, what was being said
 // and the calls without a result are in no file of the agent's. Their blocks
 // end as errors with the metadata "lost". The block of the error itself has the
-// server for its source: whoever runs the agent keeps it.
+// server for its source: the host keeps it.
 //
 // # Why not a library
 //

@@ -50,7 +50,7 @@ type settings struct {
 	} `json:"configOptions"`
 }
 
-// opens says how an old session is gone on with; "" if it can't be. Only where
+// opens returns the method that continues an old session; "" if none can. Only where
 // everything is kept is a session taken up without its history being told
 // again: nothing here needs it.
 func (t *Translator) opens() string {
@@ -151,7 +151,7 @@ func (t *Translator) cutCalls() {
 }
 
 // unkept shows a block that the agent writes into no file. Then it is none of
-// the agent's: whoever runs the agent keeps it.
+// the agent's: the host keeps it.
 func (t *Translator) unkept(b event.Block) {
 	if t.dialect.Kept {
 		t.upsert(b)

@@ -176,7 +176,7 @@ func (s *state) fill() {
 	}
 }
 
-// State returns what the next translator needs to go on.
+// State returns what the next translator needs to continue.
 func (t *Translator) State() (json.RawMessage, error) { return nativejson.Marshal(&t.state) }
 
 // Session is the native session that the conversation is in; "" before it is

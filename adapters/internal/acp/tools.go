@@ -284,7 +284,7 @@ func (t *Translator) resolve(id, what string) {
 }
 
 // reject settles a call that was refused: nothing more is told of it. Whether
-// the agent writes it down is known when it goes on.
+// the agent writes it down is known when it continues.
 func (t *Translator) reject(callID string) {
 	c := t.Tools[callID]
 	if c == nil || len(t.Turns) == 0 {

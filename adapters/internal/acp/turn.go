@@ -140,7 +140,7 @@ func AddHeading(summary, heading string) string {
 	return summary + "\n" + heading
 }
 
-// ThoughtBreak stands between the thoughts of one run.
+// ThoughtBreak is between the thoughts of one run.
 const ThoughtBreak = "\n\n"
 
 func (t *Translator) textID() string    { return TextID(t.Turns[0].ID, t.Turns[0].Runs) }

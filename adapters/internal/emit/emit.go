@@ -93,7 +93,7 @@ func (e *Emitter) Malformed(dir event.Dir, err error, line json.RawMessage) {
 	}})
 }
 
-// Yielder hands what a parser says to whoever ranges over it. Not safe for
+// Yielder hands what a parser says to the caller who ranges over it. Not safe for
 // concurrent use.
 type Yielder struct {
 	// Yield is the range's.
