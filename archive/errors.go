@@ -11,36 +11,36 @@ import (
 
 // What callers branch on.
 var (
-	// ErrNotFound says that there is no such session, transcript, file or
+	// ErrNotFound means that there is no such session, transcript, file or
 	// profile.
 	ErrNotFound = errors.New("not in the archive")
-	// ErrExists says that a session of this id has a record already.
+	// ErrExists means that a session of this id has a record already.
 	ErrExists = errors.New("already in the archive")
-	// ErrFenced says that the writer's epoch is not the session's newest: it
+	// ErrFenced means that the writer's epoch is not the session's newest: it
 	// must stop for good.
 	ErrFenced = errors.New("fenced: the session has another epoch")
-	// ErrGap says that an append starts behind the transcript's end: bytes
+	// ErrGap means that an append starts behind the transcript's end: bytes
 	// between are missing. The archive is unchanged.
 	ErrGap = errors.New("append leaves a gap")
-	// ErrConflict says that an append overlaps the transcript with other
+	// ErrConflict means that an append overlaps the transcript with other
 	// bytes. The archive is unchanged.
 	ErrConflict = errors.New("append differs from what is archived")
-	// ErrCorrupt says that stored bytes don't have the hash they were written
+	// ErrCorrupt means that stored bytes don't have the hash they were written
 	// with, or that an object of the archive cannot be decoded.
 	ErrCorrupt = errors.New("archive is corrupt")
-	// ErrBusy says that other writers changed an object again and again while
+	// ErrBusy means that other writers changed an object again and again while
 	// this one tried to; trying later may succeed.
 	ErrBusy = errors.New("too many writers")
-	// ErrChanged says that a conditional put found the object changed.
+	// ErrChanged means that a conditional put found the object changed.
 	ErrChanged = errors.New("the object has changed")
-	// ErrInvalid says that an id, a path or a page token breaks the rules.
+	// ErrInvalid means that an id, a path or a page token breaks the rules.
 	ErrInvalid = errors.New("invalid")
-	// ErrAnchorLost says that an entry of Sojourn's own is anchored to a block
+	// ErrAnchorLost means that an entry of Sojourn's own is anchored to a block
 	// that the native transcripts don't have; it was placed at the end.
 	ErrAnchorLost = errors.New("anchor is not in the transcript")
 )
 
-// ConnectError says that the store could not be reached or does not let us in.
+// ConnectError means that the store could not be reached or does not let us in.
 type ConnectError struct {
 	// Endpoint is the address asked, or the region for AWS itself.
 	Endpoint string

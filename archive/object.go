@@ -64,7 +64,7 @@ func readSized(body io.Reader, size int64) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// put writes an object whatever stands there.
+// put writes an object whatever is there.
 func (a *Archive) put(ctx context.Context, key string, data []byte) error {
 	_, err := a.doPut(ctx, &s3.PutObjectInput{Key: &key}, data)
 	return err

@@ -27,7 +27,7 @@ type ListData struct {
 	Tags      []string `json:"tags,omitempty"`
 	// Metadata is the caller's: any JSON values, kept as they are.
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
-	// Carry is what the session's next run goes on from (options, totals); it
+	// Carry is what the session's next run continues from (options, totals); it
 	// is the workflow's to read, not the archive's.
 	Carry json.RawMessage `json:"carry,omitempty"`
 	// CreatedAt and UpdatedAt are the archive's doing.

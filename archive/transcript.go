@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// TranscriptInfo is what lies in the archive of one transcript.
+// TranscriptInfo is what is in the archive of one transcript.
 type TranscriptInfo struct {
 	adapters.Transcript
 	// Size is in bytes: where the next append starts.
@@ -236,7 +236,7 @@ func (a *Archive) empty(ctx context.Context, session string, h *transcriptHead) 
 	return nil
 }
 
-// missing is what of data lies behind the transcript's end; what lies before
+// missing is the part of data that is behind the transcript's end; what is before
 // it must be equal to what is archived.
 func (a *Archive) missing(ctx context.Context, session string, h transcriptHead, start int64, data []byte) ([]byte, error) {
 	if start < 0 {
