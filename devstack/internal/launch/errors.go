@@ -19,9 +19,9 @@ const (
 
 // Error is a failure that the user can do something about.
 type Error struct {
-	// Err says what is wrong. Required.
+	// Err is what is wrong. Required.
 	Err error
-	// Hint says what to do about it. Empty prints no hint line.
+	// Hint is what to do about it. Empty prints no hint line.
 	Hint string
 	// Code is the exit code, [ExitFailed] or [ExitUsage].
 	Code int

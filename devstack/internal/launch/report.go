@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Report says where everything is. Its JSON form is what --json prints; it
+// Report has the addresses of everything. Its JSON form is what --json prints; it
 // holds no secret.
 type Report struct {
 	// TemporalAddress is host:port of the Temporal frontend.
