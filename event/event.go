@@ -22,7 +22,7 @@ const (
 	SourceServer Source = "server"
 )
 
-// Context says where an event belongs. It is enriched on the way to the
+// Context is the place of an event. It is enriched on the way to the
 // subscriber; the payload never changes.
 type Context struct {
 	SessionID      string `json:"sessionId,omitempty"`

@@ -60,7 +60,7 @@ func (u Usage) Add(v Usage) Usage {
 	return u
 }
 
-// SubagentSpawned says that a subagent began. For a native subagent the
+// SubagentSpawned means that a subagent began. For a native subagent the
 // context's conversation is the parent's; ChildSessionID is set only for
 // children that are Sojourn sessions of their own.
 type SubagentSpawned struct {
@@ -73,7 +73,7 @@ type SubagentSpawned struct {
 	ChildSessionID string `json:"childSessionId,omitempty"`
 }
 
-// SubagentCompleted says that a subagent ended; Status is "completed" or
+// SubagentCompleted means that a subagent ended; Status is "completed" or
 // "failed".
 type SubagentCompleted struct {
 	body
@@ -104,7 +104,7 @@ type SessionInitialized struct {
 	Reopened bool   `json:"reopened,omitempty"`
 }
 
-// SessionIdle says that the agent finished what it was asked in this
+// SessionIdle means that the agent finished what it was asked in this
 // conversation; the reducer completes what is pending there.
 type SessionIdle struct {
 	body
@@ -142,21 +142,21 @@ type Environment struct {
 	RestartCount int    `json:"restartCount,omitempty"`
 	// LastHealthCheck is the time of the last check; zero for never.
 	LastHealthCheck time.Time `json:"lastHealthCheck,omitzero"`
-	// Reason says why it ended: manual, idle, place, terminated, or unhealthy for one
+	// Reason is why it ended: manual, idle, slot, terminated, or unhealthy for one
 	// that was lost.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
 type (
-	// EECreating says that a sandbox is being made; the first event of a
+	// EECreating means that a sandbox is being made; the first event of a
 	// session's activation.
 	EECreating struct{ Environment }
-	// EEReady says that the sandbox can take a query.
+	// EEReady means that the sandbox can take a query.
 	EEReady struct{ Environment }
-	// EETerminated says that the sandbox is gone.
+	// EETerminated means that the sandbox is gone.
 	EETerminated struct{ Environment }
-	// EEError says that a sandbox could not be made or was lost.
+	// EEError means that a sandbox could not be made or was lost.
 	EEError struct{ Environment }
 	// EEHealthCheck reports a look at the sandbox.
 	EEHealthCheck struct{ Environment }
@@ -196,13 +196,13 @@ type QueryResult struct {
 }
 
 type (
-	// QueryStarted says that an execution began.
+	// QueryStarted means that an execution began.
 	QueryStarted struct{ Query }
-	// QueryCompleted says that the agent answered.
+	// QueryCompleted means that the agent answered.
 	QueryCompleted struct{ Query }
-	// QueryFailed says that the execution ended without an answer, and why.
+	// QueryFailed means that the execution ended without an answer; Error is why.
 	QueryFailed struct{ Query }
-	// QueryInterrupted says that the execution was stopped and is quiet.
+	// QueryInterrupted means that the execution was stopped and is quiet.
 	QueryInterrupted struct{ Query }
 )
 
@@ -213,9 +213,9 @@ type MessageRef struct {
 }
 
 type (
-	// MessageFolded says that a steering message went into the running turn.
+	// MessageFolded means that a steering message went into the running turn.
 	MessageFolded struct{ MessageRef }
-	// MessageOwnTurn says that a steering message got a turn of its own.
+	// MessageOwnTurn means that a steering message got a turn of its own.
 	MessageOwnTurn struct{ MessageRef }
 )
 
@@ -229,11 +229,11 @@ type File struct {
 }
 
 type (
-	// FileCreated says that a workspace file appeared.
+	// FileCreated means that a workspace file appeared.
 	FileCreated struct{ File }
-	// FileModified says that a workspace file changed.
+	// FileModified means that a workspace file changed.
 	FileModified struct{ File }
-	// FileDeleted says that a workspace file is gone.
+	// FileDeleted means that a workspace file is gone.
 	FileDeleted struct{ File }
 )
 
@@ -249,13 +249,13 @@ type Transcript struct {
 }
 
 type (
-	// TranscriptChanged says that the archive holds more of a transcript.
+	// TranscriptChanged means that the archive holds more of a transcript.
 	TranscriptChanged struct{ Transcript }
-	// TranscriptWritten says that a transcript was restored into a sandbox.
+	// TranscriptWritten means that a transcript was restored into a sandbox.
 	TranscriptWritten struct{ Transcript }
 )
 
-// PermissionRequested says that the agent asks before it runs a tool, or asks
+// PermissionRequested means that the agent asks before it runs a tool, or asks
 // the user a question.
 type PermissionRequested struct {
 	body
@@ -268,7 +268,7 @@ type PermissionRequested struct {
 	Questions json.RawMessage `json:"questions,omitempty"`
 }
 
-// PermissionResolved says how a request was answered; Decision is allow,
+// PermissionResolved has the answer to a request; Decision is allow,
 // deny or cancelled, By is user, policy or deadline.
 type PermissionResolved struct {
 	body

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Dir says which way a native record went.
+// Dir is the direction of a native record.
 type Dir string
 
 // The directions of a record.

@@ -23,7 +23,7 @@ func Decode(r io.Reader) iter.Seq2[event.Event, error] {
 	})
 }
 
-// RecordOptions says what [DecodeRecords] takes. The zero value takes records
+// RecordOptions are what [DecodeRecords] accepts. The zero value takes records
 // only.
 type RecordOptions struct {
 	// Plain takes a line that is no record (no object with "dir" and "line")
