@@ -95,7 +95,7 @@ func talk(ctx context.Context, p sandbox.Process, in []byte) (out, stderr []byte
 }
 
 // Attach runs `program attach` in the sandbox and connects through its stdio.
-// The bridge ends with ctx or with Close of the connection; the agent goes on.
+// The bridge ends with ctx or with Close of the connection; the agent continues.
 func Attach(ctx context.Context, sb Execer, program, socket, token string, epoch uint64) (*Conn, error) {
 	p, err := sb.Exec(ctx, sandbox.Command{Argv: []string{program, "attach", "--socket", socket}})
 	if err != nil {

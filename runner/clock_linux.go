@@ -17,7 +17,7 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// BootTime reads the clock that leases count by; it goes on while the machine
+// BootTime reads the clock that leases count by; it continues while the machine
 // sleeps. Where there is none the result is zero.
 func BootTime() BootClock {
 	var ts unix.Timespec

@@ -7,7 +7,7 @@
 // offset is a byte position in that spool, over all its segments and over
 // restarts of the agent. Any number of clients may attach and read from any
 // offset; a slow one holds up no other. A client that dies changes nothing: the
-// agent goes on, and the next client attaches and continues at the exact
+// agent continues, and the next client attaches and continues at the exact
 // record.
 //
 //	status, err := runner.Start(ctx, sb, program, runner.StartSpec{…})

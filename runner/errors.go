@@ -29,7 +29,7 @@ var (
 	// ErrClosed means that the connection to the runner is gone. The agent
 	// may well be alive: attach again.
 	ErrClosed = errors.New("connection to the runner is closed")
-	// ErrDamaged means that what lies in the spool is not what was written.
+	// ErrDamaged means that what is in the spool is not what was written.
 	ErrDamaged = wire.ErrDamaged
 	// ErrSilent means that a runner ended before it said whether the agent
 	// started: it was killed, most likely, and can be started again.

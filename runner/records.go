@@ -19,7 +19,7 @@ const window = 4 << 20
 // starts an agent.
 const EndWithRunner = "signal killed (with its runner)"
 
-// Delivery is one record of the spool and where it lies.
+// Delivery is one record of the spool and where it is.
 type Delivery struct {
 	// Offset is where the record begins, Next where the following one does:
 	// the position to continue from after this record.
@@ -31,7 +31,7 @@ type Delivery struct {
 // writes them, and ends without error after the last record of an agent that
 // has exited. Errors end it: [ErrOffset], [ErrTrimmed], [ErrEpoch] (a higher
 // epoch took over), ctx's, or [ErrClosed]. Only [ErrDamaged] does not: it stands
-// for what lies between the delivery's offsets, and the records behind it
+// for what is between the delivery's offsets, and the records behind it
 // follow. Several may run at once.
 func (c *Conn) Records(ctx context.Context, from int64) iter.Seq2[Delivery, error] {
 	return func(yield func(Delivery, error) bool) {

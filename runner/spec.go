@@ -26,7 +26,7 @@ const DefaultIdleLease = time.Hour
 const MarkEnv = "SOJOURN_SANDBOX"
 
 // StartSpec is what `sojourn-runner start` reads from its stdin as one JSON
-// value. The token lies in no file, argument or environment.
+// value. The token is in no file, argument or environment.
 type StartSpec struct {
 	// Epoch is the starter's; a lower one than this control folder has seen
 	// is refused with [ErrEpoch].
@@ -57,7 +57,7 @@ type StartSpec struct {
 	// and arguments count for nothing, and what it starts is no helper. Default:
 	// none.
 	Helpers []string `json:"helpers,omitempty"`
-	// Isolation says how the agent is shut in.
+	// Isolation is how the agent is isolated.
 	Isolation IsolationSpec `json:"isolation,omitzero"`
 	// Grace is how long a stop waits between its steps.
 	Grace Grace `json:"grace,omitzero"`
@@ -77,7 +77,7 @@ type StartSpec struct {
 	// [jsonl.DefaultMaxLine].
 	MaxLine int `json:"maxLine,omitempty"`
 	// SpoolFrom is how far the starter knows that the spool once reached. A spool
-	// that ends before has lost its end, and goes on there: no offset is given
+	// that ends before has lost its end, and continues there: no offset is given
 	// twice. Default: 0.
 	SpoolFrom int64 `json:"spoolFrom,omitempty"`
 	// Tag is kept and shown in the status, nothing else.
@@ -269,10 +269,10 @@ type Status struct {
 	// IdleUntil is when the supervisor stops the agent unless a client makes a
 	// request; zero while a lease is armed or when the agent has exited.
 	IdleUntil time.Time `json:"idleUntil,omitzero"`
-	// Fault says why the runner itself ended the agent, such as a full disk.
+	// Fault is why the runner itself ended the agent, such as a full disk.
 	Fault string `json:"fault,omitempty"`
 	// Damage names what of the control folder could not be read when this agent
-	// process was started; the runner goes on without.
+	// process was started; the runner continues without.
 	Damage []string          `json:"damage,omitempty"`
 	Tag    map[string]string `json:"tag,omitempty"`
 	// Protocol is the version that the runner speaks, ProtocolFrom the oldest
@@ -283,14 +283,14 @@ type Status struct {
 
 // Isolation is how an agent is in fact shut in.
 type Isolation struct {
-	// PID says that it has a PID namespace and a /proc of its own, so that
+	// PID means that it has a PID namespace and a /proc of its own, so that
 	// whatever it starts ends with it and no other process is in its view.
 	PID bool `json:"pid"`
-	// Mount says that hidden folders are out of its view.
+	// Mount means that hidden folders are out of its view.
 	Mount bool `json:"mount"`
-	// User says that this was done by a user namespace, without root.
+	// User means that this was done by a user namespace, without root.
 	User bool `json:"user"`
-	// Reason says what stood in the way of the rest.
+	// Reason is why the rest failed.
 	Reason string `json:"reason,omitempty"`
 	// Network reports whether the agent has a network namespace with one guarded
 	// way out; NetworkReason is why it can't.
@@ -326,11 +326,11 @@ type Swept struct {
 
 // Ack is the runner's answer to an input.
 type Ack struct {
-	// Duplicate says that the id was known, so nothing was written now.
+	// Duplicate means that the id was known, so nothing was written now.
 	Duplicate bool `json:"duplicate,omitempty"`
-	// Gone says that it was handed to an agent process that has ended since.
+	// Gone means that it was handed to an agent process that has ended since.
 	Gone bool `json:"gone,omitempty"`
-	// Offset is where the input's first record lies in the spool, Next the
+	// Offset is where the input's first record is in the spool, Next the
 	// offset after its last.
 	Offset int64 `json:"offset"`
 	Next   int64 `json:"next"`

@@ -21,7 +21,7 @@ import (
 type FileChange struct {
 	// Path is relative to the folder, with slashes: bytes, not always UTF-8.
 	Path string
-	// Gone says that there is no such file any more; the rest is empty then.
+	// Gone means that there is no such file any more; the rest is empty then.
 	Gone bool
 	// Mode has the permission bits.
 	Mode fs.FileMode
@@ -67,7 +67,7 @@ func (c *FileChange) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// WatchSpec says what [Watch] watches.
+// WatchSpec selects what [Watch] watches.
 type WatchSpec struct {
 	// Dir is the folder, absolute. Required.
 	Dir string

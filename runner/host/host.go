@@ -7,11 +7,11 @@ import "github.com/sojourn-run/sojourn/runner"
 
 // State is a runner as seen from outside.
 type State struct {
-	// Known says that an agent was ever started in the control folder; Status
+	// Known means that an agent was ever started in the control folder; Status
 	// is its last written status.
 	Known  bool
 	Status runner.Status
-	// Alive says that a supervisor holds the control folder.
+	// Alive means that a supervisor holds the control folder.
 	Alive bool
 }
 

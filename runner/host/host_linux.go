@@ -20,7 +20,7 @@ import (
 // grace is how long a supervisor has to end its agent before it is killed.
 const grace = 5 * time.Second
 
-// Look says how the runner of a control folder stands.
+// Look returns the state of a control folder's runner.
 func Look(control string) (State, error) {
 	saved, err := supervisor.ReadSaved(control)
 	if errors.Is(err, fs.ErrNotExist) {

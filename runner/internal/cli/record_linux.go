@@ -207,7 +207,7 @@ func ended(state *os.ProcessState) int {
 }
 
 // relay passes lines on, each after it was recorded. When nobody reads any
-// more it goes on recording, so that the program is not stuck.
+// more it continues recording, so that the program is not stuck.
 func (r *recorder) relay(dir event.Dir, from io.Reader, to io.Writer) {
 	lines := bufio.NewReaderSize(from, 64<<10)
 	for {

@@ -159,7 +159,7 @@ func serve(read func() (runner.StartSpec, *supervisor.Guarded, error), log *slog
 }
 
 // open starts the agent. Where that wants a guard this process becomes it, and
-// another one goes on as the supervisor.
+// another one continues as the supervisor.
 func open(read func() (runner.StartSpec, *supervisor.Guarded, error), ready *os.File, log *slog.Logger) (*supervisor.Supervisor, error) {
 	if err := jail.CloseOnExec(); err != nil {
 		return nil, err

@@ -39,9 +39,9 @@ type Config struct {
 type Report struct {
 	// Pid is the agent's id within the namespace, once it runs.
 	Pid int `json:"pid,omitempty"`
-	// Error says what stood in the way; nothing was started.
+	// Error is what failed; nothing was started.
 	Error string `json:"error,omitempty"`
-	// Setup says that it was the namespace, not the agent's program.
+	// Setup means that it was the namespace, not the agent's program.
 	Setup bool `json:"setup,omitempty"`
 	// Wait is the agent's wait status, once it has ended.
 	Wait *uint32 `json:"wait,omitempty"`

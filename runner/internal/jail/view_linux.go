@@ -58,7 +58,7 @@ func (v View) rules() []rule {
 	return out
 }
 
-// matters reports whether the rule changes what stands above it: nothing is
+// matters reports whether the rule changes that of its parent: nothing is
 // taken away by keeping.
 func (r rule) matters(above ruleKind) bool {
 	switch r.kind {

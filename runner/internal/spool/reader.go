@@ -31,7 +31,7 @@ func (s *Spool) Reader(from int64) (*Reader, error) {
 }
 
 // Gap is what a spool has lost: the bytes from From to To. A reader that gives
-// it stands behind.
+// it follows.
 type Gap struct{ From, To int64 }
 
 func (g *Gap) Error() string {

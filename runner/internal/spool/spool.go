@@ -5,7 +5,7 @@
 //
 // Each record carries a checksum, which readers of records check. What is
 // missing of a segment, or a segment that is missing, is a [Gap]: it is told
-// where it lies, and what follows can be read.
+// where it is, and what follows can be read.
 //
 // Writing is not followed by fsync: the spool outlives processes, not a power
 // loss. Records keep text: a byte that is no UTF-8 becomes U+FFFD.
@@ -47,7 +47,7 @@ type Spool struct {
 
 // Open opens or makes the spool in dir. A last record that was cut short is
 // taken out and kept beside, in a file named torn-OFFSET. A spool that ends
-// before from has lost its end: what is appended lies at from and behind.
+// before from has lost its end: what is appended is at from and behind.
 func Open(dir string, segmentBytes, from int64) (*Spool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)

@@ -87,7 +87,7 @@ func programsBeside(path string, names []string) []os.FileInfo {
 }
 
 // programFolders returns what must stay visible for the agent's program to run
-// although it lies in a hidden folder: the folder of the file and of every
+// although it is in a hidden folder: the folder of the file and of every
 // symlink on the way to it, and the package tree of a script.
 func programFolders(path string, hide []string) []string {
 	var keep []string

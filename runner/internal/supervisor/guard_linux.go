@@ -22,16 +22,16 @@ import (
 // Guarded is the input of a guard and the supervisor below it.
 type Guarded struct {
 	Spec runner.StartSpec `json:"spec"`
-	// Reason says why there is no namespace.
+	// Reason is why there is no namespace.
 	Reason string `json:"reason"`
 	// Env is the supervisor's environment.
 	Env []string `json:"env"`
 }
 
-// UnguardedError says that an agent must have a guard, as it gets no namespace.
+// UnguardedError means that an agent must have a guard, as it gets no namespace.
 // Nothing was started.
 type UnguardedError struct {
-	// Reason says why it gets none.
+	// Reason is why it gets none.
 	Reason string
 }
 
@@ -76,7 +76,7 @@ func ReadGuarded(in *os.File) (Guarded, error) {
 	return g, nil
 }
 
-// Guard stands above a supervisor whose agent has no namespace, and does what
+// Guard is the parent of a supervisor whose agent has no namespace, and does what
 // the kernel does for one that has: when the supervisor ends, by its lease or
 // otherwise, it ends whatever is left below, sessions of their own and double
 // forks included. It has no part in the work, so what stops or kills the rest

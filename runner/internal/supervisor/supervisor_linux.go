@@ -27,7 +27,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// sweepLimit is how long a sweep goes on killing.
+// sweepLimit is how long a sweep kills.
 const sweepLimit = 5 * time.Second
 
 // Supervisor owns one agent process.
@@ -45,9 +45,9 @@ type Supervisor struct {
 	family   *family
 	listener *net.UnixListener
 
-	// bereft says that the supervisor before this one was killed, and its agent
+	// predecessorKilled means that the supervisor before this one was killed, and its agent
 	// with it.
-	bereft bool
+	predecessorKilled bool
 	// damage is what of the control folder could not be read.
 	damage []string
 
@@ -104,7 +104,7 @@ func Open(spec runner.StartSpec, guarded *Guarded, log *slog.Logger) (*Superviso
 	return s, nil
 }
 
-// takeFolder locks the control folder and opens what lies in it.
+// takeFolder locks the control folder and opens what is in it.
 func (s *Supervisor) takeFolder() (err error) {
 	// The epoch first: a starter that has been overtaken must not even end
 	// the supervisor of a dead agent.
@@ -127,9 +127,9 @@ func (s *Supervisor) takeFolder() (err error) {
 	switch {
 	case err == nil:
 		s.saved.RestartCount = previous.RestartCount + 1
-		s.bereft = previous.State == runner.AgentRunning
+		s.predecessorKilled = previous.State == runner.AgentRunning
 		err = endPrevious(previous)
-		if err == nil && s.bereft {
+		if err == nil && s.predecessorKilled {
 			err = endStray()
 		}
 	case errors.Is(err, fs.ErrNotExist):
@@ -137,7 +137,7 @@ func (s *Supervisor) takeFolder() (err error) {
 	case errors.Is(err, errSaved):
 		// The lock is free, so the supervisor before is dead, and its agent
 		// went with it.
-		s.bereft, s.damage, err = true, append(s.damage, err.Error()), nil
+		s.predecessorKilled, s.damage, err = true, append(s.damage, err.Error()), nil
 	}
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (s *Supervisor) record(dir event.Dir, line string) (at int64, err error) {
 // recordStart says that an agent's process has begun; before that how the last
 // one ended, if its supervisor could not say so any more.
 func (s *Supervisor) recordStart() (at int64, err error) {
-	if s.bereft {
+	if s.predecessorKilled {
 		if _, err := s.record(event.DirSig, runner.EndWithRunner); err != nil {
 			return 0, err
 		}

@@ -28,7 +28,7 @@ func openInotify() (notices, error) {
 }
 
 // watch names the folder by its descriptor, so that it is the one that was
-// opened and not what stands at its path by then.
+// opened and not what is at its path by then.
 func (i *inotify) watch(dir *os.File) (int, error) {
 	queue, err := i.file.SyscallConn()
 	if err != nil {

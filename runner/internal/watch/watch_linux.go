@@ -65,9 +65,9 @@ type notice struct {
 	number int
 	name   string
 	folder bool
-	// lost says that notices before this one were lost.
+	// lost means that notices before this one were lost.
 	lost bool
-	// dropped says that the number is not used any more.
+	// dropped means that the number is not used any more.
 	dropped bool
 }
 
@@ -113,7 +113,7 @@ type watcher struct {
 	files   map[string]state
 	// dirty are paths that may have changed.
 	dirty map[string]bool
-	// blind says that not every folder is watched.
+	// blind means that not every folder is watched.
 	blind bool
 }
 
@@ -427,7 +427,7 @@ func (w *watcher) open(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// errSwapped says that another file has taken the place of the one that was
+// errSwapped means that another file has taken the place of the one that was
 // looked at; the kernel tells of that one as well.
 var errSwapped = errors.New("the file was replaced")
 

@@ -40,7 +40,7 @@ func AppendSummed(b []byte, r event.Record) []byte {
 	return fmt.Appendf(b, "%s%08x%s", sumBegin, sum, sumEnd)
 }
 
-// DecodeSummed reads a record as it lies in a spool: what AppendSummed writes,
+// DecodeSummed reads a record as it is in a spool: what AppendSummed writes,
 // or AppendJSON, which runners wrote before there were checksums. Anything else
 // is ErrDamaged.
 func DecodeSummed(raw []byte) (event.Record, error) {
@@ -177,7 +177,7 @@ func unescape(body []byte) (string, bool) {
 	}
 }
 
-// escaped returns what stands behind a backslash and how many bytes it takes; 0
+// escaped returns what is behind a backslash and how many bytes it takes; 0
 // if it is nothing of appendEscaped's.
 func escaped(b []byte) (c byte, n int) {
 	if len(b) == 0 {

@@ -18,7 +18,7 @@ func special[T string | []byte](s T, i int) int {
 		control := (x - ' '*ones) &^ x
 		quote := ((x ^ '"'*ones) - ones) &^ (x ^ '"'*ones)
 		slash := ((x ^ '\\'*ones) - ones) &^ (x ^ '\\'*ones)
-		// What is found too much lies behind what is rightly found.
+		// What is found too much is behind what is rightly found.
 		if found := (control | quote | slash) & highs; found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}
