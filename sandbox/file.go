@@ -31,7 +31,7 @@ type File struct {
 	// Changed is when anything of the file changed last, by a time that no program
 	// can set back.
 	Changed time.Time
-	// Unreadable says of a folder that what lies in it could not be listed.
+	// Unreadable means that a folder could not be listed.
 	Unreadable bool
 	// Link is a symlink's target.
 	Link string
@@ -39,7 +39,7 @@ type File struct {
 	Body io.Reader
 }
 
-// Selection says what CopyOut reads.
+// Selection is what CopyOut reads.
 type Selection struct {
 	// Area is where; required.
 	Area Area

@@ -14,7 +14,7 @@ import (
 var (
 	// ErrNotFound means that no sandbox has the id: never made, or terminated.
 	ErrNotFound = errors.New("no such sandbox")
-	// ErrExists means that a sandbox with the id stands already; Open it.
+	// ErrExists means that there is a sandbox with the id already; Open it.
 	ErrExists = errors.New("sandbox exists already")
 	// ErrTerminated means that the sandbox ended under the caller's hands.
 	ErrTerminated = errors.New("sandbox is terminated")
@@ -65,7 +65,7 @@ type Sandbox interface {
 	// terminated and an exit code instead of an error.
 	Info(ctx context.Context) (Info, error)
 	// Exec starts a command. The process is killed when ctx ends; what it
-	// has detached from itself (such as the runner's supervisor) goes on.
+	// has detached from itself (such as the runner's supervisor) continues.
 	// Errors: [ErrTerminated], or the program cannot be started.
 	Exec(ctx context.Context, cmd Command) (Process, error)
 	// CopyIn writes files into an area: folders are made as needed, standing
@@ -221,7 +221,7 @@ type Info struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Paths says where things lie, as seen by a command in the sandbox.
+// Paths are the sandbox's files and folders, as seen by a command in the sandbox.
 type Paths struct {
 	Home      string `json:"home"`
 	Workspace string `json:"workspace"`
@@ -232,7 +232,7 @@ type Paths struct {
 	// Runner is the runner program.
 	Runner string `json:"runner"`
 	// Hide lists folders that the agent must not see, Keep and KeepReadOnly
-	// what it must see although it lies below one of those. The runner makes
+	// what it must see although it is below one of those. The runner makes
 	// it so where the system allows.
 	Hide         []string `json:"hide,omitempty"`
 	Keep         []string `json:"keep,omitempty"`
@@ -254,7 +254,7 @@ const (
 	AreaControl   Area = "control"
 )
 
-// In is where the area lies, or "" for an unknown area.
+// In is where the area is, or "" for an unknown area.
 func (a Area) In(p Paths) string {
 	switch a {
 	case AreaHome:

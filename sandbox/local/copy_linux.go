@@ -111,7 +111,7 @@ func (c *copyIn) one(f sandbox.File) error {
 	return c.file(f)
 }
 
-// file replaces whatever stands at the path, in one step: a death leaves the old
+// file replaces whatever is at the path, in one step: a death leaves the old
 // file or the new one. Writing through a standing symlink, or into a file that
 // something has open, would surprise.
 func (c *copyIn) file(f sandbox.File) error {

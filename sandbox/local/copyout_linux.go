@@ -68,7 +68,7 @@ func (c *copyOut) all() error {
 }
 
 // begin opens the folder of a path by the root, which lets links lead
-// somewhere inside, and goes on by descriptors.
+// somewhere inside, and continues by descriptors.
 func (c *copyOut) begin(p string) error {
 	dir, err := c.root.Open(path.Dir(p))
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *copyOut) entries(dir *os.File, at string, names []string) error {
 	return nil
 }
 
-// entry returns what stands under a name in a folder, and what lies below it.
+// entry returns what is under a name in a folder, and what is below it.
 func (c *copyOut) entry(dir *os.File, at, name string) error {
 	if err := c.ctx.Err(); err != nil {
 		return err

@@ -9,7 +9,7 @@
 //		// say at start that this is no security boundary
 //	}
 //
-// A sandbox lies in DATA/sandboxes/ID with the folders home, workspace, tmp
+// A sandbox is in DATA/sandboxes/ID with the folders home, workspace, tmp
 // and control; a Spec's Workspace is used in place instead. Exec runs plain
 // processes of this user, with an environment that is an allow-list. It is the
 // runner that shuts the agent in, by what [sandbox.Paths] says to hide: the

@@ -150,7 +150,7 @@ func findRunner(given string) (string, error) {
 
 func (p *Provider) root() string { return filepath.Join(p.dataDir, "sandboxes") }
 
-// Isolation says how agents can be shut in here.
+// Isolation returns how agents are isolated here.
 func (p *Provider) Isolation() runner.Isolation { return p.isolation }
 
 // Notice is what an operator must be told at start: empty where namespaces

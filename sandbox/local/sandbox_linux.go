@@ -30,7 +30,7 @@ func (b *box) folder() string { return b.provider.folder(b.record.ID) }
 
 func (b *box) marked() string { return runner.MarkEnv + "=" + b.folder() }
 
-// paths says where things lie and what the agent must not see.
+// paths returns the sandbox's files and folders, and what the agent must not see.
 func (b *box) paths() sandbox.Paths {
 	p, dir := b.provider, b.folder()
 	socket, _ := runner.SocketPath(p.dataDir, b.record.ID) // New has checked the length
