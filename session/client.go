@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// ClientOptions says what a Client talks to. Temporal is required; a method
+// ClientOptions are the servers that a Client talks to. Temporal is required; a method
 // that needs a part that is not given says so.
 type ClientOptions struct {
 	// Temporal stays the caller's.

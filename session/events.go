@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// Follow makes Events go on with what comes, until the context ends or the
+// Follow makes Events continue with what comes, until the context ends or the
 // session closes.
 const Follow = true
 

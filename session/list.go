@@ -64,7 +64,7 @@ type Page struct {
 	Next string `json:"next,omitempty"`
 }
 
-// pageToken says where a list goes on: in Temporal's visibility, or among the
+// pageToken is where a list continues: in Temporal's visibility, or among the
 // archive's markers of older closed sessions.
 type pageToken struct {
 	Temporal []byte `json:"t,omitempty"`

@@ -19,7 +19,7 @@ type Message struct {
 	Text string `json:"text"`
 	// Parts are images and further text, after Text.
 	Parts []event.Part `json:"parts,omitempty"`
-	// WhenBusy says what to do while a turn runs. Default: BusyQueue.
+	// WhenBusy is what to do while a turn runs. Default: BusyQueue.
 	WhenBusy BusyPolicy `json:"whenBusy,omitempty"`
 }
 
@@ -122,7 +122,7 @@ func (p BusyPolicy) validate() error {
 	return Invalid("message.whenBusy", fmt.Sprintf("%q is unknown", p), "queue, interrupt or reject")
 }
 
-// Receipt says that a message was accepted: it will be answered, or its
+// Receipt confirms that a message was accepted: it will be answered, or its
 // failure recorded in the conversation.
 type Receipt struct {
 	SessionID   string `json:"sessionId"`

@@ -153,7 +153,7 @@ type Input struct {
 // Unlisted reports whether lists leave the session out unless asked for all.
 func (in Input) Unlisted() bool { return in.Ephemeral || in.Parent != nil }
 
-// Parent says where a spawned session hangs.
+// Parent is where a spawned session hangs.
 type Parent struct {
 	SessionID string `json:"sessionId"`
 	Root      string `json:"root"`

@@ -9,7 +9,7 @@ import (
 )
 
 // Record is the part of a session that outlives its runs: what it was made
-// with and what it came to. It has no status. It lies in the archive inside
+// with and what it came to. It has no status. It is in the archive inside
 // the session's list data.
 type Record struct {
 	Options     Options     `json:"options"`

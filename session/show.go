@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// From says where Show reads a conversation.
+// From is where Show reads a conversation from.
 type From string
 
 const (

@@ -73,7 +73,7 @@ type State struct {
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Failure is why the last execution failed; nil after a good one.
 	Failure *event.ErrorInfo `json:"failure,omitempty"`
-	// ArchiveBehind says what the archive still misses; "" when nothing.
+	// ArchiveBehind is what the archive still misses; "" when nothing.
 	ArchiveBehind string `json:"archiveBehind,omitempty"`
 	// Unarchived is where the first turn began that the archive may not have
 	// whole; nil when it has all.
@@ -98,7 +98,7 @@ type Queued struct {
 	Hold bool `json:"hold,omitempty"`
 }
 
-// Sandbox says where a session's agent lives.
+// Sandbox is where a session's agent lives.
 type Sandbox struct {
 	Host string `json:"host"`
 	ID   string `json:"id"`
@@ -133,7 +133,7 @@ type Result struct {
 	Reason      string             `json:"reason,omitempty"`
 }
 
-// Outcome says how an execution ended.
+// Outcome is how an execution ended.
 type Outcome string
 
 const (
