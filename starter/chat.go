@@ -67,7 +67,7 @@ type talk struct {
 	c    *cli
 	h    *session.Handle
 	busy session.BusyPolicy
-	// tty says that a person sits before it.
+	// tty means that a person sits before it.
 	tty   bool
 	p     *render.Printer // nil with --json
 	show  func(event.Event) error

@@ -159,7 +159,7 @@ func (c *cli) archiveAnswers(ctx context.Context) (*archive.Archive, error) {
 	return c.archive(ctx)
 }
 
-// need says which servers a command talks to.
+// need is the set of servers that a command talks to.
 type need int
 
 const (

@@ -11,11 +11,11 @@ import (
 )
 
 // faults prints what is broken in the input, one line each, while the good
-// part goes on.
+// part continues.
 type faults struct {
 	c     *cli
 	count int
-	// hint says what to do. Default: where the good part is.
+	// hint is what to do. Default: where the good part is.
 	hint string
 }
 

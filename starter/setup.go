@@ -15,9 +15,9 @@ import (
 // step is one thing that setup makes sure of.
 type step struct {
 	Name string `json:"name"`
-	// Made says what was made now; empty when all was there.
+	// Made is what was made now; empty when all was there.
 	Made []string `json:"made"`
-	// Where says where it is.
+	// Where is its place.
 	Where string `json:"where"`
 }
 

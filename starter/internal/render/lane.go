@@ -15,7 +15,7 @@ type lane struct {
 	label string
 	depth int
 	style style
-	// told says that the subagent's tool has had its result, and nothing was
+	// told means that the subagent's tool has had its result, and nothing was
 	// heard of the subagent since.
 	told bool
 }

@@ -23,7 +23,7 @@ func (p *Printer) State(s reducer.State) error {
 }
 
 // Recent shows a conversation from its last user message on, and says how much
-// came before. Events that go on from there may follow.
+// came before. Events that continue from there may follow.
 func (p *Printer) Recent(s reducer.State) error {
 	from := len(s.Blocks)
 	for i := len(s.Blocks) - 1; i >= 0 && from == len(s.Blocks); i-- {
