@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ChangeKind says what happened to the list of sessions.
+// ChangeKind is what happened to the list of sessions.
 type ChangeKind string
 
 // The kinds of changes.

@@ -33,7 +33,7 @@
 //
 // Every batch carries the [Position] in the agent's spool that it was made
 // from, so the log is the resume point: a new writer learns by [Writer.Tail]
-// what is there and goes on behind it.
+// what is there and continues behind it.
 //
 // # Lost answers
 //

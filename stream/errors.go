@@ -6,29 +6,29 @@ import (
 )
 
 var (
-	// ErrFenced says that the log has seen a higher fence: another attempt or
+	// ErrFenced means that the log has seen a higher fence: another attempt or
 	// epoch took over. The writer must stop for good; retrying can't help.
 	ErrFenced = errors.New("fenced off by a higher epoch or attempt")
-	// ErrPurged says that retention or a delete took the events asked for. The
+	// ErrPurged means that retention or a delete took the events asked for. The
 	// archive may still hold them. It comes as a [*GapError].
 	ErrPurged = errors.New("events are past the stream's retention")
-	// ErrGap says that the next event is not where it must be: the log has a
+	// ErrGap means that the next event is not where it must be: the log has a
 	// hole, or it ends before the number that the reader claims to have seen.
 	// It comes as a [*GapError].
 	ErrGap = errors.New("gap in the event log")
-	// ErrNotFound says that the log holds nothing of the session.
+	// ErrNotFound means that the log holds nothing of the session.
 	ErrNotFound = errors.New("no events of the session in the stream")
-	// ErrEvent says that an event can't be encoded; nothing was appended, and
+	// ErrEvent means that an event can't be encoded; nothing was appended, and
 	// appending it again can't help.
 	ErrEvent = errors.New("event can't be encoded")
-	// ErrCorrupt says that a message in the stream is none that this package
+	// ErrCorrupt means that a message in the stream is none that this package
 	// writes.
 	ErrCorrupt = errors.New("malformed batch in the stream")
-	// ErrClosed says that the batcher was closed.
+	// ErrClosed means that the batcher was closed.
 	ErrClosed = errors.New("closed")
 )
 
-// GapError says which event was wanted and which is there. It matches
+// GapError has the event that was wanted and the one that is there. It matches
 // [ErrPurged] when the wanted events are older than what the stream holds,
 // else [ErrGap].
 type GapError struct {
@@ -57,7 +57,7 @@ func (e *GapError) Unwrap() error {
 	return ErrGap
 }
 
-// UnreachableError says that the stream can't be used, and what to do.
+// UnreachableError means that the stream can't be used; its hint is what to do.
 type UnreachableError struct {
 	// Addr is the server's address.
 	Addr string

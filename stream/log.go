@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options says where the log is and how it is kept. The zero value works.
+// Options are the log's place and how it is kept. The zero value works.
 type Options struct {
 	// Name is the JetStream stream's name; default SOJOURN.
 	Name string
@@ -82,7 +82,7 @@ type Log struct {
 	opts Options
 	nc   *nats.Conn
 	js   jetstream.JetStream
-	// owned says that Close ends the connection too.
+	// owned means that Close ends the connection too.
 	owned bool
 	// space is the encoded namespace.
 	space string

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// ReadOptions says how to read. The zero value reads what is there.
+// ReadOptions are the options of a read. The zero value reads what is there.
 type ReadOptions struct {
 	// Follow continues with events as they come, until ctx ends; default false:
 	// end behind the last event.
@@ -50,7 +50,7 @@ func (l *Log) Read(ctx context.Context, sessionID string, after uint64, o ReadOp
 	}
 }
 
-// errStopped says that the loop over the events was left.
+// errStopped means that the loop over the events was left.
 var errStopped = errors.New("reader stopped")
 
 // reader is one Read. Its place is next, the event to give next, and at, the
@@ -61,7 +61,7 @@ type reader struct {
 	subject string
 	next    uint64
 	at      uint64
-	// begun says that an event was given.
+	// begun means that an event was given.
 	begun bool
 	// from is where the batch begins that has next inside, 0 if next begins
 	// its batch.

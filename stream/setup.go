@@ -39,7 +39,7 @@ func (l *Log) setup(ctx context.Context) error {
 	return &UnreachableError{Addr: addr, Hint: hintStart, Err: err}
 }
 
-// errForeign says that a stream of our name was made for something else.
+// errForeign means that a stream of our name was made for something else.
 var errForeign = errors.New("the stream of this name serves other subjects")
 
 func (l *Log) ensureStream(ctx context.Context) error {

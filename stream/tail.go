@@ -78,7 +78,7 @@ type cursor struct {
 	// number behind which events continue. known is the highest number that is known
 	// to be used: those between it and last may be unused.
 	last, known uint64
-	// torn says that the message is a part that others should follow.
+	// torn means that the message is a part that others should follow.
 	torn  bool
 	fence Fence
 	pos   Position
