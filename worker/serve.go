@@ -110,7 +110,7 @@ func watch(c client.Client, h *activities.Host, logger *slog.Logger) (stop func(
 // restPatience bounds the end of the agents of a host that is put to rest.
 const restPatience = 30 * time.Second
 
-// rest ends what goes on without the worker, if it was told to.
+// rest ends what would continue without the worker, if that is set.
 func rest(s options, set *workers, h *activities.Host) error {
 	if !s.stopAgents {
 		return nil
