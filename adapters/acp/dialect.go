@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// newDialect is the protocol as it is written, with nobody's own ways.
+// newDialect is the protocol as it is written, without any agent's own ways.
 func newDialect() *acp.Dialect {
 	return &acp.Dialect{
 		Agent: Name, Settle: true, Kept: true, AskModel: true, BareThoughts: true,
@@ -18,8 +18,8 @@ func newDialect() *acp.Dialect {
 // otherKind is the kind of a call of which the protocol says nothing.
 const otherKind = "other"
 
-// toldTool names a call by its kind, as titles tell what a call does and change
-// while it is told. What has no input is told by its title.
+// toldTool names a call by its kind, as titles say what a call does and change
+// while it runs. A call without input has its title as input.
 func toldTool(c acp.ToolCall) acp.Tool {
 	t := acp.Tool{Name: c.Kind, Input: c.RawInput}
 	if t.Name == "" || t.Name == otherKind {

@@ -11,7 +11,7 @@
 //
 // # The transcript
 //
-// Where such a program keeps its sessions, and in what form, nobody can know. So
+// Where such a program keeps its sessions, and in what form, is not known. So
 // what was said is the transcript: the program is started by sojourn-runner
 // record, which keeps every line that goes either way as a record before it is
 // passed on, and Parse is the translator over these records. Both sides of a

@@ -45,7 +45,7 @@ type parser struct {
 	texts map[string]*text
 }
 
-// text is a block that is told in pieces.
+// text is a block that arrives in pieces.
 type text struct {
 	at     int // its place in the events
 	pieces strings.Builder

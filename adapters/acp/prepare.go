@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Prepare continues with the last session that somebody has spoken in. The
-// records of the last process's opening mostly tell it; all records are read
+// Prepare continues with the last session that has a prompt. The
+// records of the last process's opening mostly name it; all records are read
 // where there is no such file, as after a restore, or where that process did not
 // come so far.
 func (*Adapter) Prepare(home adapters.Home, _ adapters.Launch) (adapters.Preparation, error) {

@@ -27,7 +27,7 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 	return w.Files(), nil
 }
 
-// homeless are the fields of a profile for which nobody knows a place.
+// homeless are the fields of a profile for which no place is known.
 func homeless(p adapters.Profile) []string {
 	var fields []string
 	for _, f := range []struct {

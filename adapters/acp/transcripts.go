@@ -20,7 +20,7 @@ const (
 )
 
 // Transcripts are the records of the session, and the program's own files as
-// one snapshot if somebody has said which they are.
+// one snapshot if a setting names them.
 func (*Adapter) Transcripts(home adapters.Home, _ adapters.Launch) ([]adapters.Transcript, error) {
 	has, err := exists(home, recordFile)
 	if err != nil || !has {
