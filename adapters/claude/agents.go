@@ -14,7 +14,7 @@ import (
 
 // spawn says that a tool use starts a native subagent. Its conversation has
 // the id of the tool use, and begins with the prompt: the line that repeats it
-// comes only from subagents that somebody waits for.
+// comes only from subagents whose caller waits for them.
 func (s *emitter) spawn(conversation, toolUseID string, input json.RawMessage) {
 	if s.Agents[toolUseID] != nil {
 		return
@@ -70,7 +70,7 @@ const (
 	agentTrailer  = "agentId: "
 )
 
-// agentResult ends a subagent that somebody waited for. The result of one
+// agentResult ends a subagent whose caller waited for it. The result of one
 // that continues in the background only says that it was launched.
 func (s *emitter) agentResult(toolUseID string, output json.RawMessage, failed bool, told nativeResult) {
 	a := s.Agents[toolUseID]
@@ -158,7 +158,7 @@ func resultTexts(output json.RawMessage) []string {
 }
 
 // agentReported ends a subagent in the background. Its output is its last
-// text, unless it was stopped, of which no transcript tells; and it has no
+// text, unless it was stopped, which is in no transcript; and it has no
 // duration: the report that has one may never come.
 func (s *emitter) agentReported(toolUseID, status string) (known bool) {
 	a := s.Agents[toolUseID]

@@ -41,7 +41,7 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 
 // permissionArgs: with allow nothing is asked; with ask and deny the host is
 // asked each time, and answers by a person or by policy, so that the agent
-// hears a refusal as text. The last flag lets SetPermission allow later on.
+// gets a refusal as text. The last flag lets SetPermission allow later on.
 func permissionArgs(p adapters.Permission) ([]string, error) {
 	switch p {
 	case adapters.PermissionAllow, "":
@@ -77,7 +77,7 @@ func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, e
 	return []adapters.Message{{ID: id, Data: line}}, nil
 }
 
-// Due returns nothing: the program waits for no answer that nobody decides on.
+// Due returns nothing: the program waits only for answers that a caller decides on.
 func (*translator) Due() []adapters.Message { return nil }
 
 func (t *translator) encode(id string, in adapters.Input) ([]byte, error) {
@@ -149,7 +149,7 @@ type imagePart struct {
 }
 
 // beginsAnew reports whether a prompt is the command by which the program leaves
-// its session for a new one, under an id that it does not tell.
+// its session for a new one, under an id that it does not report.
 func beginsAnew(text string) (command string, fresh bool) {
 	fields := strings.Fields(text)
 	if len(fields) == 0 {

@@ -59,7 +59,7 @@ func (s *emitter) flushCommand(conversation string) {
 }
 
 // modelChanged begins the trace that a control request for another model
-// leaves. It is no part of the conversation, which hears of the model by
+// leaves. It is no part of the conversation, which has the model by
 // options:update: the program prints it at once, but writes it down with the
 // next prompt, so that it would stand elsewhere when it is read back, or
 // nowhere.
@@ -91,7 +91,7 @@ func (s *emitter) commandOutput(conversation, id, text string) {
 	s.System(conversation, id, "local_command", strings.TrimSpace(text))
 }
 
-// refuses tells the answers to commands that the program does not have. It
+// refuses recognizes the answers to commands that the program does not have. It
 // writes such a command down without what stood in front of it.
 func refuses(output string) bool {
 	return strings.HasPrefix(output, "Unknown command: ") || strings.HasSuffix(output, "isn't available in this environment.")

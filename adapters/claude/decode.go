@@ -177,7 +177,7 @@ func decodeParts(raw stdjson.RawMessage) ([]part, error) {
 }
 
 // nativeResult is what the program says of a tool's result beside the text for
-// the model; of it only what tells of a subagent matters.
+// the model; of it only what is about a subagent matters.
 type nativeResult struct {
 	AgentID    ifString `json:"agentId"`
 	DurationMS ifNumber `json:"totalDurationMs"`

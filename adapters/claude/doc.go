@@ -23,10 +23,10 @@
 // instructions, agents, skills and commands of the workspace load all the
 // same.
 //
-// # One conversation, told twice
+// # One conversation from two sources
 //
 // The translator and the parser write through one emitter, so they agree by
-// construction where the native lines do, and the rest is told here:
+// construction where the native lines do, and the rest is described here:
 //
 //   - A tool call has the id of the tool use, its result that id and
 //     ":result". Text and thinking of the main conversation have the message's
@@ -45,7 +45,7 @@
 //   - A subagent in the background ends when its notification comes; its
 //     output is the last thing it said. The turn lasts until then, and until
 //     the program has dealt with the report.
-//   - A subagent's subagent is told live by its start and end only.
+//   - Of a subagent's subagent only its start and end are live.
 //
 // What the agent tells the model behind the user's back (reminders, caveats,
 // expanded commands) makes no blocks, except a skill's text and the summary

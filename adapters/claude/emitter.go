@@ -11,7 +11,7 @@ import (
 
 // emitter writes events about whole messages. The translator of the live
 // stream and the parser of transcripts both write through it, so that both
-// tell the same conversation.
+// make the same conversation.
 type emitter struct {
 	emit.Emitter
 	*state

@@ -19,11 +19,11 @@ type file struct {
 	rank int
 	// conversation is "" until the call that started the subagent is found.
 	conversation string
-	// link is what the companion file tells of the subagent.
+	// link is what the companion file has of the subagent.
 	link link
 
 	in *lines.Reader
-	// next is the line to be told next; it is in the reader's own memory
+	// next is the line to be translated next; it is in the reader's own memory
 	// until the line after it is read.
 	next line
 	time time.Time

@@ -18,7 +18,7 @@ type followed struct {
 }
 
 // Follow parses the session's own transcript on. Lines that a compaction writes
-// once more may be told again.
+// once more may be emitted again.
 func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
 	path, err := mainFile(home, l)
 	if err != nil || path == "" {

@@ -73,7 +73,7 @@ func (t *translator) task(l *line, raw json.RawMessage) {
 	case l.Subtype == "task_started" && l.TaskType == "local_agent":
 		t.agentKnown(l.ToolUseID, l.TaskID)
 	case l.Subtype == "task_notification" && t.Early[l.ToolUseID] != "":
-		// A subagent of a subagent's subagent: nothing else is told of it.
+		// A subagent of a subagent's subagent: nothing else is known of it.
 		delete(t.Early, l.ToolUseID)
 		t.Native(event.Main, event.DirOut, l.kind(), raw)
 	case l.Subtype == "task_notification" && t.agentReported(l.ToolUseID, l.Status):

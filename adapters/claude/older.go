@@ -64,7 +64,7 @@ type call struct{ id, prompt string }
 
 // linkByCalls completes links by what the session's own file has of the calls:
 // it names the agent in the result of one that ended. A call without a result
-// is told by its prompt. It returns the agents that no call started.
+// is recognized by its prompt. It returns the agents that no call started.
 func linkByCalls(sources []adapters.Source, links map[string]link) (warm map[string]bool) {
 	warm = map[string]bool{}
 	var main *adapters.Source

@@ -13,7 +13,7 @@ import (
 
 // Parse turns transcripts into events. Several files are merged by the time of
 // their lines, a subagent's not before the call that started it, so that the
-// subagents come in the order in which the live stream told of them. A file is
+// subagents come in the order in which the live stream has them. A file is
 // open only while it is read.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
@@ -130,7 +130,7 @@ func (p *parser) earliest() *file {
 	return first
 }
 
-// beginStarted begins the files of subagents that have been told of.
+// beginStarted begins the files of subagents whose call has been read.
 func (p *parser) beginStarted() {
 	if p.started == p.looked || len(p.waiting) == 0 {
 		return

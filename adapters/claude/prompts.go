@@ -12,7 +12,7 @@ import (
 // A prompt that finds the program idle is in the conversation at once. One
 // that finds it busy is queued, and stands where the program puts it: behind a
 // tool's result in the running turn, or before a turn of its own, in which
-// several become one. The program's replays tell which; without them, the
+// several become one. The program's replays show which; without them, the
 // next model request after a tool's result takes what is queued.
 
 // promptID is the host's id, or a position: the parity rules know the latter
@@ -138,7 +138,7 @@ func (t *translator) fold(at int, as prompt) {
 	t.messageEvent(p, false)
 }
 
-// messageEvent tells what became of a message that found the program busy.
+// messageEvent emits what became of a message that found the program busy.
 func (t *translator) messageEvent(p prompt, own bool) {
 	ref := event.MessageRef{MessageID: p.ID}
 	switch {
@@ -163,7 +163,7 @@ func (t *translator) replayed(l *line, p prompt) {
 	at := findPrompt(t.Turn.Queue, p)
 	switch {
 	case at < 0:
-		// A stream without its input side: nobody else tells of the prompt.
+		// A stream without its input side: nothing else has the prompt.
 		t.show(p, parts)
 		t.Turn.Shown = true
 	case t.Turn.Phase == running:

@@ -9,14 +9,14 @@ import (
 // from turn to turn. It holds what is open and nothing that is done, so its
 // size does not grow with the conversation.
 type state struct {
-	// Version tells a state of another layout from this one.
+	// Version distinguishes a state of another layout.
 	Version int                `json:"v"`
 	Threads map[string]*thread `json:"threads,omitempty"`
 	// Tools are the calls that have no result yet, by id.
 	Tools map[string]tool `json:"tools,omitempty"`
 	// Agents are the native subagents that run, by the id of their tool use.
 	Agents map[string]*agent `json:"agents,omitempty"`
-	// Early are subagents heard of before the tool use that starts them.
+	// Early are subagents seen before the tool use that starts them.
 	Early map[string]string `json:"early,omitempty"`
 	// Side are the conversations of sidechains' lines, by the lines' uuids, while
 	// their subagents run.
@@ -57,7 +57,7 @@ type thread struct {
 	// Command is a local command whose output comes next.
 	Command *prompt `json:"command,omitempty"`
 	// LastText is the last text of a subagent, which is its output when
-	// nobody waits for it.
+	// its caller does not wait for it.
 	LastText string `json:"lastText,omitempty"`
 }
 
@@ -99,7 +99,7 @@ type tool struct {
 	Conversation string `json:"conv"`
 	// Skill is set for a call that loads a skill.
 	Skill string `json:"skill,omitempty"`
-	// Number tells which of the open calls came first.
+	// Number is the order of the open calls.
 	Number int `json:"n,omitempty"`
 	// Since is when the call came, in Unix milliseconds; 0 when not known.
 	Since int64 `json:"since,omitempty"`
@@ -112,9 +112,9 @@ type agent struct {
 	Prompt       string `json:"prompt,omitempty"`
 	// Prompted: the line that repeats the prompt has come.
 	Prompted bool `json:"prompted,omitempty"`
-	// Async: nobody waits for it; it reports by a notification.
+	// Async: its caller does not wait for it; it reports by a notification.
 	Async bool `json:"async,omitempty"`
-	// Adopted: its start is not told; its first prompt and its end are guessed.
+	// Adopted: its start is in no file; its first prompt and its end are guessed.
 	Adopted bool `json:"adopted,omitempty"`
 	// Cut: it was adopted, and died before its start was written.
 	Cut bool `json:"cut,omitempty"`
@@ -159,7 +159,7 @@ type turn struct {
 	Interrupted bool `json:"interrupted,omitempty"`
 	// Resulted: a tool's result has come since the last model request.
 	Resulted bool `json:"resulted,omitempty"`
-	// Quiet: idle is told, and nothing has happened since.
+	// Quiet: idle was emitted, and nothing has happened since.
 	Quiet  bool     `json:"quiet,omitempty"`
 	Result *turnEnd `json:"result,omitempty"`
 }

@@ -127,7 +127,7 @@ func (t *translator) whole(messageID string) {
 }
 
 // loseOpen marks what was being said when it was cut off: it is on no disk,
-// and nobody will say it again.
+// and it will not be said again.
 func (t *translator) loseOpen() {
 	th := t.Threads[event.Main]
 	if th == nil {

@@ -64,7 +64,7 @@ func skillName(input json.RawMessage) string {
 }
 
 // toolResult writes the result of a call and settles the call. The native
-// result, which subagents' transcripts lack, tells of the subagent behind it.
+// result, which subagents' transcripts lack, names the subagent behind it.
 func (s *emitter) toolResult(conversation string, p *part, told nativeResult) {
 	output := p.Content
 	if len(output) == 0 {
@@ -84,7 +84,7 @@ func (s *emitter) toolResult(conversation string, p *part, told nativeResult) {
 	s.agentResult(p.ToolUseID, output, failed, told)
 }
 
-// now is the time of what is being told, in Unix milliseconds; 0 when not known.
+// now is the time of what is being translated, in Unix milliseconds; 0 when not known.
 func (s *emitter) now() int64 {
 	if s.Time.IsZero() {
 		return 0

@@ -172,7 +172,7 @@ func isLocal(l *line) bool {
 	return strings.HasPrefix(text, markStdout) || strings.HasPrefix(text, markStderr)
 }
 
-// afterRemark looks at an interruption that nobody asked for by the control
+// afterRemark looks at an interruption that was not asked for by the control
 // protocol: a signal ended the turn, and what was being said is on no disk.
 func (t *translator) afterRemark(l *line) {
 	if l.Message == nil || t.Turn.Interrupted {

@@ -65,7 +65,7 @@ func (s *emitter) remark(conversation string, l *line, text string) bool {
 		})
 		th.Skill = ""
 	case l.IsMeta, l.IsSynthetic, strings.HasPrefix(text, markCaveat):
-		// Told to the model only: how to read a local command, where to continue.
+		// For the model only: how to read a local command, where to continue.
 	case s.agentPrompt(conversation, text):
 	default:
 		return false

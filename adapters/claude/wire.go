@@ -28,8 +28,8 @@ type line struct {
 	// IsSidechain marks a line of a subagent, ParentUUID is the line before it.
 	IsSidechain bool   `json:"isSidechain"`
 	ParentUUID  string `json:"parentUuid"`
-	// PromptSource and Origin tell in a transcript who wrote a user line: with
-	// a source and no origin, somebody asked. A result has the origin of its
+	// PromptSource and Origin say in a transcript who wrote a user line: with
+	// a source and no origin, it is a person's prompt. A result has the origin of its
 	// turn.
 	PromptSource string          `json:"promptSource"`
 	Origin       json.RawMessage `json:"origin"`

@@ -10,7 +10,7 @@ import (
 )
 
 // line writes what a transcript line says. Most of what is in a transcript is
-// not conversation: what the model was told of tools, modes and titles.
+// not conversation: what the model was given about tools, modes and titles.
 func (p *parser) line(conversation string, l *line) {
 	if conversation == event.Main {
 		conversation = p.sidechain(l)
