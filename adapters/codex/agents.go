@@ -14,7 +14,7 @@ const spawnTool = "spawn_agent"
 // what the program reports of them: whether a message began a new task is not.
 var activityTools = map[string]string{"started": spawnTool, "interacted": "message_agent", "interrupted": "interrupt_agent"}
 
-// collab tells what a call about subagents has brought about.
+// collab emits what a call about subagents has changed.
 func (s *emitter) collab(th *thread, id string, it *item) {
 	if it.toolName() == spawnTool {
 		for _, child := range it.receivers() {
@@ -39,7 +39,7 @@ func (s *emitter) spawn(conversation, toolUseID, child, prompt string) {
 	s.Emit(conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: child, Prompt: prompt})
 }
 
-// reported ends a subagent of which nothing but a report is heard.
+// reported ends a subagent of which there is only a report.
 func (s *emitter) reported(child, status, message string) {
 	th := s.Threads[child]
 	if th == nil || th.Turn != "" {

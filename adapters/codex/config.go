@@ -16,7 +16,7 @@ const (
 	// vendorURL is what the program's own provider uses. It has to be named,
 	// because that provider takes no key from the environment.
 	vendorURL = "https://api.openai.com/v1"
-	// retries are few: whoever waits for the answer hears of a failure while
+	// retries are few: who waits for the answer learns of a failure while
 	// it still matters. The program's own numbers are 4 and 5.
 	retries = 3
 	// maxInstructions is the size in bytes up to which the program reads
@@ -33,7 +33,7 @@ func config(p adapters.Profile, l adapters.Launch) string {
 		t.set("model", model)
 	}
 	if policy == askNothing {
-		// The other policy is told to each thread: a file can't say it any more.
+		// The other policy is set for each thread: a file can't set it any more.
 		t.set("approval_policy", policy)
 	}
 	t.set("sandbox_mode", sandbox)

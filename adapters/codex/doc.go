@@ -7,7 +7,7 @@
 //	tr, err := a.Translator(launch, nil)
 //	messages, err := tr.Encode("initialize-0", adapters.Initialize{})
 //	for _, e := range tr.Step(record) { … }       // what it said
-//	for _, m := range tr.Due() { … }              // what it must be told now
+//	for _, m := range tr.Due() { … }              // what must be written now
 //	for e, err := range a.Parse(sources) { … }    // what it kept
 //
 // # How it runs
@@ -16,10 +16,10 @@
 // version mark, a message per line. The opening is initialize, with its answer
 // the notification initialized and thread/resume, and with that one's answer the
 // program takes prompts. The ids of our requests are the ids of the messages, so
-// answers are told apart by the records alone.
+// answers are distinguished by the records alone.
 //
 // No flag chooses a session's id. But a rollout that holds nothing but its first
-// line is a session in which nobody has spoken, so [Adapter.Prepare] writes one
+// line is a session without a prompt, so [Adapter.Prepare] writes one
 // under the chosen id, and every session is resumed.
 //
 // A prompt is turn/start, which the program folds into the turn that runs if one
@@ -30,10 +30,10 @@
 // which the program asks before every command, file change and MCP tool. Its own
 // sandbox stays off, because the session's is the boundary.
 //
-// # One conversation, told twice
+// # One conversation from two sources
 //
-// The app server and the rollouts tell the same items under the same ids, and
-// both are written through one emitter. The rest is told here:
+// The app server and the rollouts have the same items under the same ids, and
+// both are written through one emitter. The rest is described here:
 //
 //   - A message of the user has the host's id, else its item's. A tool call has
 //     the call's id, its result that id and ":result", the failure of a turn
@@ -43,17 +43,17 @@
 //     told live: the tool is "shell", the one that changes files "apply_patch".
 //   - A rollout has the model's calls and the items in lines of their own. An
 //     item stands where its own times say; a call without an item stands only
-//     where the live stream has told of it.
+//     where the live stream has it.
 //   - A call that was refused has a result once the turn continues. One whose turn
 //     ends, and one that continues in the background, has none.
 //   - The program reports a command some time after the model has asked for it,
 //     and writes an item before it speaks of it. What was broken off within half
-//     a second, or by the death of the process, is therefore told by neither
+//     a second, or by the death of the process, is therefore in neither
 //     side: the live block ends as an error with the metadata "lost".
 //   - The program's own models call tools by scripts in JavaScript. The script is
 //     told on disk only, and a call that it makes on disk only when it has come
 //     to its end within the turn, under an id of the program's. A call that was
-//     refused, broken off, or continues in the background is told live and on no
+//     refused, broken off, or continues in the background is live and on no
 //     disk: its blocks are of the source "server", for the host to keep; those
 //     of a subagent are lost.
 //   - Subagents of those models are a team: they have names, write to each other,
@@ -62,8 +62,8 @@
 //     rollout is a file of its own that names its parent. The session is idle
 //     when the last of its threads is.
 //   - What `codex exec --json` prints translates too. It numbers items anew in
-//     each process, and tells neither subagents' threads nor what changed in a
-//     file; the rollouts that it makes are told without the latter.
+//     each process, and has neither subagents' threads nor what changed in a
+//     file; the rollouts that it makes are parsed without the latter.
 //
 // What the program tells the model behind the user's back (its instructions, the
 // environment, reports of subagents) makes no blocks. Retries, warnings and what

@@ -8,7 +8,7 @@ import (
 )
 
 // emitter writes events about items and turns. The translator of the live stream
-// and the parser of rollouts both write through it, so that both tell the same
+// and the parser of rollouts both write through it, so that both make the same
 // conversation.
 type emitter struct {
 	emit.Emitter
@@ -70,7 +70,7 @@ func (s *emitter) end(th *thread, id string, it *item, dir event.Dir) {
 	case kind == kindReviewIn, kind == kindReviewOut:
 		s.System(th.Conversation, id, string(kind), it.Review)
 	case kind == kindActivity:
-		// The subagent's own turn tells more of its end.
+		// The subagent's own turn has more about its end.
 		if child := s.Threads[first(it.AgentThread, it.AgentThreadDisk)]; child != nil {
 			child.Reported = true
 		}
@@ -88,7 +88,7 @@ func (s *emitter) userMessage(conversation, id string, inputs []input) {
 	})
 }
 
-// text writes a whole text or thinking block. An empty one that nobody has seen
+// text writes a whole text or thinking block. An empty one that was never shown
 // says nothing.
 func (s *emitter) text(th *thread, id string, kind itemKind, text string) {
 	_, seen := th.drop(id)
@@ -133,11 +133,11 @@ func (s *emitter) result(th *thread, id string, it *item) {
 	}
 }
 
-// saysByTheUser is what the model hears of a call that was refused.
+// saysByTheUser is what the model gets as the result of a call that was refused.
 const saysByTheUser = "rejected by user"
 
 // tellRefused emits the results of the calls that were refused, now that the
-// turn continues. The model hears of a refusal; where the turn ends with it
+// turn continues. The model learns of a refusal; where the turn ends with it
 // instead, nothing has come of the call.
 func (s *emitter) tellRefused(th *thread) {
 	failed := true
@@ -217,12 +217,12 @@ func (th *thread) saw(it *item, startedMS, completedMS int64) {
 	}
 }
 
-// settlesMS is how long a call must have run to be told when its turn is broken
+// settlesMS is how long a call must have run to be shown when its turn is broken
 // off.
 const settlesMS = 500
 
-// keeps reports whether the calls that a turn leaves open are told. The program
-// tells of a command some time after the model has asked for it, so one that is
+// keeps reports whether the calls that a turn leaves open are shown. The program
+// reports a command some time after the model has asked for it, so one that is
 // broken off at once is in the rollout, and live it is not; one whose process
 // dies is in the rollout either way. What counts are figures that both sides
 // have: how long the turn took, and when it last finished something.
@@ -264,7 +264,7 @@ func (s *emitter) failure(th *thread, turnID string, e *turnError) {
 }
 
 // errorCode is the code of every turn that the model's API made fail: what kind
-// of failure it was is not told by all streams.
+// of failure it was is not in all streams.
 const errorCode = "api_error"
 
 // code names the kind of a failure, as far as the program reports it.

@@ -21,7 +21,7 @@ func (t *translator) greet() {
 	if t.launch.NativeID != "" {
 		method = "thread/resume"
 		params["threadId"] = t.launch.NativeID
-		// The conversation so far is known; what is told here would be told twice.
+		// The conversation so far is known; what is emitted here would be there twice.
 		params["excludeTurns"] = true
 	}
 	t.dueLine(t.Opening.Initialize+"-initialized", map[string]any{"method": "initialized"})

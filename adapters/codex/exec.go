@@ -18,7 +18,7 @@ func (t *translator) prompted(m *message) {
 	t.userMessage(event.Main, fmt.Sprint(UngivenPrefix, t.Prompts), []input{{Type: "text", Text: text}})
 }
 
-// execLine translates a line of `codex exec --json`, which tells the main
+// execLine translates a line of `codex exec --json`, which has the main
 // thread only, has no pieces of text and numbers its items anew in each
 // process.
 func (t *translator) execLine(m *message, raw []byte) error {

@@ -22,8 +22,8 @@ type followed struct {
 	Last  int64 `json:"last,omitempty"`
 }
 
-// Follow parses the session's own rollout on. A turn is told in the order of
-// its times, so one that has not ended is told again by the next call.
+// Follow parses the session's own rollout on. A turn is emitted in the order of
+// its times, so one that has not ended is emitted again by the next call.
 func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
 	name, err := a.mainRollout(home, l)
 	if err != nil || name == "" {

@@ -211,7 +211,7 @@ func (t *translator) describe(e *event.PermissionRequested, p *params) {
 // server.
 const approvesMCP = "mcp_tool_call"
 
-// refuse answers a request that nobody here can decide on, so that the program
+// refuse answers a request that nothing here can decide on, so that the program
 // does not wait for ever.
 func (t *translator) refuse(m *message) {
 	id := "refuse-" + t.askID(m.ID)
@@ -258,7 +258,7 @@ func (t *translator) resolve(id, what string) {
 	t.Emit(a.Conversation, event.PermissionResolved{RequestID: id, Decision: what})
 }
 
-// withdraw ends the requests of a thread whose turn is over: nobody waits for
+// withdraw ends the requests of a thread whose turn is over: no one waits for
 // their answers.
 func (t *translator) withdraw(threadID string) {
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
@@ -268,7 +268,7 @@ func (t *translator) withdraw(threadID string) {
 	}
 }
 
-// requestResolved ends a request that nobody has answered.
+// requestResolved ends a request without an answer.
 func (t *translator) requestResolved(p *params, _ []byte) {
 	t.resolve(t.askID(p.RequestID), "cancelled")
 }

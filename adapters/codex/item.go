@@ -281,7 +281,7 @@ func (it *item) failed() bool {
 	return false
 }
 
-// declined reports whether somebody refused the call: nothing has come of it.
+// declined reports whether the call was refused: it has no result.
 func (it *item) declined() bool { return snake(it.Status) == "declined" }
 
 // saved reports whether the rollout has the item: calls that were refused and

@@ -16,7 +16,7 @@ import (
 
 // Parse turns rollouts into events. Several are merged by time, a subagent's
 // not before the call that started it, so that the subagents come in the order
-// in which the live stream told of them.
+// in which the live stream has them.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		p := &parser{emitter: newEmitter(newState()), Yielder: emit.Yielder{Yield: yield}}
@@ -42,7 +42,7 @@ type file struct {
 	adapters.Transcript
 	in    *lines.Reader
 	ended bool
-	// ready is what is told next, in order.
+	// ready is what is emitted next, in order.
 	ready []told
 	turn  reading
 	// size is that of the line being read.
@@ -73,7 +73,7 @@ func (p *parser) close() {
 	}
 }
 
-// readAll tells the files until nothing is left, and reports whether the reader of
+// readAll emits the files until nothing is left, and reports whether the reader of
 // the events wants more.
 func (p *parser) readAll() bool {
 	for !p.Stopped {
@@ -122,7 +122,7 @@ func (p *parser) earliest() *file {
 	return best
 }
 
-// advance reads on until there is something to tell.
+// advance reads on until there is something to emit.
 func (p *parser) advance(f *file) {
 	for len(f.ready) == 0 && !f.ended && !p.Stopped {
 		raw, err := f.in.Next()

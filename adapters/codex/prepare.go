@@ -38,7 +38,7 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 	return prepared, nil
 }
 
-// firstLine is a rollout of a session that nobody has spoken in.
+// firstLine is a rollout of a session without a prompt.
 func firstLine(l adapters.Launch, now time.Time) adapters.Repair {
 	stamp := now.Format("2006-01-02T15:04:05.000Z")
 	meta := map[string]any{

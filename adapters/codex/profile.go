@@ -16,7 +16,7 @@ import (
 // profile's workspace files go there.
 //
 // The program has one file of instructions, so the rules follow in it. Its
-// commands are a matter of its terminal interface, which nobody has here: they
+// commands are a matter of its terminal interface, which is not used here: they
 // become skills, which the model finds by their names.
 func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {
 	if err := p.Validate(); err != nil {

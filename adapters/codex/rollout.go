@@ -40,7 +40,7 @@ type modelCall struct {
 	at     int64
 	rank   int
 	output *string
-	// heardAt is when the model was told of the outcome.
+	// heardAt is when the model got the outcome.
 	heardAt int64
 }
 
@@ -162,7 +162,7 @@ func (f *file) releaseOldest() {
 	}
 }
 
-// settleOutside tells at once what stands outside of a turn.
+// settleOutside emits at once what is outside of a turn.
 func (f *file) settleOutside() {
 	if f.turn.id == "" {
 		f.flushTurn(true)
@@ -170,7 +170,7 @@ func (f *file) settleOutside() {
 }
 
 // item takes a whole item. One that belongs to a turn before is what came of a
-// call after its turn, which the conversation does not tell.
+// call after its turn, which is no part of the conversation.
 func (f *file) item(p *payload, at int64) {
 	it, kind := p.Item, p.Item.kind()
 	if kind.isTool() && p.TurnID != f.turn.id {
@@ -221,7 +221,7 @@ func (f *file) rank(id string) int {
 	return rank
 }
 
-// modelItem takes what the model said or was told. All of it that a
+// modelItem takes what the model said or was given. All of it that a
 // conversation shows comes as items too, but for calls that came to nothing.
 func (f *file) modelItem(l *rolloutLine, at int64) error {
 	var head struct {
@@ -283,10 +283,10 @@ func (f *file) turnEnd(p *payload, status string) {
 	f.release()
 }
 
-// flushTurn ends a turn of which no end is told: the process died. Outside of
+// flushTurn ends a turn without an end: the process died. Outside of
 // a turn nothing is open.
 //
-// An item that was written last of all may not have been told any more: the
+// An item that was written last of all may not have been sent any more: the
 // program writes before it speaks.
 func (f *file) flushTurn(outside bool) {
 	f.turn.calls = nil
@@ -305,13 +305,13 @@ func (f *file) flushTurn(outside bool) {
 // close puts the parts of the turn in order.
 func (f *file) close() { slices.SortStableFunc(f.turn.parts, told.compare) }
 
-// release hands the turn over to be told.
+// release hands the turn over to be emitted.
 func (f *file) release() {
 	f.ready = append(f.ready, f.turn.parts...)
 	f.turn = reading{last: f.turn.last}
 }
 
-// begunCalls tells the calls that have begun and of which no item came.
+// begunCalls emits the calls that have begun and have no item.
 func (f *file) begunCalls(end outcome) {
 	completed := end.status != turnInterrupted
 	keeps := !f.plain && f.turn.seen.keeps(end) || completed
@@ -341,7 +341,7 @@ const (
 	endOfHeader  = "\nOutput:\n"
 )
 
-// begun reports whether the live stream has told of the call. In a turn that was
+// begun reports whether the live stream has the call. In a turn that was
 // broken off all calls had begun that have an item at all; in a completed one
 // those that go on in the background, that were refused, or that could not be
 // started. What the program refused by itself has never begun.
@@ -353,7 +353,7 @@ func (c *modelCall) begun(completed bool) bool {
 	return strings.HasPrefix(*c.output, saysFailed) || strings.Contains(header, saysRunning)
 }
 
-// failure tells how a command ended that could not be started; nil for others.
+// failure returns how a command ended that could not be started; nil for others.
 func (c *modelCall) failure() func(*emitter, *thread, *item) {
 	if c.output == nil || !strings.HasPrefix(*c.output, saysFailed) {
 		return nil

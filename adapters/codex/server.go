@@ -126,8 +126,8 @@ func (t *translator) runs(threadID, turnID string) *thread {
 }
 
 // itemThread is the thread of an item. A subagent's first item may come before
-// the call that started it is done: its prompt tells which call that is. A
-// thread of unknown origin is told under its own id.
+// the call that started it is done: its prompt identifies that call. A
+// thread of unknown origin is a conversation under its own id.
 func (t *translator) itemThread(p *params) *thread {
 	if t.Main == "" {
 		t.mainIs(p.ThreadID)
@@ -299,7 +299,7 @@ func (t *translator) tokensUsed(p *params, _ []byte) {
 	}})
 }
 
-// faulted tells of a retry. A failure that is final comes with the turn's end.
+// faulted emits a retry. A failure that is final comes with the turn's end.
 func (t *translator) faulted(p *params, raw []byte) {
 	message := "model API error"
 	if p.Error != nil {

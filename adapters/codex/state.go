@@ -10,7 +10,7 @@ import (
 // from turn to turn. It holds what is open and nothing that is done, so its
 // size does not grow with the conversation.
 type state struct {
-	// Version tells a state of another layout from this one.
+	// Version distinguishes a state of another layout.
 	Version int `json:"v"`
 	// Process counts the processes that were opened: the program numbers its
 	// requests anew in each.
@@ -28,7 +28,7 @@ type state struct {
 	// repeated them yet.
 	Handed []handed `json:"handed,omitempty"`
 	Turn   turn     `json:"turn,omitzero"`
-	// Clock is the latest time that the program told, in Unix milliseconds.
+	// Clock is the latest time that the program reported, in Unix milliseconds.
 	Clock int64 `json:"clock,omitempty"`
 	// Prompts counts the prompts that came without an id.
 	Prompts int    `json:"prompts,omitempty"`
@@ -61,7 +61,7 @@ const (
 
 // turn is what becomes of the prompt.
 type turn struct {
-	// Busy: something was asked, and idle is not told yet.
+	// Busy: something was asked, and idle was not emitted yet.
 	Busy bool     `json:"busy,omitempty"`
 	End  *turnEnd `json:"end,omitempty"`
 }
@@ -116,14 +116,14 @@ type thread struct {
 	Quiet int64 `json:"quiet,omitempty"`
 	// Open are the items that have begun and not ended, in order.
 	Open []open `json:"open,omitempty"`
-	// Refused are calls that somebody refused, and that the turn has not gone on
+	// Refused are calls that were refused, and that the turn has not gone on
 	// from yet.
 	Refused []string `json:"refused,omitempty"`
 	// Last is the last text of a subagent.
 	Last string `json:"last,omitempty"`
 	// Tokens is the total of the last report.
 	Tokens int64 `json:"tokens,omitempty"`
-	// Done: its end is told. Reported: another thread has heard that it ended
+	// Done: its end was emitted. Reported: another thread has heard that it ended
 	// well.
 	Done     bool `json:"done,omitempty"`
 	Reported bool `json:"reported,omitempty"`

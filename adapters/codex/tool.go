@@ -14,7 +14,7 @@ import (
 )
 
 // shellTool is the name of the tool that runs commands: the model's own names
-// for it (exec_command, shell, …) change with the model and are not told live.
+// for it (exec_command, shell, …) change with the model and are not live.
 const shellTool = "shell"
 
 // patchTool is the name of the tool that changes files.
@@ -36,7 +36,7 @@ func (it *item) toolName() string {
 	}
 }
 
-// toolInput is what the tool was called with, as all spellings tell it. plain
+// toolInput is what the tool was called with, in all spellings. plain
 // leaves out what `codex exec --json` doesn't print.
 func (it *item) toolInput(plain bool) stdjson.RawMessage {
 	switch it.kind() {

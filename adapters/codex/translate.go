@@ -146,5 +146,5 @@ func (t *translator) died(how string) {
 }
 
 // loseHanded forgets the prompts that the program took with it. Those that
-// stand in the conversation stay there: whoever sent them knows.
+// stand in the conversation stay there.
 func (t *translator) loseHanded() { t.Handed = nil }
