@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// book tells a main file. It reads the file as the log that it is, so that it
-// sees what was cancelled or failed later, and tells it as the protocol did.
+// book emits a main file. It reads the file as the log that it is, so that it
+// sees what was cancelled or failed later, and emits it as the protocol did.
 type book struct {
 	*parser
 	bookState
@@ -35,7 +35,7 @@ type bookState struct {
 	// Summary are the thoughts' subjects.
 	Summary string `json:"-"`
 	Text    string `json:"-"`
-	// Calls have been read and not told: refused calls between them are read
+	// Calls have been read and not emitted: refused calls between them are read
 	// later.
 	Calls []*toolCall `json:"-"`
 	// Seen counts the calls read of each message, which is written again for
@@ -46,7 +46,7 @@ type bookState struct {
 	Copying bool `json:"copying,omitempty"`
 }
 
-// holds reports whether something has been read and not told.
+// holds reports whether something has been read and not emitted.
 func (s *bookState) holds() bool { return s.Text != "" || len(s.Thoughts) > 0 || len(s.Calls) > 0 }
 
 // seen counts for each message.
@@ -79,7 +79,7 @@ func (s *seen) forget() {
 	s.Order = slices.Clone(s.Order[old:])
 }
 
-// told reports whether the conversation was told by the protocol, which leaves
+// told reports whether the conversation was held by the protocol, which leaves
 // much out, and not by the agent's headless mode. Recordings have the name of
 // their minute: when one ends between the protocol's two, they are two files, and
 // the one that is used has one header.
@@ -213,10 +213,10 @@ func (b *book) said(r *record, text string) {
 	b.Text += text
 }
 
-// endRun tells what was said since the last call.
+// endRun emits what was said since the last call.
 func (b *book) endRun() {
 	if !b.told() && len(b.Thoughts) > 0 {
-		// The headless mode does not tell thoughts.
+		// The headless mode does not print thoughts.
 		b.Native(event.Main, "", "thoughts", nativejson.Encode(b.Thoughts))
 		b.Thoughts, b.Summary = nil, ""
 	}
@@ -240,14 +240,14 @@ func (b *book) block(t event.BlockType, id, text, summary string) {
 	b.UpsertStamped(event.Main, block)
 }
 
-// settle tells what is left of a turn.
+// settle emits what is left of a turn.
 func (b *book) settle() {
 	b.tellCalls(b.Calls)
 	b.endRun()
 }
 
 // results are the answers to the calls of one message, in the order of the
-// calls. Those of refused calls are told nowhere else.
+// calls. Those of refused calls are nowhere else.
 func (b *book) results(pieces []piece) {
 	var order []*toolCall
 	for _, p := range pieces {
@@ -268,7 +268,7 @@ func (b *book) results(pieces []piece) {
 	b.tellCalls(slices.Concat(b.Calls, order))
 }
 
-// tellCalls tells calls, and with them the end of the run before them.
+// tellCalls emits calls, and before them the end of the run before them.
 func (b *book) tellCalls(order []*toolCall) {
 	b.Calls = nil
 	if len(order) == 0 {
@@ -286,7 +286,7 @@ func (b *book) tellCalls(order []*toolCall) {
 	}
 }
 
-// tellAtOnce tells calls as the headless mode does: all calls, then all
+// tellAtOnce emits calls as the headless mode does: all calls, then all
 // results.
 func (b *book) tellAtOnce(calls []*toolCall) {
 	tools := make([]acp.Tool, len(calls))
@@ -311,7 +311,7 @@ func wholeTool(c *toolCall) acp.Tool {
 	return t
 }
 
-// headlessOutput is the result of a call as the headless mode tells it.
+// headlessOutput is the result of a call as the headless mode prints it.
 func headlessOutput(c *toolCall) json.RawMessage {
 	if text := c.display(); text != "" {
 		return nativejson.Encode(text)
@@ -319,7 +319,7 @@ func headlessOutput(c *toolCall) json.RawMessage {
 	return json.RawMessage("null")
 }
 
-// use tells a call, and the subagent that it started.
+// use emits a call, and the subagent that it started.
 func (p *parser) use(conversation string, c *toolCall, t acp.Tool) {
 	p.at(c.Timestamp)
 	how := event.ExecutionSuccess
@@ -342,7 +342,7 @@ func (p *parser) use(conversation string, c *toolCall, t acp.Tool) {
 	}
 }
 
-// result tells what came of a call.
+// result emits the result of a call.
 func (p *parser) result(conversation string, c *toolCall, t acp.Tool, output json.RawMessage) {
 	p.at(c.Timestamp)
 	failed := c.failed()

@@ -32,7 +32,7 @@ func newDialect() *acp.Dialect {
 	}
 }
 
-// rejection is what the agent tells its model, and writes down, of a call that
+// rejection is what the agent gives its model, and writes down, for a call that
 // the user refused.
 const rejection = "Tool %q was canceled by the user."
 
@@ -49,7 +49,7 @@ const (
 	agentTool = "invoke_agent"
 	skillTool = "activate_skill"
 	mcpPrefix = "mcp_"
-	// unnamed is the tool of a call whose id does not tell it.
+	// unnamed is the tool of a call whose id does not name it.
 	unnamed = "tool"
 )
 
@@ -107,8 +107,8 @@ func explanation(c acp.ToolCall) string {
 	return out[0].Content.Text
 }
 
-// keptTool is the same call as the transcript has it, where it was told by the
-// protocol: no more than was told.
+// keptTool is the same call as the transcript has it, where it was reported by the
+// protocol: no more than was reported.
 func keptTool(c *toolCall) acp.Tool {
 	t := acp.Tool{Name: toolName(c.ID)}
 	title := strings.TrimSpace(c.Description)
@@ -135,7 +135,7 @@ func keptTool(c *toolCall) acp.Tool {
 	return t
 }
 
-// stands: the agent tells what it is about to do before it does it, and writes
+// stands: the agent reports what it is about to do before it does it, and writes
 // the same down only of what it has done. Of a call that failed the two agree
 // where the error shows that the call was carried out.
 func stands(t acp.Tool, message string) bool {

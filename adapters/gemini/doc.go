@@ -14,7 +14,7 @@
 // protocol, this package the dialect. The agent chooses the id of its session,
 // and Prepare finds it again in the header of the chat file. Telemetry,
 // self-update and the deletion of old sessions are off, and shell commands run
-// without a terminal of their own, because then their output is told as text.
+// without a terminal of their own, because then their output is reported as text.
 //
 // # Files
 //
@@ -24,7 +24,7 @@
 // then empty to it. So before a session is loaded its file is put under a name
 // of a minute long gone, in Prepare where it is in the home, in Place where it
 // comes from an archive. The agent continues writing to the file that it has
-// loaded, and what it leaves beside are files in which nobody has asked
+// loaded, and what it leaves beside are files in which nothing was asked
 // anything; those are no transcripts. A session that can't be loaded is followed
 // by a new one, and its file is main.2.
 //
@@ -37,11 +37,11 @@
 // give it to the model together with the next one. Prepare adds a line that
 // closes it, in the agent's own words for that; it is no block.
 //
-// # One conversation, told twice
+// # One conversation from two sources
 //
 // The protocol reports less than the files keep, and both must give one
-// conversation, so the files of a session that was led by the protocol are told
-// with what it tells:
+// conversation, so the files of a session that was held by the protocol are parsed
+// to what it reports:
 //
 //   - Blocks are named by their place; see package acp. Tool calls have ids.
 //   - Text is as the agent keeps it: without invisible characters, HTML comments
@@ -54,7 +54,7 @@
 //   - A result is what the agent shows of it: a text, the change of a file, or
 //     nothing.
 //   - A call that the user refused is in the results for the model only; a call to
-//     a tool that does not exist is told nowhere.
+//     a tool that does not exist is reported nowhere.
 //   - Errors are in no file: they are the host's to keep. What was being said when
 //     a turn was cancelled or failed or the process was killed is marked as lost.
 //   - The agent's own slash commands are answered without the model and kept

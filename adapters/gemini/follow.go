@@ -24,8 +24,8 @@ type followed struct {
 
 const followedVersion = 1
 
-// Follow parses the main files on. What the model says is told when the next
-// prompt or call comes, so the last words of a turn are told again by the next
+// Follow parses the main files on. What the model says is emitted when the next
+// prompt or call comes, so the last words of a turn are emitted again by the next
 // call.
 func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
 	all, err := a.Transcripts(home, l)
@@ -61,7 +61,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	return since, nil
 }
 
-// follow tells the rest of a main file, and returns the last place in it behind
+// follow emits the rest of a main file, and returns the last place in it behind
 // which nothing is held back; nil if that is not behind at.
 func (p *parser) follow(home adapters.Home, path string, at followed) (last json.RawMessage, err error) {
 	in, err := lines.OpenAt(Name, home, path, at.At)

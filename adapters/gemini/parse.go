@@ -62,7 +62,7 @@ func (p *parser) sort(sources []adapters.Source) []adapters.Source {
 	return mains
 }
 
-// at sets the time of what is told next.
+// at sets the time of what is emitted next.
 func (p *parser) at(stamp string) {
 	if t := parseTime(stamp); !t.IsZero() {
 		p.Time = t
@@ -132,7 +132,7 @@ func (p *parser) readWhole(in *lines.Reader, each func(*record) error) {
 	p.Flush(&p.Emitter)
 }
 
-// main tells one main file.
+// main emits one main file.
 func (p *parser) main(src adapters.Source) {
 	b := &book{parser: p}
 	p.read(src, b.record)

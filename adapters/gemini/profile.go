@@ -40,7 +40,7 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 	return w.Files(), nil
 }
 
-// writeInstructions writes what the agent is told of its work. It has no folder for
+// writeInstructions writes the agent's instructions. It has no folder for
 // rules, so its own file imports them.
 func writeInstructions(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) {
 	text := p.Instructions
@@ -61,7 +61,7 @@ type settings map[string]any
 // writeSettings writes the agent's own settings: nothing is sent to anybody but the
 // model, nothing updates itself or asks at the start, and no session is deleted
 // by its age. Commands run without a terminal of their own, because then what
-// they print is told as text.
+// they print is reported as text.
 func writeSettings(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) {
 	data, err := json.MarshalIndent(settings{
 		"security": settings{

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// thread is a subagent's file. Nothing of it is told live, so it is told with
+// thread is a subagent's file. Nothing of it is live, so it is parsed with
 // all that it holds, under the agent's own ids.
 type thread struct {
 	adapters.Source
@@ -21,7 +21,7 @@ type thread struct {
 	read   bool
 }
 
-// subagent tells the thread of a call, if its file is there.
+// subagent emits the thread of a call, if its file is there.
 func (p *parser) subagent(c *toolCall) {
 	t := p.threadOf(c)
 	if t == nil {
@@ -79,7 +79,7 @@ func (t *thread) begins() string {
 	return t.prompt
 }
 
-// thread tells a subagent's file in the conversation of the call.
+// thread emits a subagent's file in the conversation of the call.
 func (p *parser) thread(conversation string, t *thread) {
 	before := p.Time
 	s := &side{parser: p, conversation: conversation, seen: map[string]int{}}
@@ -88,7 +88,7 @@ func (p *parser) thread(conversation string, t *thread) {
 	p.Time = before
 }
 
-// orphans tells the threads that belong to no call: the agent writes a call
+// orphans emits the threads that belong to no call: the agent writes a call
 // down when it has ended.
 func (p *parser) orphans() {
 	for _, t := range p.threads {
@@ -102,7 +102,7 @@ func (p *parser) orphans() {
 // agentPrefix begins the conversation of a subagent whose call is not known.
 const agentPrefix = "agent-"
 
-// side tells a subagent's file.
+// side emits a subagent's file.
 type side struct {
 	*parser
 	conversation string

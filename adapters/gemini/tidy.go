@@ -29,7 +29,7 @@ func tidy(begun bool, held, chunk string, end bool) (out, rest string) {
 	return kept, text[len(kept):] + rest
 }
 
-// visible drops characters that nobody sees.
+// visible drops characters that are not visible.
 func visible(text string) string {
 	if strings.IndexFunc(text, invisible) < 0 {
 		return text

@@ -28,8 +28,8 @@ type chat struct {
 	path    string
 	session string
 	started string
-	// prompts: somebody has asked something in it. The agent leaves files in
-	// which nobody has, one for every process.
+	// prompts: it has a prompt. The agent leaves files in
+	// without any, one for every process.
 	prompts bool
 	// resumable: the agent finds something to continue with.
 	resumable bool
@@ -210,7 +210,7 @@ func (c *chat) patch(raw []byte) {
 		c.emptied = true
 		return
 	}
-	// What is only in patches was asked by nobody.
+	// What is only in patches is no prompt.
 	c.resumable, c.dangling, c.emptied = after.resumable, after.dangling, false
 }
 

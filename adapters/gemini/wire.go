@@ -24,7 +24,7 @@ type record struct {
 	Timestamp string          `json:"timestamp"`
 	Type      string          `json:"type"`
 	Content   json.RawMessage `json:"content"`
-	// Display is what the user wrote, where the model was told something else.
+	// Display is what the user wrote, where the model was given something else.
 	Display   json.RawMessage   `json:"displayContent"`
 	Thoughts  []thought         `json:"thoughts"`
 	ToolCalls []json.RawMessage `json:"toolCalls"`
@@ -91,7 +91,7 @@ func decodeRecord(data []byte) (*record, error) {
 	return r, nil
 }
 
-// isPatch tells a patch without decoding it: most of a file are patches, and
+// isPatch recognizes a patch without decoding it: most of a file are patches, and
 // some repeat the whole conversation.
 func isPatch(data []byte) bool { return bytes.HasPrefix(data, []byte(`{"$set":`)) }
 
@@ -157,7 +157,7 @@ func prompt(pieces []piece) []acp.Content {
 
 const contextTag = "<session_context>"
 
-// internal tells what the agent says to its model in the user's name.
+// internal recognizes what the agent says to its model in the user's name.
 func internal(text string) bool {
 	text = strings.TrimSpace(text)
 	return text == "" || strings.HasPrefix(text, contextTag) || strings.HasPrefix(text, "<hook_context>") ||
