@@ -13,7 +13,7 @@ type Dialect struct {
 	// Agent names the agent in native events and errors.
 	Agent string
 	// Settle: history may be replayed behind the answer to session/load. Without
-	// Modes it is waited for where the agent tells its mode. Default: the answer
+	// Modes it is waited for where the agent reports its mode. Default: the answer
 	// comes last.
 	Settle bool
 	// Kept: the host writes down all that is said, so that only the
@@ -25,12 +25,12 @@ type Dialect struct {
 	// Default: it is on the command line.
 	AskModel bool
 	// Modes are the agent's names for the standing permissions. Default: none,
-	// the host alone decides, and the agent is not told.
+	// the host alone decides, and the agent does not know it.
 	Modes map[adapters.Permission]string
-	// Tool is what a call is, from what was told of it so far. Default:
+	// Tool is what a call is, from what was reported of it so far. Default:
 	// title and raw input.
 	Tool func(ToolCall) Tool
-	// Failed reports whether what was told of a call at its start still stands
+	// Failed reports whether what was reported of a call at its start still holds
 	// when it ends with this error: an agent may keep it only for the calls
 	// that it has carried out. Default: it stands.
 	Failed func(t Tool, message string) bool
@@ -49,7 +49,7 @@ type Dialect struct {
 	// thought; with Thought each chunk is a whole one.
 	Thought func(chunk string) (text, heading string)
 	// Command reports whether the agent answers a prompt by itself and keeps
-	// nothing of it. commands are those that it has told of, nil before that.
+	// nothing of it. commands are those that it has named, nil before that.
 	// Default: it never does.
 	Command func(prompt string, commands []string) bool
 	// Spent reads usage and cost from the answer to a prompt. Default: none.

@@ -12,7 +12,7 @@
 //
 // Encode(Initialize) is the first line to a new process. From its answer on the
 // opening is led by Due: session/load of the native session that the launch
-// resumes, else session/new. A load that fails is told by an error event, and a
+// resumes, else session/new. A load that fails makes an error event, and a
 // new session takes its place: see [Translator.Session]. Prompts get ErrNotYet
 // until the session is open, and ErrRefused when it will never be.
 //
@@ -25,7 +25,7 @@
 //
 // Requests have the id of the message that they are, so answers are matched by
 // the records alone. The protocol names tool calls and nothing else, so blocks
-// are named by where they stand, which an agent's own files tell as well: a
+// are named by where they stand, which an agent's own files have as well: a
 // prompt by its session and number ([TurnID]), text and thoughts by the prompt
 // and the number of the run that they stand in ([TextID], [ThoughtID]). A run
 // is what the agent says between two tool calls. Agents that name their

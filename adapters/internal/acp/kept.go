@@ -35,7 +35,7 @@ func abilitiesOf(result json.RawMessage) *abilities {
 }
 
 // settings are how a session stands when it is opened: its mode and its model,
-// which agents tell in one of two ways.
+// which agents report in one of two ways.
 type settings struct {
 	Models struct {
 		Current string `json:"currentModelId"`
@@ -51,7 +51,7 @@ type settings struct {
 }
 
 // opens returns the method that continues an old session; "" if none can. Only where
-// everything is kept is a session taken up without its history being told
+// everything is kept is a session taken up without its history being sent
 // again: nothing here needs it.
 func (t *Translator) opens() string {
 	switch {
@@ -161,8 +161,8 @@ func (t *Translator) unkept(b event.Block) {
 	t.UpsertServer(event.Main, b)
 }
 
-// spent takes the session's cost so far and tells what came on top. What a
-// session had cost before this translation began is not told again.
+// spent takes the session's cost so far and emits what was added. What a
+// session had cost before this translation began is not counted again.
 func (t *Translator) spent(cost *price) {
 	if cost == nil || cost.Currency != "USD" {
 		return

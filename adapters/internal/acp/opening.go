@@ -87,7 +87,7 @@ func (t *Translator) sessionOpen(method string, result json.RawMessage) {
 	}
 }
 
-// userChunk is a prompt that is replayed: nobody else repeats prompts.
+// userChunk is a prompt that is replayed: nothing else repeats prompts.
 func (t *Translator) userChunk(u *update) {
 	t.Replayed = true
 	c, ok := chunk(u.Content)
@@ -101,7 +101,7 @@ func (t *Translator) userChunk(u *update) {
 	t.Replay.Last = c.Text
 }
 
-// internalPrompt tells what agents say to their model in the user's name.
+// internalPrompt recognizes what agents say to their model in the user's name.
 func internalPrompt(text string) bool {
 	return strings.HasPrefix(text, "<session_context>") || strings.HasPrefix(text, "<hook_context>") ||
 		strings.HasPrefix(text, "[Function Response: ")

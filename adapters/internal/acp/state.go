@@ -35,7 +35,7 @@ type state struct {
 	Session string `json:"session,omitempty"`
 	// Sent are requests without answer, by id.
 	Sent map[string]sent `json:"sent,omitempty"`
-	// Unserved are requests of the agent that nobody here serves, by id.
+	// Unserved are requests of the agent that are not served here, by id.
 	Unserved map[string]json.RawMessage `json:"unserved,omitempty"`
 	// Settle counts the requests that wait for the history's end; Replayed is
 	// whether any of it came since the last one.
@@ -124,7 +124,7 @@ type call struct {
 	Since   int64 `json:"since,omitempty"`
 	Spawned bool  `json:"spawned,omitempty"`
 	Refused bool  `json:"refused,omitempty"`
-	// Told is all that was told of it, for agents that tell it in pieces.
+	// Told is all that was reported of it, for agents that report it in pieces.
 	Told ToolCall `json:"told"`
 }
 

@@ -11,7 +11,7 @@ import (
 
 func decodeInto(raw json.RawMessage, v any) error { return json.Unmarshal(raw, v) }
 
-// toolUpdate translates what is told of a call.
+// toolUpdate translates an update of a call.
 func (t *Translator) toolUpdate(u *update, line string) {
 	switch {
 	case t.replaying():
@@ -37,7 +37,7 @@ func (t *Translator) heardOfCall() {
 	t.Turns[0].Heard = true
 }
 
-// outputOf is the result of a call as its last update tells it.
+// outputOf is the result of a call as its last update has it.
 func outputOf(c *ToolCall) json.RawMessage {
 	out := OutputOf(c.Outputs())
 	if isNull(out) && !isNull(c.RawOutput) {
@@ -77,7 +77,7 @@ func sameTool(a, b Tool) bool {
 	return a.Name == b.Name && a.Agent == b.Agent && a.Skill == b.Skill && bytes.Equal(a.Input, b.Input)
 }
 
-// merge adds what is told now to what was told before.
+// merge adds an update to those before.
 func merge(c *ToolCall, told ToolCall) {
 	if told.Title != "" {
 		c.Title = told.Title
@@ -114,7 +114,7 @@ func (t *Translator) spawn(id string, c *call) {
 }
 
 // Spawned are the events of a subagent's start. Its block shows the call's
-// input where the call does not tell the task.
+// input where the call does not have the task.
 func (t Tool) Spawned(id string) []event.Payload {
 	spawned := []event.Payload{event.SubagentSpawned{
 		ToolUseID: id, SubagentType: t.Agent, Prompt: t.Prompt, Description: t.Description,
@@ -224,7 +224,7 @@ func (t *Translator) asked(m *message, line string) {
 	})
 }
 
-// askInput is what somebody must see to decide: the call's input, with what
+// askInput is what a person must see to decide: the call's input, with what
 // the agent shows of it.
 func askInput(c *call) json.RawMessage {
 	input := map[string]json.RawMessage{}
@@ -283,7 +283,7 @@ func (t *Translator) resolve(id, what string) {
 	}
 }
 
-// reject settles a call that was refused: nothing more is told of it. Whether
+// reject settles a call that was refused: nothing more is reported of it. Whether
 // the agent writes it down is known when it continues.
 func (t *Translator) reject(callID string) {
 	c := t.Tools[callID]

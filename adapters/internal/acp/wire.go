@@ -49,7 +49,7 @@ type update struct {
 	} `json:"availableCommands"`
 }
 
-// ToolCall is a tool call as an update or a permission request tells it. In an
+// ToolCall is a tool call as an update or a permission request has it. In an
 // update fields that did not change are missing.
 type ToolCall struct {
 	ID     string `json:"toolCallId"`
@@ -108,7 +108,7 @@ func (f *fault) text() string {
 	return f.Message
 }
 
-// code tells an error of the model's API from one of the agent.
+// code distinguishes an error of the model's API from one of the agent.
 func (f *fault) code() string {
 	if f.Code >= 400 && f.Code < 600 {
 		return fmt.Sprintf("api_error_%d", f.Code)
