@@ -96,7 +96,7 @@ type Translator interface {
 	Due() []Message
 
 	// Encode returns what is written to the agent for an input, as things stand
-	// after the last step. id tells the input from all others of the session;
+	// after the last step. id identifies the input in the session;
 	// the first message has it, and further ones have ids made of it. It
 	// changes nothing. None: the agent
 	// has no use for the input. Errors: ErrUnsupported, ErrNotYet, ErrRefused.
@@ -312,7 +312,7 @@ type Answer struct {
 	// RequestID is the event's.
 	RequestID string
 	Allow     bool
-	// Message is what the agent hears with a denial.
+	// Message is the text that the agent gets with a denial.
 	Message string
 	// Input replaces the tool's input, or holds the answers to a question. It
 	// is never empty with Allow where the request had an input: some agents
@@ -388,9 +388,9 @@ type Follower interface {
 	// Follow calls take with the events of Parse for the session's own conversation, from
 	// a cursor on (nil: from the beginning), and returns the cursor behind it, which
 	// is small. Lines that have no end yet are left for the next call, and so may be
-	// what is not known to be told whole: something may come again, as it is then,
+	// what is not known to be complete: something may come again, as it is then,
 	// and nothing is left out. Lines that can't be read are. Transcripts that were
-	// written anew are told from their beginning.
+	// written anew are read from their beginning.
 	Follow(home Home, l Launch, since json.RawMessage, take func(event.Event)) (next json.RawMessage, err error)
 }
 

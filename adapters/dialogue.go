@@ -9,7 +9,7 @@ import (
 )
 
 // Dialogue leads the exchange with an agent's process: what the agent says
-// goes through its translator, and what it is to be told is written as soon as
+// goes through its translator, and what is for it is written as soon as
 // the agent can take it. Not safe for concurrent use.
 type Dialogue struct {
 	tr    Translator
@@ -58,7 +58,7 @@ func (d *Dialogue) Release(ctx context.Context) error {
 	return d.retry(ctx)
 }
 
-// Say tells the agent an input: now, or after the first record that lets the
+// Say hands the agent an input: now, or after the first record that lets the
 // agent take it. Inputs reach the agent in order, but for answers: what the
 // agent waits for is never behind something else. Errors are those of Encode,
 // ErrNotYet excepted, and of writing.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Registry finds adapters by name. It is a value that whoever builds the
+// Registry finds adapters by name. It is a value that the one who builds the
 // program makes; the zero value knows no agent. Safe for concurrent use.
 type Registry struct {
 	byName map[string]Adapter

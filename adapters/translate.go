@@ -14,7 +14,7 @@ type TranslateOptions struct {
 	// without an input side. Default: none.
 	Prompt string
 	// Side are transcripts of subagents, for what the agent does not say
-	// live: a subagent whose transcript is given is told by it alone.
+	// live: a subagent whose transcript is given comes from it alone.
 	// Default: none.
 	Side []Source
 }
@@ -50,7 +50,7 @@ func Translate(a Adapter, records iter.Seq2[event.Record, error], o TranslateOpt
 	}
 }
 
-// endOfRecords stands for the end of a process that nobody recorded.
+// endOfRecords stands for the end of a process that was not recorded.
 const endOfRecords = "exit (end of records)"
 
 // PromptType is the type of the line that stands for a prompt given on the
@@ -88,7 +88,7 @@ func whole(records iter.Seq2[event.Record, error], prompt string) iter.Seq2[even
 	}
 }
 
-// sideThreads are the conversations that side transcripts tell, in the order
+// sideThreads are the conversations that side transcripts have, in the order
 // of the transcripts.
 type sideThreads struct {
 	events map[string][]event.Event // by the outermost subagent
