@@ -35,8 +35,8 @@
 //     some kilobytes.
 //  4. A writer whose epoch is not the session's is refused with [ErrFenced].
 //     A writer that was past that check when a new epoch was taken can still
-//     finish its put, so whoever continues from the archive seals what it reads
-//     ([Archive.RestoreFiles]); after that nobody before it can commit.
+//     finish its put, so a reader that continues from the archive seals what it reads
+//     ([Archive.RestoreFiles]); after that no earlier writer can commit.
 //  5. Every append may be repeated, by any process: what is there already is
 //     compared, not written again. No state outside S3 is needed.
 //

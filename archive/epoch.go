@@ -16,7 +16,7 @@ type sessionHead struct {
 	Closed time.Time `json:"closed,omitzero"`
 }
 
-// TakeEpoch takes the session's next epoch, 1 for a new session. Whoever took
+// TakeEpoch takes the session's next epoch, 1 for a new session. The holder of
 // one before is fenced from now on. However many takers there are at once,
 // each gets an epoch of its own. A lost answer costs an epoch and nothing else.
 func (a *Archive) TakeEpoch(ctx context.Context, session string) (epoch uint64, err error) {
@@ -30,7 +30,7 @@ func (a *Archive) TakeEpoch(ctx context.Context, session string) (epoch uint64, 
 	return head.Epoch, nil
 }
 
-// TakeEpochAfter is [Archive.TakeEpoch], unless somebody took an epoch after
+// TakeEpochAfter is [Archive.TakeEpoch], unless an epoch was taken after
 // the one given: then it fails with [ErrFenced], and nothing is changed.
 func (a *Archive) TakeEpochAfter(ctx context.Context, session string, seen uint64) (epoch uint64, err error) {
 	head, err := a.changeHead(ctx, session, func(h *sessionHead, exists bool) error {

@@ -15,7 +15,7 @@ import (
 // RestoredFile is a transcript to be put back under an agent's home.
 type RestoredFile struct {
 	TranscriptInfo
-	// Mode is 0600: nobody but the agent reads a transcript.
+	// Mode is 0600: only the agent reads a transcript.
 	Mode fs.FileMode
 	// Open reads it from the store, as [Archive.ReadTranscript].
 	Open func() (io.ReadCloser, error)

@@ -99,7 +99,7 @@ type segment struct {
 	epoch      uint64
 	start, end int64
 	sum        [32]byte
-	// rev tells apart equal contents of a snapshot that come again, so that a
+	// rev distinguishes equal contents of a snapshot that come again, so that a
 	// late deletion of the first never hits the second; 0 in append kinds.
 	rev uint64
 }

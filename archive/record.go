@@ -91,7 +91,7 @@ func (a *Archive) CreateSession(ctx context.Context, d ListData) (ListData, erro
 	return d, nil
 }
 
-// wasOurs tells a put whose answer got lost from a session that stood before.
+// wasOurs distinguishes a put whose answer got lost from a session that existed before.
 func (a *Archive) wasOurs(ctx context.Context, d ListData) error {
 	stands, err := load[record](ctx, a, a.recordKey(d.ID))
 	if err != nil {

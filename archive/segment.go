@@ -101,7 +101,7 @@ func (a *Archive) putSegments(ctx context.Context, session, id string, like segm
 	return segs, nil
 }
 
-// putNew writes an object whose name tells its content: one that is there
+// putNew writes an object whose name is made of its content: one that is there
 // already is the same.
 func (a *Archive) putNew(ctx context.Context, key string, data []byte) error {
 	_, err := a.swap(ctx, key, "", data)
