@@ -52,7 +52,7 @@ func (s *stack) startTemporal(ctx context.Context) (func(), error) {
 	return stop, s.prepareNamespace(ctx)
 }
 
-// loopback is where the ports are that nobody outside the process needs.
+// loopback is where the ports are that are not needed outside the process.
 const loopback = "127.0.0.1"
 
 // claimInnerPorts holds free ports for what only the server itself uses.

@@ -48,7 +48,7 @@ func (s *stack) openDatabase() (*config.SQL, error) {
 }
 
 // setUpSchema writes the schema into a new file. It is many statements and no
-// transaction, so a marker beside the file tells a set-up that was cut off, and
+// transaction, so a marker beside the file marks a set-up that was cut off, and
 // the half-made file, which nothing has used yet, is begun anew.
 func setUpSchema(file string, sql *config.SQL) error {
 	marker := file + ".setup"

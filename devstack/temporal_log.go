@@ -38,7 +38,7 @@ func (l temporalLog) With(tags ...tag.Tag) log.Logger {
 	return temporalLog{slog.New(l.log.Handler().WithAttrs(attributes(tags)))}
 }
 
-// harmless are errors of the server's that are none for whoever runs it. When a
+// harmless are errors of the server's that are none for its operator. When a
 // client has canceled its request, the server can't add its own measurements to the
 // response (common/metrics/grpc.go there).
 var harmless = map[string]bool{"unable to add metrics baggage to gRPC trailer": true}

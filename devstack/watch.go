@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// watch reports the end of a server that nobody asked to end. The channel it
+// watch reports the end of a server that was not asked to end. The channel it
 // returns has the same end, for the stop that waits for it.
 func (s *stack) watch(serving context.Context, name string, ended <-chan error) chan error {
 	relayed := make(chan error, 1)

@@ -53,7 +53,7 @@ func explainLock(path string, lock *os.File, err error) error {
 	return failed("stop that one, or give another --data-dir", "data folder %s is in use by %s", path, holder)
 }
 
-// signLock leaves the process id for whoever finds the folder locked.
+// signLock leaves the process id for a process that finds the folder locked.
 func (d *DataDir) signLock() error {
 	if err := d.lock.Truncate(0); err != nil {
 		return fmt.Errorf("sign lock of data folder: %w", err)

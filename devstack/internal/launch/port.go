@@ -20,7 +20,7 @@ type Port struct {
 	Explicit bool
 }
 
-// Claim is a port that is held: nobody else can bind it before Release.
+// Claim is a port that is held: no other process can bind it before Release.
 type Claim struct {
 	// Port is the wish.
 	Port Port

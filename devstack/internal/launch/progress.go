@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Progress tells on a writer what a slow start is busy with. It says nothing
+// Progress writes what a slow start is busy with. It writes nothing
 // in the first two seconds, so a normal start is silent.
 type Progress struct {
 	w     io.Writer
