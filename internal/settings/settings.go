@@ -1,4 +1,4 @@
-// Package settings reads what the programs are told by the environment, and by
+// Package settings reads the programs' settings from the environment, and from
 // a file of shell assignments that stands in for variables that are not set.
 package settings
 

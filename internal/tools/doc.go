@@ -1,5 +1,5 @@
 // Package tools is a module of its own for what checks the repository and is
-// too heavy to be required by whoever imports Sojourn: staticcheck,
+// too heavy to be required by importers of Sojourn: staticcheck,
 // workflowcheck, gocyclo and the compose specification's loader. Its go.mod pins them.
 //
 //	internal/tools/check.sh          every check, one line each
