@@ -305,7 +305,7 @@ type Process struct {
 	PPid int    `json:"ppid"`
 	Comm string `json:"comm"`
 	// Start is the kernel's start time in clock ticks since boot; with Pid it
-	// tells a process from a later one of the same id.
+	// distinguishes a process from a later one of the same id.
 	Start uint64 `json:"start"`
 	// State is the kernel's letter: R, S, D, Z, T, …
 	State string `json:"state"`

@@ -3,7 +3,7 @@ package runner
 import "fmt"
 
 // A runner outlives the worker that started it, and the next worker may be of
-// another release: runner and client tell each other the version of the
+// another release: runner and client send each other the version of the
 // protocol that they speak, and the oldest one that they understand.
 const (
 	// Protocol is the version spoken by this package. 1 is that of runners from

@@ -17,7 +17,7 @@ import (
 )
 
 // FileChange is a line of `sojourn-runner watch`: a file of the watched folder
-// as it is now. It may be told more than once.
+// as it is now. It may be reported more than once.
 type FileChange struct {
 	// Path is relative to the folder, with slashes: bytes, not always UTF-8.
 	Path string

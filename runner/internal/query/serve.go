@@ -61,7 +61,7 @@ func Serve(ctx context.Context, database string, in io.Reader, out io.Writer) (e
 }
 
 // regular fails for a database that is no file, or whose log is none: opening a
-// pipe would wait for whoever writes to it.
+// pipe would wait for its writer.
 func regular(database string) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		info, err := os.Stat(database + suffix)

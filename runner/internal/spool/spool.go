@@ -4,7 +4,7 @@
 // begin at offset 0 and behind each line end.
 //
 // Each record carries a checksum, which readers of records check. What is
-// missing of a segment, or a segment that is missing, is a [Gap]: it is told
+// missing of a segment, or a segment that is missing, is a [Gap]: it is reported
 // where it is, and what follows can be read.
 //
 // Writing is not followed by fsync: the spool outlives processes, not a power

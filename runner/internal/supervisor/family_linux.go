@@ -191,7 +191,7 @@ func (f *family) closeDoor() {
 	}
 }
 
-// begin tells the init process what to run and learns the agent's identity.
+// begin sends the init process what to run and learns the agent's identity.
 func (f *family) begin(pid int, c jail.Config, ours [2]*os.File) (*json.Decoder, error) {
 	var err error
 	if f.root, err = proc.Stat(pid); err != nil {
@@ -219,7 +219,7 @@ func (f *family) begin(pid int, c jail.Config, ours [2]*os.File) (*json.Decoder,
 	return reports, err
 }
 
-// follow waits for the agent's end, as told by init or seen by its death.
+// follow waits for the agent's end, as reported by init or seen by its death.
 func (f *family) follow(report *os.File, reports *json.Decoder, gone <-chan struct{}) {
 	var last jail.Report
 	ws := syscall.WaitStatus(syscall.SIGKILL)
@@ -365,8 +365,8 @@ func (f *family) below() ([]runner.Process, error) {
 }
 
 // counts reports whether a child of the agent counts as the agent. A helper is
-// known by its file, which the kernel tells and no process can pretend. What
-// this can't tell apart: a command of a turn that is nothing but the helper
+// known by its file, which the kernel reports and no process can fake. What
+// this can't distinguish: a command of a turn that is nothing but the helper
 // program itself (a shell that has one command gives its place to it); it lives
 // on as the agent's own would. A helper that has been forked and not yet begun,
 // or whose file may not be looked at, is swept like anything else.

@@ -30,7 +30,7 @@ func DialLoopback(ctx context.Context, network, address string) (net.Conn, error
 
 // newClient neither follows redirects nor asks a proxy. Each request has a
 // connection of its own: on one that is kept, a server's closing it in the same
-// moment could not be told from a request that failed.
+// moment could not be distinguished from a request that failed.
 func newClient(dial Dial) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{

@@ -1,4 +1,4 @@
-// Package watch tells what changes in a folder while it changes, by the kernel's
+// Package watch reports what changes in a folder while it changes, by the kernel's
 // own notices, and by looking at all of it again where those were lost.
 //
 //	err := watch.Run(ctx, watch.Options{Dir: dir}, func(c runner.FileChange) error { … })

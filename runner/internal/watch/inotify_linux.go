@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wanted are the changes that the kernel is asked to tell.
+// wanted are the changes that the kernel is asked to report.
 const wanted = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB |
 	unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 

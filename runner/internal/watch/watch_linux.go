@@ -37,7 +37,7 @@ type Options struct {
 	Burst int
 	// ContentBytes is the longest text that is reported. Default: 32 KiB.
 	ContentBytes int64
-	// FileBytes is the size of files over which changes are not told: all of a
+	// FileBytes is the size of files over which changes are not reported: all of a
 	// file is read. Default: 8 MiB.
 	FileBytes int64
 	// Again is how often everything is looked at where the kernel can watch no
@@ -52,7 +52,7 @@ type Options struct {
 
 // notices is the kernel's side.
 type notices interface {
-	// watch has changes in a folder told under a number.
+	// watch has changes in a folder reported under a number.
 	watch(dir *os.File) (int, error)
 	forget(number int)
 	// next blocks for some changes; an error is the end.
@@ -365,7 +365,7 @@ func stampOf(info fs.FileInfo) (stamp [4]int64, changed time.Time) {
 	return [4]int64{int64(st.Ino), st.Size, st.Ctim.Nano(), int64(st.Mode)}, time.Unix(st.Ctim.Unix())
 }
 
-// flush tells some of what is dirty; the rest waits for the next time.
+// flush reports some of what is dirty; the rest waits for the next time.
 func (w *watcher) flush() error {
 	names := slices.Sorted(maps.Keys(w.dirty))
 	for _, name := range names[:min(len(names), w.o.Burst)] {
@@ -428,7 +428,7 @@ func (w *watcher) open(name string) (*os.File, fs.FileInfo, error) {
 }
 
 // errSwapped means that another file has taken the place of the one that was
-// looked at; the kernel tells of that one as well.
+// looked at; the kernel reports that one as well.
 var errSwapped = errors.New("the file was replaced")
 
 func (w *watcher) read(f *os.File, c *runner.FileChange) error {

@@ -1,6 +1,6 @@
 // Package wire is the form of what goes between a runner's supervisor and its
 // clients: JSON lines of any length, requests one way, replies and records the
-// other, told apart by the request's id.
+// other, distinguished by the request's id.
 //
 // The first line of a connection is the request hello with token and epoch.
 // The request records opens a stream: its replies carry one record each, the
