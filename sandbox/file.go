@@ -22,7 +22,7 @@ type File struct {
 	// Selection's From the Body is shorter.
 	Size    int64
 	ModTime time.Time
-	// Stamp tells of the file's identity and its last change, in words of the
+	// Stamp identifies the file and its last change, in words of the
 	// provider's own: while a path has one stamp, nothing of the file has
 	// changed, but for what came within a tick of the file system's clock after
 	// Changed. CopyOut sets both where the provider can; "" means not known.
