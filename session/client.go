@@ -289,7 +289,7 @@ func startAttributes(in Input) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(set...)
 }
 
-// unavailable tells "can't be reached" from other failures of Temporal.
+// unavailable distinguishes "can't be reached" from other failures of Temporal.
 func (c *Client) unavailable(op string, err error) error {
 	var away *serviceerror.Unavailable
 	var late *serviceerror.DeadlineExceeded

@@ -101,7 +101,7 @@ func ToTemporal(err error) error {
 	return err
 }
 
-// FromTemporal returns what ToTemporal was given, as far as the type tells.
+// FromTemporal returns what ToTemporal was given, as far as the type shows.
 func FromTemporal(err error) error {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {

@@ -147,7 +147,7 @@ func aboutBlock(ev event.Event, id string) bool {
 	return false
 }
 
-// resultEvery is how often a result is asked for that no event will tell.
+// resultEvery is how often a result is asked for that no event will have.
 const resultEvery = time.Second
 
 // pollResult asks the workflow for a message's result until there is one: the

@@ -19,8 +19,7 @@ import (
 type Handle struct {
 	c  *Client
 	id string
-	// first is the run that the session's life began with; it tells lives
-	// apart.
+	// first is the run that the incarnation began with; it distinguishes them.
 	first string
 }
 

@@ -195,7 +195,7 @@ func (d payloadDriver) retrieve(ctx converter.StorageDriverRetrieveContext, clai
 	return found[0], nil
 }
 
-// payloadClient tells a store that does not answer from one that does not have
+// payloadClient distinguishes a store that does not answer from one that does not have
 // the payload.
 type payloadClient struct{ *archive.Payloads }
 
