@@ -37,7 +37,7 @@ one of them was refused, or its turn failed or was interrupted.`,
 	return cmd
 }
 
-// chat runs the conversation. Its own signals tell an interrupt of the turn
+// chat runs the conversation. Its own signals distinguish an interrupt of the turn
 // from the wish to leave, so the command's context must not end by them.
 func (c *cli) chat(ctx context.Context, id, whenBusy string) error {
 	if err := (session.Message{Text: "-", WhenBusy: session.BusyPolicy(whenBusy)}).Validate(); err != nil {
@@ -103,7 +103,7 @@ type ask struct {
 	event event.Event
 }
 
-// heard is an event or the end of them.
+// heard is an event, or the error that ends them.
 type heard struct {
 	event event.Event
 	err   error

@@ -223,7 +223,7 @@ func (c *cli) find(ctx context.Context, id string, n need) (*session.Handle, err
 	return sc.Get(ctx, id)
 }
 
-// patience tells a person what is waited for when it takes longer than two
+// patience prints what is waited for when it takes longer than two
 // seconds. The caller must call stop, which waits for the teller.
 func (c *cli) patience(format string, args ...any) (stop func()) {
 	done, told := make(chan struct{}), make(chan struct{})
@@ -243,7 +243,7 @@ func (c *cli) patience(format string, args ...any) (stop func()) {
 // pendingEvery is how often a command that waits looks at what for.
 const pendingEvery = 2 * time.Second
 
-// sayPending tells a person what the session waits for: what it fails to do and
+// sayPending prints what the session waits for: what it fails to do and
 // tries again, or a free slot. Each thing is printed once, and otherwise, if that is
 // set, when it waits for nothing. The caller must call stop, which waits for the
 // teller.

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
-// tell asks a session for something, and says when its worker is slow to
+// tell sends a session a request, and prints when its worker is slow to
 // answer.
 func (c *cli) tell(ctx context.Context, id string, ask func(context.Context, *session.Handle) error) error {
 	h, err := c.handle(ctx, id, 0)

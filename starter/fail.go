@@ -106,7 +106,7 @@ func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(render.Clean(s), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
-// hints say what to do about the errors that callers can tell apart.
+// hints say what to do about the errors that callers can distinguish.
 var hints = []struct {
 	err  error
 	hint string

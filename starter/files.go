@@ -143,7 +143,7 @@ func (c *cli) copyFiles(ctx context.Context, id, dir string) error {
 }
 
 // emptyFolder opens a folder that is made, or is there and empty: a copy never
-// mixes with what somebody else keeps there.
+// mixes with other files there.
 func emptyFolder(dir string) (*os.Root, error) {
 	const hint = "-o wants a folder that is empty or not there yet"
 	if dir == "" {

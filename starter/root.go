@@ -102,7 +102,7 @@ func helpCommand() *cobra.Command {
 	}}
 }
 
-// inFlag is how the flags' parser tells of a value that it can't read; behind
+// inFlag is how the flags' parser reports a value that it can't read; behind
 // it come the words of whatever tried to.
 var inFlag = regexp.MustCompile(`(?s)^invalid argument (".*") for "(?:-., )?--([^"]+)" flag: `)
 

@@ -87,7 +87,7 @@ func (c *cli) showerNamed(names string) (show func(event.Event) error, flush fun
 	}, flush, nil
 }
 
-// knownToStream tells a session without events in the stream from one that
+// knownToStream distinguishes a session without events in the stream from one that
 // never was, and holds the number to begin behind against the last event.
 func (c *cli) knownToStream(ctx context.Context, id string, after uint64) error {
 	log, err := c.log(ctx)

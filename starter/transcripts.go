@@ -27,7 +27,7 @@ type watched struct {
 	lines *lines // nil for what is not read by lines
 }
 
-// companion says that a file only tells something about a transcript.
+// companion marks a file that is only about a transcript.
 func (w *watched) companion() bool { return strings.Contains(w.ID, ".") }
 
 func (c *cli) transcripts(a adapters.Adapter, paths []string, f *faults) (*transcripts, error) {
@@ -83,7 +83,7 @@ func (w *watched) open(f *faults) func() (io.ReadCloser, error) {
 	}
 }
 
-// changed tells of files that are not as they were when they were opened.
+// changed reports files that are not as they were when they were opened.
 func (t *transcripts) changed(f *faults) {
 	for _, w := range t.files {
 		info, err := os.Stat(w.Path)
@@ -101,7 +101,7 @@ func (t *transcripts) changed(f *faults) {
 	}
 }
 
-// foreign tells of files in which the adapter found nothing.
+// foreign reports files in which the adapter found nothing.
 func (t *transcripts) foreign(a adapters.Adapter, h heed, f *faults) {
 	product := a.Info().Product
 	if h.known == 0 && h.foreign == 0 && f.count == 0 && t.empty() {
@@ -177,7 +177,7 @@ func (c *cli) parse(agent string, paths []string) error {
 	return faults.err()
 }
 
-// read hands on what is good in the transcripts, and tells of the rest.
+// read hands on what is good in the transcripts, and reports the rest.
 func (c *cli) read(a adapters.Adapter, t *transcripts, f *faults, take func(event.Event)) heed {
 	var h heed
 	for e, err := range a.Parse(t.sources) {

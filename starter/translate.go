@@ -65,7 +65,7 @@ type translation struct {
 // that they can't read.
 const codeMalformed = "malformed"
 
-// take prints an event, and tells of the line that could not be read.
+// take prints an event, and reports a line that could not be read.
 func (t *translation) take(e event.Event, err error) error {
 	if err != nil {
 		if t.side != nil {

@@ -16,7 +16,7 @@ type lane struct {
 	depth int
 	style style
 	// told means that the subagent's tool has had its result, and nothing was
-	// heard of the subagent since.
+	// said by the subagent since.
 	told bool
 }
 

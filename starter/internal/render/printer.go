@@ -42,7 +42,7 @@ type Printer struct {
 	tools  map[string]*block
 	// typed are messages that the person has before their eyes already.
 	typed []string
-	// lastError spares a reader to be told twice.
+	// lastError is not printed twice.
 	lastError string
 
 	// The screen. holder is the block whose text is being shown, open says that

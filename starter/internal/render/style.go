@@ -16,7 +16,7 @@ const (
 	user   style = "1;36"
 )
 
-// laneStyles tell subagents apart; there are fewer than subagents.
+// laneStyles distinguish subagents; there are fewer than subagents.
 var laneStyles = [...]style{"35", "34", "36", "33", "32"}
 
 func (p *Printer) paint(s style, text string) string {
