@@ -137,7 +137,7 @@ func misplaced(err error) (wrong, emptied bool) {
 
 // ownAt finds out who took the place behind number after: an earlier try of
 // ours whose answer was lost, or another writer. The server takes one message
-// for a place, so the first one behind it tells.
+// for a place, so the first one behind it shows which.
 func (l *Log) ownAt(ctx context.Context, subject string, after uint64, m message) (uint64, error) {
 	first, err := l.getAt(ctx, subject, after+1)
 	switch {

@@ -35,7 +35,7 @@ type Batcher struct {
 	err         error
 	// changed is closed and replaced whenever the sender has moved.
 	changed chan struct{}
-	// wake tells the sender of a queue that was empty.
+	// wake wakes the sender when the queue was empty.
 	wake chan struct{}
 }
 

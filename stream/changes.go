@@ -31,7 +31,7 @@ type Change struct {
 
 func (l *Log) changesSubject() string { return l.opts.Prefix + "-changes." + l.space }
 
-// Changed tells all who listen to [Log.Changes] that the list of sessions
+// Changed publishes to the readers of [Log.Changes] that the list of sessions
 // changed. There may be no listener, and nothing is kept.
 func (l *Log) Changed(_ context.Context, sessionID string, kind ChangeKind) error {
 	data, err := json.Marshal(Change{SessionID: sessionID, Kind: kind})

@@ -25,7 +25,7 @@
 // # Fences
 //
 // A writer has a [Fence], the pair (epoch, attempt). The first append of a
-// writer is its fence: a visible status event. Whoever has a lower fence than
+// writer is its fence: a visible status event. A writer with a lower fence than
 // the log has seen gets [ErrFenced] and must stop for good. Within an epoch
 // attempts must grow, across turns too; the log compares, it does not count.
 //

@@ -113,7 +113,7 @@ func (r *reader) hear(ctx context.Context, answer *nats.Msg) error {
 }
 
 // reach catches up to a message that is known to be stored; a replica may not
-// have it yet. If it stays away, retention took it, and the next one tells.
+// have it yet. If it stays away, retention took it, and the next one shows it.
 func (r *reader) reach(ctx context.Context, at uint64) error {
 	for try := 1; try <= patience; try++ {
 		if err := r.catchUp(ctx); err != nil || r.at >= at {

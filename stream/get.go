@@ -59,7 +59,7 @@ func (l *Log) lastBefore(ctx context.Context, subject string, at uint64) (last m
 	return last, nil
 }
 
-// sayForeign tells the operator of a message that is none of ours. Numbers show
+// sayForeign logs a message that is none of ours. Numbers show
 // whether events are lost with it: readers find the gap.
 func (l *Log) sayForeign(ctx context.Context, err error) {
 	l.opts.Logger.WarnContext(ctx, "a message in the stream is left out", "stream", l.opts.Name, "error", err)

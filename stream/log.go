@@ -147,7 +147,7 @@ func (l *Log) Close() {
 }
 
 // Purge removes all events of a session. Writers must have been fenced off and
-// readers told before: a reader that follows simply receives nothing more.
+// readers informed before: a reader that follows simply receives nothing more.
 func (l *Log) Purge(ctx context.Context, sessionID string) error {
 	if err := checkID(sessionID); err != nil {
 		return err

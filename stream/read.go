@@ -145,7 +145,7 @@ func (r *reader) expect(m message) error {
 	return &GapError{SessionID: r.session, Want: r.next, Have: m.first}
 }
 
-// purged tells a gap that retention made from a hole: nothing up to the
+// purged distinguishes a gap that retention made from a hole: nothing up to the
 // reader's place is left.
 func (r *reader) purged(ctx context.Context) bool {
 	var first message

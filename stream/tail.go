@@ -127,7 +127,7 @@ func (l *Log) youngerThanRetention(ctx context.Context) (bool, error) {
 
 // lastFrom returns the cursor behind the session's last message. If the log has
 // none, the cursor has no place, and numbers continue behind c.known when retention
-// took the messages. When the stream was deleted or purged, somebody else may have
+// took the messages. When the stream was deleted or purged, another writer may have
 // used numbers behind c.known: they then continue at the time in microseconds, as
 // the stream's own do, so that none is used twice. Readers get [ErrPurged] for what
 // is before.

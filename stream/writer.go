@@ -140,7 +140,7 @@ func (w *Writer) draft(items []item, limit int, taken *int) draft {
 	}}
 }
 
-// renew takes the fence again in a log that has lost it, and tells subscribers
+// renew takes the fence again in a log that has lost it, and informs subscribers
 // what happened. The position continues where this writer was, which alone writes
 // what comes from a spool.
 func (w *Writer) renew(ctx context.Context, c cursor) (cursor, error) {
