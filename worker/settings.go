@@ -35,7 +35,7 @@ type options struct {
 	network sandbox.Network
 	// idleLease is how long an idle agent lives without a worker.
 	idleLease time.Duration
-	// stopAgents ends the host's agents when the worker is told to stop.
+	// stopAgents ends the host's agents when the worker is stopped.
 	stopAgents bool
 }
 
