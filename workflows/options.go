@@ -53,7 +53,7 @@ var createOptions = workflow.ActivityOptions{
 
 // turnOptions: a turn may take days, so the heartbeat alone reports whether it
 // lives: 3 s, at a beat every second. A new attempt goes to the same host; if
-// nobody takes it within 45 s, longer than the agent's lease of 40 s, the host
+// no worker takes it within 45 s, longer than the agent's lease of 40 s, the host
 // is lost and no agent runs there any more.
 func turnOptions(host string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{

@@ -208,7 +208,7 @@ func (r *run) recall(rec *session.Record) {
 func (r *run) idle() error {
 	r.rearm = false
 	if r.evicting {
-		// Somebody else may have ended the sandbox since.
+		// The sandbox may have been ended meanwhile.
 		r.evicting = false
 		if r.st.Sandbox != nil {
 			caughtUp := r.catchUps

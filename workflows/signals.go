@@ -66,7 +66,7 @@ func (r *run) drain(ctx workflow.Context) {
 	}
 }
 
-// refuse records a signal that is no message: a signal has no caller to tell.
+// refuse records a signal that is no message: a signal has no caller to answer.
 func (r *run) refuse(name string, err error) {
 	info := event.ErrorInfo{Message: fmt.Sprintf("signal %s: %v", name, err), Code: session.TypeInvalid}
 	var invalid *session.InvalidError
