@@ -1,17 +1,17 @@
 // Package workspace keeps a session's files: what the agent works on in a
-// sandbox is archived, comes back in the next sandbox, and its changes are told
+// sandbox is archived, comes back in the next sandbox, and its changes are published
 // to subscribers.
 //
 //	s := workspace.NewSyncer(store, sb, sessionID, epoch)
 //	left, err := s.Provision(ctx, initial) // restores, or puts the initial files
 //	seen, left, err := s.Sync(ctx)         // archives what changed
-//	events := s.Notifier.Events(seen)      // tells what is news
+//	events := s.Notifier.Events(seen)      // events of what is new
 //	seen, left, err = s.SyncLast(ctx)      // before the sandbox ends
 //
 // A [Syncer] compares the sandbox's files with the archive; each comparison is
 // a scan. A [Store] is the archived workspace: one manifest per sync, contents
-// in packs. A [Notifier] knows what subscribers were told, so that the scans and
-// the runner's watch, which see the same changes, tell each of them once.
+// in packs. A [Notifier] keeps what was published, so that the scans and
+// the runner's watch, which see the same changes, publish each of them once.
 //
 // Readers need the store alone:
 //

@@ -54,7 +54,7 @@ func (o Observation) differs(was Observation) bool {
 	return was.Gone || was.SHA256 != o.SHA256 || was.Mode != o.Mode && !was.modeUnknown && !o.modeUnknown
 }
 
-// Notifier knows what subscribers were told of a workspace, so that each change
+// Notifier keeps what was published of a workspace, so that each change
 // is reported once, whatever saw it. Safe for concurrent use.
 type Notifier struct {
 	mu   sync.Mutex
@@ -124,7 +124,7 @@ func (o Observation) payload(known bool) event.Payload {
 	return event.FileCreated{File: f}
 }
 
-// Replay notes what another worker has told. Events of other kinds, and all of
+// Replay notes what another worker has published. Events of other kinds, and all of
 // them before the archive was asked ([Syncer.Load]), are ignored.
 func (n *Notifier) Replay(ev event.Event) {
 	switch p := ev.Payload.(type) {

@@ -242,7 +242,7 @@ func (s *scan) observe(f File, start []byte) {
 
 func isText(data []byte) bool { return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 }
 
-// observeGone notes what was told and does not exist any more.
+// observeGone notes what was published and does not exist any more.
 func (s *scan) observeGone() {
 	for _, name := range s.Notifier.existing() {
 		if s.found[name] != regularFile && !s.mayExist(name) {
@@ -281,7 +281,7 @@ func (b *prefix) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// errorReader keeps the error of a read, to tell it from one of where the bytes
+// errorReader keeps the error of a read, to distinguish it from one of where the bytes
 // go.
 type errorReader struct {
 	io.Reader

@@ -16,8 +16,7 @@ import (
 )
 
 // Store is a session's archived workspace, as one reader or writer knows it.
-// What is in it changes by [Store.Commit] alone, all at once: whoever reads
-// meanwhile sees the state before or the one after.
+// What is in it changes by [Store.Commit] alone, all at once: a reader sees the state before or the one after.
 //
 // Contents are kept in packs, objects of at most some megabytes that hold many
 // small files or a piece of a large one; the manifest is a tree of small pages,
@@ -245,7 +244,7 @@ func (s *Store) putHead(ctx context.Context, files []File, levels [][]page) erro
 	return err
 }
 
-// putAfterAll tells a put of the head whose answer got lost, which succeeded,
+// putAfterAll recognizes a put of the head whose answer got lost, which succeeded,
 // from one that another writer won.
 func (s *Store) putAfterAll(ctx context.Context, h head, cause error) (tag string, err error) {
 	now, tag, err := s.readHead(ctx)

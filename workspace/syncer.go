@@ -19,7 +19,7 @@ import (
 // remembers what it read, so that the next sync reads only what changed. Safe
 // for concurrent use; one sync at a time.
 type Syncer struct {
-	// Notifier knows what subscribers were told of the workspace.
+	// Notifier keeps what was published of the workspace.
 	Notifier Notifier
 
 	archive *archive.Archive
@@ -42,7 +42,7 @@ type Syncer struct {
 
 // readFile is a file that was read.
 type readFile struct {
-	// stamp is "" if it does not tell the file's next change.
+	// stamp is "" if it would not show the file's next change.
 	stamp string
 	file  File
 }
@@ -183,8 +183,8 @@ func (r *restore) files(ctx context.Context) iter.Seq2[sandbox.File, error] {
 	}
 }
 
-// restoredBody tells a file that is corrupt in the archive, which is left out,
-// from an archive that does not answer.
+// restoredBody distinguishes a file that is corrupt in the archive, which is left
+// out, from an archive that does not answer.
 type restoredBody struct {
 	restore *restore
 	body    io.Reader
