@@ -46,29 +46,6 @@ func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
 }
 
-// unescape undoes escape; it refuses what escape never writes.
-func unescape(s string) (string, error) {
-	var b []byte
-	for i := 0; i < len(s); i++ {
-		if s[i] != '=' {
-			b = append(b, s[i])
-			continue
-		}
-		if i+2 >= len(s) {
-			return "", fmt.Errorf("%w name %q", ErrInvalid, s)
-		}
-		c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", fmt.Errorf("%w name %q", ErrInvalid, s)
-		}
-		b, i = append(b, byte(c)), i+2
-	}
-	if escape(string(b)) != s {
-		return "", fmt.Errorf("%w name %q", ErrInvalid, s)
-	}
-	return string(b), nil
-}
-
 func checkSession(id string) error {
 	if len(id) == 0 || len(id) > 64 || strings.ContainsFunc(id, func(r rune) bool { return r == '.' || r > 127 || !plain(byte(r)) }) {
 		return fmt.Errorf("%w session id %q: want 1 to 64 of A-Z a-z 0-9 _ -", ErrInvalid, id)

@@ -21,10 +21,8 @@ type ListData struct {
 	Profile string `json:"profile,omitempty"`
 	Model   string `json:"model,omitempty"`
 	// Parent is the session that spawned this one, or that it was forked from.
-	Parent string `json:"parent,omitempty"`
-	// NativeIDs are the agent's own session ids, the newest last.
-	NativeIDs []string `json:"nativeIds,omitempty"`
-	Tags      []string `json:"tags,omitempty"`
+	Parent string   `json:"parent,omitempty"`
+	Tags   []string `json:"tags,omitempty"`
 	// Metadata is the caller's: any JSON values, kept as they are.
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Carry is what the session's next run continues from (options, totals); it

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +115,29 @@ func FuzzSegmentName(f *testing.F) {
 			require.Positive(t, s.size())
 		}
 	})
+}
+
+// unescape undoes escape; it refuses what escape never writes.
+func unescape(s string) (string, error) {
+	var b []byte
+	for i := 0; i < len(s); i++ {
+		if s[i] != '=' {
+			b = append(b, s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", fmt.Errorf("%w name %q", ErrInvalid, s)
+		}
+		c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", fmt.Errorf("%w name %q", ErrInvalid, s)
+		}
+		b, i = append(b, byte(c)), i+2
+	}
+	if escape(string(b)) != s {
+		return "", fmt.Errorf("%w name %q", ErrInvalid, s)
+	}
+	return string(b), nil
 }
 
 func FuzzEscape(f *testing.F) {

@@ -70,8 +70,8 @@ func roundTrip(t *testing.T, e Event) Event {
 func TestEveryTypeRoundTrips(t *testing.T) {
 	t.Parallel()
 	payloads := sample()
-	require.Len(t, payloads, len(Types()))
-	for _, typ := range Types() {
+	require.Len(t, payloads, len(types()))
+	for _, typ := range types() {
 		want := whole(payloads[typ])
 		require.Equal(t, typ, want.Type())
 		require.Equal(t, want, roundTrip(t, want), "%s", typ)

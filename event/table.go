@@ -90,15 +90,6 @@ func init() {
 	}
 }
 
-// Types returns the event types that this version knows.
-func Types() []Type {
-	types := make([]Type, len(table))
-	for i, r := range table {
-		types[i] = r.name
-	}
-	return types
-}
-
 // TypeOf returns the wire name of events with payload p: for [Unknown] the one
 // that came with the event, and "" for what is no payload.
 func TypeOf(p Payload) Type {

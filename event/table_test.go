@@ -59,8 +59,17 @@ func TestEveryRowHasAStructWithADoc(t *testing.T) {
 		zero := reflect.Zero(r.goType).Interface().(Payload)
 		require.Equal(t, r.name, TypeOf(zero), "%s has two rows", name)
 	}
-	require.ElementsMatch(t, slices.Collect(maps.Keys(names)), Types())
-	require.NotContains(t, Types(), Type("quantum:leap"))
+	require.ElementsMatch(t, slices.Collect(maps.Keys(names)), types())
+	require.NotContains(t, types(), Type("quantum:leap"))
+}
+
+// types returns the event types that this version knows.
+func types() []Type {
+	all := make([]Type, len(table))
+	for i, r := range table {
+		all[i] = r.name
+	}
+	return all
 }
 
 // shared are the structs that several events have in common: bodies, but no

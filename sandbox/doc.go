@@ -14,7 +14,7 @@
 // The order of use:
 //
 //	sb, err := provider.Create(ctx, sandbox.Spec{ID: "s1-e3", SessionID: "s1", Epoch: 3})
-//	err = sb.CopyIn(ctx, sandbox.AreaHome, sandbox.FromFS(profile))
+//	err = sb.CopyIn(ctx, sandbox.AreaHome, sandbox.Files(files...))
 //	p, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"git", "status"}})
 //	for f, err := range sb.CopyOut(ctx, sandbox.Selection{Area: sandbox.AreaHome}) { … }
 //	err = sb.Terminate(ctx)

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -277,6 +276,3 @@ func (m *Machine) tellWaiting() []Action {
 	}
 	return []Action{TellWaiting{m.Waiting}}
 }
-
-// OpenRequests are the ids of the permission requests without an answer, in order.
-func (m *Machine) OpenRequests() []string { return slices.Sorted(maps.Keys(m.Asked)) }

@@ -15,16 +15,7 @@ import (
 // else is skipped but still checked, so that a torn line is never taken for a
 // good one. encoding/json would go over the same bytes three times.
 
-// decodeLine reads a line, which must be a JSON object with a type.
-func decodeLine(data []byte) (*line, error) {
-	l := new(line)
-	if err := l.decode(data); err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-// decode fills an empty line. The line keeps references to data.
+// decode fills an empty line from one that must be a JSON object with a type. The line keeps references to data.
 func (l *line) decode(data []byte) error {
 	data, err := nativejson.Object(data)
 	if err != nil {

@@ -218,6 +218,15 @@ func fieldNames(t reflect.Type, into map[string]bool) map[string]bool {
 	return into
 }
 
+// decodeLine reads a line, which must be a JSON object with a type.
+func decodeLine(data []byte) (*line, error) {
+	l := new(line)
+	if err := l.decode(data); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
 // agreesWithEncodingJSON holds a line against encoding/json.
 func agreesWithEncodingJSON(t *testing.T, data []byte) {
 	t.Helper()

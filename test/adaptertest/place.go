@@ -17,6 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/local"
+	"github.com/sojourn-run/sojourn/test/sandboxtest"
 )
 
 // place is a host's folder with one sandbox in it.
@@ -160,7 +161,7 @@ func (p *place) removeFiles(paths []string) error {
 
 // copyWorkspace brings along what the agent worked on.
 func (p *place) copyWorkspace(ctx context.Context, from *place) error {
-	return p.sb.CopyIn(ctx, sandbox.AreaWorkspace, sandbox.FromFS(os.DirFS(from.paths.Workspace)))
+	return p.sb.CopyIn(ctx, sandbox.AreaWorkspace, sandboxtest.FromFS(os.DirFS(from.paths.Workspace)))
 }
 
 // sourcesIn opens transcripts of a home when they are read.

@@ -279,7 +279,7 @@ func copyBoth(t *testing.T, b Bench) {
 	out, _ = sh(t, sb, "cat link dir/run.sh", "")
 	require.Equal(t, "plainecho ran", out)
 	// From a file system.
-	require.NoError(t, sb.CopyIn(t.Context(), sandbox.AreaWorkspace, sandbox.FromFS(fstest.MapFS{"a/b/c": {Data: []byte("deep"), Mode: 0o640}})))
+	require.NoError(t, sb.CopyIn(t.Context(), sandbox.AreaWorkspace, FromFS(fstest.MapFS{"a/b/c": {Data: []byte("deep"), Mode: 0o640}})))
 	out, _ = sh(t, sb, "cat a/b/c", "")
 	require.Equal(t, "deep", out)
 	// A file that breaks off leaves what stood there, and nothing beside it.
