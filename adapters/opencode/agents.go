@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// spawned says that a task starts a subagent; its conversation has the id of
+// spawned emits that a task starts a subagent; its conversation has the id of
 // the call. The child session comes with it or later.
 func (s *emitter) spawned(th *thread, p *part, child string) {
 	var in taskInput
@@ -19,8 +19,8 @@ func (s *emitter) spawned(th *thread, p *part, child string) {
 	})
 }
 
-// linked says which native session a task runs in: what that says from now on
-// is the subagent's. A task may go on with the session of one before it.
+// linked notes which native session a task runs in: what that says from now on
+// is the subagent's. A task may continue with the session of one before it.
 func (s *emitter) linked(th *thread, p *part, t *tool) {
 	child := p.State.childSession()
 	if t.Name != taskTool || child == "" || child == t.Child {
@@ -42,7 +42,7 @@ func (s *emitter) adopt(child, parent string) *thread {
 	return th
 }
 
-// completed says how a subagent ended.
+// completed emits how a subagent ended.
 func (s *emitter) completed(th *thread, p *part, failed bool) {
 	e := event.SubagentCompleted{
 		ToolUseID: p.CallID, AgentID: p.State.childSession(), Status: event.SubagentCompletedOK, DurationMS: took(p.State.Time),

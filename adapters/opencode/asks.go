@@ -65,7 +65,7 @@ func (t *translator) questionAsked(p *properties) {
 	t.Emit(th.Conversation, e)
 }
 
-// resolve says once what became of a request.
+// resolve emits once what became of a request.
 func (t *translator) resolve(id, decision, message string) {
 	a := t.Asks[id]
 	if a == nil {

@@ -18,9 +18,9 @@ type book struct {
 	messages map[string]*page
 	parts    map[string]*entry
 	// log is what happened to messages and parts, in order; where it is
-	// missing, times tell.
+	// missing, times decide.
 	log []logged
-	// logged says what the log knows, by session.
+	// logged is what the log has, by session.
 	told map[string]bool
 }
 
@@ -126,7 +126,7 @@ func momentOf(status string) moment {
 	return appears
 }
 
-// roots are the sessions that are nobody's children and have said something,
+// roots are the sessions that have no parent and have said something,
 // in the order in which they began.
 func (b *book) roots() []string {
 	first := map[string]int64{}
@@ -159,7 +159,7 @@ func (b *book) root(session string) string {
 	return session
 }
 
-// choose gives the session whose conversation is told; "" where there is none.
+// choose returns the session whose conversation is emitted; "" where there is none.
 func (b *book) choose(path string) (string, error) {
 	roots := b.roots()
 	switch {
@@ -172,7 +172,7 @@ func (b *book) choose(path string) (string, error) {
 	return roots[0], nil
 }
 
-// step is one thing to tell, in its place.
+// step is one thing to emit, in its place.
 type step struct {
 	at   int64
 	part *entry
@@ -199,7 +199,7 @@ func (b *book) steps(root string) []step {
 	return steps
 }
 
-// order is where the row lies, which orders what the times don't.
+// order is where the row is, which orders what the times don't.
 func (s step) order() int64 {
 	if s.part != nil {
 		return s.part.row

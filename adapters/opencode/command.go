@@ -38,7 +38,7 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 }
 
 // environment isolates the process: its folders are this session's, and it
-// talks to nobody but the model.
+// talks only to the model.
 func environment(l adapters.Launch) map[string]string {
 	return map[string]string{
 		"HOME":                             l.Home,
@@ -66,7 +66,7 @@ var harmless = []string{"glob", "grep", "list", "lsp", "question", "read", "skil
 
 // permissionRules: with allow nothing is asked; with ask and deny the host is
 // asked each time, and answers by a person or by policy, so that the agent
-// hears a refusal as text. A subagent may start subagents only where a rule
+// gets a refusal as text. A subagent may start subagents only where a rule
 // speaks of that.
 func permissionRules(p adapters.Permission) ([]rule, error) {
 	switch p {

@@ -22,12 +22,12 @@
 // The server orders messages by ids that it makes of the time, so we don't
 // choose those. The first part of a prompt has an id of ours, and by that the
 // prompt's block has the id of the host's message ([BlockID]), live and on
-// disk. A prompt that nobody gave an id has the server's.
+// disk. A prompt that was given no id has the server's.
 //
-// # One conversation, told twice
+// # One conversation from two sources
 //
 // The translator and the parser write through one emitter, so they agree by
-// construction where events and rows do, and the rest is told here:
+// construction where events and rows do, and the rest is described here:
 //
 //   - Texts, thoughts and calls have the id of their part, a result that id and
 //     ":result", the failure of an answer the message's id and ":error". A
@@ -35,7 +35,7 @@
 //   - Blocks stand in the order in which things happened. The database has it
 //     in the agent's own log of events, to which the server writes whatever it
 //     says except for pieces of text. Where there is no log, the times in ids
-//     and parts tell.
+//     and parts decide.
 //   - A task is a subagent, whose conversation has the id of the call. Its child
 //     session is named by the call's metadata; one that no call names is a
 //     conversation of its own name.
@@ -47,7 +47,7 @@
 //     agent would ask for ever, and that we stopped asking, is ours to keep.
 //   - After an abort or a failure the server says twice that it is idle. The
 //     turn ends once no answer is being written.
-//   - Other sessions on the same server, which somebody else must have opened,
+//   - Other sessions on the same server, which another program must have opened,
 //     are conversations by their ids.
 //
 // The headless mode (`opencode run --format json`) is read too: whole parts
@@ -62,7 +62,7 @@
 // messages and parts that changed; small tables are written whole when
 // anything in them has. Rows of keys and accounts stay at home. Imported for
 // another workspace, the folders in the rows are those of that workspace: the
-// agent goes on with a session only in the folder that the session names.
+// agent continues with a session only in the folder that the session names.
 //
 // Adapter is safe for concurrent use; a translator is not.
 package opencode

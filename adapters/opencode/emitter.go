@@ -12,7 +12,7 @@ import (
 
 // emitter writes events about messages and their parts. The translator of the
 // live stream and the parser of databases both write through it, so that both
-// tell the same conversation.
+// make the same conversation.
 type emitter struct {
 	emit.Emitter
 	*state
@@ -47,7 +47,7 @@ func promptID(p *part) string {
 	return p.MessageID
 }
 
-// addPrompt takes a part of a user's message, and says whether the message
+// addPrompt takes a part of a user's message, and reports whether the message
 // shows more by it.
 func (s *emitter) addPrompt(th *thread, p *part) bool {
 	if p.Synthetic || p.Ignored || p.Type == "agent" {
@@ -84,7 +84,7 @@ func (u *prompt) addText(text string) {
 	u.Parts = append(u.Parts, event.Part{Type: "text", Text: text})
 }
 
-// filePart is an attachment; its data lies in a data URL.
+// filePart is an attachment; its data is in a data URL.
 func filePart(p *part) event.Part {
 	out := event.Part{Type: "file", Text: p.Filename, MediaType: p.MIME, URL: p.URL}
 	if strings.HasPrefix(p.MIME, "image/") {
@@ -176,7 +176,7 @@ func inputOf(p *part) json.RawMessage {
 	return p.State.Input
 }
 
-// sum tells inputs apart without keeping them.
+// sum distinguishes inputs without keeping them.
 func sum(raw json.RawMessage) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(raw) // a hash takes everything

@@ -72,7 +72,7 @@ type exporter struct {
 	path string
 	take func(lines []byte) error
 	w    *lineWriter
-	// was is the cursor to go on from, if from is set.
+	// was is the cursor to continue from, if from is set.
 	was, now cursor
 	from     bool
 	db       queryer
@@ -386,7 +386,7 @@ func (e *exporter) named(table string, ids []string) error {
 	return nil
 }
 
-// timed says whether a table's rows say when they were changed. Rows of small
+// timed reports whether a table's rows say when they were changed. Rows of small
 // tables that come and go do not say that they went.
 func (e *exporter) timed(table string) bool {
 	if !slices.Contains([]string{"session", "project", "message", "part", "session_message"}, table) {

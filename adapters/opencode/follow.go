@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Follow tells what the rows say that have changed. Its cursor is that of an
-// export; a native session of which no message has changed is told as one of its
+// Follow emits what the rows say that have changed. Its cursor is that of an
+// export; a native session of which no message has changed is emitted as one of its
 // own, because parts say only to which session they belong.
 func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
 	found, err := a.Transcripts(home, l)

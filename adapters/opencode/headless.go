@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// The headless mode tells whole parts only, each when it is over: a step's are
-// kept until the step is, and told in the order in which they began.
+// The headless mode prints whole parts only, each when it is over: a step's are
+// kept until the step is, and emitted in the order in which they began.
 
 // headless is what has been said of a step.
 type headless struct {
@@ -24,7 +24,7 @@ type headless struct {
 // UngivenPrefix begins the block id of a prompt that came without an id.
 const UngivenPrefix = "prompt:"
 
-// showHeld writes a prompt from the command line that nobody else has told.
+// showHeld writes a prompt from the command line that is nowhere else.
 func (t *translator) showHeld() {
 	if t.Held == nil {
 		return
@@ -59,7 +59,7 @@ func (t *translator) headless(l *line, raw json.RawMessage) {
 	}
 }
 
-// tellStep tells a step's parts in order.
+// tellStep emits a step's parts in order.
 func (t *translator) tellStep(th *thread) {
 	var marks []mark
 	for _, raw := range t.Headless.Parts {
@@ -77,7 +77,7 @@ func (t *translator) tellStep(th *thread) {
 }
 
 // headlessEnded ends the turn of a headless process, which ends with it; it
-// says whether there was one.
+// reports whether there was one.
 func (t *translator) headlessEnded(how string) bool {
 	if !t.Headless.On {
 		return false

@@ -19,7 +19,7 @@ import (
 )
 
 // Import makes the database again of what was exported of it, for a workspace
-// that may lie elsewhere: the agent goes on with a session only in the folder
+// that may lie elsewhere: the agent continues with a session only in the folder
 // that the session names.
 func (*Adapter) Import(exported []adapters.Source, l adapters.Launch) ([]adapters.File, error) {
 	var files []adapters.File

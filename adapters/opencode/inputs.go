@@ -36,7 +36,7 @@ func request(id, method, path string, body any) ([]adapters.Message, error) {
 	return []adapters.Message{{ID: id, Data: data}}, nil
 }
 
-// Encode gives the request for an input.
+// Encode returns the request for an input.
 func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, error) {
 	if _, ok := in.(adapters.Initialize); ok {
 		return request(id, "POST", "/api/session", map[string]any{
@@ -66,7 +66,7 @@ func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, e
 	return nil, fmt.Errorf("opencode: encode %T: %w", in, adapters.ErrUnsupported)
 }
 
-// Due gives the aborts that nobody else asks for.
+// Due returns the aborts that no caller asks for.
 func (t *translator) Due() []adapters.Message {
 	due := t.due
 	t.due = nil

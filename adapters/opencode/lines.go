@@ -98,7 +98,7 @@ func (r *reader) ignoreUnfinished() {
 	}
 }
 
-// told says whether a table's rows are part of conversations.
+// told reports whether a table's rows are part of conversations.
 func told(table string) bool {
 	switch table {
 	case "session", "message", "part", logTable:

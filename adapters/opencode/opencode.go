@@ -27,7 +27,7 @@ var (
 	_ adapters.Exporter   = (*Adapter)(nil)
 )
 
-// New gives the adapter.
+// New returns the adapter.
 func New() *Adapter { return &Adapter{} }
 
 // Info names the agent and what it can do.

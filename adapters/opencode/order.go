@@ -64,7 +64,7 @@ func idTime(id string) int64 {
 // ticks is a time in milliseconds as ids have it: the end of the millisecond.
 func ticks(ms int64) int64 { return (ms<<12 | 0xfff) & (1<<48 - 1) }
 
-// tell writes one moment of a part of an answer.
+// tell emits one moment of a part of an answer.
 func (s *emitter) tell(th *thread, m *message, k mark) {
 	p := k.part
 	switch {

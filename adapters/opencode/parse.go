@@ -14,7 +14,7 @@ import (
 )
 
 // Parse turns a database into events: the agent's own, with its write-ahead
-// log where that lies beside it, or one that was exported as lines. Also what
+// log where that is beside it, or one that was exported as lines. Also what
 // `opencode export` and the server's list of messages give is read.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
@@ -37,13 +37,13 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	}
 }
 
-// parser tells what books say.
+// parser emits what books say.
 type parser struct {
 	emitter
 	emit.Yielder
 }
 
-// tell writes the conversations below a root.
+// tell emits the conversations below a root.
 func (p *parser) tell(b *book, root string) {
 	if root == "" || p.Stopped {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Prepare goes on with the native session that lies in the home: the one of
+// Prepare continues with the native session that is in the home: the one of
 // the launch, or the only one of a home that came from another session. What
 // a kill has left open is mended when it is read; the agent itself tells the
 // model that it was interrupted. A database that can't be read is left to the
@@ -25,7 +25,7 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 	return adapters.Preparation{NativeID: l.NativeID}, nil
 }
 
-// rootsIn are the sessions of a home's database that are nobody's children.
+// rootsIn are the sessions of a home's database without a parent.
 func rootsIn(home adapters.Home) []string {
 	if db, err := openLive(home, database); err == nil {
 		roots, err := rootsOf(db)

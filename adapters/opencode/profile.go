@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/profilefiles"
 )
 
-// ProfileFiles gives the files of a profile, all in the session's own
+// ProfileFiles returns the files of a profile, all in the session's own
 // configuration folder so that the workspace stays as the user has it; only
 // the profile's workspace files go there.
 func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {

@@ -88,7 +88,7 @@ func (t *translator) answered(l *line) {
 	t.refused(l.ID, why)
 }
 
-// reason is what a response says went wrong.
+// reason is the error in a response.
 func reason(body json.RawMessage) string {
 	var e apiError
 	if json.Unmarshal(body, &e) == nil && e.text() != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// What the server said while its stream of events was broken nobody heard. Once
+// What the server said while its stream of events was broken is lost. Once
 // it stands again the server is asked for its latest messages, and whether it
 // is at work at all.
 
@@ -19,7 +19,7 @@ const (
 	resyncDepth = 30
 )
 
-// streamBroke hears that the stream of events is lost or stands again.
+// streamBroke is called when the stream of events is lost or open again.
 func (t *translator) streamBroke(what string) {
 	t.Emit(event.Main, event.Log{Level: "warn", Message: "process: " + what})
 	if what != "events again" || t.Main == "" {
@@ -37,7 +37,7 @@ func (t *translator) get(id, path string) {
 	}
 }
 
-// resynced takes the answer to one of these requests, and says whether it was
+// resynced takes the answer to one of these requests, and reports whether it was
 // one.
 func (t *translator) resynced(id string, body json.RawMessage) bool {
 	switch {

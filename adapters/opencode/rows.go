@@ -41,12 +41,12 @@ const (
 	exportDone  = "done"
 )
 
-// valid says whether a line is one of an export.
+// valid reports whether a line is one of an export.
 func (l *rowLine) valid() bool {
 	return l.Reset || l.Export != "" || l.Table != "" && (len(l.Row) > 0 || l.Gone != "" || l.Clear || l.Schema != "")
 }
 
-// isRow tells an export from other JSON by its first line.
+// isRow distinguishes an export from other JSON by its first line.
 func isRow(first []byte) bool {
 	var l rowLine
 	return json.Unmarshal(first, &l) == nil && l.valid()

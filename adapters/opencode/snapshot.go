@@ -120,7 +120,7 @@ func save(open opener, path string) error {
 	return out.Close()
 }
 
-// open opens the copy. What SQLite does to it on the way is nobody's matter.
+// open opens the copy. What SQLite does to it on the way does not matter.
 func (s *snapshot) open() error {
 	db, err := sql.Open("sqlite", "file:"+s.file()+"?_pragma=query_only(1)&_pragma=temp_store(memory)")
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *snapshot) limitRows() error {
 	return nil
 }
 
-// Query implements queryer. Nobody else has the copy, so it does not change.
+// Query implements queryer. No other process has the copy, so it does not change.
 func (s *snapshot) Query(query string, args ...any) ([]string, iter.Seq2[[]any, error], error) {
 	rows, err := s.db.QueryContext(context.Background(), query, args...)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *snapshot) close() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// salvage gives the tables of a database that is cut off: SQLite then reads
+// salvage returns the tables of a database that is cut off: SQLite then reads
 // what there is of it.
 func (s *snapshot) salvage() map[string]bool {
 	if _, err := s.db.ExecContext(context.Background(), "PRAGMA writable_schema = ON"); err != nil {

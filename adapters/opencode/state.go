@@ -10,11 +10,11 @@ import (
 // from turn to turn. It holds what is open and a little of what came last, so
 // its size does not grow with the conversation.
 type state struct {
-	// Version tells a state of another layout from this one.
+	// Version distinguishes a state of another layout.
 	Version int `json:"v"`
 	// Main is the native session whose conversation is the main one.
 	Main string `json:"main,omitempty"`
-	// Threads are the native sessions heard of that may still speak.
+	// Threads are the native sessions seen that may still speak.
 	Threads map[string]*thread `json:"threads,omitempty"`
 	// Gone are the subagents' sessions that are done, oldest first.
 	Gone []string `json:"gone,omitempty"`
@@ -27,7 +27,7 @@ type state struct {
 	Turn turn            `json:"turn"`
 	// Headless is what the headless mode has said of a step that is not over.
 	Headless headless `json:"headless"`
-	// Held is a prompt from the command line that may yet be told again, and
+	// Held is a prompt from the command line that may yet come again, and
 	// Prompts counts those that came without an id.
 	Held    *string `json:"held,omitempty"`
 	Prompts int     `json:"prompts,omitempty"`
@@ -47,9 +47,9 @@ type thread struct {
 	Parent       string `json:"parent,omitempty"`
 	// Messages are the latest, oldest first.
 	Messages []message `json:"messages,omitempty"`
-	// User is the prompt that is being told, part by part.
+	// User is the prompt that arrives, part by part.
 	User *prompt `json:"user,omitempty"`
-	// Steps are the latest step-finish parts, whose usage has been told.
+	// Steps are the latest step-finish parts, whose usage was emitted.
 	Steps []string `json:"steps,omitempty"`
 }
 
@@ -64,14 +64,14 @@ type message struct {
 	Done bool `json:"done,omitempty"`
 	// Aborted: it was stopped.
 	Aborted bool `json:"aborted,omitempty"`
-	// Failed: its error stands in the conversation.
+	// Failed: its error is in the conversation.
 	Failed bool `json:"failed,omitempty"`
 }
 
 // kept bounds what a thread remembers of what is done.
 const kept = 16
 
-// find gives the message of that id, nil if it is not known (any more).
+// find returns the message of that id, nil if it is not known (any more).
 func (t *thread) find(id string) *message {
 	for i := len(t.Messages) - 1; i >= 0; i-- {
 		if t.Messages[i].ID == id {
@@ -97,12 +97,12 @@ func (t *thread) learn(i *info) (m *message, first bool) {
 	return m, first
 }
 
-// busy says whether an answer is being written.
+// busy reports whether an answer is being written.
 func (t *thread) busy() bool {
 	return slices.ContainsFunc(t.Messages, func(m message) bool { return m.Role == "assistant" && !m.Done })
 }
 
-// counted says whether a step's usage has been told, and notes that it is.
+// counted reports whether a step's usage was emitted, and notes that it is.
 func (t *thread) counted(partID string) bool {
 	if slices.Contains(t.Steps, partID) {
 		return true
@@ -129,11 +129,11 @@ type tool struct {
 	Session string `json:"session"`
 	CallID  string `json:"call"`
 	Name    string `json:"name"`
-	// Begun: its input is known, and a subagent is told of.
+	// Begun: its input is known, and a subagent was announced.
 	Begun bool `json:"begun,omitempty"`
 	// Child is the native session of a subagent.
 	Child string `json:"child,omitempty"`
-	// Input tells the input that was told from another.
+	// Input distinguishes the input that was emitted from another.
 	Input uint64 `json:"input,omitempty"`
 }
 
@@ -205,8 +205,8 @@ func newState() *state {
 	}
 }
 
-// thread gives the native session, which becomes known by it. The first that
-// is nobody's child is the main one.
+// thread returns the native session, which becomes known by it. The first that
+// has no parent is the main one.
 func (s *state) thread(session string) *thread {
 	t := s.Threads[session]
 	if t != nil {

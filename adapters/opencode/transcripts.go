@@ -27,7 +27,7 @@ func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.T
 	return found, nil
 }
 
-// beside gives a database and its log, as far as they are there.
+// beside returns a database and its log, as far as they are there.
 func beside(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	var found []adapters.Transcript
 	for _, t := range []adapters.Transcript{

@@ -32,7 +32,7 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 	return &translator{emitter: newEmitter(st), launch: l}, nil
 }
 
-// State gives what the next translator needs to go on.
+// State returns what the next translator needs to continue.
 func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.state) }
 
 // Step translates one record.
@@ -55,7 +55,7 @@ func (t *translator) Step(r event.Record) []event.Event {
 	return t.End(r)
 }
 
-// fast translates what can be read without the decoder, and says whether it
+// fast translates what can be read without the decoder, and reports whether it
 // could.
 func (t *translator) fast(line string) bool {
 	kind := fastType(line)
@@ -104,7 +104,7 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 	}
 }
 
-// isCall knows a line of the program's other protocol, which is spoken in another
+// isCall recognizes a line of the program's other protocol, which is spoken in another
 // mode and says nothing here.
 func isCall(raw json.RawMessage) bool {
 	var l struct {
@@ -113,7 +113,7 @@ func isCall(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &l) == nil && l.Version != ""
 }
 
-// isBanner knows what the server prints when it starts.
+// isBanner recognizes what the server prints when it starts.
 func isBanner(text string) bool {
 	return strings.HasPrefix(text, readyLine) || strings.HasPrefix(text, "Warning: ") || strings.HasPrefix(text, "timestamp=")
 }
@@ -273,7 +273,7 @@ func (t *translator) promptPart(th *thread, p *part, raw json.RawMessage) {
 	}
 }
 
-// textPart tells the beginning and the end of a text; what lies between comes
+// textPart emits the beginning and the end of a text; what is between comes
 // as deltas.
 func (t *translator) textPart(th *thread, m *message, p *part) {
 	if p.Synthetic || p.Ignored {
@@ -288,7 +288,7 @@ func (t *translator) textPart(th *thread, m *message, p *part) {
 	t.text(th, m, p, event.StatusPending)
 }
 
-// toolPart tells what is new of a call.
+// toolPart emits what is new of a call.
 func (t *translator) toolPart(th *thread, p *part, raw json.RawMessage) {
 	if p.State == nil {
 		t.Native(th.Conversation, event.DirOut, "part/tool", raw)

@@ -12,7 +12,7 @@ import (
 )
 
 // A turn begins with a prompt that is sent, or with one that is seen where
-// nobody recorded the sending. It ends once, when the agent says that it is
+// the sending was not recorded. It ends once, when the agent says that it is
 // idle and has nothing more to write: after an abort or a failure it says so
 // twice, the first time before the last words of its answer.
 
@@ -39,7 +39,7 @@ func (t *translator) promptTaken(th *thread, partID string) {
 	t.messageEvent(th, p)
 }
 
-// messageEvent tells what became of a message that found the agent at work: it
+// messageEvent emits what became of a message that found the agent at work: it
 // is taken up between two steps of the running turn, or the turn is over.
 func (t *translator) messageEvent(th *thread, p handed) {
 	id, chosen := strings.CutPrefix(p.Part, ours)
@@ -100,7 +100,7 @@ func (t *translator) sessionIdle(session string) {
 	t.endTurn(th)
 }
 
-// endTurn says once that the turn is over.
+// endTurn emits once that the turn is over.
 func (t *translator) endTurn(th *thread) {
 	e := event.SessionIdle{StopReason: t.Turn.StopReason}
 	switch {
@@ -121,7 +121,7 @@ func (t *translator) endTurn(th *thread) {
 	t.Emit(event.Main, e)
 }
 
-// aborted says whether the last answer was stopped, by whomever.
+// aborted reports whether the last answer was stopped, by whomever.
 func (t *translator) aborted(th *thread) bool {
 	n := len(th.Messages)
 	return n > 0 && th.Messages[n-1].Aborted

@@ -29,7 +29,7 @@ type line struct {
 	Path   string          `json:"path"`
 	Body   json.RawMessage `json:"body"`
 	Status int             `json:"status"`
-	// Ended says that the process ended before it responded.
+	// Ended means that the process ended before it responded.
 	Ended bool `json:"ended"`
 
 	// Event is an event in a recording, the rest a request in one with its
@@ -92,7 +92,7 @@ type info struct {
 	} `json:"time"`
 }
 
-// model is the name by which the agent knows a message's model.
+// model is the agent's name for a message's model.
 func (i *info) model() string {
 	if i.ProviderID == "" || i.ModelID == "" {
 		return i.ModelID
@@ -100,7 +100,7 @@ func (i *info) model() string {
 	return i.ProviderID + "/" + i.ModelID
 }
 
-// isSummary tells the answer to a compaction from other answers.
+// isSummary distinguishes the answer to a compaction from other answers.
 func (i *info) isSummary() bool { return string(i.Summary) == "true" }
 
 // apiError is a failure as the agent words it.
@@ -278,7 +278,7 @@ func (p *properties) subject() string {
 	return p.Info.SessionID
 }
 
-// known says whether events of a type are translated.
+// known reports whether events of a type are translated.
 func known(eventType string) bool {
 	return slices.Contains([]string{
 		"message.part.delta", "message.part.updated", "message.updated", "session.created", "session.error",
@@ -303,7 +303,7 @@ var chatter = map[string]bool{
 	"project.directories.updated": true,
 }
 
-// isRequest says whether a line is a request, and isRecorded whether it is one
+// isRequest reports whether a line is a request, and isRecorded whether it is one
 // of a recording, which has its response too.
 func (l *line) isRequest() bool  { return l.Method != "" && l.Path != "" && l.Type == "" }
 func (l *line) isRecorded() bool { return l.RecMethod != "" && l.RecPath != "" && l.Type == "" }
