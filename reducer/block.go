@@ -28,8 +28,8 @@ func create(given event.Block, ctx event.Context) event.Block {
 	return fill(b)
 }
 
-// fill gives the fields that the block's type has, and that nobody has given
-// yet, their empty values.
+// fill sets the fields that the block's type has, and that were not given
+// yet, to their empty values.
 func fill(b event.Block) event.Block {
 	switch b.Type {
 	case event.BlockUserMessage, event.BlockAssistantText, event.BlockThinking, event.BlockSkillLoad:
@@ -50,7 +50,7 @@ func fill(b event.Block) event.Block {
 	return b
 }
 
-// noPrompt is the input of a subagent block that nobody gave a prompt.
+// noPrompt is the input of a subagent block without a prompt.
 const noPrompt = `""`
 
 func orZero[T any](p *T) *T {
@@ -162,7 +162,7 @@ func (m *merging) giveMetadata(given map[string]json.RawMessage) {
 	}
 }
 
-// saidAnew says whether given begins a block that an agent had said, lost with
+// saidAnew reports whether given begins a block that an agent had said, lost with
 // its life, and now says again under the id that its transcript gives it. What
 // stood of the first saying is no part of the second.
 func saidAnew(old, given event.Block) bool {
@@ -192,7 +192,7 @@ func settle(b event.Block) (_ event.Block, keep bool) {
 	return b, true
 }
 
-// unsettled says whether idleness would change b.
+// unsettled reports whether idleness would change b.
 func unsettled(b event.Block) bool {
 	return b.Status == event.StatusPending || EmptyText(b)
 }

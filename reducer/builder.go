@@ -30,7 +30,7 @@ type Builder struct {
 
 var _ tree = (*Builder)(nil)
 
-// NewBuilder goes on from s, which is not written to.
+// NewBuilder continues from s, which is not written to.
 func NewBuilder(s State) *Builder {
 	b := &Builder{}
 	b.main.load(s.Blocks)

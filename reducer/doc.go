@@ -1,5 +1,5 @@
 // Package reducer folds events into the state of a conversation. It is the
-// one place that knows what events mean: the live stream, a restored
+// one place that defines what events mean: the live stream, a restored
 // transcript, the command line and every client go through it, and so show
 // the same thing.
 //

@@ -37,7 +37,7 @@ func Fold(events iter.Seq2[event.Event, error]) (State, error) {
 // first write to it.
 type draft struct {
 	state State
-	// ownSubagents says that this draft made the list of subagents itself.
+	// ownSubagents means that this draft made the list of subagents itself.
 	ownSubagents bool
 }
 

@@ -60,7 +60,7 @@ func conversation(t tree, id string) (at int, known bool) {
 }
 
 // upsert merges into the block that stands, or creates it. A block for a
-// conversation that nobody announced creates the subagent: its events may
+// conversation that was not announced creates the subagent: its events may
 // overtake its announcement.
 func upsert(t tree, ctx event.Context, given event.Block) {
 	if given.ID == "" {
@@ -206,7 +206,7 @@ func lacking(old, ref event.Block) event.Block {
 	return given
 }
 
-// completed ends the subagent; one that nobody announced is created ended,
+// completed ends the subagent; one that was not announced is created ended,
 // and its reference block comes with the announcement.
 func completed(t tree, p event.SubagentCompleted) {
 	id := cmp.Or(p.ToolUseID, p.AgentID)

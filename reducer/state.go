@@ -6,7 +6,7 @@ import (
 )
 
 // State is a conversation: the session's own blocks, and one thread for each
-// subagent in the order in which they were first heard of.
+// subagent in the order in which they were first seen.
 //
 // A State is immutable: the folds of this package never write to one that
 // they were given or have handed out, and neither may anybody else. The zero
@@ -38,11 +38,11 @@ type Subagent struct {
 	Blocks     []event.Block `json:"blocks"`
 }
 
-// Native says whether the agent runs the subagent inside itself, as opposed
+// Native reports whether the agent runs the subagent inside itself, as opposed
 // to a child session of Sojourn's.
 func (s Subagent) Native() bool { return s.ChildSessionID == "" }
 
-// Same says whether both are one state, not merely equal ones: it compares
+// Same reports whether both are one state, not merely equal ones: it compares
 // where the slices lie, in constant time. A fold that changes nothing gives
 // back the same state, so a reader can skip its redraw.
 func (s State) Same(t State) bool {

@@ -15,7 +15,7 @@ type thread struct {
 	// open holds the cells that idleness may change, so that it costs what
 	// happened since the last one and not the whole conversation.
 	open []*cell
-	// twins says that the state came with one id twice; no fold makes such.
+	// twins means that the state came with one id twice; no fold makes such.
 	twins bool
 
 	handed []event.Block // as last handed out
@@ -23,7 +23,7 @@ type thread struct {
 }
 
 // cell is one block under construction. While deltas come its text grows in
-// text, and block.Content is behind. What a delta needs lies together, apart
+// text, and block.Content is behind. What a delta needs is together, apart
 // from the block: over many blocks the memory that it touches is the cost.
 type cell struct {
 	text      strings.Builder

@@ -21,8 +21,8 @@ type Options struct {
 	// asked.
 	AskedAgain string
 	// Asked are the ids under which the agent may have been asked the message that
-	// it was at work on: one that is in the transcripts is told though nobody
-	// heard of it. Default: none.
+	// it was at work on: one that is in the transcripts is emitted although no subscriber
+	// has it. Default: none.
 	Asked []string
 	// MessageID is that message's own id: if the agent did not write it down, and
 	// was asked under an id of its own choice, it is kept under this one. Default:
@@ -38,8 +38,8 @@ type Options struct {
 //     They are for both sides: live they mark blocks as lost (status error,
 //     metadata "lost") and as Sojourn's own; kept in Sojourn's transcript, each
 //     behind the block that it follows live, they restore those blocks whole.
-//   - Events with another source are what the transcripts hold and nobody was
-//     told, or was told otherwise. They are for the live side alone.
+//   - Events with another source are what the transcripts hold and subscribers
+//     did not get, or got otherwise. They are for the live side alone.
 //
 // live may be the last part of the conversation, restored then begins no earlier.
 // What the transcripts have between blocks that were said is what the agent's
@@ -122,7 +122,7 @@ func (d *difference) conversation(id string, live, restored []event.Block) {
 	d.behind(id, restored, said)
 }
 
-// asked tells the message that the agent was at work on and had no time to say.
+// asked emits the message that the agent was at work on and had no time to send.
 func (d *difference) asked(conversation string, live, restored []event.Block, said map[string]bool) {
 	for _, b := range restored {
 		unsaid := !slices.ContainsFunc(live, func(l event.Block) bool { return l.ID == b.ID })
@@ -212,7 +212,7 @@ func sameBlock(live, saved event.Block) bool {
 	return aerr == nil && berr == nil && bytes.Equal(a, b)
 }
 
-// behind tells what the transcripts have behind everything that was said. Of the
+// behind emits what the transcripts have behind everything that was streamed. Of the
 // main conversation that is nothing if nothing was said.
 func (d *difference) behind(conversation string, restored []event.Block, said map[string]bool) {
 	last := len(restored) - 1
@@ -231,7 +231,7 @@ func (d *difference) behind(conversation string, restored []event.Block, said ma
 	}
 }
 
-// ended tells how a subagent ended by the transcripts.
+// ended emits how a subagent ended by the transcripts.
 func (d *difference) ended(conversation string, b event.Block) {
 	sub := thread(d.restored, b.ToolUseID, "")
 	done := event.SubagentCompleted{ToolUseID: b.ToolUseID, AgentID: sub.AgentID, Status: completion(b.Execution), Output: sub.Output}
@@ -241,7 +241,7 @@ func (d *difference) ended(conversation string, b event.Block) {
 	d.say(conversation, event.SourceRunner, done)
 }
 
-// tellSubagent tells a whole subagent that nobody has heard of.
+// tellSubagent emits a whole subagent that was not streamed.
 func (d *difference) tellSubagent(conversation string, b event.Block) {
 	sub := thread(d.restored, b.ToolUseID, "")
 	d.say(conversation, event.SourceRunner, event.SubagentSpawned{
@@ -253,7 +253,7 @@ func (d *difference) tellSubagent(conversation string, b event.Block) {
 	}
 }
 
-// tellThread tells what a subagent did, unless something of it was said: then
+// tellThread emits what a subagent did, unless something of it was streamed: then
 // its conversation is compared by itself.
 func (d *difference) tellThread(sub reducer.Subagent) {
 	if _, streamed := d.live.Subagent(sub.ToolUseID, ""); streamed {
@@ -268,7 +268,7 @@ func (d *difference) tellThread(sub reducer.Subagent) {
 	}
 }
 
-// orphans tells the threads that no call stands for: the agent wrote the thread
+// orphans emits the threads without a call: the agent wrote the thread
 // down and not its call.
 func (d *difference) orphans() {
 	called := map[string]bool{}

@@ -128,11 +128,11 @@ func (s Session) Next(e event.Event) Session {
 // safe for concurrent use.
 type Builder struct {
 	session Session
-	// own says that the maps have not been handed out and may be written to.
+	// own means that the maps have not been handed out and may be written to.
 	ownFiles, ownTranscripts bool
 }
 
-// New goes on from s, which is not written to.
+// New continues from s, which is not written to.
 func New(s Session) *Builder { return &Builder{session: s} }
 
 // Session is the session so far; later events don't change it.
