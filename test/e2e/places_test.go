@@ -26,7 +26,7 @@ func TestPlacesIdleGivesWay(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, say(t, handles[2], "SAY third").Err())
 	t.Logf("answered with every slot taken by idle sandboxes: %s", time.Since(began).Round(time.Millisecond))
-	require.Equal(t, []string{session.EvictForSlot}, reasons(t, handles[0]), "the longest idle one gave way")
+	require.Equal(t, []string{"slot"}, reasons(t, handles[0]), "the longest idle one gave way")
 	require.Empty(t, reasons(t, handles[1]))
 	require.Contains(t, say(t, handles[0], "RECALL").Result.Response, "clementine")
 	for _, h := range handles {
@@ -63,7 +63,7 @@ func TestPlacesInUseDoNot(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, res.Err())
 	}
-	require.Equal(t, []string{session.EvictForSlot}, reasons(t, busy))
+	require.Equal(t, []string{"slot"}, reasons(t, busy))
 	i, err := h.Inspect(ctx)
 	require.NoError(t, err)
 	require.Empty(t, i.WaitsFor)
