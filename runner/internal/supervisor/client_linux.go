@@ -184,9 +184,9 @@ func (c *client) answer(req wire.Request) {
 func (c *client) perform(req wire.Request) (result any, err error) {
 	switch req.Op {
 	case wire.OpStop:
-		return c.stopAgent(req)
+		return with(req, c.stopAgent)
 	case wire.OpSweep:
-		return c.sweep(req)
+		return with(req, c.sweep)
 	}
 	err = c.s.epoch.under(c.epoch, func() error {
 		result, err = c.performNow(req)
@@ -200,62 +200,39 @@ func (c *client) performNow(req wire.Request) (any, error) {
 	case wire.OpStatus:
 		return c.s.status(), nil
 	case wire.OpInput:
-		return c.takeInput(req)
+		return with(req, func(a wire.Input) (any, error) { return c.s.input.accept(a.Key, a.Data, c.epoch) })
 	case wire.OpCloseInput:
 		c.s.input.close()
 		return nil, nil
 	case wire.OpSignal:
-		return nil, c.signal(req)
+		return with(req, func(a wire.Signal) (any, error) { return nil, c.s.family.signal(syscall.Signal(a.Signal)) })
 	case wire.OpLease:
-		return nil, c.arm(req)
+		return with(req, c.arm)
 	case wire.OpProcesses:
 		return c.s.family.below()
 	case wire.OpTrim:
-		return nil, c.trim(req)
+		return with(req, func(a wire.Trim) (any, error) { return nil, c.s.spool.Trim(a.Before) })
 	}
 	return nil, fmt.Errorf("unknown request %q", req.Op)
 }
 
-func (c *client) takeInput(req wire.Request) (any, error) {
-	args, err := wire.Args[wire.Input](req)
+// with does what a request asks, with its arguments.
+func with[A any](req wire.Request, do func(A) (any, error)) (any, error) {
+	args, err := wire.Args[A](req)
 	if err != nil {
 		return nil, err
 	}
-	return c.s.input.accept(args.Key, args.Data, c.epoch)
+	return do(args)
 }
 
-func (c *client) signal(req wire.Request) error {
-	args, err := wire.Args[wire.Signal](req)
-	if err != nil {
-		return err
-	}
-	return c.s.family.signal(syscall.Signal(args.Signal))
-}
-
-func (c *client) arm(req wire.Request) error {
-	args, err := wire.Args[wire.Lease](req)
-	if err != nil {
-		return err
-	}
+func (c *client) arm(lease wire.Lease) (any, error) {
 	if c.s.exited() {
-		return runner.ErrExited
+		return nil, runner.ErrExited
 	}
-	return c.s.lease.arm(args)
+	return nil, c.s.lease.arm(lease)
 }
 
-func (c *client) trim(req wire.Request) error {
-	args, err := wire.Args[wire.Trim](req)
-	if err != nil {
-		return err
-	}
-	return c.s.spool.Trim(args.Before)
-}
-
-func (c *client) stopAgent(req wire.Request) (any, error) {
-	grace, err := wire.Args[runner.Grace](req)
-	if err != nil {
-		return nil, err
-	}
+func (c *client) stopAgent(grace runner.Grace) (any, error) {
 	if _, err := c.s.epoch.watch(c.epoch); err != nil {
 		return nil, err
 	}
@@ -266,11 +243,7 @@ func (c *client) stopAgent(req wire.Request) (any, error) {
 	return c.s.status(), nil
 }
 
-func (c *client) sweep(req wire.Request) (any, error) {
-	mark, err := wire.Args[runner.Mark](req)
-	if err != nil {
-		return nil, err
-	}
+func (c *client) sweep(mark runner.Mark) (any, error) {
 	if _, err := c.s.epoch.watch(c.epoch); err != nil {
 		return nil, err
 	}
