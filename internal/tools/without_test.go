@@ -14,3 +14,11 @@ func without(t *testing.T, reason string) {
 	}
 	t.Skip("missing: " + reason)
 }
+
+// inShort leaves a test out of a short run, as test/skip of the root module does.
+func inShort(t *testing.T, reason string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out: " + reason)
+	}
+}

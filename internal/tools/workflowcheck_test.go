@@ -27,6 +27,7 @@ func root(t *testing.T) string {
 // repository's configuration or with none.
 func workflowcheck(t *testing.T, configured bool, packages ...string) map[string]string {
 	t.Helper()
+	inShort(t, "make check runs the tool over the workflows")
 	where, err := exec.CommandContext(t.Context(), "go", "tool", "-n", "workflowcheck").Output()
 	require.NoError(t, err)
 	args := []string{"-test=false", "-single-line"}
