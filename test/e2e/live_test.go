@@ -326,7 +326,7 @@ func TestR68ExecutionEnvironmentEvents(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, "SAY one").Err())
 	awaitIdle(t, h)
 	require.NoError(t, h.Evict(ctx))
@@ -378,7 +378,7 @@ func TestR68SandboxThatCannotBeMade(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	missing := filepath.Join(t.TempDir(), "not-there")
-	h := open(t, session.Options{Workspace: missing})
+	h := open(t, session.Options{Agent: anyAgent(), Workspace: missing})
 	res := say(t, h, "SAY never")
 	require.Equal(t, session.Failed, res.Outcome)
 	require.Equal(t, session.TypeInvalid, res.Error.Code)
@@ -398,7 +398,7 @@ func TestR68SandboxThatCannotBeMade(t *testing.T) {
 func TestR70TranscriptEvents(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	r, gate := sendToGate(ctx, t, h, "TOOL bash: echo grown THEN ")
 	during := heardUntil(t, h, 0, nth[event.TranscriptChanged](1))
 	require.Empty(t, payloads[event.QueryCompleted](during), "the archive grows while the turn runs")
@@ -430,7 +430,7 @@ func TestR70TranscriptEvents(t *testing.T) {
 func TestR71StatusEvent(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, "SAY up").Err())
 	awaitIdle(t, h)
 	require.NoError(t, h.Evict(ctx))
@@ -462,7 +462,7 @@ func TestR72ListChanges(t *testing.T) {
 		listen(ctx, spaceOf(t).Client, heard, listening)
 	}()
 	<-listening
-	h := open(t, session.Options{Title: "before"})
+	h := open(t, session.Options{Agent: anyAgent(), Title: "before"})
 	awaitChange(t, heard, h.ID(), stream.ChangeCreated)
 	title := "after"
 	_, err := h.Configure(ctx, session.Configure{Title: &title})

@@ -18,7 +18,7 @@ import (
 func TestPlacesIdleGivesWay(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "--capacity=2")
-	handles := []*session.Handle{open(t, session.Options{}), open(t, session.Options{}), open(t, session.Options{})}
+	handles := []*session.Handle{open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()})}
 	require.NoError(t, say(t, handles[0], "SAY remember the word clementine").Err())
 	require.NoError(t, say(t, handles[1], "SAY second").Err())
 	awaitIdle(t, handles[0])
@@ -40,7 +40,7 @@ func TestPlacesIdleGivesWay(t *testing.T) {
 func TestPlacesInUseDoNot(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "--capacity=1")
-	busy, h := open(t, session.Options{}), open(t, session.Options{})
+	busy, h := open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()})
 	gate := "place-" + uuid.NewString()
 	ctx := testContext(t)
 	running, err := busy.Send(ctx, session.Message{Text: "GATE " + gate + " THEN SAY done"})

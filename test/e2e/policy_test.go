@@ -132,7 +132,7 @@ func TestPermissionDeny(t *testing.T) {
 func TestPermissionInterruptedWhileAsking(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	h := open(t, session.Options{Agent: anyAgent(), Permission: adapters.PermissionAsk})
 	r, asked := asksFor(t, h, "TOOL bash: touch never.txt")
 	_, err := h.Interrupt(ctx, session.InterruptRequest{Reason: "never mind"})
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestPermissionInterruptedWhileAsking(t *testing.T) {
 func TestBusyPolicies(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	running, _ := sendToGate(ctx, t, h, "")
 	_, err := h.Send(ctx, session.Message{Text: "SAY rejected", WhenBusy: session.BusyReject})
 	require.ErrorIs(t, err, session.ErrBusy)
@@ -206,7 +206,7 @@ func TestIdleTimeoutKeepsTheSession(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{IdleTimeoutMS: 200})
+	h := open(t, session.Options{Agent: anyAgent(), IdleTimeoutMS: 200})
 	require.NoError(t, say(t, h, "SAY remember the word medlar").Err())
 	heard := heardUntil(t, h, 0, nth[event.EETerminated](1))
 	require.Equal(t, "idle", last(payloads[event.EETerminated](heard)).Reason)

@@ -68,7 +68,7 @@ func (p *command) stop() string {
 func TestSendPrintsTheWholeAnswer(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	const size = 50_000
 	require.Len(t, strings.TrimSuffix(sojourn(t, "send", h.ID(), "BIG 50000"), "\n"), size)
 	var res session.Result

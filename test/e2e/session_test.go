@@ -19,7 +19,7 @@ import (
 
 func TestR1SessionRecord(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{Title: "a record", Metadata: map[string]json.RawMessage{"team": json.RawMessage(`"core"`)}})
+	h := open(t, session.Options{Agent: anyAgent(), Title: "a record", Metadata: map[string]json.RawMessage{"team": json.RawMessage(`"core"`)}})
 	require.NoError(t, say(t, h, "SAY kept").Err())
 	require.NoError(t, h.Close(testContext(t)))
 
@@ -103,7 +103,7 @@ func TestR4GetUnknown(t *testing.T) {
 	onSharedHost(t)
 	_, err := spaceOf(t).Client.Get(testContext(t), "never-was")
 	require.ErrorIs(t, err, session.ErrNotFound)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, h.Close(testContext(t)))
 	known, err := spaceOf(t).Client.Get(testContext(t), h.ID())
 	require.NoError(t, err, "a closed session is still known")
@@ -112,7 +112,7 @@ func TestR4GetUnknown(t *testing.T) {
 
 func TestR5UpdateReturnsTheSession(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{Title: "before"})
+	h := open(t, session.Options{Agent: anyAgent(), Title: "before"})
 	title := "after"
 	got, err := h.Configure(testContext(t), session.Configure{Title: &title, Tags: []string{"x"}})
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestR10MetadataIsABagOfAnyValues(t *testing.T) {
 		"userId": json.RawMessage(`"u1"`), "priority": json.RawMessage(`3`), "isArchived": json.RawMessage(`false`),
 		"nested": json.RawMessage(`{"a":[1,null,"x"]}`),
 	}
-	h := open(t, session.Options{Metadata: bag})
+	h := open(t, session.Options{Agent: anyAgent(), Metadata: bag})
 	_, err := h.Configure(testContext(t), session.Configure{Metadata: map[string]json.RawMessage{
 		"priority": json.RawMessage(`4`), "isArchived": json.RawMessage(`null`),
 	}})
@@ -238,7 +238,7 @@ func TestR17SessionProperties(t *testing.T) {
 func TestR18ClosedIsFinal(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, "SAY hi").Err())
 	require.NoError(t, h.Close(ctx))
 	require.NoError(t, h.Close(ctx), "close is idempotent")
@@ -286,7 +286,7 @@ func TestR18ClosedIsFinal(t *testing.T) {
 func TestR19SendQueuesAndRuns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	gate := "r19-" + uuid.NewString()
 	first, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
@@ -314,7 +314,7 @@ func TestR19SendQueuesAndRuns(t *testing.T) {
 func TestR22RenderRunsWithoutQueueing(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	empty, err := h.Render(ctx, session.Configure{})
 	require.NoError(t, err)
 	require.False(t, empty.Changed)
@@ -364,7 +364,7 @@ func TestR23QueueDoesNotRun(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, h.Queue(ctx, session.Message{ID: "q1", Text: "SAY first in line"}))
 	require.NoError(t, h.Queue(ctx, session.Message{ID: "q2", Text: "SAY second in line"}))
 	require.Eventually(t, func() bool {
@@ -384,7 +384,7 @@ func TestR23QueueDoesNotRun(t *testing.T) {
 func TestR26Interrupt(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	idle, err := h.Interrupt(ctx, session.InterruptRequest{Message: &session.Message{ID: "only-queued", Text: "SAY queued by an idle interrupt"}})
 	require.NoError(t, err)
 	require.False(t, idle.Running)
@@ -415,7 +415,7 @@ func TestR26Interrupt(t *testing.T) {
 func TestR27ClearAbortOnlyTakesBackTheMark(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	gate := "r27-" + uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
@@ -440,7 +440,7 @@ func TestR28Close(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, "SAY alive").Err())
 	gate := "r28-" + uuid.NewString()
 	running, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
@@ -466,7 +466,7 @@ func TestR28Close(t *testing.T) {
 
 func TestR29Snapshot(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, "SAY counted").Err())
 	awaitIdle(t, h)
 	s, err := h.Snapshot(testContext(t))

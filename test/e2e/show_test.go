@@ -13,7 +13,7 @@ import (
 func TestShowWithTheArchiveAway(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, "SAY it is all in the stream").Err())
 	awaitIdle(t, h)
 	addr := closedAddress(t)

@@ -68,7 +68,7 @@ func payload(encoding, data string) converter.RawValue {
 // client and no package of ours.
 func TestRawSignalIsAnswered(t *testing.T) {
 	onSharedHost(t)
-	h, raw := open(t, session.Options{}), bare(t)
+	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
 	for _, c := range []struct {
 		name, want string
 		arg        any
@@ -90,7 +90,7 @@ func TestRawSignalIsAnswered(t *testing.T) {
 // got no answer.
 func TestRawSignalWithAnIDIsAnsweredOnce(t *testing.T) {
 	onSharedHost(t)
-	h, raw := open(t, session.Options{}), bare(t)
+	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
 	once := map[string]any{"id": "only-once", "text": "SAY once"}
 	for range 3 {
 		require.NoError(t, raw.SignalWorkflow(testContext(t), h.ID(), "", "message", once))

@@ -27,6 +27,15 @@ func open(t *testing.T, o session.Options) *session.Handle {
 	return h
 }
 
+// anyAgent names the agent of a test in which it doesn't matter: Claude Code, but
+// in a short run Codex, whose program starts in a third of the processor time.
+func anyAgent() string {
+	if testing.Short() {
+		return "codex"
+	}
+	return "claude"
+}
+
 // say sends a message and waits for its result.
 func say(t *testing.T, h *session.Handle, text string) session.Result {
 	t.Helper()
