@@ -75,7 +75,7 @@ func answeredWell(ctx context.Context, t *testing.T, h *session.Handle, r sessio
 func TestR48BlocksSyncAsSoonAsComplete(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	r, gate := sendToGate(ctx, t, h, "SAY one whole block THEN TOOL bash: echo whole THEN ")
 	heard := heardUntil(t, h, 0, first(func(p event.BlockUpsert) bool {
 		return p.Block.Type == event.BlockToolResult && p.Block.Status == event.StatusComplete
@@ -135,7 +135,7 @@ func TestR58SubagentsDoNotPolluteMain(t *testing.T) {
 // and its conversation.
 func TestR74ConversationOnEveryEvent(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, "SUBAGENT SAY routed").Err())
 	conversations := map[string]bool{}
 	for _, ev := range events(t, h) {
@@ -196,7 +196,7 @@ func TestR64SubagentCompleted(t *testing.T) {
 func TestR65IdleFinalisesPendingBlocks(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	r, gate := sendToGate(ctx, t, h, "")
 	heard := heardUntil(t, h, 0, nth[event.BlockDelta](1))
 	require.Equal(t, event.StatusPending, last(fold(heard).Blocks).Status)

@@ -105,7 +105,7 @@ func TestRawSignalWithAnIDIsAnsweredOnce(t *testing.T) {
 // TestASignalGoesBeforeALaterUpdate: both wait for a worker, which then gets
 // them in one task; what was sent first runs first.
 func TestASignalGoesBeforeALaterUpdate(t *testing.T) {
-	h, raw := open(t, session.Options{}), bare(t)
+	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
 	require.NoError(t, raw.SignalWorkflow(testContext(t), h.ID(), "", "message", map[string]any{"id": "first", "text": "SAY first"}))
 	sent := make(chan error, 1)
 	go func() {
@@ -151,7 +151,7 @@ func noMessage() []struct {
 // everything is told, with the field that is at fault.
 func TestRawSignalThatIsNoMessage(t *testing.T) {
 	onSharedHost(t)
-	h, raw := open(t, session.Options{}), bare(t)
+	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
 	require.NoError(t, say(t, h, "SAY before").Err())
 	bad := noMessage()
 	for _, c := range bad {
@@ -221,7 +221,7 @@ func requireToldInBlocks(t *testing.T, errs []event.Error, blocks []event.Block)
 func TestRawSignalWhileATurnRuns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h, raw := open(t, session.Options{}), bare(t)
+	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
 	gate := "raw-" + h.ID()
 	r, err := h.Send(ctx, session.Message{Text: "SAY begun THEN GATE " + gate + " THEN SAY ended"})
 	require.NoError(t, err)

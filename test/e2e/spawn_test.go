@@ -61,7 +61,7 @@ func ended(t *testing.T, h *session.Handle) event.Query {
 func TestR41AbortPropagation(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{})
+	parent := open(t, session.Options{Agent: anyAgent()})
 	gate := "parent-" + uuid.NewString()
 	r, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestR41AbortPropagation(t *testing.T) {
 func TestInterruptMessageOfAnIdleParentRuns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{})
+	parent := open(t, session.Options{Agent: anyAgent()})
 	child, _ := spawnGated(t, parent)
 	var reply session.InterruptReply
 	sojournJSON(t, &reply, "interrupt", parent.ID(), "--message", "SAY instead of the child")
@@ -105,7 +105,7 @@ func TestR42ClosePropagation(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{})
+	parent := open(t, session.Options{Agent: anyAgent()})
 	child, _ := spawnGated(t, parent)
 	grandchild, _ := spawnGated(t, child)
 	require.NoError(t, parent.Close(ctx))
@@ -160,7 +160,7 @@ func TestR43DepthLimit(t *testing.T) {
 func TestR44ChildrenAreGoneOnAnyEnd(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{})
+	parent := open(t, session.Options{Agent: anyAgent()})
 	for _, c := range []struct {
 		name, text string
 		want       event.SubagentResult
@@ -199,7 +199,7 @@ func TestR44ChildrenAreGoneOnAnyEnd(t *testing.T) {
 
 func TestR45ChildrenAreNotListed(t *testing.T) {
 	onSharedHost(t)
-	parent := open(t, session.Options{})
+	parent := open(t, session.Options{Agent: anyAgent()})
 	child, gate := spawnGated(t, parent)
 	require.Eventually(t, func() bool {
 		ids := listed(t, session.ListOptions{Children: true})
@@ -227,7 +227,7 @@ func contains(ids []string, id string) bool {
 func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{})
+	parent := open(t, session.Options{Agent: anyAgent()})
 	gate := "enclose-" + uuid.NewString()
 	r, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestSpawnEventsEncloseTheChild(t *testing.T) {
 func TestR35ParallelSpawns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{})
+	parent := open(t, session.Options{Agent: anyAgent()})
 	gates := []string{"r35-" + uuid.NewString(), "r35-" + uuid.NewString(), "r35-" + uuid.NewString()}
 	children := make([]string, len(gates))
 	var g errgroup.Group
@@ -306,7 +306,7 @@ func TestR35ParallelSpawns(t *testing.T) {
 func TestR38StateIsolation(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{
+	parent := open(t, session.Options{Agent: anyAgent(),
 		Title: "the parent's", Tags: []string{"parents"}, Metadata: map[string]json.RawMessage{"secret": json.RawMessage(`"parents"`)},
 	})
 	require.NoError(t, say(t, parent, "TOOL write: parents.txt :: the parent's words THEN SAY remember the word tamarind").Err())

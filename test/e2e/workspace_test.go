@@ -97,7 +97,7 @@ func look(t *testing.T, h *session.Handle) string {
 func TestWorkspaceComesBack(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, `TOOL bash: echo kept > kept.txt; echo x > gone.txt; printf '#!/bin/sh\necho it runs\n' > run; chmod 755 run; head -c 100000 /dev/urandom > raw`).Err())
 	before := look(t, h)
 	require.Contains(t, before, "it runs")
@@ -125,7 +125,7 @@ func TestWorkspaceComesBack(t *testing.T) {
 func TestWorkspaceAfterHostLoss(t *testing.T) {
 	inOwnNamespace(t)
 	lost := startWorker(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, `TOOL bash: mkdir -p empty deep; head -c 70000 /dev/urandom > deep/raw; printf x > "$(printf 'odd\377')"; ln -s deep/raw link; ln -s /etc out; printf '#!/bin/sh\necho it runs\n' > run; chmod 750 run; touch -d 2001-02-03 run`).Err())
 	const list = `TOOL bash: find . -printf '%y %m %s %p %l\n' | grep -v ' ./out ' | sort | cksum; cksum < link; ./run; stat -c %Y run; ls`
 	require.NoError(t, say(t, h, list).Err())
@@ -150,7 +150,7 @@ func TestWorkspaceOfTheUser(t *testing.T) {
 	dir, err := os.MkdirTemp(shared.Dir, "mine-")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o600))
-	h := open(t, session.Options{Workspace: dir})
+	h := open(t, session.Options{Agent: anyAgent(), Workspace: dir})
 	require.NoError(t, say(t, h, "TOOL bash: echo made > made.txt").Err())
 	awaitIdle(t, h)
 	require.NoError(t, h.Evict(testContext(t)))
@@ -171,7 +171,7 @@ func TestWorkspaceOfTheUser(t *testing.T) {
 // closed, and nothing of it leaves the folder that the user named.
 func TestFilesComeOut(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, "TOOL bash: mkdir -p src/deep empty; printf one > src/deep/a.txt; printf '#!/bin/sh\\n' > run.sh; chmod 755 run.sh; "+
 		"ln -s src/deep/a.txt link; ln -s /etc/passwd out").Err())
 	awaitIdle(t, h)
