@@ -121,10 +121,13 @@ func TestWebUIShowsARunningSession(t *testing.T) {
 	page := webUI(t, "shot", shared.Env["SOJOURN_UI_URL"], h.ID(), running)
 	requireFacts(t, page, "Refactor the billing module", "claude", `"phase": "running"`, "turn 3", cost,
 		`"lastBlock": "result: 1 billing/invoice.go"`)
-	page = webUI(t, "details", shared.Env["SOJOURN_UI_URL"], h.ID(), details)
-	requireFacts(t, page, "Refactor the billing module", "Agent: claude", "Status: running", "Turns: 2", "Cost: "+cost, "Last block: ")
 	requirePicture(t, running)
-	requirePicture(t, details)
+	t.Run("details", func(t *testing.T) {
+		skip.InShort(t, "of the session's pages, that of its running activity")
+		page := webUI(t, "details", shared.Env["SOJOURN_UI_URL"], h.ID(), details)
+		requireFacts(t, page, "Refactor the billing module", "Agent: claude", "Status: running", "Turns: 2", "Cost: "+cost, "Last block: ")
+		requirePicture(t, details)
+	})
 
 	spaceOf(t).Model.Open(gate)
 	res, err := h.Wait(ctx, r)
