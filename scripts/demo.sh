@@ -53,8 +53,8 @@ start_worker "$DIR"
 sojourn doctor || true
 
 # Sessions in the order in which they were made: label, id, and what shows them
-# live.
-LABELS=() IDS=() TAILS=()
+# live; NAMES puts labels in the place of ids.
+LABELS=() IDS=() TAILS=() NAMES=()
 COLOURS=(36 33 35 32)
 
 # new_session LABEL AGENT TITLE
@@ -63,7 +63,7 @@ new_session() {
   id=$(sojourn new --agent "$2" --title "$3")
   echo "sojourn new --agent $2 → $1: $id"
   sojourn tail "$id" --follow > >(sed -u "s/^/\x1b[${colour}m[$1]\x1b[0m /") &
-  STARTED+=("$!") TAILS+=("$!") LABELS+=("$1") IDS+=("$id")
+  STARTED+=("$!") TAILS+=("$!") LABELS+=("$1") IDS+=("$id") NAMES+=(-e "s|$id|<$1>|")
 }
 
 # turns ID TEXT… sends one message after the other, each when the one before is
@@ -150,26 +150,26 @@ done
 
 say "6. What is there now"
 sojourn ls
-for id in "${IDS[@]}"; do sojourn close "$id"; done
+close_session() { sojourn close "${IDS[$1]}"; }
+each close_session
 wait "${TAILS[@]}"
 
+# Of two sessions of one agent the first is shown again, and opened.
+[ "$AGENT" = all ] || IDS=("${IDS[0]}")
 for i in "${!IDS[@]}"; do
-  [ "$AGENT" = all ] || [ "$i" = 0 ] || continue
   say "7. Session ${LABELS[i]} again, from S3: no sandbox is left"
   sojourn show "${IDS[i]}" --from archive
 done
 
 say "8. Opened again, in a new sandbox made of what lies in S3: is the first message remembered?"
-for i in "${!IDS[@]}"; do
-  [ "$AGENT" = all ] || [ "$i" = 0 ] || continue
-  sojourn open "${IDS[i]}" >/dev/null
-  echo "[${LABELS[i]}] $RECALL → $(sojourn send "${IDS[i]}" "$RECALL")"
-  sojourn close "${IDS[i]}"
-done
+open_again() {
+  sojourn open "${IDS[$1]}" >/dev/null
+  echo "[${LABELS[$1]}] $RECALL → $(sojourn send "${IDS[$1]}" "$RECALL")"
+  close_session "$1"
+}
+each open_again
 
 say "9. What lies in S3"
-NAMES=()
-for i in "${!IDS[@]}"; do NAMES+=(-e "s|${IDS[i]}|<${LABELS[i]}>|"); done
 (cd "$DIR/devstack" && find . -path '*sessions*' -type f ! -path '*/.sgwtmp/*' -printf '%10s  %P\n' | grep -v '\.sgw' | sort -k2 | sed "${NAMES[@]}")
 
 say "Done. While it ran, operators saw the sessions at $SOJOURN_UI_URL"
