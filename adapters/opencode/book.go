@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
-// book is what a database says of conversations, whichever way it was read.
+// book is what a database says of conversations, whichever way it was read. What
+// its parts say is on disk. It is to be closed.
 type book struct {
 	// sessions are the parents of the native sessions; "" for roots.
 	sessions map[string]string
@@ -20,8 +21,9 @@ type book struct {
 	// log is what happened to messages and parts, in order; where it is
 	// missing, times decide.
 	log []logged
-	// logged is what the log has, by session.
-	told map[string]bool
+	// told are the sessions of which the log has something.
+	told  map[string]bool
+	shelf *shelf
 }
 
 // page is a message's row.
@@ -32,8 +34,10 @@ type page struct {
 
 // entry is a part's row.
 type entry struct {
-	part *part
-	row  int64
+	// part has what orders it; the shelf has the whole.
+	part  *part
+	place place
+	row   int64
 	// made is when it was, in milliseconds; 0 when not known.
 	made int64
 }
@@ -47,9 +51,9 @@ type logged struct {
 	what          moment
 }
 
-func newBook() *book {
+func newBook(s *shelf) *book {
 	return &book{
-		sessions: map[string]string{}, messages: map[string]*page{}, parts: map[string]*entry{}, told: map[string]bool{},
+		sessions: map[string]string{}, messages: map[string]*page{}, parts: map[string]*entry{}, told: map[string]bool{}, shelf: s,
 	}
 }
 
@@ -71,10 +75,26 @@ func (b *book) addPart(id, message, session string, e entry, data []byte) error 
 		return fmt.Errorf("part %s: %w", id, err)
 	}
 	p.ID, p.MessageID, p.SessionID = id, message, session
-	e.part = p
+	place, err := b.shelf.put(data)
+	if err != nil {
+		return fmt.Errorf("part %s: %w", id, err)
+	}
+	e.part, e.place = p.outline(), place
 	b.parts[id] = &e
 	return nil
 }
+
+// whole returns a part with all that it says.
+func (b *book) whole(e *entry) (*part, error) {
+	p := new(part)
+	if err := b.shelf.get(e.place, p); err != nil {
+		return nil, fmt.Errorf("part %s: %w", e.part.ID, err)
+	}
+	p.ID, p.MessageID, p.SessionID = e.part.ID, e.part.MessageID, e.part.SessionID
+	return p, nil
+}
+
+func (b *book) close() error { return b.shelf.close() }
 
 // addEvent takes an event of the log; those that say nothing about order are
 // dropped.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
@@ -18,16 +19,24 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	if err != nil || len(found) == 0 {
 		return since, err
 	}
-	r := &reader{path: found[0].Path, book: newBook()}
+	r := &reader{path: found[0].Path, book: newBook(new(shelf))}
 	next, err := a.Export(home, found[0], since, func(lines []byte) error {
 		return r.lines(nil, bufio.NewReader(bytes.NewReader(lines)))
 	})
 	if err != nil {
-		return since, err
+		return since, errors.Join(err, r.book.close())
 	}
-	p := &parser{Yielder: emit.To(take)}
+	p := &parser{Yielder: emit.Yielder{Yield: func(ev event.Event, fault error) bool {
+		if err = fault; err == nil {
+			take(ev)
+		}
+		return err == nil
+	}}}
 	for _, root := range r.book.roots() {
 		p.tell(r.book, root)
+	}
+	if err = errors.Join(err, r.book.close()); err != nil {
+		return since, err
 	}
 	return next, nil
 }

@@ -88,7 +88,7 @@ func (r *reader) reset(begun bool) {
 	if begun && r.before == nil {
 		r.before = r.book
 	}
-	r.book = newBook()
+	r.book = newBook(r.book.shelf)
 }
 
 // ignoreUnfinished takes back what an export began anew and did not end.

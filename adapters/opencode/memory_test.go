@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
@@ -25,7 +29,7 @@ func homeOfParts(t *testing.T, parts int) adapters.DirHome {
 	db := open1(t, home)
 	const numbers = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) `
 	text := strings.Repeat("x", 16<<10)
-	do(t, db, numbers+`INSERT INTO part SELECT 'prt_large' || i, (SELECT id FROM message LIMIT 1), (SELECT id FROM session LIMIT 1), 5, 5,
+	do(t, db, numbers+`INSERT INTO part SELECT 'prt_large' || i, (SELECT id FROM message WHERE data->>'role' = 'assistant' LIMIT 1), (SELECT id FROM session LIMIT 1), 5, 5,
 		json_object('type', 'text', 'text', ?) FROM n`, parts, text)
 	do(t, db, `CREATE TABLE more (text TEXT)`)
 	do(t, db, numbers+`INSERT INTO more SELECT ? FROM n`, parts/4, text)
@@ -47,6 +51,42 @@ func TestExportIsInPieces(t *testing.T) {
 	require.Greater(t, total, (largeParts+largeParts/4)*(16<<10))
 	require.LessOrEqual(t, largest, 2*pieceSize)
 	require.LessOrEqual(t, most, 16<<20)
+}
+
+// What is told of a large database is told part by part, whichever way it is read.
+func TestLargeDatabaseIsToldInPieces(t *testing.T) {
+	home := homeOfParts(t, largeParts)
+	exported := filepath.Join(t.TempDir(), "export")
+	out, err := os.Create(exported)
+	require.NoError(t, err)
+	_, err = New().Export(home, mainFile, nil, func(piece []byte) error { _, err := out.Write(piece); return err })
+	require.NoError(t, errors.Join(err, out.Close()))
+	source := adapters.Source{Transcript: mainFile, Open: func() (io.ReadCloser, error) { return os.Open(exported) }}
+	for name, tell := range map[string]func(take func(event.Event, error)){
+		"parse": func(take func(event.Event, error)) {
+			for ev, err := range New().Parse([]adapters.Source{source}) {
+				take(ev, err)
+			}
+		},
+		"follow": func(take func(event.Event, error)) {
+			_, err := New().Follow(home, adapters.Launch{}, nil, func(ev event.Event) { take(ev, nil) })
+			require.NoError(t, err)
+		},
+	} {
+		idle, most, told, at := heap(), 0, 0, 0
+		tell(func(ev event.Event, err error) {
+			require.NoError(t, err)
+			if p, ok := ev.Payload.(event.BlockUpsert); ok && p.Block.Content != nil {
+				told += len(*p.Block.Content)
+			}
+			if told >= at { // a look costs a collection
+				at, most = at+(8<<20), max(most, heap()-idle)
+			}
+		})
+		t.Logf("%s: %d bytes told, heap up to %d", name, told, most)
+		require.Greater(t, told, largeParts*(16<<10))
+		require.LessOrEqual(t, most, 16<<20)
+	}
 }
 
 // heap is what is in use.

@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -23,17 +24,23 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 			if src.ID == walID {
 				continue
 			}
-			b, errs := read(src.Path, sources)
-			for _, err := range errs {
-				p.Fault(err)
-			}
-			root, err := b.choose(src.Path)
-			if err != nil {
-				p.Fault(err)
-				continue
-			}
-			p.tell(b, root)
+			p.source(src, sources)
 		}
+	}
+}
+
+// source emits what one of the sources says.
+func (p *parser) source(src adapters.Source, all []adapters.Source) {
+	b, errs := read(src.Path, all)
+	for _, err := range errs {
+		p.Fault(err)
+	}
+	root, err := b.choose(src.Path)
+	if err == nil {
+		p.tell(b, root)
+	}
+	if err = errors.Join(err, b.close()); err != nil {
+		p.Fault(err)
 	}
 }
 
@@ -89,7 +96,7 @@ func (s step) time() time.Time {
 }
 
 // prompts are the parts of users' messages below a root, in order.
-func (b *book) prompts(root string) map[string][]*part {
+func (b *book) prompts(root string) map[string][]*entry {
 	var entries []*entry
 	for _, e := range b.parts {
 		if m := b.messages[e.part.MessageID]; m != nil && m.info.Role == "user" && b.root(e.part.SessionID) == root {
@@ -102,14 +109,14 @@ func (b *book) prompts(root string) map[string][]*part {
 		}
 		return strings.Compare(x.part.ID, y.part.ID)
 	})
-	out := map[string][]*part{}
+	out := map[string][]*entry{}
 	for _, e := range entries {
-		out[e.part.MessageID] = append(out[e.part.MessageID], e.part)
+		out[e.part.MessageID] = append(out[e.part.MessageID], e)
 	}
 	return out
 }
 
-func (p *parser) step(b *book, s step, prompts map[string][]*part) {
+func (p *parser) step(b *book, s step, prompts map[string][]*entry) {
 	if s.page != nil {
 		th := p.thread(s.page.info.SessionID)
 		m, _ := th.learn(s.page.info)
@@ -120,24 +127,29 @@ func (p *parser) step(b *book, s step, prompts map[string][]*part) {
 	th := p.thread(q.SessionID)
 	row := b.messages[q.MessageID]
 	if row == nil {
-		p.tell1(th, &message{ID: q.MessageID, Role: "assistant"}, s)
+		p.tell1(b, th, &message{ID: q.MessageID, Role: "assistant"}, s)
 		return
 	}
 	m, _ := th.learn(row.info)
 	if m.Role != "user" {
-		p.tell1(th, m, s)
+		p.tell1(b, th, m, s)
 		return
 	}
 	if parts := prompts[q.MessageID]; len(parts) > 0 {
 		p.abandonLost(b)
-		p.user(th, parts)
+		p.user(b, th, parts)
 		delete(prompts, q.MessageID)
 	}
 }
 
-func (p *parser) tell1(th *thread, m *message, s step) {
-	p.emitter.tell(th, m, mark{what: s.what, part: s.part.part})
-	if kind := s.part.part.Type; !slices.Contains(partTypes, kind) {
+func (p *parser) tell1(b *book, th *thread, m *message, s step) {
+	q, err := b.whole(s.part)
+	if err != nil {
+		p.Fault(err)
+		return
+	}
+	p.emitter.tell(th, m, mark{what: s.what, part: q})
+	if kind := q.Type; !slices.Contains(partTypes, kind) {
 		p.Native(th.Conversation, "", "part/"+kind, nil)
 	}
 }
@@ -148,9 +160,14 @@ var partTypes = []string{
 }
 
 // user writes a prompt when its first part comes.
-func (p *parser) user(th *thread, parts []*part) {
+func (p *parser) user(b *book, th *thread, parts []*entry) {
 	shown := false
-	for _, q := range parts {
+	for _, e := range parts {
+		q, err := b.whole(e)
+		if err != nil {
+			p.Fault(err)
+			continue
+		}
 		if q.Type == "compaction" {
 			p.compaction(th, q)
 			continue

@@ -27,9 +27,9 @@ func read(path string, sources []adapters.Source) (*book, []error) {
 		}
 	}
 	if main == nil {
-		return newBook(), []error{fmt.Errorf("opencode: transcript %s: a write-ahead log without its database", path)}
+		return newBook(new(shelf)), []error{fmt.Errorf("opencode: transcript %s: a write-ahead log without its database", path)}
 	}
-	r := &reader{path: path, book: newBook()}
+	r := &reader{path: path, book: newBook(new(shelf))}
 	if err := r.read(main, wal); err != nil {
 		r.fail(0, err)
 	}

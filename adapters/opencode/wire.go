@@ -179,6 +179,15 @@ type part struct {
 	Error   *apiError `json:"error"`
 }
 
+// outline is what orders a part among others.
+func (p *part) outline() *part {
+	o := &part{ID: p.ID, MessageID: p.MessageID, SessionID: p.SessionID, Type: p.Type}
+	if p.State != nil {
+		o.State = &toolState{Status: p.State.Status, Time: p.State.Time}
+	}
+	return o
+}
+
 type span struct {
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
