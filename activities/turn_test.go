@@ -194,14 +194,18 @@ func (b *bench) cutOff(ctx context.Context, cancel func(), after uint64, more in
 func TestAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
-	in := b.ask(1, "words 300")
-	old := b.aside(t.Context(), 1, in)
+	b.agent.Permission = "ask"
+	in := b.ask(1, "words 300 ask") // so the turn can't end before there are two
+	first := b.aside(t.Context(), 1, in)
 	b.until(b.last, is[event.BlockDelta])
-	out, err := b.attempt(t.Context(), 2, in)
-	require.NoError(t, err)
-	require.Equal(t, numbersFrom(1, 300), out.Result.Result.Response)
-	gone := <-old
+	second := b.aside(t.Context(), 2, in)
+	gone := <-first
 	require.Error(t, gone.err)
+	asked := b.until(b.last, is[event.PermissionRequested]).Payload.(event.PermissionRequested)
+	b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}})
+	over := <-second
+	require.NoError(t, over.err)
+	require.Equal(t, numbersFrom(1, 300), over.out.Result.Result.Response)
 	require.Equal(t, 300, count[event.BlockDelta](b.requireOnce(1)))
 	require.Equal(t, 1, countLines(b.heard(), `"type":"user"`))
 }
