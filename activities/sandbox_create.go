@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"os"
+	"slices"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -217,8 +221,7 @@ func (h *Host) copyTranscripts(ctx context.Context, a adapters.Adapter, l adapte
 }
 
 // importTranscripts makes a database of what was exported from one.
-func (h *Host) importTranscripts(ctx context.Context, e adapters.Exporter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) ([]event.Event, error) {
-	var written []event.Event
+func (h *Host) importTranscripts(ctx context.Context, e adapters.Exporter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) (written []event.Event, err error) {
 	var sources []adapters.Source
 	for f, err := range h.o.Archive.RestoreFiles(ctx, l.SessionID, epoch) {
 		if err != nil {
@@ -230,9 +233,38 @@ func (h *Host) importTranscripts(ctx context.Context, e adapters.Exporter, l ada
 	if len(sources) == 0 {
 		return nil, nil
 	}
-	files, err := e.Import(sources, l)
+	scratch, err := os.MkdirTemp("", "sojourn-import-")
 	if err != nil {
 		return nil, err
 	}
-	return written, sb.CopyIn(ctx, sandbox.AreaHome, filesOf(files, adapters.InHome))
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	files, err := e.Import(sources, l, scratch)
+	if err != nil {
+		return nil, err
+	}
+	return written, sb.CopyIn(ctx, sandbox.AreaHome, filesFrom(files))
+}
+
+// filesFrom are files of a home, each with the file that has its content.
+func filesFrom(files map[string]string) iter.Seq2[sandbox.File, error] {
+	return func(yield func(sandbox.File, error) bool) {
+		for _, path := range slices.Sorted(maps.Keys(files)) {
+			if !yieldFile(path, files[path], yield) {
+				return
+			}
+		}
+	}
+}
+
+func yieldFile(path, file string, yield func(sandbox.File, error) bool) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return yield(sandbox.File{}, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return yield(sandbox.File{}, err)
+	}
+	return yield(sandbox.File{Path: path, Mode: 0o600, Size: info.Size(), Body: f}, nil)
 }

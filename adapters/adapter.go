@@ -121,10 +121,10 @@ type Preparation struct {
 	// NativeID is the native session that is in the home and is continued
 	// with; "" means that none does, and a new one is begun.
 	NativeID string
-	// Write are files of the home to write before the start, one after the other,
-	// and Remove paths to remove after that: repairs after a kill. Mostly none.
-	Write  []Repair
-	Remove []string
+	// Move are files of the home to move before the start, and Write those to
+	// write after that, one after the other: repairs after a kill. Mostly none.
+	Move  []Move
+	Write []Repair
 	// Note says in words what was repaired, for the conversation; "" if
 	// nothing that anybody would miss.
 	Note string
@@ -415,7 +415,8 @@ type Exporter interface {
 	Export(home Home, t Transcript, since json.RawMessage, take func(lines []byte) error) (next json.RawMessage, err error)
 	// Cursor returns the cursor behind lines that were exported before.
 	Cursor(lines io.Reader) (json.RawMessage, error)
-	// Import returns the files that say in the home of this launch what the
-	// lines say.
-	Import(exported []Source, l Launch) ([]File, error)
+	// Import makes the files that say in the home of this launch what the lines
+	// say, and returns which of the new files in the folder scratch is to have
+	// which path in the home: they may be larger than memory.
+	Import(exported []Source, l Launch, scratch string) (files map[string]string, err error)
 }

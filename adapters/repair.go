@@ -6,6 +6,11 @@ import (
 	"io"
 )
 
+// Move is a file of an agent's home that is to have another path, both relative to
+// the home. It is moved in one step: who looks at the home meanwhile, or after a
+// death in between, finds it once.
+type Move struct{ From, To string }
+
 // Repair is a file of an agent's home to write before a start: a part of a file
 // that is there, and what comes behind it. Both may be missing. It says where
 // the bytes are rather than what they are, so that no transcript is held in

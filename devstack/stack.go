@@ -39,7 +39,9 @@ type stack struct {
 	report launch.Report
 
 	// host is where the servers are reached, opts.IP where they bind.
-	host                   string
+	host string
+	// inner is where servers of Temporal are that only Temporal itself uses.
+	inner                  string
 	temporal, ui, nats, s3 *launch.Claim
 
 	// running are the servers that are up, in the order of their start.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"time"
 
 	operatorservice "go.temporal.io/api/operatorservice/v1"
@@ -22,7 +24,8 @@ func (s *stack) startTemporal(ctx context.Context) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	inner, err := claimInnerPorts()
+	s.inner = innerAddress()
+	inner, err := s.claimInnerPorts()
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +55,28 @@ func (s *stack) startTemporal(ctx context.Context) (func(), error) {
 	return stop, s.prepareNamespace(ctx)
 }
 
-// loopback is where the ports are that are not needed outside the process.
-const loopback = "127.0.0.1"
+// innerAddress is where the ports are that are not needed outside the process. Where
+// the system has more than one loopback address it is one that hardly anybody else
+// uses: a port of 127.0.0.1 may become a connection's before the server binds it.
+func innerAddress() string {
+	own := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
+	l, err := net.Listen("tcp", own+":0")
+	if err != nil {
+		return "127.0.0.1"
+	}
+	_ = l.Close() // nothing has connected
+	return own
+}
 
 // claimInnerPorts holds free ports for what only the server itself uses.
-func claimInnerPorts() (map[string]*launch.Claim, error) {
+func (s *stack) claimInnerPorts() (map[string]*launch.Claim, error) {
 	claims := map[string]*launch.Claim{}
 	for _, service := range innerPorts {
-		c, err := launch.Port{Flag: service}.Claim(loopback)
+		ip := s.inner
+		if service == frontendHTTP {
+			ip = s.opts.IP
+		}
+		c, err := launch.Port{Flag: service}.Claim(ip)
 		if err != nil {
 			return nil, err
 		}

@@ -79,21 +79,21 @@ func (s *stack) services(inner map[string]*launch.Claim) map[string]config.Servi
 			HTTPPort: inner[frontendHTTP].Number,
 			BindOnIP: s.opts.IP,
 		}},
-		string(primitives.HistoryService):  innerService(inner[string(primitives.HistoryService)]),
-		string(primitives.MatchingService): innerService(inner[string(primitives.MatchingService)]),
-		string(primitives.WorkerService):   innerService(inner[string(primitives.WorkerService)]),
+		string(primitives.HistoryService):  s.innerService(inner[string(primitives.HistoryService)]),
+		string(primitives.MatchingService): s.innerService(inner[string(primitives.MatchingService)]),
+		string(primitives.WorkerService):   s.innerService(inner[string(primitives.WorkerService)]),
 	}
 }
 
-func innerService(c *launch.Claim) config.Service {
-	return config.Service{RPC: config.RPC{GRPCPort: c.Number, BindOnIP: loopback}}
+func (s *stack) innerService(c *launch.Claim) config.Service {
+	return config.Service{RPC: config.RPC{GRPCPort: c.Number, BindOnIP: s.inner}}
 }
 
 // temporalHosts replaces the gossip by which services of a cluster find each
 // other.
 func (s *stack) temporalHosts(inner map[string]*launch.Claim) map[primitives.ServiceName]static.Hosts {
 	at := func(name primitives.ServiceName) static.Hosts {
-		return static.SingleLocalHost(joinPort(loopback, inner[string(name)].Number))
+		return static.SingleLocalHost(joinPort(s.inner, inner[string(name)].Number))
 	}
 	return map[primitives.ServiceName]static.Hosts{
 		primitives.FrontendService: static.SingleLocalHost(s.report.TemporalAddress),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/runner"
@@ -104,24 +105,32 @@ func (h *Host) startSpec(a *Agent, cmd adapters.Command) runner.StartSpec {
 	return spec
 }
 
-// repair writes and removes what the adapter wants before a start.
+// repair moves and writes what the adapter wants before a start.
 func repair(ctx context.Context, a *Agent, p adapters.Preparation) error {
+	for _, m := range p.Move {
+		if err := move(ctx, a, m); err != nil {
+			return fmt.Errorf("move %s in the agent's home: %w", m.From, err)
+		}
+	}
 	if err := a.Sandbox.CopyIn(ctx, sandbox.AreaHome, repaired(a.Home(ctx), p.Write)); err != nil {
 		return fmt.Errorf("repair the agent's home: %w", err)
 	}
-	if len(p.Remove) == 0 {
-		return nil
-	}
-	for _, name := range p.Remove {
+	return nil
+}
+
+// move moves a file of the home. Isolated, since the agent may have put links to
+// anywhere on the way.
+func move(ctx context.Context, a *Agent, m adapters.Move) error {
+	for _, name := range []string{m.From, m.To} {
 		if err := sandbox.Text(name, "").Check(); err != nil {
-			return fmt.Errorf("repair the agent's home: %w", err)
+			return err
 		}
 	}
-	// Isolated, since the agent may have put links to anywhere on the way.
-	argv := append([]string{"rm", "-f", "--"}, p.Remove...)
-	spec := runner.RunSpec{Argv: argv, Env: a.Env, Dir: a.Paths.Home, Isolation: Isolation(a.Paths)}
-	if err := runner.Run(ctx, a.Sandbox, a.Paths.Runner, spec); err != nil {
-		return fmt.Errorf("repair the agent's home: %w", err)
+	for _, argv := range [][]string{{"mkdir", "-p", "--", path.Dir(m.To)}, {"mv", "-f", "--", m.From, m.To}} {
+		spec := runner.RunSpec{Argv: argv, Env: a.Env, Dir: a.Paths.Home, Isolation: Isolation(a.Paths)}
+		if err := runner.Run(ctx, a.Sandbox, a.Paths.Runner, spec); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/test/modelsim"
+	"github.com/sojourn-run/sojourn/test/replay"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
@@ -105,13 +106,13 @@ func TestFilesComeAlong(t *testing.T) {
 	require.NoError(t, err)
 
 	other := t.TempDir()
-	got, err := New().Import([]adapters.Source{source(append(running, ended...))}, adapters.Launch{})
+	got, err := replay.Imported(New(), adapters.Launch{}, source(append(running, ended...)))
 	require.NoError(t, err)
 	require.Greater(t, len(got), 1)
-	for _, f := range got {
-		path := filepath.Join(other, filepath.FromSlash(f.Path))
+	for name, data := range got {
+		path := filepath.Join(other, filepath.FromSlash(name))
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		require.NoError(t, os.WriteFile(path, f.Data, 0o600))
+		require.NoError(t, os.WriteFile(path, data, 0o600))
 	}
 	c = startTalk(t, url, other, folder, adapters.Launch{NativeID: session, Resume: true})
 	require.Contains(t, c.ask("p2", "RECALL"), "remember-the-first")

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -318,59 +319,83 @@ func (l fileLine) check() error {
 
 // Import makes the program's files of what was exported. Records, if given, are
 // put where they were.
-func (a *Adapter) Import(exported []adapters.Source, l adapters.Launch) ([]adapters.File, error) {
-	var out []adapters.File
+func (a *Adapter) Import(exported []adapters.Source, l adapters.Launch, scratch string) (map[string]string, error) {
+	files := scratchFiles{scratch, map[string]string{}}
 	for _, src := range exported {
-		files, err := a.importOne(src, l)
-		if err != nil {
+		if err := a.importOne(src, l, files); err != nil {
 			return nil, fmt.Errorf("acp: import %s: %w", src.Path, err)
 		}
-		out = append(out, files...)
 	}
-	return out, nil
+	return files.of, nil
 }
 
-func (a *Adapter) importOne(src adapters.Source, l adapters.Launch) ([]adapters.File, error) {
+func (a *Adapter) importOne(src adapters.Source, l adapters.Launch, files scratchFiles) error {
 	in, err := src.Open()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer in.Close()
-	if src.ID != filesID {
-		data, err := io.ReadAll(in)
-		return []adapters.File{{Base: adapters.InHome, Path: a.Place(src.Transcript, l), Mode: 0o600, Data: data}}, err
+	if src.ID == filesID {
+		return eachLine(in, files.apply)
 	}
-	contents := map[string][]byte{}
-	err = eachLine(in, func(line fileLine) error { return line.apply(contents) })
-	var files []adapters.File
-	for _, name := range slices.Sorted(maps.Keys(contents)) {
-		files = append(files, adapters.File{Base: adapters.InHome, Path: name, Mode: 0o600, Data: contents[name]})
-	}
-	return files, err
+	return files.change(a.Place(src.Transcript, l), func(f *os.File, _ int64) error {
+		_, err := io.Copy(f, in)
+		return err
+	})
 }
 
-func (l fileLine) apply(contents map[string][]byte) error {
-	was := contents[l.Path]
-	switch {
-	case l.Globs != "":
-		contents[globsFile] = []byte(l.Globs + "\n")
-	case l.Gone:
-		delete(contents, l.Path)
-	case l.Size != nil:
-		if *l.Size > int64(len(was)) {
-			return fmt.Errorf("%s has %d bytes, not %d", l.Path, len(was), *l.Size)
+// scratchFiles are files that are made of lines. Each is on disk, under a name of its
+// own: the paths that lines have may change from folders to files and back.
+type scratchFiles struct {
+	dir string
+	of  map[string]string
+}
+
+// change changes the file that is to have a path, and makes it if there is none.
+func (s scratchFiles) change(path string, change func(f *os.File, size int64) error) (err error) {
+	if s.of[path] == "" {
+		made, err := os.CreateTemp(s.dir, "")
+		if err != nil {
+			return err
 		}
-		contents[l.Path] = append([]byte{}, was[:*l.Size]...)
-	case l.At > int64(len(was)):
-		return fmt.Errorf("a piece of %s at %d has none before it", l.Path, l.At)
-	default:
-		end := l.At + int64(len(l.Data))
-		if end < int64(len(was)) {
-			copy(was[l.At:end], l.Data)
-		} else {
-			was = append(was[:l.At], l.Data...)
+		s.of[path] = made.Name()
+		if err := made.Close(); err != nil {
+			return err
 		}
-		contents[l.Path] = was
 	}
-	return nil
+	f, err := os.OpenFile(s.of[path], os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return change(f, info.Size())
+}
+
+func (s scratchFiles) apply(l fileLine) error {
+	if l.Gone {
+		delete(s.of, l.Path)
+		return nil
+	}
+	if l.Globs != "" {
+		return s.change(globsFile, func(f *os.File, _ int64) error {
+			_, err := f.WriteString(l.Globs + "\n")
+			return errors.Join(err, f.Truncate(int64(len(l.Globs)+1)))
+		})
+	}
+	return s.change(l.Path, func(f *os.File, size int64) error {
+		switch {
+		case l.Size != nil && *l.Size > size:
+			return fmt.Errorf("%s has %d bytes, not %d", l.Path, size, *l.Size)
+		case l.Size != nil:
+			return f.Truncate(*l.Size)
+		case l.At > size:
+			return fmt.Errorf("a piece of %s at %d has none before it", l.Path, l.At)
+		}
+		_, err := f.WriteAt(l.Data, l.At)
+		return err
+	})
 }

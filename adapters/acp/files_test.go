@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/test/replay"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
@@ -50,12 +51,11 @@ func source(data []byte) adapters.Source {
 
 func imported(t *testing.T, lines []byte) map[string]string {
 	t.Helper()
-	got, err := New().Import([]adapters.Source{source(lines)}, adapters.Launch{})
+	got, err := replay.Imported(New(), adapters.Launch{}, source(lines))
 	require.NoError(t, err)
 	out := map[string]string{}
-	for _, f := range got {
-		require.Equal(t, adapters.InHome, f.Base)
-		out[f.Path] = string(f.Data)
+	for path, data := range got {
+		out[path] = string(data)
 	}
 	return out
 }
@@ -185,7 +185,7 @@ func TestImportBadLines(t *testing.T) {
 		"{", `{"path":"../x","data":"eA=="}`, `{"path":"/x","size":0}`, `{"path":"x","at":7,"data":"eA=="}`,
 		`{"path":"x","at":65536,"data":"eA=="}`, `{"path":"x","size":5}`, `{"globs":"/etc/*"}`, `{"path":"x","size":-1}`, `{}`,
 	} {
-		_, err := New().Import([]adapters.Source{source([]byte(`{"globs":"x"}` + "\n" + line + "\n"))}, adapters.Launch{})
+		_, err := New().Import([]adapters.Source{source([]byte(`{"globs":"x"}` + "\n" + line + "\n"))}, adapters.Launch{}, t.TempDir())
 		require.ErrorContains(t, err, "line 2", line)
 	}
 	_, err := New().Cursor(strings.NewReader("nonsense\n"))

@@ -255,6 +255,7 @@ var hardLines = []string{
 	`{"ty\u0070e":"user","message":{"content":[{"type":"text","text":""},{"type":"image","source":{"type":"base64","data":"AA=="}}]}}`,
 	`{"type":"a","type":"user","uuid":"1","uuid":"2","uuid":null}`,
 	` { "type" : "user" , "message" : { "content" : [ { "type" : "text" , "text" : "x" } , { } ] } } `,
+	"\f{\"type\":\"0\"}",
 	`{"type":"user","message":null,"attachment":null,"event":null,"toolUseResult":null,"timestamp":null}`,
 	`{"type":"user","message":{"content":null}}`, `{"type":"user","message":{"content":[]}}`,
 	`{"type":"user","message":{"content":7}}`, `{"type":"user","message":{"content":[7]}}`, `{"type":"user","message":{"content":[null]}}`,

@@ -61,12 +61,18 @@ func rest(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Prepar
 		return adapters.Preparation{}, err
 	}
 	found.Note = note
-	found.Write = []adapters.Repair{{Path: want, From: c.path, End: c.size, Add: added}}
 	if c.path != want {
-		found.Remove = []string{c.path}
+		found.Move = []adapters.Move{{From: c.path, To: want}}
+	}
+	if len(added) > 0 {
+		found.Write = []adapters.Repair{{Path: want, From: want, End: c.size, Add: added}}
 	}
 	return found, nil
 }
+
+// maxRefill is the largest file that is filled again, in bytes: it is read whole. The
+// agent empties a session only in the minute of its birth.
+const maxRefill = 16 << 20
 
 // mend returns what a file needs to be gone on with.
 func mend(home adapters.Home, c chat) (added []byte, note string, err error) {
@@ -74,7 +80,10 @@ func mend(home adapters.Home, c chat) (added []byte, note string, err error) {
 		added = append(added, '\n') // so that the next line stays whole
 		note = "the last line of the native transcript was cut off"
 	}
-	if c.emptied {
+	switch {
+	case c.emptied && c.size > maxRefill:
+		note = fmt.Sprintf("the agent had emptied its native session, whose %d bytes are too many to fill it again: it remembers nothing", c.size)
+	case c.emptied:
 		// What is put back has to be in one line, so all of it is read.
 		data, err := readFile(home, c.path)
 		if err != nil {

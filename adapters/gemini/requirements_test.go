@@ -251,9 +251,8 @@ func TestPrepareLeavesTheMinuteOfBirth(t *testing.T) {
 	found, err := New().Prepare(writeHome(t, map[string]string{born: text}), launch())
 	require.NoError(t, err)
 	require.Equal(t, adapters.Preparation{
-		NativeID: idA, Remove: []string{born},
-		Write: []adapters.Repair{{Path: rests, From: born, End: int64(len(text))}},
-	}, found)
+		NativeID: idA, Move: []adapters.Move{{From: born, To: rests}},
+	}, found, "moved, not copied: who looks in between finds the session once")
 	require.Equal(t, rests, New().Place(adapters.Transcript{ID: event.Main, Path: born}, launch()),
 		"a transcript from the archive rests too")
 
@@ -271,7 +270,7 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	home := writeHome(t, map[string]string{rests: text})
 	found, err := New().Prepare(home, launch())
 	require.NoError(t, err)
-	require.Empty(t, found.Remove)
+	require.Empty(t, found.Move)
 	added, is := strings.CutPrefix(replay.Repaired(t, home, found.Write[0]), text)
 	require.True(t, is, "it only grows")
 	require.Contains(t, added, filler)
@@ -302,8 +301,18 @@ func TestMemoryOfPrepare(t *testing.T) {
 	home := &replay.Endless{Name: born, First: text, Line: answer, Lines: 4800, Last: asked}
 	found := replay.PreparesInBoundedMemory(t, New(), launch(), home)
 	require.Len(t, found.Write, 1)
-	require.Equal(t, home.Size(), found.Write[0].End)
+	require.Equal(t, adapters.Repair{Path: home.Name, From: home.Name, End: home.Size(), Add: found.Write[0].Add}, found.Write[0])
 	require.Contains(t, string(found.Write[0].Add), filler)
+}
+
+// One that the agent has emptied is not filled again if it is too large to be read whole.
+func TestMemoryOfRefill(t *testing.T) {
+	text := chatText(idA, dayOne, "one")
+	answer := `{"id":"g","timestamp":"` + dayTwo + `","type":"gemini","content":"` + strings.Repeat("x", 64<<10) + `"}` + "\n"
+	home := &replay.Endless{Name: chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl", First: text, Line: answer, Lines: 4800, Last: stubText(idA, dayTwo)}
+	found := replay.PreparesInBoundedMemory(t, New(), launch(), home)
+	require.Contains(t, found.Note, "it remembers nothing")
+	require.Empty(t, found.Write)
 }
 
 // A session that the agent has emptied, by loading it in the minute of its birth,
@@ -345,7 +354,7 @@ func TestPrepareFollowsTheRegistry(t *testing.T) {
 		files[chatDir+"session-2000-01-01T00-00-aaaaaaaa.jsonl"] = text
 		found, err := New().Prepare(writeHome(t, files), launch())
 		require.NoError(t, err)
-		require.Equal(t, ".gemini/tmp/elsewhere/chats/session-2000-01-01T00-00-aaaaaaaa.jsonl", found.Write[0].Path, name)
+		require.Equal(t, ".gemini/tmp/elsewhere/chats/session-2000-01-01T00-00-aaaaaaaa.jsonl", found.Move[0].To, name)
 	}
 	taken := map[string]string{
 		".gemini/tmp/my-space/.project_root":                "/other/My_Space",
@@ -355,7 +364,7 @@ func TestPrepareFollowsTheRegistry(t *testing.T) {
 	}
 	found, err := New().Prepare(writeHome(t, taken), launch())
 	require.NoError(t, err)
-	require.Contains(t, found.Write[0].Path, ".gemini/tmp/my-space-2/", "two workspaces of one name")
+	require.Contains(t, found.Move[0].To, ".gemini/tmp/my-space-2/", "two workspaces of one name")
 }
 
 func TestPlace(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -67,6 +68,9 @@ func chats(home adapters.Home, d depth) ([]chat, error) {
 		}
 		for _, p := range paths {
 			c, err := survey(home, p, d)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it is being moved
+			}
 			if err != nil {
 				return nil, err
 			}

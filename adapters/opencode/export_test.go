@@ -40,13 +40,13 @@ func homeOf(t testing.TB, lines, workspace string) adapters.DirHome {
 	l.Workspace = workspace
 	files, err := New().Import([]adapters.Source{{Transcript: mainFile, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(lines)), nil
-	}}}, l)
+	}}}, l, t.TempDir())
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	dir := t.TempDir()
-	path := filepath.Join(dir, filepath.FromSlash(files[0].Path))
+	path := filepath.Join(dir, filepath.FromSlash(database))
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, files[0].Data, 0o600))
+	require.NoError(t, os.Rename(files[database], path))
 	home, err := adapters.OpenHome(dir)
 	require.NoError(t, err)
 	return home
@@ -313,7 +313,7 @@ func TestImportRefuses(t *testing.T) {
 		"no table":   `{"table":"x","rowid":1,"row":{"a":1}}` + "\n",
 		"bad column": `{"table":"x","kind":"table","schema":"CREATE TABLE x (a)"}` + "\n" + `{"table":"x","rowid":1,"row":{"a":[1]}}` + "\n",
 	} {
-		_, err := New().Import([]adapters.Source{memory("x.jsonl", lines)}, launch())
+		_, err := New().Import([]adapters.Source{memory("x.jsonl", lines)}, launch(), t.TempDir())
 		require.ErrorContains(t, err, "x.jsonl: line ", name)
 	}
 }

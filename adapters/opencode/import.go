@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,37 +20,27 @@ import (
 // Import makes the database again of what was exported of it, for a workspace
 // that may lie elsewhere: the agent continues with a session only in the folder
 // that the session names.
-func (*Adapter) Import(exported []adapters.Source, l adapters.Launch) ([]adapters.File, error) {
-	var files []adapters.File
+func (*Adapter) Import(exported []adapters.Source, l adapters.Launch, scratch string) (map[string]string, error) {
+	files := map[string]string{}
 	for _, src := range exported {
 		if src.ID != event.Main {
 			continue
 		}
-		data, err := importFile(src, l.Workspace)
-		if err != nil {
+		files[database] = filepath.Join(scratch, "opencode.db")
+		if err := importFile(src, files[database], l.Workspace); err != nil {
 			return nil, fmt.Errorf("opencode: import %s: %w", src.Path, err)
 		}
-		files = append(files, adapters.File{Base: adapters.InHome, Path: database, Mode: 0o600, Data: data})
 	}
 	return files, nil
 }
 
-func importFile(src adapters.Source, workspace string) (data []byte, err error) {
+func importFile(src adapters.Source, file, workspace string) error {
 	in, err := src.Open()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer in.Close()
-	dir, err := os.MkdirTemp("", "sojourn-opencode-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	file := filepath.Join(dir, "new.db")
-	if err := build(file, in, workspace); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(file)
+	return build(file, in, workspace)
 }
 
 // build writes a database of lines. What an unfinished export may have to give back

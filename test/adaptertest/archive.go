@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 // archive keeps a session's transcripts as the host's archive does: whole
@@ -132,11 +133,14 @@ func (a *archive) restore(adapter adapters.Adapter, l adapters.Launch) ([]adapte
 	if len(exported) == 0 {
 		return files, nil
 	}
-	imported, err := a.exporter.Import(exported, l)
+	imported, err := replay.Imported(a.exporter, l, exported...)
 	if err != nil {
 		return nil, err
 	}
-	return append(files, imported...), a.resume()
+	for path, data := range imported {
+		files = append(files, adapters.File{Base: adapters.InHome, Path: path, Mode: 0o600, Data: data})
+	}
+	return files, a.resume()
 }
 
 // resume finds out where the exports of another home go on, by what the

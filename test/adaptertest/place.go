@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -144,15 +145,16 @@ func fileOf(path string, mode fs.FileMode, data []byte) sandbox.File {
 	return sandbox.File{Path: path, Mode: mode, Size: int64(len(data)), Body: bytes.NewReader(data)}
 }
 
-// removeFiles deletes paths of the home; what is not there is no error.
-func (p *place) removeFiles(paths []string) error {
+// moveFiles moves files of the home.
+func (p *place) moveFiles(moves []adapters.Move) error {
 	home, err := os.OpenRoot(p.paths.Home)
 	if err != nil {
 		return err
 	}
 	defer home.Close()
-	for _, path := range paths {
-		if err := home.RemoveAll(filepath.FromSlash(path)); err != nil {
+	for _, m := range moves {
+		err := home.MkdirAll(filepath.FromSlash(path.Dir(m.To)), 0o700)
+		if err = errors.Join(err, home.Rename(filepath.FromSlash(m.From), filepath.FromSlash(m.To))); err != nil {
 			return err
 		}
 	}

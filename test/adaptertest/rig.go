@@ -213,8 +213,8 @@ func (r *Rig) prepare() {
 	r.Launch.NativeID, r.Launch.Resume = a.NativeID(r.Launch.SessionID, 1), false
 	found, err := a.Prepare(r.place.home(), r.Launch)
 	require.NoError(r.t, err)
+	require.NoError(r.t, r.place.moveFiles(found.Move))
 	require.NoError(r.t, r.place.repair(r.t.Context(), found.Write))
-	require.NoError(r.t, r.place.removeFiles(found.Remove))
 	if found.NativeID != "" {
 		r.Launch.NativeID, r.Launch.Resume = found.NativeID, true
 	}

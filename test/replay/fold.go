@@ -3,8 +3,10 @@ package replay
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"iter"
+	"os"
 	"strings"
 	"testing"
 
@@ -166,4 +168,24 @@ func Pretty(t testing.TB, v any) string {
 	var buf bytes.Buffer
 	require.NoError(t, json.Indent(&buf, []byte(JSON(t, v)), "", " "))
 	return buf.String() + "\n"
+}
+
+// Imported returns the files that an exporter makes of sources, by their paths in the home.
+func Imported(e adapters.Exporter, l adapters.Launch, sources ...adapters.Source) (contents map[string][]byte, err error) {
+	scratch, err := os.MkdirTemp("", "imported")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	files, err := e.Import(sources, l, scratch)
+	if err != nil {
+		return nil, err
+	}
+	contents = map[string][]byte{}
+	for path, file := range files {
+		if contents[path], err = os.ReadFile(file); err != nil {
+			return nil, err
+		}
+	}
+	return contents, nil
 }

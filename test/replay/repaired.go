@@ -20,6 +20,10 @@ func PreparesInBoundedMemory(t testing.TB, a adapters.Adapter, l adapters.Launch
 	require.Greater(t, home.Size(), int64(250<<20))
 	found, err := a.Prepare(home, l)
 	require.NoError(t, err)
+	for _, m := range found.Move {
+		require.Equal(t, home.Name, m.From)
+		home.Name = m.To
+	}
 	for _, r := range found.Write {
 		in, err := r.Open(home)
 		require.NoError(t, err)

@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,8 +83,9 @@ type Stack struct {
 }
 
 // Start starts a stack with its data and env file in dir, and returns when it
-// is ready. Its ports are free ones unless natsPort is not "". The error names
-// the program and its last words.
+// is ready. It has a loopback address that is dir's own: a port of 127.0.0.1 may
+// become a connection's before a server binds it. Its ports are free ones unless
+// natsPort is not "". The error names the program and its last words.
 func Start(program, dir, natsPort string) (*Stack, error) {
 	if natsPort == "" {
 		natsPort = "0"
@@ -93,7 +95,7 @@ func Start(program, dir, natsPort string) (*Stack, error) {
 		return nil, err // an older one's would be taken for this one's
 	}
 	said := new(tail)
-	s.cmd = exec.Command(program, "--data-dir", filepath.Join(dir, "data"), "--env-file", s.File,
+	s.cmd = exec.Command(program, "--data-dir", filepath.Join(dir, "data"), "--env-file", s.File, "--ip", addressOf(dir),
 		"--temporal-port", "0", "--ui-port", "0", "--nats-port", natsPort, "--s3-port", "0")
 	s.cmd.Stdout, s.cmd.Stderr = said, said
 	if err := s.cmd.Start(); err != nil {
@@ -108,6 +110,13 @@ func Start(program, dir, natsPort string) (*Stack, error) {
 		return nil, fmt.Errorf("%s does not start: %w: %s", program, err, said.last())
 	}
 	return s, nil
+}
+
+func addressOf(dir string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(dir)) // a hash takes everything
+	n := h.Sum32()
+	return fmt.Sprintf("127.%d.%d.%d", 1+n%250, n>>8%250, 1+n>>16%250)
 }
 
 // wait returns once the env file is there, which is written when all servers

@@ -25,10 +25,10 @@ var (
 // ErrNoType is for lines that must have a type.
 var ErrNoType = errors.New(`field "type" is missing`)
 
-// Object is a line without the space around it. It fails on one that is not
-// UTF-8 or cannot be a JSON object.
+// Object is a line without the space around it, of the kinds that JSON knows. It
+// fails on one that is not UTF-8 or cannot be a JSON object.
 func Object(line []byte) ([]byte, error) {
-	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
+	if line = bytes.Trim(line, " \t\r\n"); len(line) == 0 || line[0] != '{' {
 		return nil, errNoObject
 	}
 	if !utf8.Valid(line) {
