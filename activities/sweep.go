@@ -21,13 +21,14 @@ import (
 // SweepEvery is how often a host looks for sandboxes that nobody owns.
 const SweepEvery = time.Minute
 
-// Watch sweeps the host now and then, renews the idle leases of its agents, and
-// keeps the agents of paused turns alive that a worker before kept, until ctx
-// ends.
+// Watch sweeps the host now and then, renews the idle leases of its agents, looks
+// whether they live, and keeps the agents of paused turns alive that a worker before
+// kept, until ctx ends.
 func (h *Host) Watch(ctx context.Context) {
-	var leases sync.WaitGroup
-	leases.Go(func() { h.KeepIdleLeases(ctx) })
-	defer leases.Wait()
+	var idle sync.WaitGroup
+	idle.Go(func() { h.KeepIdleLeases(ctx) })
+	idle.Go(func() { h.CheckHealth(ctx) })
+	defer idle.Wait()
 	h.KeepAllPaused(ctx)
 	host.Every(ctx, SweepEvery, func() {
 		if err := h.Sweep(ctx); err != nil && ctx.Err() == nil {

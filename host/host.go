@@ -42,7 +42,10 @@ type Options struct {
 	// IdleLease is how long an agent lives without a worker while no turn runs.
 	// Default: runner.DefaultIdleLease.
 	IdleLease time.Duration
-	Provider  sandbox.Provider
+	// HealthEvery is how often agents are looked at between turns. Default:
+	// DefaultHealthEvery.
+	HealthEvery time.Duration
+	Provider    sandbox.Provider
 	// Slots counts Provider's sandboxes. Default: none is allowed.
 	Slots  *Slots
 	Agents adapters.Registry
@@ -54,6 +57,9 @@ type Options struct {
 	Getenv func(string) string
 	Log    *slog.Logger
 }
+
+// DefaultHealthEvery is how often a host looks whether its idle agents live.
+const DefaultHealthEvery = 30 * time.Second
 
 // Host is this machine's side of the sandboxes on it: their slots and checkpoints,
 // the agents in them, and the leases that end an agent which nobody is in charge of.
@@ -78,6 +84,7 @@ type Host struct {
 func New(o Options) *Host {
 	ctx, stop := context.WithCancel(context.Background())
 	o.Lease, o.IdleLease = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.IdleLease, runner.DefaultIdleLease)
+	o.HealthEvery = cmp.Or(o.HealthEvery, DefaultHealthEvery)
 	if o.Evict == nil {
 		o.Evict = func(context.Context, string, session.EvictRequest) error { return session.ErrBusy }
 	}

@@ -22,6 +22,9 @@ var (
 	// ErrBusy: the message wanted an idle session (BusyReject), or an evict
 	// found work.
 	ErrBusy = errors.New("session is busy")
+	// ErrConflict: the message's id is that of another message, which says something
+	// else.
+	ErrConflict = errors.New("message id is taken by another message")
 	// ErrDepthLimit: the spawning session is MaxDepth levels deep.
 	//
 	//lint:ignore ST1005 clients of earlier systems of this kind know it by this sentence
@@ -36,6 +39,7 @@ const (
 	TypeInvalid      = "InvalidInput"
 	TypeClosed       = "Closed"
 	TypeBusy         = "Busy"
+	TypeConflict     = "Conflict"
 	TypeDepthLimit   = "DepthLimit"
 	TypeAgentMissing = "AgentMissing"
 	TypeNotFound     = "NotFound"
@@ -80,6 +84,7 @@ var wireTypes = []struct {
 }{
 	{ErrClosed, TypeClosed},
 	{ErrBusy, TypeBusy},
+	{ErrConflict, TypeConflict},
 	{ErrDepthLimit, TypeDepthLimit},
 	{ErrNotFound, TypeNotFound},
 }

@@ -177,6 +177,16 @@ func ResultOf(ev event.Event, messageID string) (Result, bool) {
 	return Result{ExecutionID: q.ExecutionID, MessageID: messageID, Outcome: out, Result: q.Result, Error: q.Error, Reason: q.Reason}, true
 }
 
+// Ends is the event of how an execution ended that never had an answer; ResultOf
+// reads it back.
+func (r Result) Ends() event.Payload {
+	q := event.Query{ExecutionID: r.ExecutionID, MessageIDs: []string{r.MessageID}, Error: r.Error, Reason: r.Reason}
+	if r.Outcome == Failed {
+		return event.QueryFailed{Query: q}
+	}
+	return event.QueryInterrupted{Query: q}
+}
+
 // endOf returns the execution that an event ends and how, if it ends one.
 func endOf(ev event.Event) (q event.Query, how Outcome, ended bool) {
 	switch p := ev.Payload.(type) {

@@ -27,8 +27,9 @@ type Handle struct {
 func (h *Handle) ID() string { return h.id }
 
 // Send queues a message and runs it. It returns when the message is accepted,
-// not when it is answered: see Wait. A message id that was sent before returns
-// the first receipt. With BusyReject a turn whose end is in the stream already
+// not when it is answered: see Wait. A message that was sent before, with its id,
+// returns the first receipt; one that says something else is refused with
+// ErrConflict. With BusyReject a turn whose end is in the stream already
 // does not count as running.
 func (h *Handle) Send(ctx context.Context, m Message) (Receipt, error) {
 	if m.ID == "" {
@@ -38,12 +39,16 @@ func (h *Handle) Send(ctx context.Context, m Message) (Receipt, error) {
 		return Receipt{}, err
 	}
 	var rec Receipt
-	err := h.update(ctx, UpdateSend, "send-"+m.ID, &rec, m)
+	err := h.update(ctx, UpdateSend, sendID(m), &rec, m)
 	if m.WhenBusy == BusyReject && errors.Is(err, ErrBusy) && h.endTaken(ctx) {
-		err = h.update(ctx, UpdateSend, "send-"+m.ID, &rec, m)
+		err = h.update(ctx, UpdateSend, sendID(m), &rec, m)
 	}
 	return rec, err
 }
+
+// sendID is the id of the update that sends a message: Temporal itself answers a
+// repeated one. Another message under the same id gets as far as the workflow.
+func sendID(m Message) string { return "send-" + m.ID + "-" + m.Digest() }
 
 // Queue queues a message without running it; a later Send or Render runs it.
 func (h *Handle) Queue(ctx context.Context, m Message) error {

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // Summary is one session in a list.
@@ -38,6 +39,8 @@ type Summary struct {
 	ClosedAt     time.Time `json:"closedAt,omitzero"`
 	// Archived marks an entry that Temporal no longer knows.
 	Archived bool `json:"archived,omitempty"`
+	// Runtime is what runs of the session: its sandbox is null where it has none.
+	Runtime event.Runtime `json:"runtime"`
 	// Damage is what of the archived session can't be read, "" for none; the
 	// fields that depend on it are zero.
 	Damage string `json:"damage,omitempty"`
@@ -263,6 +266,11 @@ func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {
 	if !s.ClosedAt.IsZero() {
 		// A terminated workflow could not say so itself.
 		s.Status = StatusClosed
+		return s, nil
+	}
+	s.Runtime.IsLoaded = true
+	if s.Host != "" {
+		s.Runtime.Sandbox = &event.Environment{Host: s.Host}
 	}
 	return s, nil
 }

@@ -15,6 +15,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
 func TestListQuery(t *testing.T) {
@@ -70,6 +72,7 @@ func TestSummary(t *testing.T) {
 	require.Equal(t, Summary{
 		SessionID: "s1", Title: "a title", Agent: "claude", Profile: "p", Status: StatusRunning, Host: "h1", Parent: "root",
 		Tags: []string{"a", "b"}, Turns: 7, CostUSD: new(1.5), CreatedAt: began, LastActivity: ended,
+		Runtime: event.Runtime{IsLoaded: true, Sandbox: &event.Environment{Host: "h1"}},
 	}, got)
 }
 

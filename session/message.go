@@ -131,6 +131,8 @@ type Receipt struct {
 	// AfterSeq is a sequence number before everything that this message will
 	// cause in the stream.
 	AfterSeq uint64 `json:"afterSeq"`
+	// Digest identifies what the message said, as Message.Digest does.
+	Digest string `json:"digest,omitempty"`
 }
 
 // RenderRequest applies options and runs what is queued.
@@ -153,6 +155,9 @@ type InterruptRequest struct {
 	Message *Message `json:"message,omitempty"`
 	// Reason is kept in the conversation's query:interrupted event.
 	Reason string `json:"reason,omitempty"`
+	// ClearQueue also cancels what waits, before Message is taken: see
+	// QueueEdit.Cancel.
+	ClearQueue bool `json:"clearQueue,omitempty"`
 }
 
 // Validate checks what can be checked without knowing the session.
@@ -170,6 +175,8 @@ type InterruptReply struct {
 	// is only queued.
 	Running bool     `json:"running"`
 	Receipt *Receipt `json:"receipt,omitempty"`
+	// Cancelled is what ClearQueue took out of the queue, whole, in its order.
+	Cancelled []Message `json:"cancelled,omitempty"`
 }
 
 // SpawnRequest starts a child session with a first message.
@@ -220,6 +227,8 @@ const (
 	EvictManual = "manual"
 	// EvictForSlot: a host needed the idle sandbox's slot for another session.
 	EvictForSlot = "slot"
+	// EvictUnhealthy: the agent died between turns.
+	EvictUnhealthy = "unhealthy"
 )
 
 // Configure changes a session; nil fields stay.

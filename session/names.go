@@ -14,6 +14,7 @@ const (
 	UpdateClearAbort = "clear-abort"
 	UpdateSpawn      = "spawn"
 	UpdateRespond    = "respond"
+	UpdateEditQueue  = "edit-queue"
 	UpdateConfigure  = "configure"
 	UpdateEvict      = "evict"
 	UpdateClose      = "close"

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -29,13 +30,83 @@ type SavedTranscript struct {
 	RawTranscript []byte `json:"rawTranscript"`
 }
 
-// RuntimeData is a session as clients see it: what is saved, the blocks that
-// an adapter's parse finds in it, and, while it is open, what runs. It is
-// never stored.
+// RuntimeData is a session as clients see it: what is saved, its conversation, and
+// what runs. It is never stored.
 type RuntimeData struct {
 	SavedData
-	Blocks  []event.Block  `json:"blocks"`
+	// Blocks are those of the main conversation that were asked for.
+	Blocks []event.Block `json:"blocks"`
+	// Runtime is what runs now; nil in data that was not read by Client.Runtime.
 	Runtime *event.Runtime `json:"runtime,omitempty"`
+	// Faults as in Conversation.
+	Faults []string `json:"faults,omitempty"`
+}
+
+// Runtime reads a session into memory: all that is stored, the part of its
+// conversation that is asked for, as Show has it, and what runs, as its workflow has
+// it. Of an open session what is stored may be some seconds behind. Errors:
+// [ErrNotFound], [ErrNoArchive], or the part that is not reachable.
+func (c *Client) Runtime(ctx context.Context, id string, t Timeline) (RuntimeData, error) {
+	if err := t.Validate(); err != nil {
+		return RuntimeData{}, err
+	}
+	saved, err := c.Load(ctx, id)
+	if err != nil {
+		return RuntimeData{}, err
+	}
+	conv, err := c.Show(ctx, id, FromAuto)
+	if err != nil {
+		return RuntimeData{}, err
+	}
+	data := RuntimeData{SavedData: saved, Blocks: t.Of(conv.State.Blocks), Runtime: &event.Runtime{}, Faults: conv.Faults}
+	known, err := c.lookup(ctx, id)
+	if errors.Is(err, ErrNotFound) || err == nil && !known.open {
+		return data, nil
+	}
+	if err != nil {
+		return RuntimeData{}, err
+	}
+	now, err := (&Handle{c: c, id: id, first: known.first}).Snapshot(ctx)
+	if err != nil {
+		return RuntimeData{}, err
+	}
+	data.Runtime.IsLoaded = true
+	if now.Sandbox != nil {
+		env := now.Sandbox.Environment(now.Sandbox.Status)
+		data.Runtime.Sandbox = &env
+	}
+	return data, nil
+}
+
+// Files returns the files of a session's workspace as they were archived at the end
+// of its last turn, open or closed; those of a folder that its user gave stay there,
+// and none are returned. Errors: [ErrNotFound], [ErrNoArchive].
+func (c *Client) Files(ctx context.Context, id string) ([]workspace.File, error) {
+	w, err := c.workspace(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return w.Files(), nil
+}
+
+// OpenFile opens one of the Files, whose content is checked while it is read. Errors:
+// those of Files, and fs.ErrNotExist for a path that is no regular file.
+func (c *Client) OpenFile(ctx context.Context, id, path string) (io.ReadCloser, error) {
+	w, err := c.workspace(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return w.OpenFile(ctx, path)
+}
+
+func (c *Client) workspace(ctx context.Context, id string) (*workspace.Store, error) {
+	if err := ValidateID("id", id); err != nil {
+		return nil, err
+	}
+	if _, err := c.record(ctx, id, FromArchive); err != nil {
+		return nil, err
+	}
+	return workspace.Open(ctx, c.o.Archive, id, 0)
 }
 
 // Load reads all that is stored of a session into memory. Errors: [ErrNotFound],

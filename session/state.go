@@ -30,7 +30,7 @@ type State struct {
 	// IdleTimeoutMS as in Options, never 0.
 	IdleTimeoutMS int64 `json:"idleTimeoutMs"`
 
-	Queue []Queued `json:"queue,omitempty"`
+	Queue Queue `json:"queue,omitempty"`
 	// Receipts are the last KeptReceipts accepted messages, oldest first.
 	Receipts []Receipt `json:"receipts,omitempty"`
 	// Spent are the ids of messages that were accepted before those, as hashes.

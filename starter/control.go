@@ -29,21 +29,22 @@ func (c *cli) tell(ctx context.Context, id string, ask func(context.Context, *se
 
 func (c *cli) interruptCommand() *cobra.Command {
 	var message, reason string
+	var clearQueue bool
 	cmd := &cobra.Command{
 		Use:   "interrupt ID",
 		Short: "Stop the running turn, and those of all children",
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.interrupt(cmd.Context(), args[0], message, reason)
+			return c.interrupt(cmd.Context(), args[0], message, session.InterruptRequest{Reason: reason, ClearQueue: clearQueue})
 		},
 	}
 	cmd.Flags().StringVar(&message, "message", "", "go on with the message `TEXT`")
 	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`; it is kept in the conversation")
+	cmd.Flags().BoolVar(&clearQueue, "clear-queue", false, "also cancel the messages that wait")
 	return cmd
 }
 
-func (c *cli) interrupt(ctx context.Context, id, message, reason string) error {
-	req := session.InterruptRequest{Reason: reason}
+func (c *cli) interrupt(ctx context.Context, id, message string, req session.InterruptRequest) error {
 	if message != "" {
 		m, err := c.message(message, sendFlags{})
 		if err != nil {
@@ -65,6 +66,9 @@ func (c *cli) interrupt(ctx context.Context, id, message, reason string) error {
 			what = "is being interrupted"
 		case reply.Receipt != nil:
 			what += "; the message is queued and runs with the next one"
+		}
+		for _, m := range reply.Cancelled {
+			what += fmt.Sprintf("\nmessage %s is cancelled: %s", m.ID, render.Short(m.Text, maxTitle))
 		}
 		return c.done(id, what, reply)
 	})
@@ -145,20 +149,30 @@ func (c *cli) closeCommand() *cobra.Command {
 		Short: "Close a session and its children; the archive keeps the conversation",
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.tell(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
-				stop := c.sayPending(ctx, h, "")
-				err := h.Close(ctx)
-				stop()
-				if err != nil {
-					return err
-				}
-				return c.done(h.ID(), "is closed", struct {
-					SessionID string         `json:"sessionId"`
-					Status    session.Status `json:"status"`
-				}{h.ID(), session.StatusClosed})
-			})
+			return c.close(cmd.Context(), args[0])
 		},
 	}
+}
+
+// close returns when the agents have ended and everything is archived, so what it
+// waits for is not only a worker.
+func (c *cli) close(ctx context.Context, id string) error {
+	h, err := c.handle(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	slow := c.patience("closing session %s: a worker ends its agents and archives the rest", id)
+	pending := c.sayPending(ctx, h, "")
+	err = h.Close(ctx)
+	pending()
+	slow()
+	if err != nil {
+		return err
+	}
+	return c.done(h.ID(), "is closed", struct {
+		SessionID string         `json:"sessionId"`
+		Status    session.Status `json:"status"`
+	}{h.ID(), session.StatusClosed})
 }
 
 func (c *cli) configureCommand() *cobra.Command {

@@ -53,6 +53,7 @@ func stoppedAt(hint, format string, args ...any) error {
 
 // flagsOf are the flags that set fields of another name.
 var flagsOf = map[string]string{
+	"roles": "role", "maxTokens": "max-tokens",
 	"idleTimeoutMs": "idle-timeout", "noProgressMs": "no-progress", "metadata": "meta", "tags": "tag",
 	"message.whenBusy": "when-busy", "message.id": "message-id", "message.text": "message",
 }
@@ -115,6 +116,7 @@ var hints = []struct {
 	{session.ErrClosed, "sojourn open ID reopens it"},
 	{session.ErrExists, "choose another --id, or send it a message: sojourn send ID TEXT"},
 	{session.ErrBusy, "wait for the turn, or send with --when-busy queue"},
+	{session.ErrConflict, "give the message an id of its own, or send it without --message-id"},
 	{session.ErrDepthLimit, "spawn from a session nearer to the root"},
 	{session.ErrUnavailable, hintTemporal},
 	{adapters.ErrNotInstalled, "sojourn agents lists the agents, and the hosts that have them"},

@@ -56,6 +56,9 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 	if cmd.HasAvailableLocalFlags() {
 		fmt.Fprintf(b, "%s\n", flagBlock(cmd))
 	}
+	for _, sub := range cmd.Commands() {
+		writeCommand(b, sub)
+	}
 }
 
 func flagBlock(cmd *cobra.Command) string {

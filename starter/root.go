@@ -75,7 +75,7 @@ func (c *cli) root() *cobra.Command {
 	)
 	inOurOrder()
 	c.add(root, groupTalk, c.newCommand, c.sendCommand, c.chatCommand, c.tailCommand, c.showCommand, c.respondCommand)
-	c.add(root, groupManage, c.lsCommand, c.interruptCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.closeCommand, c.openCommand, c.filesCommand)
+	c.add(root, groupManage, c.lsCommand, c.interruptCommand, c.queueCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.closeCommand, c.openCommand, c.filesCommand)
 	c.add(root, groupLocal, c.parseCommand, c.translateCommand, c.reduceCommand)
 	c.add(root, groupSetup, c.setupCommand, c.doctorCommand, c.agentsCommand)
 	root.AddCommand(c.referenceCommand())
@@ -87,6 +87,9 @@ func (c *cli) add(root *cobra.Command, group string, commands ...func() *cobra.C
 		cmd := command()
 		cmd.GroupID = group
 		cmd.DisableFlagsInUseLine = true
+		for _, sub := range cmd.Commands() {
+			sub.DisableFlagsInUseLine = true
+		}
 		root.AddCommand(cmd)
 	}
 }

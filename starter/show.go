@@ -116,21 +116,34 @@ func behindLast(id string, after, last uint64) error {
 
 func (c *cli) showCommand() *cobra.Command {
 	var from string
+	var part session.Timeline
+	var roles []string
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a whole conversation; no worker and no sandbox is needed",
 		Long: `Show a whole conversation, with every tool's result and every subagent in its place.
-With --json it prints the state, the same that "sojourn tail ID --json | sojourn reduce" gives.`,
-		Args: wants,
+With --json it prints the state, the same that "sojourn tail ID --json | sojourn reduce" gives.
+--role, --max-tokens and --limit choose blocks of the main conversation, the newest first.`,
+		Example: "  sojourn show $ID\n  sojourn show $ID --role user --role assistant --limit 20",
+		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.show(cmd.Context(), args[0], session.From(from))
+			for _, r := range roles {
+				part.Roles = append(part.Roles, session.Role(r))
+			}
+			if err := part.Validate(); err != nil {
+				return err
+			}
+			return c.show(cmd.Context(), args[0], session.From(from), part)
 		},
 	}
+	cmd.Flags().StringArrayVar(&roles, "role", nil, "only what `user|assistant|tool|system` says (repeatable)")
+	cmd.Flags().IntVar(&part.MaxTokens, "max-tokens", 0, "only the newest blocks that have about `N` tokens together")
+	cmd.Flags().IntVar(&part.Limit, "limit", 0, "only the newest `N` blocks")
 	cmd.Flags().StringVar(&from, "from", string(session.FromAuto), "read from `auto|archive|stream`; auto is the stream for an open session")
 	return cmd
 }
 
-func (c *cli) show(ctx context.Context, id string, from session.From) error {
+func (c *cli) show(ctx context.Context, id string, from session.From, part session.Timeline) error {
 	switch from {
 	case session.FromAuto, session.FromArchive, session.FromStream:
 	default:
@@ -146,10 +159,12 @@ func (c *cli) show(ctx context.Context, id string, from session.From) error {
 	for _, fault := range conv.Faults {
 		c.warn("%s", fault)
 	}
+	said := len(conv.State.Blocks) + len(conv.State.Subagents)
+	conv.State.Blocks = part.Of(conv.State.Blocks)
 	if c.json {
 		return c.printJSON(conv.State)
 	}
-	if len(conv.State.Blocks) == 0 && len(conv.State.Subagents) == 0 {
+	if said == 0 {
 		c.warn("nothing was said in session %s yet", id)
 	}
 	return c.printConversation(conv)

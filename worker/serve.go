@@ -216,7 +216,7 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 	sayMissing(agents, s, logger)
 	return activities.NewHost(activities.HostOptions{
 		Options: host.Options{
-			ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease, Temporal: temporal,
+			ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease, HealthEvery: s.healthEvery, Temporal: temporal,
 			Evict: func(ctx context.Context, id string, req session.EvictRequest) error {
 				return session.Evict(ctx, temporal, id, req)
 			},

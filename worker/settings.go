@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/internal/settings"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -35,6 +36,8 @@ type options struct {
 	network sandbox.Network
 	// idleLease is how long an idle agent lives without a worker.
 	idleLease time.Duration
+	// healthEvery is how often idle agents are looked at.
+	healthEvery time.Duration
 	// stopAgents ends the host's agents when the worker is stopped.
 	stopAgents bool
 }
@@ -76,7 +79,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 	if err := s.setMemory(*sessionMemory); err != nil {
 		return s, err
 	}
-	if err := s.readIdleLease(); err != nil {
+	if err := s.readDurations(); err != nil {
 		return s, err
 	}
 	if err := s.readNetwork(*network); err != nil {
@@ -157,17 +160,25 @@ func (s *options) hideKeys() error {
 	return nil
 }
 
-// readIdleLease reads SOJOURN_IDLE_LEASE.
-func (s *options) readIdleLease() error {
-	const name = "SOJOURN_IDLE_LEASE"
-	s.idleLease = runner.DefaultIdleLease
-	given := s.Get(name)
-	if given == "" {
-		return nil
-	}
-	var err error
-	if s.idleLease, err = time.ParseDuration(given); err != nil || s.idleLease < time.Second {
-		return wrongUsage{hinted{fmt.Errorf("%s is %q: want a duration of at least 1s, such as 1h or 90m", name, given), "it is how long an idle agent lives without a worker"}}
+// readDurations reads the settings that are durations.
+func (s *options) readDurations() error {
+	for _, d := range []struct {
+		name, meaning string
+		byDefault     time.Duration
+		into          *time.Duration
+	}{
+		{"SOJOURN_IDLE_LEASE", "it is how long an idle agent lives without a worker", runner.DefaultIdleLease, &s.idleLease},
+		{"SOJOURN_HEALTH_INTERVAL", "it is how often the worker looks whether idle agents live", host.DefaultHealthEvery, &s.healthEvery},
+	} {
+		*d.into = d.byDefault
+		given := s.Get(d.name)
+		if given == "" {
+			continue
+		}
+		var err error
+		if *d.into, err = time.ParseDuration(given); err != nil || *d.into < time.Second {
+			return wrongUsage{hinted{fmt.Errorf("%s is %q: want a duration of at least 1s, such as 1h or 90m", d.name, given), d.meaning}}
+		}
 	}
 	return nil
 }

@@ -103,10 +103,7 @@ func (r *run) takeOverResult(res session.Result, before uint64) {
 
 // awaits reports whether a message is the running one, or waits.
 func (r *run) awaits(messageID string) bool {
-	if r.cur != nil && r.cur.queued.Message.ID == messageID {
-		return true
-	}
-	return slices.ContainsFunc(r.st.Queue, func(q session.Queued) bool { return q.Message.ID == messageID })
+	return r.cur != nil && r.cur.queued.Message.ID == messageID || r.st.Queue.Find(messageID) >= 0
 }
 
 // failUnknown fails a running execution whose message this run never had: the
@@ -117,8 +114,7 @@ func (r *run) failUnknown(run contract.Running) {
 	r.remember(session.Receipt{SessionID: r.in.SessionID, MessageID: run.MessageID, ExecutionID: run.ExecutionID, AfterSeq: run.AfterSeq})
 	r.addResult(outputOf(res))
 	r.st.Sandbox, r.running = nil, nil
-	q := session.Queued{Message: session.Message{ID: run.MessageID}, ExecutionID: run.ExecutionID}
-	r.notify(failureEvents(q, info)...)
+	r.notify(failureBlock(res), res.Ends())
 }
 
 // emit appends server events under the run's epoch, or under a new one if its own

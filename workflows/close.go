@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -53,29 +52,6 @@ func (r *run) finish() error {
 			}
 		}
 	}
-}
-
-// failQueue records the failure of every message that the session closes on:
-// each has a receipt.
-func (r *run) failQueue() {
-	if len(r.st.Queue) == 0 {
-		return
-	}
-	var events []event.Payload
-	var texts []string
-	for _, q := range r.st.Queue {
-		info := event.ErrorInfo{Message: "the session was closed before this message ran", Code: session.TypeClosed}
-		r.st.Results = append(r.st.Results, session.Result{
-			ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
-		})
-		events = append(events, event.QueryFailed{Query: event.Query{ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Error: &info}})
-		texts = append(texts, fmt.Sprintf("%s (%s)", titleOf(q.Message.Text), q.Message.ID))
-	}
-	// Named after the first: more may come while the session closes.
-	block := event.SystemBlock(fmt.Sprintf("sojourn-e%d-%s-unanswered", r.st.Epoch, r.st.Queue[0].ExecutionID), "unanswered",
-		"closed before these messages ran: "+strings.Join(texts, "; "))
-	r.st.Queue = nil
-	r.notify(append(events, block)...)
 }
 
 // endSandbox archives and ends the sandbox. A host that is gone took its

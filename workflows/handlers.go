@@ -25,6 +25,7 @@ func (r *run) listen(ctx workflow.Context) error {
 		}),
 		update(r, session.UpdateConfigure, r.configureUpdate, r.validateConfigure),
 		update(r, session.UpdateRespond, r.respond, r.validateRespond),
+		update(r, session.UpdateEditQueue, r.editQueue, r.validateEditQueue),
 		update(r, session.UpdateSpawn, r.spawn, r.validateSpawn),
 		update(r, session.UpdateEvict, r.evict, r.validateEvict),
 		workflow.SetUpdateHandler(r.ctx, session.UpdateClose, r.closeUpdate),
@@ -67,8 +68,8 @@ func (r *run) validateSend(m session.Message) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	if _, again := r.known(m.ID); again {
-		return nil
+	if _, again, err := r.repeated(m); again {
+		return err
 	}
 	return r.mayQueue(m)
 }
@@ -81,24 +82,13 @@ func (r *run) mayQueue(m session.Message) error {
 	return r.room(m)
 }
 
-// room refuses a message when too many wait, or too much: the queue is part of
-// the state that continue-as-new carries in one payload. It refuses one that was
+// room refuses a message when too many wait, or too much. It refuses one that was
 // accepted before and whose receipt is gone: no agent is asked a message twice.
 func (r *run) room(m session.Message) error {
 	if m.ID != "" && r.st.Spent.Has(m.ID) {
 		return session.Invalid("message.id", fmt.Sprintf("%q was used before, over %d messages ago", m.ID, session.KeptReceipts), "an id of its own for each message")
 	}
-	if len(r.st.Queue) >= session.MaxQueue {
-		return session.Invalid("message", fmt.Sprintf("%d messages wait already", len(r.st.Queue)), fmt.Sprintf("a queue of at most %d", session.MaxQueue))
-	}
-	size := m.Size()
-	for _, q := range r.st.Queue {
-		size += q.Message.Size()
-	}
-	if len(r.st.Queue) > 0 && size > session.MaxQueueBytes {
-		return session.Invalid("message", fmt.Sprintf("with the %d that wait it is %d bytes", len(r.st.Queue), size), fmt.Sprintf("a queue of at most %d bytes", session.MaxQueueBytes))
-	}
-	return nil
+	return append(slices.Clip(r.st.Queue), session.Queued{Message: m}).Check()
 }
 
 func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, error) {
@@ -108,8 +98,8 @@ func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, er
 	if err != nil {
 		return session.Receipt{}, err
 	}
-	if rec, again := r.known(m.ID); again {
-		return rec, nil
+	if rec, again, err := r.repeated(m); again {
+		return rec, session.ToTemporal(err)
 	}
 	return r.acceptToRun(m), nil
 }
@@ -156,31 +146,36 @@ func (r *run) validateInterrupt(req session.InterruptRequest) error {
 	if err := req.Message.Validate(); err != nil {
 		return err
 	}
-	if _, again := r.known(req.Message.ID); again {
-		return nil
+	if _, again, err := r.repeated(*req.Message); again {
+		return err
 	}
 	return r.room(*req.Message)
 }
 
-func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest) (session.InterruptReply, error) {
-	if req.Message == nil {
-		return session.InterruptReply{Running: r.interruptTree(ctx, req.Reason)}, nil
+func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest) (reply session.InterruptReply, err error) {
+	var m session.Message
+	if req.Message != nil {
+		if m, err = withID(ctx, *req.Message); err != nil {
+			return reply, err
+		}
+		if rec, again, err := r.repeated(m); again {
+			// A repeat must not interrupt the very message that it sent.
+			return session.InterruptReply{Running: r.cur != nil, Receipt: &rec}, session.ToTemporal(err)
+		}
 	}
-	m, err := withID(ctx, *req.Message)
-	if err != nil {
-		return session.InterruptReply{}, err
+	if req.ClearQueue {
+		reply.Cancelled = r.clearQueue(req.Reason)
 	}
-	if rec, again := r.known(m.ID); again {
-		// A repeat must not interrupt the very message that it sent.
-		return session.InterruptReply{Running: r.cur != nil, Receipt: &rec}, nil
+	reply.Running = r.interruptTree(ctx, req.Reason)
+	if req.Message != nil {
+		// Idle, an interrupt only queues; running, its message goes next.
+		if reply.Running {
+			m.WhenBusy = session.BusyInterrupt
+		}
+		rec := r.accept(m, !reply.Running)
+		reply.Receipt = &rec
 	}
-	// Idle, an interrupt only queues; running, its message goes next.
-	running := r.interruptTree(ctx, req.Reason)
-	if running {
-		m.WhenBusy = session.BusyInterrupt
-	}
-	rec := r.accept(m, !running)
-	return session.InterruptReply{Running: running, Receipt: &rec}, nil
+	return reply, nil
 }
 
 // interruptTree interrupts the session and its children, and reports whether

@@ -123,6 +123,12 @@ var scenes = []scene{
 		r.letGo(id)
 		r.turns(id, 1)
 	}},
+	{name: "update-edit-queue", play: func(r *recorder, id string) {
+		r.hold(id, "m1")
+		r.update(id, session.UpdateSend, session.Message{ID: "m2", Text: "two"})
+		r.update(id, session.UpdateEditQueue, session.QueueEdit{MessageID: "m2", Message: &session.Message{Text: "changed"}})
+		r.update(id, session.UpdateEditQueue, session.QueueEdit{MessageID: "m2", Cancel: true})
+	}},
 	{name: "update-evict", play: func(r *recorder, id string) {
 		r.update(id, session.UpdateSend, session.Message{ID: "m1", Text: "one"})
 		r.turns(id, 1)

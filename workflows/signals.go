@@ -74,6 +74,8 @@ func (r *run) refuse(name string, err error) {
 		info.Field = invalid.Field
 	} else if errors.Is(err, session.ErrBusy) {
 		info.Code, info.Field = session.TypeBusy, "message.whenBusy"
+	} else if errors.Is(err, session.ErrConflict) {
+		info.Code, info.Field = session.TypeConflict, "message.id"
 	}
 	r.notices++
 	id := fmt.Sprintf("sojourn-signal-%s-%d", workflow.GetInfo(r.ctx).WorkflowExecution.RunID, r.notices)
@@ -93,8 +95,8 @@ func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) er
 	if err != nil {
 		return err
 	}
-	if _, again := r.known(m.ID); again {
-		return nil
+	if _, again, err := r.repeated(m); again {
+		return err
 	}
 	if err := r.mayQueue(m); err != nil && m.ID != "" {
 		return fmt.Errorf("message %s: %w", m.ID, err)

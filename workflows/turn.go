@@ -45,11 +45,12 @@ func (r *run) accept(m session.Message, hold bool) session.Receipt {
 	rec := session.Receipt{
 		SessionID: r.in.SessionID, MessageID: m.ID,
 		ExecutionID: fmt.Sprintf("x%d", r.st.Executions), AfterSeq: r.st.LastSeq,
+		Digest: m.Digest(),
 	}
 	r.remember(rec)
 	q := session.Queued{Message: m, ExecutionID: rec.ExecutionID, Hold: hold}
 	if m.WhenBusy == session.BusyInterrupt {
-		r.st.Queue = append([]session.Queued{q}, r.st.Queue...)
+		r.st.Queue = append(session.Queue{q}, r.st.Queue...)
 	} else {
 		r.st.Queue = append(r.st.Queue, q)
 	}
@@ -75,6 +76,15 @@ func (r *run) known(id string) (session.Receipt, bool) {
 		}
 	}
 	return session.Receipt{}, false
+}
+
+// repeated returns the first receipt of a message that came before. One with its id
+// that says something else is a conflict.
+func (r *run) repeated(m session.Message) (rec session.Receipt, again bool, err error) {
+	if rec, again = r.known(m.ID); again && rec.Digest != "" && rec.Digest != m.Digest() {
+		err = fmt.Errorf("message %s: %w", m.ID, session.ErrConflict)
+	}
+	return rec, again, err
 }
 
 // release lets everything that is held in the queue run.
@@ -263,9 +273,7 @@ func (r *run) interruptedEarly(q session.Queued) (contract.RunTurnOutput, error)
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID,
 		Outcome: session.Interrupted, Reason: r.cur.reason,
 	}
-	emitted, err := r.emitEnd("interrupted-"+q.ExecutionID, q, event.QueryInterrupted{Query: event.Query{
-		ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Reason: r.cur.reason,
-	}})
+	emitted, err := r.emitEnd("interrupted-"+q.ExecutionID, q, res.Ends())
 	if emitted.Ended != nil {
 		res = *emitted.Ended
 	}
@@ -279,7 +287,7 @@ func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
 	out := contract.RunTurnOutput{Result: session.Result{
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Outcome: session.Failed, Error: &info,
 	}}
-	emitted, err := r.emitEnd("failed-"+q.ExecutionID, q, failureEvents(q, info)...)
+	emitted, err := r.emitEnd("failed-"+q.ExecutionID, q, failureBlock(out.Result), out.Result.Ends())
 	if r.cur.found != nil {
 		return outputOf(*r.cur.found)
 	}
@@ -294,13 +302,9 @@ func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
 	return out
 }
 
-// failureEvents show a failed execution in the conversation and end it in the
-// stream.
-func failureEvents(q session.Queued, info event.ErrorInfo) []event.Payload {
-	return []event.Payload{
-		event.ErrorBlock("sojourn-"+q.ExecutionID+"-failed", info),
-		event.QueryFailed{Query: event.Query{ExecutionID: q.ExecutionID, MessageIDs: []string{q.Message.ID}, Error: &info}},
-	}
+// failureBlock shows a failed execution in the conversation.
+func failureBlock(res session.Result) event.Payload {
+	return event.ErrorBlock("sojourn-"+res.ExecutionID+"-failed", *res.Error)
 }
 
 // emitEnd ends the running execution, whose agent is not asked any more. If its
@@ -345,7 +349,13 @@ func (r *run) addResult(out contract.RunTurnOutput) {
 	if out.AgentExited {
 		st.Restarts++
 	}
-	st.Results = append(st.Results, out.Result)
+	r.keepResult(out.Result)
+}
+
+// keepResult keeps how an execution ended, for those who ask.
+func (r *run) keepResult(res session.Result) {
+	st := r.st
+	st.Results = append(st.Results, res)
 	if over := len(st.Results) - session.KeptResults; over > 0 {
 		st.Results = st.Results[over:]
 	}

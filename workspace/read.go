@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"iter"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -128,6 +130,32 @@ func (s *Store) Contents(ctx context.Context) iter.Seq2[Content, error] {
 			}
 		}
 	}
+}
+
+// OpenFile opens a regular file's content, checked while it is read as that of
+// [Content] is. Errors wrap [fs.ErrNotExist] for a path that has none.
+func (s *Store) OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
+	at := slices.IndexFunc(s.files, func(f File) bool { return f.Path == path && f.Regular() })
+	if at < 0 {
+		return nil, fmt.Errorf("workspace of session %s: file %q: %w", s.session, path, fs.ErrNotExist)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ahead := s.readAhead(ctx, s.files[at:at+1])
+	var in io.Reader = strings.NewReader("")
+	if c := ahead.content(s.files[at]); c.Body != nil {
+		in = c.Body
+	}
+	return &openFile{Reader: in, end: func() { cancel(); ahead.wait() }}, nil
+}
+
+type openFile struct {
+	io.Reader
+	end func()
+}
+
+func (f *openFile) Close() error {
+	f.end()
+	return nil
 }
 
 func (s *Store) byKind() (folders, files, links []File) {

@@ -185,7 +185,9 @@ func TestCommandLineJSON(t *testing.T) {
 	require.Equal(t, "an answer", res.Result.Response)
 	var receipt session.Receipt
 	sojournJSON(t, &receipt, "send", id, "SAY an answer", "--message-id", "m1", "--no-wait")
-	require.Equal(t, session.Receipt{SessionID: id, MessageID: "m1", ExecutionID: res.ExecutionID, AfterSeq: receipt.AfterSeq}, receipt)
+	require.Equal(t, session.Receipt{
+		SessionID: id, MessageID: "m1", ExecutionID: res.ExecutionID, AfterSeq: receipt.AfterSeq, Digest: session.Message{Text: "SAY an answer"}.Digest(),
+	}, receipt)
 
 	requireEventLines(t, id, sojourn(t, "tail", id, "--json"))
 	followed := sojourn(t, "send", id, "SAY followed", "--follow", "--json")

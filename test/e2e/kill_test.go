@@ -625,3 +625,34 @@ func TestKillNoProgressOfDyingWorkers(t *testing.T) {
 	require.Len(t, payloads[event.QueryFailed](l.closed(t)), 1)
 	requireSame(t, h.ID())
 }
+
+// TestR131DeathIsNoticedBetweenMessages: a health check finds a dead environment
+// without a message coming: terminated, session deactivated, told.
+func TestR131DeathIsNoticedBetweenMessages(t *testing.T) {
+	inOwnNamespace(t)
+	k := startKillable(t, "SOJOURN_HEALTH_INTERVAL=1s")
+	for _, died := range []string{"agent", "runner"} {
+		t.Run(died, func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, k.dir, anyAgent())
+			s.goOn()
+			require.NoError(t, answeredWell(testContext(t), t, s.h, s.r).Err())
+			awaitIdle(t, s.h)
+			if died == "agent" {
+				s.endAgent(syscall.SIGKILL)
+			} else {
+				s.endRunner()
+			}
+			heardUntil(t, s.h, 0, nth[event.EETerminated](1))
+			require.Equal(t, []string{"unhealthy"}, reasons(t, s.h))
+			require.Eventually(t, func() bool {
+				now, err := s.h.Snapshot(testContext(t))
+				return err == nil && now.Sandbox == nil && now.Status == session.StatusIdle
+			}, patience, tick)
+			require.Contains(t, say(t, s.h, "RECALL").Result.Response, "SAY")
+			require.NoError(t, s.h.Close(testContext(t)))
+			s.l.closed(t)
+			requireSame(t, s.h.ID())
+		})
+	}
+}

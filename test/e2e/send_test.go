@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -174,4 +175,44 @@ func TestWorkspaceIsCheckedOnItsHost(t *testing.T) {
 	sojourn(t, "send", id, "TOOL write: made.txt :: by the agent")
 	require.FileExists(t, filepath.Join(dir, "made.txt"))
 	sojourn(t, "close", id)
+}
+
+// TestQueueCommands: what waits is seen, changed, moved and cancelled from the
+// command line; whoever waits for a cancelled message hears of it.
+func TestQueueCommands(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Agent: anyAgent()})
+	_, gate := sendToGate(ctx, t, h, "SAY one THEN ")
+	for _, id := range []string{"m2", "m3", "m4"} {
+		sojourn(t, "send", h.ID(), "SAY "+id, "--no-wait", "--message-id", id)
+	}
+	given := begin(t, "send", h.ID(), "SAY m4", "--message-id", "m4")
+	sojourn(t, "queue", "move", h.ID(), "m3", "1")
+	sojourn(t, "queue", "edit", h.ID(), "m2", "SAY changed")
+	sojourn(t, "queue", "cancel", h.ID(), "m4", "--reason", "not needed")
+	given.says("not needed")
+	require.Error(t, given.cmd.Wait(), "it was not answered")
+	var waits []session.Message
+	sojournJSON(t, &waits, "queue", "ls", h.ID())
+	require.Equal(t, []session.Message{{ID: "m3", Text: "SAY m3"}, {ID: "m2", Text: "SAY changed"}}, waits)
+	require.Regexp(t, `(?s)PLACE +MESSAGE +TEXT\n1 +m3 .*\n2 +m2 +SAY changed`, sojourn(t, "queue", "ls", h.ID()))
+
+	taken := runProgram(t, "sojourn", "", nil, "send", h.ID(), "SAY other words", "--message-id", "m3")
+	require.NotZero(t, taken.code)
+	require.Contains(t, taken.err, "message id is taken by another message")
+	gone := runProgram(t, "sojourn", "", nil, "queue", "cancel", h.ID(), "m4")
+	require.NotZero(t, gone.code)
+	require.Contains(t, gone.err, `"m4" does not wait`)
+
+	spaceOf(t).Model.Open(gate)
+	for id, want := range map[string]string{"m3": "m3", "m2": "changed"} {
+		require.Equal(t, want, answeredWell(ctx, t, h, session.Receipt{SessionID: h.ID(), MessageID: id}).Result.Response)
+	}
+	require.Equal(t, []string{"m4", "m3", "m2"}, slices.DeleteFunc(answered(t, h), func(id string) bool { return !strings.HasPrefix(id, "m") }))
+	sendToGate(ctx, t, h, "SAY again THEN ")
+	sojourn(t, "send", h.ID(), "SAY m5", "--no-wait", "--message-id", "m5")
+	require.Contains(t, sojourn(t, "interrupt", h.ID(), "--clear-queue"), "message m5 is cancelled: SAY m5")
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, h.ID())
 }

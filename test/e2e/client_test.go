@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// TestR12TypeLadder: list data ⊂ saved data ⊂ runtime data, which alone has what
+// runs.
+func TestR12TypeLadder(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	c := spaceOf(t).Client
+	h := open(t, session.Options{Agent: anyAgent(), Title: "a ladder"})
+	require.NoError(t, say(t, h, "TOOL bash: echo kept > kept.txt").Err())
+	awaitIdle(t, h)
+	now, err := c.Runtime(ctx, h.ID(), session.Timeline{})
+	require.NoError(t, err)
+	require.True(t, now.Runtime.IsLoaded)
+	require.NotNil(t, now.Runtime.Sandbox)
+	require.NotEmpty(t, now.Runtime.Sandbox.SandboxID)
+	require.Equal(t, "ready", now.Runtime.Sandbox.Status)
+	conv, err := c.Show(ctx, h.ID(), session.FromAuto)
+	require.NoError(t, err)
+	require.Equal(t, conv.State.Blocks, now.Blocks)
+	require.NoError(t, h.Close(ctx))
+
+	rec, err := spaceOf(t).Archive.Session(ctx, h.ID())
+	require.NoError(t, err)
+	saved, err := c.Load(ctx, h.ID())
+	require.NoError(t, err)
+	closed, err := c.Runtime(ctx, h.ID(), session.Timeline{})
+	require.NoError(t, err)
+	require.Equal(t, rec, saved.ListData)
+	require.Equal(t, saved, closed.SavedData)
+	require.NotEmpty(t, saved.RawTranscript)
+	require.True(t, slices.ContainsFunc(namesOf(t, h), func(name string) bool { return name == "kept.txt" }))
+	require.Equal(t, event.Runtime{}, *closed.Runtime, "nothing of it runs")
+	require.NotEmpty(t, closed.Blocks)
+}
+
+func namesOf(t *testing.T, h *session.Handle) (names []string) {
+	t.Helper()
+	files, err := spaceOf(t).Client.Files(testContext(t), h.ID())
+	require.NoError(t, err)
+	for _, f := range files {
+		names = append(names, f.Path)
+	}
+	return names
+}
+
+// TestR117ListIsEnriched: every entry of a list says what runs of its session, also
+// where the archive does not answer.
+func TestR117ListIsEnriched(t *testing.T) {
+	inOwnNamespace(t)
+	startWorker(t)
+	ctx := testContext(t)
+	loaded, err := session.NewClient(session.ClientOptions{Temporal: spaceOf(t).Temporal, Agents: builtin.Registry()})
+	require.NoError(t, err)
+	h := open(t, session.Options{Agent: anyAgent()})
+	entry := func(c *session.Client) (found session.Summary) {
+		page, err := c.List(ctx, session.ListOptions{})
+		require.NoError(t, err)
+		at := slices.IndexFunc(page.Sessions, func(s session.Summary) bool { return s.SessionID == h.ID() })
+		if at < 0 {
+			return session.Summary{}
+		}
+		return page.Sessions[at]
+	}
+	for _, c := range []*session.Client{spaceOf(t).Client, loaded} {
+		require.Eventually(t, func() bool { return entry(c).Runtime.IsLoaded }, patience, tick)
+		require.Nil(t, entry(c).Runtime.Sandbox)
+	}
+	require.NoError(t, say(t, h, "SAY now there is one").Err())
+	for _, c := range []*session.Client{spaceOf(t).Client, loaded} {
+		require.Eventually(t, func() bool { s := entry(c).Runtime.Sandbox; return s != nil && s.Host != "" }, patience, tick)
+	}
+	require.NoError(t, h.Close(ctx))
+	require.Eventually(t, func() bool { return entry(loaded).Status == session.StatusClosed }, patience, tick)
+	data, err := json.Marshal(entry(loaded).Runtime)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"isLoaded":false,"sandbox":null}`, string(data))
+}
+
+// TestR127TimelineOwnership: what was said is only added to; a caller reads, filters
+// and changes what it is given.
+func TestR127TimelineOwnership(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Agent: anyAgent()})
+	require.NoError(t, say(t, h, "SAY first").Err())
+	before := events(t, h)
+	require.NoError(t, say(t, h, "TOOL bash: echo between").Err())
+	require.NoError(t, say(t, h, "SAY last").Err())
+	require.Equal(t, before, events(t, h)[:len(before)], "append-only")
+	awaitIdle(t, h)
+
+	louder := func(b event.Block) (event.Block, bool) {
+		if b.Content == nil {
+			return b, false
+		}
+		text := strings.ToUpper(*b.Content)
+		b.Content = &text
+		return b, true
+	}
+	got, err := spaceOf(t).Client.Runtime(ctx, h.ID(), session.Timeline{Roles: []session.Role{session.RoleUser, session.RoleAssistant}, Map: louder, Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, []string{"SAY LAST", "LAST"}, contents(got.Blocks))
+	var shown reducer.State
+	sojournJSON(t, &shown, "show", h.ID(), "--role", "user", "--limit", "2")
+	require.Equal(t, []string{"TOOL bash: echo between", "SAY last"}, contents(shown.Blocks), "the session's own is as it was")
+	bad := runProgram(t, "sojourn", "", nil, "show", h.ID(), "--role", "boss")
+	require.Equal(t, 2, bad.code)
+	require.Contains(t, bad.err, `--role: "boss" is unknown`)
+	require.NoError(t, h.Close(ctx))
+}
+
+func contents(blocks []event.Block) (texts []string) {
+	for _, b := range blocks {
+		texts = append(texts, *b.Content)
+	}
+	return texts
+}
+
+// TestR129WorkspaceFilesByClient: a client lists and reads a session's files, open
+// or closed.
+func TestR129WorkspaceFilesByClient(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	c := spaceOf(t).Client
+	h := open(t, session.Options{Agent: anyAgent()})
+	require.NoError(t, say(t, h, "TOOL bash: mkdir -p src; printf 'what it wrote' > src/a.txt; : > empty").Err())
+	read := func(path string) string {
+		in, err := c.OpenFile(ctx, h.ID(), path)
+		require.NoError(t, err)
+		data, err := io.ReadAll(in)
+		require.NoError(t, err)
+		require.NoError(t, in.Close())
+		return string(data)
+	}
+	look := func() {
+		require.Subset(t, namesOf(t, h), []string{"src", "src/a.txt", "empty"})
+		require.Equal(t, "what it wrote", read("src/a.txt"))
+		require.Empty(t, read("empty"))
+		for _, none := range []string{"src", "nowhere"} {
+			_, err := c.OpenFile(ctx, h.ID(), none)
+			require.ErrorIs(t, err, fs.ErrNotExist)
+		}
+	}
+	look()
+	require.NoError(t, h.Close(ctx))
+	look()
+	_, err := c.Files(ctx, "nobody-"+h.ID())
+	require.ErrorIs(t, err, session.ErrNotFound)
+}
