@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -35,19 +36,85 @@ const (
 func (h *Handle) AwaitState(ctx context.Context, executionID string) {
 	ctx, cancel := context.WithTimeout(ctx, statePatience)
 	defer cancel()
-	pause := time.NewTimer(0)
-	defer pause.Stop()
 	for wait := statePoll; ; wait = min(2*wait, statePollMost) {
-		if _, err := h.Result(ctx, executionID); !errors.Is(err, ErrBusy) {
-			return
-		}
-		pause.Reset(wait)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
+		if _, err := h.Result(ctx, executionID); !errors.Is(err, ErrBusy) || sleep(ctx, wait) != nil {
 			return
 		}
 	}
+}
+
+// AwaitIdle returns when nothing runs in the session and nothing waits in it to
+// run, with the session as it is then. Children may be at work. The client needs
+// a stream.
+func (h *Handle) AwaitIdle(ctx context.Context) (Snapshot, error) {
+	for {
+		now, err := h.Inspect(ctx)
+		switch {
+		case err != nil:
+			return Snapshot{}, err
+		case now.Status == StatusClosed:
+			return now.Snapshot, fmt.Errorf("session %s: %w", h.id, ErrClosed)
+		case now.CurrentExecution != "":
+			_, err = h.nextEnd(ctx, now.LastSeq, now.CurrentExecution)
+		case now.Phase == phaseIdle:
+			return now.Snapshot, nil
+		default:
+			err = sleep(ctx, statePollMost)
+		}
+		if err != nil {
+			return Snapshot{}, fmt.Errorf("wait until session %s is idle: %w", h.id, err)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// AwaitEnd is Wait for an execution that is known by its id, or by that of one of
+// its messages. Errors: ErrNotFound for one that the session does not know.
+func (h *Handle) AwaitEnd(ctx context.Context, id string) (Result, error) {
+	before, err := h.Snapshot(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	res, err := h.Result(ctx, id)
+	if errors.Is(err, ErrBusy) {
+		res, err = h.nextEnd(ctx, before.LastSeq, id)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return h.whole(ctx, 0, res)
+}
+
+// nextEnd waits for the end of an execution that runs or waits, by its id or a
+// message's, and returns when the session's own state has it.
+func (h *Handle) nextEnd(ctx context.Context, after uint64, id string) (Result, error) {
+	for ev, err := range h.Events(ctx, after, Follow) {
+		if errors.Is(err, stream.ErrPurged) {
+			return h.pollResult(ctx, Receipt{ExecutionID: id, MessageID: id})
+		}
+		if err != nil {
+			return Result{}, fmt.Errorf("wait for %s: %w", id, err)
+		}
+		if q, how, ended := endOf(ev); ended && (q.ExecutionID == id || slices.Contains(q.MessageIDs, id)) {
+			h.AwaitState(ctx, q.ExecutionID)
+			message := id
+			if !slices.Contains(q.MessageIDs, id) && len(q.MessageIDs) > 0 {
+				message = q.MessageIDs[0]
+			}
+			return Result{ExecutionID: q.ExecutionID, MessageID: message, Outcome: how, Result: q.Result, Error: q.Error, Reason: q.Reason}, nil
+		}
+	}
+	return Result{}, fmt.Errorf("wait for %s: session %s: %w", id, h.id, ErrClosed)
 }
 
 // endTaken reports whether the execution that made the session refuse a message

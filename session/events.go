@@ -153,17 +153,13 @@ const resultEvery = time.Second
 // pollResult asks the workflow for a message's result until there is one: the
 // stream may have lost the beginning of an execution that is still running.
 func (h *Handle) pollResult(ctx context.Context, r Receipt) (Result, error) {
-	tick := time.NewTicker(resultEvery)
-	defer tick.Stop()
 	for {
 		res, err := h.Result(ctx, r.ExecutionID)
 		if !errors.Is(err, ErrBusy) {
 			return res, err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, context.Cause(ctx))
+		if err := sleep(ctx, resultEvery); err != nil {
+			return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
 		}
 	}
 }

@@ -189,8 +189,8 @@ func (h *Handle) Inspect(ctx context.Context) (Inspection, error) {
 	return i, err
 }
 
-// Result answers for one of the last executions, by execution or message id.
-// Errors: ErrBusy while it runs or waits, ErrNotFound for one that is not known.
+// Result answers for one of the last executions, by execution or message id; ""
+// is the last one that has ended. Errors: ErrBusy while it runs or waits, ErrNotFound for one that is not known.
 func (h *Handle) Result(ctx context.Context, id string) (Result, error) {
 	var r Result
 	return r, h.query(ctx, QueryResult, &r, id)

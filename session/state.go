@@ -142,6 +142,9 @@ const (
 	Interrupted Outcome = "interrupted"
 )
 
+// phaseIdle is Inspection.Phase of a session that does nothing.
+const phaseIdle = "idle"
+
 // SnapshotVersion is the version of Snapshot's form.
 const SnapshotVersion = "1.0"
 

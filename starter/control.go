@@ -56,7 +56,7 @@ func (c *cli) interrupt(ctx context.Context, id, message string, req session.Int
 		reply, err := h.Interrupt(ctx, req)
 		switch {
 		case err != nil && req.Message != nil:
-			return unconfirmed(ctx, id, "message "+req.Message.ID, "sojourn inspect "+id+" shows what is queued", err)
+			return unconfirmed(ctx, id, "message "+req.Message.ID, "sojourn queue ls "+id+" shows what waits", err)
 		case err != nil:
 			return err
 		}
@@ -150,6 +150,26 @@ func (c *cli) closeCommand() *cobra.Command {
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.close(cmd.Context(), args[0])
+		},
+	}
+}
+
+func (c *cli) evictCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "evict ID",
+		Short: "End an idle session's agent and sandbox; the next message makes new ones",
+		Args:  wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.tell(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
+				if err := h.Evict(ctx); err != nil {
+					return err
+				}
+				s, err := h.Snapshot(ctx)
+				if err != nil {
+					return err
+				}
+				return c.done(h.ID(), "has no sandbox now", s)
+			})
 		},
 	}
 }

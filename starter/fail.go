@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/spf13/cobra"
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -24,7 +27,15 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
+	// exitRefused: the session said no, and nothing was changed.
+	exitRefused = 3
+	// exitInterrupted: the turn that was waited for was interrupted.
+	exitInterrupted = 4
+	exitTimedOut    = 5
 )
+
+// exitCodes is what scripts are told of them.
+const exitCodes = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by the session (busy, closed, taken id, too deep), 4 the turn was interrupted, 5 timed out."
 
 // failure is an error in this program's own words: one line, a hint, a code.
 type failure struct {
@@ -46,9 +57,40 @@ func failed(hint, format string, args ...any) error {
 	return &failure{line: fmt.Sprintf(format, args...), hint: hint, code: exitFailed}
 }
 
-// stoppedAt is a stop by a signal, with what becomes of what was asked for.
-func stoppedAt(hint, format string, args ...any) error {
-	return &failure{line: fmt.Sprintf(format, args...), hint: hint, code: exitFailed, stopped: true}
+// leftAt is a stop by a signal or by --timeout: the rest of a line that begins with
+// "stopped" or "timed out" says what becomes of what was asked for.
+func leftAt(ctx context.Context, hint, rest string, args ...any) error {
+	how, code := "stopped", exitFailed
+	if late, ok := errors.AsType[*timedOut](context.Cause(ctx)); ok {
+		how, code = late.Error(), exitTimedOut
+	}
+	return &failure{line: how + fmt.Sprintf(rest, args...), hint: hint, code: code, stopped: true}
+}
+
+// timedOut is the cause of a context that ended by --timeout.
+type timedOut struct{ after time.Duration }
+
+func (t *timedOut) Error() string { return "timed out after " + t.after.String() }
+
+func timeoutFlag(cmd *cobra.Command, d *time.Duration) {
+	cmd.Flags().DurationVar(d, "timeout", 0, "wait at most for the `TIME`, such as 90s, then exit with 5; what runs goes on (default: no end)")
+}
+
+// within runs what --timeout bounds; 0 is no bound.
+func within(ctx context.Context, d time.Duration, run func(context.Context) error) error {
+	if d == 0 {
+		return run(ctx)
+	}
+	if d < 0 {
+		return usage("--timeout wants a time such as 90s", "--timeout: %s is negative", d)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, d, &timedOut{d})
+	defer cancel()
+	err := run(ctx)
+	if _, said := errors.AsType[*failure](err); err == nil || said || ctx.Err() == nil {
+		return err
+	}
+	return leftAt(ctx, "what was accepted goes on in the session", "")
 }
 
 // flagsOf are the flags that set fields of another name.
@@ -156,11 +198,17 @@ func explain(err error) *failure {
 	for _, h := range hints {
 		if errors.Is(err, h.err) {
 			f.hint = h.hint
-			return f
+			break
 		}
+	}
+	if slices.ContainsFunc(refusals, func(no error) bool { return errors.Is(err, no) }) {
+		f.code = exitRefused
 	}
 	return f
 }
+
+// refusals are a session's own ways to say no.
+var refusals = []error{session.ErrClosed, session.ErrExists, session.ErrBusy, session.ErrConflict, session.ErrDepthLimit, session.ErrRestoreCanceled}
 
 // turnFailed is the line of an execution that was not completed.
 func turnFailed(id string, r session.Result) error {
@@ -168,7 +216,11 @@ func turnFailed(id string, r session.Result) error {
 	if err == nil {
 		return nil
 	}
-	return failed("sojourn show "+id+" shows how far it came", "%s", cmp.Or(err.Error(), "the turn failed"))
+	f := &failure{line: cmp.Or(err.Error(), "the turn failed"), hint: "sojourn show " + id + " shows how far it came", code: exitFailed}
+	if r.Outcome == session.Interrupted {
+		f.code = exitInterrupted
+	}
+	return f
 }
 
 // writeLine is for streams of lines whose reader may go away.

@@ -39,7 +39,7 @@ func writeReference(w io.Writer, root *cobra.Command) error {
 			}
 		}
 	}
-	b.WriteString("Exit codes: 0 done, 1 failed, 2 wrong usage. An error is one line, and a hint line, on standard error.\n")
+	b.WriteString(exitCodes + " An error is one line, and a hint line, on standard error.\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -2,15 +2,19 @@ package starter
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // The groups of commands in the help.
@@ -74,10 +78,10 @@ func (c *cli) root() *cobra.Command {
 		&cobra.Group{ID: groupSetup, Title: "Set up:"},
 	)
 	inOurOrder()
-	c.add(root, groupTalk, c.newCommand, c.sendCommand, c.chatCommand, c.tailCommand, c.showCommand, c.respondCommand)
-	c.add(root, groupManage, c.lsCommand, c.interruptCommand, c.queueCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.closeCommand, c.openCommand, c.filesCommand)
+	c.add(root, groupTalk, c.newCommand, c.sendCommand, c.chatCommand, c.tailCommand, c.showCommand, c.waitCommand, c.resultCommand, c.respondCommand)
+	c.add(root, groupManage, c.lsCommand, c.inboxCommand, c.describeCommand, c.interruptCommand, c.queueCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.evictCommand, c.closeCommand, c.openCommand, c.filesCommand)
 	c.add(root, groupLocal, c.parseCommand, c.translateCommand, c.reduceCommand)
-	c.add(root, groupSetup, c.setupCommand, c.doctorCommand, c.agentsCommand)
+	c.add(root, groupSetup, c.setupCommand, c.doctorCommand, c.agentsCommand, c.completionCommand, c.versionCommand)
 	root.AddCommand(c.referenceCommand())
 	return root
 }
@@ -86,12 +90,63 @@ func (c *cli) add(root *cobra.Command, group string, commands ...func() *cobra.C
 	for _, command := range commands {
 		cmd := command()
 		cmd.GroupID = group
-		cmd.DisableFlagsInUseLine = true
-		for _, sub := range cmd.Commands() {
-			sub.DisableFlagsInUseLine = true
+		for _, cmd := range append(cmd.Commands(), cmd) {
+			cmd.DisableFlagsInUseLine = true
+			c.takesBeginnings(cmd)
 		}
 		root.AddCommand(cmd)
 	}
+}
+
+// takesBeginnings lets a command be given the beginning of a session's id. Only
+// an id that is not known is taken for one, so that exact ids cost nothing.
+func (c *cli) takesBeginnings(cmd *cobra.Command) {
+	run := cmd.RunE
+	if names := strings.Fields(cmd.Use); len(names) < 2 || names[1] != "ID" {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		unknown := run(cmd, args)
+		if !errors.Is(unknown, session.ErrNotFound) {
+			return unknown
+		}
+		id, err := c.beginsWith(cmd.Context(), args[0])
+		if err != nil || id == "" {
+			return cmp.Or(err, unknown)
+		}
+		fmt.Fprintf(c.stderr, "sojourn: session %s\n", id)
+		return run(cmd, append([]string{id}, args[1:]...))
+	}
+}
+
+// minBeginning is long enough that a slip of the hand is nobody's beginning.
+const minBeginning = 4
+
+// beginsWith finds the one session whose id begins so; "" for none, and for an id
+// that is whole.
+func (c *cli) beginsWith(ctx context.Context, begin string) (string, error) {
+	if len(begin) < minBeginning {
+		return "", nil
+	}
+	sc, err := c.client(ctx, needTemporal)
+	if err != nil {
+		return "", err
+	}
+	found, err := collect(ctx, sc, listFlags{query: "WorkflowId STARTS_WITH '" + begin + "'", all: true, limit: 10})
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, s := range found {
+		ids = append(ids, s.SessionID)
+	}
+	switch {
+	case len(ids) == 0 || slices.Contains(ids, begin):
+		return "", nil
+	case len(ids) > 1:
+		return "", usage("give more of it", "id: %q begins %s", begin, strings.Join(ids, ", "))
+	}
+	return ids[0], nil
 }
 
 // helpCommand is for people who type "sojourn help send"; it is not listed.
@@ -149,17 +204,60 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 }
 
 // wants checks the number of arguments against the names in the command's use
-// line; a last name that ends in … may be given many times.
+// line; a last name that ends in … may be given many times, and one in brackets
+// be left out.
 func wants(cmd *cobra.Command, args []string) error {
 	names := strings.Fields(cmd.Use)[1:]
-	many := len(names) > 0 && strings.HasSuffix(names[len(names)-1], "…")
+	last := ""
+	if len(names) > 0 {
+		last = names[len(names)-1]
+	}
+	many, optional := strings.HasSuffix(last, "…"), strings.HasPrefix(last, "[")
 	switch {
+	case optional && len(args) == len(names)-1:
 	case len(args) < len(names):
 		return usage("usage: "+cmd.UseLine(), "%s is missing", strings.TrimSuffix(names[len(args)], "…"))
 	case len(args) > len(names) && !many:
 		return usage("usage: "+cmd.UseLine(), "%q is one argument too many; quote a text with spaces", args[len(names)])
 	}
 	return nil
+}
+
+func (c *cli) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: wants,
+		RunE: func(*cobra.Command, []string) error {
+			if c.json {
+				return c.printJSON(struct {
+					Version string `json:"version"`
+				}{buildVersion()})
+			}
+			return writeLine(c.stdout, "sojourn "+buildVersion())
+		},
+	}
+}
+
+func (c *cli) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "completion bash|zsh|fish|powershell",
+		Short:   "Print a script with which a shell completes commands and flags",
+		Example: "  source <(sojourn completion bash)",
+		Args:    wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(c.stdout, true)
+			case "zsh":
+				return root.GenZshCompletion(c.stdout)
+			case "fish":
+				return root.GenFishCompletion(c.stdout, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(c.stdout)
+			}
+			return usage("usage: "+cmd.UseLine(), "%q is no shell that is known", args[0])
+		},
+	}
 }
 
 // version is set by the linker in builds of releases.

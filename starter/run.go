@@ -6,11 +6,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/internal/settings"
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // cli is one run of the program: its surroundings, the flags that every
@@ -20,6 +22,10 @@ type cli struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	agents         adapters.Registry
+
+	// wholeStdin is a message on standard input, cut behind what is too long. It is
+	// read once: see takesBeginnings.
+	wholeStdin func() ([]byte, error)
 
 	json    bool
 	envFile string
@@ -33,13 +39,16 @@ type cli struct {
 }
 
 // Run runs the program with a command line, without the program's name, and
-// returns the exit code: 0 done, 1 failed, 2 wrong usage. getenv returns a
-// variable of the environment, "" for none. SIGINT and SIGTERM end it, as does
+// returns the exit code: 0 done, 1 failed, 2 wrong usage, 3 refused by the session,
+// 4 interrupted, 5 timed out. getenv returns a variable of the environment, "" for none. SIGINT and SIGTERM end it, as does
 // ctx.
 func Run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c := &cli{getenv: getenv, stdin: stdin, stdout: stdout, stderr: stderr, agents: builtin.Registry()}
+	c.wholeStdin = sync.OnceValues(func() ([]byte, error) {
+		return io.ReadAll(io.LimitReader(stdin, session.MaxMessageBytes+1))
+	})
 	defer c.conns.close()
 	root := c.root()
 	root.SetArgs(args)

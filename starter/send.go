@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -27,6 +28,7 @@ type sendFlags struct {
 	whenBusy       string
 	attach         []string
 	messageID      string
+	timeout        time.Duration
 }
 
 func (c *cli) sendCommand() *cobra.Command {
@@ -35,10 +37,12 @@ func (c *cli) sendCommand() *cobra.Command {
 		Use:   "send ID TEXT|-",
 		Short: "Send a message, wait for the answer and print it",
 		Long: `Send a message to a session. With - the text comes from standard input.
-It waits for the turn and prints the answer; the exit code is 1 when the turn failed or was interrupted.`,
+It waits for the turn and prints the answer; the exit code is 1 when the turn failed, 4 when it was interrupted.`,
 		Example: "  sojourn send $ID \"Run the tests\" --follow\n  git diff | sojourn send $ID - --attach screen.png",
 		Args:    wants,
-		RunE:    func(cmd *cobra.Command, args []string) error { return c.send(cmd.Context(), args[0], args[1], f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return within(cmd.Context(), f.timeout, func(ctx context.Context) error { return c.send(ctx, args[0], args[1], f) })
+		},
 	}
 	fl := cmd.Flags()
 	fl.BoolVar(&f.follow, "follow", false, "show the turn while it runs")
@@ -46,6 +50,7 @@ It waits for the turn and prints the answer; the exit code is 1 when the turn fa
 	fl.StringVar(&f.whenBusy, "when-busy", "", "while a turn runs: `queue|interrupt|reject` (default queue)")
 	fl.StringArrayVar(&f.attach, "attach", nil, "add the image in `FILE` (repeatable)")
 	fl.StringVar(&f.messageID, "message-id", "", "the message's `ID`: sending it again gives the first receipt (default: a new UUID)")
+	timeoutFlag(cmd, &f.timeout)
 	return cmd
 }
 
@@ -92,7 +97,7 @@ func (c *cli) printReceipt(r session.Receipt) error {
 func unconfirmed(ctx context.Context, id, what, hint string, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return stoppedAt(hint, "stopped before session %s confirmed %s: it may still run", id, what)
+		return leftAt(ctx, hint, " before session %s confirmed %s: it may still run", id, what)
 	case errors.Is(err, session.ErrUnavailable):
 		return failed(hint, "%s; %s may still run", err, what)
 	}
@@ -109,10 +114,7 @@ func (c *cli) awaitTurn(ctx context.Context, h *session.Handle, r session.Receip
 	if err != nil {
 		return leftRunning(ctx, r, err)
 	}
-	if err := c.printResult(h.ID(), res); err != nil {
-		return err
-	}
-	return turnFailed(h.ID(), res)
+	return c.printEnd(h.ID(), res)
 }
 
 // leftRunning is an error of waiting for a message that was accepted.
@@ -120,8 +122,8 @@ func leftRunning(ctx context.Context, r session.Receipt, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	return stoppedAt(fmt.Sprintf("wait again with the same text: sojourn send %s TEXT --message-id %s", r.SessionID, r.MessageID),
-		"stopped; message %s is accepted and runs on in session %s", r.MessageID, r.SessionID)
+	return leftAt(ctx, fmt.Sprintf("sojourn wait %s %s waits again", r.SessionID, r.MessageID),
+		"; message %s is accepted and runs on in session %s", r.MessageID, r.SessionID)
 }
 
 func (c *cli) printResult(id string, res session.Result) error {
@@ -198,7 +200,7 @@ func (c *cli) message(text string, f sendFlags) (session.Message, error) {
 		m.ID = uuid.NewString()
 	}
 	if text == "-" {
-		data, err := io.ReadAll(io.LimitReader(c.stdin, session.MaxMessageBytes+1))
+		data, err := c.wholeStdin()
 		if err != nil {
 			return m, fmt.Errorf("read the message from standard input: %w", err)
 		}

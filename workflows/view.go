@@ -185,10 +185,11 @@ func (r *run) phase() string {
 	return "waiting for a sandbox"
 }
 
-// result answers for one of the last executions, by execution or message id.
+// result answers for one of the last executions, by execution or message id; ""
+// is the last one.
 func (r *run) result(id string) (session.Result, error) {
 	for _, res := range slices.Backward(r.st.Results) {
-		if res.ExecutionID == id || res.MessageID == id {
+		if id == "" || res.ExecutionID == id || res.MessageID == id {
 			return res, nil
 		}
 	}

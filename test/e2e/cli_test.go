@@ -231,7 +231,7 @@ func requireEnds(t *testing.T, id string) {
 	require.Equal(t, "closed", end.Status)
 	sojournJSON(t, &end, "close", id)
 	require.Equal(t, "closed", end.Status, "closing a closed one succeeds")
-	refused(t, runProgram(t, "sojourn", "", nil, "send", id, "SAY no"), 1, "closed", "sojourn open")
+	refused(t, runProgram(t, "sojourn", "", nil, "send", id, "SAY no"), 3, "closed", "sojourn open")
 	var opened struct{ SessionID string }
 	sojournJSON(t, &opened, "open", id)
 	require.Equal(t, id, opened.SessionID)

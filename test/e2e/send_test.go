@@ -126,7 +126,7 @@ func TestStoppedBeforeAWorkerAnswered(t *testing.T) {
 		require.Contains(t, last(said), "stopped before session "+id+" confirmed")
 		require.Contains(t, last(said), "it may still run")
 	}
-	require.Contains(t, said[0], "sojourn inspect "+id)
+	require.Contains(t, said[0], "sojourn queue ls "+id)
 	at := regexp.MustCompile(`sojourn spawn ` + id + ` TEXT --id (\S+)`).FindStringSubmatch(said[1])
 	require.NotNil(t, at, said[1])
 

@@ -1,0 +1,217 @@
+package starter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/starter/internal/render"
+)
+
+// description is what describe --json prints.
+type description struct {
+	session.Inspection
+	// Requests are the permission requests that wait for a person.
+	Requests []event.PermissionRequested `json:"requests"`
+}
+
+func (c *cli) describeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "describe ID",
+		Short: "Show what a session does and has: status, host, queue, requests, last failure, children, archive",
+		Args:  wants,
+		RunE:  func(cmd *cobra.Command, args []string) error { return c.describe(cmd.Context(), args[0]) },
+	}
+}
+
+func (c *cli) inspect(ctx context.Context, id string) (i session.Inspection, err error) {
+	err = c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+		i, err = h.Inspect(ctx)
+		return err
+	})
+	return i, err
+}
+
+func (c *cli) describe(ctx context.Context, id string) error {
+	i, err := c.inspect(ctx, id)
+	if err != nil {
+		return err
+	}
+	d := description{Inspection: i, Requests: c.requests(ctx, i)}
+	if c.json {
+		return c.printJSON(d)
+	}
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	return errors.Join(describeTo(w, d, time.Now()), w.Flush())
+}
+
+// requests are the open requests of a session, with what is asked if the stream can
+// be read, else by their ids alone.
+func (c *cli) requests(ctx context.Context, i session.Inspection) []event.PermissionRequested {
+	open := []event.PermissionRequested{}
+	if len(i.Pending) == 0 {
+		return open
+	}
+	asked := map[string]event.PermissionRequested{}
+	conv, err := c.conversation(ctx, i.SessionID, session.FromStream)
+	if err != nil {
+		c.warn("what session %s asks is not shown: %s", i.SessionID, explain(err).line)
+	}
+	for _, ask := range conv.Asks {
+		p := ask.Payload.(event.PermissionRequested)
+		asked[p.RequestID] = p
+	}
+	for _, id := range i.Pending {
+		p := asked[id]
+		p.RequestID = id
+		open = append(open, p)
+	}
+	return open
+}
+
+// describeTo writes a line for each thing there is to say.
+func describeTo(w io.Writer, d description, now time.Time) error {
+	var bad error
+	row := func(name, format string, args ...any) {
+		_, err := fmt.Fprintf(w, "%s\t%s\n", name, oneLine(fmt.Sprintf(format, args...)))
+		bad = errors.Join(bad, err)
+	}
+	row("session", "%s", d.SessionID)
+	if d.Title != "" {
+		row("title", "%s", d.Title)
+	}
+	row("agent", "%s", d.Agent+suffix(", profile ", d.Profile))
+	row("status", "%s", string(d.Status)+suffix(", waits for ", d.WaitsFor))
+	if d.Sandbox != nil {
+		row("host", "%s, sandbox %s", d.Sandbox.Host, d.Sandbox.ID)
+	} else {
+		row("host", "none; the next message makes a sandbox")
+	}
+	row("turns", "%d, %s, %d tokens in, %d out", d.Turns, cmp.Or(render.Cost(d.CostUSD), "–"), d.Usage.InputTokens, d.Usage.OutputTokens)
+	if d.LastOutcome != "" {
+		row("last turn", "%s", d.LastOutcome)
+	}
+	if d.Failure != nil {
+		row("failure", "%s", d.Failure.Message)
+	}
+	for i, m := range d.Queued {
+		row(first(i, "queue"), "%d  %s  %s", i+1, m.ID, render.Short(m.Text, maxTitle))
+	}
+	for i, r := range d.Requests {
+		row(first(i, "requests"), "%s", requestLine(r))
+	}
+	for i, child := range d.Children {
+		row(first(i, "children"), "%s (%s)", child.SessionID, child.Agent)
+	}
+	row("archive", "%s", cmp.Or(d.ArchiveBehind, "up to the last turn"))
+	row("created", "%s (%s)", d.CreatedAt.Format(time.RFC3339), ago(now.Sub(d.CreatedAt)))
+	return bad
+}
+
+// suffix is value behind what introduces it, or nothing.
+func suffix(before, value string) string {
+	if value == "" {
+		return ""
+	}
+	return before + value
+}
+
+// first names the first of several rows.
+func first(i int, name string) string {
+	if i > 0 {
+		return ""
+	}
+	return name
+}
+
+// requestLine is a request with all that it asks for: what is approved is never
+// cut.
+func requestLine(r event.PermissionRequested) string {
+	asks := cmp.Or(r.ToolName, r.Title)
+	what := string(r.Input)
+	if len(r.Questions) > 0 {
+		asks, what = cmp.Or(asks, "question"), string(r.Questions)
+	}
+	return strings.TrimSpace(r.RequestID + "  " + asks + " " + what)
+}
+
+func (c *cli) inboxCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "inbox",
+		Short: "List all that waits for a person: the open permission requests of every session",
+		Args:  wants,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.inbox(cmd.Context()) },
+	}
+}
+
+// waiting is one entry of the inbox.
+type waiting struct {
+	SessionID string                    `json:"sessionId"`
+	Title     string                    `json:"title"`
+	Agent     string                    `json:"agent"`
+	Request   event.PermissionRequested `json:"request"`
+}
+
+// maxInbox bounds how many sessions are asked what they wait for.
+const maxInbox = 1000
+
+func (c *cli) inbox(ctx context.Context) error {
+	found, err := c.inboxOf(ctx)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.printJSON(found)
+	}
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(c.stderr, "sojourn: nothing waits for a person")
+		return err
+	}
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	_, bad := fmt.Fprintln(w, "SESSION\tTITLE\tREQUEST")
+	for _, e := range found {
+		_, err := fmt.Fprintf(w, "%s\t%s\t%s\n", e.SessionID, cmp.Or(render.Short(e.Title, maxTitle), "-"), oneLine(requestLine(e.Request)))
+		bad = errors.Join(bad, err)
+	}
+	if err := errors.Join(bad, w.Flush()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.stderr, "sojourn: sojourn respond SESSION REQUEST allow|deny answers")
+	return err
+}
+
+func (c *cli) inboxOf(ctx context.Context) ([]waiting, error) {
+	sc, err := c.client(ctx, needTemporal)
+	if err != nil {
+		return nil, err
+	}
+	stop := c.patience("asking the sessions that wait")
+	defer stop()
+	open, err := collect(ctx, sc, listFlags{query: session.AttrStatus.GetName() + " = '" + string(session.StatusWaiting) + "'", all: true, limit: maxInbox})
+	if err != nil {
+		return nil, err
+	}
+	found := []waiting{}
+	for _, s := range open {
+		i, err := c.inspect(ctx, s.SessionID)
+		if errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotFound) {
+			continue // it was closed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range c.requests(ctx, i) {
+			found = append(found, waiting{SessionID: s.SessionID, Title: i.Title, Agent: i.Agent, Request: r})
+		}
+	}
+	return found, nil
+}
