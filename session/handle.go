@@ -124,9 +124,25 @@ func (h *Handle) Configure(ctx context.Context, c Configure) (Snapshot, error) {
 }
 
 // Evict ends the sandbox and keeps the session; the next message makes a
-// new one. Refused with ErrBusy while a turn runs or is queued.
+// new one. It returns when the session has none, or another. Refused with ErrBusy
+// while a turn runs or is queued.
 func (h *Handle) Evict(ctx context.Context) error {
-	return h.update(ctx, UpdateEvict, "", nil)
+	s, err := h.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.update(ctx, UpdateEvict, "", nil); err != nil {
+		return err
+	}
+	for was := s.Sandbox; was != nil && s.Sandbox != nil && s.Sandbox.ID == was.ID; {
+		if err := sleep(ctx, statePollMost); err != nil {
+			return fmt.Errorf("evict session %s: its sandbox is still there: %w", h.id, err)
+		}
+		if s, err = h.Snapshot(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close closes the children, archives, ends the sandbox and completes the
