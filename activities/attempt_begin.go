@@ -123,7 +123,7 @@ func (a *attempt) ask(ctx context.Context) error {
 	}
 	m := a.checkpoint.Open.Resume.Prompt(a.message())
 	return a.dialogue.Say(ctx, a.promptID(), adapters.Prompt{
-		MessageID: m.ID, Text: m.Text, Parts: m.Parts, Model: a.checkpoint.Model, Permission: adapters.Permission(a.checkpoint.Permission),
+		MessageID: m.ID, Text: m.Text, Parts: m.Parts, Model: a.checkpoint.Model, Permission: a.mode(adapters.Permission(a.checkpoint.Permission)),
 	})
 }
 
@@ -242,7 +242,7 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 func (a *attempt) applyOptions(ctx context.Context) error {
 	changed := a.checkpoint.Open.Options
 	model := cmp.Or(changed.Model, a.in.Agent.Model, a.agent.Launch.Model)
-	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.Launch.Permission)
+	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.Launch.Standing)
 	err := a.tellOptions(ctx, model, permission)
 	if errors.Is(err, adapters.ErrUnsupported) {
 		if err = a.host.StopAgent(ctx, a.agent); err == nil {
@@ -259,7 +259,12 @@ func (a *attempt) applyOptions(ctx context.Context) error {
 
 func (a *attempt) setPolicy(p adapters.Permission) {
 	a.checkpoint.Permission = string(p)
-	a.machine.Step(turn.PolicyChanged{Policy: string(p)})
+	a.machine.Step(turn.PolicyChanged{Policy: p, Rules: a.agent.Launch.Rules})
+}
+
+// mode is what the agent is told of a standing answer.
+func (a *attempt) mode(standing adapters.Permission) adapters.Permission {
+	return a.agent.Launch.Rules.Mode(standing)
 }
 
 func (a *attempt) tellOptions(ctx context.Context, model string, permission adapters.Permission) error {
@@ -271,8 +276,8 @@ func (a *attempt) tellOptions(ctx context.Context, model string, permission adap
 			return err
 		}
 	}
-	if a.checkpoint.Permission != "" && string(permission) != a.checkpoint.Permission {
-		return a.dialogue.Say(ctx, "permission-"+a.in.ExecutionID, adapters.SetPermission{Permission: permission})
+	if had := adapters.Permission(a.checkpoint.Permission); had != "" && a.mode(permission) != a.mode(had) {
+		return a.dialogue.Say(ctx, "permission-"+a.in.ExecutionID, adapters.SetPermission{Permission: a.mode(permission)})
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Optio
 		}
 	}
 	if o.Permission != "" {
-		told, err := a.tell(ctx, id+"-permission", adapters.SetPermission{Permission: o.Permission})
+		told, err := a.tell(ctx, id+"-permission", adapters.SetPermission{Permission: a.mode(o.Permission)})
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
 // ErrNotInstalled is wrapped by Locate when the agent's program is not on the
@@ -197,8 +198,12 @@ type Launch struct {
 	Resume bool
 	// Model is the agent's own name for it; "" leaves the agent's default.
 	Model string
-	// Permission is allow, ask or deny.
+	// Permission is what the agent is told: allow, ask or deny.
 	Permission Permission
+	// Standing is the answer to what no rule of Rules answers. Adapters leave both
+	// alone: the host answers.
+	Standing Permission
+	Rules    permission.Rules
 	// SystemPrompt is appended to the agent's own.
 	SystemPrompt string
 	// MCPServers come from the profile.
@@ -223,12 +228,12 @@ type Beating interface {
 }
 
 // Permission is the standing answer to an agent that asks before it acts.
-type Permission string
+type Permission = permission.Answer
 
 const (
-	PermissionAllow Permission = "allow"
-	PermissionAsk   Permission = "ask"
-	PermissionDeny  Permission = "deny"
+	PermissionAllow = permission.Allow
+	PermissionAsk   = permission.Ask
+	PermissionDeny  = permission.Deny
 )
 
 // Command is a process to start in a sandbox.

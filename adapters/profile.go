@@ -1,5 +1,7 @@
 package adapters
 
+import "github.com/sojourn-run/sojourn/permission"
+
 // Profile is what a team gives its agents beside the prompt, free of any
 // agent's own file layout. Adapters turn it into files by ProfileFiles.
 type Profile struct {
@@ -26,6 +28,8 @@ type Profile struct {
 	Workspace map[string]string `json:"workspace,omitempty"`
 	// Permission is used when the session names none.
 	Permission Permission `json:"permission,omitempty"`
+	// Permissions are rules by tool and pattern, asked before Permission.
+	Permissions permission.Rules `json:"permissions,omitempty"`
 }
 
 // MCPServer is an MCP server that the agent connects to: a command on stdio,

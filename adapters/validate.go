@@ -11,10 +11,11 @@ import (
 // Validate checks what becomes paths in a sandbox, and what an MCP server
 // cannot do without. The error names the field.
 func (p Profile) Validate() error {
-	switch p.Permission {
-	case "", PermissionAllow, PermissionAsk, PermissionDeny:
-	default:
+	if p.Permission != "" && !p.Permission.Valid() {
 		return fmt.Errorf("profile: field permission is %q, want allow, ask or deny", p.Permission)
+	}
+	if err := p.Permissions.Validate(); err != nil {
+		return fmt.Errorf("profile: %w", err)
 	}
 	for _, field := range []struct {
 		name  string

@@ -185,7 +185,8 @@ func (h *Host) Launch(in contract.Agent, a adapters.Adapter, p adapters.Profile,
 	l.Program, l.MCPServers = program, p.MCPServers
 	l.Env = environmentOf(env)
 	l.Model = cmp.Or(in.Model, p.Model)
-	l.Permission = cmp.Or(in.Permission, p.Permission, adapters.PermissionAllow)
+	l.Standing, l.Rules = cmp.Or(in.Permission, p.Permission, adapters.PermissionAllow), p.Permissions
+	l.Permission = l.Rules.Mode(l.Standing)
 	return l, nil
 }
 

@@ -90,8 +90,7 @@ func validateIndexed(field string, value any) error {
 }
 
 func validatePermission(field string, p adapters.Permission) error {
-	switch p {
-	case adapters.PermissionAllow, adapters.PermissionAsk, adapters.PermissionDeny:
+	if p.Valid() {
 		return nil
 	}
 	return Invalid(field, fmt.Sprintf("%q is unknown", p), "allow, ask or deny")

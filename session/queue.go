@@ -3,8 +3,8 @@ package session
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 )
@@ -94,10 +94,20 @@ func (q Queue) Check() error {
 
 // Digest identifies what the message says: its text and its parts.
 func (m Message) Digest() string {
-	// A message that does not encode was refused before.
-	content, _ := json.Marshal(Message{Text: m.Text, Parts: m.Parts})
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:8])
+	// Not of its JSON: a run that is replayed takes up megabytes of messages within
+	// one workflow task.
+	sum := sha256.New()
+	field := func(s string) {
+		sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+		sum.Write([]byte(s))
+	}
+	field(m.Text)
+	for _, p := range m.Parts {
+		for _, s := range []string{p.Type, p.Text, p.MediaType, p.Data, p.URL} {
+			field(s)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 // EditQueue changes a message that waits, and returns the session as it is then,

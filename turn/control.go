@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
 // Interrupt is an interrupt under way: the agent is asked to stop, then terminated,
@@ -82,23 +83,22 @@ func (m *Machine) spoolRead(s SpoolRead) []Action {
 	return m.requestInterrupt(InterruptRequested{ID: "no-progress-" + m.ExecutionID, Reason: "no progress"})
 }
 
-// The policies that answer every permission request.
-const (
-	allow = "allow"
-	deny  = "deny"
-)
+// forAPerson reports whether nobody else answers.
+func forAPerson(a permission.Answer) bool { return a != permission.Allow && a != permission.Deny }
 
-func (m *Machine) hasPolicy() bool { return m.Policy == allow || m.Policy == deny }
-
-// byPolicy answers a request by the standing policy, if that answers.
+// byPolicy answers a request by the rules and the standing policy, if they do.
 func (m *Machine) byPolicy(ev event.Event) []Action {
 	p, ok := ev.Payload.(event.PermissionRequested)
-	if !ok || !m.hasPolicy() {
+	if !ok {
 		return nil
 	}
-	r := Responded{RequestID: p.RequestID, Allow: m.Policy == allow}
+	answer, reason := m.Rules.Answer(p, m.Policy)
+	if forAPerson(answer) {
+		return nil
+	}
+	r := Responded{RequestID: p.RequestID, Allow: answer == permission.Allow}
 	if !r.Allow {
-		r.Message = "This session's policy denies it."
+		r.Message = reason
 	}
 	return m.respond(r)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
 // Machine decides what a running turn does: a signal in, actions out. It does no
@@ -36,8 +37,9 @@ type Machine struct {
 	// whichever worker reads them, silence counts from the same moment.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
 
-	// Policy is the standing answer to permission requests.
-	Policy string `json:"policy,omitempty"`
+	// Policy is the standing answer to permission requests, but for what Rules answer.
+	Policy permission.Answer `json:"policy,omitempty"`
+	Rules  permission.Rules  `json:"rules,omitempty"`
 	// Asked are the open permission requests, Answered those that this attempt has
 	// answered.
 	Asked    map[string]event.PermissionRequested `json:"asked,omitempty"`
@@ -121,7 +123,7 @@ func (m *Machine) Step(s Signal) []Action {
 	case Responded:
 		return m.respond(s)
 	case PolicyChanged:
-		m.Policy = s.Policy
+		m.Policy, m.Rules = s.Policy, s.Rules
 	case WaitingTold:
 		m.TellAnyway, m.Told = false, s.Requests
 	}
@@ -255,7 +257,7 @@ func (m *Machine) track(events []event.Event) {
 		switch p := ev.Payload.(type) {
 		case event.PermissionRequested:
 			m.Asked[p.RequestID] = p
-			if !m.hasPolicy() && !slices.Contains(m.Waiting, p.RequestID) {
+			if answer, _ := m.Rules.Answer(p, m.Policy); forAPerson(answer) && !slices.Contains(m.Waiting, p.RequestID) {
 				m.Waiting = append(slices.Clone(m.Waiting), p.RequestID)
 			}
 		case event.PermissionResolved:

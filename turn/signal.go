@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
 // Signal is something that happened to a running turn.
@@ -74,9 +75,12 @@ type Responded struct {
 	Input     json.RawMessage
 }
 
-// PolicyChanged is the standing answer to permission requests: allow, deny, or any
-// other for none.
-type PolicyChanged struct{ Policy string }
+// PolicyChanged is the standing answer to permission requests, and the rules that
+// are asked before it.
+type PolicyChanged struct {
+	Policy permission.Answer
+	Rules  permission.Rules
+}
 
 // WaitingTold reports that the workflow knows which requests wait for a person.
 type WaitingTold struct{ Requests []string }

@@ -1,7 +1,7 @@
 // Package profiles keeps agent profiles in a folder: what a team gives its
 // agents beside the prompt, one folder per profile.
 //
-//	<dir>/<id>/profile.json          name, description, model, permission; optional
+//	<dir>/<id>/profile.json          name, description, model, permission, permissions; optional
 //	<dir>/<id>/instructions.md
 //	<dir>/<id>/rules/<name>.md
 //	<dir>/<id>/skills/<name>/SKILL.md, and any files beside it
@@ -11,6 +11,13 @@
 //	<dir>/<id>/mcp/<name>/server.json  {"start": […], "install": […], "env": {…}}, with the server's files
 //	<dir>/<id>/workspace/…           files that a fresh workspace starts with
 //	<dir>/<id>/plugins/<name>/…      rules, skills, agents, commands, mcp.json, mcp
+//
+// The field permissions has the rules of package permission, asked in order before
+// permission, the standing answer:
+//
+//	{"permission": "ask", "permissions": [
+//	  {"tool": "*", "match": "git push*", "answer": "deny", "reason": "people push"},
+//	  {"tool": "Bash", "match": "git *", "answer": "allow"}]}
 //
 // A plugin is a folder of parts that were made together, as Claude Code has them. They
 // become the profile's, for every agent; a name that is taken is an error, and so

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,12 +32,25 @@ func TestWarmTurnHistory(t *testing.T) {
 		before := len(history(t, h))
 		require.NoError(t, say(t, h, text).Err())
 		awaitIdle(t, h)
-		added := history(t, h)[before:]
+		added := inTime(history(t, h)[before:])
 		t.Logf("%s: %d events: %s", text, len(added), strings.Join(added, ", "))
 		counts = append(counts, len(added))
 	}
 	require.LessOrEqual(t, counts[0], warmTurnLimit)
 	require.Equal(t, counts[0], counts[1], "history must not grow with what the agent says")
+}
+
+// inTime leaves out the workflow tasks that a worker on a stalled machine did not
+// answer in time: they are no work of the turn's.
+func inTime(types []string) []string {
+	const late = 3 // scheduled, started, timed out
+	for {
+		at := slices.Index(types, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT.String())
+		if at < late-1 {
+			return types
+		}
+		types = slices.Delete(types, at-late+1, at+1)
+	}
 }
 
 // history gives the types of the session's history events.

@@ -83,7 +83,7 @@ func bundledProfile(t *testing.T, store, install, value string) {
 // profiled makes a session with that profile.
 func profiled(t *testing.T, store string) *session.Handle {
 	t.Helper()
-	made := newWithProfile(t, store, "p")
+	made := newWithProfile(t, store, "claude", "p")
 	require.Zero(t, made.code, made.err)
 	h, err := spaceOf(t).Client.Get(testContext(t), strings.TrimSpace(made.out))
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestProfileNamesNoVariableOfTheHouse(t *testing.T) {
 			require.ErrorContains(t, say(t, h, "SAY never").Err(), want)
 			require.Empty(t, sandboxes(t, w))
 			require.NoError(t, h.Close(testContext(t)))
-			refused(t, newWithProfile(t, store, "p"), 1, want, "correct the profile's files")
+			refused(t, newWithProfile(t, store, "claude", "p"), 1, want, "correct the profile's files")
 		})
 	}
 }

@@ -568,9 +568,10 @@ func TestKillNoProgress(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
-		h := open(t, session.Options{Agent: a.Info().Name, NoProgressMS: 12_000})
+		// Longer than a loaded machine keeps a program from saying a word.
+		h := open(t, session.Options{Agent: a.Info().Name, NoProgressMS: 25_000})
 		l := follow(t, h)
-		require.NoError(t, say(t, h, "SLOW 16").Err(), "work that goes on is not cut")
+		require.NoError(t, say(t, h, "SLOW 30").Err(), "work that goes on is not cut")
 		res := say(t, h, "GATE never-"+uuid.NewString())
 		require.Equal(t, session.Failed, res.Outcome)
 		require.Equal(t, session.TypeNoProgress, res.Error.Code)

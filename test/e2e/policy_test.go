@@ -291,3 +291,35 @@ func TestManySessionsOnOneHost(t *testing.T) {
 		}
 	}
 }
+
+// TestPermissionRules: a profile's rules answer by what a tool is to do, before the
+// standing answer does: for each agent.
+func TestPermissionRules(t *testing.T) {
+	inOwnNamespace(t)
+	store := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(store, "ruled"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(store, "ruled", "profile.json"), []byte(`{"permission": "allow", "permissions": [
+		{"tool": "*", "match": "touch never*", "answer": "deny", "reason": "only the harbour master may"},
+		{"tool": "*", "match": "touch asked*", "answer": "ask"}]}`), 0o600))
+	w := startWorker(t, "SOJOURN_PROFILES="+store)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		ctx := testContext(t)
+		made := newWithProfile(t, store, a.Info().Name, "ruled")
+		require.Zero(t, made.code, made.err)
+		h, err := spaceOf(t).Client.Get(ctx, strings.TrimSpace(made.out))
+		require.NoError(t, err)
+		require.NoError(t, say(t, h, "TOOL bash: touch done.txt").Err())
+		require.NoError(t, say(t, h, "TOOL bash: cd . && touch never.txt").Err())
+		r, asked := asksFor(t, h, "TOOL bash: touch asked.txt")
+		require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true}))
+		answeredWell(ctx, t, h, r)
+		there, err := filepath.Glob(filepath.Join(w.dataDir, "sandboxes", h.ID()+"-*", "workspace", "*.txt"))
+		require.NoError(t, err)
+		for i := range there {
+			there[i] = filepath.Base(there[i])
+		}
+		require.Equal(t, []string{"asked.txt", "done.txt"}, there)
+		require.NoError(t, h.Close(ctx))
+		requireParity(t, h.ID())
+	})
+}

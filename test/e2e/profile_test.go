@@ -78,9 +78,9 @@ func writeProfile(t *testing.T) (store string) {
 }
 
 // newWithProfile makes a session by the command line, which knows the store.
-func newWithProfile(t *testing.T, store, profile string) said {
+func newWithProfile(t *testing.T, store, agent, profile string) said {
 	t.Helper()
-	return runProgram(t, "sojourn", "", []string{"SOJOURN_PROFILES=" + store}, "new", "--agent", "claude", "--profile", profile)
+	return runProgram(t, "sojourn", "", []string{"SOJOURN_PROFILES=" + store}, "new", "--agent", agent, "--profile", profile)
 }
 
 // startProfiled starts a worker with the store and a session with the profile.
@@ -89,7 +89,7 @@ func startProfiled(t *testing.T) (*worker, *session.Handle, string) {
 	secret := "planted-" + uuid.NewString()
 	store := writeProfile(t)
 	w := startWorker(t, "SOJOURN_PROFILES="+store, "E2E_PLANTED="+secret)
-	made := newWithProfile(t, store, "full")
+	made := newWithProfile(t, store, "claude", "full")
 	require.Zero(t, made.code, made.err)
 	h, err := spaceOf(t).Client.Get(testContext(t), strings.TrimSpace(made.out))
 	require.NoError(t, err)
@@ -242,10 +242,10 @@ func TestR98UnknownProfile(t *testing.T) {
 	store := writeProfile(t)
 	w := startWorker(t, "SOJOURN_PROFILES="+store, "E2E_PLANTED=x")
 	before := listed(t, session.ListOptions{Children: true})
-	refused(t, newWithProfile(t, store, "nope"), 2, `profile: "nope" is not in `+store, "a folder's name in SOJOURN_PROFILES")
+	refused(t, newWithProfile(t, store, "claude", "nope"), 2, `profile: "nope" is not in `+store, "a folder's name in SOJOURN_PROFILES")
 	require.ElementsMatch(t, before, listed(t, session.ListOptions{Children: true}))
 
-	made := newWithProfile(t, store, "full")
+	made := newWithProfile(t, store, "claude", "full")
 	require.Zero(t, made.code, made.err)
 	require.NoError(t, os.RemoveAll(filepath.Join(store, "full")))
 	id := strings.TrimSpace(made.out)

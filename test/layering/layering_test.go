@@ -61,6 +61,7 @@ func TestTheRulesCatch(t *testing.T) {
 		{"no Temporal below the activities", "workspace", []string{"example.com/way"}},
 		{"workspace knows files", "workspace", []string{"/archive", "/runner"}},
 		{"adapters translate", "adapters/claude", []string{"/runner"}},
+		{"permission knows events only", "permission", []string{"/adapters"}},
 		{"adapters do not know each other", "adapters/claude", []string{"/adapters/codex"}},
 		{"what is common to agents names none of them", "adapters/profiles", []string{"/adapters/claude"}},
 		{"activities do not know workflows", "activities", []string{"/workflows"}},

@@ -32,9 +32,15 @@ func rules() []rule {
 			name:  "turn is pure",
 			about: under("turn"),
 			forbids: func(_, to string) bool {
-				return !standard(to) && !oneOf(to, "event", "reducer", "turn") && to != "github.com/google/uuid"
+				return !standard(to) && !oneOf(to, "event", "permission", "reducer", "turn") && to != "github.com/google/uuid"
 			},
 			why: "what a turn does is decided from facts and signals: no I/O, no clock, no context",
+		},
+		{
+			name:    "permission knows events only",
+			about:   under("permission"),
+			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "event", "permission") },
+			why:     "whichever worker reads a request answers it alike: no I/O, no clock",
 		},
 		{
 			name:    "reducer knows events only",
@@ -59,7 +65,7 @@ func rules() []rule {
 			name:  "adapters translate",
 			about: under("adapters"),
 			forbids: func(_, to string) bool {
-				return mine(to) && !oneOf(to, "adapters", "event", "sandbox")
+				return mine(to) && !oneOf(to, "adapters", "event", "permission", "sandbox")
 			},
 			why: "an adapter knows events and its agent, not who uses it",
 		},

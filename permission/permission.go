@@ -1,0 +1,197 @@
+// Package permission answers an agent that asks before it acts: by a session's
+// standing answer, and by rules for a tool and what it is to do. It is pure, so that
+// whichever worker reads a request answers it alike.
+package permission
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+// Answer is what an agent that asks is told.
+type Answer string
+
+const (
+	Allow Answer = "allow"
+	// Ask leaves the answer to a person.
+	Ask  Answer = "ask"
+	Deny Answer = "deny"
+)
+
+// Valid reports whether an answer is one of the three.
+func (a Answer) Valid() bool { return a == Allow || a == Ask || a == Deny }
+
+// Rule answers requests for some tools. In Tool and Match a * stands for any text,
+// and all else for itself.
+type Rule struct {
+	// Tool is the tool's name in requests, as events have it (Bash, bash, commandExecution, …); case does not count. Required.
+	Tool string `json:"tool"`
+	// Match is what the tool is to do: a command, or the path or the address that
+	// it is about. Default: anything. A rule that allows must match each of the
+	// commands of a shell line and each path, and matches none with a redirection, a
+	// substitution or a .. in it, whose effect a pattern can't bound; one that denies
+	// or asks matches where any of them does, or any other text of the request.
+	Match string `json:"match,omitempty"`
+	// Answer is allow, ask or deny. Required.
+	Answer Answer `json:"answer"`
+	// Reason is what the agent is told with a denial. Default: that a rule denies it.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Rules are asked in order: the first that matches answers.
+type Rules []Rule
+
+// Validate names the first field that can't be.
+func (rs Rules) Validate() error {
+	for i, r := range rs {
+		if r.Tool == "" {
+			return fmt.Errorf("field permissions[%d].tool is empty, want the name of a tool, or *", i)
+		}
+		if !r.Answer.Valid() {
+			return fmt.Errorf("field permissions[%d].answer is %q, want allow, ask or deny", i, r.Answer)
+		}
+	}
+	return nil
+}
+
+// Mode is what the agent itself is told to do: with rules it must ask, whatever
+// the standing answer is.
+func (rs Rules) Mode(standing Answer) Answer {
+	if len(rs) > 0 {
+		return Ask
+	}
+	return standing
+}
+
+// Answer answers a request, and gives the reason of a denial. A question to the
+// user is no tool's, so no rule answers it.
+func (rs Rules) Answer(req event.PermissionRequested, standing Answer) (Answer, string) {
+	if len(req.Questions) == 0 {
+		for _, r := range rs {
+			if like(strings.ToLower(r.Tool), strings.ToLower(req.ToolName)) && r.matches(subjects(req.Input)) {
+				return r.Answer, r.reason()
+			}
+		}
+	}
+	return standing, "This session's policy denies it."
+}
+
+func (r Rule) reason() string {
+	switch {
+	case r.Reason != "":
+		return r.Reason
+	case r.Match != "":
+		return fmt.Sprintf("A rule of this session denies it: %s %s.", r.Tool, r.Match)
+	}
+	return fmt.Sprintf("A rule of this session denies it: %s.", r.Tool)
+}
+
+func (r Rule) matches(s subject) bool {
+	if r.Match == "" || r.Match == "*" {
+		return true
+	}
+	if r.Answer == Allow {
+		return len(s.acts) > 0 && !slices.ContainsFunc(s.acts, func(act string) bool { return unbounded(act) || !like(r.Match, act) })
+	}
+	return slices.ContainsFunc(slices.Concat(s.acts, s.texts), func(text string) bool { return like(r.Match, text) })
+}
+
+// subject is what a request is about: what it does, which bounds a rule that
+// allows, and all its texts.
+type subject struct{ acts, texts []string }
+
+// The fields of the agents' requests that say what a tool acts on, by the
+// recordings of their streams.
+var (
+	commandFields = []string{"command", "cmd"}
+	placeFields   = []string{"file_path", "filePath", "filepath", "path", "absolute_path", "notebook_path", "dir_path", "url", "uri", "patterns"}
+)
+
+func subjects(input json.RawMessage) subject {
+	var s subject
+	var v any
+	if json.Unmarshal(input, &v) == nil {
+		s.collect("", v)
+	}
+	return s
+}
+
+func (s *subject) collect(field string, v any) {
+	switch v := v.(type) {
+	case string:
+		s.texts = append(s.texts, v)
+		switch {
+		case slices.Contains(commandFields, field):
+			s.acts = append(s.acts, commands(v)...)
+		case slices.Contains(placeFields, field):
+			s.acts = append(s.acts, v)
+		}
+	case []any:
+		if slices.Contains(commandFields, field) {
+			s.collect(field, strings.Join(words(v), " "))
+			return
+		}
+		for _, e := range v {
+			s.collect(field, e)
+		}
+	case map[string]any:
+		for name, e := range v {
+			s.collect(name, e)
+		}
+	}
+}
+
+// words are a command that comes as its arguments.
+func words(args []any) []string {
+	var out []string
+	for _, a := range args {
+		if word, ok := a.(string); ok {
+			out = append(out, word)
+		}
+	}
+	return out
+}
+
+// commands are those that a line of a shell runs, as far as it says so: what is cut
+// within quotes only makes more of them, none of which an allowing rule may miss.
+func commands(line string) []string {
+	var out []string
+	for _, part := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(";&|\n\r", r) }) {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// unbounded reports whether an act may do more than its text says.
+func unbounded(act string) bool {
+	return strings.ContainsAny(act, "`<>$()") || slices.Contains(strings.FieldsFunc(act, func(r rune) bool { return strings.ContainsRune("/\\ \t=:'\"", r) }), "..")
+}
+
+// like reports whether text is of a pattern's form.
+func like(pattern, text string) bool {
+	head, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, head)
+	if !ok {
+		return false
+	}
+	for {
+		part, next, more := strings.Cut(rest, "*")
+		if !more {
+			return strings.HasSuffix(text, part)
+		}
+		at := strings.Index(text, part)
+		if at < 0 {
+			return false
+		}
+		text, rest = text[at+len(part):], next
+	}
+}

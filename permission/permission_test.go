@@ -1,0 +1,126 @@
+package permission
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+)
+
+func request(tool, input string) event.PermissionRequested {
+	return event.PermissionRequested{RequestID: "r1", ToolName: tool, Input: json.RawMessage(input)}
+}
+
+func command(tool, line string) event.PermissionRequested {
+	input, _ := json.Marshal(map[string]any{"command": line, "description": "what it is for"})
+	return request(tool, string(input))
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	rules := Rules{
+		{Tool: "bash", Match: "git push*", Answer: Deny, Reason: "people push"},
+		{Tool: "bash", Match: "*curl *", Answer: Ask},
+		{Tool: "bash", Match: "git *", Answer: Allow},
+		{Tool: "bash", Match: "npm test", Answer: Allow},
+		{Tool: "write", Match: "/work/src/*", Answer: Allow},
+		{Tool: "*", Match: "*.env", Answer: Deny},
+		{Tool: "mcp__*", Answer: Allow},
+	}
+	require.NoError(t, rules.Validate())
+	for _, c := range []struct {
+		req  event.PermissionRequested
+		want Answer
+	}{
+		{command("Bash", "git status"), Allow},
+		{command("bash", "git push origin main"), Deny},
+		{command("bash", "cd x && git push"), Deny},
+		{command("bash", "git status; git push"), Deny},
+		{command("bash", "git status && git diff | git apply --check"), Allow},
+		{command("bash", "npm test"), Allow},
+		{command("bash", "npm test; rm -rf /"), "standing"},
+		{command("bash", "git status\nrm -rf /"), "standing"},
+		{command("bash", "git log $(rm -rf /)"), "standing"},
+		{command("bash", "git log `rm -rf /`"), "standing"},
+		{command("bash", "git diff > /etc/passwd"), "standing"},
+		{command("bash", "git -C ../../other status"), "standing"},
+		{command("bash", "git fetch & curl example.org"), Ask},
+		{request("bash", `{"command":["git","status"]}`), Allow},
+		{request("bash", `{"command":["git","push"]}`), Deny},
+		{request("bash", `{"note":"git status"}`), "standing"},
+		{request("Write", `{"file_path":"/work/src/a.go","content":"text"}`), Allow},
+		{request("Write", `{"file_path":"/work/src/../../etc/passwd","content":"text"}`), "standing"},
+		{request("Write", `{"file_path":"/work/src/a.go","locations":[{"path":"/etc/passwd"}]}`), "standing"},
+		{request("Write", `{"file_path":"/work/other","content":"/work/src/a"}`), "standing"},
+		{request("Read", `{"file_path":"/work/.env"}`), Deny},
+		{request("edit", `{"patterns":["/work/x/.env"]}`), Deny},
+		{request("mcp__issues__close", `{}`), Allow},
+		{request("mcp__issues__close", `no JSON`), Allow},
+		{request("bash", ``), "standing"},
+	} {
+		got, reason := rules.Answer(c.req, "standing")
+		require.Equal(t, c.want, got, "%s %s", c.req.ToolName, c.req.Input)
+		require.NotEmpty(t, reason)
+	}
+	_, reason := rules.Answer(command("bash", "git push"), Allow)
+	require.Equal(t, "people push", reason)
+	question := event.PermissionRequested{ToolName: "mcp__ask", Questions: json.RawMessage(`[{}]`)}
+	got, _ := rules.Answer(question, Ask)
+	require.Equal(t, Ask, got, "a question is a person's")
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, Rules{{Answer: Allow}}.Validate(), "permissions[0].tool is empty")
+	require.ErrorContains(t, Rules{{Tool: "a", Answer: Deny}, {Tool: "b", Answer: "maybe"}}.Validate(), `permissions[1].answer is "maybe"`)
+	require.Equal(t, Ask, Rules{{Tool: "a", Answer: Deny}}.Mode(Allow), "else the agent would not ask")
+	require.Equal(t, Allow, Rules(nil).Mode(Allow))
+}
+
+// FuzzAllow: no line that a rule for one command allows runs another one.
+func FuzzAllow(f *testing.F) {
+	for _, line := range []string{"git status", "git status; rm x", "git \\\n rm", "git 'a;rm x'", "git $(rm x)", "git\trm", "git <(rm x)", "git&rm"} {
+		f.Add(line)
+	}
+	rules := Rules{{Tool: "bash", Match: "git *", Answer: Allow}}
+	f.Fuzz(func(t *testing.T, line string) {
+		if got, _ := rules.Answer(command("bash", line), Deny); got != Allow {
+			return
+		}
+		require.False(t, strings.ContainsAny(line, "`<>$()"), line)
+		for _, part := range commands(line) {
+			require.True(t, strings.HasPrefix(part, "git "), line)
+		}
+	})
+}
+
+func FuzzLike(f *testing.F) {
+	f.Add("a*b", "axxb")
+	f.Add("a*a", "a")
+	f.Add("*x*", "yxz")
+	f.Fuzz(func(t *testing.T, pattern, text string) {
+		require.Equal(t, naive(pattern, text), like(pattern, text), "%q %q", pattern, text)
+	})
+}
+
+// naive is like, by trying all lengths.
+func naive(pattern, text string) bool {
+	if len(pattern) > 12 || len(text) > 40 {
+		return like(pattern, text)
+	}
+	if pattern == "" {
+		return text == ""
+	}
+	if pattern[0] != '*' {
+		return text != "" && pattern[0] == text[0] && naive(pattern[1:], text[1:])
+	}
+	for i := 0; i <= len(text); i++ {
+		if naive(pattern[1:], text[i:]) {
+			return true
+		}
+	}
+	return false
+}
