@@ -28,7 +28,8 @@ func (a Answer) Valid() bool { return a == Allow || a == Ask || a == Deny }
 // Rule answers requests for some tools. In Tool and Match a * stands for any text,
 // and all else for itself.
 type Rule struct {
-	// Tool is the tool's name in requests, as events have it (Bash, bash, commandExecution, …); case does not count. Required.
+	// Tool is the tool's name in requests, as events have it (Bash, bash, shell,
+	// run_shell_command); case does not count. Required.
 	Tool string `json:"tool"`
 	// Match is what the tool is to do: a command, or the path or the address that
 	// it is about. Default: anything. A rule that allows must match each of the
@@ -140,6 +141,7 @@ func (s *subject) collect(field string, v any) {
 		}
 	case map[string]any:
 		for name, e := range v {
+			s.texts = append(s.texts, name)
 			s.collect(name, e)
 		}
 	}
