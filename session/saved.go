@@ -156,5 +156,6 @@ func readTranscript(ctx context.Context, a *archive.Archive, session, id string)
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(r)
+	data, err := io.ReadAll(r)
+	return data, errors.Join(err, r.Close())
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -79,7 +80,7 @@ func (c *cli) root() *cobra.Command {
 	)
 	inOurOrder()
 	c.add(root, groupTalk, c.newCommand, c.sendCommand, c.chatCommand, c.tailCommand, c.showCommand, c.waitCommand, c.resultCommand, c.respondCommand)
-	c.add(root, groupManage, c.lsCommand, c.inboxCommand, c.describeCommand, c.interruptCommand, c.queueCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.evictCommand, c.closeCommand, c.openCommand, c.filesCommand)
+	c.add(root, groupManage, c.lsCommand, c.inboxCommand, c.describeCommand, c.interruptCommand, c.queueCommand, c.clearAbortCommand, c.configureCommand, c.spawnCommand, c.evictCommand, c.closeCommand, c.openCommand, c.filesCommand, c.exportCommand)
 	c.add(root, groupLocal, c.parseCommand, c.translateCommand, c.reduceCommand)
 	c.add(root, groupSetup, c.setupCommand, c.doctorCommand, c.agentsCommand, c.completionCommand, c.versionCommand)
 	root.AddCommand(c.referenceCommand())
@@ -107,46 +108,39 @@ func (c *cli) takesBeginnings(cmd *cobra.Command) {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		unknown := run(cmd, args)
-		if !errors.Is(unknown, session.ErrNotFound) {
+		if !errors.Is(unknown, session.ErrNotFound) && !errors.Is(unknown, archive.ErrNotFound) {
 			return unknown
 		}
-		id, err := c.beginsWith(cmd.Context(), args[0])
-		if err != nil || id == "" {
-			return cmp.Or(err, unknown)
+		ids, err := c.beginningWith(cmd.Context(), args[0])
+		switch {
+		case err != nil || len(ids) == 0 || slices.Contains(ids, args[0]):
+			return unknown // the failure that matters is the first
+		case len(ids) > 1:
+			return usage("give more of it", "id: %q begins %s", args[0], strings.Join(ids, ", "))
 		}
-		fmt.Fprintf(c.stderr, "sojourn: session %s\n", id)
-		return run(cmd, append([]string{id}, args[1:]...))
+		fmt.Fprintf(c.stderr, "sojourn: session %s\n", ids[0])
+		return run(cmd, append(ids[:1:1], args[1:]...))
 	}
 }
 
 // minBeginning is long enough that a slip of the hand is nobody's beginning.
 const minBeginning = 4
 
-// beginsWith finds the one session whose id begins so; "" for none, and for an id
-// that is whole.
-func (c *cli) beginsWith(ctx context.Context, begin string) (string, error) {
+// beginningWith returns the sessions whose ids begin so, ten at most.
+func (c *cli) beginningWith(ctx context.Context, begin string) ([]string, error) {
 	if len(begin) < minBeginning {
-		return "", nil
+		return nil, nil
 	}
 	sc, err := c.client(ctx, needTemporal)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	found, err := collect(ctx, sc, listFlags{query: "WorkflowId STARTS_WITH '" + begin + "'", all: true, limit: 10})
-	if err != nil {
-		return "", err
-	}
 	var ids []string
 	for _, s := range found {
 		ids = append(ids, s.SessionID)
 	}
-	switch {
-	case len(ids) == 0 || slices.Contains(ids, begin):
-		return "", nil
-	case len(ids) > 1:
-		return "", usage("give more of it", "id: %q begins %s", begin, strings.Join(ids, ", "))
-	}
-	return ids[0], nil
+	return ids, err
 }
 
 // helpCommand is for people who type "sojourn help send"; it is not listed.

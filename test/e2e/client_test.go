@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"io"
 	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +51,54 @@ func TestR12TypeLadder(t *testing.T) {
 	require.True(t, slices.ContainsFunc(namesOf(t, h), func(name string) bool { return name == "kept.txt" }))
 	require.Equal(t, event.Runtime{}, *closed.Runtime, "nothing of it runs")
 	require.NotEmpty(t, closed.Blocks)
+}
+
+// TestR9Export: an export has all that is archived: the record, the conversation as
+// show has it, the transcripts byte for byte, from which the conversation can be
+// made again, and the files.
+func TestR9Export(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Agent: anyAgent(), Title: "to be exported"})
+	require.NoError(t, say(t, h, "TOOL bash: mkdir d; echo kept > d/kept.txt; ln -s d/kept.txt link; ln -s /etc/passwd out").Err())
+	require.NoError(t, h.Close(ctx))
+
+	to := filepath.Join(t.TempDir(), "session.tar")
+	require.Contains(t, sojourn(t, "export", h.ID(), "-o", to), "session "+h.ID()+" is in "+to)
+	written, err := os.ReadFile(to)
+	require.NoError(t, err)
+	require.Equal(t, sojourn(t, "export", h.ID()), string(written), "the same archive gives the same bytes")
+	require.Equal(t, 2, program(t, "export", h.ID(), "-o", to).code, "what is there stays")
+
+	into := t.TempDir()
+	require.NoError(t, exec.CommandContext(ctx, "tar", "-xf", to, "-C", into).Run())
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(into, name))
+		require.NoError(t, err)
+		return string(data)
+	}
+	var head session.Exported
+	require.NoError(t, json.Unmarshal([]byte(read("session.json")), &head))
+	rec, err := spaceOf(t).Archive.Session(ctx, h.ID())
+	require.NoError(t, err)
+	require.Equal(t, session.ExportFormat, head.Format)
+	require.Equal(t, rec, head.Session)
+	require.Equal(t, sojourn(t, "show", h.ID(), "--json"), read("conversation.json"))
+	saved, err := spaceOf(t).Client.Load(ctx, h.ID())
+	require.NoError(t, err)
+	for _, info := range head.Transcripts {
+		if info.ID == event.Main {
+			require.Equal(t, string(saved.RawTranscript), read("home/"+info.Path))
+		}
+	}
+	require.Len(t, head.Transcripts, 1+len(saved.Subagents))
+	var shown, parsed reducer.State
+	require.NoError(t, json.Unmarshal([]byte(read("conversation.json")), &shown))
+	require.NoError(t, json.Unmarshal([]byte(sojourn(t, "parse", "--agent", anyAgent(), filepath.Join(into, "home"))), &parsed))
+	require.Equal(t, shown.Blocks, parsed.Blocks)
+	require.Equal(t, "kept\n", read("workspace/link"))
+	require.NoFileExists(t, filepath.Join(into, "workspace", "out"), "it leads outside")
+	require.Equal(t, 1, program(t, "export", "no-such-session").code)
 }
 
 func namesOf(t *testing.T, h *session.Handle) (names []string) {

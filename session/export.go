@@ -1,0 +1,158 @@
+package session
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/workspace"
+)
+
+// ExportFormat is the form that Export writes. What is added to it later leaves
+// what is there alone.
+const ExportFormat = "sojourn-session/1"
+
+// Exported is session.json, the first file of an export.
+type Exported struct {
+	Format  string           `json:"format"`
+	Session archive.ListData `json:"session"`
+	// Transcripts are the files below home/, where each is as the agent's home had
+	// it: `sojourn parse` reads that folder.
+	Transcripts []archive.TranscriptInfo `json:"transcripts"`
+	// Files are those below workspace/. Symlinks that lead outside are named and
+	// not made.
+	Files []workspace.File `json:"files"`
+	// Faults as in Conversation.
+	Faults []string `json:"faults,omitempty"`
+}
+
+// Export writes all that is archived of a session as one tar file, open or closed:
+// session.json ([Exported]), conversation.json (the state, as Show has it),
+// home/ (the native transcripts, byte for byte) and workspace/. It needs no sandbox
+// and no worker, and holds the conversation and one rewritten transcript in memory
+// at a time. The same archive gives the same bytes. Errors: [ErrNotFound],
+// [ErrNoArchive], or what could not be read or written; then what was written is
+// not whole.
+func (c *Client) Export(ctx context.Context, id string, w io.Writer) error {
+	if err := ValidateID("id", id); err != nil {
+		return err
+	}
+	conv, err := c.Show(ctx, id, FromArchive)
+	if err != nil {
+		return err
+	}
+	e := exporter{c: c, id: id, out: tar.NewWriter(w)}
+	if err := e.write(ctx, conv); err != nil {
+		return fmt.Errorf("export session %s: %w", id, err)
+	}
+	return nil
+}
+
+type exporter struct {
+	c   *Client
+	id  string
+	out *tar.Writer
+}
+
+func (e *exporter) write(ctx context.Context, conv Conversation) error {
+	data, err := e.c.record(ctx, e.id, FromArchive)
+	if err != nil {
+		return err
+	}
+	head := Exported{Format: ExportFormat, Session: data, Faults: conv.Faults}
+	if head.Transcripts, err = e.c.o.Archive.Transcripts(ctx, e.id); err != nil {
+		return err
+	}
+	files, err := workspace.Open(ctx, e.c.o.Archive, e.id, 0)
+	if err != nil {
+		return err
+	}
+	head.Files = files.Files()
+	if err := e.value("session.json", head); err != nil {
+		return err
+	}
+	if err := e.value("conversation.json", conv.State); err != nil {
+		return err
+	}
+	for _, t := range head.Transcripts {
+		if err := e.transcript(ctx, t); err != nil {
+			return fmt.Errorf("transcript %s: %w", t.Path, err)
+		}
+	}
+	for f, err := range files.Contents(ctx) {
+		if err == nil && !f.Held {
+			err = e.file(f)
+		}
+		if err != nil {
+			return fmt.Errorf("workspace file %q: %w", f.Path, err)
+		}
+	}
+	return e.out.Close()
+}
+
+// entry writes one regular file, of which size bytes must be there.
+func (e *exporter) entry(name string, mode fs.FileMode, at time.Time, size int64, content io.Reader) error {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode.Perm()), Size: size, ModTime: atLeastUnix(at), Format: tar.FormatPAX}
+	if err := e.out.WriteHeader(h); err != nil {
+		return err
+	}
+	if size == 0 {
+		return nil
+	}
+	_, err := io.CopyN(e.out, content, size)
+	return err
+}
+
+// atLeastUnix is a time that tar can write.
+func atLeastUnix(t time.Time) time.Time {
+	if t.Before(time.Unix(0, 0)) {
+		return time.Unix(0, 0)
+	}
+	return t
+}
+
+func (e *exporter) value(name string, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	return e.entry(name, 0o644, time.Time{}, int64(b.Len()), &b)
+}
+
+// transcript writes a transcript as it was when the export began. One that is
+// rewritten may be another by now, and is taken as it is.
+func (e *exporter) transcript(ctx context.Context, t archive.TranscriptInfo) error {
+	if t.Kind == adapters.Snapshot {
+		data, err := readTranscript(ctx, e.c.o.Archive, e.id, t.ID)
+		if err != nil {
+			return err
+		}
+		return e.entry("home/"+t.Path, 0o600, time.Time{}, int64(len(data)), bytes.NewReader(data))
+	}
+	r, err := e.c.o.Archive.ReadTranscript(ctx, e.id, t.ID)
+	if err != nil {
+		return err
+	}
+	defer r.Close() // it was only read
+	return e.entry("home/"+t.Path, 0o600, time.Time{}, t.Size, r)
+}
+
+func (e *exporter) file(f workspace.Content) error {
+	name := "workspace/" + f.Path
+	switch f.Mode.Type() {
+	case fs.ModeDir:
+		return e.out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: int64(f.Mode.Perm()), ModTime: atLeastUnix(f.ModTime), Format: tar.FormatPAX})
+	case fs.ModeSymlink:
+		return e.out.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: f.Link, Mode: 0o777, ModTime: atLeastUnix(f.ModTime), Format: tar.FormatPAX})
+	}
+	return e.entry(name, f.Mode, f.ModTime, f.Size, f.Body)
+}
