@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -242,7 +243,7 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 func (a *attempt) applyOptions(ctx context.Context) error {
 	changed := a.checkpoint.Open.Options
 	model := cmp.Or(changed.Model, a.in.Agent.Model, a.agent.Launch.Model)
-	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.Launch.Standing)
+	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.Launch.Policy.Standing)
 	err := a.tellOptions(ctx, model, permission)
 	if errors.Is(err, adapters.ErrUnsupported) {
 		if err = a.host.StopAgent(ctx, a.agent); err == nil {
@@ -259,12 +260,19 @@ func (a *attempt) applyOptions(ctx context.Context) error {
 
 func (a *attempt) setPolicy(p adapters.Permission) {
 	a.checkpoint.Permission = string(p)
-	a.machine.Step(turn.PolicyChanged{Policy: p, Rules: a.agent.Launch.Rules})
+	a.machine.Step(turn.PolicyChanged{Policy: a.policy(p)})
+}
+
+// policy is the agent's, with another standing answer.
+func (a *attempt) policy(standing adapters.Permission) permission.Policy {
+	p := a.agent.Launch.Policy
+	p.Standing = standing
+	return p
 }
 
 // mode is what the agent is told of a standing answer.
 func (a *attempt) mode(standing adapters.Permission) adapters.Permission {
-	return a.agent.Launch.Rules.Mode(standing)
+	return a.policy(standing).Mode()
 }
 
 func (a *attempt) tellOptions(ctx context.Context, model string, permission adapters.Permission) error {

@@ -200,10 +200,8 @@ type Launch struct {
 	Model string
 	// Permission is what the agent is told: allow, ask or deny.
 	Permission Permission
-	// Standing is the answer to what no rule of Rules answers. Adapters leave both
-	// alone: the host answers.
-	Standing Permission
-	Rules    permission.Rules
+	// Policy is what the agent is answered. Adapters leave it alone: the host answers.
+	Policy permission.Policy
 	// SystemPrompt is appended to the agent's own.
 	SystemPrompt string
 	// MCPServers come from the profile.

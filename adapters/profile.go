@@ -30,6 +30,8 @@ type Profile struct {
 	Permission Permission `json:"permission,omitempty"`
 	// Permissions are rules by tool and pattern, asked before Permission.
 	Permissions permission.Rules `json:"permissions,omitempty"`
+	// PermissionDeadline answers what no person has answered in time.
+	PermissionDeadline permission.Deadline `json:"permissionDeadline,omitzero"`
 }
 
 // MCPServer is an MCP server that the agent connects to: a command on stdio,

@@ -1,6 +1,7 @@
 package adapters
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,7 +15,7 @@ func (p Profile) Validate() error {
 	if p.Permission != "" && !p.Permission.Valid() {
 		return fmt.Errorf("profile: field permission is %q, want allow, ask or deny", p.Permission)
 	}
-	if err := p.Permissions.Validate(); err != nil {
+	if err := cmp.Or(p.Permissions.Validate(), p.PermissionDeadline.Validate()); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
 	for _, field := range []struct {

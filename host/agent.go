@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
@@ -185,8 +186,10 @@ func (h *Host) Launch(in contract.Agent, a adapters.Adapter, p adapters.Profile,
 	l.Program, l.MCPServers = program, p.MCPServers
 	l.Env = environmentOf(env)
 	l.Model = cmp.Or(in.Model, p.Model)
-	l.Standing, l.Rules = cmp.Or(in.Permission, p.Permission, adapters.PermissionAllow), p.Permissions
-	l.Permission = l.Rules.Mode(l.Standing)
+	l.Policy = permission.Policy{
+		Standing: cmp.Or(in.Permission, p.Permission, adapters.PermissionAllow), Rules: p.Permissions, Deadline: p.PermissionDeadline,
+	}
+	l.Permission = l.Policy.Mode()
 	return l, nil
 }
 

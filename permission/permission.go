@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -43,6 +44,60 @@ type Rule struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Policy is all that answers an agent.
+type Policy struct {
+	// Standing answers what no rule does.
+	Standing Answer   `json:"standing,omitempty"`
+	Rules    Rules    `json:"rules,omitempty"`
+	Deadline Deadline `json:"deadline,omitzero"`
+}
+
+// Answer answers a request, and gives the reason of a denial. What is neither allowed
+// nor denied is a person's.
+func (p Policy) Answer(req event.PermissionRequested) (Answer, string) {
+	return p.Rules.Answer(req, p.Standing)
+}
+
+// Mode is what the agent itself is told to do: with rules it must ask, whatever
+// the standing answer is.
+func (p Policy) Mode() Answer {
+	if len(p.Rules) > 0 {
+		return Ask
+	}
+	return p.Standing
+}
+
+// Deadline answers what nobody has answered in time.
+type Deadline struct {
+	// AfterMS is how long a request waits for a person, in milliseconds. 0: for ever.
+	AfterMS int64 `json:"afterMs,omitempty"`
+	// Answer is allow or deny. Default: deny.
+	Answer Answer `json:"answer,omitempty"`
+}
+
+// Validate names the first field that can't be.
+func (d Deadline) Validate() error {
+	switch {
+	case d.AfterMS < 0:
+		return fmt.Errorf("field permissionDeadline.afterMs is %d, want 0 (for ever) or more milliseconds", d.AfterMS)
+	case d.Answer != "" && d.Answer != Allow && d.Answer != Deny:
+		return fmt.Errorf("field permissionDeadline.answer is %q, want allow or deny", d.Answer)
+	}
+	return nil
+}
+
+// Passed answers for a request that was made at a time, once it is late.
+func (d Deadline) Passed(asked, now time.Time) (answer Answer, reason string, late bool) {
+	after := time.Duration(d.AfterMS) * time.Millisecond
+	if after == 0 || now.Sub(asked) < after {
+		return "", "", false
+	}
+	if d.Answer == Allow {
+		return Allow, "", true
+	}
+	return Deny, fmt.Sprintf("Nobody answered within %s.", after), true
+}
+
 // Rules are asked in order: the first that matches answers.
 type Rules []Rule
 
@@ -57,15 +112,6 @@ func (rs Rules) Validate() error {
 		}
 	}
 	return nil
-}
-
-// Mode is what the agent itself is told to do: with rules it must ask, whatever
-// the standing answer is.
-func (rs Rules) Mode(standing Answer) Answer {
-	if len(rs) > 0 {
-		return Ask
-	}
-	return standing
 }
 
 // Answer answers a request, and gives the reason of a denial. A question to the

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -76,8 +77,27 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, Rules{{Answer: Allow}}.Validate(), "permissions[0].tool is empty")
 	require.ErrorContains(t, Rules{{Tool: "a", Answer: Deny}, {Tool: "b", Answer: "maybe"}}.Validate(), `permissions[1].answer is "maybe"`)
-	require.Equal(t, Ask, Rules{{Tool: "a", Answer: Deny}}.Mode(Allow), "else the agent would not ask")
-	require.Equal(t, Allow, Rules(nil).Mode(Allow))
+	require.Equal(t, Ask, Policy{Standing: Allow, Rules: Rules{{Tool: "a", Answer: Deny}}}.Mode(), "else the agent would not ask")
+	require.Equal(t, Allow, Policy{Standing: Allow}.Mode())
+}
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(100, 0)
+	_, _, late := Deadline{}.Passed(at, at.Add(1000*time.Hour))
+	require.False(t, late, "none waits for ever")
+	d := Deadline{AfterMS: 2000}
+	_, _, late = d.Passed(at, at.Add(1999*time.Millisecond))
+	require.False(t, late)
+	answer, reason, late := d.Passed(at, at.Add(2*time.Second))
+	require.True(t, late)
+	require.Equal(t, Deny, answer)
+	require.Equal(t, "Nobody answered within 2s.", reason)
+	answer, _, _ = Deadline{AfterMS: 1, Answer: Allow}.Passed(at, at.Add(time.Hour))
+	require.Equal(t, Allow, answer)
+	require.NoError(t, d.Validate())
+	require.ErrorContains(t, Deadline{AfterMS: -1}.Validate(), "permissionDeadline.afterMs is -1")
+	require.ErrorContains(t, Deadline{Answer: Ask}.Validate(), `permissionDeadline.answer is "ask"`)
 }
 
 // FuzzAllow: no line that a rule for one command allows runs another one.

@@ -45,7 +45,7 @@ func (m *Machine) tick(now time.Time) []Action {
 	if m.Concluded != nil {
 		return nil
 	}
-	do := m.tellWaiting()
+	do := append(m.byDeadline(now), m.tellWaiting()...)
 	if m.Interrupt != nil {
 		return append(do, m.escalate(now)...)
 	}
@@ -92,7 +92,7 @@ func (m *Machine) byPolicy(ev event.Event) []Action {
 	if !ok {
 		return nil
 	}
-	answer, reason := m.Rules.Answer(p, m.Policy)
+	answer, reason := m.Policy.Answer(p)
 	if forAPerson(answer) {
 		return nil
 	}
@@ -101,6 +101,19 @@ func (m *Machine) byPolicy(ev event.Event) []Action {
 		r.Message = reason
 	}
 	return m.respond(r)
+}
+
+// byDeadline answers what no person has answered in time. The workflow, which did
+// not answer, is told.
+func (m *Machine) byDeadline(now time.Time) (do []Action) {
+	told := m.Told
+	for _, id := range m.Waiting {
+		if answer, reason, late := m.Policy.Deadline.Passed(m.Asked[id].At, now); late {
+			do = append(do, m.respond(Responded{RequestID: id, Allow: answer == permission.Allow, Message: reason})...)
+		}
+	}
+	m.Told = told
+	return do
 }
 
 // respond answers a request once; to answer one again that this attempt has answered

@@ -37,13 +37,12 @@ type Machine struct {
 	// whichever worker reads them, silence counts from the same moment.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
 
-	// Policy is the standing answer to permission requests, but for what Rules answer.
-	Policy permission.Answer `json:"policy,omitempty"`
-	Rules  permission.Rules  `json:"rules,omitempty"`
+	// Policy answers permission requests.
+	Policy permission.Policy `json:"policy"`
 	// Asked are the open permission requests, Answered those that this attempt has
 	// answered.
-	Asked    map[string]event.PermissionRequested `json:"asked,omitempty"`
-	Answered map[string]bool                      `json:"answered,omitempty"`
+	Asked    map[string]Asked `json:"asked,omitempty"`
+	Answered map[string]bool  `json:"answered,omitempty"`
 	// Waiting are the open requests that only a person can answer, Told those that the
 	// workflow knows of; TellAnyway is set while that is not known, because an attempt
 	// before may have told it something else.
@@ -78,6 +77,12 @@ type Config struct {
 	Resumes int `json:"resumes,omitempty"`
 }
 
+// Asked is an open permission request.
+type Asked struct {
+	event.PermissionRequested
+	At time.Time `json:"at"`
+}
+
 // Idle is the agent's own report that it is idle, and its place.
 type Idle struct {
 	Event  event.SessionIdle `json:"event"`
@@ -96,7 +101,7 @@ type Exit struct {
 // NewMachine begins an attempt.
 func NewMachine(c Config, after string) *Machine {
 	return &Machine{
-		Config: c, Asked: map[string]event.PermissionRequested{}, Answered: map[string]bool{}, Summary: NewSummary(after),
+		Config: c, Asked: map[string]Asked{}, Answered: map[string]bool{}, Summary: NewSummary(after),
 	}
 }
 
@@ -123,7 +128,7 @@ func (m *Machine) Step(s Signal) []Action {
 	case Responded:
 		return m.respond(s)
 	case PolicyChanged:
-		m.Policy, m.Rules = s.Policy, s.Rules
+		m.Policy = s.Policy
 	case WaitingTold:
 		m.TellAnyway, m.Told = false, s.Requests
 	}
@@ -145,7 +150,7 @@ func (m *Machine) record(r Record) []Action {
 	if r.Exit != nil {
 		m.LastExit = r.Exit
 	}
-	m.track(r.Events)
+	m.track(r.Events, earlier(r.At, r.Now))
 	if m.Concluded != nil {
 		return m.conclude(r)
 	}
@@ -252,12 +257,12 @@ func (m *Machine) unreadable(u Unreadable) []Action {
 }
 
 // track keeps the open permission requests.
-func (m *Machine) track(events []event.Event) {
+func (m *Machine) track(events []event.Event, at time.Time) {
 	for _, ev := range events {
 		switch p := ev.Payload.(type) {
 		case event.PermissionRequested:
-			m.Asked[p.RequestID] = p
-			if answer, _ := m.Rules.Answer(p, m.Policy); forAPerson(answer) && !slices.Contains(m.Waiting, p.RequestID) {
+			m.Asked[p.RequestID] = Asked{p, at}
+			if answer, _ := m.Policy.Answer(p); forAPerson(answer) && !slices.Contains(m.Waiting, p.RequestID) {
 				m.Waiting = append(slices.Clone(m.Waiting), p.RequestID)
 			}
 		case event.PermissionResolved:

@@ -75,12 +75,8 @@ type Responded struct {
 	Input     json.RawMessage
 }
 
-// PolicyChanged is the standing answer to permission requests, and the rules that
-// are asked before it.
-type PolicyChanged struct {
-	Policy permission.Answer
-	Rules  permission.Rules
-}
+// PolicyChanged is how permission requests are answered from now on.
+type PolicyChanged struct{ Policy permission.Policy }
 
 // WaitingTold reports that the workflow knows which requests wait for a person.
 type WaitingTold struct{ Requests []string }

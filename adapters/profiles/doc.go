@@ -1,7 +1,7 @@
 // Package profiles keeps agent profiles in a folder: what a team gives its
 // agents beside the prompt, one folder per profile.
 //
-//	<dir>/<id>/profile.json          name, description, model, permission, permissions; optional
+//	<dir>/<id>/profile.json          name, description, model, permission, permissions, permissionDeadline; optional
 //	<dir>/<id>/instructions.md
 //	<dir>/<id>/rules/<name>.md
 //	<dir>/<id>/skills/<name>/SKILL.md, and any files beside it
@@ -17,7 +17,11 @@
 //
 //	{"permission": "ask", "permissions": [
 //	  {"tool": "*", "match": "git push*", "answer": "deny", "reason": "people push"},
-//	  {"tool": "Bash", "match": "git *", "answer": "allow"}]}
+//	  {"tool": "Bash", "match": "git *", "answer": "allow"}],
+//	 "permissionDeadline": {"afterMs": 1800000, "answer": "deny"}}
+//
+// The deadline answers what no person has answered in time; without one a request
+// waits for ever.
 //
 // A plugin is a folder of parts that were made together, as Claude Code has them. They
 // become the profile's, for every agent; a name that is taken is an error, and so

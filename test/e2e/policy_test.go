@@ -323,3 +323,28 @@ func TestPermissionRules(t *testing.T) {
 		requireParity(t, h.ID())
 	})
 }
+
+// TestPermissionDeadline: what no person answers in time is refused, and the agent
+// hears why.
+func TestPermissionDeadline(t *testing.T) {
+	inOwnNamespace(t)
+	store := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(store, "hasty"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(store, "hasty", "profile.json"),
+		[]byte(`{"permission": "ask", "permissionDeadline": {"afterMs": 1500}}`), 0o600))
+	w := startWorker(t, "SOJOURN_PROFILES="+store)
+	ctx := testContext(t)
+	made := newWithProfile(t, store, "claude", "hasty")
+	require.Zero(t, made.code, made.err)
+	h, err := spaceOf(t).Client.Get(ctx, strings.TrimSpace(made.out))
+	require.NoError(t, err)
+	r, _ := asksFor(t, h, "TOOL bash: touch never.txt")
+	require.Contains(t, answeredWell(ctx, t, h, r).Result.Response, "Nobody answered within 1.5s.")
+	require.NoFileExists(t, filepath.Join(w.dataDir, "sandboxes", sandboxes(t, w)[0], "workspace", "never.txt"))
+	i, err := h.Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, session.StatusIdle, i.Status)
+	require.Empty(t, i.Pending)
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, h.ID())
+}
