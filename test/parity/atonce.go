@@ -10,8 +10,32 @@ import (
 // inStep puts calls that were under way at the same time live, one after the
 // other with nothing between, into one order on both sides.
 func inStep(live, restored []event.Block) (l, r []event.Block) {
-	group := atOnce(live)
+	group := joined(live, atOnce(live), atOnce(restored))
 	return byGroup(live, group), byGroup(restored, group)
+}
+
+// joined puts calls into one group that are so on either side: of calls that began in
+// the same millisecond one side may tell the first to its end before the second.
+func joined(blocks []event.Block, live, restored map[string]int) map[string]int {
+	first := map[int]string{} // the first call of each group of the restored side
+	for _, b := range blocks {
+		id := b.ToolUseID
+		if live[id] == 0 || restored[id] == 0 {
+			continue
+		}
+		one, known := first[restored[id]]
+		if !known {
+			first[restored[id]] = id
+			continue
+		}
+		from, to := live[id], live[one]
+		for other, g := range live {
+			if g == from {
+				live[other] = to
+			}
+		}
+	}
+	return live
 }
 
 // atOnce numbers the calls of a conversation so that those have the same number

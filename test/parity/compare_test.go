@@ -73,6 +73,8 @@ func TestCompare(t *testing.T) {
 			main(call("q", done), result("q"), call("p", done), result("p")), parity.Rules{CallsAtOnce: true}, 0},
 		"calls at once, no rule": {main(call("p", done), call("q", done), result("p"), result("q")),
 			main(call("q", done), result("q"), call("p", done), result("p")), parity.Rules{}, 4},
+		"calls at once, told one by one": {main(call("q", done), result("q"), call("p", done), result("p")),
+			main(call("p", done), call("q", done), result("q"), result("p")), parity.Rules{CallsAtOnce: true}, 0},
 		"calls one by one": {main(call("p", done), result("p"), call("q", done), result("q")),
 			main(call("q", done), result("q"), call("p", done), result("p")), parity.Rules{CallsAtOnce: true}, 4},
 		"calls at once, text between": {main(call("p", done), text("a", "x"), call("q", done), result("q"), result("p")),
