@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,9 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/test/teststack"
-
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // environment gives a test the settings of the gateway by the environment.
@@ -51,10 +49,7 @@ func TestSetupByEnvironment(t *testing.T) {
 
 func TestStoreNotReachable(t *testing.T) {
 	_ = servers.S3(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	endpoint := "http://" + l.Addr().String()
-	require.NoError(t, l.Close())
+	endpoint := "http://" + teststack.ClosedAddress(t)
 	environment(t, endpoint)
 	a, err := Open(t.Context(), Options{})
 	require.NoError(t, err)

@@ -3,13 +3,13 @@ package session
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 
@@ -60,34 +60,41 @@ func DecodeMessage(p *commonpb.Payload) (Message, error) {
 	return m, m.Validate()
 }
 
+// asEncodingJSON is what programs rely on who send with encoding/json: names in
+// any case, and texts that are no UTF-8.
+var asEncodingJSON = json.JoinOptions(json.MatchCaseInsensitiveNames(true),
+	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// decodeObject reads the text once: large messages come in numbers, and a
+// workflow has little time for each.
 func decodeObject(data []byte, m *Message) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(m)
-	if err == nil && dec.More() {
-		err = errors.New("goes on after its JSON value")
-	}
-	var wrong *json.UnmarshalTypeError
-	switch field, unknown := unknownField(err); {
-	case err == nil:
+	err := json.Unmarshal(data, m, asEncodingJSON, json.RejectUnknownMembers(true))
+	var wrong *json.SemanticError
+	if !errors.As(err, &wrong) {
+		if err != nil {
+			return Invalid("message", err.Error(), messageForm)
+		}
 		return nil
-	case unknown:
-		return Invalid("message."+field, "is no field of a message", messageForm)
-	case errors.As(err, &wrong) && wrong.Field != "":
-		return Invalid("message."+wrong.Field, "is a JSON "+wrong.Value, "a "+wrong.Type.String())
-	case wrong != nil:
-		return Invalid("message", "is a JSON "+wrong.Value, messageForm)
 	}
-	return Invalid("message", err.Error(), messageForm)
+	field := "message" + strings.ReplaceAll(string(wrong.JSONPointer), "/", ".")
+	switch {
+	case errors.Is(err, json.ErrUnknownName):
+		return Invalid(field, "is no field of a message", messageForm)
+	case wrong.JSONPointer == "":
+		return Invalid(field, "is a JSON "+kindOf(wrong.JSONKind), messageForm)
+	}
+	return Invalid(field, "is a JSON "+kindOf(wrong.JSONKind), "a "+wrong.GoType.String())
 }
 
-// unknownField names the field that encoding/json knows no place for; it has
-// no error type for that.
-func unknownField(err error) (string, bool) {
-	if err == nil {
-		return "", false
+// kindOf names a kind as encoding/json does, which has signs for some.
+func kindOf(k jsontext.Kind) string {
+	switch k {
+	case jsontext.KindBeginObject:
+		return "object"
+	case jsontext.KindBeginArray:
+		return "array"
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return "bool"
 	}
-	quoted, found := strings.CutPrefix(err.Error(), "json: unknown field ")
-	name, bad := strconv.Unquote(quoted)
-	return name, found && bad == nil
+	return k.String()
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -57,10 +56,12 @@ func play(role string) int {
 	case role == program, len(args) > 0 && args[0] == "supervise":
 		return Run(ctx, args, os.Getenv, os.Stdout, os.Stderr)
 	case role == claiming:
-		if _, err := claim(args[0]); err != nil {
+		me, err := claim(args[0])
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+		defer me.lock.Close() // a file that nothing refers to is closed by the collector
 		fmt.Println("claimed")
 		<-ctx.Done()
 		return 0
@@ -139,15 +140,6 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
-}
-
-// closedPort is an address of this machine at which nobody listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // servers is the development stack, for what must be reachable.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/test/skip"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // patience bounds waits for something that has no signal; tick is how often it
@@ -47,7 +48,7 @@ func TestServersAway(t *testing.T) {
 			if c.name != "temporal" {
 				args = []string{"--env-file", servers.Get(t).File}
 			}
-			home, data, address := t.TempDir(), filepath.Join(t.TempDir(), "data"), closedPort(t)
+			home, data, address := t.TempDir(), filepath.Join(t.TempDir(), "data"), teststack.ClosedAddress(t)
 			p := spawn(t, program, append(clean(home), c.variable+"="+c.scheme+address), append(args, "--data-dir", data)...)
 			require.Equal(t, 1, p.end(), p.stderr.String())
 			requireTwoLines(t, p.stderr.String(), address)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/activities"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // told runs the program in this process, with no environment but vars.
@@ -209,7 +210,7 @@ func TestHealthSeesACrashLoop(t *testing.T) {
 		requireTwoLines(t, stderr, why)
 	}
 	requireUnhealthy("no worker has run on it")
-	crash := spawn(t, program, append(clean(t.TempDir()), "TEMPORAL_ADDRESS="+closedPort(t)), "supervise", "--data-dir", dir)
+	crash := spawn(t, program, append(clean(t.TempDir()), "TEMPORAL_ADDRESS="+teststack.ClosedAddress(t)), "supervise", "--data-dir", dir)
 	require.Eventually(t, func() bool { return strings.Contains(crash.stderr.String(), "again in") }, patience, tick)
 	requireUnhealthy("")
 	require.NoError(t, crash.cmd.Process.Signal(syscall.SIGTERM))

@@ -46,9 +46,9 @@ func startWorkers(c client.Client, hostID string, light *activities.Session, h *
 		// A worker that was killed can't say that its cache of workflows is
 		// gone: tasks wait this long for it before anybody may take them.
 		StickyScheduleToStartTimeout: time.Second,
-		// A task may bring many large messages to a busy machine; one that takes
-		// too long is given to another worker anyway.
-		DeadlockDetectionTimeout: session.WorkflowTaskTimeout - time.Second,
+		// A task may bring many large messages to a busy machine, and a query replays
+		// them all; a task that takes too long is given to another worker anyway.
+		DeadlockDetectionTimeout: 30 * time.Second,
 		// The next worker fails what this one had under way; what a reset run wants
 		// written against its stream is refused.
 		Interceptors: []interceptor.WorkerInterceptor{h.Interceptor(), activities.ResetGuard(light.Stream)},

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // TestBadInputOfTheCommandLine: one clear line with a hint, the right exit
@@ -38,7 +38,7 @@ func TestBadInputOfTheCommandLine(t *testing.T) {
 		{"unknown session, chat", "", "no such session", "sojourn ls --all", 1, []string{"chat", "never-was"}},
 		{"bad id", "", "id: ", "1 to 64", 2, []string{"send", "a/b", "SAY hi"}},
 		{"bad id, new", "", "--id: ", "1 to 64", 2, []string{"new", "--agent", "claude", "--id", "a b"}},
-		{"taken id", "", "exists", "choose another --id", 1, []string{"new", "--agent", "claude", "--id", id}},
+		{"taken id", "", "exists", "choose another --id", 3, []string{"new", "--agent", "claude", "--id", id}},
 		{"empty message", "", "message.text: is empty", "some text", 2, []string{"send", id, "  "}},
 		{"empty message, stdin", "\n", "message.text: is empty", "some text", 2, []string{"send", id, "-"}},
 		{"over the limit", long, "message: is ", "at most", 2, []string{"send", id, "-"}},
@@ -79,19 +79,10 @@ func TestNoAgentOnTheHost(t *testing.T) {
 	requireParity(t, id)
 }
 
-// closedAddress is a loopback address where nobody listens.
-func closedAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
 // away are the servers, each as it is when it can't be reached.
 func away(t *testing.T) []struct{ name, env, addr, hint string } {
 	t.Helper()
-	addr := closedAddress(t)
+	addr := teststack.ClosedAddress(t)
 	return []struct{ name, env, addr, hint string }{
 		{"Temporal", "TEMPORAL_ADDRESS=" + addr, addr, "TEMPORAL_ADDRESS"},
 		{"NATS", "NATS_URL=nats://" + addr, addr, "NATS_URL"},

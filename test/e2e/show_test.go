@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
 // TestShowWithTheArchiveAway: the stream has all of an open session, so nobody
@@ -16,7 +17,7 @@ func TestShowWithTheArchiveAway(t *testing.T) {
 	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, "SAY it is all in the stream").Err())
 	awaitIdle(t, h)
-	addr := closedAddress(t)
+	addr := teststack.ClosedAddress(t)
 	noArchive := []string{"AWS_ENDPOINT_URL_S3=http://" + addr}
 	for _, args := range [][]string{{"show", h.ID()}, {"show", h.ID(), "--json"}, {"show", h.ID(), "--from", "stream"}} {
 		shown := runProgram(t, "sojourn", "", noArchive, args...)
