@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
@@ -87,7 +88,7 @@ func (e *exporter) write(ctx context.Context, conv Conversation) error {
 		}
 	}
 	for f, err := range files.Contents(ctx) {
-		if err == nil && !f.Held {
+		if err == nil && (f.Link == "" || sandbox.LinkStays(f.Path, f.Link)) {
 			err = e.file(f)
 		}
 		if err != nil {
