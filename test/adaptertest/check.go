@@ -356,7 +356,7 @@ func (r *Rig) WithSide() {
 	require.NoError(r.t, err)
 	restored, errs := r.parse()
 	require.Empty(r.t, errs)
-	strict := parity.Rules{UngivenPrefix: r.agent.Rules.UngivenPrefix}
+	strict := parity.Rules{UngivenPrefix: r.agent.Rules.UngivenPrefix, CallsAtOnce: r.agent.Rules.CallsAtOnce}
 	for _, d := range r.differences(parity.Native(live), restored, strict) {
 		r.t.Errorf("with the subagents' files beside the stream: %s", clip(d.String(), 3000))
 	}
