@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -76,7 +77,8 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 		},
 	}
 	a.machine = turn.NewMachine(turn.Config{
-		ExecutionID: in.ExecutionID, Terminated: why, Began: a.began,
+		ExecutionID: in.ExecutionID, Terminated: why, Began: a.began, Limits: in.Limits,
+		Used:     in.Used.Add(event.Usage{}, nil, a.began.Sub(activity.GetInfo(ctx).ScheduledTime)),
 		Patience: cmp.Or(time.Duration(in.NoProgressMS)*time.Millisecond, session.DefaultNoProgress),
 	}, in.Anchor)
 	a.machine.TellAnyway, a.machine.HasServer = again, again

@@ -3,6 +3,7 @@ package contract
 import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -22,6 +23,10 @@ type RunTurnInput struct {
 	LastSeq uint64 `json:"lastSeq,omitempty"`
 	// NoProgressMS as in session.Options.
 	NoProgressMS int64 `json:"noProgressMs,omitempty"`
+	// Limits are the session's, and Used is what it had used when the turn was
+	// scheduled.
+	Limits limits.Limits `json:"limits,omitzero"`
+	Used   limits.Used   `json:"used,omitzero"`
 	// Resumes is set when the execution ran before, on a host that was lost.
 	Resumes *session.Lost `json:"resumes,omitempty"`
 	// AfterSeq is a sequence number before everything of the execution, if

@@ -7,6 +7,9 @@ const (
 	CodeAgentFailed = "AgentFailed"
 	// CodeNoProgress: the agent was silent for so long that its turn was ended.
 	CodeNoProgress = "NoProgress"
+	// CodeLimit: the session had used what it may. Its turn was interrupted and
+	// continues when the limit is raised.
+	CodeLimit = "Limit"
 	// CodeTerminated: the session's workflow was ended from outside.
 	CodeTerminated = "Terminated"
 )

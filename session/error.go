@@ -48,6 +48,8 @@ const (
 	TypeFenced       = "Fenced"
 	// TypeNoProgress: the agent said nothing for so long that its turn was ended.
 	TypeNoProgress = event.CodeNoProgress
+	// TypeLimit: the session had used what it may; see Options.Limits.
+	TypeLimit = event.CodeLimit
 	// TypeNoSlot: a host that took the task of creating a sandbox had no slot for
 	// it after all; it is offered again, until some host has one.
 	TypeNoSlot = "NoSlot"

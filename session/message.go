@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 )
 
 // Message is one message to the agent.
@@ -241,11 +242,14 @@ type Configure struct {
 	Tags []string `json:"tags,omitempty"`
 	// IdleTimeout in milliseconds.
 	IdleTimeoutMS *int64 `json:"idleTimeoutMs,omitempty"`
+	// Limits changes those that it names. A turn at work keeps those that it began
+	// with.
+	Limits *limits.Change `json:"limits,omitempty"`
 }
 
 // Empty reports whether nothing is to change.
 func (c Configure) Empty() bool {
-	return c.Title == nil && c.Model == nil && c.Permission == nil && c.Metadata == nil && c.Tags == nil && c.IdleTimeoutMS == nil
+	return c.Title == nil && c.Model == nil && c.Permission == nil && c.Metadata == nil && c.Tags == nil && c.IdleTimeoutMS == nil && c.Limits == nil
 }
 
 // Validate names the first field that can't be.
@@ -257,6 +261,11 @@ func (c Configure) Validate() error {
 	}
 	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS < 0 {
 		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
+	}
+	if c.Limits != nil {
+		if err := validateLimits(limits.Limits{}.With(*c.Limits)); err != nil {
+			return err
+		}
 	}
 	if c.Title != nil {
 		if err := firstOf(validateIndexed("title", *c.Title), validateUTF8("title", *c.Title)); err != nil {

@@ -52,6 +52,10 @@ func ControlQueue(host string) string { return "host-" + host + "-control" }
 // FirstExecution is the id of a session's first execution.
 const FirstExecution = "x1"
 
+// ContinueText is what an agent is asked when a limit that had interrupted it is
+// raised.
+const ContinueText = "Continue where you stopped."
+
 // Limits that the workflow keeps.
 const (
 	// MaxDepth is how deep sessions may spawn sessions; the root has depth 0.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 )
 
 // Options is what a session is made with.
@@ -38,6 +39,10 @@ type Options struct {
 	// milliseconds: it is interrupted and fails with TypeNoProgress. The wait for
 	// a person's answer does not count. Default: DefaultNoProgress.
 	NoProgressMS int64 `json:"noProgressMs,omitempty"`
+	// Limits bound what the session uses. When one is reached a running turn is
+	// interrupted and the session is StatusPaused: what waits, waits. Once it is
+	// raised, the agent is asked to continue. Default: none.
+	Limits limits.Limits `json:"limits,omitzero"`
 }
 
 // Validate names the first field that can't be.
@@ -55,6 +60,9 @@ func (o Options) Validate() error {
 	}
 	if o.NoProgressMS < 0 {
 		return Invalid("noProgressMs", "is negative", "0 (default) or more milliseconds")
+	}
+	if err := validateLimits(o.Limits); err != nil {
+		return err
 	}
 	for _, f := range []struct{ name, value string }{{"agent", o.Agent}, {"profile", o.Profile}, {"tenant", o.Tenant}} {
 		if len(f.value) > maxKeyword {
@@ -85,6 +93,13 @@ func validateIndexed(field string, value any) error {
 	}
 	if len(data) > maxIndexed {
 		return Invalid(field, fmt.Sprintf("is %d bytes as JSON", len(data)), fmt.Sprintf("at most %d bytes", maxIndexed))
+	}
+	return nil
+}
+
+func validateLimits(l limits.Limits) error {
+	if field := l.Invalid(); field != "" {
+		return Invalid("limits."+field, "is negative or no number", "0 (no limit) or more")
 	}
 	return nil
 }

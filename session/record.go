@@ -16,6 +16,7 @@ type Record struct {
 	Turns       int         `json:"turns"`
 	Usage       event.Usage `json:"usage"`
 	CostUSD     *float64    `json:"costUSD,omitempty"`
+	WorkMS      int64       `json:"workMs,omitempty"`
 	Native      int         `json:"native"`
 	Executions  int         `json:"executions"`
 	LastSeq     uint64      `json:"lastSeq"`

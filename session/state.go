@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 )
 
 // Status is what a session does now, as far as its workflow knows.
@@ -16,7 +17,9 @@ const (
 	StatusRunning Status = "running"
 	// StatusWaiting: the running turn waits for a person's answer.
 	StatusWaiting Status = "waiting"
-	StatusClosed  Status = "closed"
+	// StatusPaused: a limit is reached, and nothing runs until it is raised.
+	StatusPaused Status = "paused"
+	StatusClosed Status = "closed"
 )
 
 // State is all that the workflow remembers; it is what continue-as-new
@@ -28,7 +31,8 @@ type State struct {
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
 	Tags       []string                   `json:"tags,omitempty"`
 	// IdleTimeoutMS as in Options, never 0.
-	IdleTimeoutMS int64 `json:"idleTimeoutMs"`
+	IdleTimeoutMS int64         `json:"idleTimeoutMs"`
+	Limits        limits.Limits `json:"limits,omitzero"`
 
 	Queue Queue `json:"queue,omitempty"`
 	// Receipts are the last KeptReceipts accepted messages, oldest first.
@@ -64,7 +68,9 @@ type State struct {
 	Usage   event.Usage `json:"usage"`
 	// CostUSD is the cost of the turns and of the children that have ended, with
 	// theirs; nil while no agent has reported any.
-	CostUSD      *float64  `json:"costUSD,omitempty"`
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// WorkMS is how many milliseconds turns have run.
+	WorkMS       int64     `json:"workMs,omitempty"`
 	LastSeq      uint64    `json:"lastSeq"`
 	LastBlockID  string    `json:"lastBlockId,omitempty"`
 	LastBlock    string    `json:"lastBlock,omitempty"`
@@ -123,7 +129,8 @@ type Child struct {
 }
 
 // Result is how an execution ended. Exactly one of Query.Error and
-// Query.Result is set, or Reason for an interrupted one.
+// Query.Result is set, or Reason for an interrupted one. One that a limit
+// interrupted has an Error too, of TypeLimit.
 type Result struct {
 	ExecutionID string             `json:"executionId"`
 	MessageID   string             `json:"messageId"`
@@ -173,7 +180,7 @@ type Snapshot struct {
 type Inspection struct {
 	Snapshot
 	// Phase is beginning, idle, waiting for a sandbox, turn, waiting (for a person),
-	// interrupting or closing.
+	// paused (by a limit), interrupting or closing.
 	Phase string `json:"phase"`
 	// WaitsFor is what the session waits for that is no agent's work; "" for
 	// nothing.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
@@ -199,7 +200,7 @@ func (c *cli) configureCommand() *cobra.Command {
 	var f optionFlags
 	cmd := &cobra.Command{
 		Use:     "configure ID",
-		Short:   "Change title, model, permission, metadata, tags or idle timeout",
+		Short:   "Change title, model, permission, metadata, tags, idle timeout or limits",
 		Example: "  sojourn configure $ID --title \"Parser, again\" --meta priority=2 --idle-timeout 1h",
 		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -238,6 +239,7 @@ func (f *optionFlags) change(given func(string) bool) (session.Configure, error)
 		ms := int64(f.idle / time.Millisecond)
 		change.IdleTimeoutMS = &ms
 	}
+	change.Limits = f.limitChange(given)
 	var err error
 	if change.Metadata, err = metadata(f.meta); err != nil {
 		return change, err
@@ -246,6 +248,28 @@ func (f *optionFlags) change(given func(string) bool) (session.Configure, error)
 		return change, usage("sojourn configure --help shows what can be changed", "nothing to change is given")
 	}
 	return change, change.Validate()
+}
+
+// limitChange is what the flags given ask for; nil for none.
+func (f *optionFlags) limitChange(given func(string) bool) *limits.Change {
+	var change limits.Change
+	if given("max-cost") {
+		change.CostUSD = &f.limits.CostUSD
+	}
+	if given("max-tokens") {
+		change.Tokens = &f.limits.Tokens
+	}
+	if given("max-turns") {
+		change.Turns = &f.limits.Turns
+	}
+	if given("max-work") {
+		ms := f.work.Milliseconds()
+		change.WorkMS = &ms
+	}
+	if change == (limits.Change{}) {
+		return nil
+	}
+	return &change
 }
 
 func (c *cli) configure(ctx context.Context, id string, change session.Configure) error {

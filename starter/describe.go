@@ -147,18 +147,27 @@ func requestLine(r event.PermissionRequested) string {
 func (c *cli) inboxCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inbox",
-		Short: "List all that waits for a person: the open permission requests of every session",
+		Short: "List all that waits for a person: open permission requests, and sessions that a limit has paused",
 		Args:  wants,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return c.inbox(cmd.Context()) },
 	}
 }
 
-// waiting is one entry of the inbox.
+// waiting is one entry of the inbox: a request, or the limit that was reached.
 type waiting struct {
-	SessionID string                    `json:"sessionId"`
-	Title     string                    `json:"title"`
-	Agent     string                    `json:"agent"`
-	Request   event.PermissionRequested `json:"request"`
+	SessionID string                     `json:"sessionId"`
+	Title     string                     `json:"title"`
+	Agent     string                     `json:"agent"`
+	Request   *event.PermissionRequested `json:"request,omitempty"`
+	Limit     string                     `json:"limit,omitempty"`
+}
+
+// line is what it waits for, in words.
+func (w waiting) line() string {
+	if w.Request == nil {
+		return w.Limit
+	}
+	return requestLine(*w.Request)
 }
 
 // maxInbox bounds how many sessions are asked what they wait for.
@@ -177,15 +186,15 @@ func (c *cli) inbox(ctx context.Context) error {
 		return err
 	}
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	_, bad := fmt.Fprintln(w, "SESSION\tTITLE\tREQUEST")
+	_, bad := fmt.Fprintln(w, "SESSION\tTITLE\tWAITS FOR")
 	for _, e := range found {
-		_, err := fmt.Fprintf(w, "%s\t%s\t%s\n", e.SessionID, cmp.Or(render.Short(e.Title, maxTitle), "-"), oneLine(requestLine(e.Request)))
+		_, err := fmt.Fprintf(w, "%s\t%s\t%s\n", e.SessionID, cmp.Or(render.Short(e.Title, maxTitle), "-"), oneLine(e.line()))
 		bad = errors.Join(bad, err)
 	}
 	if err := errors.Join(bad, w.Flush()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(c.stderr, "sojourn: sojourn respond SESSION REQUEST allow|deny answers")
+	_, err = fmt.Fprintln(c.stderr, "sojourn: sojourn respond SESSION REQUEST allow|deny answers; sojourn configure SESSION raises a limit")
 	return err
 }
 
@@ -196,7 +205,7 @@ func (c *cli) inboxOf(ctx context.Context) ([]waiting, error) {
 	}
 	stop := c.patience("asking the sessions that wait")
 	defer stop()
-	open, err := collect(ctx, sc, listFlags{query: session.AttrStatus.GetName() + " = '" + string(session.StatusWaiting) + "'", all: true, limit: maxInbox})
+	open, err := collect(ctx, sc, listFlags{query: fmt.Sprintf("%s IN ('%s', '%s')", session.AttrStatus.GetName(), session.StatusWaiting, session.StatusPaused), all: true, limit: maxInbox})
 	if err != nil {
 		return nil, err
 	}
@@ -209,8 +218,14 @@ func (c *cli) inboxOf(ctx context.Context) ([]waiting, error) {
 		if err != nil {
 			return nil, err
 		}
+		entry := waiting{SessionID: s.SessionID, Title: i.Title, Agent: i.Agent}
+		if i.Status == session.StatusPaused {
+			entry.Limit = i.WaitsFor
+			found = append(found, entry)
+		}
 		for _, r := range c.requests(ctx, i) {
-			found = append(found, waiting{SessionID: s.SessionID, Title: i.Title, Agent: i.Agent, Request: r})
+			entry.Request = &r
+			found = append(found, entry)
 		}
 	}
 	return found, nil

@@ -96,6 +96,7 @@ func within(ctx context.Context, d time.Duration, run func(context.Context) erro
 // flagsOf are the flags that set fields of another name.
 var flagsOf = map[string]string{
 	"roles": "role", "maxTokens": "max-tokens",
+	"limits.costUSD": "max-cost", "limits.tokens": "max-tokens", "limits.turns": "max-turns", "limits.workMs": "max-work",
 	"idleTimeoutMs": "idle-timeout", "noProgressMs": "no-progress", "metadata": "meta", "tags": "tag",
 	"message.whenBusy": "when-busy", "message.id": "message-id", "message.text": "message",
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -20,6 +21,8 @@ type optionFlags struct {
 	meta, tags []string
 	idle       time.Duration
 	noProgress time.Duration
+	limits     limits.Limits
+	work       time.Duration
 	// given reports whether a flag is on the command line.
 	given func(name string) bool
 }
@@ -44,14 +47,19 @@ func (f *optionFlags) registerBag(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.meta, "meta", nil, "metadata, as `KEY=VALUE`; the value is JSON if it parses, else text (repeatable)")
 	fl.StringArrayVar(&f.tags, "tag", nil, "a `TAG` for lists (repeatable)")
 	fl.DurationVar(&f.idle, "idle-timeout", 0, "give up the sandbox after so much idle `TIME` (default 15m)")
+	fl.Float64Var(&f.limits.CostUSD, "max-cost", 0, "pause the session when it has cost so many `DOLLARS`")
+	fl.Int64Var(&f.limits.Tokens, "max-tokens", 0, "pause the session when it has used `N` input and output tokens")
+	fl.IntVar(&f.limits.Turns, "max-turns", 0, "pause the session behind `N` turns")
+	fl.DurationVar(&f.work, "max-work", 0, "pause the session when its turns have run for `TIME` in all")
 }
 
 func (f *optionFlags) options() (session.Options, error) {
 	o := session.Options{
 		Agent: f.agent, Profile: f.profile, Title: f.title, Model: f.model, Tenant: f.tenant,
 		Permission: adapters.Permission(f.permission), Tags: f.tags, IdleTimeoutMS: f.idle.Milliseconds(),
-		NoProgressMS: f.noProgress.Milliseconds(),
+		NoProgressMS: f.noProgress.Milliseconds(), Limits: f.limits,
 	}
+	o.Limits.WorkMS = f.work.Milliseconds()
 	var err error
 	if o.Metadata, err = metadata(f.meta); err != nil {
 		return o, err

@@ -49,6 +49,10 @@ func (m *Machine) tick(now time.Time) []Action {
 	if m.Interrupt != nil {
 		return append(do, m.escalate(now)...)
 	}
+	if over := m.Limits.Reached(m.Used.Add(m.Summary.Usage, m.Summary.CostUSD, now.Sub(m.Began))); over != "" {
+		m.Cut = failure(over, event.CodeLimit)
+		return append(do, m.requestInterrupt(InterruptRequested{ID: "limit-" + m.ExecutionID, Reason: over})...)
+	}
 	if len(m.Asked) > 0 {
 		m.LastProgress = now
 	}

@@ -39,13 +39,23 @@ func (m *Machine) idleEnding(idle event.SessionIdle) Ending {
 	case m.Terminated != "" && (idle.Interrupted || idle.Error != nil):
 		return m.terminated(idle.StopReason)
 	case m.Cut != nil:
-		return Ending{Outcome: Failed, StopReason: idle.StopReason, Failure: m.Cut}
+		return m.cut(Ending{StopReason: idle.StopReason})
 	case idle.Interrupted || m.Interrupt != nil:
 		return Ending{Outcome: Interrupted, StopReason: idle.StopReason}
 	case idle.Error != nil:
 		return Ending{Outcome: Failed, StopReason: idle.StopReason, Failure: idle.Error}
 	}
 	return Ending{Outcome: Completed, StopReason: idle.StopReason}
+}
+
+// cut is the end of a turn that Sojourn itself interrupted. What a limit cut is not
+// lost: it continues when the limit is raised.
+func (m *Machine) cut(e Ending) Ending {
+	e.Outcome, e.Failure = Failed, m.Cut
+	if m.Cut.Code == event.CodeLimit {
+		e.Outcome = Interrupted
+	}
+	return e
 }
 
 // maxStderrShown bounds what a failure says of the agent's log, in bytes.
@@ -57,7 +67,7 @@ func (m *Machine) exitEnding(how string) Ending {
 	case m.Terminated != "":
 		return m.terminated("killed")
 	case m.Cut != nil:
-		return Ending{Outcome: Failed, Exited: true, Failure: m.Cut}
+		return m.cut(Ending{StopReason: "killed", Exited: true})
 	case m.Interrupt != nil:
 		return Ending{Outcome: Interrupted, StopReason: "killed", Exited: true}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/permission"
 )
 
@@ -71,6 +72,9 @@ type Config struct {
 	Terminated string `json:"terminated,omitempty"`
 	// Patience is how long the agent may make no progress.
 	Patience time.Duration `json:"patience"`
+	// Limits are the session's, and Used is what it had used when the attempt began.
+	Limits limits.Limits `json:"limits,omitzero"`
+	Used   limits.Used   `json:"used,omitzero"`
 	// Began is when the attempt began.
 	Began time.Time `json:"began"`
 	// Resumes counts the losses of the execution before this attempt.

@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows"
+	"github.com/sojourn-run/sojourn/workflows/reconcile"
 )
 
 // workers are the pollers of this process, one per task queue.
@@ -56,8 +57,8 @@ func startWorkers(c client.Client, hostID string, light *activities.Session, h *
 	}
 	shared := worker.New(c, session.TaskQueue, base)
 	shared.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowType})
-	shared.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: session.ReconcileType})
-	shared.RegisterWorkflowWithOptions(workflows.Reconciler, workflow.RegisterOptions{Name: session.ReconcilerType})
+	shared.RegisterWorkflowWithOptions(reconcile.Session, workflow.RegisterOptions{Name: session.ReconcileType})
+	shared.RegisterWorkflowWithOptions(reconcile.Scheduled, workflow.RegisterOptions{Name: session.ReconcilerType})
 	shared.RegisterWorkflowWithOptions(workflows.Hosts, workflow.RegisterOptions{Name: session.HostsType})
 	reconciler := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
 	register(shared, map[string]any{

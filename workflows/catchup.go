@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
 // What the stream says wins. A run can be behind its session's stream: an
@@ -52,7 +53,7 @@ func (r *run) catchUp(ctx workflow.Context, refused error) bool {
 		SessionID: r.in.SessionID, Agent: r.in.Options.Agent, RunID: workflow.GetInfo(ctx).WorkflowExecution.RunID,
 		LastSeq: r.st.LastSeq, Anchor: r.st.LastBlockID, Sandbox: r.st.Sandbox, Record: !r.begun && r.in.Reopened,
 	}
-	ctx = workflow.WithActivityOptions(ctx, writeOptions)
+	ctx = workflow.WithActivityOptions(ctx, timeouts.Write)
 	var out contract.CatchUpOutput
 	if err := workflow.ExecuteActivity(ctx, contract.ActivityCatchUp, in).Get(ctx, &out); err != nil {
 		workflow.GetLogger(ctx).Error("the run could not catch up with its stream", "error", err)
@@ -120,7 +121,7 @@ func (r *run) failUnknown(run contract.Running) {
 // emit appends server events under the run's epoch, or under a new one if its own
 // may not be the newest. It is for any coroutine; ctx is its own.
 func (r *run) emit(ctx workflow.Context, in contract.EmitInput) (contract.EmitOutput, error) {
-	ctx = workflow.WithActivityOptions(ctx, writeOptions)
+	ctx = workflow.WithActivityOptions(ctx, timeouts.Write)
 	in.SessionID = r.in.SessionID
 	for {
 		in.Epoch, in.LastSeq, in.TakeEpoch, in.Reset = r.st.Epoch, r.st.LastSeq, r.epochUnknown, r.wasReset()

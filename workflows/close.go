@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
 // requestClose asks the loop to finish. The first reason is kept.
@@ -59,7 +60,7 @@ func (r *run) finish() error {
 func (r *run) endSandbox(reason string) {
 	sb := *r.st.Sandbox
 	defer r.waitFor("the sandbox on host " + sb.Host + " to be archived and ended")()
-	ctx := workflow.WithActivityOptions(r.ctx, endOptions(sb.Host))
+	ctx := workflow.WithActivityOptions(r.ctx, timeouts.End(sb.Host))
 	var out contract.EndSandboxOutput
 	err := workflow.ExecuteActivity(ctx, contract.ActivityEndSandbox, contract.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason, LastSeq: r.st.LastSeq, Reset: r.wasReset()}).Get(ctx, &out)
 	if r.catchUp(r.ctx, err) {
@@ -86,7 +87,7 @@ func (r *run) endSandbox(reason string) {
 
 func (r *run) writeEnd() error {
 	done := r.waitFor("stream and archive to take the session's end")
-	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
+	ctx := workflow.WithActivityOptions(r.ctx, timeouts.Write)
 	in := contract.FinishInput{
 		Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted(), Lost: r.st.LostSandbox, Reset: r.wasReset(),
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
 // notice is what the workflow itself wants written: events for the
@@ -57,7 +58,7 @@ func (r *run) write(ctx workflow.Context, n *notice) error {
 	cur := r.cur
 	for wait := firstRetry; r.runs(cur); wait = min(2*wait, lastRetry) {
 		out, err := r.control(ctx, contract.ControlInput{ID: n.key, Events: n.events, Options: n.options})
-		if out.Handed || isPermanent(err) {
+		if out.Handed || timeouts.IsPermanent(err) {
 			return err
 		}
 		r.pause(ctx, cur, wait)
@@ -86,7 +87,7 @@ func (r *run) control(ctx workflow.Context, in contract.ControlInput) (contract.
 		return out, nil
 	}
 	in.SessionID, in.ExecutionID = r.in.SessionID, r.cur.queued.ExecutionID
-	actx := workflow.WithActivityOptions(ctx, controlOptions(r.st.Sandbox.Host))
+	actx := workflow.WithActivityOptions(ctx, timeouts.Control(r.st.Sandbox.Host))
 	err := workflow.ExecuteActivity(actx, contract.ActivitySendControl, in).Get(actx, &out)
 	if temporal.IsTimeoutError(err) {
 		return out, nil

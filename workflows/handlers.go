@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
 // listen registers every handler and starts the deliverer. Nothing in it
@@ -76,7 +77,7 @@ func (r *run) validateSend(m session.Message) error {
 
 // mayQueue refuses a message that wanted an idle session, or too many.
 func (r *run) mayQueue(m session.Message) error {
-	if m.WhenBusy == session.BusyReject && (r.cur != nil || r.runnable()) {
+	if m.WhenBusy == session.BusyReject && (r.status() != session.StatusIdle || r.runnable()) {
 		return session.ErrBusy
 	}
 	return r.room(m)
@@ -244,7 +245,7 @@ func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {
 		out, err := r.control(ctx, contract.ControlInput{ID: "respond-" + req.RequestID, Answer: &req})
 		// An attempt that began a moment ago has not read the request yet, which
 		// the attempt before it announced.
-		if out.Handed || isPermanent(err) && !r.waitsFor(cur, req.RequestID) {
+		if out.Handed || timeouts.IsPermanent(err) && !r.waitsFor(cur, req.RequestID) {
 			r.answered(cur, req.RequestID)
 			return err
 		}
@@ -314,6 +315,9 @@ func applyOptions(st *session.State, c session.Configure) (update event.OptionsU
 	}
 	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS != 0 && *c.IdleTimeoutMS != st.IdleTimeoutMS {
 		st.IdleTimeoutMS, changed = *c.IdleTimeoutMS, true
+	}
+	if c.Limits != nil && st.Limits.With(*c.Limits) != st.Limits {
+		st.Limits, changed = st.Limits.With(*c.Limits), true
 	}
 	return update, live, changed
 }

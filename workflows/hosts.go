@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
 // Hosts asks hosts which agents they have, all at once, and returns their reports
@@ -41,7 +42,7 @@ func describeOptions(host string) workflow.ActivityOptions {
 func whyNoReport(err error) string {
 	var app *temporal.ApplicationError
 	switch {
-	case hostLost(err):
+	case timeouts.HostLost(err):
 		return "its worker does not answer"
 	case errors.As(err, &app):
 		return app.Message()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/reconcile"
 )
 
 // terminatedHost is what a reconciliation finds, and what it did.
@@ -34,7 +35,7 @@ func (h *terminatedHost) reconcile(t *testing.T) error {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
-	env.RegisterWorkflow(Reconcile)
+	env.RegisterWorkflow(reconcile.Session)
 	for name, f := range map[string]any{
 		contract.ActivityDescribeTerminated: h.describe,
 		contract.ActivityRunTurn: func(_ context.Context, in contract.RunTurnInput) (contract.RunTurnOutput, error) {
@@ -49,7 +50,7 @@ func (h *terminatedHost) reconcile(t *testing.T) error {
 	} {
 		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
-	env.ExecuteWorkflow(Reconcile, killed)
+	env.ExecuteWorkflow(reconcile.Session, killed)
 	require.True(t, env.IsWorkflowCompleted())
 	return env.GetWorkflowError()
 }
@@ -148,7 +149,7 @@ func TestReconcilerContinuesWhereItWas(t *testing.T) {
 		return contract.ReconcileTerminatedOutput{Next: next}, nil
 	}, activity.RegisterOptions{Name: contract.ActivityReconcileTerminated})
 	env.SetLastCompletionResult(start)
-	env.ExecuteWorkflow(Reconciler)
+	env.ExecuteWorkflow(reconcile.Scheduled)
 	require.NoError(t, env.GetWorkflowError())
 	var got time.Time
 	require.NoError(t, env.GetWorkflowResult(&got))

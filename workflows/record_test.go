@@ -28,6 +28,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/harness"
 	"github.com/sojourn-run/sojourn/test/skip"
+	"github.com/sojourn-run/sojourn/workflows/reconcile"
 )
 
 // suggestAt is the history length at which the recording server suggests
@@ -313,7 +314,7 @@ func (r *recorder) serve() {
 		w := worker.New(r.c, queue, worker.Options{DisableWorkflowWorker: queue != session.TaskQueue})
 		if queue == session.TaskQueue {
 			w.RegisterWorkflowWithOptions(Session, workflow.RegisterOptions{Name: session.WorkflowType})
-			w.RegisterWorkflowWithOptions(Reconcile, workflow.RegisterOptions{Name: session.ReconcileType})
+			w.RegisterWorkflowWithOptions(reconcile.Session, workflow.RegisterOptions{Name: session.ReconcileType})
 			h := terminatedHost{found: inMidTurn()}
 			w.RegisterActivityWithOptions(h.describe, activity.RegisterOptions{Name: contract.ActivityDescribeTerminated})
 			w.RegisterActivityWithOptions(h.record, activity.RegisterOptions{Name: contract.ActivityRecordTermination})

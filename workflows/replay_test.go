@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/reconcile"
 )
 
 const historyDir = "testdata/history"
@@ -37,7 +38,7 @@ func TestReplay(t *testing.T) {
 			h := readHistory(t, file)
 			r := worker.NewWorkflowReplayer()
 			r.RegisterWorkflowWithOptions(Session, workflow.RegisterOptions{Name: session.WorkflowType})
-			r.RegisterWorkflowWithOptions(Reconcile, workflow.RegisterOptions{Name: session.ReconcileType})
+			r.RegisterWorkflowWithOptions(reconcile.Session, workflow.RegisterOptions{Name: session.ReconcileType})
 			err := r.ReplayWorkflowHistoryWithOptions(quiet{}, h, worker.ReplayWorkflowHistoryOptions{
 				OriginalExecution: workflow.Execution{ID: inputOf(t, h).SessionID},
 			})

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
 // Session is the workflow of one session. Its workflow id is the session id.
@@ -108,7 +109,7 @@ func freshState(in session.Input) *session.State {
 	st := &session.State{
 		Title: in.Options.Title, Model: in.Options.Model, Permission: in.Options.Permission,
 		Metadata: in.Options.Metadata, Tags: in.Options.Tags,
-		IdleTimeoutMS: in.Options.IdleTimeoutMS, Native: 1, LastSeq: in.LastSeq, Executions: in.Executions,
+		IdleTimeoutMS: in.Options.IdleTimeoutMS, Limits: in.Options.Limits, Native: 1, LastSeq: in.LastSeq, Executions: in.Executions,
 	}
 	if st.IdleTimeoutMS == 0 {
 		st.IdleTimeoutMS = session.DefaultIdleTimeout.Milliseconds()
@@ -157,7 +158,7 @@ func (r *run) begin() error {
 	if err := r.acceptFirst(); err != nil {
 		return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
 	}
-	ctx := workflow.WithActivityOptions(r.ctx, writeOptions)
+	ctx := workflow.WithActivityOptions(r.ctx, timeouts.Write)
 	in := contract.BeginInput{Session: r.in, RunID: r.firstRun(), Reset: r.wasReset()}
 	var out contract.BeginOutput
 	err := workflow.ExecuteActivity(ctx, contract.ActivityBegin, in).Get(ctx, &out)
@@ -198,7 +199,7 @@ func (r *run) recall(rec *session.Record) {
 		return
 	}
 	st := r.st
-	st.Turns, st.Usage, st.CostUSD = rec.Turns, rec.Usage, rec.CostUSD
+	st.Turns, st.Usage, st.CostUSD, st.WorkMS = rec.Turns, rec.Usage, rec.CostUSD, rec.WorkMS
 	st.LastBlockID, st.LastBlock = rec.LastBlockID, rec.LastBlock
 	st.Native = max(rec.Native, 1)
 }
@@ -243,7 +244,7 @@ func (r *run) hasWork() bool {
 
 // runnable reports whether a queued message may run now.
 func (r *run) runnable() bool {
-	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold
+	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold && r.limit() == ""
 }
 
 // finished reports whether an ephemeral session has done its work.
@@ -279,9 +280,9 @@ func (r *run) firstRun() string {
 func (r *run) record() session.Record {
 	st, opts := r.st, r.in.Options
 	opts.Title, opts.Model, opts.Permission = st.Title, st.Model, st.Permission
-	opts.Metadata, opts.Tags, opts.IdleTimeoutMS = st.Metadata, st.Tags, st.IdleTimeoutMS
+	opts.Metadata, opts.Tags, opts.IdleTimeoutMS, opts.Limits = st.Metadata, st.Tags, st.IdleTimeoutMS, st.Limits
 	return session.Record{
-		Options: opts, Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, Native: st.Native, Executions: st.Executions,
+		Options: opts, Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, WorkMS: st.WorkMS, Native: st.Native, Executions: st.Executions,
 		LastSeq: st.LastSeq, LastBlockID: st.LastBlockID, LastBlock: st.LastBlock,
 	}
 }

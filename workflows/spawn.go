@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -177,4 +178,18 @@ func childEnd(req session.SpawnRequest, out session.Output, err error) event.Sub
 		end.Status, end.Output = event.SubagentFailed, event.Text("ended without an answer")
 	}
 	return end
+}
+
+// childOptions: a parent that is gone closes its children; one that closes them
+// waits until they are; a child's id is used once.
+func childOptions(id, title string) workflow.ChildWorkflowOptions {
+	return workflow.ChildWorkflowOptions{
+		WorkflowID:            id,
+		WorkflowTaskTimeout:   session.WorkflowTaskTimeout,
+		TaskQueue:             session.TaskQueue,
+		WaitForCancellation:   true,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		StaticSummary:         title,
+	}
 }

@@ -3,8 +3,8 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -12,11 +12,14 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows/details"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
 // turn is the execution that runs now.
 type turn struct {
 	queued session.Queued
+	// began is when this run of the workflow began to run it.
+	began time.Time
 	// live is set while RunTurn is scheduled: controls go to its host.
 	live bool
 	// stopWaiting ends the wait for a sandbox; nil before there is one.
@@ -117,8 +120,10 @@ func (r *run) startTurn(q session.Queued) {
 // of a run which makes way for the next one before the turn is over.
 func (r *run) runTurn() error {
 	q := r.cur.queued
+	r.cur.began = workflow.Now(r.ctx)
 	r.publish()
 	out, err := r.execute(q)
+	r.st.WorkMS = r.used().Work.Milliseconds()
 	if errors.Is(err, errMakeWay) {
 		return r.makeWay()
 	}
@@ -128,6 +133,7 @@ func (r *run) runTurn() error {
 	r.addResult(out)
 	r.catchUps = 0
 	r.cur = nil
+	r.continueLater(out.Result)
 	r.publish()
 	return nil
 }
@@ -152,7 +158,7 @@ func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 		if r.cur.found != nil && err != nil {
 			return outputOf(*r.cur.found), nil
 		}
-		if r.st.Sandbox == nil || !hostLost(err) {
+		if r.st.Sandbox == nil || !timeouts.HostLost(err) {
 			return out, err
 		}
 		r.cur.lost = &session.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err), Ended: r.cur.endedBefore(err)}
@@ -205,7 +211,7 @@ func (r *run) attempt(q session.Queued) (contract.RunTurnOutput, error) {
 	if r.st.MinTurn > 0 {
 		r.st.MinTurn = in.Turn
 	}
-	opts := turnOptions(r.st.Sandbox.Host)
+	opts := timeouts.Turn(r.st.Sandbox.Host)
 	opts.Summary = details.Turn(r.inspect())
 	ctx := workflow.WithActivityOptions(r.ctx, opts)
 	r.cur.live = true
@@ -221,7 +227,7 @@ func (r *run) turnInput(q session.Queued) contract.RunTurnInput {
 	in := contract.RunTurnInput{
 		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
 		Turn: r.nextTurn(), Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
-		NoProgressMS: r.in.Options.NoProgressMS, Resumes: r.cur.lost, Continues: r.cur.asked, Reset: r.wasReset(),
+		NoProgressMS: r.in.Options.NoProgressMS, Limits: r.st.Limits, Used: r.used(), Resumes: r.cur.lost, Continues: r.cur.asked, Reset: r.wasReset(),
 	}
 	if run := r.running; run != nil && run.MessageID == q.Message.ID {
 		in.AfterSeq, in.Anchor = run.AfterSeq, run.Anchor
@@ -246,7 +252,7 @@ func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) 
 // createSandbox waits for a slot on a host as long as it takes, or until the turn
 // is interrupted.
 func (r *run) createSandbox() error {
-	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, createOptions))
+	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, timeouts.Create))
 	defer cancel()
 	defer r.waitFor("a free slot on a host, and the sandbox to be made there")()
 	r.cur.stopWaiting = cancel
@@ -361,16 +367,6 @@ func (r *run) keepResult(res session.Result) {
 	}
 }
 
-// hostLost reports whether the host of the sandbox did not answer, or has lost it.
-func hostLost(err error) bool {
-	var timeout *temporal.TimeoutError
-	if errors.As(err, &timeout) {
-		return timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
-	}
-	var app *temporal.ApplicationError
-	return errors.As(err, &app) && app.Type() == session.TypeHostLost
-}
-
 // endedBefore is how the execution had ended by the last heartbeat of the host that
 // is lost, or of one before; nil if it had not.
 func (t *turn) endedBefore(err error) *session.Result {
@@ -402,7 +398,7 @@ func errorInfo(err error) event.ErrorInfo {
 	switch {
 	case errors.As(err, &app):
 		return event.ErrorInfo{Message: app.Message(), Code: app.Type()}
-	case errors.As(err, &timeout) && !hostLost(err):
+	case errors.As(err, &timeout) && !timeouts.HostLost(err):
 		return event.ErrorInfo{Message: "the turn took longer than a turn may: " + timeout.Error(), Code: session.TypeAgentFailed}
 	case errors.As(err, &timeout):
 		return event.ErrorInfo{Message: "the sandbox's host does not answer; the sandbox is given up", Code: session.TypeHostLost}

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows/details"
 )
@@ -33,6 +34,8 @@ func (r *run) status() session.Status {
 		return session.StatusWaiting
 	case r.cur != nil:
 		return session.StatusRunning
+	case r.limit() != "":
+		return session.StatusPaused
 	default:
 		return session.StatusIdle
 	}
@@ -156,6 +159,10 @@ func (r *run) inspect() session.Inspection {
 		LastBlock: r.st.LastBlock, LastOutcome: r.st.Outcome, Pending: []string{}, Failure: r.st.Failure, ArchiveBehind: r.st.ArchiveBehind,
 		Epoch: r.st.Epoch, Restarts: r.st.Restarts, HistoryLength: workflow.GetInfo(r.ctx).GetCurrentHistoryLength(),
 	}
+	i.Options.Limits = r.st.Limits
+	if r.cur == nil && i.WaitsFor == "" {
+		i.WaitsFor = r.limit()
+	}
 	if r.cur != nil {
 		i.CurrentExecution = r.cur.queued.ExecutionID
 		i.Pending = append(i.Pending, r.cur.waiting...)
@@ -173,6 +180,8 @@ func (r *run) phase() string {
 		return "closing"
 	case !r.begun:
 		return "beginning"
+	case r.cur == nil && r.limit() != "":
+		return "paused"
 	case r.cur == nil:
 		return "idle"
 	case r.cur.live && r.cur.interrupted:
@@ -224,4 +233,26 @@ func (r *run) waitFor(what string) (done func()) {
 	}
 	show(what)
 	return func() { show("") }
+}
+
+// finalState is what a run leaves that is ended from outside.
+func (r *run) finalState() (contract.FinalState, error) {
+	st := contract.FinalState{
+		Agent: r.agent(), Record: r.record(), Sandbox: r.st.Sandbox, Turn: r.nextTurn() + 1, Unlisted: r.in.Unlisted(),
+	}
+	if r.cur != nil {
+		m := pendingMessage(r.cur.queued)
+		st.Running = &m
+		if run := r.running; run != nil && run.MessageID == m.MessageID {
+			st.Since = run
+		}
+	}
+	for _, q := range r.st.Queue {
+		st.Waiting = append(st.Waiting, pendingMessage(q))
+	}
+	return st, nil
+}
+
+func pendingMessage(q session.Queued) contract.PendingMessage {
+	return contract.PendingMessage{ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Title: titleOf(q.Message.Text)}
 }

@@ -1,23 +1,25 @@
-package workflows
+// Package reconcile has the workflows that clean up after sessions which were ended
+// from outside.
+package reconcile
 
 import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
-// Reconcile cleans up after a session whose workflow was ended from outside: the
+// Session cleans up after a session whose workflow was ended from outside: the
 // agent is stopped and what it did is archived, the sandbox is ended, and what was
 // accepted and not answered fails by name. A session that was reopened since is
 // left alone.
-func Reconcile(ctx workflow.Context, run session.TerminatedRun) error {
+func Session(ctx workflow.Context, run session.TerminatedRun) error {
 	var found contract.DescribeTerminatedOutput
-	light := workflow.WithActivityOptions(ctx, writeOptions)
+	light := workflow.WithActivityOptions(ctx, timeouts.Write)
 	if err := workflow.ExecuteActivity(light, contract.ActivityDescribeTerminated, run).Get(light, &found); err != nil {
 		return fmt.Errorf("describe terminated session %s: %w", run.SessionID, err)
 	}
@@ -39,20 +41,20 @@ func Reconcile(ctx workflow.Context, run session.TerminatedRun) error {
 func endTerminated(ctx workflow.Context, found contract.DescribeTerminatedOutput) bool {
 	st := found.State
 	if st.Running != nil {
-		tctx := workflow.WithActivityOptions(ctx, turnOptions(st.Sandbox.Host))
+		tctx := workflow.WithActivityOptions(ctx, timeouts.Turn(st.Sandbox.Host))
 		err := workflow.ExecuteActivity(tctx, contract.ActivityRunTurn, endTurnInput(found)).Get(tctx, nil)
-		if hostLost(err) {
+		if timeouts.HostLost(err) {
 			return false
 		}
 		if err != nil {
 			workflow.GetLogger(ctx).Info("there was no turn to end", "session", st.Agent.SessionID, "error", err)
 		}
 	}
-	ectx := workflow.WithActivityOptions(ctx, endOptions(st.Sandbox.Host))
+	ectx := workflow.WithActivityOptions(ctx, timeouts.End(st.Sandbox.Host))
 	err := workflow.ExecuteActivity(ectx, contract.ActivityEndSandbox, contract.EndSandboxInput{
 		Agent: st.Agent, Sandbox: *st.Sandbox, Reason: "terminated", LastSeq: st.Record.LastSeq,
 	}).Get(ectx, nil)
-	if err != nil && !hostLost(err) {
+	if err != nil && !timeouts.HostLost(err) {
 		// It is fenced off: the sweep of its host ends it.
 		workflow.GetLogger(ctx).Error("the sandbox of a terminated session could not be ended", "session", st.Agent.SessionID, "error", err)
 	}
@@ -73,9 +75,9 @@ func endTurnInput(found contract.DescribeTerminatedOutput) contract.RunTurnInput
 	return in
 }
 
-// Reconciler starts the cleanup of every session that was ended from outside
+// Scheduled starts the cleanup of every session that was ended from outside
 // since its last run. The schedule runs it; it returns where the next run begins.
-func Reconciler(ctx workflow.Context) (time.Time, error) {
+func Scheduled(ctx workflow.Context) (time.Time, error) {
 	var in contract.ReconcileTerminatedInput
 	if workflow.HasLastCompletionResult(ctx) {
 		if err := workflow.GetLastCompletionResult(ctx, &in.After); err != nil {
@@ -83,41 +85,11 @@ func Reconciler(ctx workflow.Context) (time.Time, error) {
 			workflow.GetLogger(ctx).Warn("the result of the last run can't be read", "error", err)
 		}
 	}
-	ctx = workflow.WithActivityOptions(ctx, findOptions)
+	ctx = workflow.WithActivityOptions(ctx, timeouts.Find)
 	var out contract.ReconcileTerminatedOutput
 	err := workflow.ExecuteActivity(ctx, contract.ActivityReconcileTerminated, in).Get(ctx, &out)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reconcile terminated sessions: %w", err)
 	}
 	return out.Next, nil
-}
-
-// findOptions: the list of what ended within a minute is short; after a long
-// outage it may not be. What is not done the next run does.
-var findOptions = workflow.ActivityOptions{
-	TaskQueue:           session.TaskQueue,
-	StartToCloseTimeout: 5 * time.Minute,
-	RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 3},
-}
-
-// finalState is what a run leaves that is ended from outside.
-func (r *run) finalState() (contract.FinalState, error) {
-	st := contract.FinalState{
-		Agent: r.agent(), Record: r.record(), Sandbox: r.st.Sandbox, Turn: r.nextTurn() + 1, Unlisted: r.in.Unlisted(),
-	}
-	if r.cur != nil {
-		m := pendingMessage(r.cur.queued)
-		st.Running = &m
-		if run := r.running; run != nil && run.MessageID == m.MessageID {
-			st.Since = run
-		}
-	}
-	for _, q := range r.st.Queue {
-		st.Waiting = append(st.Waiting, pendingMessage(q))
-	}
-	return st, nil
-}
-
-func pendingMessage(q session.Queued) contract.PendingMessage {
-	return contract.PendingMessage{ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Title: titleOf(q.Message.Text)}
 }

@@ -1,4 +1,6 @@
-package workflows
+// Package timeouts says how long each activity may take, and how it is tried again:
+// the why of each stands beside it.
+package timeouts
 
 import (
 	"errors"
@@ -18,8 +20,8 @@ var permanent = []string{
 	session.TypeFenced, session.TypeHostLost, session.TypeClosed,
 }
 
-// isPermanent reports whether trying again can't help.
-func isPermanent(err error) bool {
+// IsPermanent reports whether trying again can't help.
+func IsPermanent(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app) && (app.NonRetryable() || slices.Contains(permanent, app.Type()))
 }
@@ -31,18 +33,18 @@ var patient = &temporal.RetryPolicy{
 	NonRetryableErrorTypes: permanent,
 }
 
-// writeOptions are for the light writes to stream and archive. Each takes
+// Write are for the light writes to stream and archive. Each takes
 // milliseconds; after 30 s a connection hangs and a new attempt is better.
-var writeOptions = workflow.ActivityOptions{
+var Write = workflow.ActivityOptions{
 	TaskQueue:           session.TaskQueue,
 	StartToCloseTimeout: 30 * time.Second,
 	RetryPolicy:         patient,
 }
 
-// createOptions have no schedule-to-start limit: with no free slot anywhere
+// Create have no schedule-to-start limit: with no free slot anywhere
 // the turn waits, visibly. Five minutes cover the copying in of a large
 // session; the heartbeat notices a host that dies meanwhile.
-var createOptions = workflow.ActivityOptions{
+var Create = workflow.ActivityOptions{
 	TaskQueue:           session.CreateQueue,
 	StartToCloseTimeout: 5 * time.Minute,
 	HeartbeatTimeout:    10 * time.Second,
@@ -51,11 +53,11 @@ var createOptions = workflow.ActivityOptions{
 	WaitForCancellation: true,
 }
 
-// turnOptions: a turn may take days, so the heartbeat alone reports whether it
+// Turn: a turn may take days, so the heartbeat alone reports whether it
 // lives: 3 s, at a beat every second. A new attempt goes to the same host; if
 // no worker takes it within 45 s, longer than the agent's lease of 40 s, the host
 // is lost and no agent runs there any more.
-func turnOptions(host string) workflow.ActivityOptions {
+func Turn(host string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              session.HostQueue(host),
 		ScheduleToStartTimeout: 45 * time.Second,
@@ -65,9 +67,9 @@ func turnOptions(host string) workflow.ActivityOptions {
 	}
 }
 
-// controlOptions: a control that was not taken within 10 s is offered anew by
+// Control: a control that was not taken within 10 s is offered anew by
 // the workflow, so the activity itself is not retried.
-func controlOptions(host string) workflow.ActivityOptions {
+func Control(host string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              session.ControlQueue(host),
 		ScheduleToStartTimeout: 10 * time.Second,
@@ -76,9 +78,9 @@ func controlOptions(host string) workflow.ActivityOptions {
 	}
 }
 
-// endOptions: ending a sandbox waits for the archive as long as it takes, but
+// End: ending a sandbox waits for the archive as long as it takes, but
 // not for a host that is gone for 45 s: what it had is in the archive or lost.
-func endOptions(host string) workflow.ActivityOptions {
+func End(host string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              session.ControlQueue(host),
 		ScheduleToStartTimeout: 45 * time.Second,
@@ -88,16 +90,20 @@ func endOptions(host string) workflow.ActivityOptions {
 	}
 }
 
-// childOptions: a parent that is gone closes its children; one that closes them
-// waits until they are; a child's id is used once.
-func childOptions(id, title string) workflow.ChildWorkflowOptions {
-	return workflow.ChildWorkflowOptions{
-		WorkflowID:            id,
-		WorkflowTaskTimeout:   session.WorkflowTaskTimeout,
-		TaskQueue:             session.TaskQueue,
-		WaitForCancellation:   true,
-		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
-		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		StaticSummary:         title,
+// HostLost reports whether the host of the sandbox did not answer, or has lost it.
+func HostLost(err error) bool {
+	var timeout *temporal.TimeoutError
+	if errors.As(err, &timeout) {
+		return timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 	}
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && app.Type() == session.TypeHostLost
+}
+
+// Find: the list of what ended within a minute is short; after a long
+// outage it may not be. What is not done the next run does.
+var Find = workflow.ActivityOptions{
+	TaskQueue:           session.TaskQueue,
+	StartToCloseTimeout: 5 * time.Minute,
+	RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 3},
 }

@@ -1,0 +1,31 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// used is what the session has used so far, the running turn's time included.
+func (r *run) used() limits.Used {
+	u := limits.Used{Turns: r.st.Turns, Work: time.Duration(r.st.WorkMS) * time.Millisecond}
+	if r.cur != nil {
+		u.Work += workflow.Now(r.ctx).Sub(r.cur.began)
+	}
+	return u.Add(r.st.Usage, r.st.CostUSD, 0)
+}
+
+// limit is the limit that keeps the next message from running; "" for none.
+func (r *run) limit() string { return r.st.Limits.Reached(r.used()) }
+
+// continueLater has the agent continue what a limit interrupted. The message waits,
+// before all others, until the limit is raised.
+func (r *run) continueLater(end session.Result) {
+	if end.Outcome != session.Interrupted || end.Error == nil || end.Error.Code != session.TypeLimit {
+		return
+	}
+	r.accept(session.Message{ID: "sojourn-continue-" + end.ExecutionID, Text: session.ContinueText, WhenBusy: session.BusyInterrupt}, false)
+}
