@@ -45,7 +45,8 @@ func (h *Handle) AwaitState(ctx context.Context, executionID string) {
 
 // AwaitIdle returns when nothing runs in the session and nothing waits in it to
 // run, with the session as it is then. Children may be at work. The client needs
-// a stream.
+// a stream. Errors: ErrClosed, and ErrPaused if a limit keeps what waits from
+// running.
 func (h *Handle) AwaitIdle(ctx context.Context) (Snapshot, error) {
 	for {
 		now, err := h.Inspect(ctx)
@@ -56,6 +57,8 @@ func (h *Handle) AwaitIdle(ctx context.Context) (Snapshot, error) {
 			return now.Snapshot, fmt.Errorf("session %s: %w", h.id, ErrClosed)
 		case now.CurrentExecution != "":
 			_, err = h.nextEnd(ctx, now.LastSeq, now.CurrentExecution)
+		case now.Status == StatusPaused:
+			return now.Snapshot, fmt.Errorf("session %s: %w: %s", h.id, ErrPaused, now.WaitsFor)
 		case now.Phase == phaseIdle:
 			return now.Snapshot, nil
 		default:

@@ -22,6 +22,8 @@ var (
 	// ErrBusy: the message wanted an idle session (BusyReject), or an evict
 	// found work.
 	ErrBusy = errors.New("session is busy")
+	// ErrPaused: what waits in the session does not run, because a limit is reached.
+	ErrPaused = errors.New("session is paused")
 	// ErrConflict: the message's id is that of another message, which says something
 	// else.
 	ErrConflict = errors.New("message id is taken by another message")

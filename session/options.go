@@ -40,8 +40,8 @@ type Options struct {
 	// a person's answer does not count. Default: DefaultNoProgress.
 	NoProgressMS int64 `json:"noProgressMs,omitempty"`
 	// Limits bound what the session uses. When one is reached a running turn is
-	// interrupted and the session is StatusPaused: what waits, waits. Once it is
-	// raised, the agent is asked to continue. Default: none.
+	// interrupted and what waits does not run: the session is StatusPaused. Once the
+	// limit is raised the agent is asked to continue. Default: none.
 	Limits limits.Limits `json:"limits,omitzero"`
 }
 

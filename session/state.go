@@ -17,7 +17,7 @@ const (
 	StatusRunning Status = "running"
 	// StatusWaiting: the running turn waits for a person's answer.
 	StatusWaiting Status = "waiting"
-	// StatusPaused: a limit is reached, and nothing runs until it is raised.
+	// StatusPaused: a limit is reached, and what waits does not run until it is raised.
 	StatusPaused Status = "paused"
 	StatusClosed Status = "closed"
 )

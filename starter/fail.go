@@ -159,6 +159,7 @@ var hints = []struct {
 	{session.ErrClosed, "sojourn open ID reopens it"},
 	{session.ErrExists, "choose another --id, or send it a message: sojourn send ID TEXT"},
 	{session.ErrBusy, "wait for the turn, or send with --when-busy queue"},
+	{session.ErrPaused, "sojourn configure ID --max-… raises the limit"},
 	{session.ErrConflict, "give the message an id of its own, or send it without --message-id"},
 	{session.ErrDepthLimit, "spawn from a session nearer to the root"},
 	{session.ErrUnavailable, hintTemporal},
@@ -209,7 +210,7 @@ func explain(err error) *failure {
 }
 
 // refusals are a session's own ways to say no.
-var refusals = []error{session.ErrClosed, session.ErrExists, session.ErrBusy, session.ErrConflict, session.ErrDepthLimit, session.ErrRestoreCanceled}
+var refusals = []error{session.ErrClosed, session.ErrExists, session.ErrBusy, session.ErrPaused, session.ErrConflict, session.ErrDepthLimit, session.ErrRestoreCanceled}
 
 // turnFailed is the line of an execution that was not completed.
 func turnFailed(id string, r session.Result) error {

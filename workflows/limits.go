@@ -18,8 +18,16 @@ func (r *run) used() limits.Used {
 	return u.Add(r.st.Usage, r.st.CostUSD, 0)
 }
 
-// limit is the limit that keeps the next message from running; "" for none.
+// limit is the limit that was reached; "" for none.
 func (r *run) limit() string { return r.st.Limits.Reached(r.used()) }
+
+// pausedBy is the limit that keeps a message from running; "" for none.
+func (r *run) pausedBy() string {
+	if r.cur != nil || !r.due() {
+		return ""
+	}
+	return r.limit()
+}
 
 // continueLater has the agent continue what a limit interrupted. The message waits,
 // before all others, until the limit is raised.

@@ -244,7 +244,12 @@ func (r *run) hasWork() bool {
 
 // runnable reports whether a queued message may run now.
 func (r *run) runnable() bool {
-	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold && r.limit() == ""
+	return r.due() && r.limit() == ""
+}
+
+// due reports whether a queued message wants to run.
+func (r *run) due() bool {
+	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold
 }
 
 // finished reports whether an ephemeral session has done its work.

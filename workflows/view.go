@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,7 +35,7 @@ func (r *run) status() session.Status {
 		return session.StatusWaiting
 	case r.cur != nil:
 		return session.StatusRunning
-	case r.limit() != "":
+	case r.pausedBy() != "":
 		return session.StatusPaused
 	default:
 		return session.StatusIdle
@@ -160,9 +161,7 @@ func (r *run) inspect() session.Inspection {
 		Epoch: r.st.Epoch, Restarts: r.st.Restarts, HistoryLength: workflow.GetInfo(r.ctx).GetCurrentHistoryLength(),
 	}
 	i.Options.Limits = r.st.Limits
-	if r.cur == nil && i.WaitsFor == "" {
-		i.WaitsFor = r.limit()
-	}
+	i.WaitsFor = cmp.Or(i.WaitsFor, r.pausedBy())
 	if r.cur != nil {
 		i.CurrentExecution = r.cur.queued.ExecutionID
 		i.Pending = append(i.Pending, r.cur.waiting...)
@@ -180,7 +179,7 @@ func (r *run) phase() string {
 		return "closing"
 	case !r.begun:
 		return "beginning"
-	case r.cur == nil && r.limit() != "":
+	case r.pausedBy() != "":
 		return "paused"
 	case r.cur == nil:
 		return "idle"

@@ -39,6 +39,7 @@ type said struct {
 //	LOST   is never taken: its host is gone; LOST n only n times
 //	ENDED  is taken, and its host is gone before it completes
 //	EXIT   is answered by an agent that ends with it
+//	LIMIT  is interrupted by a limit
 type world struct {
 	mu sync.Mutex
 	// complete ends an activity that is under way.
@@ -209,6 +210,9 @@ func (w *world) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract
 	out := w.answered(in)
 	out.ArchiveBehind = w.behind
 	out.AgentExited = verb == "EXIT"
+	if verb == "LIMIT" {
+		out.Result.Outcome, out.Result.Error = session.Interrupted, &event.ErrorInfo{Message: "enough", Code: session.TypeLimit}
+	}
 	return out, nil
 }
 

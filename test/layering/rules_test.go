@@ -32,9 +32,15 @@ func rules() []rule {
 			name:  "turn is pure",
 			about: under("turn"),
 			forbids: func(_, to string) bool {
-				return !standard(to) && !oneOf(to, "event", "permission", "reducer", "turn") && to != "github.com/google/uuid"
+				return !standard(to) && !oneOf(to, "event", "limits", "permission", "reducer", "turn") && to != "github.com/google/uuid"
 			},
 			why: "what a turn does is decided from facts and signals: no I/O, no clock, no context",
+		},
+		{
+			name:    "limits know events only",
+			about:   under("limits"),
+			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "event", "limits") },
+			why:     "workflow and turn judge by the same rule: it does no I/O and reads no clock",
 		},
 		{
 			name:    "permission knows events only",
@@ -105,13 +111,13 @@ func rules() []rule {
 		{
 			name:    "workflows decide only",
 			about:   under("workflows"),
-			forbids: allOursBut("workflows", "session", "event", "reducer", "contract"),
+			forbids: allOursBut("workflows", "session", "event", "limits", "reducer", "contract"),
 			why:     "a workflow that reaches a store, a stream or a process is not deterministic",
 		},
 		{
 			name:    "the contract is names and payloads",
 			about:   under("contract"),
-			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "session", "event", "adapters") },
+			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "session", "event", "limits", "adapters") },
 			why:     "workflows import it: it does no I/O, and who implements an activity is not its business",
 		},
 		{

@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// TestLimitInATurn: every agent is interrupted when its session has worked for as
+// long as it may. The session is paused, for everybody to see, and when the limit is
+// raised the agent continues before anything else.
+func TestLimitInATurn(t *testing.T) {
+	inOwnNamespace(t)
+	startWorker(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		ctx := testContext(t)
+		h := open(t, session.Options{Agent: a.Info().Name, Limits: limits.Limits{WorkMS: 6000}})
+		r, err := h.Send(ctx, session.Message{Text: "TOOL bash: sleep 600"})
+		require.NoError(t, err)
+		res, err := h.Wait(ctx, r)
+		require.NoError(t, err)
+		require.Equal(t, session.Interrupted, res.Outcome)
+		require.Equal(t, session.TypeLimit, res.Error.Code)
+		require.Equal(t, "the limit of 6s of work is reached", res.Reason)
+
+		i, err := h.Inspect(ctx)
+		require.NoError(t, err)
+		require.Equal(t, session.StatusPaused, i.Status)
+		require.Equal(t, res.Reason, i.WaitsFor)
+		_, err = h.AwaitIdle(ctx)
+		require.ErrorIs(t, err, session.ErrPaused)
+		waited := program(t, "wait", h.ID())
+		require.Equal(t, 3, waited.code, waited.err)
+		require.Contains(t, waited.err, "raises the limit")
+		require.Regexp(t, `(?m)^`+h.ID()+`\s.* paused `, sojourn(t, "ls"))
+		require.Regexp(t, `(?m)^`+h.ID()+`\s.*`+res.Reason, sojourn(t, "inbox"))
+
+		next, err := h.Send(ctx, session.Message{Text: "SAY behind the limit"})
+		require.NoError(t, err)
+		require.Contains(t, sojourn(t, "configure", h.ID(), "--max-work", "1h"), "is configured")
+		require.Equal(t, "behind the limit", answeredWell(ctx, t, h, next).Result.Response)
+		var began []string
+		for _, p := range payloads[event.QueryStarted](events(t, h)) {
+			began = append(began, p.MessageIDs[0])
+		}
+		require.Equal(t, []string{r.MessageID, "sojourn-continue-" + r.ExecutionID, next.MessageID}, began)
+		require.NoError(t, h.Close(ctx))
+		requireParity(t, h.ID())
+		require.Contains(t, sojourn(t, "show", h.ID()), res.Reason, "the conversation says why it stopped")
+	})
+}
+
+// TestLimitOfTurns: what is sent behind the last turn waits, also through close and
+// reopen.
+func TestLimitOfTurns(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", anyAgent(), "--max-turns", "1"))
+	h, err := spaceOf(t).Client.Get(ctx, id)
+	require.NoError(t, err)
+	require.NoError(t, say(t, h, "SAY the only one").Err())
+	_, err = h.AwaitIdle(ctx)
+	require.NoError(t, err, "nothing waits")
+	require.NoError(t, h.Close(ctx))
+	h, err = spaceOf(t).Client.Open(ctx, id, session.Options{})
+	require.NoError(t, err)
+	waits, err := h.Send(ctx, session.Message{Text: "SAY one more"})
+	require.NoError(t, err)
+	var paused *session.Inspection
+	require.Eventually(t, func() bool {
+		i, err := h.Inspect(ctx)
+		require.NoError(t, err)
+		paused = &i
+		return i.Status == session.StatusPaused
+	}, patience, tick)
+	require.Equal(t, "the limit of 1 turns is reached", paused.WaitsFor)
+	require.Equal(t, limits.Limits{Turns: 1}, paused.Options.Limits)
+	sojourn(t, "configure", id, "--max-turns", "2", "--max-cost", "1000")
+	answeredWell(ctx, t, h, waits)
+	bad := program(t, "configure", id, "--max-turns", "-1")
+	require.Equal(t, 2, bad.code, bad.err)
+	require.Contains(t, bad.err, "--max-turns: is negative")
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, id)
+}

@@ -1,0 +1,89 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+func limited(l limits.Limits) func(*session.Input) {
+	return func(in *session.Input) { in.Options.Limits = l }
+}
+
+// What waits behind a limit runs when it is raised. Each answer costs $0.25.
+func TestALimitPausesWhatWaits(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, limited(limits.Limits{CostUSD: 0.5}))
+	p.then(
+		func() { p.send("m1", "one") },
+		func() { p.send("m2", "two") },
+		func() { require.Equal(t, session.StatusIdle, p.snapshot().Status, "nothing waits") },
+		func() { p.send("m3", "three") },
+	)
+	var refused *answer
+	p.then(
+		func() {
+			i := p.inspect()
+			require.Equal(t, session.StatusPaused, i.Status)
+			require.Equal(t, "paused", i.Phase)
+			require.Equal(t, "the limit of $0.5 is reached: $0.5", i.WaitsFor)
+			require.Equal(t, []string{"one", "two"}, p.w.prompts("s1"))
+		},
+		func() {
+			refused = p.update(session.UpdateSend, session.Message{ID: "m4", Text: "four", WhenBusy: session.BusyReject})
+		},
+		func() {
+			p.update(session.UpdateConfigure, session.Configure{Limits: &limits.Change{CostUSD: ptr(1.0)}})
+		},
+		func() {
+			require.Equal(t, []string{"one", "two", "three"}, p.w.prompts("s1"))
+			i := p.inspect()
+			require.Equal(t, session.StatusIdle, i.Status)
+			require.Empty(t, i.WaitsFor)
+			require.Equal(t, limits.Limits{CostUSD: 1}, i.Options.Limits)
+		},
+	)
+	p.run()
+	require.ErrorIs(t, session.FromTemporal(refused.refused), session.ErrBusy)
+}
+
+// A turn that a limit interrupted continues when the limit is raised, before what
+// came later.
+func TestWhatALimitCutContinues(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, limited(limits.Limits{Tokens: 15}))
+	p.then(
+		func() { p.send("m1", "LIMIT one") },
+		func() { p.send("m2", "two") },
+		func() {
+			require.Equal(t, session.StatusPaused, p.snapshot().Status)
+			require.Equal(t, session.Interrupted, p.inspect().LastOutcome)
+			require.Equal(t, []string{"LIMIT one"}, p.w.prompts("s1"))
+			require.Equal(t, []session.Message{
+				{ID: "sojourn-continue-x1", Text: session.ContinueText, WhenBusy: session.BusyInterrupt}, {ID: "m2", Text: "two"},
+			}, p.snapshot().Queued)
+		},
+		func() {
+			p.update(session.UpdateConfigure, session.Configure{Limits: &limits.Change{Tokens: ptr(int64(0))}})
+		},
+	)
+	p.run()
+	require.Equal(t, []string{"LIMIT one", session.ContinueText, "two"}, p.w.prompts("s1"))
+	require.Equal(t, int64(15), p.w.turns[1].Used.Tokens, "the turn knows what was used before it")
+}
+
+func TestABadLimitIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	var refused *answer
+	p.then(func() {
+		refused = p.update(session.UpdateConfigure, session.Configure{Limits: &limits.Change{Turns: ptr(-1)}})
+	})
+	p.run()
+	var invalid *session.InvalidError
+	require.ErrorAs(t, session.FromTemporal(refused.refused), &invalid)
+	require.Equal(t, "limits.turns", invalid.Field)
+}
