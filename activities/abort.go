@@ -21,6 +21,9 @@ import (
 // behind it.
 func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.EmitOutput, error) {
 	out := contract.EmitOutput{Epoch: in.Epoch}
+	if err := fenceLostHost(ctx, s.Stream, in.SessionID, in.Epoch, in.LastSeq); err != nil {
+		return out, err
+	}
 	if err := s.fenceArchive(ctx, in); err != nil {
 		return out, err
 	}
@@ -64,6 +67,17 @@ func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.Em
 	placed, anchor := h.Server()
 	out.LastBlockID = anchor
 	return out, s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, ownEntriesOf(placed)...)
+}
+
+// fenceLostHost makes sure that a worker of a lost host writes nothing more to the
+// stream: it may have the execution's end in hand, and what is read from here on must
+// be all there will be.
+func fenceLostHost(ctx context.Context, log *stream.Log, sessionID string, epoch, lastSeq uint64) error {
+	_, err := log.Emit(ctx, sessionID, stream.Emission{
+		Fence: stream.Fence{Epoch: epoch}, LastSeq: lastSeq, Key: fmt.Sprintf("lost-host-%d", epoch),
+		Events: []event.Event{own(event.Status{Epoch: epoch, Message: "the session's host is lost; what the stream has of it is kept"})},
+	})
+	return err
 }
 
 // fenceArchive makes sure that a worker of the lost host commits nothing more.

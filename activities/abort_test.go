@@ -1,11 +1,13 @@
 package activities
 
 import (
+	"iter"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
@@ -93,6 +95,57 @@ func TestAnAbortedExecutionKeepsItsMessage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// duringParse is an agent whose transcripts take long enough to read for something
+// to happen meanwhile.
+type duringParse struct {
+	adapters.Adapter
+	happen func()
+}
+
+func (d duringParse) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
+	d.happen()
+	return d.Adapter.Parse(sources)
+}
+
+// A host that was given up may have the execution's end in hand, and write it while
+// the execution is aborted: it has one end all the same.
+func TestAnAbortedExecutionHasOneEnd(t *testing.T) {
+	t.Parallel()
+	const id = "s1"
+	log, store := fresh(t)
+	claude, err := builtin.Registry().Get("claude")
+	require.NoError(t, err)
+	s := &Session{Stream: log, Archive: store, Agents: builtin.Registry()}
+	begun, err := s.Begin(t.Context(), contract.BeginInput{Session: session.Input{SessionID: id, Options: session.Options{Agent: "claude"}}})
+	require.NoError(t, err)
+	q := event.Query{ExecutionID: "x2", MessageIDs: []string{"m2"}}
+	old, err := log.Writer(t.Context(), id, stream.Fence{Epoch: begun.Epoch, Attempt: 1}, stream.WriterOptions{LastSeq: begun.LastSeq})
+	require.NoError(t, err)
+	_, err = old.Append(t.Context(), []event.Event{own(event.QueryStarted{Query: q})}, stream.Position{})
+	require.NoError(t, err)
+	var late error
+	s.Agents = adapters.New(duringParse{claude, func() {
+		_, late = old.Append(t.Context(), []event.Event{own(event.QueryCompleted{Query: q})}, stream.Position{})
+	}})
+	_, err = s.Emit(t.Context(), contract.EmitInput{
+		SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq, Key: "failed-x2", TakeEpoch: true,
+		Events: []event.Event{own(event.QueryFailed{Query: q})},
+		Abort: &contract.Abort{
+			Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq,
+		},
+	})
+	require.NoError(t, err)
+	require.ErrorIs(t, late, stream.ErrFenced)
+	var ends []event.Type
+	require.NoError(t, eachAfter(t.Context(), log, id, 0, func(ev event.Event) bool {
+		if _, ended := session.ResultOf(ev, "m2"); ended {
+			ends = append(ends, ev.Type())
+		}
+		return true
+	}))
+	require.Equal(t, []event.Type{event.TypeOf(event.QueryFailed{})}, ends)
 }
 
 func idsOf(s reducer.State) func(func(string) bool) {

@@ -30,6 +30,11 @@ func (r *Reconciler) recordTermination(ctx context.Context, in contract.RecordTe
 	if err != nil || epoch == 0 {
 		return err
 	}
+	if in.HostLost {
+		if err := fenceLostHost(ctx, r.Stream, in.Run.SessionID, epoch, in.State.Record.LastSeq); err != nil {
+			return err
+		}
+	}
 	rec, err := r.terminationRecord(ctx, in)
 	if err != nil {
 		return err
