@@ -22,6 +22,9 @@ const (
 	SignalMessage   = "message"
 	SignalQueue     = "queue"
 	SignalInterrupt = "interrupt"
+	// SignalRespond answers a permission request without waiting for what comes of
+	// it; see DecodeRespond.
+	SignalRespond = "respond"
 	// SignalWaiting is RunTurn's: which permission requests wait for a person.
 	SignalWaiting = "waiting"
 

@@ -86,6 +86,42 @@ func decodeObject(data []byte, m *Message) error {
 	return Invalid(field, "is a JSON "+kindOf(wrong.JSONKind), "a "+wrong.GoType.String())
 }
 
+// respondForm is what a signal respond should have been.
+const respondForm = `"allow", "deny", or {"requestId": "…", "allow": true}`
+
+// DecodeRespond reads the payload of a signal respond: a RespondRequest as JSON, or
+// the text allow or deny for the one request that is open. Errors: *InvalidError,
+// which names the field.
+func DecodeRespond(p *commonpb.Payload) (RespondRequest, error) {
+	var req RespondRequest
+	data := bytes.TrimSpace(p.GetData())
+	switch string(bytes.Trim(data, `"`)) {
+	case "allow":
+		req.Allow = true
+		return req, nil
+	case "deny":
+		return req, nil
+	}
+	form := struct {
+		RespondRequest
+		// Allow has no default: to forget it is not to deny.
+		Allow *bool `json:"allow"`
+	}{}
+	err := json.Unmarshal(data, &form, asEncodingJSON, json.RejectUnknownMembers(true))
+	if wrong := (*json.SemanticError)(nil); errors.As(err, &wrong) && wrong.JSONPointer != "" {
+		return req, Invalid(strings.ReplaceAll(string(wrong.JSONPointer)[1:], "/", "."), "is no field of an answer, or of another type", respondForm)
+	}
+	if err != nil {
+		return req, Invalid("respond", "is neither allow nor deny, nor a JSON object", respondForm)
+	}
+	if form.Allow == nil {
+		return req, Invalid("allow", "is missing", respondForm)
+	}
+	req = form.RespondRequest
+	req.Allow = *form.Allow
+	return req, nil
+}
+
 // kindOf names a kind as encoding/json does, which has signs for some.
 func kindOf(k jsontext.Kind) string {
 	switch k {

@@ -23,7 +23,7 @@ const (
 // reports to the run that started it; a handler answers for its own run; a wish
 // to close or to evict is not carried.
 func (r *run) mayContinue() bool {
-	if !r.begun || len(r.st.Children) > 0 || !workflow.AllHandlersFinished(r.ctx) {
+	if !r.begun || len(r.st.Children) > 0 || !workflow.AllHandlersFinished(r.ctx) || r.responding > 0 {
 		return false
 	}
 	return r.closing == "" && !r.cancelled() && !r.evicting

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/harness"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -116,6 +117,21 @@ var scenes = []scene{
 		r.update(id, session.UpdateRespond, session.RespondRequest{RequestID: "r1", Allow: true})
 		r.letGo(id)
 		r.turns(id, 1)
+	}},
+	{name: "signal-respond", play: func(r *recorder, id string) {
+		r.hold(id, "m1")
+		r.signal(id, session.SignalWaiting, session.Waiting{ExecutionID: "x1", Requests: []string{"r1"}})
+		r.until(id, func(s session.Snapshot) bool { return s.Status == session.StatusWaiting })
+		r.signal(id, session.SignalRespond, "allow")
+		r.until(id, func(s session.Snapshot) bool { return s.Status == session.StatusRunning })
+		r.letGo(id)
+		r.turns(id, 1)
+	}},
+	{name: "limits", input: func(in *session.Input) { in.Options.Limits = limits.Limits{Tokens: 15} }, play: func(r *recorder, id string) {
+		r.update(id, session.UpdateSend, session.Message{ID: "m1", Text: "LIMIT one"})
+		r.until(id, func(s session.Snapshot) bool { return s.Status == session.StatusPaused })
+		r.update(id, session.UpdateConfigure, session.Configure{Limits: &limits.Change{Tokens: ptr(int64(1000))}})
+		r.turns(id, 2)
 	}},
 	{name: "update-configure", play: func(r *recorder, id string) {
 		r.update(id, session.UpdateConfigure, session.Configure{Title: ptr("idle"), Metadata: bag("k", "1")})

@@ -64,6 +64,8 @@ type run struct {
 	outbox []*notice
 	// notices counts what ever went into the outbox, for ids.
 	notices int
+	// responding counts the answers by signal that are under way.
+	responding int
 	// writing is set while the deliverer's activity is under way.
 	writing bool
 	// published are the values of the search attributes now.

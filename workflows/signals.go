@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
@@ -22,7 +23,7 @@ type signal struct {
 func (r *run) signals() []signal {
 	return []signal{
 		{session.SignalMessage, r.onMessage}, {session.SignalQueue, r.onQueue},
-		{session.SignalInterrupt, r.onInterrupt}, {session.SignalWaiting, r.onWaiting},
+		{session.SignalInterrupt, r.onInterrupt}, {session.SignalWaiting, r.onWaiting}, {session.SignalRespond, r.onRespond},
 	}
 }
 
@@ -128,6 +129,32 @@ func (r *run) onInterrupt(ctx workflow.Context, p *commonpb.Payload) error {
 	}
 	_, err := r.interruptUpdate(ctx, req)
 	return err
+}
+
+// onRespond answers a permission request; without an id, the one that is open. What
+// comes next does not wait for it.
+func (r *run) onRespond(_ workflow.Context, p *commonpb.Payload) error {
+	req, err := session.DecodeRespond(p)
+	if err != nil {
+		return err
+	}
+	if req.RequestID == "" && r.cur != nil && len(r.cur.waiting) > 1 {
+		return session.Invalid("requestId", fmt.Sprintf("is missing, and %d requests are open", len(r.cur.waiting)), "one of "+strings.Join(r.cur.waiting, ", "))
+	}
+	if req.RequestID == "" && r.cur != nil && len(r.cur.waiting) == 1 {
+		req.RequestID = r.cur.waiting[0]
+	}
+	if err := r.validateRespond(req); err != nil {
+		return err
+	}
+	r.responding++
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		if err := r.respond(ctx, req); err != nil {
+			r.refuse(session.SignalRespond, session.FromTemporal(err))
+		}
+		r.responding--
+	})
+	return nil
 }
 
 // onWaiting takes over which requests of the running turn wait for a person.

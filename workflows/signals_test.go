@@ -3,6 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -37,6 +39,52 @@ func TestARawSignalIsAnswered(t *testing.T) {
 			p.run()
 			require.Equal(t, []string{c.prompt}, p.w.prompts("s1"))
 			require.Empty(t, refusals(p.w))
+		})
+	}
+}
+
+// Who has only signals, as the Web UI's operators have, answers a permission request:
+// the one that is open, or one by its id.
+func TestASignalAnswersARequest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		encoding, data string
+		waiting        []string
+		want           *session.RespondRequest
+		field          string
+	}{
+		"allow":                 {"json/plain", `"allow"`, []string{"r1"}, &session.RespondRequest{RequestID: "r1", Allow: true}, ""},
+		"deny, plainly":         {"binary/plain", "deny\n", []string{"r1"}, &session.RespondRequest{RequestID: "r1"}, ""},
+		"without an id":         {"json/plain", `{"allow": false, "message": "not this"}`, []string{"r1"}, &session.RespondRequest{RequestID: "r1", Message: "not this"}, ""},
+		"by its id":             {"json/plain", `{"requestId": "r2", "allow": true}`, []string{"r1", "r2"}, &session.RespondRequest{RequestID: "r2", Allow: true}, ""},
+		"which of two":          {"json/plain", `"allow"`, []string{"r1", "r2"}, nil, "requestId"},
+		"nothing is open":       {"json/plain", `"allow"`, nil, nil, "requestId"},
+		"neither":               {"json/plain", `"maybe"`, []string{"r1"}, nil, "respond"},
+		"no answer in it":       {"json/plain", `{"requestId": "r1"}`, []string{"r1"}, nil, "allow"},
+		"of another type":       {"json/plain", `{"allow": "yes"}`, []string{"r1"}, nil, "allow"},
+		"a field of nobody's":   {"json/plain", `{"allow": true, "always": true}`, []string{"r1"}, nil, "always"},
+		"nothing at all, in it": {"binary/null", "", []string{"r1"}, nil, "respond"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlay(t)
+			p.then(
+				func() { p.send("m1", "HOLD one") },
+				func() {
+					p.env.SignalWorkflow(session.SignalWaiting, session.Waiting{ExecutionID: "x1", Requests: c.waiting})
+				},
+				func() { p.signal(session.SignalRespond, c.encoding, c.data) },
+				func() { require.NoError(t, p.w.letGo("s1")) },
+			)
+			p.run()
+			if c.want != nil {
+				require.Empty(t, refusals(p.w))
+				require.Equal(t, c.want, p.w.controls[0].Answer)
+				return
+			}
+			require.False(t, slices.ContainsFunc(p.w.controls, func(in contract.ControlInput) bool { return in.Answer != nil }))
+			require.Len(t, refusals(p.w), 1)
+			require.Equal(t, c.field, refusals(p.w)[0].Field)
 		})
 	}
 }

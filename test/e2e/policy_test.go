@@ -114,6 +114,23 @@ func TestPermissionAsk(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
+// TestPermissionBySignal: who has no client of ours answers by a signal of two words.
+func TestPermissionBySignal(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h, raw := open(t, session.Options{Agent: "claude", Permission: adapters.PermissionAsk}), bare(t)
+	r, _ := asksFor(t, h, "TOOL bash: echo allowed")
+	require.NoError(t, raw.SignalWorkflow(ctx, h.ID(), "", "respond", "perhaps"))
+	require.NoError(t, raw.SignalWorkflow(ctx, h.ID(), "", "respond", "allow"))
+	require.Contains(t, answeredWell(ctx, t, h, r).Result.Response, "allowed")
+	r, asked := asksFor(t, h, "TOOL bash: echo denied")
+	require.NoError(t, raw.SignalWorkflow(ctx, h.ID(), "", "respond", map[string]any{"requestId": asked.RequestID, "allow": false, "message": "ask the owner first"}))
+	require.Contains(t, answeredWell(ctx, t, h, r).Result.Response, "ask the owner first")
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, h.ID())
+	require.Contains(t, sojourn(t, "show", h.ID()), "signal respond: respond: is neither allow nor deny", "what was no answer is told")
+}
+
 // TestPermissionDeny: a standing denial is answered by policy, and heard.
 func TestPermissionDeny(t *testing.T) {
 	inOwnNamespace(t)
