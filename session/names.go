@@ -80,6 +80,9 @@ const (
 	// KeptIDs is how many message ids a session knows again whose receipts it no
 	// longer has: such a message is refused. They take 8 bytes each.
 	KeptIDs = 100_000
+	// RecordedIDs is how many of all message ids a closed session's record keeps: one
+	// that is reopened refuses them.
+	RecordedIDs = 10_000
 	// KeptResults is how many executions the query result can answer for.
 	KeptResults = 100
 	// DefaultIdleTimeout ends the sandbox of a session in which nothing runs.

@@ -12,16 +12,18 @@ import (
 // with and what it came to. It has no status. It is in the archive inside
 // the session's list data.
 type Record struct {
-	Options     Options     `json:"options"`
-	Turns       int         `json:"turns"`
-	Usage       event.Usage `json:"usage"`
-	CostUSD     *float64    `json:"costUSD,omitempty"`
-	WorkMS      int64       `json:"workMs,omitempty"`
-	Native      int         `json:"native"`
-	Executions  int         `json:"executions"`
-	LastSeq     uint64      `json:"lastSeq"`
-	LastBlockID string      `json:"lastBlockId,omitempty"`
-	LastBlock   string      `json:"lastBlock,omitempty"`
+	Options    Options     `json:"options"`
+	Turns      int         `json:"turns"`
+	Usage      event.Usage `json:"usage"`
+	CostUSD    *float64    `json:"costUSD,omitempty"`
+	WorkMS     int64       `json:"workMs,omitempty"`
+	Native     int         `json:"native"`
+	Executions int         `json:"executions"`
+	// Spent are the ids of the messages that were accepted.
+	Spent       SpentIDs `json:"spent,omitempty"`
+	LastSeq     uint64   `json:"lastSeq"`
+	LastBlockID string   `json:"lastBlockId,omitempty"`
+	LastBlock   string   `json:"lastBlock,omitempty"`
 }
 
 // Apply puts the record into a session's list data.

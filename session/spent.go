@@ -14,11 +14,29 @@ type SpentIDs []byte
 // thousand million.
 const spentBytes = 8
 
-// Add keeps an id, and [KeptIDs] at most.
-func (s *SpentIDs) Add(id string) {
-	sum := sha256.Sum256([]byte(id))
-	kept := append(*s, sum[:spentBytes]...)
-	*s = slices.Clone(kept[max(0, len(kept)-spentBytes*KeptIDs):])
+// Add keeps ids, and the newest [KeptIDs] at most.
+func (s *SpentIDs) Add(ids ...string) {
+	kept := *s
+	for _, id := range ids {
+		sum := sha256.Sum256([]byte(id))
+		kept = append(kept, sum[:spentBytes]...)
+	}
+	*s = kept.newest(KeptIDs)
+}
+
+// newest is a copy of the newest ids, n at most.
+func (s SpentIDs) newest(n int) SpentIDs { return slices.Clone(s[max(0, len(s)-spentBytes*n):]) }
+
+// SpentIn are the ids of all messages that a session has accepted, as far as its
+// record keeps them.
+func SpentIn(st *State) SpentIDs {
+	var last []string
+	for _, r := range st.Receipts {
+		last = append(last, r.MessageID)
+	}
+	all := slices.Clone(st.Spent)
+	all.Add(last...)
+	return all.newest(RecordedIDs)
 }
 
 // Has reports whether an id was kept.

@@ -87,7 +87,7 @@ func (r *run) mayQueue(m session.Message) error {
 // accepted before and whose receipt is gone: no agent is asked a message twice.
 func (r *run) room(m session.Message) error {
 	if m.ID != "" && r.st.Spent.Has(m.ID) {
-		return session.Invalid("message.id", fmt.Sprintf("%q was used before, over %d messages ago", m.ID, session.KeptReceipts), "an id of its own for each message")
+		return session.Invalid("message.id", fmt.Sprintf("%q was used before", m.ID), "an id of its own for each message")
 	}
 	return append(slices.Clip(r.st.Queue), session.Queued{Message: m}).Check()
 }

@@ -203,7 +203,7 @@ func (r *run) recall(rec *session.Record) {
 	st := r.st
 	st.Turns, st.Usage, st.CostUSD, st.WorkMS = rec.Turns, rec.Usage, rec.CostUSD, rec.WorkMS
 	st.LastBlockID, st.LastBlock = rec.LastBlockID, rec.LastBlock
-	st.Native = max(rec.Native, 1)
+	st.Native, st.Spent = max(rec.Native, 1), rec.Spent
 }
 
 // idle waits for something to do, and ends the sandbox when nothing comes
@@ -289,7 +289,7 @@ func (r *run) record() session.Record {
 	opts.Title, opts.Model, opts.Permission = st.Title, st.Model, st.Permission
 	opts.Metadata, opts.Tags, opts.IdleTimeoutMS, opts.Limits = st.Metadata, st.Tags, st.IdleTimeoutMS, st.Limits
 	return session.Record{
-		Options: opts, Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, WorkMS: st.WorkMS, Native: st.Native, Executions: st.Executions,
+		Options: opts, Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, WorkMS: st.WorkMS, Native: st.Native, Executions: st.Executions, Spent: session.SpentIn(st),
 		LastSeq: st.LastSeq, LastBlockID: st.LastBlockID, LastBlock: st.LastBlock,
 	}
 }

@@ -1,0 +1,42 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// TestAMessageIDOutlivesTheSessionsClose: who sends a message again, because it heard
+// no answer, does not have it asked twice, also where the session was closed and
+// reopened in between.
+func TestAMessageIDOutlivesTheSessionsClose(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Agent: anyAgent()})
+	once := session.Message{ID: "once", Text: "SAY once"}
+	r, err := h.Send(ctx, once)
+	require.NoError(t, err)
+	answeredWell(ctx, t, h, r)
+	for range 2 {
+		require.NoError(t, h.Close(ctx))
+		h, err = spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
+		require.NoError(t, err)
+		_, err = h.Send(ctx, once)
+		var invalid *session.InvalidError
+		require.ErrorAs(t, err, &invalid)
+		require.Equal(t, "message.id", invalid.Field)
+	}
+	require.NoError(t, say(t, h, "SAY another").Err())
+	asked := 0
+	for _, p := range payloads[event.QueryStarted](events(t, h)) {
+		if p.MessageIDs[0] == once.ID {
+			asked++
+		}
+	}
+	require.Equal(t, 1, asked)
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, h.ID())
+}
