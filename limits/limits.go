@@ -18,8 +18,8 @@ type Limits struct {
 	Tokens int64 `json:"tokens,omitempty"`
 	// Turns bounds how many messages are answered.
 	Turns int `json:"turns,omitempty"`
-	// WorkMS bounds how long turns run, in milliseconds, waits for a person and for a
-	// sandbox included.
+	// WorkMS bounds how long turns run on a host, in milliseconds, waits for a person
+	// included.
 	WorkMS int64 `json:"workMs,omitempty"`
 }
 

@@ -9,10 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// used is what the session has used so far, the running turn's time included.
+// used is what the session has used so far, the running turn's time included. To wait
+// for a sandbox is no work.
 func (r *run) used() limits.Used {
 	u := limits.Used{Turns: r.st.Turns, Work: time.Duration(r.st.WorkMS) * time.Millisecond}
-	if r.cur != nil {
+	if r.cur != nil && !r.cur.began.IsZero() {
 		u.Work += workflow.Now(r.ctx).Sub(r.cur.began)
 	}
 	return u.Add(r.st.Usage, r.st.CostUSD, 0)

@@ -18,7 +18,7 @@ import (
 // turn is the execution that runs now.
 type turn struct {
 	queued session.Queued
-	// began is when this run of the workflow began to run it.
+	// began is when it went to a host; zero while it does not run on one.
 	began time.Time
 	// live is set while RunTurn is scheduled: controls go to its host.
 	live bool
@@ -120,10 +120,8 @@ func (r *run) startTurn(q session.Queued) {
 // of a run which makes way for the next one before the turn is over.
 func (r *run) runTurn() error {
 	q := r.cur.queued
-	r.cur.began = workflow.Now(r.ctx)
 	r.publish()
 	out, err := r.execute(q)
-	r.st.WorkMS = r.used().Work.Milliseconds()
 	if errors.Is(err, errMakeWay) {
 		return r.makeWay()
 	}
@@ -214,9 +212,10 @@ func (r *run) attempt(q session.Queued) (contract.RunTurnOutput, error) {
 	opts := timeouts.Turn(r.st.Sandbox.Host)
 	opts.Summary = details.Turn(r.inspect())
 	ctx := workflow.WithActivityOptions(r.ctx, opts)
-	r.cur.live = true
+	r.cur.live, r.cur.began = true, workflow.Now(r.ctx)
 	err := r.awaitTurn(ctx, workflow.ExecuteActivity(ctx, contract.ActivityRunTurn, in), &out)
-	r.cur.live, r.cur.asked, r.cur.waiting = false, false, nil
+	r.st.WorkMS = r.used().Work.Milliseconds()
+	r.cur.live, r.cur.began, r.cur.asked, r.cur.waiting = false, time.Time{}, false, nil
 	if err == nil {
 		r.noteArchive(in, out)
 	}
