@@ -3,9 +3,12 @@ package session
 import (
 	"errors"
 	"fmt"
-	"github.com/sojourn-run/sojourn/event"
+	"strings"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // What a caller may branch on.
@@ -125,6 +128,25 @@ func FromTemporal(err error) error {
 	for _, w := range wireTypes {
 		if app.Type() == w.typ {
 			return w.err
+		}
+	}
+	return err
+}
+
+// fromQuery returns a query handler's error. Its type crosses in the failure, and
+// in the text alone if a worker answered the query together with a workflow task
+// (SDK v1.50.0, internal_task_handlers.go, completeWorkflow).
+func fromQuery(err error) error {
+	var refused *serviceerror.QueryFailed
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if refused.Failure != nil {
+		return temporal.GetDefaultFailureConverter().FailureToError(refused.Failure)
+	}
+	for _, w := range wireTypes {
+		if text, ok := strings.CutSuffix(refused.Message, temporal.NewNonRetryableApplicationError("", w.typ, nil).Error()); ok {
+			return temporal.NewNonRetryableApplicationError(text, w.typ, nil)
 		}
 	}
 	return err

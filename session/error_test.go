@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 )
@@ -27,6 +28,24 @@ func TestErrorsCrossTemporal(t *testing.T) {
 		require.Equal(t, sentinel, FromTemporal(crossed))
 		require.ErrorIs(t, FromTemporal(fmt.Errorf("update: %w", crossed)), sentinel)
 	}
+}
+
+// A worker that answers a query with a workflow task sends the text of the
+// handler's error and nothing else.
+func TestErrorsOfQueriesKeepTheirType(t *testing.T) {
+	t.Parallel()
+	fc := temporal.GetDefaultFailureConverter()
+	for _, w := range wireTypes {
+		said := ToTemporal(fmt.Errorf("execution %q: %w", "x1", w.err))
+		for _, refused := range []error{
+			serviceerror.NewQueryFailedWithFailure(said.Error(), fc.ErrorToFailure(said)),
+			serviceerror.NewQueryFailed(said.Error()),
+		} {
+			require.ErrorIs(t, FromTemporal(fromQuery(fmt.Errorf("query: %w", refused))), w.err)
+		}
+	}
+	unknown := serviceerror.NewQueryFailed("unknown queryType nothing")
+	require.Equal(t, unknown, fromQuery(unknown))
 }
 
 func TestInvalidErrorCrossesWithItsFields(t *testing.T) {

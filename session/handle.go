@@ -214,13 +214,8 @@ func (h *Handle) Result(ctx context.Context, id string) (Result, error) {
 
 func (h *Handle) query(ctx context.Context, name string, out any, args ...any) error {
 	v, err := h.c.o.Temporal.QueryWorkflow(ctx, h.id, "", name, args...)
-	var refused *serviceerror.QueryFailed
-	if errors.As(err, &refused) && refused.Failure != nil {
-		// The client of Temporal keeps the type of the handler's error in here.
-		err = temporal.GetDefaultFailureConverter().FailureToError(refused.Failure)
-	}
 	if err != nil {
-		return h.failed(ctx, name, err)
+		return h.failed(ctx, name, fromQuery(err))
 	}
 	if err := v.Get(out); err != nil {
 		return fmt.Errorf("session %s: %s: %w", h.id, name, err)
