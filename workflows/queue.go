@@ -69,6 +69,23 @@ func (r *run) failQueue() {
 	})
 }
 
+// failSpent fails what was sent again while the session could not yet know that it
+// had the message in an earlier life.
+func (r *run) failSpent(spent session.SpentIDs) {
+	var again, rest session.Queue
+	for _, q := range r.st.Queue {
+		if spent.Has(q.Message.ID) {
+			again = append(again, q)
+		} else {
+			rest = append(rest, q)
+		}
+	}
+	r.st.Queue = rest
+	r.endWaiting(again, session.Result{
+		Outcome: session.Failed, Error: &event.ErrorInfo{Message: "a message of this id was sent to the session before", Code: session.TypeInvalid, Field: "message.id"},
+	})
+}
+
 // endWaiting ends messages that were in the queue, in results, stream and
 // conversation: each has a receipt.
 func (r *run) endWaiting(waited session.Queue, end session.Result) {
@@ -77,7 +94,7 @@ func (r *run) endWaiting(waited session.Queue, end session.Result) {
 	}
 	code, text := "cancelled", "taken out of the queue, "+end.Reason+": "
 	if end.Outcome == session.Failed {
-		code, text = "unanswered", "closed before these messages ran: "
+		code, text = "unanswered", end.Error.Message+": "
 	}
 	var events []event.Payload
 	var texts []string

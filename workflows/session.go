@@ -204,6 +204,7 @@ func (r *run) recall(rec *session.Record) {
 	st.Turns, st.Usage, st.CostUSD, st.WorkMS = rec.Turns, rec.Usage, rec.CostUSD, rec.WorkMS
 	st.LastBlockID, st.LastBlock = rec.LastBlockID, rec.LastBlock
 	st.Native, st.Spent = max(rec.Native, 1), rec.Spent
+	r.failSpent(rec.Spent)
 }
 
 // idle waits for something to do, and ends the sandbox when nothing comes

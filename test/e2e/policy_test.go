@@ -119,11 +119,17 @@ func TestPermissionBySignal(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
 	h, raw := open(t, session.Options{Agent: "claude", Permission: adapters.PermissionAsk}), bare(t)
-	r, _ := asksFor(t, h, "TOOL bash: echo allowed")
+	// A request is heard a moment before the session knows that it waits.
+	waits := func() bool {
+		now, err := h.Inspect(ctx)
+		return err == nil && now.Status == session.StatusWaiting
+	}
+	r, _ := asksFor(t, h, "TOOL bash: touch allowed.txt && echo was allowed")
+	require.Eventually(t, waits, patience, tick)
 	require.NoError(t, raw.SignalWorkflow(ctx, h.ID(), "", "respond", "perhaps"))
 	require.NoError(t, raw.SignalWorkflow(ctx, h.ID(), "", "respond", "allow"))
-	require.Contains(t, answeredWell(ctx, t, h, r).Result.Response, "allowed")
-	r, asked := asksFor(t, h, "TOOL bash: echo denied")
+	require.Contains(t, answeredWell(ctx, t, h, r).Result.Response, "was allowed")
+	r, asked := asksFor(t, h, "TOOL bash: touch denied.txt")
 	require.NoError(t, raw.SignalWorkflow(ctx, h.ID(), "", "respond", map[string]any{"requestId": asked.RequestID, "allow": false, "message": "ask the owner first"}))
 	require.Contains(t, answeredWell(ctx, t, h, r).Result.Response, "ask the owner first")
 	require.NoError(t, h.Close(ctx))
