@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -124,7 +125,7 @@ func (a *attempt) ask(ctx context.Context) error {
 	}
 	m := a.checkpoint.Open.Resume.Prompt(a.message())
 	return a.dialogue.Say(ctx, a.promptID(), adapters.Prompt{
-		MessageID: m.ID, Text: m.Text, Parts: m.Parts, Model: a.checkpoint.Model, Permission: a.mode(adapters.Permission(a.checkpoint.Permission)),
+		MessageID: m.ID, Text: m.Text, Parts: m.Parts, Model: a.checkpoint.Model, Permission: adapters.Permission(a.checkpoint.Permission),
 	})
 }
 
@@ -184,6 +185,7 @@ func (a *attempt) resumeMachine() {
 		a.machine.Resumes = o.Resume.Times
 	}
 	a.machine.Cut = o.Cut
+	maps.Copy(a.machine.Answers, o.Answers)
 	if o.Interrupt != nil {
 		a.machine.ContinueInterrupt(o.Interrupt.Reason, o.InterruptedAt, time.Now())
 	}
@@ -259,7 +261,7 @@ func (a *attempt) applyOptions(ctx context.Context) error {
 }
 
 func (a *attempt) setPolicy(p adapters.Permission) {
-	a.checkpoint.Permission = string(p)
+	a.checkpoint.Permission = string(a.mode(p))
 	a.machine.Step(turn.PolicyChanged{Policy: a.policy(p)})
 }
 
@@ -284,7 +286,7 @@ func (a *attempt) tellOptions(ctx context.Context, model string, permission adap
 			return err
 		}
 	}
-	if had := adapters.Permission(a.checkpoint.Permission); had != "" && a.mode(permission) != a.mode(had) {
+	if had := adapters.Permission(a.checkpoint.Permission); had != "" && a.mode(permission) != had {
 		return a.dialogue.Say(ctx, "permission-"+a.in.ExecutionID, adapters.SetPermission{Permission: a.mode(permission)})
 	}
 	return nil

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -19,7 +20,7 @@ func (a *attempt) control(ctx context.Context, in contract.ControlInput) (err er
 		return err
 	case in.Answer != nil:
 		r := in.Answer
-		_, err = a.step(ctx, turn.Responded{RequestID: r.RequestID, Allow: r.Allow, Message: r.Message, Input: r.Input})
+		_, err = a.step(ctx, turn.Responded{RequestID: r.RequestID, Allow: r.Allow, Message: r.Message, Input: r.Input, By: cmp.Or(r.By, event.ByUser)})
 		return err
 	}
 	if in.Options != nil {

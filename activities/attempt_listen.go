@@ -159,7 +159,7 @@ func (a *attempt) do(ctx context.Context, action turn.Action) error {
 	case turn.TellWaiting:
 		a.tellWaiting(ctx, do.Requests)
 	case turn.AnswerAgent:
-		return a.dialogue.Say(ctx, "answer-"+do.RequestID, adapters.Answer(do))
+		return a.answer(ctx, do)
 	case turn.InterruptAgent:
 		if err := a.dialogue.Say(ctx, do.ID, adapters.Interrupt{}); err != nil {
 			return err
@@ -185,6 +185,21 @@ func (a *attempt) do(ctx context.Context, action turn.Action) error {
 		return session.Invalid("requestId", fmt.Sprintf("%q is not open", do.RequestID), "the id of an open request")
 	}
 	return nil
+}
+
+// answer answers a permission request, and saves what no attempt after this one could
+// know.
+func (a *attempt) answer(ctx context.Context, do turn.AnswerAgent) error {
+	if do.By != event.ByPolicy {
+		if a.checkpoint.Open.Answers == nil {
+			a.checkpoint.Open.Answers = map[string]turn.Responded{}
+		}
+		a.checkpoint.Open.Answers[do.RequestID] = a.machine.Answers[do.RequestID]
+		if err := a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint); err != nil {
+			return err
+		}
+	}
+	return a.dialogue.Say(ctx, "answer-"+do.RequestID, adapters.Answer{RequestID: do.RequestID, Allow: do.Allow, Message: do.Message, Input: do.Input})
 }
 
 // position is a place in this sandbox's spool; no position for the zero place.

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -12,7 +13,10 @@ type Agent struct {
 	Profile    string              `json:"profile,omitempty"`
 	Model      string              `json:"model,omitempty"`
 	Permission adapters.Permission `json:"permission,omitempty"`
-	Workspace  string              `json:"workspace,omitempty"`
+	// Permissions and PermissionDeadline are the session's own, as in session.Options.
+	Permissions        permission.Rules    `json:"permissions,omitempty"`
+	PermissionDeadline permission.Deadline `json:"permissionDeadline,omitzero"`
+	Workspace          string              `json:"workspace,omitempty"`
 	// Native counts native sessions, from 1.
 	Native int `json:"native"`
 }

@@ -268,8 +268,19 @@ type PermissionRequested struct {
 	Questions json.RawMessage `json:"questions,omitempty"`
 }
 
-// PermissionResolved has the answer to a request; Decision is allow,
-// deny or cancelled, By is user, policy or deadline.
+// Who answered a request, if not a person who gave a name.
+const (
+	// ByUser is a person who gave none.
+	ByUser = "user"
+	// ByPolicy are the rules and the standing answer of the session.
+	ByPolicy = "policy"
+	// ByDeadline: no person answered in time.
+	ByDeadline = "deadline"
+)
+
+// PermissionResolved has the answer to a request; Decision is allow, deny or
+// cancelled. By is a person's name, ByUser, ByPolicy or ByDeadline; "" where the
+// agent itself decided.
 type PermissionResolved struct {
 	body
 	RequestID string `json:"requestId"`

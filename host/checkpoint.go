@@ -28,7 +28,8 @@ type Checkpoint struct {
 	Output *contract.RunTurnOutput `json:"output,omitempty"`
 	// Unarchived reports whether the end of Ended may be missing in the archive.
 	Unarchived bool `json:"unarchived,omitempty"`
-	// Model and Permission are what the live agent was told last.
+	// Model and Permission are what the live agent was told last. An agent that must
+	// ask because of rules was told ask.
 	Model      string `json:"model,omitempty"`
 	Permission string `json:"permission,omitempty"`
 	// Unhealthy reports whether the agent died and was not started since.
@@ -53,6 +54,8 @@ type Execution struct {
 	Interrupt *contract.Interrupt `json:"interrupt,omitempty"`
 	// InterruptedAt is when that was.
 	InterruptedAt time.Time `json:"interruptedAt,omitzero"`
+	// Answers are those to permission requests that are not the policy's.
+	Answers map[string]turn.Responded `json:"answers,omitempty"`
 	// Cut is the turn's failure when Sojourn itself had it interrupted.
 	Cut *event.ErrorInfo `json:"cut,omitempty"`
 	// Resume is how the turn continues after its agent was lost; nil if it was not.

@@ -75,13 +75,20 @@ type Deadline struct {
 	Answer Answer `json:"answer,omitempty"`
 }
 
-// Validate names the first field that can't be.
+// FieldError names a field that can't be, and what it may be.
+type FieldError struct{ Field, Reason, Want string }
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("field %s %s, want %s", e.Field, e.Reason, e.Want)
+}
+
+// Validate returns a *FieldError for the first field that can't be.
 func (d Deadline) Validate() error {
 	switch {
 	case d.AfterMS < 0:
-		return fmt.Errorf("field permissionDeadline.afterMs is %d, want 0 (for ever) or more milliseconds", d.AfterMS)
+		return &FieldError{"permissionDeadline.afterMs", fmt.Sprintf("is %d", d.AfterMS), "0 (for ever) or more milliseconds"}
 	case d.Answer != "" && d.Answer != Allow && d.Answer != Deny:
-		return fmt.Errorf("field permissionDeadline.answer is %q, want allow or deny", d.Answer)
+		return &FieldError{"permissionDeadline.answer", fmt.Sprintf("is %q", d.Answer), "allow or deny"}
 	}
 	return nil
 }
@@ -101,14 +108,14 @@ func (d Deadline) Passed(asked, now time.Time) (answer Answer, reason string, la
 // Rules are asked in order: the first that matches answers.
 type Rules []Rule
 
-// Validate names the first field that can't be.
+// Validate returns a *FieldError for the first field that can't be.
 func (rs Rules) Validate() error {
 	for i, r := range rs {
 		if r.Tool == "" {
-			return fmt.Errorf("field permissions[%d].tool is empty, want the name of a tool, or *", i)
+			return &FieldError{fmt.Sprintf("permissions[%d].tool", i), "is empty", "the name of a tool, or *"}
 		}
 		if !r.Answer.Valid() {
-			return fmt.Errorf("field permissions[%d].answer is %q, want allow, ask or deny", i, r.Answer)
+			return &FieldError{fmt.Sprintf("permissions[%d].answer", i), fmt.Sprintf("is %q", r.Answer), "allow, ask or deny"}
 		}
 	}
 	return nil

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
 // Message is one message to the agent.
@@ -206,6 +209,21 @@ type RespondRequest struct {
 	Message string `json:"message,omitempty"`
 	// Input replaces the tool's input.
 	Input json.RawMessage `json:"input,omitempty"`
+	// By is who answers, as the stream tells it. Default: event.ByUser.
+	By string `json:"by,omitempty"`
+}
+
+// Validate names the first field that can't be.
+func (r RespondRequest) Validate() error {
+	switch {
+	case r.RequestID == "":
+		return Invalid("requestId", "is empty", "the id of a permission:requested event")
+	case r.By == event.ByPolicy || r.By == event.ByDeadline:
+		return Invalid("by", fmt.Sprintf("is %q, which is not a person", r.By), "who answers, or nothing")
+	case len(r.By) > maxKeyword || !utf8.ValidString(r.By) || strings.ContainsFunc(r.By, unicode.IsControl):
+		return Invalid("by", "is no name", fmt.Sprintf("at most %d bytes of UTF-8 without control characters", maxKeyword))
+	}
+	return nil
 }
 
 // Waiting is what the signal waiting has: the permission requests of the running
@@ -234,10 +252,14 @@ const (
 
 // Configure changes a session; nil fields stay.
 type Configure struct {
-	Title      *string                    `json:"title,omitempty"`
-	Model      *string                    `json:"model,omitempty"`
-	Permission *adapters.Permission       `json:"permission,omitempty"`
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
+	Title      *string              `json:"title,omitempty"`
+	Model      *string              `json:"model,omitempty"`
+	Permission *adapters.Permission `json:"permission,omitempty"`
+	// Permissions replaces the session's own rules, PermissionDeadline its deadline. A
+	// turn at work keeps those that it began with.
+	Permissions        *permission.Rules          `json:"permissions,omitempty"`
+	PermissionDeadline *permission.Deadline       `json:"permissionDeadline,omitempty"`
+	Metadata           map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Tags replaces the tags when not nil.
 	Tags []string `json:"tags,omitempty"`
 	// IdleTimeout in milliseconds.
@@ -249,7 +271,15 @@ type Configure struct {
 
 // Empty reports whether nothing is to change.
 func (c Configure) Empty() bool {
-	return c.Title == nil && c.Model == nil && c.Permission == nil && c.Metadata == nil && c.Tags == nil && c.IdleTimeoutMS == nil && c.Limits == nil
+	return c.Title == nil && c.Model == nil && c.Permission == nil && c.Permissions == nil && c.PermissionDeadline == nil &&
+		c.Metadata == nil && c.Tags == nil && c.IdleTimeoutMS == nil && c.Limits == nil
+}
+
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }
 
 // Validate names the first field that can't be.
@@ -258,6 +288,9 @@ func (c Configure) Validate() error {
 		if err := validatePermission("permission", *c.Permission); err != nil {
 			return err
 		}
+	}
+	if err := validateRules(orZero(c.Permissions), orZero(c.PermissionDeadline)); err != nil {
+		return err
 	}
 	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS < 0 {
 		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")

@@ -1,7 +1,9 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -9,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
 // Options is what a session is made with.
@@ -28,6 +31,12 @@ type Options struct {
 	// Permission is the standing answer to an agent that asks. Default: the
 	// profile's, then allow.
 	Permission adapters.Permission `json:"permission,omitempty"`
+	// Permissions answer requests before the profile's rules and the standing answer
+	// do. Default: none.
+	Permissions permission.Rules `json:"permissions,omitempty"`
+	// PermissionDeadline answers what no person answers in time. Default: the
+	// profile's, then none.
+	PermissionDeadline permission.Deadline `json:"permissionDeadline,omitzero"`
 	// Metadata is the caller's bag; any JSON values.
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 	Tags     []string                   `json:"tags,omitempty"`
@@ -54,6 +63,9 @@ func (o Options) Validate() error {
 		if err := validatePermission("permission", o.Permission); err != nil {
 			return err
 		}
+	}
+	if err := validateRules(o.Permissions, o.PermissionDeadline); err != nil {
+		return err
 	}
 	if o.IdleTimeoutMS < 0 {
 		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
@@ -109,6 +121,21 @@ func validatePermission(field string, p adapters.Permission) error {
 		return nil
 	}
 	return Invalid(field, fmt.Sprintf("%q is unknown", p), "allow, ask or deny")
+}
+
+// maxRules keeps what goes with each turn small.
+const maxRules = 64 << 10
+
+func validateRules(rules permission.Rules, deadline permission.Deadline) error {
+	var wrong *permission.FieldError
+	if errors.As(cmp.Or(rules.Validate(), deadline.Validate()), &wrong) {
+		return Invalid(wrong.Field, wrong.Reason, wrong.Want)
+	}
+	data, err := json.Marshal(rules)
+	if err != nil || !utf8.Valid(data) || len(data) > maxRules {
+		return Invalid("permissions", fmt.Sprintf("are %d bytes as JSON", len(data)), fmt.Sprintf("at most %d bytes of UTF-8", maxRules))
+	}
+	return nil
 }
 
 const maxBag = 64 << 10

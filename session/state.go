@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
 // Status is what a session does now, as far as its workflow knows.
@@ -25,11 +26,14 @@ const (
 // State is all that the workflow remembers; it is what continue-as-new
 // carries. Plain data; it holds no block bodies and no deltas.
 type State struct {
-	Title      string                     `json:"title,omitempty"`
-	Model      string                     `json:"model,omitempty"`
-	Permission adapters.Permission        `json:"permission,omitempty"`
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
-	Tags       []string                   `json:"tags,omitempty"`
+	Title      string              `json:"title,omitempty"`
+	Model      string              `json:"model,omitempty"`
+	Permission adapters.Permission `json:"permission,omitempty"`
+	// Permissions and PermissionDeadline as in Options.
+	Permissions        permission.Rules           `json:"permissions,omitempty"`
+	PermissionDeadline permission.Deadline        `json:"permissionDeadline,omitzero"`
+	Metadata           map[string]json.RawMessage `json:"metadata,omitempty"`
+	Tags               []string                   `json:"tags,omitempty"`
 	// IdleTimeoutMS as in Options, never 0.
 	IdleTimeoutMS int64         `json:"idleTimeoutMs"`
 	Limits        limits.Limits `json:"limits,omitzero"`

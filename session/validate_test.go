@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
 // refuses wants an InvalidError that names the field and says what is allowed.
@@ -66,11 +67,16 @@ func TestOptionsValidate(t *testing.T) {
 		Metadata: bag("any", `{"json": [1, null]}`), Tags: []string{"a", strings.Repeat("t", 64)},
 	}.Validate())
 	for field, bad := range map[string][]Options{
-		"agent":         {{}},
-		"permission":    {{Agent: "a", Permission: "maybe"}},
-		"idleTimeoutMs": {{Agent: "a", IdleTimeoutMS: -1}},
-		"metadata":      {{Agent: "a", Metadata: bag("", "1")}, {Agent: "a", Metadata: bag("k", `"`+strings.Repeat("x", maxBag)+`"`)}},
-		"tags":          {{Agent: "a", Tags: []string{""}}, {Agent: "a", Tags: []string{strings.Repeat("t", 65)}}},
+		"agent":                      {{}},
+		"permission":                 {{Agent: "a", Permission: "maybe"}},
+		"idleTimeoutMs":              {{Agent: "a", IdleTimeoutMS: -1}},
+		"permissions":                {{Agent: "a", Permissions: permission.Rules{{Tool: strings.Repeat("x", maxRules), Answer: "allow"}}}},
+		"permissions[1].tool":        {{Agent: "a", Permissions: permission.Rules{{Tool: "*", Answer: "allow"}, {Answer: "ask"}}}},
+		"permissions[0].answer":      {{Agent: "a", Permissions: permission.Rules{{Tool: "*", Answer: "maybe"}}}},
+		"permissionDeadline.afterMs": {{Agent: "a", PermissionDeadline: permission.Deadline{AfterMS: -1}}},
+		"permissionDeadline.answer":  {{Agent: "a", PermissionDeadline: permission.Deadline{AfterMS: 1, Answer: "ask"}}},
+		"metadata":                   {{Agent: "a", Metadata: bag("", "1")}, {Agent: "a", Metadata: bag("k", `"`+strings.Repeat("x", maxBag)+`"`)}},
+		"tags":                       {{Agent: "a", Tags: []string{""}}, {Agent: "a", Tags: []string{strings.Repeat("t", 65)}}},
 	} {
 		for _, o := range bad {
 			refuses(t, field, o.Validate())
@@ -92,6 +98,22 @@ func TestConfigureValidate(t *testing.T) {
 	refuses(t, "idleTimeoutMs", Configure{IdleTimeoutMS: &before}.Validate())
 	refuses(t, "metadata", Configure{Metadata: map[string]json.RawMessage{"": json.RawMessage("1")}}.Validate())
 	refuses(t, "tags", Configure{Tags: []string{""}}.Validate())
+	none, wrong, late := permission.Rules{}, permission.Rules{{Tool: "*"}}, permission.Deadline{AfterMS: -1}
+	require.False(t, Configure{Permissions: &none}.Empty())
+	require.NoError(t, Configure{Permissions: &none}.Validate())
+	refuses(t, "permissions[0].answer", Configure{Permissions: &wrong}.Validate())
+	refuses(t, "permissionDeadline.afterMs", Configure{PermissionDeadline: &late}.Validate())
+}
+
+func TestRespondValidate(t *testing.T) {
+	t.Parallel()
+	for _, by := range []string{"", "anna", event.ByUser, "Jürgen von nebenan"} {
+		require.NoError(t, RespondRequest{RequestID: "r", By: by}.Validate())
+	}
+	refuses(t, "requestId", RespondRequest{}.Validate())
+	for _, by := range []string{event.ByPolicy, event.ByDeadline, "a\nb", "\xff", strings.Repeat("n", maxKeyword+1)} {
+		refuses(t, "by", RespondRequest{RequestID: "r", By: by}.Validate())
+	}
 }
 
 // The wire form is what clients in other languages send.

@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
@@ -95,25 +96,29 @@ func (c *cli) clearAbortCommand() *cobra.Command {
 }
 
 func (c *cli) respondCommand() *cobra.Command {
-	var message string
+	var message, by string
 	cmd := &cobra.Command{
 		Use:   "respond ID REQUEST allow|deny",
 		Short: "Answer an agent that asks whether it may run a tool",
 		Long:  "Answer an agent that asks whether it may run a tool. What is answered is shown first, whole, on standard error.",
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.respond(cmd.Context(), args[0], args[1], args[2], message)
+			return c.respond(cmd.Context(), args[0], args[1], args[2], message, by)
 		},
 	}
 	cmd.Flags().StringVar(&message, "message", "", "what the agent hears with a denial, as `TEXT`")
+	cmd.Flags().StringVar(&by, "by", "", "who answers, as the conversation tells it: a `NAME` (default \"user\")")
 	return cmd
 }
 
-func (c *cli) respond(ctx context.Context, id, request, answer, message string) error {
+func (c *cli) respond(ctx context.Context, id, request, answer, message, by string) error {
 	if answer != "allow" && answer != "deny" {
 		return usage("usage: sojourn respond ID REQUEST allow|deny", "answer: %q is neither allow nor deny", answer)
 	}
-	req := session.RespondRequest{RequestID: request, Allow: answer == "allow", Message: message}
+	req := session.RespondRequest{RequestID: request, Allow: answer == "allow", Message: message, By: by}
+	if err := req.Validate(); err != nil {
+		return err
+	}
 	if !c.json {
 		c.showRequest(ctx, id, request)
 	}
@@ -200,7 +205,7 @@ func (c *cli) configureCommand() *cobra.Command {
 	var f optionFlags
 	cmd := &cobra.Command{
 		Use:     "configure ID",
-		Short:   "Change title, model, permission, metadata, tags, idle timeout or limits",
+		Short:   "Change title, model, permission and its rules, metadata, tags, idle timeout or limits",
 		Example: "  sojourn configure $ID --title \"Parser, again\" --meta priority=2 --idle-timeout 1h",
 		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -214,7 +219,8 @@ func (c *cli) configureCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.title, "title", "", "the title in lists, as `TEXT`")
 	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
-	fl.StringVar(&f.permission, "permission", "", "the answer to an agent that asks before it acts: `allow|ask|deny`")
+	f.registerPermissions(cmd)
+	fl.BoolVar(&f.noRules, "no-rules", false, "remove the session's own rules for permissions")
 	f.registerBag(cmd)
 	return cmd
 }
@@ -231,6 +237,12 @@ func (f *optionFlags) change(given func(string) bool) (session.Configure, error)
 	if given("permission") {
 		p := adapters.Permission(f.permission)
 		change.Permission = &p
+	}
+	if given("allow") || given("ask") || given("deny") || f.noRules {
+		change.Permissions = &f.rules
+	}
+	if given("permission-deadline") {
+		change.PermissionDeadline = &permission.Deadline{AfterMS: f.deadline.Milliseconds()}
 	}
 	if given("tag") {
 		change.Tags = f.tags

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -23,6 +24,10 @@ type optionFlags struct {
 	noProgress time.Duration
 	limits     limits.Limits
 	work       time.Duration
+	rules      permission.Rules
+	// noRules removes those that are there.
+	noRules  bool
+	deadline time.Duration
 	// given reports whether a flag is on the command line.
 	given func(name string) bool
 }
@@ -35,11 +40,39 @@ func (f *optionFlags) register(c *cli, cmd *cobra.Command) {
 	fl.StringVar(&f.title, "title", "", "the title in lists, as `TEXT` (default: the first message)")
 	fl.StringVar(&f.workspace, "workspace", "", "work in the folder `DIR` of the session's host, in place (default: an empty folder of its own)")
 	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
-	fl.StringVar(&f.permission, "permission", "", "the answer to an agent that asks before it acts: `allow|ask|deny`")
+	f.registerPermissions(cmd)
 	fl.StringVar(&f.tenant, "tenant", "", "whose session it is, as `NAME`")
 	fl.DurationVar(&f.noProgress, "no-progress", 0, "end a turn whose agent says nothing for `TIME` (default 15m)")
 	f.registerBag(cmd)
 }
+
+// registerPermissions adds the flags of what an agent that asks is answered.
+func (f *optionFlags) registerPermissions(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.permission, "permission", "", "the answer to an agent that asks before it acts: `allow|ask|deny`")
+	for answer, help := range map[permission.Answer]string{
+		permission.Allow: "allow", permission.Ask: "ask a person for", permission.Deny: "deny",
+	} {
+		fl.Var(&ruleFlag{answer, &f.rules}, string(answer),
+			help+" what a tool is to do, as `TOOL[:PATTERN]`, such as 'Bash:git *'; the first of these flags that matches answers (repeatable)")
+	}
+	fl.DurationVar(&f.deadline, "permission-deadline", 0, "deny what nobody has answered in `TIME`")
+}
+
+// ruleFlag adds rules with one answer, in the order of the flags given.
+type ruleFlag struct {
+	answer permission.Answer
+	rules  *permission.Rules
+}
+
+func (r *ruleFlag) Set(value string) error {
+	tool, match, _ := strings.Cut(value, ":")
+	*r.rules = append(*r.rules, permission.Rule{Tool: tool, Match: match, Answer: r.answer})
+	return r.rules.Validate()
+}
+
+func (r *ruleFlag) Type() string   { return "rule" }
+func (r *ruleFlag) String() string { return "" }
 
 // registerBag adds the flags that configure has too.
 func (f *optionFlags) registerBag(cmd *cobra.Command) {
@@ -57,6 +90,7 @@ func (f *optionFlags) options() (session.Options, error) {
 	o := session.Options{
 		Agent: f.agent, Profile: f.profile, Title: f.title, Model: f.model, Tenant: f.tenant,
 		Permission: adapters.Permission(f.permission), Tags: f.tags, IdleTimeoutMS: f.idle.Milliseconds(),
+		Permissions: f.rules, PermissionDeadline: permission.Deadline{AfterMS: f.deadline.Milliseconds()},
 		NoProgressMS: f.noProgress.Milliseconds(), Limits: f.limits,
 	}
 	o.Limits.WorkMS = f.work.Milliseconds()

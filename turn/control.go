@@ -92,15 +92,15 @@ func forAPerson(a permission.Answer) bool { return a != permission.Allow && a !=
 
 // byPolicy answers a request by the rules and the standing policy, if they do.
 func (m *Machine) byPolicy(ev event.Event) []Action {
-	p, ok := ev.Payload.(event.PermissionRequested)
-	if !ok {
+	p, asks := ev.Payload.(event.PermissionRequested)
+	if _, open := m.Asked[p.RequestID]; !asks || !open {
 		return nil
 	}
 	answer, reason := m.Policy.Answer(p)
 	if forAPerson(answer) {
 		return nil
 	}
-	r := Responded{RequestID: p.RequestID, Allow: answer == permission.Allow}
+	r := Responded{RequestID: p.RequestID, Allow: answer == permission.Allow, By: event.ByPolicy}
 	if !r.Allow {
 		r.Message = reason
 	}
@@ -113,33 +113,51 @@ func (m *Machine) byDeadline(now time.Time) (do []Action) {
 	told := m.Told
 	for _, id := range m.Waiting {
 		if answer, reason, late := m.Policy.Deadline.Passed(m.Asked[id].At, now); late {
-			do = append(do, m.respond(Responded{RequestID: id, Allow: answer == permission.Allow, Message: reason})...)
+			do = append(do, m.respond(Responded{RequestID: id, Allow: answer == permission.Allow, Message: reason, By: event.ByDeadline})...)
 		}
 	}
 	m.Told = told
 	return do
 }
 
-// respond answers a request once; to answer one again that this attempt has answered
-// is no fault.
+// respond answers a request once: to answer one again is no fault, and the first
+// answer is the one that counts.
 func (m *Machine) respond(r Responded) []Action {
 	asked, open := m.Asked[r.RequestID]
-	if !open && m.Answered[r.RequestID] {
+	given, again := m.Answers[r.RequestID]
+	switch {
+	case !open && again:
 		return nil
-	}
-	if !open {
+	case !open:
 		return []Action{RefuseAnswer{r.RequestID}}
+	case again:
+		r = given
 	}
+	m.Answers[r.RequestID] = r
 	if len(r.Input) == 0 {
 		r.Input = asked.Input
 	}
 	if !r.Allow && r.Message == "" {
 		r.Message = "The user denied it."
 	}
-	m.Answered[r.RequestID] = true
 	m.stopWaiting(r.RequestID)
 	if !m.TellAnyway {
 		m.Told = m.Waiting // the workflow takes its own answer off
 	}
 	return []Action{AnswerAgent(r)}
+}
+
+// whose completes what became of a request with who answered it. Of the policy that
+// is known without having been saved: it answers alike again.
+func (m *Machine) whose(p event.PermissionResolved) event.PermissionResolved {
+	asked, open := m.Asked[p.RequestID]
+	if !open || forAPerson(permission.Answer(p.Decision)) {
+		return p
+	}
+	if r, given := m.Answers[p.RequestID]; given {
+		p.By = r.By
+	} else if answer, _ := m.Policy.Answer(asked.PermissionRequested); p.Decision == string(answer) {
+		p.By = event.ByPolicy
+	}
+	return p
 }

@@ -40,10 +40,10 @@ type Machine struct {
 
 	// Policy answers permission requests.
 	Policy permission.Policy `json:"policy"`
-	// Asked are the open permission requests, Answered those that this attempt has
-	// answered.
-	Asked    map[string]Asked `json:"asked,omitempty"`
-	Answered map[string]bool  `json:"answered,omitempty"`
+	// Asked are the open permission requests, Answers what was answered to which: by
+	// this attempt, or before by anybody but the policy.
+	Asked   map[string]Asked     `json:"asked,omitempty"`
+	Answers map[string]Responded `json:"answers,omitempty"`
 	// Waiting are the open requests that only a person can answer, Told those that the
 	// workflow knows of; TellAnyway is set while that is not known, because an attempt
 	// before may have told it something else.
@@ -105,7 +105,7 @@ type Exit struct {
 // NewMachine begins an attempt.
 func NewMachine(c Config, after string) *Machine {
 	return &Machine{
-		Config: c, Asked: map[string]Asked{}, Answered: map[string]bool{}, Summary: NewSummary(after),
+		Config: c, Asked: map[string]Asked{}, Answers: map[string]Responded{}, Summary: NewSummary(after),
 	}
 }
 
@@ -260,9 +260,9 @@ func (m *Machine) unreadable(u Unreadable) []Action {
 	return []Action{Append{[]event.Event{event.FromServer(notice, u.Now)}, place}}
 }
 
-// track keeps the open permission requests.
+// track keeps the open permission requests, and adds who answered them.
 func (m *Machine) track(events []event.Event, at time.Time) {
-	for _, ev := range events {
+	for i, ev := range events {
 		switch p := ev.Payload.(type) {
 		case event.PermissionRequested:
 			m.Asked[p.RequestID] = Asked{p, at}
@@ -270,6 +270,7 @@ func (m *Machine) track(events []event.Event, at time.Time) {
 				m.Waiting = append(slices.Clone(m.Waiting), p.RequestID)
 			}
 		case event.PermissionResolved:
+			events[i].Payload = m.whose(p)
 			delete(m.Asked, p.RequestID)
 			m.stopWaiting(p.RequestID)
 		}

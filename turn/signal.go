@@ -73,6 +73,8 @@ type Responded struct {
 	Allow     bool
 	Message   string
 	Input     json.RawMessage
+	// By as in [event.PermissionResolved].
+	By string
 }
 
 // PolicyChanged is how permission requests are answered from now on.
@@ -116,12 +118,15 @@ type Append struct {
 // running. If it fails it is repeated with the next tick.
 type TellWaiting struct{ Requests []string }
 
-// AnswerAgent writes the agent the answer to its permission request.
+// AnswerAgent writes the agent the answer to its permission request. What is not
+// the policy's is saved before: an attempt after this one answers the same, and knows
+// whose answer it was.
 type AnswerAgent struct {
 	RequestID string
 	Allow     bool
 	Message   string
 	Input     json.RawMessage
+	By        string
 }
 
 // InterruptAgent asks the agent to stop, under an id that is written once; see

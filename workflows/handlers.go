@@ -228,8 +228,8 @@ func (r *run) validateRespond(req session.RespondRequest) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	if req.RequestID == "" {
-		return session.Invalid("requestId", "is empty", "the id of a permission:requested event")
+	if err := req.Validate(); err != nil {
+		return err
 	}
 	if r.cur == nil {
 		return session.Invalid("requestId", fmt.Sprintf("%q is not open: no turn runs", req.RequestID), "the id of an open request")
@@ -306,6 +306,12 @@ func applyOptions(st *session.State, c session.Configure) (update event.OptionsU
 	if c.Permission != nil && *c.Permission != st.Permission {
 		mode := string(*c.Permission)
 		st.Permission, update.PermissionMode, live.Permission, changed = *c.Permission, &mode, *c.Permission, true
+	}
+	if c.Permissions != nil && !slices.Equal(*c.Permissions, st.Permissions) {
+		st.Permissions, changed = *c.Permissions, true
+	}
+	if c.PermissionDeadline != nil && *c.PermissionDeadline != st.PermissionDeadline {
+		st.PermissionDeadline, changed = *c.PermissionDeadline, true
 	}
 	if merged := mergeMetadata(st.Metadata, c.Metadata); !sameMetadata(merged, st.Metadata) {
 		st.Metadata, update.Metadata, changed = merged, c.Metadata, true

@@ -110,6 +110,7 @@ func validateInput(workflowID string, in session.Input) error {
 func freshState(in session.Input) *session.State {
 	st := &session.State{
 		Title: in.Options.Title, Model: in.Options.Model, Permission: in.Options.Permission,
+		Permissions: in.Options.Permissions, PermissionDeadline: in.Options.PermissionDeadline,
 		Metadata: in.Options.Metadata, Tags: in.Options.Tags,
 		IdleTimeoutMS: in.Options.IdleTimeoutMS, Limits: in.Options.Limits, Native: 1, LastSeq: in.LastSeq, Executions: in.Executions,
 	}
@@ -274,7 +275,8 @@ func (r *run) output() session.Output {
 func (r *run) agent() contract.Agent {
 	return contract.Agent{
 		SessionID: r.in.SessionID, Name: r.in.Options.Agent, Profile: r.in.Options.Profile,
-		Model: r.st.Model, Permission: r.st.Permission, Workspace: r.in.Options.Workspace, Native: r.st.Native,
+		Model: r.st.Model, Permission: r.st.Permission, Permissions: r.st.Permissions, PermissionDeadline: r.st.PermissionDeadline,
+		Workspace: r.in.Options.Workspace, Native: r.st.Native,
 	}
 }
 
@@ -285,12 +287,19 @@ func (r *run) firstRun() string {
 	return cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID)
 }
 
-func (r *run) record() session.Record {
+// options are those that hold now.
+func (r *run) options() session.Options {
 	st, opts := r.st, r.in.Options
 	opts.Title, opts.Model, opts.Permission = st.Title, st.Model, st.Permission
+	opts.Permissions, opts.PermissionDeadline = st.Permissions, st.PermissionDeadline
 	opts.Metadata, opts.Tags, opts.IdleTimeoutMS, opts.Limits = st.Metadata, st.Tags, st.IdleTimeoutMS, st.Limits
+	return opts
+}
+
+func (r *run) record() session.Record {
+	st := r.st
 	return session.Record{
-		Options: opts, Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, WorkMS: st.WorkMS, Native: st.Native, Executions: st.Executions, Spent: session.SpentIn(st),
+		Options: r.options(), Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, WorkMS: st.WorkMS, Native: st.Native, Executions: st.Executions, Spent: session.SpentIn(st),
 		LastSeq: st.LastSeq, LastBlockID: st.LastBlockID, LastBlock: st.LastBlock,
 	}
 }

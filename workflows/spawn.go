@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -61,6 +62,12 @@ func (r *run) inherit(o session.Options) session.Options {
 	}
 	if o.Permission == "" {
 		o.Permission = r.st.Permission
+	}
+	if o.Permissions == nil {
+		o.Permissions = r.st.Permissions
+	}
+	if o.PermissionDeadline == (permission.Deadline{}) {
+		o.PermissionDeadline = r.st.PermissionDeadline
 	}
 	if o.Tenant == "" {
 		o.Tenant = r.in.Options.Tenant

@@ -156,11 +156,10 @@ func (r *run) snapshot() session.Snapshot {
 
 func (r *run) inspect() session.Inspection {
 	i := session.Inspection{
-		Snapshot: r.snapshot(), Phase: r.phase(), WaitsFor: r.waitingFor, Options: r.in.Options, CreatedAt: r.in.CreatedAt,
+		Snapshot: r.snapshot(), Phase: r.phase(), WaitsFor: r.waitingFor, Options: r.options(), CreatedAt: r.in.CreatedAt,
 		LastBlock: r.st.LastBlock, LastOutcome: r.st.Outcome, Pending: []string{}, Failure: r.st.Failure, ArchiveBehind: r.st.ArchiveBehind,
 		Epoch: r.st.Epoch, Restarts: r.st.Restarts, HistoryLength: workflow.GetInfo(r.ctx).GetCurrentHistoryLength(),
 	}
-	i.Options.Limits = r.st.Limits
 	i.WaitsFor = cmp.Or(i.WaitsFor, r.pausedBy())
 	if r.cur != nil {
 		i.CurrentExecution = r.cur.queued.ExecutionID

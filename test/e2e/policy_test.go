@@ -95,23 +95,62 @@ func TestPermissionAsk(t *testing.T) {
 	var invalid *session.InvalidError
 	require.ErrorAs(t, h.Respond(ctx, session.RespondRequest{RequestID: "no-such-request", Allow: true}), &invalid)
 	require.Equal(t, "requestId", invalid.Field)
+	require.ErrorAs(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true, By: event.ByPolicy}), &invalid)
+	require.Equal(t, "by", invalid.Field, "nobody answers in the policy's name")
 	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true}))
 	answeredWell(ctx, t, h, r)
 	require.FileExists(t, filepath.Join(workspace, "allowed.txt"))
 
 	r, asked = asksFor(t, h, "TOOL bash: touch denied.txt")
-	sojourn(t, "respond", h.ID(), asked.RequestID, "deny", "--message", "ask the owner of the vineyard first")
+	sojourn(t, "respond", h.ID(), asked.RequestID, "deny", "--message", "ask the owner of the vineyard first", "--by", "Anna of the cellar")
 	res := answeredWell(ctx, t, h, r)
 	require.Contains(t, res.Result.Response, "ask the owner of the vineyard first", "the agent heard it")
 	require.NoFileExists(t, filepath.Join(workspace, "denied.txt"))
 
-	var decisions []string
-	for _, p := range payloads[event.PermissionResolved](events(t, h)) {
-		decisions = append(decisions, p.Decision)
-	}
-	require.Equal(t, []string{"allow", "deny"}, decisions)
+	require.Equal(t, []string{"allow by user", "deny by Anna of the cellar"}, decisions(t, h))
 	require.NoError(t, h.Close(ctx))
 	requireParity(t, h.ID())
+}
+
+// decisions are what became of a session's permission requests, and by whom.
+func decisions(t *testing.T, h *session.Handle) (out []string) {
+	t.Helper()
+	for _, p := range payloads[event.PermissionResolved](events(t, h)) {
+		out = append(out, p.Decision+" by "+p.By)
+	}
+	return out
+}
+
+// TestASessionsOwnRules: a session's rules go before its profile's and are changed
+// without a new agent; whose answer it was is in the conversation.
+func TestASessionsOwnRules(t *testing.T) {
+	inOwnNamespace(t)
+	w := startWorker(t)
+	ctx := testContext(t)
+	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude", "--permission", "deny", "--allow", "Bash:touch one*", "--ask", "Bash:touch two*"))
+	h, err := spaceOf(t).Client.Get(ctx, id)
+	require.NoError(t, err)
+	require.NoError(t, say(t, h, "TOOL bash: touch one.txt").Err())
+	require.NoError(t, say(t, h, "TOOL bash: touch none.txt").Err())
+	r, asked := asksFor(t, h, "TOOL bash: touch two.txt")
+	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true, By: "ben"}))
+	answeredWell(ctx, t, h, r)
+	sojourn(t, "configure", id, "--permission", "allow", "--deny", "Bash:touch three*")
+	require.NoError(t, say(t, h, "TOOL bash: touch three.txt").Err())
+	require.NoError(t, say(t, h, "TOOL bash: touch four.txt").Err())
+	sojourn(t, "configure", id, "--permission", "ask", "--no-rules", "--permission-deadline", "1s")
+	require.NoError(t, say(t, h, "TOOL bash: touch five.txt").Err())
+	require.Equal(t, []string{
+		"allow by policy", "deny by policy", "allow by ben", "deny by policy", "allow by policy", "deny by deadline",
+	}, decisions(t, h))
+	there, err := filepath.Glob(filepath.Join(w.dataDir, "sandboxes", id+"-*", "workspace", "*.txt"))
+	require.NoError(t, err)
+	for i := range there {
+		there[i] = filepath.Base(there[i])
+	}
+	require.Equal(t, []string{"four.txt", "one.txt", "two.txt"}, there)
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, id)
 }
 
 // TestPermissionBySignal: who has no client of ours answers by a signal of two words.
