@@ -265,9 +265,10 @@ func (a *attempt) setPolicy(p adapters.Permission) {
 	a.machine.Step(turn.PolicyChanged{Policy: a.policy(p)})
 }
 
-// policy is the agent's, with another standing answer.
+// policy is that of the session as the turn began over its profile's, with another
+// standing answer.
 func (a *attempt) policy(standing adapters.Permission) permission.Policy {
-	p := a.agent.Launch.Policy
+	p := a.in.Agent.Policy().Over(a.agent.Launch.Policy)
 	p.Standing = standing
 	return p
 }

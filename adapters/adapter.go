@@ -200,7 +200,8 @@ type Launch struct {
 	Model string
 	// Permission is what the agent is told: allow, ask or deny.
 	Permission Permission
-	// Policy is what the agent is answered. Adapters leave it alone: the host answers.
+	// Policy is what the profile has the agent answered; the session's own goes before
+	// it. Adapters leave it alone: the host answers.
 	Policy permission.Policy
 	// SystemPrompt is appended to the agent's own.
 	SystemPrompt string

@@ -21,6 +21,11 @@ type Agent struct {
 	Native int `json:"native"`
 }
 
+// Policy is the session's own, without its profile's.
+func (a Agent) Policy() permission.Policy {
+	return permission.Policy{Standing: a.Permission, Rules: a.Permissions, Deadline: a.PermissionDeadline}
+}
+
 // CreateSandboxInput asks for a sandbox on the host that takes the task.
 type CreateSandboxInput struct {
 	Agent Agent `json:"agent"`

@@ -187,11 +187,9 @@ func (h *Host) Launch(in contract.Agent, a adapters.Adapter, p adapters.Profile,
 	l.Env = environmentOf(env)
 	l.Model = cmp.Or(in.Model, p.Model)
 	l.Policy = permission.Policy{
-		Standing: cmp.Or(in.Permission, p.Permission, adapters.PermissionAllow),
-		Rules:    slices.Concat(in.Permissions, p.Permissions),
-		Deadline: cmp.Or(in.PermissionDeadline, p.PermissionDeadline),
+		Standing: cmp.Or(p.Permission, adapters.PermissionAllow), Rules: p.Permissions, Deadline: p.PermissionDeadline,
 	}
-	l.Permission = l.Policy.Mode()
+	l.Permission = in.Policy().Over(l.Policy).Mode()
 	return l, nil
 }
 

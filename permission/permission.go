@@ -4,6 +4,7 @@
 package permission
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -50,6 +51,14 @@ type Policy struct {
 	Standing Answer   `json:"standing,omitempty"`
 	Rules    Rules    `json:"rules,omitempty"`
 	Deadline Deadline `json:"deadline,omitzero"`
+}
+
+// Over is this policy before another one: its rules are asked first, and its answers
+// are taken where it has them.
+func (p Policy) Over(other Policy) Policy {
+	return Policy{
+		Standing: cmp.Or(p.Standing, other.Standing), Rules: slices.Concat(p.Rules, other.Rules), Deadline: cmp.Or(p.Deadline, other.Deadline),
+	}
 }
 
 // Answer answers a request, and gives the reason of a denial. What is neither allowed

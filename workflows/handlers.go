@@ -117,6 +117,7 @@ func (r *run) acceptToRun(m session.Message) session.Receipt {
 
 func (r *run) render(ctx workflow.Context, req session.RenderRequest) (session.RenderReply, error) {
 	r.drain(ctx)
+	r.rearm = r.rearm || r.idling
 	reply := session.RenderReply{Changed: r.configure(req.Options), Receipts: []session.Receipt{}}
 	runs := slices.Clone(r.st.Queue)
 	if r.cur != nil {

@@ -34,6 +34,34 @@ func TestIdleTimeoutEndsTheSandboxNotTheSession(t *testing.T) {
 	require.Equal(t, uint64(3), p.w.turns[1].Sandbox.Epoch)
 }
 
+// TestR125IdleTimeoutCountsFromActivity: to send, to render and to queue is activity;
+// to look and to change a title is none. A session at work is never idle.
+func TestR125IdleTimeoutCountsFromActivity(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(*play){
+		"send":   func(p *play) { p.send("m2", "two") },
+		"render": func(p *play) { p.update(session.UpdateRender, session.RenderRequest{Options: session.Configure{Title: ptr("two")}}) },
+		"queue":  func(p *play) { p.signal(session.SignalQueue, "json/plain", `{"text": "two"}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlay(t, func(in *session.Input) { in.Options.IdleTimeoutMS = time.Minute.Milliseconds() })
+			p.then(func() { p.send("m1", "one") })
+			p.after(50*time.Second, func() { act(p) })
+			p.after(50*time.Second, func() {
+				require.NotNil(t, p.snapshot().Sandbox)
+				p.inspect()
+				p.update(session.UpdateConfigure, session.Configure{Title: ptr("new")})
+			})
+			p.after(15*time.Second, func() {
+				require.Nil(t, p.snapshot().Sandbox)
+				require.Equal(t, "idle", p.w.ended[0].Reason)
+			})
+			p.run()
+		})
+	}
+}
+
 // An idle timeout that is changed while the session is idle counts from then on.
 func TestAnIdleTimeoutCountsAtOnce(t *testing.T) {
 	t.Parallel()

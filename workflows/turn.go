@@ -57,6 +57,7 @@ func (r *run) accept(m session.Message, hold bool) session.Receipt {
 	} else {
 		r.st.Queue = append(r.st.Queue, q)
 	}
+	r.rearm = r.rearm || r.idling // whoever queues something is there
 	workflow.SetCurrentDetails(r.ctx, r.details())
 	return rec
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// TestPlacesIdleGivesWay: a host whose slots are all taken by idle sandboxes has
+// TestR124LongestIdleGivesWay: a host whose slots are all taken by idle sandboxes has
 // one of them give way, the longest idle first. It is archived before, and its
 // session continues when it is asked again.
-func TestPlacesIdleGivesWay(t *testing.T) {
+func TestR124LongestIdleGivesWay(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "--capacity=2")
 	handles := []*session.Handle{open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()})}
@@ -35,9 +35,9 @@ func TestPlacesIdleGivesWay(t *testing.T) {
 	}
 }
 
-// TestPlacesInUseDoNot: a sandbox in which a turn runs does not give way. Who
+// TestR124BusyIsNotEvicted: a sandbox in which a turn runs does not give way. Who
 // waits for a place is told so, and has it when a turn has ended.
-func TestPlacesInUseDoNot(t *testing.T) {
+func TestR124BusyIsNotEvicted(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "--capacity=1")
 	busy, h := open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()})
