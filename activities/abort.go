@@ -15,7 +15,8 @@ import (
 )
 
 // abort ends an execution whose host is lost: by the events given, unless its
-// end stands in the stream, because the host was lost right behind it. What was
+// end stands in the stream or is known from the host's last heartbeat, because the
+// host was lost right behind it. What was
 // said live and did not reach the archive is marked as lost either way, and the
 // message is kept. The epoch is the caller's: nothing of the lost host can come
 // behind it.
@@ -41,6 +42,7 @@ func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.Em
 	if err := read(); err != nil {
 		return out, err
 	}
+	out.Ended = f.Ended
 	if h.Ended != nil {
 		ended, _ := session.ResultOf(*h.Ended, f.MessageID)
 		out.Ended = &ended

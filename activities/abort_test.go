@@ -148,6 +148,38 @@ func TestAnAbortedExecutionHasOneEnd(t *testing.T) {
 	require.Equal(t, []event.Type{event.TypeOf(event.QueryFailed{})}, ends)
 }
 
+// An execution whose stream was deleted behind its end, and whose host was lost then,
+// has the end that the host's last heartbeat told, and no other.
+func TestAnEndThatOnlyAHeartbeatTold(t *testing.T) {
+	t.Parallel()
+	const id = "s1"
+	log, store := fresh(t)
+	s := &Session{Stream: log, Archive: store, Agents: builtin.Registry()}
+	begun, err := s.Begin(t.Context(), contract.BeginInput{Session: session.Input{SessionID: id, Options: session.Options{Agent: "claude"}}})
+	require.NoError(t, err)
+	q := event.Query{ExecutionID: "x2", MessageIDs: []string{"m2"}}
+	old, err := log.Writer(t.Context(), id, stream.Fence{Epoch: begun.Epoch, Attempt: 1}, stream.WriterOptions{LastSeq: begun.LastSeq})
+	require.NoError(t, err)
+	_, err = old.Append(t.Context(), []event.Event{own(event.QueryStarted{Query: q}), own(event.QueryCompleted{Query: q})}, stream.Position{})
+	require.NoError(t, err)
+	require.NoError(t, log.Purge(t.Context(), id))
+	ended := session.Result{ExecutionID: "x2", MessageID: "m2", Outcome: session.Completed}
+	out, err := s.Emit(t.Context(), contract.EmitInput{
+		SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq, Key: "failed-x2", TakeEpoch: true,
+		Events: []event.Event{own(event.QueryFailed{Query: q})},
+		Abort: &contract.Abort{
+			Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq, Ended: &ended,
+		},
+	})
+	require.NoError(t, err)
+	require.Equal(t, &ended, out.Ended)
+	require.NoError(t, eachAfter(t.Context(), log, id, 0, func(ev event.Event) bool {
+		_, again := session.ResultOf(ev, "m2")
+		require.False(t, again, "%s", ev.Type())
+		return true
+	}))
+}
+
 func idsOf(s reducer.State) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, b := range s.Blocks {

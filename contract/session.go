@@ -54,6 +54,9 @@ type Abort struct {
 	Message session.Message `json:"message"`
 	// AfterSeq is a sequence number before everything of the execution.
 	AfterSeq uint64 `json:"afterSeq"`
+	// Ended is how the execution had ended by its host's last heartbeat, which counts
+	// where the stream was deleted behind the end; nil if it had not.
+	Ended *session.Result `json:"ended,omitempty"`
 }
 
 // EmitOutput is the end of the stream after it.

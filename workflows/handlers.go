@@ -295,33 +295,40 @@ func (r *run) validateEvict(req session.EvictRequest) error {
 	return nil
 }
 
+// set changes a thing to what is wanted, and reports whether it was another.
+func set[T comparable](have, want *T) bool {
+	if want == nil || *want == *have {
+		return false
+	}
+	*have = *want
+	return true
+}
+
 // applyOptions changes the state and returns what changed: as an event, and as
 // options for a live agent.
 func applyOptions(st *session.State, c session.Configure) (update event.OptionsUpdate, live contract.Options, changed bool) {
-	if c.Title != nil && *c.Title != st.Title {
-		st.Title, update.Title, changed = *c.Title, c.Title, true
+	if set(&st.Title, c.Title) {
+		update.Title, changed = c.Title, true
 	}
-	if c.Model != nil && *c.Model != st.Model {
-		st.Model, update.Model, live.Model, changed = *c.Model, c.Model, *c.Model, true
+	if set(&st.Model, c.Model) {
+		update.Model, live.Model, changed = c.Model, *c.Model, true
 	}
-	if c.Permission != nil && *c.Permission != st.Permission {
+	if set(&st.Permission, c.Permission) {
 		mode := string(*c.Permission)
-		st.Permission, update.PermissionMode, live.Permission, changed = *c.Permission, &mode, *c.Permission, true
+		update.PermissionMode, live.Permission, changed = &mode, *c.Permission, true
 	}
 	if c.Permissions != nil && !slices.Equal(*c.Permissions, st.Permissions) {
 		st.Permissions, changed = *c.Permissions, true
 	}
-	if c.PermissionDeadline != nil && *c.PermissionDeadline != st.PermissionDeadline {
-		st.PermissionDeadline, changed = *c.PermissionDeadline, true
-	}
+	changed = set(&st.PermissionDeadline, c.PermissionDeadline) || changed
 	if merged := mergeMetadata(st.Metadata, c.Metadata); !sameMetadata(merged, st.Metadata) {
 		st.Metadata, update.Metadata, changed = merged, c.Metadata, true
 	}
 	if c.Tags != nil && !slices.Equal(c.Tags, st.Tags) {
 		st.Tags, update.Tags, changed = c.Tags, c.Tags, true
 	}
-	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS != 0 && *c.IdleTimeoutMS != st.IdleTimeoutMS {
-		st.IdleTimeoutMS, changed = *c.IdleTimeoutMS, true
+	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS != 0 {
+		changed = set(&st.IdleTimeoutMS, c.IdleTimeoutMS) || changed
 	}
 	if c.Limits != nil && st.Limits.With(*c.Limits) != st.Limits {
 		st.Limits, changed = st.Limits.With(*c.Limits), true

@@ -39,9 +39,11 @@ func TestIdleTimeoutEndsTheSandboxNotTheSession(t *testing.T) {
 func TestR125IdleTimeoutCountsFromActivity(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*play){
-		"send":   func(p *play) { p.send("m2", "two") },
-		"render": func(p *play) { p.update(session.UpdateRender, session.RenderRequest{Options: session.Configure{Title: ptr("two")}}) },
-		"queue":  func(p *play) { p.signal(session.SignalQueue, "json/plain", `{"text": "two"}`) },
+		"send": func(p *play) { p.send("m2", "two") },
+		"render": func(p *play) {
+			p.update(session.UpdateRender, session.RenderRequest{Options: session.Configure{Title: ptr("two")}})
+		},
+		"queue": func(p *play) { p.signal(session.SignalQueue, "json/plain", `{"text": "two"}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -229,6 +231,26 @@ func TestALostHostsTurnIsResumed(t *testing.T) {
 	require.Equal(t, first.ExecutionID, last.ExecutionID)
 	require.Greater(t, last.Sandbox.Epoch, first.Sandbox.Epoch)
 	require.Len(t, heard[event.QueryCompleted](p.w, "s1"), 1)
+}
+
+// TestAClosingSessionKnowsItsLostEnd: a session that closes asks no other host, and
+// still takes the end that is known from the lost one.
+func TestAClosingSessionKnowsItsLostEnd(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.deaf = 100
+	ended := session.Result{ExecutionID: "x1", MessageID: "m1", Outcome: session.Completed, Result: &event.QueryResult{Response: "said before"}}
+	p.then(
+		func() { p.send("m1", "HOLD its end") },
+		func() { p.update(session.UpdateClose) },
+		func() {
+			require.NoError(t, p.w.complete(p.w.running["s1"].token, nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, contract.HeartbeatDetails{Ended: &ended})))
+		},
+	)
+	out := p.runOpen()
+	require.Equal(t, session.Completed, out.Outcome)
+	require.Equal(t, "said before", out.Last.Response)
+	require.Empty(t, heard[event.QueryFailed](p.w, "s1"))
 }
 
 // TestALostHostsEndIsKnown: how a turn ended whose host is lost before it completes

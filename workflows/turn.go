@@ -322,7 +322,7 @@ func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (
 	}
 	if r.cur.hosts > 0 {
 		in.Abort = &contract.Abort{
-			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Message: q.Message, AfterSeq: r.cur.after,
+			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Message: q.Message, AfterSeq: r.cur.after, Ended: r.cur.lost.Ended,
 		}
 		if u := r.st.Unarchived; u != nil {
 			in.Abort.AfterSeq, in.Anchor = min(u.AfterSeq, r.cur.after), u.Anchor

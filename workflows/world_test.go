@@ -303,8 +303,10 @@ func (w *world) Emit(ctx context.Context, in contract.EmitInput) (contract.EmitO
 		return contract.EmitOutput{}, fencedOff()
 	}
 	w.emits = append(w.emits, in)
-	if in.Abort != nil && w.endedBefore != nil {
-		return contract.EmitOutput{Epoch: in.Epoch, LastSeq: w.seqs[in.SessionID], Ended: w.endedBefore}, nil
+	if in.Abort != nil {
+		if ended := cmp.Or(w.endedBefore, in.Abort.Ended); ended != nil {
+			return contract.EmitOutput{Epoch: in.Epoch, LastSeq: w.seqs[in.SessionID], Ended: ended}, nil
+		}
 	}
 	return contract.EmitOutput{Epoch: in.Epoch, LastSeq: w.sayOnce(in.SessionID, in.Key, in.Events)}, nil
 }

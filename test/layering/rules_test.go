@@ -111,13 +111,13 @@ func rules() []rule {
 		{
 			name:    "workflows decide only",
 			about:   under("workflows"),
-			forbids: allOursBut("workflows", "session", "event", "limits", "reducer", "contract"),
+			forbids: allOursBut("workflows", "session", "event", "limits", "reducer", "contract", "permission"),
 			why:     "a workflow that reaches a store, a stream or a process is not deterministic",
 		},
 		{
 			name:    "the contract is names and payloads",
 			about:   under("contract"),
-			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "session", "event", "limits", "adapters") },
+			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "session", "event", "limits", "adapters", "permission") },
 			why:     "workflows import it: it does no I/O, and who implements an activity is not its business",
 		},
 		{
