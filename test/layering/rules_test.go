@@ -115,10 +115,12 @@ func rules() []rule {
 			why:     "a workflow that reaches a store, a stream or a process is not deterministic",
 		},
 		{
-			name:    "the contract is names and payloads",
-			about:   under("contract"),
-			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "session", "event", "limits", "adapters", "permission") },
-			why:     "workflows import it: it does no I/O, and who implements an activity is not its business",
+			name:  "the contract is names and payloads",
+			about: under("contract"),
+			forbids: func(_, to string) bool {
+				return !standard(to) && !oneOf(to, "session", "event", "limits", "adapters", "permission")
+			},
+			why: "workflows import it: it does no I/O, and who implements an activity is not its business",
 		},
 		{
 			name:    "the library leaves the server out",
