@@ -307,16 +307,12 @@ func (s supervised) child(t *testing.T, other int) (pid int) {
 // processes are those of the session's sandbox.
 func (s *staged) processes() []int {
 	s.t.Helper()
-	pids, err := harness.Agents(filepath.Join(s.dir, "sandboxes", s.h.ID()+"-"))
+	pids, err := harness.Agents(s.dir)
 	require.NoError(s.t, err)
-	all, err := harness.Agents(s.dir)
-	require.NoError(s.t, err)
-	for _, pid := range all {
+	pids = slices.DeleteFunc(pids, func(pid int) bool {
 		env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-		if err == nil && strings.Contains(string(env), s.h.ID()) && !slices.Contains(pids, pid) {
-			pids = append(pids, pid)
-		}
-	}
+		return err != nil || !strings.Contains(string(env), s.h.ID())
+	})
 	require.NotEmpty(s.t, pids)
 	return pids
 }

@@ -80,6 +80,8 @@ func Agents(dataDir string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A folder's name may begin with another's.
+	mark := []byte("SOJOURN_SANDBOX=" + filepath.Clean(dataDir) + string(filepath.Separator))
 	var pids []int
 	for _, e := range entries {
 		var pid int
@@ -87,7 +89,7 @@ func Agents(dataDir string) ([]int, error) {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && bytes.Contains(env, []byte("SOJOURN_SANDBOX="+dataDir)) {
+		if err == nil && bytes.Contains(env, mark) {
 			pids = append(pids, pid)
 		}
 	}
