@@ -78,8 +78,8 @@ SESSIONS ?= 40
 PART ?= worker,agent,host
 
 .PHONY: chaos
-chaos: build agents ## kill random parts under many sessions: SEED, KILLS, SESSIONS
-	@scripts/chaos.sh --seed $(SEED) --kills $(KILLS) --sessions $(SESSIONS)
+chaos: build agents ## kill random parts under many sessions: SEED, KILLS, SESSIONS, FULL=1
+	@scripts/chaos.sh --seed $(SEED) --kills $(KILLS) --sessions $(SESSIONS) $(if $(FULL),--full)
 
 .PHONY: sweep
 sweep: build agents ## kill one part at every event of a turn: AGENT, PART=worker,agent,host

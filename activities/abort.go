@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -14,12 +15,10 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// abort ends an execution whose host is lost: by the events given, unless its
-// end stands in the stream or is known from the host's last heartbeat, because the
-// host was lost right behind it. What was
-// said live and did not reach the archive is marked as lost either way, and the
-// message is kept. The epoch is the caller's: nothing of the lost host can come
-// behind it.
+// abort ends an execution whose host is lost. It appends in.Events, unless the stream or
+// the host's last heartbeat has the execution's end: the host may be lost right after it.
+// Either way, what was streamed and did not reach the archive is marked as lost, and the
+// message is kept. The epoch is the caller's: the lost host can write nothing after it.
 func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.EmitOutput, error) {
 	out := contract.EmitOutput{Epoch: in.Epoch}
 	if err := fenceLostHost(ctx, s.Stream, in.SessionID, in.Epoch, in.LastSeq); err != nil {
@@ -48,12 +47,15 @@ func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.Em
 		out.Ended = &ended
 	}
 	last := max(in.LastSeq, h.Next())
-	events, err := s.unarchived(ctx, in, adapter, h)
+	events, folded, err := s.unarchived(ctx, in, adapter, h)
 	if err != nil {
 		return out, err
 	}
 	if out.Ended == nil {
-		events = append(events, in.Events...)
+		if len(folded) > 0 {
+			out.MessageIDs = append([]string{f.MessageID}, folded...)
+		}
+		events = append(events, endingAll(in.Events, out.MessageIDs)...)
 	}
 	if len(events) > 0 {
 		if last, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
@@ -71,9 +73,9 @@ func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.Em
 	return out, s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, ownEntriesOf(placed)...)
 }
 
-// fenceLostHost makes sure that a worker of a lost host writes nothing more to the
-// stream: it may have the execution's end in hand, and what is read from here on must
-// be all there will be.
+// fenceLostHost makes sure that a worker of a lost host writes nothing more to the stream:
+// it may be about to write the execution's end, and what is read after this call must be
+// complete.
 func fenceLostHost(ctx context.Context, log *stream.Log, sessionID string, epoch, lastSeq uint64) error {
 	_, err := log.Emit(ctx, sessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: epoch}, LastSeq: lastSeq, Key: fmt.Sprintf("lost-host-%d", epoch),
@@ -92,15 +94,37 @@ func (s *Session) fenceArchive(ctx context.Context, in contract.EmitInput) error
 	return ctx.Err()
 }
 
-// unarchived are the events that make the live side say what the archive does, and
-// that keep the message of an execution whose agent had not streamed it.
-func (s *Session) unarchived(ctx context.Context, in contract.EmitInput, a adapters.Adapter, h *turn.History) ([]event.Event, error) {
+// unarchived returns the events that make the stream agree with the archive, and that keep
+// the message of an execution whose agent had not streamed it. folded are the messages that
+// the agent had taken into the execution.
+func (s *Session) unarchived(ctx context.Context, in contract.EmitInput, a adapters.Adapter, h *turn.History) (events []event.Event, folded []string, err error) {
 	sources, err := s.Archive.Sources(ctx, in.SessionID)
 	if err != nil {
-		return nil, fmt.Errorf("session %s: look for what was lost: %w", in.SessionID, err)
+		return nil, nil, fmt.Errorf("session %s: look for what was lost: %w", in.SessionID, err)
 	}
 	m := messageOf(a, in.Abort.Message)
-	m.BlockIDs = promptIDs(a, in.Abort.MessageID)
+	m.BlockIDs, m.Steered = promptIDs(a, in.Abort.MessageID), steeredBefore(a, in.Abort.Steered)
 	persisted := loss.Persisted(a.Parse(sources), m.BlockIDs, h.Streamed())
-	return m.Lost(turn.Ending{Exited: true}, h, persisted, time.Now().UTC()), ctx.Err()
+	kept, _ := m.Steered.Persisted(persisted)
+	return m.Lost(turn.Ending{Exited: true}, h, persisted, time.Now().UTC()), kept.Taken(), ctx.Err()
+}
+
+// endingAll sets the messages of the execution in the event that ends it; none if it has
+// only its own.
+func endingAll(events []event.Event, messages []string) []event.Event {
+	if len(messages) == 0 {
+		return events
+	}
+	events = slices.Clone(events)
+	for i, ev := range events {
+		switch p := ev.Payload.(type) {
+		case event.QueryFailed:
+			p.MessageIDs = messages
+			events[i].Payload = p
+		case event.QueryInterrupted:
+			p.MessageIDs = messages
+			events[i].Payload = p
+		}
+	}
+	return events
 }

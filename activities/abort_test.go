@@ -16,9 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// A message whose host is lost before any agent streamed or persisted it is known
-// to nobody but the workflow: it is in both conversations, once, before the failure.
-// So it is when the stream has lost it.
+// A message whose host is lost before any agent streamed or persisted it is known only to
+// the workflow: both conversations have it once, before the failure. The same holds if the
+// stream has lost it.
 func TestAnAbortedExecutionKeepsItsMessage(t *testing.T) {
 	t.Parallel()
 	const id = "s1"
@@ -97,8 +97,7 @@ func TestAnAbortedExecutionKeepsItsMessage(t *testing.T) {
 	}
 }
 
-// duringParse is an agent whose transcripts take long enough to read for something
-// to happen meanwhile.
+// duringParse is an agent during whose reading of transcripts a test can act.
 type duringParse struct {
 	adapters.Adapter
 	happen func()
@@ -109,8 +108,8 @@ func (d duringParse) Parse(sources []adapters.Source) iter.Seq2[event.Event, err
 	return d.Adapter.Parse(sources)
 }
 
-// A host that was given up may have the execution's end in hand, and write it while
-// the execution is aborted: it has one end all the same.
+// A lost host may be about to write the execution's end, and write it while the execution
+// is aborted: the execution still has one end.
 func TestAnAbortedExecutionHasOneEnd(t *testing.T) {
 	t.Parallel()
 	const id = "s1"
@@ -148,8 +147,8 @@ func TestAnAbortedExecutionHasOneEnd(t *testing.T) {
 	require.Equal(t, []event.Type{event.TypeOf(event.QueryFailed{})}, ends)
 }
 
-// An execution whose stream was deleted behind its end, and whose host was lost then,
-// has the end that the host's last heartbeat told, and no other.
+// An execution whose stream was deleted after its end, and whose host was lost then, has
+// the end that the host's last heartbeat reported, and no other.
 func TestAnEndThatOnlyAHeartbeatTold(t *testing.T) {
 	t.Parallel()
 	const id = "s1"

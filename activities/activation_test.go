@@ -17,8 +17,8 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// activation is a provider that notes what is done to the sandboxes it makes,
-// each step behind what the session's stream says by then.
+// activation is a provider that records each step on the sandboxes it makes, after what the
+// session's stream has by then.
 type activation struct {
 	sandbox.Provider
 	b     *bench
@@ -50,7 +50,7 @@ type activated struct {
 	a *activation
 }
 
-// CopyIn notes each file when it is taken.
+// CopyIn records each file when it is read.
 func (s activated) CopyIn(ctx context.Context, area sandbox.Area, files iter.Seq2[sandbox.File, error]) error {
 	return s.Sandbox.CopyIn(ctx, area, func(yield func(sandbox.File, error) bool) {
 		for f, err := range files {
@@ -62,9 +62,9 @@ func (s activated) CopyIn(ctx context.Context, area sandbox.Area, files iter.Seq
 	})
 }
 
-// TestR100ActivationSteps: the status is starting before anything is made; then
-// come the sandbox, its transcripts, its profile and its files; then it is ready.
-// That the query comes last is TestR100ActivationOrder's to see.
+// TestR100ActivationSteps: the status is starting before anything is made; the sandbox, its
+// transcripts, its profile and its files follow; then it is ready. TestR100ActivationOrder
+// checks that the query is last.
 func TestR100ActivationSteps(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -106,9 +106,8 @@ func TestR100ActivationSteps(t *testing.T) {
 	}, steps)
 }
 
-// TestR68LostSandboxIsTerminated: a sandbox that went with its host is terminated
-// for subscribers, as unhealthy, once, before the next one is made or the session
-// closed.
+// TestR68LostSandboxIsTerminated: a sandbox that is lost with its host is terminated for
+// subscribers, as unhealthy, once, before the next one is made or the session closed.
 func TestR68LostSandboxIsTerminated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

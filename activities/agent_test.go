@@ -15,24 +15,24 @@ import (
 	"github.com/google/uuid"
 )
 
-// stdinLog is where the agent writes down every line that it was handed.
+// stdinLog is the file in which the agent logs every line of its stdin.
 const stdinLog = "stdin.log"
 
-// unwritten is a file whose presence makes the agent hang before it writes its
-// prompt down.
+// unwritten is a file whose presence makes the agent hang before it persists its prompt.
 const unwritten = "unwritten"
 
 // stillborn is a file whose presence makes the agent exit at once.
 const stillborn = "stillborn"
 
-// script is an agent that speaks Claude's stream-json and does what a prompt
-// says, word by word:
+// script is an agent with Claude's stream-json protocol that runs the commands in its
+// prompt:
 //
 //	words N   says N numbered words, a moment apart
 //	tool      calls a tool
+//	begin     calls a tool that never ends
 //	ask       asks for permission and waits for the answer
 //	hang      does nothing until it is interrupted
-//	deaf      hears no interrupt and no SIGTERM from now on
+//	deaf      ignores interrupts and SIGTERM from now on
 //	die       exits, before its last text is in its transcript
 type script struct {
 	session, home string
@@ -141,7 +141,7 @@ func (s *script) stream(ev map[string]any) {
 	s.say(map[string]any{"type": "stream_event", "event": ev, "parent_tool_use_id": nil})
 }
 
-// keep writes a line of the transcript.
+// keep writes a line to the transcript.
 func (s *script) keep(kind, id string, message map[string]any) {
 	out, _ := json.Marshal(map[string]any{
 		"type": kind, "uuid": id, "sessionId": s.session, "timestamp": time.Now().UTC(), "message": message,
@@ -155,14 +155,13 @@ func (s *script) control(l line) {
 	}})
 }
 
-// turn answers a prompt.
 func (s *script) turn(l line) {
 	s.turns++
 	s.message, s.index, s.said = fmt.Sprintf("msg_%s_%d", s.session[:8], s.turns), 0, ""
 	prompt := l.Message.Content[0].Text
 	user := map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": prompt}}}
 	if _, err := os.Stat(filepath.Join(s.home, unwritten)); err == nil {
-		// Its input ends a moment before it is killed with its runner.
+		// Its stdin is closed a moment before it is killed with its runner.
 		for range s.in {
 		}
 		os.Exit(3)
@@ -193,6 +192,8 @@ func (s *script) play(words []string) (interrupted bool) {
 			s.speak(n, len(words) > i+2 && words[i+2] == "die")
 		case "tool":
 			s.tool(true)
+		case "begin":
+			s.call()
 		case "ask":
 			s.ask()
 		case "deaf":
@@ -232,6 +233,17 @@ func (s *script) speak(n int, die bool) {
 }
 
 func (s *script) tool(allowed bool) {
+	call := s.call()
+	result := map[string]any{"role": "user", "content": []any{map[string]any{
+		"type": "tool_result", "tool_use_id": call, "content": fmt.Sprint("allowed: ", allowed), "is_error": !allowed,
+	}}}
+	id := uuid.NewString()
+	s.say(map[string]any{"type": "user", "uuid": id, "message": result, "parent_tool_use_id": nil})
+	s.keep("user", id, result)
+}
+
+// call calls a tool, and returns the call's id.
+func (s *script) call() string {
 	s.count++
 	call := fmt.Sprintf("toolu_%s_%d", s.session[:8], s.count)
 	message := map[string]any{"id": s.message, "model": "scripted", "role": "assistant", "content": []any{map[string]any{
@@ -243,15 +255,10 @@ func (s *script) tool(allowed bool) {
 	s.keep("assistant", id, message)
 	s.stream(map[string]any{"type": "content_block_stop", "index": s.index})
 	s.index++
-	result := map[string]any{"role": "user", "content": []any{map[string]any{
-		"type": "tool_result", "tool_use_id": call, "content": fmt.Sprint("allowed: ", allowed), "is_error": !allowed,
-	}}}
-	id = uuid.NewString()
-	s.say(map[string]any{"type": "user", "uuid": id, "message": result, "parent_tool_use_id": nil})
-	s.keep("user", id, result)
+	return call
 }
 
-// ask waits for the host's word before it calls a tool.
+// ask waits for the host's answer before it calls a tool.
 func (s *script) ask() {
 	s.count++
 	request := fmt.Sprintf("ask-%s-%d", s.session[:8], s.count)
@@ -267,7 +274,7 @@ func (s *script) ask() {
 	}
 }
 
-// hang waits for an interrupt.
+// hang waits until it is interrupted.
 func (s *script) hang() bool {
 	for l := range s.in {
 		if l.Type != "control_request" || s.deaf {

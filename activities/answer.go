@@ -13,17 +13,16 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// An agent writes its transcript some time after it speaks: Claude Code a tenth
-// of a second. A turn waits this long for its answer to be on disk, so that an
-// answered message is an archived one; agents that need longer are archived a
-// moment later.
+// An agent writes its transcript some time after it streams: Claude Code a tenth of a
+// second. A turn waits this long for its answer to be on disk, so that an answered message
+// is an archived one; agents that need longer are archived later.
 const (
 	answerPatience = 2 * time.Second
 	answerEvery    = 20 * time.Millisecond
 )
 
-// awaitAnswer waits until the transcripts have what a completed turn was answered
-// with. If the agent exits before they do, the conversation says so.
+// awaitAnswer waits until the transcripts have the answer of a completed turn. If the agent
+// exits before, the conversation reports it.
 func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
 	answer := a.machine.Summary.Answer
 	if f.Ending.Outcome != turn.Completed || answer == "" {
@@ -42,7 +41,7 @@ func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
 			a.host.o.Log.Info("the agent has not written its answer down yet", "session", a.in.Agent.SessionID, "block", answer)
 			return nil
 		}
-		// What is new takes its time to be read: at most half of the wait.
+		// Reading what is new takes time: at most half of the wait.
 		select {
 		case <-time.After(max(answerEvery, time.Since(began))):
 		case <-ctx.Done():
@@ -51,15 +50,15 @@ func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
 	}
 }
 
-// gone reports whether the process that wrote the turn's last record has exited. A
-// runner that doesn't answer took it along.
+// gone reports whether the process that wrote the turn's last record has exited. If the
+// runner doesn't answer, the process has exited with it.
 func (a *attempt) gone(ctx context.Context, f turn.Finish) bool {
 	status, err := a.agent.Conn.Status(ctx)
 	return ctx.Err() == nil && (err != nil || status.State != runner.AgentRunning || status.StartOffset > f.Offset)
 }
 
-// hasWritten reports whether a block is in what the agent's transcripts have
-// gained since a cursor, and moves the cursor behind that.
+// hasWritten reports whether a block is in what the agent's transcripts have gained since a
+// cursor, and moves the cursor forward.
 func hasWritten(ctx context.Context, a *host.Agent, since *json.RawMessage, blockID string) (found bool, err error) {
 	f, follows := a.Adapter.(adapters.Follower)
 	if !follows {
@@ -76,8 +75,8 @@ func isUpsertOf(ev event.Event, blockID string) bool {
 	return ok && p.Block.ID == blockID
 }
 
-// endsWith reports whether a block is at the end of the transcripts of an agent
-// that can't be followed.
+// endsWith reports whether a block is at the end of the transcripts of an agent that can't
+// be read incrementally.
 func endsWith(ctx context.Context, a *host.Agent, blockID string) (bool, error) {
 	t, err := tailsOf(ctx, a)
 	if err != nil {

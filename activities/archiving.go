@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/host"
 )
 
-// archiver archives a sandbox's transcripts: what is new of those that only grow, the
-// rest whole. Safe for concurrent use; one sync runs at a time.
+// archiver archives a sandbox's transcripts: append-only files incrementally, the rest
+// whole. Safe for concurrent use; one sync runs at a time.
 type archiver struct {
 	store  *archive.Archive
 	agent  *host.Agent
@@ -25,8 +25,7 @@ type archiver struct {
 	log    *slog.Logger
 
 	mu sync.Mutex
-	// known is what the archive has of each transcript; nil before the archive
-	// was asked.
+	// known is what the archive has of each transcript; nil before the archive was read.
 	known map[string]archive.TranscriptInfo
 	// exported is how far databases are archived, by transcript.
 	exported map[string]exportedTo
@@ -36,8 +35,8 @@ func newArchiver(store *archive.Archive, a *host.Agent, memory Memory, log *slog
 	return &archiver{store: store, agent: a, memory: memory, log: log, exported: map[string]exportedTo{}}
 }
 
-// archiverOf returns the archiver of an agent. The turns of an agent share it,
-// so that what one turn left is not archived twice at once.
+// archiverOf returns the archiver of an agent. The turns of an agent share it, so that what
+// one turn left is not archived twice at the same time.
 func (h *Host) archiverOf(a *host.Agent) *archiver {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +76,7 @@ func (r *archiver) sync(ctx context.Context) ([]archive.TranscriptInfo, error) {
 	return grown, errors.Join(errs...)
 }
 
-// ready asks the archive what it has of the transcripts, unless that is known.
+// ready reads from the archive what it has of the transcripts, unless that is known.
 func (r *archiver) ready(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,14 +108,14 @@ func (r *archiver) one(ctx context.Context, session string, t adapters.Transcrip
 	return r.appendNew(ctx, session, t)
 }
 
-// replace archives a file that is written anew each time.
+// replace archives a file that is rewritten each time.
 func (r *archiver) replace(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
 	data, err := r.agent.Home(ctx).ReadFile(t.Path, int64(r.memory.snapshot()))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return info, false, nil
 	}
 	if errors.Is(err, host.ErrTooLarge) {
-		// No agent writes such a file; the rest of the archive must not wait for it.
+		// No agent writes such a file; the rest must still be archived.
 		r.log.Warn("a transcript is not archived", "session", session, "error", err)
 		return info, false, nil
 	}
@@ -129,14 +128,14 @@ func (r *archiver) replace(ctx context.Context, session string, t adapters.Trans
 	return info, r.note(info), nil
 }
 
-// note remembers what the archive has, and reports whether it is new.
+// note stores what the archive has, and reports whether it is new.
 func (r *archiver) note(info archive.TranscriptInfo) (changed bool) {
 	changed = info.SHA256 != r.known[info.ID].SHA256
 	r.known[info.ID] = info
 	return changed
 }
 
-// syncing archives beside a running turn, one sync at a time.
+// syncing archives during a turn, one sync at a time.
 type syncing struct {
 	archiver *archiver
 	clock    *time.Ticker
@@ -153,7 +152,7 @@ func newSyncing(a *archiver) *syncing {
 	return &syncing{archiver: a, clock: time.NewTicker(archiveEvery), done: make(chan syncResult, 1)}
 }
 
-// due ticks while no sync is under way.
+// due ticks while no sync is running.
 func (s *syncing) due() <-chan time.Time {
 	if s.busy {
 		return nil
@@ -161,7 +160,7 @@ func (s *syncing) due() <-chan time.Time {
 	return s.clock.C
 }
 
-// begin starts a sync, whose result comes by done.
+// begin starts a sync, whose result is sent on done.
 func (s *syncing) begin(ctx context.Context) {
 	s.busy = true
 	go func() {
@@ -170,7 +169,7 @@ func (s *syncing) begin(ctx context.Context) {
 	}()
 }
 
-// stop waits for a sync that is under way; its context must have ended.
+// stop waits for a running sync; its context must have ended.
 func (s *syncing) stop() {
 	s.clock.Stop()
 	if s.busy {
@@ -179,7 +178,7 @@ func (s *syncing) stop() {
 	}
 }
 
-// changed returns events of what the archive has of transcripts.
+// changed returns the events about changed transcripts in the archive.
 func changed(infos []archive.TranscriptInfo) []event.Event {
 	var events []event.Event
 	for _, i := range infos {

@@ -13,11 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/host"
 )
 
-// appendNew archives the whole lines that a transcript has behind what is
-// archived, a chunk at a time. Each chunk is noted, so a sync that was cut off
-// is continued by the next one. Lines are archived whole, because one that is
-// being written may yet be torn by a kill, and what is archived can't be taken
-// back.
+// appendNew archives the whole lines that a transcript has after what is archived, a chunk
+// at a time. Each chunk is noted, so that the next sync continues one that was cut off.
+// Only whole lines are archived: a kill may tear a line that is being written, and what is
+// archived can't be undone.
 func (r *archiver) appendNew(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
 	c := chunker{home: r.agent.Home(ctx), path: t.Path, at: r.known[t.ID].Size, limit: r.memory.chunk()}
 	if err := c.open(); err != nil {
@@ -39,21 +38,21 @@ func (r *archiver) appendNew(ctx context.Context, session string, t adapters.Tra
 	}
 }
 
-// chunker reads whole lines of a file in pieces of at most limit bytes. Only a
-// line that is longer is taken apart, once its end is written.
+// chunker reads whole lines of a file in pieces of at most limit bytes. Only a line that is
+// longer is split, once its end is written.
 type chunker struct {
 	home  host.Home
 	path  string
 	limit int
 
 	in io.ReadCloser
-	// at is where buf begins in the file.
+	// at is the offset of buf in the file.
 	at   int64
 	buf  []byte
 	used int
-	// ended: in has no more.
+	// ended is set when in has no more.
 	ended bool
-	// lineEnd is behind the end of a long line, once that was found.
+	// lineEnd is the offset after a long line, once its end was found.
 	lineEnd int64
 }
 
@@ -64,8 +63,8 @@ func (c *chunker) open() (err error) {
 
 func (c *chunker) close() { _ = c.in.Close() } // nothing was written
 
-// next returns the next piece and where it begins; none at the end of the last
-// whole line. It is valid until the next call.
+// next returns the next piece and its offset; none after the last whole line. It is valid
+// until the next call.
 func (c *chunker) next() (at int64, data []byte, err error) {
 	c.at += int64(c.used)
 	c.buf, c.used = append(c.buf[:0], c.buf[c.used:]...), 0
@@ -102,8 +101,8 @@ func (c *chunker) fill() error {
 	return nil
 }
 
-// findLineEnd returns the offset behind the next line end from a byte on; 0 if
-// there is none yet.
+// findLineEnd returns the offset after the next line end at or after from; 0 if there is
+// none yet.
 func (c *chunker) findLineEnd(from int64) (int64, error) {
 	in, err := c.home.OpenAt(c.path, from)
 	if err != nil {

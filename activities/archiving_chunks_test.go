@@ -21,8 +21,8 @@ func archived(t *testing.T, store *archive.Archive, id string) string {
 	return string(data)
 }
 
-// A transcript is archived in chunks of whole lines; a line that is longer than
-// a chunk only when it has its end.
+// A transcript is archived in chunks of whole lines; a line longer than a chunk is archived
+// only when it is complete.
 func TestTranscriptsAreArchivedInChunks(t *testing.T) {
 	t.Parallel()
 	r, sb, store := archiving(t)
@@ -63,15 +63,15 @@ func TestArchivingResumes(t *testing.T) {
 	_, err = r.sync(t.Context())
 	require.NoError(t, err)
 	_, err = store.AppendTranscript(t.Context(), "s1", r.agent.Epoch, r.known[event.Main].Transcript, at, data)
-	require.NoError(t, err, "what is archived already is no fault")
+	require.NoError(t, err, "what is archived already is no error")
 	sb.put(mainPath, whole+"more\n")
 	_, err = r.sync(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, whole+"more\n", archived(t, store, event.Main))
 }
 
-// A file that can only be archived whole, and is larger than that may be, is
-// left out; the others are archived.
+// A file that can only be archived whole, and is over the limit, is skipped; the others are
+// archived.
 func TestHugeSnapshotsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	r, sb, _ := archiving(t)

@@ -54,7 +54,7 @@ func TestArchiverAppends(t *testing.T) {
 	r, sb, store := archiving(t)
 	grown, err := r.sync(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, grown, "nothing is there")
+	require.Empty(t, grown, "there is no transcript")
 
 	sb.put(mainPath, "torn")
 	grown, err = r.sync(t.Context())
@@ -77,7 +77,7 @@ func TestArchiverAppends(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, again, "nothing new")
 
-	// A later turn has an archiver of its own, which asks the archive.
+	// A later turn has another archiver, which reads the archive.
 	sb.put(mainPath, long+"end\n")
 	next := newArchiver(store, r.agent, 0, quiet())
 	in, err := host.NewHome(t.Context(), sb).OpenAt(mainPath, int64(len(long)))
@@ -89,7 +89,7 @@ func TestArchiverAppends(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"main": int64(len(long)) + 4}, sizes(grown))
 
-	// The one before looks once more: what is there already is no fault.
+	// The first archiver syncs again: what is already archived is no error.
 	_, err = r.sync(t.Context())
 	require.NoError(t, err)
 	infos, err := store.Transcripts(t.Context(), "s1")
@@ -97,8 +97,8 @@ func TestArchiverAppends(t *testing.T) {
 	require.Equal(t, map[string]int64{"main": int64(len(long)) + 4, "a1": 4}, sizes(infos))
 }
 
-// A file that is rewritten is archived whole, and said to have changed also
-// when it is as long as before.
+// A file that is rewritten is archived whole, and reported as changed even if it is as long
+// as before.
 func TestArchiverSnapshots(t *testing.T) {
 	t.Parallel()
 	r, sb, store := archiving(t)
@@ -120,7 +120,7 @@ func TestArchiverSnapshots(t *testing.T) {
 	}
 }
 
-// A newer epoch fences the archiver; a sandbox that can't be read is said.
+// A newer epoch fences the archiver; a sandbox that can't be read is an error.
 func TestArchiverErrors(t *testing.T) {
 	t.Parallel()
 	r, sb, store := archiving(t)
@@ -140,9 +140,8 @@ func TestArchiverErrors(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// A worker may die when a turn's end is told and noted, and not archived yet.
-// The attempt after it archives what the turn left; a further one has nothing to
-// do.
+// A worker may die when a turn's end is streamed and in the checkpoint, and not archived
+// yet. The next attempt archives what the turn left; a further one has nothing to do.
 func TestATurnIsArchivedByTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -166,7 +165,7 @@ func TestATurnIsArchivedByTheNextAttempt(t *testing.T) {
 		return string(data)
 	}
 	for n, unarchived := range []bool{true, false} {
-		// The look behind the turn must be over before there is more to see.
+		// The sync after the turn must be over before there is more to archive.
 		b.host.Wait()
 		checkpoint, err := b.host.Checkpoints.Load(b.sandbox.ID)
 		require.NoError(t, err)
@@ -185,7 +184,7 @@ func TestATurnIsArchivedByTheNextAttempt(t *testing.T) {
 }
 
 // TestAnEndIsArchivedWithoutItsStream: what only the stream had of a turn reaches the
-// archive, though its worker died before it was archived and the stream is gone since.
+// archive, though its worker died before that and the stream was deleted since.
 func TestAnEndIsArchivedWithoutItsStream(t *testing.T) {
 	t.Parallel()
 	b, says := leased(t, time.Minute)
@@ -211,12 +210,12 @@ func TestAnEndIsArchivedWithoutItsStream(t *testing.T) {
 			return ok && what(p.Block)
 		}
 	}
-	require.True(t, slices.ContainsFunc(own, said(reducer.Lost)), "the words that the agent did not write down")
+	require.True(t, slices.ContainsFunc(own, said(reducer.Lost)), "the text that the agent did not persist")
 	require.True(t, slices.ContainsFunc(own, said(func(b event.Block) bool { return b.Type == event.BlockError })), "why the turn failed")
 }
 
-// The turns of an agent share its archiver; the agent after it has another, and none
-// outlives its sandbox.
+// The turns of an agent share its archiver; the next agent has another, and none outlives
+// its sandbox.
 func TestAnAgentHasOneArchiver(t *testing.T) {
 	t.Parallel()
 	h := bare(t)

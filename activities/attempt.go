@@ -18,18 +18,18 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// attempt is one attempt at one execution: the I/O around package turn, which
-// decides. One goroutine carries it out.
+// attempt is one attempt at one execution: the I/O around package turn, which decides. One
+// goroutine runs it.
 type attempt struct {
 	host  *Host
 	in    contract.RunTurnInput
 	began time.Time
-	// fence is this attempt's right to write, and again reports whether there may have
-	// been attempts before it.
+	// fence is this attempt's right to write; again reports whether there may have been
+	// earlier attempts.
 	fence stream.Fence
 	again bool
-	// facts are what is known before a plan; cause is the error that Damage or
-	// Unstartable or Ahead has in words.
+	// facts are what is known before a plan; cause is the error whose text is in Damage,
+	// Unstartable or Ahead.
 	facts      turn.Facts
 	cause      error
 	checkpoint host.Checkpoint
@@ -37,8 +37,7 @@ type attempt struct {
 	adapter  adapters.Adapter
 	agent    *host.Agent
 	dialogue *adapters.Dialogue
-	// held reports whether records of an earlier process of the agent are still to be
-	// read.
+	// held reports whether records of an earlier process of the agent are still unread.
 	held    bool
 	machine *turn.Machine
 	writer  *stream.Writer
@@ -46,7 +45,7 @@ type attempt struct {
 	history *history
 
 	archiver *archiver
-	// behind says what could not be archived yet.
+	// behind describes what could not be archived yet.
 	behind   string
 	controls chan control
 	left     chan struct{}
@@ -77,7 +76,7 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 		},
 	}
 	a.machine = turn.NewMachine(turn.Config{
-		ExecutionID: in.ExecutionID, Terminated: why, Began: a.began, Limits: in.Limits,
+		ExecutionID: in.ExecutionID, Terminated: why, Began: a.began, Limits: in.Limits, MaxTicks: in.MaxTicks,
 		Used:     in.Used.Add(event.Usage{}, nil, a.began.Sub(activity.GetInfo(ctx).ScheduledTime)),
 		Patience: cmp.Or(time.Duration(in.NoProgressMS)*time.Millisecond, session.DefaultNoProgress),
 	}, in.Anchor)
@@ -86,6 +85,7 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 	if a.adapter, err = h.o.Agents.Get(in.Agent.Name); err != nil {
 		return nil, err
 	}
+	a.machine.Steers = a.adapter.Info().Capabilities.Steer
 	if a.checkpoint, err = h.settledCheckpoint(ctx, in); err != nil && !a.learn(err) {
 		return nil, err
 	}
@@ -93,19 +93,22 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 	return a, nil
 }
 
-// attemptOf orders the attempts of all turns of an epoch: fences must grow across
-// turns too. It is the turn that counts and not the execution's id, which was given
-// out when the message came: one may go before others.
+// attemptOf orders the attempts of all turns of an epoch: fences must grow across turns
+// too. It uses the turn's number, not the execution's id: ids are assigned when messages
+// arrive, and messages may be reordered.
 func attemptOf(turn, attempt int) int { return turn*attemptsOfTurn + attempt }
 
 const attemptsOfTurn = 1_000_000
 
-// turnOf is the turn that an attempt is of.
+// turnOf returns the turn of an attempt.
 func turnOf(attempt int) int { return attempt / attemptsOfTurn }
 
-// learn takes an error as a fact, and reports whether another plan follows from it.
+// learn stores an error as a fact, and reports whether it calls for another plan.
 func (a *attempt) learn(err error) bool {
 	switch {
+	case errors.Is(err, errParks):
+		a.facts.Checkpoint = a.checkpoint.Facts()
+		return true
 	case unrecoverable(err):
 		a.facts.Damage = err.Error()
 	case errors.Is(err, host.ErrAgent), errors.Is(err, adapters.ErrNotInstalled):

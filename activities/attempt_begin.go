@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -15,14 +16,15 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// errNeverBegan is of an execution of a terminated session that the sandbox knows
-// nothing of.
+// errNeverBegan is the error for an execution of a terminated session that the sandbox has
+// no trace of.
 var errNeverBegan = temporal.NewNonRetryableApplicationError("the execution never began in this sandbox", session.TypeNotFound, nil)
 
 // open takes the stream's fence, and only then the agent.
@@ -36,21 +38,21 @@ func (a *attempt) open(ctx context.Context) error {
 	return a.openAgent(ctx)
 }
 
-// openAgent has an agent running, on the lease and with its dialogue open.
+// openAgent makes sure that an agent runs under a lease, with its dialogue open.
 func (a *attempt) openAgent(ctx context.Context) (err error) {
 	h := a.host
 	if a.agent, err = h.Agent(ctx, a.in.Agent, a.in.Sandbox.ID, a.in.Sandbox.Epoch, a.reached()); err != nil {
 		return err
 	}
-	a.archiver = h.archiverOf(a.agent)
+	a.archiver, a.machine.Folders = h.archiverOf(a.agent), []string{a.agent.Paths.Workspace, a.agent.Paths.Home}
 	if err := a.heartbeater.Lease(ctx, a.agent.Conn); err != nil {
 		return err
 	}
 	return a.openDialogue(ctx)
 }
 
-// openDialogue writes the agent's process its opening, once, and nothing else before
-// the records up to there are read.
+// openDialogue writes the opening to the agent's process once, and nothing else until the
+// records up to there are read.
 func (a *attempt) openDialogue(ctx context.Context) error {
 	tr, err := a.agent.Adapter.Translator(a.agent.Launch, a.checkpoint.Translator)
 	if err != nil {
@@ -75,29 +77,32 @@ func (a *attempt) openDialogue(ctx context.Context) error {
 
 func spanOf(ack runner.Ack) turn.Span { return turn.Span{Offset: ack.Offset, Next: ack.Next} }
 
-// openingID is unique for each process of the agent. Whoever started
-// the process may have died before its opening was written.
+// openingID is unique for each process of the session's agents: it is part of the ids of
+// permission requests, and an answer may arrive long after the process exited. The worker
+// that started the process may have died before it wrote the opening.
 func (a *attempt) openingID() string {
-	return fmt.Sprintf("initialize-%d", a.agent.Conn.Attached().RestartCount)
+	return fmt.Sprintf("initialize-%d-%d", a.in.Sandbox.Epoch, a.agent.Conn.Attached().RestartCount)
 }
 
-// promptID is what the runner knows the prompt by. After a loss it is another
-// prompt.
-func (a *attempt) promptID() string {
-	id := "prompt-" + a.in.Message.ID
+// promptID is the prompt's input id in the runner. After a loss of the agent the prompt has
+// another id.
+func (a *attempt) promptID() string { return a.inputID("prompt-" + a.in.Message.ID) }
+
+// inputID changes the id after each loss of the agent.
+func (a *attempt) inputID(id string) string {
 	if r := a.checkpoint.Open.Resume; r != nil {
 		id += fmt.Sprintf("-resumed-%d", r.Times)
 	}
 	return id
 }
 
-// write hands a message to the runner, which writes it once. A process that exited
-// while the agent was idle refuses it: the next attempt asks another process.
+// write hands a message to the runner, which writes it once. A process that exited while
+// the agent was idle refuses it: the next attempt uses another process.
 func (a *attempt) write(ctx context.Context, m adapters.Message) error {
 	ack, err := a.agent.Conn.Input(ctx, m.ID, m.Data)
 	if errors.Is(err, runner.ErrExited) && (a.agent.Fresh || a.machine.Prompt != nil) {
-		// This process was started or asked in this turn, which ends with it: the
-		// records say how.
+		// This process was started or prompted in this turn, which ends with it: the
+		// records have the reason.
 		return nil
 	}
 	if err != nil {
@@ -107,12 +112,12 @@ func (a *attempt) write(ctx context.Context, m adapters.Message) error {
 	case a.openingID():
 		a.agent.Opened = ack
 	case a.promptID():
-		a.machine.Step(turn.Prompted{Span: spanOf(ack)})
+		_, err = a.step(ctx, turn.Prompted{Span: spanOf(ack)})
 	}
-	return nil
+	return err
 }
 
-// ask says that the query starts and hands the message over, both once.
+// ask streams the query's start and hands the message over, both once.
 func (a *attempt) ask(ctx context.Context) error {
 	if err := a.begin(ctx); err != nil {
 		return err
@@ -123,16 +128,25 @@ func (a *attempt) ask(ctx context.Context) error {
 	if err := a.sayBeginning(ctx); err != nil {
 		return err
 	}
+	if r := a.checkpoint.Open.Resume; r.Withholds() {
+		_, err := a.step(ctx, turn.Withheld{Resume: *r, RequestID: fmt.Sprintf("sojourn-%s-unknown-%d", a.in.ExecutionID, r.Times)})
+		return err
+	}
+	return a.askAgent(ctx)
+}
+
+// askAgent sends the message, or after a loss the prompt that resumes it.
+func (a *attempt) askAgent(ctx context.Context) error {
 	m := a.checkpoint.Open.Resume.Prompt(a.message())
 	return a.dialogue.Say(ctx, a.promptID(), adapters.Prompt{
 		MessageID: m.ID, Text: m.Text, Parts: m.Parts, Model: a.checkpoint.Model, Permission: adapters.Permission(a.checkpoint.Permission),
 	})
 }
 
-// endTerminated ends the agent of an execution whose session's workflow is gone.
-// What it wrote until then is still to be read, as that of any agent that exits.
+// endTerminated ends the agent of an execution whose session's workflow was ended from
+// outside. What it wrote until then is still read, as for any agent that exits.
 func (a *attempt) endTerminated(ctx context.Context) error {
-	// First of all: it must do nothing more.
+	// First, so that it does nothing more.
 	if _, err := a.agent.Conn.Stop(ctx, runner.Grace{Stdin: -1}); err != nil && !errors.Is(err, runner.ErrExited) {
 		return err
 	}
@@ -140,7 +154,7 @@ func (a *attempt) endTerminated(ctx context.Context) error {
 	if err := a.sayBeginning(ctx); err != nil {
 		return err
 	}
-	// The runner knows the prompt and says where it is, or it was never written, and
+	// Either the runner has the prompt and reports its offset, or it was never written and
 	// isn't now.
 	err := a.dialogue.Say(ctx, a.promptID(), adapters.Prompt{MessageID: a.in.Message.ID})
 	if err != nil {
@@ -149,17 +163,16 @@ func (a *attempt) endTerminated(ctx context.Context) error {
 	return nil
 }
 
-// conclude asks nothing: the stream has the execution's end, and the spool is read up
-// to it.
+// conclude sends no prompt: the stream has the execution's end, and the spool is read up to
+// it.
 func (a *attempt) conclude(context.Context) error {
 	a.resumeMachine()
 	a.machine.Concluded = a.history.Ending()
 	return nil
 }
 
-// begin continues with what the attempts before knew, or saves what those after must
-// know: before the prompt is written, because what runs below the agent then is not
-// the turn's.
+// begin continues from what earlier attempts saved, or saves what later ones need: before
+// the prompt is written, because the agent's child processes of then are not the turn's.
 func (a *attempt) begin(ctx context.Context) error {
 	if a.checkpoint.Began(a.in) {
 		a.resumeMachine()
@@ -172,26 +185,29 @@ func (a *attempt) begin(ctx context.Context) error {
 	a.checkpoint.Open = &host.Execution{ExecutionID: a.in.ExecutionID, MessageID: a.in.Message.ID, Running: running}
 	if lost := a.in.Resumes; lost != nil {
 		why := cmp.Or(lost.Why, fmt.Sprintf("the session's host %s was lost in the middle of the turn", lost.Host))
-		a.checkpoint.Open.Resume = &turn.Resume{Times: lost.Times, Why: why}
+		a.checkpoint.Open.Resume = &turn.Resume{
+			Times: lost.Times, Parks: lost.Parks, Why: why, Decisions: lost.Parked.MovedTo(a.machine.Folders),
+		}
+		a.checkpoint.Open.Steered = steeredBefore(a.adapter, a.in.Steered)
 	}
 	a.resumeMachine()
 	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
-// resumeMachine sets the machine to what the checkpoint has of the execution.
+// resumeMachine restores the machine from the execution's checkpoint.
 func (a *attempt) resumeMachine() {
 	o := a.checkpoint.Open
 	if o.Resume != nil {
-		a.machine.Resumes = o.Resume.Times
+		a.machine.Resume = *o.Resume
 	}
-	a.machine.Cut = o.Cut
+	a.machine.Cut, a.machine.Steered = o.Cut, o.Steered
 	maps.Copy(a.machine.Answers, o.Answers)
 	if o.Interrupt != nil {
 		a.machine.ContinueInterrupt(o.Interrupt.Reason, o.InterruptedAt, time.Now())
 	}
 }
 
-// sayBeginning says that the query starts, or is resumed; once.
+// sayBeginning streams that the query starts or is resumed; once.
 func (a *attempt) sayBeginning(ctx context.Context) error {
 	beginning := turn.Place{Offset: a.checkpoint.Offset}
 	if a.machine.Has(beginning) {
@@ -208,15 +224,34 @@ func (a *attempt) sayBeginning(ctx context.Context) error {
 	}
 	if !begun {
 		events = append(events, own(event.QueryStarted{Query: event.Query{
-			ExecutionID: a.in.ExecutionID, MessageIDs: []string{a.in.Message.ID}, Message: turn.Truncate(a.in.Message.Text, 200),
+			ExecutionID: a.in.ExecutionID, MessageIDs: []string{a.in.Message.ID}, Message: brief.Truncate(a.in.Message.Text, 200),
 		}}))
+		events = append(events, a.unbound()...)
 	}
 	return a.say(ctx, beginning, slices.Concat(events, resumed)...)
 }
 
-// resumed decides how a resumed execution continues, saves that for the attempts
-// after this one, and returns the events that say so. begun reports whether the
-// query's beginning is in the stream.
+// unbound warns of a limit of model calls that can't hold, since the agent does not
+// report them. A session is refused with one; a message, or a change of its options,
+// can't be: what the session's agent is shows only here.
+func (a *attempt) unbound() []event.Event {
+	var bounds []string
+	if a.in.MaxTicks > 0 {
+		bounds = append(bounds, "maxTicks")
+	}
+	if a.in.Limits.ModelCalls > 0 {
+		bounds = append(bounds, "limits.modelCalls")
+	}
+	if len(bounds) == 0 || a.adapter.Info().Capabilities.Ticks {
+		return nil
+	}
+	return []event.Event{own(event.Log{
+		Level: "warn", Message: fmt.Sprintf("%s has no effect: %s does not report its model calls", strings.Join(bounds, ", "), a.in.Agent.Name),
+	})}
+}
+
+// resumed decides how a resumed execution continues, saves that for later attempts, and
+// returns the events that show it. begun reports whether the stream has the query's start.
 func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool, err error) {
 	r := a.checkpoint.Open.Resume
 	if r == nil {
@@ -233,22 +268,24 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 	if err != nil {
 		return nil, false, fmt.Errorf("look for what can be resumed: %w", err)
 	}
-	events = r.Decide(a.message(), a.in.ExecutionID, h.History, persisted, time.Now())
+	events = r.Decide(a.message(), a.in.ExecutionID, h.History, persisted, a.policy("").Effects, time.Now().UTC())
+	a.machine.AgentLost(persisted)
+	a.checkpoint.Open.Steered = a.machine.Steered
 	begun = h.Started
 	h.DropBlocks()
-	a.machine.HasServer = true
+	a.machine.HasServer, a.machine.Resume = true, *r
 	return events, begun, a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
-// applyOptions tells a warm agent what was changed since it was told last; one
-// that can't be told is started anew. A fresh one was launched with it.
+// applyOptions sends a warm agent the options that changed since they were last sent; an
+// agent that can't change them is restarted. A fresh one was launched with them.
 func (a *attempt) applyOptions(ctx context.Context) error {
 	changed := a.checkpoint.Open.Options
 	model := cmp.Or(changed.Model, a.in.Agent.Model, a.agent.Launch.Model)
 	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.Launch.Policy.Standing)
 	err := a.tellOptions(ctx, model, permission)
 	if errors.Is(err, adapters.ErrUnsupported) {
-		if err = a.host.StopAgent(ctx, a.agent); err == nil {
+		if err = a.host.StopAgent(ctx, a.agent, runner.Grace{}); err == nil {
 			err = a.openAgent(ctx)
 		}
 	}
@@ -265,7 +302,7 @@ func (a *attempt) setPolicy(p adapters.Permission) {
 	a.machine.Step(turn.PolicyChanged{Policy: a.policy(p)})
 }
 
-// policy is that of the session as the turn began over its profile's, with another
+// policy returns the session's policy at the turn's start, over its profile's, with another
 // standing answer.
 func (a *attempt) policy(standing adapters.Permission) permission.Policy {
 	p := a.in.Agent.Policy().Over(a.agent.Launch.Policy)
@@ -273,7 +310,7 @@ func (a *attempt) policy(standing adapters.Permission) permission.Policy {
 	return p
 }
 
-// mode is what the agent is told of a standing answer.
+// mode returns the permission mode that is sent to the agent for a standing answer.
 func (a *attempt) mode(standing adapters.Permission) adapters.Permission {
 	return a.policy(standing).Mode()
 }

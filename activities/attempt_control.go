@@ -4,15 +4,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/steering"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// control serves a request of SendControl.
+// control handles a request of SendControl.
 func (a *attempt) control(ctx context.Context, in contract.ControlInput) (err error) {
 	switch {
 	case in.Interrupt != nil:
@@ -20,7 +24,14 @@ func (a *attempt) control(ctx context.Context, in contract.ControlInput) (err er
 		return err
 	case in.Answer != nil:
 		r := in.Answer
+		if err := a.checkInput(*r); err != nil {
+			return err
+		}
 		_, err = a.step(ctx, turn.Responded{RequestID: r.RequestID, Allow: r.Allow, Message: r.Message, Input: r.Input, By: cmp.Or(r.By, event.ByUser)})
+		return err
+	}
+	if in.Steer != nil {
+		_, err = a.step(ctx, turn.SteerRequested{Message: steeredOf(a.adapter, *in.Steer)})
 		return err
 	}
 	if in.Options != nil {
@@ -34,8 +45,21 @@ func (a *attempt) control(ctx context.Context, in contract.ControlInput) (err er
 	return a.emit(ctx, in.ID, in.Events)
 }
 
-// emit appends server events of the workflow's among the agent's. Their places are
-// read from the stream when the turn is over.
+// checkInput refuses a changed tool input for an agent that would ignore the change.
+func (a *attempt) checkInput(r session.RespondRequest) error {
+	asked, open := a.machine.Asked[r.RequestID]
+	_, changes := a.adapter.(adapters.InputChanging)
+	if !open || changes || !r.Allow || len(r.Input) == 0 || len(asked.Questions) > 0 || asked.ToolUseID == "" {
+		return nil
+	}
+	if permission.Call(nil, "", r.Input, nil) == permission.Call(nil, "", asked.Input, nil) {
+		return nil
+	}
+	return session.Invalid("input", fmt.Sprintf("can't be changed: %s runs what it asked for", a.in.Agent.Name), "allow, or deny with a message that says what to do instead")
+}
+
+// emit appends the workflow's server events among the agent's. Their anchors are read from
+// the stream when the turn is over.
 func (a *attempt) emit(ctx context.Context, key string, events []event.Event) error {
 	if _, err := a.host.o.Stream.Emit(ctx, a.in.Agent.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: a.fence.Epoch}, LastSeq: a.writer.Tail().LastSeq, Key: key, Events: events,
@@ -49,8 +73,8 @@ func (a *attempt) emit(ctx context.Context, key string, events []event.Event) er
 	return nil
 }
 
-// changeOptions tells the running agent. One that can't be told is told with its next
-// turn.
+// changeOptions changes the options of the running agent. If it can't change them now, they
+// are sent with its next turn.
 func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Options) error {
 	if o.Model != "" {
 		told, err := a.tell(ctx, id+"-model", adapters.SetModel{Model: o.Model})
@@ -74,11 +98,27 @@ func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Optio
 	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
-// tell reports whether the agent can be told at all.
+// tell sends the agent an input; told is false if the agent doesn't support it.
 func (a *attempt) tell(ctx context.Context, id string, in adapters.Input) (told bool, err error) {
 	err = a.dialogue.Say(ctx, id, in)
 	if errors.Is(err, adapters.ErrUnsupported) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// steer sends the agent a message while it works, after saving that it has it.
+func (a *attempt) steer(ctx context.Context, m steering.Message) error {
+	a.checkpoint.Open.Steered = a.machine.Steered
+	if err := a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint); err != nil {
+		return err
+	}
+	// Not under its prompt's id: it may have to be sent again after this agent has exited.
+	told, err := a.tell(ctx, a.inputID("steer-"+m.ID), adapters.Prompt{MessageID: m.ID, Text: m.Text, Parts: m.Parts, Steer: true})
+	if told || err != nil {
+		return err
+	}
+	a.machine.Step(turn.SteerRefused{ID: m.ID})
+	a.checkpoint.Open.Steered = a.machine.Steered
+	return errors.Join(errNotNow, a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint))
 }

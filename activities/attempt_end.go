@@ -16,9 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// finish writes the end of the turn: the stream first, then the checkpoint, so that
-// an attempt which dies in between only repeats what can be repeated; the archive
-// last, because it may be away.
+// finish writes the end of the turn: first the stream, then the checkpoint, so that an
+// attempt that dies in between repeats only what can be repeated; the archive last, because
+// it may be unavailable.
 func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOutput, error) {
 	if a.machine.Interrupt != nil || f.Ending.Outcome == turn.Interrupted {
 		a.sweep(ctx)
@@ -50,8 +50,8 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOu
 	return a.archived(ctx)
 }
 
-// saveOutput saves that the execution has ended, with what the archive is to have of
-// it: the stream may be gone when an attempt after this one archives it.
+// saveOutput saves that the execution has ended, with the entries for the archive: the
+// stream may be deleted before a later attempt archives them.
 func (a *attempt) saveOutput(ctx context.Context, out contract.RunTurnOutput) error {
 	if err := a.collectServer(ctx); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (a *attempt) saveOutput(ctx context.Context, out contract.RunTurnOutput) er
 	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
-// writeEnd appends the turn's end and what precedes it: what subagents did of which
-// the agent streamed nothing, what it will not persist, why it failed.
+// writeEnd appends the turn's end and what precedes it: what silent subagents did, which
+// blocks the agent will not persist, and why it failed.
 func (a *attempt) writeEnd(ctx context.Context, f turn.Finish) error {
 	if err := a.tellSilentThreads(ctx, f); err != nil {
 		return err
@@ -88,13 +88,13 @@ func (a *attempt) writeEnd(ctx context.Context, f turn.Finish) error {
 	return a.out.Flush(ctx)
 }
 
-// keepLost keeps what the agent streamed and will not persist: because it has
-// exited, or has taken it back itself (a text that an interrupt cut off, say). Of a
-// turn whose agent is alive only that is read into memory.
+// keepLost keeps what the agent streamed and will not persist, because it has exited or
+// dropped it (such as a text that an interrupt cut off). While the agent is alive, only the
+// dropped blocks are read into memory.
 func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 	place := turn.Place{Offset: f.Offset, Index: turn.IndexLost}
 	tookBack, any := a.machine.Summary.TookBack()
-	if !any && !f.Ending.Exited || a.machine.Has(place) {
+	if !any && !f.Ending.Exited || a.machine.Has(place) && len(a.machine.Steered) == 0 {
 		return nil
 	}
 	blocks := tookBack
@@ -115,13 +115,17 @@ func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 	}
 	events := a.message().Lost(f.Ending, h.History, persisted, f.At)
 	h.DropBlocks()
-	// The last block in order may be among them: the stream is asked again.
+	// The last block may be among them: the stream is read again.
 	a.machine.HasServer = a.machine.HasServer || len(events) > 0
-	return a.out.Add(ctx, events, a.position(place))
+	if f.Ending.Exited {
+		a.machine.AgentLost(persisted)
+	}
+	return a.say(ctx, place, events...)
 }
 
-// adopt takes the end that the stream has of an execution whose host was lost before
-// Temporal heard of it. What was streamed and did not reach the archive is kept.
+// adopt takes over the end that the stream has of an execution whose host was lost before
+// the end was reported to Temporal. What was streamed and did not reach the archive is
+// kept.
 func (a *attempt) adopt(ctx context.Context) (out contract.RunTurnOutput, err error) {
 	if err := a.find(ctx); err != nil {
 		return out, err
@@ -130,10 +134,10 @@ func (a *attempt) adopt(ctx context.Context) (out contract.RunTurnOutput, err er
 	if ended := a.history.Ended; ended != nil {
 		out.Result = a.resultOf(*ended)
 	} else {
-		out.Result = *a.in.Resumes.Ended // by the lost host's last heartbeat; the stream was deleted
+		out.Result = *a.in.Resumes.Ended // from the lost host's last heartbeat; the stream was deleted
 	}
 	if r := out.Result.Result; r != nil {
-		out.Usage, out.CostUSD = r.Usage, r.CostUSD
+		out.Usage, out.CostUSD, out.Ticks = r.Usage, r.CostUSD, r.Ticks
 	}
 	if err := a.keepWhatIsLost(ctx); err != nil {
 		return out, err
@@ -144,8 +148,7 @@ func (a *attempt) adopt(ctx context.Context) (out contract.RunTurnOutput, err er
 	return a.archived(ctx)
 }
 
-// archiveLate is for a turn that ended, and whose worker died before it was
-// archived.
+// archiveLate archives a turn that ended, and whose worker died before it was archived.
 func (a *attempt) archiveLate(ctx context.Context) (contract.RunTurnOutput, error) {
 	if err := a.takeStream(ctx); err != nil {
 		return contract.RunTurnOutput{}, err
@@ -156,7 +159,7 @@ func (a *attempt) archiveLate(ctx context.Context) (contract.RunTurnOutput, erro
 	return a.archived(ctx)
 }
 
-// find finds the sandbox of a turn that has ended, and starts nothing in it.
+// find returns the sandbox of a turn that has ended, and starts nothing in it.
 func (a *attempt) find(ctx context.Context) (err error) {
 	if a.agent, err = a.host.Find(ctx, a.in.Agent, a.in.Sandbox.ID, a.in.Sandbox.Epoch); err != nil {
 		return err
@@ -178,11 +181,11 @@ func (a *attempt) archived(ctx context.Context) (contract.RunTurnOutput, error) 
 	return out, a.saveEnded()
 }
 
-// sweep ends the processes that an interrupted turn left running.
+// sweep ends the processes that an interrupted turn left.
 func (a *attempt) sweep(ctx context.Context) {
 	swept, err := a.agent.Conn.Sweep(ctx, a.checkpoint.Open.Running)
 	if err != nil {
-		// An agent that has exited took everything with it.
+		// With an agent that has exited, all its processes ended.
 		a.host.o.Log.Debug("sweep after an interrupt", "session", a.in.Agent.SessionID, "error", err)
 		return
 	}
@@ -191,7 +194,7 @@ func (a *attempt) sweep(ctx context.Context) {
 	}
 }
 
-// resultOf returns the result that the stream has.
+// resultOf returns the result that is in the stream.
 func (a *attempt) resultOf(ended event.Event) session.Result {
 	res, _ := session.ResultOf(ended, a.in.Message.ID)
 	return shortened(res)
@@ -201,21 +204,24 @@ func (a *attempt) output(e turn.Ending) contract.RunTurnOutput {
 	s, last := &a.machine.Summary, a.writer.Tail().LastSeq
 	res := session.Result{ExecutionID: a.in.ExecutionID, MessageID: a.in.Message.ID, Outcome: session.Outcome(e.Outcome), Error: e.Failure}
 	res.Result = a.machine.Result(e, last)
+	if taken := a.machine.Steered.Taken(); len(taken) > 0 {
+		res.MessageIDs = append([]string{a.in.Message.ID}, taken...)
+	}
 	if e.Outcome == turn.Interrupted {
 		res.Reason = a.machine.Reason()
 	}
 	return contract.RunTurnOutput{
 		Result: shortened(res), Usage: s.Usage, CostUSD: s.CostUSD, LastSeq: last,
-		LastBlockID: s.Last(), LastBlock: s.LastBlock, AgentExited: e.Exited,
+		LastBlockID: s.Last(), LastBlock: s.LastBlock, AgentExited: e.Exited, Progress: progressOf(s),
 	}
 }
 
-// archivePatience is how long a turn waits for the archive at its end. The
-// archive catches up later.
+// archivePatience is how long a turn waits for the archive at its end. Later syncs archive
+// the rest.
 const archivePatience = 5 * time.Second
 
-// archiveEnd archives what the turn left, and looks once more behind the turn:
-// an agent may write its last lines a moment after it said that it is idle.
+// archiveEnd archives what the turn left, and syncs once more after the turn: an agent may
+// write its last lines after it reported that it is idle.
 func (a *attempt) archiveEnd(ctx context.Context) {
 	if len(a.checkpoint.Own) > 0 {
 		a.archiveOwn(ctx)
@@ -237,8 +243,7 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 	a.host.Go(func(ctx context.Context) { a.host.syncLater(ctx, a.archiver) })
 }
 
-// archiveOwn brings Sojourn's own entries into the archive; what does not get
-// there stays in the checkpoint.
+// archiveOwn archives Sojourn's own entries; those that fail stay in the checkpoint.
 func (a *attempt) archiveOwn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
@@ -249,22 +254,22 @@ func (a *attempt) archiveOwn(ctx context.Context) {
 	a.checkpoint.Own = nil
 }
 
-// saveEnded saves what came of an ended turn, unless another turn has written
-// the checkpoint since: after a reset one may run beside it.
+// saveEnded saves the result of an ended turn, unless another turn has written the
+// checkpoint since: after a reset two may run concurrently.
 func (a *attempt) saveEnded() error {
 	return a.host.Checkpoints.SaveIf(a.in.Sandbox.ID, a.checkpoint, func(saved host.Checkpoint) bool {
 		return saved.Ended == a.in.ExecutionID && saved.Open == nil
 	})
 }
 
-// laterEvery is when a turn's transcripts are looked at again, and laterTimes how often
-// at most: S3 may be away.
+// laterEvery is the interval of further syncs of a turn's transcripts, laterTimes their
+// maximum number: S3 may be unavailable.
 const (
 	laterEvery = time.Second
 	laterTimes = 60
 )
 
-// syncLater archives what an agent wrote behind its turn.
+// syncLater archives what an agent wrote after its turn.
 func (h *Host) syncLater(ctx context.Context, a *archiver) {
 	for range laterTimes {
 		select {

@@ -24,8 +24,8 @@ type history struct {
 	whole bool
 }
 
-// read reads what the stream has of the execution behind what was read before.
-// blocks are those that Streamed must have; nil for all, noBlocks for none.
+// read reads what the stream has of the execution after the last read. blocks selects those
+// that Streamed must have; nil for all, noBlocks for none.
 func (a *attempt) read(ctx context.Context, blocks func(event.Event) bool) (*history, error) {
 	if err := a.out.Flush(ctx); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (h *history) DropBlocks() {
 	h.whole = false
 }
 
-// since is a sequence number before everything that was streamed of this execution.
+// since returns a sequence number before all events of this execution.
 func (a *attempt) since() uint64 {
 	if a.in.Resumes != nil {
 		return a.in.Resumes.AfterSeq
@@ -71,8 +71,8 @@ func (a *attempt) scope(blocks func(event.Event) bool) turn.Scope {
 	return s
 }
 
-// readStream learns whether the execution has ended. Whoever takes it over from
-// another host needs what was streamed, too.
+// readStream reads whether the execution has ended. After a lost host it also needs what
+// was streamed.
 func (a *attempt) readStream(ctx context.Context) error {
 	if err := a.takeStream(ctx); err != nil {
 		return err
@@ -89,16 +89,17 @@ func (a *attempt) readStream(ctx context.Context) error {
 	return err
 }
 
-// sayWhatIsLost makes the stream say what the transcripts do, of the turn before,
-// whose agent is gone.
+// sayWhatIsLost makes the stream agree with the transcripts about the previous turn, whose
+// agent has exited.
 func (a *attempt) sayWhatIsLost(ctx context.Context) error {
 	return a.sayLost(ctx, func(h *history, persisted reducer.State) []event.Event {
-		return loss.Difference(h.Streamed(), persisted, loss.Options{At: time.Now().UTC(), Asked: a.message().BlockIDs, MessageID: a.in.Message.ID})
+		m := a.message() // that agent may have received it, and it is sent again now
+		return loss.Difference(h.Streamed(), persisted, loss.Options{At: time.Now().UTC(), Asked: m.BlockIDs, MessageID: m.ID, AskedAgain: m.BlockIDs})
 	})
 }
 
-// keepWhatIsLost does so of this turn, which has ended, and keeps its message: of a
-// turn that had not reached the archive a deleted stream leaves nothing.
+// keepWhatIsLost does the same for this turn, which has ended, and keeps its message: after
+// the stream is deleted, nothing else has a turn that did not reach the archive.
 func (a *attempt) keepWhatIsLost(ctx context.Context) error {
 	return a.sayLost(ctx, func(h *history, persisted reducer.State) []event.Event {
 		return a.message().Lost(turn.Ending{Exited: true}, h.History, persisted, time.Now().UTC())
@@ -123,11 +124,10 @@ func (a *attempt) sayLost(ctx context.Context, lost func(h *history, persisted r
 	return a.out.Flush(ctx)
 }
 
-// collectServer finds the server blocks that this turn's attempts put into the
-// stream, each with the block that it follows, for the archive. The stream is asked,
-// and not this attempt's memory: it has what an attempt before wrote, and in which
-// order, and at the end of the turn it is known which of the agent's blocks are
-// permanent.
+// collectServer finds the server blocks that this turn's attempts appended to the stream,
+// each with its anchor, for the archive. It reads the stream and not this attempt's memory:
+// the stream has what earlier attempts wrote, in order, and at the end of the turn it is
+// known which of the agent's blocks are permanent.
 func (a *attempt) collectServer(ctx context.Context) error {
 	if !a.machine.HasServer && !a.machine.Summary.HasServer {
 		return nil
@@ -142,8 +142,8 @@ func (a *attempt) collectServer(ctx context.Context) error {
 	return nil
 }
 
-// collect adds entries to those that are not archived yet. What was collected before
-// may have another place by now.
+// collect adds entries to those that are not archived yet. Entries that were collected
+// before may have another anchor now.
 func collect(own, entries []archive.OwnEntry) []archive.OwnEntry {
 	own = slices.DeleteFunc(own, func(old archive.OwnEntry) bool {
 		return slices.ContainsFunc(entries, func(e archive.OwnEntry) bool { return e.ID == old.ID })
@@ -151,8 +151,8 @@ func collect(own, entries []archive.OwnEntry) []archive.OwnEntry {
 	return append(own, entries...)
 }
 
-// persistedBy returns the part of the conversation in the agent's own transcripts that the
-// streamed one can be compared with; see [loss.Persisted].
+// persistedBy returns the part of the conversation in the agent's own transcripts that is
+// comparable with the streamed one; see [loss.Persisted].
 func persistedBy(ctx context.Context, a *host.Agent, asked []string, streamed reducer.State) (reducer.State, error) {
 	t, err := transcriptsOf(ctx, a)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
@@ -22,7 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// listen passes what happens to the machine until the turn has ended.
+// listen passes signals to the machine until the turn has ended.
 func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	syncs := newSyncing(a.archiver)
@@ -82,7 +83,7 @@ func problem(err error) string {
 	return err.Error()
 }
 
-// hear handles the next record, or the error that came in its place.
+// hear handles the next record, or the error that was delivered instead.
 func (a *attempt) hear(ctx context.Context, r delivered) (*turn.Finish, error) {
 	span := turn.Span{Offset: r.Offset, Next: r.Next}
 	switch {
@@ -90,7 +91,7 @@ func (a *attempt) hear(ctx context.Context, r delivered) (*turn.Finish, error) {
 		a.host.o.Log.Error("a part of the spool is left out", "session", a.in.Agent.SessionID, "sandbox", a.in.Sandbox.ID, "error", r.err)
 		return a.step(ctx, turn.Unreadable{Span: span, SandboxID: a.in.Sandbox.ID, Why: r.err.Error(), Now: time.Now()})
 	case r.err != nil && ctx.Err() != nil:
-		// The connection is good, and the next attempt may have it already.
+		// The connection is good; the next attempt may already use it.
 		return nil, ctx.Err()
 	case r.err != nil:
 		a.host.Disconnect(a.in.Sandbox.ID)
@@ -107,8 +108,8 @@ func (a *attempt) hear(ctx context.Context, r delivered) (*turn.Finish, error) {
 	})
 }
 
-// translate translates a record; from the opening of the present process on, what
-// it is to be told is written.
+// translate translates a record. Input for the agent is held back until the opening of the
+// present process was read, and written then.
 func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Event, error) {
 	events, err := a.dialogue.Step(ctx, d.Record)
 	if err == nil && a.held && d.Next >= a.agent.Opened.Next {
@@ -118,7 +119,7 @@ func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Eve
 	return events, err
 }
 
-// exitOf reads a record as the end of the agent's process; nil for any other.
+// exitOf returns the exit of the agent's process that a record reports; nil for any other.
 func exitOf(d runner.Delivery) *turn.Exit {
 	line := d.Record.Line
 	if d.Record.Dir != event.DirSig || !strings.HasPrefix(line, "exit") && !strings.HasPrefix(line, "signal") {
@@ -127,9 +128,9 @@ func exitOf(d runner.Delivery) *turn.Exit {
 	return &turn.Exit{How: line, Offset: d.Offset, WithRunner: line == runner.EndWithRunner}
 }
 
-// isProgress reports whether the agent said something, or was told something. What
-// it logs is no progress, nor is what it says only to show that it runs.
-func (a *attempt) isProgress(r event.Record) bool {
+// isProgress reports whether a record is the agent's output or its input. Its logs are no
+// progress, nor are its keep-alive lines.
+func (a *attempt) isProgress(r traffic.Record) bool {
 	if r.Dir != event.DirOut && r.Dir != event.DirIn {
 		return false
 	}
@@ -137,8 +138,8 @@ func (a *attempt) isProgress(r event.Record) bool {
 	return !ok || r.Dir != event.DirOut || !b.Beats(r.Line)
 }
 
-// step passes a signal to the machine and does what it decides. It returns how the
-// turn ended, when it has.
+// step passes a signal to the machine and does what it decides. It returns how the turn
+// ended, once it has.
 func (a *attempt) step(ctx context.Context, s turn.Signal) (*turn.Finish, error) {
 	for _, action := range a.machine.Step(s) {
 		if f, ends := action.(turn.Finish); ends {
@@ -151,63 +152,114 @@ func (a *attempt) step(ctx context.Context, s turn.Signal) (*turn.Finish, error)
 	return nil, nil
 }
 
-// do does one action.
+// do carries out one action.
 func (a *attempt) do(ctx context.Context, action turn.Action) error {
 	switch do := action.(type) {
 	case turn.Append:
 		return a.out.Add(ctx, do.Events, a.position(do.Place))
 	case turn.TellWaiting:
 		a.tellWaiting(ctx, do.Requests)
-	case turn.AnswerAgent:
-		return a.answer(ctx, do)
-	case turn.InterruptAgent:
-		if err := a.dialogue.Say(ctx, do.ID, adapters.Interrupt{}); err != nil {
-			return err
-		}
-		_, err := a.step(ctx, turn.Interrupting{Reason: do.Reason, Now: time.Now()})
-		return err
 	case turn.TerminateAgent:
 		a.escalated(a.agent.Conn.Signal(ctx, syscall.SIGTERM))
 	case turn.KillAgent:
 		_, err := a.agent.Conn.Stop(ctx, runner.Grace{Stdin: -1, Term: -1})
 		a.escalated(err)
 	case turn.StopAgent:
-		if _, err := a.agent.Conn.Stop(ctx, runner.Grace{}); err != nil && !errors.Is(err, runner.ErrExited) {
-			return fmt.Errorf("stop the agent: %w", err)
-		}
+		return a.stopAgent(ctx)
 	case turn.Save:
 		return a.saveInterrupt()
 	case turn.CheckSpool:
 		return a.checkSpool(ctx)
 	case turn.ResumeLater:
 		return a.resumeLater(ctx, do)
-	case turn.RefuseAnswer:
-		return session.Invalid("requestId", fmt.Sprintf("%q is not open", do.RequestID), "the id of an open request")
+	case turn.Park:
+		return a.beginPark(do)
+	default:
+		return a.tellAgent(ctx, action)
 	}
 	return nil
 }
 
-// answer answers a permission request, and saves what no attempt after this one could
-// know.
+func (a *attempt) stopAgent(ctx context.Context) error {
+	if _, err := a.agent.Conn.Stop(ctx, runner.Grace{}); err != nil && !errors.Is(err, runner.ErrExited) {
+		return fmt.Errorf("stop the agent: %w", err)
+	}
+	return nil
+}
+
+// tellAgent carries out an action that sends the agent something, or refuses to.
+func (a *attempt) tellAgent(ctx context.Context, action turn.Action) error {
+	switch do := action.(type) {
+	case turn.AnswerAgent:
+		return a.answer(ctx, do)
+	case turn.RefuseAnswer:
+		return session.Invalid("requestId", fmt.Sprintf("%q is not open", do.RequestID), "the id of an open request")
+	case turn.SteerAgent:
+		return a.steer(ctx, do.Message)
+	case turn.RefuseSteer:
+		return errNotNow
+	case turn.InterruptAgent:
+		if err := a.dialogue.Say(ctx, do.ID, adapters.Interrupt{}); err != nil {
+			return err
+		}
+		_, err := a.step(ctx, turn.Interrupting{Reason: do.Reason, Now: time.Now()})
+		return err
+	default:
+		return a.doWithheld(ctx, action)
+	}
+}
+
+// doWithheld carries out an action about a resume that is withheld from the agent.
+func (a *attempt) doWithheld(ctx context.Context, action turn.Action) error {
+	switch do := action.(type) {
+	case turn.SaveAnswer:
+		return a.saveAnswer(do.RequestID)
+	case turn.AskAgent:
+		return a.askAgent(ctx)
+	case turn.Emit:
+		return a.emitOwn(ctx, do)
+	}
+	return fmt.Errorf("session %s: nothing is known of the action %T", a.in.Agent.SessionID, action)
+}
+
+// answer answers a permission request, and saves what later attempts need and can't read
+// elsewhere.
 func (a *attempt) answer(ctx context.Context, do turn.AnswerAgent) error {
 	if do.By != event.ByPolicy {
-		if a.checkpoint.Open.Answers == nil {
-			a.checkpoint.Open.Answers = map[string]turn.Responded{}
-		}
-		a.checkpoint.Open.Answers[do.RequestID] = a.machine.Answers[do.RequestID]
-		if err := a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint); err != nil {
+		if err := a.saveAnswer(do.RequestID); err != nil {
 			return err
 		}
 	}
 	return a.dialogue.Say(ctx, "answer-"+do.RequestID, adapters.Answer{RequestID: do.RequestID, Allow: do.Allow, Message: do.Message, Input: do.Input})
 }
 
-// position is a place in this sandbox's spool; no position for the zero place.
+func (a *attempt) saveAnswer(requestID string) error {
+	if a.checkpoint.Open.Answers == nil {
+		a.checkpoint.Open.Answers = map[string]turn.Responded{}
+	}
+	a.checkpoint.Open.Answers[requestID] = a.machine.Answers[requestID]
+	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
+}
+
+// emitOwn emits server events after those that were appended before.
+func (a *attempt) emitOwn(ctx context.Context, do turn.Emit) error {
+	var events []event.Event
+	for _, p := range do.Payloads {
+		events = append(events, own(p))
+	}
+	if err := a.out.Flush(ctx); err != nil {
+		return err
+	}
+	return a.emit(ctx, do.Key, events)
+}
+
+// position returns a place in this sandbox's spool as a position; no position for the zero
+// place.
 func (a *attempt) position(p turn.Place) stream.Position {
 	return stream.Position{Epoch: a.in.Sandbox.Epoch, Offset: p.Offset, Index: p.Index}
 }
 
-// say appends events at a place, unless an attempt before did.
+// say appends events at a place, unless an earlier attempt did.
 func (a *attempt) say(ctx context.Context, p turn.Place, events ...event.Event) error {
 	if a.machine.Has(p) {
 		return nil
@@ -229,9 +281,9 @@ func (a *attempt) saveInterrupt() error {
 	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
-// checkSpool asks whether this attempt has read all that the spool holds. One that
-// has not, because it has only just begun or because the stream kept it waiting,
-// can't judge how long the agent has been silent.
+// checkSpool checks whether this attempt has read all that the spool holds. An attempt that
+// has not, because it has just started or was blocked by the stream, can't judge how long
+// the agent has been silent.
 func (a *attempt) checkSpool(ctx context.Context) error {
 	status, err := a.agent.Conn.Status(ctx)
 	if err != nil {
@@ -241,8 +293,7 @@ func (a *attempt) checkSpool(ctx context.Context) error {
 	return err
 }
 
-// errResumed ends an attempt whose agent was lost with its runner; the next one
-// resumes.
+// errResumed ends an attempt whose agent was lost with its runner; the next one resumes.
 var errResumed = temporal.NewApplicationError("the runner died, and its agent with it; the turn is resumed", "RunnerLost")
 
 // resumeLater saves that the agent was killed with its runner, for the next attempt.
@@ -266,11 +317,11 @@ func (a *attempt) resumeLater(ctx context.Context, do turn.ResumeLater) error {
 	return errResumed
 }
 
-// tellPatience bounds one signal to the workflow: while Temporal is away the
-// turn continues, and the signal is sent again with the next tick.
+// tellPatience bounds one signal to the workflow: while Temporal is unavailable the turn
+// continues, and the signal is sent again with the next tick.
 const tellPatience = time.Second
 
-// tellWaiting signals the workflow which requests wait for a person.
+// tellWaiting signals to the workflow which requests wait for a person.
 func (a *attempt) tellWaiting(ctx context.Context, requests []string) {
 	ctx, cancel := context.WithTimeout(ctx, tellPatience)
 	defer cancel()

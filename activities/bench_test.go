@@ -30,14 +30,13 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// bench is one session on one host, with the real servers, sandbox and runner
-// below it.
+// bench is one session on one host, with the real servers, sandbox and runner.
 type bench struct {
 	t     *testing.T
 	log   *stream.Log
 	store *archive.Archive
 	dir   string
-	// program is what the agent is.
+	// program is the agent's program.
 	program  string
 	provider sandbox.Provider
 	slots    *host.Slots
@@ -52,7 +51,7 @@ type bench struct {
 	last    uint64
 }
 
-// newBench makes a host; it has no sandbox yet.
+// newBench creates a host without a sandbox.
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	run, err := filepath.Abs(filepath.Join("..", "bin", "sojourn-runner"))
@@ -82,7 +81,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// withSandbox is a bench that has a sandbox too.
+// withSandbox returns a bench that has a sandbox.
 func withSandbox(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -91,7 +90,7 @@ func withSandbox(t *testing.T) *bench {
 	return b
 }
 
-// worker is a new worker on the host, as after the death of the one before.
+// worker starts a new worker on the host, as after the death of the previous one.
 func (b *bench) worker() {
 	if b.host != nil {
 		require.NoError(b.t, b.host.Close())
@@ -119,8 +118,7 @@ func (b *bench) endAll() {
 	}
 }
 
-// as runs an activity as Temporal would: the attempt is the one given, and ctx
-// ends it.
+// as runs an activity as Temporal would, as the given attempt, until ctx ends.
 func as[O any](ctx context.Context, attempt int, run, in any) (O, error) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(nothing{})
@@ -137,7 +135,7 @@ func as[O any](ctx context.Context, attempt int, run, in any) (O, error) {
 	return out, err
 }
 
-// acknowledging is a Temporal that is there.
+// acknowledging is a Temporal that acknowledges every heartbeat.
 type acknowledging struct{ host.Temporal }
 
 func (acknowledging) RecordActivityHeartbeat(ctx context.Context, _ []byte, details ...any) error {
@@ -154,7 +152,7 @@ func (nothing) Info(string, ...any)  {}
 func (nothing) Warn(string, ...any)  {}
 func (nothing) Error(string, ...any) {}
 
-// numbered tells an activity which attempt it is.
+// numbered reports its attempt to an activity.
 type numbered struct {
 	interceptor.WorkerInterceptorBase
 	attempt int
@@ -199,7 +197,7 @@ func (b *bench) create() {
 	b.sandbox, b.last = out.Sandbox, out.LastSeq
 }
 
-// ask is the input of a turn.
+// ask returns the input of a turn.
 func (b *bench) ask(n int, text string) contract.RunTurnInput {
 	id := string(rune('0' + n))
 	return contract.RunTurnInput{
@@ -212,7 +210,7 @@ func (b *bench) attempt(ctx context.Context, n int, in contract.RunTurnInput) (c
 	return as[contract.RunTurnOutput](ctx, n, b.host.RunTurn, in)
 }
 
-// turn runs a turn that nothing disturbs.
+// turn runs a turn to its end.
 func (b *bench) turn(in contract.RunTurnInput) contract.RunTurnOutput {
 	b.t.Helper()
 	out, err := b.attempt(b.t.Context(), 1, in)
@@ -227,13 +225,13 @@ func (b *bench) end() {
 	require.NoError(b.t, err)
 }
 
-// ended is what a turn that runs aside came to.
+// ended is the result of a turn that runs concurrently.
 type ended struct {
 	out contract.RunTurnOutput
 	err error
 }
 
-// aside runs an attempt beside the test.
+// aside runs an attempt concurrently with the test.
 func (b *bench) aside(ctx context.Context, n int, in contract.RunTurnInput) <-chan ended {
 	done := make(chan ended, 1)
 	go func() {
@@ -243,7 +241,7 @@ func (b *bench) aside(ctx context.Context, n int, in contract.RunTurnInput) <-ch
 	return done
 }
 
-// until reads the stream behind after until an event is what is looked for.
+// until reads the stream after a sequence number until is returns true for an event.
 func (b *bench) until(after uint64, is func(event.Event) bool) event.Event {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -260,7 +258,7 @@ func (b *bench) until(after uint64, is func(event.Event) bool) event.Event {
 
 func is[P event.Payload](ev event.Event) bool { _, ok := ev.Payload.(P); return ok }
 
-// events is the whole stream; a gap in it is an error.
+// events returns the whole stream; a gap in it is an error.
 func (b *bench) events() []event.Event {
 	b.t.Helper()
 	var all []event.Event
@@ -271,7 +269,7 @@ func (b *bench) events() []event.Event {
 	return all
 }
 
-// heard is every line that the agent was handed.
+// heard returns every line that the agent read from stdin.
 func (b *bench) heard() []string {
 	b.t.Helper()
 	data, err := os.ReadFile(b.file(stdinLog))
@@ -282,7 +280,7 @@ func (b *bench) heard() []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-// file is a path in the agent's home.
+// file returns a path in the agent's home.
 func (b *bench) file(elem ...string) string {
 	b.t.Helper()
 	sb, err := b.provider.Open(b.t.Context(), b.sandbox.ID)

@@ -9,17 +9,16 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
-	"github.com/sojourn-run/sojourn/turn"
 )
 
-// CatchUp returns how far a session has come whose run is behind: its stream has
-// more than the run knows, most often because the workflow was reset. What the
-// stream says wins, and nothing of it is done again. A live sandbox is kept;
-// otherwise the session's next epoch is taken, which fences whatever an earlier
-// run still has under way.
+// CatchUp returns the state of a session whose run is behind its stream: the stream has
+// more than the run knows, most often because the workflow was reset. The stream wins, and
+// nothing in it is done again. A live sandbox is kept; otherwise the session's next epoch
+// is taken, which fences whatever an earlier run still has running.
 func (s *Session) CatchUp(ctx context.Context, in contract.CatchUpInput) (contract.CatchUpOutput, error) {
 	out, err := s.catchUp(ctx, in)
 	return out, toApplicationError(err)
@@ -62,8 +61,7 @@ func (s *Session) catchUp(ctx context.Context, in contract.CatchUpInput) (contra
 	return out, nil
 }
 
-// fenceOff takes the next epoch and appends it to the stream. A closed session is
-// open again.
+// fenceOff takes the next epoch and appends it to the stream. It reopens a closed session.
 func (s *Session) fenceOff(ctx context.Context, in contract.CatchUpInput, closed bool) (uint64, error) {
 	epoch, err := s.Archive.TakeEpoch(ctx, in.SessionID)
 	if err != nil {
@@ -82,7 +80,7 @@ func (s *Session) fenceOff(ctx context.Context, in contract.CatchUpInput, closed
 	return epoch, err
 }
 
-// past is what a part of the stream says of a session.
+// past is what a part of the stream has of a session.
 type past struct {
 	seq        uint64
 	sandbox    *session.Sandbox
@@ -94,16 +92,15 @@ type past struct {
 	closed     bool
 }
 
-// readPast reads everything after what the workflow knows. Where retention has
-// removed some of it, what is left is read.
+// readPast reads everything after the last event that the workflow knows. Where retention
+// has removed some of it, the rest is read.
 func readPast(ctx context.Context, log *stream.Log, in contract.CatchUpInput) (*past, error) {
 	p := &past{seq: in.LastSeq, sandbox: in.Sandbox}
 	p.blocks = loss.NewServerBlocks(in.Anchor)
 	return p, eachAfter(ctx, log, in.SessionID, in.LastSeq, func(ev event.Event) bool { p.hear(ev); return true })
 }
 
-// eachAfter calls hear with the events after a sequence number until it returns
-// false.
+// eachAfter calls hear with the events after a sequence number until it returns false.
 func eachAfter(ctx context.Context, log *stream.Log, sessionID string, after uint64, hear func(event.Event) bool) error {
 	for ev, err := range log.Read(ctx, sessionID, after, stream.ReadOptions{}) {
 		var gap *stream.GapError
@@ -129,7 +126,7 @@ func (p *past) hear(ev event.Event) {
 	switch e := ev.Payload.(type) {
 	case event.BlockUpsert:
 		if ev.Context.Conversation() == event.Main {
-			p.lastBlock = turn.Describe(e.Block, p.lastBlock)
+			p.lastBlock = brief.Describe(e.Block, p.lastBlock)
 		}
 	case event.EECreating:
 		p.sandbox = nil
@@ -150,7 +147,7 @@ func (p *past) hear(ev event.Event) {
 	}
 }
 
-// ended notes that a sandbox was terminated.
+// ended records that a sandbox was terminated.
 func (p *past) ended(env event.Environment) {
 	if p.sandbox != nil && env.Status == "terminated" && env.SandboxID == p.sandbox.ID {
 		p.sandbox = nil
@@ -169,17 +166,19 @@ func (p *past) started(ev event.Event, q event.Query) {
 }
 
 func (p *past) answered(ev event.Event) {
-	for _, id := range endedMessages(ev.Payload) {
-		res, _ := session.ResultOf(ev, id)
-		p.number(res.ExecutionID)
-		p.results = append(p.results, shortened(res))
-		if p.running != nil && p.running.MessageID == id {
-			p.running = nil
-		}
+	ids := endedMessages(ev.Payload)
+	if len(ids) == 0 {
+		return
+	}
+	res, _ := session.ResultOf(ev, ids[0]) // the other messages are in it
+	p.number(res.ExecutionID)
+	p.results = append(p.results, shortened(res))
+	if p.running != nil && p.running.MessageID == ids[0] {
+		p.running = nil
 	}
 }
 
-// endedMessages are the messages whose execution an event ends.
+// endedMessages returns the messages whose execution an event ends.
 func endedMessages(p event.Payload) []string {
 	switch p := p.(type) {
 	case event.QueryCompleted:
@@ -192,7 +191,7 @@ func endedMessages(p event.Payload) []string {
 	return nil
 }
 
-// number notes the number in an execution's id.
+// number records the number in an execution's id.
 func (p *past) number(id string) {
 	if n, err := strconv.Atoi(strings.TrimPrefix(id, "x")); err == nil {
 		p.executions = max(p.executions, n)

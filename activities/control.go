@@ -2,13 +2,14 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sojourn-run/sojourn/contract"
 )
 
-// controlPatience is how long a control waits for its turn to enter: the
-// workflow schedules both at about the same time.
+// controlPatience is how long a control waits for its turn to start: the workflow schedules
+// both at about the same time.
 const controlPatience = time.Second
 
 // control is a request to a running turn.
@@ -17,7 +18,7 @@ type control struct {
 	reply chan error
 }
 
-// SendControl hands a control to the running turn of a session on this host.
+// SendControl passes a control to the running turn of a session on this host.
 func (h *Host) SendControl(ctx context.Context, in contract.ControlInput) (contract.ControlOutput, error) {
 	t := h.await(ctx, in)
 	if t == nil {
@@ -33,12 +34,12 @@ func (h *Host) SendControl(ctx context.Context, in contract.ControlInput) (contr
 	}
 	select {
 	case err := <-c.reply:
-		return contract.ControlOutput{Handed: err == nil}, toApplicationError(err)
+		return handed(err)
 	case <-t.left:
-		// A turn that took it may have left since: its word counts.
+		// A turn that took it may have left since: its result counts.
 		select {
 		case err := <-c.reply:
-			return contract.ControlOutput{Handed: err == nil}, toApplicationError(err)
+			return handed(err)
 		default:
 			return contract.ControlOutput{}, nil
 		}
@@ -47,7 +48,18 @@ func (h *Host) SendControl(ctx context.Context, in contract.ControlInput) (contr
 	}
 }
 
-// await finds the turn, or nil when it does not enter in time.
+// errNotNow is the error for a message that the working agent can't take: it has to wait.
+var errNotNow = errors.New("the agent can't take a message now")
+
+// handed converts a turn's result for a control into the activity's.
+func handed(err error) (contract.ControlOutput, error) {
+	if errors.Is(err, errNotNow) {
+		return contract.ControlOutput{}, nil
+	}
+	return contract.ControlOutput{Handed: err == nil}, toApplicationError(err)
+}
+
+// await returns the turn, or nil when it does not start in time.
 func (h *Host) await(ctx context.Context, in contract.ControlInput) *attempt {
 	patience, cancel := context.WithTimeout(ctx, controlPatience)
 	defer cancel()

@@ -9,14 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
-	"github.com/sojourn-run/sojourn/turn"
 )
 
-// unrecoverable reports whether an error means that no attempt can continue in the
-// sandbox: checkpoint and spool contradict each other or can't be read, or its runner
-// is of a release that this worker can't talk to.
+// unrecoverable reports whether an error means that no attempt can continue in the sandbox:
+// checkpoint and spool contradict each other or can't be read, or this worker can't talk to
+// its runner's release.
 func unrecoverable(err error) bool {
 	for _, cause := range []error{host.ErrDamaged, runner.ErrOffset, runner.ErrTrimmed, runner.ErrVersion} {
 		if errors.Is(err, cause) {
@@ -26,12 +26,12 @@ func unrecoverable(err error) bool {
 	return false
 }
 
-// giveUp ends a sandbox in which no attempt can continue, with everything in it
-// archived, so that the turn is resumed in another one. Its error says so; while that
-// can't be done, it is one that is tried again.
+// giveUp ends a sandbox in which no attempt can continue, with everything in it archived,
+// so that the turn is resumed in another one. Its error reports that; while the sandbox
+// can't be ended, the error is retryable.
 func (h *Host) giveUp(ctx context.Context, in contract.RunTurnInput, why error) error {
 	h.o.Log.Error("a sandbox is given up", "session", in.Agent.SessionID, "sandbox", in.Sandbox.ID, "error", why)
-	defer heartbeat(ctx, "giving up the sandbox: "+turn.Truncate(why.Error(), 300)).stop()
+	defer heartbeat(ctx, "giving up the sandbox: "+brief.Truncate(why.Error(), 300)).stop()
 	_, err := h.endSandbox(ctx, contract.EndSandboxInput{Agent: in.Agent, Sandbox: in.Sandbox, Reason: "damaged", LastSeq: in.LastSeq})
 	if err != nil {
 		return errors.Join(why, err)
@@ -39,9 +39,9 @@ func (h *Host) giveUp(ctx context.Context, in contract.RunTurnInput, why error) 
 	return temporal.NewNonRetryableApplicationError("sandbox "+in.Sandbox.ID+" is given up: "+why.Error(), session.TypeHostLost, nil)
 }
 
-// reached is how far the sandbox's spool once came, as checkpoint and stream know.
-// Events with index 0 precede the next record, which may never have been written; all
-// others are of a record that was.
+// reached returns how far the sandbox's spool came, by checkpoint and stream. Events with
+// index 0 precede the next record, which may never be written; all others are of a written
+// record.
 func (a *attempt) reached() int64 {
 	from := a.checkpoint.Offset
 	if had := a.machine.Had; had != nil && had.Index > 0 {
@@ -50,8 +50,8 @@ func (a *attempt) reached() int64 {
 	return from
 }
 
-// damages returns events that say what of the runner's folder could not be read when
-// the agent's process was started.
+// damages returns events about what could not be read of the runner's folder when the
+// agent's process was started.
 func (a *attempt) damages() (events []event.Event) {
 	if !a.agent.Fresh {
 		return nil

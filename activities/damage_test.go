@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// requireGivenUp wants the sandbox ended, with all in the archive, and the turn
-// sent elsewhere by an error that names what is wrong.
+// requireGivenUp checks that the sandbox has ended, with everything archived, and that the
+// turn is resumed elsewhere because of an error that names the damage.
 func (b *bench) requireGivenUp(err error, want string) {
 	b.t.Helper()
 	var app *temporal.ApplicationError
@@ -35,8 +35,8 @@ func (b *bench) requireGivenUp(err error, want string) {
 	require.Equal(b.t, 1, count[event.EETerminated](b.events()))
 }
 
-// A spool that is opened anew begins behind what is known to have been in it. A
-// turn's beginning is said before the record at its place is written.
+// A reopened spool starts after everything it is known to have held. The start of a turn is
+// streamed before the record at its place is written.
 func TestReachedIsOfRecordsThatWere(t *testing.T) {
 	t.Parallel()
 	reached := func(had *turn.Place) int64 {
@@ -48,10 +48,10 @@ func TestReachedIsOfRecordsThatWere(t *testing.T) {
 	require.EqualValues(t, 91, reached(&turn.Place{Offset: 90, Index: turn.IndexEnd}))
 }
 
-// A checkpoint that can't be used: nobody knows how far the turns came, so the
-// sandbox is given up, and nothing of what its agent wrote is lost.
+// With an unusable checkpoint the turns' progress is unknown, so the sandbox is given up,
+// and nothing of what its agent wrote is lost.
 func TestDamageOfTheCheckpoint(t *testing.T) {
-	// In a text, so that JSON doesn't find it.
+	// In a text, so that the JSON stays valid.
 	flipped := func(data []byte) []byte { data[bytes.LastIndex(data, []byte(`":"`))+3] ^= 1; return data }
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -88,8 +88,8 @@ func TestDamageOfTheCheckpoint(t *testing.T) {
 	}
 }
 
-// An agent that was killed with its runner and can't be started again, in the
-// middle of a turn: the turn is sent elsewhere, with what the agent wrote.
+// An agent that was killed with its runner in the middle of a turn, and can't be started
+// again: the turn is resumed elsewhere, with what the agent wrote.
 func TestStrandedTurnGoesElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(program string) error{
@@ -110,13 +110,13 @@ func TestStrandedTurnGoesElsewhere(t *testing.T) {
 			require.ErrorContains(t, (<-done).err, runner.ErrClosed.Error())
 			_, err = b.attempt(t.Context(), 2, b.ask(1, "words 3 tool hang"))
 			b.requireGivenUp(err, "claude")
-			require.Zero(t, count[event.QueryFailed](b.events()), "it is not over")
+			require.Zero(t, count[event.QueryFailed](b.events()), "the turn has not ended")
 		})
 	}
 }
 
-// A turn that was not begun fails by name where its agent can't be started: the
-// sandbox is kept.
+// A turn that has not started fails with a typed error where its agent can't be started:
+// the sandbox is kept.
 func TestTurnThatCanNotBegin(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -129,7 +129,7 @@ func TestTurnThatCanNotBegin(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The end of a sandbox does not hang on its checkpoint.
+// A sandbox can be ended without its checkpoint.
 func TestDamageOfTheCheckpointAtTheEnd(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -140,7 +140,7 @@ func TestDamageOfTheCheckpointAtTheEnd(t *testing.T) {
 	require.ErrorIs(t, err, sandbox.ErrNotFound)
 }
 
-// A checkpoint behind the end of a live runner's spool.
+// A checkpoint after the end of a live runner's spool.
 func TestDamagePositionPastTheSpoolsEnd(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -153,15 +153,15 @@ func TestDamagePositionPastTheSpoolsEnd(t *testing.T) {
 	b.requireGivenUp(err, runner.ErrOffset.Error())
 }
 
-// A spool that was lost with its runner goes on where it was: the next turn is
-// told whole.
+// A spool that was lost with its runner continues at its old offset: the next turn is
+// streamed whole.
 func TestDamageOfTheWholeSpool(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
 	b.turn(b.ask(1, "words 5"))
 	a, err := b.host.Find(t.Context(), b.agent, b.sandbox.ID, b.sandbox.Epoch)
 	require.NoError(t, err)
-	require.NoError(t, b.host.StopAgent(t.Context(), a))
+	require.NoError(t, b.host.StopAgent(t.Context(), a, runner.Grace{}))
 	require.NoError(t, os.RemoveAll(filepath.Join(a.Paths.Control, "spool")))
 	require.NoError(t, os.WriteFile(filepath.Join(a.Paths.Control, "inputs.jsonl"), []byte("{\n"), 0o600))
 	out := b.turn(b.ask(2, "words 4"))

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/host"
 )
 
-// A database in a sandbox is queried while somebody writes to it: all queries see
-// it as it was at the first one, values keep their kinds, and it is only read.
+// A database in a sandbox is queried during concurrent writes: all queries have one
+// snapshot, values keep their types, and the database is only read.
 func TestDatabaseOfASandbox(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -64,7 +64,7 @@ func TestDatabaseOfASandbox(t *testing.T) {
 		}
 	}
 	require.ErrorContains(t, err, "readonly")
-	require.Equal(t, want, all(q), "and goes on")
+	require.Equal(t, want, all(q), "and continues")
 	require.NoError(t, q.Close())
 	q = open(name)
 	require.Len(t, all(q), 7)

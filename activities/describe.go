@@ -12,16 +12,15 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/session"
-	"github.com/sojourn-run/sojourn/turn"
 )
 
-// versionTimeout bounds the question for a program's version: some take many
-// seconds when all are asked at once on a busy machine. The activity has 30 s.
+// versionTimeout bounds the query of a program's version: some take many seconds when all
+// run at once on a busy machine. The activity has 30 s.
 const versionTimeout = 25 * time.Second
 
-// DescribeHost returns which agents this host has, its warnings, and what it could
-// not remove.
+// DescribeHost returns this host's agents, its warnings, and what it could not remove.
 func (h *Host) DescribeHost(ctx context.Context) (session.HostReport, error) {
 	names := h.o.Agents.Names()
 	report := session.HostReport{Host: h.o.ID, Warnings: h.o.Warnings, Leftovers: h.leftovers(), Agents: make([]session.HostsAgent, len(names))}
@@ -52,9 +51,9 @@ func (h *Host) describeAgent(ctx context.Context, name string) session.HostsAgen
 	return out
 }
 
-// programVersion is the first line that a program says of its version. The
-// program runs outside of a sandbox, so it is given nothing of the worker's
-// environment, and a home that is removed again.
+// programVersion returns the first line of a program's version output. The program runs
+// outside of a sandbox, so it gets nothing of the worker's environment, and a temporary
+// home.
 func (h *Host) programVersion(ctx context.Context, program string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
@@ -75,5 +74,5 @@ func (h *Host) programVersion(ctx context.Context, program string) (version stri
 		return "", fmt.Errorf("%s --version: %w", program, err)
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
-	return turn.Truncate(first, 100), nil
+	return brief.Truncate(first, 100), nil
 }

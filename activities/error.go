@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// typed are the errors that no retry helps, and their types across Temporal.
-// What is not listed is retried.
+// typed are the errors that must not be retried, and their types across Temporal. All
+// others are retried.
 var typed = []struct {
 	err error
 	typ string
@@ -38,8 +38,7 @@ var typed = []struct {
 	{host.ErrAgent, session.TypeAgentFailed},
 }
 
-// toApplicationError returns an activity's error in the form in which it crosses
-// Temporal.
+// toApplicationError returns an activity's error in the form in which it crosses Temporal.
 func toApplicationError(err error) error {
 	var app *temporal.ApplicationError
 	var invalid *session.InvalidError
@@ -57,5 +56,5 @@ func toApplicationError(err error) error {
 	return err
 }
 
-// errAhead is of a run that was reset and whose stream has more than it knows.
+// errAhead is the error for a run that was reset and whose stream has more than it knows.
 var errAhead = errors.New("the session has come further than its workflow, which was reset")

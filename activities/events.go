@@ -10,17 +10,17 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// own makes an event of Sojourn's own in the main conversation.
+// own returns a server event in the main conversation.
 func own(p event.Payload) event.Event {
 	return event.FromServer(p, time.Now().UTC())
 }
 
-// runtime is the unified status of a session without a sandbox.
+// runtime returns the unified status of a session without a sandbox.
 func runtime(loaded bool) event.Status {
 	return event.Status{Runtime: &event.Runtime{IsLoaded: loaded}}
 }
 
-// unified is the status of a session with a sandbox.
+// unified returns the status of a session with a sandbox.
 func unified(env event.Environment) event.Status {
 	return event.Status{State: env.Status, Runtime: &event.Runtime{IsLoaded: true, Sandbox: &env}}
 }
@@ -31,8 +31,8 @@ func lostEnvironment(sb session.Sandbox) event.Environment {
 	return env
 }
 
-// ownEntries picks from events what belongs to the conversation, for the
-// archive, and returns the last block after it.
+// ownEntries returns those events that are part of the conversation, as entries for the
+// archive, and the last block after them.
 func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnEntry, string) {
 	var entries []archive.OwnEntry
 	for i, ev := range events {
@@ -48,7 +48,7 @@ func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnE
 	return entries, anchor
 }
 
-// ownEntriesOf are placed server events as the archive takes them.
+// ownEntriesOf returns placed server events as entries for the archive.
 func ownEntriesOf(placed []loss.Placed) (entries []archive.OwnEntry) {
 	for _, p := range placed {
 		entries = append(entries, archive.OwnEntry{

@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// TestMessageToAnAgentThatHasJustEnded: a message that arrives when the agent's
-// process has ended, and what it started has not, goes to the next process, once.
+// TestMessageToAnAgentThatHasJustEnded: a message that arrives when the agent's process has
+// exited, and its children have not, goes to the next process, once.
 func TestMessageToAnAgentThatHasJustEnded(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -29,7 +29,7 @@ func TestMessageToAnAgentThatHasJustEnded(t *testing.T) {
 	endHalf, endWhole := b.halfEnded()
 	endHalf()
 	in := b.ask(2, "words 3")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := b.attempt(ctx, 1, in)
 	require.ErrorIs(t, err, err)
@@ -49,8 +49,8 @@ func TestMessageToAnAgentThatHasJustEnded(t *testing.T) {
 	require.Equal(t, 2, count[event.QueryCompleted](b.events()))
 }
 
-// TestAnswerToAnAgentThatHasJustEnded: a turn whose agent ended before it was
-// answered fails by that name, in the attempt that is under way.
+// TestAnswerToAnAgentThatHasJustEnded: a turn whose agent exited before it was answered
+// fails with that type, in the running attempt.
 func TestAnswerToAnAgentThatHasJustEnded(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -67,8 +67,8 @@ func TestAnswerToAnAgentThatHasJustEnded(t *testing.T) {
 	require.Contains(t, over.out.Result.Error.Message, "signal killed")
 }
 
-// TestAgentThatEndsAtOnce: an agent that ends before it can be told anything fails
-// its turn by name, and is not started for ever.
+// TestAgentThatEndsAtOnce: an agent that exits before it can be sent anything fails its
+// turn with a type, and is not restarted forever.
 func TestAgentThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -83,8 +83,8 @@ func TestAgentThatEndsAtOnce(t *testing.T) {
 	require.Equal(t, session.Completed, b.turn(b.ask(6, "words 3")).Result.Outcome)
 }
 
-// halfEnded returns what kills the agent's process and holds what it started, and
-// what lets that go: the first process of the namespace is stopped meanwhile.
+// halfEnded returns what kills the agent's process and holds its children, and what
+// releases them: the first process of the namespace is stopped meanwhile.
 func (b *bench) halfEnded() (half, whole func()) {
 	b.t.Helper()
 	status, err := b.status()
@@ -97,7 +97,7 @@ func (b *bench) halfEnded() (half, whole func()) {
 	_, behindName, _ := strings.Cut(string(raw), ") ")
 	init, err := strconv.Atoi(strings.Fields(behindName)[1])
 	require.NoError(b.t, err)
-	whole = func() { _ = syscall.Kill(init, syscall.SIGCONT) } // perhaps again
+	whole = func() { _ = syscall.Kill(init, syscall.SIGCONT) } // it may run twice
 	b.t.Cleanup(whole)
 	return func() {
 		require.NoError(b.t, syscall.Kill(init, syscall.SIGSTOP))
@@ -107,8 +107,8 @@ func (b *bench) halfEnded() (half, whole func()) {
 	}, whole
 }
 
-// awaitState waits until all threads of a process have a state: T is stopped, Z is
-// dead and not reaped.
+// awaitState waits until all threads of a process have a state: T is stopped, Z is dead and
+// not reaped.
 func (b *bench) awaitState(pid int, state string) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 )
 
-// exportedTo is how far one of an agent's databases is archived: a cursor, and the size
-// of the archived lines that it is behind.
+// exportedTo is how far one of an agent's databases is archived: a cursor, and the size of
+// the archived lines up to it.
 type exportedTo struct {
 	size   int64
 	cursor json.RawMessage
@@ -26,7 +26,7 @@ func (r *archiver) export(ctx context.Context, session string, e adapters.Export
 	}
 	at, failed := size, error(nil)
 	next, err := e.Export(r.agent.Home(ctx), t, since, func(lines []byte) error {
-		// What was exported only grows.
+		// An export only grows.
 		grown := t
 		grown.Kind = adapters.Append
 		if info, failed = r.store.AppendTranscript(ctx, session, r.agent.Epoch, grown, at, lines); failed != nil {
@@ -45,8 +45,8 @@ func (r *archiver) export(ctx context.Context, session string, e adapters.Export
 	return info, changed, nil
 }
 
-// cursor returns how far the archive has a database: as this archiver knows it, or else
-// read from the archive.
+// cursor returns how far a database is archived: from this archiver's memory, or else from
+// the archive.
 func (r *archiver) cursor(ctx context.Context, session string, e adapters.Exporter, id string, size int64) (json.RawMessage, error) {
 	if size == 0 {
 		return nil, nil

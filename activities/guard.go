@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// ResetGuard refuses activities of a run that was reset and whose stream has more
-// than the run knows: they fail with session.TypeFenced, before they do anything,
-// and the run catches up. A worker of sessions must have it.
+// ResetGuard refuses activities of a run that was reset and whose stream has more than the
+// run knows: they fail with session.TypeFenced before they do anything, and the run catches
+// up. A worker of sessions must have it.
 func ResetGuard(log *stream.Log) interceptor.WorkerInterceptor { return &resetGuard{log: log} }
 
 type resetGuard struct {
@@ -22,7 +22,7 @@ type resetGuard struct {
 	log *stream.Log
 }
 
-// InterceptActivity puts the guard before an activity.
+// InterceptActivity adds the guard to an activity.
 func (g *resetGuard) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	return &guardedActivity{interceptor.ActivityInboundInterceptorBase{Next: next}, g.log}
 }
@@ -47,16 +47,16 @@ func (a *guardedActivity) ExecuteActivity(ctx context.Context, in *interceptor.E
 
 // write is what the guard needs of an activity's input.
 type write struct {
-	// reset reports that the run was reset; after is the last event that it knows.
+	// reset reports whether the run was reset; after is its last known event.
 	reset bool
 	after uint64
-	// repeats reports whether an earlier attempt of the same activity may have
-	// appended an event; nil: none.
+	// repeats reports whether an earlier attempt of the same activity may have appended an
+	// event; nil if none may.
 	repeats func(event.Payload) bool
 }
 
-// writeOf returns what the guard needs of the activities that write for a
-// session's run; the zero write for all others.
+// writeOf returns what the guard needs of the activities that write for a session's run;
+// the zero write for all others.
 func writeOf(input any) write {
 	switch in := input.(type) {
 	case contract.BeginInput:
@@ -78,8 +78,8 @@ func writeOf(input any) write {
 	return write{}
 }
 
-// notAhead fails with errAhead if the stream has anything, after what the run
-// knows, that changes what a workflow would do.
+// notAhead returns errAhead if the stream has anything, after the run's last known event,
+// that changes what a workflow would do.
 func notAhead(ctx context.Context, log *stream.Log, sessionID string, w write) error {
 	var found event.Payload
 	err := eachAfter(ctx, log, sessionID, w.after, func(ev event.Event) bool {

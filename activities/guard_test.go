@@ -16,11 +16,10 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// guardedSession is the workflow id that the SDK's test environment gives.
+// guardedSession is the workflow id in the SDK's test environment.
 const guardedSession = "default-test-workflow-id"
 
-// guarded runs an activity that does nothing behind the guard, and reports
-// whether it ran.
+// guarded runs an empty activity behind the guard, and reports whether it ran.
 func guarded[I any](t *testing.T, log *stream.Log, in I) (ran bool, err error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
@@ -44,8 +43,8 @@ func emitted(t *testing.T, log *stream.Log, events ...event.Payload) uint64 {
 	return last
 }
 
-// Every activity that writes for a run is refused, before it does anything, if
-// the run was reset and its stream has more than it knows.
+// Every activity that writes for a run is refused, before it does anything, if the run was
+// reset and its stream has more than it knows.
 func TestAResetRunIsRefusedWhatItsStreamDecided(t *testing.T) {
 	t.Parallel()
 	log, _ := fresh(t)
@@ -83,7 +82,7 @@ func TestAResetRunIsRefusedWhatItsStreamDecided(t *testing.T) {
 		}{{1, false}, {last - 1, true}} {
 			ran, err = run(c.after, c.reset)
 			require.NoError(t, err, name)
-			require.True(t, ran, "%s: a run that was not reset, or that has seen all that matters", name)
+			require.True(t, ran, "%s: a run that was not reset, or that has all decisive events", name)
 		}
 	}
 }
@@ -108,7 +107,7 @@ func TestARepeatedActivityOfAResetRunIsDone(t *testing.T) {
 		require.NoError(t, err, name)
 		require.True(t, ran, name)
 		ran, err = guarded(t, log, contract.CreateSandboxInput{Reset: true})
-		require.Error(t, err, "%s: to any other activity it is news", name)
+		require.Error(t, err, "%s: any other activity is refused", name)
 		require.False(t, ran)
 	}
 }

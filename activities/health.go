@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// health looks at the sandbox before it is given a query. One that was
-// unhealthy is ready again: its agent is started anew.
+// health checks the sandbox before a query. One that was unhealthy is ready again: its
+// agent is restarted.
 func (a *attempt) health(ctx context.Context) ([]event.Event, error) {
 	status, err := a.agent.Conn.Status(ctx)
 	if err != nil {
@@ -25,8 +25,8 @@ func (a *attempt) health(ctx context.Context) ([]event.Event, error) {
 	return events, nil
 }
 
-// unhealthy says that what ran in the sandbox died; the next query starts it
-// again.
+// unhealthy returns the events about a dead agent in the sandbox; the next query restarts
+// it.
 func (a *attempt) unhealthy(why string) []event.Event {
 	env := a.environment("unhealthy")
 	env.Message = why

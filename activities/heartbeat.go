@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/host"
 )
 
-// phase is what the heartbeats of an activity show that leases no agent; see
-// [host.Heartbeater] for the one that does.
+// phase is what the heartbeats of an activity without an agent's lease show; see
+// [host.Heartbeater] for the one with a lease.
 type phase struct {
 	details atomic.Pointer[contract.HeartbeatDetails]
 	stop    func()

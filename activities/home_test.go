@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// memory is a sandbox whose home is a map. Only what a home needs is there.
+// memory is a sandbox whose home is a map. It implements only what a home needs.
 type memory struct {
 	sandbox.Sandbox
 	mu    sync.Mutex
@@ -31,7 +31,7 @@ type memory struct {
 	read atomic.Int64
 }
 
-// counted is a file that counts what is read of it.
+// counted is a file that counts the bytes read of it.
 type counted struct {
 	io.Reader
 	n *atomic.Int64
@@ -85,7 +85,7 @@ func TestHomeErrors(t *testing.T) {
 	require.ErrorIs(t, err, path.ErrBadPattern)
 }
 
-// A home in a real sandbox reads as a folder does.
+// A home in a real sandbox reads like a folder.
 func TestHomeOfASandbox(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)

@@ -13,26 +13,25 @@ import (
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
-// HostOptions is what a host's activities depend on. All fields are required
-// unless they say otherwise.
+// HostOptions are the dependencies of a host's activities. All fields are required unless
+// they say otherwise.
 type HostOptions struct {
 	host.Options
-	// Memory is about what a session may cost this process. Default:
+	// Memory bounds what a session may use of this process's memory. Default:
 	// DefaultMemory.
 	Memory  Memory
 	Stream  *stream.Log
 	Archive *archive.Archive
-	// Reconcile has a session cleaned up whose workflow was ended from outside.
-	// Default: nothing does.
+	// Reconcile starts the cleanup of a session whose workflow was ended from outside.
+	// Default: no cleanup.
 	Reconcile func(ctx context.Context, d session.TerminatedRun) error
-	// Warnings are what operators must know of how agents are isolated on this
-	// host, a sentence each. Default: nothing.
+	// Warnings are what operators must know about the isolation of agents on this host, a
+	// sentence each. Default: none.
 	Warnings []string
 }
 
-// Host has the activities that belong to one host: its sandboxes, the turns in
-// them, and control over those. Safe for concurrent use; Close waits for what
-// continues behind the activities.
+// Host has the activities of one host: its sandboxes, the turns in them, and control over
+// those. Safe for concurrent use; Close waits for background work.
 type Host struct {
 	*host.Host
 	o HostOptions
@@ -40,7 +39,7 @@ type Host struct {
 	mu sync.Mutex
 	// turns are the running ones, by session.
 	turns map[string]*attempt
-	// arrived is closed and replaced when a turn enters.
+	// arrived is closed and replaced when a turn starts.
 	arrived chan struct{}
 	// made are the sandboxes that this process made and that exist.
 	made map[string]bool
@@ -60,10 +59,10 @@ func NewHost(o HostOptions) *Host {
 	}
 }
 
-// awaitPredecessor waits until the attempt of a workflow run that has made way
-// has left, if it is still here: it learns that from its next heartbeat, and may
-// save until then that the turn has ended. It waits for less than a heartbeat may
-// take; then the stream's fence is what keeps them apart.
+// awaitPredecessor waits until the attempt of a replaced workflow run has left, if it is
+// still here: it learns that from its next heartbeat, and may save until then that the turn
+// has ended. The wait is shorter than a heartbeat may take; after it, only the stream's
+// fence keeps the two apart.
 func (h *Host) awaitPredecessor(ctx context.Context, sessionID string) error {
 	h.mu.Lock()
 	before := h.turns[sessionID]
@@ -83,8 +82,8 @@ func (h *Host) awaitPredecessor(ctx context.Context, sessionID string) error {
 	}
 }
 
-// enter makes a turn the session's live one. A turn of an earlier attempt that
-// is still there is fenced by the stream; it leaves by itself.
+// enter makes a turn the session's live one. A turn of an earlier attempt that is still
+// here is fenced by the stream, and leaves by itself.
 func (h *Host) enter(t *attempt) (leave func()) {
 	id := t.in.Agent.SessionID
 	h.Slots.Busy(t.in.Sandbox.ID)
@@ -104,8 +103,8 @@ func (h *Host) enter(t *attempt) (leave func()) {
 	}
 }
 
-// live returns the running turn of an execution, and what closes when another
-// turn enters.
+// live returns the running turn of an execution, and a channel that is closed when another
+// turn starts.
 func (h *Host) live(sessionID, executionID string) (*attempt, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,15 +114,15 @@ func (h *Host) live(sessionID, executionID string) (*attempt, <-chan struct{}) {
 	return nil, h.arrived
 }
 
-// A turn of the run before whose end is in the stream saves it within this time.
+// A turn of the previous run whose end is in the stream saves it within this time.
 const (
 	savePatience = 2 * time.Second
 	saveEvery    = 20 * time.Millisecond
 )
 
-// settledCheckpoint returns the checkpoint for a turn. The attempt of a run that was
-// reset may be about to save the end that the run after it has read in the stream
-// already: that is waited for.
+// settledCheckpoint returns the checkpoint for a turn. The attempt of a run that was reset
+// may be about to save the end that the next run has read in the stream already: this waits
+// for that.
 func (h *Host) settledCheckpoint(ctx context.Context, in contract.RunTurnInput) (host.Checkpoint, error) {
 	for until := time.Now().Add(savePatience); ; {
 		c, err := h.Checkpoints.Load(in.Sandbox.ID)

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -38,9 +39,9 @@ func TestExitOf(t *testing.T) {
 	t.Parallel()
 	for line, exited := range map[string]bool{"exit 0": true, "exit 137": true, "signal killed": true, "start": false, "": false} {
 		at := func(dir event.Dir) runner.Delivery {
-			return runner.Delivery{Offset: 7, Record: event.Record{Dir: dir, Line: line}}
+			return runner.Delivery{Offset: 7, Record: traffic.Record{Dir: dir, Line: line}}
 		}
-		require.Nil(t, exitOf(at(event.DirOut)), "an agent may print what it likes")
+		require.Nil(t, exitOf(at(event.DirOut)), "an agent may print anything")
 		exit := exitOf(at(event.DirSig))
 		require.Equal(t, exited, exit != nil, line)
 		if exited {
@@ -49,8 +50,8 @@ func TestExitOf(t *testing.T) {
 	}
 }
 
-// Each error that no retry mends crosses Temporal by its type, however it is
-// wrapped; the rest is retried.
+// Each error that must not be retried crosses Temporal by its type, however it is wrapped;
+// the rest is retried.
 func TestCrossing(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, toApplicationError(nil))
@@ -61,7 +62,7 @@ func TestCrossing(t *testing.T) {
 		require.Equal(t, c.typ, app.Type())
 		require.True(t, app.NonRetryable())
 		require.Contains(t, app.Error(), c.err.Error())
-		require.Same(t, app, toApplicationError(err), "once is enough")
+		require.Same(t, app, toApplicationError(err), "a converted error is not converted again")
 	}
 	for want, err := range map[string]error{
 		session.TypeFenced:       &stream.GapError{},
@@ -97,7 +98,7 @@ func TestCrossingNames(t *testing.T) {
 	}
 }
 
-// bare is a host without servers and sandboxes.
+// bare returns a host without servers and sandboxes.
 func bare(t *testing.T) *Host {
 	t.Helper()
 	h := NewHost(HostOptions{Options: host.Options{ID: "h", DataDir: t.TempDir(), Log: quiet()}})
@@ -105,7 +106,7 @@ func bare(t *testing.T) *Host {
 	return h
 }
 
-// live is a turn that nobody runs.
+// live returns a turn that no goroutine runs.
 func live(session, execution string) *attempt {
 	return &attempt{
 		in:       contract.RunTurnInput{Agent: contract.Agent{SessionID: session}, ExecutionID: execution},
@@ -121,8 +122,7 @@ func TestSendControl(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, out.Handed, "no turn")
 
-	// The turn enters while the control waits for it, behind one of another
-	// session.
+	// The turn starts while the control waits for it, after one of another session.
 	sent := make(chan contract.ControlOutput, 1)
 	go func() {
 		out, err := h.SendControl(t.Context(), in)
@@ -144,7 +144,7 @@ func TestSendControl(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, out.Handed)
 
-	// A refusal crosses with its type.
+	// A refusal keeps its type.
 	two := live("s", "x2")
 	leave = h.enter(two)
 	defer leave()
@@ -159,11 +159,11 @@ func TestSendControl(t *testing.T) {
 	_, err = h.SendControl(ctx, contract.ControlInput{SessionID: "s", ExecutionID: "x2"})
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = h.SendControl(ctx, contract.ControlInput{SessionID: "nobody", ExecutionID: "x1"})
-	require.ErrorIs(t, err, context.Canceled, "who gives up does not know whether there is a turn")
+	require.ErrorIs(t, err, context.Canceled, "a canceled wait does not report whether there is a turn")
 }
 
-// A control that the turn took as its last act was handed, whichever of the
-// two is heard first.
+// A control that the turn took as its last action was handed over, whichever of the two is
+// received first.
 func TestSendControlToALeavingTurn(t *testing.T) {
 	t.Parallel()
 	h := bare(t)
@@ -179,7 +179,7 @@ func TestSendControlToALeavingTurn(t *testing.T) {
 	}
 }
 
-// A turn that is followed by another attempt does not take its place away.
+// A turn that is followed by another attempt does not remove that attempt when it leaves.
 func TestLeaveIsItsOwn(t *testing.T) {
 	t.Parallel()
 	h := bare(t)

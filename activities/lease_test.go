@@ -24,17 +24,17 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// temporalSays answers heartbeats with what it is told to.
+// temporalSays answers heartbeats as configured.
 type temporalSays struct {
 	host.Temporal
-	// answer is what a heartbeat gets; nil is an acknowledgement.
+	// answer is the reply to a heartbeat; nil is an acknowledgement.
 	answer atomic.Pointer[error]
 	paused atomic.Bool
 	looks  atomic.Int32
 	beats  atomic.Int32
-	// ended is what the last heartbeat said of the turn's end.
+	// ended is the turn's end in the last heartbeat.
 	ended atomic.Pointer[session.Result]
-	// onEnd is called when a heartbeat says that the turn has ended.
+	// onEnd is called when a heartbeat reports that the turn has ended.
 	onEnd func()
 }
 
@@ -61,8 +61,7 @@ func (s *temporalSays) DescribeWorkflowExecution(context.Context, string, string
 	}}, nil
 }
 
-// leased is a bench with a sandbox whose leases are short and whose Temporal is told
-// what to say.
+// leased returns a bench with a sandbox, short leases and a configurable Temporal.
 func leased(t *testing.T, lease time.Duration) (*bench, *temporalSays) {
 	t.Helper()
 	says := &temporalSays{}
@@ -74,13 +73,13 @@ func leased(t *testing.T, lease time.Duration) (*bench, *temporalSays) {
 	return b, says
 }
 
-// status is what the runner of the bench's sandbox says.
+// status returns the status of the runner of the bench's sandbox.
 func (b *bench) status() (runner.Status, error) {
 	return b.host.Connected(b.sandbox.ID).Conn.Status(b.t.Context())
 }
 
-// An agent in the middle of a turn ends when Temporal acknowledges nothing for
-// as long as a lease, though its worker lives and says nothing.
+// An agent in the middle of a turn is ended when no heartbeat is acknowledged for the
+// length of a lease, though its worker lives and nothing fails.
 func TestLeaseRunsOut(t *testing.T) {
 	t.Parallel()
 	b, says := leased(t, 3*time.Second)
@@ -88,14 +87,14 @@ func TestLeaseRunsOut(t *testing.T) {
 	b.until(b.last, is[event.BlockDelta])
 	status, err := b.status()
 	require.NoError(t, err)
-	require.False(t, status.LeaseUntil.IsZero(), "the lease is armed before the agent is asked")
+	require.False(t, status.LeaseUntil.IsZero(), "the lease is armed before the agent is prompted")
 	says.say(serviceerror.NewUnavailable("away"))
 	gone := <-done
 	require.ErrorIs(t, gone.err, gone.err)
 	require.ErrorContains(t, gone.err, runner.ErrClosed.Error())
 
-	// Temporal is back: the next attempt finds the agent dead, and the one after
-	// it goes on.
+	// Temporal is back: the next attempt finds the agent dead, and the one after it
+	// continues.
 	says.answer.Store(nil)
 	_, err = b.attempt(t.Context(), 2, b.ask(1, "words 3 tool hang"))
 	require.ErrorContains(t, err, errResumed.Error())
@@ -110,14 +109,13 @@ func TestLeaseRunsOut(t *testing.T) {
 	}))
 }
 
-// A message that the agent had not written down when its runner died is asked
-// again.
+// A message that the agent had not persisted when its runner died is sent again.
 func TestRunnerDiesBeforeTheMessageIsWritten(t *testing.T) {
 	t.Parallel()
 	b, _ := leased(t, time.Minute)
 	require.NoError(t, os.WriteFile(b.file(unwritten), nil, 0o600))
 	done := b.aside(t.Context(), 1, b.ask(1, "hang"))
-	require.Eventually(t, func() bool { return countLines(b.heard(), `"type":"user"`) == 1 }, 30*time.Second, 10*time.Millisecond, "the agent has the prompt")
+	require.Eventually(t, func() bool { return countLines(b.heard(), `"type":"user"`) == 1 }, time.Minute, 10*time.Millisecond, "the agent has the prompt")
 	status, err := b.status()
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(status.Supervisor, syscall.SIGKILL))
@@ -126,7 +124,7 @@ func TestRunnerDiesBeforeTheMessageIsWritten(t *testing.T) {
 	_, err = b.attempt(t.Context(), 2, b.ask(1, "hang"))
 	require.ErrorContains(t, err, errResumed.Error())
 	again := b.aside(t.Context(), 3, b.ask(1, "hang"))
-	require.Eventually(t, func() bool { return countLines(b.heard(), `"hang"`) == 2 || len(again) > 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return countLines(b.heard(), `"hang"`) == 2 || len(again) > 0 }, time.Minute, 10*time.Millisecond)
 	require.Empty(t, again)
 	require.True(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Interrupt: &contract.Interrupt{}}).Handed)
 	require.NoError(t, (<-again).err)
@@ -134,14 +132,14 @@ func TestRunnerDiesBeforeTheMessageIsWritten(t *testing.T) {
 	require.Zero(t, countLines(b.heard(), "Continue from where"))
 }
 
-// Without an acknowledged heartbeat no agent is started, let alone asked.
+// Without an acknowledged heartbeat no agent is started, let alone prompted.
 func TestNothingIsAskedUnacknowledged(t *testing.T) {
 	t.Parallel()
 	b, says := leased(t, time.Minute)
 	says.say(serviceerror.NewUnavailable("away"))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := b.aside(ctx, 1, b.ask(1, "words 3"))
-	require.Eventually(t, func() bool { return says.beats.Load() > 2 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return says.beats.Load() > 2 }, time.Minute, 10*time.Millisecond)
 	says.say(serviceerror.NewNotFound("timed out"))
 	gone := <-done
 	cancel()
@@ -159,8 +157,8 @@ func TestNoLeaseBetweenTurns(t *testing.T) {
 	require.True(t, status.LeaseUntil.IsZero())
 }
 
-// A paused turn's agent goes on though no attempt heartbeats for it, as long as
-// Temporal says that it is paused, and no longer.
+// A paused turn's agent continues though no attempt heartbeats for it, for as long as
+// Temporal reports it as paused.
 func TestPausedTurnKeepsItsAgent(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
@@ -172,9 +170,9 @@ func TestPausedTurnKeepsItsAgent(t *testing.T) {
 	says.say(activity.ErrActivityPaused)
 	require.ErrorContains(t, (<-done).err, "paused")
 	enough := says.looks.Load() + 3*host.PausedChecks
-	require.Eventually(t, func() bool { return says.looks.Load() > enough }, 60*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return says.looks.Load() > enough }, time.Minute, 10*time.Millisecond)
 	status, err := b.status()
-	require.NoError(t, err, "it lives though three leases are over")
+	require.NoError(t, err, "it lives after three leases")
 	require.Equal(t, runner.AgentRunning, status.State)
 
 	says.paused.Store(false)

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// errPaused and errReset are the errors of an attempt that an operator ended; the
-// next one is made when the operator lets it.
+// errPaused and errReset are the errors of an attempt that an operator ended; the next one
+// starts when the operator allows it.
 var (
 	errPaused = temporal.NewApplicationError("the turn was paused; its agent goes on", "Paused")
 	errReset  = temporal.NewApplicationError("the turn's activity was reset; its agent goes on", "ActivityReset")
@@ -28,8 +28,8 @@ func operatorError(ctx context.Context) error {
 	return nil
 }
 
-// reconcileTerminated has the session of an attempt cleaned up that Temporal no longer
-// knows, if its workflow was ended from outside.
+// reconcileTerminated starts the cleanup of the session of an attempt that Temporal no
+// longer has, if its workflow was ended from outside.
 func (h *Host) reconcileTerminated(ctx context.Context, sessionID string) {
 	ctx, cancel := context.WithTimeout(ctx, reconcilePatience)
 	defer cancel()

@@ -22,8 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/turns"
 )
 
-// countedSandbox counts what is read of a sandbox: of files, and of what commands
-// print.
+// countedSandbox counts what is read of a sandbox: files and the output of commands.
 type countedSandbox struct {
 	sandbox.Sandbox
 	read atomic.Int64
@@ -60,7 +59,7 @@ func (c countedProcess) Stdout() io.ReadCloser {
 	}{&counted{out, c.n}, out}
 }
 
-// The agent's database is queried where it is: a turn costs what it changed.
+// The agent's database is queried in place: a turn costs what it changed.
 func TestTurnsAreLinearForOpenCode(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -86,7 +85,8 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 
 	var since json.RawMessage
 	at := 0
-	// cost is that of the last turns up to one; those before are written at once.
+	// cost returns the costs of the last turns up to one; the earlier ones are written at
+	// once.
 	cost := func(last int) (c costs) {
 		for ; at < last-countedTurns; at++ {
 			require.NoError(t, db.Turn(t.Context(), at+1))
@@ -112,7 +112,7 @@ func TestTurnsAreLinearForOpenCode(t *testing.T) {
 	}
 	atMost15PercentMore(t, cost(32), cost(400))
 
-	// What was archived piece by piece is what the database says.
+	// What was archived piece by piece equals the database.
 	var whole []byte
 	_, err = opencode.New().Export(host.NewHome(t.Context(), sb), adapters.Transcript{ID: event.Main, Path: turns.DatabasePath, Kind: adapters.Snapshot}, nil,
 		func(piece []byte) error {

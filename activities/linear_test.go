@@ -29,17 +29,16 @@ type grower struct {
 	store    *teststack.Wire
 }
 
-// costs are what turns cost at their end: bytes read of the home, requests to
-// S3 and bytes sent there.
+// costs are the costs of turns at their end: bytes read of the home, requests to S3 and
+// bytes sent there.
 type costs struct{ read, requests, sent int64 }
 
-// countedTurns is how many turns are counted together: the archive puts small
-// pieces together now and then.
+// countedTurns is how many turns are counted together: the archive merges small pieces from
+// time to time.
 const countedTurns = 16
 
-// cost brings the session to turn last, and returns what the last turns cost:
-// the agent writes its answer down in two pieces, the turn waits for it, and the
-// transcripts are archived.
+// cost runs the session up to turn last, and returns the costs of the last turns: the agent
+// writes its answer in two pieces, the turn waits for it, and the transcripts are archived.
 func (g *grower) cost(t *testing.T, last int) (c costs) {
 	t.Helper()
 	for g.n < last {
@@ -64,8 +63,7 @@ func (g *grower) cost(t *testing.T, last int) (c costs) {
 	return c
 }
 
-// linear holds that the turns up to 400 cost at most 15 % more than those up to
-// 32.
+// linear checks that the turns up to 400 cost at most 15 % more than those up to 32.
 func (g *grower) linear(t *testing.T) {
 	t.Helper()
 	g.store = &teststack.Wire{}
@@ -107,8 +105,8 @@ func TestTurnsAreLinearForGemini(t *testing.T) {
 	(&grower{File: turns.Gemini()}).linear(t)
 }
 
-// What is new in a transcript is found, nothing is found before it has its end,
-// and a look ends with its context.
+// What is new in a transcript is found, an unfinished line is not, and a search ends with
+// its context.
 func TestAnAnswerIsFoundWhenItIsWritten(t *testing.T) {
 	t.Parallel()
 	r, sb, _ := archiving(t)
@@ -128,12 +126,12 @@ func TestAnAnswerIsFoundWhenItIsWritten(t *testing.T) {
 	require.False(t, written("last"), "it has no end yet")
 	sb.put(mainPath, said("first")+said("last"))
 	require.True(t, written("last"))
-	require.False(t, written("last"), "it is behind")
+	require.False(t, written("last"), "it is before the cursor")
 
 	sb.put(mainPath, said("other")+said("whole"))
-	require.True(t, written("other"), "another transcript is read from its beginning")
+	require.True(t, written("other"), "another transcript is read from its start")
 	since = json.RawMessage(`{"state":{"v":0}}`)
-	require.True(t, written("whole"), "a state of another build is none")
+	require.True(t, written("whole"), "a state of another build is ignored")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -141,8 +139,8 @@ func TestAnAnswerIsFoundWhenItIsWritten(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// How far the transcripts were parsed is in the checkpoint when the turn has ended:
-// another worker goes on from there.
+// How far the transcripts were parsed is in the checkpoint when the turn has ended: another
+// worker continues from there.
 func TestTheCheckpointHasWhatIsParsed(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)

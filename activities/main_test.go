@@ -21,8 +21,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// TestMain is also the program that the sandboxes of the tests run as their
-// agent: a link named claude leads to this binary.
+// TestMain is also the program that the sandboxes of the tests run as their agent: a link
+// named claude points to this binary.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "claude" {
 		os.Exit(fakeClaude())
@@ -39,9 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// servers has what the tests write to, unless the environment names a stream and
-// an S3 gateway that run already: SOJOURN_NATS_URL and SOJOURN_S3_TEST_ENDPOINT,
-// together.
+// servers are what the tests write to, unless the environment names a running stream and S3
+// gateway: SOJOURN_NATS_URL and SOJOURN_S3_TEST_ENDPOINT, both.
 var servers teststack.Shared
 
 // serversOf returns the servers' settings.
@@ -56,7 +55,7 @@ func serversOf(t testing.TB) map[string]string {
 	return servers.Get(t).Env
 }
 
-// fresh gives a log and an archive of the test's own.
+// fresh returns a log and an archive for one test.
 func fresh(t testing.TB) (*stream.Log, *archive.Archive) {
 	t.Helper()
 	env, namespace := serversOf(t), "ns-"+strings.ToLower(rand.Text())
@@ -74,7 +73,7 @@ func fresh(t testing.TB) (*stream.Log, *archive.Archive) {
 	return log, store
 }
 
-// storeOf is a client of the S3 gateway.
+// storeOf returns a client of the S3 gateway.
 func storeOf(env map[string]string) *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint: aws.String(env["AWS_ENDPOINT_URL_S3"]), Region: "us-east-1", UsePathStyle: true,
@@ -86,5 +85,4 @@ func storeOf(env map[string]string) *s3.Client {
 	})
 }
 
-// quiet is a logger that says nothing.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -12,15 +12,15 @@ import (
 type delivered struct {
 	runner.Delivery
 	err error
-	// done is to be called when the record is translated.
+	// done must be called when the record is translated.
 	done func()
 }
 
 // maxRecords bounds how many records wait to be translated.
 const maxRecords = 256
 
-// records reads the spool from the checkpoint on, in a goroutine that ends with
-// ctx. Those that wait to be translated are bounded in number and in bytes.
+// records reads the spool from the checkpoint on, in a goroutine that ends with ctx. Those
+// that wait for translation are bounded in number and in bytes.
 func (a *attempt) records(ctx context.Context) <-chan delivered {
 	ch := make(chan delivered, maxRecords)
 	room := int64(a.host.o.Memory.records())

@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// RunTurn hands the message to the agent and stays until it is answered. It may be
-// attempted again at any point by any worker of the host: what an attempt does is
-// decided from what those before have left ([turn.Decide]).
+// RunTurn sends the message to the agent and returns when it is answered. It may be retried
+// at any point by any worker of the host: what an attempt does is decided from what earlier
+// ones have left ([turn.Decide]).
 func (h *Host) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract.RunTurnOutput, error) {
 	a, err := h.newAttempt(ctx, in)
 	if err != nil {
@@ -34,7 +34,7 @@ func (h *Host) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract.
 	return out, nil
 }
 
-// carryOut decides and does what was decided, until there is nothing more to decide.
+// carryOut decides and carries out plans until there is nothing more to decide.
 func (a *attempt) carryOut(ctx context.Context) (contract.RunTurnOutput, error) {
 	for {
 		plan := turn.Decide(a.facts)
@@ -62,6 +62,8 @@ func (a *attempt) run(ctx context.Context, kind turn.Kind) (contract.RunTurnOutp
 		return a.archiveLate(ctx)
 	case turn.Adopt:
 		return a.adopt(ctx)
+	case turn.ParkTurn:
+		return a.park(ctx)
 	}
 	if err := a.open(ctx); err != nil {
 		return contract.RunTurnOutput{}, err
@@ -79,13 +81,13 @@ func (a *attempt) run(ctx context.Context, kind turn.Kind) (contract.RunTurnOutp
 	return a.listen(ctx)
 }
 
-// releaseLease takes the agent off its lease: it waits for the next turn, however
-// long that takes.
+// releaseLease takes the agent off its lease: it may wait for the next turn, however long
+// that takes.
 func (a *attempt) releaseLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), host.AckPatience)
 	defer cancel()
 	if err := a.heartbeater.Release(ctx); err != nil {
-		// The lease ends an agent that could have stayed warm, and no more.
+		// At worst the lease ends an agent that could have stayed warm.
 		a.host.o.Log.Warn("the agent's lease is not taken off", "session", a.in.Agent.SessionID, "error", err)
 	}
 }
@@ -99,8 +101,8 @@ func (a *attempt) close() {
 	}
 }
 
-// leave returns an attempt's error after it left its agent at work, and takes care of
-// the agent if nobody else does.
+// leave returns an attempt's error after it left its agent running: it keeps the agent of a
+// paused turn alive, and starts the cleanup of a terminated session.
 func (a *attempt) leave(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), activity.ErrActivityPaused) && a.agent != nil {
 		a.host.KeepPaused(a.in.Agent.SessionID, a.agent.Conn)

@@ -6,14 +6,14 @@ import (
 	"fmt"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
-	"github.com/sojourn-run/sojourn/turn"
 )
 
-// emitLost ends, for subscribers, a sandbox that was lost with its host: nobody else
-// can.
+// emitLost terminates, for subscribers, a sandbox that was lost with its host, which can't
+// report it.
 func (h *Host) emitLost(ctx context.Context, at streamEnd, lost session.Sandbox) (uint64, error) {
 	return h.o.Stream.Emit(ctx, at.session, stream.Emission{
 		Fence: stream.Fence{Epoch: at.epoch}, LastSeq: at.lastSeq, Key: "lost-" + lost.ID,
@@ -29,8 +29,8 @@ func (h *Host) discard(ctx context.Context, sandboxID string) error {
 	return h.terminate(ctx, sb)
 }
 
-// emit appends an event about the sandbox, what precedes it, and behind it the unified
-// status: what runs for the session from then on.
+// emit appends the events before, an event about the sandbox, and the unified status from
+// then on.
 func (h *Host) emit(ctx context.Context, in streamEnd, p event.Payload, env event.Environment, before ...event.Event) (uint64, error) {
 	ev := own(p)
 	now := unified(env)
@@ -50,19 +50,19 @@ type streamEnd struct {
 	lastSeq uint64
 }
 
-// terminate ends a sandbox and everything that the host knows of it.
+// terminate ends a sandbox and drops the host's state of it.
 func (h *Host) terminate(ctx context.Context, sb sandbox.Sandbox) error {
 	_, err := h.terminateNaming(ctx, sb)
 	return err
 }
 
-// terminateNaming is terminate, and names the files that could not be removed
-// yet; empty for none. The sandbox has ended all the same.
+// terminateNaming is like terminate, and returns the files that could not be removed yet;
+// "" for none. The sandbox has ended all the same.
 func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left string, err error) {
 	err = sb.Terminate(ctx)
 	if le, ok := errors.AsType[*sandbox.LeftError](err); ok {
 		h.o.Log.Warn("files of an ended sandbox remain", "sandbox", sb.ID(), "path", le.Path, "error", err)
-		left, err = turn.Truncate(err.Error(), leftShown), nil
+		left, err = brief.Truncate(err.Error(), leftShown), nil
 	}
 	if err != nil {
 		return "", err

@@ -21,16 +21,15 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// CreateSandbox makes a sandbox on this host with everything that the
-// session's agent needs: its transcripts from the archive, its profile, its
-// workspace. It takes the session's next epoch, so whatever served the session
-// before is fenced from then on.
+// CreateSandbox creates a sandbox on this host with everything that the session's agent
+// needs: its transcripts from the archive, its profile, its workspace. It takes the
+// session's next epoch, which fences whatever served the session before.
 func (h *Host) CreateSandbox(ctx context.Context, in contract.CreateSandboxInput) (contract.CreateSandboxOutput, error) {
 	p := heartbeat(ctx, "waiting for a free slot")
 	defer p.stop()
 	out, err := h.createSandbox(ctx, in, p)
 	if errors.Is(err, archive.ErrCorrupt) {
-		// No other try helps, and nobody would see what is waited for.
+		// A retry would not help, and would hide the error.
 		err = temporal.NewNonRetryableApplicationError(err.Error(), session.TypeAgentFailed, nil)
 	}
 	return out, toApplicationError(err)
@@ -68,15 +67,15 @@ func (h *Host) createSandbox(ctx context.Context, in contract.CreateSandboxInput
 	env.Status = made.Status
 	last, err := h.emit(ctx, at, event.EEReady{Environment: env}, env)
 	if err != nil {
-		// Nobody will know of it: it must not stay.
+		// The caller gets no id of it: it must not stay.
 		return contract.CreateSandboxOutput{}, errors.Join(err, h.discard(context.WithoutCancel(ctx), env.SandboxID))
 	}
 	h.Slots.Idle(env.SandboxID)
 	return contract.CreateSandboxOutput{Sandbox: made, LastSeq: last}, nil
 }
 
-// provision makes the sandbox and puts everything into it; after an error nothing of
-// it is left.
+// provision creates the sandbox and puts everything into it; after an error nothing of it
+// is left.
 func (h *Host) provision(ctx context.Context, in contract.Agent, sandboxID string, at streamEnd, slot *host.Slot) error {
 	a, err := h.o.Agents.Get(in.Name)
 	if err != nil {
@@ -109,8 +108,8 @@ func (h *Host) provision(ctx context.Context, in contract.Agent, sandboxID strin
 	return nil
 }
 
-// refusedWorkspace returns the error of bad input for a workspace that this host
-// refuses: no retry on it would help.
+// refusedWorkspace returns the bad-input error for a workspace that this host refuses: a
+// retry on it would not help.
 func (h *Host) refusedWorkspace(err error) error {
 	if refused, ok := errors.AsType[*sandbox.WorkspaceError](err); ok {
 		return session.Invalid("workspace", fmt.Sprintf("%s %s, on host %s", refused.Dir, refused.Reason, h.o.ID), refused.Want)
@@ -118,8 +117,8 @@ func (h *Host) refusedWorkspace(err error) error {
 	return err
 }
 
-// clearOlder ends what an attempt before, or an earlier epoch, left of the
-// session's sandboxes on this host.
+// clearOlder ends what an earlier attempt or epoch left of the session's sandboxes on this
+// host.
 func (h *Host) clearOlder(ctx context.Context, sessionID string, epoch uint64) error {
 	infos, err := h.o.Provider.List(ctx)
 	if err != nil {
@@ -144,7 +143,7 @@ func (h *Host) clearOlder(ctx context.Context, sessionID string, epoch uint64) e
 	return nil
 }
 
-// populate puts transcripts first, then the profile, then the workspace's files.
+// populate writes the transcripts, then the profile, then the workspace's files.
 func (h *Host) populate(ctx context.Context, in contract.Agent, a adapters.Adapter, p adapters.Profile, sb sandbox.Sandbox, at streamEnd) error {
 	info, err := sb.Info(ctx)
 	if err != nil {
@@ -170,8 +169,7 @@ func (h *Host) populate(ctx context.Context, in contract.Agent, a adapters.Adapt
 	return h.provisionWorkspace(ctx, in, sb, at.epoch, files)
 }
 
-// restore writes the archive's transcripts back into the home, and appends events of
-// that.
+// restore writes the archive's transcripts back into the home, and appends events about it.
 func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, at streamEnd) error {
 	var err error
 	var written []event.Event
@@ -196,7 +194,7 @@ func restored(f archive.RestoredFile) event.Event {
 	return own(event.TranscriptWritten{Transcript: event.Transcript{ID: f.ID, Offset: f.Size, SHA256: f.SHA256}})
 }
 
-// copyTranscripts puts the archived files where the adapter wants them.
+// copyTranscripts writes the archived files where the adapter wants them.
 func (h *Host) copyTranscripts(ctx context.Context, a adapters.Adapter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) ([]event.Event, error) {
 	var written []event.Event
 	files := func(yield func(sandbox.File, error) bool) {
@@ -220,7 +218,7 @@ func (h *Host) copyTranscripts(ctx context.Context, a adapters.Adapter, l adapte
 	return written, err
 }
 
-// importTranscripts makes a database of what was exported from one.
+// importTranscripts creates a database from its export.
 func (h *Host) importTranscripts(ctx context.Context, e adapters.Exporter, l adapters.Launch, sb sandbox.Sandbox, epoch uint64) (written []event.Event, err error) {
 	var sources []adapters.Source
 	for f, err := range h.o.Archive.RestoreFiles(ctx, l.SessionID, epoch) {
@@ -245,7 +243,7 @@ func (h *Host) importTranscripts(ctx context.Context, e adapters.Exporter, l ada
 	return written, sb.CopyIn(ctx, sandbox.AreaHome, filesFrom(files))
 }
 
-// filesFrom are files of a home, each with the file that has its content.
+// filesFrom returns files of a home, each with the file that has its content.
 func filesFrom(files map[string]string) iter.Seq2[sandbox.File, error] {
 	return func(yield func(sandbox.File, error) bool) {
 		for _, path := range slices.Sorted(maps.Keys(files)) {

@@ -15,9 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// EndSandbox stops the agent, archives what is left and ends the sandbox. It
-// fails, and is tried again, for as long as the archive can't be reached. A
-// sandbox that is gone already is ended.
+// EndSandbox stops the agent, archives the rest and ends the sandbox. It fails, and is
+// retried, for as long as the archive can't be reached. A missing sandbox has ended.
 func (h *Host) EndSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
 	defer heartbeat(ctx, "ending sandbox: archiving").stop()
 	out, err := h.endSandbox(ctx, in)
@@ -27,10 +26,15 @@ func (h *Host) EndSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
 	var kept []event.Event
 	var left []string
+	if in.UnlessBusy {
+		if commands, err := h.commandsIn(ctx, in.Sandbox.ID); err != nil || len(commands) > 0 {
+			return contract.EndSandboxOutput{LastSeq: in.LastSeq, Background: commands}, err
+		}
+	}
 	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
 	switch {
 	case errors.Is(err, sandbox.ErrNotFound):
-		// An attempt before may have died before it removed the rest.
+		// An earlier attempt may have died before it removed the rest.
 		h.Slots.Free(in.Sandbox.ID)
 		h.forget(in.Sandbox.ID)
 		if err := h.Checkpoints.Remove(in.Sandbox.ID); err != nil {
@@ -49,8 +53,25 @@ func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 	return contract.EndSandboxOutput{LastSeq: last}, err
 }
 
-// archiveAndTerminate archives what is in a sandbox and ends it. Whatever an agent made
-// of it, that ends: what can't be archived or removed is named in left.
+// commandsIn returns the running background commands of a sandbox; none if it does not
+// exist.
+func (h *Host) commandsIn(ctx context.Context, sandboxID string) ([]string, error) {
+	sb, err := h.o.Provider.Open(ctx, sandboxID)
+	if errors.Is(err, sandbox.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.Background(ctx, info), nil
+}
+
+// archiveAndTerminate archives what is in a sandbox and ends it, whatever state an agent
+// left it in: left names what can't be archived or removed.
 func (h *Host) archiveAndTerminate(ctx context.Context, in contract.EndSandboxInput, sb sandbox.Sandbox) (kept []event.Event, left []string, err error) {
 	if kept, left, err = h.drain(ctx, in); err != nil {
 		return nil, nil, err
@@ -71,13 +92,13 @@ func (h *Host) archiveAndTerminate(ctx context.Context, in contract.EndSandboxIn
 	return kept, left, nil
 }
 
-// stopPatienceAtEnd bounds the stop of an agent whose sandbox ends; then its
-// processes are killed with the sandbox.
+// stopPatienceAtEnd bounds the stop of an agent whose sandbox ends; then its processes are
+// killed with the sandbox.
 const stopPatienceAtEnd = time.Minute
 
-// drain stops the agent, so that it writes its last lines, and archives. It returns
-// events of what the archive has in the end: whoever follows the transcripts has not
-// been told of what came behind the last turn. What can't be read is in left.
+// drain stops the agent, so that it writes its last lines, and archives. It returns events
+// of what the archive has in the end: subscribers of the transcripts have not seen what was
+// archived after the last turn. What can't be read is in left.
 func (h *Host) drain(ctx context.Context, in contract.EndSandboxInput) (kept []event.Event, left []string, err error) {
 	a, err := h.Find(ctx, in.Agent, in.Sandbox.ID, in.Sandbox.Epoch)
 	if err != nil {
@@ -88,7 +109,7 @@ func (h *Host) drain(ctx context.Context, in contract.EndSandboxInput) (kept []e
 	}
 	checkpoint, err := h.Checkpoints.Load(in.Sandbox.ID)
 	if errors.Is(err, host.ErrDamaged) {
-		// What waited in it for the archive is lost; the rest is not.
+		// What was still to be archived from it is lost; the rest is not.
 		h.o.Log.Error("a sandbox is ended without its checkpoint", "sandbox", in.Sandbox.ID, "error", err)
 		err = nil
 	}
@@ -113,12 +134,12 @@ func (h *Host) drain(ctx context.Context, in contract.EndSandboxInput) (kept []e
 	return changed(slices.SortedFunc(maps.Values(all.known), byID)), left, nil
 }
 
-// stopAtEnd stops an agent whose sandbox ends. One that does not stop ends with
-// the sandbox.
+// stopAtEnd stops an agent whose sandbox ends. One that does not stop ends with the
+// sandbox.
 func (h *Host) stopAtEnd(ctx context.Context, a *host.Agent) error {
 	short, cancel := context.WithTimeout(ctx, stopPatienceAtEnd)
 	defer cancel()
-	err := h.StopAgent(short, a)
+	err := h.StopAgent(short, a, runner.Grace{})
 	if err == nil || errors.Is(err, runner.ErrEpoch) || ctx.Err() != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func copyProfile(ctx context.Context, sb sandbox.Sandbox, files iter.Seq2[sandbo
 	return nil
 }
 
-// installBundled runs the install commands of the profile's own MCP servers,
-// isolated as the agent will be.
+// installBundled runs the install commands of the profile's own MCP servers, isolated like
+// the agent.
 func installBundled(ctx context.Context, p adapters.Profile, sb sandbox.Sandbox, info sandbox.Info) error {
 	for _, name := range slices.Sorted(maps.Keys(p.BundledMCP)) {
 		argv := p.BundledMCP[name].Install

@@ -22,7 +22,7 @@ type Session struct {
 	Agents adapters.Registry
 }
 
-// Begin opens a run: its epoch, its record, session:initialized.
+// Begin opens a run: it takes an epoch, writes the record and appends session:initialized.
 func (s *Session) Begin(ctx context.Context, in contract.BeginInput) (contract.BeginOutput, error) {
 	out, err := s.begin(ctx, in.Session, in.RunID)
 	return out, toApplicationError(err)
@@ -74,7 +74,7 @@ func (s *Session) openRecord(ctx context.Context, in session.Input, epoch uint64
 			return nil, err
 		}
 		if !in.Reopened {
-			// An attempt before this one wrote it.
+			// An earlier attempt wrote it.
 			return nil, nil
 		}
 		rec, err := session.RecordOf(data)
@@ -94,8 +94,8 @@ func (s *Session) openRecord(ctx context.Context, in session.Input, epoch uint64
 	return nil, err
 }
 
-// Emit appends events of Sojourn's own while no turn runs. Blocks among them
-// go to the archive too, anchored to the block that they follow.
+// Emit appends server events while no turn runs. Blocks among them are archived too,
+// anchored to the block that they follow.
 func (s *Session) Emit(ctx context.Context, in contract.EmitInput) (contract.EmitOutput, error) {
 	if in.TakeEpoch {
 		var err error
@@ -123,7 +123,8 @@ func (s *Session) Emit(ctx context.Context, in contract.EmitInput) (contract.Emi
 	return contract.EmitOutput{Epoch: in.Epoch, LastSeq: last, LastBlockID: anchor}, nil
 }
 
-// Finish closes a run: the record, the list's marker, session:closed.
+// Finish closes a run: it writes the record and the list's marker, and appends
+// session:closed.
 func (s *Session) Finish(ctx context.Context, in contract.FinishInput) error {
 	return toApplicationError(s.finish(ctx, in))
 }
@@ -153,7 +154,7 @@ func (s *Session) finish(ctx context.Context, in contract.FinishInput) error {
 	return s.Stream.Changed(ctx, id, stream.ChangeClosed)
 }
 
-// announceChanges notifies who shows a list that a session reads differently now.
+// announceChanges notifies subscribers of lists that a session has changed.
 func announceChanges(ctx context.Context, log *stream.Log, sessionID string, events []event.Event) error {
 	for _, ev := range events {
 		if p, ok := ev.Payload.(event.OptionsUpdate); ok && p.Title != nil {

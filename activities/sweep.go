@@ -13,17 +13,17 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
-	"github.com/sojourn-run/sojourn/turn"
 )
 
-// SweepEvery is how often a host looks for sandboxes that nobody owns.
+// SweepEvery is the interval at which a host looks for orphaned sandboxes.
 const SweepEvery = time.Minute
 
-// Watch sweeps the host now and then, renews the idle leases of its agents, looks
-// whether they live, and keeps the agents of paused turns alive that a worker before
-// kept, until ctx ends.
+// Watch sweeps the host, renews the idle leases of its agents and checks their health,
+// periodically, and keeps alive the agents of paused turns that an earlier worker kept,
+// until ctx ends.
 func (h *Host) Watch(ctx context.Context) {
 	var idle sync.WaitGroup
 	idle.Go(func() { h.KeepIdleLeases(ctx) })
@@ -37,9 +37,9 @@ func (h *Host) Watch(ctx context.Context) {
 	})
 }
 
-// Sweep ends the host's sandboxes that nobody owns: those of sessions that are
-// closed or not known, those that a later epoch has fenced off, and those that a
-// worker before was making when it died. A session whose workflow was ended from outside is reconciled first.
+// Sweep ends the host's orphaned sandboxes: those of closed or unknown sessions, those
+// fenced by a later epoch, and those that an earlier worker was making when it died. A
+// session whose workflow was ended from outside is reconciled first.
 func (h *Host) Sweep(ctx context.Context) error {
 	infos, err := h.o.Provider.List(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (h *Host) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leftovers are what the last sweep could not remove, a sentence each.
+// leftovers returns what the last sweep could not remove, a sentence each.
 func (h *Host) leftovers() (sentences []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,14 +69,14 @@ func (h *Host) leftovers() (sentences []string) {
 		return nil
 	}
 	for line := range strings.Lines(h.left.Error()) {
-		sentences = append(sentences, strings.TrimSpace(turn.Truncate(line, leftShown)))
+		sentences = append(sentences, strings.TrimSpace(brief.Truncate(line, leftShown)))
 	}
 	return sentences
 }
 
 func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
 	if info.SessionID == "" {
-		// Its record is damaged: nobody can find it any more.
+		// Its record is damaged: no caller can find it any more.
 		return h.drop(ctx, info)
 	}
 	// In this order: an epoch that is taken later is not missed.
@@ -90,11 +90,11 @@ func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
 	}
 	switch {
 	case info.Epoch < newest:
-		// Whatever it still has nobody may write down any more.
+		// It is fenced: nothing in it can be written any more.
 		return h.drop(ctx, info)
 	case found.awaits && !h.madeHere(info.SandboxID):
-		// A worker before died while it made this one, and the attempt that
-		// makes another may wait for its slot.
+		// An earlier worker died while it made this one, and the attempt that makes another
+		// may wait for its slot.
 		return h.drop(ctx, info)
 	case found.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, found.status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
 		return nil
@@ -110,7 +110,7 @@ func (h *Host) sweepOne(ctx context.Context, info sandbox.Info) error {
 
 // owner is the state of the workflow of a sandbox's session.
 type owner struct {
-	// status is 0 when Temporal knows none.
+	// status is 0 if Temporal has no such workflow.
 	status enumspb.WorkflowExecutionStatus
 	run    string
 	// awaits reports whether it waits for a sandbox to be made, so it has none.
@@ -161,5 +161,5 @@ func (h *Host) reconcile(ctx context.Context, d session.TerminatedRun) error {
 	return h.o.Reconcile(ctx, d)
 }
 
-// reconcilePatience bounds what can also be done by the next sweep.
+// reconcilePatience bounds the start of a cleanup, which the next sweep can also do.
 const reconcilePatience = 10 * time.Second

@@ -26,8 +26,8 @@ func (awaiting) DescribeWorkflowExecution(context.Context, string, string) (*wor
 	}, nil
 }
 
-// A sandbox that a worker was making when it died holds no place: the attempt
-// that makes another one may be waiting for it.
+// A sandbox that a worker was making when it died holds no slot: the attempt that makes
+// another one may be waiting for it.
 func TestSweepEndsWhatWasHalfMade(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -45,7 +45,7 @@ func TestSweepEndsWhatWasHalfMade(t *testing.T) {
 	require.ErrorIs(t, err, sandbox.ErrNotFound)
 }
 
-// untidy is a provider without sandboxes that can't remove what some have left.
+// untidy is a provider without sandboxes that can't remove the remains of some.
 type untidy struct {
 	sandbox.Provider
 	left error
@@ -55,7 +55,7 @@ func (untidy) List(context.Context) ([]sandbox.Info, error) { return nil, nil }
 
 func (u *untidy) Tidy(context.Context) error { return u.left }
 
-// What a sweep could not remove is in the host's report, until one can.
+// What a sweep could not remove is in the host's report until a sweep can.
 func TestLeftoversAreNamed(t *testing.T) {
 	t.Parallel()
 	p := &untidy{left: errors.Join(

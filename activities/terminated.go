@@ -17,9 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
-	"github.com/sojourn-run/sojourn/turn"
 )
 
 // Reconciler cleans up after sessions whose workflow was ended from outside.
@@ -27,12 +27,12 @@ type Reconciler struct {
 	Temporal client.Client
 	Stream   *stream.Log
 	Archive  *archive.Archive
-	// Agents read the archived transcripts of a session whose host is gone.
+	// Agents read the archived transcripts of a session whose host is lost.
 	Agents adapters.Registry
 }
 
-// DescribeTerminated asks Temporal how a session ended, and its workflow, which
-// answers queries when it is closed too, for its final state.
+// DescribeTerminated reads from Temporal how a session ended, and from its workflow, which
+// answers queries when it is closed too, its final state.
 func (r *Reconciler) DescribeTerminated(ctx context.Context, run session.TerminatedRun) (contract.DescribeTerminatedOutput, error) {
 	out, err := r.describe(ctx, run)
 	return out, toApplicationError(err)
@@ -45,6 +45,11 @@ func (r *Reconciler) describe(ctx context.Context, run session.TerminatedRun) (o
 	if out.State, err = r.finalState(ctx, run); err != nil {
 		return out, err
 	}
+	indexed, err := r.children(ctx, run.SessionID)
+	if err != nil {
+		return out, err
+	}
+	out.State.Children = append(out.State.Children, indexed...)
 	unread, err := r.unread(ctx, run)
 	for _, m := range unread {
 		if !slices.ContainsFunc(out.State.Waiting, func(known contract.PendingMessage) bool { return known.MessageID == m.MessageID }) {
@@ -54,7 +59,7 @@ func (r *Reconciler) describe(ctx context.Context, run session.TerminatedRun) (o
 	return out, err
 }
 
-// finalState is what the session's workflow knew, or could know.
+// finalState returns the workflow's final state, or what can be known of it otherwise.
 func (r *Reconciler) finalState(ctx context.Context, run session.TerminatedRun) (st contract.FinalState, err error) {
 	answer, err := r.Temporal.QueryWorkflow(ctx, run.SessionID, run.RunID, session.QueryFinalState)
 	if err == nil {
@@ -68,19 +73,17 @@ func (r *Reconciler) finalState(ctx context.Context, run session.TerminatedRun) 
 	return r.initialState(ctx, run)
 }
 
-// deadlockCode begins what a worker says of a workflow that has run for longer
-// than its deadlock detector allows; see docs.temporal.io/references/errors.
+// deadlockCode is the prefix of a worker's error for a workflow that ran longer than its
+// deadlock detector allows; see docs.temporal.io/references/errors.
 const deadlockCode = "[TMPRL1101]"
 
-// busy reports whether a query failed because its worker had no time: the next
-// try may not.
+// busy reports whether a query failed because its worker was busy: a retry may succeed.
 func busy(failed *serviceerror.QueryFailed) bool {
 	return failed != nil && strings.Contains(failed.Message, deadlockCode)
 }
 
-// unread returns the messages of signals that came after the last task that the
-// workflow completed: it was ended before it saw them. A signal that is no
-// message is left out.
+// unread returns the messages of signals after the last workflow task that completed: the
+// workflow was ended before it saw them. A signal that is not a message is left out.
 func (r *Reconciler) unread(ctx context.Context, run session.TerminatedRun) (out []contract.PendingMessage, err error) {
 	events := r.Temporal.GetWorkflowHistory(ctx, run.SessionID, run.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for events.HasNext() {
@@ -103,13 +106,13 @@ func (r *Reconciler) unread(ctx context.Context, run session.TerminatedRun) (out
 			return nil, err
 		}
 		id := cmp.Or(m.ID, fmt.Sprintf("signal-%d", ev.GetEventId()))
-		out = append(out, contract.PendingMessage{ExecutionID: "unread-" + id, MessageID: id, Title: turn.Truncate(m.Text, 60)})
+		out = append(out, contract.PendingMessage{ExecutionID: "unread-" + id, MessageID: id, Title: brief.Truncate(m.Text, 60)})
 	}
 	return out, nil
 }
 
-// initialState is the state of a session whose workflow can't answer: it never
-// ran, or can't be replayed. Its input is known, and its record, if it had one.
+// initialState returns the state of a session whose workflow can't answer: it never ran, or
+// can't be replayed. It is made from the session's input, and its record if there is one.
 func (r *Reconciler) initialState(ctx context.Context, run session.TerminatedRun) (contract.FinalState, error) {
 	var made session.Input
 	first, err := r.Temporal.GetWorkflowHistory(ctx, run.SessionID, run.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
@@ -121,7 +124,7 @@ func (r *Reconciler) initialState(ctx context.Context, run session.TerminatedRun
 	}
 	st := contract.FinalState{Unlisted: made.Unlisted()}
 	if m := made.First; m != nil {
-		st.Waiting = []contract.PendingMessage{{ExecutionID: session.FirstExecution, MessageID: m.ID, Title: turn.Truncate(m.Text, 60)}}
+		st.Waiting = []contract.PendingMessage{{ExecutionID: session.FirstExecution, MessageID: m.ID, Title: brief.Truncate(m.Text, 60)}}
 	}
 	st.Record, err = r.record(ctx, run.SessionID)
 	if errors.Is(err, archive.ErrNotFound) {
@@ -131,8 +134,23 @@ func (r *Reconciler) initialState(ctx context.Context, run session.TerminatedRun
 	return st, err
 }
 
-// termination returns how a run was ended from outside; "" if it was not, or if
-// it is no longer the session's last.
+// children returns the children of a session by Temporal's index, because the session's
+// workflow may be unable to answer. The index may lag.
+func (r *Reconciler) children(ctx context.Context, id string) (ids []string, err error) {
+	page, err := r.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("%s = '%s' AND ExecutionStatus = 'Running'", session.AttrParent.GetName(), id), PageSize: 2 * session.MaxChildren,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the children of session %s: %w", id, err)
+	}
+	for _, info := range page.GetExecutions() {
+		ids = append(ids, info.GetExecution().GetWorkflowId())
+	}
+	return ids, nil
+}
+
+// termination returns how a run was ended from outside; "" if it was not, or is no longer
+// the session's last.
 func (r *Reconciler) termination(ctx context.Context, run session.TerminatedRun) (session.Termination, error) {
 	d, err := r.Temporal.DescribeWorkflowExecution(ctx, run.SessionID, "")
 	var missing *serviceerror.NotFound
@@ -157,11 +175,11 @@ func (r *Reconciler) record(ctx context.Context, id string) (session.Record, err
 	return session.RecordOf(data)
 }
 
-// visibilityLag is how much later than it happened an end may be listed.
+// visibilityLag is how long after its end a workflow may be first listed as ended.
 const visibilityLag = 10 * time.Minute
 
-// ReconcileTerminated starts the cleanup of every session that was terminated
-// since the time given. One that is found again is not cleaned up again.
+// ReconcileTerminated starts the cleanup of every session that was terminated since
+// in.After. A session that is found again is not cleaned up again.
 func (r *Reconciler) ReconcileTerminated(ctx context.Context, in contract.ReconcileTerminatedInput) (contract.ReconcileTerminatedOutput, error) {
 	out := contract.ReconcileTerminatedOutput{Next: time.Now().UTC().Add(-visibilityLag)}
 	query := "WorkflowType = '" + session.WorkflowType + "' AND ExecutionStatus IN ('Terminated', 'Failed', 'TimedOut', 'Canceled')"
@@ -177,7 +195,7 @@ func (r *Reconciler) ReconcileTerminated(ctx context.Context, in contract.Reconc
 		for _, info := range page.GetExecutions() {
 			run := session.TerminatedRun{SessionID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId()}
 			if session.ValidateID("id", run.SessionID) != nil {
-				continue // Anybody may start a workflow of our type under any id.
+				continue // Anyone may start a workflow of our type under any id.
 			}
 			t, err := r.termination(ctx, run)
 			if err == nil && t != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/reducer/loss"
@@ -17,10 +18,9 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// RecordTermination closes a terminated session under a new epoch: every message
-// that was accepted and not answered fails by name, the record and the list's
-// marker are written, session:closed is appended. A session that was reopened
-// meanwhile is left alone.
+// RecordTermination closes a terminated session under a new epoch: every message that was
+// accepted and not answered fails with a typed error, the record and the list's marker are
+// written, session:closed is appended. A session that was reopened meanwhile is left alone.
 func (r *Reconciler) RecordTermination(ctx context.Context, in contract.RecordTerminationInput) error {
 	return toApplicationError(r.recordTermination(ctx, in))
 }
@@ -63,9 +63,8 @@ func (r *Reconciler) recordTermination(ctx context.Context, in contract.RecordTe
 	return r.Stream.Changed(ctx, id, stream.ChangeClosed)
 }
 
-// takeEpoch takes the session's next epoch; 0 if the session is open again.
-// Whoever reopens one starts its workflow before it takes an epoch, so that one
-// of both sees the other.
+// takeEpoch takes the session's next epoch; 0 if the session is open again. Reopening
+// starts the workflow before it takes an epoch, so at least one of the two sees the other.
 func (r *Reconciler) takeEpoch(ctx context.Context, run session.TerminatedRun) (uint64, error) {
 	for {
 		seen, err := r.Archive.Epoch(ctx, run.SessionID)
@@ -82,8 +81,8 @@ func (r *Reconciler) takeEpoch(ctx context.Context, run session.TerminatedRun) (
 	}
 }
 
-// saveRecord writes the session's totals, and creates the record of a session
-// that ended before it had one.
+// saveRecord writes the session's totals, and creates the record of a session that ended
+// before it had one.
 func (r *Reconciler) saveRecord(ctx context.Context, id string, rec session.Record) error {
 	_, err := r.Archive.UpdateSession(ctx, id, rec.Apply)
 	if !errors.Is(err, archive.ErrNotFound) {
@@ -97,19 +96,19 @@ func (r *Reconciler) saveRecord(ctx context.Context, id string, rec session.Reco
 	return err
 }
 
-// terminationRecord is what is written of a terminated session.
+// terminationRecord is what is written for a terminated session.
 type terminationRecord struct {
-	// lost marks what the host took with it; closing fails the pending messages
-	// and closes the session.
+	// lost marks what was lost with the host; closing fails the pending messages and closes
+	// the session.
 	lost, closing []event.Event
-	// before are server blocks that the host took with it.
+	// before are server blocks that were lost with the host.
 	before []archive.OwnEntry
-	// anchor is the last block before closing that the archive has.
+	// anchor is the last archived block before closing.
 	anchor string
 }
 
-// terminationRecord reads from the stream what was answered, and returns events
-// for what was not.
+// terminationRecord reads from the stream what was answered, and returns events for what
+// was not.
 func (r *Reconciler) terminationRecord(ctx context.Context, in contract.RecordTerminationInput) (terminationRecord, error) {
 	since := contract.CatchUpInput{SessionID: in.Run.SessionID, LastSeq: in.State.Record.LastSeq, Anchor: in.State.Record.LastBlockID}
 	if s := in.State.Since; s != nil {
@@ -125,7 +124,7 @@ func (r *Reconciler) terminationRecord(ctx context.Context, in contract.RecordTe
 			return rec, err
 		}
 		for i, ev := range rec.lost {
-			ev.Context.Seq = p.seq + uint64(i) + 1 // which it will have
+			ev.Context.Seq = p.seq + uint64(i) + 1 // the seq at which it will be appended
 			p.blocks.Add(ev)
 		}
 		rec.before = ownEntriesOf(p.blocks.Placed())
@@ -135,31 +134,38 @@ func (r *Reconciler) terminationRecord(ctx context.Context, in contract.RecordTe
 	return rec, nil
 }
 
-// lost marks what was streamed and is in no transcript of the archive.
+// lost marks what was streamed and is in no archived transcript, and the calls whose effect
+// is unknown.
 func (r *Reconciler) lost(ctx context.Context, in contract.RecordTerminationInput, since uint64) ([]event.Event, error) {
 	a, err := r.Agents.Get(in.State.Agent.Name)
 	if err != nil {
 		return nil, err
 	}
-	live, saved := reducer.NewBuilder(reducer.State{}), reducer.NewBuilder(reducer.State{})
-	err = eachAfter(ctx, r.Stream, in.Run.SessionID, since, func(ev event.Event) bool { live.Add(ev); return true })
+	live, saved := loss.NewTail(), reducer.NewBuilder(reducer.State{})
+	running, calls := "", effects.Calls{}
+	if m := in.State.Running; m != nil {
+		running, calls.ExecutionID = m.MessageID, m.ExecutionID
+	}
+	err = eachAfter(ctx, r.Stream, in.Run.SessionID, since, func(ev event.Event) bool { live.Add(ev); calls.Add(ev); return true })
 	if err != nil {
 		return nil, err
 	}
 	for ev, err := range r.Archive.Events(ctx, in.Run.SessionID, a.Parse) {
 		if err == nil {
 			saved.Add(ev)
+			calls.AddResult(ev)
 		}
 	}
-	running := ""
-	if m := in.State.Running; m != nil {
-		running = m.MessageID
+	at := time.Now().UTC()
+	lost := loss.Difference(live.State(), saved.State(), loss.Options{At: at, Asked: promptIDs(a, running)})
+	if in.State.Running != nil {
+		lost = append(lost, calls.Marks(at)...)
 	}
-	return loss.Difference(live.State(), saved.State(), loss.Options{At: time.Now().UTC(), Asked: promptIDs(a, running)}), ctx.Err()
+	return lost, ctx.Err()
 }
 
-// closingEvents fail what was not answered, in the stream and in the
-// conversation, and close the session.
+// closingEvents returns the events that fail what was not answered, in the stream and in
+// the conversation, and close the session.
 func closingEvents(in contract.RecordTerminationInput, p *past) []event.Event {
 	why := in.Termination.Sentence()
 	info := event.ErrorInfo{Message: why + " before this message was answered", Code: session.TypeTerminated}
@@ -193,10 +199,9 @@ func closingEvents(in contract.RecordTerminationInput, p *past) []event.Event {
 	return append(events, own(runtime(false)), own(event.SessionClosed{Reason: string(in.Termination)}))
 }
 
-// endOf returns how a message's execution ended.
 func (p *past) endOf(messageID string) (session.Result, bool) {
 	for _, res := range p.results {
-		if res.MessageID == messageID {
+		if res.MessageID == messageID || slices.Contains(res.MessageIDs, messageID) {
 			return res, true
 		}
 	}

@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/footprint"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// An agent may write a subagent's transcript a moment after it said that the
-// subagent is done. It is looked for this long, this often.
+// An agent may write a subagent's transcript after it reported that the subagent is done.
+// These are how long, and at which interval, it is looked for.
 const (
 	threadsPatience = 2 * time.Second
 	threadsEvery    = 100 * time.Millisecond
 )
 
-// tellSilentThreads streams, from the transcripts, the threads of subagents of which
-// the agent streamed nothing: subscribers shall see what a restored conversation
-// shows.
+// tellSilentThreads streams, from the transcripts, the threads of silent subagents:
+// subscribers must see what a restored conversation shows.
 func (a *attempt) tellSilentThreads(ctx context.Context, f turn.Finish) error {
 	silent := a.machine.Summary.SilentThreads()
 	if len(silent) == 0 || a.machine.Has(turn.Place{Offset: f.Offset, Index: turn.IndexLost}) {
@@ -47,9 +47,9 @@ func (a *attempt) tellSilentThreads(ctx context.Context, f turn.Finish) error {
 // threadsBatch is about how many bytes of subagents' events are appended at once.
 const threadsBatch = 1 << 20
 
-// tellThreads streams what the transcripts have of subagents, a batch at a time:
-// they may be of any length. Batches that an attempt before has appended are
-// skipped. It reports whether there is anything.
+// tellThreads streams what the transcripts have of subagents, in batches: they may be of
+// any length. Batches that an earlier attempt appended are skipped. It reports whether
+// there is anything.
 func (a *attempt) tellThreads(ctx context.Context, offset int64, wanted map[string]bool) (found bool, err error) {
 	index, weight := turn.IndexThreads, 0
 	var batch []event.Event
@@ -57,7 +57,7 @@ func (a *attempt) tellThreads(ctx context.Context, offset int64, wanted map[stri
 		if err != nil {
 			return found, err
 		}
-		batch, weight, found = append(batch, ev), weight+event.Weight(ev), true
+		batch, weight, found = append(batch, ev), weight+footprint.Of(ev), true
 		if weight < threadsBatch {
 			continue
 		}
@@ -69,10 +69,9 @@ func (a *attempt) tellThreads(ctx context.Context, offset int64, wanted map[stri
 	return found, a.say(ctx, turn.Place{Offset: offset, Index: index}, batch...)
 }
 
-// threadsOnDisk are the events of the given conversations, and of those that
-// began in them, as the agent's transcripts have them now; behind them the
-// subagents' blocks as they stand there, because a thread's end, told late, says
-// something of those too. Lines that can't be read are left out.
+// threadsOnDisk returns the events of the wanted threads, and of those that started in
+// them, from the agent's transcripts; then the subagents' blocks in their present state,
+// because the late end of a thread changes them too. Unreadable lines are skipped.
 func threadsOnDisk(ctx context.Context, a *host.Agent, wanted map[string]bool) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		t, err := transcriptsOf(ctx, a)
@@ -109,7 +108,7 @@ func threadsOnDisk(ctx context.Context, a *host.Agent, wanted map[string]bool) i
 	}
 }
 
-// yieldAll reports whether the reader took all events.
+// yieldAll reports whether the consumer took all events.
 func yieldAll(yield func(event.Event, error) bool, events []event.Event) bool {
 	for _, ev := range events {
 		if !yield(ev, nil) {
@@ -119,8 +118,7 @@ func yieldAll(yield func(event.Event, error) bool, events []event.Event) bool {
 	return true
 }
 
-// startOf reports whether an event is about the block that stands for one of
-// the subagents in its parent's conversation.
+// startOf reports whether an event is about the reference block of one of the subagents.
 func startOf(ev event.Event, wanted map[string]bool) bool {
 	switch p := ev.Payload.(type) {
 	case event.SubagentSpawned:
@@ -129,17 +127,17 @@ func startOf(ev event.Event, wanted map[string]bool) bool {
 		return wanted[p.ToolUseID]
 	case event.BlockUpsert:
 		for id := range wanted {
-			if p.Block.ID == event.SubagentBlockID(id) { // an upsert may have nothing else
+			if p.Block.ID == event.SubagentBlockID(id) { // an upsert may have no other reference
 				return true
 			}
 		}
 	case event.SessionIdle:
-		return true // it ends what is pending
+		return true // it ends pending blocks
 	}
 	return false
 }
 
-// subagentBlocks shows the blocks of subagents as a conversation has them.
+// subagentBlocks returns the blocks of subagents as a conversation has them.
 func subagentBlocks(s reducer.State, spawned []event.Event) []event.Event {
 	var out []event.Event
 	for _, ev := range spawned {

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/host"
 )
 
-// transcripts are those in the agent's home as a parser takes them.
+// transcripts are the files of the agent's home as a parser takes them.
 type transcripts struct {
 	sources []adapters.Source
 
@@ -20,7 +20,7 @@ type transcripts struct {
 	err error
 }
 
-// failed is why a database could not be read to its end, once it was parsed.
+// failed returns why a database could not be read to its end, once it was parsed.
 func (t *transcripts) failed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,7 +46,7 @@ func transcriptsOf(ctx context.Context, a *host.Agent) (*transcripts, error) {
 	return out, nil
 }
 
-// openExport exports a database while the lines are read.
+// openExport exports a database while its lines are read.
 func (t *transcripts) openExport(e adapters.Exporter, home adapters.Home, file adapters.Transcript) io.ReadCloser {
 	lines, out := io.Pipe()
 	go func() {
@@ -64,13 +64,12 @@ func (t *transcripts) openExport(e adapters.Exporter, home adapters.Home, file a
 	return lines
 }
 
-// tailWindow is how much of the end of a transcript is searched for what the
-// agent wrote last.
+// tailWindow is how many bytes at the end of a transcript are searched for what the agent
+// wrote last.
 const tailWindow = 16 << 20
 
-// tailsOf returns the transcripts in the agent's home without what is far before
-// their ends, for a look at what was written last. Ids that count from a
-// transcript's beginning are not in what a long one has.
+// tailsOf returns the ends of the transcripts in the agent's home, to find what was written
+// last. Ids that count from a transcript's start are not in the end of a long one.
 func tailsOf(ctx context.Context, a *host.Agent) (*transcripts, error) {
 	all, err := transcriptsOf(ctx, a)
 	if err != nil {
@@ -92,7 +91,7 @@ func tailsOf(ctx context.Context, a *host.Agent) (*transcripts, error) {
 	return all, nil
 }
 
-// openTail opens a transcript at the first line that begins behind a byte.
+// openTail opens a transcript at the first line that starts after a byte.
 func openTail(files host.Home, path string, after int64) (io.ReadCloser, error) {
 	in, err := files.OpenAt(path, after)
 	if err != nil {

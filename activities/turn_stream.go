@@ -26,8 +26,8 @@ func (a *attempt) takeStream(ctx context.Context) (err error) {
 	return nil
 }
 
-// confirmEpoch returns [stream.ErrFenced] if the turn's epoch is not the
-// session's newest by the archive, which knows it when the stream does not.
+// confirmEpoch returns [stream.ErrFenced] if the turn's epoch is not the session's newest
+// in the archive, which has it when the stream does not.
 func (a *attempt) confirmEpoch(ctx context.Context) error {
 	newest, err := a.host.o.Archive.Epoch(ctx, a.in.Agent.SessionID)
 	if err == nil && newest != a.fence.Epoch {

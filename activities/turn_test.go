@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// numbersFrom is what the agent says by "words": numbered words.
+// numbersFrom returns the agent's output for "words": numbered words.
 func numbersFrom(first, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -30,9 +30,9 @@ func numbersFrom(first, n int) string {
 	return b.String()
 }
 
-// requireOnce checks what no number of attempts may change: the stream has
-// every event of the agent once, deltas make up the texts, and each turn has
-// begun once and ended once.
+// requireOnce checks the invariants under any number of attempts: the stream has every
+// event of the agent once, deltas make up the texts, and each turn has one start and one
+// end.
 func (b *bench) requireOnce(turns int) []event.Event {
 	b.t.Helper()
 	events, created, texts, whole := b.events(), map[string]int{}, map[string]string{}, map[string]int{}
@@ -48,7 +48,7 @@ func (b *bench) requireOnce(turns int) []event.Event {
 				require.Equal(b.t, *c, texts[p.Block.ID], "the deltas are the text")
 			}
 		case event.BlockDelta:
-			require.NotZero(b.t, created[p.BlockID], "a delta comes behind its block")
+			require.NotZero(b.t, created[p.BlockID], "a delta follows its block")
 			texts[p.BlockID] += p.Delta
 		}
 	}
@@ -93,7 +93,7 @@ func TestSessionOnAHost(t *testing.T) {
 	_, err = b.provider.Open(t.Context(), b.sandbox.ID)
 	require.ErrorIs(t, err, sandbox.ErrNotFound)
 	require.NoFileExists(t, b.host.Checkpoints.Path(b.sandbox.ID))
-	b.end() // again: it is gone, and that is what was asked for
+	b.end() // again: it does not exist, as requested
 	require.Equal(t, 1, count[event.EETerminated](b.events()))
 }
 
@@ -110,8 +110,8 @@ func requireArchived(t *testing.T, b *bench, want string) {
 	}
 }
 
-// Attempts that are cut off anywhere, with the same worker or a new one coming
-// after them, leave what one undisturbed attempt would have left.
+// Attempts that are cut off anywhere, followed by the same worker or a new one, leave what
+// one undisturbed attempt would have left.
 func TestAttemptsAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	const said = 40
@@ -152,8 +152,7 @@ func folded(events []event.Event) reducer.State {
 	return fold.State()
 }
 
-// insist attempts a turn until it is done; each attempt is cut off after some
-// more events.
+// insist attempts a turn until it is done; each attempt is cut off after some more events.
 func (b *bench) insist(r *rand.Rand, in contract.RunTurnInput) contract.RunTurnOutput {
 	b.t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -189,13 +188,13 @@ func (b *bench) cutOff(ctx context.Context, cancel func(), after uint64, more in
 	}
 }
 
-// An attempt that Temporal has given up, and that does not know, is fenced off
-// by the next one; the stream does not show that there were two.
+// An attempt that Temporal has timed out, and that still runs, is fenced by the next
+// one; the stream does not show that there were two.
 func TestAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
 	b.agent.Permission = "ask"
-	in := b.ask(1, "words 300 ask") // so the turn can't end before there are two
+	in := b.ask(1, "words 300 ask") // so that the turn can't end before there are two
 	first := b.aside(t.Context(), 1, in)
 	b.until(b.last, is[event.BlockDelta])
 	second := b.aside(t.Context(), 2, in)
@@ -210,7 +209,7 @@ func TestAttemptsAtOnce(t *testing.T) {
 	require.Equal(t, 1, countLines(b.heard(), `"type":"user"`))
 }
 
-// An attempt after one that did everything but return gives the same answer.
+// An attempt after one that did everything but return has the same result.
 func TestAttemptAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -225,7 +224,7 @@ func TestAttemptAfterTheEnd(t *testing.T) {
 	require.Equal(t, first.LastBlockID, again.LastBlockID)
 	require.Len(t, b.events(), before, "nothing is written for it")
 
-	// The same without the checkpoint: it died a moment earlier.
+	// The same without the checkpoint: the worker died a moment earlier.
 	require.NoError(t, b.host.Checkpoints.Remove(b.sandbox.ID))
 	third, err := b.attempt(t.Context(), 3, in)
 	require.NoError(t, err)
@@ -245,8 +244,8 @@ func (b *bench) control(in contract.ControlInput) contract.ControlOutput {
 	return out
 }
 
-// Controls may be sent again: an emission stands once in the stream and once
-// in the archive, in its place; the agent is interrupted once.
+// Controls may be sent again: an emission is once in the stream and once in the archive, in
+// its place; the agent is interrupted once.
 func TestControlTwice(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -285,9 +284,8 @@ func TestControlTwice(t *testing.T) {
 	require.False(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k3", Events: []event.Event{note}}).Handed, "the turn is over")
 }
 
-// The agent's death is the end of the turn, also for an attempt that comes
-// after it; what it said and did not write down is marked, and the failure
-// stands behind what is left.
+// The agent's death ends the turn, also for a later attempt; what it streamed and did not
+// persist is marked as lost, and the failure is the last block.
 func TestAgentDies(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{1, 2} {
@@ -317,7 +315,7 @@ func TestAgentDies(t *testing.T) {
 			require.True(t, reducer.Lost(lost) && (lost.Content != nil && *lost.Content != ""), "the text that was seen, whole")
 			require.Equal(t, "sojourn-m1-failed", entries[1].Event.Payload.(event.BlockUpsert).Block.ID)
 			for _, e := range entries {
-				require.True(t, strings.HasSuffix(e.Anchor.AfterBlockID, ":0"), "not behind the lost text: %s", e.Anchor.AfterBlockID)
+				require.True(t, strings.HasSuffix(e.Anchor.AfterBlockID, ":0"), "not after the lost text: %s", e.Anchor.AfterBlockID)
 			}
 			require.Equal(t, "sojourn-m1-failed", out.LastBlockID)
 
@@ -328,7 +326,7 @@ func TestAgentDies(t *testing.T) {
 	}
 }
 
-// What a person changed in mid-turn holds for the attempts that come after.
+// A permission that is changed during a turn holds for later attempts.
 func TestPolicyOutlivesTheAttempt(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -347,11 +345,11 @@ func TestPolicyOutlivesTheAttempt(t *testing.T) {
 	require.Equal(t, session.Completed, out.Result.Outcome)
 	require.Equal(t, 1, countLines(b.heard(), `"behavior":"deny"`))
 	require.Zero(t, countLines(b.heard(), `"behavior":"allow"`))
-	require.Zero(t, countLines(b.heard(), "bypassPermissions"), "nothing sets it back")
+	require.Zero(t, countLines(b.heard(), "bypassPermissions"), "nothing resets it")
 }
 
-// An interrupt that was handed over is one for the attempts that come after:
-// they wait no longer for a deaf agent, and know why it was stopped.
+// An interrupt that was handed over holds for later attempts: they wait no longer for a
+// deaf agent, and report why it was stopped.
 func TestInterruptOutlivesTheAttempt(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -370,8 +368,8 @@ func TestInterruptOutlivesTheAttempt(t *testing.T) {
 	require.Equal(t, 1, countLines(b.heard(), `"interrupt"`))
 }
 
-// A worker that dies between the start of an agent and its opening leaves the
-// opening to the next.
+// A worker that dies between the start of an agent and its opening leaves the opening to
+// the next attempt.
 func TestOpeningAfterADeath(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -385,8 +383,8 @@ func TestOpeningAfterADeath(t *testing.T) {
 	require.Contains(t, heard[0], `"initialize"`, "before the prompt")
 }
 
-// A sandbox is ended, and archived, also when the agent's program and the
-// profile are gone.
+// A sandbox is ended, and archived, even if the agent's program and the profile are
+// missing.
 func TestEndWithoutProgram(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)

@@ -5,19 +5,18 @@ import (
 	"errors"
 
 	"github.com/sojourn-run/sojourn/archive"
-	"github.com/sojourn-run/sojourn/turn"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
-// unreadable is an error of what an agent left in its sandbox, in distinction
-// from one of a store that does not answer: no other try has another result.
+// unreadable is an error of what an agent left in its sandbox, as opposed to one of a store
+// that does not answer: a retry has the same result.
 type unreadable struct{ error }
 
 // Unwrap returns the error itself.
 func (u unreadable) Unwrap() error { return u.error }
 
-// asUnreadable marks an error of a read in a sandbox, unless the read was
-// broken off.
+// asUnreadable marks an error of a read in a sandbox, unless the read was canceled.
 func asUnreadable(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -25,12 +24,12 @@ func asUnreadable(ctx context.Context, err error) error {
 	return unreadable{err}
 }
 
-// unreadableOf splits what was joined to an error: into words about what can't
-// be archived as it is, and the rest, which another try may change.
+// unreadableOf splits a joined error: into descriptions of what can't be archived as it is,
+// and the rest, which a retry may change.
 func unreadableOf(err error) (left []string, rest error) {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if isFinal(e) {
-			return []string{"not archived: " + turn.Truncate(err.Error(), leftShown)}, nil
+			return []string{"not archived: " + brief.Truncate(err.Error(), leftShown)}, nil
 		}
 		joined, ok := e.(interface{ Unwrap() []error })
 		if !ok {
@@ -45,7 +44,7 @@ func unreadableOf(err error) (left []string, rest error) {
 	return nil, err
 }
 
-// isFinal reports whether an error itself says that no other try helps.
+// isFinal reports whether a retry can't help, by the error itself.
 func isFinal(err error) bool {
 	switch err.(type) {
 	case unreadable, *workspace.ReadError:
@@ -54,5 +53,5 @@ func isFinal(err error) bool {
 	return err == archive.ErrInvalid || err == archive.ErrConflict || err == archive.ErrGap
 }
 
-// leftShown bounds what is told of what an ended sandbox left, in bytes.
+// leftShown bounds the description of what an ended sandbox left, in bytes.
 const leftShown = 1000

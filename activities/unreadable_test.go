@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 )
 
-// What an agent left is told from a store that does not answer, however they
-// were wrapped and joined: only the second is worth another try.
+// What an agent left unreadable is distinguished from a store that does not answer, however
+// the errors were wrapped and joined: only the second is retried.
 func TestUnreadableIsToldFromTheStore(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the store is away")
@@ -36,6 +36,6 @@ func TestUnreadableIsToldFromTheStore(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	left, rest = unreadableOf(asUnreadable(ended, context.Canceled))
-	require.Empty(t, left, "a read that was broken off is no fault of the file")
+	require.Empty(t, left, "a canceled read is no error of the file")
 	require.ErrorIs(t, rest, context.Canceled)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// An agent that hangs is interrupted, and its turn fails by name in the result
-// and in the conversation. The process goes on with the next message.
+// An agent that hangs is interrupted, and its turn fails with a typed error in the result and in
+// the conversation. The process continues with the next message.
 func TestNoProgressFailsTheTurn(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -35,7 +35,7 @@ func TestNoProgressFailsTheTurn(t *testing.T) {
 	require.Equal(t, session.Completed, b.turn(b.ask(2, "words 3")).Result.Outcome)
 }
 
-// One that does not even hear the interrupt is ended.
+// An agent that ignores the interrupt too is ended.
 func TestNoProgressEndsADeafAgent(t *testing.T) {
 	skip.InShort(t, "it waits until a deaf agent is given up")
 	t.Parallel()
@@ -60,8 +60,8 @@ func TestNoProgressWaitsForAPerson(t *testing.T) {
 	b.host.mu.Lock()
 	live := b.host.turns[b.agent.SessionID]
 	b.host.mu.Unlock()
-	// Twice the beat at which the silence is judged, and many times the patience.
-	require.Eventually(t, func() bool { return live.details.Load().Seconds >= 3 }, 30*time.Second, 10*time.Millisecond)
+	// Twice the interval at which the silence is judged, and many times the patience.
+	require.Eventually(t, func() bool { return live.details.Load().Seconds >= 3 }, time.Minute, 10*time.Millisecond)
 	require.True(t, b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}}).Handed)
 	ended := <-done
 	require.NoError(t, ended.err)

@@ -10,23 +10,22 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/stream"
-	"github.com/sojourn-run/sojourn/turn"
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
-// workspacePatience is how long a turn's end waits until the workspace is
-// archived. What was uploaded by then is not uploaded again.
+// workspacePatience is how long a turn's end waits until the workspace is archived. What
+// was uploaded by then is not uploaded again.
 const workspacePatience = 30 * time.Second
 
-// syncEvery is how often a running turn's workspace goes to the archive, for
-// when its host is lost.
+// syncEvery is how often a running turn's workspace is archived, in case its host is lost.
 const syncEvery = time.Minute
 
-// syncer returns the syncer of a sandbox's workspace; nil if the workspace is a
-// folder of the user's, which is neither archived nor told.
+// syncer returns the syncer of a sandbox's workspace; nil if the workspace is a folder of
+// the user's, which is neither archived nor reported.
 func (h *Host) syncer(in contract.Agent, sb sandbox.Sandbox, epoch uint64) *workspace.Syncer {
 	if in.Workspace != "" {
 		return nil
@@ -41,7 +40,7 @@ func (h *Host) syncer(in contract.Agent, sb sandbox.Sandbox, epoch uint64) *work
 	return s
 }
 
-// forget drops what is known of a sandbox that has ended.
+// forget drops the state of a sandbox that has ended.
 func (h *Host) forget(sandboxID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,7 +49,7 @@ func (h *Host) forget(sandboxID string) {
 	delete(h.archivers, sandboxID)
 }
 
-// provisionWorkspace puts the files into a workspace of the sandbox's own.
+// provisionWorkspace writes the files into a workspace of the sandbox's own.
 func (h *Host) provisionWorkspace(ctx context.Context, in contract.Agent, sb sandbox.Sandbox, epoch uint64, profile []adapters.File) error {
 	s := h.syncer(in, sb, epoch)
 	if s == nil {
@@ -61,15 +60,15 @@ func (h *Host) provisionWorkspace(ctx context.Context, in contract.Agent, sb san
 	return err
 }
 
-// warnLeft logs what of a session is not kept.
+// warnLeft logs which files of a session are not kept.
 func (h *Host) warnLeft(in contract.Agent, left string) {
 	if left != "" {
 		h.o.Log.Warn(left, "session", in.SessionID)
 	}
 }
 
-// syncWorkspace archives the workspace at the turn's end and tells what changed
-// and was not told yet. It returns in words what is not archived, "" for nothing.
+// syncWorkspace archives the workspace at the turn's end and reports the changes that were
+// not reported yet. It returns what is not archived, as text; "" for nothing.
 func (a *attempt) syncWorkspace(ctx context.Context) (behind string) {
 	s := a.host.syncer(a.in.Agent, a.agent.Sandbox, a.in.Sandbox.Epoch)
 	if s == nil {
@@ -88,14 +87,13 @@ func (a *attempt) syncWorkspace(ctx context.Context) (behind string) {
 	return left
 }
 
-// sayFiles tells subscribers what is news.
+// sayFiles streams new changes of files.
 func (a *attempt) sayFiles(ctx context.Context, s *workspace.Syncer, seen []workspace.Observation) error {
 	return a.out.Add(ctx, s.Notifier.Events(seen), stream.Position{})
 }
 
-// syncLast archives the workspace before its sandbox ends, and tells what
-// changed since the last turn. What can't be read of it is returned in words;
-// empty for nothing.
+// syncLast archives the workspace before its sandbox ends, and reports what changed since
+// the last turn. It returns what can't be read of it as text; "" for nothing.
 func (h *Host) syncLast(ctx context.Context, in contract.EndSandboxInput, sb sandbox.Sandbox) (left string, err error) {
 	s := h.syncer(in.Agent, sb, in.Sandbox.Epoch)
 	if s == nil {
@@ -112,19 +110,19 @@ func (h *Host) syncLast(ctx context.Context, in contract.EndSandboxInput, sb san
 		})
 		err = errors.Join(err, serr)
 	}
-	return turn.Truncate(left, leftShown), err
+	return brief.Truncate(left, leftShown), err
 }
 
-// watching follows a workspace beside a running turn: what changes is told at
-// once, and archived now and then.
+// watching follows a workspace during a turn: changes are reported at once, and archived
+// periodically.
 type watching struct {
 	syncer *workspace.Syncer
 	seen   chan []workspace.Observation
 	ends   sync.WaitGroup
 }
 
-// watchWorkspace begins to follow the workspace, until ctx ends; stop waits for
-// that. A folder of the user's is not followed.
+// watchWorkspace starts to follow the workspace, until ctx ends; stop waits for that. A
+// folder of the user's is not followed.
 func (a *attempt) watchWorkspace(ctx context.Context) *watching {
 	w := &watching{syncer: a.host.syncer(a.in.Agent, a.agent.Sandbox, a.in.Sandbox.Epoch), seen: make(chan []workspace.Observation)}
 	if w.syncer == nil {
@@ -133,7 +131,7 @@ func (a *attempt) watchWorkspace(ctx context.Context) *watching {
 	log := a.host.o.Log.With("session", a.in.Agent.SessionID)
 	w.ends.Go(func() {
 		if err := w.follow(ctx, a); err != nil && ctx.Err() == nil {
-			// The syncs see the same changes, later.
+			// The syncs find the same changes, later.
 			log.Warn("the workspace is not watched", "error", err)
 		}
 	})
@@ -161,7 +159,7 @@ func (w *watching) pass(ctx context.Context, seen []workspace.Observation) {
 	}
 }
 
-// follow passes on what the runner's watch sees.
+// follow reports what the runner's watch sees.
 func (w *watching) follow(ctx context.Context, t *attempt) error {
 	if err := w.catchUp(ctx, t); err != nil {
 		return err
@@ -182,7 +180,7 @@ func (w *watching) follow(ctx context.Context, t *attempt) error {
 	return nil
 }
 
-// catchUp learns what the attempts before this one have told.
+// catchUp reads what earlier attempts have reported.
 func (w *watching) catchUp(ctx context.Context, t *attempt) error {
 	if err := w.syncer.Load(ctx); err != nil {
 		return err
@@ -202,7 +200,7 @@ func (w *watching) catchUp(ctx context.Context, t *attempt) error {
 	return nil
 }
 
-// ticks come until ctx ends.
+// ticks yields the time every d until ctx ends.
 func ticks(ctx context.Context, d time.Duration) func(func(time.Time) bool) {
 	return func(yield func(time.Time) bool) {
 		clock := time.NewTicker(d)

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
-// workspace is where the bench's agent works.
+// workspace returns a path in the folder where the bench's agent works.
 func (b *bench) workspace(elem ...string) string {
 	b.t.Helper()
 	sb, err := b.provider.Open(b.t.Context(), b.sandbox.ID)
@@ -47,8 +47,8 @@ func fileChanges(events []event.Event) []string {
 	return found
 }
 
-// The workspace follows the session into its next sandbox; what came about
-// behind the last turn too, and what was deleted not.
+// The workspace follows the session into its next sandbox, with what was created after the
+// last turn, and without what was deleted.
 func TestWorkspaceFollows(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)
@@ -71,7 +71,7 @@ func TestWorkspaceFollows(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o755), info.Mode())
 	require.FileExists(t, b.workspace("late"))
 	require.NoFileExists(t, b.workspace("gone"))
-	require.Len(t, fileChanges(b.events()), 4, "what came back is no news")
+	require.Len(t, fileChanges(b.events()), 4, "restored files are no changes")
 }
 
 // A folder of the user's is never read.

@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
@@ -71,7 +72,7 @@ func TestSourcesFrom(t *testing.T) {
 	require.ErrorContains(t, err, "several sessions")
 }
 
-// Nothing outside of a home is read through it.
+// Nothing outside a home is read through it.
 func TestHomeIsClosed(t *testing.T) {
 	t.Parallel()
 	outside := write(t, t.TempDir(), "secret", "x")
@@ -87,8 +88,8 @@ func TestHomeIsClosed(t *testing.T) {
 	require.ErrorContains(t, err, "not a folder")
 }
 
-func records(items ...event.Record) iter.Seq2[event.Record, error] {
-	return func(yield func(event.Record, error) bool) {
+func records(items ...traffic.Record) iter.Seq2[traffic.Record, error] {
+	return func(yield func(traffic.Record, error) bool) {
 		for _, r := range items {
 			if !yield(r, nil) {
 				return
@@ -100,9 +101,9 @@ func records(items ...event.Record) iter.Seq2[event.Record, error] {
 func TestTranslatePromptAndEnd(t *testing.T) {
 	t.Parallel()
 	state, err := reducer.Fold(adapters.Translate(claude.New(), records(
-		event.Record{Dir: event.DirOut, Line: `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m"}}}`},
-		event.Record{Dir: event.DirOut, Line: `{"type":"stream_event","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`},
-		event.Record{Dir: event.DirOut, Line: `{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"ha"}}}`},
+		traffic.Record{Dir: event.DirOut, Line: `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m"}}}`},
+		traffic.Record{Dir: event.DirOut, Line: `{"type":"stream_event","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`},
+		traffic.Record{Dir: event.DirOut, Line: `{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"ha"}}}`},
 	), adapters.TranslateOptions{Prompt: "go"}))
 	require.NoError(t, err)
 	require.Equal(t, "go", *state.Blocks[0].Content)
@@ -114,8 +115,8 @@ func TestTranslateStopsAtAnError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("line 7")
 	var got error
-	for _, err := range adapters.Translate(claude.New(), func(yield func(event.Record, error) bool) {
-		yield(event.Record{}, broken)
+	for _, err := range adapters.Translate(claude.New(), func(yield func(traffic.Record, error) bool) {
+		yield(traffic.Record{}, broken)
 	}, adapters.TranslateOptions{}) {
 		got = err
 	}

@@ -1,13 +1,13 @@
 package adapters
 
-// Capability is one of an agent's abilities in words for people. It is the one
-// place that says what a field of Capabilities means to who uses an agent.
+// Capability describes one of an agent's abilities for people. It is the one
+// description of what a field of Capabilities means to a user of an agent.
 type Capability struct {
 	// Key is the field's name in JSON.
 	Key string `json:"key"`
-	// Name is what people call it: partial text.
+	// Name is its name for people: partial text.
 	Name string `json:"name"`
-	// Meaning is a sentence for who has to choose an agent.
+	// Meaning is a sentence for a person who chooses an agent.
 	Meaning string `json:"meaning"`
 
 	field func(*Capabilities) *bool
@@ -16,8 +16,8 @@ type Capability struct {
 // In reports whether an agent has it.
 func (c Capability) In(can Capabilities) bool { return *c.field(&can) }
 
-// AllCapabilities returns every ability that Capabilities has a field for, in
-// the order in which they are shown.
+// AllCapabilities returns one for every field of Capabilities, in the order in
+// which they are shown.
 func AllCapabilities() []Capability {
 	return []Capability{
 		{"chosenId", "chosen id", "The agent's own session has an id that is made of the session's; without it the agent makes one up, which is kept beside ours.",
@@ -28,7 +28,7 @@ func AllCapabilities() []Capability {
 			func(c *Capabilities) *bool { return &c.Thinking }},
 		{"subagents", "subagents", "The agent can start agents of its own inside itself.",
 			func(c *Capabilities) *bool { return &c.Subagents }},
-		{"liveSubagents", "live subagents", "What such an agent says and does is seen while it runs; without it, once the agent's own files are read.",
+		{"liveSubagents", "live subagents", "A subagent's blocks are streamed while it runs; without it, they appear once the agent's own files are read.",
 			func(c *Capabilities) *bool { return &c.LiveSubagents }},
 		{"steer", "steer", "A message can be folded into the turn that runs; without it the message waits for the next turn.",
 			func(c *Capabilities) *bool { return &c.Steer }},
@@ -36,14 +36,16 @@ func AllCapabilities() []Capability {
 			func(c *Capabilities) *bool { return &c.Approve }},
 		{"questions", "questions", "The agent can ask its user something and wait for the answer.",
 			func(c *Capabilities) *bool { return &c.Questions }},
-		{"setModel", "set model", "The model can be changed while the agent's process goes on.",
+		{"setModel", "set model", "The model can be changed while the agent's process continues.",
 			func(c *Capabilities) *bool { return &c.SetModel }},
-		{"interrupt", "interrupt", "A turn can be stopped while the agent's process goes on; without it the process is ended and the session resumed.",
+		{"interrupt", "interrupt", "A turn can be stopped while the agent's process continues; without it the process is ended and the session resumed.",
 			func(c *Capabilities) *bool { return &c.Interrupt }},
 		{"images", "images", "A message can have images.",
 			func(c *Capabilities) *bool { return &c.Images }},
-		{"cost", "cost", "The agent says what a turn has cost.",
+		{"cost", "cost", "The agent reports what a turn has cost.",
 			func(c *Capabilities) *bool { return &c.Cost }},
+		{"ticks", "ticks", "Model calls are counted, so that they can be limited.",
+			func(c *Capabilities) *bool { return &c.Ticks }},
 	}
 }
 
@@ -63,6 +65,6 @@ func (c Capabilities) Split() (can, cannot []string) {
 // Variable is an environment variable that an agent's program reads.
 type Variable struct {
 	Name string `json:"name"`
-	// About says in a few words what it is for.
+	// About describes its purpose in a few words.
 	About string `json:"about"`
 }

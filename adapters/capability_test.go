@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Every field of Capabilities is said in words, once, and an ability reads its
-// own field and no other.
+// Every field of Capabilities is described once, and an ability reads its own
+// field and no other.
 func TestAllCapabilitiesAreTheFields(t *testing.T) {
 	t.Parallel()
 	all := adapters.AllCapabilities()

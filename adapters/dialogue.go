@@ -6,11 +6,12 @@ import (
 	"fmt"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// Dialogue leads the exchange with an agent's process: what the agent says
-// goes through its translator, and what is for it is written as soon as
-// the agent can take it. Not safe for concurrent use.
+// Dialogue drives the exchange with an agent's process: it passes the agent's
+// output through the translator, and writes inputs as soon as the agent can take
+// them. Not safe for concurrent use.
 type Dialogue struct {
 	tr    Translator
 	write func(context.Context, Message) error
@@ -24,15 +25,16 @@ type waitingInput struct {
 	in Input
 }
 
-// NewDialogue continues from the translator's state. write hands a message to
-// the process; it must be harmless to write one again under its id.
+// NewDialogue returns a dialogue that continues from the translator's state.
+// write writes a message to the process; it must be harmless to write one again
+// under its id.
 func NewDialogue(tr Translator, write func(context.Context, Message) error) *Dialogue {
 	return &Dialogue{tr: tr, write: write}
 }
 
-// Step translates a record, and writes what is due after it and what has
-// waited for it. The events are good also with an error.
-func (d *Dialogue) Step(ctx context.Context, r event.Record) ([]event.Event, error) {
+// Step translates a record, then writes what is due and the inputs that waited
+// for it. The events are valid also with an error.
+func (d *Dialogue) Step(ctx context.Context, r traffic.Record) ([]event.Event, error) {
 	events := d.tr.Step(r)
 	due := d.tr.Due()
 	if d.held {
@@ -46,22 +48,22 @@ func (d *Dialogue) Step(ctx context.Context, r event.Record) ([]event.Event, err
 	return events, d.retry(ctx)
 }
 
-// Hold keeps back every input from now on, until Release: the records of an
-// earlier process of the agent are still being read, and they say nothing of
-// what the present one can take. What was due to that process, and answers to
-// what it asked, are never written: the present one would take them for its own.
+// Hold holds back every input until Release: the records of an earlier process of
+// the agent are still being read, and they don't show what the current one can
+// take. Messages due to that process, and answers to its requests, are never
+// written: the current one would take them for its own.
 func (d *Dialogue) Hold() { d.held = true }
 
-// Release ends a Hold and writes what has waited.
+// Release ends a Hold and writes the waiting inputs.
 func (d *Dialogue) Release(ctx context.Context) error {
 	d.held = false
 	return d.retry(ctx)
 }
 
-// Say hands the agent an input: now, or after the first record that lets the
-// agent take it. Inputs reach the agent in order, but for answers: what the
-// agent waits for is never behind something else. Errors are those of Encode,
-// ErrNotYet excepted, and of writing.
+// Say passes the agent an input: now, or after the first record after which the
+// agent can take it. Inputs reach the agent in order, except for answers, which
+// never wait behind something else. Errors are those of Encode, ErrNotYet
+// excepted, and of writing.
 func (d *Dialogue) Say(ctx context.Context, id string, in Input) error {
 	_, answer := in.(Answer)
 	switch {
@@ -71,7 +73,7 @@ func (d *Dialogue) Say(ctx context.Context, id string, in Input) error {
 		d.waiting = append(d.waiting, waitingInput{id, in})
 		return nil
 	}
-	err := d.tell(ctx, id, in)
+	err := d.encode(ctx, id, in)
 	if errors.Is(err, ErrNotYet) {
 		d.waiting = append(d.waiting, waitingInput{id, in})
 		return nil
@@ -79,13 +81,13 @@ func (d *Dialogue) Say(ctx context.Context, id string, in Input) error {
 	return err
 }
 
-// State is the translator's.
+// State returns the translator's state.
 func (d *Dialogue) State() ([]byte, error) { return d.tr.State() }
 
 func (d *Dialogue) retry(ctx context.Context) error {
 	for !d.held && len(d.waiting) > 0 {
 		next := d.waiting[0]
-		err := d.tell(ctx, next.id, next.in)
+		err := d.encode(ctx, next.id, next.in)
 		if errors.Is(err, ErrNotYet) {
 			return nil
 		}
@@ -97,7 +99,7 @@ func (d *Dialogue) retry(ctx context.Context) error {
 	return nil
 }
 
-func (d *Dialogue) tell(ctx context.Context, id string, in Input) error {
+func (d *Dialogue) encode(ctx context.Context, id string, in Input) error {
 	messages, err := d.tr.Encode(id, in)
 	if err != nil {
 		return err

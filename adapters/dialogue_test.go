@@ -9,12 +9,13 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/gemini"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// A process that died between its first answer and what it was to be told next,
-// with no worker there: the next worker reads that answer when another process
-// runs already, which must not be told it. Two requests to load one session make
-// Gemini CLI tell its history into the answer to a prompt.
+// A process died between its first answer and the next step of its opening, with
+// no worker running. The next worker reads that answer when another process runs
+// already, which must not get that step: two requests to load one session make
+// Gemini CLI write its history into the answer to a prompt.
 func TestWhatWasDueToADeadProcessIsNotWritten(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -26,7 +27,7 @@ func TestWhatWasDueToADeadProcessIsNotWritten(t *testing.T) {
 		return nil
 	})
 	step := func(dir event.Dir, line string) {
-		_, err := d.Step(ctx, event.Record{Dir: dir, Line: line})
+		_, err := d.Step(ctx, traffic.Record{Dir: dir, Line: line})
 		require.NoError(t, err)
 	}
 	d.Hold()

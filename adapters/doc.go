@@ -1,17 +1,17 @@
-// Package adapters says what Sojourn must know of an agent to run it: where
-// its files lie, how it is started, what is written to it and how what it says
-// becomes events. One package below this one knows each agent; nothing else in
-// Sojourn asks which agent it has before it.
+// Package adapters defines what Sojourn must know of an agent to run it: where
+// its files are, how it is started, what is written to it and how its output
+// becomes events. There is one package below this one for each agent; nothing
+// else in Sojourn depends on which agent it runs.
 //
 // A turn goes through an [Adapter] like this:
 //
-//	found, _ := a.Prepare(home, launch)      // which native session lies there
+//	found, _ := a.Prepare(home, launch)      // which native session is there
 //	cmd, _ := a.Command(launch)              // how the runner starts it
 //	tr, _ := a.Translator(launch, state)     // kept from the last turn, or nil
 //	write(tr.Encode("prompt-1", adapters.Prompt{…}))
 //	for rec := range records {
 //		events := tr.Step(rec)           // pure: same records, same events
-//		write(tr.Due())                  // what its protocol wants said now
+//		write(tr.Due())                  // what its protocol requires now
 //	}
 //	state, _ = tr.State()
 //
@@ -19,6 +19,6 @@
 //
 //	for ev, err := range a.Parse(sources) { … }
 //
-// Folding the first by package reducer makes the same conversation as folding
-// the second; the adapters' parity tests hold every recording against that.
+// Folding the first by package reducer makes the same conversation as folding the
+// second; the adapters' parity tests check that with every recording.
 package adapters

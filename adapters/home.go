@@ -12,14 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// DirHome is a Home that is a folder of this machine. Nothing outside of the
-// folder can be reached through it, also not by symbolic links. Safe for
-// concurrent use.
+// DirHome is a Home in a folder of this machine. Nothing outside the folder can
+// be reached through it, also not by symbolic links. Safe for concurrent use.
 type DirHome struct{ dir string }
 
 var _ Home = DirHome{}
 
-// OpenHome returns the folder as a home. It fails if dir is no folder.
+// OpenHome returns the folder as a home. It fails if dir is not a folder.
 func OpenHome(dir string) (DirHome, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -51,8 +50,8 @@ func (h DirHome) Open(path string) (io.ReadCloser, error) {
 	return os.OpenInRoot(h.dir, filepath.FromSlash(path))
 }
 
-// OpenAt opens a file for reading from a byte on; nothing is read of one that is
-// shorter.
+// OpenAt opens a file for reading from a byte on; of one that is shorter nothing
+// is read.
 func (h DirHome) OpenAt(path string, offset int64) (io.ReadCloser, error) {
 	f, err := os.OpenInRoot(h.dir, filepath.FromSlash(path))
 	if err != nil {
@@ -64,11 +63,11 @@ func (h DirHome) OpenAt(path string, offset int64) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Identifier is an adapter that knows a single transcript file by its name.
-// Without it a file is taken for the main transcript.
+// Identifier is an adapter that recognises a single transcript file by its name.
+// Without it a file is taken as the main transcript.
 type Identifier interface {
-	// Identify names a file, given relative to home, and finds the files that
-	// belong to it.
+	// Identify returns the transcripts of a file, given relative to home, and of its
+	// companion files.
 	Identify(home Home, file string) ([]Transcript, error)
 }
 
@@ -79,9 +78,9 @@ var ErrNoTranscript = errors.New("no transcript found")
 var ErrManySessions = errors.New("several sessions")
 
 // SourcesFrom returns the transcripts of one conversation at the paths: native
-// transcript files, each with what belongs to it, or folders laid out like
-// the agent's home. Paths that hold more than one session are refused, with
-// the sessions' files named.
+// transcript files, each with its companions, or folders laid out like the
+// agent's home. Paths that hold more than one session are refused, with the
+// sessions' files named.
 func SourcesFrom(a Adapter, paths ...string) ([]Source, error) {
 	var found []Source
 	seen := map[string]bool{}
@@ -145,8 +144,8 @@ func sourcesOfFile(a Adapter, path string) ([]Source, error) {
 	return sources(home, found), nil
 }
 
-// sources opens transcripts of a home when they are read, and names them by
-// where they lie.
+// sources returns transcripts of a home that are opened when they are read, and
+// named by their paths.
 func sources(home DirHome, found []Transcript) []Source {
 	out := make([]Source, len(found))
 	for i, t := range found {

@@ -10,8 +10,8 @@ import (
 
 // FindProgram finds an agent's program for Locate: the path in the environment's
 // variable if that is set, else the program of that name in PATH. Relative
-// folders of PATH don't count. Errors wrap ErrNotInstalled and end with what
-// to do.
+// folders of PATH are ignored. Errors wrap ErrNotInstalled and end with what to
+// do.
 func FindProgram(getenv func(string) string, variable, name, install string) (string, error) {
 	if path := getenv(variable); path != "" {
 		found, err := exec.LookPath(path)

@@ -2,14 +2,14 @@ package adapters
 
 import "github.com/sojourn-run/sojourn/permission"
 
-// Profile is what a team gives its agents beside the prompt, free of any
-// agent's own file layout. Adapters turn it into files by ProfileFiles.
+// Profile is what a team gives its agents beside the prompt, independent of any
+// agent's file layout. Adapters turn it into files with ProfileFiles.
 type Profile struct {
 	// ID is the profile's folder name in the store.
 	ID          string `json:"id"`
 	Name        string `json:"name,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Model is used when the session names none.
+	// Model is used if the session sets none.
 	Model string `json:"model,omitempty"`
 	// Instructions is the text of CLAUDE.md, AGENTS.md, GEMINI.md.
 	Instructions string `json:"instructions,omitempty"`
@@ -22,16 +22,21 @@ type Profile struct {
 	Subagents  map[string]string    `json:"subagents,omitempty"`
 	Commands   map[string]string    `json:"commands,omitempty"`
 	MCPServers map[string]MCPServer `json:"mcpServers,omitempty"`
-	// BundledMCP are MCP servers that come as files, by server name.
+	// BundledMCP are MCP servers supplied as files, by server name.
 	BundledMCP map[string]BundledMCP `json:"bundledMcp,omitempty"`
-	// Workspace are files that a fresh workspace starts with.
+	// Workspace are the initial files of a fresh workspace.
 	Workspace map[string]string `json:"workspace,omitempty"`
-	// Permission is used when the session names none.
+	// Permission is used if the session sets none.
 	Permission Permission `json:"permission,omitempty"`
-	// Permissions are rules by tool and pattern, asked before Permission.
+	// Permissions are rules by tool and pattern, tried before Permission.
 	Permissions permission.Rules `json:"permissions,omitempty"`
 	// PermissionDeadline answers what no person has answered in time.
 	PermissionDeadline permission.Deadline `json:"permissionDeadline,omitzero"`
+	// UnknownEffects say what follows for calls that were at work when their host or
+	// runner was lost.
+	UnknownEffects permission.EffectRules `json:"unknownEffects,omitempty"`
+	// Park is used when the session has none. Default: an hour.
+	Park permission.Park `json:"parkMs,omitempty"`
 }
 
 // MCPServer is an MCP server that the agent connects to: a command on stdio,
@@ -44,7 +49,7 @@ type MCPServer struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// BundledMCP is an MCP server whose files travel with the profile.
+// BundledMCP is an MCP server whose files are part of the profile.
 type BundledMCP struct {
 	// Files are written below the server's own folder in the sandbox's home.
 	Files map[string]string `json:"files"`
@@ -55,6 +60,6 @@ type BundledMCP struct {
 	Env   map[string]string `json:"env,omitempty"`
 }
 
-// BundledDir is where the files of a bundled MCP server lie, relative to the
+// BundledDir returns the folder of a bundled MCP server's files, relative to the
 // sandbox's home.
 func BundledDir(server string) string { return ".sojourn/mcp/" + server }

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Registry finds adapters by name. It is a value that the one who builds the
-// program makes; the zero value knows no agent. Safe for concurrent use.
+// Registry finds adapters by name. The program that uses them makes it; the zero
+// value has no agent. Safe for concurrent use.
 type Registry struct {
 	byName map[string]Adapter
 	names  []string
 }
 
-// New makes a registry of the adapters given. Two adapters of the same name
-// are a programmer's error and panic.
+// New returns a registry of the given adapters. It panics if two have the same
+// name, which is a programmer's error.
 func New(adapters ...Adapter) Registry {
 	r := Registry{byName: make(map[string]Adapter, len(adapters))}
 	for _, a := range adapters {
@@ -29,8 +29,8 @@ func New(adapters ...Adapter) Registry {
 	return r
 }
 
-// Get returns the adapter of that name, or an error that wraps ErrUnknownAgent
-// and lists the names known.
+// Get returns the adapter with that name, or an error that wraps ErrUnknownAgent
+// and lists the known names.
 func (r Registry) Get(name string) (Adapter, error) {
 	if a, ok := r.byName[name]; ok {
 		return a, nil
@@ -38,7 +38,7 @@ func (r Registry) Get(name string) (Adapter, error) {
 	return nil, fmt.Errorf("%w %q: known agents are %s", ErrUnknownAgent, name, r.known())
 }
 
-// Names returns the names known, sorted.
+// Names returns the known names, sorted.
 func (r Registry) Names() []string { return slices.Clone(r.names) }
 
 func (r Registry) known() string {

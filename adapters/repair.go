@@ -6,31 +6,30 @@ import (
 	"io"
 )
 
-// Move is a file of an agent's home that is to have another path, both relative to
-// the home. It is moved in one step: who looks at the home meanwhile, or after a
-// death in between, finds it once.
+// Move gives a file of an agent's home another path, both relative to the home.
+// It is moved in one step: a reader of the home, also after a crash, finds it
+// once.
 type Move struct{ From, To string }
 
-// Repair is a file of an agent's home to write before a start: a part of a file
-// that is there, and what comes behind it. Both may be missing. It says where
-// the bytes are rather than what they are, so that no transcript is held in
-// memory.
+// Repair is a file of an agent's home to write before a start: a part of an
+// existing file, and what follows it. Both may be empty. It has the position of
+// the bytes rather than the bytes, so that no transcript is held in memory.
 type Repair struct {
 	// Path is the file to write, relative to the home. It may be From: the file is
 	// replaced in one step.
 	Path string
-	// From is a file of the home whose bytes from Begin up to End begin the file.
-	// Default: none.
+	// From is a file of the home whose bytes from Begin up to End are the beginning
+	// of the file. Default: none.
 	From       string
 	Begin, End int64
-	// Add is what comes behind them.
+	// Add follows them.
 	Add []byte
 }
 
-// Size is the length of the file in bytes.
+// Size returns the length of the file in bytes.
 func (r Repair) Size() int64 { return r.End - r.Begin + int64(len(r.Add)) }
 
-// Open opens what the file is to hold. Reading fails with io.ErrUnexpectedEOF if
+// Open opens the content of the file. Reading fails with io.ErrUnexpectedEOF if
 // From is shorter than it was.
 func (r Repair) Open(home Home) (io.ReadCloser, error) {
 	if r.From == "" {

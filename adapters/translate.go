@@ -6,24 +6,25 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// TranslateOptions is what records alone do not have. The zero value works.
+// TranslateOptions is what records alone do not have. The zero value is ready to
+// use.
 type TranslateOptions struct {
-	// Prompt is what was asked on the agent's command line, for recordings
-	// without an input side. Default: none.
+	// Prompt is the prompt on the agent's command line, for recordings without an
+	// input side. Default: none.
 	Prompt string
-	// Side are transcripts of subagents, for what the agent does not say
-	// live: a subagent whose transcript is given comes from it alone.
-	// Default: none.
+	// Side are transcripts of subagents, for what the agent does not stream: a
+	// subagent whose transcript is given is taken from it alone. Default: none.
 	Side []Source
 }
 
 // Translate returns the events of a recording from its beginning to its end. The
-// end of the records is taken for the end of the agent, so that nothing stays
-// open. An error of records ends the iteration; an error of a side transcript
-// is yielded and the iteration continues.
-func Translate(a Adapter, records iter.Seq2[event.Record, error], o TranslateOptions) iter.Seq2[event.Event, error] {
+// end of the records counts as the end of the agent, so that nothing stays open.
+// An error of records ends the iteration; an error of a side transcript is
+// yielded and the iteration continues.
+func Translate(a Adapter, records iter.Seq2[traffic.Record, error], o TranslateOptions) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		tr, err := a.Translator(Launch{}, nil)
 		if err != nil {
@@ -42,7 +43,7 @@ func Translate(a Adapter, records iter.Seq2[event.Record, error], o TranslateOpt
 				return
 			}
 			for _, e := range tr.Step(r) {
-				if !side.tell(e, yield) {
+				if !side.emit(e, yield) {
 					return
 				}
 			}
@@ -50,14 +51,14 @@ func Translate(a Adapter, records iter.Seq2[event.Record, error], o TranslateOpt
 	}
 }
 
-// endOfRecords stands for the end of a process that was not recorded.
+// endOfRecords is the record of an end of a process that was not recorded.
 const endOfRecords = "exit (end of records)"
 
-// PromptType is the type of the line that stands for a prompt given on the
-// agent's command line. Every translator takes it, from the input side.
+// PromptType is the type of the line that represents a prompt on the agent's
+// command line. Every translator accepts it, from the input side.
 const PromptType = "sojourn.prompt"
 
-// PromptLine is that line: {"type":"sojourn.prompt","text":…}.
+// PromptLine returns that line: {"type":"sojourn.prompt","text":…}.
 func PromptLine(text string) string {
 	line, err := json.Marshal(struct {
 		Type string `json:"type"`
@@ -69,13 +70,13 @@ func PromptLine(text string) string {
 	return string(line)
 }
 
-// whole puts the prompt before the records and an end behind them.
-func whole(records iter.Seq2[event.Record, error], prompt string) iter.Seq2[event.Record, error] {
-	return func(yield func(event.Record, error) bool) {
-		if prompt != "" && !yield(event.Record{Dir: event.DirIn, Line: PromptLine(prompt)}, nil) {
+// whole yields the prompt, the records and an end.
+func whole(records iter.Seq2[traffic.Record, error], prompt string) iter.Seq2[traffic.Record, error] {
+	return func(yield func(traffic.Record, error) bool) {
+		if prompt != "" && !yield(traffic.Record{Dir: event.DirIn, Line: PromptLine(prompt)}, nil) {
 			return
 		}
-		last := event.Record{}
+		last := traffic.Record{}
 		for r, err := range records {
 			if !yield(r, err) || err != nil {
 				return
@@ -83,20 +84,20 @@ func whole(records iter.Seq2[event.Record, error], prompt string) iter.Seq2[even
 			last = r
 		}
 		if last.Dir != event.DirSig || !strings.HasPrefix(last.Line, "exit") {
-			yield(event.Record{TS: last.TS, Dir: event.DirSig, Line: endOfRecords}, nil)
+			yield(traffic.Record{TS: last.TS, Dir: event.DirSig, Line: endOfRecords}, nil)
 		}
 	}
 }
 
-// sideThreads are the conversations that side transcripts have, in the order
+// sideThreads are the conversations that the side transcripts have, in the order
 // of the transcripts.
 type sideThreads struct {
-	events map[string][]event.Event // by the outermost subagent
-	told   map[string]bool          // conversations that the live side must not tell
+	events   map[string][]event.Event // by the outermost subagent
+	fromSide map[string]bool          // conversations that the live side must not emit
 }
 
 func readSide(a Adapter, given []Source) (*sideThreads, []error) {
-	s := &sideThreads{events: map[string][]event.Event{}, told: map[string]bool{}}
+	s := &sideThreads{events: map[string][]event.Event{}, fromSide: map[string]bool{}}
 	if len(given) == 0 {
 		return s, nil
 	}
@@ -116,15 +117,15 @@ func readSide(a Adapter, given []Source) (*sideThreads, []error) {
 		}
 		if root := outermost[conversation]; root != "" {
 			s.events[root] = append(s.events[root], e)
-			s.told[conversation] = true
+			s.fromSide[conversation] = true
 		}
 	}
 	return s, errs
 }
 
-// tell yields a live event, or what the side transcripts have in its place.
-func (s *sideThreads) tell(e event.Event, yield func(event.Event, error) bool) bool {
-	if s.told[e.Context.Conversation()] {
+// emit yields a live event, or what the side transcripts have instead.
+func (s *sideThreads) emit(e event.Event, yield func(event.Event, error) bool) bool {
+	if s.fromSide[e.Context.Conversation()] {
 		return true
 	}
 	if !yield(e, nil) {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Validate checks what becomes paths in a sandbox, and what an MCP server
-// cannot do without. The error names the field.
+// Validate checks the names that become paths in a sandbox, and the required
+// fields of MCP servers. The error names the field.
 func (p Profile) Validate() error {
 	if p.Permission != "" && !p.Permission.Valid() {
 		return fmt.Errorf("profile: field permission is %q, want allow, ask or deny", p.Permission)
 	}
-	if err := cmp.Or(p.Permissions.Validate(), p.PermissionDeadline.Validate()); err != nil {
+	if err := cmp.Or(p.Permissions.Validate(), p.PermissionDeadline.Validate(), p.Park.Validate(), p.UnknownEffects.Validate()); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
 	for _, field := range []struct {
@@ -89,7 +89,7 @@ func validName(field, name string) error {
 	return nil
 }
 
-// safePath takes only paths that mean the same, and the same file, everywhere.
+// safePath accepts only paths that mean the same file everywhere.
 func safePath(path string) bool {
 	return path != "." && fs.ValidPath(path) && !strings.ContainsAny(path, "\\\x00:")
 }

@@ -19,9 +19,9 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// S3 is what the archive asks of a store; *s3.Client is one. Conditional puts
-// (If-Match, and If-None-Match: *) must be honoured, and a read must see every
-// put that was answered before it. Methods are called concurrently.
+// S3 is what the archive needs of a store; *s3.Client implements it. Conditional
+// puts (If-Match, and If-None-Match: *) must be honoured, and a read must see
+// every put that was answered before it. Methods are called concurrently.
 type S3 interface {
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
@@ -33,13 +33,13 @@ type S3 interface {
 
 var _ S3 = (*s3.Client)(nil)
 
-// Options of [Open]. The zero value works where the AWS environment does.
+// Options of [Open]. The zero value works if the AWS environment is set up.
 type Options struct {
-	// Bucket holds everything; default "sojourn".
+	// Bucket has everything; default "sojourn".
 	Bucket string
 	// Prefix is put before every key; default none.
 	Prefix string
-	// Namespace keeps Temporal namespaces apart; default "default".
+	// Namespace separates Temporal namespaces; default "default".
 	Namespace string
 	// Client is used instead of one made from the standard AWS environment
 	// and config files. By default a set AWS_ENDPOINT_URL_S3 (or
@@ -65,18 +65,18 @@ type Archive struct {
 
 // limits shape transcripts; tests make them small.
 type limits struct {
-	// segment is the size up to which segments are merged, in bytes. It also
-	// bounds the memory of a merge and of a reader.
+	// segment is the size in bytes up to which segments are merged. It also bounds
+	// the memory of a merge and of a reader.
 	segment int64
 	// page is how many full segments move from a head to a page at once.
 	page int
-	// cache is how many transcript heads are remembered.
+	// cache is how many transcript heads are cached.
 	cache int
 }
 
 var defaultLimits = limits{segment: 8 << 20, page: 32, cache: 4096}
 
-// Open makes an archive. It asks nothing of the store: see [Archive.Setup].
+// Open returns an archive. It sends no request to the store: see [Archive.Setup].
 func Open(ctx context.Context, o Options) (*Archive, error) {
 	a := &Archive{
 		s3:     o.Client,
@@ -107,14 +107,14 @@ func (a *Archive) connect(ctx context.Context) error {
 	load := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{}), config.WithRequestChecksumCalculation(aws.RequestChecksumCalculationWhenRequired),
 		config.WithResponseChecksumValidation(aws.ResponseChecksumValidationWhenRequired)}
 	if os.Getenv("AWS_ENDPOINT_URL_S3") != "" {
-		// A store that is not AWS has no metadata service with keys for it.
+		// A store other than AWS has no metadata service with its keys.
 		load = append(load, config.WithEC2IMDSClientEnableState(imds.ClientDisabled))
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, load...)
 	if err != nil {
 		return fmt.Errorf("archive: open: AWS settings: %w", err)
 	}
-	// A store that is not AWS works with any region, but the client insists.
+	// A store other than AWS works with any region, but the client requires one.
 	a.region = cmp.Or(cfg.Region, "us-east-1")
 	cfg.Region = a.region
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
@@ -126,7 +126,7 @@ func (a *Archive) connect(ctx context.Context) error {
 	return nil
 }
 
-// Setup makes the bucket if it is missing, and so proves that the store can be
+// Setup makes the bucket if it is missing, and so verifies that the store can be
 // reached; if not, the error is a [*ConnectError].
 func (a *Archive) Setup(ctx context.Context) error {
 	var err error
@@ -134,7 +134,7 @@ func (a *Archive) Setup(ctx context.Context) error {
 		if err = a.makeBucket(ctx); err == nil {
 			return nil
 		}
-		// Stores stumble over two that make a bucket at once.
+		// Some stores fail if two clients make a bucket at once.
 		if statusOf(err) < 500 || pause(ctx, attempt+3) != nil {
 			break
 		}
@@ -142,7 +142,7 @@ func (a *Archive) Setup(ctx context.Context) error {
 	return a.connectError(err)
 }
 
-// setupTries is how often Setup asks a store that has a fault of its own.
+// setupTries is how often Setup retries a store that returns a server error.
 const setupTries = 5
 
 func (a *Archive) makeBucket(ctx context.Context) error {

@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// BenchmarkAppend is the cost of a 1 KiB append to a transcript that has had
-// so many of them. The transcript is brought there by its merged segments,
-// which are the binary digits of their number.
+// BenchmarkAppend is the cost of a 1 KiB append to a transcript after so many of
+// them. The transcript is set up by its merged segments, which are the binary
+// digits of their number.
 func BenchmarkAppend(b *testing.B) {
 	for _, had := range []int{10, 10_000} {
 		b.Run(fmt.Sprint(had), func(b *testing.B) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// DeleteSession deletes everything of a session and makes sure that nothing is
-// left. An unknown id is no error. A writer that still holds an epoch is
+// DeleteSession deletes everything of a session and verifies that nothing is
+// left. An unknown id is not an error. A writer that still holds an epoch is
 // refused from the first step on.
 func (a *Archive) DeleteSession(ctx context.Context, session string) error {
 	if err := a.deleteSession(ctx, session); err != nil {
@@ -28,15 +28,15 @@ func (a *Archive) deleteSession(ctx context.Context, session string) error {
 	if !head.value.Closed.IsZero() {
 		first = append(first, a.closedKey()+markerName(head.value.Closed, session))
 	}
-	// The head last: it knows the marker, if this ends half-way.
+	// The head last: it names the marker, if this is interrupted.
 	for i := len(first) - 1; i >= 0; i-- {
 		if err := a.remove(ctx, first[i]); err != nil {
 			return err
 		}
 	}
 	a.forgetSession(session)
-	// A put that was under way may come after a listing, so it takes an empty
-	// one to be done.
+	// A put in progress may follow a listing, so only an empty listing completes the
+	// delete.
 	for range swapTries {
 		keys, err := a.keys(ctx, a.sessionKey(session))
 		if err != nil || len(keys) == 0 {
@@ -69,7 +69,7 @@ func (a *Archive) forgetSession(session string) {
 	}
 }
 
-// Leftovers are the keys of a session in the store; none after a delete.
+// Leftovers returns the keys of a session in the store; none after a delete.
 func (a *Archive) Leftovers(ctx context.Context, session string) ([]string, error) {
 	if err := checkSession(session); err != nil {
 		return nil, err
@@ -89,10 +89,10 @@ func (a *Archive) Leftovers(ctx context.Context, session string) ([]string, erro
 	return keys, nil
 }
 
-// Sweep deletes the objects of transcripts that no head names: what writers
-// left that died between two requests. It seals every transcript with the
-// epoch first, and no append of that epoch may run meanwhile. It returns the
-// number of objects deleted. Errors: [ErrFenced].
+// Sweep deletes the objects of transcripts that no head names, left by writers
+// that died between two requests. It first seals every transcript with the epoch,
+// and no append of that epoch may run at the same time. It returns the number of
+// objects deleted. Errors: [ErrFenced].
 func (a *Archive) Sweep(ctx context.Context, session string, epoch uint64) (int, error) {
 	n, err := a.sweep(ctx, session, epoch)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *Archive) sweep(ctx context.Context, session string, epoch uint64) (int,
 	return len(dead), a.remove(ctx, dead...)
 }
 
-// sealAll seals every transcript and returns the keys that they are made of.
+// sealAll seals every transcript and returns the keys of its objects.
 func (a *Archive) sealAll(ctx context.Context, session string, epoch uint64) (keep map[string]bool, err error) {
 	heads, err := a.transcriptHeads(ctx, session)
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *Archive) mark(ctx context.Context, session string, h transcriptHead, ke
 }
 
 // seal writes the epoch into a transcript's head, so that no writer of a lower
-// one can commit to it any more, and returns the head as it is from then on.
+// one can commit to it any more, and returns the new head.
 func (a *Archive) seal(ctx context.Context, session string, epoch uint64, id string) (head transcriptHead, err error) {
 	key := a.transcriptKey(session, id) + "head.json"
 	err = retry(ctx, func(int) error {

@@ -13,13 +13,13 @@ import (
 type ClosedSession struct {
 	ListData
 	ClosedAt time.Time `json:"closedAt"`
-	// Damage is what of the session's objects can't be read, "" for none. Of
-	// ListData only ID is set then.
+	// Damage is what can't be read of the session's objects, "" for none. Of ListData
+	// only ID is set then.
 	Damage string `json:"damage,omitempty"`
 }
 
-// MarkClosed puts a session into the list of closed ones, as of the time given
-// (to the millisecond). Marking it again moves it. Errors: [ErrFenced].
+// MarkClosed adds a session to the list of closed ones, with the given time (to
+// the millisecond). Marking it again moves it. Errors: [ErrFenced].
 func (a *Archive) MarkClosed(ctx context.Context, session string, epoch uint64, at time.Time) error {
 	at = at.UTC().Truncate(time.Millisecond)
 	old, err := a.moveMarker(ctx, session, epoch, at)
@@ -35,8 +35,8 @@ func (a *Archive) MarkClosed(ctx context.Context, session string, epoch uint64, 
 	return nil
 }
 
-// MarkOpen takes a reopened session from the list of closed ones; nothing
-// happens to one that isn't in it. Errors: [ErrFenced].
+// MarkOpen removes a reopened session from the list of closed ones; for one that
+// isn't in it nothing happens. Errors: [ErrFenced].
 func (a *Archive) MarkOpen(ctx context.Context, session string, epoch uint64) error {
 	old, err := a.moveMarker(ctx, session, epoch, time.Time{})
 	if err == nil && !old.IsZero() {
@@ -48,8 +48,8 @@ func (a *Archive) MarkOpen(ctx context.Context, session string, epoch uint64) er
 	return nil
 }
 
-// moveMarker writes into the head which marker counts, before the markers
-// themselves change: one that a dying writer leaves behind is not listed.
+// moveMarker writes into the head which marker is valid, before the markers
+// themselves change: one that a dying writer leaves is not listed.
 func (a *Archive) moveMarker(ctx context.Context, session string, epoch uint64, at time.Time) (old time.Time, err error) {
 	_, err = a.changeHead(ctx, session, func(h *sessionHead, _ bool) error {
 		if old.IsZero() || !h.Closed.Equal(at) {
@@ -67,7 +67,8 @@ const maxPage = 1000
 // ListClosed returns closed sessions, the newest first: at most limit (default
 // 50, at most 1 000) after the page token ("" for the first page), and the next
 // page's token, "" at the end. A page may be shorter than limit. A session whose
-// objects are damaged is listed with its Damage. Sessions that are closed or reopened meanwhile don't shift the pages.
+// objects are damaged is listed with its Damage. Sessions that are closed or
+// reopened between pages don't shift them.
 func (a *Archive) ListClosed(ctx context.Context, limit int, token string) (page []ClosedSession, next string, err error) {
 	if limit <= 0 {
 		limit = 50
@@ -97,8 +98,8 @@ func (a *Archive) ListClosed(ctx context.Context, limit int, token string) (page
 	return page, next, nil
 }
 
-// closedEntry reads what a marker stands for; nil for a marker that no longer
-// counts. Damage concerns this session alone, so it is part of its entry.
+// closedEntry reads the session of a marker; nil for a marker that is no longer
+// valid. Damage concerns this session alone, so it is part of its entry.
 func (a *Archive) closedEntry(ctx context.Context, session string, at time.Time) (*ClosedSession, error) {
 	head, err := load[sessionHead](ctx, a, a.headKey(session))
 	if err == nil && !head.value.Closed.Equal(at) {
@@ -120,7 +121,7 @@ func (a *Archive) closedEntry(ctx context.Context, session string, at time.Time)
 	return &ClosedSession{ListData: s.value.ListData, ClosedAt: at}, nil
 }
 
-// markers are the next names; a token is the name before them.
+// markers returns the next names; a token is the name before them.
 func (a *Archive) markers(ctx context.Context, limit int, token string) (names []string, next string, err error) {
 	if token != "" {
 		if _, _, err := parseMarker(token); err != nil {
@@ -132,7 +133,7 @@ func (a *Archive) markers(ctx context.Context, limit int, token string) (names [
 			return nil, "", err
 		}
 		if _, _, err := parseMarker(name); err != nil {
-			continue // not ours
+			continue // foreign
 		}
 		if len(names) == limit {
 			return names, names[limit-1], nil

@@ -1,16 +1,16 @@
-// Package archive keeps sessions in S3, or in any store that speaks its
-// protocol with conditional puts: native transcripts byte for byte, the blocks
-// that Sojourn itself added, session records and profiles; and for other packages
-// objects of their own ([Objects]), such as a workspace's.
+// Package archive keeps sessions in S3, or in any store that speaks its protocol
+// with conditional puts: native transcripts byte for byte, the blocks that
+// Sojourn itself added, session records and profiles; and the objects of other
+// packages ([Objects]), such as a workspace's.
 //
 //	a, err := archive.Open(ctx, archive.Options{Bucket: "sojourn"})
 //	err = a.Setup(ctx)                           // makes the bucket
-//	epoch, err := a.TakeEpoch(ctx, id)           // fences everyone before us
+//	epoch, err := a.TakeEpoch(ctx, id)           // fences all earlier writers
 //	info, err := a.AppendTranscript(ctx, id, epoch, t, start, bytes)
 //	rc, err := a.ReadTranscript(ctx, id, "main") // checked while it is read
 //
-// The archive knows nothing of blocks: a conversation is shown again by an
-// adapter's parser over the stored bytes ([Archive.Events]).
+// The archive does not know blocks: a conversation is restored by an adapter's
+// parser from the stored bytes ([Archive.Events]).
 //
 // # Layout
 //
@@ -25,7 +25,7 @@
 //
 // # Rules
 //
-//  1. A transcript is what its head says. An object that no head names does
+//  1. A transcript is defined by its head. An object that no head names does
 //     not exist for readers, so a writer may die between any two requests.
 //  2. A head changes only by conditional put. A segment's name holds the hash
 //     of its bytes and is never put with other bytes.
@@ -37,9 +37,9 @@
 //     A writer that was past that check when a new epoch was taken can still
 //     finish its put, so a reader that continues from the archive seals what it reads
 //     ([Archive.RestoreFiles]); after that no earlier writer can commit.
-//  5. Every append may be repeated, by any process: what is there already is
+//  5. Every append may be repeated, by any process: bytes that are stored are
 //     compared, not written again. No state outside S3 is needed.
 //
-// An [Archive] is safe for concurrent use. It starts no goroutine that
-// outlives a call, its client's idle connections apart, and needs no Close.
+// An [Archive] is safe for concurrent use. It starts no goroutine that outlives a
+// call, except for its client's idle connections, and needs no Close.
 package archive

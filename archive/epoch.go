@@ -10,15 +10,15 @@ import (
 // sessionHead is a session's head.json.
 type sessionHead struct {
 	Epoch uint64 `json:"epoch"`
-	// Taker is random: whose put it was, when the answer got lost.
+	// Taker is random. It identifies whose put it was if the answer was lost.
 	Taker string `json:"taker"`
 	// Closed is the time of the session's marker in the list of closed ones.
 	Closed time.Time `json:"closed,omitzero"`
 }
 
-// TakeEpoch takes the session's next epoch, 1 for a new session. The holder of
-// one before is fenced from now on. However many takers there are at once,
-// each gets an epoch of its own. A lost answer costs an epoch and nothing else.
+// TakeEpoch takes the session's next epoch, 1 for a new session. The holder of an
+// earlier one is fenced from now on. Concurrent takers each get a different
+// epoch. A lost answer costs an epoch and nothing else.
 func (a *Archive) TakeEpoch(ctx context.Context, session string) (epoch uint64, err error) {
 	head, err := a.changeHead(ctx, session, func(h *sessionHead, exists bool) error {
 		h.Epoch++
@@ -30,8 +30,8 @@ func (a *Archive) TakeEpoch(ctx context.Context, session string) (epoch uint64, 
 	return head.Epoch, nil
 }
 
-// TakeEpochAfter is [Archive.TakeEpoch], unless an epoch was taken after
-// the one given: then it fails with [ErrFenced], and nothing is changed.
+// TakeEpochAfter is [Archive.TakeEpoch], unless an epoch was taken after seen:
+// then it fails with [ErrFenced], and nothing is changed.
 func (a *Archive) TakeEpochAfter(ctx context.Context, session string, seen uint64) (epoch uint64, err error) {
 	head, err := a.changeHead(ctx, session, func(h *sessionHead, exists bool) error {
 		if h.Epoch != seen {
@@ -46,7 +46,7 @@ func (a *Archive) TakeEpochAfter(ctx context.Context, session string, seen uint6
 	return head.Epoch, nil
 }
 
-// Epoch is the newest epoch that was taken; 0 for a session without any.
+// Epoch returns the newest epoch that was taken; 0 for a session without any.
 func (a *Archive) Epoch(ctx context.Context, session string) (uint64, error) {
 	if err := checkSession(session); err != nil {
 		return 0, err
@@ -70,7 +70,7 @@ func (a *Archive) changeHead(ctx context.Context, session string, change func(h 
 			return err
 		}
 		if attempt > 0 && s.value.Taker == taker {
-			return nil // it was our own put that we lost against
+			return nil // it lost against its own put
 		}
 		if err := change(&s.value, s.tag != ""); err != nil {
 			return err

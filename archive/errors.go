@@ -9,18 +9,18 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// What callers branch on.
+// Errors that callers branch on.
 var (
 	// ErrNotFound means that there is no such session, transcript, file or
 	// profile.
 	ErrNotFound = errors.New("not in the archive")
-	// ErrExists means that a session of this id has a record already.
+	// ErrExists means that a session with this id already has a record.
 	ErrExists = errors.New("already in the archive")
 	// ErrFenced means that the writer's epoch is not the session's newest: it
 	// must stop for good.
 	ErrFenced = errors.New("fenced: the session has another epoch")
-	// ErrGap means that an append starts behind the transcript's end: bytes
-	// between are missing. The archive is unchanged.
+	// ErrGap means that an append starts behind the transcript's end, so that bytes
+	// between would be missing. The archive is unchanged.
 	ErrGap = errors.New("append leaves a gap")
 	// ErrConflict means that an append overlaps the transcript with other
 	// bytes. The archive is unchanged.
@@ -28,29 +28,29 @@ var (
 	// ErrCorrupt means that stored bytes don't have the hash they were written
 	// with, or that an object of the archive cannot be decoded.
 	ErrCorrupt = errors.New("archive is corrupt")
-	// ErrBusy means that other writers changed an object again and again while
-	// this one tried to; trying later may succeed.
+	// ErrBusy means that other writers kept changing an object while this one tried
+	// to; trying later may succeed.
 	ErrBusy = errors.New("too many writers")
 	// ErrChanged means that a conditional put found the object changed.
 	ErrChanged = errors.New("the object has changed")
-	// ErrInvalid means that an id, a path or a page token breaks the rules.
+	// ErrInvalid means that an id, a path or a page token is malformed.
 	ErrInvalid = errors.New("invalid")
-	// ErrAnchorLost means that an entry of Sojourn's own is anchored to a block
-	// that the native transcripts don't have; it was placed at the end.
+	// ErrAnchorLost means that a server entry is anchored to a block that the native
+	// transcripts don't have; it was placed at the end.
 	ErrAnchorLost = errors.New("anchor is not in the transcript")
 )
 
-// ConnectError means that the store could not be reached or does not let us in.
+// ConnectError means that the store could not be reached or refuses access.
 type ConnectError struct {
-	// Endpoint is the address asked, or the region for AWS itself.
+	// Endpoint is the address used, or the region for AWS itself.
 	Endpoint string
 	Bucket   string
-	// Hint says in one line what to check.
+	// Hint is what to check, in one line.
 	Hint string
 	Err  error
 }
 
-// Error is one line without the hint.
+// Error returns one line without the hint.
 func (e *ConnectError) Error() string {
 	return fmt.Sprintf("archive: S3 at %s, bucket %s: %v", e.Endpoint, e.Bucket, rootCause(e.Err))
 }
@@ -58,8 +58,8 @@ func (e *ConnectError) Error() string {
 // Unwrap returns the client's error.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// rootCause leaves out the client's account of its own retries, which says
-// nothing to a person.
+// rootCause removes the client's description of its own retries, which does not
+// help a person.
 func rootCause(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api
@@ -79,8 +79,8 @@ func statusOf(err error) int {
 
 func isMissing(err error) bool { return statusOf(err) == http.StatusNotFound }
 
-// isConflict: a conditional put lost. AWS answers 404 to If-Match on a key
-// that was deleted, and 409 to two conditional puts at once.
+// isConflict reports whether a conditional put lost. AWS answers 404 to If-Match
+// on a key that was deleted, and 409 to two conditional puts at once.
 func isConflict(err error) bool {
 	switch statusOf(err) {
 	case http.StatusPreconditionFailed, http.StatusConflict, http.StatusNotFound:

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// script is a life of a session: appends with merges and turned pages, own
+// script is a life of a session: appends with merges and turned pages, server
 // entries, a snapshot that is replaced.
 type script struct {
 	t     *testing.T
@@ -34,7 +34,7 @@ func (s script) step(a *Archive, session string, epoch uint64, i int) error {
 	return err
 }
 
-// mainSize is the size of the main transcript before step i.
+// mainSize returns the size of the main transcript before step i.
 func (s script) mainSize(i int) (n int64) {
 	for j := range i {
 		if j%7 != 3 && j%7 != 5 {
@@ -77,8 +77,8 @@ func (s script) finish(a *Archive, session string, epoch uint64) {
 	require.Len(s.t, keys, len(keep), "nothing is left behind")
 }
 
-// Whatever request goes wrong in whatever way: readers see what stood before
-// the step or after it, and going on gives exactly the bytes.
+// Whichever request fails in whichever way: readers see the state before the step
+// or after it, and continuing produces exactly the bytes.
 func TestEveryRequestMayFail(t *testing.T) {
 	t.Parallel()
 	calm := open(t)
@@ -118,7 +118,7 @@ func liveThrough(s script, calm *Archive, cut func(int) (bool, bool)) {
 			continue
 		}
 		s.check(calm, session, i, i+1)
-		// The same process tries again; if it died, another goes on.
+		// The same process tries again; if it died, another continues.
 		if s.step(a, session, epoch, i) != nil {
 			a = another(s.t, calm, nil)
 			require.NoError(s.t, s.step(a, session, epoch, i))
@@ -145,7 +145,7 @@ func TestEpochAnswersLost(t *testing.T) {
 	require.Greater(t, len(seen), 30)
 }
 
-// L7: an append costs three requests and, now and then, a merge; the 500th no
+// L7: an append costs three requests and, occasionally, a merge; the 500th no
 // more than the 10th.
 func TestAppendRequests(t *testing.T) {
 	t.Parallel()

@@ -12,22 +12,22 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// RestoredFile is a transcript to be put back under an agent's home.
+// RestoredFile is a transcript to be restored under an agent's home.
 type RestoredFile struct {
 	TranscriptInfo
 	// Mode is 0600: only the agent reads a transcript.
 	Mode fs.FileMode
-	// Open reads it from the store, as [Archive.ReadTranscript].
+	// Open reads it from the store, as [Archive.ReadTranscript] does.
 	Open func() (io.ReadCloser, error)
 }
 
 // RestoreFiles returns the session's native transcripts to be written under an
-// agent's home, main first. Paths are relative and without "..", but the home
-// may hold symbolic links by then: write through os.Root. The error ends it.
+// agent's home, main first. Paths are relative and without "..", but the home may
+// already contain symbolic links: write through os.Root. The error ends it.
 //
-// An epoch other than 0 seals each transcript before it is given out: what the
+// An epoch other than 0 seals each transcript before it is yielded: what the
 // agent then adds to the file can be appended, because no earlier writer can
-// commit any more. Epoch 0 only looks.
+// commit any more. Epoch 0 only reads.
 func (a *Archive) RestoreFiles(ctx context.Context, session string, epoch uint64) iter.Seq2[RestoredFile, error] {
 	return func(yield func(RestoredFile, error) bool) {
 		infos, err := a.restorable(ctx, session, epoch)
@@ -65,8 +65,9 @@ func (a *Archive) restorable(ctx context.Context, session string, epoch uint64) 
 	return infos, err
 }
 
-// SaveTranscript brings a session's transcript up to its whole content, for callers that have no offsets: subagent "" is the main one. What
-// is archived must be the beginning of raw, else [ErrConflict].
+// SaveTranscript appends what is missing of a transcript's whole content, for
+// callers that have no offsets: subagent "" is the main one. What is archived
+// must be the beginning of raw, else [ErrConflict].
 func (a *Archive) SaveTranscript(ctx context.Context, session string, epoch uint64, raw []byte, subagent, path string) (TranscriptInfo, error) {
 	t := adapters.Transcript{ID: cmp.Or(subagent, event.Main), Path: path, Kind: adapters.Append}
 	h, err := a.freshHead(ctx, session, t.ID)

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// OwnTranscript is the id of the transcript of what Sojourn itself added.
+// OwnTranscript is the id of the transcript of server entries.
 const OwnTranscript = "sojourn"
 
 func (a *Archive) sessionsKey() string         { return a.root + "sessions/" }
@@ -28,8 +28,9 @@ func (a *Archive) transcriptKey(session, transcript string) string {
 	return a.transcriptsKey(session) + escape(transcript) + "/"
 }
 
-// escape makes any text one safe component of a key: stores that keep objects
-// as files must not meet a slash, a leading dot or a byte that is not ASCII.
+// escape returns any text as one safe component of a key: stores that keep
+// objects as files must not get a slash, a leading dot or a byte that is not
+// ASCII.
 func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -61,8 +62,8 @@ func checkTranscriptID(id string) error {
 }
 
 // CheckPath reports whether a path may be written below a folder: relative, with
-// slashes, without "..", valid UTF-8. It can't know of symbolic links: the
-// writer opens it by os.Root.
+// slashes, without "..", valid UTF-8. It can't check symbolic links: the writer
+// opens it through os.Root.
 func CheckPath(path string) error {
 	if !fs.ValidPath(path) || path == "." || len(path) > 1024 || strings.ContainsAny(path, "\\\x00:") || !utf8.ValidString(path) {
 		return fmt.Errorf("%w path %q: want a relative path without \"..\"", ErrInvalid, path)
@@ -70,13 +71,13 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// segment is a stretch of a transcript in one object. Its text form is the
-// object's name.
+// segment is a part of a transcript in one object. Its text form is the object's
+// name.
 type segment struct {
 	epoch      uint64
 	start, end int64
 	sum        [32]byte
-	// rev distinguishes equal contents of a snapshot that come again, so that a
+	// rev distinguishes equal contents of a snapshot at different times, so that a
 	// late deletion of the first never hits the second; 0 in append kinds.
 	rev uint64
 }
@@ -94,7 +95,7 @@ func (s segment) String() string {
 // MarshalText returns the object's name.
 func (s segment) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText takes exactly what MarshalText returns.
+// UnmarshalText accepts exactly what MarshalText returns.
 func (s *segment) UnmarshalText(text []byte) error {
 	bad := fmt.Errorf("%w segment name %q", ErrInvalid, text)
 	f := strings.Split(string(text), "-")
@@ -117,7 +118,8 @@ func (s *segment) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// markerName sorts newest first. Years before 1970 count as 1970.
+// markerName returns a name that sorts newest first. Years before 1970 count as
+// 1970.
 func markerName(at time.Time, id string) string {
 	return fmt.Sprintf("%019d-%s", math.MaxInt64-max(at.UnixMilli(), 0), id)
 }

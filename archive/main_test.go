@@ -38,7 +38,7 @@ var servers teststack.Shared
 
 const testBucket = "sojourn-archive-test"
 
-// open gives a fresh namespace of its own, deleted at the end.
+// open returns a fresh namespace, deleted at the end.
 func open(t testing.TB) *Archive {
 	t.Helper()
 	a := reopen(t, "ns-"+strings.ToLower(rand.Text()), nil)
@@ -51,7 +51,7 @@ func open(t testing.TB) *Archive {
 	return a
 }
 
-// reopen is another process on the same namespace.
+// reopen opens the same namespace as another process would.
 func reopen(t testing.TB, namespace string, transport http.RoundTripper) *Archive {
 	t.Helper()
 	if transport == nil {

@@ -24,7 +24,7 @@ type stored[T any] struct {
 	tag   string
 }
 
-// readTries is how often a body that breaks off is asked for again; the client
+// readTries is how often a body that breaks off is requested again; the client
 // itself only repeats requests that got no answer at all.
 const readTries = 3
 
@@ -56,22 +56,22 @@ func (a *Archive) getOnce(ctx context.Context, key string) (data []byte, tag str
 	return data, aws.ToString(out.ETag), nil
 }
 
-// readSized reads a body whose length is known, without the memory that growing
-// takes.
+// readSized reads a body of known length, without the memory that growing takes.
 func readSized(body io.Reader, size int64) ([]byte, error) {
 	buf := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	_, err := buf.ReadFrom(body)
 	return buf.Bytes(), err
 }
 
-// put writes an object whatever is there.
+// put writes an object, replacing any.
 func (a *Archive) put(ctx context.Context, key string, data []byte) error {
 	_, err := a.doPut(ctx, &s3.PutObjectInput{Key: &key}, data)
 	return err
 }
 
 // swap writes an object if it still has the tag, or, for tag "", if there is
-// none; else ErrChanged. Any other error leaves open whether it was written.
+// none; else ErrChanged. After any other error it is unknown whether it was
+// written.
 func (a *Archive) swap(ctx context.Context, key, tag string, data []byte) (string, error) {
 	in := &s3.PutObjectInput{Key: &key}
 	if tag == "" {
@@ -94,11 +94,11 @@ func (a *Archive) doPut(ctx context.Context, in *s3.PutObjectInput, data []byte)
 	return aws.ToString(out.ETag), nil
 }
 
-// remove deletes objects; missing ones are no error. It deletes one by one, for
-// two reasons: not every store knows DeleteObjects, and its answer gets lost
-// now and then, because the client library closes the body of a request as
-// soon as it is answered, which net/http may take for a failed write and cut
-// the connection under the answer's body. A delete has neither body.
+// remove deletes objects; missing ones are not an error. It deletes one by one,
+// for two reasons. Not every store supports DeleteObjects. And its answer is
+// sometimes lost, because the client library closes the request's body as soon as
+// it is answered; net/http may treat that as a failed write and cut the
+// connection during the answer's body. A delete has neither body.
 func (a *Archive) remove(ctx context.Context, keys ...string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -114,8 +114,8 @@ func (a *Archive) remove(ctx context.Context, keys ...string) error {
 	return group.Wait()
 }
 
-// list yields the names below a prefix, in order, after the name given: keys,
-// or with folders only the folders directly below it (with their slash).
+// list yields the names below a prefix, in order, after the given name: keys, or
+// with folders only the folders directly below it (with their slash).
 func (a *Archive) list(ctx context.Context, prefix, after string, folders bool) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		in := &s3.ListObjectsV2Input{Prefix: &prefix}
@@ -170,7 +170,7 @@ func listed(out *s3.ListObjectsV2Output, folders bool) (names []string) {
 	return names
 }
 
-// load decodes a JSON object; missing is a zero value without tag.
+// load decodes a JSON object; a missing one is a zero value without tag.
 func load[T any](ctx context.Context, a *Archive, key string) (stored[T], error) {
 	data, tag, err := a.get(ctx, key)
 	if errors.Is(err, ErrNotFound) {
@@ -196,11 +196,11 @@ func save[T any](ctx context.Context, a *Archive, key string, s stored[T]) (stor
 	return s, err
 }
 
-// swapTries is how often a read-change-swap is begun anew when other writers
-// win; with the pauses between, some seconds.
+// swapTries is how often a read-change-swap is repeated when other writers win;
+// with the pauses between, some seconds.
 const swapTries = 40
 
-// retry runs try until it doesn't lose against another writer.
+// retry calls try until it doesn't lose against another writer.
 func retry(ctx context.Context, try func(attempt int) error) error {
 	for attempt := range swapTries {
 		err := try(attempt)
@@ -214,7 +214,7 @@ func retry(ctx context.Context, try func(attempt int) error) error {
 	return ErrBusy
 }
 
-// pause spreads out writers that met: up to 2 ms, doubling to 256 ms.
+// pause spreads out competing writers: up to 2 ms, doubling to 256 ms.
 func pause(ctx context.Context, attempt int) error {
 	longest := 2 * time.Millisecond << min(attempt, 7)
 	t := time.NewTimer(rand.N(longest))

@@ -13,9 +13,8 @@ import (
 )
 
 // Objects are the objects that another package keeps for a session, below a
-// name of its own. They are deleted with the session. Names of objects must be
-// safe in a key: see [SafeName] for each of their parts. Safe for concurrent
-// use.
+// separate name. They are deleted with the session. Each part of an object's name
+// must be a [SafeName]. Safe for concurrent use.
 type Objects struct {
 	a               *Archive
 	session, prefix string
@@ -88,13 +87,13 @@ func (o *Objects) Put(ctx context.Context, name string, data []byte) error {
 }
 
 // Swap writes an object if it still has the tag, or, for tag "", if there is
-// none, and returns its new tag. Error: [ErrChanged]; any other leaves open
-// whether the object was written.
+// none, and returns its new tag. Error: [ErrChanged]; after any other it is
+// unknown whether the object was written.
 func (o *Objects) Swap(ctx context.Context, name, tag string, data []byte) (string, error) {
 	return o.a.swap(ctx, o.prefix+name, tag, data)
 }
 
-// Remove deletes objects; missing ones are no error.
+// Remove deletes objects; missing ones are not an error.
 func (o *Objects) Remove(ctx context.Context, names ...string) error {
 	keys := make([]string, len(names))
 	for i, name := range names {
@@ -121,15 +120,15 @@ func (o *Objects) All(ctx context.Context) iter.Seq2[ObjectInfo, error] {
 	}
 }
 
-// ObjectInfo is an object as a listing names it.
+// ObjectInfo is an object in a listing.
 type ObjectInfo struct {
 	Name string
 	// Size is in bytes.
 	Size int64
 }
 
-// Retry calls try until it fails with another error than [ErrChanged] or with
-// none, for some seconds; then the error is [ErrBusy].
+// Retry calls try again while it fails with [ErrChanged], for some seconds; then
+// the error is [ErrBusy].
 func Retry(ctx context.Context, try func() error) error {
 	return retry(ctx, func(int) error { return try() })
 }

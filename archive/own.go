@@ -18,32 +18,33 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Anchor says after which block an own entry stands.
+// Anchor is the block that a server entry follows.
 type Anchor struct {
 	// ConversationID is event.Main (also when empty) or the subagent's.
 	ConversationID string `json:"conversationId,omitempty"`
-	// AfterBlockID is the conversation's last block when the entry was made,
-	// native or own; "" is the beginning. A block that may still vanish (text
+	// AfterBlockID is the conversation's last block when the entry was made, native
+	// or the server's; "" is the beginning. A block that may still disappear (text
 	// that is pending and empty) is a bad anchor.
 	AfterBlockID string `json:"afterBlockId,omitempty"`
 }
 
-// OwnEntry is something that Sojourn itself said in a conversation: a failure,
-// a limit, a restore notice, a permission's outcome.
+// OwnEntry is a server entry: something that Sojourn itself added to a
+// conversation, such as a failure, a limit, a restore notice or a permission's
+// outcome.
 type OwnEntry struct {
-	// ID makes a repeated entry harmless: readers take the first of an id.
-	// Default: made from the content.
+	// ID makes a repeated entry harmless: readers use the first with an id. Default:
+	// derived from the content.
 	ID     string      `json:"id"`
 	Anchor Anchor      `json:"anchor"`
 	Event  event.Event `json:"event"`
 }
 
-// ownFile is what the own transcript would be called in a home; it is never
-// written to one.
+// ownFile is the transcript of server entries as a file; it is never written to a
+// home.
 var ownFile = adapters.Transcript{ID: OwnTranscript, Path: "sojourn.jsonl", Kind: adapters.Append}
 
-// AppendOwn writes entries to the session's own transcript, all or none, in
-// their order. Several writers of one epoch may append at once.
+// AppendOwn writes entries to the session's transcript of server entries, all or
+// none, in their order. Several writers of one epoch may append at once.
 func (a *Archive) AppendOwn(ctx context.Context, session string, epoch uint64, entries ...OwnEntry) error {
 	if len(entries) == 0 {
 		return nil
@@ -58,8 +59,8 @@ func (a *Archive) AppendOwn(ctx context.Context, session string, epoch uint64, e
 	return nil
 }
 
-// appendAtEnd appends wherever the end is. When an answer got lost, it looks
-// for its bytes where it tried to put them before it tries again.
+// appendAtEnd appends at the current end. If an answer was lost, it looks for its
+// bytes where it tried to put them before it tries again.
 func (a *Archive) appendAtEnd(ctx context.Context, session string, epoch uint64, t adapters.Transcript, data []byte) error {
 	tried := int64(-1)
 	return a.changeTranscript(ctx, session, epoch, t, func(h *transcriptHead, exists bool) (bool, error) {
@@ -95,9 +96,9 @@ func encodeOwn(entries []OwnEntry) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Own reads the session's own entries, in order and each once. A line that
-// can't be decoded is an error that names it; the good ones come all the same.
-// It yields nothing for a session without any.
+// Own reads the session's server entries, in order and each once. A line that
+// can't be decoded is an error that names it; the valid ones are yielded all the
+// same. It yields nothing for a session without any.
 func (a *Archive) Own(ctx context.Context, session string) ([]OwnEntry, error) {
 	r, err := a.open(ctx, session, OwnTranscript)
 	if errors.Is(err, ErrNotFound) {
@@ -135,10 +136,10 @@ func decodeOwn(r io.Reader) (entries []OwnEntry, bad error) {
 	}
 }
 
-// Events is the session's conversation as events: the native transcripts by an
-// adapter's parse, with Sojourn's own entries in their places. Folding them by
-// package reducer makes the state that subscribers saw. Errors don't end it:
-// each says what is broken, and the good part comes.
+// Events returns the session's conversation as events: the native transcripts
+// through an adapter's parse, with the server entries in their places. Folding
+// them with package reducer makes the state that subscribers saw. Errors don't
+// end it: each names what is broken, and the rest is yielded.
 func (a *Archive) Events(ctx context.Context, session string, parse func([]adapters.Source) iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		sources, err := a.Sources(ctx, session)
@@ -158,17 +159,17 @@ func (a *Archive) Events(ctx context.Context, session string, parse func([]adapt
 	}
 }
 
-// Merge puts own entries after the blocks they are anchored to. A block's place
-// in a conversation is that of its first upsert, so an entry comes right after
-// its anchor's first upsert and before whatever is created next; entries on one
-// anchor keep their order, and an entry may be anchored to another's block. An
-// entry for the beginning comes before the conversation's first block.
+// Merge puts server entries after the blocks they are anchored to. A block's
+// place in a conversation is that of its first upsert, so an entry comes right
+// after its anchor's first upsert and before the next created block; entries on
+// one anchor keep their order, and an entry may be anchored to another's block.
+// An entry for the beginning comes before the conversation's first block.
 //
-// An entry may be a block that the agent lost. The agent may have said another one
-// under its id since: entries made before the block was lost follow the lost one,
-// those made after it the other one.
+// An entry may be a block that the agent lost. The agent may have created another
+// one under its id since: entries made before the block was lost follow the lost
+// one, later ones follow the other one.
 //
-// Entries whose anchor never comes stand at the end, each conversation's in
+// Entries whose anchor never appears are at the end, each conversation's in
 // order, followed by one error per anchor that wraps [ErrAnchorLost]. Errors of
 // native pass through. Memory is that of own.
 func Merge(native iter.Seq2[event.Event, error], own []OwnEntry) iter.Seq2[event.Event, error] {
@@ -206,7 +207,7 @@ func (e OwnEntry) anchor() Anchor {
 type merger struct {
 	yield func(event.Event, error) bool
 	begun map[string]bool
-	// names are the subagents' conversations by the agent's own names for them.
+	// names maps the agent's names of subagents to their conversations.
 	names   map[string]string
 	waiting map[Anchor][]int
 	// lost is the last entry of each block that was lost.
@@ -215,7 +216,7 @@ type merger struct {
 	placed []bool
 }
 
-// event yields an event and what is anchored around it: of the entries anchored to
+// event yields an event and the entries anchored around it: of those anchored to
 // its block the first n.
 func (m *merger) event(ev event.Event, n int) bool {
 	id := creates(ev.Payload)
@@ -239,7 +240,7 @@ func (m *merger) event(ev event.Event, n int) bool {
 	return m.place(Anchor{conversation, id}, n)
 }
 
-// begin yields what comes before a conversation's first block.
+// begin yields the entries before a conversation's first block.
 func (m *merger) begin(conversation string) bool {
 	if m.begun[conversation] {
 		return true
@@ -248,8 +249,8 @@ func (m *merger) begin(conversation string) bool {
 	return m.place(Anchor{ConversationID: conversation}, len(m.own))
 }
 
-// creates is the block that an event creates in its conversation unless it is
-// there already; "" for none.
+// creates returns the block that an event creates in its conversation unless it
+// exists already; "" for none.
 func creates(p event.Payload) string {
 	switch p := p.(type) {
 	case event.BlockUpsert:
@@ -260,7 +261,7 @@ func creates(p event.Payload) string {
 	return ""
 }
 
-// place yields what waits for an anchor, of the first n entries.
+// place yields the entries that wait for an anchor, among the first n.
 func (m *merger) place(at Anchor, n int) bool {
 	waiting := m.waiting[at]
 	due, _ := slices.BinarySearch(waiting, n)
@@ -274,8 +275,8 @@ func (m *merger) place(at Anchor, n int) bool {
 	return true
 }
 
-// entry yields an own entry and what was anchored to it. Of a block that was
-// lost, said anew and lost again the last saying counts.
+// entry yields a server entry and those anchored to it. Of a block that was lost,
+// created again and lost again the last entry counts.
 func (m *merger) entry(i int) bool {
 	block, lost := m.own[i].lost()
 	switch {
@@ -287,14 +288,14 @@ func (m *merger) entry(i int) bool {
 	return m.event(m.own[i].Event, i)
 }
 
-// lost returns the block that an entry is, if the agent lost it.
+// lost returns the block of an entry, if it is a block that the agent lost.
 func (e OwnEntry) lost() (block Anchor, ok bool) {
 	p, ok := e.Event.Payload.(event.BlockUpsert)
 	return Anchor{e.Event.Context.Conversation(), p.Block.ID}, ok && string(p.Block.Metadata["lost"]) == "true"
 }
 
-// rest places what is left: entries for the beginning of conversations without
-// native blocks first, then those whose anchor is lost.
+// rest places the remaining entries: those for the beginning of conversations
+// without native blocks first, then those whose anchor is lost.
 func (m *merger) rest() {
 	for i, e := range m.own {
 		if !m.placed[i] && e.Anchor.AfterBlockID == "" && !m.place(e.anchor(), len(m.own)) {

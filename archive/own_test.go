@@ -92,8 +92,8 @@ func TestMergeLostAnchor(t *testing.T) {
 	require.ErrorContains(t, errs[0], `"gone"`)
 }
 
-// A lost block comes back at its place. What was anchored to it before it was lost
-// follows it, and what was anchored later follows the one that the agent has said
+// A lost block is restored at its place. Entries anchored to it before it was
+// lost follow it, and later ones follow the block that the agent has created
 // under its id since.
 func TestMergeLostBlocks(t *testing.T) {
 	t.Parallel()
@@ -156,8 +156,8 @@ func TestMergeLostBlocks(t *testing.T) {
 	}
 }
 
-// Subagents come back in the order in which they were heard of, also one that a
-// lost one began.
+// Subagents are restored in the order in which they appeared, also one that a
+// lost one started.
 func TestMergeLostSubagents(t *testing.T) {
 	t.Parallel()
 	spawn := func(conversation, id string) event.Event {
@@ -196,8 +196,8 @@ func TestMergeStops(t *testing.T) {
 	}
 }
 
-// L5: whatever Sojourn says at whatever moment, each entry anchored to the
-// block that was last then, the restored conversation is the live one.
+// L5: whatever Sojourn adds at any moment, each entry anchored to the block that
+// was last then, the restored conversation is the live one.
 func TestMergeEqualsLive(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -220,12 +220,13 @@ func TestMergeEqualsLive(t *testing.T) {
 		live, native, last[event.Main] = append(live, spawn), append(native, spawn), event.SubagentBlockID("t1")
 		for n := range 30 {
 			say([]string{event.Main, "t1"}[rng.IntN(2)], rng.IntN(3) == 0, n)
-			if rng.IntN(4) == 0 && len(native) > 0 { // and something is said again
+			if rng.IntN(4) == 0 && len(native) > 0 { // and something is emitted again
 				again := native[rng.IntN(len(native))]
 				live, native = append(live, again), append(native, again)
 			}
 		}
-		// Parsing gives one conversation after the other, not as they came.
+		// Parsing yields one conversation after the other, not as they were
+		// interleaved.
 		slices.SortStableFunc(native, func(x, y event.Event) int {
 			return strings.Compare(x.Context.Conversation(), y.Context.Conversation())
 		})

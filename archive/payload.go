@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Payloads stores Temporal payloads that are too large for a workflow's
-// history, each under its session and the SHA-256 of its bytes, until the
-// session is deleted. It is the store behind the S3 driver of Temporal's SDK and
-// takes the driver's keys; buckets are ignored, as they come back in claims that
-// anyone can write. Its methods may be called concurrently.
+// Payloads stores Temporal payloads that are too large for a workflow's history,
+// each under its session and the SHA-256 of its bytes, until the session is
+// deleted. It is the store behind the S3 driver of Temporal's SDK and accepts the
+// driver's keys. Buckets are ignored, since claims contain them and anyone can
+// write a claim. Its methods may be called concurrently.
 type Payloads struct{ a *Archive }
 
 // Payloads returns the archive's payloads.
 func (a *Archive) Payloads() *Payloads { return &Payloads{a} }
 
-// Bucket is the bucket that holds everything.
+// Bucket returns the bucket that has everything.
 func (p *Payloads) Bucket() string { return p.a.bucket }
 
 // PutObject stores a payload.
@@ -32,12 +32,12 @@ func (p *Payloads) PutObject(ctx context.Context, _, key string, data []byte) er
 	return nil
 }
 
-// ObjectExists reports false without asking: a payload is rarely stored twice,
+// ObjectExists returns false without a request: a payload is rarely stored twice,
 // and has the same bytes then.
 func (p *Payloads) ObjectExists(context.Context, string, string) (bool, error) { return false, nil }
 
 // GetObject returns a payload. The error is [ErrNotFound] or [ErrInvalid] for a
-// key that has none; any other error may pass.
+// key that has none; any other error may be transient.
 func (p *Payloads) GetObject(ctx context.Context, _, key string) ([]byte, error) {
 	object, err := p.a.payloadKey(key)
 	if err != nil {
@@ -50,7 +50,8 @@ func (p *Payloads) GetObject(ctx context.Context, _, key string) ([]byte, error)
 	return data, nil
 }
 
-// Describe adds nothing to the driver's errors: ours name bucket and key.
+// Describe adds nothing to the driver's errors: the archive's name bucket and
+// key.
 func (p *Payloads) Describe() map[string]string { return nil }
 
 // payloadKey maps a key of the driver,

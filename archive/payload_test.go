@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// payloadOf is a key as Temporal's S3 driver makes it.
+// payloadOf returns a key as Temporal's S3 driver makes it.
 func payloadOf(session, digest string) string {
 	return "v0/ns/default/wt/null/wi/" + session + "/ri/null/d/sha256/" + digest
 }
 
-// A payload belongs to its session, whatever run and type it was stored for,
-// and goes with it.
+// A payload is stored for its session, whatever run and type it was stored for,
+// and is deleted with it.
 func TestPayloadsGoWithTheirSession(t *testing.T) {
 	t.Parallel()
 	a, digest := open(t), strings.Repeat("0a", 32)
@@ -33,7 +33,7 @@ func TestPayloadsGoWithTheirSession(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// Keys come back from history, where anyone can put one.
+// Keys are read from history, where anyone can put one.
 func TestPayloadKeysLeadNowhereElse(t *testing.T) {
 	t.Parallel()
 	a, digest := open(t), strings.Repeat("0a", 32)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// limits of a profile: it travels in memory.
+// Limits of a profile, which is held in memory.
 const (
 	maxProfileFiles = 2000
 	maxProfileBytes = 64 << 20
 )
 
-// Profiles are the ids of the agent profiles in the store, in order.
+// Profiles returns the ids of the agent profiles in the store, in order.
 func (a *Archive) Profiles(ctx context.Context) (ids []string, err error) {
 	for folder, err := range a.list(ctx, a.profilesKey(), "", true) {
 		if err != nil {
@@ -25,9 +25,9 @@ func (a *Archive) Profiles(ctx context.Context) (ids []string, err error) {
 	return ids, nil
 }
 
-// Profile reads a profile's files by their paths in its folder; [ErrNotFound]
-// for an unknown id. What the files mean is the profile loader's to know.
-// Paths are checked as by [CheckPath].
+// Profile reads a profile's files by their paths in its folder; [ErrNotFound] for
+// an unknown id. The profile loader interprets them. Paths are checked as by
+// [CheckPath].
 func (a *Archive) Profile(ctx context.Context, id string) (map[string][]byte, error) {
 	files, err := a.profile(ctx, id)
 	if err != nil {
@@ -73,8 +73,8 @@ func checkProfile(id string) error {
 	return nil
 }
 
-// SaveProfile writes a profile's files; those of the same id that are not
-// among them are deleted after.
+// SaveProfile writes a profile's files, and then deletes those of the same id
+// that are not among them.
 func (a *Archive) SaveProfile(ctx context.Context, id string, files map[string][]byte) error {
 	if err := a.saveProfile(ctx, id, files); err != nil {
 		return fmt.Errorf("archive: save profile %s: %w", id, err)

@@ -21,8 +21,8 @@ import (
 // parallel is how many small objects are read at once.
 const parallel = 16
 
-// Transcripts are the session's transcripts in the order of their ids, main
-// first, Sojourn's own not among them. A session without any gives none.
+// Transcripts returns the session's transcripts in the order of their ids, main
+// first, without Sojourn's own. Empty for a session without any.
 func (a *Archive) Transcripts(ctx context.Context, session string) ([]TranscriptInfo, error) {
 	heads, err := a.transcriptHeads(ctx, session)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *Archive) transcriptHeads(ctx context.Context, session string) ([]stored
 	if err != nil {
 		return nil, err
 	}
-	// A folder without head holds what a writer left that died.
+	// A folder without head is what a dying writer left.
 	return slices.DeleteFunc(heads, func(h stored[transcriptHead]) bool { return h.tag == "" }), nil
 }
 
@@ -79,10 +79,10 @@ func loadAll[T any](ctx context.Context, a *Archive, all iter.Seq2[string, error
 	return out, group.Wait()
 }
 
-// ReadTranscript streams a transcript as it is at the call; what is appended
-// meanwhile is not in it. A segment is checked before any of its bytes is
-// given out, and the whole at its end: a read fails with [ErrCorrupt] and the
-// segment's name. The reader is for one goroutine and ends with ctx.
+// ReadTranscript streams a transcript as it is at the call; bytes appended later
+// are not in it. A segment is checked before any of its bytes is returned, and
+// the whole at its end: a read fails with [ErrCorrupt] and the segment's name.
+// The reader is for one goroutine and ends with ctx.
 func (a *Archive) ReadTranscript(ctx context.Context, session, id string) (io.ReadCloser, error) {
 	r, err := a.open(ctx, session, id)
 	if err != nil {
@@ -115,7 +115,7 @@ type reader struct {
 	a       *Archive
 	ctx     context.Context
 	session string
-	// head is the transcript when the reading began: its size and hash hold.
+	// head is the transcript at the start of the read: its size and hash apply.
 	head transcriptHead
 	segs []segment
 	at   int64
@@ -141,7 +141,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill gets the next segment, or finds the end.
+// fill reads the next segment, or finds the end.
 func (r *reader) fill() error {
 	if r.at == r.head.Size {
 		return r.end()
@@ -171,8 +171,8 @@ func (r *reader) end() error {
 	return io.EOF
 }
 
-// follow finds out where the bytes of a segment are that was merged away while
-// we read. A snapshot that was replaced is begun anew if nothing was given out.
+// follow finds the bytes of a segment that was merged away during the read. A
+// snapshot that was replaced is read from its start if nothing was returned yet.
 func (r *reader) follow(gone segment) error {
 	h, err := r.a.freshHead(r.ctx, r.session, r.head.ID)
 	if err == nil && !h.differs(r.head) {
@@ -185,7 +185,7 @@ func (r *reader) follow(gone segment) error {
 		r.head = h
 	}
 	if err == nil {
-		// Size and hash stay those of the beginning.
+		// Size and hash remain those of the start.
 		r.head.Page, r.head.Segments = h.Page, h.Segments
 		err = r.locate()
 	}
@@ -200,8 +200,8 @@ func (r *reader) locate() (err error) {
 	return err
 }
 
-// Sources are the session's native transcripts for an adapter's Parse; each is
-// read from the store when it is opened, as it is then.
+// Sources returns the session's native transcripts for an adapter's Parse; each
+// is read from the store when it is opened, in its state at that time.
 func (a *Archive) Sources(ctx context.Context, session string) ([]adapters.Source, error) {
 	infos, err := a.Transcripts(ctx, session)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// ListData is a session's record: what a list shows without opening the
-// session. It is plain data and has no status: what runs is Temporal's to know,
-// what was said is the transcript's.
+// ListData is a session's record: what a list shows without opening the session.
+// It is plain data and has no status: Temporal has what runs, and the transcript
+// has the conversation.
 type ListData struct {
 	ID    string `json:"id"`
 	Title string `json:"title,omitempty"`
@@ -23,18 +23,18 @@ type ListData struct {
 	// Parent is the session that spawned this one, or that it was forked from.
 	Parent string   `json:"parent,omitempty"`
 	Tags   []string `json:"tags,omitempty"`
-	// Metadata is the caller's: any JSON values, kept as they are.
+	// Metadata is the caller's: any JSON values, stored unchanged.
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
-	// Carry is what the session's next run continues from (options, totals); it
-	// is the workflow's to read, not the archive's.
+	// Carry is what the session's next run continues from (options, totals); the
+	// workflow interprets it, not the archive.
 	Carry json.RawMessage `json:"carry,omitempty"`
-	// CreatedAt and UpdatedAt are the archive's doing.
+	// CreatedAt and UpdatedAt are set by the archive.
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// record is a stored ListData with the fields that a newer version wrote into
-// it; they are kept.
+// record is a stored ListData, with the unknown fields of a newer version, which
+// are kept.
 type record struct {
 	ListData
 	other map[string]json.RawMessage
@@ -89,13 +89,14 @@ func (a *Archive) CreateSession(ctx context.Context, d ListData) (ListData, erro
 	return d, nil
 }
 
-// wasOurs distinguishes a put whose answer got lost from a session that existed before.
+// wasOurs distinguishes a put whose answer was lost from a session that existed
+// before.
 func (a *Archive) wasOurs(ctx context.Context, d ListData) error {
-	stands, err := load[record](ctx, a, a.recordKey(d.ID))
+	current, err := load[record](ctx, a, a.recordKey(d.ID))
 	if err != nil {
 		return err
 	}
-	x, _ := json.Marshal(stands.value.ListData) // has just been decoded
+	x, _ := json.Marshal(current.value.ListData) // has just been decoded
 	y, err := json.Marshal(d)
 	if string(x) != string(y) {
 		return errors.Join(err, ErrExists)
@@ -103,7 +104,7 @@ func (a *Archive) wasOurs(ctx context.Context, d ListData) error {
 	return err
 }
 
-// stamp is the time now, and always after the one given.
+// stamp returns the current time, and always a time after the given one.
 func (a *Archive) stamp(after time.Time) time.Time {
 	now := a.now().UTC().Round(0)
 	if !now.After(after) {
@@ -112,7 +113,7 @@ func (a *Archive) stamp(after time.Time) time.Time {
 	return now
 }
 
-// Session is a session's record; [ErrNotFound] for an unknown id.
+// Session returns a session's record; [ErrNotFound] for an unknown id.
 func (a *Archive) Session(ctx context.Context, id string) (ListData, error) {
 	s, err := a.record(ctx, id)
 	if err != nil {
@@ -133,8 +134,8 @@ func (a *Archive) record(ctx context.Context, id string) (s stored[record], err 
 
 // UpdateSession changes a session's record and returns the new one; [ErrNotFound]
 // for an unknown id. change may be called more than once, each time on the
-// record as it stands; an error of it ends the update. What it does to ID and
-// CreatedAt is undone.
+// current record; an error of it ends the update. Its changes of ID and CreatedAt
+// are undone.
 func (a *Archive) UpdateSession(ctx context.Context, id string, change func(*ListData) error) (d ListData, err error) {
 	err = retry(ctx, func(int) error {
 		s, err := a.record(ctx, id)
@@ -156,8 +157,8 @@ func (a *Archive) UpdateSession(ctx context.Context, id string, change func(*Lis
 	return d, nil
 }
 
-// Sessions are all sessions that have a record, in the order of their ids, the
-// open ones too. The error ends it.
+// Sessions yields all sessions that have a record, in the order of their ids,
+// including the open ones. The error ends it.
 func (a *Archive) Sessions(ctx context.Context) iter.Seq2[ListData, error] {
 	return func(yield func(ListData, error) bool) {
 		for folder, err := range a.list(ctx, a.sessionsKey(), "", true) {

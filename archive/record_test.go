@@ -56,9 +56,9 @@ func TestR5Update(t *testing.T) {
 	require.Equal(t, "s1", got.ID)
 	require.Equal(t, old.CreatedAt, got.CreatedAt)
 	require.True(t, got.UpdatedAt.After(old.UpdatedAt))
-	stands, err := a.Session(t.Context(), "s1")
+	stored, err := a.Session(t.Context(), "s1")
 	require.NoError(t, err)
-	require.Equal(t, got, stands)
+	require.Equal(t, got, stored)
 	_, err = a.UpdateSession(t.Context(), "nobody", func(*ListData) error { return nil })
 	require.ErrorIs(t, err, ErrNotFound)
 	no := errors.New("no")
@@ -130,19 +130,19 @@ func fill(t *testing.T, a *Archive, id string) (epoch uint64) {
 	return epoch
 }
 
-// metadata bag: any JSON values.
+// Metadata: any JSON values.
 func TestR10MetadataBag(t *testing.T) {
 	t.Parallel()
 	a := open(t)
-	bag := map[string]json.RawMessage{
+	metadata := map[string]json.RawMessage{
 		"userId": raw("u"), "tags": raw([]string{"a"}), "priority": raw(3), "isArchived": raw(true), "archivedAt": raw(nil),
 		"status": raw("escalated"), "nested": raw(map[string]any{"a": []any{1.5, nil, "x"}}), "big": json.RawMessage("12345678901234567890"),
 	}
-	_, err := a.CreateSession(t.Context(), ListData{ID: "s1", Agent: "claude", Metadata: bag})
+	_, err := a.CreateSession(t.Context(), ListData{ID: "s1", Agent: "claude", Metadata: metadata})
 	require.NoError(t, err)
 	d, err := a.Session(t.Context(), "s1")
 	require.NoError(t, err)
-	require.Equal(t, bag, d.Metadata)
+	require.Equal(t, metadata, d.Metadata)
 }
 
 // The persisted record has no status and no isLoading.

@@ -14,15 +14,15 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// clone is a copy whose slices may be changed.
+// clone returns a copy whose slices may be changed.
 func (h transcriptHead) clone() transcriptHead {
 	h.Segments, h.Trash = slices.Clone(h.Segments), slices.Clone(h.Trash)
 	return h
 }
 
-// grow puts data behind the transcript's end: as a segment of its own, or as
-// one with the segments before it that are not larger. The objects are there
-// when it returns, but count for nothing until the head is swapped.
+// grow appends data to the transcript: as a new segment, or merged with the
+// segments before it that are not larger. The objects exist when it returns, but
+// don't count until the head is swapped.
 func (a *Archive) grow(ctx context.Context, session string, epoch uint64, h *transcriptHead, data []byte) error {
 	if h.Size == 0 {
 		h.SHA256 = hex.EncodeToString(sha256.New().Sum(nil))
@@ -33,7 +33,7 @@ func (a *Archive) grow(ctx context.Context, session string, epoch uint64, h *tra
 	from := a.mergeFrom(h.Segments, int64(len(data)))
 	head, err := a.join(ctx, session, h.ID, h.Segments[from:], len(data))
 	if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNotFound) {
-		// What is broken is for readers to report; new bytes come in all the same.
+		// Readers report what is broken; new bytes are stored all the same.
 		from, err = len(h.Segments), nil
 	}
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *Archive) grow(ctx context.Context, session string, epoch uint64, h *tra
 	return a.turnPages(ctx, session, epoch, h)
 }
 
-// mergeFrom says which of the last segments become one with n new bytes: those
+// mergeFrom returns which of the last segments are merged with n new bytes: those
 // of the same size class or below, as in a binary counter. So a byte is copied
 // once for each doubling, and not at all once its segment is full.
 func (a *Archive) mergeFrom(segs []segment, n int64) int {
@@ -88,7 +88,7 @@ func (a *Archive) join(ctx context.Context, session, id string, segs []segment, 
 }
 
 // putSegments writes data as segments of at most size bytes; like has their
-// epoch, revision and where they start.
+// epoch, revision and start.
 func (a *Archive) putSegments(ctx context.Context, session, id string, like segment, data []byte, size int64) (segs []segment, err error) {
 	for piece := range slices.Chunk(data, int(size)) {
 		like.end, like.sum = like.start+int64(len(piece)), sha256.Sum256(piece)
@@ -101,8 +101,8 @@ func (a *Archive) putSegments(ctx context.Context, session, id string, like segm
 	return segs, nil
 }
 
-// putNew writes an object whose name is made of its content: one that is there
-// already is the same.
+// putNew writes an object whose name is derived from its content: an existing one
+// is the same.
 func (a *Archive) putNew(ctx context.Context, key string, data []byte) error {
 	_, err := a.swap(ctx, key, "", data)
 	if errors.Is(err, ErrChanged) {
@@ -134,7 +134,7 @@ type page struct {
 	Segments []segment `json:"segments"`
 }
 
-// turnPages moves full segments out of the head when there are enough.
+// turnPages moves full segments from the head to a page if there are enough.
 func (a *Archive) turnPages(ctx context.Context, session string, epoch uint64, h *transcriptHead) error {
 	for a.full(h.Segments) >= a.limits.page {
 		p := page{Prev: h.Page, Segments: h.Segments[:a.limits.page]}
@@ -155,8 +155,8 @@ func (a *Archive) pageKey(session, id string, name segment) string {
 	return a.transcriptKey(session, id) + "pages/" + name.String()
 }
 
-// full counts the first segments that are out of reach of every merge: a merge
-// takes all that follow, and they would be too much.
+// full counts the first segments that no merge can reach: a merge takes all that
+// follow, and those would be too much.
 func (a *Archive) full(segs []segment) int {
 	sum, i := int64(0), len(segs)
 	for i > 0 && sum+segs[i-1].size() <= a.limits.segment {
@@ -166,7 +166,7 @@ func (a *Archive) full(segs []segment) int {
 	return i
 }
 
-// segments are all segments of a transcript, pages included.
+// segments returns all segments of a transcript, pages included.
 func (a *Archive) segments(ctx context.Context, session string, h transcriptHead) ([]segment, error) {
 	runs := [][]segment{h.Segments}
 	for name := h.Page; name != nil; {
@@ -192,7 +192,7 @@ func (a *Archive) page(ctx context.Context, session, id string, name segment) (p
 	return p, nil
 }
 
-// segmentAt is the segment that holds a byte before the transcript's end.
+// segmentAt returns the segment that holds a byte before the transcript's end.
 func (a *Archive) segmentAt(ctx context.Context, session string, h transcriptHead, at int64) (segment, error) {
 	segs := h.Segments
 	for name := h.Page; name != nil && at < name.end; {
@@ -210,8 +210,8 @@ func (a *Archive) segmentAt(ctx context.Context, session string, h transcriptHea
 const maxPieces = 64
 
 // PutSnapshot replaces the content of a snapshot-kind transcript as a whole:
-// readers see the old one or the new one. The same content again costs no put.
-// data is not kept. Errors: [ErrFenced].
+// readers see the old one or the new one. Repeating the same content costs no
+// put. data is not retained. Errors: [ErrFenced].
 func (a *Archive) PutSnapshot(ctx context.Context, session string, epoch uint64, t adapters.Transcript, data []byte) (info TranscriptInfo, err error) {
 	if err := checkTranscript(t, adapters.Snapshot); err != nil {
 		return info, fmt.Errorf("archive: put snapshot: %w", err)

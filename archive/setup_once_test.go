@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// Several that start at once make one bucket, whatever the store thinks of it.
+// Several that start at once make one bucket, whatever the store answers.
 func TestSetupAtOnce(t *testing.T) {
 	t.Parallel()
 	const bucket = "sojourn-setup-at-once"

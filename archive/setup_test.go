@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// environment gives a test the settings of the gateway by the environment.
+// environment sets a test's variables for the gateway.
 func environment(t *testing.T, endpoint string) {
 	t.Setenv("AWS_ENDPOINT_URL_S3", endpoint)
 	t.Setenv("AWS_ACCESS_KEY_ID", servers.S3(t)["AWS_ACCESS_KEY_ID"])

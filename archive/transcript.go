@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// TranscriptInfo is what is in the archive of one transcript.
+// TranscriptInfo is what the archive has of one transcript.
 type TranscriptInfo struct {
 	adapters.Transcript
 	// Size is in bytes: where the next append starts.
@@ -23,10 +23,10 @@ type TranscriptInfo struct {
 	SHA256 string `json:"sha256"`
 }
 
-// transcriptHead is a transcript's head.json: all that the transcript is.
+// transcriptHead is a transcript's head.json, which defines the transcript.
 type transcriptHead struct {
 	adapters.Transcript
-	// Epoch of the last writer, or of who sealed it.
+	// Epoch is that of the last writer, or of the last seal.
 	Epoch  uint64 `json:"epoch"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
@@ -45,7 +45,7 @@ func (h transcriptHead) info() TranscriptInfo {
 	return TranscriptInfo{Transcript: h.Transcript, Size: h.Size, SHA256: h.SHA256}
 }
 
-// UnmarshalJSON refuses a head that doesn't hold together.
+// UnmarshalJSON refuses an inconsistent head.
 func (h *transcriptHead) UnmarshalJSON(data []byte) error {
 	type bare transcriptHead
 	if err := json.Unmarshal(data, (*bare)(h)); err != nil {
@@ -78,7 +78,7 @@ func (h *transcriptHead) checkSegments() error {
 	return nil
 }
 
-// running is the running hash at the head's end.
+// running returns the running hash at the head's end.
 func (h *transcriptHead) running() (hash.Hash, error) {
 	sum := sha256.New()
 	if h.Kind == adapters.Snapshot || h.Size == 0 {
@@ -109,10 +109,10 @@ func (h *transcriptHead) extend(data []byte) error {
 }
 
 // AppendTranscript writes data at byte start of an append-kind transcript and
-// returns the transcript as it is then. Bytes that are archived already are
-// compared and not written again, so a call whose answer got lost may simply
-// be repeated, by any process. Errors: [ErrGap], [ErrConflict], [ErrFenced].
-// data is not kept.
+// returns the new state of the transcript. Bytes that are already archived are
+// compared and not written again, so a call whose answer was lost may simply be
+// repeated, by any process. Errors: [ErrGap], [ErrConflict], [ErrFenced]. data is
+// not retained.
 func (a *Archive) AppendTranscript(ctx context.Context, session string, epoch uint64, t adapters.Transcript, start int64, data []byte) (TranscriptInfo, error) {
 	if t.Kind == "" {
 		t.Kind = adapters.Append
@@ -152,10 +152,10 @@ func (a *Archive) append(ctx context.Context, session string, epoch uint64, t ad
 	return info, err
 }
 
-// changeTranscript changes a transcript's head by read, change and swap, as
-// the holder of the epoch. The head is taken from memory first: an error over
-// a remembered head means nothing, and the change is tried again on the real
-// one. After the swap it deletes what the change put into the trash.
+// changeTranscript changes a transcript's head by read, change and swap, as the
+// holder of the epoch. The head is taken from the cache first: an error with a
+// cached head is ignored, and the change is tried again on the stored one. After
+// the swap it deletes what the change put into the trash.
 func (a *Archive) changeTranscript(ctx context.Context, session string, epoch uint64, t adapters.Transcript, change func(h *transcriptHead, exists bool) (bool, error)) error {
 	key := a.transcriptKey(session, t.ID) + "head.json"
 	return retry(ctx, func(attempt int) error {
@@ -180,8 +180,8 @@ func (a *Archive) changeTranscript(ctx context.Context, session string, epoch ui
 	})
 }
 
-// explainMissing: a segment that a head names is not there. Either another
-// writer has merged it away since, or it is lost.
+// explainMissing handles a segment that a head names and the store does not have:
+// either another writer has merged it away since, or it is lost.
 func (a *Archive) explainMissing(ctx context.Context, key, tag string, missing error) error {
 	now, err := load[transcriptHead](ctx, a, key)
 	if err != nil {
@@ -201,7 +201,7 @@ func (a *Archive) changeOnce(ctx context.Context, session string, epoch uint64, 
 	if s.tag != "" && h.Kind != t.Kind {
 		return fmt.Errorf("%w kind %s: the transcript is archived as %s", ErrInvalid, t.Kind, h.Kind)
 	}
-	// What is in the trash must be gone before the next head forgets it.
+	// The trash must be deleted before the next head forgets it.
 	if err := a.empty(ctx, session, &h); err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (a *Archive) changeOnce(ctx context.Context, session string, epoch uint64, 
 	if err != nil {
 		return err
 	}
-	// The change is committed; trash that stays is for the next writer.
+	// The change is committed; remaining trash is left to the next writer.
 	if a.empty(ctx, session, &s.value) != nil {
 		a.forget(key)
 		return nil
@@ -236,8 +236,8 @@ func (a *Archive) empty(ctx context.Context, session string, h *transcriptHead) 
 	return nil
 }
 
-// missing is the part of data that is behind the transcript's end; what is before
-// it must be equal to what is archived.
+// missing returns the part of data that is behind the transcript's end; the part
+// before it must be equal to what is archived.
 func (a *Archive) missing(ctx context.Context, session string, h transcriptHead, start int64, data []byte) ([]byte, error) {
 	if start < 0 {
 		return nil, fmt.Errorf("%w start %d", ErrInvalid, start)
@@ -251,13 +251,13 @@ func (a *Archive) missing(ctx context.Context, session string, h transcriptHead,
 		if err != nil {
 			return nil, err
 		}
-		stands, err := a.segmentBytes(ctx, session, h.ID, seg)
+		stored, err := a.segmentBytes(ctx, session, h.ID, seg)
 		if err != nil {
 			return nil, err
 		}
-		stands = stands[at-seg.start:]
-		n := min(len(overlap), len(stands))
-		if !bytes.Equal(overlap[:n], stands[:n]) {
+		stored = stored[at-seg.start:]
+		n := min(len(overlap), len(stored))
+		if !bytes.Equal(overlap[:n], stored[:n]) {
 			return nil, fmt.Errorf("%w: within bytes %d to %d", ErrConflict, at, at+int64(n))
 		}
 		at, overlap = at+int64(n), overlap[n:]
@@ -265,7 +265,7 @@ func (a *Archive) missing(ctx context.Context, session string, h transcriptHead,
 	return data[min(int64(len(data)), h.Size-start):], nil
 }
 
-// transcriptHead returns a head from memory, or from the store.
+// transcriptHead returns a head from the cache, or from the store.
 func (a *Archive) transcriptHead(ctx context.Context, key string) (s stored[transcriptHead], cached bool, err error) {
 	a.mu.Lock()
 	s, cached = a.heads[key]
@@ -280,7 +280,7 @@ func (a *Archive) remember(key string, s stored[transcriptHead]) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.heads) >= a.limits.cache {
-		clear(a.heads) // they cost one request each to get back
+		clear(a.heads) // reloading them costs one request each
 	}
 	a.heads[key] = s
 }

@@ -103,7 +103,7 @@ func TestAppendRefusals(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid, "a transcript keeps its kind")
 }
 
-// Many small appends leave few objects, and what they cost does not grow.
+// Many small appends leave few objects, and their cost does not grow.
 func TestMergeKeepsFewObjects(t *testing.T) {
 	t.Parallel()
 	a := open(t)
@@ -120,7 +120,7 @@ func TestMergeKeepsFewObjects(t *testing.T) {
 	require.Equal(t, whole, mustRead(t, a, "s1", "main"))
 }
 
-// With full segments the head turns pages and stays as small as it was.
+// With full segments the head turns pages and its size stays bounded.
 func TestPagesKeepTheHeadSmall(t *testing.T) {
 	skip.InShort(t, "hundreds of appends; TestMergeKeepsFewObjects has as many")
 	t.Parallel()
@@ -163,7 +163,7 @@ func TestReaderSeesOneMoment(t *testing.T) {
 	begin := make([]byte, 10)
 	_, err = io.ReadFull(r, begin)
 	require.NoError(t, err)
-	// What follows merges away the segments that the reader is to read yet.
+	// The following appends merge away the segments that the reader has yet to read.
 	for at := int64(400); at < 900; at += 50 {
 		mustAppend(t, a, "s1", e, at, whole[at:at+50])
 	}

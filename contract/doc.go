@@ -1,25 +1,27 @@
-// Package contract is what workflows and activities agree on: the names under
-// which activities are registered, and their inputs and outputs. It does no I/O,
-// so that a workflow may import it. Names and JSON fields are in the histories
-// of open sessions: they change with a change id or, before the first release,
-// with new recordings.
+// Package contract is the interface of workflows and activities: the names under which
+// activities are registered, and their inputs and outputs. It does no I/O, so that a
+// workflow may import it. Names and JSON fields are in the histories of open sessions: they
+// change with a change id or, before the first release, with new recordings.
 package contract
 
 // Names of the activities, as the workflows call them.
 const (
-	// Of any worker: light writes to stream and archive.
+	// On any worker: light writes to stream and archive.
 	ActivityBegin   = "Begin"
 	ActivityEmit    = "Emit"
 	ActivityFinish  = "Finish"
 	ActivityCatchUp = "CatchUp"
-	// Of the host that has the sandbox, or makes it.
+	// On the host that has the sandbox, or makes it.
 	ActivityCreateSandbox = "CreateSandbox"
 	ActivityRunTurn       = "RunTurn"
 	ActivitySendControl   = "SendControl"
 	ActivityEndSandbox    = "EndSandbox"
 	ActivityDescribeHost  = "DescribeHost"
-	// Of any worker, for sessions whose workflow was ended from outside.
+	// On any worker, for sessions whose workflow was ended from outside.
 	ActivityDescribeTerminated  = "DescribeTerminated"
 	ActivityRecordTermination   = "RecordTermination"
 	ActivityReconcileTerminated = "ReconcileTerminated"
+	// On any worker, for child sessions that their parent's run did not start.
+	ActivityAwaitChild     = "AwaitChild"
+	ActivityCancelChildren = "CancelChildren"
 )

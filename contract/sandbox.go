@@ -6,24 +6,27 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// Agent is what an activity must know of a session's agent.
+// Agent is what an activity needs of a session's agent.
 type Agent struct {
 	SessionID  string              `json:"sessionId"`
 	Name       string              `json:"name"`
 	Profile    string              `json:"profile,omitempty"`
 	Model      string              `json:"model,omitempty"`
 	Permission adapters.Permission `json:"permission,omitempty"`
-	// Permissions and PermissionDeadline are the session's own, as in session.Options.
-	Permissions        permission.Rules    `json:"permissions,omitempty"`
-	PermissionDeadline permission.Deadline `json:"permissionDeadline,omitzero"`
-	Workspace          string              `json:"workspace,omitempty"`
+	// Permissions, PermissionDeadline, Park and UnknownEffects are the session's own, as in
+	// session.Options.
+	Permissions        permission.Rules       `json:"permissions,omitempty"`
+	PermissionDeadline permission.Deadline    `json:"permissionDeadline,omitzero"`
+	Park               permission.Park        `json:"parkMs,omitempty"`
+	UnknownEffects     permission.EffectRules `json:"unknownEffects,omitempty"`
+	Workspace          string                 `json:"workspace,omitempty"`
 	// Native counts native sessions, from 1.
 	Native int `json:"native"`
 }
 
-// Policy is the session's own, without its profile's.
+// Policy returns the session's own policy, without its profile's.
 func (a Agent) Policy() permission.Policy {
-	return permission.Policy{Standing: a.Permission, Rules: a.Permissions, Deadline: a.PermissionDeadline}
+	return permission.Policy{Standing: a.Permission, Rules: a.Permissions, Deadline: a.PermissionDeadline, Park: a.Park, Effects: a.UnknownEffects}
 }
 
 // CreateSandboxInput asks for a sandbox on the host that takes the task.
@@ -31,8 +34,8 @@ type CreateSandboxInput struct {
 	Agent Agent `json:"agent"`
 	// Restarts counts the sandboxes and agents lost before.
 	Restarts int `json:"restarts,omitempty"`
-	// Lost is the session's sandbox before, if it was lost with its host and the
-	// stream does not have that yet.
+	// Lost is the session's previous sandbox, if it was lost with its host and the stream
+	// does not have that yet.
 	Lost    *session.Sandbox `json:"lost,omitempty"`
 	LastSeq uint64           `json:"lastSeq,omitempty"`
 	// Reset as in RunTurnInput.
@@ -45,13 +48,15 @@ type CreateSandboxOutput struct {
 	LastSeq uint64          `json:"lastSeq"`
 }
 
-// EndSandboxInput archives what the sandbox holds and ends it.
+// EndSandboxInput asks to archive what the sandbox holds and to end it.
 type EndSandboxInput struct {
 	Agent   Agent           `json:"agent"`
 	Sandbox session.Sandbox `json:"sandbox"`
-	// Reason is manual, unhealthy, idle, damaged, unowned or terminated.
+	// Reason is manual, unhealthy, idle, parked, damaged, unowned or terminated.
 	Reason  string `json:"reason"`
 	LastSeq uint64 `json:"lastSeq,omitempty"`
+	// UnlessBusy leaves a sandbox alone if its agent's tools have left running commands.
+	UnlessBusy bool `json:"unlessBusy,omitempty"`
 	// Reset as in RunTurnInput.
 	Reset bool `json:"reset,omitempty"`
 }
@@ -59,4 +64,7 @@ type EndSandboxInput struct {
 // EndSandboxOutput is the end of the stream after it.
 type EndSandboxOutput struct {
 	LastSeq uint64 `json:"lastSeq"`
+	// Background are the running commands for which the sandbox was left alone; none if it
+	// has ended.
+	Background []string `json:"background,omitempty"`
 }

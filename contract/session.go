@@ -5,18 +5,18 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// BeginInput opens a run of a session: its record is written and
-// session:initialized is appended.
+// BeginInput opens a run of a session: its record is written and session:initialized is
+// appended.
 type BeginInput struct {
 	Session session.Input `json:"session"`
-	// RunID makes a repeated attempt append the run's beginning once.
+	// RunID makes a repeated attempt append the run's start once.
 	RunID string `json:"runId"`
 	// Reset as in RunTurnInput.
 	Reset bool `json:"reset,omitempty"`
 }
 
-// BeginOutput is what the run starts from. For a reopened session the totals
-// and the last block come from the record and the archive.
+// BeginOutput is the state from which the run starts. For a reopened session the totals and
+// the last block are from the record and the archive.
 type BeginOutput struct {
 	// Epoch was taken for this run.
 	Epoch   uint64 `json:"epoch"`
@@ -35,13 +35,13 @@ type EmitInput struct {
 	Events []event.Event `json:"events"`
 	// Anchor is the last block of the main conversation.
 	Anchor string `json:"anchor,omitempty"`
-	// TakeEpoch takes the session's next epoch to write under, for a run whose
-	// own epoch may not be the newest.
+	// TakeEpoch takes the session's next epoch and writes under it, for a run whose own
+	// epoch may not be the newest.
 	TakeEpoch bool `json:"takeEpoch,omitempty"`
 	// Reset as in RunTurnInput.
 	Reset bool `json:"reset,omitempty"`
-	// Abort is set when the events end an execution whose host is lost and that
-	// is not resumed.
+	// Abort is set when the events end an execution whose host is lost and that is not
+	// resumed.
 	Abort *Abort `json:"abort,omitempty"`
 }
 
@@ -50,34 +50,38 @@ type Abort struct {
 	Agent       string `json:"agent"`
 	ExecutionID string `json:"executionId"`
 	MessageID   string `json:"messageId"`
-	// Message is what was asked: the stream and the archive may not have it.
+	// Message is the execution's message: the stream and the archive may not have it.
 	Message session.Message `json:"message"`
-	// AfterSeq is a sequence number before everything of the execution.
+	// AfterSeq is a sequence number before all events of the execution.
 	AfterSeq uint64 `json:"afterSeq"`
-	// Ended is how the execution had ended by its host's last heartbeat, which counts
-	// where the stream was deleted behind the end; nil if it had not.
+	// Steered as in RunTurnInput.
+	Steered []string `json:"steered,omitempty"`
+	// Ended is how the execution had ended by its host's last heartbeat, for when the
+	// stream was deleted after the end; nil if it had not.
 	Ended *session.Result `json:"ended,omitempty"`
 }
 
 // EmitOutput is the end of the stream after it.
 type EmitOutput struct {
-	// Ended is how an aborted execution had ended before its host was lost; then
-	// the events of the input were not appended, only what marks lost blocks.
+	// Ended is how an aborted execution had ended before its host was lost. Then the
+	// input's events were not appended, only those that mark lost blocks.
 	Ended *session.Result `json:"ended,omitempty"`
-	// Epoch is the one that was written under.
+	// MessageIDs as in session.Result, of an aborted execution.
+	MessageIDs []string `json:"messageIds,omitempty"`
+	// Epoch is the one under which it was written.
 	Epoch       uint64 `json:"epoch,omitempty"`
 	LastSeq     uint64 `json:"lastSeq"`
 	LastBlockID string `json:"lastBlockId,omitempty"`
 }
 
-// FinishInput closes a run: the record and the list marker are written and
-// session:closed is appended.
+// FinishInput closes a run: the record and the list marker are written and session:closed
+// is appended.
 type FinishInput struct {
 	Session session.Input  `json:"session"`
 	Epoch   uint64         `json:"epoch"`
 	Record  session.Record `json:"record"`
 	Reason  string         `json:"reason,omitempty"`
-	// Unlisted leaves out the list marker (spawned sessions).
+	// Unlisted omits the list marker (spawned sessions).
 	Unlisted bool `json:"unlisted,omitempty"`
 	// Lost as in CreateSandboxInput.
 	Lost *session.Sandbox `json:"lost,omitempty"`
@@ -85,51 +89,50 @@ type FinishInput struct {
 	Reset bool `json:"reset,omitempty"`
 }
 
-// CatchUpInput is what a run knows that is behind its session's stream, most
-// often because an operator reset the workflow.
+// CatchUpInput is the state of a run that is behind its session's stream, most often
+// because an operator reset the workflow.
 type CatchUpInput struct {
 	SessionID string `json:"sessionId"`
 	Agent     string `json:"agent"`
 	// RunID makes a repeated attempt append its events once.
 	RunID string `json:"runId"`
-	// LastSeq and Anchor are the last event and block that the run knows.
+	// LastSeq and Anchor are the run's last known event and block.
 	LastSeq uint64 `json:"lastSeq"`
 	Anchor  string `json:"anchor,omitempty"`
-	// Sandbox is what the run takes for its sandbox.
+	// Sandbox is the sandbox that the run believes it has.
 	Sandbox *session.Sandbox `json:"sandbox,omitempty"`
-	// Record asks for the session's record, for a reopened session whose run has
-	// not begun.
+	// Record asks for the session's record, for a reopened session whose run has not
+	// started.
 	Record bool `json:"record,omitempty"`
 }
 
-// CatchUpOutput is how far the session has come.
+// CatchUpOutput is the state of the session by its stream.
 type CatchUpOutput struct {
 	// Epoch is the newest: that of Sandbox, or one that was taken now.
 	Epoch       uint64 `json:"epoch"`
 	LastSeq     uint64 `json:"lastSeq"`
 	LastBlockID string `json:"lastBlockId,omitempty"`
 	LastBlock   string `json:"lastBlock,omitempty"`
-	// Sandbox is the live one; nil when there is none.
+	// Sandbox is the live one; nil if there is none.
 	Sandbox *session.Sandbox `json:"sandbox,omitempty"`
-	// Results are the executions that ended, in order. Only the last
-	// session.KeptResults have their texts.
+	// Results are the executions that ended, in order. Only the last session.KeptResults
+	// have their texts.
 	Results []session.Result `json:"results,omitempty"`
-	// Running is the execution that began and did not end.
+	// Running is the execution that started and did not end.
 	Running *Running `json:"running,omitempty"`
 	// Executions is the highest number of an execution.
 	Executions int             `json:"executions,omitempty"`
 	Record     *session.Record `json:"record,omitempty"`
-	// MinTurn is the last turn in Sandbox that took the fence; the next must be
-	// above it.
+	// MinTurn is the last turn in Sandbox that took the fence; the next must be above it.
 	MinTurn int `json:"minTurn,omitempty"`
 }
 
-// Running is an execution that is under way.
+// Running is a running execution.
 type Running struct {
 	ExecutionID string `json:"executionId"`
 	MessageID   string `json:"messageId"`
-	// AfterSeq is a sequence number before everything of the execution, and
-	// Anchor the last block of the main conversation there.
+	// AfterSeq is a sequence number before all events of the execution, and Anchor the last
+	// block of the main conversation there.
 	AfterSeq uint64 `json:"afterSeq"`
 	Anchor   string `json:"anchor,omitempty"`
 }

@@ -6,19 +6,21 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// FinalState is what a session's workflow knew when it was ended from outside;
-// its query session.QueryFinalState answers with it.
+// FinalState is the state of a session's workflow when it was ended from outside; its query
+// session.QueryFinalState returns it.
 type FinalState struct {
 	Agent   Agent            `json:"agent"`
 	Record  session.Record   `json:"record"`
 	Sandbox *session.Sandbox `json:"sandbox,omitempty"`
 	// Turn is above every turn that took the fence.
 	Turn int `json:"turn"`
-	// Running is the message that was being answered, and Since a sequence
-	// number before everything of it, with the last block there.
+	// Running is the message that was being answered, and Since a sequence number before
+	// all its events, with the last block there.
 	Running *PendingMessage  `json:"running,omitempty"`
 	Since   *Running         `json:"since,omitempty"`
 	Waiting []PendingMessage `json:"waiting,omitempty"`
+	// Children are its live child sessions.
+	Children []string `json:"children,omitempty"`
 	// Unlisted as in FinishInput.
 	Unlisted bool `json:"unlisted,omitempty"`
 }
@@ -27,38 +29,36 @@ type FinalState struct {
 type PendingMessage struct {
 	ExecutionID string `json:"executionId"`
 	MessageID   string `json:"messageId"`
-	// Title is the message's first line, cut.
+	// Title is the message's first line, truncated.
 	Title string `json:"title"`
 }
 
-// DescribeTerminatedOutput is whether a session is to be reconciled, and what of
-// it.
+// DescribeTerminatedOutput is whether a session has to be reconciled, and its state.
 type DescribeTerminatedOutput struct {
-	// Termination is how its workflow ended; "" for one that is open again, or
-	// that closed itself.
+	// Termination is how its workflow ended; "" for one that is open again, or that closed
+	// itself.
 	Termination session.Termination `json:"termination,omitempty"`
 	State       FinalState          `json:"state"`
 }
 
-// RecordTerminationInput asks to close a terminated session in stream and
-// archive.
+// RecordTerminationInput asks to close a terminated session in stream and archive.
 type RecordTerminationInput struct {
 	Run         session.TerminatedRun `json:"run"`
 	Termination session.Termination   `json:"termination"`
 	State       FinalState            `json:"state"`
-	// HostLost reports that the sandbox's host did not answer: what the agent did
-	// last may not be in the archive.
+	// HostLost reports that the sandbox's host did not answer: what the agent did last may
+	// not be in the archive.
 	HostLost bool `json:"hostLost,omitempty"`
 }
 
-// ReconcileTerminatedInput is the earliest time of an end to look for.
+// ReconcileTerminatedInput has the earliest end to search for.
 type ReconcileTerminatedInput struct {
 	After time.Time `json:"after,omitzero"`
 }
 
-// ReconcileTerminatedOutput is where the next search begins.
+// ReconcileTerminatedOutput is where the next search starts.
 type ReconcileTerminatedOutput struct {
 	Next time.Time `json:"next"`
-	// Found is how many terminated sessions there were.
+	// Found is the number of terminated sessions.
 	Found int `json:"found,omitempty"`
 }

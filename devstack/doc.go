@@ -10,7 +10,7 @@
 // stop it in order. Started again on the same folder it has every workflow,
 // stream and object, and the same keys.
 //
-// It is a module of its own, so that importers of Sojourn do not inherit
-// the Temporal server's dependencies. Everything that is not a server lives in
+// It is a separate module, so that importers of Sojourn do not inherit the
+// Temporal server's dependencies. Everything that is not a server is in
 // internal/launch, whose tests need no server.
 package main

@@ -14,7 +14,7 @@ import (
 
 func main() {
 	stdout := os.Stdout
-	// The embedded servers print remarks to os.Stdout; ours is for the report only.
+	// The embedded servers print to os.Stdout; this program's is for the report only.
 	os.Stdout = os.Stderr
 	os.Exit(run(os.Args[1:], stdout, os.Stderr))
 }
@@ -35,8 +35,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 // serve runs the stack until a signal or the failure of a server ends it. A
-// second signal kills the process where it stands, which loses nothing: every
-// store recovers from that.
+// second signal kills the process, which loses nothing: every store recovers from
+// that.
 func serve(opts launch.Options, stdout, stderr io.Writer) (err error) {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()

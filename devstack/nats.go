@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// startNATS runs NATS with JetStream in the data folder. It asks for the folder's
+// startNATS runs NATS with JetStream in the data folder. It requires the folder's
 // token.
 func (s *stack) startNATS(context.Context) (func(), error) {
 	store, err := s.dir.Folder("nats")
@@ -26,7 +26,7 @@ func (s *stack) startNATS(context.Context) (func(), error) {
 		SyncAlways:             s.opts.NATSSyncAlways,
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
-		// Not Authorization: the server would complain of a token in plain text.
+		// Not Authorization: the server would warn about a token in plain text.
 		CustomClientAuthentication: token(s.keys.NATSToken),
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *stack) startNATS(context.Context) (func(), error) {
 	return stop, nil
 }
 
-// token is what a client must show.
+// token is what a client must send.
 type token string
 
 var _ server.Authentication = token("")
@@ -55,7 +55,7 @@ func (t token) Check(c server.ClientAuthentication) bool {
 	return subtle.ConstantTimeCompare([]byte(c.GetOpts().Token), []byte(t)) == 1
 }
 
-// natsLog writes the NATS server's log to ours.
+// natsLog writes the NATS server's log to the devstack's.
 type natsLog struct{ log *slog.Logger }
 
 var _ server.Logger = natsLog{}
@@ -66,6 +66,6 @@ func (l natsLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(form
 func (l natsLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l natsLog) Tracef(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
 
-// Fatalf only logs: the server calls it when it could not start, which
-// startNATS reports as an error of its own.
+// Fatalf only logs: the server calls it if it could not start, which startNATS
+// returns as an error.
 func (l natsLog) Fatalf(format string, v ...any) { l.log.Error(fmt.Sprintf(format, v...)) }

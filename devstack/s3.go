@@ -49,9 +49,9 @@ func (s *stack) startS3(ctx context.Context) (func(), error) {
 	return stop, s.makeBucket(ctx)
 }
 
-// objectStore keeps object metadata in extended attributes, or in files of
-// their own where the file system has none. A folder stays with what it began
-// with: the metadata of what is there would be lost otherwise.
+// objectStore keeps object metadata in extended attributes, or in separate files
+// if the file system has none. A folder keeps its first choice: the metadata of
+// its objects would be lost otherwise.
 func (s *stack) objectStore() (*posix.Posix, error) {
 	root, err := s.dir.Folder("s3")
 	if err != nil {
@@ -83,7 +83,7 @@ func openPosix(root string, m meta.MetadataStorer, sidecar string) (*posix.Posix
 func (s *stack) gatewayConfig() *embedgw.Config {
 	root := auth.Account{Access: s.keys.AccessKeyID, Secret: s.keys.SecretAccessKey, Role: auth.RoleAdmin}
 	return &embedgw.Config{
-		// The single account it would choose by itself, without a remark on that.
+		// The single account is also its default, but with a remark.
 		IAMService:        auth.NewIAMServiceSingle(root),
 		RootUserAccess:    s.keys.AccessKeyID,
 		RootUserSecret:    s.keys.SecretAccessKey,
@@ -97,7 +97,7 @@ func (s *stack) gatewayConfig() *embedgw.Config {
 	}
 }
 
-// makeBucket goes through the gateway, which proves the keys as well.
+// makeBucket goes through the gateway, which also verifies the keys.
 func (s *stack) makeBucket(ctx context.Context) error {
 	client := awss3.New(awss3.Options{
 		BaseEndpoint: aws.String(s.report.S3Endpoint),

@@ -9,7 +9,7 @@ import (
 	operatorservice "go.temporal.io/api/operatorservice/v1"
 )
 
-// searchAttributes are what Sojourn's session workflows are found by.
+// searchAttributes returns those of Sojourn's session workflows.
 func searchAttributes() map[string]enumspb.IndexedValueType {
 	return map[string]enumspb.IndexedValueType{
 		"SojournStatus":       enumspb.INDEXED_VALUE_TYPE_KEYWORD,
@@ -29,9 +29,9 @@ func searchAttributes() map[string]enumspb.IndexedValueType {
 	}
 }
 
-// ensureSearchAttributes adds the missing ones and returns when the server
-// knows them. A new namespace is born with all of them, because the server
-// takes two seconds to notice added ones.
+// ensureSearchAttributes adds the missing ones and returns when the server knows
+// them. A new namespace is created with all of them, because the server takes two
+// seconds to notice added ones.
 func ensureSearchAttributes(ctx context.Context, operator operatorservice.OperatorServiceClient) error {
 	missing, err := missingSearchAttributes(ctx, operator)
 	if err != nil || len(missing) == 0 {

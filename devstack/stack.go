@@ -24,12 +24,12 @@ const (
 	// startTimeout bounds the wait for any one server to answer.
 	startTimeout = 60 * time.Second
 	// stopTimeout bounds the wait for any one server to end. Temporal waits two
-	// minutes for a client that connected and never spoke; nothing is lost by not
-	// waiting, since every store also recovers from a kill.
+	// minutes for a client that connected and never sent anything; nothing is lost by
+	// not waiting, since every store also recovers from a kill.
 	stopTimeout = 10 * time.Second
 )
 
-// stack is the set of embedded servers. It belongs to one goroutine.
+// stack is the set of embedded servers. It must be used by one goroutine.
 type stack struct {
 	opts   launch.Options
 	dir    *launch.DataDir
@@ -38,27 +38,27 @@ type stack struct {
 	level  *slog.LevelVar
 	report launch.Report
 
-	// host is where the servers are reached, opts.IP where they bind.
+	// host is the address of the servers, opts.IP the one that they bind.
 	host string
-	// inner is where servers of Temporal are that only Temporal itself uses.
+	// inner is the address of Temporal's servers that only Temporal itself uses.
 	inner                  string
 	temporal, ui, nats, s3 *launch.Claim
 
-	// running are the servers that are up, in the order of their start.
+	// running are the running servers, in the order of their start.
 	running []part
-	// broke gets the error of a server that ends by itself.
+	// broke receives the error of a server that ends by itself.
 	broke chan error
 }
 
-// part is one embedded server that is up.
+// part is one running embedded server.
 type part struct {
 	name string
 	// stop ends the server and returns when it has ended.
 	stop func()
 }
 
-// newStack holds all ports before any server starts, so a taken port is found
-// at once and nothing has to be undone.
+// newStack holds all ports before any server starts, so that a taken port is
+// found at once and nothing has to be undone.
 func newStack(opts launch.Options, dir *launch.DataDir, logs io.Writer) (*stack, error) {
 	keys, err := dir.Credentials()
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *stack) noticePorts(w io.Writer) {
 	}
 }
 
-// start brings up the servers one after the other; stop undoes it, also after
-// a failure half way.
+// start starts the servers one after the other; stop undoes it, also after a
+// failure half way.
 func (s *stack) start(ctx context.Context, stderr io.Writer) error {
 	progress := launch.StartProgress(stderr)
 	defer progress.Stop()
@@ -160,7 +160,8 @@ func (s *stack) wait(ctx context.Context) error {
 // the stores last.
 func (s *stack) stop() {
 	if s.opts.LogLevel == slog.LevelWarn {
-		// Services that stop one after the other warn of each other's absence.
+		// Services that stop one after the other log warnings about each other's
+		// absence.
 		s.level.Set(slog.LevelError)
 	}
 	for _, p := range slices.Backward(s.running) {

@@ -55,9 +55,10 @@ func (s *stack) startTemporal(ctx context.Context) (func(), error) {
 	return stop, s.prepareNamespace(ctx)
 }
 
-// innerAddress is where the ports are that are not needed outside the process. Where
-// the system has more than one loopback address it is one that hardly anybody else
-// uses: a port of 127.0.0.1 may become a connection's before the server binds it.
+// innerAddress returns the address of the ports that are not needed outside the
+// process. If the system has more than one loopback address, it is one that is
+// hardly used: a port of 127.0.0.1 may become a connection's before the server
+// binds it.
 func innerAddress() string {
 	own := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
 	l, err := net.Listen("tcp", own+":0")
@@ -68,7 +69,7 @@ func innerAddress() string {
 	return own
 }
 
-// claimInnerPorts holds free ports for what only the server itself uses.
+// claimInnerPorts holds free ports for the server's internal use.
 func (s *stack) claimInnerPorts() (map[string]*launch.Claim, error) {
 	claims := map[string]*launch.Claim{}
 	for _, service := range innerPorts {
@@ -85,7 +86,7 @@ func (s *stack) claimInnerPorts() (map[string]*launch.Claim, error) {
 	return claims, nil
 }
 
-// dynamicConfig is the server's tuning.
+// dynamicConfig returns the server's tuning.
 func (s *stack) dynamicConfig() dynamicconfig.StaticClient {
 	settings := map[string]any{
 		// The server polls its task queues 20 times a second per shard, which
@@ -93,16 +94,19 @@ func (s *stack) dynamicConfig() dynamicconfig.StaticClient {
 		"history.transferProcessorMaxPollRPS":   5000,
 		"history.timerProcessorMaxPollRPS":      5000,
 		"history.visibilityProcessorMaxPollRPS": 5000,
-		// At the stock ten, the eleventh update makes the server drop the workflow
-		// from memory and abort the other ten; all are sent again, and thirty
-		// callers at once may so keep each other from ever getting through.
+		// At the stock ten, the eleventh update makes the server drop the workflow from
+		// memory and abort the other ten; all are sent again, and thirty concurrent
+		// callers may so prevent each other from ever succeeding.
 		"history.maxInFlightUpdates": 1000,
+		// At the stock one, a second query that finds a workflow task in progress is refused:
+		// the Web UI shows "429 Too Many Requests" in the place of a session's details.
+		"history.maxBufferedQueryCount": 100,
 		// At the stock 2 MB, three large signals that come while a workflow task
 		// runs fail that task: under a flood of them none ever completes, and the
 		// run cannot continue as new before its history is full.
 		"history.maximumBufferedEventsSizeInBytes": 67108864,
-		// What was buffered is in the run's mutable state, and is written with the
-		// task in one transaction.
+		// The buffered events are in the run's mutable state, and written with the task
+		// in one transaction.
 		"limit.mutableStateSize.error": 134217728,
 		"system.transactionSizeLimit":  134217728,
 		// Fairness keys and weights of tasks are ignored without it.
@@ -110,7 +114,7 @@ func (s *stack) dynamicConfig() dynamicconfig.StaticClient {
 		// Partitions spread a queue over hosts; there is one host.
 		"matching.numTaskqueueReadPartitions":  1,
 		"matching.numTaskqueueWritePartitions": 1,
-		// The default of ten calls a second is a brake on lists and counts.
+		// The default of ten calls a second slows down lists and counts.
 		"frontend.namespaceRPS.visibility": 1000,
 		// The default fits a machine that does nothing else.
 		"history.hostLevelCacheMaxSize": 8192,

@@ -16,7 +16,7 @@ import (
 const clusterName = "active"
 
 // frontendHTTP is the frontend's second port. The server completes operations
-// that are called over HTTP through it, and complains when there is none.
+// that are called over HTTP through it, and reports an error if there is none.
 const frontendHTTP = "frontend-http"
 
 // innerPorts are the ports that only the server itself uses, by service.

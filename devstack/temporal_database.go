@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// retention is how long a closed workflow stays in Temporal.
+// retention is how long Temporal keeps a closed workflow.
 const retention = 72 * time.Hour
 
-// openDatabase makes the database file with schema and namespace where it is
+// openDatabase makes the database file with schema and namespace if it is
 // missing, and returns how to open it.
 func (s *stack) openDatabase() (*config.SQL, error) {
 	file := s.dir.Path("temporal.db")
@@ -48,8 +48,8 @@ func (s *stack) openDatabase() (*config.SQL, error) {
 }
 
 // setUpSchema writes the schema into a new file. It is many statements and no
-// transaction, so a marker beside the file marks a set-up that was cut off, and
-// the half-made file, which nothing has used yet, is begun anew.
+// transaction, so a marker file shows a set-up that was interrupted, and the
+// half-made file, which nothing has used yet, is made again.
 func setUpSchema(file string, sql *config.SQL) error {
 	marker := file + ".setup"
 	_, half := os.Stat(marker)

@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/server/common/log/tag"
 )
 
-// temporalLog writes the Temporal server's log to ours.
+// temporalLog writes the Temporal server's log to the devstack's.
 type temporalLog struct{ log *slog.Logger }
 
 var (
@@ -38,8 +38,8 @@ func (l temporalLog) With(tags ...tag.Tag) log.Logger {
 	return temporalLog{slog.New(l.log.Handler().WithAttrs(attributes(tags)))}
 }
 
-// harmless are errors of the server's that are none for its operator. When a
-// client has canceled its request, the server can't add its own measurements to the
+// harmless are errors of the server that don't concern its operator. If a client
+// has canceled its request, the server can't add its own measurements to the
 // response (common/metrics/grpc.go there).
 var harmless = map[string]bool{"unable to add metrics baggage to gRPC trailer": true}
 

@@ -32,7 +32,7 @@ func (s *stack) startUI(ctx context.Context) (func(), error) {
 func (s *stack) uiConfig() *uiconfig.Config {
 	host := s.opts.IP
 	if strings.Contains(host, ":") {
-		host = "[" + host + "]" // It is put before ":port" as it stands.
+		host = "[" + host + "]" // It is prepended to ":port" unchanged.
 	}
 	return &uiconfig.Config{
 		Host:                host,

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// watch reports the end of a server that was not asked to end. The channel it
-// returns has the same end, for the stop that waits for it.
+// watch reports the end of a server that was not asked to end. The returned
+// channel receives the same end, for the stop that waits for it.
 func (s *stack) watch(serving context.Context, name string, ended <-chan error) chan error {
 	relayed := make(chan error, 1)
 	go func() {
@@ -31,8 +31,8 @@ func orUnknown(err error) error {
 	return err
 }
 
-// waitForHTTP returns when url answers with any status, or with the error of
-// the server when that ends first.
+// waitForHTTP returns when url answers with any status, or with the error of the
+// server if that ends first.
 func waitForHTTP(ctx context.Context, url string, ended <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

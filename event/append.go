@@ -45,9 +45,9 @@ func appendEvent(dst []byte, e Event) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendHead appends what an event begins with, up to its payload.
+// appendHead appends the wire form up to the payload.
 func appendHead(dst []byte, t Type) []byte {
-	dst = appendString(append(dst, `{"type":`...), string(t))
+	dst = AppendString(append(dst, `{"type":`...), string(t))
 	return append(dst, `,"payload":`...)
 }
 
@@ -55,9 +55,9 @@ func appendPayload(dst []byte, p Payload) ([]byte, error) {
 	switch p := p.(type) {
 	case BlockDelta:
 		dst = append(dst, `{"blockId":`...)
-		dst = appendString(dst, p.BlockID)
+		dst = AppendString(dst, p.BlockID)
 		dst = append(dst, `,"delta":`...)
-		dst = appendString(dst, p.Delta)
+		dst = AppendString(dst, p.Delta)
 		return append(dst, '}'), nil
 	case Unknown:
 		return appendUnknown(dst, p)
@@ -129,5 +129,5 @@ func appendField(dst []byte, open int, key, value string) []byte {
 	if value == "" {
 		return dst
 	}
-	return appendString(appendKey(dst, open, key), value)
+	return AppendString(appendKey(dst, open, key), value)
 }

@@ -8,7 +8,7 @@ import (
 // BlockType is the kind of a block.
 type BlockType string
 
-// The block types. BlockSubagent stands for a subagent in its parent's
+// The block types. BlockSubagent represents a subagent in its parent's
 // conversation; the subagent's own blocks are a conversation of their own.
 const (
 	BlockUserMessage   BlockType = "user_message"
@@ -22,21 +22,21 @@ const (
 	BlockSkillLoad     BlockType = "skill_load"
 )
 
-// BlockStatus is a block's life: whether its content may still change. It is
-// separate from the execution status of a tool or subagent.
+// BlockStatus reports whether a block's content may still change. It is separate
+// from the execution status of a tool or subagent.
 type BlockStatus string
 
-// The lives of a block.
+// The block statuses.
 const (
 	StatusPending  BlockStatus = "pending"
 	StatusComplete BlockStatus = "complete"
 	StatusError    BlockStatus = "error"
 )
 
-// Execution is how the work behind a tool_use or subagent block stands.
+// Execution is the state of the work behind a tool_use or subagent block.
 type Execution string
 
-// The ways work can stand.
+// The execution states.
 const (
 	ExecutionPending Execution = "pending"
 	ExecutionRunning Execution = "running"
@@ -44,11 +44,10 @@ const (
 	ExecutionError   Execution = "error"
 )
 
-// Block is one block, whole or partial. In an upsert a field that is nil (or
-// "", for ID, Type, Status and the names) is "not given" and leaves the
-// standing block's field alone; in a conversation state every field that the
-// block's type has is filled (content "", input {}, output null, isError
-// false).
+// Block is one block, whole or partial. In an upsert a field that is nil (or "",
+// for ID, Type, Status and the names) is "not given" and leaves the existing
+// block's field alone; in a conversation state every field that the block's type
+// has is filled (content "", input {}, output null, isError false).
 //
 // ID and Type are always required.
 type Block struct {
@@ -60,40 +59,44 @@ type Block struct {
 	Source   Source                     `json:"source,omitempty"`
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 
+	// Usage is what the model call took that made this block and those behind it, up to
+	// the next block with one; nil where the agent does not tell, or has not written it.
+	Usage *Usage `json:"usage,omitempty"`
+
 	// Content is the text of user_message, assistant_text, thinking and
 	// skill_load.
 	Content *string `json:"content,omitempty"`
-	// Parts holds a user message that is more than text.
+	// Parts is the content of a user message that is more than text.
 	Parts []Part `json:"parts,omitempty"`
 	// Model made the text (assistant_text).
 	Model string `json:"model,omitempty"`
 	// Summary are the headings that some agents give their thinking, one a line.
 	Summary *string `json:"summary,omitempty"`
 
-	// ToolName and Input belong to tool_use; Input also to subagent.
+	// ToolName is for tool_use, Input for tool_use and subagent.
 	ToolName  string          `json:"toolName,omitempty"`
 	ToolUseID string          `json:"toolUseId,omitempty"`
 	Input     json.RawMessage `json:"input,omitempty"`
-	// Execution belongs to tool_use and subagent.
+	// Execution is for tool_use and subagent.
 	Execution Execution `json:"executionStatus,omitempty"`
 
-	// Output belongs to tool_result and subagent: a string, or the agent's
-	// own array of parts, or null.
+	// Output is for tool_result and subagent: a string, or the agent's own array of
+	// parts, or null.
 	Output     json.RawMessage `json:"output,omitempty"`
 	IsError    *bool           `json:"isError,omitempty"`
 	DurationMS *int64          `json:"durationMs,omitempty"`
 
-	// SubagentID, Name and Description belong to subagent.
+	// SubagentID, Name and Description are for subagent.
 	SubagentID  string `json:"subagentId,omitempty"`
 	Name        string `json:"name,omitempty"`
 	Description string `json:"description,omitempty"`
 
-	// Subtype belongs to system, Message to system and error, Code to error.
+	// Subtype is for system, Message for system and error, Code for error.
 	Subtype string  `json:"subtype,omitempty"`
 	Message *string `json:"message,omitempty"`
 	Code    string  `json:"code,omitempty"`
 
-	// SkillName belongs to skill_load.
+	// SkillName is for skill_load.
 	SkillName string `json:"skillName,omitempty"`
 }
 
@@ -117,21 +120,21 @@ type Part struct {
 	URL  string `json:"url,omitempty"`
 }
 
-// SubagentBlockID is the id of the block that stands for a subagent in its
+// SubagentBlockID returns the id of the block that represents a subagent in its
 // parent's conversation.
 func SubagentBlockID(toolUseID string) string { return "subagent-block-" + toolUseID }
 
 // Text returns a pointer to s, for the optional fields of a block.
 func Text(s string) *string { return &s }
 
-// SystemBlock returns a notice of Sojourn's own.
+// SystemBlock returns a notice by Sojourn itself.
 func SystemBlock(id, subtype, message string) BlockUpsert {
 	return BlockUpsert{Block: Block{
 		ID: id, Type: BlockSystem, Status: StatusComplete, Source: SourceServer, Subtype: subtype, Message: &message,
 	}}
 }
 
-// ErrorBlock returns a failure that Sojourn itself shows.
+// ErrorBlock returns a failure that Sojourn itself reports.
 func ErrorBlock(id string, e ErrorInfo) BlockUpsert {
 	return BlockUpsert{Block: Block{
 		ID: id, Type: BlockError, Status: StatusComplete, Source: SourceServer, Message: &e.Message, Code: e.Code,

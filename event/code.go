@@ -5,11 +5,17 @@ package event
 const (
 	// CodeAgentFailed: the agent refused, failed or exited.
 	CodeAgentFailed = "AgentFailed"
-	// CodeNoProgress: the agent was silent for so long that its turn was ended.
+	// CodeNoProgress: the agent was silent for so long that Sojourn ended its turn.
 	CodeNoProgress = "NoProgress"
-	// CodeLimit: the session had used what it may. Its turn was interrupted and
-	// continues when the limit is raised.
+	// CodeLimit: the session reached a limit. Its turn was interrupted and continues
+	// when the limit is raised.
 	CodeLimit = "Limit"
+	// CodeEffectUnknown: a call had begun when its agent was lost, and a rule or a person
+	// ended the turn for that.
+	CodeEffectUnknown = "EffectUnknown"
+	// CodeMaxTicks: the message had made the model calls that it may. Its turn was
+	// interrupted and does not continue.
+	CodeMaxTicks = "MaxTicks"
 	// CodeTerminated: the session's workflow was ended from outside.
 	CodeTerminated = "Terminated"
 )

@@ -2,7 +2,7 @@ package event
 
 import "unicode/utf8"
 
-// plain marks the ASCII bytes that stand for themselves in a JSON string.
+// plain marks the ASCII bytes that a JSON string holds unescaped.
 var plain = func() (t [utf8.RuneSelf]bool) {
 	for c := 0x20; c < utf8.RuneSelf; c++ {
 		t[c] = c != '"' && c != '\\'
@@ -10,9 +10,9 @@ var plain = func() (t [utf8.RuneSelf]bool) {
 	return t
 }()
 
-// appendString appends s as a JSON string. It copies runs of plain bytes at
+// AppendString appends s as a JSON string. It copies runs of plain bytes at
 // once, and replaces what is not valid UTF-8 by U+FFFD as encoding/json does.
-func appendString(dst []byte, s string) []byte {
+func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {

@@ -10,32 +10,32 @@ import (
 // conversation has the tool-use id that started it.
 const Main = "main"
 
-// Source says who made an event.
+// Source is who made an event.
 type Source string
 
-// The two makers of events.
+// The sources of events.
 const (
-	// SourceRunner marks what the agent itself said, translated.
+	// SourceRunner marks the agent's own output, translated.
 	SourceRunner Source = "runner"
-	// SourceServer marks what Sojourn added: failures, limits, notices.
-	// `parse` of native files alone never makes such blocks.
+	// SourceServer marks server events: what Sojourn added, such as failures, limits
+	// and notices. Parsing native files alone never makes them.
 	SourceServer Source = "server"
 )
 
-// Context is the place of an event. It is enriched on the way to the
-// subscriber; the payload never changes.
+// Context locates an event. It is enriched on the way to the subscriber; the
+// payload never changes.
 type Context struct {
 	SessionID      string `json:"sessionId,omitempty"`
 	ConversationID string `json:"conversationId,omitempty"`
 	Source         Source `json:"source,omitempty"`
-	// Timestamp is the stamp of the native record behind the event, or, for
-	// events of Sojourn's own, the time of writing.
+	// Timestamp is the stamp of the native record behind the event, or, for server
+	// events, the time of writing.
 	Timestamp time.Time `json:"timestamp,omitzero"`
 	// Seq is dense per session and starts at 1; 0 means not yet appended.
 	Seq uint64 `json:"seq,omitempty"`
 }
 
-// Conversation is the conversation id, [Main] when none is given.
+// Conversation returns the conversation id, [Main] if it is empty.
 func (c Context) Conversation() string {
 	if c.ConversationID == "" {
 		return Main
@@ -49,16 +49,16 @@ type Event struct {
 	Context Context
 }
 
-// FromServer returns an event of Sojourn's own in the main conversation.
+// FromServer returns a server event in the main conversation.
 func FromServer(p Payload, at time.Time) Event {
 	return Event{Payload: p, Context: Context{ConversationID: Main, Source: SourceServer, Timestamp: at.UTC()}}
 }
 
-// Type is the event's wire name, or "" for an event without payload.
+// Type returns the event's wire name, or "" for an event without payload.
 func (e Event) Type() Type { return TypeOf(e.Payload) }
 
-// MarshalJSON writes the wire form. It fails on an event without payload and
-// on a stamp that RFC 3339 cannot say.
+// MarshalJSON writes the wire form. It fails on an event without payload and on a
+// stamp that RFC 3339 cannot represent.
 func (e Event) MarshalJSON() ([]byte, error) { return AppendEvent(nil, e) }
 
 // UnmarshalJSON reads the wire form. A type that is not known becomes

@@ -11,6 +11,8 @@ import (
 )
 
 // sample has one event of every known type, with every field set that it has.
+func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
 func sample() map[Type]Payload {
 	text, n, yes, cost := Text("text <&>"), new(int64(7)), new(true), new(0.25)
 	env := Environment{SandboxID: "sb", Host: "h", Provider: "local", Status: "ready", RestartCount: 1,
@@ -18,7 +20,7 @@ func sample() map[Type]Payload {
 	fault := ErrorInfo{Message: "m", Code: "c", Field: "f", Data: json.RawMessage(`{"a":1}`)}
 	usage := Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4}
 	query := Query{ExecutionID: "x", MessageIDs: []string{"m1"}, Message: "m", DurationMS: 5, Error: &fault, Reason: "r",
-		Result: &QueryResult{Response: "r", StopReason: "end_turn", Usage: usage, CostUSD: new(0.5), LastSeq: 9}}
+		Result: &QueryResult{Response: "r", StopReason: "end_turn", Usage: usage, CostUSD: new(0.5), Ticks: new(3), LastSeq: 9}}
 	ref, transcript := MessageRef{MessageID: "m"}, Transcript{ID: "main", Offset: 5, SHA256: "ab"}
 	file := File{Path: "a/b", Content: text, Size: 3, SHA256: "ab"}
 	block := Block{ID: "b", Type: BlockToolUse, Status: StatusPending, Timestamp: at(9), Source: SourceServer,
@@ -29,7 +31,7 @@ func sample() map[Type]Payload {
 		Subtype: "s", Message: text, Code: "c", SkillName: "pdf"}
 	payloads := []Payload{
 		BlockUpsert{Block: block}, BlockDelta{BlockID: "b", Delta: "d\n\"漢\""},
-		MetadataUpdate{Total: true, Usage: &usage, CostUSD: cost, Model: "m", Extra: json.RawMessage(`[]`)},
+		MetadataUpdate{Total: true, Usage: &usage, CostUSD: cost, Model: "m", Calls: 2, Extra: json.RawMessage(`[]`)},
 		SubagentSpawned{ToolUseID: "t", AgentID: "a", Prompt: "p", SubagentType: "s", Description: "d", ChildSessionID: "c"},
 		SubagentCompleted{ToolUseID: "t", AgentID: "a", Status: SubagentFailed, Output: text, DurationMS: n, ChildSessionID: "c"},
 		SessionInitialized{Agent: "claude", Profile: "p", Title: "t", Parent: "s0", Reopened: true},
@@ -84,7 +86,7 @@ func TestEveryTypeRoundTrips(t *testing.T) {
 	}
 }
 
-// The hand-written encoder says what encoding/json would.
+// The hand-written encoder writes what encoding/json would.
 func TestAppendEventIsWhatReflectionGives(t *testing.T) {
 	t.Parallel()
 	for typ, p := range sample() {
@@ -159,7 +161,7 @@ func TestUnknownOverSeveralLinesStaysOneLine(t *testing.T) {
 	require.Equal(t, `{"type":"new:thing","payload":null,"context":{}}`, string(out))
 }
 
-// L9: a native record is kept also when it is no JSON, or no text.
+// L9: a native record is kept also when it is not JSON, or not text.
 func TestNativeKeepsWhatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	for _, n := range []Native{{Line: "plain"}, {Line: "broken \xff\xfe"}, {Raw: json.RawMessage(`{"a":1}`)}, {}} {
@@ -180,14 +182,5 @@ func BenchmarkAppendEventDelta(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		buf, _ = AppendEvent(buf[:0], e)
-	}
-}
-
-func BenchmarkAppendRecord(b *testing.B) {
-	r, buf := Record{TS: at(1_700_000_000_001), Dir: DirOut, Line: strings.Repeat(`{"type":"delta"},`, 20)}, []byte(nil)
-	b.SetBytes(int64(len(r.Line)))
-	b.ReportAllocs()
-	for b.Loop() {
-		buf = AppendRecord(buf[:0], r)
 	}
 }

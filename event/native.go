@@ -10,8 +10,8 @@ import (
 // when the record is JSON, else Line.
 //
 // A Line that is not valid UTF-8 travels as "lineBytes" in base64 beside its
-// readable approximation, so nothing is lost. A Raw that is not JSON travels
-// as Line: to keep the unknown must never fail.
+// readable approximation, so nothing is lost. A Raw that is not JSON travels as
+// Line: keeping the unknown must never fail.
 type Native struct {
 	body
 	Agent string          `json:"agent,omitempty"`
@@ -55,14 +55,14 @@ func (n *Native) UnmarshalJSON(data []byte) error {
 }
 
 // Unknown is an event of a type that this version does not know. Raw is the
-// payload, byte for byte as it came.
+// payload, byte for byte as received.
 type Unknown struct {
 	body
 	Name Type
 	Raw  json.RawMessage
 }
 
-// MarshalJSON returns the payload as it came; null where there was none.
+// MarshalJSON returns the payload as received; null if there was none.
 func (u Unknown) MarshalJSON() ([]byte, error) {
 	if len(u.Raw) == 0 {
 		return []byte("null"), nil

@@ -19,20 +19,24 @@ type BlockDelta struct {
 }
 
 // MetadataUpdate reports usage and cost. With Total, Usage and CostUSD are the
-// agent process's own totals so far; without, they are what came on top since
-// the last report.
+// agent process's own totals so far; without, they are the increments since the
+// last report.
 type MetadataUpdate struct {
 	body
 	Total   bool     `json:"total,omitempty"`
 	Usage   *Usage   `json:"usage,omitempty"`
 	CostUSD *float64 `json:"costUSD,omitempty"`
 	Model   string   `json:"model,omitempty"`
+	// Calls counts the model calls of this conversation that have begun since the last
+	// report. An agent that can't tell one from another reports none.
+	Calls int `json:"calls,omitempty"`
 	// Extra carries what an agent reports beyond that (rate limits, retries).
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// AddCost is the sum of two costs; an unknown one is nil and adds nothing.
-func AddCost(a, b *float64) *float64 {
+// AddKnown is the sum of two figures, such as costs; an unknown one is nil and adds
+// nothing.
+func AddKnown[T int | float64](a, b *T) *T {
 	switch {
 	case a == nil:
 		return b
@@ -51,7 +55,7 @@ type Usage struct {
 	CacheWriteTokens int64 `json:"cacheWriteTokens,omitempty"`
 }
 
-// Add is the sum of both.
+// Add returns the sum of both.
 func (u Usage) Add(v Usage) Usage {
 	u.InputTokens += v.InputTokens
 	u.OutputTokens += v.OutputTokens
@@ -61,8 +65,8 @@ func (u Usage) Add(v Usage) Usage {
 }
 
 // SubagentSpawned means that a subagent began. For a native subagent the
-// context's conversation is the parent's; ChildSessionID is set only for
-// children that are Sojourn sessions of their own.
+// context's conversation is the parent's; ChildSessionID is set only for children
+// that are themselves Sojourn sessions.
 type SubagentSpawned struct {
 	body
 	ToolUseID      string `json:"toolUseId"`
@@ -85,10 +89,10 @@ type SubagentCompleted struct {
 	ChildSessionID string         `json:"childSessionId,omitempty"`
 }
 
-// SubagentResult is how a subagent ended, on the wire.
+// SubagentResult is how a subagent ended.
 type SubagentResult string
 
-// The two ways a subagent ends.
+// The results of a subagent.
 const (
 	SubagentCompletedOK SubagentResult = "completed"
 	SubagentFailed      SubagentResult = "failed"
@@ -104,8 +108,8 @@ type SessionInitialized struct {
 	Reopened bool   `json:"reopened,omitempty"`
 }
 
-// SessionIdle means that the agent finished what it was asked in this
-// conversation; the reducer completes what is pending there.
+// SessionIdle means that the agent finished its turn in this conversation; the
+// reducer completes what is pending there.
 type SessionIdle struct {
 	body
 	StopReason  string `json:"stopReason,omitempty"`
@@ -135,7 +139,7 @@ type Environment struct {
 	SandboxID string `json:"sandboxId,omitempty"`
 	Host      string `json:"host,omitempty"`
 	Provider  string `json:"provider,omitempty"`
-	// Epoch is the session's epoch that the sandbox was made under.
+	// Epoch is the session's epoch under which the sandbox was made.
 	Epoch uint64 `json:"epoch,omitempty"`
 	// Status is starting, ready, unhealthy or terminated.
 	Status       string `json:"status,omitempty"`
@@ -149,16 +153,16 @@ type Environment struct {
 }
 
 type (
-	// EECreating means that a sandbox is being made; the first event of a
+	// EECreating means that a sandbox is being made. It is the first event of a
 	// session's activation.
 	EECreating struct{ Environment }
 	// EEReady means that the sandbox can take a query.
 	EEReady struct{ Environment }
-	// EETerminated means that the sandbox is gone.
+	// EETerminated means that the sandbox has ended.
 	EETerminated struct{ Environment }
 	// EEError means that a sandbox could not be made or was lost.
 	EEError struct{ Environment }
-	// EEHealthCheck reports a look at the sandbox.
+	// EEHealthCheck reports a check of the sandbox.
 	EEHealthCheck struct{ Environment }
 )
 
@@ -168,7 +172,7 @@ type Query struct {
 	body
 	ExecutionID string   `json:"executionId"`
 	MessageIDs  []string `json:"messageIds,omitempty"`
-	// Message is the prompt in short, for readers (query:started only).
+	// Message is the prompt, shortened for display (query:started only).
 	Message    string       `json:"message,omitempty"`
 	DurationMS int64        `json:"durationMs,omitempty"`
 	Error      *ErrorInfo   `json:"error,omitempty"`
@@ -176,21 +180,23 @@ type Query struct {
 	Result     *QueryResult `json:"result,omitempty"`
 }
 
-// QueryResult is what an execution came to.
+// QueryResult is the result of an execution.
 type QueryResult struct {
-	// Response is the text of the last assistant_text block of the main
-	// conversation. In query events it is cut at 16 KiB.
+	// Response is the text of the last assistant_text block of the main conversation.
+	// In query events it is truncated at 16 KiB.
 	Response string `json:"response"`
-	// Truncated reports that Response is cut.
+	// Truncated reports whether Response is truncated.
 	Truncated bool `json:"truncated,omitempty"`
 	// ResponseBlockID is the block of the main conversation whose content is the
-	// whole of Response; empty without one.
+	// whole response; empty if there is none.
 	ResponseBlockID string `json:"responseBlockId,omitempty"`
 	StopReason      string `json:"stopReason,omitempty"`
 	Usage           Usage  `json:"usage"`
-	// CostUSD is what the agent says that the turn cost; nil for one that says
-	// nothing of it.
+	// CostUSD is the turn's cost as the agent reported it; nil if it reported none.
 	CostUSD *float64 `json:"costUSD,omitempty"`
+	// Ticks counts the model calls of the main conversation; nil for an agent that
+	// tells none.
+	Ticks *int `json:"ticks,omitempty"`
 	// LastSeq is the sequence number of the last event of the agent's turn.
 	LastSeq uint64 `json:"lastSeq,omitempty"`
 }
@@ -200,20 +206,21 @@ type (
 	QueryStarted struct{ Query }
 	// QueryCompleted means that the agent answered.
 	QueryCompleted struct{ Query }
-	// QueryFailed means that the execution ended without an answer; Error is why.
+	// QueryFailed means that the execution ended without an answer; Error is the
+	// reason.
 	QueryFailed struct{ Query }
-	// QueryInterrupted means that the execution was stopped and is quiet.
+	// QueryInterrupted means that the execution was stopped and the agent is quiet.
 	QueryInterrupted struct{ Query }
 )
 
-// MessageRef names a message that was handed to a running agent.
+// MessageRef names a message that was passed to a running agent.
 type MessageRef struct {
 	body
 	MessageID string `json:"messageId"`
 }
 
 type (
-	// MessageFolded means that a steering message went into the running turn.
+	// MessageFolded means that a steering message was taken into the running turn.
 	MessageFolded struct{ MessageRef }
 	// MessageOwnTurn means that a steering message got a turn of its own.
 	MessageOwnTurn struct{ MessageRef }
@@ -233,7 +240,7 @@ type (
 	FileCreated struct{ File }
 	// FileModified means that a workspace file changed.
 	FileModified struct{ File }
-	// FileDeleted means that a workspace file is gone.
+	// FileDeleted means that a workspace file was deleted.
 	FileDeleted struct{ File }
 )
 
@@ -242,8 +249,8 @@ type Transcript struct {
 	body
 	// ID is main or the subagent's id.
 	ID string `json:"id"`
-	// Offset is the length in bytes that the archive holds (changed) or that
-	// was put back into a sandbox (written).
+	// Offset is the length in bytes of what is archived (changed) or restored into a
+	// sandbox (written).
 	Offset int64  `json:"offset"`
 	SHA256 string `json:"sha256,omitempty"`
 }
@@ -268,18 +275,18 @@ type PermissionRequested struct {
 	Questions json.RawMessage `json:"questions,omitempty"`
 }
 
-// Who answered a request, if not a person who gave a name.
+// Who answered a request, other than a named person.
 const (
-	// ByUser is a person who gave none.
+	// ByUser is a person who gave no name.
 	ByUser = "user"
-	// ByPolicy are the rules and the standing answer of the session.
+	// ByPolicy is the session's rules or default answer.
 	ByPolicy = "policy"
 	// ByDeadline: no person answered in time.
 	ByDeadline = "deadline"
 )
 
 // PermissionResolved has the answer to a request; Decision is allow, deny or
-// cancelled. By is a person's name, ByUser, ByPolicy or ByDeadline; "" where the
+// cancelled. By is a person's name, ByUser, ByPolicy or ByDeadline; "" if the
 // agent itself decided.
 type PermissionResolved struct {
 	body
@@ -310,13 +317,13 @@ type Status struct {
 	Message string   `json:"message,omitempty"`
 }
 
-// Runtime is what runs for a session right now.
+// Runtime is what currently runs for a session.
 type Runtime struct {
 	IsLoaded bool         `json:"isLoaded"`
 	Sandbox  *Environment `json:"sandbox"`
 }
 
-// Log is a line for people who watch; Level is debug, info, warn or error.
+// Log is a line for operators; Level is debug, info, warn or error.
 type Log struct {
 	body
 	Level   string          `json:"level"`

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file assert the rows of the requirements by their number,
-// as far as they are about the shape of events; reducer asserts what the
+// The tests of this file assert the rows of the requirements by number, as far as
+// they concern the shape of events; those of package reducer assert what the
 // events do.
 
 func wire(t *testing.T, e Event) map[string]any {
@@ -68,7 +68,7 @@ func TestR64CompletedShape(t *testing.T) {
 
 func TestR66MetadataShape(t *testing.T) {
 	t.Parallel()
-	requireKeys(t, sample()[TypeOf(MetadataUpdate{})], "total", "usage", "costUSD", "model", "extra")
+	requireKeys(t, sample()[TypeOf(MetadataUpdate{})], "total", "usage", "costUSD", "model", "calls", "extra")
 	zero := MetadataUpdate{CostUSD: new(float64)}
 	requireKeys(t, zero, "costUSD")
 }
@@ -102,7 +102,7 @@ func TestR70TranscriptShape(t *testing.T) {
 	}
 }
 
-// One event says what runs for the session, sandbox or null.
+// One event reports what runs for the session, sandbox or null.
 func TestR71StatusShape(t *testing.T) {
 	t.Parallel()
 	loaded := wire(t, whole(Status{Runtime: &Runtime{IsLoaded: true, Sandbox: &Environment{SandboxID: "sb", Status: "ready", RestartCount: 2, LastHealthCheck: at(0)}}}))

@@ -9,9 +9,9 @@ import (
 // Type is the wire name of an event type, such as "block:upsert".
 type Type string
 
-// Payload is the body of an event; its struct decides the event's type. The set
-// is closed: the structs that table lists, and [Unknown] for the rest. Payloads
-// are values: a pointer to one has no type and is not encoded.
+// Payload is the body of an event; its struct determines the event's type. The
+// set is closed: the structs in table, and [Unknown] for the rest. Payloads are
+// values: a pointer to one has no type and is not encoded.
 type Payload interface{ isPayload() }
 
 // body marks a struct as a payload.
@@ -59,7 +59,7 @@ type row struct {
 	name   Type
 	goType reflect.Type
 	decode func(json.RawMessage) (Payload, error)
-	// head is what the wire form begins with, up to the payload.
+	// head is the wire form up to the payload.
 	head []byte
 }
 
@@ -91,7 +91,7 @@ func init() {
 }
 
 // TypeOf returns the wire name of events with payload p: for [Unknown] the one
-// that came with the event, and "" for what is no payload.
+// that the event was read with, and "" for what is not a payload.
 func TypeOf(p Payload) Type {
 	if r := rowByStruct[reflect.TypeOf(p)]; r != nil {
 		return r.name

@@ -46,7 +46,7 @@ func structs(t *testing.T) map[string]*ast.GenDecl {
 	return found
 }
 
-// Each row of the table has a struct of its own with a doc, and a name of its own.
+// Each row of the table has its own documented struct and its own name.
 func TestEveryRowHasAStructWithADoc(t *testing.T) {
 	t.Parallel()
 	declared, names := structs(t), map[Type]bool{}
@@ -72,12 +72,12 @@ func types() []Type {
 	return all
 }
 
-// shared are the structs that several events have in common: bodies, but no
-// events of their own.
+// shared are the structs that several events embed; they are no events
+// themselves.
 var shared = []string{"Environment", "Query", "MessageRef", "File", "Transcript"}
 
-// A struct that is marked as a payload and has no row would be refused first
-// when it is written.
+// Without this test, a struct that is marked as a payload but has no row would
+// fail only when it is written.
 func TestEveryPayloadHasARow(t *testing.T) {
 	t.Parallel()
 	rows := append([]string{"Unknown"}, shared...)
@@ -100,7 +100,7 @@ func TestEveryPayloadHasARow(t *testing.T) {
 	require.ElementsMatch(t, rows, marked)
 }
 
-// What compiles as a payload and is none is refused, not written.
+// A value that compiles as a payload but is none is refused, not written.
 func TestOnlyPayloadsOfTheTableAreEncoded(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]Payload{

@@ -23,7 +23,7 @@ var ErrAgent = errors.New("agent")
 var ErrProfile = errors.New("profile")
 
 // Agent is an agent in its sandbox, with the connection to its runner, which is kept
-// between turns. One goroutine at a time may use it for a turn.
+// between turns. Only one goroutine at a time may use it for a turn.
 type Agent struct {
 	Adapter adapters.Adapter
 	Launch  adapters.Launch
@@ -31,26 +31,26 @@ type Agent struct {
 	Paths   sandbox.Paths
 	// Env is the sandbox's environment, NAME=value each.
 	Env []string
-	// Epoch is the sandbox's.
+	// Epoch is the sandbox's epoch.
 	Epoch uint64
 	// Conn is nil before the agent is connected to.
 	Conn *runner.Conn
 	// Fresh reports whether this process of the agent was started for this turn.
 	Fresh bool
-	// Opened is where the spool has the first input of this process; the zero value
-	// before that was written.
+	// Opened is where the first input of this process is in the spool; the zero value
+	// before it was written.
 	Opened runner.Ack
-	// Note says what was repaired before this process was started.
+	// Note describes what was repaired before this process was started.
 	Note string
 
-	// drop ends what carries the connection.
+	// drop closes the transport of the connection.
 	drop context.CancelFunc
-	// reached is how far the spool came, as far as is known.
+	// reached is how far the spool is known to have come.
 	reached int64
 }
 
-// Agent returns the agent of a sandbox, running: connected already if it can be,
-// attached to if it lives, else started. reached is how far its spool came before.
+// Agent returns the running agent of a sandbox: it reuses the connection, attaches to a
+// live agent, or starts one. reached is how far its spool came before.
 func (h *Host) Agent(ctx context.Context, in contract.Agent, sandboxID string, epoch uint64, reached int64) (*Agent, error) {
 	if a := h.running(ctx, sandboxID, epoch); a != nil {
 		return a, nil
@@ -83,16 +83,15 @@ func (h *Host) running(ctx context.Context, sandboxID string, epoch uint64) *Age
 	return nil
 }
 
-// Connected returns the agent that a connection is kept to, which may have exited;
-// nil for none.
+// Connected returns the agent of the kept connection, which may have exited; nil for none.
 func (h *Host) Connected(sandboxID string) *Agent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.agents[sandboxID]
 }
 
-// Disconnect closes the connection that is kept to a sandbox's agent, if there is
-// one. The agent continues.
+// Disconnect closes the kept connection to a sandbox's agent, if there is one. The agent
+// continues.
 func (h *Host) Disconnect(sandboxID string) {
 	h.mu.Lock()
 	a := h.agents[sandboxID]
@@ -132,8 +131,8 @@ func (h *Host) Prepare(ctx context.Context, in contract.Agent, sandboxID string,
 	return a, err
 }
 
-// Find returns a sandbox's agent, not connected, and with what can be known without
-// the agent's program and the profile: a sandbox can be ended when they are gone.
+// Find returns a sandbox's agent, not connected, and without what needs the agent's program
+// or the profile: a sandbox can be ended when they are missing.
 func (h *Host) Find(ctx context.Context, in contract.Agent, sandboxID string, epoch uint64) (*Agent, error) {
 	sb, err := h.o.Provider.Open(ctx, sandboxID)
 	if err != nil {
@@ -151,7 +150,7 @@ func (h *Host) Find(ctx context.Context, in contract.Agent, sandboxID string, ep
 	return a, nil
 }
 
-// open returns the agent of a sandbox, not connected, for what needs no adapter.
+// open returns the agent of a sandbox, not connected, for callers that need no adapter.
 func (h *Host) open(ctx context.Context, info sandbox.Info) (*Agent, error) {
 	sb, err := h.o.Provider.Open(ctx, info.SandboxID)
 	if err != nil {
@@ -187,13 +186,14 @@ func (h *Host) Launch(in contract.Agent, a adapters.Adapter, p adapters.Profile,
 	l.Env = environmentOf(env)
 	l.Model = cmp.Or(in.Model, p.Model)
 	l.Policy = permission.Policy{
-		Standing: cmp.Or(p.Permission, adapters.PermissionAllow), Rules: p.Permissions, Deadline: p.PermissionDeadline,
+		Standing: cmp.Or(p.Permission, adapters.PermissionAllow), Rules: p.Permissions, Deadline: p.PermissionDeadline, Park: p.Park,
+		Effects: p.UnknownEffects,
 	}
 	l.Permission = in.Policy().Over(l.Policy).Mode()
 	return l, nil
 }
 
-// launchIn returns the part of a launch that says where the agent's things are.
+// launchIn returns the part of a launch that has the agent's paths.
 func launchIn(paths sandbox.Paths, in contract.Agent, a adapters.Adapter) adapters.Launch {
 	return adapters.Launch{
 		Runner: paths.Runner, Home: paths.Home, Workspace: paths.Workspace, SessionID: in.SessionID,
@@ -211,7 +211,7 @@ func environmentOf(env []string) map[string]string {
 	return out
 }
 
-// environment is the sandbox's, with what the agent's command wants added.
+// environment returns the sandbox's environment, with the additions of the agent's command.
 func (a *Agent) environment(cmd adapters.Command) []string {
 	var own []string
 	for _, name := range slices.Sorted(maps.Keys(cmd.Env)) {
@@ -220,7 +220,7 @@ func (a *Agent) environment(cmd adapters.Command) []string {
 	return sandbox.MergeEnv(a.Env, own)
 }
 
-// Isolation is how everything that runs for an agent is isolated.
+// Isolation returns the isolation of everything that runs for an agent.
 func Isolation(paths sandbox.Paths) runner.IsolationSpec {
 	mode := runner.IsolationAuto
 	if paths.Confine {

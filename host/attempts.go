@@ -18,9 +18,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// openAttempt is what the next worker must know of an attempt that is under way: it
-// can fail it in its predecessor's name, so that the activity is offered again at once
-// and not only when its heartbeats or its end are missed.
+// openAttempt is what the next worker needs of a running attempt: it can fail it on behalf
+// of its predecessor, so that the activity is retried at once and not only after a timeout.
 type openAttempt struct {
 	SessionID string `json:"sessionId"`
 	Activity  string `json:"activity"`
@@ -31,9 +30,8 @@ func (h *Host) attemptPath(name string) string {
 	return filepath.Join(h.o.DataDir, "attempts", name+".json")
 }
 
-// saveAttempt keeps an attempt's token in the data folder until remove. What the next
-// worker needs is the folder as this one left it: a machine that crashed has nobody to
-// wait for, so nothing is forced to the disk.
+// saveAttempt stores an attempt's token in the data folder until remove. It doesn't sync to
+// disk: after a crash of the machine the timeouts do the same.
 func (h *Host) saveAttempt(info activity.Info) (remove func(), err error) {
 	sum := sha256.Sum256(info.TaskToken)
 	path := h.attemptPath(hex.EncodeToString(sum[:12]))
@@ -51,8 +49,8 @@ func (h *Host) saveAttempt(info activity.Info) (remove func(), err error) {
 	}, nil
 }
 
-// Interceptor saves every activity that a worker with it has under way, for
-// FailPredecessor of the worker that comes after it.
+// Interceptor saves every running activity of its worker, for FailPredecessor of the next
+// worker.
 func (h *Host) Interceptor() interceptor.WorkerInterceptor { return &saving{host: h} }
 
 type saving struct {
@@ -69,8 +67,8 @@ type saved struct {
 	host *Host
 }
 
-// ExecuteActivity runs the activity though its attempt can't be saved, as on a full
-// disk: then the attempt's own timeouts are waited for.
+// ExecuteActivity runs the activity even if its attempt can't be saved, as on a full disk:
+// then only the attempt's own timeouts apply.
 func (s *saved) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	remove, err := s.host.saveAttempt(activity.GetInfo(ctx))
 	if err != nil {
@@ -81,16 +79,15 @@ func (s *saved) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActi
 	return s.Next.ExecuteActivity(ctx, in)
 }
 
-// errPredecessor is what a dead worker's attempts fail with. They are tried
-// again at once, however often workers died before: the wait between attempts
-// is for what fails by itself.
+// errPredecessor is the failure of a dead worker's attempts. They are retried at once,
+// however often workers died before: the wait between attempts is for failures of the
+// attempts themselves.
 var errPredecessor = temporal.NewApplicationErrorWithOptions("the worker that ran this attempt has ended", "WorkerEnded",
 	temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 
-// FailPredecessor fails the attempts that an earlier worker of this data folder
-// left open, and removes the files that it had begun to write. It must be
-// called before this worker takes turns of its own, by whoever holds the folder's
-// lock: then nobody else works on them.
+// FailPredecessor fails the attempts that an earlier worker of this data folder left open,
+// and removes its half-written files. It must be called before this worker takes turns,
+// with the folder's lock held: then no other worker uses them.
 func (h *Host) FailPredecessor(ctx context.Context) error {
 	errs := []error{h.Checkpoints.RemoveHalfWritten(), removeHalfWritten(filepath.Dir(h.attemptPath("x")))}
 	notes, err := filepath.Glob(h.attemptPath("*"))
@@ -111,7 +108,7 @@ func (h *Host) failAttempt(ctx context.Context, path string) error {
 	}
 	var a openAttempt
 	if err := json.Unmarshal(data, &a); err != nil || len(a.TaskToken) == 0 {
-		// Its heartbeat timeout does the same, later.
+		// Its heartbeat timeout has the same effect, later.
 		h.o.Log.Warn("the file of an attempt can't be read", "path", path, "error", err)
 		return os.Remove(path)
 	}

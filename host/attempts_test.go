@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// completions is a Temporal that is told how activities end.
+// completions is a Temporal that records how activities end.
 type completions struct {
 	Temporal
 	mu     sync.Mutex
@@ -30,8 +30,8 @@ func (c *completions) CompleteActivity(_ context.Context, token []byte, _ any, e
 	return c.says
 }
 
-// What a worker had under way when it died is failed by the next one, once and
-// so that it is tried again at once; what it had done is not.
+// What a worker had running when it died is failed by the next one, once and so that it is
+// retried at once; what it had completed is not.
 func TestPredecessorsAttemptsFail(t *testing.T) {
 	t.Parallel()
 	says := &completions{failed: map[string]error{}}
@@ -58,13 +58,13 @@ func TestPredecessorsAttemptsFail(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A worker that is killed while it writes an attempt or a checkpoint leaves half a
-// file; the next one removes it, and nothing else.
+// A worker that is killed while it writes an attempt or a checkpoint leaves a partial file;
+// the next one removes that, and nothing else.
 func TestPredecessorsHalfWrittenFilesGo(t *testing.T) {
 	t.Parallel()
 	h := New(Options{DataDir: t.TempDir(), Temporal: &completions{failed: map[string]error{}}, Log: quiet()})
 	defer func() { require.NoError(t, h.Close()) }()
-	require.NoError(t, h.FailPredecessor(t.Context()), "a new folder has neither")
+	require.NoError(t, h.FailPredecessor(t.Context()), "a new folder has no files")
 	require.NoError(t, h.Checkpoints.Save("s-e1", Checkpoint{Offset: 7}))
 	_, err := h.saveAttempt(activity.Info{TaskToken: []byte("open")})
 	require.NoError(t, err)
@@ -79,8 +79,7 @@ func TestPredecessorsHalfWrittenFilesGo(t *testing.T) {
 	require.Equal(t, []string{h.Checkpoints.Path("s-e1")}, left)
 }
 
-// The file of an attempt of the worker before can't be read: the next one starts
-// all the same.
+// The next worker starts even if the file of a previous worker's attempt can't be read.
 func TestDamageOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	h := New(Options{DataDir: t.TempDir(), Log: quiet()})
@@ -92,5 +91,4 @@ func TestDamageOfAnAttempt(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-// quiet is a logger that writes nothing.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

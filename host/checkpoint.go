@@ -9,61 +9,66 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/steering"
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// Checkpoint is how far the turns in a sandbox have come. The zero value is that
-// of a new sandbox.
+// Checkpoint is how far the turns in a sandbox have come. The zero value is a new
+// sandbox's.
 type Checkpoint struct {
-	// Offset is where the next turn's records begin in the spool.
+	// Offset is where the next turn's records start in the spool.
 	Offset int64 `json:"offset"`
 	// Translator is the translator's state at Offset.
 	Translator json.RawMessage `json:"translator,omitempty"`
-	// Parsed is how far the agent's transcripts were parsed when a completed turn
-	// ended. Default: nothing is parsed yet.
+	// Parsed is how far the agent's transcripts were parsed when a completed turn ended.
+	// Default: nothing was parsed yet.
 	Parsed json.RawMessage `json:"parsed,omitempty"`
-	// Ended is the last execution that ended, and Output its output: an attempt
-	// that finds its own execution here only returns it.
+	// Ended is the last execution that ended, and Output its output: an attempt at the same
+	// execution only returns it.
 	Ended  string                  `json:"ended,omitempty"`
 	Output *contract.RunTurnOutput `json:"output,omitempty"`
 	// Unarchived reports whether the end of Ended may be missing in the archive.
 	Unarchived bool `json:"unarchived,omitempty"`
-	// Model and Permission are what the live agent was told last. An agent that must
-	// ask because of rules was told ask.
+	// Model and Permission are what the live agent was last set to. An agent that must ask
+	// because of rules was set to ask.
 	Model      string `json:"model,omitempty"`
 	Permission string `json:"permission,omitempty"`
-	// Unhealthy reports whether the agent died and was not started since.
+	// Unhealthy reports whether the agent died and was not restarted since.
 	Unhealthy bool `json:"unhealthy,omitempty"`
-	// Open is the execution that has begun and not ended.
+	// Open is the execution that has started and not ended.
 	Open *Execution `json:"open,omitempty"`
 	// Own are server blocks that could not be archived yet.
 	Own []archive.OwnEntry `json:"own,omitempty"`
 }
 
-// Execution is what an attempt must know of those before it and can't read from
-// spool and stream.
+// Execution is what an attempt needs of earlier ones and can't read from spool and stream.
 type Execution struct {
 	ExecutionID string `json:"executionId"`
 	// MessageID is "" in checkpoints of older builds.
 	MessageID string `json:"messageId,omitempty"`
 	// Running are the processes below the agent before the turn.
 	Running runner.Mark `json:"running"`
-	// Options were changed while the turn ran.
+	// Options are the changes while the turn ran.
 	Options contract.Options `json:"options,omitzero"`
-	// Interrupt was handed to the agent.
+	// Interrupt was sent to the agent.
 	Interrupt *contract.Interrupt `json:"interrupt,omitempty"`
 	// InterruptedAt is when that was.
 	InterruptedAt time.Time `json:"interruptedAt,omitzero"`
-	// Answers are those to permission requests that are not the policy's.
+	// Answers are those to permission requests that the policy did not answer.
 	Answers map[string]turn.Responded `json:"answers,omitempty"`
-	// Cut is the turn's failure when Sojourn itself had it interrupted.
+	// Steered are the messages that the agent was sent while it worked. Taken is set for
+	// those that an earlier agent had taken.
+	Steered steering.Messages `json:"steered,omitempty"`
+	// Cut is the turn's failure when Sojourn itself interrupted it.
 	Cut *event.ErrorInfo `json:"cut,omitempty"`
+	// Parked is how the turn is being parked; nil if it is not.
+	Parked *turn.Park `json:"parked,omitempty"`
 	// Resume is how the turn continues after its agent was lost; nil if it was not.
 	Resume *turn.Resume `json:"resume,omitempty"`
 }
 
-// Began reports whether an attempt before began the execution. After a reset
-// another message may have its id.
+// Began reports whether an earlier attempt started the execution. After a reset another
+// message may have its id.
 func (c Checkpoint) Began(in contract.RunTurnInput) bool {
 	return c.Open != nil && c.Open.ExecutionID == in.ExecutionID && (c.Open.MessageID == "" || c.Open.MessageID == in.Message.ID)
 }
@@ -76,7 +81,7 @@ func (c Checkpoint) Result(in contract.RunTurnInput) *session.Result {
 	return &c.Output.Result
 }
 
-// Facts returns the part that a plan depends on.
+// Facts returns the part on which a plan depends.
 func (c Checkpoint) Facts() turn.Checkpoint {
 	f := turn.Checkpoint{Ended: c.Ended, Unarchived: c.Unarchived}
 	if c.Output == nil {
@@ -86,6 +91,7 @@ func (c Checkpoint) Facts() turn.Checkpoint {
 	}
 	if o := c.Open; o != nil {
 		f.Open, f.OpenMessage, f.RunnerLost, f.Interrupted = o.ExecutionID, o.MessageID, o.Resume != nil, o.Interrupt != nil
+		f.Parked = o.Parked != nil
 	}
 	return f
 }

@@ -13,13 +13,12 @@ import (
 	"sync"
 )
 
-// ErrDamaged means that a checkpoint was read from the disk and can't be used: it
-// was changed or cut there, or a later build wrote it.
+// ErrDamaged means that a checkpoint was read from the disk and can't be used: it was
+// changed or truncated there, or a later build wrote it.
 var ErrDamaged = errors.New("the checkpoint is damaged")
 
-// Checkpoints are the checkpoints of a host's sandboxes: one file each in the data
-// folder, out of the agents' reach, for as long as the sandbox exists. Safe for
-// concurrent use.
+// Checkpoints are the checkpoints of a host's sandboxes: one file each in the data folder,
+// inaccessible to the agents, for as long as the sandbox exists. Safe for concurrent use.
 type Checkpoints struct {
 	dir string
 	mu  sync.Mutex
@@ -27,15 +26,15 @@ type Checkpoints struct {
 
 // NewCheckpoints returns the checkpoints in a data folder.
 func NewCheckpoints(dataDir string) *Checkpoints {
-	// The folder has the name that earlier builds gave it.
+	// The folder keeps its name from earlier builds.
 	return &Checkpoints{dir: filepath.Join(dataDir, "bookmarks")}
 }
 
 // Path returns where a sandbox's checkpoint is stored.
 func (c *Checkpoints) Path(sandboxID string) string { return filepath.Join(c.dir, sandboxID+".json") }
 
-// Load reads a sandbox's checkpoint; the zero value if there is none. The error of
-// a file that can't be used wraps [ErrDamaged] and names the file.
+// Load reads a sandbox's checkpoint; the zero value if there is none. If the file can't be
+// used, the error wraps [ErrDamaged] and names the file.
 func (c *Checkpoints) Load(sandboxID string) (Checkpoint, error) {
 	data, err := os.ReadFile(c.Path(sandboxID))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +50,7 @@ func (c *Checkpoints) Load(sandboxID string) (Checkpoint, error) {
 	return cp, nil
 }
 
-// Save replaces the checkpoint in one step: whoever dies leaves the old one or the
-// new one.
+// Save replaces the checkpoint atomically: a crash leaves the old one or the new one.
 func (c *Checkpoints) Save(sandboxID string, cp Checkpoint) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,16 +87,16 @@ func (c *Checkpoints) Remove(sandboxID string) error {
 	return nil
 }
 
-// RemoveHalfWritten removes what a process that was killed was writing. Nobody may
-// save meanwhile.
+// RemoveHalfWritten removes what a killed process was writing. It must not run concurrently
+// with a save.
 func (c *Checkpoints) RemoveHalfWritten() error { return removeHalfWritten(c.dir) }
 
-// checkpointVersion is the version of the format that this build writes. A build
-// that does not understand what this one writes needs a higher one.
+// checkpointVersion is the format version of this build. It must be increased when an older
+// build can't understand what this one writes.
 const checkpointVersion = 1
 
-// header are the fields of a file beside the checkpoint's own. They stand first,
-// side by side with those, so that a build before them reads the file too.
+// header are the fields of a file besides the checkpoint's own. They are first, on the same
+// level, so that a build from before them reads the file too.
 type header struct {
 	Version int `json:"version"`
 	// Sum is the SHA-256, in hexadecimal, of the file with this field empty.
@@ -121,8 +119,8 @@ func encode(cp Checkpoint) ([]byte, error) {
 	return bytes.Replace(bare, []byte(emptySum), sumField(sumOf(bare)), 1), nil
 }
 
-// decode is the reverse of encode. Of what earlier builds wrote, which has neither
-// version nor sum, only the syntax is checked.
+// decode is the reverse of encode. Of files of earlier builds, which have neither version
+// nor sum, only the syntax is checked.
 func decode(data []byte) (cp Checkpoint, err error) {
 	var h header
 	if err := json.Unmarshal(data, &h); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// example is a checkpoint in which every field has a value.
+// example returns a checkpoint in which every field has a value.
 func example() Checkpoint {
 	at := time.Date(2026, 11, 23, 1, 2, 3, 0, time.UTC)
 	return Checkpoint{
@@ -66,8 +66,7 @@ func TestCheckpointIsSavedUnlessAnotherTurnWroteIt(t *testing.T) {
 	require.EqualValues(t, 2, got.Offset)
 }
 
-// No bit of a checkpoint can change, and no byte at its end be missing, without
-// somebody noticing.
+// Any changed bit of a checkpoint, and any missing byte at its end, is detected.
 func TestCheckpointEveryByteCounts(t *testing.T) {
 	t.Parallel()
 	whole, err := encode(example())
@@ -87,8 +86,8 @@ func TestCheckpointEveryByteCounts(t *testing.T) {
 	}
 }
 
-// A rolling upgrade runs two builds side by side, and a rollback goes to the build
-// before: each reads what the other wrote.
+// A rolling upgrade runs two builds side by side, and a rollback returns to the previous
+// build: each reads what the other wrote.
 func TestCheckpointOfTheBuildBefore(t *testing.T) {
 	t.Parallel()
 	all := NewCheckpoints(t.TempDir())
@@ -100,7 +99,7 @@ func TestCheckpointOfTheBuildBefore(t *testing.T) {
 	require.EqualValues(t, 12, got.Offset)
 	require.Equal(t, "x2", got.Open.ExecutionID)
 
-	// The build before has no version and no sum, and leaves out what it does not know.
+	// The previous build has no version and no sum, and drops unknown fields.
 	require.NoError(t, all.Save("box", example()))
 	data, err := os.ReadFile(all.Path("box"))
 	require.NoError(t, err)
@@ -135,8 +134,8 @@ func TestCheckpointDamaged(t *testing.T) {
 	}
 }
 
-// A death while a checkpoint is written leaves the old one or the new one: a reader
-// beside the writer never sees anything else, and no other file stays.
+// A crash while a checkpoint is written leaves the old one or the new one: a concurrent
+// reader never sees anything else, and no other file remains.
 func TestCheckpointIsOldOrNew(t *testing.T) {
 	t.Parallel()
 	all := NewCheckpoints(t.TempDir())
@@ -163,7 +162,7 @@ func TestCheckpointIsOldOrNew(t *testing.T) {
 	require.Len(t, files, 1)
 }
 
-// A folder is where the file should be: a save fails, and leaves no other file.
+// With a folder in place of the file, a save fails and leaves no other file.
 func TestCheckpointThatCanNotBeSaved(t *testing.T) {
 	t.Parallel()
 	all := NewCheckpoints(t.TempDir())

@@ -4,13 +4,12 @@
 //     evicted for a new one ([Slots], [Host.TakeSlot]);
 //   - the agents in them: found, attached to, started and stopped, with the connection
 //     that is kept between turns ([Agent], [Host.Agent]), and their homes ([Home]);
-//   - the leases that end an agent which nobody is in charge of: in a turn it lives on
-//     acknowledged heartbeats ([Heartbeater]), in a paused one on what Temporal says
-//     ([Host.KeepPaused]), between turns on a worker that is there
-//     ([Host.KeepIdleLeases]);
-//   - what a worker must find that comes after this one: how far the turns have come
-//     ([Checkpoints]), and which activities were under way ([Host.FailPredecessor]).
+//   - the leases that end orphaned agents: in a turn, acknowledged heartbeats renew the
+//     lease ([Heartbeater]), in a paused one Temporal's report of the pause
+//     ([Host.KeepPaused]), between turns a live worker ([Host.KeepIdleLeases]);
+//   - what the next worker must find: how far the turns have come ([Checkpoints]), and
+//     which activities were running ([Host.FailPredecessor]).
 //
-// It does no work of a turn and knows neither stream nor archive as stores: package
-// activities does that, with what it has here.
+// It does no work of a turn and uses neither stream nor archive: package activities does
+// that, with what is here.
 package host

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -12,10 +13,10 @@ import (
 )
 
 const (
-	// evictPatience is how long a new sandbox waits for an idle one to be archived
-	// and ended. The one that is evicted ends all the same.
+	// evictPatience is how long a new sandbox waits for an idle one to be archived and
+	// ended. The eviction continues after that.
 	evictPatience = 30 * time.Second
-	// evictAgain is when a sandbox is asked again whose session was busy.
+	// evictAgain is when a busy session is asked again for its sandbox.
 	evictAgain = 5 * time.Second
 	// slotAgain is when a new sandbox is offered again, to any host.
 	slotAgain = time.Second
@@ -29,10 +30,9 @@ func (h *Host) errNoSlot(why string) error {
 	)
 }
 
-// TakeSlot takes a slot for a new sandbox. Where all are taken the sandbox that has
-// been idle the longest is evicted: its own session archives and ends it, and refuses
-// if it has anything to do. Its error has the type session.TypeNoSlot where no slot
-// can be had now.
+// TakeSlot takes a slot for a new sandbox. If all are taken the sandbox that has been idle
+// the longest is evicted: its own session archives and ends it, and refuses if it has
+// anything to do. The error has the type session.TypeNoSlot if there is no slot now.
 func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
 	for {
 		slot, idle := h.Slots.take()
@@ -55,7 +55,7 @@ func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
 	}
 }
 
-// evict asks a sandbox's session to give it up, and waits until it is gone.
+// evict asks a sandbox's session to give it up, and waits until it has ended.
 func (h *Host) evict(ctx context.Context, sandboxID string) error {
 	infos, err := h.o.Provider.List(ctx)
 	if err != nil {
@@ -64,6 +64,9 @@ func (h *Host) evict(ctx context.Context, sandboxID string) error {
 	for _, info := range infos {
 		if info.SandboxID != sandboxID {
 			continue
+		}
+		if commands := h.Background(ctx, info); len(commands) > 0 {
+			return fmt.Errorf("evict: commands are at work in the background: %s", strings.Join(commands, ", "))
 		}
 		ctx, cancel := context.WithTimeout(ctx, evictPatience)
 		defer cancel()

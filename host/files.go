@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 )
 
-// halfWritten is how files are named until they are whole.
+// halfWritten is the name pattern of files until they are complete.
 const halfWritten = "new-*"
 
-// replaceFile replaces a file in one step: whoever dies leaves the old content or
-// the new one at the path.
+// replaceFile replaces a file atomically: a crash leaves the old content or the new one at
+// the path.
 func replaceFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

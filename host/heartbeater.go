@@ -17,24 +17,23 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// DefaultLease is how long an agent in the middle of a turn lives without an
-// acknowledged heartbeat. It is shorter than the heartbeat timeout and the
-// schedule-to-start timeout of a turn together: when Temporal gives a host up,
-// no agent of the turn runs there any more.
+// DefaultLease is how long an agent in the middle of a turn lives without an acknowledged
+// heartbeat. It is shorter than the heartbeat timeout and the schedule-to-start timeout of
+// a turn together: when Temporal gives a host up, no agent of the turn runs there any more.
 const DefaultLease = 40 * time.Second
 
-// AckPatience bounds the wait for one heartbeat's acknowledgement, and for other
-// short requests beside a turn. Leases are counted from the sending, so nothing is won
-// by a late one.
+// AckPatience bounds the wait for one heartbeat's acknowledgement, and for other short
+// requests during a turn. Leases are counted from the sending, so a late acknowledgement is
+// of no use.
 const AckPatience = 5 * time.Second
 
 // HeartbeatEvery is well within the heartbeat timeout.
 const HeartbeatEvery = time.Second
 
-// Heartbeater heartbeats for an attempt, and renews its agent's lease with each
-// heartbeat that Temporal acknowledges: nothing else lets the agent live on. So a
-// worker that is stopped, cut off or replaced can't keep an agent alive, and no agent
-// outlives the moment in which Temporal gives its host up.
+// Heartbeater heartbeats for an attempt, and renews its agent's lease with each heartbeat
+// that Temporal acknowledges, and with nothing else. So a worker that is stopped,
+// disconnected or replaced can't keep an agent alive, and no agent outlives the moment when
+// Temporal gives its host up.
 type Heartbeater struct {
 	temporal Temporal
 	token    []byte
@@ -50,15 +49,15 @@ type Heartbeater struct {
 	mu sync.Mutex
 	// conn is the runner whose lease is renewed; nil before there is one.
 	conn *runner.Conn
-	// acked is when the last acknowledged heartbeat was sent; first is closed by the
-	// first one.
+	// acked is when the last acknowledged heartbeat was sent; first is closed by the first
+	// acknowledgement.
 	acked runner.BootClock
 	first chan struct{}
 }
 
-// Heartbeat heartbeats for the activity of ctx, with what details has at the time,
-// until Stop or Release. The context that it returns ends when Temporal says that the
-// attempt is over; its cause says why.
+// Heartbeat heartbeats for the activity of ctx, with the current details, until Stop or
+// Release. The context that it returns ends when Temporal reports the attempt as over; its
+// cause is the reason.
 func (h *Host) Heartbeat(ctx context.Context, details *atomic.Pointer[contract.HeartbeatDetails]) (context.Context, *Heartbeater) {
 	b := &Heartbeater{
 		temporal: h.o.Temporal, token: activity.GetInfo(ctx).TaskToken, lease: h.o.Lease, details: details, log: h.o.Log,
@@ -74,14 +73,14 @@ func (h *Host) Heartbeat(ctx context.Context, details *atomic.Pointer[contract.H
 	return ctx, b
 }
 
-// Stop ends the heartbeats. The lease runs on from its last renewal.
+// Stop ends the heartbeats. The lease continues from its last renewal.
 func (b *Heartbeater) Stop() {
 	b.stop()
 	<-b.done
 	b.cancel(nil)
 }
 
-// Send heartbeats once, now.
+// Send sends one heartbeat now.
 func (b *Heartbeater) Send(ctx context.Context) {
 	since := runner.BootTime()
 	short, cancel := context.WithTimeout(ctx, AckPatience)
@@ -96,13 +95,13 @@ func (b *Heartbeater) Send(ctx context.Context) {
 	case unwanted(err):
 		b.cancel(err)
 	default:
-		// Temporal is away: the agent continues for as long as its lease.
+		// Temporal is unavailable: the agent continues for the rest of its lease.
 		b.log.Warn("no acknowledgement of a heartbeat", "error", err)
 	}
 }
 
-// unwanted reports whether Temporal has no use for the attempt any more: it was
-// paused, timed out, replaced, or its workflow has ended.
+// unwanted reports whether Temporal no longer wants the attempt: it was paused, timed out,
+// replaced, or its workflow has ended.
 func unwanted(err error) bool {
 	var canceled *temporal.CanceledError
 	var notFound *serviceerror.NotFound
@@ -110,8 +109,8 @@ func unwanted(err error) bool {
 		errors.As(err, &canceled) || errors.As(err, &notFound)
 }
 
-// renew lets the agent live for a lease from the sending of an acknowledged heartbeat
-// on.
+// renew lets the agent live for a lease, counted from the sending of an acknowledged
+// heartbeat.
 func (b *Heartbeater) renew(ctx context.Context, since runner.BootClock) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,9 +126,9 @@ func (b *Heartbeater) renew(ctx context.Context, since runner.BootClock) error {
 	return b.conn.LeaseSince(ctx, b.lease, since)
 }
 
-// AwaitFirst returns when Temporal has acknowledged a heartbeat of the attempt. No
-// agent may be started before: an attempt that was given up meanwhile, while its
-// worker was stopped say, would leave an orphan behind.
+// AwaitFirst returns when Temporal has acknowledged a heartbeat of the attempt. No agent
+// may be started before: an attempt that timed out meanwhile, such as one whose worker was
+// stopped, would leave an orphan behind.
 func (b *Heartbeater) AwaitFirst(ctx context.Context) error {
 	select {
 	case <-b.first:
@@ -139,8 +138,8 @@ func (b *Heartbeater) AwaitFirst(ctx context.Context) error {
 	}
 }
 
-// Lease puts an agent on the lease. Nothing may be asked of it before: an attempt
-// that Temporal has given up meanwhile must not set an agent to work.
+// Lease puts an agent on the lease. It must be sent nothing before: an attempt that timed
+// out meanwhile must not make an agent work.
 func (b *Heartbeater) Lease(ctx context.Context, conn *runner.Conn) error {
 	if err := b.AwaitFirst(ctx); err != nil {
 		return err
@@ -150,7 +149,7 @@ func (b *Heartbeater) Lease(ctx context.Context, conn *runner.Conn) error {
 	b.conn = conn
 	err := conn.LeaseSince(ctx, b.lease, b.acked)
 	if errors.Is(err, runner.ErrExited) {
-		// What it said until then is still to be read.
+		// What it wrote until then is still read.
 		return nil
 	}
 	if err != nil {
@@ -159,8 +158,7 @@ func (b *Heartbeater) Lease(ctx context.Context, conn *runner.Conn) error {
 	return nil
 }
 
-// Release ends the heartbeats and takes an agent that has nothing to do any more off
-// the lease.
+// Release ends the heartbeats and takes an idle agent off the lease.
 func (b *Heartbeater) Release(ctx context.Context) error {
 	b.Stop()
 	b.mu.Lock()

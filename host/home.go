@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// Home is a sandbox's home as an adapter reads it, until its context ends.
+// Home is a sandbox's home for an adapter, until its context ends.
 type Home struct {
 	ctx context.Context
 	sb  sandbox.Sandbox
@@ -30,8 +30,8 @@ func NewHome(ctx context.Context, sb sandbox.Sandbox) Home { return Home{ctx: ct
 // Home returns the agent's home.
 func (a *Agent) Home(ctx context.Context) Home { return Home{ctx, a.Sandbox, a} }
 
-// OpenDatabase opens a database where it is, isolated as the agent is: the agent may
-// have made of the file what it likes.
+// OpenDatabase opens a database in place, isolated like the agent: the file may contain
+// whatever the agent wrote.
 func (h Home) OpenDatabase(name string) (adapters.Database, error) {
 	if h.agent == nil || h.agent.Paths.Runner == "" {
 		return nil, fmt.Errorf("query %s: %w", name, errors.ErrUnsupported)
@@ -48,8 +48,8 @@ func (h Home) OpenDatabase(name string) (adapters.Database, error) {
 	return database{db, cancel}, nil
 }
 
-// queryPatience bounds how long a database is queried: whatever the agent made of
-// it, the archive must not wait for ever.
+// queryPatience bounds how long a database is queried: whatever the agent made of it, the
+// archive must not wait forever.
 const queryPatience = 2 * time.Minute
 
 // database is a database with its deadline.
@@ -63,8 +63,8 @@ func (d database) Close() error {
 	return d.Database.Close()
 }
 
-// inHome selects a path in the home, which is Sojourn's own: what a tool closed
-// in it is opened again.
+// inHome selects a path in the home, which is Sojourn's own: permissions that a tool
+// removed in it are restored.
 func inHome(name string) sandbox.Selection {
 	return sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{name}, Unlock: true, Depth: 1}
 }
@@ -96,11 +96,11 @@ func (h Home) Glob(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// Open opens a file; what is not read of it costs nothing.
+// Open opens a file; unread parts cost nothing.
 func (h Home) Open(name string) (io.ReadCloser, error) { return h.OpenAt(name, 0) }
 
-// OpenAt opens a file at a byte. Reading ends with the context: a superseded
-// attempt must not read a huge file to its end.
+// OpenAt opens a file at a byte. Reading ends with the context: a superseded attempt must
+// not read a huge file to its end.
 func (h Home) OpenAt(name string, start int64) (io.ReadCloser, error) {
 	sel := inHome(name)
 	sel.From = map[string]int64{name: start}
@@ -123,7 +123,7 @@ func (h Home) OpenAt(name string, start int64) (io.ReadCloser, error) {
 	}
 }
 
-// opened is a file in the middle of a copy that nobody goes on with.
+// opened is a file in the middle of a copy that is not continued.
 type opened struct {
 	ctx  context.Context
 	body io.Reader
@@ -142,7 +142,7 @@ func (o *opened) Close() error {
 	return nil
 }
 
-// Size returns how many bytes a file has; 0 if there is none.
+// Size returns the size of a file in bytes; 0 if there is none.
 func (h Home) Size(name string) (int64, error) {
 	for f, err := range h.sb.CopyOut(h.ctx, inHome(name)) {
 		if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// Temporal is what a host asks of Temporal beside its tasks;
-// [go.temporal.io/sdk/client.Client] is one.
+// Temporal is what a host needs of Temporal besides its tasks;
+// [go.temporal.io/sdk/client.Client] implements it.
 type Temporal interface {
 	// RecordActivityHeartbeat returns when Temporal has acknowledged the heartbeat.
 	RecordActivityHeartbeat(ctx context.Context, taskToken []byte, details ...any) error
@@ -26,23 +26,22 @@ type Temporal interface {
 	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 }
 
-// Options is what a host depends on. All fields are required unless they say
-// otherwise.
+// Options are a host's dependencies. All fields are required unless they say otherwise.
 type Options struct {
-	// ID names the host; its task queues have it in their names.
+	// ID is the host's id; its task queues have it in their names.
 	ID string
 	// DataDir is the host's own folder, for checkpoints and attempts.
 	DataDir string
 	// Secret makes the tokens of the host's runners.
 	Secret   []byte
 	Temporal Temporal
-	// Lease is how long an agent in the middle of a turn lives without word
-	// from Temporal. Default: DefaultLease.
+	// Lease is how long an agent in the middle of a turn lives without an acknowledged
+	// heartbeat. Default: DefaultLease.
 	Lease time.Duration
 	// IdleLease is how long an agent lives without a worker while no turn runs.
 	// Default: runner.DefaultIdleLease.
 	IdleLease time.Duration
-	// HealthEvery is how often agents are looked at between turns. Default:
+	// HealthEvery is the interval of health checks between turns. Default:
 	// DefaultHealthEvery.
 	HealthEvery time.Duration
 	Provider    sandbox.Provider
@@ -51,24 +50,23 @@ type Options struct {
 	Agents adapters.Registry
 	// Evict asks a session to give up an idle sandbox. Default: none is evicted.
 	Evict func(ctx context.Context, sessionID string, req session.EvictRequest) error
-	// Profile loads a profile by id. Default: no profile is known.
+	// Profile loads a profile by id. Default: there are no profiles.
 	Profile func(ctx context.Context, id string) (adapters.Profile, error)
-	// Getenv is how agents' programs are found.
+	// Getenv is used to find agents' programs.
 	Getenv func(string) string
 	Log    *slog.Logger
 }
 
-// DefaultHealthEvery is how often a host looks whether its idle agents live.
+// DefaultHealthEvery is how often a host checks whether its idle agents live.
 const DefaultHealthEvery = 30 * time.Second
 
-// Host is this machine's side of the sandboxes on it: their slots and checkpoints,
-// the agents in them, and the leases that end an agent which nobody is in charge of.
-// Safe for concurrent use.
+// Host is this machine's side of the sandboxes on it: their slots and checkpoints, the
+// agents in them, and the leases that end orphaned agents. Safe for concurrent use.
 type Host struct {
 	o Options
-	// Checkpoints are those of the host's sandboxes.
+	// Checkpoints are the checkpoints of the host's sandboxes.
 	Checkpoints *Checkpoints
-	// Slots counts them.
+	// Slots counts the host's sandboxes.
 	Slots *Slots
 
 	ctx        context.Context
@@ -76,7 +74,7 @@ type Host struct {
 	background sync.WaitGroup
 
 	mu sync.Mutex
-	// agents are those with a connection, by sandbox id.
+	// agents are the connected ones, by sandbox id.
 	agents map[string]*Agent
 }
 
@@ -97,8 +95,7 @@ func New(o Options) *Host {
 	}
 }
 
-// Go runs a function in the background. Its context ends with Close, which waits
-// for it.
+// Go runs a function in the background. Its context ends with Close, which waits for it.
 func (h *Host) Go(f func(ctx context.Context)) {
 	h.background.Go(func() { f(h.ctx) })
 }

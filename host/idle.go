@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// Any request to a runner renews its idle lease. It is made this many times in a
-// lease, and at least once in renewAtMost.
+// Any request to a runner renews its idle lease. One is sent this many times in a lease,
+// and at least once in renewAtMost.
 const (
 	renewalsPerLease = 6
 	renewAtMost      = 5 * time.Minute
@@ -26,10 +26,10 @@ func (h *Host) KeepIdleLeases(ctx context.Context) {
 	})
 }
 
-// CheckHealth looks every HealthEvery whether the agents that the host is connected
-// to live, until ctx ends. A sandbox whose agent died between turns is given up by
-// its session, which archives it first; one that dies in a turn is the turn's. An
-// agent has to be dead twice: the next message may be on its way, and starts it anew.
+// CheckHealth checks every HealthEvery whether the connected agents live, until ctx ends.
+// If an agent died between turns, its session gives the sandbox up and archives it first;
+// one that dies in a turn is handled by the turn. An agent must be found dead twice in a
+// row: the next message may be on its way, and restarts it.
 func (h *Host) CheckHealth(ctx context.Context) {
 	dead := map[string]bool{}
 	Every(ctx, h.o.HealthEvery, func() {
@@ -52,8 +52,8 @@ func (h *Host) CheckHealth(ctx context.Context) {
 	})
 }
 
-// eachSandbox does something for each sandbox of the host, some at once. One that does
-// not answer must not keep the others waiting.
+// eachSandbox calls do for each sandbox of the host, some concurrently. A sandbox that does
+// not answer must not delay the others.
 func (h *Host) eachSandbox(ctx context.Context, what string, do func(context.Context, sandbox.Info) error) {
 	infos, err := h.o.Provider.List(ctx)
 	if err != nil {
@@ -76,40 +76,40 @@ func (h *Host) eachSandbox(ctx context.Context, what string, do func(context.Con
 	all.Wait()
 }
 
-// healthy reports whether a sandbox's agent lives, or is none that the host is
-// connected to, or does not answer in time.
+// healthy reports whether a sandbox's agent lives; also true if the host is not connected
+// to it, or it does not answer in time.
 func (h *Host) healthy(ctx context.Context, info sandbox.Info) bool {
-	connected := h.Connected(info.SandboxID)
-	if connected == nil {
+	if h.Connected(info.SandboxID) == nil {
 		return true
 	}
-	status, err := connected.Conn.Status(ctx)
-	if errors.Is(err, runner.ErrClosed) {
-		status, err = h.attached(ctx, info)
-	}
+	var status runner.Status
+	err := h.ask(ctx, info, func(c *runner.Conn) (err error) {
+		status, err = c.Status(ctx)
+		return err
+	})
 	return err == nil && status.State == runner.AgentRunning || ctx.Err() != nil
 }
 
-// renewIdleLease makes a request to a runner, over the connection that is kept if
-// there is one.
+// renewIdleLease makes a request to a runner.
 func (h *Host) renewIdleLease(ctx context.Context, info sandbox.Info) error {
-	if connected := h.Connected(info.SandboxID); connected != nil {
-		if _, err := connected.Conn.Status(ctx); err == nil {
-			return nil
-		}
-	}
-	_, err := h.attached(ctx, info)
-	return err
+	return h.ask(ctx, info, func(c *runner.Conn) error {
+		_, err := c.Status(ctx)
+		return err
+	})
 }
 
-// attached attaches to a runner and leaves it again, and returns how it was.
-func (h *Host) attached(ctx context.Context, info sandbox.Info) (runner.Status, error) {
+// ask sends a sandbox's runner a request, over the kept connection if that works, else over
+// a new one.
+func (h *Host) ask(ctx context.Context, info sandbox.Info, question func(*runner.Conn) error) error {
+	if kept := h.Connected(info.SandboxID); kept != nil && question(kept.Conn) == nil {
+		return nil
+	}
 	a, err := h.open(ctx, info)
 	if err != nil {
-		return runner.Status{}, fmt.Errorf("attach to an idle agent: %w", err)
+		return fmt.Errorf("attach to an idle agent: %w", err)
 	}
 	if err := h.attach(ctx, a); err != nil {
-		return runner.Status{}, errors.Join(err, a.detach())
+		return errors.Join(err, a.detach())
 	}
-	return a.Conn.Attached(), a.detach()
+	return errors.Join(question(a.Conn), a.detach())
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// PausedChecks is how often Temporal is asked about a paused turn within a lease.
+// PausedChecks is how often per lease Temporal is asked about a paused turn.
 const PausedChecks = 8
 
-// KeepPaused renews the lease of a paused turn's agent in the background, for as
-// long as Temporal says that the turn is paused: no attempt heartbeats for it
-// meanwhile. Temporal's answer is as good as an acknowledged heartbeat: while it says
-// so nobody has given up this host.
+// KeepPaused renews the lease of a paused turn's agent in the background, while Temporal
+// reports the turn as paused: no attempt heartbeats for it meanwhile. This report is as
+// good as an acknowledged heartbeat: while Temporal makes it, it has not given up this
+// host.
 func (h *Host) KeepPaused(sessionID string, conn *runner.Conn) {
 	h.Go(func(context.Context) { h.keepPaused(sessionID, conn) })
 }
@@ -60,8 +60,8 @@ func (h *Host) isPaused(sessionID string) (bool, error) {
 	return false, nil
 }
 
-// KeepAllPaused renews the leases of the agents whose turn is paused, as the worker
-// before did, until the turns are continued.
+// KeepAllPaused renews the leases of the agents whose turn is paused, as the previous
+// worker did, until the turns are continued.
 func (h *Host) KeepAllPaused(ctx context.Context) {
 	infos, err := h.o.Provider.List(ctx)
 	if err != nil {

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Slots counts the sandboxes that a host holds against how many it may hold.
-// A host asks for new sandboxes only while it has a free slot, or an idle sandbox
-// that can be evicted. Safe for concurrent use.
+// Slots counts the sandboxes that a host holds against its capacity. A host asks for new
+// sandboxes only while it has a free slot, or an idle sandbox that can be evicted. Safe for
+// concurrent use.
 type Slots struct {
 	capacity int
 
 	mu sync.Mutex
-	// reserved are the tasks of the create queue that the host has or asks for;
-	// taken are those of them that have a slot and no sandbox yet.
+	// reserved are the tasks of the create queue that the host has or polls for; taken are
+	// those of them that have a slot and no sandbox yet.
 	reserved, taken int
 	held            map[string]bool
-	// idle is since when a held sandbox has had nothing to do; one that is not in
-	// it is not evicted.
+	// idle is since when a held sandbox has been idle; one that is not in it is not
+	// evicted.
 	idle    map[string]time.Time
 	changed chan struct{}
 }
 
-// NewSlots returns the slots of a host that may hold capacity sandboxes. held are
-// those that exist already; they count as idle, the longest of all, until a turn
-// runs in them.
+// NewSlots returns the slots of a host that may hold capacity sandboxes. held are those
+// that exist already; they count as idle, longer than all others, until a turn runs in
+// them.
 func NewSlots(capacity int, held ...string) *Slots {
 	s := &Slots{capacity: capacity, held: map[string]bool{}, idle: map[string]time.Time{}, changed: make(chan struct{})}
 	for _, id := range held {
@@ -37,8 +37,8 @@ func NewSlots(capacity int, held ...string) *Slots {
 // Capacity returns how many sandboxes the host may hold.
 func (s *Slots) Capacity() int { return s.capacity }
 
-// Reserve waits until a task of the create queue can be served, and counts it
-// until Release.
+// Reserve waits until a task of the create queue can be served, and counts it until
+// Release.
 func (s *Slots) Reserve(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -56,7 +56,7 @@ func (s *Slots) Reserve(ctx context.Context) error {
 	}
 }
 
-// TryReserve is Reserve without the wait.
+// TryReserve is like Reserve, but doesn't wait.
 func (s *Slots) TryReserve() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,21 +71,21 @@ func (s *Slots) reserveLocked() bool {
 	return true
 }
 
-// Release returns a reservation; a sandbox that was made under it is held in its own
-// name by then.
+// Release returns a reservation; a sandbox that was made under it is held under its own id
+// by then.
 func (s *Slots) Release() {
 	s.change(func() { s.reserved-- })
 }
 
-// Slot is one that is set aside for a sandbox that is about to be made.
+// Slot is reserved for a sandbox that is about to be made.
 type Slot struct {
 	slots *Slots
 	open  bool
 }
 
-// take takes a slot. Without a free one it returns the sandbox that has been idle
-// the longest, which is no longer counted as idle: the caller evicts it, or calls
-// Idle if it can't. "" means that none can be evicted.
+// take takes a slot. Without a free one it returns the sandbox that has been idle the
+// longest, which no longer counts as idle: the caller evicts it, or calls Idle if it can't.
+// "" means that none can be evicted.
 func (s *Slots) take() (slot *Slot, evict string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Slots) Free(id string) {
 // Busy keeps a sandbox from being evicted.
 func (s *Slots) Busy(id string) { s.change(func() { delete(s.idle, id) }) }
 
-// Idle allows it to be evicted, as the last of those that are idle now.
+// Idle allows a sandbox to be evicted, as the last of those that are idle now.
 func (s *Slots) Idle(id string) {
 	s.change(func() {
 		if s.held[id] {

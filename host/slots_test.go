@@ -26,13 +26,13 @@ func TestSlots(t *testing.T) {
 	require.Equal(t, 2, p.Capacity())
 	p.make(t, "a")
 	p.make(t, "b")
-	require.False(t, p.TryReserve(), "what was made holds its slot")
+	require.False(t, p.TryReserve(), "a sandbox holds its slot")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, p.Reserve(ctx), context.Canceled)
 	p.Free("b")
 	p.Free("b")
-	require.True(t, p.TryReserve(), "a slot is held once, however often it is said")
+	require.True(t, p.TryReserve(), "a slot is freed once, however often Free is called")
 	require.False(t, p.TryReserve())
 	c, _ := p.take()
 	again, evict := p.take()
@@ -63,7 +63,7 @@ func TestSlotsOfIdleSandboxes(t *testing.T) {
 		}
 	}
 	p.Idle("gone")
-	require.False(t, p.TryReserve(), "what is not held is not idle")
+	require.False(t, p.TryReserve(), "a sandbox that is not held is not idle")
 	p.Free("old")
 	require.NoError(t, p.awaitFree(t.Context(), "old"))
 	require.True(t, p.TryReserve())
@@ -85,7 +85,7 @@ func TestSlotsWait(t *testing.T) {
 	require.NoError(t, <-got)
 }
 
-// However many ask at once, no more than fit are in.
+// However many ask concurrently, no more than fit get a slot.
 func TestSlotsConcurrent(t *testing.T) {
 	t.Parallel()
 	const capacity = 3

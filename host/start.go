@@ -36,9 +36,8 @@ func (h *Host) attachOrStart(ctx context.Context, a *Agent) error {
 	return h.attach(ctx, a)
 }
 
-// attach connects to the runner. The connection outlives the activity: it is kept
-// for the next turn. Making it does not: a runner that does not answer must not hold
-// the turn.
+// attach connects to the runner. The connection outlives the activity: it is kept for the
+// next turn. Connecting does not: a runner that does not answer must not block the turn.
 func (h *Host) attach(ctx context.Context, a *Agent) error {
 	life, drop := context.WithCancel(h.ctx)
 	made := context.AfterFunc(ctx, drop)
@@ -55,8 +54,8 @@ func (h *Host) attach(ctx context.Context, a *Agent) error {
 
 func (h *Host) token(sandboxID string) string { return runner.Token(h.o.Secret, sandboxID) }
 
-// findNative finds the native session in the home: new or resumed is decided by
-// that.
+// findNative finds the native session in the home, which decides whether the agent is
+// started new or resumed.
 func findNative(ctx context.Context, a *Agent) (adapters.Preparation, error) {
 	found, err := a.Adapter.Prepare(a.Home(ctx), a.Launch)
 	if err != nil {
@@ -68,8 +67,8 @@ func findNative(ctx context.Context, a *Agent) (adapters.Preparation, error) {
 	return found, nil
 }
 
-// StartAgent repairs the home and starts the agent's process in it. The agent is not
-// connected to.
+// StartAgent repairs the home and starts the agent's process in it, without connecting to
+// it.
 func (h *Host) StartAgent(ctx context.Context, a *Agent) error {
 	found, err := findNative(ctx, a)
 	if err != nil {
@@ -118,8 +117,8 @@ func repair(ctx context.Context, a *Agent, p adapters.Preparation) error {
 	return nil
 }
 
-// move moves a file of the home. Isolated, since the agent may have put links to
-// anywhere on the way.
+// move moves a file of the home. Isolated, since the agent may have put links to anywhere
+// on the path.
 func move(ctx context.Context, a *Agent, m adapters.Move) error {
 	for _, name := range []string{m.From, m.To} {
 		if err := sandbox.Text(name, "").Check(); err != nil {
@@ -135,7 +134,7 @@ func move(ctx context.Context, a *Agent, m adapters.Move) error {
 	return nil
 }
 
-// repaired are files as an adapter wants them. Each is read while it is written.
+// repaired returns files as an adapter wants them. Each is read while it is written.
 func repaired(home adapters.Home, repairs []adapters.Repair) iter.Seq2[sandbox.File, error] {
 	return func(yield func(sandbox.File, error) bool) {
 		for _, r := range repairs {

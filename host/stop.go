@@ -8,10 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// StopAgents ends the agent processes of this host and keeps their sandboxes: the
-// next turn of each session starts its agent anew and resumes. It is for a host
-// that is taken out of service; a worker that only restarts leaves its agents
-// running.
+// StopAgents ends the agent processes of this host and keeps their sandboxes: the next turn
+// of each session restarts its agent and resumes. It is for a host that is taken out of
+// service; a worker that only restarts leaves its agents running.
 func (h *Host) StopAgents(ctx context.Context) error {
 	infos, err := h.o.Provider.List(ctx)
 	if err != nil {
@@ -21,7 +20,7 @@ func (h *Host) StopAgents(ctx context.Context) error {
 	for _, info := range infos {
 		a, err := h.open(ctx, info)
 		if err == nil {
-			err = h.StopAgent(ctx, a)
+			err = h.StopAgent(ctx, a, runner.Grace{})
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("stop the agent in sandbox %s: %w", info.SandboxID, err))
@@ -31,7 +30,7 @@ func (h *Host) StopAgents(ctx context.Context) error {
 }
 
 // StopAgent ends the agent's process, if there is one.
-func (h *Host) StopAgent(ctx context.Context, a *Agent) error {
+func (h *Host) StopAgent(ctx context.Context, a *Agent, grace runner.Grace) error {
 	h.Disconnect(a.Sandbox.ID())
 	if err := h.attach(ctx, a); err != nil {
 		if errors.Is(err, runner.ErrEpoch) {
@@ -41,6 +40,6 @@ func (h *Host) StopAgent(ctx context.Context, a *Agent) error {
 		h.o.Log.Debug("no runner to stop", "sandbox", a.Sandbox.ID(), "error", err)
 		return nil
 	}
-	_, err := a.Conn.Stop(ctx, runner.Grace{})
+	_, err := a.Conn.Stop(ctx, grace)
 	return errors.Join(err, a.detach())
 }

@@ -25,6 +25,8 @@ func TestReached(t *testing.T) {
 		"just below":    {limits.Limits{CostUSD: 2}, limits.Used{CostUSD: dollars(1.9999)}, ""},
 		"cost":          {limits.Limits{CostUSD: 2}, limits.Used{CostUSD: dollars(2)}, "the limit of $2 is reached: $2"},
 		"tokens":        {limits.Limits{Tokens: 100}, limits.Used{Tokens: 140}, "the limit of 100 tokens is reached: 140"},
+		"calls":         {limits.Limits{ModelCalls: 3}, limits.Used{Calls: 3}, "the limit of 3 model calls is reached"},
+		"unknown calls": {limits.Limits{ModelCalls: 1}, limits.Used{Turns: 7}, ""},
 		"turns":         {limits.Limits{Turns: 3}, limits.Used{Turns: 3}, "the limit of 3 turns is reached"},
 		"work":          {limits.Limits{WorkMS: 1500}, limits.Used{Work: 2 * time.Second}, "the limit of 1.5s of work is reached"},
 		"the first one": {limits.Limits{Tokens: 1, Turns: 1}, limits.Used{Tokens: 1, Turns: 1}, "the limit of 1 tokens is reached: 1"},
@@ -39,7 +41,7 @@ func TestUsedAdds(t *testing.T) {
 	u := limits.Used{Tokens: 10, Turns: 2, Work: time.Minute}
 	more := u.Add(event.Usage{InputTokens: 3, OutputTokens: 4, CacheReadTokens: 1000}, &cost, time.Second)
 	require.Equal(t, limits.Used{CostUSD: &cost, Tokens: 17, Turns: 2, Work: 61 * time.Second}, more, "what a cache had is not counted")
-	require.Nil(t, u.CostUSD, "the first one is as it was")
+	require.Nil(t, u.CostUSD, "the receiver is not changed")
 }
 
 func TestWith(t *testing.T) {
@@ -53,7 +55,7 @@ func TestWith(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[string]limits.Limits{
-		"": {}, "costUSD": {CostUSD: math.NaN()}, "tokens": {Tokens: -1}, "turns": {Turns: -1}, "workMs": {WorkMS: -1},
+		"": {}, "costUSD": {CostUSD: math.NaN()}, "tokens": {Tokens: -1}, "modelCalls": {ModelCalls: -1}, "turns": {Turns: -1}, "workMs": {WorkMS: -1},
 	} {
 		require.Equal(t, want, l.Invalid())
 	}

@@ -1,6 +1,6 @@
-// Package permission answers an agent that asks before it acts: by a session's
-// standing answer, and by rules for a tool and what it is to do. It is pure, so that
-// whichever worker reads a request answers it alike.
+// Package permission answers an agent's permission requests: by a session's default answer,
+// and by rules for a tool and its arguments. It is pure, so that every worker answers a
+// request alike.
 package permission
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Answer is what an agent that asks is told.
+// Answer is the answer to an agent's permission request.
 type Answer string
 
 const (
@@ -27,48 +27,52 @@ const (
 // Valid reports whether an answer is one of the three.
 func (a Answer) Valid() bool { return a == Allow || a == Ask || a == Deny }
 
-// Rule answers requests for some tools. In Tool and Match a * stands for any text,
-// and all else for itself.
+// Rule answers requests for some tools. In Tool and Match a * matches any text, and all
+// else itself.
 type Rule struct {
 	// Tool is the tool's name in requests, as events have it (Bash, bash, shell,
 	// run_shell_command); case does not count. Required.
 	Tool string `json:"tool"`
-	// Match is what the tool is to do: a command, or the path or the address that
-	// it is about. Default: anything. A rule that allows must match each of the
-	// commands of a shell line and each path, and matches none with a redirection, a
+	// Match is compared with what the tool is to do: a command, or a path or an
+	// address. Default: anything. A rule that allows must match each of the commands
+	// of a shell line and each path, and matches none with a redirection, a
 	// substitution or a .. in it, whose effect a pattern can't bound; one that denies
 	// or asks matches where any of them does, or any other text of the request.
 	Match string `json:"match,omitempty"`
 	// Answer is allow, ask or deny. Required.
 	Answer Answer `json:"answer"`
-	// Reason is what the agent is told with a denial. Default: that a rule denies it.
+	// Reason is passed to the agent with a denial. Default: that a rule denies it.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Policy is all that answers an agent.
+// Policy is everything that may answer a request.
 type Policy struct {
-	// Standing answers what no rule does.
+	// Standing answers requests that no rule matches.
 	Standing Answer   `json:"standing,omitempty"`
 	Rules    Rules    `json:"rules,omitempty"`
 	Deadline Deadline `json:"deadline,omitzero"`
+	Park     Park     `json:"park,omitempty"`
+	// Effects decide about calls whose effect is unknown.
+	Effects EffectRules `json:"effects,omitempty"`
 }
 
-// Over is this policy before another one: its rules are asked first, and its answers
-// are taken where it has them.
+// Over returns this policy over another one: its rules are tried first, and its other
+// answers replace those of the other where they are set.
 func (p Policy) Over(other Policy) Policy {
 	return Policy{
 		Standing: cmp.Or(p.Standing, other.Standing), Rules: slices.Concat(p.Rules, other.Rules), Deadline: cmp.Or(p.Deadline, other.Deadline),
+		Park: cmp.Or(p.Park, other.Park), Effects: slices.Concat(p.Effects, other.Effects),
 	}
 }
 
-// Answer answers a request, and gives the reason of a denial. What is neither allowed
-// nor denied is a person's.
+// Answer answers a request, and returns the reason of a denial. What is neither allowed nor
+// denied is left to a person.
 func (p Policy) Answer(req event.PermissionRequested) (Answer, string) {
 	return p.Rules.Answer(req, p.Standing)
 }
 
-// Mode is what the agent itself is told to do: with rules it must ask, whatever
-// the standing answer is.
+// Mode returns the permission mode for the agent itself: with rules it must ask,
+// whatever the default answer is.
 func (p Policy) Mode() Answer {
 	if len(p.Rules) > 0 {
 		return Ask
@@ -76,22 +80,22 @@ func (p Policy) Mode() Answer {
 	return p.Standing
 }
 
-// Deadline answers what nobody has answered in time.
+// Deadline answers a request that no person has answered in time.
 type Deadline struct {
-	// AfterMS is how long a request waits for a person, in milliseconds. 0: for ever.
+	// AfterMS is how long a request waits for a person, in milliseconds. 0: without limit.
 	AfterMS int64 `json:"afterMs,omitempty"`
 	// Answer is allow or deny. Default: deny.
 	Answer Answer `json:"answer,omitempty"`
 }
 
-// FieldError names a field that can't be, and what it may be.
+// FieldError names an invalid field, and its valid values.
 type FieldError struct{ Field, Reason, Want string }
 
 func (e *FieldError) Error() string {
 	return fmt.Sprintf("field %s %s, want %s", e.Field, e.Reason, e.Want)
 }
 
-// Validate returns a *FieldError for the first field that can't be.
+// Validate returns a *FieldError for the first invalid field.
 func (d Deadline) Validate() error {
 	switch {
 	case d.AfterMS < 0:
@@ -102,7 +106,7 @@ func (d Deadline) Validate() error {
 	return nil
 }
 
-// Passed answers for a request that was made at a time, once it is late.
+// Passed returns the answer to a request made at asked, once it is late.
 func (d Deadline) Passed(asked, now time.Time) (answer Answer, reason string, late bool) {
 	after := time.Duration(d.AfterMS) * time.Millisecond
 	if after == 0 || now.Sub(asked) < after {
@@ -114,10 +118,10 @@ func (d Deadline) Passed(asked, now time.Time) (answer Answer, reason string, la
 	return Deny, fmt.Sprintf("Nobody answered within %s.", after), true
 }
 
-// Rules are asked in order: the first that matches answers.
+// Rules are tried in order: the first that matches answers.
 type Rules []Rule
 
-// Validate returns a *FieldError for the first field that can't be.
+// Validate returns a *FieldError for the first invalid field.
 func (rs Rules) Validate() error {
 	for i, r := range rs {
 		if r.Tool == "" {
@@ -130,8 +134,8 @@ func (rs Rules) Validate() error {
 	return nil
 }
 
-// Answer answers a request, and gives the reason of a denial. A question to the
-// user is no tool's, so no rule answers it.
+// Answer answers a request, and returns the reason of a denial. No rule answers a question
+// to the user, which is not about a tool.
 func (rs Rules) Answer(req event.PermissionRequested, standing Answer) (Answer, string) {
 	if len(req.Questions) == 0 {
 		for _, r := range rs {
@@ -163,11 +167,11 @@ func (r Rule) matches(s subject) bool {
 	return slices.ContainsFunc(slices.Concat(s.acts, s.texts), func(text string) bool { return like(r.Match, text) })
 }
 
-// subject is what a request is about: what it does, which bounds a rule that
-// allows, and all its texts.
+// subject is what a request is about: acts are what it does, which limit an allowing rule;
+// texts are all its texts.
 type subject struct{ acts, texts []string }
 
-// The fields of the agents' requests that say what a tool acts on, by the
+// The fields of the agents' requests that name what a tool acts on, by the
 // recordings of their streams.
 var (
 	commandFields = []string{"command", "cmd"}
@@ -209,7 +213,7 @@ func (s *subject) collect(field string, v any) {
 	}
 }
 
-// words are a command that comes as its arguments.
+// words returns a command that is passed as its arguments.
 func words(args []any) []string {
 	var out []string
 	for _, a := range args {
@@ -220,8 +224,9 @@ func words(args []any) []string {
 	return out
 }
 
-// commands are those that a line of a shell runs, as far as it says so: what is cut
-// within quotes only makes more of them, none of which an allowing rule may miss.
+// commands returns the commands that a shell line runs, as far as its text shows.
+// A split within quotes only yields more of them, each of which an allowing rule
+// must match.
 func commands(line string) []string {
 	var out []string
 	for _, part := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(";&|\n\r", r) }) {
@@ -232,12 +237,12 @@ func commands(line string) []string {
 	return out
 }
 
-// unbounded reports whether an act may do more than its text says.
+// unbounded reports whether an act may do more than its text shows.
 func unbounded(act string) bool {
 	return strings.ContainsAny(act, "`<>$()") || slices.Contains(strings.FieldsFunc(act, func(r rune) bool { return strings.ContainsRune("/\\ \t=:'\"", r) }), "..")
 }
 
-// like reports whether text is of a pattern's form.
+// like reports whether text matches a pattern.
 func like(pattern, text string) bool {
 	head, rest, wild := strings.Cut(pattern, "*")
 	if !wild {

@@ -85,7 +85,7 @@ func TestDeadline(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(100, 0)
 	_, _, late := Deadline{}.Passed(at, at.Add(1000*time.Hour))
-	require.False(t, late, "none waits for ever")
+	require.False(t, late, "0 has no deadline")
 	d := Deadline{AfterMS: 2000}
 	_, _, late = d.Passed(at, at.Add(1999*time.Millisecond))
 	require.False(t, late)
@@ -100,7 +100,7 @@ func TestDeadline(t *testing.T) {
 	require.ErrorContains(t, Deadline{Answer: Ask}.Validate(), `permissionDeadline.answer is "ask"`)
 }
 
-// FuzzAllow: no line that a rule for one command allows runs another one.
+// FuzzAllow: no line that a rule for one command allows runs another command.
 func FuzzAllow(f *testing.F) {
 	for _, line := range []string{"git status", "git status; rm x", "git \\\n rm", "git 'a;rm x'", "git $(rm x)", "git\trm", "git <(rm x)", "git&rm"} {
 		f.Add(line)
@@ -126,7 +126,7 @@ func FuzzLike(f *testing.F) {
 	})
 }
 
-// naive is like, by trying all lengths.
+// naive implements like by trying all lengths.
 func naive(pattern, text string) bool {
 	if len(pattern) > 12 || len(text) > 40 {
 		return like(pattern, text)

@@ -10,7 +10,7 @@ import (
 
 var sizes = []int{10, 1_000, 20_000}
 
-// conversationOf makes n blocks with some text each.
+// conversationOf returns n blocks with some text each.
 func conversationOf(n int) State {
 	var b Builder
 	for i := range n {
@@ -33,8 +33,8 @@ func reportRate(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deltas/s")
 }
 
-// blockLength is after how many deltas a block is finished, as every agent
-// does: a text that grows for ever would measure the machine's memory.
+// blockLength is after how many deltas a block is finished, as every agent does: a text
+// that grows forever would measure the machine's memory.
 const blockLength = 4096
 
 func finish(i int) event.Event {
@@ -58,8 +58,7 @@ func BenchmarkBuilderDeltaLastBlock(b *testing.B) {
 	}
 }
 
-// The worst case for memory, which no agent makes: every delta goes to
-// another block.
+// The worst case for memory, which no agent produces: every delta is for another block.
 func BenchmarkBuilderDeltaRandomBlock(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("blocks=%d", n), func(b *testing.B) {
@@ -79,7 +78,7 @@ func BenchmarkBuilderDeltaRandomBlock(b *testing.B) {
 	}
 }
 
-// Subagents that run side by side: each delta to another conversation.
+// Subagents that run concurrently: each delta is for another conversation.
 func BenchmarkBuilderDeltaParallelSubagents(b *testing.B) {
 	for _, n := range []int{2, 16} {
 		b.Run(fmt.Sprintf("subagents=%d", n), func(b *testing.B) {
@@ -133,8 +132,7 @@ func BenchmarkReduceDeltaLastBlock(b *testing.B) {
 	}
 }
 
-// A turn is what idleness closes: its cost must not grow with what came
-// before it.
+// A turn ends when the agent is idle: its cost must not grow with earlier turns.
 func BenchmarkBuilderTurn(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("blocks=%d", n), func(b *testing.B) {

@@ -11,9 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/reducer/internal/normal"
 )
 
-// create makes a whole block of a given one whose type is known: what is
-// missing comes from the event's context or the type's defaults, never from a
-// clock.
+// create completes a block whose type is known. Missing fields are set from the event's
+// context or the type's defaults, never from a clock.
 func create(given event.Block, ctx event.Context) event.Block {
 	b := given
 	if b.Status == "" {
@@ -28,8 +27,7 @@ func create(given event.Block, ctx event.Context) event.Block {
 	return fill(b)
 }
 
-// fill sets the fields that the block's type has, and that were not given
-// yet, to their empty values.
+// fill sets the missing fields of the block's type to their empty values.
 func fill(b event.Block) event.Block {
 	switch b.Type {
 	case event.BlockUserMessage, event.BlockAssistantText, event.BlockThinking, event.BlockSkillLoad:
@@ -74,8 +72,8 @@ func orPending(x event.Execution) event.Execution {
 	return x
 }
 
-// merge puts the fields given over those of old. It reports whether that made
-// a difference; old itself stays as it is, maps and slices included.
+// merge puts the set fields of given over those of old. It reports whether that changed
+// anything; old itself is not changed, maps and slices included.
 func merge(old, given event.Block) (event.Block, bool) {
 	m := merging{Block: old}
 	give(&m, &m.Type, given.Type)
@@ -92,6 +90,7 @@ func merge(old, given event.Block) (event.Block, bool) {
 	give(&m, &m.Code, given.Code)
 	give(&m, &m.SkillName, given.SkillName)
 	givePointer(&m, &m.Content, given.Content)
+	givePointer(&m, &m.Usage, given.Usage)
 	givePointer(&m, &m.Summary, given.Summary)
 	givePointer(&m, &m.IsError, given.IsError)
 	givePointer(&m, &m.DurationMS, given.DurationMS)
@@ -107,7 +106,7 @@ func merge(old, given event.Block) (event.Block, bool) {
 	return fill(m.Block), true
 }
 
-// merging is a block while fields are put over it.
+// merging is a block during a merge.
 type merging struct {
 	event.Block
 	changed bool
@@ -143,8 +142,8 @@ func (m *merging) giveParts(parts []event.Part) {
 	}
 }
 
-// giveMetadata merges key by key: one writer's remark must not wipe out
-// another's.
+// giveMetadata merges key by key, so that one writer does not remove another's
+// entries.
 func (m *merging) giveMetadata(given map[string]json.RawMessage) {
 	owned := false
 	for key, v := range given {
@@ -162,27 +161,27 @@ func (m *merging) giveMetadata(given map[string]json.RawMessage) {
 	}
 }
 
-// saidAnew reports whether given begins a block that an agent had said, lost with
-// its life, and now says again under the id that its transcript gives it. What
-// stood of the first saying is no part of the second.
-func saidAnew(old, given event.Block) bool {
+// recreates reports whether given creates a lost block again: its agent withdrew it, or
+// died before it persisted it, and now emits it again under the same id. Nothing of the
+// lost block is kept.
+func recreates(old, given event.Block) bool {
 	begins := given.Type != "" && (given.Status == event.StatusPending || given.Status == event.StatusComplete)
 	return begins && Lost(old) && !Lost(given)
 }
 
-// Lost reports whether a block was streamed and is in no transcript of the agent's.
+// Lost reports whether a block was streamed but is in no transcript of the agent.
 func Lost(b event.Block) bool { return string(b.Metadata["lost"]) == "true" }
 
-// neverSeen reports whether a block that is kept because no transcript has it is
-// a text that had said nothing, or a message that is kept under another id.
+// neverSeen reports whether a block that no transcript has was invisible: an
+// empty text, or a message that is kept under another id.
 func neverSeen(b event.Block) bool {
 	message := b.Type == event.BlockUserMessage && len(b.Parts) == 0 && (b.Content == nil || *b.Content == "")
 	return Lost(b) && b.Source == event.SourceServer && (EmptyText(b) || message)
 }
 
-// settle is what idleness does to one block. An empty text that nobody will
-// write to any more is dropped.
-func settle(b event.Block) (_ event.Block, keep bool) {
+// complete applies idleness to one block. An empty text is dropped, since nothing
+// will be appended to it any more.
+func complete(b event.Block) (_ event.Block, keep bool) {
 	if EmptyText(b) {
 		return b, false
 	}
@@ -192,20 +191,20 @@ func settle(b event.Block) (_ event.Block, keep bool) {
 	return b, true
 }
 
-// unsettled reports whether idleness would change b.
-func unsettled(b event.Block) bool {
+// incomplete reports whether idleness would change b.
+func incomplete(b event.Block) bool {
 	return b.Status == event.StatusPending || EmptyText(b)
 }
 
-// EmptyText reports whether a block is a text that says nothing. A thinking block with
-// a heading alone says something.
+// EmptyText reports whether a block is a text without content. A thinking block
+// with a heading is not empty.
 func EmptyText(b event.Block) bool {
 	text := b.Type == event.BlockAssistantText || b.Type == event.BlockThinking
 	return text && (b.Content == nil || *b.Content == "") && (b.Summary == nil || *b.Summary == "")
 }
 
-// normalBlock puts what a block carries into the one form that states hold, so
-// that a state survives JSON and equal blocks compare equal.
+// normalBlock brings a block into the one form that states hold, so that a state
+// survives JSON and equal blocks compare equal.
 func normalBlock(b event.Block) event.Block {
 	b.Timestamp = normal.Time(b.Timestamp)
 	if b.Source != event.SourceServer {
@@ -230,8 +229,7 @@ func normalMetadata(given map[string]json.RawMessage) map[string]json.RawMessage
 	return out
 }
 
-// equalRaw looks through the escaping of <, > and & that an encoder on the
-// way may or may not have done.
+// equalRaw ignores whether an encoder escaped <, > and &.
 func equalRaw(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true

@@ -6,25 +6,24 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Builder folds events like [Reduce], for long folds: an event costs the same
-// at block 100 000 as at block 10, and deltas cost their own length, however
-// long the text has grown. The zero value is ready and empty. A Builder is
-// not safe for concurrent use; the states that it hands out are.
+// Builder folds events like [Reduce], for long folds: an event costs the same at
+// block 100 000 as at block 10, and deltas cost their own length, however long
+// the text has grown. The zero value is ready and empty. A Builder is not safe
+// for concurrent use; the states that it returns are.
 type Builder struct {
 	main    thread
 	threads []*thread
-	// byTool and byAgent find a thread; where several share an agent id the
-	// first counts, as in a scan.
+	// byTool and byAgent find a thread. If several share an agent id the first
+	// counts, as in a scan.
 	byTool, byAgent map[string]int
-	// refs is where each reference block stands, the first place in order.
+	// refs maps a reference block's id to the first thread, in order, that holds it.
 	refs map[string]int
-	// hot is the block that the last delta went to: most deltas follow one to
-	// the same block. It is dropped by whatever could make its ids mean another
-	// block.
-	hot     *cell
-	hotConv string
+	// lastWritten is the block of the last delta: most deltas follow one to the same
+	// block. It is dropped by whatever could make its ids refer to another block.
+	lastWritten *node
+	hotConv     string
 
-	subagents []Subagent // as last handed out
+	subagents []Subagent // as last returned
 	stale     bool       // subagents is older than threads
 }
 
@@ -54,9 +53,18 @@ func (b *Builder) Add(e event.Event) {
 	apply(b, e)
 }
 
-// State is the conversation so far. Later events don't change it. It costs
-// one copy of each conversation that changed since the last call; where none
-// did it is the same state, see [State.Same].
+// Has reports whether a conversation has a block.
+func (b *Builder) Has(conv, id string) bool {
+	at, ok := conversation(b, conv)
+	if ok {
+		_, ok = b.block(at, id)
+	}
+	return ok
+}
+
+// State returns the conversation so far. Later events don't change it. It costs
+// one copy of each conversation that changed since the last call; if none did it
+// is the same state, see [State.Same].
 func (b *Builder) State() State {
 	if b.stale {
 		subs := make([]Subagent, len(b.threads))
@@ -69,14 +77,14 @@ func (b *Builder) State() State {
 	return State{Blocks: b.main.blocks(), Subagents: b.subagents}
 }
 
-// addDelta is what delta does, with a short way for the usual case.
+// addDelta is delta with a fast path for the usual case.
 func (b *Builder) addDelta(conv string, d event.BlockDelta) {
 	if d.Delta == "" {
 		return
 	}
-	if b.hot != nil && b.hot.block.ID == d.BlockID && b.hotConv == conv {
-		b.hot.write(d.Delta)
-		b.touch(b.hot.home)
+	if b.lastWritten != nil && b.lastWritten.block.ID == d.BlockID && b.hotConv == conv {
+		b.lastWritten.write(d.Delta)
+		b.touch(b.lastWritten.home)
 		return
 	}
 	at, known := conversation(b, conv)
@@ -84,12 +92,12 @@ func (b *Builder) addDelta(conv string, d event.BlockDelta) {
 		return
 	}
 	if c := b.grow(at, d.BlockID, d.Delta); c != nil {
-		b.hot, b.hotConv = c, conv
+		b.lastWritten, b.hotConv = c, conv
 	}
 }
 
-// grow appends to a block with text; nil when there is no such block.
-func (b *Builder) grow(at int, id, delta string) *cell {
+// grow appends to a block with text; it returns nil if there is no such block.
+func (b *Builder) grow(at int, id, delta string) *node {
 	t := b.thread(at)
 	c := t.index[id]
 	if c == nil || !c.takesText {
@@ -134,17 +142,17 @@ func (b *Builder) addSubagent(s Subagent) int {
 	b.threads = append(b.threads, &thread{head: s})
 	first(&b.byTool, s.ToolUseID, at)
 	first(&b.byAgent, s.AgentID, at)
-	b.stale, b.hot = true, nil
+	b.stale, b.lastWritten = true, nil
 	return at
 }
 
 func (b *Builder) setSubagent(at int, s Subagent) {
 	b.threads[at].head = s
 	first(&b.byAgent, s.AgentID, at)
-	b.stale, b.hot = true, nil
+	b.stale, b.lastWritten = true, nil
 }
 
-// first notes that key is at place at, unless it is at an earlier one.
+// first records that key is at place at, unless it is at an earlier one.
 func first(index *map[string]int, key string, at int) {
 	if *index == nil {
 		*index = make(map[string]int)
@@ -173,14 +181,14 @@ func (b *Builder) setBlock(at int, block event.Block) {
 	t := b.thread(at)
 	t.set(block)
 	b.touch(t)
-	b.hot = nil // the block may have become one that takes no text
+	b.lastWritten = nil // the block may have become one that takes no text
 }
 
 func (b *Builder) dropBlock(at int, id string) {
 	t := b.thread(at)
 	t.drop(id)
 	b.touch(t)
-	b.hot = nil
+	b.lastWritten = nil
 	b.forgetRef(id)
 }
 
@@ -203,9 +211,9 @@ func (b *Builder) locate(refID string) (int, bool) {
 	return at, ok
 }
 
-func (b *Builder) settle(at int) {
+func (b *Builder) complete(at int) {
 	t := b.thread(at)
-	changed, dropped := t.settle()
+	changed, dropped := t.complete()
 	if changed {
 		b.touch(t)
 	}
@@ -214,8 +222,8 @@ func (b *Builder) settle(at int) {
 	}
 }
 
-// forgetRef is for a block that bore a reference's id and was dropped: then
-// the next place in order counts.
+// forgetRef handles the drop of a block with a reference's id: the next place in
+// order counts from then on.
 func (b *Builder) forgetRef(id string) {
 	if !strings.HasPrefix(id, refPrefix) {
 		return

@@ -32,8 +32,8 @@ func requireAgreement(t *testing.T, events []event.Event) State {
 	return s
 }
 
-// The short way for deltas must not outlive the meaning of the ids it was
-// taken for.
+// The fast path for deltas must not be used once the ids with which it was recorded mean
+// another block.
 func TestHotBlockIsForgottenWhenItsConversationIDMovesOn(t *testing.T) {
 	t.Parallel()
 	delta := in("a1", event.BlockDelta{BlockID: "b", Delta: "x"})
@@ -68,8 +68,8 @@ func TestHotBlockIsForgottenWhenItsConversationIDMovesOn(t *testing.T) {
 	})
 }
 
-// Idleness drops blocks out of the middle; what comes after must still be
-// found, and in its order.
+// Idleness drops blocks from the middle; later blocks must still be found, in
+// order.
 func TestBuilderFindsBlocksAfterADrop(t *testing.T) {
 	t.Parallel()
 	var events []event.Event

@@ -27,8 +27,7 @@ func ExampleFold() {
 	// Output: assistant_text complete Hello
 }
 
-// A reader that redraws only what changed keeps the last state and asks
-// whether the next one is the same.
+// A reader that redraws only changes keeps the last state and compares the next one.
 func ExampleReduce() {
 	var state reducer.State
 	draws := 0

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
-// FuzzReduce: whatever lines of events somebody sends, all folds agree, and
-// the state can be stored and gone on with.
+// FuzzReduce: for any lines of events, all folds agree, and the state can be
+// stored and continued from.
 func FuzzReduce(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(f, err)

@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// naive is the reducer again, as dumb as it can be: states and events are JSON
-// values, every step searches everything, nothing is shared or indexed. It
-// shares no code with the package, so that where both agree, both are right
-// or wrong in the same sentence of the rules.
+// naive is a second reducer, as simple as possible: states and events are JSON
+// values, every step searches everything, nothing is shared or indexed. It shares
+// no code with the package, so that an error in one of them shows as a
+// difference.
 type naive struct {
 	blocks    []object
 	subagents []object // each with "blocks": []object
@@ -80,7 +80,7 @@ func (n *naive) add(e event.Event) {
 	}
 }
 
-// conversation gives the list of blocks to read or replace, or nil.
+// conversation returns the list of blocks to read or replace, or nil.
 func (n *naive) conversation(id string) *[]object {
 	if id == "main" {
 		return &n.blocks
@@ -190,8 +190,8 @@ func (n *naive) upsert(conv string, context, given object) {
 	n.append(conv, context, given)
 }
 
-// merge reports whether the block stands and took what is given. One that was lost
-// and is said anew begins again at the end.
+// merge reports whether the block exists and was merged into. A lost block that
+// is recreated is appended instead.
 func (n *naive) merge(conv string, given object, nothing bool) bool {
 	list := n.conversation(conv)
 	if list == nil {
@@ -275,7 +275,7 @@ func (n *naive) named(p object) object {
 	return s
 }
 
-// standing finds the reference block of s.
+// standing returns the reference block of s.
 func (n *naive) standing(s object) object {
 	id := "subagent-block-" + s.str("toolUseId")
 	for _, b := range n.blocks {

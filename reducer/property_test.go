@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/nasty"
 )
 
-// forSeeds runs a property on many generated sequences; a failure names the
-// seed that shows it again.
+// forSeeds runs a property on many generated sequences. A failure names the seed
+// that reproduces it.
 func forSeeds(t *testing.T, length int, property func(t *testing.T, g nasty.Generator, events []event.Event)) {
 	t.Helper()
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestI1Total(t *testing.T) {
 	})
 }
 
-// What no decoder would let through must do no harm either.
+// Values that no decoder would return must do no harm either.
 func TestI1TotalOnWhatIsNotEvenJSON(t *testing.T) {
 	t.Parallel()
 	far := time.Date(30000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -235,8 +235,8 @@ func withoutRefs(blocks []event.Block) []event.Block {
 	return out
 }
 
-// A conversation that came with an id twice is nobody's doing here, but a
-// state is input too, and both folds must make the same of it.
+// No fold makes a conversation with an id twice, but a state is input too, and both folds
+// must treat it alike.
 func TestFoldsAgreeOnForeignStates(t *testing.T) {
 	t.Parallel()
 	twice := State{

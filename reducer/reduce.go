@@ -6,22 +6,22 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Reduce is s after e. It is pure and total: the same arguments give the same
-// state, s is not written to, and no event makes it fail. An event that
-// changes nothing gives s itself back, see [State.Same]. What e holds becomes
-// part of the state and must not be written to afterwards.
+// Reduce returns s after e. It is pure and total: the same arguments make the
+// same state, s is not written to, and no event makes it fail. An event that
+// changes nothing returns s itself, see [State.Same]. What e holds becomes part
+// of the state and must not be written to afterwards.
 //
-// Only the conversation that changes is copied. That makes Reduce right for a
-// reader that keeps old states (a user interface, say), and [Builder] for
-// everybody who folds many events to look at few states.
+// Only the conversation that changes is copied. That suits a reader that keeps
+// old states (a user interface, say); use [Builder] to fold many events and look
+// at few states.
 func Reduce(s State, e event.Event) State {
-	d := draft{state: s}
+	d := copyOnWrite{state: s}
 	apply(&d, e)
 	return d.state
 }
 
-// Fold is the state after all events, built by a [Builder]. An error of the
-// sequence ends the fold; the state of the part before it is returned with it.
+// Fold returns the state after all events, built by a [Builder]. An error of the
+// sequence ends the fold, and is returned with the state of the part before it.
 func Fold(events iter.Seq2[event.Event, error]) (State, error) {
 	var b Builder
 	for e, err := range events {
@@ -33,53 +33,53 @@ func Fold(events iter.Seq2[event.Event, error]) (State, error) {
 	return b.State(), nil
 }
 
-// draft is a state under change by one event: it copies a slice before the
+// copyOnWrite is a state under change by one event: it copies a slice before the
 // first write to it.
-type draft struct {
+type copyOnWrite struct {
 	state State
-	// ownSubagents means that this draft made the list of subagents itself.
+	// ownSubagents means that this copyOnWrite has copied the list of subagents.
 	ownSubagents bool
 }
 
-var _ tree = (*draft)(nil)
+var _ tree = (*copyOnWrite)(nil)
 
-func (d *draft) lookup(toolUseID, agentID string) int {
+func (d *copyOnWrite) lookup(toolUseID, agentID string) int {
 	return lookup(d.state.Subagents, toolUseID, agentID)
 }
 
-func (d *draft) subagent(at int) Subagent {
+func (d *copyOnWrite) subagent(at int) Subagent {
 	s := d.state.Subagents[at]
 	s.Blocks = nil
 	return s
 }
 
-func (d *draft) addSubagent(s Subagent) int {
+func (d *copyOnWrite) addSubagent(s Subagent) int {
 	d.state.Subagents = with(d.state.Subagents, s)
 	d.ownSubagents = true
 	return len(d.state.Subagents) - 1
 }
 
-func (d *draft) setSubagent(at int, s Subagent) {
+func (d *copyOnWrite) setSubagent(at int, s Subagent) {
 	s.Blocks = d.state.Subagents[at].Blocks
 	d.own()
 	d.state.Subagents[at] = s
 }
 
-func (d *draft) own() {
+func (d *copyOnWrite) own() {
 	if !d.ownSubagents {
 		d.state.Subagents = clone(d.state.Subagents)
 		d.ownSubagents = true
 	}
 }
 
-func (d *draft) blocks(at int) []event.Block {
+func (d *copyOnWrite) blocks(at int) []event.Block {
 	if at == main {
 		return d.state.Blocks
 	}
 	return d.state.Subagents[at].Blocks
 }
 
-func (d *draft) setBlocks(at int, blocks []event.Block) {
+func (d *copyOnWrite) setBlocks(at int, blocks []event.Block) {
 	if at == main {
 		d.state.Blocks = blocks
 		return
@@ -88,7 +88,7 @@ func (d *draft) setBlocks(at int, blocks []event.Block) {
 	d.state.Subagents[at].Blocks = blocks
 }
 
-func (d *draft) block(at int, id string) (event.Block, bool) {
+func (d *copyOnWrite) block(at int, id string) (event.Block, bool) {
 	blocks := d.blocks(at)
 	if i := find(blocks, id); i >= 0 {
 		return blocks[i], true
@@ -96,23 +96,23 @@ func (d *draft) block(at int, id string) (event.Block, bool) {
 	return event.Block{}, false
 }
 
-func (d *draft) addBlock(at int, b event.Block) {
+func (d *copyOnWrite) addBlock(at int, b event.Block) {
 	d.setBlocks(at, with(d.blocks(at), b))
 }
 
-func (d *draft) setBlock(at int, b event.Block) {
+func (d *copyOnWrite) setBlock(at int, b event.Block) {
 	blocks := clone(d.blocks(at))
 	blocks[find(blocks, b.ID)] = b
 	d.setBlocks(at, blocks)
 }
 
-func (d *draft) dropBlock(at int, id string) {
+func (d *copyOnWrite) dropBlock(at int, id string) {
 	old := d.blocks(at)
 	i := find(old, id)
 	d.setBlocks(at, append(clone(old[:i]), old[i+1:]...))
 }
 
-func (d *draft) locate(refID string) (int, bool) {
+func (d *copyOnWrite) locate(refID string) (int, bool) {
 	if find(d.state.Blocks, refID) >= 0 {
 		return main, true
 	}
@@ -124,7 +124,7 @@ func (d *draft) locate(refID string) (int, bool) {
 	return 0, false
 }
 
-func (d *draft) appendText(at int, id, delta string) {
+func (d *copyOnWrite) appendText(at int, id, delta string) {
 	b, ok := d.block(at, id)
 	if !ok || !b.Type.HasText() {
 		return
@@ -134,31 +134,31 @@ func (d *draft) appendText(at int, id, delta string) {
 	d.setBlock(at, b)
 }
 
-func (d *draft) settle(at int) {
+func (d *copyOnWrite) complete(at int) {
 	old := d.blocks(at)
-	first := firstUnsettled(old)
+	first := firstIncomplete(old)
 	if first < 0 {
 		return
 	}
 	blocks := append(make([]event.Block, 0, len(old)), old[:first]...)
 	for _, b := range old[first:] {
-		if b, keep := settle(b); keep {
+		if b, keep := complete(b); keep {
 			blocks = append(blocks, b)
 		}
 	}
 	d.setBlocks(at, blocks)
 }
 
-func firstUnsettled(blocks []event.Block) int {
+func firstIncomplete(blocks []event.Block) int {
 	for i := range blocks {
-		if unsettled(blocks[i]) {
+		if incomplete(blocks[i]) {
 			return i
 		}
 	}
 	return -1
 }
 
-// find looks from the end, where nearly all changes happen.
+// find searches from the end, where nearly all changes happen.
 func find(blocks []event.Block, id string) int {
 	for i := len(blocks) - 1; i >= 0; i-- {
 		if blocks[i].ID == id {
@@ -168,8 +168,8 @@ func find(blocks []event.Block, id string) int {
 	return -1
 }
 
-// with is list and v, in memory of its own: a spare place at the end of list
-// may belong to another state that grew from it.
+// with returns list with v appended, in memory of its own: spare capacity of list
+// may be used by another state that grew from it.
 func with[T any](list []T, v T) []T {
 	out := make([]T, len(list)+1)
 	copy(out, list)

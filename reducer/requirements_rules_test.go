@@ -163,7 +163,7 @@ func TestR82IdleRules(t *testing.T) {
 	require.Len(t, s.Blocks, 2)
 	require.Equal(t, "said complete", s.Blocks[0].ID+" "+string(s.Blocks[0].Status))
 	require.Equal(t, event.StatusError, s.Blocks[1].Status)
-	require.Equal(t, event.StatusPending, s.Conversation("t1")[0].Status, "only for the given conversation")
+	require.Equal(t, event.StatusPending, s.Conversation("t1")[0].Status, "only for that conversation")
 }
 
 func TestR83LookupOrder(t *testing.T) {
@@ -180,7 +180,7 @@ func TestR83LookupOrder(t *testing.T) {
 	require.Len(t, s.Subagents[2].Blocks, 1, "then agentId")
 }
 
-// Native threads and child sessions stand in one tree, told apart.
+// Native threads and child sessions are in one tree and distinguishable.
 func TestR84AndChildSessionsAreToldApart(t *testing.T) {
 	t.Parallel()
 	s := fold(t, event.SubagentSpawned{ToolUseID: "t1"}, event.SubagentSpawned{ToolUseID: "t2", ChildSessionID: "child"})

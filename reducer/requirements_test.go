@@ -14,10 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
-// The tests of this file assert the rows of the requirements on blocks by
-// their number; requirements_rules_test.go has those on the rules.
+// The tests of this file assert the rows of the requirements on blocks by number;
+// requirements_rules_test.go has those on the rules.
 
-// fold is the state after some payloads in main, held against all folds.
+// fold returns the state after some payloads in main, checked against all folds.
 func fold(t *testing.T, payloads ...event.Payload) State {
 	t.Helper()
 	var events []event.Event
@@ -47,7 +47,7 @@ func TestR48BlocksAreAtomic(t *testing.T) {
 	s := fold(t,
 		upsertOf(event.Block{ID: "text", Type: event.BlockAssistantText, Status: event.StatusComplete, Content: event.Text("I'll look")}),
 		upsertOf(event.Block{ID: "tool", Type: event.BlockToolUse, Execution: event.ExecutionRunning}))
-	require.Equal(t, event.StatusComplete, s.Blocks[0].Status, "the text is final while its turn goes on")
+	require.Equal(t, event.StatusComplete, s.Blocks[0].Status, "the text is final while its turn continues")
 	require.Equal(t, event.StatusPending, s.Blocks[1].Status)
 	next := Reduce(s, in(event.Main, upsertOf(event.Block{ID: "tool", Execution: event.ExecutionSuccess})))
 	require.Equal(t, s.Blocks[0], next.Blocks[0], "a block changes alone")
@@ -61,7 +61,7 @@ func TestR49UserMessage(t *testing.T) {
 	b = only(t, fold(t, upsertOf(event.Block{ID: "u", Type: event.BlockUserMessage, Parts: parts})))
 	require.Equal(t, parts, b.Parts)
 	b = only(t, fold(t, upsertOf(event.Block{ID: "u", Type: event.BlockUserMessage}), upsertOf(event.Block{ID: "u", Parts: parts})))
-	require.Equal(t, parts, b.Parts, "parts that come later are merged")
+	require.Equal(t, parts, b.Parts, "later parts are merged")
 }
 
 func TestR50AssistantText(t *testing.T) {
@@ -135,7 +135,7 @@ func TestR56ErrorAndSkillLoad(t *testing.T) {
 	require.Equal(t, "Overloaded", *s.Blocks[0].Message)
 	require.Equal(t, "pdf", s.Blocks[1].SkillName)
 	require.Equal(t, "# PDF", *s.Blocks[1].Content)
-	require.Equal(t, "", *only(t, fold(t, upsertOf(event.Block{ID: "e", Type: event.BlockError}))).Message, "a message as long as nobody gives one")
+	require.Equal(t, "", *only(t, fold(t, upsertOf(event.Block{ID: "e", Type: event.BlockError}))).Message, "an empty message by default")
 }
 
 func TestR57TwoStatuses(t *testing.T) {
@@ -168,19 +168,19 @@ func TestR58MainHoldsOnlyTheReference(t *testing.T) {
 	})
 	require.Len(t, s.Blocks, 1)
 	require.Equal(t, "subagent-block-t1", s.Blocks[0].ID)
-	require.Len(t, s.Conversation("t1"), 2, "and the subagent's is asked for by itself")
+	require.Len(t, s.Conversation("t1"), 2, "the subagent's is read separately")
 	require.Nil(t, s.Conversation("t9"))
 }
 
 func TestR74RoutingByConversation(t *testing.T) {
 	t.Parallel()
 	s := requireAgreement(t, []event.Event{in("", textBlock("x")), in("main", textBlock("y")), in("toolu_1", textBlock("x"))})
-	require.Len(t, s.Blocks, 2, "none given is main")
+	require.Len(t, s.Blocks, 2, "no conversation id means main")
 	require.Len(t, s.Conversation("toolu_1"), 1)
 }
 
-// Live and restored, told by different events, come to one state: the stream
-// says pending, deltas, complete; the transcript only complete.
+// Live and restored conversations, from different events, become one state: the stream has
+// pending, deltas and complete; the transcript only complete.
 func TestR76OneReducerForBothPaths(t *testing.T) {
 	t.Parallel()
 	stream := State{}

@@ -11,29 +11,29 @@ import (
 // main is the index of the session's own conversation; subagents count from 0.
 const main = -1
 
-// tree is what the rules need of a state. The rules stand here once; a draft
-// serves them by copying, a Builder by indexes.
+// tree is the state as the rules see it. The rules are written once; a copyOnWrite
+// implements it by copying, a Builder by indexes.
 type tree interface {
 	// lookup finds a subagent as the function lookup does.
 	lookup(toolUseID, agentID string) int
 	subagent(at int) Subagent // without its blocks
 	addSubagent(Subagent) int
-	setSubagent(at int, s Subagent) // blocks are left alone
+	setSubagent(at int, s Subagent) // without changing its blocks
 
 	block(at int, id string) (event.Block, bool)
 	addBlock(at int, b event.Block)
-	setBlock(at int, b event.Block) // by id, which stands
-	dropBlock(at int, id string)    // by id, which stands
-	// locate finds the conversation with a reference block: main first, then
-	// the subagents in their order.
+	setBlock(at int, b event.Block) // by its id, which exists
+	dropBlock(at int, id string)    // by its id, which exists
+	// locate returns the conversation with a reference block: main first, then the
+	// subagents in their order.
 	locate(refID string) (at int, ok bool)
 
 	appendText(at int, id, delta string)
-	settle(at int)
+	complete(at int)
 }
 
-// apply is the reducer: what one event does to a tree. An event that is not
-// about the conversation does nothing.
+// apply applies one event to a tree. An event that does not concern the
+// conversation has no effect.
 func apply(t tree, e event.Event) {
 	switch p := e.Payload.(type) {
 	case event.BlockUpsert:
@@ -46,7 +46,7 @@ func apply(t tree, e event.Event) {
 		completed(t, p)
 	case event.SessionIdle:
 		if at, known := conversation(t, e.Context.Conversation()); known {
-			t.settle(at)
+			t.complete(at)
 		}
 	}
 }
@@ -59,9 +59,9 @@ func conversation(t tree, id string) (at int, known bool) {
 	return at, at >= 0
 }
 
-// upsert merges into the block that stands, or creates it. A block for a
-// conversation that was not announced creates the subagent: its events may
-// overtake its announcement.
+// upsert merges into the existing block, or creates it. A block for an unknown
+// conversation creates the subagent, since its events may overtake its
+// announcement.
 func upsert(t tree, ctx event.Context, given event.Block) {
 	if given.ID == "" {
 		return
@@ -70,7 +70,7 @@ func upsert(t tree, ctx event.Context, given event.Block) {
 	if known {
 		old, ok := t.block(at, given.ID)
 		switch {
-		case ok && saidAnew(old, given):
+		case ok && recreates(old, given):
 			t.dropBlock(at, given.ID)
 		case ok:
 			change(t, ctx, at, old, given)
@@ -86,8 +86,8 @@ func upsert(t tree, ctx event.Context, given event.Block) {
 	t.addBlock(at, create(given, ctx))
 }
 
-// change merges into the block that exists, and drops it if it turns out that
-// no subscriber has seen anything of it. Given again, such an upsert creates nothing.
+// change merges into the existing block, and drops it if no subscriber has seen
+// anything of it. Repeated, such an upsert creates nothing.
 func change(t tree, ctx event.Context, at int, old, given event.Block) {
 	b, changed := merge(old, given)
 	switch {
@@ -107,7 +107,8 @@ func delta(t tree, conv string, d event.BlockDelta) {
 	}
 }
 
-// spawned makes sure that the subagent is there and that its parent shows it.
+// spawned ensures that the subagent exists and that its parent has its reference
+// block.
 func spawned(t tree, ctx event.Context, p event.SubagentSpawned) {
 	id := cmp.Or(p.ToolUseID, p.AgentID)
 	if id == "" {
@@ -124,13 +125,13 @@ func spawned(t tree, ctx event.Context, p event.SubagentSpawned) {
 	show(t, ctx, at, reference(s, p))
 }
 
-// name notes who a subagent is; the first name stays.
+// name sets the subagent's ids that are not set yet; the first one is kept.
 func name(s *Subagent, agentID, childSessionID string) {
 	s.AgentID = cmp.Or(s.AgentID, agentID)
 	s.ChildSessionID = cmp.Or(s.ChildSessionID, childSessionID)
 }
 
-// reference is the block that stands for s in its parent.
+// reference returns the block that represents s in its parent.
 func reference(s Subagent, p event.SubagentSpawned) event.Block {
 	b := outcome(s)
 	b.ToolUseID = s.ToolUseID
@@ -142,7 +143,8 @@ func reference(s Subagent, p event.SubagentSpawned) event.Block {
 	return b
 }
 
-// outcome is the part of the reference block that follows the subagent's fate.
+// outcome returns the part of the reference block that depends on the subagent's
+// state.
 func outcome(s Subagent) event.Block {
 	b := event.Block{
 		ID:         event.SubagentBlockID(s.ToolUseID),
@@ -165,8 +167,8 @@ func outcome(s Subagent) event.Block {
 	return b
 }
 
-// show puts the reference block of subagent child into the parent's
-// conversation, or adds what a block that already stands for it lacks.
+// show adds the reference block of subagent child to the parent's conversation,
+// or sets what the existing one lacks.
 func show(t tree, ctx event.Context, child int, ref event.Block) {
 	if at, ok := t.locate(ref.ID); ok {
 		old, _ := t.block(at, ref.ID)
@@ -182,7 +184,7 @@ func show(t tree, ctx event.Context, child int, ref event.Block) {
 	t.addBlock(parent, create(ref, ctx))
 }
 
-// lacking is the part of ref that the standing block has no value for.
+// lacking returns the part of ref for which the existing block has no value.
 func lacking(old, ref event.Block) event.Block {
 	given := event.Block{ID: ref.ID, Type: ref.Type}
 	if old.ToolUseID == "" {
@@ -206,8 +208,8 @@ func lacking(old, ref event.Block) event.Block {
 	return given
 }
 
-// completed ends the subagent; one that was not announced is created ended,
-// and its reference block comes with the announcement.
+// completed ends the subagent. One that was not announced is created ended, and
+// its reference block is created by the announcement.
 func completed(t tree, p event.SubagentCompleted) {
 	id := cmp.Or(p.ToolUseID, p.AgentID)
 	if id == "" {
@@ -248,8 +250,8 @@ func equalPointers[T comparable](a, b *T) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// conclude writes the subagent's fate on its reference block, wherever it is.
-// That it gave nothing takes back what was said of it before.
+// conclude writes the subagent's outcome to its reference block, wherever it is.
+// nothing means that it has no output: that clears an earlier one.
 func conclude(t tree, s Subagent, nothing bool) {
 	ref := outcome(s)
 	if nothing {

@@ -15,14 +15,13 @@ import (
 	"github.com/sojourn-run/sojourn/reducer/overview"
 )
 
-// NB: go test ./reducer -rewrite writes what the reducer gives into the
-// scenarios. Read the diff: each line of it is a change of what every client
-// shows.
+// NB: go test ./reducer -rewrite writes the reducer's results into the scenarios.
+// Read the diff: each line of it changes what every client shows.
 var rewrite = flag.Bool("rewrite", false, "write the states that come out into testdata")
 
-// TestScenarios runs the stories in testdata. Each has a prose head that says
-// what it proves, the events, and what they come to: "state" for the
-// conversation, "session" (where there is one) for what stands beside it.
+// TestScenarios runs the scenarios in testdata. Each has a head in prose with what it
+// proves, the events, and the results: "state" for the conversation, "session" (optional)
+// for the rest of the session.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/*.txtar")
@@ -41,7 +40,7 @@ func runScenario(t *testing.T, path string) {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	story := parseStory(data)
-	require.NotEmpty(t, bytes.TrimSpace(story.prose), "a story begins with what it proves")
+	require.NotEmpty(t, bytes.TrimSpace(story.prose), "a scenario starts with what it proves")
 	events := decodeAll(t, story.section("events").data)
 	outcomes := map[string]any{"state": buildAll(events), "session": sessionOf(events)}
 	require.Equal(t, reduceAll(State{}, events), outcomes["state"])

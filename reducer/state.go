@@ -8,9 +8,9 @@ import (
 // State is a conversation: the session's own blocks, and one thread for each
 // subagent in the order in which they were first seen.
 //
-// A State is immutable: the folds of this package never write to one that
-// they were given or have handed out, and neither may anybody else. The zero
-// value is the empty conversation.
+// A State is immutable: the folds of this package never write to one that they
+// received or returned, and neither may a caller. The zero value is the empty
+// conversation.
 type State struct {
 	// Blocks is the conversation "main". A subagent shows here only as its
 	// reference block.
@@ -25,9 +25,9 @@ type Subagent struct {
 	ToolUseID string `json:"toolUseId"`
 	// AgentID is the agent's own name for it, when known.
 	AgentID string `json:"agentId,omitempty"`
-	// ChildSessionID is set when the subagent is a Sojourn session of its own,
-	// whose events are in that session's stream; empty for a thread that the
-	// agent runs inside itself.
+	// ChildSessionID is set when the subagent is itself a Sojourn session, whose
+	// events are in that session's stream; empty for a thread that the agent runs
+	// inside itself.
 	ChildSessionID string `json:"childSessionId,omitempty"`
 	// Status is running, success or error.
 	Status event.Execution `json:"status"`
@@ -38,25 +38,25 @@ type Subagent struct {
 	Blocks     []event.Block `json:"blocks"`
 }
 
-// Native reports whether the agent runs the subagent inside itself, as opposed
-// to a child session of Sojourn's.
+// Native reports whether the agent runs the subagent inside itself, as opposed to
+// a Sojourn child session.
 func (s Subagent) Native() bool { return s.ChildSessionID == "" }
 
-// Same reports whether both are one state, not merely equal ones: it compares
-// where the slices lie, in constant time. A fold that changes nothing gives
-// back the same state, so a reader can skip its redraw.
+// Same reports whether both are one state, not merely equal ones: it compares the
+// slices' addresses, in constant time. A fold that changes nothing returns the
+// same state, so a reader can skip its redraw.
 func (s State) Same(t State) bool {
 	return sameSlice(s.Blocks, t.Blocks) && sameSlice(s.Subagents, t.Subagents)
 }
 
-// Two slices of one length that start at one place are the same, because no
-// fold writes to a slice that it has handed out.
+// Slices of one length at one address are equal, because no fold writes to a
+// slice that it has returned.
 func sameSlice[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Conversation is the blocks of one: main, or a subagent by its toolUseId or, failing
-// that, its agentId. Nil when there is no such conversation.
+// Conversation returns the blocks of one conversation: main, or a subagent by its
+// toolUseId or, failing that, its agentId. Nil if there is none.
 func (s State) Conversation(id string) []event.Block {
 	if id == event.Main {
 		return s.Blocks
@@ -96,8 +96,8 @@ func notNil[T any](list []T) []T {
 	return list
 }
 
-// lookup finds a subagent by toolUseID and, only if none has it, by agentID;
-// -1 when there is none. An empty id finds nothing.
+// lookup finds a subagent by toolUseID and, only if none has it, by agentID; -1
+// if there is none. An empty id finds nothing.
 func lookup(subs []Subagent, toolUseID, agentID string) int {
 	if toolUseID != "" {
 		for i := range subs {

@@ -10,29 +10,30 @@ import (
 // thread is one conversation under construction.
 type thread struct {
 	head  Subagent // without blocks; unused for main
-	cells []*cell
-	index map[string]*cell
-	// open holds the cells that idleness may change, so that it costs what
-	// happened since the last one and not the whole conversation.
-	open []*cell
-	// twins means that the state came with one id twice; no fold makes such.
-	twins bool
+	nodes []*node
+	index map[string]*node
+	// open holds the nodes that idleness may change, so that it costs the blocks
+	// since the last one and not the whole conversation.
+	open []*node
+	// duplicateIDs means that the initial state had one id twice; no fold makes such a
+	// state.
+	duplicateIDs bool
 
-	handed []event.Block // as last handed out
-	stale  bool          // handed is older than cells
+	handed []event.Block // as last returned
+	stale  bool          // handed is older than nodes
 }
 
-// cell is one block under construction. While deltas come its text grows in
-// text, and block.Content is behind. What a delta needs is together, apart
-// from the block: over many blocks the memory that it touches is the cost.
-type cell struct {
+// node is one block under construction. While it receives deltas its text is in
+// text, and block.Content is outdated. What a delta needs is kept together, apart
+// from the block: over many blocks the memory touched dominates the cost.
+type node struct {
 	text      strings.Builder
 	takesText bool // the block's type has text
 	grows     bool // text holds the content
 	isOpen    bool // in the thread's open list
-	at        int  // place in the thread's cells
+	at        int  // place in the thread's nodes
 	home      *thread
-	block     *event.Block // of this cell alone
+	block     *event.Block // not shared with a returned state
 }
 
 func (t *thread) load(blocks []event.Block) {
@@ -43,12 +44,12 @@ func (t *thread) load(blocks []event.Block) {
 }
 
 func (t *thread) add(b event.Block) {
-	c := &cell{block: &b, takesText: b.Type.HasText(), at: len(t.cells), home: t}
+	c := &node{block: &b, takesText: b.Type.HasText(), at: len(t.nodes), home: t}
 	if t.index == nil {
-		t.index = make(map[string]*cell)
+		t.index = make(map[string]*node)
 	}
-	t.twins = t.twins || t.index[b.ID] != nil
-	t.cells = append(t.cells, c)
+	t.duplicateIDs = t.duplicateIDs || t.index[b.ID] != nil
+	t.nodes = append(t.nodes, c)
 	t.index[b.ID] = c
 	t.open = c.enlist(t.open)
 }
@@ -59,36 +60,37 @@ func (t *thread) set(b event.Block) {
 	t.open = c.enlist(t.open)
 }
 
-// blocks is the conversation as it stands, in a slice that is never written
-// to again.
+// blocks returns the current conversation, in a slice that is never written to
+// again.
 func (t *thread) blocks() []event.Block {
 	if !t.stale {
 		return t.handed
 	}
-	out := make([]event.Block, len(t.cells))
-	for i, c := range t.cells {
+	out := make([]event.Block, len(t.nodes))
+	for i, c := range t.nodes {
 		out[i] = c.current()
 	}
 	t.handed, t.stale = out, false
 	return out
 }
 
-// settle completes and drops, and returns the ids dropped.
-func (t *thread) settle() (changed bool, dropped []string) {
-	hole := len(t.cells)
+// complete completes the pending blocks, drops the empty ones, and returns the ids of
+// those.
+func (t *thread) complete() (changed bool, dropped []string) {
+	hole := len(t.nodes)
 	for _, c := range t.open {
 		c.isOpen = false
 		b := c.current()
-		if !unsettled(b) {
+		if !incomplete(b) {
 			continue
 		}
 		changed = true
-		if b, keep := settle(b); keep {
+		if b, keep := complete(b); keep {
 			c.put(b)
 			continue
 		}
 		hole = min(hole, c.at)
-		t.cells[c.at] = nil
+		t.nodes[c.at] = nil
 		dropped = append(dropped, b.ID)
 		t.forget(c)
 	}
@@ -97,54 +99,55 @@ func (t *thread) settle() (changed bool, dropped []string) {
 	return changed, dropped
 }
 
-// drop takes out the block with the given id, which stands.
+// drop removes the block with an id that exists.
 func (t *thread) drop(id string) {
 	c := t.index[id]
-	t.cells[c.at] = nil
-	t.open = slices.DeleteFunc(t.open, func(o *cell) bool { return o == c })
+	t.nodes[c.at] = nil
+	t.open = slices.DeleteFunc(t.open, func(o *node) bool { return o == c })
 	t.forget(c)
 	t.close(c.at)
 }
 
-// forget takes c out of the index; where a state came with one id twice, the
-// earlier block answers to it from then on, as a scan would find.
-func (t *thread) forget(c *cell) {
+// forget removes c from the index. If the initial state had the id twice, the
+// earlier block is found by it from then on, as by a scan.
+func (t *thread) forget(c *node) {
 	id := c.block.ID
 	if t.index[id] != c {
 		return
 	}
 	delete(t.index, id)
-	if !t.twins {
+	if !t.duplicateIDs {
 		return
 	}
-	for _, other := range t.cells {
+	for _, other := range t.nodes {
 		if other != nil && other.block.ID == id {
 			t.index[id] = other
 		}
 	}
 }
 
-// close moves the cells after the first hole together. Holes are young: what
-// is dropped came since the last idleness, or in a turn that was cut off.
+// close moves the nodes after the first hole together. Holes are near the end:
+// only blocks since the last idleness, or of a turn that was cut off, are
+// dropped.
 func (t *thread) close(hole int) {
-	kept := slices.DeleteFunc(t.cells[hole:], func(c *cell) bool { return c == nil })
-	t.cells = t.cells[:hole+len(kept)]
+	kept := slices.DeleteFunc(t.nodes[hole:], func(c *node) bool { return c == nil })
+	t.nodes = t.nodes[:hole+len(kept)]
 	for i, c := range kept {
 		c.at = hole + i
 	}
 }
 
-func (c *cell) enlist(open []*cell) []*cell {
-	if c.isOpen || !unsettled(*c.block) {
+func (c *node) enlist(open []*node) []*node {
+	if c.isOpen || !incomplete(*c.block) {
 		return open
 	}
 	c.isOpen = true
 	return append(open, c)
 }
 
-// write appends to the text in amortised time of the delta's length. Strings
-// read before stay as they are: the buffer only grows behind them.
-func (c *cell) write(delta string) {
+// write appends to the text in amortised time of the delta's length. Strings read earlier
+// don't change: the buffer only grows after them.
+func (c *node) write(delta string) {
 	if !c.grows {
 		c.grows = true
 		c.text.WriteString(*orZero(c.block.Content))
@@ -157,8 +160,8 @@ func (c *cell) write(delta string) {
 	c.text.WriteString(delta)
 }
 
-// current is the block with its text.
-func (c *cell) current() event.Block {
+// current returns the block with its text.
+func (c *node) current() event.Block {
 	if c.grows && (c.block.Content == nil || len(*c.block.Content) != c.text.Len()) {
 		content := c.text.String()
 		c.block.Content = &content
@@ -166,8 +169,8 @@ func (c *cell) current() event.Block {
 	return *c.block
 }
 
-// put replaces the block; a new content replaces the text that grew.
-func (c *cell) put(b event.Block) {
+// put replaces the block; a new content replaces the collected text.
+func (c *node) put(b event.Block) {
 	if c.grows && b.Content != c.block.Content {
 		c.grows = false
 		c.text.Reset()

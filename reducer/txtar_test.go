@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// story is a txtar file: prose, then sections that each begin with a line
-// "-- name --". The format is small enough to be read here; the usual package
-// for it would bring a module of its own into the build.
+// story is a txtar file: prose, then sections that each start with a line "-- name --". The
+// format is small enough to be parsed here without adding a module.
 type story struct {
 	prose    []byte
 	sections []section
@@ -49,7 +48,7 @@ func (s story) format() []byte {
 	return out
 }
 
-// section is nil where the story has none of that name.
+// section returns a section by name, nil if the story has none.
 func (s story) section(name string) *section {
 	for i := range s.sections {
 		if s.sections[i].name == name {

@@ -20,8 +20,9 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/cli"
 )
 
-// TestMain makes this binary the runner and the agent as well, by the name it
-// is called by: no build step, and the race detector watches the supervisor.
+// TestMain makes this binary also the runner and the agent, selected by the name
+// under which it is called: no build step, and the race detector watches the
+// supervisor.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "sojourn-runner":
@@ -34,8 +35,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// agent is a line-driven program: its arguments set its temper, each input
-// line is an order.
+// agent is a line-driven program: its arguments set its behavior, each input line
+// is a command.
 func agent(args []string) int {
 	for _, a := range args {
 		if a == "stubborn" {
@@ -56,7 +57,7 @@ func agent(args []string) int {
 	}
 }
 
-// linger is what a stubborn agent does when its input has ended.
+// linger decides what a stubborn agent does when its input has ended.
 func linger(args []string) int {
 	if len(args) > 0 && args[0] == "stubborn" {
 		select {}
@@ -127,7 +128,7 @@ func descriptors() string {
 	var out []string
 	for _, e := range entries {
 		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		// Those of this process's own Go runtime and of this very listing.
+		// Those of this process's own Go runtime and of this listing.
 		own := strings.HasPrefix(target, "anon_inode") || strings.HasPrefix(target, "/proc/") || strings.HasPrefix(target, "/sys/fs/cgroup/")
 		if err == nil && !own {
 			out = append(out, e.Name()+"="+target)
@@ -148,14 +149,15 @@ func list(dir string) string {
 	return strings.Join(names, " ")
 }
 
-// spawn starts a process in a session of its own with its stdio detached, as
-// the agents' shell tools do. It proves that it lives by holding a named pipe
-// open: whoever reads it sees the end when it is dead.
+// spawn starts a process in a new session with its stdio detached, as the agents'
+// shell tools do. It holds a named pipe open while it lives: a reader sees the
+// end when it is dead.
 func spawn(fifo string) int {
 	return detach(exec.Command("/bin/sh", "-c", `exec 3>"$1"; echo up >&3; while :; do sleep 3600; done`, "sh", fifo))
 }
 
-// spawnBy is spawn by a copy of the shell, which then rests and has no children.
+// spawnBy is spawn by a copy of the shell, which is then idle and has no
+// children.
 func spawnBy(shell, fifo string) int {
 	return detach(exec.Command(shell, "-c", `exec 3>"$1"; echo up >&3; kill -STOP $$`, "sh", fifo))
 }
@@ -169,7 +171,7 @@ func detach(cmd *exec.Cmd) int {
 	return cmd.Process.Pid
 }
 
-// alive opens a named pipe for a process to hold; up is closed when it does,
+// alive opens a named pipe for a process to hold. up is closed when it is held,
 // and gone when no process holds it any more.
 func alive(t *testing.T) (fifo string, up, gone <-chan struct{}) {
 	t.Helper()

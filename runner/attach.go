@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// Execer is what a sandbox must offer to hold a runner.
+// Execer is what a sandbox must implement to run a runner.
 type Execer interface {
 	Exec(ctx context.Context, cmd sandbox.Command) (sandbox.Process, error)
 }
@@ -25,7 +25,7 @@ type started struct {
 	Error  *wire.Error `json:"error,omitempty"`
 }
 
-// EncodeStarted is the line that `sojourn-runner start` prints.
+// EncodeStarted returns the line that `sojourn-runner start` prints.
 func EncodeStarted(s Status, err error) ([]byte, error) {
 	if err != nil {
 		return wire.Line(started{Error: EncodeError(err)})
@@ -35,8 +35,8 @@ func EncodeStarted(s Status, err error) ([]byte, error) {
 
 // Start runs `program start` in the sandbox, which leaves a supervisor behind
 // that owns the agent, and returns when its control socket takes connections.
-// Errors: [ErrRunning] (an agent is alive there: attach), [ErrEpoch], or what
-// the runner said in one line; then no process is left.
+// Errors: [ErrRunning] (an agent is alive there: attach), [ErrEpoch], or what the
+// runner reported in one line. After an error no process is left.
 func Start(ctx context.Context, sb Execer, program string, spec StartSpec) (Status, error) {
 	in, err := json.Marshal(spec)
 	if err != nil {
@@ -63,7 +63,7 @@ func parseStarted(out, stderr []byte) (Status, error) {
 
 var errNoStatus = errors.New("the runner gave no status")
 
-// DecodeStarted reads the line that `sojourn-runner start` prints.
+// DecodeStarted parses the line that `sojourn-runner start` prints.
 func DecodeStarted(line []byte) (Status, error) {
 	var s started
 	err := json.Unmarshal(line, &s)
@@ -80,7 +80,7 @@ func DecodeStarted(line []byte) (Status, error) {
 func talk(ctx context.Context, p sandbox.Process, in []byte) (out, stderr []byte, err error) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		// A program that ends early says why on its outputs.
+		// A program that ends early reports why on its outputs.
 		_, _ = p.Stdin().Write(in)
 		_ = p.Stdin().Close()
 	})
@@ -109,7 +109,7 @@ func Attach(ctx context.Context, sb Execer, program, socket, token string, epoch
 	return c, nil
 }
 
-// bridge is the stdio of an attach process as one stream.
+// bridge makes one stream of an attach process's stdio.
 type bridge struct {
 	p    sandbox.Process
 	wg   sync.WaitGroup
@@ -148,7 +148,7 @@ func (b *bridge) Close() error {
 	return nil
 }
 
-// explain adds what the bridge said, if that is why no answer came.
+// explain adds the bridge's stderr, if that is why no answer came.
 func (b *bridge) explain(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

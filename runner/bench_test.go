@@ -17,8 +17,8 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// BenchmarkLineLatency is one input and the agent's answering line, through
-// journal, spool and socket, back at the client.
+// BenchmarkLineLatency is one input and the agent's answer, through journal,
+// spool and socket, back to the client.
 func BenchmarkLineLatency(b *testing.B) {
 	s := setup(b, runner.IsolationAuto)
 	s.mustStart()
@@ -86,7 +86,7 @@ func BenchmarkLongEvent(b *testing.B) {
 	reportPeak(b, s)
 }
 
-// reportPeak says how much memory the supervisor had at most.
+// reportPeak reports how much memory the supervisor used at most.
 func reportPeak(b *testing.B, s *bench) {
 	st, err := s.dial().Status(b.Context())
 	require.NoError(b, err)
@@ -101,8 +101,8 @@ func reportPeak(b *testing.B, s *bench) {
 	}
 }
 
-// BenchmarkLineFloor is the same agent and the same order over its bare pipes:
-// what no runner can go below.
+// BenchmarkLineFloor is the same agent and the same command over bare pipes: the
+// lower bound for any runner.
 func BenchmarkLineFloor(b *testing.B) {
 	s := setup(b, runner.IsolationAuto)
 	cmd := exec.Command(s.spec.Argv[0])

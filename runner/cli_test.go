@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// run calls the program; it gives both outputs and the exit code.
+// run calls the program and returns both outputs and the exit code.
 func (b *bench) run(stdin string, args ...string) (out, errOut string, code int) {
 	cmd := exec.CommandContext(b.t.Context(), b.program, args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -69,7 +69,7 @@ func TestCommands(t *testing.T) {
 	for line := range strings.Lines(out) {
 		var d struct {
 			Offset, Next int64
-			Record       event.Record
+			Record       traffic.Record
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &d))
 		lines = append(lines, string(d.Record.Dir)+" "+d.Record.Line)

@@ -17,8 +17,8 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// BootTime reads the clock that leases count by; it continues while the machine
-// sleeps. Where there is none the result is zero.
+// BootTime reads the clock by which leases are counted; it continues while the
+// machine sleeps. Without such a clock the result is zero.
 func BootTime() BootClock {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

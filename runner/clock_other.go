@@ -2,5 +2,5 @@
 
 package runner
 
-// BootTime is zero: leases are counted from their arrival.
+// BootTime returns zero: leases are counted from their arrival.
 func BootTime() BootClock { return BootClock{} }

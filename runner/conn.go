@@ -32,10 +32,9 @@ type Conn struct {
 	hello   Status
 }
 
-// Dial speaks the runner's protocol over rwc and shows token and epoch. It
-// takes rwc over: Close closes it, and so does an error here. Closing rwc must
-// unblock its Read. Errors: [ErrToken], [ErrEpoch], [ErrVersion], ctx's, or
-// [ErrClosed].
+// Dial speaks the runner's protocol over rwc and presents token and epoch. It
+// owns rwc: Close closes it, and so does an error here. Closing rwc must unblock
+// its Read. Errors: [ErrToken], [ErrEpoch], [ErrVersion], ctx's, or [ErrClosed].
 func Dial(ctx context.Context, rwc io.ReadWriteCloser, token string, epoch uint64) (*Conn, error) {
 	c := &Conn{
 		rwc:     rwc,
@@ -65,8 +64,8 @@ func DialSocket(ctx context.Context, socket, token string, epoch uint64) (*Conn,
 	return Dial(ctx, nc, token, epoch)
 }
 
-// Close ends the connection and every stream and call on it. The agent does
-// not notice. It may be called again.
+// Close ends the connection and every stream and call on it. The agent is not
+// affected. It may be called again.
 func (c *Conn) Close() error {
 	c.fail(ErrClosed)
 	err := c.rwc.Close()
@@ -74,24 +73,24 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// Done is closed when the connection is gone.
+// Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Attached is the status at the time of connecting.
+// Attached returns the status at the time of connecting.
 func (c *Conn) Attached() Status { return c.hello }
 
-// Status asks how runner and agent stand.
+// Status returns the current status of runner and agent.
 func (c *Conn) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.call(ctx, wire.OpStatus, nil, &s)
 	return s, wrap("status", err)
 }
 
-// Input hands data to the agent, once per id: one or more whole lines (a
-// missing last line end is added), which are what the agent's transport makes
-// of them ([StartSpec]). It returns when id and bytes are on disk;
-// they reach the agent in the order of the calls' acknowledgements. Errors:
-// [ErrExited], [ErrStdinClosed], [ErrBacklog], [ErrEpoch].
+// Input passes data to the agent, once per id: one or more whole lines (a missing
+// last line end is added), which the agent's transport interprets ([StartSpec]).
+// It returns when id and bytes are on disk; they reach the agent in the order of
+// the calls' acknowledgements. Errors: [ErrExited], [ErrStdinClosed],
+// [ErrBacklog], [ErrEpoch].
 func (c *Conn) Input(ctx context.Context, id string, data []byte) (Ack, error) {
 	if id == "" {
 		return Ack{}, errors.New("runner: input: the id is empty")
@@ -101,8 +100,8 @@ func (c *Conn) Input(ctx context.Context, id string, data []byte) (Ack, error) {
 	return ack, wrap("input "+id, err)
 }
 
-// CloseInput closes the agent's input, after what waits. An agent
-// of the transport "http" doesn't notice; further inputs are refused.
+// CloseInput closes the agent's input, behind the queued inputs. An agent of the
+// transport "http" doesn't notice; further inputs are refused.
 func (c *Conn) CloseInput(ctx context.Context) error {
 	return wrap("close input", c.call(ctx, wire.OpCloseInput, nil, nil))
 }
@@ -113,9 +112,9 @@ func (c *Conn) Signal(ctx context.Context, sig syscall.Signal) error {
 }
 
 // Stop ends the agent in steps (input closed, SIGTERM, SIGKILL) with the given
-// graces, the start's where zero, and returns when no process is left below
-// the runner. An agent that has exited is no error. The supervisor ends when
-// the last connection is gone.
+// graces, those of the start where zero, and returns when no process is left
+// below the runner. An agent that has already exited is not an error. The
+// supervisor ends when the last connection has ended.
 func (c *Conn) Stop(ctx context.Context, grace Grace) (Status, error) {
 	var s Status
 	err := c.call(ctx, wire.OpStop, grace, &s)
@@ -124,15 +123,15 @@ func (c *Conn) Stop(ctx context.Context, grace Grace) (Status, error) {
 
 // Lease lets the agent live for ttl from now, unless renewed; then the kernel
 // ends the supervisor and with it the agent, whatever state they are in. Zero
-// disarms. Without a PID namespace ([Isolation]) what the agent has detached
-// from itself survives that; the provider's Terminate finds it.
+// disarms. Without a PID namespace ([Isolation]) processes that the agent has
+// detached survive that; the provider's Terminate finds them.
 func (c *Conn) Lease(ctx context.Context, ttl time.Duration) error {
 	return c.LeaseSince(ctx, ttl, BootTime())
 }
 
-// LeaseSince is Lease with the ttl counted from an earlier moment of
-// [BootTime], such as the sending of the heartbeat that the lease rests on. A
-// runner on another machine counts from arrival.
+// LeaseSince is Lease with the ttl counted from an earlier moment of [BootTime],
+// such as the sending of the heartbeat that the lease depends on. A runner on
+// another machine counts from arrival.
 func (c *Conn) LeaseSince(ctx context.Context, ttl time.Duration, since BootClock) error {
 	if ttl < 0 {
 		return fmt.Errorf("runner: lease: %v is negative", ttl)
@@ -141,28 +140,28 @@ func (c *Conn) LeaseSince(ctx context.Context, ttl time.Duration, since BootCloc
 	return wrap("lease", c.call(ctx, wire.OpLease, args, nil))
 }
 
-// Processes lists what runs below the agent, the agent itself left out.
+// Processes lists the processes below the agent, without the agent itself.
 func (c *Conn) Processes(ctx context.Context) ([]Process, error) {
 	var ps []Process
 	err := c.call(ctx, wire.OpProcesses, nil, &ps)
 	return ps, wrap("processes", err)
 }
 
-// Mark takes a snapshot of what runs below the agent.
+// Mark returns a snapshot of the processes below the agent.
 func (c *Conn) Mark(ctx context.Context) (Mark, error) {
 	ps, err := c.Processes(ctx)
 	return Mark{Processes: ps}, err
 }
 
-// Sweep kills what runs below the agent and is not in the mark, again until
-// nothing new appears; the zero Mark means everything but the agent itself.
+// Sweep kills the processes below the agent that are not in the mark, repeatedly
+// until no new ones appear; the zero Mark means everything but the agent itself.
 func (c *Conn) Sweep(ctx context.Context, m Mark) (Swept, error) {
 	var s Swept
 	err := c.call(ctx, wire.OpSweep, m, &s)
 	return s, wrap("sweep", err)
 }
 
-// Trim lets the runner delete spool segments that lie wholly before an offset.
+// Trim lets the runner delete spool segments that are wholly before an offset.
 func (c *Conn) Trim(ctx context.Context, before int64) error {
 	return wrap("trim", c.call(ctx, wire.OpTrim, wire.Trim{Before: before}, nil))
 }

@@ -31,8 +31,8 @@ func damage(t *testing.T, path, from, to string) {
 	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(data), from, to, 1)), 0o600))
 }
 
-// A flipped byte under a live agent: the record is named, those behind it come,
-// and the agent goes on.
+// A flipped byte under a live agent: the record is named, later ones are
+// delivered, and the agent continues.
 func TestDamageInTheSpool(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationNone)
@@ -78,8 +78,8 @@ func TestDamageInTheSpool(t *testing.T) {
 	require.NotContains(t, out, "echo tvo")
 }
 
-// What of the control folder can't be read is named by the runner that comes
-// next; no input that went to the process before counts as this one's.
+// What can't be read of the control folder is named by the next runner; inputs of
+// the former process don't count as the new one's.
 func TestDamageInTheControlFolder(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationNone)
@@ -107,7 +107,7 @@ func TestDamageInTheControlFolder(t *testing.T) {
 	read(t, c, st.StartOffset).until(event.DirOut, "echo hello three")
 }
 
-// A spool that lost its end, as the starter knows, goes on behind it.
+// A spool that lost its end, as the starter knows, continues behind it.
 func TestDamageAtTheSpoolsEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationNone)
@@ -150,8 +150,8 @@ func otherVersion(t *testing.T, st runner.Status) net.Conn {
 	return ours
 }
 
-// A runner may be of another release than the worker: it is understood, or it
-// is named.
+// A runner of another release than the worker's is either understood, or refused
+// with the version named.
 func TestRunnerOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -194,8 +194,8 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// On a full disk the agent is ended and the spool says why; nothing is torn,
-// and when there is space again the next agent goes on.
+// On a full disk the agent is ended and the spool has the reason. Nothing is
+// torn, and when there is space again the next agent starts.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "1m")
@@ -222,7 +222,7 @@ func TestFullDisk(t *testing.T) {
 	require.Contains(t, st.Fault, "no space left on device")
 	require.NoError(t, c.Close())
 
-	// Another agent is not begun before there is space, and that is said.
+	// Without space the start of another agent is refused with that reason.
 	fill(t, filepath.Join(disk, "more"))
 	_, err = b.start()
 	require.ErrorContains(t, err, "no space left on device")
@@ -237,7 +237,7 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// fill takes all the space there is.
+// fill uses up all the space.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)

@@ -12,7 +12,7 @@ var (
 	ErrEpoch = errors.New("a newer epoch has taken over")
 	// ErrToken means that the token is not the one the runner was started with.
 	ErrToken = errors.New("wrong token")
-	// ErrOffset means that a position is past the end of the spool or inside a
+	// ErrOffset means that a position is beyond the end of the spool or inside a
 	// record.
 	ErrOffset = errors.New("no record begins at this offset")
 	// ErrTrimmed means that the records at a position have been trimmed.
@@ -21,18 +21,18 @@ var (
 	ErrExited = errors.New("the agent has exited")
 	// ErrStdinClosed means that the agent's input was closed.
 	ErrStdinClosed = errors.New("the agent's input is closed")
-	// ErrBacklog means that the agent does not read its input and too much of
-	// it waits.
+	// ErrBacklog means that the agent does not read its input and too much of it is
+	// queued.
 	ErrBacklog = errors.New("the agent does not read its input")
 	// ErrRunning means that a start was refused because an agent is alive.
 	ErrRunning = errors.New("an agent is running already")
-	// ErrClosed means that the connection to the runner is gone. The agent
-	// may well be alive: attach again.
+	// ErrClosed means that the connection to the runner has ended. The agent may be
+	// alive: attach again.
 	ErrClosed = errors.New("connection to the runner is closed")
-	// ErrDamaged means that what is in the spool is not what was written.
+	// ErrDamaged means that the spool's content is not what was written.
 	ErrDamaged = wire.ErrDamaged
-	// ErrSilent means that a runner ended before it said whether the agent
-	// started: it was killed, most likely, and can be started again.
+	// ErrSilent means that a runner ended before it reported whether the agent
+	// started: most likely it was killed. It can be started again.
 	ErrSilent = errors.New("the supervisor ended without a word")
 	// ErrVersion means that runner and client have no version of the protocol in
 	// common.
@@ -69,7 +69,7 @@ func EncodeError(err error) *wire.Error {
 	return &wire.Error{Message: err.Error()}
 }
 
-// DecodeError is the other direction; the result matches the sentinel again.
+// DecodeError is the inverse; the result matches the sentinel again.
 func DecodeError(e *wire.Error) error {
 	if e == nil {
 		return nil

@@ -33,7 +33,7 @@ func setupHTTP(t testing.TB, mode runner.IsolationMode, args ...string) *bench {
 	return b
 }
 
-// ask hands one request over, under an id that is also its input's.
+// ask passes one request on, under an id that is also its input's.
 func ask(t testing.TB, c *runner.Conn, id, method, path string, body any) runner.Ack {
 	t.Helper()
 	line, err := json.Marshal(map[string]any{"id": id, "method": method, "path": path, "body": body})
@@ -49,7 +49,7 @@ type response struct {
 	Error  string          `json:"error"`
 }
 
-// response gives the next one; it must be the id's.
+// response returns the next one; it must have the id.
 func (r *reader) response(id string) (a response) {
 	r.t.Helper()
 	line := r.until(event.DirOut, `{"type":"sojourn.response"`).Record.Line
@@ -58,8 +58,8 @@ func (r *reader) response(id string) (a response) {
 	return a
 }
 
-// outs gives the next records of the agent that begin with the prefixes, in any
-// order: events and responses come on connections of their own.
+// outs returns the next records of the agent that begin with the prefixes, in any
+// order: events and responses arrive on separate connections.
 func (r *reader) outs(prefixes ...string) (lines []string) {
 	r.t.Helper()
 	lines = make([]string, len(prefixes))
@@ -129,7 +129,7 @@ func TestHTTPRequestsAndInputRecords(t *testing.T) {
 	}
 }
 
-// What is no request harms nobody, and is answered in its turn.
+// A line that is not a request does no harm, and is answered in its turn.
 func TestHTTPMalformedInput(t *testing.T) {
 	t.Parallel()
 	b := setupHTTP(t, runner.IsolationAuto)
@@ -174,7 +174,7 @@ func TestHTTPRequestsGoOneByOneInOrderAndOncePerID(t *testing.T) {
 		want = append(want, path+" 1")
 	}
 	require.NoError(t, first.Close())
-	// Another client knows what was handed over.
+	// Another client finds what was passed on.
 	c := b.dial()
 	for i := range 50 {
 		path := fmt.Sprint("/p", i)
@@ -285,8 +285,8 @@ func TestHTTPSlowServer(t *testing.T) {
 	r.until(event.DirOut, `{"said":"still heard"}`)
 }
 
-// A stop does not wait for the end of an input that the agent cannot hear, and
-// what still waits is dropped.
+// A stop does not wait for the end of an input that the agent cannot notice, and
+// queued inputs are dropped.
 func TestHTTPStop(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
@@ -344,7 +344,7 @@ func TestHTTPServerDiesWithTheSupervisor(t *testing.T) {
 	require.Equal(t, `["/asked 1"]`, string(r.response("m2").Body), "the new server was not asked again")
 }
 
-// A server that never says that it is up is waited for, and its end is seen.
+// A server that never reports ready is waited for, and its end is seen.
 func TestHTTPServerThatNeverGetsReady(t *testing.T) {
 	t.Parallel()
 	b := setupHTTP(t, runner.IsolationAuto)
@@ -413,7 +413,7 @@ func TestHTTPPasswordIsNeededAndLiesNowhere(t *testing.T) {
 		}
 		return err
 	}))
-	// Without it the server gives its events to nobody.
+	// Without it the server sends its events to no one.
 	without := setupHTTP(t, runner.IsolationNone)
 	without.spec.HTTP.User = "somebody else"
 	without.mustStart()

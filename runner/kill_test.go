@@ -36,7 +36,7 @@ func TestStopLeavesNoProcess(t *testing.T) {
 		require.Equal(t, 0, *stopped.ExitCode, "it ended by the end of its input")
 		within(t, "child in a session of its own is dead", gone)
 		require.NoError(t, c.Close())
-		require.Eventually(t, func() bool { return syscall.Kill(st.Supervisor, 0) == syscall.ESRCH }, 10*time.Second, 5*time.Millisecond,
+		require.Eventually(t, func() bool { return syscall.Kill(st.Supervisor, 0) == syscall.ESRCH }, time.Minute, 5*time.Millisecond,
 			"the supervisor goes when the last client has")
 		require.NoFileExists(t, b.spec.Socket)
 	})
@@ -73,8 +73,8 @@ func TestSignalReachesTheAgent(t *testing.T) {
 }
 
 // TestInputOfADeadAgentIsRefused: between the end of the agent's process and the
-// end of what it started no input is taken, since nobody would read it. The
-// first process of the namespace, stopped, holds that moment open.
+// end of its children no input is accepted, since nothing would read it. Stopping
+// the first process of the namespace prolongs that moment.
 func TestInputOfADeadAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationRequire)
@@ -123,7 +123,7 @@ func TestEverythingDiesWithTheSupervisor(t *testing.T) {
 		state, err := host.Look(b.spec.Control)
 		require.NoError(t, err)
 		require.True(t, state.Died())
-		// A new start picks up where the dead one left off.
+		// A new start continues where the dead one ended.
 		again := b.mustStart()
 		require.Equal(t, 1, again.RestartCount)
 		r := read(t, b.dial(), 0)
@@ -133,8 +133,8 @@ func TestEverythingDiesWithTheSupervisor(t *testing.T) {
 	})
 }
 
-// Without a namespace the supervisor has a guard; neither can be lost without
-// the agent's end.
+// Without a namespace the supervisor has a watchdog; the agent ends when either is
+// lost.
 func TestNothingIsLeftWithoutItsGuard(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationNone, "stubborn")
@@ -143,10 +143,10 @@ func TestNothingIsLeftWithoutItsGuard(t *testing.T) {
 	fifo, up, gone := alive(t)
 	say(t, c, "m1", "spawn "+fifo)
 	within(t, "child is up", up)
-	guard := parentOf(t, st.Supervisor)
-	require.Equal(t, "sojourn-runner", commOf(t, guard))
-	require.NotEqual(t, os.Getpid(), guard)
-	kill(t, guard)
+	watchdog := parentOf(t, st.Supervisor)
+	require.Equal(t, "sojourn-runner", commOf(t, watchdog))
+	require.NotEqual(t, os.Getpid(), watchdog)
+	kill(t, watchdog)
 	within(t, "child is dead", gone)
 	within(t, "the supervisor has gone in good order", c.Done())
 	state, err := host.Look(b.spec.Control)
@@ -164,7 +164,7 @@ func parentOf(t *testing.T, pid int) int {
 	return parent
 }
 
-// statFields is what follows a process's name in its stat.
+// statFields returns what follows a process's name in its stat.
 func statFields(stat []byte) []string {
 	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 }
@@ -213,8 +213,8 @@ func TestLeaseEndsEverythingEvenWhenStopped(t *testing.T) {
 	})
 }
 
-// A lease counts from when it was sent: one that was long under way has run
-// out on arrival.
+// A lease counts from when it was sent: one that was long on its way has expired
+// on arrival.
 func TestLeaseCountsFromItsSending(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationAuto)
@@ -226,8 +226,8 @@ func TestLeaseCountsFromItsSending(t *testing.T) {
 	within(t, "the supervisor is dead", c.Done())
 }
 
-// What a process starts that only stands before the agent's program is the
-// agent: it may be there later than the mark.
+// The program that a wrapper starts is the agent: it may start later than the
+// mark.
 func TestSweepSparesAWrappedProgram(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
@@ -248,8 +248,8 @@ func TestSweepSparesAWrappedProgram(t *testing.T) {
 	})
 }
 
-// A helper is known by its file: what merely has its name is swept, and so is
-// the same file anywhere but right below the agent.
+// A helper is recognised by its file: a process that merely has its name is
+// swept, and so is the same file anywhere but right below the agent.
 func TestSweepSparesAHelper(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {

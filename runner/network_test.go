@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// greeter is a server on loopback that says hello to whoever connects.
+// greeter is a server on loopback that greets each connection.
 func greeter(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,13 +56,13 @@ func runGuarded(t *testing.T, allow []string, script string, argv ...string) str
 	return string(out)
 }
 
-// askBoth asks the server that is allowed, and the other one.
+// askBoth requests the server that is allowed, and the other one.
 func askBoth(allowed, other string) string {
 	dev := func(a string) string { return strings.Replace("/dev/tcp/"+a, ":", "/", 1) }
 	return fmt.Sprintf("cat <%s; cat 2>/dev/null <%s || echo refused", dev(allowed), dev(other))
 }
 
-// needNetwork skips where this machine does not guard networks.
+// needNetwork skips the test if this machine can't guard networks.
 func needNetwork(t *testing.T, argv ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), argv[0], append(argv[1:], "probe")...).Output()
@@ -83,7 +83,7 @@ func TestGuardedNetwork(t *testing.T) {
 }
 
 // TestGuardedNetworkOfAnOrdinaryUser: with a user namespace, on a machine whose
-// tun device is everybody's, as it mostly is.
+// tun device is open to every user, as it usually is.
 func TestGuardedNetworkOfAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

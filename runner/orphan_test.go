@@ -16,11 +16,11 @@ import (
 	"github.com/sojourn-run/sojourn/runner/host"
 )
 
-// patience bounds the waits of these tests; nothing is judged by it.
+// patience bounds the waits of these tests; no test depends on it.
 const patience = time.Minute
 
-// A runner whose folder is removed, or moved away, can never be found again:
-// it ends its agent and itself.
+// A runner whose folder is removed or moved can never be found again: it ends its
+// agent and itself.
 func TestRunnerEndsWithItsFolder(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(dir string) error{
@@ -58,7 +58,7 @@ func TestRunnerEndsWithItsFolder(t *testing.T) {
 	}
 }
 
-// An agent that no worker asks for is stopped; each request is a sign of one.
+// An agent without requests from a worker is stopped; each request prolongs it.
 func TestIdleLease(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, mode runner.IsolationMode) {
@@ -80,7 +80,7 @@ func TestIdleLease(t *testing.T) {
 		require.Zero(t, leased.IdleUntil, "a turn's lease counts alone")
 		require.NoError(t, c.Lease(t.Context(), 0))
 
-		// The connection remains, as that of a worker that hangs.
+		// The connection remains open, like that of a worker that hangs.
 		require.Eventually(t, func() bool { return syscall.Kill(st.Supervisor, 0) == syscall.ESRCH }, patience, 5*time.Millisecond)
 		within(t, "connection is gone", c.Done())
 		state, err := host.Look(b.spec.Control)

@@ -16,7 +16,7 @@ import (
 )
 
 // Database is a SQLite database in a sandbox, as it is at the first query. It is
-// queried where it is: no file is copied. Not safe for concurrent use.
+// queried in place: no file is copied. Not safe for concurrent use.
 type Database struct {
 	ctx     context.Context
 	process sandbox.Process
@@ -29,9 +29,9 @@ type Database struct {
 // wrongUsage is the exit code of a runner that does not know a command.
 const wrongUsage = 2
 
-// OpenDatabase opens a database in a sandbox for reading. spec says how the runner
-// that queries it is shut in; its Argv is not used. What is wrong with the database
-// is the error of the first query.
+// OpenDatabase opens a database in a sandbox for reading. spec configures how the
+// runner that queries it is isolated; its Argv is not used. A fault of the
+// database is the error of the first query.
 func OpenDatabase(ctx context.Context, sb Execer, program string, spec RunSpec, file string) (*Database, error) {
 	spec.Argv = []string{program, "query", "--database", file}
 	line, err := json.Marshal(spec)
@@ -44,14 +44,14 @@ func OpenDatabase(ctx context.Context, sb Execer, program string, spec RunSpec, 
 	}
 	d := &Database{ctx: ctx, process: p, answers: json.NewDecoder(bufio.NewReaderSize(p.Stdout(), 1<<16))}
 	d.errors.Go(func() { _, _ = io.Copy(&d.stderr, p.Stderr()); _ = p.Stderr().Close() })
-	// A runner that ends early says why on its stderr.
+	// A runner that ends early reports why on its stderr.
 	_, _ = p.Stdin().Write(append(line, '\n'))
 	return d, nil
 }
 
-// Query returns the columns that a query has, and its rows, whose values are nil,
-// int64, float64, string or []byte; a row is valid until the next one. The rows must
-// be read before the next query.
+// Query returns a query's columns, and its rows, whose values are nil, int64,
+// float64, string or []byte; a row is valid until the next one. The rows must be
+// read before the next query.
 func (d *Database) Query(sql string, args ...any) ([]string, iter.Seq2[[]any, error], error) {
 	if d.broken != nil {
 		return nil, nil, d.broken
@@ -96,7 +96,7 @@ func (d *Database) rows(yield func([]any, error) bool) {
 	}
 }
 
-// next reads an answer. A runner that has ended says why on its stderr.
+// next reads an answer. A runner that has ended reports why on its stderr.
 func (d *Database) next() (a query.Answer, err error) {
 	if err = d.answers.Decode(&a); err == nil {
 		return a, nil

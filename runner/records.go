@@ -6,33 +6,33 @@ import (
 	"iter"
 	"sync"
 
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
-// window is how many bytes of records may be on their way to a client that
-// has not taken them yet.
+// window is how many bytes of records may be on their way to a client that has
+// not consumed them yet.
 const window = 4 << 20
 
-// EndWithRunner is the line by which a spool says that an agent was killed with
-// its runner, which could not say so any more. The next runner does, before it
-// starts an agent.
+// EndWithRunner is the line by which a spool records that an agent was killed
+// with its runner, which could not record it any more. The next runner writes it,
+// before it starts an agent.
 const EndWithRunner = "signal killed (with its runner)"
 
-// Delivery is one record of the spool and where it is.
+// Delivery is one record of the spool and its position.
 type Delivery struct {
-	// Offset is where the record begins, Next where the following one does:
-	// the position to continue from after this record.
+	// Offset is the beginning of the record, Next that of the following one: the
+	// position to continue from after this record.
 	Offset, Next int64
-	Record       event.Record
+	Record       traffic.Record
 }
 
 // Records returns every record from the offset on, then live ones as the agent
-// writes them, and ends without error after the last record of an agent that
-// has exited. Errors end it: [ErrOffset], [ErrTrimmed], [ErrEpoch] (a higher
-// epoch took over), ctx's, or [ErrClosed]. Only [ErrDamaged] does not: it stands
-// for what is between the delivery's offsets, and the records behind it
-// follow. Several may run at once.
+// writes them, and ends without error after the last record of an agent that has
+// exited. Errors end it: [ErrOffset], [ErrTrimmed], [ErrEpoch] (a higher epoch
+// took over), ctx's, or [ErrClosed]. [ErrDamaged] alone does not: it reports a
+// loss between the delivery's offsets, and the later records follow. Several may
+// run at once.
 func (c *Conn) Records(ctx context.Context, from int64) iter.Seq2[Delivery, error] {
 	return func(yield func(Delivery, error) bool) {
 		s := &stream{more: make(chan struct{}, 1)}
@@ -50,7 +50,7 @@ func (c *Conn) Records(ctx context.Context, from int64) iter.Seq2[Delivery, erro
 	}
 }
 
-// follow yields until the stream ends or the consumer has enough.
+// follow yields until the stream ends or the consumer stops.
 func (c *Conn) follow(ctx context.Context, id uint64, s *stream, yield func(Delivery, error) bool) error {
 	var taken int64
 	for {
@@ -75,8 +75,8 @@ func (c *Conn) follow(ctx context.Context, id uint64, s *stream, yield func(Deli
 	}
 }
 
-// cancel is a courtesy: a stream that is not read any more would only use up
-// its credit.
+// cancel is a courtesy: a stream that is no longer read would only use up its
+// credit.
 func (c *Conn) cancel(id uint64) {
 	if c.cause() == nil {
 		_ = c.send(0, wire.OpCancel, wire.Cancel{Stream: id})

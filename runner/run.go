@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// RunSpec is what `sojourn-runner run` reads from its stdin as one JSON value:
-// a command that runs to its end, without input, shut in as an agent is.
+// RunSpec is what `sojourn-runner run` reads from its stdin as one JSON value: a
+// command that runs to its end, without input, isolated like an agent.
 type RunSpec struct {
 	// Argv is the command line; a program without a slash is looked up in the
 	// PATH of Env. Required.
@@ -22,11 +22,11 @@ type RunSpec struct {
 	Env []string `json:"env"`
 	// Dir is where it runs, absolute. Required.
 	Dir string `json:"dir"`
-	// Isolation is the same as the agent's; Programs is not used.
+	// Isolation is that of the agent; Programs is not used.
 	Isolation IsolationSpec `json:"isolation,omitzero"`
 }
 
-// Validate names the first field that is wrong.
+// Validate returns an error for the first invalid field.
 func (s RunSpec) Validate() error {
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return fmt.Errorf("run: field \"argv\" is empty")
@@ -42,13 +42,13 @@ func (s RunSpec) Validate() error {
 
 // ExitError is a command that ended with another code than 0.
 type ExitError struct {
-	// Code is its exit code, or 128 plus the number of the signal that ended it.
+	// Code is its exit code, or 128 plus the signal's number.
 	Code int
 	// Stderr is the end of what it wrote there, at most 1 KiB.
 	Stderr string
 }
 
-// Error is one line when the command wrote one.
+// Error returns one line if the command wrote one.
 func (e *ExitError) Error() string {
 	if e.Stderr == "" {
 		return fmt.Sprintf("exit %d", e.Code)
@@ -56,9 +56,9 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("exit %d: %s", e.Code, e.Stderr)
 }
 
-// Run runs a command in the sandbox by `program run` and returns when it has
-// ended, with all that it started. Its standard output is dropped. Error:
-// [*ExitError], also for a command that could not be started.
+// Run runs a command in the sandbox by `program run` and returns when it and all
+// its children have ended. Its standard output is dropped. Error: [*ExitError],
+// also for a command that could not be started.
 func Run(ctx context.Context, sb Execer, program string, spec RunSpec) error {
 	in, err := json.Marshal(spec)
 	if err != nil {
@@ -72,7 +72,7 @@ func Run(ctx context.Context, sb Execer, program string, spec RunSpec) error {
 	var outputs sync.WaitGroup
 	outputs.Go(func() { _, _ = io.Copy(io.Discard, p.Stdout()); _ = p.Stdout().Close() })
 	outputs.Go(func() { _, _ = io.Copy(&stderr, p.Stderr()); _ = p.Stderr().Close() })
-	// A runner that ends early says why on its stderr.
+	// A runner that ends early reports why on its stderr.
 	_, _ = p.Stdin().Write(append(in, '\n'))
 	_ = p.Stdin().Close()
 	code, err := p.Wait(ctx)
@@ -87,7 +87,7 @@ func Run(ctx context.Context, sb Execer, program string, spec RunSpec) error {
 	return wrap("run", err)
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the written bytes.
 type tail []byte
 
 const tailBytes = 1 << 10

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/host"
 )
@@ -124,15 +125,15 @@ func TestInputIsWrittenOncePerID(t *testing.T) {
 	require.Equal(t, 1, count(read(t, second, 0).end(), event.DirOut, "echo once"))
 	require.NoError(t, second.Close())
 
-	// The next agent process in the same folder knows it too, and says that
-	// it went to another one.
+	// The next agent process in the same folder has the id too, and reports that it
+	// went to another one.
 	require.Equal(t, 1, b.mustStart().RestartCount)
 	third := say(t, b.dial(), "m1", "once")
 	require.True(t, third.Duplicate)
 	require.True(t, third.Gone)
 }
 
-func count(records []event.Record, dir event.Dir, prefix string) (n int) {
+func count(records []traffic.Record, dir event.Dir, prefix string) (n int) {
 	for _, r := range records {
 		if r.Dir == dir && strings.HasPrefix(r.Line, prefix) {
 			n++
@@ -163,7 +164,7 @@ func TestWorkerDeathLeavesTheAgentRunning(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationAuto)
 	st := b.mustStart()
-	// The client is a process, and it is killed.
+	// The client is a separate process, and it is killed.
 	client := exec.Command(b.program, "attach", "--socket", b.spec.Socket, "--epoch", "1", "--from", "0")
 	stdin, err := client.StdinPipe()
 	require.NoError(t, err)
@@ -191,7 +192,7 @@ func TestWorkerDeathLeavesTheAgentRunning(t *testing.T) {
 	}
 }
 
-// A line over the limit is cut while it is read; what follows it is as ever.
+// A line over the limit is cut while it is read; later lines are not affected.
 func TestALongLineIsCut(t *testing.T) {
 	t.Parallel()
 	b := setup(t, runner.IsolationAuto)
@@ -202,7 +203,7 @@ func TestALongLineIsCut(t *testing.T) {
 	say(t, c, "m1", fmt.Sprint("big ", size))
 	d := r.until(event.DirOut, "x")
 	sum := sha256.Sum256(bytes.Repeat([]byte("x"), size))
-	require.Equal(t, &event.Cut{Bytes: size, SHA256: hex.EncodeToString(sum[:])}, d.Record.Cut)
+	require.Equal(t, &traffic.Cut{Bytes: size, SHA256: hex.EncodeToString(sum[:])}, d.Record.Cut)
 	require.Less(t, len(d.Record.Line), jsonl.DefaultMaxLine)
 	say(t, c, "m2", "after")
 	require.Nil(t, r.until(event.DirOut, "echo after").Record.Cut)
@@ -286,7 +287,7 @@ func TestTokenIsNeeded(t *testing.T) {
 		require.ErrorIs(t, err, runner.ErrToken)
 	}
 	require.EqualValues(t, 1, b.dial().Attached().Epoch, "a refused client raises no epoch")
-	// It lies in no argument, environment or file.
+	// It is in no argument, environment or file.
 	for _, name := range []string{"cmdline", "environ"} {
 		raw, err := os.ReadFile(filepath.Join("/proc", itoa(st.Supervisor), name))
 		if errors.Is(err, os.ErrPermission) {

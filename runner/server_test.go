@@ -16,8 +16,8 @@ import (
 	"syscall"
 )
 
-// server is an agent that serves HTTP and one stream of events. Its arguments
-// set its temper, each path is an order.
+// server is an agent that serves HTTP and one stream of events. Its arguments set
+// its behavior, each path is a command.
 func server(args []string) int {
 	s := &httpAgent{password: os.Getenv("SERVER_PASSWORD"), streams: map[*audience]bool{}}
 	address := ""
@@ -58,7 +58,7 @@ type httpAgent struct {
 
 	mu      sync.Mutex
 	streams map[*audience]bool
-	refuse  int // how many subscriptions
+	refuse  int // the number of subscriptions
 	running int
 	asked   []string
 }
@@ -77,7 +77,7 @@ func (s *httpAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.obey(w, r, string(body))
 }
 
-// obey carries out one order.
+// obey executes one command.
 func (s *httpAgent) obey(w http.ResponseWriter, r *http.Request, body string) {
 	s.enter(r.URL.Path)
 	defer s.leave()
@@ -124,7 +124,7 @@ func (s *httpAgent) obey(w http.ResponseWriter, r *http.Request, body string) {
 	}
 }
 
-// enter notes what is asked and how many are at it.
+// enter records a request and how many run at once.
 func (s *httpAgent) enter(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ type audience struct {
 	gone  <-chan struct{}
 }
 
-// emit returns when every stream has it.
+// emit returns when every stream has the event.
 func (s *httpAgent) emit(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

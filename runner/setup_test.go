@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/host"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -25,15 +26,15 @@ import (
 
 const token = "t0ken"
 
-// bench is one control folder with the programs beside.
+// bench is one control folder with the programs.
 type bench struct {
 	t       testing.TB
 	program string
 	spec    runner.StartSpec
 }
 
-// setup gives a fresh bench; mode none or require. Where namespaces are not
-// allowed the test is skipped.
+// setup returns a fresh bench; mode is none or require. The test is skipped if
+// namespaces are not allowed.
 func setup(t testing.TB, mode runner.IsolationMode, args ...string) *bench {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "run") // t.TempDir is too long for a socket
@@ -84,7 +85,7 @@ func bothModes(t *testing.T, test func(t *testing.T, mode runner.IsolationMode))
 	}
 }
 
-// start runs `start` as a process of its own, as a provider would.
+// start runs `start` as a separate process, as a provider would.
 func (b *bench) start() (runner.Status, error) {
 	raw, err := json.Marshal(b.spec)
 	require.NoError(b.t, err)
@@ -121,15 +122,15 @@ type reader struct {
 }
 
 func read(t testing.TB, c *runner.Conn, from int64) *reader {
-	// Only so that a test that would hang says where; a huge line takes long
-	// under the race detector on a busy machine.
+	// Only so that a hanging test reports where; a huge line takes long under the
+	// race detector on a busy machine.
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	next, stop := iter.Pull2(c.Records(ctx, from))
 	t.Cleanup(func() { stop(); cancel() })
 	return &reader{t: t, next: next}
 }
 
-// until gives the first record that has the direction and begins with prefix.
+// until returns the first record that has the direction and begins with prefix.
 func (r *reader) until(dir event.Dir, prefix string) runner.Delivery {
 	r.t.Helper()
 	for {
@@ -147,9 +148,9 @@ func (r *reader) until(dir event.Dir, prefix string) runner.Delivery {
 }
 
 // end reads to the end of the stream.
-func (r *reader) end() []event.Record {
+func (r *reader) end() []traffic.Record {
 	r.t.Helper()
-	var all []event.Record
+	var all []traffic.Record
 	for {
 		d, err, ok := r.next()
 		require.NoError(r.t, err)
@@ -160,7 +161,7 @@ func (r *reader) end() []event.Record {
 	}
 }
 
-// say hands one order to the agent under an id.
+// say sends one command to the agent under an id.
 func say(t testing.TB, c *runner.Conn, id, line string) runner.Ack {
 	t.Helper()
 	ack, err := c.Input(t.Context(), id, []byte(line+"\n"))

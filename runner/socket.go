@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// maxSocketPath is what the kernel takes, without the closing NUL byte.
+// maxSocketPath is the kernel's limit, without the closing NUL byte.
 const maxSocketPath = 107
 
-// SocketPath is where the control socket of the sandbox with this id belongs:
-// short, because the kernel allows 107 bytes, and the same for every process
-// on the host. The error names the data folder when it is too long.
+// SocketPath returns the path for the control socket of the sandbox with this id:
+// short, because the kernel allows 107 bytes, and the same for every process on
+// the host. The error names the data folder when it is too long.
 func SocketPath(dataDir, id string) (string, error) {
 	sum := sha256.Sum256([]byte(id))
 	p := filepath.Join(dataDir, "s", hex.EncodeToString(sum[:])[:12])
@@ -23,7 +23,7 @@ func SocketPath(dataDir, id string) (string, error) {
 	return p, nil
 }
 
-// CheckSocketPath refuses a path that the kernel would.
+// CheckSocketPath refuses a path that is too long for the kernel.
 func CheckSocketPath(p string) error {
 	if len(p) > maxSocketPath {
 		return fmt.Errorf("socket path %s has %d bytes, the system allows %d: choose a shorter data folder", p, len(p), maxSocketPath)
@@ -31,8 +31,8 @@ func CheckSocketPath(p string) error {
 	return nil
 }
 
-// Token makes the token of a sandbox from a secret of the host's, so that the
-// host's next worker can attach without any token having been written down.
+// Token derives the token of a sandbox from the host's secret, so that the host's
+// next worker can attach although no token was stored.
 func Token(secret []byte, sandboxID string) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("sojourn-runner " + sandboxID))

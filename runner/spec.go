@@ -16,20 +16,20 @@ const (
 	TransportHTTP = "http"
 )
 
-// DefaultIdleLease is how long an agent lives while no worker asks for it: long
-// enough for any restart of a worker, short enough that a host whose worker is
-// gone for good gets its memory back.
+// DefaultIdleLease is how long an agent lives without a request from a worker:
+// long enough for any restart of a worker, short enough that a host whose worker
+// never returns gets its memory back.
 const DefaultIdleLease = time.Hour
 
 // MarkEnv is the variable by which a provider marks a sandbox's processes, so
-// that it finds them again; it opens nothing.
+// that it finds them again; it grants nothing.
 const MarkEnv = "SOJOURN_SANDBOX"
 
 // StartSpec is what `sojourn-runner start` reads from its stdin as one JSON
 // value. The token is in no file, argument or environment.
 type StartSpec struct {
-	// Epoch is the starter's; a lower one than this control folder has seen
-	// is refused with [ErrEpoch].
+	// Epoch is that of the starter; a lower one than this control folder has seen is
+	// refused with [ErrEpoch].
 	Epoch uint64 `json:"epoch"`
 	// Token must be shown by every client. Required.
 	Token string `json:"token"`
@@ -47,73 +47,70 @@ type StartSpec struct {
 	// Socket is the control socket's path, absolute, at most 107 bytes; see
 	// [SocketPath]. Required.
 	Socket string `json:"socket"`
-	// Transport is how the agent speaks: "stdio", the default, or "http".
+	// Transport is how to talk to the agent: "stdio", the default, or "http".
 	Transport string `json:"transport,omitempty"`
 	// HTTP is required with the transport "http", and unused with another.
 	HTTP HTTPSpec `json:"http,omitzero"`
-	// Helpers names programs beside the agent's own, in its folder, that its
-	// process starts for itself and keeps: no sweep ends one. A process is a helper
-	// if it is a direct child of the agent's and runs that very file; its name
-	// and arguments count for nothing, and what it starts is no helper. Default:
-	// none.
+	// Helpers names programs beside the agent's own, in its folder, that its process
+	// starts for itself and keeps: no sweep ends one. A process is a helper if it is
+	// a direct child of the agent's and runs that very file; its name and arguments
+	// don't matter, and its children are not helpers. Default: none.
 	Helpers []string `json:"helpers,omitempty"`
 	// Isolation is how the agent is isolated.
 	Isolation IsolationSpec `json:"isolation,omitzero"`
 	// Grace is how long a stop waits between its steps.
 	Grace Grace `json:"grace,omitzero"`
-	// Linger is how long the supervisor answers clients after the agent has
-	// exited by itself and the last connection is gone. Nanoseconds. Default:
-	// 10 minutes.
+	// Linger is how long the supervisor answers clients after the agent has exited by
+	// itself and the last connection has ended. Nanoseconds. Default: 10 minutes.
 	Linger time.Duration `json:"linger,omitempty"`
 	// IdleLease is how long the agent lives without a request from any client,
 	// while no [Conn.Lease] is armed; then it is stopped, and the supervisor ends.
 	// Nanoseconds. Default: [DefaultIdleLease].
 	IdleLease time.Duration `json:"idleLease,omitempty"`
-	// SegmentBytes is the size at which the spool begins a new file. Default:
-	// 16 MiB.
+	// SegmentBytes is the size at which the spool starts a new file. Default: 16 MiB.
 	SegmentBytes int64 `json:"segmentBytes,omitempty"`
 	// MaxLine is how many bytes of a line of the agent are kept; a longer one is
 	// cut while it is read, and its record has its length and hash. Default:
 	// [jsonl.DefaultMaxLine].
 	MaxLine int `json:"maxLine,omitempty"`
-	// SpoolFrom is how far the starter knows that the spool once reached. A spool
-	// that ends before has lost its end, and continues there: no offset is given
-	// twice. Default: 0.
+	// SpoolFrom is the highest offset that the starter knows of. A spool that ends
+	// before it has lost its end, and continues there: no offset is assigned twice.
+	// Default: 0.
 	SpoolFrom int64 `json:"spoolFrom,omitempty"`
-	// Tag is kept and shown in the status, nothing else.
+	// Tag is only stored and shown in the status.
 	Tag map[string]string `json:"tag,omitempty"`
 }
 
-// IsolationMode reports whether namespaces are wanted.
+// IsolationMode is whether namespaces are used.
 type IsolationMode string
 
 const (
 	// IsolationAuto uses namespaces where the system allows. The default.
 	IsolationAuto IsolationMode = "auto"
-	// IsolationRequire fails the start where it does not.
+	// IsolationRequire fails the start if the system does not allow them.
 	IsolationRequire IsolationMode = "require"
 	// IsolationNone uses none.
 	IsolationNone IsolationMode = "none"
 )
 
-// IsolationSpec is what the agent shall not see.
+// IsolationSpec is what the agent may not see.
 type IsolationSpec struct {
 	// Mode: default auto.
 	Mode IsolationMode `json:"mode,omitempty"`
 	// Hide lists files and folders that the agent sees as empty.
 	Hide []string `json:"hide,omitempty"`
-	// Keep lists files and folders below those that it does see, for writing,
-	// by paths without symbolic links; KeepReadOnly likewise for reading, by any
-	// path. What does not exist is left out. The agent's own program is kept for
-	// reading in any case.
+	// Keep lists files and folders below those that it does see, for writing, by
+	// paths without symbolic links; KeepReadOnly likewise for reading, by any path.
+	// Missing paths are skipped. The agent's own program is kept for reading in any
+	// case.
 	Keep         []string `json:"keep,omitempty"`
 	KeepReadOnly []string `json:"keepReadOnly,omitempty"`
-	// Programs are further programs, by absolute paths, that the agent's own
-	// starts; they are kept for reading like that one. With any, what the agent's
-	// own process starts itself counts as the agent: no sweep ends it.
+	// Programs are further programs, by absolute paths, that the agent's own starts;
+	// they are kept for reading like that one. If there are any, direct children of
+	// the agent's process count as the agent: no sweep ends them.
 	Programs []string `json:"programs,omitempty"`
-	// Network is what the agent may reach. Guarded, it is never started without a
-	// network namespace, whatever Mode is.
+	// Network is what the agent may reach. If it is guarded the agent is never
+	// started without a network namespace, whatever Mode is.
 	Network sandbox.Network `json:"network,omitzero"`
 }
 
@@ -126,7 +123,7 @@ type Grace struct {
 	Term time.Duration `json:"term,omitempty"`
 }
 
-// Or fills what is zero from d.
+// Or returns g with zero fields set from d.
 func (g Grace) Or(d Grace) Grace {
 	if g.Stdin == 0 {
 		g.Stdin = d.Stdin
@@ -137,7 +134,7 @@ func (g Grace) Or(d Grace) Grace {
 	return g
 }
 
-// WithDefaults fills what is zero.
+// WithDefaults returns s with zero fields set to their defaults.
 func (s StartSpec) WithDefaults() StartSpec {
 	if s.Transport == "" {
 		s.Transport = TransportStdio
@@ -161,7 +158,7 @@ func (s StartSpec) WithDefaults() StartSpec {
 	return s
 }
 
-// Validate names the first field that is wrong; call it on a spec with
+// Validate returns an error for the first invalid field; call it on a spec with
 // defaults.
 func (s StartSpec) Validate() error {
 	for _, f := range []struct{ name, path string }{
@@ -194,7 +191,7 @@ func (s StartSpec) Validate() error {
 	return CheckSocketPath(s.Socket)
 }
 
-// check names the first field that is wrong.
+// check returns an error for the first invalid field.
 func (s IsolationSpec) check() error {
 	if err := s.Mode.check(); err != nil {
 		return err
@@ -230,7 +227,7 @@ func (s StartSpec) validateTransport() error {
 	return fmt.Errorf("start: field \"transport\" is %q, want %q or %q", s.Transport, TransportStdio, TransportHTTP)
 }
 
-// AgentState reports whether the agent process lives.
+// AgentState is whether the agent process lives.
 type AgentState string
 
 const (
@@ -238,7 +235,7 @@ const (
 	AgentExited  AgentState = "exited"
 )
 
-// Status is how the runner and its agent stand. It is also the one line that
+// Status is the state of the runner and its agent. It is also the one line that
 // `sojourn-runner start` and `status` print.
 type Status struct {
 	State AgentState `json:"state"`
@@ -247,7 +244,7 @@ type Status struct {
 	ExitCode *int `json:"exitCode"`
 	// Signal names what killed it, such as "killed"; else empty.
 	Signal string `json:"signal,omitempty"`
-	// Epoch is the highest seen.
+	// Epoch is the highest one seen.
 	Epoch uint64 `json:"epoch"`
 	// RestartCount is 0 for the first agent process in this control folder.
 	RestartCount int       `json:"restartCount"`
@@ -263,37 +260,37 @@ type Status struct {
 	// StartOffset is where this agent process's records begin.
 	StartOffset int64     `json:"startOffset"`
 	Isolation   Isolation `json:"isolation"`
-	// LeaseUntil is when the supervisor ends everything unless the lease is
-	// renewed; zero when no lease is armed.
+	// LeaseUntil is when the supervisor ends everything unless the lease is renewed;
+	// zero if no lease is armed.
 	LeaseUntil time.Time `json:"leaseUntil,omitzero"`
 	// IdleUntil is when the supervisor stops the agent unless a client makes a
 	// request; zero while a lease is armed or when the agent has exited.
 	IdleUntil time.Time `json:"idleUntil,omitzero"`
-	// Fault is why the runner itself ended the agent, such as a full disk.
+	// Fault is the reason why the runner itself ended the agent, such as a full disk.
 	Fault string `json:"fault,omitempty"`
 	// Damage names what of the control folder could not be read when this agent
-	// process was started; the runner continues without.
+	// process was started; the runner continues without it.
 	Damage []string          `json:"damage,omitempty"`
 	Tag    map[string]string `json:"tag,omitempty"`
-	// Protocol is the version that the runner speaks, ProtocolFrom the oldest
-	// one that it understands; 0 is of a runner from before there were versions.
+	// Protocol is the version that the runner speaks, ProtocolFrom the oldest one
+	// that it understands; 0 if the runner predates versions.
 	Protocol     int `json:"protocol,omitempty"`
 	ProtocolFrom int `json:"protocolFrom,omitempty"`
 }
 
-// Isolation is how an agent is in fact shut in.
+// Isolation is how an agent is actually isolated.
 type Isolation struct {
-	// PID means that it has a PID namespace and a /proc of its own, so that
-	// whatever it starts ends with it and no other process is in its view.
+	// PID means that it has its own PID namespace and /proc, so that whatever it
+	// starts ends with it and it sees no other process.
 	PID bool `json:"pid"`
-	// Mount means that hidden folders are out of its view.
+	// Mount means that it does not see hidden folders.
 	Mount bool `json:"mount"`
 	// User means that this was done by a user namespace, without root.
 	User bool `json:"user"`
-	// Reason is why the rest failed.
+	// Reason is why the rest is missing.
 	Reason string `json:"reason,omitempty"`
-	// Network reports whether the agent has a network namespace with one guarded
-	// way out; NetworkReason is why it can't.
+	// Network reports whether the agent has a network namespace with one guarded way
+	// out; NetworkReason is why it has none.
 	Network       bool   `json:"network,omitempty"`
 	NetworkReason string `json:"networkReason,omitempty"`
 }
@@ -309,18 +306,21 @@ type Process struct {
 	Start uint64 `json:"start"`
 	// State is the kernel's letter: R, S, D, Z, T, …
 	State string `json:"state"`
+	// Detached reports whether it is in another kernel session than the agent, as the
+	// commands of agents' tools are.
+	Detached bool `json:"detached,omitempty"`
 }
 
-// Mark is a snapshot of what runs below the agent, for a later Sweep. It is
-// plain data and may be kept.
+// Mark is a snapshot of the processes below the agent, for a later Sweep. It is
+// plain data and may be stored.
 type Mark struct {
 	Processes []Process `json:"processes"`
 }
 
-// Swept is what a Sweep did.
+// Swept is the result of a Sweep.
 type Swept struct {
 	Killed []Process `json:"killed,omitempty"`
-	// Left are processes that would not die in time.
+	// Left are processes that did not die in time.
 	Left []Process `json:"left,omitempty"`
 }
 
@@ -328,9 +328,9 @@ type Swept struct {
 type Ack struct {
 	// Duplicate means that the id was known, so nothing was written now.
 	Duplicate bool `json:"duplicate,omitempty"`
-	// Gone means that it was handed to an agent process that has ended since.
+	// Gone means that it was passed to a former agent process.
 	Gone bool `json:"gone,omitempty"`
-	// Offset is where the input's first record is in the spool, Next the
+	// Offset is the position of the input's first record in the spool, Next the
 	// offset after its last.
 	Offset int64 `json:"offset"`
 	Next   int64 `json:"next"`

@@ -10,12 +10,12 @@ import (
 // HTTPSpec is how to talk to an agent process that serves HTTP on a loopback
 // address, with one stream of server-sent events.
 //
-// What the process writes to stdout and stderr is its log and is spooled as
-// "err" records. The data of every event is spooled as one "out" record: data
-// of several lines is compacted if it is JSON, else put into
+// What the process writes to stdout and stderr is its log and is spooled as "err"
+// records. The data of every event is spooled as one "out" record: data of
+// several lines is compacted if it is JSON, else put into
 // {"type":"sojourn.text","text":…}. When the stream breaks while the process
-// lives, a "sig" record says "events lost", and "events again" once it stands
-// again; what was said in between is lost.
+// lives, a "sig" record has "events lost", and "events again" once it is open
+// again; events in between are lost.
 //
 // Every line of an input is one request, and is spooled as an "in" record:
 //
@@ -29,31 +29,30 @@ import (
 //	{"type":"sojourn.response","id":"r1","error":"no response within 1m0s"}
 //	{"type":"sojourn.response","id":"r1","error":"no response before …","ended":true}
 //
-// The body there is a string if the response's is no JSON, and absent if that
-// is empty. An error means that no whole response came, or that the line is no
-// request, and then the agent does not have it. With "ended" the agent's
-// process ended first; its record comes behind. Redirects are responses
-// like others. Responses and events come on connections of their own, so what
-// a request sets off may be spooled before its response or after. What still
-// waits when the agent ends, or is told to, is dropped.
+// The body is a string if the response's is not JSON, and absent if that is
+// empty. An error means that no whole response came, or that the line is not a
+// request, and then the agent does not have it. With "ended" the agent's process
+// ended first; the record of its end follows. Redirects are responses like
+// others. Responses and events arrive on separate connections, so a request's
+// events may be spooled before or after its response. Requests still queued when
+// the agent ends, or is being ended, are dropped.
 type HTTPSpec struct {
-	// Ready is how the line begins that says that the server is up, on stdout
-	// or stderr; its base URL follows, up to white space. Only loopback
+	// Ready is the prefix of the line, on stdout or stderr, that reports that the
+	// server is ready; its base URL follows, up to white space. Only loopback
 	// addresses are accepted, else the agent is ended with a fault. Required.
 	Ready string `json:"ready"`
-	// Events is the path of the event stream, such as "/event". Required. It
-	// is asked for again while it is refused; a server that is up and has
-	// never granted it for a minute is ended with a fault.
+	// Events is the path of the event stream, such as "/event". Required. It is
+	// requested again while it is refused; a server that is ready and refuses it for
+	// a minute is ended with a fault.
 	Events string `json:"events"`
-	// PasswordEnv names a variable in which the process is given a password,
-	// made for it alone, that every request shows as basic auth. It is kept in
-	// no file, and blanked in what the process logs. Default: no password.
+	// PasswordEnv names a variable in which the process receives a password,
+	// generated for it alone, that every request sends as basic auth. It is stored in
+	// no file, and blanked in the process's log. Default: no password.
 	PasswordEnv string `json:"passwordEnv,omitempty"`
 	// User is the user of the basic auth. Default: empty.
 	User string `json:"user,omitempty"`
-	// RequestTimeout is from the sending of a request to the end of its
-	// response; for the event stream, to the beginning. Nanoseconds. Default:
-	// 60 s.
+	// RequestTimeout is from the sending of a request to the end of its response; for
+	// the event stream, to its beginning. Nanoseconds. Default: 60 s.
 	RequestTimeout time.Duration `json:"requestTimeout,omitempty"`
 }
 

@@ -6,9 +6,9 @@ import "fmt"
 // another release: runner and client send each other the version of the
 // protocol that they speak, and the oldest one that they understand.
 const (
-	// Protocol is the version spoken by this package. 1 is that of runners from
-	// before there were versions; since 2 records have checksums and a runner
-	// says what of its folder is damaged.
+	// Protocol is the version spoken by this package. 1: runners that predate
+	// versions. 2: records have checksums, and a runner reports what of its folder is
+	// damaged.
 	Protocol = 2
 	// ProtocolFrom is the oldest version understood.
 	ProtocolFrom = 1

@@ -16,19 +16,19 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// FileChange is a line of `sojourn-runner watch`: a file of the watched folder
-// as it is now. It may be reported more than once.
+// FileChange is a line of `sojourn-runner watch`: a file of the watched folder in
+// its current state. It may be reported more than once.
 type FileChange struct {
 	// Path is relative to the folder, with slashes: bytes, not always UTF-8.
 	Path string
-	// Gone means that there is no such file any more; the rest is empty then.
+	// Gone means that the file does not exist any more; the rest is empty then.
 	Gone bool
 	// Mode has the permission bits.
 	Mode fs.FileMode
 	Size int64
 	// SHA256 of the content, in hex.
 	SHA256 string
-	// Content is the file's text; nil for what is no text, or too long.
+	// Content is the file's text; nil if it is not text, or too long.
 	Content *string
 }
 
@@ -69,11 +69,11 @@ func (c *FileChange) UnmarshalJSON(data []byte) error {
 
 // WatchSpec selects what [Watch] watches.
 type WatchSpec struct {
-	// Dir is the folder, absolute. Required.
+	// Ignore are names of folders that are skipped, wherever they are.
 	Dir string
 	// Ignore are names of folders that are not looked into, wherever they are.
 	Ignore []string
-	// Since makes known what changed from then on, before the watch began too.
+	// Since also reports what changed from that time on, before the watch began.
 	Since time.Time
 }
 
@@ -100,7 +100,7 @@ func Watch(ctx context.Context, sb Execer, program string, spec WatchSpec) iter.
 	}
 }
 
-// yieldChanges reports whether the caller wants no more.
+// yieldChanges reports whether the caller stopped.
 func yieldChanges(ctx context.Context, lines io.Reader, yield func(FileChange, error) bool) (stopped bool, err error) {
 	in := bufio.NewReaderSize(lines, 64<<10)
 	for {
@@ -124,7 +124,7 @@ func yieldChanges(ctx context.Context, lines io.Reader, yield func(FileChange, e
 // endWatch ends a watch by the end of its input.
 func endWatch(ctx context.Context, p sandbox.Process) error {
 	err := p.Stdin().Close()
-	said, _ := io.ReadAll(io.LimitReader(p.Stderr(), 500)) // only words for the error
+	said, _ := io.ReadAll(io.LimitReader(p.Stderr(), 500)) // only for the error's text
 	code, werr := p.Wait(context.WithoutCancel(ctx))
 	err = errors.Join(err, werr, p.Stdout().Close(), p.Stderr().Close())
 	if err == nil && code != 0 {

@@ -1,15 +1,15 @@
-// Package sandbox says what a place to run an agent in must offer: a
-// [Provider] makes, finds and lists sandboxes; a [Sandbox] runs commands,
-// takes files in, copies files out, and ends.
+// Package sandbox defines the environment in which an agent runs: a [Provider]
+// makes, finds and lists sandboxes; a [Sandbox] runs commands, copies files in
+// and out, and ends.
 //
 // A sandbox has four areas, see [Area]:
 //
 //	home       the agent's HOME: its config folder and native transcripts;
 //	           one per session, never the user's own
-//	workspace  what the agent works on; may be a folder of the user's, in place
+//	workspace  what the agent works on; may be a folder of the user, in place
 //	tmp        the agent's TMPDIR
-//	control    the runner's: spool, journal, lock, log; the agent has no view
-//	           of it where the system allows
+//	control    the runner's: spool, journal, lock, log; the agent does not see
+//	           it if the system allows
 //
 // The order of use:
 //
@@ -19,10 +19,10 @@
 //	for f, err := range sb.CopyOut(ctx, sandbox.Selection{Area: sandbox.AreaHome}) { … }
 //	err = sb.Terminate(ctx)
 //
-// Agents are not started by Exec directly but by package runner, through Exec.
+// Package runner starts agents, through Exec.
 //
-// Nothing that a sandbox is given opens anything else of the house: its
+// Nothing that a sandbox is given grants access to Sojourn's own services: its
 // environment is an allow-list (see [Environment]), its traffic goes over the
-// stdio of Exec, and every path that comes from outside is resolved inside its
-// area. Package sandboxtest holds the tests that every provider must pass.
+// stdio of Exec, and every path from outside is resolved inside its area. Package
+// sandboxtest has the tests that every provider must pass.
 package sandbox

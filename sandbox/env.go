@@ -12,12 +12,13 @@ import (
 // inherited are the variables of the worker that any command may see.
 var inherited = []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
-// housePrefixes begin the names of the variables by which a worker reaches
+// housePrefixes are the prefixes of the variables by which a worker reaches
 // Temporal, the stream and the archive, and of its own settings.
 var housePrefixes = []string{"TEMPORAL_", "NATS_", "AWS_", "SOJOURN_"}
 
-// CheckVariable refuses a name that no agent is given from its worker's
-// environment, whatever profile asks for it: that of a variable which opens the house.
+// CheckVariable refuses the name of a variable that grants access to Sojourn's
+// services: no agent gets it from its worker's environment, whatever its profile
+// requests.
 func CheckVariable(name string) error {
 	for _, prefix := range housePrefixes {
 		if strings.HasPrefix(name, prefix) {
@@ -27,10 +28,11 @@ func CheckVariable(name string) error {
 	return nil
 }
 
-// Environment builds the environment of a sandbox from an allow-list: the few
+// Environment returns the environment of a sandbox from an allow-list: the few
 // variables that every command needs, and those that pass names (the setting
 // SOJOURN_PASS_ENV), each only if getenv has it. Nothing else is inherited. A
-// name in pass that would open Temporal, the stream or the archive is refused.
+// name in pass that grants access to Temporal, the stream or the archive is
+// refused.
 func Environment(getenv func(string) string, pass []string) ([]string, error) {
 	var env []string
 	for _, name := range slices.Concat(inherited, pass) {
@@ -55,8 +57,8 @@ func checkPassed(name string) error {
 	return nil
 }
 
-// MergeEnv joins environments of the form NAME=value; a later one wins. The
-// order is that of each name's first mention.
+// MergeEnv joins environments of the form NAME=value; a later one takes
+// precedence. The order is that of each name's first mention.
 func MergeEnv(envs ...[]string) []string {
 	at := map[string]int{}
 	var out []string
@@ -86,8 +88,8 @@ func EnvValue(env []string, name string) string {
 	return ""
 }
 
-// LookPath finds a program by its name in the folders of a PATH. Relative folders
-// don't count. The error is [fs.ErrNotExist].
+// LookPath returns the path of a program in the folders of a PATH. Relative
+// folders are ignored. The error is [fs.ErrNotExist].
 func LookPath(name, path string) (string, error) {
 	for _, dir := range filepath.SplitList(path) {
 		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(dir) {

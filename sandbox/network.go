@@ -13,34 +13,33 @@ import (
 type NetworkMode string
 
 const (
-	// NetworkHost is the network of the machine, as any of its processes has it.
-	// The default.
+	// NetworkHost is the machine's network, as its processes have it. The default.
 	NetworkHost NetworkMode = "host"
-	// NetworkGuarded is a network namespace of the agent's own. Its only way out
-	// refuses the machine's own addresses, link-local ones (with the metadata
-	// services of clouds), and what [Network] denies.
+	// NetworkGuarded is a separate network namespace. Its only way out refuses the
+	// machine's own addresses, link-local ones (with the metadata services of
+	// clouds), and what [Network] denies.
 	NetworkGuarded NetworkMode = "guarded"
 )
 
 // Network is what an agent may reach. The zero value is the machine's network.
 type Network struct {
-	// Mode: default host. All else counts only when it is guarded.
+	// Mode: default host. The other fields apply only if it is guarded.
 	Mode NetworkMode `json:"mode,omitempty"`
-	// House lists the worker's own services as HOST:PORT: they are refused,
-	// whatever Allow has; at private addresses, all their ports are.
+	// House lists the worker's own services as HOST:PORT: they are refused, whatever
+	// Allow has; at private addresses, all ports are refused.
 	House []string `json:"house,omitempty"`
 	// Deny lists further addresses, prefixes (10.1.0.0/16) and host names.
 	Deny []string `json:"deny,omitempty"`
-	// Allow lists HOST:PORTs that are reached although their addresses are
-	// refused, such as a model on this machine. One at a loopback address has the
-	// same address and port within the namespace.
+	// Allow lists HOST:PORTs that are permitted although their addresses are refused,
+	// such as a model on this machine. One at a loopback address has the same address
+	// and port within the namespace.
 	Allow []string `json:"allow,omitempty"`
 }
 
-// Guarded reports whether the agent has a network namespace of its own.
+// Guarded reports whether the agent has a separate network namespace.
 func (n Network) Guarded() bool { return n.Mode == NetworkGuarded }
 
-// Validate names the first field that is wrong.
+// Validate returns an error for the first invalid field.
 func (n Network) Validate() error {
 	if n.Mode != "" && n.Mode != NetworkHost && n.Mode != NetworkGuarded {
 		return fmt.Errorf("field \"network.mode\" is %q, want %s or %s", n.Mode, NetworkGuarded, NetworkHost)
@@ -74,13 +73,13 @@ func checkHostPort(s string) error {
 	return nil
 }
 
-// defaultPorts are those of URLs that name none.
+// defaultPorts are the ports of URLs without one.
 var defaultPorts = map[string]string{
 	"http": "80", "ws": "80", "https": "443", "wss": "443", "nats": "4222", "tls": "4222", "socks5": "1080", "socks5h": "1080",
 }
 
-// HostPort returns the HOST:PORT that a URL leads to; false for what is no URL
-// of a server.
+// HostPort returns the HOST:PORT of a URL; false if it is not the URL of a
+// server.
 func HostPort(rawURL string) (string, bool) {
 	u, err := url.Parse(strings.TrimSpace(rawURL))
 	if err != nil || u.Hostname() == "" {

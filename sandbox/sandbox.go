@@ -12,83 +12,82 @@ import (
 )
 
 var (
-	// ErrNotFound means that no sandbox has the id: never made, or terminated.
+	// ErrNotFound means that no sandbox has the id: it was never made, or was
+	// terminated.
 	ErrNotFound = errors.New("no such sandbox")
-	// ErrExists means that there is a sandbox with the id already; Open it.
+	// ErrExists means that a sandbox with the id already exists; Open it.
 	ErrExists = errors.New("sandbox exists already")
-	// ErrTerminated means that the sandbox ended under the caller's hands.
+	// ErrTerminated means that the sandbox ended during the call.
 	ErrTerminated = errors.New("sandbox is terminated")
 	// ErrEscape means that a path or a symlink leads out of its area.
 	ErrEscape = errors.New("path leads out of the sandbox")
-	// ErrLimit means that a copy went over a limit of size or count.
+	// ErrLimit means that a copy exceeded a limit of size or count.
 	ErrLimit = errors.New("copy is over the limit")
 )
 
 // WorkspaceError is returned by [Provider.Create] for a Workspace that the
 // provider refuses. Another try helps only after the folder has changed.
 type WorkspaceError struct {
-	// Dir is the folder as the Spec names it.
+	// Dir is the folder as the Spec has it.
 	Dir string
-	// Reason is what is wrong with it, Want what would be right.
+	// Reason is what is wrong with it, Want what is right.
 	Reason, Want string
 }
 
-// Error names the field, the folder, the reason and what would be right.
+// Error returns the field, the folder, the reason and what is right.
 func (e *WorkspaceError) Error() string {
 	return fmt.Sprintf("sandbox: field \"workspace\": %s %s; want %s", e.Dir, e.Reason, e.Want)
 }
 
 // Provider makes and finds sandboxes. All methods may be called concurrently.
 type Provider interface {
-	// Name is the provider's, as in Info.Provider.
+	// Name returns the provider's name, as in Info.Provider.
 	Name() string
-	// Create makes a sandbox with empty areas and returns it when it is ready
-	// to take files and commands. Errors: [ErrExists], [*WorkspaceError], or a
-	// bad field of the Spec by name; after an error nothing is left behind.
+	// Create makes a sandbox with empty areas and returns it when it is ready to take
+	// files and commands. Errors: [ErrExists], [*WorkspaceError], or an invalid field
+	// of the Spec by name; after an error nothing remains.
 	Create(ctx context.Context, spec Spec) (Sandbox, error)
-	// Open finds a sandbox that Create made, also from another process and
-	// after a restart. Error: [ErrNotFound].
+	// Open returns a sandbox that Create made, also in another process and after a
+	// restart. Error: [ErrNotFound].
 	Open(ctx context.Context, id string) (Sandbox, error)
 	// List returns every sandbox of the provider that is not terminated, also
-	// half-made ones (status starting), by id. It is what a reconciler holds
-	// against the open sessions.
+	// half-made ones (status starting), by id. A reconciler compares it with the open
+	// sessions.
 	List(ctx context.Context) ([]Info, error)
 }
 
-// Sandbox is one place to run one session's agent. All methods may be called
-// concurrently; the value is a handle that owns nothing: dropping it leaves
-// the sandbox standing.
+// Sandbox is the environment of one session's agent. All methods may be called
+// concurrently; the value is a handle that owns nothing: dropping it does not end
+// the sandbox.
 type Sandbox interface {
-	// ID is the id that the sandbox was created with.
+	// ID returns the id that the sandbox was created with.
 	ID() string
-	// Info looks at the sandbox now. After Terminate it answers with status
+	// Info returns the sandbox's current state. After Terminate it returns the status
 	// terminated and an exit code instead of an error.
 	Info(ctx context.Context) (Info, error)
-	// Exec starts a command. The process is killed when ctx ends; what it
-	// has detached from itself (such as the runner's supervisor) continues.
-	// Errors: [ErrTerminated], or the program cannot be started.
+	// Exec starts a command. The process is killed when ctx ends; processes that it
+	// has detached (such as the runner's supervisor) continue. Errors:
+	// [ErrTerminated], or that the program cannot be started.
 	Exec(ctx context.Context, cmd Command) (Process, error)
-	// CopyIn writes files into an area: folders are made as needed, standing
-	// files replaced in one step, so that a death leaves the old one or the new
-	// one; symlinks are made last and only if they stay inside. A bad file is
-	// skipped and named in the returned error ([ErrEscape] and the like,
-	// joined); the good ones stay. An error of the sequence, of ctx, or
-	// [ErrLimit] ends the copy.
+	// CopyIn writes files into an area: folders are made as needed, and existing
+	// files are replaced in one step, so that a crash leaves the old one or the new
+	// one; symlinks are made last and only if they stay inside. A bad file is skipped
+	// and named in the returned error ([ErrEscape] and the like, joined); the others
+	// are written. An error of the sequence, of ctx, or [ErrLimit] ends the copy.
 	CopyIn(ctx context.Context, area Area, files iter.Seq2[File, error]) error
-	// CopyOut reads what the selection names, folders before what is in them,
-	// by path. Files that vanish meanwhile are left out. A File's Body is
-	// valid until the next step of the sequence and need not be read. An
-	// error ends the sequence.
+	// CopyOut reads the selection, folders before their entries, by path. Files that
+	// disappear meanwhile are left out. A File's Body is valid until the next step of
+	// the sequence and need not be read. An error ends the sequence.
 	CopyOut(ctx context.Context, sel Selection) iter.Seq2[File, error]
-	// Terminate ends every process in the sandbox and removes its areas (not
-	// a workspace that is the user's own folder). It may be called again. With a
-	// [LeftError] the sandbox has ended all the same.
+	// Terminate ends every process in the sandbox and removes its areas (except for a
+	// workspace that is the user's folder). It may be called again. Also after a
+	// [LeftError] the sandbox has ended.
 	Terminate(ctx context.Context) error
 }
 
-// LeftError means that a sandbox has ended, its id is free and no process of it
-// is left, but some of its files could not be removed yet: the agent protected
-// them, or there are very many. A [Tidier] tries again.
+// LeftError means that a sandbox has ended, its id is free and it has no
+// processes any more, but some of its files could not be removed yet: the agent
+// protected them, or there are very many. A [Tidier] retries.
 type LeftError struct {
 	// Path is where the files are.
 	Path string
@@ -96,16 +95,16 @@ type LeftError struct {
 	Err error
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *LeftError) Error() string {
 	return "not removed yet: " + strings.ReplaceAll(e.Err.Error(), "\n", "; ")
 }
 
-// Unwrap returns why.
+// Unwrap returns the reason.
 func (e *LeftError) Unwrap() error { return e.Err }
 
-// Tidier is a [Provider] that can try again to remove what sandboxes left. It
-// may be called concurrently with everything else, and now and then should be.
+// Tidier is a [Provider] that can retry to remove what sandboxes left. It may be
+// called concurrently with everything else, and should be called periodically.
 type Tidier interface {
 	// Tidy removes what it can within a bounded time. The error names what is
 	// left, with a [LeftError] for each sandbox.
@@ -114,36 +113,36 @@ type Tidier interface {
 
 // Process is a running command. The caller of Exec must call Wait.
 type Process interface {
-	// Stdin is the command's input; Close ends it.
+	// Stdin returns the command's input; closing it ends the input.
 	Stdin() io.WriteCloser
-	// Stdout must be read, or the command may block; it stays readable after
-	// Wait, until Close. Stderr likewise.
+	// Stdout returns the command's output. It must be read, or the command may block;
+	// it can be read after Wait, until Close. The same applies to Stderr.
 	Stdout() io.ReadCloser
 	Stderr() io.ReadCloser
-	// Wait returns when the command has ended, once or often, with its exit
+	// Wait returns when the command has ended, also if called again, with its exit
 	// code (128 + signal number if a signal ended it), or with ctx's error.
 	Wait(ctx context.Context) (int, error)
-	// Kill ends the command at once; it is harmless on one that has ended.
+	// Kill ends the command at once; it has no effect on one that has ended.
 	Kill() error
 }
 
-// Spec is what a sandbox is made from.
+// Spec describes a sandbox to make.
 type Spec struct {
 	// ID names the sandbox: 1 to 96 of A-Z a-z 0-9 _ - and inner dots.
 	// Required.
 	ID string `json:"id"`
-	// SessionID and Epoch say who owns the sandbox. SessionID is required.
+	// SessionID and Epoch identify the owner of the sandbox. SessionID is required.
 	SessionID string `json:"sessionId"`
 	Epoch     uint64 `json:"epoch"`
-	// Labels are kept and listed, nothing else.
+	// Labels are only stored and listed.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Workspace is a folder of the user's to be used in place, absolute and
-	// standing. Default: an empty folder of the sandbox's own. Providers that
-	// are not on the user's machine refuse it.
+	// Workspace is an existing folder of the user to be used in place, absolute.
+	// Default: an empty folder of the sandbox. Providers that are not on the user's
+	// machine refuse it.
 	Workspace string `json:"workspace,omitempty"`
 }
 
-// Validate names the first field that is wrong.
+// Validate returns an error for the first invalid field.
 func (s Spec) Validate() error {
 	if err := CheckID(s.ID); err != nil {
 		return err
@@ -154,7 +153,7 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// CheckID refuses what cannot name a sandbox.
+// CheckID refuses an invalid sandbox id.
 func CheckID(id string) error {
 	if !validID.MatchString(id) {
 		return fmt.Errorf("sandbox: field \"id\" is %q, want 1 to 96 of A-Z a-z 0-9 _ - and inner dots", id)
@@ -171,22 +170,21 @@ type Command struct {
 	Argv []string
 	// Dir is where it runs, absolute. Default: the workspace.
 	Dir string
-	// Env is added to the sandbox's environment and wins over it.
+	// Env is added to the sandbox's environment and takes precedence over it.
 	Env []string
 }
 
-// Status is a sandbox's state of life.
+// Status is a sandbox's lifecycle state.
 type Status string
 
 const (
-	// StatusStarting is a sandbox that is being made, or whose making was cut
-	// short.
+	// StatusStarting: the sandbox is being made, or its creation was interrupted.
 	StatusStarting Status = "starting"
-	// StatusReady can take files and commands.
+	// StatusReady: it can take files and commands.
 	StatusReady Status = "ready"
-	// StatusUnhealthy stands, but what ran in it died without being stopped.
+	// StatusUnhealthy: it exists, but its agent died without being stopped.
 	StatusUnhealthy Status = "unhealthy"
-	// StatusTerminated is gone.
+	// StatusTerminated: it has ended.
 	StatusTerminated Status = "terminated"
 )
 
@@ -197,7 +195,7 @@ type State struct {
 	// RestartCount is how often an agent was started in it after the first
 	// time.
 	RestartCount int `json:"restartCount"`
-	// LastHealthCheck is when this was found out.
+	// LastHealthCheck is the time of this state.
 	LastHealthCheck time.Time `json:"lastHealthCheck,omitzero"`
 }
 
@@ -210,14 +208,13 @@ type Info struct {
 	Provider  string            `json:"provider"`
 	Created   time.Time         `json:"created,omitzero"`
 	Paths     Paths             `json:"paths"`
-	// Env is the environment of every command in the sandbox, NAME=value, and
-	// the one that an agent's is built on; see [Environment]. It may hold
-	// secrets that the user passes to agents: it is not for printing.
+	// Env is the environment of every command in the sandbox, NAME=value, and the one
+	// that an agent's is built on; see [Environment]. It may hold secrets that the
+	// user passes to agents: do not print it.
 	Env []string `json:"-"`
-	// Exit is nil while the sandbox lives, and its exit code once it is
-	// terminated.
+	// Exit is nil until the sandbox is terminated, then its exit code.
 	Exit *int `json:"exit"`
-	// Message says in words what is wrong with an unhealthy sandbox.
+	// Message describes what is wrong with an unhealthy sandbox.
 	Message string `json:"message,omitempty"`
 }
 
@@ -227,18 +224,17 @@ type Paths struct {
 	Workspace string `json:"workspace"`
 	Tmp       string `json:"tmp"`
 	Control   string `json:"control"`
-	// Socket is where the runner's control socket belongs.
+	// Socket is the path of the runner's control socket.
 	Socket string `json:"socket"`
 	// Runner is the runner program.
 	Runner string `json:"runner"`
-	// Hide lists folders that the agent must not see, Keep and KeepReadOnly
-	// what it must see although it is below one of those. The runner makes
-	// it so where the system allows.
+	// Hide lists folders that the agent must not see, Keep and KeepReadOnly what it
+	// must see although it is below one of those. The runner enforces that if the
+	// system allows.
 	Hide         []string `json:"hide,omitempty"`
 	Keep         []string `json:"keep,omitempty"`
 	KeepReadOnly []string `json:"keepReadOnly,omitempty"`
-	// Confine: nothing may run for the agent where the system does not allow
-	// that.
+	// Confine: nothing may run for the agent if the system does not allow that.
 	Confine bool `json:"confine,omitempty"`
 	// Network is what the agent may reach.
 	Network Network `json:"network,omitzero"`
@@ -254,7 +250,7 @@ const (
 	AreaControl   Area = "control"
 )
 
-// In is where the area is, or "" for an unknown area.
+// In returns the area's folder, or "" for an unknown area.
 func (a Area) In(p Paths) string {
 	switch a {
 	case AreaHome:

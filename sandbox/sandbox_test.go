@@ -40,7 +40,7 @@ func TestFileCheck(t *testing.T) {
 	}
 	require.NoError(t, link("../../x"))
 	require.NoError(t, link("x//./y\xff"))
-	// Where x is a link to the area itself, x/.. is outside.
+	// If x is a link to the area itself, x/.. is outside.
 	for _, target := range []string{"", "/x", "../../../x", "../../..", "x/..", "x/../..", "a\x00b"} {
 		require.ErrorIs(t, link(target), sandbox.ErrEscape, "%q", target)
 	}

@@ -6,7 +6,7 @@ import "go.temporal.io/sdk/temporal"
 // keywords and three of each other type per namespace.
 var (
 	AttrStatus = temporal.NewSearchAttributeKeyKeyword("SojournStatus")
-	// AttrOutcome is how the last turn ended; not set before the first one has.
+	// AttrOutcome is how the last turn ended; not set before a turn has ended.
 	AttrOutcome      = temporal.NewSearchAttributeKeyKeyword("SojournOutcome")
 	AttrAgent        = temporal.NewSearchAttributeKeyKeyword("SojournAgent")
 	AttrProfile      = temporal.NewSearchAttributeKeyKeyword("SojournProfile")
@@ -22,6 +22,6 @@ var (
 	AttrLastActivity = temporal.NewSearchAttributeKeyTime("SojournLastActivity")
 )
 
-// ParentNone is the value of AttrParent for an ephemeral session that no other session
-// spawned; it can be no session's id.
+// ParentNone is the value of AttrParent for an ephemeral session that no other
+// session spawned; it is not a valid session id.
 const ParentNone = "(none)"

@@ -18,35 +18,33 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// ClientOptions are the servers that a Client talks to. Temporal is required; a method
-// that needs a part that is not given says so.
+// ClientOptions are the servers that a Client talks to. Temporal is required; a
+// method that needs a part that is not set returns an error that names it.
 type ClientOptions struct {
-	// Temporal stays the caller's.
+	// Temporal is not closed by Client.
 	Temporal client.Client
 	// Stream is the live event log, for Events, Wait and Show.
 	Stream *stream.Log
 	// Archive is for Show, List and reopening.
 	Archive *archive.Archive
-	// Agents are the adapters that a session may be made with, and whose
-	// parsers Show uses.
+	// Agents are the adapters that sessions may use, and whose parsers Show uses.
 	Agents adapters.Registry
-	// Profile reports whether a profile exists. Default: any name is taken, and
-	// an unknown one fails the session at its first turn.
+	// Profile reports whether a profile exists. Default: any name is accepted, and an
+	// unknown one fails the session at its first turn.
 	Profile func(ctx context.Context, id string) error
-	// OnBeforeRestore is called before a closed session is reopened, with its
-	// record, whose Options it may change: the session continues with what it
-	// leaves there. False cancels: Open returns ErrRestoreCanceled and the
-	// session stays closed. Its error is Open's. Default: every session is
-	// restored as it was.
+	// OnBeforeRestore is called before a closed session is reopened, with its record,
+	// whose Options it may change: the session continues with the changed options.
+	// False cancels: Open returns ErrRestoreCanceled and the session stays closed.
+	// Open returns its error. Default: every session is restored as it was.
 	OnBeforeRestore func(ctx context.Context, id string, rec *Record) (bool, error)
 	// OnAfterRestore is called when a closed session is open again.
 	OnAfterRestore func(ctx context.Context, h *Handle)
 }
 
-// Client makes, finds and lists sessions. Safe for concurrent use.
+// Client creates, finds and lists sessions. Safe for concurrent use.
 type Client struct{ o ClientOptions }
 
-// NewClient makes a client. It opens nothing and needs no Close.
+// NewClient returns a client. It opens nothing and needs no Close.
 func NewClient(o ClientOptions) (*Client, error) {
 	if o.Temporal == nil {
 		return nil, Invalid("Temporal", "is nil", "a Temporal client")
@@ -57,9 +55,9 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return &Client{o}, nil
 }
 
-// Create makes a session. With no id it gets a new UUID. Errors: an
+// Create creates a session. An empty id is replaced by a new UUID. Errors: an
 // InvalidError, ErrExists, ErrUnavailable. No sandbox is made before the first
-// message, and after an error nothing is left.
+// message, and after an error nothing remains.
 func (c *Client) Create(ctx context.Context, id string, o Options) (*Handle, error) {
 	if id == "" {
 		id = uuid.NewString()
@@ -76,9 +74,9 @@ func (c *Client) Create(ctx context.Context, id string, o Options) (*Handle, err
 	return c.start(ctx, Input{SessionID: id, Options: o, CreatedAt: time.Now().UTC()})
 }
 
-// Run makes an ephemeral session for one message: it runs it, closes by itself
-// and is not listed. The handle is like any other; Wait for the receipt returns
-// the answer.
+// Run creates an ephemeral session for one message. It answers the message,
+// closes by itself and is not listed. The handle is like any other; Wait for the
+// receipt returns the answer.
 func (c *Client) Run(ctx context.Context, o Options, m Message) (*Handle, Receipt, error) {
 	id := uuid.NewString()
 	if m.ID == "" {
@@ -94,10 +92,10 @@ func (c *Client) Run(ctx context.Context, o Options, m Message) (*Handle, Receip
 	return h, Receipt{SessionID: id, MessageID: m.ID, ExecutionID: FirstExecution}, err
 }
 
-// Open gets or creates: a session that is open is attached to, one that is
-// closed is reopened with what it was made with, and one that is not known is
-// created from o. With no id it gets a new UUID. Error: ErrRestoreCanceled, and
-// those of Create.
+// Open gets or creates: it attaches to a session that is open, reopens one that
+// is closed, with its earlier options, and creates an unknown one from o. An
+// empty id is replaced by a new UUID. Error: ErrRestoreCanceled, and those of
+// Create.
 func (c *Client) Open(ctx context.Context, id string, o Options) (*Handle, error) {
 	if id == "" {
 		return c.Create(ctx, id, o)
@@ -140,8 +138,8 @@ func (c *Client) validate(ctx context.Context, id string, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	if _, err := c.o.Agents.Get(o.Agent); err != nil {
-		return Invalid("agent", fmt.Sprintf("%q is unknown", o.Agent), "one of "+c.agents())
+	if err := c.validateAgent(o); err != nil {
+		return err
 	}
 	if o.Profile == "" || c.o.Profile == nil {
 		return nil
@@ -149,21 +147,36 @@ func (c *Client) validate(ctx context.Context, id string, o Options) error {
 	return c.o.Profile(ctx, o.Profile)
 }
 
+// validateAgent refuses an agent that is unknown, and bounds that would not bind it.
+func (c *Client) validateAgent(o Options) error {
+	agent, err := c.o.Agents.Get(o.Agent)
+	switch {
+	case err != nil:
+		return Invalid("agent", fmt.Sprintf("%q is unknown", o.Agent), "one of "+c.agents())
+	case agent.Info().Capabilities.Ticks:
+		return nil
+	case o.Limits.ModelCalls > 0:
+		return Invalid("limits.modelCalls", o.Agent+" does not tell its model calls", "0, or an agent whose model calls are counted")
+	case o.MaxTicks > 0:
+		return Invalid("maxTicks", o.Agent+" does not tell its model calls", "0, or an agent whose model calls are counted")
+	}
+	return nil
+}
+
 func (c *Client) agents() string { return strings.Join(c.o.Agents.Names(), ", ") }
 
-// found is what lookup found of a session.
+// found is the result of lookup.
 type found struct {
 	open bool
-	// first is the run id of the first run of the workflow chain; "" for a
-	// session that Temporal no longer knows.
+	// first is the run id of the first run of the workflow chain; "" for a session
+	// that Temporal no longer retains.
 	first string
-	// run is the last run of it; terminated reports whether it was ended from
-	// outside.
+	// run is the last run; terminated reports whether it was ended from outside.
 	run        string
 	terminated bool
 }
 
-// lookup asks Temporal, then the archive.
+// lookup queries Temporal, then the archive.
 func (c *Client) lookup(ctx context.Context, id string) (found, error) {
 	d, err := c.o.Temporal.DescribeWorkflowExecution(ctx, id, "")
 	if err == nil {
@@ -226,8 +239,8 @@ func (c *Client) reopen(ctx context.Context, id string) (*Handle, error) {
 	return h, err
 }
 
-// beforeRestore calls the hook, if one is set; what it made of the options is
-// judged as if the session were made with them.
+// beforeRestore calls the hook, if one is set. The options that it returns are
+// validated like those of a new session.
 func (c *Client) beforeRestore(ctx context.Context, id string, rec *Record) error {
 	if c.o.OnBeforeRestore == nil {
 		return nil
@@ -289,11 +302,22 @@ func startAttributes(in Input) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(set...)
 }
 
+// isLate reports whether Temporal has not answered in time.
+func isLate(err error) bool {
+	var late *serviceerror.DeadlineExceeded
+	return errors.As(err, &late)
+}
+
+// isAway reports whether Temporal could not be reached. It is also how the server ends a
+// query that no worker has answered.
+func isAway(err error) bool {
+	var away *serviceerror.Unavailable
+	return errors.As(err, &away)
+}
+
 // unavailable distinguishes "can't be reached" from other failures of Temporal.
 func (c *Client) unavailable(op string, err error) error {
-	var away *serviceerror.Unavailable
-	var late *serviceerror.DeadlineExceeded
-	if errors.As(err, &away) || errors.As(err, &late) {
+	if isAway(err) || isLate(err) {
 		return fmt.Errorf("%s: Temporal: %w: %w", op, ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", op, err)

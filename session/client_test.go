@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -19,10 +20,10 @@ import (
 
 var unreachable = serviceerror.NewUnavailable("connection refused")
 
-// fakeTemporal answers what a test scripts and panics on the rest.
+// fakeTemporal answers what a test scripts and panics on everything else.
 type fakeTemporal struct {
 	client.Client
-	// known are the sessions that Temporal knows.
+	// known are the sessions that Temporal has.
 	known   map[string]*workflowpb.WorkflowExecutionInfo
 	started []Input
 	startAs client.StartWorkflowOptions
@@ -30,8 +31,10 @@ type fakeTemporal struct {
 	update  func(client.UpdateWorkflowOptions) error
 	updates []client.UpdateWorkflowOptions
 	query   error
-	signals []string
-	fails   error
+	// late is how many queries get no answer in time; queries counts all.
+	late, queries int
+	signals       []string
+	fails         error
 }
 
 func (f *fakeTemporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
@@ -64,6 +67,9 @@ func (f *fakeTemporal) UpdateWorkflow(_ context.Context, o client.UpdateWorkflow
 }
 
 func (f *fakeTemporal) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+	if f.queries++; f.queries <= f.late {
+		return nil, serviceerror.NewDeadlineExceeded("late")
+	}
 	return nil, f.query
 }
 
@@ -98,7 +104,7 @@ func newClient(t *testing.T, f *fakeTemporal) *Client {
 	return c
 }
 
-// knowing is a Temporal with one session.
+// knowing returns a Temporal with one session.
 func knowing(t *testing.T, status enumspb.WorkflowExecutionStatus) *fakeTemporal {
 	return &fakeTemporal{known: map[string]*workflowpb.WorkflowExecutionInfo{"s1": execution(t, "s1", status, nil)}}
 }
@@ -127,7 +133,7 @@ func TestCreate(t *testing.T) {
 	require.Equal(t, string(StatusIdle), status)
 }
 
-// Bad input leaves no trace of a half-made session.
+// Bad input leaves no trace of a half-created session.
 func TestCreateRefusesBeforeAnythingIsMade(t *testing.T) {
 	t.Parallel()
 	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
@@ -218,8 +224,8 @@ func TestAnUpdateGoesToItsOwnLife(t *testing.T) {
 	require.Len(t, f.updates, 1)
 }
 
-// A signal would reach the next life of a reopened session; the handle knows
-// better.
+// A signal would reach the next incarnation of a reopened session; the handle
+// refuses it.
 func TestQueueOnAClosedSession(t *testing.T) {
 	t.Parallel()
 	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
@@ -264,4 +270,27 @@ func TestSpawnOfAnUnknownAgent(t *testing.T) {
 	_, err = h.Spawn(context.Background(), SpawnRequest{Options: Options{Agent: "nobody"}, Message: Message{Text: "a"}})
 	refuses(t, "agent", err)
 	require.Empty(t, f.updates)
+}
+
+// A query that was not answered in time is repeated, as long as its caller has time.
+func TestLateQueryIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	busy := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	busy.late, busy.query = 2, errors.New("answered")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	h, err := newClient(t, busy).Get(ctx, "s1")
+	require.NoError(t, err)
+	_, err = h.Inspect(ctx)
+	require.ErrorContains(t, err, "answered")
+	require.Equal(t, 3, busy.queries)
+
+	busy.late = 4
+	_, err = h.Inspect(t.Context())
+	require.ErrorIs(t, err, ErrNoWorker, "without a deadline there is one try, and Temporal itself is there")
+	busy.fails = serviceerror.NewUnavailable("no connection")
+	busy.late = 5
+	_, err = h.Inspect(t.Context())
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.NotErrorIs(t, err, ErrNoWorker)
 }

@@ -15,24 +15,24 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// The stream has the end of an execution before the workflow does, and the
-// workflow's search attributes are in Temporal's index a moment later still.
-// This file makes what a caller reads next no older than the answer it has.
+// The stream has the end of an execution before the workflow does, and Temporal's
+// index of search attributes lags further behind. This file ensures that what a
+// caller reads next is no older than the answer it has.
 
 const (
 	// statePatience bounds how long AwaitState waits: the answer is final, and no
 	// worker may be there.
 	statePatience = 10 * time.Second
 	// statePoll and statePollMost are the first and the longest pause between two
-	// questions to the workflow.
+	// queries of the workflow.
 	statePoll     = 5 * time.Millisecond
 	statePollMost = 250 * time.Millisecond
 )
 
 // AwaitState returns when the session's own state has the end of an execution
-// that the stream has: status, totals, and what a new message is checked
-// against. Wait does this before it returns; it is for callers that read the end
-// in Events. With no worker it returns after 10 seconds.
+// that the stream has: status, totals, and the data that a new message is
+// validated against. Wait does this before it returns; it is for callers that
+// read the end in Events. With no worker it returns after 10 seconds.
 func (h *Handle) AwaitState(ctx context.Context, executionID string) {
 	ctx, cancel := context.WithTimeout(ctx, statePatience)
 	defer cancel()
@@ -43,10 +43,10 @@ func (h *Handle) AwaitState(ctx context.Context, executionID string) {
 	}
 }
 
-// AwaitIdle returns when nothing runs in the session and nothing waits in it to
-// run, with the session as it is then. Children may be at work. The client needs
-// a stream. Errors: ErrClosed, and ErrPaused if a limit keeps what waits from
-// running.
+// AwaitIdle returns when nothing runs in the session and no message is queued to
+// run, with the session as it is then. Children may be running. The client needs
+// a stream. Errors: ErrClosed, and ErrPaused if a limit keeps queued messages
+// from running.
 func (h *Handle) AwaitIdle(ctx context.Context) (Snapshot, error) {
 	for {
 		now, err := h.Inspect(ctx)
@@ -81,8 +81,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// AwaitEnd is Wait for an execution that is known by its id, or by that of one of
-// its messages. Errors: ErrNotFound for one that the session does not know.
+// AwaitEnd is like Wait for an execution with its id, or with the id of one of its
+// messages. Errors: ErrNotFound for one that the session does not have.
 func (h *Handle) AwaitEnd(ctx context.Context, id string) (Result, error) {
 	before, err := h.Snapshot(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *Handle) AwaitEnd(ctx context.Context, id string) (Result, error) {
 	return h.whole(ctx, 0, res)
 }
 
-// nextEnd waits for the end of an execution that runs or waits, by its id or a
+// nextEnd waits for the end of a running or queued execution, by its id or a
 // message's, and returns when the session's own state has it.
 func (h *Handle) nextEnd(ctx context.Context, after uint64, id string) (Result, error) {
 	for ev, err := range h.Events(ctx, after, Follow) {
@@ -114,14 +114,14 @@ func (h *Handle) nextEnd(ctx context.Context, after uint64, id string) (Result, 
 			if !slices.Contains(q.MessageIDs, id) && len(q.MessageIDs) > 0 {
 				message = q.MessageIDs[0]
 			}
-			return Result{ExecutionID: q.ExecutionID, MessageID: message, Outcome: how, Result: q.Result, Error: q.Error, Reason: q.Reason}, nil
+			return resultOf(q, message, how), nil
 		}
 	}
 	return Result{}, fmt.Errorf("wait for %s: session %s: %w", id, h.id, ErrClosed)
 }
 
-// endTaken reports whether the execution that made the session refuse a message
-// as busy has ended, once the workflow has taken its end too.
+// endTaken reports whether the execution for which the session refused a message
+// as busy has ended, once the workflow has recorded its end too.
 func (h *Handle) endTaken(ctx context.Context) bool {
 	if h.c.o.Stream == nil {
 		return false
@@ -141,11 +141,10 @@ func (h *Handle) endTaken(ctx context.Context) bool {
 }
 
 // endWithin is how many events at most follow the end of a session's last
-// execution: what its archiving says, and Sojourn's own notices.
+// execution: those of archiving, and Sojourn's notices.
 const endWithin = 256
 
-// hasEnd reports whether the end of an execution is among the stream's last
-// events.
+// hasEnd reports whether the end of an execution is among the stream's last events.
 func (h *Handle) hasEnd(ctx context.Context, executionID string) bool {
 	tail, err := h.c.o.Stream.Tail(ctx, h.id)
 	if err != nil {
@@ -166,7 +165,7 @@ func (h *Handle) hasEnd(ctx context.Context, executionID string) bool {
 // describesAtOnce bounds the concurrent requests for the sessions of one page.
 const describesAtOnce = 16
 
-// refresh replaces the index's entries of sessions at work by what Temporal has
+// refresh replaces the index's entries of working sessions by what Temporal has
 // of them now. An idle session's entry changes only with a new message.
 func (c *Client) refresh(ctx context.Context, listed []*workflowpb.WorkflowExecutionInfo) error {
 	g, ctx := errgroup.WithContext(ctx)
@@ -192,7 +191,7 @@ func (c *Client) refresh(ctx context.Context, listed []*workflowpb.WorkflowExecu
 	return g.Wait()
 }
 
-// atWork reports whether the index says that a session runs or waits in a turn.
+// atWork reports whether a session runs or waits in a turn according to the index.
 func atWork(info *workflowpb.WorkflowExecutionInfo) bool {
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return false

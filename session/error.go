@@ -11,31 +11,34 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// What a caller may branch on.
+// Errors that a caller may branch on.
 var (
-	// ErrNotFound: no session of that id was ever there.
+	// ErrNotFound: no session with that id ever existed.
 	ErrNotFound = errors.New("no such session")
 	// ErrClosed: the session is closed. Only Client.Open reopens it.
 	ErrClosed = errors.New("session is closed")
-	// ErrExists: Client.Create was given an id that is taken.
+	// ErrExists: Client.Create got an id that is taken.
 	ErrExists = errors.New("session exists already")
-	// ErrRestoreCanceled: ClientOptions.OnBeforeRestore did not want the session
-	// back. It stays closed.
+	// ErrRestoreCanceled: ClientOptions.OnBeforeRestore canceled the reopening. The
+	// session stays closed.
 	ErrRestoreCanceled = errors.New("restore was canceled")
-	// ErrBusy: the message wanted an idle session (BusyReject), or an evict
-	// found work.
+	// ErrBusy: the message required an idle session (BusyReject), or an evict found a
+	// turn or a queued message.
 	ErrBusy = errors.New("session is busy")
-	// ErrPaused: what waits in the session does not run, because a limit is reached.
+	// ErrPaused: the queued messages don't run, because a limit is reached.
 	ErrPaused = errors.New("session is paused")
-	// ErrConflict: the message's id is that of another message, which says something
-	// else.
+	// ErrConflict: the message's id was used for another message with another
+	// content.
 	ErrConflict = errors.New("message id is taken by another message")
 	// ErrDepthLimit: the spawning session is MaxDepth levels deep.
 	//
-	//lint:ignore ST1005 clients of earlier systems of this kind know it by this sentence
+	//lint:ignore ST1005 clients of earlier systems of this kind compare this sentence
 	ErrDepthLimit = errors.New("Maximum spawn depth (10) exceeded")
 	// ErrUnavailable: Temporal, the stream or the archive can't be reached.
 	ErrUnavailable = errors.New("not reachable")
+	// ErrNoWorker: Temporal is there, and no worker answered in time: none runs, or those
+	// that run are busy.
+	ErrNoWorker = errors.New("no worker answers")
 )
 
 // Error types that cross Temporal, as temporal.ApplicationError types. None
@@ -51,27 +54,32 @@ const (
 	TypeHostLost     = "HostLost"
 	TypeAgentFailed  = event.CodeAgentFailed
 	TypeFenced       = "Fenced"
-	// TypeNoProgress: the agent said nothing for so long that its turn was ended.
+	// TypeNoProgress: the agent was silent for so long that its turn was ended.
 	TypeNoProgress = event.CodeNoProgress
-	// TypeLimit: the session had used what it may; see Options.Limits.
+	// TypeLimit: the session reached a limit; see Options.Limits.
 	TypeLimit = event.CodeLimit
-	// TypeNoSlot: a host that took the task of creating a sandbox had no slot for
-	// it after all; it is offered again, until some host has one.
+	// TypeEffectUnknown: a rule or a person ended a turn that was lost with its host or
+	// runner, since the effect of a call is unknown; see Options.UnknownEffects.
+	TypeEffectUnknown = event.CodeEffectUnknown
+	// TypeMaxTicks: the message had made its maximum of model calls; see Message.MaxTicks.
+	TypeMaxTicks = event.CodeMaxTicks
+	// TypeNoSlot: a host that took the task of creating a sandbox had no slot for it after
+	// all; the task is retried until some host has one.
 	TypeNoSlot = "NoSlot"
-	// TypeTerminated is of messages whose session's workflow was ended from
+	// TypeTerminated is the error of messages whose session's workflow was ended from
 	// outside.
 	TypeTerminated = event.CodeTerminated
 )
 
-// InvalidError is bad input: the field, what is wrong, and what would be
-// right. It is refused before anything is kept of it.
+// InvalidError is bad input: the field, what is wrong, and what is valid. It is returned
+// before anything is stored.
 type InvalidError struct {
 	Field  string `json:"field"`
 	Reason string `json:"reason"`
 	Want   string `json:"want"`
 }
 
-// Invalid makes an InvalidError.
+// Invalid returns an InvalidError.
 func Invalid(field, reason, want string) *InvalidError {
 	return &InvalidError{Field: field, Reason: reason, Want: want}
 }
@@ -80,11 +88,11 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("%s: %s; want %s", e.Field, e.Reason, e.Want)
 }
 
-// Hint is what would be right, for a command line's second line.
+// Hint returns what is valid, for a command line's second line.
 func (e *InvalidError) Hint() string { return e.Field + " wants " + e.Want }
 
 // wireTypes maps an error of this package to the type with which it crosses
-// Temporal; others pass unchanged.
+// Temporal; other errors are not converted.
 var wireTypes = []struct {
 	err error
 	typ string
@@ -113,7 +121,7 @@ func ToTemporal(err error) error {
 	return err
 }
 
-// FromTemporal returns what ToTemporal was given, as far as the type shows.
+// FromTemporal is the inverse of ToTemporal, as far as the type shows.
 func FromTemporal(err error) error {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {
@@ -133,9 +141,9 @@ func FromTemporal(err error) error {
 	return err
 }
 
-// fromQuery returns a query handler's error. Its type crosses in the failure, and
-// in the text alone if a worker answered the query together with a workflow task
-// (SDK v1.50.0, internal_task_handlers.go, completeWorkflow).
+// fromQuery returns a query handler's error. Its type is in the failure, or only
+// in the text if a worker answered the query together with a workflow task (SDK
+// v1.50.0, internal_task_handlers.go, completeWorkflow).
 func fromQuery(err error) error {
 	var refused *serviceerror.QueryFailed
 	if !errors.As(err, &refused) {

@@ -14,19 +14,18 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// Follow makes Events continue with what comes, until the context ends or the
+// Follow makes Events continue with new events, until the context ends or the
 // session closes.
 const Follow = true
 
-// Events returns the session's events after a sequence number: N+1 next, each
-// once, in order. Without follow it ends at the last event there is. With
-// follow it ends after session:closed. An error comes last;
-// a gap is an error.
+// Events returns the session's events after a sequence number: first N+1, each once, in
+// order. Without follow it ends at the last stored event. With follow it ends after
+// session:closed. An error is the last element; a gap is an error.
 func (h *Handle) Events(ctx context.Context, after uint64, follow bool) iter.Seq2[event.Event, error] {
 	return h.c.Events(ctx, h.id, after, follow)
 }
 
-// Events is Handle.Events for an id, with no question to Temporal.
+// Events is Handle.Events for an id, without a request to Temporal.
 func (c *Client) Events(ctx context.Context, id string, after uint64, follow bool) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		if c.o.Stream == nil {
@@ -44,8 +43,8 @@ func (c *Client) Events(ctx context.Context, id string, after uint64, follow boo
 	}
 }
 
-// lastOf reports whether nothing came after an event: a session that was closed
-// may have been reopened since.
+// lastOf reports whether an event is the last: a closed session may have been
+// reopened since.
 func (c *Client) lastOf(ctx context.Context, id string, ev event.Event) bool {
 	tail, err := c.o.Stream.Tail(ctx, id)
 	return err != nil || tail.LastSeq <= ev.Context.Seq
@@ -58,17 +57,17 @@ func (c *Client) Changes(ctx context.Context) iter.Seq2[stream.Change, error] {
 }
 
 // Wait waits until the message of a receipt is answered, has failed or was
-// interrupted: the Result says which. It reads the stream and returns the whole
-// answer. After the stream's retention it asks the workflow, which has the
-// beginning of a long answer only: Result.Truncated reports that. When it
-// returns, the session's state has that end too, see AwaitState. The error is
-// about the waiting only.
+// interrupted, and returns which in the Result. It reads the stream and returns
+// the whole answer. After the stream's retention it queries the workflow, which
+// has only the beginning of a long answer: Result.Truncated reports that. When it
+// returns, the session's state has that end too, see AwaitState. The error
+// concerns the waiting only.
 func (h *Handle) Wait(ctx context.Context, r Receipt) (Result, error) {
 	return h.Watch(ctx, r, func(event.Event) {})
 }
 
-// Watch is Wait that calls seen with every event on the way to the end, those
-// before the message's turn included.
+// Watch is like Wait, and calls seen with every event up to the end, including
+// those before the message's turn.
 func (h *Handle) Watch(ctx context.Context, r Receipt, seen func(event.Event)) (Result, error) {
 	for after := r.AfterSeq; ; {
 		for ev, err := range h.Events(ctx, after, Follow) {
@@ -85,7 +84,7 @@ func (h *Handle) Watch(ctx context.Context, r Receipt, seen func(event.Event)) (
 			seen(ev)
 			after = ev.Context.Seq
 		}
-		// An operator's reset opens a session that was closed.
+		// An operator's reset reopens a closed session.
 		if err := h.live(ctx); err != nil {
 			return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
 		}
@@ -114,8 +113,8 @@ func (h *Handle) whole(ctx context.Context, after uint64, res Result) (Result, e
 	return res, nil
 }
 
-// textOf reads the text of a block of the main conversation from the events after
-// one number, up to another; "" for a block that is not among them.
+// textOf reads the text of a block of the main conversation from the events with
+// numbers above after, up to last; "" for a block that is not among them.
 func (h *Handle) textOf(ctx context.Context, id string, after, last uint64) (string, error) {
 	var b reducer.Builder
 	for ev, err := range h.Events(ctx, after, false) {
@@ -147,7 +146,8 @@ func aboutBlock(ev event.Event, id string) bool {
 	return false
 }
 
-// resultEvery is how often a result is asked for that no event will have.
+// resultEvery is how often the workflow is queried for a result that no event
+// will have.
 const resultEvery = time.Second
 
 // pollResult asks the workflow for a message's result until there is one: the
@@ -164,16 +164,25 @@ func (h *Handle) pollResult(ctx context.Context, r Receipt) (Result, error) {
 	}
 }
 
-// ResultOf reads an event as the end of a message's execution, if it is that.
+// ResultOf returns the end of a message's execution that an event reports, if it
+// does.
 func ResultOf(ev event.Event, messageID string) (Result, bool) {
 	q, out, ended := endOf(ev)
 	if !ended || !slices.Contains(q.MessageIDs, messageID) {
 		return Result{}, false
 	}
-	return Result{ExecutionID: q.ExecutionID, MessageID: messageID, Outcome: out, Result: q.Result, Error: q.Error, Reason: q.Reason}, true
+	return resultOf(q, messageID, out), true
 }
 
-// Ends is the event of how an execution ended that never had an answer; ResultOf
+func resultOf(q event.Query, messageID string, out Outcome) Result {
+	res := Result{ExecutionID: q.ExecutionID, MessageID: messageID, Outcome: out, Result: q.Result, Error: q.Error, Reason: q.Reason}
+	if len(q.MessageIDs) > 1 {
+		res.MessageIDs = q.MessageIDs
+	}
+	return res
+}
+
+// Ends returns the event for an execution that ended without an answer; ResultOf
 // reads it back.
 func (r Result) Ends() event.Payload {
 	q := event.Query{ExecutionID: r.ExecutionID, MessageIDs: []string{r.MessageID}, Error: r.Error, Reason: r.Reason}
@@ -183,7 +192,7 @@ func (r Result) Ends() event.Payload {
 	return event.QueryInterrupted{Query: q}
 }
 
-// endOf returns the execution that an event ends and how, if it ends one.
+// endOf returns the execution that an event ends, and its outcome.
 func endOf(ev event.Event) (q event.Query, how Outcome, ended bool) {
 	switch p := ev.Payload.(type) {
 	case event.QueryCompleted:

@@ -15,8 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// The servers' addresses come from the standard variables: TEMPORAL_*, NATS_URL
-// and AWS_*.
+// The servers' addresses are in the standard variables: TEMPORAL_*, NATS_URL and AWS_*.
 func ExampleNewClient() {
 	ctx := context.Background()
 	store, err := archive.Open(ctx, archive.Options{Bucket: "sojourn"})
@@ -82,8 +81,8 @@ func Example() {
 	}
 }
 
-// A session id of one's own makes Open get-or-create: the second program that
-// runs this attaches to the session of the first.
+// With an id of your own, Open gets or creates: the second program that runs this
+// attaches to the session of the first.
 func ExampleClient_Open() {
 	ctx, c := context.Background(), connected()
 	h, err := c.Open(ctx, "nightly-review", session.Options{
@@ -108,7 +107,7 @@ func ExampleHandle_Send() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Sending it again, after a crash say, gives the same receipt.
+	// Sending it again, after a crash say, returns the same receipt.
 	again, err := h.Send(ctx, session.Message{ID: "ticket-4711", Text: "Fix the failing test"})
 	if err != nil {
 		log.Fatal(err)
@@ -132,8 +131,8 @@ func ExampleHandle_Wait() {
 	fmt.Println(res.Result.Response)
 }
 
-// Text is shown as it is typed. A reader that was cut off goes on after the
-// last sequence number it has seen: nothing is missed and nothing comes twice.
+// Text is shown as it is typed. A reader that was disconnected continues after
+// the last sequence number it has seen: nothing is missed or repeated.
 func ExampleHandle_Events() {
 	ctx, h := context.Background(), opened()
 	last := uint64(0)
@@ -146,7 +145,7 @@ func ExampleHandle_Events() {
 		case event.BlockDelta:
 			fmt.Print(p.Delta)
 		case event.QueryCompleted:
-			if cost := p.Result.CostUSD; cost != nil { // not every agent tells it
+			if cost := p.Result.CostUSD; cost != nil { // not every agent reports it
 				fmt.Printf("\n$%.4f\n", *cost)
 			}
 		}
@@ -167,7 +166,7 @@ func ExampleClient_Show() {
 	}
 }
 
-// A child is a session of its own, in a sandbox of its own; it ends when it has
+// A child is a separate session in a separate sandbox; it ends when it has
 // answered.
 func ExampleHandle_Spawn() {
 	ctx, c, h := context.Background(), connected(), opened()
@@ -202,7 +201,7 @@ func ExampleClient_List() {
 	}
 }
 
-// An interrupt may bring the message that goes next.
+// An interrupt may carry the message that runs next.
 func ExampleHandle_Interrupt() {
 	ctx, h := context.Background(), opened()
 	_, err := h.Interrupt(ctx, session.InterruptRequest{
@@ -221,7 +220,7 @@ func ExampleValidateID() {
 	// id: "nightly review" is not an id; want 1 to 64 of the characters A-Z a-z 0-9 _ -
 }
 
-// connected and opened stand for what ExampleNewClient does.
+// connected and opened represent what ExampleNewClient does.
 func connected() *session.Client { return nil }
 
 func opened() *session.Handle { return nil }

@@ -16,31 +16,31 @@ import (
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
-// ExportFormat is the form that Export writes. What is added to it later leaves
-// what is there alone.
+// ExportFormat is the form that Export writes. Later additions to it don't change
+// the existing parts.
 const ExportFormat = "sojourn-session/1"
 
 // Exported is session.json, the first file of an export.
 type Exported struct {
 	Format  string           `json:"format"`
 	Session archive.ListData `json:"session"`
-	// Transcripts are the files below home/, where each is as the agent's home had
-	// it: `sojourn parse` reads that folder.
+	// Transcripts are the files below home/, at their paths in the agent's home:
+	// `sojourn parse` reads that folder.
 	Transcripts []archive.TranscriptInfo `json:"transcripts"`
-	// Files are those below workspace/. Symlinks that lead outside are named and
-	// not made.
+	// Files are those below workspace/. Symlinks that lead outside are listed and not
+	// written.
 	Files []workspace.File `json:"files"`
 	// Faults as in Conversation.
 	Faults []string `json:"faults,omitempty"`
 }
 
-// Export writes all that is archived of a session as one tar file, open or closed:
-// session.json ([Exported]), conversation.json (the state, as Show has it),
-// home/ (the native transcripts, byte for byte) and workspace/. It needs no sandbox
-// and no worker, and holds the conversation and one rewritten transcript in memory
-// at a time. The same archive gives the same bytes. Errors: [ErrNotFound],
-// [ErrNoArchive], or what could not be read or written; then what was written is
-// not whole.
+// Export writes everything archived of a session, open or closed, as one tar
+// file: session.json ([Exported]), conversation.json (the state, as Show has it),
+// home/ (the native transcripts, byte for byte) and workspace/. It needs no
+// sandbox and no worker, and holds the conversation and one rewritten transcript
+// in memory at a time. The same archive makes the same bytes. Errors:
+// [ErrNotFound], [ErrNoArchive], or what could not be read or written; after an
+// error the written file is incomplete.
 func (c *Client) Export(ctx context.Context, id string, w io.Writer) error {
 	if err := ValidateID("id", id); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (e *exporter) write(ctx context.Context, conv Conversation) error {
 	return e.out.Close()
 }
 
-// entry writes one regular file, of which size bytes must be there.
+// entry writes one regular file, whose content must have size bytes.
 func (e *exporter) entry(name string, mode fs.FileMode, at time.Time, size int64, content io.Reader) error {
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode.Perm()), Size: size, ModTime: atLeastUnix(at), Format: tar.FormatPAX}
 	if err := e.out.WriteHeader(h); err != nil {
@@ -111,7 +111,7 @@ func (e *exporter) entry(name string, mode fs.FileMode, at time.Time, size int64
 	return err
 }
 
-// atLeastUnix is a time that tar can write.
+// atLeastUnix returns a time that tar can write.
 func atLeastUnix(t time.Time) time.Time {
 	if t.Before(time.Unix(0, 0)) {
 		return time.Unix(0, 0)
@@ -129,8 +129,8 @@ func (e *exporter) value(name string, v any) error {
 	return e.entry(name, 0o644, time.Time{}, int64(b.Len()), &b)
 }
 
-// transcript writes a transcript as it was when the export began. One that is
-// rewritten may be another by now, and is taken as it is.
+// transcript writes a transcript as it was when the export began. One that the
+// agent rewrites may have changed since, and is exported as it is.
 func (e *exporter) transcript(ctx context.Context, t archive.TranscriptInfo) error {
 	if t.Kind == adapters.Snapshot {
 		data, err := readTranscript(ctx, e.c.o.Archive, e.id, t.ID)

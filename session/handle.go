@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"go.temporal.io/api/serviceerror"
@@ -13,24 +15,26 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Handle addresses one incarnation of a session: after it is closed every operation returns
-// ErrClosed, also when the session is reopened, because that is another
-// life. Safe for concurrent use.
+// Handle addresses one incarnation of a session: after it is closed every
+// operation returns ErrClosed, also when the session is reopened, because that is
+// another incarnation. Safe for concurrent use.
 type Handle struct {
 	c  *Client
 	id string
-	// first is the run that the incarnation began with; it distinguishes them.
+	// first is the run that the incarnation started with; it distinguishes
+	// incarnations.
 	first string
 }
 
-// ID is the session's id, and its workflow's.
+// ID returns the id of the session and of its workflow.
 func (h *Handle) ID() string { return h.id }
 
-// Send queues a message and runs it. It returns when the message is accepted,
-// not when it is answered: see Wait. A message that was sent before, with its id,
-// returns the first receipt; one that says something else is refused with
-// ErrConflict. With BusyReject a turn whose end is in the stream already
-// does not count as running.
+// Send queues a message and runs it. It returns when the message is accepted, not when it
+// is answered: see Wait. For a message that was sent before with the same id, it returns
+// the first receipt; another content under the id is refused with ErrConflict. With
+// BusyReject a turn whose end is in the stream already does not count as running. With
+// BusySteer it returns when the working agent has the message, or can't take it now: see
+// Receipt.Handling.
 func (h *Handle) Send(ctx context.Context, m Message) (Receipt, error) {
 	if m.ID == "" {
 		m.ID = uuid.NewString()
@@ -46,8 +50,9 @@ func (h *Handle) Send(ctx context.Context, m Message) (Receipt, error) {
 	return rec, err
 }
 
-// sendID is the id of the update that sends a message: Temporal itself answers a
-// repeated one. Another message under the same id gets as far as the workflow.
+// sendID returns the id of the update that sends a message: Temporal itself
+// answers a repeated one. Another message under the same id reaches the workflow,
+// which refuses it.
 func sendID(m Message) string { return "send-" + m.ID + "-" + m.Digest() }
 
 // Queue queues a message without running it; a later Send or Render runs it.
@@ -64,14 +69,14 @@ func (h *Handle) Queue(ctx context.Context, m Message) error {
 	return h.failed(ctx, SignalQueue, h.c.o.Temporal.SignalWorkflow(ctx, h.id, "", SignalQueue, m))
 }
 
-// Render applies options and runs what is queued, without adding to it.
+// Render applies options and runs the queue, without adding to it.
 func (h *Handle) Render(ctx context.Context, o Configure) (RenderReply, error) {
 	var reply RenderReply
 	return reply, h.update(ctx, UpdateRender, "", &reply, RenderRequest{Options: o})
 }
 
-// Interrupt stops the running turn and those of all children. It returns when
-// the session has taken it; query:interrupted comes when the agent is quiet.
+// Interrupt stops the running turn and those of all children. It returns when the
+// session has accepted it; query:interrupted follows when the agent is quiet.
 func (h *Handle) Interrupt(ctx context.Context, req InterruptRequest) (InterruptReply, error) {
 	if err := req.Validate(); err != nil {
 		return InterruptReply{}, err
@@ -85,13 +90,13 @@ func (h *Handle) Interrupt(ctx context.Context, req InterruptRequest) (Interrupt
 	return reply, h.update(ctx, UpdateInterrupt, "", &reply, req)
 }
 
-// ClearAbort takes back the mark that an interrupt left.
+// ClearAbort clears the mark that an interrupt left.
 func (h *Handle) ClearAbort(ctx context.Context) error {
 	return h.update(ctx, UpdateClearAbort, "", nil)
 }
 
-// Spawn starts a child session with a first message. At depth MaxDepth it is
-// refused with ErrDepthLimit.
+// Spawn starts a child session with a first message and returns when it runs. At
+// depth MaxDepth it is refused with ErrDepthLimit.
 func (h *Handle) Spawn(ctx context.Context, req SpawnRequest) (SpawnReply, error) {
 	if req.ID == "" {
 		req.ID = uuid.NewString()
@@ -100,12 +105,40 @@ func (h *Handle) Spawn(ctx context.Context, req SpawnRequest) (SpawnReply, error
 		req.Message.ID = uuid.NewString()
 	}
 	if req.Options.Agent != "" {
-		if _, err := h.c.o.Agents.Get(req.Options.Agent); err != nil {
-			return SpawnReply{}, Invalid("agent", fmt.Sprintf("%q is unknown", req.Options.Agent), "one of "+h.c.agents())
+		if err := h.c.validateAgent(req.Options); err != nil {
+			return SpawnReply{}, err
 		}
 	}
 	var reply SpawnReply
-	return reply, h.update(ctx, UpdateSpawn, "spawn-"+req.ID, &reply, req)
+	err := h.update(ctx, UpdateSpawn, "spawn-"+req.ID, &reply, req)
+	if err != nil || !reply.Starting {
+		return reply, err
+	}
+	reply.Starting = false
+	return reply, h.awaitStart(ctx, req.ID)
+}
+
+// startPoll is the interval for checking on a child that its parent's next run starts.
+const startPoll = 100 * time.Millisecond
+
+// awaitStart waits until a child runs, or is no child of the session any more; the reason
+// for that is in the session's stream.
+func (h *Handle) awaitStart(ctx context.Context, id string) error {
+	for {
+		s, err := h.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(s.Children, func(c Child) bool { return c.SessionID == id })
+		if i < 0 || s.Children[i].RunID != "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(startPoll):
+		}
+	}
 }
 
 // Respond answers a permission request or a question of the agent.
@@ -113,8 +146,8 @@ func (h *Handle) Respond(ctx context.Context, req RespondRequest) error {
 	return h.update(ctx, UpdateRespond, "", nil, req)
 }
 
-// Configure changes title, metadata, tags, model, permission or idle timeout
-// and returns the session as it is then.
+// Configure changes title, metadata, tags, model, permission or idle timeout and
+// returns the session's state after it.
 func (h *Handle) Configure(ctx context.Context, c Configure) (Snapshot, error) {
 	if err := c.Validate(); err != nil {
 		return Snapshot{}, err
@@ -123,8 +156,8 @@ func (h *Handle) Configure(ctx context.Context, c Configure) (Snapshot, error) {
 	return s, h.update(ctx, UpdateConfigure, "", &s, c)
 }
 
-// Evict ends the sandbox and keeps the session; the next message makes a
-// new one. It returns when the session has none, or another. Refused with ErrBusy
+// Evict ends the sandbox and keeps the session; the next message makes a new one.
+// It returns when the session has none, or another one. Refused with ErrBusy
 // while a turn runs or is queued.
 func (h *Handle) Evict(ctx context.Context) error {
 	s, err := h.Snapshot(ctx)
@@ -155,7 +188,7 @@ func (h *Handle) Close(ctx context.Context) error {
 	return stop(h.awaitClosed(served))
 }
 
-// awaitClosed waits for the end of the session's life.
+// awaitClosed waits until the session is closed.
 func (h *Handle) awaitClosed(ctx context.Context) error {
 	run := h.first
 	for {
@@ -165,7 +198,7 @@ func (h *Handle) awaitClosed(ctx context.Context) error {
 		if err != nil && !errors.As(err, &missing) && !errors.As(err, &ended) {
 			return h.c.unavailable("close session "+h.id, err)
 		}
-		// The end of one run may be an operator's reset, which made another.
+		// A run may have ended by an operator's reset, which started another.
 		known, err := h.c.lookup(ctx, h.id)
 		if errors.Is(err, ErrNotFound) {
 			return nil
@@ -180,16 +213,21 @@ func (h *Handle) awaitClosed(ctx context.Context) error {
 	}
 }
 
-// Snapshot asks the workflow for its small state. It answers for a closed
-// session too, while Temporal retains it.
+// Snapshot queries the workflow's small state. It works for a closed session too,
+// while Temporal retains it.
 func (h *Handle) Snapshot(ctx context.Context) (Snapshot, error) {
 	var s Snapshot
-	return s, h.query(ctx, QuerySnapshot, &s)
+	if err := h.query(ctx, QuerySnapshot, &s); err != nil || s.Status != StatusRunning && s.Status != StatusWaiting {
+		return s, err
+	}
+	now, err := h.progress(ctx)
+	s.CurrentTick = now.Ticks
+	return s, err
 }
 
-// Inspect asks for all state without bodies. Where the session waits for
-// something, WaitsFor has Temporal's latest word on it: what is tried again, and
-// why, or that no host has a free slot.
+// Inspect queries all state without bodies. If the session waits for something,
+// WaitsFor has Temporal's latest information: what is retried and why, or that no
+// host has a free slot.
 func (h *Handle) Inspect(ctx context.Context) (Inspection, error) {
 	var i Inspection
 	if err := h.query(ctx, QueryInspect, &i); err != nil {
@@ -198,22 +236,35 @@ func (h *Handle) Inspect(ctx context.Context) (Inspection, error) {
 	if i.Status == StatusClosed && i.WaitsFor == "" {
 		return i, nil
 	}
-	pending, err := h.Pending(ctx)
+	pending, now, err := h.pending(ctx)
 	if err == nil && len(pending) > 0 {
 		i.WaitsFor = fmt.Sprintf("%s, attempt %d: %s", pending[0].Activity, pending[0].Attempt, pending[0].Failure)
+	}
+	if i.CurrentTick = now.Ticks; len(now.Tools) > 0 {
+		i.LastTools = now.Tools
 	}
 	return i, err
 }
 
-// Result answers for one of the last executions, by execution or message id; ""
-// is the last one that has ended. Errors: ErrBusy while it runs or waits, ErrNotFound for one that is not known.
+// Result returns the result of one of the last executions, by execution or message id; ""
+// is the last one that has ended. Errors: ErrBusy while it runs or waits, ErrNotFound for
+// an unknown one.
 func (h *Handle) Result(ctx context.Context, id string) (Result, error) {
 	var r Result
 	return r, h.query(ctx, QueryResult, &r, id)
 }
 
+// query retries until the context's deadline. Temporal's SDK allows ten seconds per try,
+// and a session whose worker was lost, or is busy, may take longer. Without a deadline
+// there is one try.
 func (h *Handle) query(ctx context.Context, name string, out any, args ...any) error {
 	v, err := h.c.o.Temporal.QueryWorkflow(ctx, h.id, "", name, args...)
+	for _, bounded := ctx.Deadline(); bounded && ctx.Err() == nil && isLate(err); {
+		v, err = h.c.o.Temporal.QueryWorkflow(ctx, h.id, "", name, args...)
+	}
+	if h.noWorker(ctx, err) {
+		return fmt.Errorf("session %s: %s: %w", h.id, name, ErrNoWorker) // what the transport says of it changes
+	}
 	if err != nil {
 		return h.failed(ctx, name, fromQuery(err))
 	}
@@ -223,7 +274,45 @@ func (h *Handle) query(ctx context.Context, name string, out any, args ...any) e
 	return nil
 }
 
+// noWorker reports whether a query failed because no worker answered it: Temporal itself
+// does.
+func (h *Handle) noWorker(ctx context.Context, err error) bool {
+	if !isLate(err) && !isAway(err) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), temporalPatience)
+	defer cancel()
+	_, err = h.c.o.Temporal.DescribeWorkflowExecution(ctx, h.id, "")
+	return err == nil
+}
+
+// temporalPatience is how long Temporal has to answer where only that is asked.
+const temporalPatience = 3 * time.Second
+
 func (h *Handle) update(ctx context.Context, name, updateID string, out any, args ...any) error {
+	for wait := firstAgain; ; wait *= 2 {
+		err := h.updateOnce(ctx, name, updateID, out, args...)
+		var unserved *UnservedError
+		if !errors.As(err, &unserved) || unserved.Worker != "" || wait > lastAgain {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// firstAgain and lastAgain bound the wait before an update is sent again that arrived in
+// the very task with which a run tried to continue as new: if more arrived meanwhile the
+// server fails that task, and with it the update, which has had no effect.
+const (
+	firstAgain = 50 * time.Millisecond
+	lastAgain  = 10 * time.Second
+)
+
+func (h *Handle) updateOnce(ctx context.Context, name, updateID string, out any, args ...any) error {
 	served, stop := h.whileServed(ctx)
 	u, err := h.c.o.Temporal.UpdateWorkflow(served, client.UpdateWorkflowOptions{
 		WorkflowID: h.id, UpdateID: updateID, UpdateName: name, Args: args,
@@ -235,8 +324,8 @@ func (h *Handle) update(ctx context.Context, name, updateID string, out any, arg
 	return h.failed(ctx, name, stop(err))
 }
 
-// live refuses a handle whose session's life is over, for what Temporal
-// itself would deliver to the next life.
+// live refuses a handle whose incarnation has ended, for what Temporal itself
+// would deliver to the next one.
 func (h *Handle) live(ctx context.Context) error {
 	known, err := h.c.lookup(ctx, h.id)
 	if err != nil {
@@ -248,7 +337,7 @@ func (h *Handle) live(ctx context.Context) error {
 	return nil
 }
 
-// failed puts a failure of Temporal into this package's words.
+// failed converts a failure of Temporal to an error of this package.
 func (h *Handle) failed(ctx context.Context, name string, err error) error {
 	if err == nil {
 		return nil
@@ -279,7 +368,7 @@ func (h *Handle) failed(ctx context.Context, name string, err error) error {
 	return fmt.Errorf("session %s: %w", h.id, ErrClosed)
 }
 
-// gone reports whether the workflow that was asked has ended or never was.
+// gone reports whether the workflow has ended or never existed.
 func gone(err error) bool {
 	var missing *serviceerror.NotFound
 	var app *temporal.ApplicationError
@@ -289,7 +378,7 @@ func gone(err error) bool {
 	return errors.As(err, &app) && app.Type() == "AcceptedUpdateCompletedWorkflow"
 }
 
-// Err is nil for a completed execution, else an error that says how it ended.
+// Err returns nil for a completed execution, else an error with how it ended.
 func (r Result) Err() error {
 	switch r.Outcome {
 	case Completed:

@@ -12,20 +12,20 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// HostsType is the workflow that asks hosts which agents they have.
+// HostsType is the workflow that queries hosts for their agents.
 const HostsType = "SojournHosts"
 
-// HostReport is what a host's worker says about the host.
+// HostReport is what a host's worker reports about the host.
 type HostReport struct {
 	Host   string       `json:"host"`
 	Agents []HostsAgent `json:"agents,omitempty"`
-	// Warnings are what operators must know of how agents are shut in there, a
-	// sentence each.
+	// Warnings are what operators must know about the isolation of agents there, a sentence
+	// each.
 	Warnings []string `json:"warnings,omitempty"`
-	// Leftovers are what its last sweep could not remove of ended sandboxes, a
-	// sentence each.
+	// Leftovers are what its last sweep could not remove of ended sandboxes, a sentence
+	// each.
 	Leftovers []string `json:"leftovers,omitempty"`
-	// Error is why the host did not answer; empty when it did.
+	// Error is why the host did not answer; empty if it did.
 	Error string `json:"error,omitempty"`
 }
 
@@ -33,19 +33,19 @@ type HostReport struct {
 type HostsAgent struct {
 	// Agent is the adapter's name.
 	Agent string `json:"agent"`
-	// Program is the path, and Version what the program says of itself.
+	// Program is the path, and Version what the program reports.
 	Program string `json:"program,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Missing is why the agent can't run there; empty when it can.
+	// Missing is why the agent can't run there; empty if it can.
 	Missing string `json:"missing,omitempty"`
 }
 
-// pollAge is how long after its last request a worker is taken to be alive: a
+// pollAge is how long after its last request a worker is considered alive: a
 // request for work stays open for a minute.
 const pollAge = 75 * time.Second
 
-// Workers returns the identities of the workers that lately asked a task queue
-// for work, in order, and how long ago the last one did.
+// Workers returns the identities of the workers that recently polled a task
+// queue, in order, and how long ago the last one did.
 func Workers(ctx context.Context, t client.Client, queue string) (identities []string, ago time.Duration, err error) {
 	reply, err := t.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
@@ -62,10 +62,10 @@ func Workers(ctx context.Context, t client.Client, queue string) (identities []s
 	return slices.Compact(identities), ago, nil
 }
 
-// Hosts asks every host that has a worker which agents it has. It returns when
-// the slowest one has answered or its time is over: the report of a host that
-// does not answer has an Error. Without any worker the list is empty. A worker that
-// has just ended may still be asked: bound ctx.
+// Hosts queries every host that has a worker for its agents. It returns when the
+// slowest one has answered or timed out: the report of a host that does not
+// answer has an Error. Without any worker the list is empty. A worker that has
+// just ended may still be queried, so bound ctx.
 func Hosts(ctx context.Context, t client.Client) ([]HostReport, error) {
 	workers, _, err := Workers(ctx, t, TaskQueue)
 	if err != nil {

@@ -25,7 +25,7 @@ type Summary struct {
 	Agent     string `json:"agent"`
 	Profile   string `json:"profile,omitempty"`
 	Status    Status `json:"status"`
-	// Outcome is how the last turn ended; "" before the first one has, and for an
+	// Outcome is how the last turn ended; "" before a turn has ended, and for an
 	// archived session.
 	Outcome Outcome  `json:"outcome,omitempty"`
 	Host    string   `json:"host,omitempty"`
@@ -37,22 +37,24 @@ type Summary struct {
 	CreatedAt    time.Time `json:"createdAt"`
 	LastActivity time.Time `json:"lastActivity,omitzero"`
 	ClosedAt     time.Time `json:"closedAt,omitzero"`
-	// Archived marks an entry that Temporal no longer knows.
+	// Parked reports whether it waits for a person without an agent and a sandbox.
+	Parked bool `json:"parked,omitempty"`
+	// Archived marks a session that Temporal no longer retains.
 	Archived bool `json:"archived,omitempty"`
-	// Runtime is what runs of the session: its sandbox is null where it has none.
+	// Runtime is what runs for the session: its sandbox is null if it has none.
 	Runtime event.Runtime `json:"runtime"`
-	// Damage is what of the archived session can't be read, "" for none; the
+	// Damage describes what of the archived session can't be read, "" for none; the
 	// fields that depend on it are zero.
 	Damage string `json:"damage,omitempty"`
 }
 
 // ListOptions choose sessions.
 type ListOptions struct {
-	// Query is a Temporal visibility query over the Sojourn… search
-	// attributes, joined to ours with AND. With a query only what Temporal
-	// knows is searched. Default: none.
+	// Query is a Temporal visibility query over the Sojourn… search attributes, joined to
+	// the client's own with AND. With a query only what Temporal retains is searched.
+	// Default: none.
 	Query string
-	// Children lists spawned sessions too. Default: not.
+	// Children includes spawned sessions. Default: they are left out.
 	Children bool
 	// PageSize. Default: 50, at most 1000.
 	PageSize int
@@ -67,16 +69,16 @@ type Page struct {
 	Next string `json:"next,omitempty"`
 }
 
-// pageToken is where a list continues: in Temporal's visibility, or among the
-// archive's markers of older closed sessions.
+// pageToken is the position at which a list continues: in Temporal's visibility,
+// or among the archive's markers of older closed sessions.
 type pageToken struct {
 	Temporal []byte `json:"t,omitempty"`
 	Archive  string `json:"a,omitempty"`
 	InS3     bool   `json:"s,omitempty"`
 }
 
-// List returns a page of sessions: first those that Temporal knows, then the
-// older closed ones that only the archive knows.
+// List returns a page of sessions: first those that Temporal retains, then the
+// older closed ones that only the archive has.
 func (c *Client) List(ctx context.Context, o ListOptions) (Page, error) {
 	if o.PageSize == 0 {
 		o.PageSize = 50
@@ -158,8 +160,8 @@ func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToke
 	return page, err
 }
 
-// listArchive returns a page of the archive's markers, less what Temporal still
-// lists.
+// listArchive returns a page of the archive's markers, without what Temporal
+// still lists.
 func (c *Client) listArchive(ctx context.Context, o ListOptions, token pageToken) (Page, error) {
 	closed, next, err := c.o.Archive.ListClosed(ctx, o.PageSize, token.Archive)
 	if err != nil {
@@ -186,8 +188,8 @@ func (c *Client) listArchive(ctx context.Context, o ListOptions, token pageToken
 	return page, err
 }
 
-// archivedSummary is an entry that only the archive knows. What is damaged of
-// it must not hide the others.
+// archivedSummary returns the summary of a session that only the archive has.
+// Damage of one entry must not hide the others.
 func archivedSummary(d archive.ClosedSession) Summary {
 	s := Summary{
 		SessionID: d.ID, Title: d.Title, Agent: d.Agent, Profile: d.Profile, Status: StatusClosed, Tags: d.Tags,
@@ -206,12 +208,12 @@ func archivedSummary(d archive.ClosedSession) Summary {
 }
 
 // latestRuns returns the newest run of each workflow on a page: a session that
-// was reopened has several, and is one entry.
+// was reopened has several runs, and is one entry.
 func (c *Client) latestRuns(ctx context.Context, page []*workflowpb.WorkflowExecutionInfo) (map[string]string, error) {
 	var ids []string
 	for _, info := range page {
-		// Anybody may start a workflow of our type under any id; one that is no
-		// session's never ran, and must not break the query below.
+		// A workflow of this type may be started under any id. One with an id that is
+		// not a session's never ran, and must not break the query below.
 		if id := info.GetExecution().GetWorkflowId(); ValidateID("id", id) == nil {
 			ids = append(ids, id)
 		}
@@ -264,11 +266,11 @@ func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {
 		}
 	}
 	if !s.ClosedAt.IsZero() {
-		// A terminated workflow could not say so itself.
+		// A terminated workflow could not update its status.
 		s.Status = StatusClosed
 		return s, nil
 	}
-	s.Runtime.IsLoaded = true
+	s.Runtime.IsLoaded, s.Parked = true, s.Status == StatusWaiting && s.Host == ""
 	if s.Host != "" {
 		s.Runtime.Sandbox = &event.Environment{Host: s.Host}
 	}

@@ -76,7 +76,7 @@ func TestSummary(t *testing.T) {
 	}, got)
 }
 
-// A terminated workflow had no chance to say that it is closed.
+// A terminated workflow had no chance to report that it is closed.
 func TestSummaryOfAnEndedSession(t *testing.T) {
 	t.Parallel()
 	ended := time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC)
@@ -122,8 +122,8 @@ func TestListPages(t *testing.T) {
 	require.Equal(t, []byte("more"), asked[1].GetNextPageToken())
 }
 
-// Anybody may start a workflow of our type under an id that is none, by hand;
-// the list is good all the same.
+// A workflow of this type may be started by hand under an id that is not a session's; the
+// list works nevertheless.
 func TestListPassesOverWhatIsNoSession(t *testing.T) {
 	t.Parallel()
 	var queries []string

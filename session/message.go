@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -19,27 +20,46 @@ type Message struct {
 	// Default: a new UUID, chosen by the client (for raw signals by the
 	// workflow).
 	ID string `json:"id,omitempty"`
-	// Text is the prompt. It may be empty only when Parts are given.
+	// Text is the prompt. It may be empty only if there are Parts.
 	Text string `json:"text"`
 	// Parts are images and further text, after Text.
 	Parts []event.Part `json:"parts,omitempty"`
-	// WhenBusy is what to do while a turn runs. Default: BusyQueue.
+	// WhenBusy chooses what happens while a turn runs. Default: BusyQueue.
 	WhenBusy BusyPolicy `json:"whenBusy,omitempty"`
+	// MaxTicks is how many model calls the agent may make for this message: the next
+	// one interrupts the turn, whose stop reason is then max_ticks. Default: the session's.
+	MaxTicks int `json:"maxTicks,omitempty"`
 }
 
-// BusyPolicy is what happens to a message that comes while a turn runs.
+// BusyPolicy chooses what happens to a message that arrives while a turn runs.
 type BusyPolicy string
 
 const (
-	// BusyQueue takes its turn after the ones before it.
+	// BusyQueue runs it after the queued ones.
 	BusyQueue BusyPolicy = "queue"
-	// BusyInterrupt stops the running turn and goes next.
+	// BusyInterrupt stops the running turn and runs it next.
 	BusyInterrupt BusyPolicy = "interrupt"
-	// BusyReject is refused with ErrBusy.
+	// BusyReject refuses it with ErrBusy.
 	BusyReject BusyPolicy = "reject"
+	// BusySteer is sent to the working agent, which folds it into the running execution. It
+	// queues if that is impossible: the agent can't be steered, no turn is on a host yet,
+	// or the turn is being interrupted. Receipt.Handling has the outcome.
+	BusySteer BusyPolicy = "steer"
 )
 
-// Validate checks what can be checked without knowing the session.
+// Handling is what was done with a message of BusySteer when its receipt was returned.
+type Handling string
+
+const (
+	// HandlingQueued: it waits for its own execution, as with BusyQueue.
+	HandlingQueued Handling = "queued"
+	// HandlingHanded: the working agent has it. The event message:folded, or
+	// message:own-turn, follows when the agent takes it, and the end of the running
+	// execution names it. If the agent ends before, it runs next, as its own execution.
+	HandlingHanded Handling = "handed"
+)
+
+// Validate checks what doesn't depend on the session.
 func (m Message) Validate() error {
 	if m.ID != "" {
 		if err := ValidateID("message.id", m.ID); err != nil {
@@ -49,7 +69,7 @@ func (m Message) Validate() error {
 	if strings.TrimSpace(m.Text) == "" && len(m.Parts) == 0 {
 		return Invalid("message.text", "is empty", "some text, or parts")
 	}
-	if err := m.validateTexts(); err != nil {
+	if err := cmp.Or(m.validateTexts(), validateMaxTicks("message.maxTicks", m.MaxTicks)); err != nil {
 		return err
 	}
 	if err := m.WhenBusy.validate(); err != nil {
@@ -70,7 +90,7 @@ func (m Message) validateTexts() error {
 	return nil
 }
 
-// Size is about how many bytes the message takes as JSON.
+// Size returns about how many bytes the message takes as JSON.
 func (m Message) Size() int {
 	n := len(m.ID) + len(m.Text) + 64
 	for _, p := range m.Parts {
@@ -79,11 +99,11 @@ func (m Message) Size() int {
 	return n
 }
 
-// jsonGrowth is how many bytes JSON takes for one at most: \u0000.
+// jsonGrowth is the maximum number of bytes that JSON writes for one: \u0000.
 const jsonGrowth = 6
 
 // validateSize encodes the message only if it may be too large: large messages
-// come in numbers, and a workflow has little time for each.
+// may arrive in numbers, and a workflow has little time for each.
 func (m Message) validateSize() error {
 	escaped := escapes(m.ID) + escapes(m.Text)
 	for _, p := range m.Parts {
@@ -102,8 +122,8 @@ func (m Message) validateSize() error {
 	return nil
 }
 
-// escapes bounds how many bytes JSON adds to a text: \u0000 for one byte, or for
-// the three of a line separator.
+// escapes returns an upper bound of the bytes that JSON adds to a text: \u0000 for one
+// byte, or for the three of a line separator.
 func escapes(s string) (n int) {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -111,7 +131,7 @@ func escapes(s string) (n int) {
 			n++
 		case c < ' ' || c == '<' || c == '>' || c == '&' || c == 0x7f:
 			n += jsonGrowth - 1
-		case c == 0xe2: // begins U+2028 and U+2029
+		case c == 0xe2: // the first byte of U+2028 and U+2029
 			n += 3
 		}
 	}
@@ -120,51 +140,58 @@ func escapes(s string) (n int) {
 
 func (p BusyPolicy) validate() error {
 	switch p {
-	case "", BusyQueue, BusyInterrupt, BusyReject:
+	case "", BusyQueue, BusyInterrupt, BusyReject, BusySteer:
 		return nil
 	}
-	return Invalid("message.whenBusy", fmt.Sprintf("%q is unknown", p), "queue, interrupt or reject")
+	return Invalid("message.whenBusy", fmt.Sprintf("%q is unknown", p), "queue, interrupt, reject or steer")
 }
 
 // Receipt confirms that a message was accepted: it will be answered, or its
-// failure recorded in the conversation.
+// failure will be in the conversation.
 type Receipt struct {
 	SessionID   string `json:"sessionId"`
 	MessageID   string `json:"messageId"`
 	ExecutionID string `json:"executionId"`
-	// AfterSeq is a sequence number before everything that this message will
-	// cause in the stream.
+	// AfterSeq precedes every event that this message will cause in the stream.
 	AfterSeq uint64 `json:"afterSeq"`
-	// Digest identifies what the message said, as Message.Digest does.
+	// Digest identifies the message's content, as Message.Digest does.
 	Digest string `json:"digest,omitempty"`
+	// Handling is set for messages of BusySteer. A message that is folded into the running
+	// execution ends with that one: ExecutionID is then that of no execution, but Wait and
+	// Result accept it.
+	Handling Handling `json:"handling,omitempty"`
 }
 
-// RenderRequest applies options and runs what is queued.
+// RenderRequest applies options and runs the queue. If nothing is queued and nothing runs,
+// a change runs an execution of its own, with RenderText.
 type RenderRequest struct {
 	Options Configure `json:"options"`
 }
 
-// RenderReply is what came of a render.
+// RenderReply is the result of a render.
 type RenderReply struct {
 	Changed bool `json:"changed"`
-	// Receipts are of the execution that runs, whose agent takes the change as it
-	// goes, and of those that will run, in order; none when nothing does.
+	// Receipts are of the running execution, whose agent applies the change at once,
+	// and of those that will run, in order; empty if there are none.
 	Receipts []Receipt `json:"receipts"`
 }
 
 // InterruptRequest stops the running turn, and those of all children.
 type InterruptRequest struct {
-	// Message is sent next, before what is queued; in a session where neither a
-	// turn nor a child runs it is only queued. Optional.
+	// Message is sent next, before what is queued; if neither a turn nor a child of the
+	// session runs it is only queued. Its WhenBusy is ignored: the turn into which it could
+	// be folded is stopped. Optional.
 	Message *Message `json:"message,omitempty"`
-	// Reason is kept in the conversation's query:interrupted event.
+	// Reason is stored in the query:interrupted event.
 	Reason string `json:"reason,omitempty"`
-	// ClearQueue also cancels what waits, before Message is taken: see
+	// ExecutionID, if set, must be the running execution; otherwise the request is refused.
+	ExecutionID string `json:"executionId,omitempty"`
+	// ClearQueue also cancels the queued messages, before Message is taken: see
 	// QueueEdit.Cancel.
 	ClearQueue bool `json:"clearQueue,omitempty"`
 }
 
-// Validate checks what can be checked without knowing the session.
+// Validate checks what doesn't depend on the session.
 func (r InterruptRequest) Validate() error {
 	if err := validateUTF8("reason", r.Reason); err != nil || r.Message == nil {
 		return err
@@ -172,14 +199,14 @@ func (r InterruptRequest) Validate() error {
 	return r.Message.Validate()
 }
 
-// InterruptReply comes when the interrupt is accepted; query:interrupted
-// comes in the stream when the agent is quiet.
+// InterruptReply is returned when the interrupt is accepted; query:interrupted
+// follows in the stream when the agent is quiet.
 type InterruptReply struct {
-	// Running reports whether the session or a child of it ran. If not, Message
-	// is only queued.
+	// Running reports whether the session or a child of it was running. If not,
+	// Message is only queued.
 	Running bool     `json:"running"`
 	Receipt *Receipt `json:"receipt,omitempty"`
-	// Cancelled is what ClearQueue took out of the queue, whole, in its order.
+	// Cancelled is what ClearQueue removed from the queue, whole, in its order.
 	Cancelled []Message `json:"cancelled,omitempty"`
 }
 
@@ -199,45 +226,56 @@ type SpawnReply struct {
 	ChildID   string `json:"childId"`
 	ToolUseID string `json:"toolUseId"`
 	Depth     int    `json:"depth"`
+	// Starting reports that the child does not run yet: the parent's workflow was
+	// about to continue as new, and its next run starts the child.
+	Starting bool `json:"starting,omitempty"`
 }
 
 // RespondRequest answers a permission request or a question.
 type RespondRequest struct {
 	RequestID string `json:"requestId"`
 	Allow     bool   `json:"allow"`
-	// Message is the text that the agent gets with a denial.
+	// Message is passed to the agent with a denial.
 	Message string `json:"message,omitempty"`
 	// Input replaces the tool's input.
 	Input json.RawMessage `json:"input,omitempty"`
-	// By is who answers, as the stream tells it. Default: event.ByUser.
+	// By is who answers, as the stream reports it. Default: event.ByUser.
 	By string `json:"by,omitempty"`
 }
 
-// Validate names the first field that can't be.
+// Decision returns the answer as a parked turn stores it.
+func (r RespondRequest) Decision() permission.Decision {
+	return permission.Decision{Allow: r.Allow, Message: r.Message, Given: r.Input, By: cmp.Or(r.By, event.ByUser)}
+}
+
+// Validate returns an error for the first invalid field.
 func (r RespondRequest) Validate() error {
 	switch {
 	case r.RequestID == "":
 		return Invalid("requestId", "is empty", "the id of a permission:requested event")
 	case r.By == event.ByPolicy || r.By == event.ByDeadline:
 		return Invalid("by", fmt.Sprintf("is %q, which is not a person", r.By), "who answers, or nothing")
+	case len(r.Input) > 0 && !json.Valid(r.Input):
+		return Invalid("input", "is no JSON", "the tool's whole input as JSON, or nothing to leave it as it is")
 	case len(r.By) > maxKeyword || !utf8.ValidString(r.By) || strings.ContainsFunc(r.By, unicode.IsControl):
 		return Invalid("by", "is no name", fmt.Sprintf("at most %d bytes of UTF-8 without control characters", maxKeyword))
 	}
 	return nil
 }
 
-// Waiting is what the signal waiting has: the permission requests of the running
-// execution that wait for a person, oldest first; none when it continues.
+// Waiting is the payload of the signal waiting: the permission requests of the
+// running execution that wait for a person, oldest first; none when it continues.
 type Waiting struct {
 	ExecutionID string   `json:"executionId"`
 	Requests    []string `json:"requests"`
 }
 
-// EvictRequest gives up a session's sandbox. The zero value is a person's wish.
+// EvictRequest ends a session's sandbox. The zero value is a person's request.
 type EvictRequest struct {
-	// SandboxID, if set, is refused unless it is the session's sandbox.
+	// SandboxID, if set, must be that of the session's sandbox; otherwise the request
+	// is refused.
 	SandboxID string `json:"sandboxId,omitempty"`
-	// Reason is what the stream says of the sandbox's end. Default: EvictManual.
+	// Reason is the reason in the stream for the sandbox's end. Default: EvictManual.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -250,29 +288,36 @@ const (
 	EvictUnhealthy = "unhealthy"
 )
 
-// Configure changes a session; nil fields stay.
+// Configure changes a session; nil fields don't change.
 type Configure struct {
 	Title      *string              `json:"title,omitempty"`
 	Model      *string              `json:"model,omitempty"`
 	Permission *adapters.Permission `json:"permission,omitempty"`
 	// Permissions replaces the session's own rules, PermissionDeadline its deadline. A
-	// turn at work keeps those that it began with.
-	Permissions        *permission.Rules          `json:"permissions,omitempty"`
-	PermissionDeadline *permission.Deadline       `json:"permissionDeadline,omitempty"`
-	Metadata           map[string]json.RawMessage `json:"metadata,omitempty"`
+	// running turn keeps those with which it started.
+	Permissions        *permission.Rules    `json:"permissions,omitempty"`
+	PermissionDeadline *permission.Deadline `json:"permissionDeadline,omitempty"`
+	// Park as in Options; 0 is the default again. A running turn keeps the one with which
+	// it started.
+	Park *permission.Park `json:"parkMs,omitempty"`
+	// UnknownEffects replaces the session's own rules; a running turn keeps those too.
+	UnknownEffects *permission.EffectRules    `json:"unknownEffects,omitempty"`
+	Metadata       map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Tags replaces the tags when not nil.
 	Tags []string `json:"tags,omitempty"`
 	// IdleTimeout in milliseconds.
 	IdleTimeoutMS *int64 `json:"idleTimeoutMs,omitempty"`
-	// Limits changes those that it names. A turn at work keeps those that it began
-	// with.
+	// Limits changes the limits that are set in it. A running turn keeps those that
+	// it started with.
 	Limits *limits.Change `json:"limits,omitempty"`
+	// MaxTicks as in Options, 0 for none; for the messages that run from now on.
+	MaxTicks *int `json:"maxTicks,omitempty"`
 }
 
-// Empty reports whether nothing is to change.
+// Empty reports whether nothing changes.
 func (c Configure) Empty() bool {
-	return c.Title == nil && c.Model == nil && c.Permission == nil && c.Permissions == nil && c.PermissionDeadline == nil &&
-		c.Metadata == nil && c.Tags == nil && c.IdleTimeoutMS == nil && c.Limits == nil
+	return c.Title == nil && c.Model == nil && c.Permission == nil && c.Permissions == nil && c.PermissionDeadline == nil && c.Park == nil &&
+		c.UnknownEffects == nil && c.Metadata == nil && c.Tags == nil && c.IdleTimeoutMS == nil && c.Limits == nil && c.MaxTicks == nil
 }
 
 func orZero[T any](p *T) (v T) {
@@ -282,14 +327,17 @@ func orZero[T any](p *T) (v T) {
 	return v
 }
 
-// Validate names the first field that can't be.
+// Validate returns an error for the first invalid field.
 func (c Configure) Validate() error {
 	if c.Permission != nil {
 		if err := validatePermission("permission", *c.Permission); err != nil {
 			return err
 		}
 	}
-	if err := validateRules(orZero(c.Permissions), orZero(c.PermissionDeadline)); err != nil {
+	if err := validateRules(orZero(c.Permissions), orZero(c.PermissionDeadline), orZero(c.Park), orZero(c.UnknownEffects)); err != nil {
+		return err
+	}
+	if err := validateMaxTicks("maxTicks", orZero(c.MaxTicks)); err != nil {
 		return err
 	}
 	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS < 0 {

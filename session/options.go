@@ -14,47 +14,56 @@ import (
 	"github.com/sojourn-run/sojourn/permission"
 )
 
-// Options is what a session is made with.
+// Options are the settings with which a session is created.
 type Options struct {
 	// Agent is the adapter's name, such as claude. Required.
 	Agent string `json:"agent"`
 	// Profile is the id of an agent profile. Default: none.
 	Profile string `json:"profile,omitempty"`
-	// Title is shown in lists. Default: the first message, cut.
+	// Title is shown in lists. Default: the first message, truncated.
 	Title string `json:"title,omitempty"`
-	// Workspace is a folder on the sandbox's host to work in, in place.
-	// Default: an empty folder of the session's own.
+	// Workspace is a folder on the sandbox's host to work in, in place. Default: an
+	// empty folder for this session.
 	Workspace string `json:"workspace,omitempty"`
-	// Model is the agent's own name for it. Default: the profile's, then the
+	// Model is the agent's name for the model. Default: the profile's, then the
 	// agent's.
 	Model string `json:"model,omitempty"`
-	// Permission is the standing answer to an agent that asks. Default: the
+	// Permission is the default answer to permission requests. Default: the
 	// profile's, then allow.
 	Permission adapters.Permission `json:"permission,omitempty"`
-	// Permissions answer requests before the profile's rules and the standing answer
+	// Permissions answer requests before the profile's rules and the default answer
 	// do. Default: none.
 	Permissions permission.Rules `json:"permissions,omitempty"`
 	// PermissionDeadline answers what no person answers in time. Default: the
 	// profile's, then none.
 	PermissionDeadline permission.Deadline `json:"permissionDeadline,omitzero"`
-	// Metadata is the caller's bag; any JSON values.
+	// Park is how long a turn waits for a person before its agent is stopped and its
+	// sandbox given up, until the answer arrives. Default: the profile's, then an hour.
+	Park permission.Park `json:"parkMs,omitempty"`
+	// UnknownEffects decide, before the profile's rules do, what a turn does that was lost
+	// with its host or runner during a call, whose effect is then unknown: inform the agent
+	// and continue, ask a person, or fail with TypeEffectUnknown. Default: continue.
+	UnknownEffects permission.EffectRules `json:"unknownEffects,omitempty"`
+	// Metadata is the caller's data: any JSON values.
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 	Tags     []string                   `json:"tags,omitempty"`
 	Tenant   string                     `json:"tenant,omitempty"`
-	// IdleTimeoutMS ends the sandbox after so many idle milliseconds; the
-	// session stays. Default: 15 minutes.
+	// IdleTimeoutMS ends the sandbox after so many idle milliseconds; the session remains.
+	// Default: 15 minutes.
 	IdleTimeoutMS int64 `json:"idleTimeoutMs,omitempty"`
-	// NoProgressMS ends a turn whose agent says nothing at all for so many
-	// milliseconds: it is interrupted and fails with TypeNoProgress. The wait for
-	// a person's answer does not count. Default: DefaultNoProgress.
+	// NoProgressMS ends a turn whose agent is silent for so many milliseconds: it is
+	// interrupted and fails with TypeNoProgress. The wait for a person's answer does
+	// not count. Default: DefaultNoProgress.
 	NoProgressMS int64 `json:"noProgressMs,omitempty"`
-	// Limits bound what the session uses. When one is reached a running turn is
-	// interrupted and what waits does not run: the session is StatusPaused. Once the
-	// limit is raised the agent is asked to continue. Default: none.
+	// Limits bound what the session uses. When one is reached, a running turn is
+	// interrupted and queued messages don't run: the session is StatusPaused. Once
+	// the limit is raised the agent is asked to continue. Default: none.
 	Limits limits.Limits `json:"limits,omitzero"`
+	// MaxTicks is Message.MaxTicks of messages that have none. Default: no limit.
+	MaxTicks int `json:"maxTicks,omitempty"`
 }
 
-// Validate names the first field that can't be.
+// Validate returns an error for the first invalid field.
 func (o Options) Validate() error {
 	if o.Agent == "" {
 		return Invalid("agent", "is empty", "the name of an agent, such as claude")
@@ -64,7 +73,7 @@ func (o Options) Validate() error {
 			return err
 		}
 	}
-	if err := validateRules(o.Permissions, o.PermissionDeadline); err != nil {
+	if err := validateRules(o.Permissions, o.PermissionDeadline, o.Park, o.UnknownEffects); err != nil {
 		return err
 	}
 	if o.IdleTimeoutMS < 0 {
@@ -73,7 +82,7 @@ func (o Options) Validate() error {
 	if o.NoProgressMS < 0 {
 		return Invalid("noProgressMs", "is negative", "0 (default) or more milliseconds")
 	}
-	if err := validateLimits(o.Limits); err != nil {
+	if err := cmp.Or(validateLimits(o.Limits), validateMaxTicks("maxTicks", o.MaxTicks)); err != nil {
 		return err
 	}
 	for _, f := range []struct{ name, value string }{{"agent", o.Agent}, {"profile", o.Profile}, {"tenant", o.Tenant}} {
@@ -91,8 +100,8 @@ func (o Options) Validate() error {
 }
 
 // Temporal refuses a search attribute of more than 2 KiB as JSON, and SQL
-// visibility a keyword of more than 255 characters. A workflow that sets such a
-// one is ended for it, so they are refused before.
+// visibility a keyword of more than 255 characters. Temporal fails a workflow
+// that sets such a value, so it is refused here.
 const (
 	maxIndexed = 2000
 	maxKeyword = 255
@@ -116,6 +125,13 @@ func validateLimits(l limits.Limits) error {
 	return nil
 }
 
+func validateMaxTicks(field string, n int) error {
+	if n < 0 {
+		return Invalid(field, "is negative", "0 (no bound) or more model calls")
+	}
+	return nil
+}
+
 func validatePermission(field string, p adapters.Permission) error {
 	if p.Valid() {
 		return nil
@@ -123,17 +139,21 @@ func validatePermission(field string, p adapters.Permission) error {
 	return Invalid(field, fmt.Sprintf("%q is unknown", p), "allow, ask or deny")
 }
 
-// maxRules keeps what goes with each turn small.
+// maxRules keeps the input of each turn small.
 const maxRules = 64 << 10
 
-func validateRules(rules permission.Rules, deadline permission.Deadline) error {
+func validateRules(rules permission.Rules, deadline permission.Deadline, park permission.Park, effects permission.EffectRules) error {
 	var wrong *permission.FieldError
-	if errors.As(cmp.Or(rules.Validate(), deadline.Validate()), &wrong) {
+	if errors.As(cmp.Or(rules.Validate(), deadline.Validate(), park.Validate(), effects.Validate()), &wrong) {
 		return Invalid(wrong.Field, wrong.Reason, wrong.Want)
 	}
+	return firstOf(validateSize("permissions", rules), validateSize("unknownEffects", effects))
+}
+
+func validateSize(field string, rules any) error {
 	data, err := json.Marshal(rules)
 	if err != nil || !utf8.Valid(data) || len(data) > maxRules {
-		return Invalid("permissions", fmt.Sprintf("are %d bytes as JSON", len(data)), fmt.Sprintf("at most %d bytes of UTF-8", maxRules))
+		return Invalid(field, fmt.Sprintf("are %d bytes as JSON", len(data)), fmt.Sprintf("at most %d bytes of UTF-8", maxRules))
 	}
 	return nil
 }
@@ -168,33 +188,49 @@ func validateBag(metadata map[string]json.RawMessage, tags []string) error {
 // Input starts the session workflow.
 type Input struct {
 	SessionID string `json:"sessionId"`
-	// Version is the StateVersion of the build that wrote it; 0 is before there
-	// was one.
+	// Version is the StateVersion of the build that wrote it; 0 if it predates
+	// versions.
 	Version   int       `json:"version,omitempty"`
 	Options   Options   `json:"options"`
 	CreatedAt time.Time `json:"createdAt"`
 	// Reopened marks a new run of a session that was closed.
 	Reopened bool `json:"reopened,omitempty"`
-	// LastSeq is the last sequence number of the run before, when reopened.
+	// LastSeq is the last sequence number of the previous run, if reopened.
 	LastSeq uint64 `json:"lastSeq,omitempty"`
-	// Executions counts the execution ids that the runs before assigned: an
-	// id is never used twice in a session.
+	// Executions counts the execution ids that previous runs assigned: an id is never
+	// used twice in a session.
 	Executions int `json:"executions,omitempty"`
-	// Ephemeral closes the session by itself when what it was started for is
-	// done, and keeps it out of lists. Spawned sessions are so anyway.
+	// Ephemeral closes the session by itself once its queue is answered and its children
+	// are closed, and hides it from lists. Spawned sessions always are.
 	Ephemeral bool `json:"ephemeral,omitempty"`
 	// Parent is set for spawned sessions.
 	Parent *Parent `json:"parent,omitempty"`
-	// First is run at once.
+	// First runs at once.
 	First *Message `json:"first,omitempty"`
-	// Carried is the state of the run before, at continue-as-new.
+	// Carried is the state of the previous run, at continue-as-new.
 	Carried *State `json:"carried,omitempty"`
 }
 
-// Unlisted reports whether lists leave the session out unless asked for all.
+// Unlisted reports whether lists hide the session unless asked for all.
 func (in Input) Unlisted() bool { return in.Ephemeral || in.Parent != nil }
 
-// Parent is where a spawned session hangs.
+// Depth returns how many sessions are above this one.
+func (in Input) Depth() int {
+	if in.Parent == nil {
+		return 0
+	}
+	return in.Parent.Depth
+}
+
+// Root returns the top-level ancestor of this session.
+func (in Input) Root() string {
+	if in.Parent == nil {
+		return in.SessionID
+	}
+	return in.Parent.Root
+}
+
+// Parent identifies the session that spawned this one.
 type Parent struct {
 	SessionID string `json:"sessionId"`
 	Root      string `json:"root"`
@@ -203,14 +239,14 @@ type Parent struct {
 	ToolUseID string `json:"toolUseId"`
 }
 
-// Output is what the session workflow completes with.
+// Output is the result of the session workflow.
 type Output struct {
 	Turns int         `json:"turns"`
 	Usage event.Usage `json:"usage"`
 	// CostUSD as in State.
 	CostUSD *float64           `json:"costUSD,omitempty"`
 	Last    *event.QueryResult `json:"last,omitempty"`
-	// Outcome is how the last execution ended; "" without one.
+	// Outcome is how the last execution ended; "" if there was none.
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Failure is the last execution's, if it failed.
 	Failure *event.ErrorInfo `json:"failure,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What Temporal would end the workflow for is refused before it gets there.
+// Values for which Temporal would fail the workflow are refused earlier.
 func TestIndexedFieldsAreBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 1500)

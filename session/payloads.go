@@ -19,29 +19,28 @@ import (
 
 // Sizes of payloads, in bytes.
 const (
-	// InlinePayloadBytes is the size from which a payload goes to the archive
-	// before it reaches Temporal. What people type is smaller as a rule, and so
-	// stays readable in the Web UI; larger bodies would fill a run's history, of
-	// which Temporal keeps 50 MB at most.
+	// InlinePayloadBytes is the size from which a payload is stored in the archive
+	// before it reaches Temporal. Typed text is usually smaller, and so stays
+	// readable in the Web UI; larger bodies would fill a run's history, of which
+	// Temporal keeps 50 MB at most.
 	InlinePayloadBytes = 32 << 10
-	// maxPayloadBytes bounds one that goes there: the largest is the state that
+	// maxPayloadBytes bounds a stored payload: the largest is the state that
 	// continue-as-new carries, with a full queue.
 	maxPayloadBytes = (jsonGrowth + 1) * MaxQueueBytes
 )
 
-// EncodingUnreadable is the encoding of what takes the place of a payload that
-// is not in the archive; its data is the reason.
+// EncodingUnreadable is the encoding of the replacement for a payload that is not
+// in the archive; its data is the reason.
 const EncodingUnreadable = "sojourn/unreadable"
 
-// WithPayloads returns the options of a Temporal client that talks to sessions:
-// payloads from [InlinePayloadBytes] on are stored in the archive, and history has
-// a reference.
+// WithPayloads returns the options of a Temporal client of sessions: payloads from
+// [InlinePayloadBytes] on are stored in the archive, and history has a reference.
 //
 //	options, err := session.WithPayloads(client.Options{HostPort: address}, store)
 //	temporal, err := client.Dial(options)
 //
 // A client without it can send messages of up to 2 MB, and can't read large
-// replies. The options given must have no external storage of their own.
+// replies. o must have no external storage set.
 func WithPayloads(o client.Options, store *archive.Archive) (client.Options, error) {
 	if len(o.ExternalStorage.Drivers) > 0 {
 		return o, Invalid("options.ExternalStorage", "is set", "none: payloads go to the archive")
@@ -61,7 +60,7 @@ func WithPayloads(o client.Options, store *archive.Archive) (client.Options, err
 	return o, nil
 }
 
-// driverName is what references in history call the archive.
+// driverName names the archive in history's references.
 const driverName = "sojourn"
 
 func newPayloadDriver(store *archive.Archive) (payloadDriver, error) {
@@ -79,9 +78,8 @@ func newPayloadDriver(store *archive.Archive) (payloadDriver, error) {
 	return payloadDriver{inner}, nil
 }
 
-// referenceCheck replaces references that the SDK would fail on before it asks
-// a driver: anyone can send one in a signal, and a workflow task that fails is
-// tried for ever.
+// referenceCheck replaces references on which the SDK would fail before it asks a driver:
+// anyone can send one in a signal, and a failing workflow task is retried forever.
 type referenceCheck struct{}
 
 // Encode changes nothing.
@@ -89,7 +87,7 @@ func (referenceCheck) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload,
 	return payloads, nil
 }
 
-// Decode replaces references to other drivers than ours.
+// Decode replaces references to other drivers.
 func (referenceCheck) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	for i, p := range payloads {
 		if _, err := referenceOf(p); err != nil {
@@ -99,15 +97,14 @@ func (referenceCheck) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload,
 	return payloads, nil
 }
 
-// The payloads that only say where another one is: by type, and by an encoding
-// that early releases of the SDK wrote and its newest ones still read.
+// References to stored payloads: by type, and by an encoding that early releases of the SDK
+// wrote and its newest ones still read.
 const (
 	referenceType  = "temporal.api.sdk.v1.ExternalStorageReference"
 	earlyReference = "json/external-storage-reference"
 )
 
-// referenceOf returns where a payload is stored; nil for one that is no
-// reference.
+// referenceOf returns where a payload is stored; nil if it is not a reference.
 func referenceOf(p *commonpb.Payload) (*sdkpb.ExternalStorageReference, error) {
 	if string(p.GetMetadata()[converter.MetadataEncoding]) == earlyReference {
 		return nil, errors.New("a reference of an early form, which is not in use here")
@@ -131,16 +128,16 @@ func unreadable(why error) *commonpb.Payload {
 	}
 }
 
-// payloadDriver is the SDK's S3 driver, kept to the SDK's limits and to
-// sessions; a reference to nothing is no error of it, for the reason that
-// referenceCheck has.
+// payloadDriver is the SDK's S3 driver, bounded by the SDK's limits and restricted to
+// sessions. A reference to a missing payload is not an error, for the same reason as in
+// referenceCheck.
 type payloadDriver struct{ converter.StorageDriver }
 
 // SelectDriver leaves the payloads of other workflows inline: nothing would
 // ever delete them.
 func (d payloadDriver) SelectDriver(ctx converter.StorageDriverSelectContext, _ *commonpb.Payload) (converter.StorageDriver, error) {
 	w, ok := ctx.Target.(converter.StorageDriverWorkflowInfo)
-	// A client that only signals a workflow does not know its type.
+	// A client that only signals a workflow does not have its type.
 	if !ok || w.WorkflowType != "" && w.WorkflowType != WorkflowType || ValidateID("sessionId", w.WorkflowID) != nil {
 		return nil, nil
 	}
@@ -195,8 +192,8 @@ func (d payloadDriver) retrieve(ctx converter.StorageDriverRetrieveContext, clai
 	return found[0], nil
 }
 
-// payloadClient distinguishes a store that does not answer from one that does not have
-// the payload.
+// payloadClient distinguishes a store that does not respond from one that does
+// not have the payload.
 type payloadClient struct{ *archive.Payloads }
 
 // GetObject returns a payload's bytes.
@@ -208,14 +205,14 @@ func (c payloadClient) GetObject(ctx context.Context, bucket, key string) ([]byt
 	return data, err
 }
 
-// storeAwayError is a failure to read a payload that may pass.
+// storeAwayError is a transient failure to read a payload.
 type storeAwayError struct{ err error }
 
 func (e *storeAwayError) Error() string { return e.err.Error() }
 func (e *storeAwayError) Unwrap() error { return e.err }
 
-// InputOf returns the input that a session's workflow was started with, from
-// its history, which has a reference in place of a large one.
+// InputOf returns the input that a session's workflow was started with, from its
+// history, which has a reference in place of a large payload.
 func InputOf(ctx context.Context, store *archive.Archive, history *commonpb.Payloads) (Input, error) {
 	var in Input
 	payloads, err := inline(ctx, store, history)
@@ -225,8 +222,8 @@ func InputOf(ctx context.Context, store *archive.Archive, history *commonpb.Payl
 	return in, converter.GetDefaultDataConverter().FromPayloads(&commonpb.Payloads{Payloads: payloads}, &in)
 }
 
-// inline returns payloads of a history with the stored ones in the place of
-// their references.
+// inline returns payloads of a history with the references replaced by the stored
+// payloads.
 func inline(ctx context.Context, store *archive.Archive, history *commonpb.Payloads) ([]*commonpb.Payload, error) {
 	payloads := slices.Clone(history.GetPayloads())
 	for i, p := range payloads {

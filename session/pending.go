@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -9,33 +10,48 @@ import (
 )
 
 // Pending is something that a session waits for at this moment: it has failed
-// before and is tried again until it succeeds, or no host has taken it yet.
+// before and is retried until it succeeds, or no host has taken it yet.
 type Pending struct {
 	// Activity is its name, such as EndSandbox.
 	Activity string `json:"activity"`
 	// Attempt counts the tries, this one included.
 	Attempt int `json:"attempt"`
-	// Failure is why the last try failed, or what the first one waits for.
+	// Failure is why the last try failed, or what the first try waits for.
 	Failure string `json:"failure"`
 }
 
-// Pending asks Temporal what the session tries again: what a close waits for,
-// say, when the archive is away.
+// Pending returns what Temporal retries for the session, such as what a close waits for
+// while the archive is unavailable.
 func (h *Handle) Pending(ctx context.Context) ([]Pending, error) {
+	tried, _, err := h.pending(ctx)
+	return tried, err
+}
+
+// progress returns the running turn's progress by its latest heartbeat; zero while none
+// runs.
+func (h *Handle) progress(ctx context.Context) (Progress, error) {
+	_, now, err := h.pending(ctx)
+	return now, err
+}
+
+func (h *Handle) pending(ctx context.Context) (out []Pending, now Progress, err error) {
 	d, err := h.c.o.Temporal.DescribeWorkflowExecution(ctx, h.id, "")
 	if err != nil {
-		return nil, h.c.unavailable(fmt.Sprintf("ask what session %s waits for", h.id), err)
+		return nil, now, h.c.unavailable(fmt.Sprintf("ask what session %s waits for", h.id), err)
 	}
-	var out []Pending
 	for _, a := range d.GetPendingActivities() {
+		if beat := a.GetHeartbeatDetails().GetPayloads(); a.GetActivityType().GetName() == activityRunTurn && len(beat) > 0 {
+			// Unknown if it can't be read: a codec may have hidden it from this client.
+			_ = json.Unmarshal(beat[0].GetData(), &now)
+		}
 		if why := waitsFor(a); why != "" {
 			out = append(out, Pending{Activity: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), Failure: why})
 		}
 	}
-	return out, nil
+	return out, now, nil
 }
 
-// waitsFor is why an activity is not done yet; "" for one that simply runs.
+// waitsFor returns why an activity is not done yet; "" for one that is running.
 func waitsFor(a *workflowpb.PendingActivityInfo) string {
 	offered := a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
 	switch name := a.GetActivityType().GetName(); {
@@ -50,7 +66,7 @@ func waitsFor(a *workflowpb.PendingActivityInfo) string {
 }
 
 // The activities that wait for a host. Package activities names them too, and
-// depends on this one.
+// imports this package.
 const (
 	activityCreateSandbox = "CreateSandbox"
 	activityRunTurn       = "RunTurn"

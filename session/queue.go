@@ -9,29 +9,28 @@ import (
 	"slices"
 )
 
-// Queue is what waits in a session, in the order in which it runs.
+// Queue is the queued messages, in the order in which they run.
 type Queue []Queued
 
-// QueueEdit changes one message that waits. Of Message, Place and Cancel exactly
-// one is given. What is done twice is refused the second time only if the message
-// does not wait any more.
+// QueueEdit changes one queued message. Exactly one of Message, Place and Cancel
+// is set. A repeated edit is refused only if the message is not queued any more.
 type QueueEdit struct {
-	// MessageID names the message. It has to wait: the running one and those that
-	// were answered are refused.
+	// MessageID names the message. It has to be queued: a running or answered one is
+	// refused.
 	MessageID string `json:"messageId"`
-	// Message has the text and the parts that the message says from now on. It
-	// keeps its id, its receipt and its place: ID and WhenBusy have no meaning here.
+	// Message has the new text and parts of the message. All else is kept: ID, WhenBusy and
+	// MaxTicks are ignored here.
 	Message *Message `json:"message,omitempty"`
-	// Place is where it waits from now on: 0 runs next. A place behind the last one
-	// is the last one.
+	// Place is its new place: 0 runs next. A place beyond the last one means the last
+	// one.
 	Place *int `json:"place,omitempty"`
-	// Cancel takes it out: its execution ends as Interrupted, and no agent is asked.
+	// Cancel removes it: its execution ends as Interrupted, and no agent is prompted.
 	Cancel bool `json:"cancel,omitempty"`
-	// Reason says why it was cancelled, in the conversation.
+	// Reason is why it was cancelled, for the conversation.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Validate checks what can be checked without knowing the session.
+// Validate checks what doesn't depend on the session.
 func (e QueueEdit) Validate() error {
 	if e.MessageID == "" {
 		return Invalid("messageId", "is empty", "the id of a message that waits")
@@ -53,12 +52,12 @@ func (e QueueEdit) Validate() error {
 	return validateUTF8("reason", e.Reason)
 }
 
-// Find returns the place of a message; -1 if it does not wait.
+// Find returns the place of a message; -1 if it is not queued.
 func (q Queue) Find(messageID string) int {
 	return slices.IndexFunc(q, func(w Queued) bool { return w.Message.ID == messageID })
 }
 
-// Take returns a message that waits and the queue without it.
+// Take returns a queued message and the queue without it.
 func (q Queue) Take(place int) (Queued, Queue) {
 	return q[place], slices.Delete(slices.Clone(q), place, place+1)
 }
@@ -69,11 +68,53 @@ func (q Queue) Move(from, to int) Queue {
 	return slices.Insert(rest, min(to, len(rest)), moved)
 }
 
-// Replace returns the queue with a message that says something else.
+// Replace returns the queue with a message's content replaced.
 func (q Queue) Replace(place int, m Message) Queue {
 	out := slices.Clone(q)
 	out[place].Message.Text, out[place].Message.Parts = m.Text, m.Parts
 	return out
+}
+
+// Offered returns the ids of the messages that the working agent may have.
+func (q Queue) Offered() (ids []string) {
+	for _, w := range q {
+		if w.Offered {
+			ids = append(ids, w.Message.ID)
+		}
+	}
+	return ids
+}
+
+// Clear returns the waiting messages, and the queue without them. What the working agent
+// may have stays, and does not run if the running execution ends without it.
+func (q Queue) Clear(reason string) (waited, rest Queue) {
+	for _, w := range q {
+		if !w.Offered {
+			waited = append(waited, w)
+			continue
+		}
+		w.Cancelled = reason
+		rest = append(rest, w)
+	}
+	return waited, rest
+}
+
+// TakeBack returns the queue after the end of an execution that was offered some of it and
+// did not take it: that runs next, unless it was cancelled.
+func (q Queue) TakeBack() (next, cancelled Queue) {
+	var rest Queue
+	for _, w := range q {
+		switch {
+		case !w.Offered:
+			rest = append(rest, w)
+		case w.Cancelled != "":
+			cancelled = append(cancelled, w)
+		default:
+			w.Offered = false
+			next = append(next, w)
+		}
+	}
+	return append(next, rest...), cancelled
 }
 
 // Check refuses a queue that is too long or too large: it is part of the state
@@ -92,10 +133,10 @@ func (q Queue) Check() error {
 	return nil
 }
 
-// Digest identifies what the message says: its text and its parts.
+// Digest identifies the message's content: its text and its parts.
 func (m Message) Digest() string {
-	// Not of its JSON: a run that is replayed takes up megabytes of messages within
-	// one workflow task.
+	// It does not hash the JSON: a replayed run catches up with megabytes of messages
+	// within one workflow task.
 	sum := sha256.New()
 	field := func(s string) {
 		sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
@@ -110,7 +151,7 @@ func (m Message) Digest() string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// EditQueue changes a message that waits, and returns the session as it is then,
+// EditQueue changes a queued message, and returns the session's state after it,
 // with its queue.
 func (h *Handle) EditQueue(ctx context.Context, e QueueEdit) (Snapshot, error) {
 	if err := e.Validate(); err != nil {
@@ -118,4 +159,25 @@ func (h *Handle) EditQueue(ctx context.Context, e QueueEdit) (Snapshot, error) {
 	}
 	var s Snapshot
 	return s, h.update(ctx, UpdateEditQueue, "", &s, e)
+}
+
+// Messages returns the waiting messages, in order; it is never nil.
+func (q Queue) Messages() []Message {
+	messages := make([]Message, len(q))
+	for i, waits := range q {
+		messages[i] = waits.Message
+	}
+	return messages
+}
+
+// Split returns the matching messages, and the rest, both in order.
+func (q Queue) Split(match func(Queued) bool) (matched, rest Queue) {
+	for _, waits := range q {
+		if match(waits) {
+			matched = append(matched, waits)
+		} else {
+			rest = append(rest, waits)
+		}
+	}
+	return matched, rest
 }

@@ -15,9 +15,10 @@ import (
 // Workflows that clean up after sessions whose own workflow was ended from
 // outside: terminated, failed or timed out.
 const (
-	// ReconcileType ends one such session: its sandbox, and its pending messages.
+	// ReconcileType cleans up after one such session: its sandbox, and its pending
+	// messages.
 	ReconcileType = "SojournReconcile"
-	// ReconcilerType finds them; the schedule starts it.
+	// ReconcilerType lists them; the schedule starts it.
 	ReconcilerType = "SojournReconciler"
 	// ReconcilerSchedule is the id of that schedule.
 	ReconcilerSchedule = "sojourn-reconciler"
@@ -33,8 +34,8 @@ type TerminatedRun struct {
 	RunID     string `json:"runId"`
 }
 
-// Termination is how a session's workflow ended that did not close its session;
-// "" for one that runs or closed it. It is the reason in session:closed.
+// Termination is how a session's workflow ended that did not close its session; "" for one
+// that is running or closed it. It is the reason in session:closed.
 type Termination string
 
 const (
@@ -44,7 +45,7 @@ const (
 	TerminatedByCancel Termination = "cancelled"
 )
 
-// TerminationOf returns how a workflow of a status ended its session.
+// TerminationOf returns how a workflow with a status ended its session.
 func TerminationOf(s enumspb.WorkflowExecutionStatus) Termination {
 	switch s {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
@@ -59,7 +60,23 @@ func TerminationOf(s enumspb.WorkflowExecutionStatus) Termination {
 	return ""
 }
 
-// Sentence is the termination in words, for people.
+// TerminationIn returns how the workflow ended its session, according to an error.
+func TerminationIn(err error) Termination {
+	var timeout *temporal.TimeoutError
+	var cancelled *temporal.CanceledError
+	var terminated *temporal.TerminatedError
+	switch {
+	case errors.As(err, &terminated):
+		return Terminated
+	case errors.As(err, &timeout):
+		return TerminatedByTime
+	case errors.As(err, &cancelled):
+		return TerminatedByCancel
+	}
+	return TerminatedByFault
+}
+
+// Sentence describes the termination for people.
 func (t Termination) Sentence() string {
 	switch t {
 	case TerminatedByFault, TerminatedByTime:
@@ -98,7 +115,7 @@ func EnsureReconciler(ctx context.Context, c client.Client) (made bool, err erro
 		ID:      ReconcilerSchedule,
 		Spec:    client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: ReconcileEvery}}},
 		Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
-		// What was missed is found by the next one.
+		// A missed run needs no catch-up: the next one finds the same sessions.
 		CatchupWindow: ReconcileEvery,
 		Action: &client.ScheduleWorkflowAction{
 			ID: ReconcilerSchedule, Workflow: ReconcilerType, TaskQueue: TaskQueue,
@@ -114,8 +131,8 @@ func EnsureReconciler(ctx context.Context, c client.Client) (made bool, err erro
 	return true, nil
 }
 
-// Evict asks a session's workflow to give up its sandbox; it returns when the
-// workflow has agreed, before the sandbox has ended. It fails if a turn runs or
+// Evict requests a session's workflow to end its sandbox. It returns when the
+// workflow has accepted, before the sandbox has ended. It fails if a turn runs or
 // is queued, or if the sandbox is not the session's.
 func Evict(ctx context.Context, c client.Client, sessionID string, req EvictRequest) error {
 	u, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{

@@ -8,15 +8,16 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Record is the part of a session that outlives its runs: what it was made
-// with and what it came to. It has no status. It is in the archive inside
-// the session's list data.
+// Record is the part of a session that outlives its runs: its options and its
+// results. It has no status. It is stored in the archive, in the session's list
+// data.
 type Record struct {
 	Options    Options     `json:"options"`
 	Turns      int         `json:"turns"`
 	Usage      event.Usage `json:"usage"`
 	CostUSD    *float64    `json:"costUSD,omitempty"`
 	WorkMS     int64       `json:"workMs,omitempty"`
+	Ticks      *int        `json:"ticks,omitempty"`
 	Native     int         `json:"native"`
 	Executions int         `json:"executions"`
 	// Spent are the ids of the messages that were accepted.
@@ -26,7 +27,7 @@ type Record struct {
 	LastBlock   string   `json:"lastBlock,omitempty"`
 }
 
-// Apply puts the record into a session's list data.
+// Apply writes the record into a session's list data.
 func (r Record) Apply(d *archive.ListData) error {
 	carry, err := json.Marshal(r)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
-// SavedData is all that is stored of a session: its list data, its native
+// SavedData is everything stored of a session: its list data, its native
 // transcripts as the agent wrote them, and its workspace files' names.
 type SavedData struct {
 	archive.ListData
@@ -30,11 +30,11 @@ type SavedTranscript struct {
 	RawTranscript []byte `json:"rawTranscript"`
 }
 
-// RuntimeData is a session as clients see it: what is saved, its conversation, and
-// what runs. It is never stored.
+// RuntimeData is a session as clients see it: the stored data, its conversation,
+// and what runs. It is never stored.
 type RuntimeData struct {
 	SavedData
-	// Blocks are those of the main conversation that were asked for.
+	// Blocks are the selected blocks of the main conversation.
 	Blocks []event.Block `json:"blocks"`
 	// Runtime is what runs now; nil in data that was not read by Client.Runtime.
 	Runtime *event.Runtime `json:"runtime,omitempty"`
@@ -42,9 +42,9 @@ type RuntimeData struct {
 	Faults []string `json:"faults,omitempty"`
 }
 
-// Runtime reads a session into memory: all that is stored, the part of its
-// conversation that is asked for, as Show has it, and what runs, as its workflow has
-// it. Of an open session what is stored may be some seconds behind. Errors:
+// Runtime reads a session into memory: everything stored, the selected part of
+// its conversation, as Show returns it, and what runs, from its workflow. The
+// stored data of an open session may be some seconds behind. Errors:
 // [ErrNotFound], [ErrNoArchive], or the part that is not reachable.
 func (c *Client) Runtime(ctx context.Context, id string, t Timeline) (RuntimeData, error) {
 	if err := t.Validate(); err != nil {
@@ -78,9 +78,10 @@ func (c *Client) Runtime(ctx context.Context, id string, t Timeline) (RuntimeDat
 	return data, nil
 }
 
-// Files returns the files of a session's workspace as they were archived at the end
-// of its last turn, open or closed; those of a folder that its user gave stay there,
-// and none are returned. Errors: [ErrNotFound], [ErrNoArchive].
+// Files returns the files of a session's workspace as they were archived at the
+// end of its last turn, open or closed. If the user chose the folder
+// (Options.Workspace) its files stay there, and none are returned. Errors:
+// [ErrNotFound], [ErrNoArchive].
 func (c *Client) Files(ctx context.Context, id string) ([]workspace.File, error) {
 	w, err := c.workspace(ctx, id)
 	if err != nil {
@@ -89,8 +90,9 @@ func (c *Client) Files(ctx context.Context, id string) ([]workspace.File, error)
 	return w.Files(), nil
 }
 
-// OpenFile opens one of the Files, whose content is checked while it is read. Errors:
-// those of Files, and fs.ErrNotExist for a path that is no regular file.
+// OpenFile opens one of the Files, whose content is checked while it is read.
+// Errors: those of Files, and fs.ErrNotExist for a path that is not a regular
+// file.
 func (c *Client) OpenFile(ctx context.Context, id, path string) (io.ReadCloser, error) {
 	w, err := c.workspace(ctx, id)
 	if err != nil {
@@ -109,7 +111,7 @@ func (c *Client) workspace(ctx context.Context, id string) (*workspace.Store, er
 	return workspace.Open(ctx, c.o.Archive, id, 0)
 }
 
-// Load reads all that is stored of a session into memory. Errors: [ErrNotFound],
+// Load reads everything stored of a session into memory. Errors: [ErrNotFound],
 // [ErrNoArchive].
 func (c *Client) Load(ctx context.Context, id string) (SavedData, error) {
 	data, err := c.record(ctx, id, FromArchive)

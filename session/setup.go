@@ -16,8 +16,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// SearchAttributes are those that a namespace must have: a workflow that sets
-// one that is not known can't continue.
+// SearchAttributes returns those that a namespace must have: a workflow that sets
+// an unknown one can't continue.
 func SearchAttributes() []temporal.SearchAttributeKey {
 	return []temporal.SearchAttributeKey{
 		AttrStatus, AttrOutcome, AttrAgent, AttrProfile, AttrHost, AttrRoot, AttrParent, AttrTenant, AttrTitle, AttrTags,
@@ -56,9 +56,8 @@ func MissingSearchAttributes(ctx context.Context, c client.Client, namespace str
 	return missing, nil
 }
 
-// EnsureSearchAttributes adds the search attributes that the namespace does not
-// have, and returns their names when the server knows them. Error:
-// *AttributeTypeError.
+// EnsureSearchAttributes adds the search attributes that the namespace does not have, and
+// returns their names when the server uses them. Error: *AttributeTypeError.
 func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace string) (made []string, err error) {
 	missing, err := MissingSearchAttributes(ctx, c, namespace)
 	if err != nil || len(missing) == 0 {
@@ -74,9 +73,9 @@ func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 	return made, awaitSearchAttributes(ctx, c, namespace)
 }
 
-// awaitSearchAttributes returns when the server knows what was added: a session
-// started before would be refused. The server's list is ahead of what it checks
-// sessions by, so a query is tried too.
+// awaitSearchAttributes returns when the server uses the added attributes: a session
+// started earlier would be refused. The server's list is ahead of what it checks sessions
+// by, so a query is tried too.
 func awaitSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()

@@ -31,17 +31,16 @@ type Conversation struct {
 	Agent     string        `json:"agent"`
 	Title     string        `json:"title"`
 	State     reducer.State `json:"state"`
-	// Asks are the permission requests without an answer yet, oldest first.
-	// Only the stream has them.
+	// Asks are the unanswered permission requests, oldest first. Only the stream has
+	// them.
 	Asks []event.Event `json:"asks,omitempty"`
 	// From is where it was read: archive or stream.
 	From From `json:"from"`
-	// Faults say what could not be read; what is good is in State all the
-	// same.
+	// Faults describe what could not be read; State has the rest.
 	Faults []string `json:"faults,omitempty"`
 }
 
-// archivePatience bounds the wait for an archive that is not needed: the stream
+// archivePatience bounds the wait for an archive that is not required: the stream
 // has the conversation of an open session.
 const archivePatience = 5 * time.Second
 
@@ -49,8 +48,8 @@ const archivePatience = 5 * time.Second
 var ErrNoArchive = errors.New("no archive is configured")
 
 // Show returns the whole conversation. It needs no sandbox and no worker, and for
-// an open session no archive: what only the archive has is then one of the
-// Faults. Errors: ErrNotFound, ErrNoArchive, or the part that is not reachable.
+// an open session no archive: what only the archive has is then in Faults.
+// Errors: ErrNotFound, ErrNoArchive, or the part that is not reachable.
 func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, error) {
 	if err := ValidateID("id", id); err != nil {
 		return Conversation{}, err
@@ -77,8 +76,8 @@ func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, 
 	return conv, c.showArchive(ctx, &conv)
 }
 
-// record reads what the archive has on a session, patiently only if nothing else
-// can serve.
+// record reads what the archive has of a session. It waits for the archive only if nothing
+// else can serve.
 func (c *Client) record(ctx context.Context, id string, from From) (archive.ListData, error) {
 	if c.o.Archive == nil {
 		return archive.ListData{}, fmt.Errorf("show session %s: %w", id, ErrNoArchive)
@@ -98,8 +97,8 @@ func (c *Client) record(ctx context.Context, id string, from From) (archive.List
 	return data, nil
 }
 
-// stillOpen reports whether the stream's last word on the session is not that it
-// is closed; with no stream the archive is asked.
+// stillOpen reports whether the stream's last event is not session:closed;
+// without a stream it uses the archive.
 func (c *Client) stillOpen(ctx context.Context, id string) bool {
 	if c.o.Stream == nil {
 		return false
@@ -130,7 +129,7 @@ func (c *Client) showStream(ctx context.Context, conv *Conversation, after uint6
 	return nil
 }
 
-// noteOptions takes from events what the archive's record has else.
+// noteOptions takes from events what the archive's record would otherwise hold.
 func (conv *Conversation) noteOptions(ev event.Event) {
 	switch p := ev.Payload.(type) {
 	case event.SessionInitialized:
@@ -142,7 +141,7 @@ func (conv *Conversation) noteOptions(ev event.Event) {
 	}
 }
 
-// noteAsk adds an open permission request, and drops what was answered.
+// noteAsk adds an open permission request, and drops an answered one.
 func (conv *Conversation) noteAsk(ev event.Event) {
 	switch p := ev.Payload.(type) {
 	case event.PermissionRequested:

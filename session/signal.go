@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 )
 
-// MessageOf returns the message that a signal has in its workflow's history,
-// which has a reference in place of a large one.
+// MessageOf returns the message of a signal in its workflow's history, which has
+// a reference in place of a large one.
 func MessageOf(ctx context.Context, store *archive.Archive, history *commonpb.Payloads) (Message, error) {
 	payloads, err := inline(ctx, store, history)
 	if err != nil {
@@ -60,12 +60,12 @@ func DecodeMessage(p *commonpb.Payload) (Message, error) {
 	return m, m.Validate()
 }
 
-// asEncodingJSON is what programs rely on who send with encoding/json: names in
-// any case, and texts that are no UTF-8.
+// asEncodingJSON accepts what programs that use encoding/json rely on: names in
+// any case, and texts that are not UTF-8.
 var asEncodingJSON = json.JoinOptions(json.MatchCaseInsensitiveNames(true),
 	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// decodeObject reads the text once: large messages come in numbers, and a
+// decodeObject reads the text once: large messages may arrive in numbers, and a
 // workflow has little time for each.
 func decodeObject(data []byte, m *Message) error {
 	err := json.Unmarshal(data, m, asEncodingJSON, json.RejectUnknownMembers(true))
@@ -104,7 +104,7 @@ func DecodeRespond(p *commonpb.Payload) (RespondRequest, error) {
 	}
 	form := struct {
 		RespondRequest
-		// Allow has no default: to forget it is not to deny.
+		// Allow has no default: a missing value must not deny.
 		Allow *bool `json:"allow"`
 	}{}
 	err := json.Unmarshal(data, &form, asEncodingJSON, json.RejectUnknownMembers(true))
@@ -122,7 +122,7 @@ func DecodeRespond(p *commonpb.Payload) (RespondRequest, error) {
 	return req, nil
 }
 
-// kindOf names a kind as encoding/json does, which has signs for some.
+// kindOf names a kind as encoding/json does; jsontext names some by their sign.
 func kindOf(k jsontext.Kind) string {
 	switch k {
 	case jsontext.KindBeginObject:

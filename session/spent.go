@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// SpentIDs are message ids that may not be used again, oldest first: of each
-// the first bytes of its SHA-256. The zero value is empty.
+// SpentIDs are message ids that may not be used again, oldest first, as the first
+// bytes of their SHA-256. The zero value is empty.
 type SpentIDs []byte
 
-// spentBytes per id: of 100 000 ids no two are the same, but for one in four
-// thousand million.
+// spentBytes is the size of one id. The chance that any two of 100 000 ids collide is one
+// in four thousand million.
 const spentBytes = 8
 
-// Add keeps ids, and the newest [KeptIDs] at most.
+// Add appends ids, and keeps the newest [KeptIDs] at most.
 func (s *SpentIDs) Add(ids ...string) {
 	kept := *s
 	for _, id := range ids {
@@ -24,11 +24,11 @@ func (s *SpentIDs) Add(ids ...string) {
 	*s = kept.newest(KeptIDs)
 }
 
-// newest is a copy of the newest ids, n at most.
+// newest returns a copy of the newest ids, n at most.
 func (s SpentIDs) newest(n int) SpentIDs { return slices.Clone(s[max(0, len(s)-spentBytes*n):]) }
 
-// SpentIn are the ids of all messages that a session has accepted, as far as its
-// record keeps them.
+// SpentIn returns the ids of all messages that a session has accepted, as far as
+// its record keeps them.
 func SpentIn(st *State) SpentIDs {
 	var last []string
 	for _, r := range st.Receipts {
@@ -39,7 +39,7 @@ func SpentIn(st *State) SpentIDs {
 	return all.newest(RecordedIDs)
 }
 
-// Has reports whether an id was kept.
+// Has reports whether an id is kept.
 func (s SpentIDs) Has(id string) bool {
 	sum := sha256.Sum256([]byte(id))
 	for known := range slices.Chunk(s, spentBytes) {

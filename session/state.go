@@ -8,35 +8,42 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/reducer/ticks"
 )
 
-// Status is what a session does now, as far as its workflow knows.
+// Status is what a session is doing, by its workflow's state.
 type Status string
 
 const (
 	StatusIdle    Status = "idle"
 	StatusRunning Status = "running"
-	// StatusWaiting: the running turn waits for a person's answer.
+	// StatusWaiting: the turn waits for a person's answer; it may be parked, see
+	// Inspection.Parked.
 	StatusWaiting Status = "waiting"
-	// StatusPaused: a limit is reached, and what waits does not run until it is raised.
+	// StatusPaused: a limit is reached, and queued messages don't run until it is
+	// raised.
 	StatusPaused Status = "paused"
 	StatusClosed Status = "closed"
 )
 
-// State is all that the workflow remembers; it is what continue-as-new
-// carries. Plain data; it holds no block bodies and no deltas.
+// State is the whole state of the workflow; continue-as-new carries it. Plain data; it
+// holds no block bodies and no deltas.
 type State struct {
 	Title      string              `json:"title,omitempty"`
 	Model      string              `json:"model,omitempty"`
 	Permission adapters.Permission `json:"permission,omitempty"`
-	// Permissions and PermissionDeadline as in Options.
+	// Permissions, PermissionDeadline, Park and UnknownEffects as in Options.
 	Permissions        permission.Rules           `json:"permissions,omitempty"`
 	PermissionDeadline permission.Deadline        `json:"permissionDeadline,omitzero"`
+	Park               permission.Park            `json:"parkMs,omitempty"`
+	UnknownEffects     permission.EffectRules     `json:"unknownEffects,omitempty"`
 	Metadata           map[string]json.RawMessage `json:"metadata,omitempty"`
 	Tags               []string                   `json:"tags,omitempty"`
-	// IdleTimeoutMS as in Options, never 0.
+	// IdleTimeoutMS is that of Options, never 0.
 	IdleTimeoutMS int64         `json:"idleTimeoutMs"`
 	Limits        limits.Limits `json:"limits,omitzero"`
+	// MaxTicks as in Options.
+	MaxTicks int `json:"maxTicks,omitempty"`
 
 	Queue Queue `json:"queue,omitempty"`
 	// Receipts are the last KeptReceipts accepted messages, oldest first.
@@ -45,58 +52,71 @@ type State struct {
 	Spent SpentIDs `json:"spent,omitempty"`
 	// Results are the last KeptResults ended executions, oldest first.
 	Results []Result `json:"results,omitempty"`
-	// Executions counts the execution ids given out.
+	// Executions counts the execution ids assigned.
 	Executions int `json:"executions"`
 
-	// UnderWay is the turn that the run before left at work; nil at a turn's
-	// edge.
+	// UnderWay is the turn that the previous run left running; nil between turns.
 	UnderWay *UnderWay `json:"underWay,omitempty"`
-	// Notices were to be written when the run before made way, oldest first.
+	// Notices were not written yet when the previous run ended, oldest first.
 	Notices []Notice `json:"notices,omitempty"`
+	// Answers were not yet sent to the turn then, and EpochUnknown reports that its epoch
+	// might not be the newest.
+	Answers      []RespondRequest `json:"answers,omitempty"`
+	EpochUnknown bool             `json:"epochUnknown,omitempty"`
+	// Evict is why the sandbox has to end as soon as no turn runs; "" if it need not.
+	Evict string `json:"evict,omitempty"`
 
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
-	// LostSandbox went with its host, and the stream does not say so yet.
+	// LostSandbox was lost with its host, and the stream does not have its end yet.
 	LostSandbox *Sandbox `json:"lostSandbox,omitempty"`
 	// Restarts counts sandboxes and agent processes lost.
 	Restarts int `json:"restarts,omitempty"`
-	// Epoch is the last one taken; taken, never counted.
+	// Epoch is the last one taken. It is taken from the archive, never counted here.
 	Epoch uint64 `json:"epoch,omitempty"`
-	// MinTurn is the highest turn that an earlier run may have fenced in this
-	// epoch: the next turn's number is above it. 0: none.
+	// MinTurn is the highest turn that an earlier run may have fenced in this epoch:
+	// the next turn's number must be higher. 0: none.
 	MinTurn int `json:"minTurn,omitempty"`
-	// Native counts the native sessions begun.
+	// Native counts the native sessions started.
 	Native int `json:"native"`
 
 	Aborted bool        `json:"aborted,omitempty"`
 	Turns   int         `json:"turns"`
 	Usage   event.Usage `json:"usage"`
-	// CostUSD is the cost of the turns and of the children that have ended, with
-	// theirs; nil while no agent has reported any.
+	// CostUSD is the cost of the turns and of the ended children, with their own children;
+	// nil while no agent has reported a cost.
 	CostUSD *float64 `json:"costUSD,omitempty"`
 	// WorkMS is how many milliseconds turns have run.
-	WorkMS       int64     `json:"workMs,omitempty"`
-	LastSeq      uint64    `json:"lastSeq"`
-	LastBlockID  string    `json:"lastBlockId,omitempty"`
-	LastBlock    string    `json:"lastBlock,omitempty"`
-	LastActivity time.Time `json:"lastActivity,omitzero"`
+	WorkMS int64 `json:"workMs,omitempty"`
+	// Ticks counts the model calls of all turns; nil while the agent has reported none.
+	Ticks *int `json:"ticks,omitempty"`
+	// LastTools are the last tool calls of the last turn, in short.
+	LastTools    []ticks.Tool `json:"lastTools,omitempty"`
+	LastSeq      uint64       `json:"lastSeq"`
+	LastBlockID  string       `json:"lastBlockId,omitempty"`
+	LastBlock    string       `json:"lastBlock,omitempty"`
+	LastActivity time.Time    `json:"lastActivity,omitzero"`
 	// Outcome is how the last execution ended; "" before the first one has.
 	Outcome Outcome `json:"outcome,omitempty"`
-	// Failure is why the last execution failed; nil after a good one.
+	// Failure is why the last execution failed; nil if it did not.
 	Failure *event.ErrorInfo `json:"failure,omitempty"`
-	// ArchiveBehind is what the archive still misses; "" when nothing.
+	// ArchiveBehind is what the archive does not have yet; "" if it has everything.
 	ArchiveBehind string `json:"archiveBehind,omitempty"`
-	// Unarchived is where the first turn began that the archive may not have
-	// whole; nil when it has all.
+	// Background as in Inspection.
+	Background []string `json:"background,omitempty"`
+	// Unarchived is where the first turn started that the archive may not have whole; nil
+	// if it has all.
 	Unarchived *Unarchived `json:"unarchived,omitempty"`
 	Children   []Child     `json:"children,omitempty"`
+	// Spawns are the requests of those Children that do not run yet.
+	Spawns []SpawnRequest `json:"spawns,omitempty"`
 }
 
-// Unarchived is a place in the stream from which on the archive may be behind.
+// Unarchived is a position in the stream from which on the archive may be behind.
 type Unarchived struct {
 	AfterSeq uint64 `json:"afterSeq"`
-	// Anchor is the last block of the main conversation there.
+	// Anchor is the last block of the main conversation at that position.
 	Anchor string `json:"anchor,omitempty"`
-	// Epoch is that of the sandbox that has what the archive has not.
+	// Epoch is the epoch of the sandbox that has what the archive does not have.
 	Epoch uint64 `json:"epoch"`
 }
 
@@ -104,37 +124,46 @@ type Unarchived struct {
 type Queued struct {
 	Message     Message `json:"message"`
 	ExecutionID string  `json:"executionId"`
-	// Hold keeps it waiting until something asks to run.
+	// Hold keeps it queued until a Send or Render runs the queue.
 	Hold bool `json:"hold,omitempty"`
+	// Offered reports whether the working agent may have it: BusySteer. It waits until the
+	// running execution has ended, with it or without it.
+	Offered bool `json:"offered,omitempty"`
+	// Cancelled is why it must not run if that execution ends without it; "" if it must.
+	Cancelled string `json:"cancelled,omitempty"`
 }
 
-// Sandbox is where a session's agent lives.
+// Sandbox is the sandbox in which a session's agent runs.
 type Sandbox struct {
 	Host string `json:"host"`
 	ID   string `json:"id"`
-	// Provider is the name of the provider that made it.
+	// Provider is the name of its provider.
 	Provider string `json:"provider,omitempty"`
-	// Epoch is the fence it was made under.
+	// Epoch is the epoch under which it was made.
 	Epoch uint64 `json:"epoch"`
 	// Status is starting, ready, unhealthy or terminated.
 	Status string `json:"status"`
 }
 
-// Environment is the sandbox in events, in a status.
+// Environment returns the sandbox's form in events, with a status.
 func (s Sandbox) Environment(status string) event.Environment {
 	return event.Environment{SandboxID: s.ID, Host: s.Host, Provider: s.Provider, Epoch: s.Epoch, Status: status}
 }
 
-// Child is a spawned session that still lives.
+// Child is a spawned session that is still open.
 type Child struct {
 	SessionID string `json:"sessionId"`
 	ToolUseID string `json:"toolUseId"`
 	Agent     string `json:"agent"`
+	// RunID is the first run of its workflow; "" while that is being started.
+	RunID string `json:"runId,omitempty"`
+	// Interrupt reports whether an interrupt is still to be sent to it.
+	Interrupt bool `json:"interrupt,omitempty"`
 }
 
 // Result is how an execution ended. Exactly one of Query.Error and
 // Query.Result is set, or Reason for an interrupted one. One that a limit
-// interrupted has an Error too, of TypeLimit.
+// interrupted has an Error too, of TypeLimit or TypeMaxTicks.
 type Result struct {
 	ExecutionID string             `json:"executionId"`
 	MessageID   string             `json:"messageId"`
@@ -142,6 +171,9 @@ type Result struct {
 	Result      *event.QueryResult `json:"result,omitempty"`
 	Error       *event.ErrorInfo   `json:"error,omitempty"`
 	Reason      string             `json:"reason,omitempty"`
+	// MessageIDs are the messages that the execution answered, its own first, if
+	// others were folded into it; nil for one message.
+	MessageIDs []string `json:"messageIds,omitempty"`
 }
 
 // Outcome is how an execution ended.
@@ -152,6 +184,15 @@ const (
 	Failed      Outcome = "failed"
 	Interrupted Outcome = "interrupted"
 )
+
+// Progress is a turn's progress.
+type Progress struct {
+	// Ticks counts its model calls, including the running one; nil while the agent has
+	// reported none.
+	Ticks *int `json:"ticks,omitempty"`
+	// Tools are its last tool calls.
+	Tools []ticks.Tool `json:"tools,omitempty"`
+}
 
 // phaseIdle is Inspection.Phase of a session that does nothing.
 const phaseIdle = "idle"
@@ -174,29 +215,37 @@ type Snapshot struct {
 	Turns     int         `json:"turns"`
 	Usage     event.Usage `json:"usage"`
 	// CostUSD as in State.
-	CostUSD   *float64  `json:"costUSD,omitempty"`
-	LastSeq   uint64    `json:"lastSeq"`
-	Sandbox   *Sandbox  `json:"sandbox"`
-	Timestamp time.Time `json:"timestamp"`
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// TickCount counts the model calls of the ended turns; nil while the agent has reported
+	// none, as some never do.
+	TickCount *int `json:"tickCount,omitempty"`
+	// CurrentTick is the number of the running turn's current model call, from 1, by its
+	// latest heartbeat; nil while no turn runs, and for an agent that reports none.
+	CurrentTick *int      `json:"currentTick,omitempty"`
+	LastSeq     uint64    `json:"lastSeq"`
+	Sandbox     *Sandbox  `json:"sandbox"`
+	Timestamp   time.Time `json:"timestamp"`
 }
 
 // Inspection is what the query inspect returns: all state without bodies.
 type Inspection struct {
 	Snapshot
 	// Phase is beginning, idle, waiting for a sandbox, turn, waiting (for a person),
-	// paused (by a limit), interrupting or closing.
+	// parked (waiting so without agent and sandbox), paused (by a limit), interrupting or closing.
 	Phase string `json:"phase"`
-	// WaitsFor is what the session waits for that is no agent's work; "" for
-	// nothing.
+	// WaitsFor is what the session waits for other than an agent's work; "" for nothing.
 	WaitsFor         string    `json:"waitsFor,omitempty"`
 	CurrentExecution string    `json:"currentExecution,omitempty"`
 	Options          Options   `json:"options"`
 	CreatedAt        time.Time `json:"createdAt"`
 	LastBlock        string    `json:"lastBlock,omitempty"`
-	// LastOutput is the beginning of the last answer; LastOutputTruncated reports
-	// that there is more, in the conversation.
+	// LastOutput is the start of the last answer; LastOutputTruncated reports that there is
+	// more, in the conversation.
 	LastOutput          string `json:"lastOutput,omitempty"`
 	LastOutputTruncated bool   `json:"lastOutputTruncated,omitempty"`
+	// LastTools are the last tool calls of the running turn, by its latest heartbeat,
+	// or of the one before, oldest first, in short.
+	LastTools []ticks.Tool `json:"lastTools"`
 	// LastOutcome is how the last execution ended; "" before the first one has.
 	LastOutcome Outcome `json:"lastOutcome,omitempty"`
 
@@ -204,7 +253,12 @@ type Inspection struct {
 	ArchiveBehind string           `json:"archiveBehind,omitempty"`
 	Epoch         uint64           `json:"epoch"`
 	Restarts      int              `json:"restarts"`
+	// Background are the commands that the agent's tools had left running when the idle
+	// timeout last passed: they keep the sandbox.
+	Background []string `json:"background,omitempty"`
 	// Pending are the ids of the permission requests that wait for a person.
-	Pending       []string `json:"pendingPermissions"`
-	HistoryLength int      `json:"historyLength"`
+	Pending []string `json:"pendingPermissions"`
+	// Parked is what a parked turn waits for; nil if none is parked.
+	Parked        *permission.Parked `json:"parked,omitempty"`
+	HistoryLength int                `json:"historyLength"`
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Role is who speaks in a block.
+// Role is the author of a block.
 type Role string
 
 const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
 	RoleTool      Role = "tool"
-	// RoleSystem is of what the agent's program or Sojourn says itself.
+	// RoleSystem is the agent's program or Sojourn.
 	RoleSystem Role = "system"
 )
 
 var roles = []Role{RoleUser, RoleAssistant, RoleTool, RoleSystem}
 
-// RoleOf returns who speaks in a block: an agent's text, thoughts, tool calls and
+// RoleOf returns a block's author: an agent's text, thoughts, tool calls and
 // subagents are the assistant's, results are tools'.
 func RoleOf(b event.Block) Role {
 	switch b.Type {
@@ -34,23 +34,23 @@ func RoleOf(b event.Block) Role {
 	return RoleSystem
 }
 
-// Timeline chooses blocks of a conversation, for a caller that gives them to
-// something else: the session keeps all. The zero value chooses every block. The
-// rules apply in the order of the fields.
+// Timeline selects blocks of a conversation, for a caller that passes them on, such as to a
+// model: the session keeps all. The zero value selects every block. The rules apply in the
+// order of the fields.
 type Timeline struct {
-	// Roles are those whose blocks are wanted. Default: all.
+	// Roles selects blocks by author. Default: all.
 	Roles []Role
-	// Map returns a block as it is wanted, or false to leave it out. It must not
-	// change what the block points to. Default: as it is.
+	// Map returns a changed block, or false to leave it out. It must not change what
+	// the block points to. Default: no change.
 	Map func(event.Block) (event.Block, bool)
-	// MaxTokens leaves out the oldest blocks that are too many, by EstimateTokens.
-	// Default: no limit.
+	// MaxTokens leaves out the oldest blocks beyond it, by EstimateTokens. Default:
+	// no limit.
 	MaxTokens int
 	// Limit leaves out all but the newest blocks. Default: no limit.
 	Limit int
 }
 
-// Validate names the first field that can't be.
+// Validate returns an error for the first invalid field.
 func (t Timeline) Validate() error {
 	for _, r := range t.Roles {
 		if !slices.Contains(roles, r) {
@@ -66,7 +66,7 @@ func (t Timeline) Validate() error {
 	return nil
 }
 
-// Of returns the blocks that are chosen, in their order. The argument is not changed.
+// Of returns the selected blocks, in order. The argument is not changed.
 func (t Timeline) Of(blocks []event.Block) []event.Block {
 	chosen := []event.Block{}
 	tokens := 0
@@ -95,8 +95,9 @@ func (t Timeline) Of(blocks []event.Block) []event.Block {
 // bytesPerToken is the rule of thumb for English text and code.
 const bytesPerToken = 4
 
-// EstimateTokens is about how many tokens a block's text, input and output take: one
-// for four bytes, rounded up. Models count differently, and images are not counted.
+// EstimateTokens returns about how many tokens a block's text, input and output
+// take: one for four bytes, rounded up. Models count differently, and images are
+// not counted.
 func EstimateTokens(b event.Block) int {
 	n := len(b.Input) + len(b.Output)
 	if b.Content != nil {

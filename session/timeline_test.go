@@ -51,7 +51,7 @@ func TestTimeline(t *testing.T) {
 	refuses(t, "maxTokens", Timeline{MaxTokens: -1}.Validate())
 }
 
-// What is chosen are the newest of what is wanted, and as many as fit.
+// The selection is the newest of the matching blocks, and as many as fit.
 func TestTimelineRandomly(t *testing.T) {
 	t.Parallel()
 	kinds := []event.BlockType{event.BlockUserMessage, event.BlockAssistantText, event.BlockToolResult}

@@ -3,39 +3,47 @@ package session
 import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 )
 
-// UnderWay is a turn that one run of the workflow leaves at work and the next
-// one takes up: its agent notices nothing.
+// UnderWay is a turn that one run of the workflow leaves running and the next one
+// continues; its agent is not affected.
 type UnderWay struct {
 	Queued
-	// AfterSeq is a sequence number before everything of the execution, and
-	// Anchor the last block of the main conversation there.
+	// AfterSeq precedes every event of the execution, and Anchor is the last block of
+	// the main conversation there.
 	AfterSeq uint64 `json:"afterSeq"`
 	Anchor   string `json:"anchor,omitempty"`
-	// Lost is the last host that was lost in the middle of it; nil for none.
+	// Lost is the last host that was lost during the turn; nil for none.
 	Lost *Lost `json:"lost,omitempty"`
-	// Interrupted reports whether it was to be interrupted, with the reason.
+	// Interrupted reports whether it is being interrupted, with the reason.
 	Interrupted bool   `json:"interrupted,omitempty"`
 	Reason      string `json:"reason,omitempty"`
+	// Waiting are the permission requests that wait for a person.
+	Waiting []string `json:"waiting,omitempty"`
 }
 
-// Lost is a host that was lost in the middle of an execution.
+// Lost is a host that was lost, or given up, in the middle of an execution.
 type Lost struct {
 	Host string `json:"host"`
-	// Times counts the hosts that this execution has lost, this one included.
+	// Times counts the hosts that this execution has lost, including this one; Parks counts
+	// those of them that it gave up itself, to wait for a person.
 	Times int `json:"times"`
-	// AfterSeq is a sequence number before everything of the execution.
+	Parks int `json:"parks,omitempty"`
+	// Parked is what was requested and decided when it was last parked; nil if it never
+	// was.
+	Parked *permission.Parked `json:"parked,omitempty"`
+	// AfterSeq is a sequence number before all events of the execution.
 	AfterSeq uint64 `json:"afterSeq"`
-	// Why is what was lost, in words; "" for a host that does not answer.
+	// Why describes what was lost; "" for a host that does not answer.
 	Why string `json:"why,omitempty"`
-	// Ended is how the execution had ended by the host's last heartbeat; nil if it
-	// had not.
+	// Ended is how the execution ended according to the host's last heartbeat; nil if
+	// it had not.
 	Ended *Result `json:"ended,omitempty"`
 }
 
-// Notice is something that the workflow itself has to say: events for the
-// stream, or options for the live agent.
+// Notice is what the workflow itself writes: events for the stream, or options
+// for the live agent.
 type Notice struct {
 	// Key makes a repeated write safe.
 	Key    string        `json:"key"`

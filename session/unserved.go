@@ -13,13 +13,13 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// StateVersion is the version of what the workflow carries from run to run
-// (Input and State). It grows when a build that does not know the change would
-// lose or misread something; a field that may be ignored does not count.
-const StateVersion = 2
+// StateVersion is the version of what the workflow carries from run to run (Input and
+// State). It is increased when a build from before the change would lose or misread
+// something; a field that may be ignored does not count.
+const StateVersion = 3
 
-// CheckVersion refuses an input that a newer build wrote. The error is in the
-// workflow's failed task; nothing of the session is changed.
+// CheckVersion refuses an input that a newer build wrote. The error shows in the
+// workflow's failed task; the session is not changed.
 func (in Input) CheckVersion() error {
 	if in.Version <= StateVersion {
 		return nil
@@ -28,13 +28,13 @@ func (in Input) CheckVersion() error {
 }
 
 // UnservedError is a session whose worker fails its workflow task: its build is
-// older than the one that the session ran on, or has a fault. The session stays
-// as it is and continues with a worker that can run it. What was asked may still
-// be done then.
+// older than the one that the session ran on, or has a defect. The session is not
+// changed and continues with a worker that can run it. The request may still be
+// done then.
 type UnservedError struct {
 	// Worker is the identity of the worker that failed; "" when that is not known.
 	Worker string
-	// Reason is the failure in the worker's words, cut.
+	// Reason is the failure as the worker reported it, truncated.
 	Reason string
 }
 
@@ -45,17 +45,17 @@ func (e *UnservedError) Error() string {
 	return fmt.Sprintf("worker %s can't run the session: %s", e.Worker, e.Reason)
 }
 
-// Hint is what can be done, for a command line's second line.
+// Hint returns what can be done, for a command line's second line.
 func (e *UnservedError) Hint() string {
 	return "run workers of the build that the session ran on last, or a newer one, and try again in some seconds; the session waits and loses nothing"
 }
 
 const (
 	// unservedLook is how often a request that waits for the session's workflow
-	// looks whether a worker can run it.
+	// checks whether a worker can run it.
 	unservedLook = time.Second
-	// unservedAttempts is how many failures in a row count: the first one may have
-	// been of a worker that was being replaced.
+	// unservedAttempts is how many failures in a row count: the first one may be from
+	// a worker that was being replaced.
 	unservedAttempts = 3
 	// unservedReason bounds Reason, in bytes.
 	unservedReason = 400
@@ -63,7 +63,7 @@ const (
 
 // whileServed returns a context that ends with an *UnservedError when the
 // session's workers fail its workflow task. The caller must call stop, which
-// returns err, or that error in its place.
+// returns err, or that error instead.
 func (h *Handle) whileServed(parent context.Context) (ctx context.Context, stop func(err error) error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	done := make(chan struct{})
@@ -94,8 +94,8 @@ func (h *Handle) whileServed(parent context.Context) (ctx context.Context, stop 
 }
 
 // refusal returns why a request failed if its session has no worker that can run
-// it, nil else: what was found while it waited, or, of a task that has failed
-// for so long that Temporal takes no request, what the session says now.
+// it, nil otherwise: what was found while it waited, or, if the task has failed
+// for so long that Temporal accepts no request, the session's current state.
 func (h *Handle) refusal(ctx context.Context, found, err error) *UnservedError {
 	var fault *UnservedError
 	var notReady *serviceerror.WorkflowNotReady
@@ -110,8 +110,8 @@ func (h *Handle) refusal(ctx context.Context, found, err error) *UnservedError {
 	return fault
 }
 
-// unserved returns why workers fail the session's workflow task; nil when they
-// don't, or when Temporal does not answer.
+// unserved returns why workers fail the session's workflow task; nil if they
+// don't, or if Temporal does not answer.
 func (h *Handle) unserved(ctx context.Context) *UnservedError {
 	t := h.c.o.Temporal
 	d, err := t.DescribeWorkflowExecution(ctx, h.id, "")
@@ -135,8 +135,8 @@ func (h *Handle) unserved(ctx context.Context) *UnservedError {
 	return failedTask(last.GetWorkflowTaskFailedEventAttributes())
 }
 
-// failedTask reads how a workflow task failed as one that its worker can't run;
-// nil for another failure, which passes by itself, and for none.
+// failedTask returns how a workflow task failed because its worker can't run it;
+// nil for another failure, which is transient, and for none.
 func failedTask(failed *historypb.WorkflowTaskFailedEventAttributes) *UnservedError {
 	switch failed.GetCause() {
 	case enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR,
@@ -147,7 +147,7 @@ func failedTask(failed *historypb.WorkflowTaskFailedEventAttributes) *UnservedEr
 	return nil
 }
 
-// cutText is a text in one line of at most n bytes.
+// cutText returns a text as one line of at most n bytes.
 func cutText(s string, n int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) <= n {

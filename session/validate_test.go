@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/permission"
 )
 
-// refuses wants an InvalidError that names the field and says what is allowed.
+// refuses requires an InvalidError that names the field and what is allowed.
 func refuses(t *testing.T, field string, err error) {
 	t.Helper()
 	var invalid *InvalidError
@@ -39,7 +39,7 @@ func TestMessageValidate(t *testing.T) {
 	image := []event.Part{{Type: "image", MediaType: "image/png", Data: "aGk="}}
 	for name, good := range map[string]Message{
 		"text": {Text: "hello"}, "id": {ID: "m-1", Text: "hello"}, "parts only": {Parts: image},
-		"queue": {Text: "a", WhenBusy: BusyQueue}, "interrupt": {Text: "a", WhenBusy: BusyInterrupt}, "reject": {Text: "a", WhenBusy: BusyReject},
+		"queue": {Text: "a", WhenBusy: BusyQueue}, "interrupt": {Text: "a", WhenBusy: BusyInterrupt}, "reject": {Text: "a", WhenBusy: BusyReject}, "steer": {Text: "a", WhenBusy: BusySteer},
 		"at the limit": {Text: strings.Repeat("x", MaxMessageBytes-len(`{"text":""}`))},
 	} {
 		require.NoError(t, good.Validate(), name)
@@ -74,6 +74,9 @@ func TestOptionsValidate(t *testing.T) {
 		"permissions[1].tool":        {{Agent: "a", Permissions: permission.Rules{{Tool: "*", Answer: "allow"}, {Answer: "ask"}}}},
 		"permissions[0].answer":      {{Agent: "a", Permissions: permission.Rules{{Tool: "*", Answer: "maybe"}}}},
 		"permissionDeadline.afterMs": {{Agent: "a", PermissionDeadline: permission.Deadline{AfterMS: -1}}},
+		"unknownEffects":             {{Agent: "a", UnknownEffects: permission.EffectRules{{Tool: strings.Repeat("x", maxRules), Then: "ask"}}}},
+		"unknownEffects[0].tool":     {{Agent: "a", UnknownEffects: permission.EffectRules{{Then: "ask"}}}},
+		"unknownEffects[0].then":     {{Agent: "a", UnknownEffects: permission.EffectRules{{Tool: "*", Then: "allow"}}}},
 		"permissionDeadline.answer":  {{Agent: "a", PermissionDeadline: permission.Deadline{AfterMS: 1, Answer: "ask"}}},
 		"metadata":                   {{Agent: "a", Metadata: bag("", "1")}, {Agent: "a", Metadata: bag("k", `"`+strings.Repeat("x", maxBag)+`"`)}},
 		"tags":                       {{Agent: "a", Tags: []string{""}}, {Agent: "a", Tags: []string{strings.Repeat("t", 65)}}},
@@ -103,6 +106,10 @@ func TestConfigureValidate(t *testing.T) {
 	require.NoError(t, Configure{Permissions: &none}.Validate())
 	refuses(t, "permissions[0].answer", Configure{Permissions: &wrong}.Validate())
 	refuses(t, "permissionDeadline.afterMs", Configure{PermissionDeadline: &late}.Validate())
+	nothing, vague := permission.EffectRules{}, permission.EffectRules{{Tool: "*"}}
+	require.False(t, Configure{UnknownEffects: &nothing}.Empty())
+	require.NoError(t, Configure{UnknownEffects: &nothing}.Validate())
+	refuses(t, "unknownEffects[0].then", Configure{UnknownEffects: &vague}.Validate())
 }
 
 func TestRespondValidate(t *testing.T) {
@@ -145,7 +152,7 @@ func TestResultOf(t *testing.T) {
 		for _, id := range q.MessageIDs {
 			res, ended := ResultOf(event.Event{Payload: p}, id)
 			require.True(t, ended)
-			require.Equal(t, Result{ExecutionID: "x3", MessageID: id, Outcome: want, Result: q.Result, Error: q.Error, Reason: "why"}, res)
+			require.Equal(t, Result{ExecutionID: "x3", MessageID: id, Outcome: want, Result: q.Result, Error: q.Error, Reason: "why", MessageIDs: q.MessageIDs}, res)
 		}
 		_, ended := ResultOf(event.Event{Payload: p}, "c")
 		require.False(t, ended, "another message's end")
@@ -156,7 +163,7 @@ func TestResultOf(t *testing.T) {
 	}
 }
 
-// Bytes that are no UTF-8 would be replaced on the way, so they are refused.
+// Bytes that are not UTF-8 would be replaced on the way, so they are refused.
 func TestTextsAreUTF8(t *testing.T) {
 	t.Parallel()
 	bad := "x\xff"
@@ -178,7 +185,7 @@ func TestTextsAreUTF8(t *testing.T) {
 	require.NoError(t, InterruptRequest{Reason: "good"}.Validate())
 }
 
-// Whatever is escaped counts as long as JSON makes it.
+// Escaped text counts with its length as JSON.
 func TestMessageSizeCountsEscapes(t *testing.T) {
 	for _, s := range []string{"\u2028", "<", "\"", "\x00"} {
 		data, err := json.Marshal(s)

@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
-// hostsTimeout bounds the question which agents the hosts have: each program is
-// asked for its version, which takes seconds on a busy host.
+// hostsTimeout bounds the query of the hosts' agents: each program is asked for
+// its version, which takes seconds on a busy host.
 const hostsTimeout = 30 * time.Second
 
 func (c *cli) agentsCommand() *cobra.Command {
@@ -30,7 +30,7 @@ With --json it also prints where an agent keeps its transcripts and what its lim
 	}
 }
 
-// agentReport is an agent and what the hosts report of it.
+// agentReport is an agent and what the hosts report about it.
 type agentReport struct {
 	adapters.Info
 	Hosts []agentOnHost `json:"hosts"`
@@ -69,7 +69,7 @@ func (c *cli) listAgents(ctx context.Context) error {
 	return nil
 }
 
-// printAgent prints an agent; without hosts that were asked, only what it can do.
+// printAgent prints an agent; if no hosts were queried, only its capabilities.
 func (c *cli) printAgent(r agentReport, hosts []session.HostReport) error {
 	line := fmt.Sprintf("%-10s %s", r.Name, r.Product)
 	if len(hosts) > 0 {
@@ -79,15 +79,15 @@ func (c *cli) printAgent(r agentReport, hosts []session.HostReport) error {
 		}
 		line += ": " + where
 	}
-	// Clean and not in one line: the columns stay.
+	// Cleaned but not joined to one line: the columns are kept.
 	if err := writeLine(c.stdout, render.Clean(line)); err != nil {
 		return err
 	}
 	return writeAbilities(c.stdout, 11, r.Capabilities)
 }
 
-// hosts asks the workers which agents their hosts have. That no worker answers
-// is an error: then it is not known.
+// hosts queries the workers for their hosts' agents. It is an error if no worker
+// answers, since then nothing is known.
 func (c *cli) hosts(ctx context.Context) ([]session.HostReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, hostsTimeout)
 	defer cancel()
@@ -102,7 +102,7 @@ func (c *cli) hosts(ctx context.Context) ([]session.HostReport, error) {
 	return reports, err
 }
 
-// agentIn is what each host reports of one agent.
+// agentIn returns what each host reports about one agent.
 func agentIn(name string, hosts []session.HostReport) []agentOnHost {
 	found := []agentOnHost{}
 	for _, h := range hosts {
@@ -115,7 +115,7 @@ func agentIn(name string, hosts []session.HostReport) []agentOnHost {
 	return found
 }
 
-// onHosts is where an agent is, in words. It is an error that no host has it.
+// onHosts describes where an agent is. It is an error if no host has it.
 func onHosts(name string, hosts []session.HostReport) (string, error) {
 	var has, lacks []string
 	for _, on := range agentIn(name, hosts) {
@@ -136,7 +136,7 @@ func onHosts(name string, hosts []session.HostReport) (string, error) {
 	return strings.Join(append(has, lacks...), "; "), nil
 }
 
-// allAgents returns the adapters by their names' order.
+// allAgents returns the adapters, ordered by name.
 func (c *cli) allAgents() ([]adapters.Adapter, error) {
 	var all []adapters.Adapter
 	for _, name := range c.agents.Names() {
@@ -149,7 +149,7 @@ func (c *cli) allAgents() ([]adapters.Adapter, error) {
 	return all, nil
 }
 
-// writeAbilities says in lines of their own what an agent can do and what not.
+// writeAbilities writes on separate lines what an agent can do and what it can't.
 func writeAbilities(w io.Writer, indent int, c adapters.Capabilities) error {
 	can, cannot := c.Split()
 	for _, line := range []struct {

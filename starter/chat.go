@@ -33,12 +33,12 @@ one of them was refused, or its turn failed or was interrupted.`,
 		Args:    wants,
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.chat(cmd.Context(), args[0], whenBusy) },
 	}
-	cmd.Flags().StringVar(&whenBusy, "when-busy", "", "a line while a turn runs: `queue|interrupt|reject` (default queue)")
+	cmd.Flags().StringVar(&whenBusy, "when-busy", "", "a line while a turn runs: `queue|interrupt|reject|steer` (default queue)")
 	return cmd
 }
 
-// chat runs the conversation. Its own signals distinguish an interrupt of the turn
-// from the wish to leave, so the command's context must not end by them.
+// chat runs the conversation. It handles signals itself, to distinguish an
+// interrupt of the turn from leaving, so they must not end the command's context.
 func (c *cli) chat(ctx context.Context, id, whenBusy string) error {
 	if err := (session.Message{Text: "-", WhenBusy: session.BusyPolicy(whenBusy)}).Validate(); err != nil {
 		return err
@@ -62,24 +62,24 @@ func (c *cli) chat(ctx context.Context, id, whenBusy string) error {
 	return joinFlush(t.loop(ctx, signals), t.flush)
 }
 
-// talk is a chat's state. Only the loop touches it.
+// talk is a chat's state. Only the loop accesses it.
 type talk struct {
 	c    *cli
 	h    *session.Handle
 	busy session.BusyPolicy
-	// tty means that a person sits before it.
+	// tty means that a person uses it.
 	tty   bool
 	p     *render.Printer // nil with --json
 	show  func(event.Event) error
 	flush func() error
 
 	lines  chan string
-	events chan heard
-	// answers are what requests to the session came to; one is on its way at
-	// a time, so that lines stay in order.
+	events chan received
+	// answers are the results of requests to the session; one is in progress at a
+	// time, so that lines stay in order.
 	answers chan answer
 	asking  bool
-	// stopNext asks for an interrupt as soon as that one is there.
+	// stopNext requests an interrupt as soon as that message is accepted.
 	stopNext bool
 	owned    sync.WaitGroup
 
@@ -103,8 +103,8 @@ type ask struct {
 	event event.Event
 }
 
-// heard is an event, or the error that ends them.
-type heard struct {
+// received is an event, or the error that ends them.
+type received struct {
 	event event.Event
 	err   error
 }
@@ -116,7 +116,7 @@ type answer struct {
 
 func (c *cli) newTalk(h *session.Handle, busy session.BusyPolicy) *talk {
 	t := &talk{
-		c: c, h: h, busy: busy, lines: make(chan string), events: make(chan heard), answers: make(chan answer, 1),
+		c: c, h: h, busy: busy, lines: make(chan string), events: make(chan received), answers: make(chan answer, 1),
 		ours: map[string]bool{}, turns: map[string]bool{},
 	}
 	if c.json {
@@ -132,11 +132,11 @@ func (c *cli) newTalk(h *session.Handle, busy session.BusyPolicy) *talk {
 	return t
 }
 
-// start begins reading lines and events.
+// start starts reading lines and events.
 func (t *talk) start(ctx context.Context, after uint64) {
 	t.owned.Go(func() { t.readEvents(ctx, after) })
-	// A read of standard input can't be called off: this goroutine ends with
-	// the input or the program.
+	// A read of standard input can't be canceled: this goroutine ends with the input
+	// or the program.
 	go t.readLines(ctx)
 }
 
@@ -144,7 +144,7 @@ func (t *talk) readEvents(ctx context.Context, after uint64) {
 	defer close(t.events)
 	for e, err := range t.h.Events(ctx, after, session.Follow) {
 		select {
-		case t.events <- heard{e, err}:
+		case t.events <- received{e, err}:
 		case <-ctx.Done():
 			return
 		}
@@ -169,7 +169,7 @@ func (t *talk) readLines(ctx context.Context) {
 	}
 }
 
-// errLeave ends the loop; it is no failure.
+// errLeave ends the loop; it is not a failure.
 var errLeave = errors.New("leave")
 
 func (t *talk) loop(ctx context.Context, signals <-chan os.Signal) error {
@@ -190,7 +190,7 @@ func (t *talk) loop(ctx context.Context, signals <-chan os.Signal) error {
 	}
 }
 
-// step takes the next thing that happens.
+// step handles the next event, line, answer or signal.
 func (t *talk) step(ctx context.Context, signals <-chan os.Signal) error {
 	lines := t.lines
 	if t.asking || t.ended || t.scripted() {
@@ -212,7 +212,7 @@ func (t *talk) step(ctx context.Context, signals <-chan os.Signal) error {
 	}
 }
 
-// scripted says that lines from a pipe wait for the answer before them.
+// scripted reports whether lines from a pipe must wait for the previous answer.
 func (t *talk) scripted() bool { return !t.tty && len(t.ours) > 0 && len(t.asks) == 0 }
 
 func (t *talk) line(ctx context.Context, line string) error {
@@ -246,7 +246,7 @@ func (t *talk) line(ctx context.Context, line string) error {
 	return nil
 }
 
-// ask runs a request to the session beside the loop. The channel has room for
+// ask sends a request to the session outside the loop. The channel has room for
 // its answer, so it never blocks.
 func (t *talk) ask(request func() answer) {
 	t.asking = true
@@ -268,15 +268,15 @@ func (t *talk) answered(ctx context.Context, a answer) error {
 	return t.refused(a.err)
 }
 
-// refused prints an error that does not end the chat. What a script did not
-// get is in the exit code at the end, whatever succeeds after it.
+// refused prints an error that does not end the chat. A failed request of a
+// script shows in the exit code at the end, whatever succeeds after it.
 func (t *talk) refused(err error) error {
 	t.failure = errReported
 	t.aside(func() { t.c.report(err, false) })
 	return nil
 }
 
-// aside writes something that is no part of the conversation.
+// aside writes something that is not part of the conversation.
 func (t *talk) aside(write func()) {
 	t.clearPrompt()
 	if t.p == nil {
@@ -288,7 +288,7 @@ func (t *talk) aside(write func()) {
 	t.p.Moved()
 }
 
-// decide reads a line as the answer to what the agent asks.
+// decide reads a line as the answer to a permission request.
 func (t *talk) decide(ctx context.Context, line string) error {
 	word, why, _ := strings.Cut(line, " ")
 	req := session.RespondRequest{RequestID: t.asks[0].id}
@@ -305,7 +305,7 @@ func (t *talk) decide(ctx context.Context, line string) error {
 	return t.showAsk()
 }
 
-func (t *talk) event(s heard, more bool) error {
+func (t *talk) event(s received, more bool) error {
 	if !more {
 		return errLeave
 	}
@@ -325,7 +325,7 @@ func (t *talk) event(s heard, more bool) error {
 }
 
 // showAsk shows the request that the next answer is for. Others wait for that
-// answer: what is approved must be what the screen showed last.
+// answer: the approved request must be the one that the screen showed last.
 func (t *talk) showAsk() error {
 	if t.p == nil || len(t.asks) == 0 || t.asks[0].id == t.asked {
 		return nil
@@ -334,7 +334,7 @@ func (t *talk) showAsk() error {
 	return t.show(t.asks[0].event)
 }
 
-// note keeps the account of turns and open questions.
+// note tracks turns and open questions.
 func (t *talk) note(e event.Event) {
 	switch b := e.Payload.(type) {
 	case event.QueryStarted:
@@ -373,7 +373,7 @@ func (t *talk) forget(requestID string) {
 	}
 }
 
-// signal interrupts the turn at first and leaves after that.
+// signal first interrupts the turn, and after that leaves.
 func (t *talk) signal(ctx context.Context, s os.Signal) error {
 	t.signals++
 	if s == syscall.SIGTERM || t.signals > 1 {
@@ -389,7 +389,7 @@ func (t *talk) signal(ctx context.Context, s os.Signal) error {
 }
 
 // interrupt stops the running turn, or the one that a message on its way will
-// begin.
+// start.
 func (t *talk) interrupt(ctx context.Context) {
 	if t.asking {
 		t.stopNext = true
@@ -406,7 +406,7 @@ func (t *talk) say(line string) {
 	t.aside(func() { fmt.Fprintf(t.c.stderr, "sojourn: %s\n", line) })
 }
 
-// prompt shows what is awaited, on a terminal.
+// prompt shows, on a terminal, what input is expected.
 func (t *talk) prompt() {
 	if !t.tty || t.prompted || t.asking {
 		return

@@ -8,9 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// catchUp shows the conversation so far and returns the number of the last
-// event that it knows. Turns that run and questions that are open are known
-// after it.
+// catchUp shows the conversation so far and returns the number of its last event.
+// It sets the running turns and open questions.
 func (t *talk) catchUp(ctx context.Context) (after uint64, err error) {
 	var b reducer.Builder
 	for e, err := range t.h.Events(ctx, 0, false) {
@@ -36,7 +35,7 @@ func (t *talk) catchUp(ctx context.Context) (after uint64, err error) {
 	return after, t.showAsk()
 }
 
-// tail is for a conversation whose beginning the stream no longer has.
+// tail handles a conversation whose beginning the stream no longer has.
 func (t *talk) tail(ctx context.Context) (uint64, error) {
 	log, err := t.c.log(ctx)
 	if err != nil {

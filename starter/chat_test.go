@@ -26,7 +26,7 @@ func TestPipedChatTellsOfARefusedMessage(t *testing.T) {
 	require.Contains(t, errs.String(), "message: is ")
 }
 
-// What went wrong once is not made good by what goes well after it.
+// A failure is not undone by later successes.
 func TestPipedChatRemembersAFailure(t *testing.T) {
 	t.Parallel()
 	ended := func(id string) event.Query { return event.Query{ExecutionID: "x" + id, MessageIDs: []string{id}} }
@@ -58,13 +58,13 @@ func TestChatShowsTheRequestThatItAnswers(t *testing.T) {
 		return event.Event{Payload: event.PermissionRequested{RequestID: id, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + command + `"}`)}}
 	}
 	for id, command := range map[string]string{"r1": "first", "r2": "second"} {
-		require.NoError(t, talk.event(heard{event: asks(id, command)}, true))
+		require.NoError(t, talk.event(received{event: asks(id, command)}, true))
 	}
 	shown := map[string]string{"r1": "command: first", "r2": "command: second"}
 	now, next := talk.asks[0].id, talk.asks[1].id
 	require.Contains(t, out.String(), shown[now])
 	require.NotContains(t, out.String(), shown[next])
-	require.NoError(t, talk.event(heard{event: event.Event{Payload: event.PermissionResolved{RequestID: now, Decision: "allow"}}}, true))
+	require.NoError(t, talk.event(received{event: event.Event{Payload: event.PermissionResolved{RequestID: now, Decision: "allow"}}}, true))
 	require.Contains(t, out.String(), shown[next])
 	require.Equal(t, 1, strings.Count(out.String(), shown[now]))
 }

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// connectTimeout is for a server that is asked for the first time: long
-	// enough for one far away, short enough for a person.
+	// connectTimeout is for the first request to a server: long enough for one far
+	// away, short enough for a person.
 	connectTimeout = 4 * time.Second
-	// requestTimeout is for what a server should answer at once.
+	// requestTimeout is for requests that a server should answer at once.
 	requestTimeout = 20 * time.Second
 
 	hintTemporal = "start Temporal (sojourn-devstack is one), or set TEMPORAL_ADDRESS to one that runs"
 )
 
-// connections are made when a command first needs them, and once.
+// connections are made once, when a command first needs them.
 type connections struct {
 	options  *client.Options
 	temporal client.Client
@@ -43,8 +43,8 @@ func (cs *connections) close() {
 	}
 }
 
-// temporalOptions reads the Temporal profile, with a logger that says nothing:
-// what matters comes back as an error.
+// temporalOptions reads the Temporal profile, with a silent logger: what matters
+// is returned as an error.
 func (c *cli) temporalOptions() (client.Options, error) {
 	if c.conns.options != nil {
 		return *c.conns.options, nil
@@ -59,7 +59,7 @@ func (c *cli) temporalOptions() (client.Options, error) {
 	return o, nil
 }
 
-// temporalUnasked returns a client that has not asked the server yet.
+// temporalUnasked returns a client that has not sent a request yet.
 func (c *cli) temporalUnasked(ctx context.Context) (client.Client, error) {
 	if c.conns.temporal != nil {
 		return c.conns.temporal, nil
@@ -100,7 +100,7 @@ func (c *cli) temporal(ctx context.Context) (client.Client, error) {
 	return t, nil
 }
 
-// networkReason is the end of a long error about a connection.
+// networkReason returns the end of a long error about a connection.
 func networkReason(err error) string {
 	s := err.Error()
 	if i := strings.LastIndex(s, "dial tcp "); i >= 0 {
@@ -127,7 +127,7 @@ func (c *cli) log(ctx context.Context) (*stream.Log, error) {
 	return c.conns.log, err
 }
 
-// archive returns the archive, which is not asked for anything yet.
+// archive returns the archive, without a request to it.
 func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
 	if c.conns.archive != nil {
 		return c.conns.archive, nil
@@ -142,8 +142,8 @@ func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
 	return c.conns.archive, err
 }
 
-// archiveAnswers returns the archive when its store has answered: what it is
-// asked first must not wait through all the tries of a patient client.
+// archiveAnswers returns the archive after its store has answered: the first
+// request must not wait through all the retries of a patient client.
 func (c *cli) archiveAnswers(ctx context.Context) (*archive.Archive, error) {
 	asking, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -159,19 +159,19 @@ func (c *cli) archiveAnswers(ctx context.Context) (*archive.Archive, error) {
 	return c.archive(ctx)
 }
 
-// need is the set of servers that a command talks to.
+// need is the set of servers that a command uses.
 type need int
 
 const (
 	needTemporal need = 1 << iota
 	needStream
 	needArchive
-	// needArchiveNow is needArchive with the store known to answer.
+	// needArchiveNow is needArchive with a store that is known to answer.
 	needArchiveNow
 )
 
-// client returns a session client over what is needed; of Temporal and the
-// stream it is known that they answer.
+// client returns a session client for the needed servers; Temporal and the stream
+// are known to answer.
 func (c *cli) client(ctx context.Context, n need) (*session.Client, error) {
 	o := session.ClientOptions{Agents: c.agents, Profile: c.checkProfile}
 	var err error
@@ -200,8 +200,8 @@ func (c *cli) client(ctx context.Context, n need) (*session.Client, error) {
 	return session.NewClient(o)
 }
 
-// handle finds a session. The archive is asked only about one that Temporal
-// does not know.
+// handle finds a session. The archive is queried only for one that Temporal does
+// not have.
 func (c *cli) handle(ctx context.Context, id string, n need) (*session.Handle, error) {
 	if err := session.ValidateID("id", id); err != nil {
 		return nil, err
@@ -223,12 +223,12 @@ func (c *cli) find(ctx context.Context, id string, n need) (*session.Handle, err
 	return sc.Get(ctx, id)
 }
 
-// patience prints what is waited for when it takes longer than two
-// seconds. The caller must call stop, which waits for the teller.
+// patience prints what is waited for if it takes longer than two seconds. The
+// caller must call stop, which waits for the printing goroutine.
 func (c *cli) patience(format string, args ...any) (stop func()) {
-	done, told := make(chan struct{}), make(chan struct{})
+	done, printed := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(printed)
 		t := time.NewTimer(2 * time.Second)
 		defer t.Stop()
 		select {
@@ -237,21 +237,20 @@ func (c *cli) patience(format string, args ...any) (stop func()) {
 			fmt.Fprintf(c.stderr, "sojourn: %s\n", fmt.Sprintf(format, args...))
 		}
 	}()
-	return func() { close(done); <-told }
+	return func() { close(done); <-printed }
 }
 
-// pendingEvery is how often a command that waits looks at what for.
+// pendingEvery is how often a waiting command checks what the session waits for.
 const pendingEvery = 2 * time.Second
 
-// sayPending prints what the session waits for: what it fails to do and
-// tries again, or a free slot. Each thing is printed once, and otherwise, if that is
-// set, when it waits for nothing. The caller must call stop, which waits for the
-// teller.
+// sayPending prints what the session waits for: what it retries, or a free slot.
+// Each thing is printed once, and otherwise, if that is set, if it waits for
+// nothing. The caller must call stop, which waits for the printing goroutine.
 func (c *cli) sayPending(ctx context.Context, h *session.Handle, otherwise string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	told := make(chan struct{})
+	printed := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(printed)
 		clock := time.NewTicker(pendingEvery)
 		defer clock.Stop()
 		last := ""
@@ -263,7 +262,7 @@ func (c *cli) sayPending(ctx context.Context, h *session.Handle, otherwise strin
 			}
 			pending, err := h.Pending(ctx)
 			if err != nil {
-				continue // the command itself says it
+				continue // the command itself prints it
 			}
 			if len(pending) == 0 && otherwise != "" {
 				fmt.Fprintf(c.stderr, "sojourn: %s\n", otherwise)
@@ -277,5 +276,5 @@ func (c *cli) sayPending(ctx context.Context, h *session.Handle, otherwise strin
 			}
 		}
 	}()
-	return func() { cancel(); <-told }
+	return func() { cancel(); <-printed }
 }

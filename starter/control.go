@@ -3,6 +3,7 @@ package starter
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -17,9 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
-// tell sends a session a request, and prints when its worker is slow to
-// answer.
-func (c *cli) tell(ctx context.Context, id string, ask func(context.Context, *session.Handle) error) error {
+// request sends a session a request, and prints if its worker is slow to answer.
+func (c *cli) request(ctx context.Context, id string, ask func(context.Context, *session.Handle) error) error {
 	h, err := c.handle(ctx, id, 0)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (c *cli) interruptCommand() *cobra.Command {
 			return c.interrupt(cmd.Context(), args[0], message, session.InterruptRequest{Reason: reason, ClearQueue: clearQueue})
 		},
 	}
-	cmd.Flags().StringVar(&message, "message", "", "go on with the message `TEXT`")
+	cmd.Flags().StringVar(&message, "message", "", "continue with the message `TEXT`")
 	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`; it is kept in the conversation")
 	cmd.Flags().BoolVar(&clearQueue, "clear-queue", false, "also cancel the messages that wait")
 	return cmd
@@ -54,7 +54,7 @@ func (c *cli) interrupt(ctx context.Context, id, message string, req session.Int
 		}
 		req.Message = &m
 	}
-	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+	return c.request(ctx, id, func(ctx context.Context, h *session.Handle) error {
 		reply, err := h.Interrupt(ctx, req)
 		switch {
 		case err != nil && req.Message != nil:
@@ -82,7 +82,7 @@ func (c *cli) clearAbortCommand() *cobra.Command {
 		Short: "Take back the mark that an interrupt left",
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.tell(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
+			return c.request(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
 				if err := h.ClearAbort(ctx); err != nil {
 					return err
 				}
@@ -96,33 +96,34 @@ func (c *cli) clearAbortCommand() *cobra.Command {
 }
 
 func (c *cli) respondCommand() *cobra.Command {
-	var message, by string
+	var message, by, input string
 	cmd := &cobra.Command{
 		Use:   "respond ID REQUEST allow|deny",
 		Short: "Answer an agent that asks whether it may run a tool",
 		Long:  "Answer an agent that asks whether it may run a tool. What is answered is shown first, whole, on standard error.",
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.respond(cmd.Context(), args[0], args[1], args[2], message, by)
+			req := session.RespondRequest{RequestID: args[1], Allow: args[2] == "allow", Message: message, By: by, Input: json.RawMessage(input)}
+			return c.respond(cmd.Context(), args[0], args[2], req)
 		},
 	}
 	cmd.Flags().StringVar(&message, "message", "", "what the agent hears with a denial, as `TEXT`")
+	cmd.Flags().StringVar(&input, "input", "", "run the tool with the input `JSON` in place of its own, or answer a question with it")
 	cmd.Flags().StringVar(&by, "by", "", "who answers, as the conversation tells it: a `NAME` (default \"user\")")
 	return cmd
 }
 
-func (c *cli) respond(ctx context.Context, id, request, answer, message, by string) error {
+func (c *cli) respond(ctx context.Context, id, answer string, req session.RespondRequest) error {
 	if answer != "allow" && answer != "deny" {
 		return usage("usage: sojourn respond ID REQUEST allow|deny", "answer: %q is neither allow nor deny", answer)
 	}
-	req := session.RespondRequest{RequestID: request, Allow: answer == "allow", Message: message, By: by}
 	if err := req.Validate(); err != nil {
 		return err
 	}
 	if !c.json {
-		c.showRequest(ctx, id, request)
+		c.showRequest(ctx, id, req.RequestID)
 	}
-	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+	return c.request(ctx, id, func(ctx context.Context, h *session.Handle) error {
 		if err := h.Respond(ctx, req); err != nil {
 			return err
 		}
@@ -130,8 +131,8 @@ func (c *cli) respond(ctx context.Context, id, request, answer, message, by stri
 	})
 }
 
-// showRequest shows what is answered, on standard error. The answer does not wait
-// for a stream that can't be read.
+// showRequest shows the request that is answered, on standard error. The answer
+// does not wait for a stream that can't be read.
 func (c *cli) showRequest(ctx context.Context, id, request string) {
 	conv, err := c.conversation(ctx, id, session.FromStream)
 	if err != nil {
@@ -143,7 +144,7 @@ func (c *cli) showRequest(ctx context.Context, id, request string) {
 	p := render.New(c.stderr, c.renderOptions(c.stderr))
 	for _, ask := range conv.Asks {
 		if ask.Payload.(event.PermissionRequested).RequestID == request {
-			_ = p.Event(ask) // the answer counts, not standard error
+			_ = p.Event(ask) // errors of standard error don't matter
 		}
 	}
 	_ = p.Flush()
@@ -166,7 +167,7 @@ func (c *cli) evictCommand() *cobra.Command {
 		Short: "End an idle session's agent and sandbox; the next message makes new ones",
 		Args:  wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.tell(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
+			return c.request(cmd.Context(), args[0], func(ctx context.Context, h *session.Handle) error {
 				if err := h.Evict(ctx); err != nil {
 					return err
 				}
@@ -180,8 +181,8 @@ func (c *cli) evictCommand() *cobra.Command {
 	}
 }
 
-// close returns when the agents have ended and everything is archived, so what it
-// waits for is not only a worker.
+// close returns when the agents have ended and everything is archived, so it
+// waits for more than a worker.
 func (c *cli) close(ctx context.Context, id string) error {
 	h, err := c.handle(ctx, id, 0)
 	if err != nil {
@@ -221,11 +222,12 @@ func (c *cli) configureCommand() *cobra.Command {
 	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
 	f.registerPermissions(cmd)
 	fl.BoolVar(&f.noRules, "no-rules", false, "remove the session's own rules for permissions")
-	f.registerBag(cmd)
+	fl.BoolVar(&f.noEffects, "no-effect-rules", false, "remove the session's own rules for calls whose effect is unknown")
+	f.registerMetadata(cmd)
 	return cmd
 }
 
-// change is what the flags given ask for.
+// change returns the change that the given flags request.
 func (f *optionFlags) change(given func(string) bool) (session.Configure, error) {
 	var change session.Configure
 	if given("title") {
@@ -234,16 +236,7 @@ func (f *optionFlags) change(given func(string) bool) (session.Configure, error)
 	if given("model") {
 		change.Model = &f.model
 	}
-	if given("permission") {
-		p := adapters.Permission(f.permission)
-		change.Permission = &p
-	}
-	if given("allow") || given("ask") || given("deny") || f.noRules {
-		change.Permissions = &f.rules
-	}
-	if given("permission-deadline") {
-		change.PermissionDeadline = &permission.Deadline{AfterMS: f.deadline.Milliseconds()}
-	}
+	f.changePermissions(&change, given)
 	if given("tag") {
 		change.Tags = f.tags
 	}
@@ -252,6 +245,9 @@ func (f *optionFlags) change(given func(string) bool) (session.Configure, error)
 		change.IdleTimeoutMS = &ms
 	}
 	change.Limits = f.limitChange(given)
+	if given("max-ticks") {
+		change.MaxTicks = &f.maxTicks
+	}
 	var err error
 	if change.Metadata, err = metadata(f.meta); err != nil {
 		return change, err
@@ -262,7 +258,28 @@ func (f *optionFlags) change(given func(string) bool) (session.Configure, error)
 	return change, change.Validate()
 }
 
-// limitChange is what the flags given ask for; nil for none.
+// changePermissions adds how permission requests and losses are to be answered.
+func (f *optionFlags) changePermissions(change *session.Configure, given func(string) bool) {
+	if given("permission") {
+		p := adapters.Permission(f.permission)
+		change.Permission = &p
+	}
+	if given("allow") || given("ask") || given("deny") || f.noRules {
+		change.Permissions = &f.rules
+	}
+	if given("unknown-effect") || f.noEffects {
+		change.UnknownEffects = &f.effects
+	}
+	if given("permission-deadline") {
+		change.PermissionDeadline = &permission.Deadline{AfterMS: f.deadline.Milliseconds()}
+	}
+	if given("park") {
+		change.Park = &f.park
+	}
+}
+
+// limitChange returns the change of limits that the given flags request; nil for
+// none.
 func (f *optionFlags) limitChange(given func(string) bool) *limits.Change {
 	var change limits.Change
 	if given("max-cost") {
@@ -270,6 +287,9 @@ func (f *optionFlags) limitChange(given func(string) bool) *limits.Change {
 	}
 	if given("max-tokens") {
 		change.Tokens = &f.limits.Tokens
+	}
+	if given("max-calls") {
+		change.ModelCalls = &f.limits.ModelCalls
 	}
 	if given("max-turns") {
 		change.Turns = &f.limits.Turns
@@ -285,7 +305,7 @@ func (f *optionFlags) limitChange(given func(string) bool) *limits.Change {
 }
 
 func (c *cli) configure(ctx context.Context, id string, change session.Configure) error {
-	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+	return c.request(ctx, id, func(ctx context.Context, h *session.Handle) error {
 		snapshot, err := h.Configure(ctx, change)
 		if err != nil {
 			return err
@@ -322,7 +342,7 @@ func (c *cli) spawn(ctx context.Context, parent, text, id, description string, f
 		return err
 	}
 	req := session.SpawnRequest{ID: cmp.Or(id, uuid.NewString()), Options: o, Message: m, Description: description}
-	return c.tell(ctx, parent, func(ctx context.Context, h *session.Handle) error {
+	return c.request(ctx, parent, func(ctx context.Context, h *session.Handle) error {
 		reply, err := h.Spawn(ctx, req)
 		if err != nil {
 			again := fmt.Sprintf("ask again with the same text: sojourn spawn %s TEXT --id %s (one id never runs twice)", parent, req.ID)

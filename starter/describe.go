@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
-// description is what describe --json prints.
+// description is the output of describe --json.
 type description struct {
 	session.Inspection
 	// Requests are the permission requests that wait for a person.
@@ -34,7 +35,7 @@ func (c *cli) describeCommand() *cobra.Command {
 }
 
 func (c *cli) inspect(ctx context.Context, id string) (i session.Inspection, err error) {
-	err = c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+	err = c.request(ctx, id, func(ctx context.Context, h *session.Handle) error {
 		i, err = h.Inspect(ctx)
 		return err
 	})
@@ -54,8 +55,8 @@ func (c *cli) describe(ctx context.Context, id string) error {
 	return errors.Join(describeTo(w, d, time.Now()), w.Flush())
 }
 
-// requests are the open requests of a session, with what is asked if the stream can
-// be read, else by their ids alone.
+// requests returns the open requests of a session, with their content if the
+// stream can be read, else their ids alone.
 func (c *cli) requests(ctx context.Context, i session.Inspection) []event.PermissionRequested {
 	open := []event.PermissionRequested{}
 	if len(i.Pending) == 0 {
@@ -70,6 +71,14 @@ func (c *cli) requests(ctx context.Context, i session.Inspection) []event.Permis
 		p := ask.Payload.(event.PermissionRequested)
 		asked[p.RequestID] = p
 	}
+	if i.Parked != nil {
+		// Long after the request the stream has it no more.
+		for _, r := range i.Parked.Requests {
+			if _, have := asked[r.ID]; !have {
+				asked[r.ID] = r.Event()
+			}
+		}
+	}
 	for _, id := range i.Pending {
 		p := asked[id]
 		p.RequestID = id
@@ -78,7 +87,7 @@ func (c *cli) requests(ctx context.Context, i session.Inspection) []event.Permis
 	return open
 }
 
-// describeTo writes a line for each thing there is to say.
+// describeTo writes a line for each known property.
 func describeTo(w io.Writer, d description, now time.Time) error {
 	var bad error
 	row := func(name, format string, args ...any) {
@@ -90,13 +99,17 @@ func describeTo(w io.Writer, d description, now time.Time) error {
 		row("title", "%s", d.Title)
 	}
 	row("agent", "%s", d.Agent+suffix(", profile ", d.Profile))
-	row("status", "%s", string(d.Status)+suffix(", waits for ", d.WaitsFor))
+	row("status", "%s", string(d.Status)+parkedSince(d.Parked)+suffix(", waits for ", d.WaitsFor))
 	if d.Sandbox != nil {
 		row("host", "%s, sandbox %s", d.Sandbox.Host, d.Sandbox.ID)
 	} else {
-		row("host", "none; the next message makes a sandbox")
+		row("host", "none; %s makes a sandbox", map[bool]string{true: "the answer", false: "the next message"}[d.Parked != nil])
 	}
 	row("turns", "%d, %s, %d tokens in, %d out", d.Turns, cmp.Or(render.Cost(d.CostUSD), "–"), d.Usage.InputTokens, d.Usage.OutputTokens)
+	row("model calls", "%s%s", number(d.TickCount, "unknown"), suffix(", at work on call ", number(d.CurrentTick, "")))
+	for i, t := range d.LastTools {
+		row(first(i, "last tools"), "%s %s%s", t.Name, t.Input, suffix(" → ", cmp.Or(ptrOr(t.Output), "…")))
+	}
 	if d.LastOutcome != "" {
 		row("last turn", "%s", d.LastOutcome)
 	}
@@ -112,9 +125,35 @@ func describeTo(w io.Writer, d description, now time.Time) error {
 	for i, child := range d.Children {
 		row(first(i, "children"), "%s (%s)", child.SessionID, child.Agent)
 	}
+	if len(d.Background) > 0 {
+		row("at work", "%s", strings.Join(d.Background, ", ")+", left in the background")
+	}
 	row("archive", "%s", cmp.Or(d.ArchiveBehind, "up to the last turn"))
 	row("created", "%s (%s)", d.CreatedAt.Format(time.RFC3339), ago(now.Sub(d.CreatedAt)))
 	return bad
+}
+
+// number is a figure, or what stands for one that is not known.
+func number(n *int, unknown string) string {
+	if n == nil {
+		return unknown
+	}
+	return fmt.Sprint(*n)
+}
+
+func ptrOr(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// parkedSince is since when a turn is parked; "" for none that is.
+func parkedSince(p *permission.Parked) string {
+	if p == nil {
+		return ""
+	}
+	return ", parked since " + p.Since.Format(time.RFC3339)
 }
 
 // suffix is value behind what introduces it, or nothing.
@@ -125,7 +164,7 @@ func suffix(before, value string) string {
 	return before + value
 }
 
-// first names the first of several rows.
+// first returns the name for the first of several rows.
 func first(i int, name string) string {
 	if i > 0 {
 		return ""
@@ -133,8 +172,8 @@ func first(i int, name string) string {
 	return name
 }
 
-// requestLine is a request with all that it asks for: what is approved is never
-// cut.
+// requestLine returns a request with everything that it asks for: what is
+// approved is never truncated.
 func requestLine(r event.PermissionRequested) string {
 	asks := cmp.Or(r.ToolName, r.Title)
 	what := string(r.Input)
@@ -160,17 +199,23 @@ type waiting struct {
 	Agent     string                     `json:"agent"`
 	Request   *event.PermissionRequested `json:"request,omitempty"`
 	Limit     string                     `json:"limit,omitempty"`
+	// ParkedSince is when the turn was parked that waits with the request.
+	ParkedSince *time.Time `json:"parkedSince,omitempty"`
 }
 
-// line is what it waits for, in words.
+// line describes what it waits for.
 func (w waiting) line() string {
 	if w.Request == nil {
 		return w.Limit
 	}
-	return requestLine(*w.Request)
+	line := requestLine(*w.Request)
+	if w.ParkedSince != nil {
+		line += " (parked since " + w.ParkedSince.Format(time.RFC3339) + ")"
+	}
+	return line
 }
 
-// maxInbox bounds how many sessions are asked what they wait for.
+// maxInbox bounds how many sessions are queried for what they wait for.
 const maxInbox = 1000
 
 func (c *cli) inbox(ctx context.Context) error {
@@ -222,6 +267,9 @@ func (c *cli) inboxOf(ctx context.Context) ([]waiting, error) {
 		if i.Status == session.StatusPaused {
 			entry.Limit = i.WaitsFor
 			found = append(found, entry)
+		}
+		if i.Parked != nil {
+			entry.ParkedSince = &i.Parked.Since
 		}
 		for _, r := range c.requests(ctx, i) {
 			entry.Request = &r

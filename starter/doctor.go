@@ -18,12 +18,12 @@ import (
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
-// verdict is what a check found.
+// verdict is the result of a check.
 type verdict string
 
 const (
 	verdictOK verdict = "ok"
-	// verdictNote is nothing that a session needs from this machine.
+	// verdictNote: sessions don't need it on this machine.
 	verdictNote verdict = "note"
 	verdictBad  verdict = "bad"
 )
@@ -34,21 +34,22 @@ type finding struct {
 	Verdict verdict `json:"verdict"`
 	Detail  string  `json:"detail"`
 	Hint    string  `json:"hint,omitempty"`
-	// Agent is the agent that the check is about.
+	// Agent is the agent that was checked.
 	Agent *adapters.Info `json:"agent,omitempty"`
 }
 
-// check looks at one part. It has patience to itself.
+// check checks one part. It has its own timeout.
 type check struct {
 	name     string
 	patience time.Duration
 	look     func(context.Context) (detail string, err error)
-	// optional makes a failure a note.
+	// optional turns a failure into a note.
 	optional bool
 	agent    *adapters.Info
 }
 
-const checkTimeout = 3 * time.Second
+// checkTimeout is what a part has that is well, on a machine that is busy.
+const checkTimeout = 10 * time.Second
 
 func (c *cli) doctorCommand() *cobra.Command {
 	return &cobra.Command{
@@ -61,7 +62,7 @@ func (c *cli) doctorCommand() *cobra.Command {
 }
 
 func (c *cli) doctor(ctx context.Context) error {
-	// The checks run at once and share these.
+	// The checks run concurrently and share these.
 	if _, err := c.temporalUnasked(ctx); err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (c *cli) doctor(ctx context.Context) error {
 	return nil
 }
 
-// examine runs all checks at once and yields the findings in order.
+// examine runs all checks concurrently and yields the findings in order.
 func (c *cli) examine(ctx context.Context, checks []check) func(func(finding) bool) {
 	results := make([]chan finding, len(checks))
 	for i, ch := range checks {
@@ -149,7 +150,7 @@ func (c *cli) printFinding(f finding) error {
 // detailColumn is where the details begin, behind verdict and name.
 const detailColumn = 24
 
-// mark is a verdict in four columns.
+// mark returns a verdict in four columns.
 func mark(v verdict, o render.Options) string {
 	word := fmt.Sprintf("%-4s", v)
 	if !o.Color {
@@ -179,7 +180,7 @@ func (c *cli) checkTemporal(ctx context.Context) (string, error) {
 	return "answers at " + c.conns.options.HostPort, nil
 }
 
-// inTemporal makes a check of one that asks Temporal.
+// inTemporal returns a check that queries Temporal.
 func (c *cli) inTemporal(look func(context.Context, client.Client) (string, error)) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		t, err := c.temporal(ctx)
@@ -240,7 +241,8 @@ func (c *cli) checkBucket(ctx context.Context) (string, error) {
 	return "bucket " + c.s3Address(), err
 }
 
-// hostChecks are answered by the hosts' workers, who are asked once for all.
+// hostChecks returns the checks that the hosts' workers answer; they are queried
+// once for all.
 func (c *cli) hostChecks(ctx context.Context) []check {
 	ask := sync.OnceValues(func() ([]session.HostReport, error) { return c.hosts(ctx) })
 	about := func(name string, agent *adapters.Info, judge func([]session.HostReport) (string, error)) check {
@@ -266,8 +268,8 @@ func (c *cli) hostChecks(ctx context.Context) []check {
 	return all
 }
 
-// confinement is how hosts shut agents in, in words. It is an error that one of
-// them warns.
+// confinement describes how hosts isolate agents. It is an error if one of them
+// warns.
 func confinement(hosts []session.HostReport) (string, error) {
 	var warnings []string
 	confining := 0
@@ -285,7 +287,7 @@ func confinement(hosts []session.HostReport) (string, error) {
 	return fmt.Sprintf("agents are shut in on %d of %d hosts that were asked", confining, len(hosts)), nil
 }
 
-// leftovers is an error that names what hosts could not remove.
+// leftovers returns an error that names what hosts could not remove.
 func leftovers(hosts []session.HostReport) (string, error) {
 	var left []string
 	for _, h := range hosts {

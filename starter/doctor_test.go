@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// What hosts could not remove is named with its host, and says nothing of how
-// they shut agents in.
+// What hosts could not remove is named with its host, separately from how they
+// isolate agents.
 func TestDoctorNamesLeftovers(t *testing.T) {
 	t.Parallel()
 	hosts := []session.HostReport{{Host: "a"}, {Host: "b", Leftovers: []string{"not removed yet: remove /data/.gone-x: busy"}}}

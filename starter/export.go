@@ -52,7 +52,7 @@ func (c *cli) export(ctx context.Context, id, out string) error {
 	}{id, out, size})
 }
 
-// exportTo writes a file that is there only when it is whole.
+// exportTo writes a file that exists only when it is complete.
 func exportTo(ctx context.Context, sc *session.Client, id, out string) (size int64, err error) {
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -60,7 +60,7 @@ func exportTo(ctx context.Context, sc *session.Client, id, out string) (size int
 	}
 	defer func() {
 		if err = errors.Join(err, f.Close()); err != nil {
-			_ = os.Remove(out) // the error that matters is the one before
+			_ = os.Remove(out) // the earlier error matters
 		}
 	}()
 	if err := sc.Export(ctx, id, f); err != nil {

@@ -27,38 +27,38 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
-	// exitRefused: the session said no, and nothing was changed.
+	// exitRefused: the session refused, and nothing was changed.
 	exitRefused = 3
-	// exitInterrupted: the turn that was waited for was interrupted.
+	// exitInterrupted: the awaited turn was interrupted.
 	exitInterrupted = 4
 	exitTimedOut    = 5
 )
 
-// exitCodes is what scripts are told of them.
+// exitCodes is their description for scripts.
 const exitCodes = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by the session (busy, closed, taken id, too deep), 4 the turn was interrupted, 5 timed out."
 
-// failure is an error in this program's own words: one line, a hint, a code.
+// failure is this program's form of an error: one line, a hint, a code.
 type failure struct {
 	line, hint string
 	code       int
-	// stopped marks the words for a stop by a signal.
+	// stopped marks the text for a stop by a signal.
 	stopped bool
 }
 
 func (f *failure) Error() string { return f.line }
 
-// usage is wrong usage: nothing was tried.
+// usage returns an error for wrong usage: nothing was tried.
 func usage(hint, format string, args ...any) error {
 	return &failure{line: fmt.Sprintf(format, args...), hint: hint, code: exitUsage}
 }
 
-// failed is a failure of what was tried.
+// failed returns an error for a failed operation.
 func failed(hint, format string, args ...any) error {
 	return &failure{line: fmt.Sprintf(format, args...), hint: hint, code: exitFailed}
 }
 
-// leftAt is a stop by a signal or by --timeout: the rest of a line that begins with
-// "stopped" or "timed out" says what becomes of what was asked for.
+// leftAt returns an error for a stop by a signal or by --timeout: rest follows
+// "stopped" or "timed out" and describes what becomes of the request.
 func leftAt(ctx context.Context, hint, rest string, args ...any) error {
 	how, code := "stopped", exitFailed
 	if late, ok := errors.AsType[*timedOut](context.Cause(ctx)); ok {
@@ -73,10 +73,10 @@ type timedOut struct{ after time.Duration }
 func (t *timedOut) Error() string { return "timed out after " + t.after.String() }
 
 func timeoutFlag(cmd *cobra.Command, d *time.Duration) {
-	cmd.Flags().DurationVar(d, "timeout", 0, "wait at most for the `TIME`, such as 90s, then exit with 5; what runs goes on (default: no end)")
+	cmd.Flags().DurationVar(d, "timeout", 0, "wait at most for the `TIME`, such as 90s, then exit with 5; running turns continue (default: no end)")
 }
 
-// within runs what --timeout bounds; 0 is no bound.
+// within calls run with the bound of --timeout; 0 is no bound.
 func within(ctx context.Context, d time.Duration, run func(context.Context) error) error {
 	if d == 0 {
 		return run(ctx)
@@ -93,16 +93,17 @@ func within(ctx context.Context, d time.Duration, run func(context.Context) erro
 	return leftAt(ctx, "what was accepted goes on in the session", "")
 }
 
-// flagsOf are the flags that set fields of another name.
+// flagsOf maps fields to the flags that set them, if the names differ.
 var flagsOf = map[string]string{
 	"roles": "role", "maxTokens": "max-tokens",
 	"limits.costUSD": "max-cost", "limits.tokens": "max-tokens", "limits.turns": "max-turns", "limits.workMs": "max-work",
+	"limits.modelCalls": "max-calls", "maxTicks": "max-ticks", "message.maxTicks": "max-ticks", "permissionDeadline.afterMs": "permission-deadline",
 	"idleTimeoutMs": "idle-timeout", "noProgressMs": "no-progress", "metadata": "meta", "tags": "tag",
 	"message.whenBusy": "when-busy", "message.id": "message-id", "message.text": "message",
 }
 
-// inFlagsWords names a flag where the error is about a field that the flag has
-// set: people and scripts know the flag.
+// inFlagsWords names the flag in an error about a field that a flag has set,
+// since users know the flag.
 func (c *cli) inFlagsWords(err error) error {
 	invalid, ok := errors.AsType[*session.InvalidError](err)
 	if !ok || c.given == nil {
@@ -115,7 +116,7 @@ func (c *cli) inFlagsWords(err error) error {
 	return session.Invalid("--"+name, invalid.Reason, invalid.Want)
 }
 
-// errReported is a failure whose lines are out already.
+// errReported is a failure that is already printed.
 var errReported = errors.New("reported")
 
 // report prints an error as one line and a hint line, and returns the exit code.
@@ -126,7 +127,7 @@ func (c *cli) report(err error, stopped bool) int {
 	case errors.Is(err, errReported):
 		return exitFailed
 	case errors.Is(err, syscall.EPIPE):
-		// The reader has seen enough, as in `sojourn show ID | head`.
+		// The reader has stopped, as in `sojourn show ID | head`.
 		return exitFailed
 	}
 	f := explain(c.inFlagsWords(err))
@@ -140,17 +141,17 @@ func (c *cli) report(err error, stopped bool) int {
 	return f.code
 }
 
-// warn is a line about something that does not stop the command.
+// warn prints a line about something that does not stop the command.
 func (c *cli) warn(format string, args ...any) {
 	fmt.Fprintf(c.stderr, "sojourn: warning: %s\n", oneLine(fmt.Sprintf(format, args...)))
 }
 
-// oneLine also makes what an agent may have said safe for a terminal.
+// oneLine also makes an agent's text safe for a terminal.
 func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(render.Clean(s), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
-// hints say what to do about the errors that callers can distinguish.
+// hints are what to do about the errors that callers can distinguish.
 var hints = []struct {
 	err  error
 	hint string
@@ -162,6 +163,7 @@ var hints = []struct {
 	{session.ErrPaused, "sojourn configure ID --max-… raises the limit"},
 	{session.ErrConflict, "give the message an id of its own, or send it without --message-id"},
 	{session.ErrDepthLimit, "spawn from a session nearer to the root"},
+	{session.ErrNoWorker, "start a worker (sojourn-worker); sojourn doctor lists those that run"},
 	{session.ErrUnavailable, hintTemporal},
 	{adapters.ErrNotInstalled, "sojourn agents lists the agents, and the hosts that have them"},
 	{adapters.ErrNoTranscript, hintTranscript},
@@ -173,7 +175,7 @@ var hints = []struct {
 
 const hintNamespace = "make it (temporal operator namespace create), or set TEMPORAL_NAMESPACE to one that is there"
 
-// explain puts any error into one line and a hint.
+// explain converts any error into one line and a hint.
 func explain(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
@@ -209,10 +211,10 @@ func explain(err error) *failure {
 	return f
 }
 
-// refusals are a session's own ways to say no.
+// refusals are the errors with which a session refuses.
 var refusals = []error{session.ErrClosed, session.ErrExists, session.ErrBusy, session.ErrPaused, session.ErrConflict, session.ErrDepthLimit, session.ErrRestoreCanceled}
 
-// turnFailed is the line of an execution that was not completed.
+// turnFailed returns the error for an execution that was not completed.
 func turnFailed(id string, r session.Result) error {
 	err := r.Err()
 	if err == nil {
@@ -225,13 +227,13 @@ func turnFailed(id string, r session.Result) error {
 	return f
 }
 
-// writeLine is for streams of lines whose reader may go away.
+// writeLine writes a line to a stream whose reader may stop.
 func writeLine(w io.Writer, s string) error {
 	_, err := io.WriteString(w, s+"\n")
 	return err
 }
 
-// plainPathError leaves out the name of the system call.
+// plainPathError removes the name of the system call.
 func plainPathError(err error) string {
 	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Path + ": " + p.Err.Error()

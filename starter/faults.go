@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// faults prints what is broken in the input, one line each, while the good
-// part continues.
+// faults prints what is broken in the input, one line each, while the rest is
+// processed.
 type faults struct {
 	c     *cli
 	count int
@@ -19,7 +19,8 @@ type faults struct {
 	hint string
 }
 
-// maxFaults bounds what is printed: a file of another kind has one in each line.
+// maxFaults bounds what is printed: a file of another kind has a fault in each
+// line.
 const maxFaults = 20
 
 func (c *cli) faults() *faults { return &faults{c: c} }
@@ -36,7 +37,7 @@ func (f *faults) at(file string, line int, format string, args ...any) {
 	f.add(fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...)))
 }
 
-// err is the failure of the command, or nil when nothing was broken.
+// err returns the failure of the command, or nil if nothing was broken.
 func (f *faults) err() error {
 	if f.count == 0 {
 		return nil
@@ -48,8 +49,8 @@ func (f *faults) err() error {
 	return errReported
 }
 
-// place puts an error about a line of a transcript into the form that editors
-// can follow. Adapters name the line behind the transcript's path.
+// place converts an error about a line of a transcript to the form that editors
+// can follow. Adapters name the line after the transcript's path.
 func place(err error, sources []adapters.Source) error {
 	said, path := err.Error(), ""
 	var number int
@@ -67,7 +68,7 @@ func place(err error, sources []adapters.Source) error {
 	return fmt.Errorf("%s:%d: %s", path, number, rest)
 }
 
-// onStdin names standard input as the file of a broken line.
+// onStdin sets standard input as the file of a broken line.
 func onStdin(err error) error {
 	if at, ok := strings.CutPrefix(err.Error(), "line "); ok {
 		return fmt.Errorf("stdin:%s", at)
@@ -75,7 +76,7 @@ func onStdin(err error) error {
 	return err
 }
 
-// heed counts what a reader knew of what it read: where it knew nothing, it
+// heed counts the known and unknown parts that a reader read: if it knew none, it
 // was given what is not for it.
 type heed struct{ known, foreign int }
 
@@ -84,7 +85,7 @@ func (h *heed) add(e event.Event) {
 	case event.Native:
 		h.foreign++
 	case event.Log, event.Error, event.Status, event.SessionIdle, event.QueryStarted, event.QueryCompleted, event.QueryFailed, event.QueryInterrupted:
-		// Said of any process and at the end of any file.
+		// Emitted for any process and at the end of any file.
 	default:
 		h.known++
 	}

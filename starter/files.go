@@ -94,8 +94,8 @@ func (c *cli) listFiles(ctx context.Context, id string) error {
 	return nil
 }
 
-// printableName quotes a name that holds what a terminal would act on: an agent
-// chose it.
+// printableName quotes a name with characters that a terminal would act on: an
+// agent chose it.
 func printableName(name string) string {
 	if q := strconv.Quote(name); q[1:len(q)-1] != name {
 		return q
@@ -103,7 +103,7 @@ func printableName(name string) string {
 	return name
 }
 
-// copied is what a copy has come to, as JSON.
+// copied is the result of a copy, as JSON.
 type copied struct {
 	SessionID string `json:"sessionId"`
 	Dir       string `json:"dir"`
@@ -142,8 +142,8 @@ func (c *cli) copyFiles(ctx context.Context, id, dir string) error {
 	return err
 }
 
-// emptyFolder opens a folder that is made, or is there and empty: a copy never
-// mixes with other files there.
+// emptyFolder opens a folder that it makes, or that exists and is empty: a copy
+// must not mix with other files.
 func emptyFolder(dir string) (*os.Root, error) {
 	const hint = "-o wants a folder that is empty or not there yet"
 	if dir == "" {
@@ -191,7 +191,7 @@ func leadsOutside(f workspace.File) bool {
 }
 
 // copyContent writes the content; its mode is the archived one, as far as the
-// umask lets it be.
+// umask allows.
 func copyContent(root *os.Root, f workspace.Content) (n int64, err error) {
 	file, err := root.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.Mode.Perm()|0o600)
 	if err != nil {

@@ -37,7 +37,7 @@ func program(t *testing.T, stdin io.Reader, args ...string) outcome {
 	return outcome{code, out.String(), errs.String()}
 }
 
-// parsed is parse as the command runs it, without the command line before it.
+// parsed runs parse as the command does, without its command line.
 func parsed(agents adapters.Registry, file string) outcome {
 	var out, errs bytes.Buffer
 	c := &cli{stdout: &out, stderr: &errs, agents: agents}
@@ -45,12 +45,12 @@ func parsed(agents adapters.Registry, file string) outcome {
 	return outcome{code, out.String(), errs.String()}
 }
 
-// said is a transcript line of Claude Code.
+// said returns a transcript line of Claude Code.
 func said(n int) string {
 	return fmt.Sprintf(`{"type":"user","uuid":"u%d","message":{"role":"user","content":"message %d"}}`+"\n", n, n)
 }
 
-// meddler is the real adapter, with something else going on beside the reading.
+// meddler is the real adapter, with another activity during the reading.
 type meddler struct {
 	*claude.Adapter
 	meddle func()
@@ -67,8 +67,8 @@ func (m meddler) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] 
 	}
 }
 
-// A file that grows while it is read is read as it was: what comes later is
-// left out, and said to be, and a writer without end can't hold the reader.
+// A file that grows while it is read is read as it was: later lines are left out,
+// which is reported, and a writer that never stops can't hold the reader.
 func TestParseOfAFileThatGrows(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -105,8 +105,8 @@ func TestParseOfAFileThatGrows(t *testing.T) {
 	}
 }
 
-// Where a reader stands is the line that it has been given last, however the
-// bytes come, and however long the line is.
+// A reader's position is the line that it was given last, however the bytes
+// arrive, and however long the line is.
 func TestLinesAreCountedAsTheyAreRead(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200<<10)
@@ -133,7 +133,7 @@ func TestLinesAreCountedAsTheyAreRead(t *testing.T) {
 	require.Equal(t, "a\nb", string(read), "what came before the error")
 }
 
-// recorded finds real files of an agent by their end.
+// recorded returns real files of an agent by their suffix.
 func recorded(t *testing.T, agent, ending string) []string {
 	t.Helper()
 	var found []string
@@ -148,7 +148,7 @@ func recorded(t *testing.T, agent, ending string) []string {
 }
 
 // A transcript of a real session that lost half of a line, in the middle or at
-// the end, gives what the same file gives without that line, and names it.
+// the end, makes what the same file makes without that line, and names it.
 func TestParseOfRealTranscriptsWithABrokenLine(t *testing.T) {
 	t.Parallel()
 	for _, file := range recorded(t, "claude", ".jsonl") {
@@ -181,11 +181,11 @@ func TestParseOfRealTranscriptsWithABrokenLine(t *testing.T) {
 	}
 }
 
-// Every agent's real transcripts are refused under the name of another agent,
-// and nothing is made of them.
+// Every agent's real transcripts are refused for another agent, and make no
+// events.
 func TestParseOfAnotherAgentsTranscript(t *testing.T) {
 	t.Parallel()
-	files := map[string]map[string]string{} // by session: many recordings have the earlier ones too
+	files := map[string]map[string]string{} // by session: many recordings also have the earlier ones
 	for _, of := range []string{"codex", "gemini"} {
 		files[of] = map[string]string{}
 		for _, file := range recorded(t, of, ".jsonl") {
@@ -212,8 +212,8 @@ func (failing) Write([]byte) (int, error) {
 	return 0, &os.PathError{Op: "write", Path: os.Stdout.Name(), Err: errors.New("no space left on device")}
 }
 
-// Output that can't be written is told as that, whatever is wrong with the
-// input besides, and is no reason to look at servers.
+// Output that can't be written is reported as such, whatever else is wrong with
+// the input, and does not hint at servers.
 func TestWriteErrors(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "s1.jsonl")

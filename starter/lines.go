@@ -8,20 +8,20 @@ import (
 	"unicode/utf8"
 )
 
-// lines is a reader that hands on one line per Read at most: whoever reads
-// through it has taken the line that it is at and nothing behind it, so that
-// number is the line of what was just made of it. A line that is not UTF-8
-// never passes: decoders would put other characters in its place.
+// lines is a reader that returns at most one line per Read: its caller has read
+// the current line and nothing behind it, so that number is the line of the
+// latest result. A line that is not UTF-8 is never returned: decoders would
+// replace its characters.
 type lines struct {
 	in *bufio.Reader
 	// garbled is called for a line that is not UTF-8; after nil, reading continues.
 	garbled func(number int) error
-	// number is that of the line handed on last, from 1.
+	// number is that of the last returned line, from 1.
 	number int
-	// empty: no line had anything in it so far.
+	// empty: every line so far was empty.
 	empty bool
 
-	rest []byte // of the line, not yet handed on
+	rest []byte // of the line, not yet returned
 	long []byte // holds a line that is longer than the buffer
 	err  error  // behind the rest
 }
@@ -32,7 +32,7 @@ func newLines(r io.Reader, garbled func(number int) error) *lines {
 	return &lines{in: bufio.NewReaderSize(r, 64<<10), garbled: garbled, empty: true}
 }
 
-// Read hands on what is left of a line, or the beginning of the next one.
+// Read returns the rest of a line, or the beginning of the next one.
 func (l *lines) Read(p []byte) (int, error) {
 	if len(l.rest) == 0 {
 		if l.err == nil {
@@ -47,7 +47,7 @@ func (l *lines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a line. An error comes with what was read before it.
+// next reads a line. An error is returned after what was read before it.
 func (l *lines) next() error {
 	line, err := l.whole()
 	if len(line) == 0 {
@@ -57,15 +57,15 @@ func (l *lines) next() error {
 	l.empty = l.empty && len(bytes.TrimSpace(line)) == 0
 	if !utf8.Valid(line) {
 		line = []byte{'\n'}
-		if told := l.garbled(l.number); told != nil {
-			return told
+		if err := l.garbled(l.number); err != nil {
+			return err
 		}
 	}
 	l.rest = line
 	return err
 }
 
-// whole is valid until the next call.
+// whole returns a line that is valid until the next call.
 func (l *lines) whole() ([]byte, error) {
 	line, err := l.in.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {

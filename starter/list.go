@@ -81,8 +81,8 @@ func collect(ctx context.Context, sc *session.Client, f listFlags) ([]session.Su
 			return nil, err
 		}
 		for _, s := range page.Sessions {
-			// Each life of a reopened session is a run of its own; the newest
-			// comes first and stands for it.
+			// Each incarnation of a reopened session is a separate run; the newest comes
+			// first and represents it.
 			if !seen[s.SessionID] {
 				seen[s.SessionID] = true
 				found = append(found, s)
@@ -126,6 +126,9 @@ func status(s session.Summary) string {
 	if s.Outcome != "" && s.Outcome != session.Completed && s.Status != session.StatusRunning && s.Status != session.StatusWaiting {
 		more = append(more, string(s.Outcome))
 	}
+	if s.Parked {
+		more = append(more, "parked")
+	}
 	if s.Parent != "" {
 		more = append(more, "child")
 	}
@@ -141,7 +144,7 @@ func status(s session.Summary) string {
 	return fmt.Sprintf("%s (%s)", s.Status, strings.Join(more, ", "))
 }
 
-// ago is a length of time as people say it, in one unit.
+// ago returns a duration for people, in one unit.
 func ago(d time.Duration) string {
 	for _, u := range []struct {
 		name string

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// agentFlag is required where there is no session that knows its agent.
+// agentFlag is required if there is no session whose agent is known.
 func (c *cli) agentFlag(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "agent", "", c.agentUsage())
 }

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"sojourn": runAsProgram})
 }
 
-// TestScripts runs the manual. Its commands see an environment in which every
+// TestScripts runs the manual. Its commands have an environment in which every
 // server is a closed port of this machine.
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			for name, value := range map[string]string{
-				// Nothing listens on port 1, and nobody may without being root.
+				// Nothing listens on port 1, and only root could.
 				"TEMPORAL_ADDRESS":            "127.0.0.1:1",
 				"NATS_URL":                    "nats://127.0.0.1:1",
 				"AWS_ENDPOINT_URL_S3":         "http://127.0.0.1:1",
@@ -106,8 +106,8 @@ func writeFile(t *testing.T, name, content string) {
 	require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
 }
 
-// A line may be as long as it likes, and a stream too: what is read is folded
-// and forgotten.
+// A line may be of any length, and a stream too: what is read is folded and
+// discarded.
 func TestReduceTakesLongLines(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", 8<<20)

@@ -3,6 +3,7 @@ package starter
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// optionFlags are the flags that say what a session is made with.
+// optionFlags are the flags for a session's options.
 type optionFlags struct {
 	agent, profile, title, workspace, model, permission, tenant string
 
@@ -23,11 +24,15 @@ type optionFlags struct {
 	idle       time.Duration
 	noProgress time.Duration
 	limits     limits.Limits
+	maxTicks   int
 	work       time.Duration
 	rules      permission.Rules
-	// noRules removes those that are there.
-	noRules  bool
+	// noRules removes those that are there, noEffects those of unknown effects.
+	noRules, noEffects bool
+
+	effects  permission.EffectRules
 	deadline time.Duration
+	park     permission.Park
 	// given reports whether a flag is on the command line.
 	given func(name string) bool
 }
@@ -42,11 +47,11 @@ func (f *optionFlags) register(c *cli, cmd *cobra.Command) {
 	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
 	f.registerPermissions(cmd)
 	fl.StringVar(&f.tenant, "tenant", "", "whose session it is, as `NAME`")
-	fl.DurationVar(&f.noProgress, "no-progress", 0, "end a turn whose agent says nothing for `TIME` (default 15m)")
-	f.registerBag(cmd)
+	fl.DurationVar(&f.noProgress, "no-progress", 0, "end a turn whose agent is silent for `TIME` (default 15m)")
+	f.registerMetadata(cmd)
 }
 
-// registerPermissions adds the flags of what an agent that asks is answered.
+// registerPermissions adds the flags for answers to permission requests.
 func (f *optionFlags) registerPermissions(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.permission, "permission", "", "the answer to an agent that asks before it acts: `allow|ask|deny`")
@@ -57,7 +62,57 @@ func (f *optionFlags) registerPermissions(cmd *cobra.Command) {
 			help+" what a tool is to do, as `TOOL[:PATTERN]`, such as 'Bash:git *'; the first of these flags that matches answers (repeatable)")
 	}
 	fl.DurationVar(&f.deadline, "permission-deadline", 0, "deny what nobody has answered in `TIME`")
+	fl.Var(&effectFlag{&f.effects}, "unknown-effect",
+		"what follows when a tool is at work as its host or runner is lost, as `RULE`: continue, ask (a person) or fail, the tool and perhaps a pattern, "+
+			"such as 'ask:Bash:make deploy*'; the first that matches counts; without one the agent is told and continues (repeatable)")
+	fl.Var((*parkFlag)(&f.park), "park", "stop the agent and give up its sandbox when nobody has answered for `TIME|never`; the answer resumes it (default 1h)")
 }
+
+// parkFlag is a time, never, or default.
+type parkFlag permission.Park
+
+func (f *parkFlag) String() string {
+	switch p := permission.Park(*f); p {
+	case 0:
+		return ""
+	case permission.ParkNever:
+		return "never"
+	default:
+		return p.After().String()
+	}
+}
+
+func (f *parkFlag) Type() string { return "TIME|never" }
+
+func (f *parkFlag) Set(s string) error {
+	switch s {
+	case "never":
+		*f = parkFlag(permission.ParkNever)
+		return nil
+	case "default":
+		*f = 0
+		return nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Millisecond {
+		return fmt.Errorf("%q is no time from 1ms on, as in 30m, nor never, nor default", s)
+	}
+	*f = parkFlag(d.Milliseconds())
+	return nil
+}
+
+// effectFlag adds rules for calls whose effect is unknown, in the order of the flags.
+type effectFlag struct{ rules *permission.EffectRules }
+
+func (f *effectFlag) Set(value string) error {
+	then, rest, _ := strings.Cut(value, ":")
+	tool, match, _ := strings.Cut(rest, ":")
+	*f.rules = append(*f.rules, permission.EffectRule{Tool: tool, Match: match, Then: permission.OnLoss(then)})
+	return f.rules.Validate()
+}
+
+func (f *effectFlag) Type() string   { return "rule" }
+func (f *effectFlag) String() string { return "" }
 
 // ruleFlag adds rules with one answer, in the order of the flags given.
 type ruleFlag struct {
@@ -74,14 +129,16 @@ func (r *ruleFlag) Set(value string) error {
 func (r *ruleFlag) Type() string   { return "rule" }
 func (r *ruleFlag) String() string { return "" }
 
-// registerBag adds the flags that configure has too.
-func (f *optionFlags) registerBag(cmd *cobra.Command) {
+// registerMetadata adds the flags that configure has too.
+func (f *optionFlags) registerMetadata(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.meta, "meta", nil, "metadata, as `KEY=VALUE`; the value is JSON if it parses, else text (repeatable)")
 	fl.StringArrayVar(&f.tags, "tag", nil, "a `TAG` for lists (repeatable)")
 	fl.DurationVar(&f.idle, "idle-timeout", 0, "give up the sandbox after so much idle `TIME` (default 15m)")
 	fl.Float64Var(&f.limits.CostUSD, "max-cost", 0, "pause the session when it has cost so many `DOLLARS`")
 	fl.Int64Var(&f.limits.Tokens, "max-tokens", 0, "pause the session when it has used `N` input and output tokens")
+	fl.IntVar(&f.limits.ModelCalls, "max-calls", 0, "pause the session behind `N` model calls")
+	fl.IntVar(&f.maxTicks, "max-ticks", 0, "end each message's turn behind `N` model calls")
 	fl.IntVar(&f.limits.Turns, "max-turns", 0, "pause the session behind `N` turns")
 	fl.DurationVar(&f.work, "max-work", 0, "pause the session when its turns have run for `TIME` in all")
 }
@@ -90,8 +147,8 @@ func (f *optionFlags) options() (session.Options, error) {
 	o := session.Options{
 		Agent: f.agent, Profile: f.profile, Title: f.title, Model: f.model, Tenant: f.tenant,
 		Permission: adapters.Permission(f.permission), Tags: f.tags, IdleTimeoutMS: f.idle.Milliseconds(),
-		Permissions: f.rules, PermissionDeadline: permission.Deadline{AfterMS: f.deadline.Milliseconds()},
-		NoProgressMS: f.noProgress.Milliseconds(), Limits: f.limits,
+		Permissions: f.rules, PermissionDeadline: permission.Deadline{AfterMS: f.deadline.Milliseconds()}, Park: f.park,
+		UnknownEffects: f.effects, NoProgressMS: f.noProgress.Milliseconds(), Limits: f.limits, MaxTicks: f.maxTicks,
 	}
 	o.Limits.WorkMS = f.work.Milliseconds()
 	var err error
@@ -107,12 +164,12 @@ func (f *optionFlags) options() (session.Options, error) {
 	return o, o.Validate()
 }
 
-// metadata reads KEY=VALUE pairs; a value that is JSON is taken as that.
+// metadata parses KEY=VALUE pairs; a value that is JSON is used as JSON.
 func metadata(pairs []string) (map[string]json.RawMessage, error) {
 	if len(pairs) == 0 {
 		return nil, nil
 	}
-	bag := map[string]json.RawMessage{}
+	values := map[string]json.RawMessage{}
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
@@ -126,13 +183,13 @@ func metadata(pairs []string) (map[string]json.RawMessage, error) {
 			}
 			raw = text
 		}
-		bag[key] = raw
+		values[key] = raw
 	}
-	return bag, nil
+	return values, nil
 }
 
-// workspaceDir makes the path absolute. Whether the folder is there only the host
-// knows that will work in it, which may be another machine.
+// workspaceDir makes the path absolute. Only the host that will work in it, which
+// may be another machine, can check whether the folder exists.
 func workspaceDir(dir string) (string, error) {
 	if dir == "" {
 		return "", nil
@@ -156,8 +213,8 @@ func (c *cli) newCommand() *cobra.Command {
 	return cmd
 }
 
-// givenID checks the id for a new session, if one is given. One that begins
-// with a dash is mostly a flag behind an --id without its value.
+// givenID checks the id for a new session, if one is given. One that begins with
+// a dash is usually a flag after an --id without a value.
 func givenID(given func(string) bool, id string) error {
 	if !given("id") {
 		return nil
@@ -168,7 +225,7 @@ func givenID(given func(string) bool, id string) error {
 	return session.ValidateID("--id", id)
 }
 
-// options checks what a session is to be made with.
+// options validates the options of a new session.
 func (c *cli) options(ctx context.Context, id string, f *optionFlags) (session.Options, error) {
 	if _, err := c.agent(f.agent); err != nil {
 		return session.Options{}, err

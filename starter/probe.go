@@ -23,21 +23,21 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// streamName is the JetStream stream of the package stream's default.
+// streamName is the default name of the JetStream stream, see package stream.
 const streamName = "SOJOURN"
 
 const hintS3 = "start the S3 store (sojourn-devstack is one), or set AWS_ENDPOINT_URL_S3 to one that runs"
 
-// The probes look and change nothing; setup changes, and asks them first.
+// The probes only read; setup changes things, and probes first.
 
-// namespaceKnown asks Temporal for the namespace.
+// namespaceKnown queries Temporal for the namespace.
 func namespaceKnown(ctx context.Context, t client.Client, namespace string) error {
 	_, err := t.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	return err
 }
 
-// missingAttributes are the search attributes that the namespace has not; one of
-// another type is an error.
+// missingAttributes returns the search attributes that the namespace does not
+// have; one of another type is an error.
 func missingAttributes(ctx context.Context, t client.Client, namespace string) (map[string]enumspb.IndexedValueType, error) {
 	missing, err := session.MissingSearchAttributes(ctx, t, namespace)
 	return missing, attributeFault(err)
@@ -51,14 +51,14 @@ func attributeFault(err error) error {
 	return err
 }
 
-// natsState is what the stream's server has.
+// natsState is what NATS has.
 type natsState struct {
 	address string
 	stream  bool
 	bytes   uint64
 }
 
-// probeNATS asks for JetStream and the stream, and makes neither.
+// probeNATS queries JetStream and the stream, and makes neither.
 func probeNATS(ctx context.Context, url string, access stream.Access) (natsState, error) {
 	nc, err := stream.Connect(url, access, nats.Timeout(2*time.Second), nats.NoReconnect())
 	if err != nil {
@@ -81,7 +81,7 @@ func probeNATS(ctx context.Context, url string, access stream.Access) (natsState
 	return state, nil
 }
 
-// probeBucket reports whether the bucket is there.
+// probeBucket reports whether the bucket exists.
 func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
 	if err := c.dialStore(ctx); err != nil {
 		return false, err
@@ -100,7 +100,7 @@ func (c *cli) probeBucket(ctx context.Context) (found bool, err error) {
 	return false, c.storeFault(err)
 }
 
-// dialStore connects to a store that is reached directly: its client would try
+// dialStore connects to a store that is reached directly: its client would retry
 // for long before it reports that nothing listens.
 func (c *cli) dialStore(ctx context.Context) error {
 	endpoint := cmp.Or(c.env.Get("AWS_ENDPOINT_URL_S3"), c.env.Get("AWS_ENDPOINT_URL"))
@@ -119,7 +119,7 @@ func (c *cli) dialStore(ctx context.Context) error {
 	return conn.Close()
 }
 
-// storeFault is an error of the archive's store in one line.
+// storeFault returns an error of the archive's store as one line.
 func (c *cli) storeFault(err error) error {
 	if send, ok := errors.AsType[*smithyhttp.RequestSendError](err); ok {
 		return failed(hintS3, "S3 (bucket %s) is not reachable: %s", c.s3Address(), networkReason(send.Err))

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// checkProfile refuses a profile that is not in the store of profiles, so that
-// no session is made that must fail at its first turn.
+// checkProfile refuses a profile that is not in the store of profiles, so that no
+// session is created that must fail at its first turn.
 func (c *cli) checkProfile(ctx context.Context, id string) error {
 	if err := session.ValidateID("profile", id); err != nil {
 		return err

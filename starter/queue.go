@@ -72,7 +72,7 @@ func (c *cli) queueCancelCommand() *cobra.Command {
 }
 
 func (c *cli) editQueue(ctx context.Context, id, what string, e session.QueueEdit) error {
-	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+	return c.request(ctx, id, func(ctx context.Context, h *session.Handle) error {
 		snapshot, err := h.EditQueue(ctx, e)
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func (c *cli) editQueue(ctx context.Context, id, what string, e session.QueueEdi
 }
 
 func (c *cli) queueList(ctx context.Context, id string) error {
-	return c.tell(ctx, id, func(ctx context.Context, h *session.Handle) error {
+	return c.request(ctx, id, func(ctx context.Context, h *session.Handle) error {
 		snapshot, err := h.Snapshot(ctx)
 		if err != nil {
 			return err

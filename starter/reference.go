@@ -11,8 +11,7 @@ import (
 //go:generate sh -c "go run ../cmd/sojourn reference > ../docs/cli.md"
 
 // referenceCommand prints docs/cli.md, and with the argument agents
-// docs/agents.md, so that the pages can't say anything that the program does
-// not.
+// docs/agents.md, so that the pages always agree with the program.
 func (c *cli) referenceCommand() *cobra.Command {
 	about := &cobra.Command{Use: "reference", Hidden: true, Args: wants, RunE: func(cmd *cobra.Command, _ []string) error {
 		return writeReference(c.stdout, cmd.Root())

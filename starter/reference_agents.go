@@ -22,8 +22,8 @@ An agent's process sees of the worker's environment only the variables that ` + 
 
 `
 
-// writeAgents prints docs/agents.md. It asks the adapters and nothing of this
-// machine.
+// writeAgents prints docs/agents.md. It uses only the adapters and nothing of
+// this machine.
 func writeAgents(w io.Writer, agents []adapters.Adapter) error {
 	var b strings.Builder
 	b.WriteString(agentsHead)
@@ -79,11 +79,11 @@ func writeAgent(b *strings.Builder, a adapters.Adapter) {
 	b.WriteString("\n")
 }
 
-// sentence is without its end, for one that is put behind it.
+// sentence returns a sentence without its full stop, for text that follows.
 func sentence(s string) string { return strings.TrimRight(strings.TrimSpace(s), ".") }
 
-// findsProgram says how an adapter finds its agent's program: it asks the
-// adapter in an environment without anything, and notes what it looks for.
+// findsProgram describes how an adapter finds its agent's program: it calls
+// Locate with an empty environment, and records what it looks for.
 func findsProgram(a adapters.Adapter) string {
 	var asked []string
 	_, err := a.Locate(func(name string) string {

@@ -12,7 +12,7 @@ import (
 )
 
 // The page of the agents has a column and a chapter for each, a row for each
-// capability, and nothing that another machine would say otherwise.
+// capability, and nothing that depends on the machine.
 func TestReferenceOfAgents(t *testing.T) {
 	t.Setenv("SOJOURN_CLAUDE", "/nowhere/else")
 	t.Setenv("PATH", "/nowhere")
@@ -39,7 +39,8 @@ func TestReferenceOfAgents(t *testing.T) {
 	require.Equal(t, page.out, program(t, nil, "reference", "agents").out)
 }
 
-// keyed is an adapter that says what its program reads, and can do less.
+// keyed is an adapter that lists the variables that its program reads, and has
+// fewer capabilities.
 type keyed struct{ *claude.Adapter }
 
 func (keyed) Info() adapters.Info {

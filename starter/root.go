@@ -43,11 +43,11 @@ Flags of every command:
 {{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}
 {{end}}`
 
-// inOurOrder keeps commands as they are added; the library has one switch for
-// all trees of a process.
+// inOurOrder keeps commands in the order in which they are added; the library has
+// one switch for all trees of a process.
 var inOurOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 
-// root makes the tree of commands.
+// root returns the tree of commands.
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "sojourn COMMAND",
@@ -99,8 +99,8 @@ func (c *cli) add(root *cobra.Command, group string, commands ...func() *cobra.C
 	}
 }
 
-// takesBeginnings lets a command be given the beginning of a session's id. Only
-// an id that is not known is taken for one, so that exact ids cost nothing.
+// takesBeginnings lets a command accept the beginning of a session's id. Only an
+// unknown id is treated as one, so that exact ids cost nothing.
 func (c *cli) takesBeginnings(cmd *cobra.Command) {
 	run := cmd.RunE
 	if names := strings.Fields(cmd.Use); len(names) < 2 || names[1] != "ID" {
@@ -114,7 +114,7 @@ func (c *cli) takesBeginnings(cmd *cobra.Command) {
 		ids, err := c.beginningWith(cmd.Context(), args[0])
 		switch {
 		case err != nil || len(ids) == 0 || slices.Contains(ids, args[0]):
-			return unknown // the failure that matters is the first
+			return unknown // the first failure matters
 		case len(ids) > 1:
 			return usage("give more of it", "id: %q begins %s", args[0], strings.Join(ids, ", "))
 		}
@@ -123,10 +123,10 @@ func (c *cli) takesBeginnings(cmd *cobra.Command) {
 	}
 }
 
-// minBeginning is long enough that a slip of the hand is nobody's beginning.
+// minBeginning is long enough that a typing error is not a valid beginning.
 const minBeginning = 4
 
-// beginningWith returns the sessions whose ids begin so, ten at most.
+// beginningWith returns the sessions whose ids have the prefix, ten at most.
 func (c *cli) beginningWith(ctx context.Context, begin string) ([]string, error) {
 	if len(begin) < minBeginning {
 		return nil, nil
@@ -154,16 +154,16 @@ func helpCommand() *cobra.Command {
 	}}
 }
 
-// inFlag is how the flags' parser reports a value that it can't read; behind
-// it come the words of whatever tried to.
+// inFlag matches the flag parser's error for an invalid value; behind it is the
+// text of the cause.
 var inFlag = regexp.MustCompile(`(?s)^invalid argument (".*") for "(?:-., )?--([^"]+)" flag: `)
 
-// kinds are the values that flags take, by the parser's names for them.
+// kinds are descriptions of the flags' values, by the parser's names.
 var kinds = map[string]string{
 	"uint64": "a whole number from 0", "int": "a whole number", "bool": "true or false", "duration": "a time such as 90s, 15m or 2h",
 }
 
-// badFlag is about a flag that is unknown, or a value that it does not take.
+// badFlag returns the error for an unknown flag, or for an invalid value.
 func badFlag(cmd *cobra.Command, err error) error {
 	hint := cmd.CommandPath() + " --help shows its flags"
 	at := inFlag.FindStringSubmatch(err.Error())
@@ -198,8 +198,8 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 }
 
 // wants checks the number of arguments against the names in the command's use
-// line; a last name that ends in … may be given many times, and one in brackets
-// be left out.
+// line; a last name that ends in … may be repeated, and one in brackets may be
+// omitted.
 func wants(cmd *cobra.Command, args []string) error {
 	names := strings.Fields(cmd.Use)[1:]
 	last := ""
@@ -257,7 +257,7 @@ func (c *cli) completionCommand() *cobra.Command {
 // version is set by the linker in builds of releases.
 var version string
 
-// buildVersion is the version that was built: by the linker's word, else the
+// buildVersion returns the version that was built: the linker's, else the
 // module's, with the commit for a build from a checkout.
 func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()

@@ -15,16 +15,16 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// cli is one run of the program: its surroundings, the flags that every
-// command has, and the connections made so far.
+// cli is one run of the program: its environment, the flags that every command
+// has, and the connections made so far.
 type cli struct {
 	getenv         func(string) string
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	agents         adapters.Registry
 
-	// wholeStdin is a message on standard input, cut behind what is too long. It is
-	// read once: see takesBeginnings.
+	// wholeStdin returns a message on standard input, truncated if it is too long. It
+	// is read once: see takesBeginnings.
 	wholeStdin func() ([]byte, error)
 
 	json    bool
@@ -56,7 +56,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	return c.report(err, ctx.Err() != nil)
 }
 
-// printJSON writes one value on one line, with < and > as they are.
+// printJSON writes one value on one line, without escaping < and >.
 func (c *cli) printJSON(v any) error {
 	enc := json.NewEncoder(c.stdout)
 	enc.SetEscapeHTML(false)

@@ -29,6 +29,7 @@ type sendFlags struct {
 	attach         []string
 	messageID      string
 	timeout        time.Duration
+	maxTicks       int
 }
 
 func (c *cli) sendCommand() *cobra.Command {
@@ -47,9 +48,10 @@ It waits for the turn and prints the answer; the exit code is 1 when the turn fa
 	fl := cmd.Flags()
 	fl.BoolVar(&f.follow, "follow", false, "show the turn while it runs")
 	fl.BoolVar(&f.noWait, "no-wait", false, "print the receipt and leave")
-	fl.StringVar(&f.whenBusy, "when-busy", "", "while a turn runs: `queue|interrupt|reject` (default queue)")
+	fl.StringVar(&f.whenBusy, "when-busy", "", "while a turn runs: `queue|interrupt|reject|steer` (default queue)")
 	fl.StringArrayVar(&f.attach, "attach", nil, "add the image in `FILE` (repeatable)")
 	fl.StringVar(&f.messageID, "message-id", "", "the message's `ID`: sending it again gives the first receipt (default: a new UUID)")
+	fl.IntVar(&f.maxTicks, "max-ticks", 0, "end the turn behind `N` model calls (default: the session's)")
 	timeoutFlag(cmd, &f.timeout)
 	return cmd
 }
@@ -89,11 +91,15 @@ func (c *cli) printReceipt(r session.Receipt) error {
 	if c.json {
 		return c.printJSON(r)
 	}
-	return writeLine(c.stdout, fmt.Sprintf("message %s  execution %s  after %d", r.MessageID, r.ExecutionID, r.AfterSeq))
+	line := fmt.Sprintf("message %s  execution %s  after %d", r.MessageID, r.ExecutionID, r.AfterSeq)
+	if r.Handling != "" {
+		line += "  " + string(r.Handling)
+	}
+	return writeLine(c.stdout, line)
 }
 
-// unconfirmed is an error of handing something to a session, after which it may
-// have arrived all the same: Temporal keeps what it took until a worker asks.
+// unconfirmed returns the error of a request to a session that may have arrived
+// all the same: Temporal keeps an accepted request until a worker polls.
 func unconfirmed(ctx context.Context, id, what, hint string, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -104,12 +110,13 @@ func unconfirmed(ctx context.Context, id, what, hint string, err error) error {
 	return err
 }
 
-// awaitTurn prints the answer when it is there. What a person must know
-// meanwhile is on standard error: what the agent asks, and what it tries again.
+// awaitTurn prints the answer when it arrives. Meanwhile it prints on standard
+// error what a person must know: the agent's permission requests, and what is
+// retried.
 func (c *cli) awaitTurn(ctx context.Context, h *session.Handle, r session.Receipt) error {
 	stop := c.sayPending(ctx, h, "the agent is at work; Ctrl-C leaves it so (--follow shows what it does)")
 	notices := render.New(c.stderr, c.renderOptions(c.stderr))
-	res, err := h.Watch(ctx, r, func(e event.Event) { _ = notices.Notice(e) }) // the answer counts, not standard error
+	res, err := h.Watch(ctx, r, func(e event.Event) { _ = notices.Notice(e) }) // errors of standard error don't matter
 	stop()
 	if err != nil {
 		return leftRunning(ctx, r, err)
@@ -117,7 +124,7 @@ func (c *cli) awaitTurn(ctx context.Context, h *session.Handle, r session.Receip
 	return c.printEnd(h.ID(), res)
 }
 
-// leftRunning is an error of waiting for a message that was accepted.
+// leftRunning returns the error of an ended wait for an accepted message.
 func leftRunning(ctx context.Context, r session.Receipt, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -142,13 +149,13 @@ func (c *cli) printResult(id string, res session.Result) error {
 	return nil
 }
 
-// followTurn shows events until the message's turn has ended. What comes
-// before that turn, such as one that the message waits for, is not shown.
+// followTurn shows events until the message's turn has ended. Earlier events,
+// such as those of a turn that the message waits for, are not shown.
 func (c *cli) followTurn(ctx context.Context, h *session.Handle, r session.Receipt) error {
 	show, flush := c.shower()
 	stop := sync.OnceFunc(c.patience("waiting for the agent to begin with the message"))
 	defer stop()
-	begun := false
+	begun := r.Handling == session.HandlingHanded // the turn that runs is the message's
 	for e, err := range h.Events(ctx, r.AfterSeq, session.Follow) {
 		if err != nil {
 			return joinFlush(leftRunning(ctx, r, err), flush)
@@ -176,7 +183,7 @@ func begins(e event.Event, messageID string) bool {
 	return ok && slices.Contains(q.MessageIDs, messageID)
 }
 
-// shower returns what shows events: as JSON lines, or rendered.
+// shower returns the function that shows events: as JSON lines, or rendered.
 func (c *cli) shower() (show func(event.Event) error, flush func() error) {
 	if c.json {
 		return jsonl.NewEncoder(c.stdout).Encode, func() error { return nil }
@@ -193,9 +200,9 @@ func joinFlush(err error, flush func() error) error {
 	return err
 }
 
-// message makes the message and checks it before anything is connected.
+// message returns the message, validated before anything is connected.
 func (c *cli) message(text string, f sendFlags) (session.Message, error) {
-	m := session.Message{ID: f.messageID, Text: text, WhenBusy: session.BusyPolicy(f.whenBusy)}
+	m := session.Message{ID: f.messageID, Text: text, WhenBusy: session.BusyPolicy(f.whenBusy), MaxTicks: f.maxTicks}
 	if m.ID == "" {
 		m.ID = uuid.NewString()
 	}
@@ -219,10 +226,10 @@ func (c *cli) message(text string, f sendFlags) (session.Message, error) {
 	return m, m.Validate()
 }
 
-// imageTypes are what models take.
+// imageTypes are the types that models accept.
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// imagePart reads an image; what it is its first bytes say, not its name.
+// imagePart reads an image; its first bytes determine its type, not its name.
 func imagePart(name string) (event.Part, error) {
 	const hint = "--attach takes PNG, JPEG, GIF and WebP images; put other files into the workspace"
 	f, err := os.Open(name)

@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/settings"
 )
 
-// loadSettings reads the settings file, if one is named, and lets it answer
-// for what the environment does not set.
+// loadSettings reads the settings file, if one is named, and uses it for
+// variables that the environment does not set.
 func (c *cli) loadSettings() error {
 	var err error
 	c.env, err = settings.Open(cmp.Or(c.envFile, c.getenv("SOJOURN_ENV_FILE")), c.getenv)

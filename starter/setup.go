@@ -12,12 +12,12 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// step is one thing that setup makes sure of.
+// step is one thing that setup ensures.
 type step struct {
 	Name string `json:"name"`
-	// Made is what was made now; empty when all was there.
+	// Made is what was made now; empty if everything existed.
 	Made []string `json:"made"`
-	// Where is its place.
+	// Where is its location.
 	Where string `json:"where"`
 }
 
@@ -125,7 +125,7 @@ func (c *cli) setupBucket(ctx context.Context) (step, error) {
 	return s, a.Setup(asking)
 }
 
-// s3Address is where the archive's store is, in words.
+// s3Address describes where the archive's store is.
 func (c *cli) s3Address() string {
 	bucket := cmp.Or(c.env.Get("SOJOURN_BUCKET"), "sojourn")
 	endpoint := cmp.Or(c.env.Get("AWS_ENDPOINT_URL_S3"), c.env.Get("AWS_ENDPOINT_URL"), "AWS")

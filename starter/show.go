@@ -32,7 +32,7 @@ metadata_update, and --names v2 --json as session:block:start, session:block:del
 		},
 	}
 	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind event `N`")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until the session is closed")
+	cmd.Flags().BoolVar(&follow, "follow", false, "continue with new events, until the session is closed")
 	cmd.Flags().StringVar(&names, "names", "", "with --json, print block events under older names: `v1|v2`")
 	return cmd
 }
@@ -63,7 +63,7 @@ func (c *cli) tail(ctx context.Context, id, names string, after uint64, follow b
 	return flush()
 }
 
-// showerNamed is shower with the block events under older names.
+// showerNamed is shower with older names for the block events.
 func (c *cli) showerNamed(names string) (show func(event.Event) error, flush func() error, err error) {
 	plain, flush := c.shower()
 	if names == "" {
@@ -87,8 +87,9 @@ func (c *cli) showerNamed(names string) (show func(event.Event) error, flush fun
 	}, flush, nil
 }
 
-// knownToStream distinguishes a session without events in the stream from one that
-// never was, and holds the number to begin behind against the last event.
+// knownToStream distinguishes a session without events in the stream from one
+// that does not exist, and compares the number to begin behind with the last
+// event.
 func (c *cli) knownToStream(ctx context.Context, id string, after uint64) error {
 	log, err := c.log(ctx)
 	if err != nil {
@@ -104,8 +105,8 @@ func (c *cli) knownToStream(ctx context.Context, id string, after uint64) error 
 	return err
 }
 
-// behindLast refuses to begin behind an event that is not there yet: whoever
-// asks for that has taken the number from another session.
+// behindLast refuses to begin behind an event that does not exist yet: the number
+// must be from another session.
 func behindLast(id string, after, last uint64) error {
 	if after <= last {
 		return nil
@@ -122,7 +123,7 @@ func (c *cli) showCommand() *cobra.Command {
 		Use:   "show ID",
 		Short: "Show a whole conversation; no worker and no sandbox is needed",
 		Long: `Show a whole conversation, with every tool's result and every subagent in its place.
-With --json it prints the state, the same that "sojourn tail ID --json | sojourn reduce" gives.
+With --json it prints the state, the same that "sojourn tail ID --json | sojourn reduce" prints.
 --role, --max-tokens and --limit choose blocks of the main conversation, the newest first.`,
 		Example: "  sojourn show $ID\n  sojourn show $ID --role user --role assistant --limit 20",
 		Args:    wants,
@@ -136,7 +137,7 @@ With --json it prints the state, the same that "sojourn tail ID --json | sojourn
 			return c.show(cmd.Context(), args[0], session.From(from), part)
 		},
 	}
-	cmd.Flags().StringArrayVar(&roles, "role", nil, "only what `user|assistant|tool|system` says (repeatable)")
+	cmd.Flags().StringArrayVar(&roles, "role", nil, "only blocks by `user|assistant|tool|system` (repeatable)")
 	cmd.Flags().IntVar(&part.MaxTokens, "max-tokens", 0, "only the newest blocks that have about `N` tokens together")
 	cmd.Flags().IntVar(&part.Limit, "limit", 0, "only the newest `N` blocks")
 	cmd.Flags().StringVar(&from, "from", string(session.FromAuto), "read from `auto|archive|stream`; auto is the stream for an open session")
@@ -170,7 +171,7 @@ func (c *cli) show(ctx context.Context, id string, from session.From, part sessi
 	return c.printConversation(conv)
 }
 
-// printConversation prints the blocks, and behind them what the agent waits for.
+// printConversation prints the blocks, and then what the agent waits for.
 func (c *cli) printConversation(conv session.Conversation) error {
 	p := render.New(c.stdout, c.renderOptions(c.stdout))
 	if err := p.State(conv.State); err != nil {
@@ -184,7 +185,7 @@ func (c *cli) printConversation(conv session.Conversation) error {
 	return p.Flush()
 }
 
-// conversation reads with what answers: an open session needs no archive, and a
+// conversation reads from what answers: an open session needs no archive, and a
 // closed one no stream.
 func (c *cli) conversation(ctx context.Context, id string, from session.From) (session.Conversation, error) {
 	n := needArchiveNow
@@ -225,7 +226,7 @@ func (c *cli) openCommand() *cobra.Command {
 }
 
 func (c *cli) open(ctx context.Context, id string) error {
-	// Finding it first keeps Open from making a session of that id.
+	// Finding it first prevents Open from creating a session with that id.
 	if _, err := c.handle(ctx, id, 0); err != nil {
 		if errors.Is(err, archive.ErrNotFound) {
 			return fmt.Errorf("session %s: %w", id, session.ErrNotFound)
@@ -247,7 +248,7 @@ func (c *cli) open(ctx context.Context, id string) error {
 	}{h.ID()})
 }
 
-// done says what became of a session.
+// done prints what became of a session.
 func (c *cli) done(id, what string, value any) error {
 	if c.json {
 		return c.printJSON(value)

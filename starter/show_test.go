@@ -4,15 +4,21 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// Older clients ask for the names that they know: block_start, text_delta,
+// Older clients request the names that they know: block_start, text_delta,
 // block_update, block_complete and metadata_update, or
 // session:block:start/delta/update/complete.
 func TestR62TailNames(t *testing.T) {
@@ -40,7 +46,7 @@ func TestR62TailNames(t *testing.T) {
 	}
 }
 
-// wireNames are the types of the events printed, whose numbers must be dense.
+// wireNames returns the types of the printed events, whose numbers must be dense.
 func wireNames(t *testing.T, out *bytes.Buffer) []string {
 	t.Helper()
 	var names []string
@@ -58,7 +64,33 @@ func wireNames(t *testing.T, out *bytes.Buffer) []string {
 	return names
 }
 
-// A number that the session has not reached is told beside the one that it has.
+// What tail and show print to a pipe is whole, however long its lines are: a pipe has no
+// width.
+func TestNoLineIsCutOnAPipe(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 5000)
+	use := event.Block{ID: "b", Type: event.BlockToolUse, Status: event.StatusComplete, ToolUseID: "u", ToolName: "Bash", Input: json.RawMessage(`{"command":"` + long + `"}`)}
+	for name, print := range map[string]func(*cli) error{
+		"tail": func(c *cli) error {
+			show, flush, err := c.showerNamed("")
+			return errors.Join(err, show(event.Event{Payload: event.BlockUpsert{Block: use}}), flush())
+		},
+		"show": func(c *cli) error {
+			return c.printConversation(session.Conversation{State: reducer.State{Blocks: []event.Block{use}}})
+		},
+	} {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		require.NoError(t, print(&cli{stdout: w}), name)
+		require.NoError(t, w.Close())
+		out, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		require.Contains(t, string(out), long+"\n", name)
+	}
+}
+
+// A number that the session has not reached is reported with the one that it has.
 func TestTailBehindTheLastEvent(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, behindLast("s1", 0, 0))

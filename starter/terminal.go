@@ -15,7 +15,7 @@ func terminal(stream any) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// renderOptions fit what is printed to where it goes.
+// renderOptions returns the options for output to w.
 func (c *cli) renderOptions(w io.Writer) render.Options {
 	f, ok := terminal(w)
 	if !ok || c.env.Get("TERM") == "dumb" || !enableColors(f) {

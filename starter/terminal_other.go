@@ -4,5 +4,6 @@ package starter
 
 import "os"
 
-// enableColors has nothing to do where terminals understand escape sequences.
+// enableColors does nothing on systems whose terminals understand escape
+// sequences.
 func enableColors(*os.File) bool { return true }

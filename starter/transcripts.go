@@ -12,22 +12,21 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// transcripts are files that a command was given, watched while an adapter
-// reads them.
+// transcripts are a command's files, watched while an adapter reads them.
 type transcripts struct {
 	sources []adapters.Source
 	files   []*watched
 }
 
-// watched is a transcript of which no more is read than there was at first: an
-// agent that writes while it is read could go on for ever.
+// watched is a transcript of which no more is read than it had at first: an agent
+// that writes during the read could continue for ever.
 type watched struct {
 	adapters.Source
 	size  int64
-	lines *lines // nil for what is not read by lines
+	lines *lines // nil if it is not read by lines
 }
 
-// companion marks a file that is only about a transcript.
+// companion reports whether a file only describes a transcript.
 func (w *watched) companion() bool { return strings.Contains(w.ID, ".") }
 
 func (c *cli) transcripts(a adapters.Adapter, paths []string, f *faults) (*transcripts, error) {
@@ -52,7 +51,7 @@ func (c *cli) transcripts(a adapters.Adapter, paths []string, f *faults) (*trans
 
 const hintTranscript = "give a transcript file, or the folder that is the agent's home"
 
-// badPaths is about transcripts that are not given as they must be.
+// badPaths returns the error for transcripts that are not valid arguments.
 func badPaths(err error) error {
 	if errors.Is(err, adapters.ErrManySessions) {
 		return usage("give the transcript file of one session", "%s", err)
@@ -83,7 +82,7 @@ func (w *watched) open(f *faults) func() (io.ReadCloser, error) {
 	}
 }
 
-// changed reports files that are not as they were when they were opened.
+// changed reports files that have changed since they were opened.
 func (t *transcripts) changed(f *faults) {
 	for _, w := range t.files {
 		info, err := os.Stat(w.Path)
@@ -122,7 +121,7 @@ func (t *transcripts) empty() bool {
 	return len(t.files) > 0
 }
 
-// nothingIn says what to do about files in which the adapter found nothing.
+// nothingIn returns what to do about files in which the adapter found nothing.
 func (c *cli) nothingIn(paths []string, agent string) string {
 	if other, found := c.readBy(paths, agent); found {
 		return "it is a transcript of another agent: --agent " + other
@@ -130,7 +129,7 @@ func (c *cli) nothingIn(paths []string, agent string) string {
 	return hintTranscript
 }
 
-// readBy names an agent whose transcript it is: one that reads all of it.
+// readBy returns an agent that can read the whole transcript.
 func (c *cli) readBy(paths []string, not string) (name string, found bool) {
 	for _, name := range c.agents.Names() {
 		a, err := c.agents.Get(name)
@@ -177,7 +176,7 @@ func (c *cli) parse(agent string, paths []string) error {
 	return faults.err()
 }
 
-// read hands on what is good in the transcripts, and reports the rest.
+// read passes on the valid part of the transcripts, and reports the rest.
 func (c *cli) read(a adapters.Adapter, t *transcripts, f *faults, take func(event.Event)) heed {
 	var h heed
 	for e, err := range a.Parse(t.sources) {

@@ -21,7 +21,7 @@ output lines from standard input, and print events as JSON lines.`,
 	}
 	c.agentFlag(cmd, &agent)
 	cmd.Flags().StringVar(&prompt, "prompt", "", "what was asked on the agent's command line, as `TEXT`")
-	cmd.Flags().StringVar(&side, "side", "", "take subagents that the agent does not tell live from transcripts in `DIR`")
+	cmd.Flags().StringVar(&side, "side", "", "take subagents that the agent does not stream from transcripts in `DIR`")
 	return cmd
 }
 
@@ -61,7 +61,7 @@ type translation struct {
 	enc    *jsonl.Encoder
 }
 
-// codeMalformed is the code of the error event that translators make of a line
+// codeMalformed is the code of the error event that translators make for a line
 // that they can't read.
 const codeMalformed = "malformed"
 
@@ -74,7 +74,7 @@ func (t *translation) take(e event.Event, err error) error {
 		t.faults.add(onStdin(err))
 		return nil
 	}
-	if t.in.number > 0 { // the prompt comes before the first line
+	if t.in.number > 0 { // the prompt precedes the first line
 		t.heed.add(e)
 	}
 	if p, ok := e.Payload.(event.Error); ok && p.Code == codeMalformed {
@@ -85,8 +85,8 @@ func (t *translation) take(e event.Event, err error) error {
 
 func (t *translation) end(product string) error {
 	if t.heed.stranger() {
-		// No failure: what is unknown is kept, and a recording without the side
-		// of its questions may have nothing else.
+		// Not a failure: what is unknown is kept, and a recording without its input
+		// side may have nothing else.
 		t.c.warn("stdin:1: no line is known of %s; all are kept as they are", product)
 	}
 	if t.side != nil {

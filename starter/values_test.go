@@ -21,10 +21,10 @@ func TestAgo(t *testing.T) {
 
 func TestMetadataValues(t *testing.T) {
 	t.Parallel()
-	bag, err := metadata([]string{"a=1", "b=two", `c={"d":[true]}`, "e=", "f=x=y", "g=null"})
+	values, err := metadata([]string{"a=1", "b=two", `c={"d":[true]}`, "e=", "f=x=y", "g=null"})
 	require.NoError(t, err)
 	got := map[string]string{}
-	for k, v := range bag {
+	for k, v := range values {
 		got[k] = string(v)
 	}
 	require.Equal(t, map[string]string{"a": "1", "b": `"two"`, "c": `{"d":[true]}`, "e": `""`, "f": `"x=y"`, "g": "null"}, got)
@@ -48,7 +48,7 @@ func TestImageTypeIsByContent(t *testing.T) {
 	require.ErrorContains(t, err, "e.png is text/plain")
 }
 
-// What an agent says can't drive the terminal: not in an answer, not in an
+// An agent's text can't control the terminal: not in an answer, and not in an
 // error that quotes it.
 func TestAgentsWordsAreSafeForTheTerminal(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func (c *cli) waitEnd(ctx context.Context, id, of string) error {
 	return c.printEnd(id, res)
 }
 
-// leftAtWork is an error of waiting for what a session does.
+// leftAtWork returns the error of an ended wait for a session's work.
 func leftAtWork(ctx context.Context, id string, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -72,7 +72,7 @@ func (c *cli) resultCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "result ID [MESSAGE]",
 		Short: "Print how the last turn ended, or a message's, without waiting",
-		Long: fmt.Sprintf(`Print the answer of the last turn that has ended, or of the one of MESSAGE, the id of a message or of its execution, and tell by the
+		Long: fmt.Sprintf(`Print the answer of the last turn that has ended, or of the one of MESSAGE, the id of a message or of its execution, and report by the
 exit code how it ended, as send does. A session knows its last %d turns; sojourn show ID has all of them.`, session.KeptResults),
 		Args: wants,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,7 +87,7 @@ exit code how it ended, as send does. A session knows its last %d turns; sojourn
 
 func (c *cli) result(ctx context.Context, id, of string) error {
 	var res session.Result
-	if err := c.tell(ctx, id, func(ctx context.Context, h *session.Handle) (err error) {
+	if err := c.request(ctx, id, func(ctx context.Context, h *session.Handle) (err error) {
 		res, err = h.Result(ctx, of)
 		return err
 	}); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Access is how a client proves to NATS who it is, and how it checks the server.
-// The zero value uses only what the server's URL holds (nats://USER:PASSWORD@HOST
-// or nats://TOKEN@HOST). At most one of Credentials, NKey, Token and User may be
+// Access is how a client authenticates to NATS, and how it verifies the server.
+// The zero value uses only the server's URL (nats://USER:PASSWORD@HOST or
+// nats://TOKEN@HOST). At most one of Credentials, NKey, Token and User may be
 // set.
 type Access struct {
 	// Credentials is a file with a user's JWT and seed (.creds).
@@ -22,8 +22,8 @@ type Access struct {
 	// Token is a token, User and Password a user of the server's configuration.
 	Token          string
 	User, Password string
-	// CA is a file with the certificates (PEM) by which the server's is checked;
-	// with it the connection must be TLS. Default: the system's.
+	// CA is a file with the certificates (PEM) by which the server is verified; with
+	// it the connection must use TLS. Default: the system's.
 	CA string
 	// Cert and Key are files with this client's own certificate and its key
 	// (PEM), for servers that verify clients. Both or neither.
@@ -41,7 +41,7 @@ func AccessFrom(getenv func(string) string) Access {
 	}
 }
 
-// Files are the paths of the files that hold secrets.
+// Files returns the paths of the files that hold secrets.
 func (a Access) Files() []string {
 	var files []string
 	for _, f := range []string{a.Credentials, a.NKey, a.Key} {
@@ -71,7 +71,7 @@ func Connect(url string, a Access, o ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// options are those of [nats.Connect]. An error names the setting.
+// options returns the options for [nats.Connect]. An error names the setting.
 func (a Access) options() ([]nats.Option, error) {
 	if err := a.check(); err != nil {
 		return nil, err
@@ -122,8 +122,8 @@ func (a Access) check() error {
 	return a.checkFiles()
 }
 
-// checkFiles reports the first file that can't be read: the client would say so
-// only after it has connected, as if the server had refused it.
+// checkFiles returns an error for the first file that can't be read: the client
+// would report it only after it has connected, as if the server had refused it.
 func (a Access) checkFiles() error {
 	for _, s := range []struct{ name, path string }{
 		{"NATS_CREDS", a.Credentials}, {"NATS_NKEY", a.NKey}, {"NATS_CA", a.CA}, {"NATS_CERT", a.Cert}, {"NATS_KEY", a.Key},
@@ -140,12 +140,12 @@ func (a Access) checkFiles() error {
 	return nil
 }
 
-// refused reports whether the server answered and did not let the client in.
+// refused reports whether the server answered and refused the client.
 func refused(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked)
 }
 
-// hintConnect is what helps against the error of a connect.
+// hintConnect returns what helps against the error of a connect.
 func hintConnect(err error) string {
 	if refused(err) {
 		return hintAccess

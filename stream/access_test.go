@@ -25,11 +25,11 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// natsServerDir is what natsServer leaves for TestMain to remove.
+// natsServerDir is made by natsServer and removed by TestMain.
 var natsServerDir string
 
-// natsServer builds the real server, once, from what the development stack
-// embeds.
+// natsServer builds the real server, once, from the development stack's
+// dependency.
 var natsServer = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "sojourn-nats-")
 	if err != nil {
@@ -71,8 +71,8 @@ func startNATS(t *testing.T, config string) string {
 	return "nats://" + strings.TrimSpace(url)
 }
 
-// TestAccess connects to servers that ask for each kind of proof, with it and
-// without.
+// TestAccess connects to servers that require each kind of authentication, with
+// it and without.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	const kept = "testdata/access/"
@@ -116,8 +116,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestDevelopmentStackAsksForItsToken: whoever reaches the port of NATS and does
-// not have the token gets nothing.
+// TestDevelopmentStackAsksForItsToken: a client that reaches the port of NATS
+// without the token gets nothing.
 func TestDevelopmentStackAsksForItsToken(t *testing.T) {
 	t.Parallel()
 	url := natsURL(t)

@@ -10,31 +10,32 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// draft is what is to be appended; it is numbered anew wherever it lands.
+// draft is an append before its place is known; it is numbered again at each
+// place that it tries.
 type draft struct {
 	session string
 	fence   Fence
 	// encode numbers and encodes the events from first on.
 	encode func(first uint64) (batch, error)
-	// look, if set, is asked before each try at a new place; done ends the
-	// append with nothing sent.
+	// look, if set, is called before each try at a new place; done ends the append
+	// with nothing sent.
 	look func(ctx context.Context, c cursor) (keys []string, done bool, err error)
-	// renew, if set, is called when the log no longer knows the fence that was
-	// taken before: the stream was deleted or emptied. It returns the place
-	// behind what it appended.
+	// renew, if set, is called when the log no longer has the fence that was taken:
+	// the stream was deleted or emptied. It returns the place behind what it
+	// appended.
 	renew func(ctx context.Context, c cursor) (cursor, error)
 }
 
-// errConflict means that another writer's message is at our place.
+// errConflict means that another writer's message is at this place.
 var errConflict = errors.New("another writer was faster")
 
-// errPending means that the server refuses our place as taken, and can't
-// yet say by whom.
+// errPending means that the server refuses the place as taken, and it is not
+// known yet by whom.
 var errPending = errors.New("the place is being taken")
 
-// commit appends a draft behind c, or behind what others appended meanwhile,
-// and returns the place after it. It retries until it knows the outcome; only
-// ctx ends it before, and then the outcome may be unknown.
+// commit appends a draft behind c, or behind what others appended meanwhile, and
+// returns the place after it. It retries until the outcome is known; if ctx ends
+// it earlier, the outcome may be unknown.
 func (l *Log) commit(ctx context.Context, c cursor, d draft) (cursor, error) {
 	for {
 		next, err := l.commitAt(ctx, c, d)
@@ -65,7 +66,7 @@ func allowed(seen, own Fence) error {
 	return nil
 }
 
-// commitAt appends a draft right behind c.
+// commitAt appends a draft directly behind c.
 func (l *Log) commitAt(ctx context.Context, c cursor, d draft) (cursor, error) {
 	like := message{fence: c.fence, pos: c.pos, keyed: c.keyed, batch: l.batchID()}
 	if d.look != nil {
@@ -120,13 +121,13 @@ func (l *Log) put(ctx context.Context, subject string, after uint64, m message) 
 
 const (
 	codeWrongLast = 10071
-	// codeWrongLastSoon is a cluster's word for a place that a message still
-	// in flight may take.
+	// codeWrongLastSoon is a cluster's error for a place that a message still in
+	// flight may take.
 	codeWrongLastSoon = 10164
 )
 
-// misplaced says that the server refused a message for its place; emptied,
-// that it has no message of the subject at all, by retention or a purge.
+// misplaced reports whether the server refused a message for its place; emptied,
+// whether it has no message of the subject at all, by retention or a purge.
 func misplaced(err error) (wrong, emptied bool) {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	if !ok || api.ErrorCode != codeWrongLast && api.ErrorCode != codeWrongLastSoon {
@@ -135,8 +136,8 @@ func misplaced(err error) (wrong, emptied bool) {
 	return true, strings.HasSuffix(api.Description, "sequence: 0")
 }
 
-// ownAt finds out who took the place behind number after: an earlier try of
-// ours whose answer was lost, or another writer. The server takes one message
+// ownAt finds out who took the place behind number after: an earlier try of this
+// append whose answer was lost, or another writer. The server accepts one message
 // for a place, so the first one behind it shows which.
 func (l *Log) ownAt(ctx context.Context, subject string, after uint64, m message) (uint64, error) {
 	first, err := l.getAt(ctx, subject, after+1)
@@ -144,7 +145,7 @@ func (l *Log) ownAt(ctx context.Context, subject string, after uint64, m message
 	case errors.Is(err, ErrCorrupt):
 		return 0, errConflict
 	case errors.Is(err, ErrNotFound):
-		// A replica that is behind: only seeing who is there decides.
+		// A replica that is behind: only the message itself decides.
 		return 0, errPending
 	case err != nil:
 		return 0, err

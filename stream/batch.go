@@ -8,11 +8,11 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// item is what one call adds: events, and the position of their last one.
+// item is the input of one call: events, and the position of the last of them.
 type item struct {
 	events []event.Event
 	pos    Position
-	// weight is about what the events take in a queue.
+	// weight is about the memory that the events take in a queue.
 	weight int
 }
 
@@ -20,21 +20,21 @@ type item struct {
 type batch struct {
 	data        []byte
 	first, last uint64
-	// pos is the position of the last event from a spool, zero for none.
+	// pos is the position of the last event from a spool; zero if there is none.
 	pos Position
-	// items is how many items went in.
+	// items is how many items it contains.
 	items int
 }
 
-// encodeBatch numbers and encodes items from first on, until the next item
-// would make the batch longer than limit. At least one item goes in.
+// encodeBatch numbers and encodes items from first on, until the next item would
+// make the batch longer than limit. It contains at least one item.
 func encodeBatch(sessionID string, first uint64, items []item, limit int) (batch, error) {
 	b := batch{first: first, last: first - 1}
 	for _, it := range items {
 		start := len(b.data)
 		data, err := appendEvents(b.data, sessionID, b.last+1, it.events)
 		if b.items > 0 && (err != nil || len(data) > limit) {
-			// What is good goes first; the rest is for the next batch to say.
+			// The valid items are sent first; the error is returned with the next batch.
 			b.data = b.data[:start]
 			break
 		}
@@ -65,7 +65,8 @@ func appendEvents(dst []byte, sessionID string, seq uint64, events []event.Event
 }
 
 // messages returns the batch's messages: one, or parts of at most limit bytes.
-// All but the last keep the position that stands; like is what they share.
+// All but the last keep the log's current position; like has the fields that they
+// share.
 func (b batch) messages(like message, limit int) []message {
 	parts := max(1, (len(b.data)+limit-1)/limit)
 	out := make([]message, 0, parts)
@@ -107,17 +108,16 @@ func decodeBatch(data []byte, first, last uint64) ([]event.Event, error) {
 	return events, nil
 }
 
-// joiner puts the parts of batches together. It forgets a batch whose parts
-// stop coming: its writer died or lost its place, and its numbers were never
-// given away.
+// joiner joins the parts of batches. It discards a batch whose parts stop: its
+// writer died or lost its place, and its numbers were never returned to a caller.
 type joiner struct {
 	batch string
 	part  int
 	data  []byte
 }
 
-// add takes the next message and returns the data of the batch that it makes
-// whole. missing says that the batch's beginning was not seen.
+// add takes the next message and returns the data of the batch that it completes.
+// missing reports that the batch's beginning was not seen.
 func (j *joiner) add(m message) (data []byte, whole, missing bool) {
 	if m.parts == 1 {
 		*j = joiner{}

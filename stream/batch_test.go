@@ -43,7 +43,7 @@ func TestMalformedHeaders(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorrupt)
 }
 
-// Whatever the sizes and the limit, the events come back as they went in.
+// For any sizes and limit, the events are read as they were written.
 func TestBatchRoundTrip(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -72,7 +72,7 @@ func TestBatchRoundTrip(t *testing.T) {
 	}
 }
 
-// joined is what a reader makes of messages.
+// joined returns what a reader makes of messages.
 func joined(t *testing.T, messages []message, limit int) []string {
 	t.Helper()
 	var j joiner
@@ -107,7 +107,7 @@ func TestTornBatchIsForgotten(t *testing.T) {
 	require.True(t, missing, "a part whose beginning is gone")
 }
 
-// What is good goes first; the bad item is named when its turn comes.
+// The valid items are sent first; the bad item is named when its turn comes.
 func TestBadItemWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	broken := []event.Event{{Payload: event.Unknown{Name: "x", Raw: []byte("{")}}}

@@ -7,19 +7,20 @@ import (
 	"sync"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/footprint"
 )
 
-// BatcherOptions bounds a batcher. The zero value works.
+// BatcherOptions bounds a batcher. The zero value is ready to use.
 type BatcherOptions struct {
-	// MaxBytes is about how much may wait to be sent; default 8 MiB. Add waits
-	// while there is more.
+	// MaxBytes is about how much may be queued; default 8 MiB. Add blocks while there
+	// is more.
 	MaxBytes int
 }
 
-// Batcher appends in the background: while one append awaits its answer, what
-// is added gathers, and goes out as one batch. So a lone event is on its way
-// at once, and a flood costs one round trip per batch. It is safe for
-// concurrent use; what one caller adds stays in order.
+// Batcher appends in the background: while one append awaits its answer, added
+// events are collected, and sent as one batch. So a single event is sent at once,
+// and a flood costs one round trip per batch. It is safe for concurrent use; the
+// events of one caller stay in order.
 type Batcher struct {
 	w      *Writer
 	max    int
@@ -33,14 +34,14 @@ type Batcher struct {
 	// added and sent count items.
 	added, sent uint64
 	err         error
-	// changed is closed and replaced whenever the sender has moved.
+	// changed is closed and replaced whenever the sender has made progress.
 	changed chan struct{}
-	// wake wakes the sender when the queue was empty.
+	// wake wakes the sender if the queue was empty.
 	wake chan struct{}
 }
 
 // Batcher starts a batcher, which ends with [Batcher.Close] or ctx. The writer
-// may be used beside it.
+// may be used at the same time.
 func (w *Writer) Batcher(ctx context.Context, o BatcherOptions) *Batcher {
 	setDefault(&o.MaxBytes, 8<<20)
 	ctx, cancel := context.WithCancel(ctx)
@@ -52,10 +53,10 @@ func (w *Writer) Batcher(ctx context.Context, o BatcherOptions) *Batcher {
 	return b
 }
 
-// Add queues events, as one item that is appended all or not at all; pos is
-// the position of the last one, zero for events from no spool. It waits only
-// while the queue is full, and the events must not change afterwards. Once an
-// append has failed for good, every Add returns that error.
+// Add queues events, as one item that is appended all or not at all; pos is the
+// position of the last one, zero for events that are not from a spool. It blocks
+// only while the queue is full, and the events must not change afterwards. Once
+// an append has failed for good, every Add returns that error.
 func (b *Batcher) Add(ctx context.Context, events []event.Event, pos Position) error {
 	if len(events) == 0 {
 		return nil
@@ -65,9 +66,9 @@ func (b *Batcher) Add(ctx context.Context, events []event.Event, pos Position) e
 	}
 	weight := 0
 	for _, e := range events {
-		weight += event.Weight(e)
+		weight += footprint.Of(e)
 	}
-	// An empty queue takes an item of any size.
+	// An empty queue accepts an item of any size.
 	err := b.await(ctx, func() bool { return b.bytes == 0 || b.bytes+weight <= b.max }, func() {
 		b.queue = append(b.queue, item{events: events, pos: pos, weight: weight})
 		b.bytes += weight
@@ -83,7 +84,7 @@ func (b *Batcher) Add(ctx context.Context, events []event.Event, pos Position) e
 	return nil
 }
 
-// Flush waits until everything added before it is stored.
+// Flush waits until all events added before it are stored.
 func (b *Batcher) Flush(ctx context.Context) error {
 	b.mu.Lock()
 	added := b.added
@@ -95,9 +96,9 @@ func (b *Batcher) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close stops the batcher and waits for its end; it may be called more than
-// once. What was not flushed may or may not be in the log. It returns the error
-// that ended the batcher before, if one did.
+// Close stops the batcher and waits for its end; it may be called more than once.
+// Events that were not flushed may or may not be in the log. It returns the error
+// that ended the batcher earlier, if any.
 func (b *Batcher) Close() error {
 	b.cancel()
 	<-b.done
@@ -109,7 +110,8 @@ func (b *Batcher) Close() error {
 	return b.err
 }
 
-// await runs do once ready, both under the lock.
+// await waits until ready returns true and then calls do, both with the lock
+// held.
 func (b *Batcher) await(ctx context.Context, ready func() bool, do func()) error {
 	for {
 		b.mu.Lock()
@@ -141,7 +143,7 @@ func (b *Batcher) run(ctx context.Context) {
 			case <-b.wake:
 				continue
 			case <-ctx.Done():
-				b.settle(0, ErrClosed)
+				b.dequeue(0, ErrClosed)
 				return
 			}
 		}
@@ -149,7 +151,7 @@ func (b *Batcher) run(ctx context.Context) {
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
-		b.settle(taken, err)
+		b.dequeue(taken, err)
 		if err != nil {
 			return
 		}
@@ -162,8 +164,8 @@ func (b *Batcher) waiting() []item {
 	return b.queue
 }
 
-// settle takes what was appended from the queue and wakes the waiters.
-func (b *Batcher) settle(taken int, err error) {
+// dequeue removes appended items from the queue and wakes the waiters.
+func (b *Batcher) dequeue(taken int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {

@@ -32,8 +32,8 @@ func TestBatcherKeepsOrderAndGathers(t *testing.T) {
 	require.Less(t, s.CachedInfo().State.Msgs, uint64(1000), "what is added while an append runs goes out as one")
 }
 
-// Every message's position is that of its own last event, so a writer that
-// dies between two messages of a flood loses and repeats nothing.
+// Every message's position is that of its own last event, so the death of a
+// writer between two messages of a flood loses and repeats nothing.
 func TestEveryBatchHasItsOwnPosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *Options) { o.MaxBatch = 700 })
@@ -111,7 +111,7 @@ func TestBatcherEndsWithItsContext(t *testing.T) {
 	require.NoError(t, batcher.Close())
 }
 
-// ended waits until a batcher takes nothing any more.
+// ended waits until a batcher accepts nothing any more.
 func (w *Writer) ended(b *Batcher) error {
 	<-b.done
 	return b.Add(context.Background(), say("x"), Position{})

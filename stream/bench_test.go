@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// From the call of Append to the event in the hands of a follower on another
-// connection; ack-ns is the part until Append returns.
+// From the call of Append until a follower on another connection has the event;
+// ack-ns is the part until Append returns.
 func BenchmarkAppendToReader(b *testing.B) {
 	s := setup(b, nil)
 	events := follower(b, s.again(b), "s1", 0)
@@ -65,7 +65,7 @@ func BenchmarkBatcher(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
-// The first event behind a place in a session of 100 000 messages, and all of
+// The first event behind a position in a session of 100 000 messages, and all of
 // a session of 100 000 events.
 func BenchmarkReadAfter(b *testing.B) {
 	const messages = 100_000

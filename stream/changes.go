@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ChangeKind is what happened to the list of sessions.
+// ChangeKind is a kind of change of the list of sessions.
 type ChangeKind string
 
 // The kinds of changes.
@@ -18,8 +18,8 @@ const (
 	ChangeClosed  ChangeKind = "closed"
 	ChangeRenamed ChangeKind = "renamed"
 	ChangeDeleted ChangeKind = "deleted"
-	// ChangeMissed stands for changes that were missed, before listening
-	// began or while the connection was lost. It names no session.
+	// ChangeMissed represents changes that were missed, before listening began or
+	// while the connection was lost. It names no session.
 	ChangeMissed ChangeKind = "missed"
 )
 
@@ -32,7 +32,7 @@ type Change struct {
 func (l *Log) changesSubject() string { return l.opts.Prefix + "-changes." + l.space }
 
 // Changed publishes to the readers of [Log.Changes] that the list of sessions
-// changed. There may be no listener, and nothing is kept.
+// changed. Nothing is stored for later listeners.
 func (l *Log) Changed(_ context.Context, sessionID string, kind ChangeKind) error {
 	data, err := json.Marshal(Change{SessionID: sessionID, Kind: kind})
 	if err == nil {
@@ -45,7 +45,7 @@ func (l *Log) Changed(_ context.Context, sessionID string, kind ChangeKind) erro
 }
 
 // Changes returns the changes of the namespace's list from now on, until ctx
-// ends, which is its last error. It is a trigger and no record: [ChangeMissed]
+// ends, which is its last error. It is a trigger, not a record: [ChangeMissed]
 // comes first, once the server has the subscription, and again after a lost
 // connection; a reader that fetches the list on every change is never behind.
 func (l *Log) Changes(ctx context.Context) iter.Seq2[Change, error] {
@@ -56,7 +56,7 @@ func (l *Log) Changes(ctx context.Context) iter.Seq2[Change, error] {
 			yield(Change{}, fmt.Errorf("stream: listen for changes: %w", err))
 			return
 		}
-		defer func() { _ = sub.Unsubscribe() }() // fails only when the connection is gone, and the subscription with it
+		defer func() { _ = sub.Unsubscribe() }() // fails only if the connection has ended, and the subscription with it
 		status := l.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 		defer l.nc.RemoveStatusListener(status)
 		c, err := Change{Kind: ChangeMissed}, l.insist(ctx, l.nc.FlushWithContext)
@@ -71,7 +71,7 @@ func (l *Log) change(ctx context.Context, in <-chan *nats.Msg, status <-chan nat
 	case m := <-in:
 		var c Change
 		if err := json.Unmarshal(m.Data, &c); err != nil || c.Kind == "" {
-			// Not ours to judge: something changed.
+			// A message that can't be parsed may mean any change.
 			return Change{Kind: ChangeMissed}, nil
 		}
 		return c, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// litter puts messages into a session's subject that this package never writes.
+// litter puts messages that this package never writes into a session's subject.
 func litter(t *testing.T, b *bundle, id string) {
 	t.Helper()
 	for _, m := range []*nats.Msg{
@@ -24,8 +24,8 @@ func litter(t *testing.T, b *bundle, id string) {
 	}
 }
 
-// What is none of ours on a session's subject, at its beginning, in the middle
-// and at the end, hides no event, and keeps nobody from writing.
+// Foreign messages on a session's subject, at its beginning, in the middle and at
+// the end, hide no event and block no writer.
 func TestDamageForeignMessages(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -78,7 +78,7 @@ func TestDamageForeignMessages(t *testing.T) {
 	require.Error(t, gapAfter(t, b.Log, "s1", 13))
 }
 
-// A subject with nothing of ours is that of a new session.
+// A subject with only foreign messages is that of a new session.
 func TestDamageNothingButForeignMessages(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -90,8 +90,8 @@ func TestDamageNothingButForeignMessages(t *testing.T) {
 	require.Len(t, read(t, b.Log, "s1", 0), 2)
 }
 
-// Two writers that find a deleted stream at the same time both choose the number at
-// which events continue. The one who comes second takes the other's.
+// Two writers that find a deleted stream at the same time both choose the number
+// at which events continue. The second one uses the first one's.
 func TestDeletedStreamIsContinuedByTwo(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -106,7 +106,7 @@ func TestDeletedStreamIsContinuedByTwo(t *testing.T) {
 	_, err = first.Append(t.Context(), say("b"), Position{})
 	require.NoError(t, err)
 	before := first.Tail().LastSeq
-	// What was chosen is later than what the first has chosen.
+	// The second choice is later than the first.
 	late.last = max(late.last, before) + 1000
 
 	var taken int

@@ -13,39 +13,38 @@
 //
 // # Numbers
 //
-// Events have sequence numbers that are dense per session and start at 1.
-// Reading after N yields N+1 next, or an error: [ErrPurged] where retention took
-// what comes next, [ErrGap] where the log itself has a hole. Nothing is skipped.
+// Events have sequence numbers that are dense per session and start at 1. Reading
+// after N yields N+1 next, or an error: [ErrPurged] if retention removed the next
+// event, [ErrGap] if the log itself has a hole. Nothing is skipped.
 //
-// An append is all or nothing: readers see all of its events or none. One
-// message of the stream is one batch of at most [Options.MaxBatch] bytes; a
-// batch that is longer, be it by one huge event, travels as consecutive parts
-// that readers join, and counts only with its last part.
+// An append is all or nothing: readers see all of its events or none. One message
+// of the stream is one batch of at most [Options.MaxBatch] bytes; a longer batch,
+// even of one huge event, is sent as consecutive parts that readers join, and
+// counts only with its last part.
 //
 // # Fences
 //
-// A writer has a [Fence], the pair (epoch, attempt). The first append of a
-// writer is its fence: a visible status event. A writer with a lower fence than
-// the log has seen gets [ErrFenced] and must stop for good. Within an epoch
-// attempts must grow, across turns too; the log compares, it does not count.
+// A writer has a [Fence], the pair (epoch, attempt). The first append of a writer
+// is its fence: a visible status event. A writer with a lower fence than the log
+// has seen gets [ErrFenced] and must stop for good. Within an epoch attempts must
+// grow, also across turns; the log compares them and does not assign them.
 //
 // # Positions
 //
-// Every batch carries the [Position] in the agent's spool that it was made
-// from, so the log is the resume point: a new writer learns by [Writer.Tail]
-// what is there and continues behind it.
+// Every batch carries the [Position] in the agent's spool that it was made from,
+// so the log is the resume point: a new writer reads it with [Writer.Tail] and
+// continues behind it.
 //
 // # Lost answers
 //
 // An append whose answer is lost is sent again under the same id and the same
-// expected place; the server takes one of both, and the log is asked which.
-// So no lost answer makes an event double or loses it. Appends retry for as
-// long as their context lives.
+// expected place; the server accepts one of both, and the log shows which. So a
+// lost answer neither duplicates nor loses an event. Appends retry until their
+// context ends.
 //
 // # Reading
 //
-// Readers use direct gets and a plain subscription to what the server
-// republishes after storing. No consumer is made on the server, so none can be
-// left behind. A session without readers and writers costs nothing but its
-// bytes.
+// Readers use direct gets and a plain subscription to what the server republishes
+// after storing. No consumer is made on the server, so none can leak. A session
+// without readers and writers costs only its bytes.
 package stream

@@ -11,29 +11,28 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Emission is what a writer beside the agent's adds: events of the workflow's
-// own, say. Key and Events are required.
+// Emission is an append beside the agent's writer: the workflow's server events,
+// say. Key and Events are required.
 type Emission struct {
-	// Fence is the right to write. With Attempt 0 it speaks for the epoch: it
-	// is refused only by a higher epoch, and does not disturb the attempt that
-	// writes.
+	// Fence is the right to write. With Attempt 0 it is for the whole epoch: it is
+	// refused only by a higher epoch, and does not fence the attempt that writes.
 	Fence Fence
-	// Key names the emission within the session: one key is appended once,
-	// however often it is tried, for as long as it is among the session's last
-	// 64 keys and the log holds them.
+	// Key names the emission within the session: one key is appended once, however
+	// often it is tried, as long as it is among the session's last 64 keys and the
+	// log holds them.
 	Key string
 	// LastSeq is as in [WriterOptions].
 	LastSeq uint64
 	Events  []event.Event
 }
 
-// keysKept is how many keys a session's log remembers.
+// keysKept is how many keys a session's log keeps.
 const keysKept = 64
 
-// Emit appends events once, all or none, and returns the number of the log's
-// last event, which is theirs unless the key was known. It keeps the position
-// of what stands. It fails with [ErrFenced] when the log has seen a higher
-// fence, and may be tried again after any other error but [ErrEvent].
+// Emit appends events once, all or none, and returns the number of the log's last
+// event, which is one of theirs unless the key was known. It keeps the log's
+// position. It fails with [ErrFenced] when the log has seen a higher fence, and
+// may be tried again after any other error but [ErrEvent].
 func (l *Log) Emit(ctx context.Context, sessionID string, e Emission) (last uint64, err error) {
 	if err := checkID(sessionID); err != nil {
 		return 0, err
@@ -77,8 +76,8 @@ func (l *Log) emission(sessionID string, e Emission) draft {
 	}
 }
 
-// keys are those of the last emissions before c. Every message says where the
-// last message with keys is, and that one has them all.
+// keys returns those of the last emissions before c. Every message names the last
+// message with keys, and that one has them all.
 func (l *Log) keys(ctx context.Context, sessionID string, c cursor) (keys []string, err error) {
 	if c.keyed == 0 {
 		return nil, nil
@@ -99,14 +98,14 @@ func (l *Log) keys(ctx context.Context, sessionID string, c cursor) (keys []stri
 	return keys, err
 }
 
-// keyToken is short and safe in a header whatever the key is.
+// keyToken returns a form of the key that is short and safe in a header.
 func keyToken(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:9])
 }
 
-// encodable finds the event that could never be appended, before anything is
-// sent for it.
+// encodable returns an error for an event that could never be appended, before
+// anything is sent for it.
 func encodable(events []event.Event) error {
 	for i, e := range events {
 		if e.Payload == nil {

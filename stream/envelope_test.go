@@ -12,7 +12,7 @@ import (
 
 // TestR59EnrichmentNeverChangesThePayload: an event reaches its subscribers as
 // {type, payload, context}. On the way the context gets its session and number;
-// what its maker put into it stays, and the payload is the same bytes.
+// its other fields are kept, and the payload is the same bytes.
 func TestR59EnrichmentNeverChangesThePayload(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -52,7 +52,7 @@ func TestR59EnrichmentNeverChangesThePayload(t *testing.T) {
 	require.Equal(t, event.Context{ConversationID: "toolu_1", Source: event.SourceRunner, Timestamp: at}, events[0].Context, "the maker's event is not written to")
 }
 
-// payloadOf is the payload's bytes in an event's wire form, which has three
+// payloadOf returns the payload's bytes in an event's wire form, which has three
 // fields.
 func payloadOf(t *testing.T, e event.Event) string {
 	t.Helper()

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// recheck is how often an idle follower looks into the stream itself: it
-	// bounds the delay when a server died between storing and republishing.
+	// recheck is how often an idle follower reads the stream itself. It bounds the
+	// delay when a server died between storing and republishing.
 	recheck = 5 * time.Second
-	// liveBytes is how much a slow follower lets gather; what is beyond it is
-	// read from the stream instead.
+	// liveBytes is how much is collected for a slow follower; beyond it the follower
+	// reads from the stream instead.
 	liveBytes = 4 << 20
 )
 
-// follow subscribes first and catches up then, so that nothing falls between.
+// follow subscribes first and then catches up, so that nothing between is missed.
 func (r *reader) follow(ctx context.Context) error {
 	live, err := r.log.listen(r.session)
 	if err != nil {
@@ -51,8 +51,8 @@ func (r *reader) follow(ctx context.Context) error {
 	}
 }
 
-// wait sleeps until something happens; behind says that only the stream itself
-// knows what.
+// wait sleeps until something happens; behind reports that the stream itself must
+// be read.
 func wait(ctx context.Context, live *live, status <-chan nats.Status, tick <-chan time.Time) (behind bool, err error) {
 	select {
 	case <-live.wake:
@@ -72,25 +72,25 @@ func wait(ctx context.Context, live *live, status <-chan nats.Status, tick <-cha
 // drain yields what was received live, and reads the rest from the stream.
 func (r *reader) drain(ctx context.Context, live *live) error {
 	for {
-		heard, lost := live.take()
+		answers, lost := live.take()
 		if lost {
 			if err := r.catchUp(ctx); err != nil {
 				return err
 			}
 		}
-		if len(heard) == 0 {
+		if len(answers) == 0 {
 			return nil
 		}
-		for _, answer := range heard {
-			if err := r.hear(ctx, answer); err != nil {
+		for _, answer := range answers {
+			if err := r.receive(ctx, answer); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// hear handles one republished message.
-func (r *reader) hear(ctx context.Context, answer *nats.Msg) error {
+// receive handles one republished message.
+func (r *reader) receive(ctx context.Context, answer *nats.Msg) error {
 	m, err := fromAnswer(answer)
 	if errors.Is(err, ErrCorrupt) && m.at > 0 {
 		r.log.sayForeign(ctx, err)
@@ -112,8 +112,9 @@ func (r *reader) hear(ctx context.Context, answer *nats.Msg) error {
 	return r.take(m)
 }
 
-// reach catches up to a message that is known to be stored; a replica may not
-// have it yet. If it stays away, retention took it, and the next one shows it.
+// reach catches up to a message that is known to be stored, though a replica may
+// not have it yet. If it stays missing, retention removed it, and the next one
+// shows it.
 func (r *reader) reach(ctx context.Context, at uint64) error {
 	for try := 1; try <= patience; try++ {
 		if err := r.catchUp(ctx); err != nil || r.at >= at {
@@ -126,10 +127,10 @@ func (r *reader) reach(ctx context.Context, at uint64) error {
 	return nil
 }
 
-// live gathers what the server republishes for one session.
+// live collects what the server republishes for one session.
 type live struct {
 	sub *nats.Subscription
-	// wake holds at most one sign that something was received.
+	// wake holds at most one signal that something was received.
 	wake chan struct{}
 	// gone is closed when the subscription's own goroutine has ended.
 	gone chan struct{}
@@ -142,7 +143,7 @@ type live struct {
 
 func (l *Log) listen(sessionID string) (*live, error) {
 	v := &live{wake: make(chan struct{}, 1), gone: make(chan struct{})}
-	sub, err := l.nc.Subscribe(l.liveSubject(sessionID), v.hear)
+	sub, err := l.nc.Subscribe(l.liveSubject(sessionID), v.receive)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
@@ -151,7 +152,7 @@ func (l *Log) listen(sessionID string) (*live, error) {
 	return v, nil
 }
 
-func (v *live) hear(m *nats.Msg) {
+func (v *live) receive(m *nats.Msg) {
 	v.mu.Lock()
 	if v.bytes+len(m.Data) > liveBytes {
 		v.lost = true
@@ -166,16 +167,16 @@ func (v *live) hear(m *nats.Msg) {
 	}
 }
 
-func (v *live) take() (heard []*nats.Msg, lost bool) {
+func (v *live) take() (answers []*nats.Msg, lost bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	heard, lost = v.queue, v.lost
+	answers, lost = v.queue, v.lost
 	v.queue, v.bytes, v.lost = nil, 0, false
-	return heard, lost
+	return answers, lost
 }
 
-// stop ends the subscription and waits for its goroutine, except when the
-// connection is gone and ends it by itself.
+// stop ends the subscription and waits for its goroutine, unless the connection
+// is lost, which ends it by itself.
 func (v *live) stop() {
 	if err := v.sub.Unsubscribe(); err == nil {
 		<-v.gone

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// follower reads in a goroutine of its own, which ends with the test.
+// follower reads in a goroutine that ends with the test.
 func follower(t testing.TB, log *Log, id string, after uint64) <-chan event.Event {
 	out := make(chan event.Event)
 	done := make(chan struct{})
@@ -77,8 +77,8 @@ func TestFollowManyReadersFromAnywhere(t *testing.T) {
 	require.Zero(t, consumers(t, b.Log), "readers leave nothing on the server")
 }
 
-// A follower that is slower than the writer reads from the stream what it did
-// not take live.
+// A follower that is slower than the writer reads from the stream what it did not
+// receive live.
 func TestSlowFollowerLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -113,9 +113,9 @@ func TestLiveQueueIsBounded(t *testing.T) {
 		defer live.mu.Unlock()
 		return live.lost
 	}, 10e9, 1e6, "the subscription's own goroutine gives no sign")
-	heard, lost := live.take()
+	answers, lost := live.take()
 	require.True(t, lost)
-	require.Less(t, len(heard), 25)
+	require.Less(t, len(answers), 25)
 }
 
 func TestLeavingTheLoopEndsTheReader(t *testing.T) {
@@ -167,8 +167,8 @@ func TestPartsReachFollowersWhole(t *testing.T) {
 	}
 }
 
-// A writer that dies between two parts leaves a torn batch: it counts for
-// nothing, and its numbers go to whoever comes next.
+// A writer that dies between two parts leaves a torn batch: it does not count,
+// and its numbers are used by the next writer.
 func TestTornPartsCountForNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *Options) { o.MaxBatch = 1000 })

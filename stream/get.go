@@ -12,9 +12,9 @@ import (
 
 // getRequest is the body of a direct get.
 type getRequest struct {
-	// Seq is where to begin.
+	// Seq is the number to begin at.
 	Seq uint64 `json:"seq"`
-	// NextFor asks for the first messages of this subject from there on.
+	// NextFor requests the first messages of this subject from there on.
 	NextFor  string `json:"next_by_subj"`
 	Batch    int    `json:"batch,omitempty"`
 	MaxBytes int    `json:"max_bytes,omitempty"`
@@ -24,8 +24,8 @@ func (l *Log) directSubject() string {
 	return jetstream.DefaultAPIPrefix + "DIRECT.GET." + l.opts.Name
 }
 
-// getLast returns the last message of a subject, or [ErrNotFound]. Behind what is
-// none of ours it returns the one before, at the place of the last.
+// getLast returns the last message of a subject, or [ErrNotFound]. If foreign
+// messages follow it, it is returned with the number of the last of those.
 func (l *Log) getLast(ctx context.Context, subject string) (message, error) {
 	m, err := l.get(ctx, l.directSubject()+"."+subject, nil)
 	if !errors.Is(err, ErrCorrupt) {
@@ -37,8 +37,8 @@ func (l *Log) getLast(ctx context.Context, subject string) (message, error) {
 	return good, err
 }
 
-// lastBefore returns the last message of ours before number at; none is the zero
-// message.
+// lastBefore returns the last message of this package before number at; the zero
+// message if there is none.
 func (l *Log) lastBefore(ctx context.Context, subject string, at uint64) (last message, err error) {
 	for step := uint64(1); last.at == 0; step *= 2 {
 		from := max(at, step+1) - step
@@ -59,14 +59,14 @@ func (l *Log) lastBefore(ctx context.Context, subject string, at uint64) (last m
 	return last, nil
 }
 
-// sayForeign logs a message that is none of ours. Numbers show
-// whether events are lost with it: readers find the gap.
+// sayForeign logs a foreign message. If events are lost with it, readers find the
+// gap in the numbers.
 func (l *Log) sayForeign(ctx context.Context, err error) {
 	l.opts.Logger.WarnContext(ctx, "a message in the stream is left out", "stream", l.opts.Name, "error", err)
 }
 
 // getNext returns the first message of a subject whose number is at least from,
-// or [ErrNotFound]. What is none of ours is left out.
+// or [ErrNotFound]. Foreign messages are skipped.
 func (l *Log) getNext(ctx context.Context, subject string, from uint64) (message, error) {
 	for {
 		m, err := l.getAt(ctx, subject, from)
@@ -78,7 +78,7 @@ func (l *Log) getNext(ctx context.Context, subject string, from uint64) (message
 	}
 }
 
-// getAt is getNext that reports what is none of ours as [ErrCorrupt], with its
+// getAt is getNext that returns [ErrCorrupt] for a foreign message, with its
 // number.
 func (l *Log) getAt(ctx context.Context, subject string, from uint64) (message, error) {
 	body, err := json.Marshal(getRequest{Seq: max(from, 1), NextFor: subject})
@@ -108,7 +108,7 @@ const (
 // errEnd is the mark behind the last answer to a batch request.
 var errEnd = errors.New("end of batch")
 
-// answerStatus reads an answer that is no message.
+// answerStatus returns the error of an answer that is not a message.
 func answerStatus(answer *nats.Msg) error {
 	if len(answer.Data) > 0 {
 		return nil
@@ -140,17 +140,17 @@ func fromAnswer(answer *nats.Msg) (message, error) {
 }
 
 const (
-	// fetchFirst, fetchMost and fetchBytes bound one answer to a reader. The
-	// first is small, so that the first event is there at once; the largest
-	// makes round trips not count.
+	// fetchFirst, fetchMost and fetchBytes bound one answer to a reader. The first is
+	// small, so that the first event arrives at once; the largest makes round trips
+	// negligible.
 	fetchFirst = 16
 	fetchMost  = 512
 	fetchBytes = 2 << 20
 )
 
 // fetch returns the messages of a subject from number from on, at most count of
-// them, and less if they are large; none is [ErrNotFound]. more says that the
-// stream holds what follows. The server keeps nothing of it but the inbox's
+// them, and fewer if they are large; [ErrNotFound] if there are none. more
+// reports whether the stream has further ones. The server keeps only the inbox's
 // subscription, which ends with the call.
 func (l *Log) fetch(ctx context.Context, subject string, from uint64, count int) (out []message, more bool, err error) {
 	body, err := json.Marshal(getRequest{Seq: max(from, 1), NextFor: subject, Batch: count, MaxBytes: fetchBytes})
@@ -162,15 +162,15 @@ func (l *Log) fetch(ctx context.Context, subject string, from uint64, count int)
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only when the connection is gone, and the subscription with it
+	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection has ended, and the subscription with it
 	if err := l.nc.PublishRequest(l.directSubject(), inbox, body); err != nil {
 		return nil, false, err
 	}
 	return l.collect(ctx, sub)
 }
 
-// collect gathers the answers of one batch request up to the end mark. What is
-// none of ours has a number and nothing else.
+// collect reads the answers of one batch request up to the end mark. Of a foreign
+// message only the number is set.
 func (l *Log) collect(ctx context.Context, sub *nats.Subscription) (out []message, more bool, err error) {
 	for {
 		answer, err := sub.NextMsgWithContext(ctx)

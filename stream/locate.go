@@ -5,12 +5,13 @@ import (
 	"errors"
 )
 
-// locate finds the stream number behind which the batch with the reader's next
-// event begins. It is asked again as a whole when the stream did not answer.
+// locate returns the stream number behind which the batch with the reader's next
+// event begins. It is retried as a whole if the stream did not answer.
 func (r *reader) locate(ctx context.Context) (uint64, error) {
 	last, err := r.log.getLast(ctx, r.subject)
 	if errors.Is(err, ErrNotFound) {
-		// All is past retention, or nothing was: either way next comes next.
+		// All is past retention, or there was nothing: either way the reader continues
+		// with next.
 		return 0, nil
 	}
 	if err != nil {
@@ -34,7 +35,7 @@ func (r *reader) locate(ctx context.Context) (uint64, error) {
 	return m.at - 1, err
 }
 
-// search finds the first message whose batch begins at number first or behind
+// search returns the first message whose batch begins at number first or behind
 // it, and the one before that message, if any; both are the last one if none
 // begins there. First numbers never fall along a subject.
 func (r *reader) search(ctx context.Context, last message, first uint64) (found, before message, err error) {
@@ -52,7 +53,7 @@ func (r *reader) search(ctx context.Context, last message, first uint64) (found,
 		m, err := r.log.getNext(ctx, r.subject, middle)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			high = middle // only what is none of ours stands behind
+			high = middle // only foreign messages follow
 		case err != nil:
 			return found, before, err
 		case m.first >= first:

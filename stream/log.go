@@ -14,29 +14,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options are the log's place and how it is kept. The zero value works.
+// Options configure the log. The zero value is ready to use.
 type Options struct {
 	// Name is the JetStream stream's name; default SOJOURN.
 	Name string
-	// Prefix begins every subject; default sojourn. It may have dots.
+	// Prefix is the beginning of every subject; default sojourn. It may contain dots.
 	Prefix string
-	// Namespace separates sessions that don't know of each other; default
-	// "default". Any text is allowed.
+	// Namespace separates sets of sessions; default "default". Any text is allowed.
 	Namespace string
-	// MaxAge is how long events are kept; default 7 days, negative for ever.
-	// It counts when the stream is made: later it is the operator's to change.
+	// MaxAge is how long events are kept; default 7 days, negative for ever. It
+	// applies when the stream is made; later the operator may change it.
 	MaxAge time.Duration
-	// Replicas is the number of servers that hold the stream; default 1. It
-	// counts when the stream is made.
+	// Replicas is the number of servers that hold the stream; default 1. It applies
+	// when the stream is made.
 	Replicas int
-	// MaxBatch is the most bytes of events in one message; default 256 KiB,
-	// lowered to what the server takes.
+	// MaxBatch is the most bytes of events in one message; default 256 KiB, lowered
+	// to what the server accepts.
 	MaxBatch int
-	// Timeout is the wait for one answer before asking again; default 1 s. It
-	// doubles with every try, up to four times itself.
+	// Timeout is the wait for one answer before the request is repeated; default 1 s.
+	// It doubles with every try, up to four times its value.
 	Timeout time.Duration
-	// Access is how [Dial] proves to the server who it is; default: by what the
-	// URL holds.
+	// Access is how [Dial] authenticates to the server; default: by the URL.
 	Access Access
 	// Logger logs when the stream does not answer; default none.
 	Logger *slog.Logger
@@ -76,8 +74,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// Log is the event log of one namespace. It is safe for concurrent use, and
-// holds no goroutine and nothing on the server of its own.
+// Log is the event log of one namespace. It is safe for concurrent use, and holds
+// no goroutine and nothing on the server.
 type Log struct {
 	opts Options
 	nc   *nats.Conn
@@ -93,9 +91,9 @@ type Log struct {
 	count atomic.Uint64
 }
 
-// Open uses a connection that stays the caller's. It makes the stream when it
-// is missing, and adds what this package needs to one that is there. It fails
-// with [*UnreachableError] when there is no usable JetStream.
+// Open uses a connection that the caller owns. It makes the stream if it is
+// missing, and adds what this package needs to an existing one. It fails with
+// [*UnreachableError] when there is no usable JetStream.
 func Open(ctx context.Context, nc *nats.Conn, o Options) (*Log, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -113,9 +111,9 @@ func Open(ctx context.Context, nc *nats.Conn, o Options) (*Log, error) {
 	return l, nil
 }
 
-// Dial connects to the servers at url (commas between several) and opens the
-// log; [Log.Close] ends the connection. A lost connection is made again for as
-// long as it takes.
+// Dial connects to the servers at url (commas between several) and opens the log;
+// [Log.Close] ends the connection. A lost connection is made again, without a
+// time limit.
 func Dial(ctx context.Context, url string, o Options) (*Log, error) {
 	nc, err := Connect(url, o.Access, nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
@@ -146,8 +144,8 @@ func (l *Log) Close() {
 	}
 }
 
-// Purge removes all events of a session. Writers must have been fenced off and
-// readers informed before: a reader that follows simply receives nothing more.
+// Purge removes all events of a session. Writers must be fenced and readers
+// informed before: a reader that follows simply receives nothing more.
 func (l *Log) Purge(ctx context.Context, sessionID string) error {
 	if err := checkID(sessionID); err != nil {
 		return err
@@ -174,8 +172,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// token encodes any text as one token of a subject; = is the escape sign, and
-// = alone stands for the empty text.
+// token encodes any text as one token of a subject; = is the escape character,
+// and = alone represents the empty text.
 func token(s string) string {
 	if s == "" {
 		return "="
@@ -195,7 +193,8 @@ func (l *Log) subject(sessionID string) string {
 	return l.opts.Prefix + "." + l.space + "." + sessionID
 }
 
-// liveSubject is where the server republishes what it has stored.
+// liveSubject returns the subject to which the server republishes stored
+// messages.
 func (l *Log) liveSubject(sessionID string) string {
 	return l.opts.Prefix + "-live." + l.space + "." + sessionID
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The headers of a message. All but Part, Keyed and Keys are always there.
+// The headers of a message. All but Part, Keyed and Keys are always set.
 const (
 	// headerFirst and headerLast are the first and last number of the batch,
 	// also on its parts.
 	headerFirst = "Sojourn-First"
 	headerLast  = "Sojourn-Last"
-	// headerEpoch and headerAttempt are the highest fence that the log has
-	// seen, this message's included.
+	// headerEpoch and headerAttempt are the highest fence that the log has seen,
+	// including this message's.
 	headerEpoch   = "Sojourn-Epoch"
 	headerAttempt = "Sojourn-Attempt"
 	// headerPosition is that of the last whole event so far that came from a
@@ -23,7 +23,7 @@ const (
 	headerPosition = "Sojourn-Position"
 	// headerBatch is the batch's id.
 	headerBatch = "Sojourn-Batch"
-	// headerPart is number/count of a batch that travels in parts.
+	// headerPart is number/count of a batch that is sent in parts.
 	headerPart = "Sojourn-Part"
 	// headerKeyed is the stream number of the last message before this one
 	// that has keys.
@@ -32,7 +32,7 @@ const (
 	headerKeys = "Sojourn-Keys"
 )
 
-// headerRoom is what headers may take of the server's max_payload.
+// headerRoom is how much of the server's max_payload headers may take.
 const headerRoom = 8 << 10
 
 // message is one message of the stream: a batch, or a part of one.
@@ -49,7 +49,7 @@ type message struct {
 	data        []byte
 }
 
-// header is the wire form of all but at and data.
+// header returns the wire form of all but at and data.
 func (m message) header() nats.Header {
 	h := nats.Header{
 		headerFirst:    {strconv.FormatUint(m.first, 10)},
@@ -77,7 +77,7 @@ type headerReader struct {
 	err    error
 }
 
-// get reads a header by its exact name, which spares canonical forms.
+// get reads a header by its exact name, which avoids canonical forms.
 func (r *headerReader) get(name string) string {
 	if v := r.header[name]; len(v) > 0 {
 		return v[0]
@@ -162,8 +162,8 @@ func parseMessage(at uint64, header nats.Header, data []byte) (message, error) {
 	return m, r.err
 }
 
-// sequence is the stream number that the server gave a message, in answers to
-// direct gets and in what it republishes.
+// sequence returns the stream number that the server assigned to a message, in
+// answers to direct gets and in what it republishes.
 func sequence(header nats.Header, name string) (uint64, error) {
 	r := headerReader{header: header}
 	n := r.uint(name, r.get(name))

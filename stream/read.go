@@ -9,22 +9,21 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// ReadOptions are the options of a read. The zero value reads what is there.
+// ReadOptions are the options of a read. The zero value reads the stored events.
 type ReadOptions struct {
-	// Follow continues with events as they come, until ctx ends; default false:
-	// end behind the last event.
+	// Follow continues with new events until ctx ends; default false: end behind the
+	// last event.
 	Follow bool
 }
 
-// Read returns the events behind number after: after+1 first, then every one
-// once and in order. 0 reads from the beginning. An error is the last thing it
-// gives: a [*GapError] when the next event is not there to be read, ctx's own
-// error when it ends. A session without events in the stream yields nothing;
-// with Follow, what comes.
+// Read yields the events behind number after: after+1 first, then every one once
+// and in order. 0 reads from the beginning. An error is yielded last: a
+// [*GapError] if the next event can't be read, ctx's own error when it ends. A
+// session without events in the stream yields nothing; with Follow, new events.
 //
-// Lost connections and server restarts don't end it: a follower picks up where
-// it was for as long as ctx lives, and without Follow a few tries are made.
-// Nothing is left on the server or in the process when the loop ends.
+// Lost connections and server restarts don't end it: a follower continues where
+// it was until ctx ends, and without Follow a few tries are made. Nothing remains
+// on the server or in the process when the loop ends.
 func (l *Log) Read(ctx context.Context, sessionID string, after uint64, o ReadOptions) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		r := &reader{log: l, session: sessionID, subject: l.subject(sessionID), next: after + 1, yield: yield, again: l.patiently}
@@ -53,22 +52,22 @@ func (l *Log) Read(ctx context.Context, sessionID string, after uint64, o ReadOp
 // errStopped means that the loop over the events was left.
 var errStopped = errors.New("reader stopped")
 
-// reader is one Read. Its place is next, the event to give next, and at, the
-// stream number of the last message taken.
+// reader is one Read. next is the event to yield next, and at the stream number
+// of the last message read.
 type reader struct {
 	log     *Log
 	session string
 	subject string
 	next    uint64
 	at      uint64
-	// begun means that an event was given.
+	// begun means that an event was yielded.
 	begun bool
-	// from is where the batch begins that has next inside, 0 if next begins
+	// from is the first number of the batch that has next inside, 0 if next begins
 	// its batch.
 	from  uint64
 	join  joiner
 	yield func(event.Event, error) bool
-	// again is how long an outage is borne.
+	// again retries during an outage.
 	again func(context.Context, func(context.Context) error) error
 }
 
@@ -83,7 +82,7 @@ func (r *reader) begin(ctx context.Context) error {
 	})
 }
 
-// catchUp returns all that the stream holds behind the reader's place.
+// catchUp yields all events of the stream behind the reader's position.
 func (r *reader) catchUp(ctx context.Context) error {
 	count := fetchFirst
 	for more := true; more; count = min(4*count, fetchMost) {
@@ -107,13 +106,12 @@ func (r *reader) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// take moves the reader behind a message and returns the events that it makes
-// whole.
+// take moves the reader behind a message and yields the events that it completes.
 func (r *reader) take(m message) error {
 	if m.at <= r.at {
 		return nil
 	}
-	if m.parts == 0 { // none of ours
+	if m.parts == 0 { // foreign
 		r.at = m.at
 		return nil
 	}
@@ -135,8 +133,8 @@ func (r *reader) take(m message) error {
 	return r.give(events)
 }
 
-// expect checks that a batch begins where the reader is. Only what it reads
-// first may begin before, at the place that was found for it.
+// expect checks that a batch begins at the reader's position. Only the first one
+// may begin before, at the place that locate found.
 func (r *reader) expect(m message) error {
 	inside := !r.begun && r.from > 0 && m.first >= r.from && m.first < r.next
 	if m.first == r.next || inside {
@@ -145,8 +143,8 @@ func (r *reader) expect(m message) error {
 	return &GapError{SessionID: r.session, Want: r.next, Have: m.first}
 }
 
-// purged distinguishes a gap that retention made from a hole: nothing up to the
-// reader's place is left.
+// purged distinguishes a gap made by retention from a hole: nothing up to the
+// reader's position is left.
 func (r *reader) purged(ctx context.Context) bool {
 	var first message
 	err := r.log.patiently(ctx, func(ctx context.Context) (err error) {

@@ -10,22 +10,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// patience is how often a read without a follower is tried.
+// patience is how often a read without Follow is tried.
 const patience = 4
 
-// patiently runs op until it answers, a few times.
+// patiently calls op until the stream answers, a few times.
 func (l *Log) patiently(ctx context.Context, op func(context.Context) error) error {
 	return l.retry(ctx, patience, op)
 }
 
-// insist runs op until it answers, for as long as ctx lives: the stream may be
-// down for hours, and the caller holds its place.
+// insist calls op until the stream answers or ctx ends: the stream may be down
+// for hours, and the caller keeps its position.
 func (l *Log) insist(ctx context.Context, op func(context.Context) error) error {
 	return l.retry(ctx, 0, op)
 }
 
-// retry runs op until it returns something else than a sign that the stream does
-// not answer right now. Each try has its own deadline. 0 tries is no limit.
+// retry calls op until it returns something else than a sign that the stream does
+// not answer. Each try has its own deadline. 0 tries is no limit.
 func (l *Log) retry(ctx context.Context, tries int, op func(context.Context) error) error {
 	for try := 1; ; try++ {
 		err := l.once(ctx, try, op)
@@ -50,8 +50,8 @@ func (l *Log) once(ctx context.Context, try int, op func(context.Context) error)
 	return op(ctx)
 }
 
-// describe returns the caller's own reason when it was the caller who stopped,
-// and spares a reader the name of a deadline that is not theirs.
+// describe returns the caller's own reason if the caller stopped, and hides a
+// deadline that is not the caller's.
 func describe(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -80,14 +80,14 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// missing reports whether an error may mean that there is no stream: nobody
-// listens on its subjects then.
+// missing reports whether an error may mean that there is no stream: then nothing
+// listens on its subjects.
 func missing(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// transient reports whether the stream gave no answer, or none yet: whether what was
-// asked happened is unknown.
+// transient reports whether the stream gave no answer, or none yet: whether the
+// request took effect is unknown.
 func transient(err error) bool {
 	for _, e := range []error{
 		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, jetstream.ErrNoStreamResponse,

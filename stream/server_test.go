@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// envURL names a server that the tests run against; default: that of a
-// development stack of their own.
+// envURL names a server that the tests run against; default: that of a separate
+// development stack.
 const envURL = "SOJOURN_NATS_URL"
 
 func TestMain(m *testing.M) {
@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// shared has the server of all tests that don't need one of their own.
+// shared has the server of all tests that don't need a separate one.
 var shared teststack.Shared
 
-// natsURL is the server's, with its token.
+// natsURL returns the server's URL, with its token.
 func natsURL(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv(envURL); url != "" {
@@ -70,7 +70,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// bundle is a log on a stream of the test's own.
+// bundle is a log on a stream for one test.
 type bundle struct {
 	*Log
 	url string
@@ -81,7 +81,7 @@ func uniqueOptions(t testing.TB) Options {
 	return Options{Name: id, Prefix: strings.ToLower(id), Timeout: time.Second}
 }
 
-// setup opens a log on a new stream, which goes with the test.
+// setup opens a log on a new stream, which is deleted with the test.
 func setup(t testing.TB, change func(*Options)) *bundle {
 	t.Helper()
 	url := natsURL(t)
@@ -104,7 +104,7 @@ func open(t testing.TB, url string, o Options) *Log {
 	return log
 }
 
-// again opens the same log over a connection of its own.
+// again opens the same log over another connection.
 func (b *bundle) again(t testing.TB) *Log {
 	t.Helper()
 	log, err := Dial(t.Context(), b.url, b.opts)
@@ -120,7 +120,7 @@ func (b *bundle) writer(t testing.TB, id string, epoch uint64, attempt int) *Wri
 	return w
 }
 
-// say makes events that carry the texts.
+// say returns events that carry the texts.
 func say(texts ...string) []event.Event {
 	var out []event.Event
 	for _, text := range texts {
@@ -132,7 +132,7 @@ func say(texts ...string) []event.Event {
 	return out
 }
 
-// text is what say put in, or the event's type.
+// text returns what say put in, or the event's type.
 func text(e event.Event) string {
 	if d, ok := e.Payload.(event.BlockDelta); ok {
 		return d.Delta
@@ -140,7 +140,7 @@ func text(e event.Event) string {
 	return string(e.Type())
 }
 
-// read gives the texts of all events behind after, and checks their numbers.
+// read returns the texts of all events behind after, and checks their numbers.
 func read(t testing.TB, log *Log, id string, after uint64) []string {
 	t.Helper()
 	var out []string

@@ -19,7 +19,7 @@ const (
 	hintJetStream = "start the server with JetStream on (nats-server -js), and give this user's account JetStream"
 )
 
-// setup makes the stream, or adds what is missing to the one that is there.
+// setup makes the stream, or adds what is missing to an existing one.
 func (l *Log) setup(ctx context.Context) error {
 	err := l.patiently(ctx, l.ensureStream)
 	if err == nil {
@@ -39,7 +39,7 @@ func (l *Log) setup(ctx context.Context) error {
 	return &UnreachableError{Addr: addr, Hint: hintStart, Err: err}
 }
 
-// errForeign means that a stream of our name was made for something else.
+// errForeign means that a stream of this name was made for something else.
 var errForeign = errors.New("the stream of this name serves other subjects")
 
 func (l *Log) ensureStream(ctx context.Context) error {
@@ -58,10 +58,10 @@ func (l *Log) ensureStream(ctx context.Context) error {
 	return l.amend(ctx, s.CachedInfo().Config)
 }
 
-// wanted is the stream as this package makes it. Message numbers begin at the
-// time, in microseconds, so a stream that is made anew after a deletion never
-// gives a number again: a writer or reader that holds a place in the old stream
-// is behind everything in the new one.
+// wanted returns the stream's configuration. Message numbers begin at the time,
+// in microseconds, so a stream that is made again after a deletion never repeats
+// a number: a writer or reader with a place in the old stream is behind
+// everything in the new one.
 func (l *Log) wanted() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		FirstSeq:    uint64(time.Now().UnixMicro()),
@@ -78,12 +78,13 @@ func (l *Log) wanted() jetstream.StreamConfig {
 	}
 }
 
-// deletionTime is longer than a server takes to delete a stream. It forgets the
-// name first and removes the folder then; a stream made in between loses its folder
-// too. It works, acknowledges messages, and is gone when the server starts again.
+// deletionTime is longer than a server takes to delete a stream. The server
+// forgets the name first and then removes the folder; a stream made in between
+// loses its folder too. It works, acknowledges messages, and is gone after the
+// server's restart.
 const deletionTime = 2 * time.Second
 
-// restore makes the stream anew if it was deleted, and reports whether it was.
+// restore makes the stream again if it was deleted, and reports whether it was.
 func (l *Log) restore(ctx context.Context) bool {
 	err := l.once(ctx, 1, func(ctx context.Context) error {
 		_, err := l.js.Stream(ctx, l.opts.Name)
@@ -100,8 +101,8 @@ func (l *Log) restore(ctx context.Context) bool {
 	return err == nil
 }
 
-// amend leaves an operator's choices alone: only what reading and writing need
-// is put right.
+// amend keeps an operator's choices: it corrects only what reading and writing
+// need.
 func (l *Log) amend(ctx context.Context, have jetstream.StreamConfig) error {
 	want := l.wanted()
 	if !slices.Equal(have.Subjects, want.Subjects) || have.RePublish != nil && *have.RePublish != *want.RePublish {

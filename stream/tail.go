@@ -12,49 +12,49 @@ import (
 // it. Fences are ordered by epoch, then attempt.
 type Fence struct {
 	Epoch uint64
-	// Attempt must grow with every attempt of every turn of an epoch. In
-	// [Log.Emit], 0 speaks for the epoch as a whole.
+	// Attempt must grow with every attempt of every turn of an epoch. In [Log.Emit],
+	// 0 means the epoch as a whole.
 	Attempt int
 }
 
-// Compare is -1, 0 or 1 as f is lower than, equal to or higher than g.
+// Compare returns -1, 0 or 1 if f is lower than, equal to or higher than g.
 func (f Fence) Compare(g Fence) int {
 	return cmp.Or(cmp.Compare(f.Epoch, g.Epoch), cmp.Compare(f.Attempt, g.Attempt))
 }
 
-// String is epoch.attempt.
+// String returns epoch.attempt.
 func (f Fence) String() string { return fmt.Sprintf("%d.%d", f.Epoch, f.Attempt) }
 
-// Position is a place in an agent's spool: the record that begins at Offset
-// bytes in the spool of Epoch, and the event of that Index among those that
-// the record made. The zero Position is before everything.
+// Position is a place in an agent's spool: the record that begins at Offset bytes
+// in the spool of Epoch, and the event with that Index among the record's events.
+// The zero Position is before everything.
 type Position struct {
 	Epoch  uint64
 	Offset int64
 	Index  int
 }
 
-// Compare is -1, 0 or 1 as p is before, at or behind q.
+// Compare returns -1, 0 or 1 if p is before, at or behind q.
 func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Epoch, q.Epoch), cmp.Compare(p.Offset, q.Offset), cmp.Compare(p.Index, q.Index))
 }
 
-// String is epoch.offset.index.
+// String returns epoch.offset.index.
 func (p Position) String() string { return fmt.Sprintf("%d.%d.%d", p.Epoch, p.Offset, p.Index) }
 
-// Tail is what the log holds of a session.
+// Tail is the state of a session's log.
 type Tail struct {
 	// LastSeq is the number of the last event, 0 for none.
 	LastSeq uint64
-	// Fence is the highest that the log has seen.
+	// Fence is the highest one that the log has seen.
 	Fence Fence
 	// Position is that of the last event that came from an agent's spool.
 	Position Position
 }
 
-// Tail says what the log holds of a session. It is [ErrNotFound], with the
-// zero Tail, when it holds nothing: the session is new, or all of its events
-// are past retention.
+// Tail returns the state of a session's log. It returns [ErrNotFound], with the
+// zero Tail, if the log has nothing: the session is new, or all of its events are
+// past retention.
 func (l *Log) Tail(ctx context.Context, sessionID string) (Tail, error) {
 	if err := checkID(sessionID); err != nil {
 		return Tail{}, err
@@ -70,11 +70,11 @@ func (l *Log) Tail(ctx context.Context, sessionID string) (Tail, error) {
 	return c.tail(), nil
 }
 
-// cursor is a place behind a message: what must be known to append there.
+// cursor is a place behind a message, with what an append there needs.
 type cursor struct {
-	// at is the message's number in the stream, 0 when there is none.
+	// at is the message's number in the stream, 0 if there is none.
 	at uint64
-	// last is the number of the last whole event, or, where the log has no message, the
+	// last is the number of the last whole event, or, if the log has no message, the
 	// number behind which events continue. known is the highest number that is known
 	// to be used: those between it and last may be unused.
 	last, known uint64
@@ -92,7 +92,7 @@ func (c cursor) tail() Tail { return Tail{LastSeq: c.last, Fence: c.fence, Posit
 // taken.
 func (c cursor) forgot(f Fence) bool { return c.at == 0 || c.fence.Compare(f) < 0 }
 
-// behind is the cursor after message m.
+// behind returns the cursor after message m.
 func behind(m message) cursor {
 	c := cursor{at: m.at, last: m.last, known: m.last, fence: m.fence, pos: m.pos, keyed: m.keyed}
 	if m.part < m.parts {
@@ -104,8 +104,8 @@ func behind(m message) cursor {
 	return c
 }
 
-// last reads the cursor behind the session's last message; [ErrNotFound]
-// comes with the zero cursor.
+// last reads the cursor behind the session's last message; with [ErrNotFound] it
+// is the zero cursor.
 func (l *Log) last(ctx context.Context, sessionID string) (cursor, error) {
 	m, err := l.getLast(ctx, l.subject(sessionID))
 	if err != nil {
@@ -114,8 +114,8 @@ func (l *Log) last(ctx context.Context, sessionID string) (cursor, error) {
 	return behind(m), nil
 }
 
-// youngerThanRetention reports whether no event of the stream can have aged out
-// yet: what is missing was deleted.
+// youngerThanRetention reports whether no event of the stream can have expired
+// yet, so that missing ones were deleted.
 func (l *Log) youngerThanRetention(ctx context.Context) (bool, error) {
 	s, err := l.js.Stream(ctx, l.opts.Name)
 	if err != nil {
@@ -126,11 +126,11 @@ func (l *Log) youngerThanRetention(ctx context.Context) (bool, error) {
 }
 
 // lastFrom returns the cursor behind the session's last message. If the log has
-// none, the cursor has no place, and numbers continue behind c.known when retention
-// took the messages. When the stream was deleted or purged, another writer may have
-// used numbers behind c.known: they then continue at the time in microseconds, as
-// the stream's own do, so that none is used twice. Readers get [ErrPurged] for what
-// is before.
+// none, the cursor has no place, and numbers continue behind c.known if retention
+// removed the messages. If the stream was deleted or purged, another writer may
+// have used numbers behind c.known: they then continue at the time in
+// microseconds, as the stream's own do, so that none is used twice. Readers get
+// [ErrPurged] for earlier ones.
 func (l *Log) lastFrom(ctx context.Context, sessionID string, c cursor) (cursor, error) {
 	now, err := l.last(ctx, sessionID)
 	if !errors.Is(err, ErrNotFound) {

@@ -7,8 +7,8 @@ import (
 )
 
 // Redacted returns the servers' URLs (commas between several) without user,
-// password and token. Of one that is no URL it shows nothing. It is for every
-// error, log and print that names a server.
+// password and token. Of a text that is not a URL it shows nothing. Use it in
+// every error, log and print that names a server.
 func Redacted(urls string) string {
 	all := strings.Split(urls, ",")
 	for i, s := range all {
@@ -27,7 +27,7 @@ func Redacted(urls string) string {
 }
 
 // clientURLs returns the URLs as the client parses them: with user, password and
-// token escaped. Its own error about a URL would show all of it.
+// token escaped. The client's own error about a URL would show all of it.
 func clientURLs(urls string) (string, error) {
 	all := strings.Split(urls, ",")
 	for i, s := range all {
@@ -41,9 +41,9 @@ func clientURLs(urls string) (string, error) {
 	return strings.Join(all, ","), nil
 }
 
-// serverURL takes one server's URL apart; u is nil if it is none. What is before
-// the last @ is user and password, or a token, escaped or not. The scheme may be
-// left out.
+// serverURL splits one server's URL; u is nil if it is not one. What precedes the
+// last @ is user and password, or a token, escaped or not. The scheme may be left
+// out.
 func serverURL(s string) (user *url.Userinfo, hasScheme bool, u *url.URL) {
 	scheme, rest, hasScheme := strings.Cut(strings.TrimSpace(s), "://")
 	if !hasScheme {

@@ -56,7 +56,7 @@ func TestNoErrorShowsASecretOfTheURL(t *testing.T) {
 	}
 }
 
-// The server lets the client in and the stream can't be used.
+// The server accepts the client and the stream can't be used.
 func TestNoErrorShowsASecretOfTheConnectedURL(t *testing.T) {
 	t.Parallel()
 	server := startNATS(t, `accounts { A { users: [{ user: me, password: `+planted+` }] } }`)
@@ -109,7 +109,7 @@ func TestRedacted(t *testing.T) {
 	}
 }
 
-// fakeServer greets as NATS does, serves and hangs up; nil: nobody listens.
+// fakeServer greets as NATS does, serves and hangs up; nil: nothing listens.
 func fakeServer(t *testing.T, serve func(net.Conn)) (address string) {
 	t.Helper()
 	if serve == nil {

@@ -10,33 +10,34 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// WriterOptions is what a writer may know beforehand. The zero value works.
+// WriterOptions is what a writer may know beforehand. The zero value is ready to
+// use.
 type WriterOptions struct {
-	// LastSeq is a number known to be given away, from workflow state or the
-	// archive: numbers continue behind it even if retention has emptied the
-	// stream, and far behind it if the stream was deleted. Default 0.
+	// LastSeq is a number known to be used, from workflow state or the archive:
+	// numbers continue behind it even if retention has emptied the stream, and far
+	// behind it if the stream was deleted. Default 0.
 	LastSeq uint64
-	// Fresh refuses a fence that the log has seen already. Default: an equal
-	// fence may open again.
+	// Fresh refuses a fence that the log has already seen. Default: an equal fence
+	// may open again.
 	Fresh bool
 	// Message is the text of the fence event; default none.
 	Message string
-	// Confirm, if set, is asked before the fence is taken again in a log that has
-	// lost it, and with it every higher one: [ErrFenced] ends the writer, any
-	// other error is taken for an outage, and Confirm is asked again.
+	// Confirm, if set, is called before the fence is taken again in a log that has
+	// lost it, and with it every higher one. [ErrFenced] ends the writer; any other
+	// error counts as an outage, and Confirm is called again.
 	Confirm func(ctx context.Context) error
 }
 
 // Writer appends the events of one attempt to one session. It is safe for
-// concurrent use; appends are made one after the other. It needs no closing.
+// concurrent use; appends are made one after the other. It needs no Close.
 type Writer struct {
 	log     *Log
 	session string
 	fence   Fence
 	confirm func(ctx context.Context) error
 
-	// turn is held by the append that runs; a channel, so that a context can
-	// give up waiting.
+	// turn is held by the running append; a channel, so that a context can end the
+	// wait.
 	turn chan struct{}
 	// mu guards what follows; changed only by the holder of turn.
 	mu  sync.Mutex
@@ -44,10 +45,10 @@ type Writer struct {
 	err error
 }
 
-// Writer appends the fence event, waits for the server's word that it is
-// stored, and returns the session's writer; nothing of a lower fence can be
-// appended from then on. It fails with [ErrFenced] when the log has seen a
-// higher fence. An equal fence may open again.
+// Writer appends the fence event, waits until the server has stored it, and
+// returns the session's writer; nothing of a lower fence can be appended from
+// then on. It fails with [ErrFenced] when the log has seen a higher fence. An
+// equal fence may open again.
 func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOptions) (*Writer, error) {
 	if err := checkID(sessionID); err != nil {
 		return nil, err
@@ -72,10 +73,10 @@ func (l *Log) Writer(ctx context.Context, sessionID string, f Fence, o WriterOpt
 	return w, nil
 }
 
-// Fence is the writer's own.
+// Fence returns the writer's fence.
 func (w *Writer) Fence() Fence { return w.fence }
 
-// Tail is what the log holds as far as this writer knows: right after
+// Tail returns the state of the log as far as this writer knows: right after
 // [Log.Writer], exactly; later, up to its own last append. Events at or before
 // its Position are in the log.
 func (w *Writer) Tail() Tail {
@@ -85,13 +86,13 @@ func (w *Writer) Tail() Tail {
 }
 
 // Append numbers the events, appends them all or not at all, and returns the
-// number of the last one once the server has stored them. pos is the position
-// of the last event; zero for events that come from no spool. While the stream
-// does not answer Append waits and tries again until ctx ends.
+// number of the last one once the server has stored them. pos is the position of
+// the last event; zero for events that are not from a spool. While the stream
+// does not answer, Append retries until ctx ends.
 //
-// [ErrEvent] leaves the writer as it was. Any other error is final for this
-// writer, and what came of the events is then known only to the log: open
-// another writer, if the fence still holds, and look at its Tail.
+// After [ErrEvent] the writer can still be used. Any other error is final for
+// this writer, and only the log shows whether the events were stored: open
+// another writer, if the fence still holds, and read its Tail.
 func (w *Writer) Append(ctx context.Context, events []event.Event, pos Position) (last uint64, err error) {
 	if len(events) == 0 {
 		return w.Tail().LastSeq, nil
@@ -105,8 +106,8 @@ func (w *Writer) Append(ctx context.Context, events []event.Event, pos Position)
 	return w.Tail().LastSeq, nil
 }
 
-// append appends as many items as fit into limit bytes, at least one, and
-// says how many.
+// append appends as many items as fit into limit bytes, at least one, and returns
+// how many.
 func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int, err error) {
 	select {
 	case w.turn <- struct{}{}:
@@ -131,7 +132,7 @@ func (w *Writer) append(ctx context.Context, items []item, limit int) (taken int
 	return taken, err
 }
 
-// draft is items as they are appended; taken is how many of them fit.
+// draft returns the draft of items; taken is set to how many of them fit.
 func (w *Writer) draft(items []item, limit int, taken *int) draft {
 	return draft{session: w.session, fence: w.fence, encode: func(first uint64) (batch, error) {
 		b, err := encodeBatch(w.session, first, items, limit)
@@ -140,9 +141,9 @@ func (w *Writer) draft(items []item, limit int, taken *int) draft {
 	}}
 }
 
-// renew takes the fence again in a log that has lost it, and informs subscribers
-// what happened. The position continues where this writer was, which alone writes
-// what comes from a spool.
+// renew takes the fence again in a log that has lost it, and informs subscribers.
+// The position continues where this writer was, since it alone writes events from
+// a spool.
 func (w *Writer) renew(ctx context.Context, c cursor) (cursor, error) {
 	const why = "the stream was deleted or emptied in the middle of the turn"
 	if err := w.confirmed(ctx); err != nil {
@@ -158,7 +159,7 @@ func (w *Writer) renew(ctx context.Context, c cursor) (cursor, error) {
 	return w.log.commit(ctx, c, w.draft([]item{{events: w.serverEvents(w.status(why), lost), pos: pos}}, w.log.limit, &taken))
 }
 
-// confirmed asks Confirm until it answers.
+// confirmed calls Confirm until it answers.
 func (w *Writer) confirmed(ctx context.Context) error {
 	for try := 1; w.confirm != nil; try++ {
 		err := w.confirm(ctx)
@@ -173,7 +174,7 @@ func (w *Writer) confirmed(ctx context.Context) error {
 	return nil
 }
 
-// status is the visible form of the fence.
+// status returns the visible form of the fence.
 func (w *Writer) status(message string) event.Status {
 	return event.Status{Epoch: w.fence.Epoch, Attempt: w.fence.Attempt, Message: message}
 }

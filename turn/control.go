@@ -2,29 +2,32 @@ package turn
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/steering"
 )
 
-// Interrupt is an interrupt under way: the agent is asked to stop, then terminated,
-// then killed.
+// Interrupt is a running interrupt: the agent is asked to stop, then terminated, then
+// killed.
 type Interrupt struct {
 	Reason string `json:"reason,omitempty"`
-	// Steps counts the harder steps that were taken or were due, and Due is when the
-	// next one is.
+	// Steps counts the harder steps that were taken or were due, and Due is when the next
+	// one is.
 	Steps int       `json:"steps"`
 	Due   time.Time `json:"due"`
 }
 
-// stopPatience is how long each step of an interrupt has before the next.
+// stopPatience is the time between the steps of an interrupt.
 const stopPatience = 10 * time.Second
 
-// ContinueInterrupt continues an interrupt that the agent was handed at a time,
-// perhaps by an attempt before: steps that were due since count as taken, so
-// attempts that come and go don't postpone the next. That one waits long enough for
-// this attempt to read that the agent has stopped.
+// ContinueInterrupt continues an interrupt that the agent was sent at a time, perhaps by an
+// earlier attempt: steps that were due since count as taken, so changing attempts don't
+// postpone the next one. That one waits long enough for this attempt to read that the agent
+// has stopped.
 func (m *Machine) ContinueInterrupt(reason string, at, now time.Time) {
 	since := max(now.Sub(at), 0)
 	m.Interrupt = &Interrupt{
@@ -36,11 +39,15 @@ func (m *Machine) requestInterrupt(r InterruptRequested) []Action {
 	if m.Interrupt != nil || m.Concluded != nil {
 		return nil
 	}
+	if m.Held != nil {
+		m.Interrupt = &Interrupt{Reason: r.Reason}
+		return append(m.cancelHeld(), Save{}, StopAgent{})
+	}
 	return []Action{InterruptAgent(r)}
 }
 
-// tick takes the next step of an interrupt, and has an agent interrupted that makes
-// no progress. The wait for a person is none of the agent's.
+// tick takes the next step of an interrupt, and interrupts an agent that makes no progress.
+// Waiting for a person does not count against the agent.
 func (m *Machine) tick(now time.Time) []Action {
 	if m.Concluded != nil {
 		return nil
@@ -49,20 +56,48 @@ func (m *Machine) tick(now time.Time) []Action {
 	if m.Interrupt != nil {
 		return append(do, m.escalate(now)...)
 	}
-	if over := m.Limits.Reached(m.Used.Add(m.Summary.Usage, m.Summary.CostUSD, now.Sub(m.Began))); over != "" {
-		m.Cut = failure(over, event.CodeLimit)
-		return append(do, m.requestInterrupt(InterruptRequested{ID: "limit-" + m.ExecutionID, Reason: over})...)
-	}
-	if len(m.Asked) > 0 {
-		m.LastProgress = now
+	if cut := m.byLimit(now); cut != nil {
+		return append(do, cut...)
 	}
 	if m.LastProgress.IsZero() {
 		m.LastProgress = m.Began
 	}
-	if now.Sub(m.LastProgress) < m.Patience {
-		return do
+	if m.silent(now) {
+		do = append(do, CheckSpool{})
 	}
-	return append(do, CheckSpool{})
+	return do
+}
+
+// silent reports whether the agent has made no progress for too long. While it waits for an
+// answer, too long is the time after which a turn is parked; a question of Sojourn's own,
+// before the agent is prompted, does not park it.
+func (m *Machine) silent(now time.Time) bool {
+	patience := m.Patience
+	if len(m.Asked) > 0 {
+		patience = m.Policy.Park.After()
+		if patience == 0 || len(m.Waiting) == 0 || m.Held != nil || m.Resume.Parks >= MaxParks || m.Terminated != "" {
+			return false
+		}
+	}
+	return now.Sub(m.LastProgress) >= patience
+}
+
+// byLimit interrupts a turn that has reached a limit. The running model call doesn't count
+// yet: a turn that ends with its last allowed call ends by itself.
+func (m *Machine) byLimit(now time.Time) []Action {
+	used := m.Used.Add(m.Summary.Usage, m.Summary.CostUSD, now.Sub(m.Began))
+	used.Calls += m.Summary.Done()
+	switch over := m.Limits.Reached(used); {
+	case m.Interrupt != nil:
+		return nil
+	case m.MaxTicks > 0 && m.Summary.Done() >= m.MaxTicks:
+		m.Cut = failure(fmt.Sprintf("the message's %d model calls are made", m.MaxTicks), event.CodeMaxTicks)
+	case over != "":
+		m.Cut = failure(over, event.CodeLimit)
+	default:
+		return nil
+	}
+	return m.requestInterrupt(InterruptRequested{ID: "limit-" + m.ExecutionID, Reason: m.Cut.Message})
 }
 
 func (m *Machine) escalate(now time.Time) []Action {
@@ -77,38 +112,54 @@ func (m *Machine) escalate(now time.Time) []Action {
 	return []Action{KillAgent{}}
 }
 
-// spoolRead interrupts a silent agent. An attempt that has not read all of the spool
-// can't judge how long the agent has been silent.
+// spoolRead parks a turn whose agent waits for a person, and interrupts any other silent
+// one. An attempt that has not read all of the spool can't judge that.
 func (m *Machine) spoolRead(s SpoolRead) []Action {
-	if !s.All || m.Interrupt != nil || s.Now.Sub(m.LastProgress) < m.Patience {
+	if !s.All || m.Interrupt != nil || !m.silent(s.Now) {
 		return nil
+	}
+	if len(m.Asked) > 0 {
+		p := permission.Parked{Since: s.Now.UTC(), Deadline: m.Policy.Deadline, Folders: m.Folders}
+		for _, id := range m.Waiting {
+			p.Add(m.Asked[id].PermissionRequested, m.Asked[id].At)
+		}
+		return []Action{Park{m.Read, p}}
 	}
 	m.Cut = failure(fmt.Sprintf("the agent said nothing for %s: the turn was ended", m.Patience), event.CodeNoProgress)
 	return m.requestInterrupt(InterruptRequested{ID: "no-progress-" + m.ExecutionID, Reason: "no progress"})
 }
 
-// forAPerson reports whether nobody else answers.
+// forAPerson reports whether only a person can answer.
 func forAPerson(a permission.Answer) bool { return a != permission.Allow && a != permission.Deny }
 
-// byPolicy answers a request by the rules and the standing policy, if they do.
-func (m *Machine) byPolicy(ev event.Event) []Action {
+// known returns the answer to a request that needs no person: it was decided while the turn
+// was parked, or the rules and the standing policy answer it.
+func (m *Machine) known(p event.PermissionRequested) (r Responded, ok bool) {
+	if d, decided := permission.Take(m.Resume.Decisions, p, m.Folders); decided {
+		return Responded{p.RequestID, d.Allow, d.Message, d.Given, d.By}, true
+	}
+	answer, reason := m.Policy.Answer(p)
+	r = Responded{RequestID: p.RequestID, Allow: answer == permission.Allow, By: event.ByPolicy}
+	if !r.Allow {
+		r.Message = reason
+	}
+	return r, !forAPerson(answer)
+}
+
+// answerKnown answers a request that needs no person.
+func (m *Machine) answerKnown(ev event.Event) []Action {
 	p, asks := ev.Payload.(event.PermissionRequested)
 	if _, open := m.Asked[p.RequestID]; !asks || !open {
 		return nil
 	}
-	answer, reason := m.Policy.Answer(p)
-	if forAPerson(answer) {
-		return nil
+	if r, ok := m.known(p); ok {
+		return m.respond(r)
 	}
-	r := Responded{RequestID: p.RequestID, Allow: answer == permission.Allow, By: event.ByPolicy}
-	if !r.Allow {
-		r.Message = reason
-	}
-	return m.respond(r)
+	return nil
 }
 
-// byDeadline answers what no person has answered in time. The workflow, which did
-// not answer, is told.
+// byDeadline answers what no person has answered in time. It signals the workflow, which
+// did not answer.
 func (m *Machine) byDeadline(now time.Time) (do []Action) {
 	told := m.Told
 	for _, id := range m.Waiting {
@@ -120,8 +171,7 @@ func (m *Machine) byDeadline(now time.Time) (do []Action) {
 	return do
 }
 
-// respond answers a request once: to answer one again is no fault, and the first
-// answer is the one that counts.
+// respond answers a request once: answering again is no error, and the first answer counts.
 func (m *Machine) respond(r Responded) []Action {
 	asked, open := m.Asked[r.RequestID]
 	given, again := m.Answers[r.RequestID]
@@ -142,13 +192,16 @@ func (m *Machine) respond(r Responded) []Action {
 	}
 	m.stopWaiting(r.RequestID)
 	if !m.TellAnyway {
-		m.Told = m.Waiting // the workflow takes its own answer off
+		m.Told = m.Waiting // the workflow removes what it answered itself
+	}
+	if m.Held != nil && m.Held.RequestID == r.RequestID {
+		return m.answerHeld(r)
 	}
 	return []Action{AnswerAgent(r)}
 }
 
-// whose completes what became of a request with who answered it. Of the policy that
-// is known without having been saved: it answers alike again.
+// whose adds to an outcome of a request who answered it. The policy's answers need not be
+// saved for that: it answers the same again.
 func (m *Machine) whose(p event.PermissionResolved) event.PermissionResolved {
 	asked, open := m.Asked[p.RequestID]
 	if !open || forAPerson(permission.Answer(p.Decision)) {
@@ -160,4 +213,53 @@ func (m *Machine) whose(p event.PermissionResolved) event.PermissionResolved {
 		p.By = event.ByPolicy
 	}
 	return p
+}
+
+// steer sends the agent a message while it works. A later attempt may send it again, but
+// the agent gets it once.
+func (m *Machine) steer(s steering.Message) []Action {
+	switch {
+	case m.Steered.Has(s.ID):
+		return nil
+	case !m.Steers || m.Prompt == nil || m.Interrupt != nil || m.Concluded != nil || m.Terminated != "" || m.agentExited():
+		return []Action{RefuseSteer{s.ID}}
+	}
+	m.Steered = append(slices.Clip(m.Steered), s)
+	return []Action{SteerAgent{s}}
+}
+
+// steerAgain sends what earlier attempts have saved; the runner writes each once. A process
+// other than the one with the prompt gets none of it.
+func (m *Machine) steerAgain() (do []Action) {
+	if m.Interrupt != nil || m.Terminated != "" || m.agentExited() {
+		return nil
+	}
+	for _, s := range m.Steered {
+		if !s.Taken {
+			do = append(do, SteerAgent{s})
+		}
+	}
+	return do
+}
+
+// hearSteered records which messages the agent takes. If an interrupted agent starts a
+// turn with one of them, it is interrupted again.
+func (m *Machine) hearSteered(r Record) (do []Action) {
+	for i, ev := range r.Events {
+		pending := m.Steered
+		var own string
+		if m.Steered, r.Events[i].Payload, own = m.Steered.After(ev); len(pending.Taken()) < len(m.Steered.Taken()) {
+			m.LastIdle = nil // it continued
+		}
+		if own != "" && m.Interrupt != nil {
+			do = append(do, InterruptAgent{ID: "interrupt-" + m.ExecutionID + "-" + own, Reason: m.Interrupt.Reason})
+		}
+	}
+	return do
+}
+
+// AgentLost takes over which of the messages sent to an agent are in its transcripts: an
+// exited agent took only those.
+func (m *Machine) AgentLost(persisted reducer.State) {
+	m.Steered, _ = m.Steered.Persisted(persisted)
 }

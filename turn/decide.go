@@ -1,18 +1,18 @@
 package turn
 
-// Facts are what an attempt knows before it does anything. What is costly to learn
-// is nil until a plan asks for it.
+// Facts are the inputs of an attempt's plan, before it does anything. Facts that are expensive to get
+// are nil until a plan asks for them.
 type Facts struct {
 	ExecutionID, MessageID string
-	// Damage is why no attempt can continue in the sandbox: the checkpoint can't be
-	// read, the spool is shorter than the checkpoint says, the runner is of an unknown
-	// version; "" for nothing.
+	// Damage is why no attempt can continue in the sandbox: the checkpoint can't be read,
+	// the spool is shorter than in the checkpoint, the runner has an unknown version; ""
+	// for none.
 	Damage string
-	// Unstartable is why the agent can't be started in the sandbox; "" for nothing.
+	// Unstartable is why the agent can't be started in the sandbox; "" if it can.
 	Unstartable string
-	// Checkpoint is what the attempts before have saved on this host.
+	// Checkpoint is what earlier attempts have saved on this host.
 	Checkpoint Checkpoint
-	// Terminated is why the session's workflow is gone; "" while it is open.
+	// Terminated is how the session's workflow was ended; "" while it is open.
 	Terminated string
 	// HostLost reports whether the execution ran before, on a host that was lost.
 	HostLost bool
@@ -26,13 +26,14 @@ type Checkpoint struct {
 	Ended, EndedMessage string
 	// Unarchived reports whether its end may be missing in the archive.
 	Unarchived bool
-	// Open and OpenMessage name the execution that began and did not end. The message
-	// is "" in checkpoints of older builds.
+	// Open and OpenMessage name the execution that started and did not end. The message is
+	// "" in checkpoints of older builds.
 	Open, OpenMessage string
-	// RunnerLost reports whether the agent of that was lost with its runner.
+	// RunnerLost reports whether its agent was lost with its runner.
 	RunnerLost bool
-	// Interrupted reports whether it was being interrupted.
-	Interrupted bool
+	// Interrupted reports whether it was being interrupted, Parked whether it was being
+	// parked.
+	Interrupted, Parked bool
 }
 
 // StreamFacts are what the stream has of an execution.
@@ -48,26 +49,28 @@ type Kind string
 const (
 	// Replace archives the sandbox and ends it; the turn is resumed in another.
 	Replace Kind = "replace"
-	// Answer returns the result that the checkpoint has.
+	// Answer returns the checkpoint's result.
 	Answer Kind = "answer"
 	// Archive archives what an ended turn left, and returns its result.
 	Archive Kind = "archive"
-	// Forget refuses an execution that never began here.
+	// Forget refuses an execution that never started here.
 	Forget Kind = "forget"
 	// End ends the turn's agent, reads what it wrote until then, and fails the turn.
 	End Kind = "end"
 	// Read reads the stream's part of the execution, and decides again.
 	Read Kind = "read"
-	// Conclude takes the end that the stream has: the spool is read up to it.
+	// Conclude takes the stream's end: the spool is read up to it.
 	Conclude Kind = "conclude"
-	// Adopt takes the end that the stream has of another host, and archives what is
-	// left.
+	// Adopt takes the stream's end of another host, and archives the rest.
 	Adopt Kind = "adopt"
 	// Resumed continues a turn whose runner or host was lost.
 	Resumed Kind = "resume"
-	// Reattach continues with the agent that the attempt before started.
+	// ParkTurn stops the agent and archives what it left: the turn waits for a person
+	// without it.
+	ParkTurn Kind = "park"
+	// Reattach continues with the agent that the previous attempt started.
 	Reattach Kind = "reattach"
-	// Start asks the agent.
+	// Start prompts the agent.
 	Start Kind = "start"
 )
 
@@ -81,7 +84,7 @@ type Plan struct {
 type Rule struct {
 	// Name is unique, and names the rule's scenario.
 	Name string
-	// When is the condition in words.
+	// When is the condition as text.
 	When string
 	Kind Kind
 	// Reason is why this is right.
@@ -90,8 +93,8 @@ type Rule struct {
 	applies func(Facts) bool
 }
 
-// Rules is the table: the first rule that applies decides. It is what a turn does
-// about every way in which its attempts can end.
+// Rules is the table: the first rule that applies decides. It covers every way in which a
+// turn's attempts can end.
 var Rules = []Rule{
 	{
 		Name: "damaged", When: "checkpoint, spool and runner contradict each other, or can't be read",
@@ -139,6 +142,11 @@ var Rules = []Rule{
 		applies: func(f Facts) bool { return f.Terminated != "" },
 	},
 	{
+		Name: "parked", When: "an attempt before was parking the execution",
+		Kind: ParkTurn, Reason: "its agent may have been stopped; the requests are open, and their answers resume the turn",
+		applies: func(f Facts) bool { return f.begun() && f.Checkpoint.Parked },
+	},
+	{
 		Name: "host-lost", When: "the execution ran on a host that was lost, and did not end",
 		Kind: Resumed, Reason: "the agent continues from its restored transcript, or is asked again",
 		applies: func(f Facts) bool { return f.HostLost && !f.begun() },
@@ -165,7 +173,7 @@ var Rules = []Rule{
 	},
 }
 
-// Decide returns the plan for what is known. It is total: one rule always applies.
+// Decide returns the plan for the facts. It is total: one rule always applies.
 func Decide(f Facts) Plan {
 	for _, r := range Rules {
 		if r.applies(f) {
@@ -175,7 +183,7 @@ func Decide(f Facts) Plan {
 	panic("turn: the last rule applies to everything")
 }
 
-// begun reports whether an attempt before began the execution here. After a reset
+// begun reports whether an earlier attempt started the execution here. After a reset
 // another message may have its id.
 func (f Facts) begun() bool {
 	c := f.Checkpoint

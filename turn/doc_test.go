@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stories are the files of testdata by the rule that decides them.
+// stories returns the files of testdata by the rule that decides them.
 func stories(t *testing.T) map[string][]string {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/plans/*.txtar")
@@ -27,8 +27,7 @@ func stories(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestDoc: docs/turn.md has the table of rules as the code has it. Run with -rewrite
-// to write it.
+// TestDoc: docs/turn.md has the code's table of rules. Run with -rewrite to write it.
 func TestDoc(t *testing.T) {
 	const path, begin, end = "../docs/turn.md", "<!-- rules -->\n", "<!-- end of rules -->\n"
 	var table strings.Builder

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 )
 
 // Outcome is how a turn ended.
 type Outcome string
 
-// The outcomes, in the words of the stream's events and of results.
+// The outcomes, as in the stream's events and in results.
 const (
 	Completed   Outcome = "completed"
 	Failed      Outcome = "failed"
@@ -21,11 +22,11 @@ const (
 // Ending is how a turn ended.
 type Ending struct {
 	Outcome Outcome
-	// StopReason is the agent's own word for it.
+	// StopReason is the agent's own reason.
 	StopReason string
 	// Failure is why it failed.
 	Failure *event.ErrorInfo
-	// Exited reports whether the agent's process is gone.
+	// Exited reports whether the agent's process has exited.
 	Exited bool
 }
 
@@ -33,7 +34,7 @@ func failure(message, code string) *event.ErrorInfo {
 	return &event.ErrorInfo{Message: message, Code: code}
 }
 
-// idleEnding judges the agent's own report that it is idle.
+// idleEnding returns the ending by the agent's own report that it is idle.
 func (m *Machine) idleEnding(idle event.SessionIdle) Ending {
 	switch {
 	case m.Terminated != "" && (idle.Interrupted || idle.Error != nil):
@@ -48,20 +49,29 @@ func (m *Machine) idleEnding(idle event.SessionIdle) Ending {
 	return Ending{Outcome: Completed, StopReason: idle.StopReason}
 }
 
-// cut is the end of a turn that Sojourn itself interrupted. What a limit cut is not
-// lost: it continues when the limit is raised.
+// StopMaxTicks is the stop reason of a turn that made as many model calls as its message
+// may.
+const StopMaxTicks = "max_ticks"
+
+// cut returns the ending of a turn that Sojourn itself interrupted. A turn that a limit
+// interrupted continues when the limit is raised; one at its message's own maximum has
+// ended.
 func (m *Machine) cut(e Ending) Ending {
 	e.Outcome, e.Failure = Failed, m.Cut
-	if m.Cut.Code == event.CodeLimit {
+	switch m.Cut.Code {
+	case event.CodeLimit:
 		e.Outcome = Interrupted
+	case event.CodeMaxTicks:
+		e.Outcome, e.StopReason = Interrupted, StopMaxTicks
 	}
 	return e
 }
 
-// maxStderrShown bounds what a failure says of the agent's log, in bytes.
+// maxStderrShown bounds a failure's excerpt of the agent's log, in bytes.
 const maxStderrShown = 500
 
-// exitEnding judges the exit of the agent's process before its turn had ended.
+// exitEnding returns the ending by the exit of the agent's process before its turn had
+// ended.
 func (m *Machine) exitEnding(how string) Ending {
 	switch {
 	case m.Terminated != "":
@@ -73,18 +83,18 @@ func (m *Machine) exitEnding(how string) Ending {
 	}
 	message := fmt.Sprintf("the agent ended in the middle of the turn (%s)", how)
 	if said := strings.TrimSpace(m.Summary.Stderr); said != "" {
-		message += ": " + Truncate(said, maxStderrShown)
+		message += ": " + brief.Truncate(said, maxStderrShown)
 	}
 	return Ending{Outcome: Failed, Exited: true, Failure: failure(message, event.CodeAgentFailed)}
 }
 
-// terminated is the end of a turn whose session's workflow is gone.
+// terminated returns the ending of a turn whose session's workflow was ended from outside.
 func (m *Machine) terminated(stop string) Ending {
 	return Ending{Outcome: Failed, StopReason: stop, Exited: true, Failure: failure(m.Terminated, event.CodeTerminated)}
 }
 
-// Indexes of a turn's last events: behind everything of their record. Between
-// IndexThreads and IndexLost each batch of subagents' events has one.
+// Indexes of a turn's last events: after everything of their record. Between IndexThreads
+// and IndexLost each batch of subagents' events has one.
 const (
 	IndexThreads = 1 << 20
 	IndexLost    = 1 << 30
@@ -92,8 +102,8 @@ const (
 	IndexEnd     = IndexLost + 2
 )
 
-// FailureBlock returns the block that says why the turn failed; nil where the agent
-// itself has said so, or the session's termination record will.
+// FailureBlock returns the block that shows why the turn failed; nil if the agent itself
+// has reported it, or the session's termination record will.
 func (m *Machine) FailureBlock(message Message, e Ending, now time.Time) []event.Event {
 	if e.Failure == nil || !e.Exited && m.Cut == nil || m.Terminated != "" {
 		return nil
@@ -101,8 +111,8 @@ func (m *Machine) FailureBlock(message Message, e Ending, now time.Time) []event
 	return []event.Event{event.FromServer(event.ErrorBlock("sojourn-"+message.ID+"-failed", *e.Failure), now)}
 }
 
-// Result is what the turn came to; nil for one that failed. lastSeq is the number of
-// the last event before its end.
+// Result returns the turn's result; nil for one that failed. lastSeq is the number of the
+// last event before its end.
 func (m *Machine) Result(e Ending, lastSeq uint64) *event.QueryResult {
 	if e.Outcome == Failed {
 		return nil
@@ -112,10 +122,10 @@ func (m *Machine) Result(e Ending, lastSeq uint64) *event.QueryResult {
 	return &r
 }
 
-// EndEvent is the event that ends the execution.
+// EndEvent returns the event that ends the execution.
 func (m *Machine) EndEvent(message Message, e Ending, lastSeq uint64, now time.Time) event.Event {
 	q := event.Query{
-		ExecutionID: m.ExecutionID, MessageIDs: []string{message.ID},
+		ExecutionID: m.ExecutionID, MessageIDs: append([]string{message.ID}, m.Steered.Taken()...),
 		DurationMS: now.Sub(m.Began).Milliseconds(), Error: e.Failure, Result: m.Result(e, lastSeq),
 	}
 	switch e.Outcome {
@@ -128,7 +138,7 @@ func (m *Machine) EndEvent(message Message, e Ending, lastSeq uint64, now time.T
 	return event.FromServer(event.QueryFailed{Query: q}, now)
 }
 
-// Reason is why the turn was interrupted; "" if no reason was given.
+// Reason returns why the turn was interrupted; "" if no reason is known.
 func (m *Machine) Reason() string {
 	if m.Interrupt == nil {
 		return ""

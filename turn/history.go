@@ -2,62 +2,66 @@ package turn
 
 import (
 	"slices"
+	"time"
 
+	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/reducer/loss"
 )
 
-// Scope names the execution that a [History] is about, and where its part of the
-// stream begins.
+// Scope names the execution that a [History] is about, and where its part of the stream
+// starts.
 type Scope struct {
 	ExecutionID, MessageID string
 	// BlockIDs are the ids that the message's blocks may have; see [PromptIDs].
 	BlockIDs []string
-	// After is a sequence number before everything of the execution, and of those before
-	// it that may not be archived whole; Anchor is the last block there.
+	// After is a sequence number before all events of the execution, and of earlier ones
+	// that may not be archived whole; Anchor is the last block there.
 	After  uint64
 	Anchor string
-	// Blocks are the blocks that [History.Streamed] is to have. Default: all. A turn
-	// may stream more than a process can hold, so whoever needs few names them.
+	// Blocks selects the blocks that [History.Streamed] has. Default: all. A turn may
+	// stream more than fits into memory, so a caller that needs few selects them.
 	Blocks func(event.Event) bool
 }
 
-// History is what the stream holds of an execution, from one pass over its tail.
-// Events that it has are ignored, so the pass can continue where it stopped. Not
-// safe for concurrent use.
+// History is what the stream holds of an execution, from one pass over its tail. Events
+// that it has are ignored, so the pass can continue where it stopped. Not safe for
+// concurrent use.
 type History struct {
 	scope    Scope
 	last     uint64
-	streamed *reducer.Builder
+	streamed loss.Tail
 	server   loss.ServerBlocks
-	// asked are the user's messages of this execution as the agent streamed them, and
-	// prompted reports whether there is any, the server's included.
+	calls    effects.Calls
+	// asked are the user's messages of this execution as the agent streamed them; prompted
+	// reports whether there is any, including the server's.
 	asked    []string
 	prompted bool
 	// Incomplete reports whether events are missing: past the stream's retention, or
-	// deleted with it. What is left is all that can be told of what was streamed.
+	// deleted with it. Only the rest is known of what was streamed.
 	Incomplete bool
-	// Started reports whether the stream has the execution's beginning.
+	// Started reports whether the stream has the execution's start.
 	Started bool
-	// Ended is the event that ended the execution; nil while there is none.
+	// Ended is the event that ended the execution; nil if there is none.
 	Ended *event.Event
-	// LastBlock is the last block in words, for people.
+	// LastBlock describes the last block.
 	LastBlock string
 }
 
-// NewHistory begins behind scope.After.
+// NewHistory starts after scope.After.
 func NewHistory(scope Scope) *History {
 	return &History{
 		scope: scope, last: scope.After,
-		streamed: reducer.NewBuilder(reducer.State{}), server: loss.NewServerBlocks(scope.Anchor),
+		streamed: loss.NewTail(), server: loss.NewServerBlocks(scope.Anchor), calls: effects.Calls{ExecutionID: scope.ExecutionID},
 	}
 }
 
-// Next is the sequence number behind which the pass continues.
+// Next returns the sequence number after which the pass continues.
 func (h *History) Next() uint64 { return h.last }
 
-// Add takes the next event of the stream.
+// Add adds the next event of the stream.
 func (h *History) Add(ev event.Event) {
 	seq := ev.Context.Seq
 	if seq <= h.last {
@@ -66,6 +70,7 @@ func (h *History) Add(ev event.Event) {
 	h.Incomplete = h.Incomplete || seq != h.last+1
 	h.last = seq
 	h.server.Add(ev)
+	h.calls.Add(ev)
 	if h.scope.Blocks == nil || h.scope.Blocks(ev) {
 		h.streamed.Add(ev)
 	}
@@ -83,10 +88,10 @@ func (h *History) Add(ev event.Event) {
 	}
 }
 
-// addBlock takes the next block of the main conversation.
+// addBlock adds the next block of the main conversation.
 func (h *History) addBlock(b event.Block) {
-	h.LastBlock = Describe(b, h.LastBlock)
-	// Some agents choose another id, behind the execution's beginning.
+	h.LastBlock = brief.Describe(b, h.LastBlock)
+	// Some agents choose another id, after the execution's start.
 	if b.Type != event.BlockUserMessage || !h.Started && !slices.Contains(h.scope.BlockIDs, b.ID) {
 		return
 	}
@@ -109,7 +114,7 @@ func endOf(p event.Payload) (q event.Query, ends bool) {
 	return q, false
 }
 
-// Ending is how the execution ended by the stream; nil while it has no end.
+// Ending returns how the execution ended by the stream; nil while it has no end.
 func (h *History) Ending() *Ending {
 	if h.Ended == nil {
 		return nil
@@ -123,18 +128,18 @@ func (h *History) Ending() *Ending {
 	return &Ending{Outcome: Completed}
 }
 
-// Streamed is the conversation as it was streamed.
+// Streamed returns the conversation as it was streamed.
 func (h *History) Streamed() reducer.State { return h.streamed.State() }
 
-// DropBlocks releases the memory of Streamed. The rest of the history is kept, and
-// the pass can continue.
+// DropBlocks releases the memory of Streamed. The rest of the history is kept, and the pass
+// can continue.
 func (h *History) DropBlocks() {
 	h.scope.Blocks = func(event.Event) bool { return false }
-	h.streamed = reducer.NewBuilder(reducer.State{})
+	h.streamed = loss.NewTail()
 }
 
-// Asked returns the block of the message that the execution is about, as the
-// agent streamed it: the first that is not lost.
+// Asked returns the block of the execution's message, as the agent streamed it: the first
+// that is not lost.
 func (h *History) Asked() (event.Block, bool) {
 	for _, b := range h.Streamed().Blocks {
 		if slices.Contains(h.asked, b.ID) && b.Type == event.BlockUserMessage && b.Source != event.SourceServer && !reducer.Lost(b) {
@@ -144,8 +149,17 @@ func (h *History) Asked() (event.Block, bool) {
 	return event.Block{}, false
 }
 
-// Server returns the server's events with their places, for Sojourn's own
-// transcript, and the last permanent block of the main conversation.
+// unknown returns the execution's calls whose effect is unknown since its agent exited, and
+// the events that mark them where the stream has no mark. waited are calls that waited for
+// a person when it was stopped.
+func (h *History) unknown(persisted reducer.State, waited []string, at time.Time) ([]effects.Call, []event.Event) {
+	h.calls.AddPersisted(persisted)
+	h.calls.Waited(waited)
+	return h.calls.Unknown(), h.calls.Marks(at)
+}
+
+// Server returns the server's events with their places, for Sojourn's own transcript, and
+// the last permanent block of the main conversation.
 func (h *History) Server() (placed []loss.Placed, last string) {
 	return h.server.Placed(), h.server.Last()
 }

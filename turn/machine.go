@@ -8,23 +8,25 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/steering"
+	"github.com/sojourn-run/sojourn/turn/summary"
 )
 
-// Machine decides what a running turn does: a signal in, actions out. It does no
-// I/O and reads no clock, so a turn is what its signals were. One machine serves one
-// attempt. Not safe for concurrent use.
+// Machine decides what a running turn does: a signal in, actions out. It does no I/O and
+// reads no clock, so its signals determine the turn. One machine serves one attempt. Not
+// safe for concurrent use.
 //
 //	starting → prompted → (interrupting) → ended
 //
-// An attempt may read records of an earlier process of the agent first, and may
-// learn only behind them where the prompt is in the spool; LastIdle and LastExit keep
-// what they have shown until then.
+// An attempt may read records of an earlier process of the agent first, and may learn only
+// after them where the prompt is in the spool; LastIdle and LastExit keep what they have
+// shown until then.
 type Machine struct {
 	Config
-	// Had is how far the attempts before have streamed this sandbox's spool; nil for
-	// nothing. What belongs at or before it is not appended again.
+	// Had is how far earlier attempts have streamed this sandbox's spool; nil for nothing.
+	// Events at or before it are not appended again.
 	Had *Place `json:"had,omitempty"`
-	// Process is where the agent's present process begins in the spool; nil before it is
+	// Process is where the agent's present process starts in the spool; nil before it is
 	// attached to. Prompt is where the prompt is; nil until it was written.
 	Process *int64 `json:"process,omitempty"`
 	Prompt  *Span  `json:"prompt,omitempty"`
@@ -34,51 +36,61 @@ type Machine struct {
 	LastIdle *Idle `json:"lastIdle,omitempty"`
 	// LastExit is the latest exit of a process of the agent.
 	LastExit *Exit `json:"lastExit,omitempty"`
-	// LastProgress is when the agent last made progress, by its records' own times:
-	// whichever worker reads them, silence counts from the same moment.
+	// LastProgress is when the agent last made progress, by its records' own times: silence
+	// is the same for whichever worker reads them.
 	LastProgress time.Time `json:"lastProgress,omitzero"`
 
 	// Policy answers permission requests.
 	Policy permission.Policy `json:"policy"`
-	// Asked are the open permission requests, Answers what was answered to which: by
-	// this attempt, or before by anybody but the policy.
+	// Asked are the open permission requests, Answers the answers by request: of this
+	// attempt, or of earlier ones if not by the policy.
 	Asked   map[string]Asked     `json:"asked,omitempty"`
 	Answers map[string]Responded `json:"answers,omitempty"`
 	// Waiting are the open requests that only a person can answer, Told those that the
-	// workflow knows of; TellAnyway is set while that is not known, because an attempt
-	// before may have told it something else.
+	// workflow was sent; TellAnyway is set while that is unknown, because an earlier
+	// attempt may have sent others.
 	Waiting    []string `json:"waiting,omitempty"`
 	Told       []string `json:"told,omitempty"`
 	TellAnyway bool     `json:"tellAnyway,omitempty"`
 
-	// Interrupt is the interrupt under way; nil for none.
+	// Steered are the messages that the agent was sent while it worked.
+	Steered steering.Messages `json:"steered,omitempty"`
+	// Held is the resume that is withheld from the agent; nil for none.
+	Held *Withheld `json:"held,omitempty"`
+	// Interrupt is the running interrupt; nil for none.
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
-	// Cut is what the turn fails with that Sojourn itself interrupts.
+	// Cut is the failure of the turn when Sojourn itself interrupts it.
 	Cut *event.ErrorInfo `json:"cut,omitempty"`
-	// Concluded is the end that the stream has of the execution; nil for none. Then
-	// the spool is only read up to it.
+	// Concluded is the stream's end of the execution; nil for none. If set, the spool is
+	// only read up to it.
 	Concluded *Ending `json:"concluded,omitempty"`
 	// HasServer reports whether the stream may have server blocks of this turn.
 	HasServer bool `json:"hasServer,omitempty"`
 
-	Summary Summary `json:"-"`
+	Summary summary.Summary `json:"-"`
 }
 
 // Config is what does not change in an attempt.
 type Config struct {
 	ExecutionID string `json:"executionId"`
-	// Terminated is why the session's workflow is gone; "" while it is open. Such a
-	// turn fails with it unless the agent had completed it.
+	// Terminated is how the session's workflow was ended; "" while it is open. Such a turn
+	// fails with it unless the agent had completed it.
 	Terminated string `json:"terminated,omitempty"`
 	// Patience is how long the agent may make no progress.
 	Patience time.Duration `json:"patience"`
-	// Limits are the session's, and Used is what it had used when the attempt began.
+	// Limits are the session's, and Used is what it had used when the attempt started.
 	Limits limits.Limits `json:"limits,omitzero"`
 	Used   limits.Used   `json:"used,omitzero"`
-	// Began is when the attempt began.
+	// MaxTicks is how many model calls the message may take; 0 is no limit.
+	MaxTicks int `json:"maxTicks,omitempty"`
+	// Began is when the attempt started.
 	Began time.Time `json:"began"`
-	// Resumes counts the losses of the execution before this attempt.
-	Resumes int `json:"resumes,omitempty"`
+	// Folders are the paths of the sandbox: requests that differ only in them are the same.
+	Folders []string `json:"folders,omitempty"`
+	// Resume is how the execution continues after a loss; the zero value before one.
+	Resume Resume `json:"resume,omitzero"`
+	// Steers reports whether the agent can be sent messages while it works.
+	Steers bool `json:"steers,omitempty"`
 }
 
 // Asked is an open permission request.
@@ -95,17 +107,17 @@ type Idle struct {
 
 // Exit is the end of a process of the agent, and its place.
 type Exit struct {
-	// How is the runner's word for it: an exit code or a signal.
+	// How is the runner's description: an exit code or a signal.
 	How    string `json:"how"`
 	Offset int64  `json:"offset"`
 	// WithRunner reports whether the process was killed with its runner.
 	WithRunner bool `json:"withRunner,omitempty"`
 }
 
-// NewMachine begins an attempt.
+// NewMachine creates the machine of an attempt.
 func NewMachine(c Config, after string) *Machine {
 	return &Machine{
-		Config: c, Asked: map[string]Asked{}, Answers: map[string]Responded{}, Summary: NewSummary(after),
+		Config: c, Asked: map[string]Asked{}, Answers: map[string]Responded{}, Summary: summary.New(after),
 	}
 }
 
@@ -120,6 +132,7 @@ func (m *Machine) Step(s Signal) []Action {
 		m.Process = &s.Offset
 	case Prompted:
 		m.Prompt = &s.Span
+		return m.steerAgain()
 	case Tick:
 		return m.tick(s.Now)
 	case SpoolRead:
@@ -131,21 +144,27 @@ func (m *Machine) Step(s Signal) []Action {
 		return []Action{Save{}}
 	case Responded:
 		return m.respond(s)
+	case SteerRequested:
+		return m.steer(s.Message)
+	case SteerRefused:
+		m.Steered = m.Steered.Without(s.ID)
 	case PolicyChanged:
 		m.Policy = s.Policy
+	case Withheld:
+		return m.withhold(s)
 	case WaitingTold:
 		m.TellAnyway, m.Told = false, s.Requests
 	}
 	return nil
 }
 
-// Has reports whether an attempt before has appended what belongs at a place.
+// Has reports whether an earlier attempt has appended the events of a place.
 func (m *Machine) Has(p Place) bool {
 	return m.Had != nil && (p.Offset < m.Had.Offset || p.Offset == m.Had.Offset && p.Index <= m.Had.Index)
 }
 
-// record passes on what the stream does not have, answers requests by the policy,
-// and judges whether the turn has ended.
+// record appends what the stream does not have, answers requests by the policy, and decides
+// whether the turn has ended.
 func (m *Machine) record(r Record) []Action {
 	m.Read = r.Next
 	if at := earlier(r.At, r.Now); r.Progress && at.After(m.LastProgress) {
@@ -155,17 +174,22 @@ func (m *Machine) record(r Record) []Action {
 		m.LastExit = r.Exit
 	}
 	m.track(r.Events, earlier(r.At, r.Now))
+	again := m.hearSteered(r)
 	if m.Concluded != nil {
 		return m.conclude(r)
 	}
 	var do []Action
 	if place := (Place{r.Offset, len(r.Events)}); len(r.Events) > 0 && !m.Has(place) {
 		do = append(m.tellWaiting(), Append{r.Events, place})
+		do = append(do, again...)
 	}
 	var end *Ending
 	for _, ev := range r.Events {
 		m.Summary.Add(ev)
-		do = append(do, m.byPolicy(ev)...)
+		do = append(do, m.answerKnown(ev)...)
+		if call, ok := ev.Payload.(event.MetadataUpdate); ok && call.Calls > 0 && m.Prompt != nil {
+			do = append(do, m.byLimit(r.Now)...)
+		}
 		if idle, ok := ev.Payload.(event.SessionIdle); ok && ev.Context.Conversation() == event.Main {
 			end = m.idle(idle, r.Offset, end)
 		}
@@ -173,7 +197,7 @@ func (m *Machine) record(r Record) []Action {
 	return append(do, m.judge(r, end)...)
 }
 
-// conclude reads up to the end that the stream has.
+// conclude reads up to the stream's end.
 func (m *Machine) conclude(r Record) []Action {
 	for _, ev := range r.Events {
 		m.Summary.Add(ev)
@@ -184,7 +208,7 @@ func (m *Machine) conclude(r Record) []Action {
 	return []Action{Finish{r.Span, r.At, *m.Concluded}}
 }
 
-// earlier is at, or now for a clock that is ahead and for no time at all.
+// earlier returns at, or now if at is in the future or zero.
 func earlier(at, now time.Time) time.Time {
 	if at.After(now) {
 		return now
@@ -192,36 +216,43 @@ func earlier(at, now time.Time) time.Time {
 	return at
 }
 
-// idle takes the agent's report that it is idle: the end of the turn if it follows
-// the prompt.
+// idle handles the agent's report that it is idle: the end of the turn if it follows the
+// prompt.
 func (m *Machine) idle(idle event.SessionIdle, offset int64, end *Ending) *Ending {
 	if m.Prompt == nil {
 		m.LastIdle = &Idle{idle, offset}
 		return end
 	}
-	if offset < m.Prompt.Offset {
-		return end
-	}
 	e := m.idleEnding(idle)
+	switch {
+	case offset < m.Prompt.Offset, m.Had != nil && m.Had.Offset > offset:
+		return end // of another turn, or an earlier attempt continued after it
+	case e.Outcome == Completed && m.Steered.Pending() && m.Terminated == "":
+		return end // it takes what it was sent, and is idle again
+	}
 	return &e
 }
 
-// judge returns the turn's end, if this record makes one known.
+// judge returns the turn's end, if this record shows it.
 func (m *Machine) judge(r Record, end *Ending) []Action {
 	finish := func(e Ending, before ...Action) []Action { return append(before, Finish{r.Span, r.At, e}) }
 	switch {
+	case end != nil && m.Steered.Pending():
+		// It may drop what it has not taken, or start with it.
+		end.Exited = true
+		return finish(*end, StopAgent{})
 	case end != nil:
 		return finish(*end)
 	case m.LastIdle != nil && m.Prompt != nil && m.LastIdle.Offset >= m.Prompt.Offset:
-		// A process answered that has exited since, while no attempt was there. The
-		// present one was told of a prompt that it does not have: it is ended too.
+		// A process answered and has exited, while no attempt ran. The present one was sent
+		// a prompt id that it does not have: it is ended too.
 		e := m.idleEnding(m.LastIdle.Event)
 		e.Exited = true
 		return finish(e, StopAgent{})
 	case m.agentExited() && m.LastExit.WithRunner && m.Terminated == "":
 		return m.loseRunner(r)
 	case m.agentExited():
-		return finish(m.exitEnding(m.LastExit.How))
+		return finish(m.exitEnding(m.LastExit.How), m.cancelHeld()...)
 	case r.Refused != "":
 		// Another process may be able to take it.
 		return finish(Ending{Outcome: Failed, Exited: true, Failure: failure(r.Refused, event.CodeAgentFailed)}, StopAgent{})
@@ -229,9 +260,9 @@ func (m *Machine) judge(r Record, end *Ending) []Action {
 	return nil
 }
 
-// agentExited reports whether the process that owes the answer has exited. It may
-// have exited while no attempt was there: then its exit is read before the runner
-// says that the prompt was written to it.
+// agentExited reports whether the process that owes the answer has exited. It may have
+// exited while no attempt ran: then its exit is read before the runner reports that the
+// prompt was written to it.
 func (m *Machine) agentExited() bool {
 	if m.LastExit == nil {
 		return false
@@ -241,14 +272,16 @@ func (m *Machine) agentExited() bool {
 
 // loseRunner resumes the turn in another attempt, unless that happened too often.
 func (m *Machine) loseRunner(r Record) []Action {
-	if m.Resumes >= MaxResumes || m.Interrupt != nil {
+	if m.Resume.Times-m.Resume.Parks >= MaxResumes || m.Interrupt != nil {
 		return []Action{Finish{r.Span, r.At, m.exitEnding("with its runner")}}
 	}
-	return []Action{ResumeLater{r.Span, Resume{Times: m.Resumes + 1, Why: "the agent was killed with its runner"}}}
+	next := m.Resume
+	next.Times, next.Why = next.Times+1, "the agent was killed with its runner"
+	return append(m.cancelHeld(), ResumeLater{r.Span, next})
 }
 
-// unreadable says once in the conversation that a part of the spool can't be read.
-// The turn continues, as its agent does.
+// unreadable reports once in the conversation that a part of the spool can't be read. The
+// turn continues, as its agent does.
 func (m *Machine) unreadable(u Unreadable) []Action {
 	m.Read, m.HasServer = u.Next, true
 	place := Place{u.Offset, 1}
@@ -260,13 +293,13 @@ func (m *Machine) unreadable(u Unreadable) []Action {
 	return []Action{Append{[]event.Event{event.FromServer(notice, u.Now)}, place}}
 }
 
-// track keeps the open permission requests, and adds who answered them.
+// track maintains the open permission requests, and adds who answered them.
 func (m *Machine) track(events []event.Event, at time.Time) {
 	for i, ev := range events {
 		switch p := ev.Payload.(type) {
 		case event.PermissionRequested:
 			m.Asked[p.RequestID] = Asked{p, at}
-			if answer, _ := m.Policy.Answer(p); forAPerson(answer) && !slices.Contains(m.Waiting, p.RequestID) {
+			if _, known := m.known(p); !known && !slices.Contains(m.Waiting, p.RequestID) {
 				m.Waiting = append(slices.Clone(m.Waiting), p.RequestID)
 			}
 		case event.PermissionResolved:
@@ -281,7 +314,7 @@ func (m *Machine) stopWaiting(request string) {
 	m.Waiting = slices.DeleteFunc(slices.Clone(m.Waiting), func(have string) bool { return have == request })
 }
 
-// tellWaiting signals the workflow which requests wait for a person, unless it knows.
+// tellWaiting signals to the workflow which requests wait for a person, if that changed.
 func (m *Machine) tellWaiting() []Action {
 	if !m.TellAnyway && slices.Equal(m.Waiting, m.Told) {
 		return nil

@@ -7,33 +7,40 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/reducer/loss"
+	"github.com/sojourn-run/sojourn/steering"
 )
 
-// Message is what a turn asks the agent.
+// Message is what a turn sends the agent.
 type Message struct {
 	ID    string
 	Text  string
 	Parts []event.Part
 	// BlockIDs are the ids that its blocks may have; see [PromptIDs].
 	BlockIDs []string
+	// Waited are the calls for which a person was asked when the turn was parked.
+	Waited []string
+	// Steered are the messages that were sent while the agent worked on it.
+	Steered steering.Messages
 }
 
-// Lost returns the events that keep what the agent streamed and will not persist, at
-// the turn's end. persisted is what its transcripts have ([loss.Persisted]), for an agent that has exited;
-// of one that is alive, h has only the blocks that it took back.
+// Lost returns the events that keep what the agent streamed and will not persist, at the
+// turn's end. For an exited agent persisted is what its transcripts have
+// ([loss.Persisted]); for a live one h has only the blocks that it dropped.
 func (m Message) Lost(e Ending, h *History, persisted reducer.State, at time.Time) []event.Event {
 	if !e.Exited {
 		return loss.Keep(h.Streamed(), at)
 	}
-	return append(m.keepPrompt(h, persisted, at), loss.Difference(h.Streamed(), persisted, m.options(at))...)
+	_, marks := h.unknown(persisted, m.Waited, at)
+	return slices.Concat(m.keepPrompt(h, persisted, at), loss.Difference(h.Streamed(), persisted, m.options(persisted, at)), marks)
 }
 
-func (m Message) options(at time.Time) loss.Options {
-	return loss.Options{At: at, Asked: m.BlockIDs, MessageID: m.ID}
+func (m Message) options(persisted reducer.State, at time.Time) loss.Options {
+	_, again := m.Steered.Persisted(persisted)
+	return loss.Options{At: at, Asked: m.BlockIDs, MessageID: m.ID, AskedAgain: again.BlockIDs()}
 }
 
-// keepPrompt returns the message as a server block if its agent exited before it
-// streamed or persisted that it was asked: a person's message is never lost.
+// keepPrompt returns the message as a server block if its agent exited before it streamed
+// or persisted it: a person's message is never lost.
 func (m Message) keepPrompt(h *History, persisted reducer.State, at time.Time) []event.Event {
 	if m.ID == "" || h.prompted || hasPrompt(m.BlockIDs, persisted) {
 		return nil
@@ -43,8 +50,8 @@ func (m Message) keepPrompt(h *History, persisted reducer.State, at time.Time) [
 	}}, at)}
 }
 
-// hasPrompt reports whether a message is in the agent's transcripts, under one of
-// its ids: blocks have the same ids there as in the stream.
+// hasPrompt reports whether a message is in the agent's transcripts, under one of its ids:
+// blocks have the same ids there as in the stream.
 func hasPrompt(ids []string, persisted reducer.State) bool {
 	return slices.ContainsFunc(persisted.Blocks, func(b event.Block) bool {
 		return b.Type == event.BlockUserMessage && slices.Contains(ids, b.ID)

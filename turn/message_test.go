@@ -26,9 +26,9 @@ func block(id string, bt event.BlockType, status event.BlockStatus, content stri
 	return event.Block{ID: id, Type: bt, Status: status, Content: &content}
 }
 
-// TestUnheardMessageIsKept: an agent that dies before it could be asked, in the
-// middle of its start, leaves the message in the conversation all the same, and
-// one that was asked leaves it once.
+// TestUnheardMessageIsKept: an agent that dies during its start, before it could be
+// prompted, leaves the message in the conversation, and one that was prompted leaves it
+// once.
 func TestUnheardMessageIsKept(t *testing.T) {
 	t.Parallel()
 	message := Message{ID: "m1", Text: "asked in vain", BlockIDs: ids("m1")}
@@ -58,12 +58,11 @@ func TestUnheardMessageIsKept(t *testing.T) {
 	require.Equal(t, "m1", said.Blocks[0].ID, "it was streamed under an id of the agent's, which the next message may have")
 	require.Equal(t, "asked in vain", *said.Blocks[0].Content)
 	onDisk := foldAll(message.Lost(exited, streamed(), foldAll(prompt), time.Unix(1, 0))...)
-	require.NotEqual(t, event.SourceServer, onDisk.Blocks[0].Source, "it is on disk, and is told")
+	require.NotEqual(t, event.SourceServer, onDisk.Blocks[0].Source, "it is on disk, and is streamed")
 }
 
-// TestWrittenPromptIsTold: an agent that was killed right behind writing down
-// what it was asked had no time to say so. Whoever watches is told, the message
-// once, and it counts as heard.
+// TestWrittenPromptIsTold: an agent that was killed right after persisting its prompt had
+// no time to stream it. Subscribers get the message once, and it counts as received.
 func TestWrittenPromptIsTold(t *testing.T) {
 	t.Parallel()
 	prompt := func(id, text string) event.Event {
@@ -92,7 +91,7 @@ func TestWrittenPromptIsTold(t *testing.T) {
 	}
 }
 
-// ids are those of a message whose block the agent names as it is.
+// ids returns the ids of a message whose block has the message's id for the agent.
 func ids(messageID string) []string {
 	return PromptIDs(messageID, func(id string) string { return id })
 }

@@ -6,80 +6,132 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/reducer/loss"
 )
 
-// MaxResumes bounds how often an execution is resumed on one host: something in it
-// may be what kills the runner. The workflow bounds the hosts by the same number.
+// MaxResumes bounds how often an execution is resumed on one host: the execution may be
+// what kills the runner. The workflow bounds the hosts by the same number.
 const MaxResumes = 3
 
-// Resume is how an execution continues after its runner or host was lost, decided
-// once: an agent that has the message in its transcript is told to continue, any
-// other is asked again.
+// MaxParks bounds how often an execution is parked: after that it waits for a person with
+// its agent.
+const MaxParks = 50
+
+// Resume is how an execution continues after its runner or host was lost, or given up to
+// wait for a person, decided once: an agent with the message in its transcript is prompted
+// to continue, any other gets the message again.
 type Resume struct {
-	// Times counts the losses of this execution, from 1.
+	// Times counts the losses of this execution, from 1; Parks counts those of them that
+	// were parkings.
 	Times int `json:"times"`
+	Parks int `json:"parks,omitempty"`
+	// Decisions are a person's, on what the agent had requested when it was parked. The
+	// agent gets them as text, and each answers the same call once.
+	Decisions []permission.Decision `json:"decisions,omitempty"`
 	// PromptPersisted reports whether the message is in the agent's transcript.
 	PromptPersisted bool `json:"promptPersisted"`
-	// Why is what was lost, in words.
+	// Why describes what was lost.
 	Why string `json:"why"`
+	// Unknown are the calls whose effect is unknown and that no prompt has named yet, and
+	// Then is the verdict of the rules on them, decided at At.
+	Unknown []effects.Call    `json:"unknown,omitempty"`
+	Then    permission.OnLoss `json:"then,omitempty"`
+	At      time.Time         `json:"at,omitzero"`
 }
 
-// continueText is what an agent is told whose turn was cut off.
+// continueText is the prompt for an agent whose turn was cut off.
 const continueText = "Continue from where you left off. The machine that you worked on was lost in the middle of this turn; " +
 	"what was running then has ended, and files may be as they were at the end of the turn before."
 
-// Prompt returns what the agent is asked now, under an id of its own: the first
-// prompt was written to a process that has exited.
+// Prompt returns what the agent is sent now, under a new id: the first prompt was written
+// to a process that has exited.
 func (r *Resume) Prompt(m Message) Message {
-	if r == nil || !r.PromptPersisted {
+	if r == nil {
 		return m
 	}
-	return Message{ID: resumeID(m.ID, r.Times), Text: continueText}
+	if r.PromptPersisted {
+		text := continueText
+		if len(r.Decisions) > 0 {
+			text = permission.Words(r.Decisions)
+		}
+		m = Message{ID: resumeID(m.ID, r.Times), Text: text}
+	}
+	if told := effects.Tell(r.Unknown); told != "" {
+		m.Text += "\n\n" + told
+	}
+	return m
 }
 
 func resumeID(messageID string, times int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s resumed %d", messageID, times)).String()
 }
 
-// PromptIDs are the ids that the blocks of a message may have, which the agent may
-// have been asked again: more than an execution can have, which loses MaxResumes hosts
-// and on each MaxResumes runners at most. blockID returns the id of the block
-// that the agent makes of a prompt.
+// PromptIDs returns the ids that the blocks of a message may have, which the agent may have
+// been sent again: more than an execution can have, which is parked MaxParks times at most,
+// and loses at most MaxResumes hosts and on each MaxResumes runners. blockID returns the id
+// of the agent's block of a prompt.
 func PromptIDs(messageID string, blockID func(string) string) []string {
 	ids := []string{messageID, blockID(messageID)} // the server's block of it, and the agent's
-	for times := 1; times <= MaxResumes*(MaxResumes+1); times++ {
+	for times := 1; times <= MaxResumes*(MaxResumes+1)+MaxParks; times++ {
 		ids = append(ids, blockID(resumeID(messageID, times)))
 	}
 	return ids
 }
 
-// Decide sets PromptPersisted and returns the events that tell subscribers what
-// was lost, and that the turn continues. persisted is what the transcripts have.
-func (r *Resume) Decide(m Message, executionID string, h *History, persisted reducer.State, at time.Time) []event.Event {
-	o := m.options(at)
+// Decide sets how the execution continues and returns the events about what was lost, and
+// about the verdict of the rules. persisted is what the transcripts have.
+func (r *Resume) Decide(m Message, executionID string, h *History, persisted reducer.State, rules permission.EffectRules, at time.Time) []event.Event {
+	if h.streamed.Has(event.Main, r.noticeID(executionID)) {
+		r.Decisions = nil // sent before another loss: nothing is allowed twice
+	}
+	o := m.options(persisted, at)
 	message, streamed := h.Asked()
 	r.PromptPersisted = hasPrompt(m.BlockIDs, persisted) || streamed && hasPrompt([]string{message.ID}, persisted)
 	if streamed && !r.PromptPersisted {
-		// Asked again, the agent creates the message again, some of them under an id
-		// of their own choice.
-		o.AskedAgain = message.ID
+		// When it is sent again, the agent creates the message's block again, some under an
+		// id of their own choice.
+		o.AskedAgain = append(o.AskedAgain, message.ID)
 	}
 	changed := loss.Difference(h.Streamed(), persisted, o)
-	return append(changed, r.notice(executionID, len(changed), at))
+	unknown, marks := h.unknown(persisted, m.Waited, at)
+	unknown = effects.Untold(unknown, persisted)
+	r.Then, r.Unknown, r.At = effects.Judge(unknown, rules), effects.Shorten(unknown), at
+	return append(append(changed, marks...), r.notice(executionID, len(changed), at))
 }
 
 func (r *Resume) notice(executionID string, changed int, at time.Time) event.Event {
 	text := r.Why + "; "
-	if r.PromptPersisted {
+	switch {
+	case r.Then == permission.LossFail:
+		text += "the turn ends, by a rule for calls whose effect is unknown"
+	case r.Then == permission.LossAsk:
+		text += "a person is asked whether the turn continues, by a rule for calls whose effect is unknown"
+	case r.PromptPersisted:
 		text += "the agent has the message in its transcript and was told to go on"
-	} else {
+	default:
 		text += "the agent had not written the message down and was asked again"
+	}
+	if len(r.Unknown) > 0 {
+		text += fmt.Sprintf("; calls whose effect is unknown: %d", len(r.Unknown))
 	}
 	if changed > 0 {
 		text += fmt.Sprintf("; %d blocks were lost or stand otherwise in the transcript", changed)
 	}
-	return event.FromServer(event.SystemBlock(fmt.Sprintf("sojourn-%s-resumed-%d", executionID, r.Times), "resumed", text), at)
+	if len(r.Decisions) > 0 {
+		text += "; " + permission.Summary(r.Decisions)
+	}
+	return event.FromServer(event.SystemBlock(r.noticeID(executionID), "resumed", text), at)
+}
+
+// noticeID returns the id of the notice, which for decisions depends on their parking:
+// where the notice exists, the agent may have got the decisions.
+func (r *Resume) noticeID(executionID string) string {
+	if len(r.Decisions) > 0 {
+		return fmt.Sprintf("sojourn-%s-answered-%d", executionID, r.Parks)
+	}
+	return fmt.Sprintf("sojourn-%s-resumed-%d", executionID, r.Times)
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// go test ./turn -rewrite writes the plans and actions that come out into testdata.
+// go test ./turn -rewrite writes the resulting plans and actions into testdata.
 var rewrite = flag.Bool("rewrite", false, "write the plans and actions that come out into testdata")
 
-// rewritten compares one file of an archive with what came out, or replaces it.
+// rewritten compares one file of an archive with the result, or replaces it.
 func rewritten(t *testing.T, path string, ar *txtar.Archive, name, got string) {
 	t.Helper()
 	for i := range ar.Files {
@@ -47,7 +47,7 @@ func fileOf(t *testing.T, ar *txtar.Archive, name string) []byte {
 	return nil
 }
 
-// TestPlans: each row of the table has a story of its own, and decides it.
+// TestPlans: each row of the table has a scenario that it decides.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/plans/*.txtar")
@@ -57,7 +57,7 @@ func TestPlans(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			ar, err := txtar.ParseFile(path)
 			require.NoError(t, err)
-			require.NotEmpty(t, strings.TrimSpace(string(ar.Comment)), "what happened, in words")
+			require.NotEmpty(t, strings.TrimSpace(string(ar.Comment)), "a description of what happened")
 			var f Facts
 			d := json.NewDecoder(bytes.NewReader(fileOf(t, ar, "facts")))
 			d.DisallowUnknownFields()
@@ -68,7 +68,7 @@ func TestPlans(t *testing.T) {
 		})
 	}
 	for _, r := range Rules {
-		require.True(t, shown[r.Name], "rule %s has no story in testdata/plans", r.Name)
+		require.True(t, shown[r.Name], "rule %s has no scenario in testdata/plans", r.Name)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestTurns(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			ar, err := txtar.ParseFile(path)
 			require.NoError(t, err)
-			require.NotEmpty(t, strings.TrimSpace(string(ar.Comment)), "what happened, in words")
+			require.NotEmpty(t, strings.TrimSpace(string(ar.Comment)), "a description of what happened")
 			m := NewMachine(Config{}, "")
 			require.NoError(t, json.Unmarshal(fileOf(t, ar, "machine"), m))
 			var out strings.Builder
@@ -98,12 +98,13 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// signals are the signals that a story can have, by name.
+// signals are the signals of scenarios, by name.
 var signals = []Signal{
 	Record{}, Unreadable{}, Attached{}, Prompted{}, Tick{}, SpoolRead{}, InterruptRequested{}, Interrupting{}, Responded{}, PolicyChanged{}, WaitingTold{},
+	SteerRequested{}, SteerRefused{}, Withheld{},
 }
 
-// signalOf reads a line "name {json}". Times are seconds after the story's beginning.
+// signalOf parses a line "name {json}". Times are seconds after the scenario's start.
 func signalOf(t *testing.T, line string) Signal {
 	t.Helper()
 	name, body, _ := strings.Cut(line, " ")

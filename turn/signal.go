@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/steering"
 )
 
 // Signal is something that happened to a running turn.
@@ -22,10 +23,10 @@ type Record struct {
 	Span
 	// At is when the runner saw it, and Now when it was read.
 	At, Now time.Time
-	// Exit is the end of the agent's process, for the record that says so; else nil.
+	// Exit is the end of the agent's process, if the record reports it; else nil.
 	Exit *Exit
-	// Progress reports whether the agent wrote something or was written something;
-	// its log, and what it writes only to show that it runs, is none.
+	// Progress reports whether the agent wrote output or got input; its log and its
+	// keep-alive lines are no progress.
 	Progress bool
 	Events   []event.Event
 	// Refused is why the agent will never take what is due; "" if it will.
@@ -40,16 +41,16 @@ type Unreadable struct {
 	Now            time.Time
 }
 
-// Attached reports where the spool of the agent's present process begins.
+// Attached reports where the agent's present process starts in the spool.
 type Attached struct {
 	Offset int64 `json:"offset"`
 }
 
-// Prompted reports that the agent was written the prompt: by this attempt or one
-// before.
+// Prompted reports that the prompt was written to the agent, by this attempt or an earlier
+// one.
 type Prompted struct{ Span }
 
-// Tick comes every second.
+// Tick is sent every second.
 type Tick struct{ Now time.Time }
 
 // SpoolRead answers [CheckSpool]: whether this attempt has read all of the spool.
@@ -73,15 +74,29 @@ type Responded struct {
 	Allow     bool
 	Message   string
 	Input     json.RawMessage
-	// By as in [event.PermissionResolved].
+	// By is as in [event.PermissionResolved].
 	By string
 }
 
 // PolicyChanged is how permission requests are answered from now on.
 type PolicyChanged struct{ Policy permission.Policy }
 
-// WaitingTold reports that the workflow knows which requests wait for a person.
+// SteerRequested is a message for the working agent. A repeated one changes nothing.
+type SteerRequested struct{ Message steering.Message }
+
+// SteerRefused reports that the agent can't take a message of [SteerAgent].
+type SteerRefused struct{ ID string }
+
+// WaitingTold reports that the workflow was sent the requests that wait for a person.
 type WaitingTold struct{ Requests []string }
+
+// Withheld reports that the agent is not prompted to resume, since calls of it have an
+// unknown effect: a person is asked first, or the turn ends.
+type Withheld struct {
+	Resume
+	// RequestID is the id of the question to a person.
+	RequestID string
+}
 
 func (Record) signal()             {}
 func (Unreadable) signal()         {}
@@ -94,14 +109,17 @@ func (Interrupting) signal()       {}
 func (Responded) signal()          {}
 func (PolicyChanged) signal()      {}
 func (WaitingTold) signal()        {}
+func (SteerRequested) signal()     {}
+func (SteerRefused) signal()       {}
+func (Withheld) signal()           {}
 
-// Action is something to be done for a running turn. Actions of a step are done in
-// their order; one that fails ends the attempt, and the rest is not done.
+// Action is something to do for a running turn. Actions of a step are done in order; one
+// that fails ends the attempt, and the rest is not done.
 type Action interface{ action() }
 
-// Place is where events belong: behind the record at Offset, ordered by Index. The
-// stream keeps the place of the last events, so that the next attempt skips what it
-// has. The zero place is of events that are appended again by no other attempt.
+// Place is where events are in the spool: after the record at Offset, ordered by Index. The
+// stream keeps the place of the last events, so that the next attempt skips what it has.
+// The zero place is for events that no other attempt appends again.
 type Place struct {
 	Offset int64 `json:"offset"`
 	Index  int   `json:"index"`
@@ -113,14 +131,14 @@ type Append struct {
 	Place  Place
 }
 
-// TellWaiting signals the workflow which permission requests wait for a person. It
-// precedes the events that say so, so that no reader of those finds the session
-// running. If it fails it is repeated with the next tick.
+// TellWaiting signals to the workflow which permission requests wait for a person. It
+// precedes the events about them, so that no reader of those finds the session running. If
+// it fails it is repeated with the next tick.
 type TellWaiting struct{ Requests []string }
 
-// AnswerAgent writes the agent the answer to its permission request. What is not
-// the policy's is saved before: an attempt after this one answers the same, and knows
-// whose answer it was.
+// AnswerAgent writes the answer to its permission request to the agent. Answers that are
+// not the policy's are saved before: a later attempt answers the same, with the same
+// author.
 type AnswerAgent struct {
 	RequestID string
 	Allow     bool
@@ -146,26 +164,56 @@ type StopAgent struct{}
 // Save saves what the checkpoint has of the machine: Cut and Interrupt.
 type Save struct{}
 
-// CheckSpool asks whether this attempt has read all of the spool; see [SpoolRead].
+// CheckSpool checks whether this attempt has read all of the spool; see [SpoolRead].
 type CheckSpool struct{}
 
-// ResumeLater ends the attempt so that the next one resumes behind the span: the
-// agent was killed with its runner.
+// ResumeLater ends the attempt so that the next one resumes after the span: the agent was
+// killed with its runner.
 type ResumeLater struct {
 	Span
 	Resume Resume
 }
 
+// Park ends the attempt so that the turn is parked, after what was read of the spool: the
+// agent is stopped, and the turn waits for a person without it.
+type Park struct {
+	Read   int64             `json:"read"`
+	Parked permission.Parked `json:"parked"`
+}
+
 // RefuseAnswer refuses an answer to a request that is not open.
 type RefuseAnswer struct{ RequestID string }
 
-// Finish ends the turn behind the span.
+// SteerAgent writes a message to the working agent, once. It is saved before, so that a
+// later attempt can read what the agent has.
+type SteerAgent struct{ Message steering.Message }
+
+// RefuseSteer refuses a message: the agent can't take it now, and it has to wait for its
+// own turn.
+type RefuseSteer struct{ ID string }
+
+// Finish ends the turn after the span.
 type Finish struct {
 	Span
 	At     time.Time
 	Ending Ending
 }
 
+// AskAgent sends the agent the withheld prompt.
+type AskAgent struct{}
+
+// SaveAnswer saves for later attempts who answered, as AnswerAgent does.
+type SaveAnswer struct{ RequestID string }
+
+// Emit adds server events without a place in the spool, once per key.
+type Emit struct {
+	Key      string
+	Payloads []event.Payload
+}
+
+func (AskAgent) action()       {}
+func (SaveAnswer) action()     {}
+func (Emit) action()           {}
 func (Append) action()         {}
 func (TellWaiting) action()    {}
 func (AnswerAgent) action()    {}
@@ -176,5 +224,8 @@ func (StopAgent) action()      {}
 func (Save) action()           {}
 func (CheckSpool) action()     {}
 func (ResumeLater) action()    {}
+func (Park) action()           {}
 func (RefuseAnswer) action()   {}
+func (SteerAgent) action()     {}
+func (RefuseSteer) action()    {}
 func (Finish) action()         {}

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// readyFile is in the data folder while a worker serves it, and holds the host's
-// id. A worker that was killed leaves it to the next one, which removes it
-// before it begins.
+// readyFile is in the data folder while a worker serves it, and has the host's
+// id. A killed worker leaves it to the next one, which removes it before it
+// starts.
 const readyFile = "ready"
 
-// markReady makes the file; unmark removes it. A disk on which that fails keeps
-// no worker from serving.
+// markReady makes the file; unmark removes it. A disk on which that fails does
+// not prevent a worker from serving.
 func markReady(dataDir, host string, logger *slog.Logger) (unmark func()) {
 	path := filepath.Join(dataDir, readyFile)
 	if err := os.WriteFile(path, []byte(host+"\n"), 0o600); err != nil {
@@ -30,7 +30,7 @@ func markReady(dataDir, host string, logger *slog.Logger) (unmark func()) {
 	}
 }
 
-// unmarkDead removes what a killed worker left; the caller holds the lock.
+// unmarkDead removes the file of a killed worker; the caller holds the lock.
 func unmarkDead(dataDir string) error {
 	err := os.Remove(filepath.Join(dataDir, readyFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -40,8 +40,8 @@ func unmarkDead(dataDir string) error {
 }
 
 // health reports whether a worker serves the data folder now: it has connected
-// and polls. One that is started again and again is not healthy, although
-// something runs all the time.
+// and polls. One that keeps restarting is not healthy, although a process is
+// always running.
 func health(dataDir string, stdout io.Writer) error {
 	unhealthy := func(why string) error {
 		return hinted{fmt.Errorf("data folder %s: %s", dataDir, why), "the worker's log says what keeps it from being ready"}

@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// identity is what a data folder makes of a machine: one host.
+// identity is the host that a data folder defines.
 type identity struct {
 	id     string
 	secret []byte
 	lock   *os.File
-	// temp is the folder for temporary files: empty at start, whatever the
-	// worker before had in it when it was killed.
+	// temp is the folder for temporary files. It is emptied at start, since a killed
+	// worker may have left some.
 	temp string
 }
 
-// claim takes the data folder for this worker alone, and reads or makes the
-// host's id and secret in it.
+// claim locks the data folder for this worker, and reads or makes the host's id
+// and secret in it.
 func claim(dataDir string) (identity, error) {
 	var me identity
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {

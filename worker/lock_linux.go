@@ -8,14 +8,14 @@ import (
 )
 
 // A killed worker's lock may outlive it by a moment: a child that it was just
-// starting shares its open files until it runs its own program.
+// starting shares its open files until it calls exec.
 const (
 	lockPatience = 3 * time.Second
 	lockLook     = 20 * time.Millisecond
 )
 
-// lockHeld reports whether a process holds the lock. A worker that starts at
-// this very moment waits for as long as this looks.
+// lockHeld reports whether a process holds the lock. A worker that starts at that
+// moment waits until the check is done.
 func lockHeld(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

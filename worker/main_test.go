@@ -19,15 +19,15 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// What a process of this binary is, by the variable of that name.
+// The roles of a process of this binary, set in the variable of that name.
 const (
 	roleVariable = "SOJOURN_TEST_ROLE"
 	// program is the worker itself.
 	program = "program"
-	// With these it supervises; its child writes into the file that
-	// traceVariable names how it was started, and goes on as the role says.
+	// In these roles it supervises; its child writes how it was started into the file
+	// that traceVariable names, and continues as the role requires.
 	crashing, refusing, staying = "crashing", "refusing", "staying"
-	// claiming takes the data folder that it is given and waits.
+	// claiming takes the given data folder and waits.
 	claiming = "claiming"
 
 	traceVariable = "SOJOURN_TEST_TRACE"
@@ -61,7 +61,7 @@ func play(role string) int {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer me.lock.Close() // a file that nothing refers to is closed by the collector
+		defer me.lock.Close() // the collector closes a file without references
 		fmt.Println("claimed")
 		<-ctx.Done()
 		return 0

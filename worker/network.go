@@ -26,13 +26,13 @@ func (s *options) readNetwork(mode string) error {
 	return nil
 }
 
-// house are the services that this worker itself uses, as HOST:PORT.
+// house returns the services that this worker itself uses, as HOST:PORT.
 func (s *options) house(temporal string) []string {
 	house := []string{temporal}
 	urls := append(strings.Split(s.NATS(), ","), s.Get("AWS_ENDPOINT_URL_S3"), s.Get("AWS_ENDPOINT_URL"), s.Get("SOJOURN_UI_URL"))
 	for _, u := range urls {
 		if !strings.Contains(u, "://") {
-			// NATS takes HOST and HOST:PORT for addresses.
+			// NATS accepts HOST and HOST:PORT as addresses.
 			u = "nats://" + strings.TrimSpace(u)
 		}
 		if hostPort, ok := sandbox.HostPort(u); ok {

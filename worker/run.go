@@ -30,7 +30,7 @@ SOJOURN_NETWORK_ALLOW, SOJOURN_NETWORK_DENY.
 
 `
 
-// hinted is an error with a second line that says what to do.
+// hinted is an error with a second line with what to do.
 type hinted struct {
 	error
 	hint string
@@ -64,8 +64,8 @@ func Run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 func dispatch(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "supervise" {
-		// The flags are the child's; they are checked here so that a wrong one
-		// is said once.
+		// The flags are the child's; they are checked here so that a wrong one is
+		// reported once.
 		if _, err := parseFlags(args[1:], getenv, stderr); err != nil {
 			return err
 		}

@@ -36,8 +36,8 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 		return err
 	}
 	defer me.lock.Close()
-	// What this process and its helpers leave when they are killed is removed by
-	// the next worker.
+	// The next worker removes what this process and its helpers leave when they are
+	// killed.
 	if err := os.Setenv("TMPDIR", me.temp); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
 	if err := h.FailPredecessor(ctx); err != nil {
-		// Their heartbeats are missed soon, and then they are tried again too.
+		// Their heartbeats time out soon, and then they are retried too.
 		logger.Warn("turns of the worker before wait for their heartbeat timeout", "error", err)
 	}
 	set, err := startWorkers(c, me.id, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, h)
@@ -84,14 +84,14 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 	}
 	select {
 	case <-ctx.Done():
-		return rest(s, set, h)
+		return endAgents(s, set, h)
 	case err := <-set.fatal:
 		return fmt.Errorf("worker: %w", err)
 	}
 }
 
 // watch does the worker's periodic work, until the returned stop is called:
-// sandboxes without an owner here, dead sessions anywhere.
+// sandboxes without an owner on this host, terminated sessions anywhere.
 func watch(c client.Client, h *activities.Host, logger *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -107,23 +107,24 @@ func watch(c client.Client, h *activities.Host, logger *slog.Logger) (stop func(
 	return func() { cancel(); <-done }
 }
 
-// restPatience bounds the end of the agents of a host that is put to rest.
-const restPatience = 30 * time.Second
+// endPatience bounds ending the agents of a host that is shut down.
+const endPatience = 30 * time.Second
 
-// rest ends what would continue without the worker, if that is set.
-func rest(s options, set *workers, h *activities.Host) error {
+// endAgents ends the agents that would continue without the worker, if that is
+// configured.
+func endAgents(s options, set *workers, h *activities.Host) error {
 	if !s.stopAgents {
 		return nil
 	}
 	set.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), restPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
 	defer cancel()
 	return h.StopAgents(ctx)
 }
 
-// reconnect is how a worker comes back to a Temporal that was away. The client's
-// own pace goes up to ten seconds between attempts: much of the time for which
-// an agent is left to itself ([host.DefaultLease]).
+// reconnect is how a worker reconnects to a Temporal that was unavailable. The
+// client's own pace goes up to ten seconds between attempts: much of the time for
+// which an agent runs without a worker ([host.DefaultLease]).
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 	MinConnectTimeout: 5 * time.Second,
@@ -153,7 +154,7 @@ func dialTemporal(ctx context.Context, o client.Options, store *archive.Archive,
 func ensureAttributes(ctx context.Context, c client.Client, namespace string, logger *slog.Logger) error {
 	missing, err := session.MissingSearchAttributes(ctx, c, namespace)
 	if err != nil {
-		// The sessions need them and not the question: it may not be permitted.
+		// Sessions need the attributes, not this query, which may not be permitted.
 		logger.Warn("the namespace's search attributes are not known", "namespace", namespace, "error", err)
 		return nil
 	}
@@ -176,7 +177,7 @@ func dialStream(ctx context.Context, s options, namespace string, logger *slog.L
 	return events, err
 }
 
-// openArchive asks nothing of the store yet.
+// openArchive sends no request to the store yet.
 func openArchive(ctx context.Context, s options, namespace string) (*archive.Archive, error) {
 	return archive.Open(ctx, archive.Options{Bucket: s.Get("SOJOURN_BUCKET"), Prefix: s.Get("SOJOURN_PREFIX"), Namespace: namespace})
 }
@@ -227,7 +228,7 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 	}), nil
 }
 
-// newProvider also returns what an operator must know of how agents are shut in
+// newProvider also returns what an operator must know of how agents are isolated
 // here.
 func newProvider(ctx context.Context, s options) (provider *local.Provider, warnings []string, err error) {
 	provider, err = local.New(ctx, local.Options{
@@ -252,8 +253,8 @@ func newProvider(ctx context.Context, s options) (provider *local.Provider, warn
 	return provider, warnings, nil
 }
 
-// sayMissing says at start which agents sessions can't have on this host. Few
-// hosts have all; one that has none is of no use.
+// sayMissing logs at start which agents are missing on this host. Few hosts have
+// all; one that has none is of no use.
 func sayMissing(agents adapters.Registry, s options, logger *slog.Logger) {
 	found := 0
 	for _, name := range agents.Names() {

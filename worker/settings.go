@@ -25,18 +25,19 @@ type options struct {
 	dataDir  string
 	capacity int
 	level    slog.Level
-	// memory is about what a session may cost this process.
+	// memory is about what a session may use of this process's memory.
 	memory activities.Memory
-	// hide are files and folders that agents must not see: what holds our credentials.
+	// hide are files and folders that agents must not see: those with the worker's
+	// credentials.
 	hide []string
 	json bool
-	// unsafeLocal lets agents run where nothing shuts them in.
+	// unsafeLocal lets agents run without isolation.
 	unsafeLocal bool
 	// network is what agents may reach.
 	network sandbox.Network
 	// idleLease is how long an idle agent lives without a worker.
 	idleLease time.Duration
-	// healthEvery is how often idle agents are looked at.
+	// healthEvery is how often idle agents are checked.
 	healthEvery time.Duration
 	// stopAgents ends the host's agents when the worker is stopped.
 	stopAgents bool
@@ -101,7 +102,7 @@ func (s *options) readUnsafeLocal() error {
 	return nil
 }
 
-// setMemory takes the flag's number of MiB, or for 0 the environment's.
+// setMemory sets the flag's number of MiB, or for 0 the environment's.
 func (s *options) setMemory(mib int64) error {
 	name := "--session-memory"
 	if text := s.Get("SOJOURN_SESSION_MEMORY"); mib == 0 && text != "" {
@@ -128,8 +129,8 @@ func usageError(msg string) error {
 	return wrongUsage{hinted{errors.New(msg), "sojourn-worker --help lists the flags"}}
 }
 
-// readSettings opens the environment and the file behind it. The agents don't
-// get to see the file: it holds our credentials.
+// readSettings opens the environment and the file behind it. The file is hidden
+// from agents, since it has the worker's credentials.
 func (s *options) readSettings(path string, getenv func(string) string) error {
 	var err error
 	if s.Settings, err = settings.Open(path, getenv); err != nil {
@@ -148,7 +149,7 @@ func (s *options) readSettings(path string, getenv func(string) string) error {
 	return s.Export()
 }
 
-// hideKeys hides the files of our keys to NATS, wherever they are.
+// hideKeys hides the worker's key files for NATS, wherever they are.
 func (s *options) hideKeys() error {
 	for _, file := range s.NATSAccess().Files() {
 		path, err := filepath.Abs(file)

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// A worker that ends within steady is started again after a wait that doubles
-// up to lastWait.
+// A worker that ends within steady is restarted after a wait that doubles up to
+// lastWait.
 const (
 	steady    = 30 * time.Second
 	firstWait = 100 * time.Millisecond
 	lastWait  = 10 * time.Second
 )
 
-// supervise runs the worker as a child and starts it again whenever it ends:
-// in a container, where the end of the first process is the end of the host,
-// a worker's restart is then no host loss. It ends with ctx, or when the
-// child says that its command line is wrong.
+// supervise runs the worker as a child and restarts it whenever it ends: in a
+// container, where the end of the first process is the end of the host, a
+// worker's restart is then not the loss of a host. It ends with ctx, or when the
+// child exits because its command line is wrong.
 func supervise(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {

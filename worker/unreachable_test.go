@@ -14,14 +14,14 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// patience bounds waits for something that has no signal; tick is how often it
-// is looked for.
+// patience bounds waits for something without a signal; tick is how often it is
+// checked.
 const (
 	patience = time.Minute
 	tick     = 20 * time.Millisecond
 )
 
-// clean is an environment that names no server.
+// clean returns an environment that names no server.
 func clean(home string) []string {
 	env := []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "AWS_EC2_METADATA_DISABLED=true"}
 	for _, v := range os.Environ() {
@@ -34,7 +34,7 @@ func clean(home string) []string {
 }
 
 // A server that does not answer is named in one line, with what to do, and the
-// worker ends; no sandbox is begun.
+// worker ends; no sandbox is made.
 func TestServersAway(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, variable, scheme, hint string }{
@@ -62,7 +62,8 @@ func TestServersAway(t *testing.T) {
 	}
 }
 
-// A worker says when it is ready, and ends without an error when it is told to.
+// A worker reports when it is ready, and ends without an error when it is asked
+// to.
 func TestServesAndStops(t *testing.T) {
 	t.Parallel()
 	run, err := filepath.Abs(filepath.Join("..", "bin"))
@@ -76,10 +77,10 @@ func TestServesAndStops(t *testing.T) {
 	env := append(clean(t.TempDir()), "PATH="+run+":"+os.Getenv("PATH"))
 	p := spawn(t, program, env, "--env-file", servers.Get(t).File, "--data-dir", data, "--json", "--log-level", "error")
 	require.Contains(t, p.says(), `"ready":true`)
-	code, _, stderr := told(t, nil, "health", "--data-dir", data)
+	code, _, stderr := runProgram(t, nil, "health", "--data-dir", data)
 	require.Zero(t, code, stderr)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, p.end(), p.stderr.String())
-	code, _, _ = told(t, nil, "health", "--data-dir", data)
+	code, _, _ = runProgram(t, nil, "health", "--data-dir", data)
 	require.Equal(t, 1, code)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// told runs the program in this process, with no environment but vars.
-func told(t *testing.T, vars map[string]string, args ...string) (code int, stdout, stderr string) {
+// runProgram runs the program in this process, with only vars as its environment.
+func runProgram(t *testing.T, vars map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,7 +30,7 @@ func told(t *testing.T, vars map[string]string, args ...string) (code int, stdou
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--help"}, {"supervise", "--help"}} {
-		code, _, stderr := told(t, nil, args...)
+		code, _, stderr := runProgram(t, nil, args...)
 		require.Zero(t, code)
 		for _, flag := range []string{"-capacity", "-data-dir", "-env-file", "-json", "-log-level", "-session-memory", "supervise"} {
 			require.Contains(t, stderr, flag)
@@ -56,14 +56,14 @@ func TestWrongUsage(t *testing.T) {
 		`unexpected argument "run"`: {"supervise", "run"},
 		"unsafe-local":              {"--unsafe-local=perhaps"},
 	} {
-		code, stdout, stderr := told(t, nil, args...)
+		code, stdout, stderr := runProgram(t, nil, args...)
 		require.Equal(t, 2, code, want)
 		require.Empty(t, stdout)
 		requireTwoLines(t, stderr, want)
 	}
 }
 
-// requireTwoLines wants what happened in one line, and what to do in another.
+// requireTwoLines requires what happened in one line, and what to do in another.
 func requireTwoLines(t *testing.T, stderr, want string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
@@ -149,8 +149,8 @@ func TestClaimKeepsTheHost(t *testing.T) {
 	require.NotEqual(t, one.secret, other.secret)
 }
 
-// A death, or a full disk, in the middle of the first write leaves an empty
-// file: neither an id nor a secret.
+// A crash, or a full disk, in the middle of the first write leaves an empty file:
+// neither an id nor a secret.
 func TestClaimAfterATornWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -167,8 +167,8 @@ func TestClaimAfterATornWrite(t *testing.T) {
 	require.Len(t, files, 4, "lock, id, secret, folder of temporary files: %q", files)
 }
 
-// The lock is the process's: it keeps a second worker out, and goes when the
-// process dies, however that is.
+// The lock is per process: it keeps a second worker out, and ends with the
+// process, however it ends.
 func TestLockEndsWithTheProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -176,7 +176,7 @@ func TestLockEndsWithTheProcess(t *testing.T) {
 	require.Equal(t, "claimed", first.says())
 	_, err := claim(dir)
 	require.ErrorContains(t, err, "another worker runs on it")
-	code, _, stderr := told(t, nil, "--data-dir", dir)
+	code, _, stderr := runProgram(t, nil, "--data-dir", dir)
 	require.Equal(t, 1, code)
 	requireTwoLines(t, stderr, dir)
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGKILL))
@@ -186,8 +186,8 @@ func TestLockEndsWithTheProcess(t *testing.T) {
 	release(t, me)
 }
 
-// release gives a lock back at once. Its file alone, closed, may hold it a moment
-// more: a child that another test is just starting shares it.
+// release releases a lock at once. Closing only its file may hold it a moment
+// longer: a child that another test is just starting shares it.
 func release(t *testing.T, me identity) {
 	t.Helper()
 	require.NoError(t, syscall.Flock(int(me.lock.Fd()), syscall.LOCK_UN))
@@ -205,14 +205,14 @@ func supervisor(t *testing.T, role string, args ...string) (*child, func() []str
 	}
 }
 
-// What a supervisor starts again and again is not healthy, nor is what was
-// killed when it was ready.
+// A worker that its supervisor keeps restarting is not healthy, nor is one that
+// was killed when it was ready.
 func TestHealthSeesACrashLoop(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	requireUnhealthy := func(why string) {
 		t.Helper()
-		code, stdout, stderr := told(t, nil, "health", "--data-dir", dir)
+		code, stdout, stderr := runProgram(t, nil, "health", "--data-dir", dir)
 		require.Equal(t, 1, code)
 		require.Empty(t, stdout)
 		requireTwoLines(t, stderr, why)
@@ -229,7 +229,7 @@ func TestHealthSeesACrashLoop(t *testing.T) {
 	require.NoError(t, err)
 	requireUnhealthy("its worker is not ready")
 	markReady(dir, me.id, slog.New(slog.DiscardHandler))
-	code, stdout, _ := told(t, nil, "health", "--data-dir", dir)
+	code, stdout, _ := runProgram(t, nil, "health", "--data-dir", dir)
 	require.Zero(t, code)
 	require.Equal(t, "sojourn-worker is ready: host "+me.id+"\n", stdout)
 	release(t, me)
@@ -240,7 +240,7 @@ func TestHealthSeesACrashLoop(t *testing.T) {
 	requireUnhealthy("its worker is not ready")
 }
 
-// A worker that ends is started again, each time after a longer wait.
+// A worker that ends is restarted, each time after a longer wait.
 func TestSuperviseRestarts(t *testing.T) {
 	t.Parallel()
 	c, trace := supervisor(t, crashing, "--capacity", "3")

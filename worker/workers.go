@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows"
+	"github.com/sojourn-run/sojourn/workflows/hosts"
 	"github.com/sojourn-run/sojourn/workflows/reconcile"
 )
 
@@ -33,25 +34,29 @@ func (w *workers) stop() {
 	w.all = nil
 }
 
+// maxWatched is how many child sessions a worker waits for at once; each is a
+// goroutine. Only those of parents that continued as new are waited for.
+const maxWatched = 10_000
+
 // startWorkers polls the shared queues and this host's two. Turns get as many
-// slots as the host may hold sandboxes; control has slots of its own, so an
+// slots as the host may have sandboxes; control has separate slots, so an
 // interrupt never waits behind a turn.
 func startWorkers(c client.Client, hostID string, light *activities.Session, h *activities.Host) (*workers, error) {
-	set := &workers{fatal: make(chan error, 4)}
+	set := &workers{fatal: make(chan error, 5)}
 	base := worker.Options{
-		// A turn is handed over at once when the worker stops: its agent goes
-		// on, and the next worker attaches to it.
+		// A turn is released at once when the worker stops: its agent continues, and
+		// the next worker attaches to it.
 		WorkerStopTimeout:                time.Second,
 		MaxHeartbeatThrottleInterval:     time.Second,
 		DefaultHeartbeatThrottleInterval: time.Second,
-		// A worker that was killed can't say that its cache of workflows is
-		// gone: tasks wait this long for it before anybody may take them.
+		// A killed worker can't report that its cache of workflows is gone: tasks wait
+		// this long for it before another worker may take them.
 		StickyScheduleToStartTimeout: time.Second,
 		// A task may bring many large messages to a busy machine, and a query replays
-		// them all; a task that takes too long is given to another worker anyway.
+		// them all; a task that takes too long is moved to another worker anyway.
 		DeadlockDetectionTimeout: 30 * time.Second,
-		// The next worker fails what this one had under way; what a reset run wants
-		// written against its stream is refused.
+		// The next worker fails the activities that this one had in progress; writes of
+		// a reset run against its stream are refused.
 		Interceptors: []interceptor.WorkerInterceptor{h.Interceptor(), activities.ResetGuard(light.Stream)},
 		OnFatalError: func(err error) { set.fatal <- err },
 	}
@@ -59,12 +64,21 @@ func startWorkers(c client.Client, hostID string, light *activities.Session, h *
 	shared.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowType})
 	shared.RegisterWorkflowWithOptions(reconcile.Session, workflow.RegisterOptions{Name: session.ReconcileType})
 	shared.RegisterWorkflowWithOptions(reconcile.Scheduled, workflow.RegisterOptions{Name: session.ReconcilerType})
-	shared.RegisterWorkflowWithOptions(workflows.Hosts, workflow.RegisterOptions{Name: session.HostsType})
+	shared.RegisterWorkflowWithOptions(hosts.Reports, workflow.RegisterOptions{Name: session.HostsType})
 	reconciler := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
 	register(shared, map[string]any{
 		contract.ActivityBegin: light.Begin, contract.ActivityEmit: light.Emit, contract.ActivityFinish: light.Finish, contract.ActivityCatchUp: light.CatchUp,
 		contract.ActivityDescribeTerminated: reconciler.DescribeTerminated, contract.ActivityRecordTermination: reconciler.RecordTermination, contract.ActivityReconcileTerminated: reconciler.ReconcileTerminated,
 	})
+
+	children := &activities.Children{Temporal: c, Stream: light.Stream}
+	register(shared, map[string]any{contract.ActivityCancelChildren: children.CancelChildren})
+
+	watching := base
+	watching.DisableWorkflowWorker, watching.MaxConcurrentActivityTaskPollers = true, 1
+	watching.MaxConcurrentActivityExecutionSize = maxWatched
+	watch := worker.New(c, session.WatchQueue, watching)
+	register(watch, map[string]any{contract.ActivityAwaitChild: children.AwaitChild})
 
 	creating := base
 	tuner, err := slotTuner(h.Slots)
@@ -85,7 +99,7 @@ func startWorkers(c client.Client, hostID string, light *activities.Session, h *
 	control := worker.New(c, session.ControlQueue(hostID), controlling)
 	register(control, map[string]any{contract.ActivitySendControl: h.SendControl, contract.ActivityEndSandbox: h.EndSandbox, contract.ActivityDescribeHost: h.DescribeHost})
 
-	for _, w := range []worker.Worker{turns, control, create, shared} {
+	for _, w := range []worker.Worker{turns, control, create, watch, shared} {
 		if err := w.Start(); err != nil {
 			set.stop()
 			return nil, err

@@ -14,24 +14,22 @@ import (
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
-// What the stream says wins. A run can be behind its session's stream: an
-// operator reset the workflow to an earlier point, or an activity took an epoch
-// whose result never came. An activity of such a run is refused as fenced. The
-// run then does one thing, whatever it was about to do: it takes over how far the
-// session has come, under a new epoch unless its sandbox is live, and tries again.
-// A run that only can't know its epoch, and is behind in nothing else, takes a new
-// one with its next write; see epochUnknown.
+// The stream wins. A run can be behind its session's stream: an operator reset the workflow
+// to an earlier point, or an activity took an epoch and its result was lost. An activity of
+// such a run is refused as fenced. The run then does one thing, whatever it was about to
+// do: it takes over the session's state from the stream, under a new epoch unless its
+// sandbox is live, and retries. A run that may not have its newest epoch, and is behind in
+// nothing else, takes a new one with its next write; see epochUnknown.
 
 // maxCatchUps bounds how often in a row a run finds that it is behind.
 const maxCatchUps = 8
 
-// errAnswered is of a write that is not needed: the stream has the end of the
-// running execution.
+// errAnswered is the error for a needless write: the stream has the end of the running
+// execution.
 var errAnswered = errors.New("the execution has ended already")
 
-// wasReset reports whether an operator's reset made this run. It is for
-// activities' inputs only: before the reset's point the earlier run decided
-// otherwise.
+// wasReset reports whether an operator's reset made this run. It is for activities' inputs
+// only: before the reset's point the earlier run decided differently.
 func (r *run) wasReset() bool {
 	info := workflow.GetInfo(r.ctx)
 	return info.OriginalRunID != "" && info.OriginalRunID != info.WorkflowExecution.RunID
@@ -42,8 +40,8 @@ func isFenced(err error) bool {
 	return errors.As(err, &app) && app.Type() == session.TypeFenced
 }
 
-// catchUp brings a run up to date whose activity was refused because the run is
-// behind. It reports whether to try again.
+// catchUp brings a run up to date whose activity was refused because the run is behind. It
+// reports whether to retry.
 func (r *run) catchUp(ctx workflow.Context, refused error) bool {
 	if !isFenced(refused) || r.catchUps >= maxCatchUps {
 		return false
@@ -63,8 +61,8 @@ func (r *run) catchUp(ctx workflow.Context, refused error) bool {
 	return true
 }
 
-// takeOverStream makes the state agree with the stream. Messages that were
-// answered get the result that the stream has and never run again.
+// takeOverStream makes the state agree with the stream. Messages that were answered get the
+// result that is in the stream and never run again.
 func (r *run) takeOverStream(out contract.CatchUpOutput) {
 	r.recall(out.Record)
 	st := r.st
@@ -102,13 +100,13 @@ func (r *run) takeOverResult(res session.Result, before uint64) {
 	r.addResult(outputOf(res))
 }
 
-// awaits reports whether a message is the running one, or waits.
+// awaits reports whether a message is running or queued.
 func (r *run) awaits(messageID string) bool {
 	return r.cur != nil && r.cur.queued.Message.ID == messageID || r.st.Queue.Find(messageID) >= 0
 }
 
-// failUnknown fails a running execution whose message this run never had: the
-// reset left it out. Its sandbox is given up, and the agent with it.
+// failUnknown fails a running execution whose message this run never had: the reset left it
+// out. Its sandbox is given up, and the agent with it.
 func (r *run) failUnknown(run contract.Running) {
 	info := event.ErrorInfo{Message: "the session's workflow was reset to before this message, without it", Code: session.TypeTerminated}
 	res := session.Result{ExecutionID: run.ExecutionID, MessageID: run.MessageID, Outcome: session.Failed, Error: &info}
@@ -118,8 +116,8 @@ func (r *run) failUnknown(run contract.Running) {
 	r.notify(failureBlock(res), res.Ends())
 }
 
-// emit appends server events under the run's epoch, or under a new one if its own
-// may not be the newest. It is for any coroutine; ctx is its own.
+// emit appends server events under the run's epoch, or under a new one if its own may not
+// be the newest. Any coroutine may call it, with its own ctx.
 func (r *run) emit(ctx workflow.Context, in contract.EmitInput) (contract.EmitOutput, error) {
 	ctx = workflow.WithActivityOptions(ctx, timeouts.Write)
 	in.SessionID = r.in.SessionID
@@ -144,14 +142,14 @@ func (r *run) emit(ctx workflow.Context, in contract.EmitInput) (contract.EmitOu
 	}
 }
 
-// outputOf is a turn's output as far as its result has it.
+// outputOf returns a turn's output as far as its result has it.
 func outputOf(res session.Result) contract.RunTurnOutput {
 	out := contract.RunTurnOutput{Result: res}
 	if res.Result != nil {
-		out.Usage, out.CostUSD = res.Result.Usage, res.Result.CostUSD
+		out.Usage, out.CostUSD, out.Ticks = res.Result.Usage, res.Result.CostUSD, res.Result.Ticks
 	}
 	return out
 }
 
-// nextTurn is the number that fences the next turn: above all of this epoch.
+// nextTurn returns the number that fences the next turn: above all of this epoch.
 func (r *run) nextTurn() int { return max(r.st.Turns, r.st.MinTurn) + 1 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// setBack makes a play's workflow find, at its next write, that the session is
-// further than it knows.
+// setBack makes a play's workflow find, at its next write, that the session's stream has
+// more than it knows.
 func (p *play) setBack(out contract.CatchUpOutput) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -30,8 +30,7 @@ func answeredBefore(execution, message string) session.Result {
 	return session.Result{ExecutionID: execution, MessageID: message, Outcome: session.Completed, Result: &event.QueryResult{Response: "said before", CostUSD: new(2.0)}}
 }
 
-// What was answered before a reset is not asked again: its answer is the one
-// that stands.
+// What was answered before a reset is not sent again: the first answer counts.
 func TestAResetRunTakesOverAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -58,14 +57,14 @@ func TestAResetRunTakesOverAnAnswer(t *testing.T) {
 	p.run()
 	require.Equal(t, "x3", p.receipt(again).ExecutionID, "the message is known, though this run never had it")
 	require.Equal(t, []string{"one", "four"}, p.w.prompts("s1"))
-	require.Len(t, p.w.places, 1, "the sandbox that stands goes on")
+	require.Len(t, p.w.places, 1, "the live sandbox is kept")
 	last := p.w.turns[len(p.w.turns)-1]
-	require.Equal(t, "x5", last.ExecutionID, "no execution id comes twice")
+	require.Equal(t, "x5", last.ExecutionID, "no execution id is used twice")
 	require.Greater(t, last.Turn, 5, "the turn's fence is above all that were taken")
 	require.Greater(t, last.LastSeq, uint64(100))
 }
 
-// What was under way goes on as the same execution, from its beginning.
+// A running execution continues as the same one, from its start.
 func TestAResetRunTakesOverATurn(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -88,8 +87,8 @@ func TestAResetRunTakesOverATurn(t *testing.T) {
 	require.Greater(t, last.Turn, 2)
 }
 
-// A message that the reset leaves out, and that was being answered, fails by
-// name; its agent is given up.
+// A message that the reset leaves out, and that was being answered, fails with a typed error; its
+// agent is given up.
 func TestAResetRunFailsAMessageItNeverHad(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

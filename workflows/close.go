@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -25,12 +26,12 @@ func (r *run) requestClose(reason string) {
 
 func (r *run) closeChildren() {
 	for _, c := range r.st.Children {
-		r.children[c.SessionID].cancel()
+		r.closeChild(c.SessionID)
 	}
 }
 
-// finish ends the session: children first, then what was never answered, the
-// sandbox, the record.
+// finish ends the session: first the children, then what was not answered, the sandbox, the
+// record.
 func (r *run) finish() error {
 	r.publish()
 	if err := workflow.Await(r.ctx, func() bool { return len(r.st.Children) == 0 }); err != nil {
@@ -44,9 +45,9 @@ func (r *run) finish() error {
 		}
 		switch {
 		case len(r.st.Queue) > 0:
-			// A signal came while that was written.
+			// A signal arrived while that was written.
 		case r.st.Sandbox != nil:
-			r.endSandbox("manual")
+			r.endSandbox(contract.EndSandboxInput{Reason: "manual"})
 		default:
 			if err := r.writeEnd(); !r.catchUp(r.ctx, err) {
 				return err
@@ -55,17 +56,45 @@ func (r *run) finish() error {
 	}
 }
 
-// endSandbox archives and ends the sandbox. A host that is gone took its
-// sandbox with it; the session continues without.
-func (r *run) endSandbox(reason string) {
+// maxBackground bounds how long background commands keep a sandbox, after the session's
+// last activity.
+const maxBackground = 24 * time.Hour
+
+// endIdle ends the sandbox of a session that was idle for its idle timeout, unless commands
+// run in it: then the timeout starts again.
+func (r *run) endIdle() {
+	r.endSandbox(contract.EndSandboxInput{Reason: "idle", UnlessBusy: workflow.Now(r.ctx).Sub(r.st.LastActivity) < maxBackground})
+	if len(r.st.Background) > 0 {
+		r.idleLooks++
+	}
+}
+
+// idleWait returns the idle timeout. Running background commands double it each time, up to
+// the default: a check costs history.
+func (r *run) idleWait() time.Duration {
+	idle := time.Duration(r.st.IdleTimeoutMS) * time.Millisecond
+	wait := idle
+	for range r.idleLooks {
+		wait = min(2*wait, max(idle, session.DefaultIdleTimeout))
+	}
+	return wait
+}
+
+// endSandbox archives and ends the sandbox. A lost host took its sandbox with it; the
+// session continues without, and hostLost is true.
+func (r *run) endSandbox(in contract.EndSandboxInput) (hostLost bool) {
 	sb := *r.st.Sandbox
 	defer r.waitFor("the sandbox on host " + sb.Host + " to be archived and ended")()
 	ctx := workflow.WithActivityOptions(r.ctx, timeouts.End(sb.Host))
+	in.Agent, in.Sandbox, in.LastSeq, in.Reset = r.agent(), sb, r.st.LastSeq, r.wasReset()
 	var out contract.EndSandboxOutput
-	err := workflow.ExecuteActivity(ctx, contract.ActivityEndSandbox, contract.EndSandboxInput{Agent: r.agent(), Sandbox: sb, Reason: reason, LastSeq: r.st.LastSeq, Reset: r.wasReset()}).Get(ctx, &out)
+	err := workflow.ExecuteActivity(ctx, contract.ActivityEndSandbox, in).Get(ctx, &out)
 	if r.catchUp(r.ctx, err) {
-		// The state has changed: the caller looks at it again.
-		return
+		// The state has changed: the caller reads it again.
+		return false
+	}
+	if r.st.Background = out.Background; len(out.Background) > 0 {
+		return false
 	}
 	r.st.Sandbox = nil
 	if err != nil {
@@ -83,6 +112,7 @@ func (r *run) endSandbox(reason string) {
 	}
 	r.advance(out.LastSeq, "")
 	r.publish()
+	return err != nil
 }
 
 func (r *run) writeEnd() error {
@@ -96,7 +126,7 @@ func (r *run) writeEnd() error {
 	if err != nil {
 		return fmt.Errorf("session %s: close: %w", r.in.SessionID, err)
 	}
-	r.published.status = ""
+	r.published.Status = ""
 	r.publishAs(session.StatusClosed)
 	return nil
 }

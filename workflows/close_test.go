@@ -20,8 +20,7 @@ func TestCloseWhileATurnRunsInterruptsFirst(t *testing.T) {
 	require.Equal(t, "closed", p.w.finished[0].Reason)
 }
 
-// L1: whoever has a receipt hears of the failure, in the results and in the
-// conversation.
+// L1: every message with a receipt has its failure in the results and in the conversation.
 func TestCloseRecordsWhatWasNeverAnswered(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -45,8 +44,8 @@ func TestCloseRecordsWhatWasNeverAnswered(t *testing.T) {
 	require.Contains(t, *blocks[0].Block.Message, "never three (m3)")
 }
 
-// A signal can't be refused: one that comes while the session closes is
-// recorded like those that came before.
+// A signal can't be refused: one that arrives while the session closes is recorded like
+// those before.
 func TestASignalWhileTheSessionClosesIsRecorded(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -68,8 +67,8 @@ func TestASignalWhileTheSessionClosesIsRecorded(t *testing.T) {
 	require.IsType(t, event.SessionClosed{}, last.payload)
 }
 
-// TestR18ClosedIsFinalInWorkflow: close itself is idempotent; every other
-// operation on a session that closes is refused.
+// TestR18ClosedIsFinalInWorkflow: close itself is idempotent; every other operation on a
+// closing session is refused.
 func TestR18ClosedIsFinalInWorkflow(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -101,7 +100,7 @@ func TestR18ClosedIsFinalInWorkflow(t *testing.T) {
 	require.Equal(t, session.StatusClosed, p.snapshot().Status)
 }
 
-// To request cancellation is to close.
+// Canceling the workflow closes the session.
 func TestCancelIsClose(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -113,8 +112,8 @@ func TestCancelIsClose(t *testing.T) {
 	require.Len(t, p.w.ended, 1)
 }
 
-// TestR28CloseInWorkflow: children, then the turn, then the sandbox, then the
-// end; also when a child takes longer to end than the session's own turn.
+// TestR28CloseInWorkflow: children, then the turn, then the sandbox, then the end; also
+// when a child takes longer to end than the session's own turn.
 func TestR28CloseInWorkflow(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

@@ -10,92 +10,92 @@ import (
 )
 
 const (
-	// continueAt is the history length at which a run makes way for the next even
-	// if the server does not ask for it yet: well under its warning at 10 240.
+	// continueAt is the history length at which a run makes way for the next one, even
+	// without the server's suggestion: well under its warning at 10 240.
 	continueAt = 8000
-	// makeWayBytes is the history size at which a run makes way in the middle of a
-	// turn: the server's own suggestion. It ends the workflow at 50 MB; what comes
-	// while the run makes way has room.
+	// makeWayBytes is the history size at which a run makes way in the middle of a turn:
+	// the server's own suggestion. It ends the workflow at 50 MB, which leaves room for
+	// what arrives meanwhile.
 	makeWayBytes = 4 << 20
 )
 
-// mayContinue reports whether this run may make way for the next: a child
-// reports to the run that started it; a handler answers for its own run; a wish
-// to close or to evict is not carried.
+// overlong reports whether the next run should take over. The server's suggestion applies
+// between turns, where that costs nothing; a closing session ends anyway.
+func (r *run) overlong() bool {
+	if !r.begun || r.closing != "" || r.cancelled() {
+		return false
+	}
+	info := workflow.GetInfo(r.ctx)
+	return info.GetCurrentHistoryLength() > continueAt || info.GetCurrentHistorySize() > makeWayBytes ||
+		r.cur == nil && info.GetContinueAsNewSuggested()
+}
+
+// renewing reports whether the run makes way as soon as possible. From then on everything
+// slow is left to the next run, and every waiting handler returns.
+func (r *run) renewing() bool {
+	return r.overlong() && (r.atEdge || r.cur != nil && (r.cur.live || r.cur.parked))
+}
+
+// mayContinue reports whether nothing is running that this run has to finish: a handler
+// answers for its own run, and requests to other workflows may be dropped with the run.
 func (r *run) mayContinue() bool {
-	if !r.begun || len(r.st.Children) > 0 || !workflow.AllHandlersFinished(r.ctx) || r.responding > 0 {
-		return false
-	}
-	return r.closing == "" && !r.cancelled() && !r.evicting
+	return r.renewing() && r.busy == 0 && workflow.AllHandlersFinished(r.ctx)
 }
 
-// continueDue reports whether this run should end at this turn's edge, and may.
-func (r *run) continueDue() bool {
-	if r.cur != nil || !r.outboxEmpty() || !r.mayContinue() {
-		return false
-	}
-	info := workflow.GetInfo(r.ctx)
-	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > continueAt
-}
-
-// continueAsNew ends this run and carries its state into the next. Nothing in
-// it blocks, so no message can come in between. It returns nil, and the run
-// continues, when a signal that came with it has to be dealt with here.
+// continueAsNew ends this run between two turns. It returns nil, and the run continues,
+// when the session has to close or when this run has to handle a signal first.
 func (r *run) continueAsNew() error {
-	r.drain(r.ctx)
-	if !r.continueDue() {
-		return nil
-	}
-	return r.nextRun()
-}
-
-func (r *run) nextRun() error {
-	in := r.in
-	in.Version, in.Carried = session.StateVersion, r.st
-	return workflow.NewContinueAsNewError(r.ctx, session.WorkflowType, in)
-}
-
-// errMakeWay ends the wait for a turn, and not the turn.
-var errMakeWay = errors.New("the run makes way for the next one")
-
-// makeWayDue reports whether this run should end in the middle of its turn, and
-// may: messages that are sent meanwhile fill its history.
-func (r *run) makeWayDue() bool {
-	info := workflow.GetInfo(r.ctx)
-	if info.GetCurrentHistorySize() <= makeWayBytes && info.GetCurrentHistoryLength() <= continueAt {
-		return false
-	}
-	return r.cur.live && r.mayContinue()
-}
-
-// awaitTurn waits for RunTurn, or until the run has to make way.
-func (r *run) awaitTurn(ctx workflow.Context, done workflow.Future, out *contract.RunTurnOutput) error {
-	if err := workflow.Await(r.ctx, func() bool { return done.IsReady() || r.makeWayDue() }); err != nil {
+	r.atEdge = true
+	defer func() { r.atEdge = false }()
+	if err := workflow.Await(r.ctx, func() bool { return r.mayContinue() || !r.overlong() }); err != nil {
 		return err
 	}
-	if !done.IsReady() {
-		return errMakeWay
+	if r.drain(r.ctx); r.mayContinue() {
+		return r.nextRun()
+	}
+	return nil
+}
+
+// errMakeWay ends the wait for a turn, but not the turn.
+var errMakeWay = errors.New("the run makes way for the next one")
+
+// awaitTurn waits for RunTurn, or until the run has to make way in the middle of it. Then
+// it abandons the attempt at RunTurn, but not its agent: the next run's attempt attaches to
+// it, as after a worker's death.
+func (r *run) awaitTurn(ctx workflow.Context, done workflow.Future, out *contract.RunTurnOutput) error {
+	for !done.IsReady() {
+		if err := workflow.Await(r.ctx, func() bool { return done.IsReady() || r.mayContinue() }); err != nil {
+			return err
+		}
+		if done.IsReady() {
+			break
+		}
+		if r.drain(r.ctx); r.mayContinue() {
+			r.carryTurn()
+			return errMakeWay
+		}
 	}
 	return done.Get(ctx, out)
 }
 
-// makeWay ends this run in the middle of its turn and carries the turn with the
-// state. The attempt at RunTurn is abandoned, but not its agent: the next run's
-// attempt attaches to it, as after a worker's death. Nothing in it blocks.
-func (r *run) makeWay() error {
-	r.drain(r.ctx)
+func (r *run) carryTurn() {
 	cur := r.cur
 	r.st.UnderWay = &session.UnderWay{
 		Queued: cur.queued, AfterSeq: r.began(cur.queued, r.st.LastSeq), Anchor: r.st.LastBlockID,
-		Lost: cur.lost, Interrupted: cur.interrupted, Reason: cur.reason,
+		Lost: cur.lost, Interrupted: cur.interrupted, Reason: cur.reason, Waiting: cur.waiting,
 	}
 	if run := r.running; run != nil && run.MessageID == cur.queued.Message.ID {
 		r.st.UnderWay.Anchor = run.Anchor
 	}
 	if r.st.MinTurn == 0 {
-		// The attempts of the next run come after those of this one.
+		// The next run's attempts need higher fences than this one's.
 		r.st.MinTurn = r.nextTurn()
 	}
+}
+
+// nextRun carries the state into the next run. Nothing blocks between the decision and its
+// return, so no message can arrive in between.
+func (r *run) nextRun() error {
 	for _, n := range r.outbox {
 		carried := session.Notice{Key: n.key, Events: n.events}
 		if o := n.options; o != nil {
@@ -103,11 +103,13 @@ func (r *run) makeWay() error {
 		}
 		r.st.Notices = append(r.st.Notices, carried)
 	}
-	return r.nextRun()
+	r.st.EpochUnknown = r.epochUnknown
+	in := r.in
+	in.Version, in.Carried = session.StateVersion, r.st
+	return workflow.NewContinueAsNewError(r.ctx, session.WorkflowType, in)
 }
 
-// unpack restores the turn and the notices that the run before was in the middle
-// of.
+// unpack restores what the previous run was in the middle of.
 func (r *run) unpack() {
 	for _, n := range r.st.Notices {
 		carried := &notice{key: n.Key, events: n.Events}
@@ -117,16 +119,22 @@ func (r *run) unpack() {
 		r.outbox = append(r.outbox, carried)
 	}
 	if u := r.st.UnderWay; u != nil {
-		r.cur = &turn{queued: u.Queued, asked: true, lost: u.Lost, interrupted: u.Interrupted, reason: u.Reason}
+		r.cur = &turn{queued: u.Queued, asked: true, lost: u.Lost, interrupted: u.Interrupted, reason: u.Reason, waiting: u.Waiting}
 		if u.Lost != nil {
-			r.cur.hosts, r.cur.after = u.Lost.Times, u.Lost.AfterSeq
+			r.cur.hosts, r.cur.after = u.Lost.Times-u.Lost.Parks, u.Lost.AfterSeq
 		}
 		r.running = &contract.Running{ExecutionID: u.ExecutionID, MessageID: u.Message.ID, AfterSeq: u.AfterSeq, Anchor: u.Anchor}
 	}
-	r.st.Notices, r.st.UnderWay = nil, nil
+	answers := r.st.Answers
+	r.epochUnknown = r.st.EpochUnknown
+	r.st.Notices, r.st.UnderWay, r.st.Answers, r.st.EpochUnknown = nil, nil, nil, false
+	for _, a := range answers {
+		r.respondLater(a)
+	}
+	r.unpackChildren()
 }
 
-// continueTurn continues the turn that the run before left at work.
+// continueTurn continues the turn that the previous run left running.
 func (r *run) continueTurn() error {
 	if cur := r.cur; cur.interrupted {
 		workflow.Go(r.ctx, func(ctx workflow.Context) { r.pressInterrupt(ctx, cur) })

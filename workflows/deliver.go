@@ -9,12 +9,11 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
-// notice is what the workflow itself wants written: events for the
-// stream, or options for the live agent.
+// notice is what the workflow itself writes: events for the stream, or options for the live
+// agent.
 type notice struct {
 	key     string
 	events  []event.Event
@@ -22,14 +21,13 @@ type notice struct {
 	done    bool
 }
 
-// firstRetry and lastRetry bound the wait before a control that no turn took
-// is offered again.
+// firstRetry and lastRetry bound the wait before a control that no turn took is sent again.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 15 * time.Second
 )
 
-// deliver empties the outbox, in order, for as long as the run lives.
+// deliver empties the outbox, in order, until the run ends.
 func (r *run) deliver(ctx workflow.Context) {
 	for {
 		if err := workflow.Await(ctx, func() bool { return len(r.outbox) > 0 && r.mayWrite() }); err != nil {
@@ -47,13 +45,13 @@ func (r *run) deliver(ctx workflow.Context) {
 	}
 }
 
-// mayWrite: not before the run has its epoch, and not while a sandbox is being
-// made, which takes a new one.
+// mayWrite is false before the run has its epoch, and while a sandbox is being made, which
+// takes a new one.
 func (r *run) mayWrite() bool {
-	return r.begun && (r.cur == nil || r.cur.live)
+	return r.begun && (r.cur == nil || r.cur.live || r.cur.parked)
 }
 
-// write hands the notice to the turn that runs, or appends it when none does.
+// write sends the notice to the running turn, or appends it when none runs.
 func (r *run) write(ctx workflow.Context, n *notice) error {
 	cur := r.cur
 	for wait := firstRetry; r.runs(cur); wait = min(2*wait, lastRetry) {
@@ -90,7 +88,7 @@ func (r *run) control(ctx workflow.Context, in contract.ControlInput) (contract.
 	actx := workflow.WithActivityOptions(ctx, timeouts.Control(r.st.Sandbox.Host))
 	err := workflow.ExecuteActivity(actx, contract.ActivitySendControl, in).Get(actx, &out)
 	if temporal.IsTimeoutError(err) {
-		return out, nil
+		return contract.ControlOutput{Unknown: true}, nil
 	}
 	return out, err
 }
@@ -103,7 +101,7 @@ func (r *run) interrupt(reason string) bool {
 	}
 	if r.cur == nil {
 		if r.in.Parent != nil && r.st.Turns == 0 {
-			// What a child was spawned for is under way, also before its turn is.
+			// A child's first work counts as running even before its turn starts.
 			r.early = &reason
 		}
 		return false
@@ -120,7 +118,7 @@ func (r *run) interrupt(reason string) bool {
 	return true
 }
 
-// pressInterrupt offers the interrupt until the turn took it or is over.
+// pressInterrupt sends the interrupt until the turn took it or is over.
 func (r *run) pressInterrupt(ctx workflow.Context, cur *turn) {
 	if err := workflow.Await(ctx, func() bool { return r.cur != cur || cur.live }); err != nil {
 		return
@@ -139,18 +137,4 @@ func (r *run) pressInterrupt(ctx workflow.Context, cur *turn) {
 		}
 		r.pause(ctx, cur, wait)
 	}
-}
-
-func (r *run) interruptChild(id string) {
-	k := r.children[id]
-	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		// A child that is being started gets the signal as soon as it runs.
-		if err := workflow.Await(ctx, func() bool { return k.future != nil || k.gone }); err != nil || k.gone {
-			return
-		}
-		req := session.InterruptRequest{Reason: "Parent interrupted"}
-		if err := k.future.SignalChildWorkflow(ctx, session.SignalInterrupt, req).Get(ctx, nil); err != nil {
-			workflow.GetLogger(ctx).Info("a child was gone before the interrupt reached it", "child", id, "error", err)
-		}
-	})
 }

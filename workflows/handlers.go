@@ -9,13 +9,12 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/contract"
-	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
-// listen registers every handler and starts the deliverer. Nothing in it
-// blocks, so no message can come before its handler.
+// listen registers every handler and starts the deliverer. It does not block, so no message
+// can arrive before its handler is registered.
 func (r *run) listen(ctx workflow.Context) error {
 	err := errors.Join(
 		update(r, session.UpdateSend, r.send, r.validateSend),
@@ -40,21 +39,21 @@ func (r *run) listen(ctx workflow.Context) error {
 	}
 	workflow.Go(r.ctx, r.deliver)
 	workflow.Go(r.ctx, func(own workflow.Context) {
-		// The one use of the context that is cancelled with the workflow.
+		// The only use of the context that is cancelled with the workflow.
 		ctx.Done().Receive(own, nil)
 		r.requestClose("cancelled")
 	})
 	return nil
 }
 
-// update registers an update's handler behind its validator.
+// update registers an update's handler with its validator.
 func update[Req any](r *run, name string, handler any, validate func(Req) error) error {
 	return workflow.SetUpdateHandlerWithOptions(r.ctx, name, handler, workflow.UpdateHandlerOptions{
 		Validator: func(req Req) error { return session.ToTemporal(validate(req)) },
 	})
 }
 
-// open refuses everything on a session that closes.
+// open refuses everything on a closing session.
 func (r *run) open() error {
 	if r.closing != "" {
 		return session.ErrClosed
@@ -75,7 +74,7 @@ func (r *run) validateSend(m session.Message) error {
 	return r.mayQueue(m)
 }
 
-// mayQueue refuses a message that wanted an idle session, or too many.
+// mayQueue refuses a message that requires an idle session, or exceeds the queue.
 func (r *run) mayQueue(m session.Message) error {
 	if m.WhenBusy == session.BusyReject && (r.status() != session.StatusIdle || r.runnable()) {
 		return session.ErrBusy
@@ -83,8 +82,8 @@ func (r *run) mayQueue(m session.Message) error {
 	return r.room(m)
 }
 
-// room refuses a message when too many wait, or too much. It refuses one that was
-// accepted before and whose receipt is gone: no agent is asked a message twice.
+// room refuses a message when too many wait, or too many bytes. It refuses one that was
+// accepted before and whose receipt was dropped: no agent is sent a message twice.
 func (r *run) room(m session.Message) error {
 	if m.ID != "" && r.st.Spent.Has(m.ID) {
 		return session.Invalid("message.id", fmt.Sprintf("%q was used before", m.ID), "an id of its own for each message")
@@ -93,7 +92,7 @@ func (r *run) room(m session.Message) error {
 }
 
 func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, error) {
-	// A signal that came in the same task came before: it goes first.
+	// A signal in the same task was sent before: it goes first.
 	r.drain(ctx)
 	m, err := withID(ctx, m)
 	if err != nil {
@@ -102,10 +101,10 @@ func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, er
 	if rec, again, err := r.repeated(m); again {
 		return rec, session.ToTemporal(err)
 	}
-	return r.acceptToRun(m), nil
+	return r.steer(ctx, r.acceptToRun(m)), nil
 }
 
-// acceptToRun queues a message, and lets it and everything that is held run.
+// acceptToRun queues a message, and releases it and all held messages.
 func (r *run) acceptToRun(m session.Message) session.Receipt {
 	rec := r.accept(m, false)
 	r.release()
@@ -119,6 +118,13 @@ func (r *run) render(ctx workflow.Context, req session.RenderRequest) (session.R
 	r.drain(ctx)
 	r.rearm = r.rearm || r.idling
 	reply := session.RenderReply{Changed: r.configure(req.Options), Receipts: []session.Receipt{}}
+	if reply.Changed && r.cur == nil && len(r.st.Queue) == 0 {
+		m, err := withID(ctx, session.Message{Text: session.RenderText})
+		if err != nil {
+			return reply, err
+		}
+		r.accept(m, false)
+	}
 	runs := slices.Clone(r.st.Queue)
 	if r.cur != nil {
 		runs = slices.Insert(runs, 0, r.cur.queued)
@@ -141,6 +147,9 @@ func (r *run) clearAbort(workflow.Context) error {
 func (r *run) validateInterrupt(req session.InterruptRequest) error {
 	if err := r.open(); err != nil {
 		return err
+	}
+	if x := req.ExecutionID; x != "" && (r.cur == nil || r.cur.queued.ExecutionID != x) {
+		return session.Invalid("executionId", fmt.Sprintf("%q does not run", x), "the execution that runs")
 	}
 	if req.Message == nil {
 		return nil
@@ -170,7 +179,7 @@ func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest
 	}
 	reply.Running = r.interruptTree(ctx, req.Reason)
 	if req.Message != nil {
-		// Idle, an interrupt only queues; running, its message goes next.
+		// If idle, an interrupt only queues; if running, its message goes next.
 		if reply.Running {
 			m.WhenBusy = session.BusyInterrupt
 		}
@@ -180,8 +189,8 @@ func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest
 	return reply, nil
 }
 
-// interruptTree interrupts the session and its children, and reports whether
-// any of them ran. A child ends with its work, so a live one runs.
+// interruptTree interrupts the session and its children, and reports whether any of them
+// ran. A child ends with its work, so a live one runs.
 func (r *run) interruptTree(ctx workflow.Context, reason string) bool {
 	if r.interrupt(reason) {
 		return true
@@ -189,8 +198,8 @@ func (r *run) interruptTree(ctx workflow.Context, reason string) bool {
 	return len(r.st.Children) > 0
 }
 
-// validateConfigure checks the metadata as it would be: it is carried from run to
-// run, so it must not grow by many small changes either.
+// validateConfigure checks the resulting metadata: it is carried from run to run, so many
+// small changes must not make it grow either.
 func (r *run) validateConfigure(c session.Configure) error {
 	if err := r.open(); err != nil {
 		return err
@@ -198,7 +207,7 @@ func (r *run) validateConfigure(c session.Configure) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	c.Metadata = mergeMetadata(r.st.Metadata, c.Metadata)
+	c.Metadata = r.st.MergedMetadata(c)
 	return c.Validate()
 }
 
@@ -207,10 +216,10 @@ func (r *run) configureUpdate(_ workflow.Context, c session.Configure) (session.
 	return r.snapshot(), nil
 }
 
-// configure applies what differs and reports whether anything did.
+// configure applies the changes and reports whether there were any.
 func (r *run) configure(c session.Configure) bool {
 	idle := r.st.IdleTimeoutMS
-	update, live, changed := applyOptions(r.st, c)
+	update, changed := r.st.Configure(c)
 	if !changed {
 		return false
 	}
@@ -218,7 +227,7 @@ func (r *run) configure(c session.Configure) bool {
 		r.rearm = true
 	}
 	n := r.notify(update)
-	if r.cur != nil && live != (contract.Options{}) {
+	if live := contract.LiveOptions(update); r.cur != nil && live != (contract.Options{}) {
 		n.options = &live
 	}
 	r.publish()
@@ -238,14 +247,24 @@ func (r *run) validateRespond(req session.RespondRequest) error {
 	return nil
 }
 
-// respond offers an answer until the turn took it or is over: a worker may be
-// replaced meanwhile.
+// respond sends an answer until the turn took it or is over: a worker may be replaced
+// meanwhile, and this run by the next one, which then sends it.
 func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {
 	cur := r.cur
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		if r.runs(cur) && r.renewing() {
+			r.st.Answers = append(r.st.Answers, req)
+			return nil
+		}
 		out, err := r.control(ctx, contract.ControlInput{ID: "respond-" + req.RequestID, Answer: &req})
-		// An attempt that began a moment ago has not read the request yet, which
-		// the attempt before it announced.
+		if !out.Handed && r.cur == cur && r.decide(req.RequestID, req.Decision()) {
+			return nil
+		}
+		if invalid, ok := errors.AsType[*session.InvalidError](session.FromTemporal(err)); ok && invalid.Field == "input" {
+			return err // the request stays open
+		}
+		// A new attempt may not have read the request yet, which the previous attempt
+		// announced.
 		if out.Handed || timeouts.IsPermanent(err) && !r.waitsFor(cur, req.RequestID) {
 			r.answered(cur, req.RequestID)
 			return err
@@ -253,7 +272,9 @@ func (r *run) respond(ctx workflow.Context, req session.RespondRequest) error {
 		if !r.runs(cur) {
 			return cmp.Or(err, session.ToTemporal(session.Invalid("requestId", fmt.Sprintf("%q is not open", req.RequestID), "the id of an open request")))
 		}
-		r.pause(ctx, cur, wait)
+		if _, err := awaitAtMost(ctx, wait, func() bool { return !r.runs(cur) || r.renewing() }); err != nil {
+			return err
+		}
 	}
 }
 
@@ -262,7 +283,7 @@ func (r *run) waitsFor(cur *turn, requestID string) bool {
 	return r.runs(cur) && slices.Contains(cur.waiting, requestID)
 }
 
-// answered removes a request from those that wait, when the turn took its answer.
+// answered removes a request from the waiting ones, when the turn took its answer.
 func (r *run) answered(cur *turn, requestID string) {
 	if !r.waitsFor(cur, requestID) {
 		return
@@ -272,8 +293,9 @@ func (r *run) answered(cur *turn, requestID string) {
 }
 
 func (r *run) evict(_ workflow.Context, req session.EvictRequest) error {
-	r.evicting = r.st.Sandbox != nil
-	r.evictReason = cmp.Or(req.Reason, session.EvictManual)
+	if r.st.Sandbox != nil {
+		r.st.Evict = cmp.Or(req.Reason, session.EvictManual)
+	}
 	return nil
 }
 
@@ -289,49 +311,8 @@ func (r *run) validateEvict(req session.EvictRequest) error {
 	if req.SandboxID != "" && (r.st.Sandbox == nil || r.st.Sandbox.ID != req.SandboxID) {
 		return session.Invalid("sandboxId", fmt.Sprintf("%q is not the session's sandbox", req.SandboxID), "the sandbox that the query snapshot names")
 	}
-	if r.cur != nil || r.runnable() {
+	if r.cur != nil && (!r.cur.parked || r.st.Sandbox != nil) || r.runnable() {
 		return session.ErrBusy
 	}
 	return nil
-}
-
-// set changes a thing to what is wanted, and reports whether it was another.
-func set[T comparable](have, want *T) bool {
-	if want == nil || *want == *have {
-		return false
-	}
-	*have = *want
-	return true
-}
-
-// applyOptions changes the state and returns what changed: as an event, and as
-// options for a live agent.
-func applyOptions(st *session.State, c session.Configure) (update event.OptionsUpdate, live contract.Options, changed bool) {
-	if set(&st.Title, c.Title) {
-		update.Title, changed = c.Title, true
-	}
-	if set(&st.Model, c.Model) {
-		update.Model, live.Model, changed = c.Model, *c.Model, true
-	}
-	if set(&st.Permission, c.Permission) {
-		mode := string(*c.Permission)
-		update.PermissionMode, live.Permission, changed = &mode, *c.Permission, true
-	}
-	if c.Permissions != nil && !slices.Equal(*c.Permissions, st.Permissions) {
-		st.Permissions, changed = *c.Permissions, true
-	}
-	changed = set(&st.PermissionDeadline, c.PermissionDeadline) || changed
-	if merged := mergeMetadata(st.Metadata, c.Metadata); !sameMetadata(merged, st.Metadata) {
-		st.Metadata, update.Metadata, changed = merged, c.Metadata, true
-	}
-	if c.Tags != nil && !slices.Equal(c.Tags, st.Tags) {
-		st.Tags, update.Tags, changed = c.Tags, c.Tags, true
-	}
-	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS != 0 {
-		changed = set(&st.IdleTimeoutMS, c.IdleTimeoutMS) || changed
-	}
-	if c.Limits != nil && st.Limits.With(*c.Limits) != st.Limits {
-		st.Limits, changed = st.Limits.With(*c.Limits), true
-	}
-	return update, live, changed
 }

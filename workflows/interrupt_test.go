@@ -100,8 +100,8 @@ func TestARepeatedInterruptSparesItsOwnMessage(t *testing.T) {
 	require.Equal(t, session.Completed, p.w.results("s1")["m2"].Outcome)
 }
 
-// An interrupt while the sandbox is being made ends the execution without the
-// agent, and does not wait for a place.
+// An interrupt while the sandbox is being made ends the execution without the agent, and
+// does not wait for a slot.
 func TestInterruptWhileTheSandboxIsMade(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -121,7 +121,7 @@ func TestInterruptWhileTheSandboxIsMade(t *testing.T) {
 	require.Equal(t, []string{"two"}, p.w.prompts("s1"))
 }
 
-// A sandbox that was made all the same is kept for the next message.
+// A sandbox that was made nevertheless is kept for the next message.
 func TestInterruptedTurnKeepsItsSandbox(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -135,7 +135,7 @@ func TestInterruptedTurnKeepsItsSandbox(t *testing.T) {
 	require.Equal(t, session.Completed, p.w.results("s1")["m2"].Outcome)
 }
 
-// An interrupt that the turn does not take is offered again.
+// An interrupt that the turn does not take is sent again.
 func TestAnInterruptIsOfferedUntilItIsTaken(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -152,7 +152,7 @@ func TestAnInterruptIsOfferedUntilItIsTaken(t *testing.T) {
 		ids[c.ID] = true
 	}
 	require.Len(t, p.w.controls, 5)
-	require.Len(t, ids, 1, "one id, so that the agent hears it once")
+	require.Len(t, ids, 1, "one id, so that the agent gets it once")
 }
 
 // TestR27ClearAbortInWorkflow: resets isAborted only.
@@ -193,7 +193,7 @@ func TestRespondReachesTheTurn(t *testing.T) {
 		require.Equal(t, "requestId", invalid.Field)
 	}
 	require.NoError(t, good.err)
-	require.Len(t, p.w.controls, 4, "it is offered until the turn takes it")
+	require.Len(t, p.w.controls, 4, "it is sent until the turn takes it")
 	for _, c := range p.w.controls[:3] {
 		require.Equal(t, &answer1, c.Answer)
 		require.Equal(t, p.w.controls[0].ID, c.ID, "the agent gets it once")
@@ -236,14 +236,14 @@ func TestConfigureTellsTheLiveAgent(t *testing.T) {
 	p.after(time.Minute, func() { require.NoError(t, p.w.letGo("s1")) })
 	p.then(func() { p.send("m2", "two") })
 	p.run()
-	require.Len(t, p.w.controls, 3, "offered until it is taken")
+	require.Len(t, p.w.controls, 3, "sent until it is taken")
 	require.Equal(t, &contract.Options{Model: "opus"}, p.w.controls[2].Options)
 	require.Equal(t, "opus", p.w.turns[1].Agent.Model)
 	require.Len(t, heard[event.OptionsUpdate](p.w, "s1"), 1)
 }
 
-// The bag is carried from run to run: many small changes must not make it grow
-// past what one big one may.
+// The metadata is carried from run to run: many small changes must not make it grow beyond
+// the limit of one big one.
 func TestTheMetadataBagIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

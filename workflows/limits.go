@@ -9,20 +9,23 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// used is what the session has used so far, the running turn's time included. To wait
-// for a sandbox is no work.
+// used returns what the session has used so far, the running turn's time included. Waiting
+// for a sandbox doesn't count.
 func (r *run) used() limits.Used {
 	u := limits.Used{Turns: r.st.Turns, Work: time.Duration(r.st.WorkMS) * time.Millisecond}
+	if r.st.Ticks != nil {
+		u.Calls = *r.st.Ticks
+	}
 	if r.cur != nil && !r.cur.began.IsZero() {
 		u.Work += workflow.Now(r.ctx).Sub(r.cur.began)
 	}
 	return u.Add(r.st.Usage, r.st.CostUSD, 0)
 }
 
-// limit is the limit that was reached; "" for none.
+// limit returns the limit that was reached; "" for none.
 func (r *run) limit() string { return r.st.Limits.Reached(r.used()) }
 
-// pausedBy is the limit that keeps a message from running; "" for none.
+// pausedBy returns the limit that keeps a message from running; "" for none.
 func (r *run) pausedBy() string {
 	if r.cur != nil || !r.due() {
 		return ""
@@ -30,11 +33,13 @@ func (r *run) pausedBy() string {
 	return r.limit()
 }
 
-// continueLater has the agent continue what a limit interrupted. The message waits,
+// continueLater queues the continuation of what a limit interrupted. The message waits,
 // before all others, until the limit is raised.
-func (r *run) continueLater(end session.Result) {
+func (r *run) continueLater(cut session.Message, end session.Result) {
 	if end.Outcome != session.Interrupted || end.Error == nil || end.Error.Code != session.TypeLimit {
 		return
 	}
-	r.accept(session.Message{ID: "sojourn-continue-" + end.ExecutionID, Text: session.ContinueText, WhenBusy: session.BusyInterrupt}, false)
+	r.accept(session.Message{
+		ID: "sojourn-continue-" + end.ExecutionID, Text: session.ContinueText, WhenBusy: session.BusyInterrupt, MaxTicks: cut.MaxTicks,
+	}, false)
 }

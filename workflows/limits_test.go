@@ -50,8 +50,8 @@ func TestALimitPausesWhatWaits(t *testing.T) {
 	require.ErrorIs(t, session.FromTemporal(refused.refused), session.ErrBusy)
 }
 
-// A turn that a limit interrupted continues when the limit is raised, before what
-// came later.
+// A turn that a limit interrupted continues when the limit is raised, before later
+// messages.
 func TestWhatALimitCutContinues(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, limited(limits.Limits{Tokens: 15}))
@@ -72,7 +72,7 @@ func TestWhatALimitCutContinues(t *testing.T) {
 	)
 	p.run()
 	require.Equal(t, []string{"LIMIT one", session.ContinueText, "two"}, p.w.prompts("s1"))
-	require.Equal(t, int64(15), p.w.turns[1].Used.Tokens, "the turn knows what was used before it")
+	require.Equal(t, int64(15), p.w.turns[1].Used.Tokens, "the turn's input has the earlier usage")
 }
 
 func TestABadLimitIsRefused(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
@@ -18,11 +19,11 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// start is when every play begins, on the workflow's clock.
+// start is the start of every play on the workflow's clock.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// play is one run of the session workflow "s1" in a test environment: steps
-// that come one second of workflow time after the other.
+// play is one run of the session workflow "s1" in a test environment: its steps are one
+// second of workflow time apart.
 type play struct {
 	*testing.T
 	env *testsuite.TestWorkflowEnvironment
@@ -31,7 +32,7 @@ type play struct {
 	at  time.Duration
 }
 
-// newPlay sets the stage; change may change the workflow's input.
+// newPlay creates a play; change may change the workflow's input.
 func newPlay(t *testing.T, change ...func(*session.Input)) *play {
 	t.Helper()
 	in := session.Input{SessionID: "s1", Options: session.Options{Agent: "claude"}, CreatedAt: start}
@@ -41,12 +42,13 @@ func newPlay(t *testing.T, change ...func(*session.Input)) *play {
 	return playOn(t, newWorld(), in)
 }
 
-// playOn continues in a world that stands.
+// playOn continues in an existing world.
 func playOn(t *testing.T, w *world, in session.Input) *play {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetStartTime(start)
+	env.SetStartTime(start.Add(time.Duration(w.plays) * 24 * time.Hour))
+	w.plays++
 	env.SetTestTimeout(time.Minute)
 	// A busy machine is no deadlock.
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
@@ -55,8 +57,10 @@ func playOn(t *testing.T, w *world, in session.Input) *play {
 	for name, f := range w.activities() {
 		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
+	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(w.interruptElsewhere).Maybe()
+	env.OnRequestCancelExternalWorkflow(mock.Anything, mock.Anything, mock.Anything).Return(w.cancelElsewhere).Maybe()
 	w.mu.Lock()
-	w.complete = env.CompleteActivity
+	w.complete, w.now = env.CompleteActivity, env.Now
 	w.nudge = func(id string) error {
 		if id == in.SessionID {
 			return nil
@@ -67,27 +71,27 @@ func playOn(t *testing.T, w *world, in session.Input) *play {
 	return &play{T: t, env: env, w: w, in: in}
 }
 
-// then adds steps, each a second after the one before.
+// then adds steps, each a second after the previous one.
 func (p *play) then(steps ...func()) {
 	for _, f := range steps {
 		p.after(time.Second, f)
 	}
 }
 
-// after adds a step some time after the one before.
+// after adds a step some time after the previous one.
 func (p *play) after(d time.Duration, f func()) {
 	p.at += d
 	p.env.RegisterDelayedCallback(f, p.at)
 }
 
-// run plays everything, then closes the session, and wants it to complete.
+// run plays everything, then closes the session, and requires it to complete.
 func (p *play) run() session.Output {
 	p.Helper()
 	p.then(func() { p.update(session.UpdateClose) })
 	return p.runOpen()
 }
 
-// runOpen plays to the end that the steps themselves make.
+// runOpen plays until the steps themselves end the session.
 func (p *play) runOpen() session.Output {
 	p.Helper()
 	p.env.ExecuteWorkflow(session.WorkflowType, p.in)
@@ -98,7 +102,7 @@ func (p *play) runOpen() session.Output {
 	return out
 }
 
-// answer is what came back for an update.
+// answer is the result of an update.
 type answer struct {
 	refused  error
 	accepted bool
@@ -121,7 +125,7 @@ func (p *play) update(name string, args ...any) *answer {
 	return a
 }
 
-// updateChild is update for a session below.
+// updateChild is update for a child session.
 func (p *play) updateChild(id, name string, args ...any) *answer {
 	p.Helper()
 	a := &answer{}
@@ -134,14 +138,14 @@ func (p *play) send(id, text string) *answer {
 	return p.update(session.UpdateSend, session.Message{ID: id, Text: text})
 }
 
-// valueOf is an update's result.
+// valueOf returns an update's result.
 func valueOf[T any](t *testing.T, a *answer) T {
 	t.Helper()
 	require.NoError(t, a.refused)
 	require.True(t, a.done, "the update is not done")
 	require.NoError(t, a.err)
 	v, ok := a.value.(T)
-	require.True(t, ok, "the update gave %T", a.value)
+	require.True(t, ok, "the update returned %T", a.value)
 	return v
 }
 
@@ -191,7 +195,7 @@ func payload(encoding, data string) converter.RawValue {
 
 func ptr[T any](v T) *T { return &v }
 
-// quiet is a Temporal logger that says nothing.
+// quiet is a Temporal logger that discards everything.
 type quiet struct{}
 
 func (quiet) Debug(string, ...any) {}
@@ -203,7 +207,7 @@ func bag(key, value string) map[string]json.RawMessage {
 	return map[string]json.RawMessage{key: json.RawMessage(value)}
 }
 
-// fieldsOf is a struct as JSON sees it.
+// fieldsOf returns the JSON fields of a struct.
 func fieldsOf(t *testing.T, v any) map[string]json.RawMessage {
 	t.Helper()
 	data, err := json.Marshal(v)
@@ -213,5 +217,5 @@ func fieldsOf(t *testing.T, v any) map[string]json.RawMessage {
 	return fields
 }
 
-// keysOf are the keys of a map in order.
+// keysOf returns the keys of a map in order.
 func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -22,6 +22,9 @@ func (r *run) validateEditQueue(e session.QueueEdit) error {
 	if at < 0 {
 		return session.Invalid("messageId", fmt.Sprintf("%q does not wait", e.MessageID), "the id of a message that waits: the query snapshot has them")
 	}
+	if r.st.Queue[at].Offered {
+		return session.Invalid("messageId", fmt.Sprintf("%q was handed to the running turn", e.MessageID), "a message that the agent does not have; an interrupt stops the turn")
+	}
 	if e.Message == nil {
 		return nil
 	}
@@ -44,23 +47,20 @@ func (r *run) editQueue(_ workflow.Context, e session.QueueEdit) (session.Snapsh
 	return r.snapshot(), nil
 }
 
-// clearQueue cancels everything that waits, and returns it.
+// clearQueue cancels and returns all queued messages.
 func (r *run) clearQueue(reason string) []session.Message {
-	waited := r.st.Queue
-	r.st.Queue = nil
-	r.endWaiting(waited, cancelled(reason))
-	messages := make([]session.Message, len(waited))
-	for i, q := range waited {
-		messages[i] = q.Message
-	}
-	return messages
+	end := cancelled(reason)
+	waited, rest := r.st.Queue.Clear(end.Reason)
+	r.st.Queue = rest
+	r.endWaiting(waited, end)
+	return waited.Messages()
 }
 
 func cancelled(reason string) session.Result {
 	return session.Result{Outcome: session.Interrupted, Reason: cmp.Or(reason, "cancelled before it ran")}
 }
 
-// failQueue fails everything that waits: the session closes.
+// failQueue fails all queued messages: the session closes.
 func (r *run) failQueue() {
 	waited := r.st.Queue
 	r.st.Queue = nil
@@ -69,25 +69,18 @@ func (r *run) failQueue() {
 	})
 }
 
-// failSpent fails what was sent again while the session could not yet know that it
-// had the message in an earlier life.
+// failSpent fails messages that were sent again before the run had the ids that an
+// earlier incarnation had accepted.
 func (r *run) failSpent(spent session.SpentIDs) {
-	var again, rest session.Queue
-	for _, q := range r.st.Queue {
-		if spent.Has(q.Message.ID) {
-			again = append(again, q)
-		} else {
-			rest = append(rest, q)
-		}
-	}
+	again, rest := r.st.Queue.Split(func(q session.Queued) bool { return spent.Has(q.Message.ID) })
 	r.st.Queue = rest
 	r.endWaiting(again, session.Result{
 		Outcome: session.Failed, Error: &event.ErrorInfo{Message: "a message of this id was sent to the session before", Code: session.TypeInvalid, Field: "message.id"},
 	})
 }
 
-// endWaiting ends messages that were in the queue, in results, stream and
-// conversation: each has a receipt.
+// endWaiting ends messages that were in the queue, in results, stream and conversation:
+// each has a receipt.
 func (r *run) endWaiting(waited session.Queue, end session.Result) {
 	if len(waited) == 0 {
 		return
@@ -104,7 +97,7 @@ func (r *run) endWaiting(waited session.Queue, end session.Result) {
 		events = append(events, end.Ends())
 		texts = append(texts, fmt.Sprintf("%s (%s)", titleOf(q.Message.Text), q.Message.ID))
 	}
-	// Named after the first: more may follow.
+	// Named after the first message: more may follow.
 	id := fmt.Sprintf("sojourn-e%d-%s-%s", r.st.Epoch, waited[0].ExecutionID, code)
 	r.notify(append(events, event.SystemBlock(id, code, text+strings.Join(texts, "; ")))...)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// A message that waits can be changed, moved and cancelled.
+// A queued message can be changed, moved and cancelled.
 func TestAWaitingMessageIsEdited(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -35,7 +35,7 @@ func TestAWaitingMessageIsEdited(t *testing.T) {
 	p.run()
 	require.Len(t, valueOf[session.Snapshot](t, moved).Queued, 3)
 	require.Equal(t, []string{"HOLD first", "text of m3", "changed"}, p.w.prompts("s1"))
-	require.Equal(t, session.Interrupted, p.w.results("s1")["m2"].Outcome, "whoever waits for it hears of its end")
+	require.Equal(t, session.Interrupted, p.w.results("s1")["m2"].Outcome, "its waiters get its end")
 	require.Equal(t, "not any more", p.w.results("s1")["m2"].Reason)
 }
 
@@ -74,7 +74,7 @@ func TestWhatDoesNotWaitIsNotEdited(t *testing.T) {
 	require.ErrorContains(t, refused["runs already"].refused, `"running" does not wait`)
 }
 
-// An interrupt may take back what waits, and gives it to whoever asked.
+// An interrupt may clear the queue, and returns it to its caller.
 func TestAnInterruptClearsTheQueue(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -99,7 +99,7 @@ func TestAnInterruptClearsTheQueue(t *testing.T) {
 	}
 }
 
-// A message id that another message had is a conflict, by update and by signal.
+// Reusing another message's id is a conflict, by update and by signal.
 func TestAnIDOfAnotherMessageIsAConflict(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

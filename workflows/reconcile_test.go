@@ -17,15 +17,16 @@ import (
 	"github.com/sojourn-run/sojourn/workflows/reconcile"
 )
 
-// terminatedHost is what a reconciliation finds, and what it did.
+// terminatedHost is what a reconciliation finds, and records what it did.
 type terminatedHost struct {
 	found contract.DescribeTerminatedOutput
-	// turn and end are what the sandbox's host answers.
+	// turn and end are the host's answers.
 	turn, end error
 
 	turns   []contract.RunTurnInput
 	ended   []contract.EndSandboxInput
 	records []contract.RecordTerminationInput
+	closed  []contract.CancelChildrenInput
 }
 
 var killed = session.TerminatedRun{SessionID: "s1", RunID: "r1"}
@@ -47,6 +48,10 @@ func (h *terminatedHost) reconcile(t *testing.T) error {
 			return contract.EndSandboxOutput{}, h.end
 		},
 		contract.ActivityRecordTermination: h.record,
+		contract.ActivityCancelChildren: func(_ context.Context, in contract.CancelChildrenInput) error {
+			h.closed = append(h.closed, in)
+			return nil
+		},
 	} {
 		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -64,7 +69,7 @@ func (h *terminatedHost) record(_ context.Context, in contract.RecordTermination
 	return nil
 }
 
-// inMidTurn is what a session leaves that was terminated while it answered.
+// inMidTurn returns the state of a session that was terminated while it answered.
 func inMidTurn() contract.DescribeTerminatedOutput {
 	return contract.DescribeTerminatedOutput{Termination: session.Terminated, State: contract.FinalState{
 		Agent: contract.Agent{Name: "claude", SessionID: "s1"}, Record: session.Record{LastSeq: 40, LastBlockID: "b9"},
@@ -87,6 +92,16 @@ func TestReconcileEndsWhatIsLeft(t *testing.T) {
 	require.Equal(t, []contract.RecordTerminationInput{{Run: killed, Termination: session.Terminated, State: st}}, h.records)
 }
 
+// A terminated parent's children are closed by the reconciler.
+func TestReconcileClosesTheChildren(t *testing.T) {
+	t.Parallel()
+	h := terminatedHost{found: inMidTurn()}
+	h.found.State.Children = []string{"a", "b"}
+	require.NoError(t, h.reconcile(t))
+	require.Equal(t, []contract.CancelChildrenInput{{Parent: "s1", Children: []string{"a", "b"}}}, h.closed)
+	require.Len(t, h.records, 1)
+}
+
 // A session that was reopened meanwhile is left alone.
 func TestReconcileLeavesTheLivingAlone(t *testing.T) {
 	t.Parallel()
@@ -105,11 +120,11 @@ func TestReconcileWithoutASandbox(t *testing.T) {
 	require.Empty(t, h.turns)
 	require.Empty(t, h.ended)
 	require.Len(t, h.records, 1)
-	require.False(t, h.records[0].HostLost, "there was nothing to lose")
+	require.False(t, h.records[0].HostLost, "nothing was lost")
 }
 
-// Whatever the sandbox's host answers, the termination is recorded, and with it
-// whether the sandbox was ended.
+// Whatever the sandbox's host answers, the termination is recorded, with whether the
+// sandbox was ended.
 func TestReconcileWhateverTheHostAnswers(t *testing.T) {
 	t.Parallel()
 	gone := func() error { return temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil) }
@@ -136,7 +151,7 @@ func TestReconcileWhateverTheHostAnswers(t *testing.T) {
 	}
 }
 
-// The reconciler begins where its last run says, and says where the next begins.
+// The reconciler starts where its last run ended, and returns where the next one starts.
 func TestReconcilerContinuesWhereItWas(t *testing.T) {
 	t.Parallel()
 	next := start.Add(time.Hour)

@@ -32,17 +32,17 @@ import (
 	"github.com/sojourn-run/sojourn/workflows/reconcile"
 )
 
-// suggestAt is the history length at which the recording server suggests
-// continue-as-new; only the scene that wants it comes so far.
+// suggestAt is the history length at which the recording server suggests continue-as-new;
+// only the scene for it gets that long.
 const suggestAt = 60
 
-// scene is one session that is recorded. Its history is kept under its name,
-// and that of whatever else it names.
+// scene is one session that is recorded. Its history is stored under its name, as are those
+// of the other workflows that it names.
 type scene struct {
 	name  string
 	play  func(*recorder, string)
 	input func(*session.Input)
-	// more are further workflow ids to keep, with the file's name.
+	// more are further workflow ids to record, with their files' names.
 	more map[string]string
 }
 
@@ -133,6 +133,16 @@ var scenes = []scene{
 		r.update(id, session.UpdateConfigure, session.Configure{Limits: &limits.Change{Tokens: ptr(int64(1000))}})
 		r.turns(id, 2)
 	}},
+	{name: "parked", play: func(r *recorder, id string) {
+		r.update(id, session.UpdateSend, session.Message{ID: "m1", Text: "PARK 2"})
+		r.until(id, func(s session.Snapshot) bool { return s.Status == session.StatusWaiting && s.Sandbox == nil })
+		r.update(id, session.UpdateRespond, session.RespondRequest{RequestID: "r1-1", Allow: true})
+		r.signal(id, session.SignalRespond, "deny")
+		require.Eventually(r, func() bool { return len(r.w.prompts(id)) == 2 }, harness.Patience, poll)
+		r.until(id, func(s session.Snapshot) bool { return s.Status == session.StatusWaiting && s.Sandbox == nil })
+		r.update(id, session.UpdateInterrupt, session.InterruptRequest{Reason: "never mind"})
+		r.turns(id, 1)
+	}},
 	{name: "update-configure", play: func(r *recorder, id string) {
 		r.update(id, session.UpdateConfigure, session.Configure{Title: ptr("idle"), Metadata: bag("k", "1")})
 		r.hold(id, "m1")
@@ -213,6 +223,19 @@ var scenes = []scene{
 		r.runs[id] = first
 		r.update(id, session.UpdateSend, session.Message{Text: "in the new run"})
 	}},
+	{name: "spawn-continued", more: map[string]string{"spawn-continued": "spawn-awaited"}, play: func(r *recorder, id string) {
+		r.update(id, session.UpdateSpawn, spawnOf("child-4", "HOLD four"))
+		r.held("child-4")
+		first := r.runID(id)
+		for n := 1; r.runID(id) == first; n++ {
+			r.update(id, session.UpdateSend, session.Message{Text: "again"})
+			r.turns(id, n)
+		}
+		r.runs[id] = first
+		r.update(id, session.UpdateInterrupt, session.InterruptRequest{})
+		require.Eventually(r, func() bool { return r.w.childEnds("child-4", session.Output{Outcome: session.Interrupted}, nil) == nil }, harness.Patience, poll)
+		r.until(id, func(s session.Snapshot) bool { return len(s.Children) == 0 })
+	}},
 	{name: "reset", play: func(r *recorder, id string) {
 		r.update(id, session.UpdateSend, session.Message{ID: "m1", Text: "one"})
 		r.turns(id, 1)
@@ -237,16 +260,15 @@ var scenes = []scene{
 	}},
 }
 
-// TestRecordHistories plays every scene on a real server, with this package's
-// workflow and a world of fakes, and keeps the histories in testdata/history.
-// It is run by hand, after `make build`, when a scene is added or when the
-// workflow was changed in a way that no open session minds; 1 means all scenes:
+// TestRecordHistories plays every scene on a real server, with this package's workflow and
+// a world of fakes, and stores the histories in testdata/history. It is run by hand, after
+// `make build`, when a scene is added or when the workflow was changed without breaking
+// open sessions; 1 means all scenes:
 //
 //	SOJOURN_RECORD_HISTORIES=reset,terminated go test -run TestRecordHistories ./workflows
 //
-// A history without a scene is one of before a change id: it is kept.
-// Until 1.0 no session must outlive a change; from then on old histories stay
-// and a change needs a change id.
+// A history without a scene is from before a change id: it is kept. Until 1.0 no session
+// must outlive a change; from then on old histories stay and a change needs a change id.
 func TestRecordHistories(t *testing.T) {
 	wanted := os.Getenv("SOJOURN_RECORD_HISTORIES")
 	if wanted == "" {
@@ -274,16 +296,16 @@ func TestRecordHistories(t *testing.T) {
 	}
 }
 
-// poll is how often a condition is looked at that has no signal of its own.
+// poll is the interval for checking a condition that sends no signal.
 const poll = 20 * time.Millisecond
 
-// recorder has a server, workers with a world behind them, and a client.
+// recorder has a server, workers with a fake world, and a client.
 type recorder struct {
 	*testing.T
 	ctx context.Context
 	c   client.Client
 	w   *world
-	// runs names the run to keep where it is not the last.
+	// runs names the run to record where it is not the last.
 	runs map[string]string
 }
 
@@ -304,7 +326,7 @@ func newRecorder(t *testing.T) *recorder {
 			"--temporal-config", "limit.historyCount.suggestContinueAsNew=" + strconv.Itoa(suggestAt),
 		},
 	})
-	require.NoError(t, err, "make build makes it")
+	require.NoError(t, err, "run make build first")
 	t.Cleanup(func() { require.NoError(t, servers.Stop()) })
 	settings, err := harness.ReadEnv(env)
 	require.NoError(t, err)
@@ -313,7 +335,7 @@ func newRecorder(t *testing.T) *recorder {
 	t.Cleanup(c.Close)
 	r := &recorder{T: t, ctx: ctx, c: c, w: newWorld(), runs: map[string]string{}}
 	r.w.complete = func(token []byte, result any, err error) error { return c.CompleteActivity(ctx, token, result, err) }
-	r.w.nudge = func(string) error { return nil }
+	r.w.nudge, r.w.now = func(string) error { return nil }, time.Now
 	r.serve()
 	return r
 }
@@ -326,7 +348,7 @@ func absolute(t *testing.T, path string) string {
 }
 
 func (r *recorder) serve() {
-	for _, queue := range []string{session.TaskQueue, session.CreateQueue, session.HostQueue(host), session.ControlQueue(host)} {
+	for _, queue := range []string{session.TaskQueue, session.CreateQueue, session.HostQueue(host), session.ControlQueue(host), session.WatchQueue} {
 		w := worker.New(r.c, queue, worker.Options{DisableWorkflowWorker: queue != session.TaskQueue})
 		if queue == session.TaskQueue {
 			w.RegisterWorkflowWithOptions(Session, workflow.RegisterOptions{Name: session.WorkflowType})
@@ -366,7 +388,7 @@ func (r *recorder) until(id string, fits func(session.Snapshot) bool) {
 	}, harness.Patience, poll)
 }
 
-// turns waits until so many turns have ended and the session rests.
+// turns waits until so many turns have ended and the session is idle.
 func (r *recorder) turns(id string, n int) {
 	r.Helper()
 	r.until(id, func(s session.Snapshot) bool { return s.Turns == n && s.Status == session.StatusIdle })
@@ -399,7 +421,7 @@ func (r *recorder) letGo(id string) {
 	require.NoError(r, r.w.letGo(id))
 }
 
-// history is all of a workflow's run.
+// history returns the whole history of a workflow's run.
 func (r *recorder) history(id, run string) *historypb.History {
 	r.Helper()
 	h := &historypb.History{}
@@ -411,7 +433,7 @@ func (r *recorder) history(id, run string) *historypb.History {
 	return h
 }
 
-// lastTask is where a reset goes that undoes what comes from now on.
+// lastTask returns where to reset to undo everything from now on.
 func (r *recorder) lastTask(id string) (at int64) {
 	r.Helper()
 	for _, ev := range r.history(id, "").GetEvents() {
@@ -422,7 +444,7 @@ func (r *recorder) lastTask(id string) (at int64) {
 	return at
 }
 
-// setAhead says how far a session has come that is going to be reset.
+// setAhead sets the state of a session that is going to be reset.
 func (r *recorder) setAhead(id string, results ...session.Result) {
 	r.Helper()
 	v, err := r.c.QueryWorkflow(r.ctx, id, "", session.QuerySnapshot)
@@ -463,7 +485,7 @@ func (r *recorder) close(id string) {
 	require.NoError(r, r.c.GetWorkflow(r.ctx, id, "").Get(r.ctx, nil))
 }
 
-// keep writes a history, one event per line.
+// keep writes a history to a file, one event per line.
 func (r *recorder) keep(id, run, file string) {
 	r.Helper()
 	var out bytes.Buffer
@@ -486,7 +508,7 @@ func (r *recorder) keep(id, run, file string) {
 	require.NoError(r, os.WriteFile(filepath.Join(historyDir, file+".json"), out.Bytes(), 0o644))
 }
 
-// drop takes out what no replay looks at: it only makes the files big.
+// drop removes what no replay reads: it only makes the files large.
 func drop(fields map[string]any) {
 	for _, name := range []string{
 		"taskId", "identity", "requestId", "historySizeBytes", "workerVersion", "meteringMetadata", "retryPolicy", "header",

@@ -24,9 +24,8 @@ import (
 
 const historyDir = "testdata/history"
 
-// TestReplay runs today's workflow against the histories that were recorded on
-// a real server. A change that makes one fail would break sessions that are
-// open now; see TestRecordHistories.
+// TestReplay runs today's workflow against the histories that were recorded on a real
+// server. A change that makes one fail would break open sessions; see TestRecordHistories.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(historyDir, "*.json"))
@@ -58,8 +57,8 @@ func TestReplayFindsAChange(t *testing.T) {
 	require.Error(t, r.ReplayWorkflowHistory(quiet{}, h))
 }
 
-// TestEveryMessageKindHasAHistory looks for each update and signal of the
-// contract in the history that bears its name.
+// TestEveryMessageKindHasAHistory finds each update and signal of the contract in the
+// history with its name.
 func TestEveryMessageKindHasAHistory(t *testing.T) {
 	t.Parallel()
 	kinds := messageKinds(t)
@@ -71,7 +70,7 @@ func TestEveryMessageKindHasAHistory(t *testing.T) {
 	}
 }
 
-// messageKinds reads update-… and signal-… out of the names of the contract.
+// messageKinds returns update-… and signal-… from the names of the contract.
 func messageKinds(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "session", "names.go"), nil, 0)

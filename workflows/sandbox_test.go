@@ -34,8 +34,8 @@ func TestIdleTimeoutEndsTheSandboxNotTheSession(t *testing.T) {
 	require.Equal(t, uint64(3), p.w.turns[1].Sandbox.Epoch)
 }
 
-// TestR125IdleTimeoutCountsFromActivity: to send, to render and to queue is activity;
-// to look and to change a title is none. A session at work is never idle.
+// TestR125IdleTimeoutCountsFromActivity: sending, rendering and queueing are activity;
+// reading and changing a title are not. A working session is never idle.
 func TestR125IdleTimeoutCountsFromActivity(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*play){
@@ -64,7 +64,39 @@ func TestR125IdleTimeoutCountsFromActivity(t *testing.T) {
 	}
 }
 
-// An idle timeout that is changed while the session is idle counts from then on.
+// TestR108BackgroundKeepsTheSandboxInWorkflow: running background commands keep the sandbox
+// for a day at most, and checks become rare; an eviction does not check.
+func TestR108BackgroundKeepsTheSandboxInWorkflow(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) { in.Options.IdleTimeoutMS = time.Minute.Milliseconds() })
+	p.then(func() { p.w.background = []string{"make"} }, func() { p.send("m1", "one") })
+	p.after(10*time.Minute, func() {
+		require.NotNil(t, p.snapshot().Sandbox)
+		require.Equal(t, []string{"make"}, p.inspect().Background)
+		require.Len(t, p.w.ended, 3, "after 1, 2 and 4 minutes more")
+		p.send("m2", "two")
+	})
+	p.after(90*time.Second, func() {
+		require.Len(t, p.w.ended, 4, "sending is activity, and the timeouts start again")
+		p.w.background = nil
+	})
+	p.after(2*time.Minute, func() {
+		require.Nil(t, p.snapshot().Sandbox)
+		require.Empty(t, p.inspect().Background)
+		p.w.background = []string{"watch"}
+		p.send("m3", "three")
+	})
+	p.after(23*time.Hour, func() { require.NotNil(t, p.snapshot().Sandbox) })
+	p.after(2*time.Hour, func() {
+		require.Nil(t, p.snapshot().Sandbox, "a day is enough")
+		p.send("m4", "four")
+	})
+	p.then(func() { p.update(session.UpdateEvict) })
+	p.after(time.Second, func() { require.Nil(t, p.snapshot().Sandbox) })
+	p.run()
+}
+
+// An idle timeout that is changed while the session is idle applies from then on.
 func TestAnIdleTimeoutCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, func(in *session.Input) { in.Options.IdleTimeoutMS = time.Hour.Milliseconds() })
@@ -127,7 +159,7 @@ func TestEvict(t *testing.T) {
 	require.Len(t, p.w.places, 2)
 }
 
-// A second eviction, or one that meets the idle timeout, finds nothing to end.
+// A second eviction, or one at the idle timeout, finds nothing to end.
 func TestEvictWhileTheSandboxEnds(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -167,8 +199,8 @@ func TestHostLost(t *testing.T) {
 	require.Len(t, p.w.ended, 1, "the lost sandboxes have no host to end them")
 }
 
-// What the archive missed when a host was lost is looked for by the next turn in
-// another sandbox, and by that one only.
+// The next turn in another sandbox, and only that, looks for what the archive missed when a
+// host was lost.
 func TestALostHostTakesWhatWasNotArchived(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -185,14 +217,13 @@ func TestALostHostTakesWhatWasNotArchived(t *testing.T) {
 		of[in.Message.ID] = append(of[in.Message.ID], in.Unarchived)
 	}
 	second := p.w.turns[1]
-	require.Equal(t, []*session.Unarchived{nil}, of["m3"], "the sandbox that has it stands")
+	require.Equal(t, []*session.Unarchived{nil}, of["m3"], "the sandbox that has it is live")
 	require.Equal(t, []*session.Unarchived{nil, {AfterSeq: second.LastSeq, Anchor: second.Anchor, Epoch: second.Sandbox.Epoch}}, of["m4"])
 	require.Equal(t, []*session.Unarchived{nil, nil}, of["m5"])
 }
 
-// An execution that is given up with its host had ended, perhaps, before
-// Temporal heard of it: that end stands. Whoever still has the lost host's epoch
-// is fenced.
+// An execution that is given up with its host may have ended before that was reported to
+// Temporal: that end counts. Writers with the lost host's epoch are fenced.
 func TestAForsakenExecutionEndsOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -213,11 +244,11 @@ func TestAForsakenExecutionEndsOnce(t *testing.T) {
 		Agent: "claude", ExecutionID: "x1", MessageID: "m1", Message: session.Message{ID: "m1", Text: "LOST in the fire"}, AfterSeq: 1,
 	}, first.Abort)
 	require.True(t, first.TakeEpoch)
-	require.NotContains(t, p.w.results("s1"), "m1", "nothing is said over the end that stands")
+	require.NotContains(t, p.w.results("s1"), "m1", "the known end is not overwritten")
 	require.Equal(t, session.TypeHostLost, p.w.results("s1")["m2"].Error.Code)
 }
 
-// A turn whose host is lost goes on on another one, as the same execution.
+// A turn whose host is lost continues on another one, as the same execution.
 func TestALostHostsTurnIsResumed(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -233,8 +264,8 @@ func TestALostHostsTurnIsResumed(t *testing.T) {
 	require.Len(t, heard[event.QueryCompleted](p.w, "s1"), 1)
 }
 
-// TestAClosingSessionKnowsItsLostEnd: a session that closes asks no other host, and
-// still takes the end that is known from the lost one.
+// TestAClosingSessionKnowsItsLostEnd: a closing session uses no other host, and still takes
+// the end that is known from the lost one.
 func TestAClosingSessionKnowsItsLostEnd(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -253,8 +284,8 @@ func TestAClosingSessionKnowsItsLostEnd(t *testing.T) {
 	require.Empty(t, heard[event.QueryFailed](p.w, "s1"))
 }
 
-// TestALostHostsEndIsKnown: how a turn ended whose host is lost before it completes
-// is in the host's last heartbeat, and the next host is told.
+// TestALostHostsEndIsKnown: if the host is lost before its ended turn completes, the host's
+// last heartbeat has the end, and the next host gets it.
 func TestALostHostsEndIsKnown(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -266,13 +297,13 @@ func TestALostHostsEndIsKnown(t *testing.T) {
 	require.Equal(t, "m1", ended.MessageID)
 	require.Equal(t, p.w.turns[0].ExecutionID, ended.ExecutionID)
 	lost := &turn{lost: &session.Lost{Ended: ended}}
-	require.Equal(t, ended, lost.endedBefore(temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)), "a host that never began knows nothing else")
+	require.Equal(t, ended, lost.endedBefore(temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)), "a host that never started reports nothing else")
 	require.Nil(t, (&turn{}).endedBefore(temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil, contract.HeartbeatDetails{Phase: "running"})))
 }
 
-// TestR68LostSandboxIsHandedOnInWorkflow: a sandbox that went with its host is
-// named to whoever writes next, once: the one that makes the next sandbox, or the
-// one that closes the session. One that could not be ended is terminated too.
+// TestR68LostSandboxIsHandedOnInWorkflow: a sandbox that is lost with its host is passed to
+// the next writer, once: the one that makes the next sandbox, or the one that closes the
+// session. One that could not be ended is terminated too.
 func TestR68LostSandboxIsHandedOnInWorkflow(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -285,7 +316,7 @@ func TestR68LostSandboxIsHandedOnInWorkflow(t *testing.T) {
 	p.run()
 	require.Nil(t, p.w.places[0].Lost)
 	require.Equal(t, &p.w.turns[0].Sandbox, p.w.places[1].Lost)
-	require.Nil(t, p.w.places[2].Lost, "it is told")
+	require.Nil(t, p.w.places[2].Lost, "it is reported")
 	for i, in := range p.w.places[3:] {
 		require.Equal(t, &p.w.turns[3+i].Sandbox, in.Lost)
 	}
@@ -304,11 +335,11 @@ func TestASandboxOfALostHostDoesNotHoldTheClose(t *testing.T) {
 	require.Len(t, gone, 1)
 	require.Equal(t, "unhealthy", gone[0].Reason)
 	require.Len(t, p.w.finished, 1)
-	require.Nil(t, p.w.finished[0].Lost, "it is told")
+	require.Nil(t, p.w.finished[0].Lost, "it is reported")
 }
 
-// Whoever fails to make a sandbox has taken an epoch; the failure is written
-// all the same, and the next message is tried again.
+// A failed CreateSandbox has taken an epoch; the failure is written nevertheless, and the
+// next message is tried again.
 func TestAnAgentThatIsMissingIsSaid(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -324,7 +355,7 @@ func TestAnAgentThatIsMissingIsSaid(t *testing.T) {
 	require.Equal(t, session.Completed, res["m2"].Outcome)
 }
 
-// A session that waits for a place can be closed.
+// A session that waits for a slot can be closed.
 func TestCloseWhileNoPlaceIsFree(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

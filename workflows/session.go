@@ -10,14 +10,15 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/index"
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
 // Session is the workflow of one session. Its workflow id is the session id.
 func Session(ctx workflow.Context, in session.Input) (session.Output, error) {
 	if err := in.CheckVersion(); err != nil {
-		// A workflow task that fails is tried again until a worker of that build is
-		// back; an error returned would end the session.
+		// A failing workflow task is retried until a worker of a good build is back; a
+		// returned error would end the session.
 		panic(err)
 	}
 	r, err := newRun(ctx, in)
@@ -32,48 +33,48 @@ func Session(ctx workflow.Context, in session.Input) (session.Output, error) {
 
 // run is one run of the session workflow.
 type run struct {
-	// ctx is cut off from cancellation: to cancel a session is to close it.
+	// ctx is disconnected from cancellation: canceling a session closes it.
 	ctx workflow.Context
 	in  session.Input
 	st  *session.State
 	// begun is set when the run has its epoch, so that it may write.
 	begun bool
-	// cur is the turn that runs; nil when none does.
+	// cur is the running turn; nil if there is none.
 	cur *turn
-	// early is the reason of an interrupt that came before a child's first turn.
+	// early is the reason of an interrupt before a child's first turn.
 	early *string
-	// epochUnknown: a failed CreateSandbox or a lost host may have taken an epoch, or
-	// may still write under this one; the next write takes a new one.
+	// epochUnknown: a failed CreateSandbox or a lost host may have taken an epoch, or may
+	// still write under this one; the next write takes a new one.
 	epochUnknown bool
 	// closing is why the session closes; "" while it is open.
 	closing string
-	// cancelled reports whether the workflow was, also before anybody acted on it.
+	// cancelled reports whether the workflow was cancelled, even before the loop acts on
+	// it.
 	cancelled func() bool
-	// evicting asks the loop to end the sandbox.
-	evicting bool
-	// idling reports whether the idle timer runs; rearm asks the loop for one of
-	// the idle timeout that was configured since.
+	// idling reports whether the idle timer runs; rearm asks the loop to restart it with
+	// the newly configured idle timeout.
 	idling, rearm bool
-	// waitingFor is what the run waits for that is no agent's work, for display.
+	// waitingFor is what the run waits for other than an agent, for display.
 	waitingFor string
-	// evictReason is why.
-	evictReason string
-	// children are the live children, by session id.
-	children map[string]*child
-	// outbox waits to be appended to the stream; see deliver.go.
+	// idleLooks counts how often in a row the idle timeout passed with running background
+	// commands.
+	idleLooks int
+	// outbox has what is to be appended to the stream; see deliver.go.
 	outbox []*notice
-	// notices counts what ever went into the outbox, for ids.
+	// notices counts all notices ever in the outbox, for ids.
 	notices int
-	// responding counts the answers by signal that are under way.
-	responding int
-	// writing is set while the deliverer's activity is under way.
+	// busy counts what runs beside the handlers and has to end in this run; atEdge is set
+	// while the run waits for that between two turns, to make way.
+	busy   int
+	atEdge bool
+	// writing is set while the deliverer's activity runs.
 	writing bool
-	// published are the values of the search attributes now.
-	published published
+	// published are the present values of the search attributes.
+	published index.Entry
 	// catchUps counts how often in a row the run found that it is behind.
 	catchUps int
-	// running is the execution that was under way when the run caught up, or took
-	// over from the run before.
+	// running is the execution that was running when the run caught up, or took over from
+	// the previous run.
 	running *contract.Running
 }
 
@@ -82,7 +83,7 @@ func newRun(ctx workflow.Context, in session.Input) (*run, error) {
 		return nil, err
 	}
 	free, _ := workflow.NewDisconnectedContext(ctx)
-	r := &run{ctx: free, in: in, st: in.Carried, children: map[string]*child{}, cancelled: func() bool { return ctx.Err() != nil }}
+	r := &run{ctx: free, in: in, st: in.Carried, cancelled: func() bool { return ctx.Err() != nil }}
 	if r.st == nil {
 		r.st = freshState(in)
 	}
@@ -110,9 +111,9 @@ func validateInput(workflowID string, in session.Input) error {
 func freshState(in session.Input) *session.State {
 	st := &session.State{
 		Title: in.Options.Title, Model: in.Options.Model, Permission: in.Options.Permission,
-		Permissions: in.Options.Permissions, PermissionDeadline: in.Options.PermissionDeadline,
+		Permissions: in.Options.Permissions, PermissionDeadline: in.Options.PermissionDeadline, Park: in.Options.Park, UnknownEffects: in.Options.UnknownEffects,
 		Metadata: in.Options.Metadata, Tags: in.Options.Tags,
-		IdleTimeoutMS: in.Options.IdleTimeoutMS, Limits: in.Options.Limits, Native: 1, LastSeq: in.LastSeq, Executions: in.Executions,
+		IdleTimeoutMS: in.Options.IdleTimeoutMS, Limits: in.Options.Limits, MaxTicks: in.Options.MaxTicks, Native: 1, LastSeq: in.LastSeq, Executions: in.Executions,
 	}
 	if st.IdleTimeoutMS == 0 {
 		st.IdleTimeoutMS = session.DefaultIdleTimeout.Milliseconds()
@@ -132,7 +133,7 @@ func (r *run) loop() (session.Output, error) {
 			}
 		case r.closing != "":
 			return r.output(), r.finish()
-		case r.continueDue():
+		case r.overlong():
 			if err := r.continueAsNew(); err != nil {
 				return r.output(), err
 			}
@@ -151,8 +152,7 @@ func (r *run) loop() (session.Output, error) {
 	}
 }
 
-// begin opens the run: its first message, an epoch, the record,
-// session:initialized.
+// begin opens the run: its first message, an epoch, the record, session:initialized.
 func (r *run) begin() error {
 	if r.begun {
 		r.publish()
@@ -167,7 +167,7 @@ func (r *run) begin() error {
 	err := workflow.ExecuteActivity(ctx, contract.ActivityBegin, in).Get(ctx, &out)
 	switch {
 	case r.catchUp(ctx, err):
-		// The session had begun before its workflow was reset.
+		// The session had started before its workflow was reset.
 	case err != nil:
 		return fmt.Errorf("session %s: begin: %w", r.in.SessionID, err)
 	default:
@@ -179,7 +179,7 @@ func (r *run) begin() error {
 	return nil
 }
 
-// acceptFirst puts the message into the queue that the session was made with.
+// acceptFirst queues the message with which the session was created.
 func (r *run) acceptFirst() error {
 	if r.in.First == nil {
 		return nil
@@ -195,30 +195,31 @@ func (r *run) acceptFirst() error {
 	return nil
 }
 
-// recall takes over the session's totals from before this run; its options are in
-// the input already.
+// recall takes over the session's totals from before this run; its options are in the input
+// already.
 func (r *run) recall(rec *session.Record) {
 	if rec == nil {
 		return
 	}
 	st := r.st
-	st.Turns, st.Usage, st.CostUSD, st.WorkMS = rec.Turns, rec.Usage, rec.CostUSD, rec.WorkMS
+	st.Turns, st.Usage, st.CostUSD, st.WorkMS, st.Ticks = rec.Turns, rec.Usage, rec.CostUSD, rec.WorkMS, rec.Ticks
 	st.LastBlockID, st.LastBlock = rec.LastBlockID, rec.LastBlock
 	st.Native, st.Spent = max(rec.Native, 1), rec.Spent
 	r.failSpent(rec.Spent)
 }
 
-// idle waits for something to do, and ends the sandbox when nothing comes
-// for the idle timeout.
+// idle waits for work, and ends the sandbox when none arrives within the idle timeout.
 func (r *run) idle() error {
 	r.rearm = false
-	if r.evicting {
+	if why := r.st.Evict; why != "" {
 		// The sandbox may have been ended meanwhile.
-		r.evicting = false
+		r.st.Evict = ""
 		if r.st.Sandbox != nil {
 			caughtUp := r.catchUps
-			r.endSandbox(r.evictReason)
-			r.evicting = r.catchUps > caughtUp && r.st.Sandbox != nil
+			r.endSandbox(contract.EndSandboxInput{Reason: why})
+			if r.catchUps > caughtUp && r.st.Sandbox != nil {
+				r.st.Evict = why
+			}
 		}
 		return nil
 	}
@@ -226,16 +227,16 @@ func (r *run) idle() error {
 		return workflow.Await(r.ctx, r.hasWork)
 	}
 	r.idling = true
-	work, err := awaitAtMost(r.ctx, time.Duration(r.st.IdleTimeoutMS)*time.Millisecond, r.hasWork)
+	work, err := awaitAtMost(r.ctx, r.idleWait(), r.hasWork)
 	r.idling = false
 	if err == nil && !work {
-		r.endSandbox("idle")
+		r.endIdle()
 	}
 	return err
 }
 
-// awaitAtMost is workflow.AwaitWithTimeout with its timer cancelled when it is
-// not needed: a timer left behind wakes the workflow for nothing.
+// awaitAtMost is workflow.AwaitWithTimeout, but cancels its timer when it is not needed: a
+// timer left behind wakes the workflow for nothing.
 func awaitAtMost(ctx workflow.Context, d time.Duration, ready func() bool) (bool, error) {
 	ctx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -243,15 +244,14 @@ func awaitAtMost(ctx workflow.Context, d time.Duration, ready func() bool) (bool
 }
 
 func (r *run) hasWork() bool {
-	return r.closing != "" || r.evicting || r.rearm || r.runnable() || r.finished() || r.continueDue()
+	return r.closing != "" || r.st.Evict != "" || r.rearm || r.runnable() || r.finished() || r.overlong()
 }
 
-// runnable reports whether a queued message may run now.
 func (r *run) runnable() bool {
 	return r.due() && r.limit() == ""
 }
 
-// due reports whether a queued message wants to run.
+// due reports whether a queued message is ready to run.
 func (r *run) due() bool {
 	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold
 }
@@ -275,36 +275,36 @@ func (r *run) output() session.Output {
 func (r *run) agent() contract.Agent {
 	return contract.Agent{
 		SessionID: r.in.SessionID, Name: r.in.Options.Agent, Profile: r.in.Options.Profile,
-		Model: r.st.Model, Permission: r.st.Permission, Permissions: r.st.Permissions, PermissionDeadline: r.st.PermissionDeadline,
-		Workspace: r.in.Options.Workspace, Native: r.st.Native,
+		Model: r.st.Model, Permission: r.st.Permission, Permissions: r.st.Permissions, PermissionDeadline: r.st.PermissionDeadline, Park: r.st.Park,
+		UnknownEffects: r.st.UnknownEffects, Workspace: r.in.Options.Workspace, Native: r.st.Native,
 	}
 }
 
-// firstRun is the id of the run that was not made by a reset: with it a
-// beginning is said once.
+// firstRun returns the id of the first run, which no reset made, so that the session's
+// start is emitted once.
 func (r *run) firstRun() string {
 	info := workflow.GetInfo(r.ctx)
 	return cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID)
 }
 
-// options are those that hold now.
+// options returns the present options.
 func (r *run) options() session.Options {
 	st, opts := r.st, r.in.Options
 	opts.Title, opts.Model, opts.Permission = st.Title, st.Model, st.Permission
-	opts.Permissions, opts.PermissionDeadline = st.Permissions, st.PermissionDeadline
-	opts.Metadata, opts.Tags, opts.IdleTimeoutMS, opts.Limits = st.Metadata, st.Tags, st.IdleTimeoutMS, st.Limits
+	opts.Permissions, opts.PermissionDeadline, opts.Park, opts.UnknownEffects = st.Permissions, st.PermissionDeadline, st.Park, st.UnknownEffects
+	opts.Metadata, opts.Tags, opts.IdleTimeoutMS, opts.Limits, opts.MaxTicks = st.Metadata, st.Tags, st.IdleTimeoutMS, st.Limits, st.MaxTicks
 	return opts
 }
 
 func (r *run) record() session.Record {
 	st := r.st
 	return session.Record{
-		Options: r.options(), Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, WorkMS: st.WorkMS, Native: st.Native, Executions: st.Executions, Spent: session.SpentIn(st),
+		Options: r.options(), Turns: st.Turns, Usage: st.Usage, CostUSD: st.CostUSD, WorkMS: st.WorkMS, Ticks: st.Ticks, Native: st.Native, Executions: st.Executions, Spent: session.SpentIn(st),
 		LastSeq: st.LastSeq, LastBlockID: st.LastBlockID, LastBlock: st.LastBlock,
 	}
 }
 
-// notify puts events of Sojourn's own into the outbox.
+// notify puts server events into the outbox.
 func (r *run) notify(events ...event.Payload) *notice {
 	r.notices++
 	n := &notice{key: fmt.Sprintf("%s-%d", workflow.GetInfo(r.ctx).WorkflowExecution.RunID, r.notices)}

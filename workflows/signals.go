@@ -14,7 +14,6 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// signal is a signal by its name, and its handler.
 type signal struct {
 	name   string
 	handle func(workflow.Context, *commonpb.Payload) error
@@ -27,14 +26,14 @@ func (r *run) signals() []signal {
 	}
 }
 
-// receive returns the coroutine that hands a signal's payloads to a handler, raw:
-// anybody may send anything, and nothing sent may fail a workflow task.
+// receive returns the coroutine that passes a signal's raw payloads to a handler: anyone
+// may send anything, and no signal may fail a workflow task.
 func (r *run) receive(s signal) func(workflow.Context) {
 	return func(ctx workflow.Context) {
 		ch := workflow.GetSignalChannel(ctx, s.name)
 		for {
-			// Not Receive: that takes a value before its coroutine runs, so that
-			// drain can't see it and continue-as-new loses it.
+			// Not Receive: that takes a value before its coroutine runs, so that drain
+			// can't see it and continue-as-new loses it.
 			if err := workflow.Await(ctx, func() bool { return ch.Len() > 0 }); err != nil {
 				return
 			}
@@ -52,8 +51,7 @@ func (r *run) take(ctx workflow.Context, s signal, raw converter.RawValue) {
 	}
 }
 
-// drain handles what signals have been delivered and not been read, before a
-// run ends.
+// drain handles the delivered but unread signals, before a run ends.
 func (r *run) drain(ctx workflow.Context) {
 	for _, s := range r.signals() {
 		ch := workflow.GetSignalChannel(ctx, s.name)
@@ -67,7 +65,7 @@ func (r *run) drain(ctx workflow.Context) {
 	}
 }
 
-// refuse records a signal that is no message: a signal has no caller to answer.
+// refuse records a signal that is not a message: a signal has no caller to answer.
 func (r *run) refuse(name string, err error) {
 	info := event.ErrorInfo{Message: fmt.Sprintf("signal %s: %v", name, err), Code: session.TypeInvalid}
 	var invalid *session.InvalidError
@@ -109,8 +107,14 @@ func (r *run) signalled(ctx workflow.Context, p *commonpb.Payload, hold bool) er
 	}
 	if hold {
 		r.accept(m, true)
-	} else {
-		r.acceptToRun(m)
+		return nil
+	}
+	if rec := r.acceptToRun(m); m.WhenBusy == session.BusySteer {
+		r.busy++
+		workflow.Go(r.ctx, func(ctx workflow.Context) {
+			r.steer(ctx, rec)
+			r.busy--
+		})
 	}
 	return nil
 }
@@ -131,8 +135,8 @@ func (r *run) onInterrupt(ctx workflow.Context, p *commonpb.Payload) error {
 	return err
 }
 
-// onRespond answers a permission request; without an id, the one that is open. What
-// comes next does not wait for it.
+// onRespond answers a permission request; without an id, the open one. Later signals don't
+// wait for it.
 func (r *run) onRespond(_ workflow.Context, p *commonpb.Payload) error {
 	req, err := session.DecodeRespond(p)
 	if err != nil {
@@ -147,18 +151,28 @@ func (r *run) onRespond(_ workflow.Context, p *commonpb.Payload) error {
 	if err := r.validateRespond(req); err != nil {
 		return err
 	}
-	r.responding++
-	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		if err := r.respond(ctx, req); err != nil {
-			r.refuse(session.SignalRespond, session.FromTemporal(err))
-		}
-		r.responding--
-	})
+	r.respondLater(req)
 	return nil
 }
 
-// onWaiting takes over which requests of the running turn wait for a person.
-// What is about an execution that has ended changes nothing.
+// respondLater answers a permission request of the turn, once that runs or is parked, for a
+// sender who does not wait for the outcome.
+func (r *run) respondLater(req session.RespondRequest) {
+	r.busy++
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		err := workflow.Await(ctx, func() bool { return r.cur == nil || r.cur.live || r.cur.parked })
+		if err == nil {
+			err = r.respond(ctx, req)
+		}
+		if err != nil {
+			r.refuse(session.SignalRespond, session.FromTemporal(err))
+		}
+		r.busy--
+	})
+}
+
+// onWaiting stores which requests of the running turn wait for a person. It ignores those
+// of an execution that has ended.
 func (r *run) onWaiting(_ workflow.Context, p *commonpb.Payload) error {
 	var w session.Waiting
 	if err := json.Unmarshal(p.GetData(), &w); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// refusals are the errors that the session says about signals.
+// refusals returns the session's error events about signals.
 func refusals(w *world) []event.Error { return refusalsOf(w, "s1") }
 
 func refusalsOf(w *world, id string) []event.Error { return heard[event.Error](w, id) }
@@ -43,8 +43,8 @@ func TestARawSignalIsAnswered(t *testing.T) {
 	}
 }
 
-// Who has only signals, as the Web UI's operators have, answers a permission request:
-// the one that is open, or one by its id.
+// A sender who has only signals, such as an operator in the Web UI, can answer a permission
+// request: the open one, or one by its id.
 func TestASignalAnswersARequest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -89,8 +89,8 @@ func TestASignalAnswersARequest(t *testing.T) {
 	}
 }
 
-// What is no message never fails a workflow task: it becomes an error event and
-// an error block that name the field, and the session goes on.
+// A malformed message never fails a workflow task: it becomes an error event and an error
+// block that name the field, and the session continues.
 func TestABadSignalIsSaidAndSkipped(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ signal, encoding, data, field string }{
@@ -125,7 +125,7 @@ func TestABadSignalIsSaidAndSkipped(t *testing.T) {
 			require.Len(t, blocks, 1)
 			require.Equal(t, event.BlockError, blocks[0].Block.Type)
 			require.Contains(t, *blocks[0].Block.Message, c.field+":")
-			require.Less(t, len(*blocks[0].Block.Message), 1000, "what is wrong is said in short")
+			require.Less(t, len(*blocks[0].Block.Message), 1000, "the error is short")
 		})
 	}
 }
@@ -187,8 +187,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	require.Equal(t, "message", refusals(p.w)[0].Field)
 }
 
-// What waits is carried by continue-as-new in one payload, so it is bounded in
-// bytes too; one message of the largest size always has room.
+// Continue-as-new carries the queue in one payload, so it is bounded in bytes too; one
+// message of the largest size always fits.
 func TestTheQueueIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -211,8 +211,7 @@ func TestTheQueueIsBoundedInBytes(t *testing.T) {
 	require.Contains(t, invalid.Want, "bytes")
 }
 
-// A refusal while a turn runs goes into the stream by that turn, which is its
-// one writer.
+// A refusal while a turn runs is streamed by that turn, which is the only writer.
 func TestARefusalGoesThroughTheRunningTurn(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -228,8 +227,8 @@ func TestARefusalGoesThroughTheRunningTurn(t *testing.T) {
 	require.Len(t, refusals(p.w), 1)
 }
 
-// FuzzDecodeMessage: any payload is a good message or an InvalidError that
-// names a field; it never panics.
+// FuzzDecodeMessage: any payload is a valid message or an InvalidError that names a field;
+// it never panics.
 func FuzzDecodeMessage(f *testing.F) {
 	for _, seed := range []string{
 		"", "null", "5", "true", "[]", "{}", `"text"`, `{"text": "a"}`, `{"text": 5}`, `{"text": "a", "parts": [{"type": "text", "text": "b"}]}`,
@@ -253,7 +252,7 @@ func FuzzDecodeMessage(f *testing.F) {
 		again, err := json.Marshal(m)
 		require.NoError(t, err)
 		back, err := session.DecodeMessage(&commonpb.Payload{Data: again})
-		require.NoError(t, err, "a good message is good when it is sent again")
+		require.NoError(t, err, "a valid message is valid when it is encoded again")
 		require.Equal(t, m.Text, back.Text)
 	})
 }

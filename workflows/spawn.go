@@ -1,37 +1,25 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/children"
+	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
-
-func (r *run) depth() int {
-	if r.in.Parent == nil {
-		return 0
-	}
-	return r.in.Parent.Depth
-}
-
-func (r *run) root() string {
-	if r.in.Parent == nil {
-		return r.in.SessionID
-	}
-	return r.in.Parent.Root
-}
 
 func (r *run) validateSpawn(req session.SpawnRequest) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	if r.depth() >= session.MaxDepth {
+	if r.in.Depth() >= session.MaxDepth {
 		return session.ErrDepthLimit
 	}
 	if n := len(r.st.Children); n >= session.MaxChildren && !r.hasChild(req.ID) {
@@ -43,160 +31,173 @@ func (r *run) validateSpawn(req session.SpawnRequest) error {
 	if req.ID == r.in.SessionID {
 		return session.Invalid("id", fmt.Sprintf("%q is the spawning session itself", req.ID), "an id of its own")
 	}
-	if err := r.inherit(req.Options).Validate(); err != nil {
+	if err := children.Inherit(req.Options, r.options()).Validate(); err != nil {
 		return err
 	}
 	return req.Message.Validate()
 }
 
-// inherit returns a child's options with its parent's where they are empty.
-func (r *run) inherit(o session.Options) session.Options {
-	if o.Agent == "" {
-		o.Agent = r.in.Options.Agent
-		if o.Profile == "" {
-			o.Profile = r.in.Options.Profile
-		}
-		if o.Model == "" {
-			o.Model = r.st.Model
-		}
-	}
-	if o.Permission == "" {
-		o.Permission = r.st.Permission
-	}
-	if o.Permissions == nil {
-		o.Permissions = r.st.Permissions
-	}
-	if o.PermissionDeadline == (permission.Deadline{}) {
-		o.PermissionDeadline = r.st.PermissionDeadline
-	}
-	if o.Tenant == "" {
-		o.Tenant = r.in.Options.Tenant
-	}
-	return o
-}
-
-// spawn starts a child session and returns when it runs. A repeat names the
-// same child.
+// spawn starts a child session and returns when it runs, or when the next run has to start
+// it. A repeat returns the same child.
 func (r *run) spawn(ctx workflow.Context, req session.SpawnRequest) (session.SpawnReply, error) {
-	if req.ToolUseID == "" {
-		req.ToolUseID = "spawn-" + req.ID
-	}
-	reply := session.SpawnReply{ChildID: req.ID, ToolUseID: req.ToolUseID, Depth: r.depth() + 1}
-	if r.hasChild(req.ID) {
+	req.ToolUseID = cmp.Or(req.ToolUseID, "spawn-"+req.ID)
+	reply := session.SpawnReply{ChildID: req.ID, ToolUseID: req.ToolUseID, Depth: r.in.Depth() + 1}
+	if c := r.child(req.ID); c != nil {
+		reply.Starting = c.RunID == ""
 		return reply, nil
 	}
 	msg, err := withID(ctx, req.Message)
 	if err != nil {
 		return reply, err
 	}
-	in := r.childInput(ctx, req, msg)
-	k := &child{}
-	k.ctx, k.cancel = workflow.WithCancel(r.ctx)
-	r.children[req.ID] = k
-	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: in.Options.Agent})
-	// subagent:spawned must be in the stream before the child lives.
-	said := r.notify(event.SubagentSpawned{
-		ToolUseID: req.ToolUseID, AgentID: req.ID, ChildSessionID: req.ID, Prompt: msg.Text,
-		SubagentType: in.Options.Agent, Description: req.Description,
-	})
-	if err := workflow.Await(ctx, func() bool { return said.done }); err != nil {
+	req.Message = msg
+	r.st.Children = append(r.st.Children, session.Child{SessionID: req.ID, ToolUseID: req.ToolUseID, Agent: cmp.Or(req.Options.Agent, r.in.Options.Agent)})
+	r.st.Spawns = append(r.st.Spawns, req)
+	s := r.startChild(req)
+	if err := workflow.Await(ctx, func() bool { return s.done || r.renewing() }); err != nil {
 		return reply, err
 	}
-	if r.closing != "" {
-		r.childGone(ctx, req, session.Output{}, session.ErrClosed)
-		return reply, session.ToTemporal(session.ErrClosed)
-	}
-	return reply, r.startChild(ctx, req, in)
+	reply.Starting = !s.done
+	return reply, s.err
 }
 
-// child is the workflow of a child.
-type child struct {
-	ctx    workflow.Context
-	cancel workflow.CancelFunc
-	// future is nil until the child is being started.
-	future workflow.ChildWorkflowFuture
-	gone   bool
-}
-
-func (r *run) hasChild(id string) bool {
-	return slices.ContainsFunc(r.st.Children, func(c session.Child) bool { return c.SessionID == id })
-}
-
-func (r *run) childInput(ctx workflow.Context, req session.SpawnRequest, msg session.Message) session.Input {
-	opts := r.inherit(req.Options)
-	if opts.Title == "" {
-		opts.Title = titleOf(msg.Text)
-	}
-	return session.Input{
-		SessionID: req.ID, Version: session.StateVersion, Options: opts, CreatedAt: workflow.Now(ctx), First: &msg,
-		Parent: &session.Parent{SessionID: r.in.SessionID, Root: r.root(), Depth: r.depth() + 1, ToolUseID: req.ToolUseID},
-	}
-}
-
-func (r *run) startChild(ctx workflow.Context, req session.SpawnRequest, in session.Input) error {
-	k := r.children[req.ID]
-	cctx := workflow.WithChildOptions(k.ctx, childOptions(req.ID, in.Options.Title))
-	k.future = workflow.ExecuteChildWorkflow(cctx, session.WorkflowType, in)
-	started := k.future.GetChildWorkflowExecution().Get(ctx, nil)
-	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		var out session.Output
-		err := k.future.Get(ctx, &out)
-		r.childGone(ctx, req, out, err)
-	})
-	if started != nil {
-		if temporal.IsWorkflowExecutionAlreadyStartedError(started) {
-			return session.ToTemporal(session.Invalid("id", fmt.Sprintf("%q is taken", req.ID), "an id that no session has"))
-		}
-		return fmt.Errorf("session %s: spawn %s: %w", r.in.SessionID, req.ID, started)
+// child returns a live child; nil if it has ended.
+func (r *run) child(id string) *session.Child {
+	if i := slices.IndexFunc(r.st.Children, func(c session.Child) bool { return c.SessionID == id }); i >= 0 {
+		return &r.st.Children[i]
 	}
 	return nil
 }
 
-// childGone removes a child from the list on any end and announces how it ended.
-func (r *run) childGone(ctx workflow.Context, req session.SpawnRequest, out session.Output, err error) {
-	r.children[req.ID].gone = true
-	delete(r.children, req.ID)
-	r.st.CostUSD = event.AddCost(r.st.CostUSD, out.CostUSD)
-	r.notify(childEnd(req, out, err))
-	r.st.Children = slices.DeleteFunc(r.st.Children, func(c session.Child) bool { return c.SessionID == req.ID })
+func (r *run) hasChild(id string) bool { return r.child(id) != nil }
+
+func (r *run) childInput(ctx workflow.Context, req session.SpawnRequest) session.Input {
+	opts := children.Inherit(req.Options, r.options())
+	if opts.Title == "" {
+		opts.Title = titleOf(req.Message.Text)
+	}
+	return session.Input{
+		SessionID: req.ID, Version: session.StateVersion, Options: opts, CreatedAt: workflow.Now(ctx), First: &req.Message,
+		Parent: &session.Parent{SessionID: r.in.SessionID, Root: r.in.Root(), Depth: r.in.Depth() + 1, ToolUseID: req.ToolUseID},
+	}
+}
+
+// starting is a child's start. Once it is done, err is why the child does not run.
+type starting struct {
+	done bool
+	err  error
+}
+
+// startChild starts a child and waits for its end. subagent:spawned must be in the stream
+// before the child starts; its key is the same in each run that tries.
+func (r *run) startChild(req session.SpawnRequest) *starting {
+	s, c := &starting{}, *r.child(req.ID)
+	said := r.notify(children.Spawned(c, req))
+	said.key = "spawned-" + req.ID
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		var out session.Output
+		err := workflow.Await(ctx, func() bool { return said.done })
+		if err == nil && r.closing != "" {
+			err = session.ErrClosed
+		}
+		if err != nil {
+			s.done, s.err = true, session.ToTemporal(err)
+		} else {
+			err = r.runChild(ctx, req, s, &out)
+		}
+		r.childGone(c, out, err)
+	})
+	return s
+}
+
+// runChild runs a child's workflow to its end. This run is busy until the child has
+// started, because Temporal would drop a pending start with the run.
+func (r *run) runChild(ctx workflow.Context, req session.SpawnRequest, s *starting, out *session.Output) error {
+	in := r.childInput(ctx, req)
+	future := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, children.Options(req.ID, in.Options.Title)), session.WorkflowType, in)
+	r.busy++
+	var started workflow.Execution
+	err := future.GetChildWorkflowExecution().Get(ctx, &started)
+	r.busy--
+	r.st.Spawns = slices.DeleteFunc(r.st.Spawns, func(other session.SpawnRequest) bool { return other.ID == req.ID })
+	r.child(req.ID).RunID = started.RunID
+	switch s.done = true; {
+	case temporal.IsWorkflowExecutionAlreadyStartedError(err):
+		s.err = session.ToTemporal(session.Invalid("id", fmt.Sprintf("%q is taken", req.ID), "an id that no session has"))
+	case err != nil:
+		s.err = fmt.Errorf("session %s: spawn %s: %w", r.in.SessionID, req.ID, err)
+	}
+	return future.Get(ctx, out)
+}
+
+// unpackChildren watches the children of the previous run, about which Temporal reports
+// nothing to this run.
+func (r *run) unpackChildren() {
+	for _, c := range r.st.Children {
+		if c.Interrupt {
+			r.interruptChild(c.SessionID)
+		}
+		if c.RunID == "" {
+			continue
+		}
+		workflow.Go(r.ctx, func(ctx workflow.Context) {
+			ctx = workflow.WithActivityOptions(ctx, timeouts.Watch)
+			var out session.Output
+			err := workflow.ExecuteActivity(ctx, contract.ActivityAwaitChild, contract.AwaitChildInput{SessionID: c.SessionID, RunID: c.RunID}).Get(ctx, &out)
+			r.childGone(c, out, err)
+		})
+	}
+	for _, req := range r.st.Spawns {
+		r.startChild(req)
+	}
+}
+
+// childGone removes an ended child from the list and announces how it ended.
+func (r *run) childGone(c session.Child, out session.Output, err error) {
+	r.st.CostUSD = event.AddKnown(r.st.CostUSD, out.CostUSD)
+	r.notify(children.Completed(c, out, err))
+	r.st.Spawns = slices.DeleteFunc(r.st.Spawns, func(req session.SpawnRequest) bool { return req.ID == c.SessionID })
+	r.st.Children = slices.DeleteFunc(r.st.Children, func(other session.Child) bool { return other.SessionID == c.SessionID })
 	r.publish()
 }
 
-// wholeOrNamed is a child's answer, which names where the rest of a cut one is.
-func wholeOrNamed(r event.QueryResult, child string) string {
-	if !r.Truncated {
-		return r.Response
-	}
-	return fmt.Sprintf("%s\n[truncated: the whole answer is block %s of session %s]", r.Response, r.ResponseBlockID, child)
+// interruptChild passes an interrupt on as soon as the child runs; the next run does if
+// this one makes way.
+func (r *run) interruptChild(id string) {
+	r.child(id).Interrupt = true
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		c := r.awaitStarted(ctx, id, func() bool { return !r.renewing() })
+		if c == nil || !c.Interrupt {
+			return
+		}
+		c.Interrupt = false
+		r.busy++
+		req := session.InterruptRequest{Reason: "Parent interrupted"}
+		if err := workflow.SignalExternalWorkflow(ctx, id, "", session.SignalInterrupt, req).Get(ctx, nil); err != nil {
+			workflow.GetLogger(ctx).Info("a child was gone before the interrupt reached it", "child", id, "error", err)
+		}
+		r.busy--
+	})
 }
 
-func childEnd(req session.SpawnRequest, out session.Output, err error) event.SubagentCompleted {
-	end := event.SubagentCompleted{
-		ToolUseID: req.ToolUseID, AgentID: req.ID, ChildSessionID: req.ID, Status: event.SubagentCompletedOK,
-	}
-	switch {
-	case err != nil:
-		end.Status, end.Output = event.SubagentFailed, event.Text(err.Error())
-	case out.Failure != nil:
-		end.Status, end.Output = event.SubagentFailed, event.Text(out.Failure.Message)
-	case out.Last != nil && out.Outcome != session.Interrupted:
-		end.Output = event.Text(wholeOrNamed(*out.Last, req.ID))
-	default:
-		end.Status, end.Output = event.SubagentFailed, event.Text("ended without an answer")
-	}
-	return end
+// closeChild asks a child to close as soon as it runs.
+func (r *run) closeChild(id string) {
+	workflow.Go(r.ctx, func(ctx workflow.Context) {
+		if r.awaitStarted(ctx, id, func() bool { return true }) == nil {
+			return
+		}
+		if err := workflow.RequestCancelExternalWorkflow(ctx, id, "").Get(ctx, nil); err != nil {
+			workflow.GetLogger(ctx).Info("a child was gone before it could be closed", "child", id, "error", err)
+		}
+	})
 }
 
-// childOptions: a parent that is gone closes its children; one that closes them
-// waits until they are; a child's id is used once.
-func childOptions(id, title string) workflow.ChildWorkflowOptions {
-	return workflow.ChildWorkflowOptions{
-		WorkflowID:            id,
-		WorkflowTaskTimeout:   session.WorkflowTaskTimeout,
-		TaskQueue:             session.TaskQueue,
-		WaitForCancellation:   true,
-		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
-		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		StaticSummary:         title,
+// awaitStarted waits until a child runs and also returns true; nil if the child ended
+// before.
+func (r *run) awaitStarted(ctx workflow.Context, id string, also func() bool) *session.Child {
+	err := workflow.Await(ctx, func() bool { return !r.hasChild(id) || r.child(id).RunID != "" && also() })
+	if err != nil {
+		return nil
 	}
+	return r.child(id)
 }

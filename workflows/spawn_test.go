@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/workflows/children"
 )
 
 func spawnOf(id, text string) session.SpawnRequest {
@@ -41,8 +42,7 @@ func TestSpawn(t *testing.T) {
 	require.Equal(t, "echo: do this", *ended[0].Output)
 }
 
-// subagent:spawned and subagent:completed stand strictly around the child's
-// life.
+// subagent:spawned and subagent:completed are strictly around the child's life.
 func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -105,7 +105,10 @@ func TestR44CleanupInWorkflow(t *testing.T) {
 			p.then(func() { p.update(session.UpdateSpawn, spawnOf("child", text)) })
 			if want.end != nil {
 				p.then(func() {
-					require.Equal(t, []session.Child{{SessionID: "child", ToolUseID: "spawn-child", Agent: "claude"}}, p.snapshot().Children)
+					live := p.snapshot().Children
+					require.Len(t, live, 1)
+					require.NotEmpty(t, live[0].RunID)
+					require.Equal(t, session.Child{SessionID: "child", ToolUseID: "spawn-child", Agent: "claude", RunID: live[0].RunID}, live[0])
 					want.end(p)
 				})
 			}
@@ -119,8 +122,8 @@ func TestR44CleanupInWorkflow(t *testing.T) {
 	}
 }
 
-// TestR35ParallelSpawnsInWorkflow: children that are spawned at once run at once, and
-// what becomes of one is nothing to the others.
+// TestR35ParallelSpawnsInWorkflow: children that are spawned together run concurrently, and
+// one child's outcome doesn't affect the others.
 func TestR35ParallelSpawnsInWorkflow(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -161,15 +164,15 @@ func TestR35ParallelSpawnsInWorkflow(t *testing.T) {
 	require.Equal(t, []string{"a failed: ended without an answer", "c completed: echo: HOLD c", "b completed: echo: HOLD b"}, ends)
 }
 
-// An interrupted child has not completed, whatever it had said by then.
+// An interrupted child has not completed, whatever it had answered by then.
 func TestAnInterruptedChildHasNotCompleted(t *testing.T) {
 	t.Parallel()
 	half := session.Output{Turns: 1, Outcome: session.Interrupted, Last: &event.QueryResult{Response: "half of"}}
-	require.Equal(t, event.SubagentFailed, childEnd(spawnOf("child", "x"), half, nil).Status)
+	require.Equal(t, event.SubagentFailed, children.Completed(session.Child{SessionID: "child"}, half, nil).Status)
 	half.Outcome = session.Completed
-	require.Equal(t, event.SubagentCompletedOK, childEnd(spawnOf("child", "x"), half, nil).Status)
+	require.Equal(t, event.SubagentCompletedOK, children.Completed(session.Child{SessionID: "child"}, half, nil).Status)
 	half.Outcome = ""
-	require.Equal(t, event.SubagentCompletedOK, childEnd(spawnOf("child", "x"), half, nil).Status, "a child of an older build")
+	require.Equal(t, event.SubagentCompletedOK, children.Completed(session.Child{SessionID: "child"}, half, nil).Status, "a child of an older build")
 }
 
 // TestR45EphemeralInWorkflow: children are never in the app's registry.
@@ -220,7 +223,7 @@ func TestAnIdleParentInterruptsItsChildren(t *testing.T) {
 	require.Equal(t, session.Interrupted, p.w.results("child")["to-child"].Outcome)
 }
 
-// An interrupt right behind the spawn finds a child that has not begun.
+// An interrupt right after the spawn reaches a child that has not started.
 func TestAChildIsInterruptedBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -252,11 +255,11 @@ func TestR42ClosePropagationInWorkflow(t *testing.T) {
 	require.Equal(t, []string{"aa", "a", "s1"}, order)
 	require.Len(t, p.w.ended, 3, "every sandbox is ended")
 	for _, id := range []string{"a", "aa"} {
-		require.Empty(t, heard[event.Error](p.w, id), "being closed by the parent is no fault of the child's")
+		require.Empty(t, heard[event.Error](p.w, id), "being closed by the parent is no error of the child")
 	}
 }
 
-// A close right behind a spawn leaves no child behind.
+// A close right after a spawn leaves no child running.
 func TestCloseRightAfterSpawn(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -274,7 +277,7 @@ func TestCloseRightAfterSpawn(t *testing.T) {
 	}
 }
 
-// A child takes further messages while it lives, and ends when none is left.
+// A child takes further messages while it lives, and ends when its queue is empty.
 func TestAChildEndsWhenItsQueueIsEmpty(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -329,14 +332,14 @@ func TestARepeatedSpawnNamesTheSameChild(t *testing.T) {
 	require.Len(t, p.w.prompts("child"), 1)
 }
 
-// A session costs what its turns and its children that have ended cost, and the
-// search attribute follows.
+// A session's cost includes its turns and its ended children, and the search attribute
+// follows.
 func TestCostOfTheTree(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	p.then(
 		func() {
-			require.Nil(t, p.snapshot().CostUSD, "nobody has told of a cost")
+			require.Nil(t, p.snapshot().CostUSD, "no cost was reported")
 			p.update(session.UpdateSpawn, spawnOf("child", "do this"))
 		},
 		func() {

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -15,28 +16,30 @@ import (
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
-// turn is the execution that runs now.
+// turn is the running execution.
 type turn struct {
 	queued session.Queued
-	// began is when it went to a host; zero while it does not run on one.
+	// began is when it was sent to a host; zero while it does not run on one.
 	began time.Time
 	// live is set while RunTurn is scheduled: controls go to its host.
 	live bool
 	// stopWaiting ends the wait for a sandbox; nil before there is one.
 	stopWaiting workflow.CancelFunc
-	// hosts counts those that were lost under it, and after is a sequence
-	// number before everything of it, once one was.
+	// hosts counts those that were lost during it; after is a sequence number before all
+	// its events, once one was.
 	hosts int
 	after uint64
 	// interrupted is set by the first interrupt, with its reason.
 	interrupted bool
 	reason      string
-	// waiting are the permission requests that wait for a person.
+	// waiting are the permission requests that wait for a person; parked is set while the
+	// turn waits without an agent.
 	waiting []string
-	// lost is the last of the hosts.
+	parked  bool
+	// lost is the last lost host.
 	lost *session.Lost
-	// asked is set for a turn of the run before, until its RunTurn has returned:
-	// the agent may have the message, so an interrupt has to reach it.
+	// asked is set for a turn of the previous run, until its RunTurn has returned: the
+	// agent may have the message, so an interrupt has to reach it.
 	asked bool
 	// found is how the execution ended, if an earlier run ended it.
 	found *session.Result
@@ -57,7 +60,7 @@ func (r *run) accept(m session.Message, hold bool) session.Receipt {
 	} else {
 		r.st.Queue = append(r.st.Queue, q)
 	}
-	r.rearm = r.rearm || r.idling // whoever queues something is there
+	r.rearm = r.rearm || r.idling // the session is in use
 	workflow.SetCurrentDetails(r.ctx, r.details())
 	return rec
 }
@@ -72,7 +75,7 @@ func (r *run) remember(rec session.Receipt) {
 	}
 }
 
-// known returns the first receipt of a message id that came before.
+// known returns the first receipt of a repeated message id.
 func (r *run) known(id string) (session.Receipt, bool) {
 	for _, rec := range r.st.Receipts {
 		if rec.MessageID == id {
@@ -82,8 +85,8 @@ func (r *run) known(id string) (session.Receipt, bool) {
 	return session.Receipt{}, false
 }
 
-// repeated returns the first receipt of a message that came before. One with its id
-// that says something else is a conflict.
+// repeated returns the first receipt of a repeated message. A message with the same id and
+// another content is a conflict.
 func (r *run) repeated(m session.Message) (rec session.Receipt, again bool, err error) {
 	if rec, again = r.known(m.ID); again && rec.Digest != "" && rec.Digest != m.Digest() {
 		err = fmt.Errorf("message %s: %w", m.ID, session.ErrConflict)
@@ -91,7 +94,7 @@ func (r *run) repeated(m session.Message) (rec session.Receipt, again bool, err 
 	return rec, again, err
 }
 
-// release lets everything that is held in the queue run.
+// release lets all held messages in the queue run.
 func (r *run) release() {
 	for i := range r.st.Queue {
 		r.st.Queue[i].Hold = false
@@ -114,39 +117,47 @@ func (r *run) startTurn(q session.Queued) {
 	if r.st.Title == "" {
 		r.st.Title = titleOf(q.Message.Text)
 	}
-	r.st.LastActivity = workflow.Now(r.ctx)
+	r.st.LastActivity, r.st.Background, r.idleLooks = workflow.Now(r.ctx), nil, 0
 }
 
-// runTurn answers the running message, whatever comes of it. The error is that
-// of a run which makes way for the next one before the turn is over.
+// runTurn answers the running message, whatever the outcome. It returns only the error of a
+// run that makes way for the next one before the turn is over.
 func (r *run) runTurn() error {
 	q := r.cur.queued
 	r.publish()
 	out, err := r.execute(q)
 	if errors.Is(err, errMakeWay) {
-		return r.makeWay()
+		return r.nextRun()
 	}
 	if err != nil {
 		out = r.fail(q, err)
 	}
 	r.addResult(out)
+	r.takeBack()
 	r.catchUps = 0
 	r.cur = nil
-	r.continueLater(out.Result)
+	r.continueLater(q.Message, out.Result)
 	r.publish()
 	return nil
 }
 
-// maxHosts bounds how many hosts an execution may lose: something in it may be
-// what kills them.
+// maxHosts bounds how many hosts an execution may lose: the execution may be what kills
+// them.
 const maxHosts = 3
 
-// execute makes sure of a sandbox and runs the turn in it. When the host is
-// lost the turn is resumed on another one.
+// execute provides a sandbox and runs the turn in it. When the host is lost the turn is
+// resumed on another one.
 func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 	after := r.began(q, r.st.LastSeq)
 	for {
+		if err := r.awaitAnswers(); err != nil {
+			return contract.RunTurnOutput{}, err
+		}
 		out, err := r.attempt(q)
+		if err == nil && out.Parked != nil {
+			r.park(out, after)
+			continue
+		}
 		if r.catchUp(r.ctx, err) {
 			err = errAnswered
 			if r.cur.found == nil {
@@ -160,7 +171,7 @@ func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 		if r.st.Sandbox == nil || !timeouts.HostLost(err) {
 			return out, err
 		}
-		r.cur.lost = &session.Lost{Host: r.st.Sandbox.Host, Times: r.cur.hosts + 1, AfterSeq: after, Why: whyLost(err), Ended: r.cur.endedBefore(err)}
+		r.cur.lost = r.cur.lose(session.Lost{Host: r.st.Sandbox.Host, AfterSeq: after, Why: whyLost(err), Ended: r.cur.endedBefore(err)})
 		r.st.LostSandbox, r.st.Sandbox = r.st.Sandbox, nil
 		r.publish()
 		r.st.Restarts++
@@ -175,7 +186,7 @@ func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 	}
 }
 
-// began returns a sequence number before everything of an execution.
+// began returns a sequence number before all events of an execution.
 func (r *run) began(q session.Queued, after uint64) uint64 {
 	if run := r.running; run != nil && run.MessageID == q.Message.ID {
 		return run.AfterSeq
@@ -194,8 +205,8 @@ func (r *run) attempt(q session.Queued) (contract.RunTurnOutput, error) {
 	if r.cur.interrupted && (!r.cur.asked || r.st.Sandbox == nil) {
 		return r.interruptedEarly(q)
 	}
-	// What the deliverer began before the turn must be written before the
-	// turn, which is the stream's one writer from here on.
+	// What the deliverer began before the turn must be written before the turn, which is
+	// the stream's only writer from then on.
 	if err := workflow.Await(r.ctx, func() bool { return !r.writing }); err != nil {
 		return out, err
 	}
@@ -217,7 +228,7 @@ func (r *run) attempt(q session.Queued) (contract.RunTurnOutput, error) {
 	err := r.awaitTurn(ctx, workflow.ExecuteActivity(ctx, contract.ActivityRunTurn, in), &out)
 	r.st.WorkMS = r.used().Work.Milliseconds()
 	r.cur.live, r.cur.began, r.cur.asked, r.cur.waiting = false, time.Time{}, false, nil
-	if err == nil {
+	if err == nil && out.Parked == nil {
 		r.noteArchive(in, out)
 	}
 	return out, err
@@ -227,7 +238,7 @@ func (r *run) turnInput(q session.Queued) contract.RunTurnInput {
 	in := contract.RunTurnInput{
 		Agent: r.agent(), Sandbox: *r.st.Sandbox, ExecutionID: q.ExecutionID,
 		Turn: r.nextTurn(), Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
-		NoProgressMS: r.in.Options.NoProgressMS, Limits: r.st.Limits, Used: r.used(), Resumes: r.cur.lost, Continues: r.cur.asked, Reset: r.wasReset(),
+		Steered: r.st.Queue.Offered(), NoProgressMS: r.in.Options.NoProgressMS, Limits: r.st.Limits, MaxTicks: cmp.Or(q.Message.MaxTicks, r.st.MaxTicks), Used: r.used(), Resumes: r.cur.lost, Continues: r.cur.asked, Reset: r.wasReset(),
 	}
 	if run := r.running; run != nil && run.MessageID == q.Message.ID {
 		in.AfterSeq, in.Anchor = run.AfterSeq, run.Anchor
@@ -238,8 +249,8 @@ func (r *run) turnInput(q session.Queued) contract.RunTurnInput {
 	return in
 }
 
-// noteArchive records from which event on the archive may lack answers, should
-// the host be lost.
+// noteArchive records the event from which on the archive may lack answers if the host is
+// lost.
 func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) {
 	switch {
 	case out.ArchiveBehind == "":
@@ -249,8 +260,8 @@ func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) 
 	}
 }
 
-// createSandbox waits for a slot on a host as long as it takes, or until the turn
-// is interrupted.
+// createSandbox waits for a slot on a host as long as it takes, or until the turn is
+// interrupted.
 func (r *run) createSandbox() error {
 	ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(r.ctx, timeouts.Create))
 	defer cancel()
@@ -273,21 +284,22 @@ func (r *run) createSandbox() error {
 	return nil
 }
 
-// interruptedEarly ends an execution whose agent was never asked.
+// interruptedEarly ends an execution whose agent was never prompted.
 func (r *run) interruptedEarly(q session.Queued) (contract.RunTurnOutput, error) {
 	res := session.Result{
 		ExecutionID: q.ExecutionID, MessageID: q.Message.ID,
 		Outcome: session.Interrupted, Reason: r.cur.reason,
 	}
-	emitted, err := r.emitEnd("interrupted-"+q.ExecutionID, q, res.Ends())
+	emitted, err := r.emitEnd("interrupted-"+q.ExecutionID, q, append(r.withdrawn(), res.Ends())...)
+	res.MessageIDs = emitted.MessageIDs
 	if emitted.Ended != nil {
 		res = *emitted.Ended
 	}
 	return contract.RunTurnOutput{Result: res, LastSeq: emitted.LastSeq, LastBlockID: emitted.LastBlockID}, err
 }
 
-// fail records an execution that could not be run: in the conversation, in the
-// stream and in the result.
+// fail records an execution that could not be run: in the conversation, in the stream and
+// in the result.
 func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
 	info := errorInfo(cause)
 	out := contract.RunTurnOutput{Result: session.Result{
@@ -301,6 +313,7 @@ func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
 		workflow.GetLogger(r.ctx).Error("the failure of an execution could not be written", "execution", q.ExecutionID, "error", err)
 		return out
 	}
+	out.Result.MessageIDs = emitted.MessageIDs
 	if emitted.Ended != nil {
 		out = outputOf(*emitted.Ended)
 	}
@@ -308,13 +321,13 @@ func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
 	return out
 }
 
-// failureBlock shows a failed execution in the conversation.
+// failureBlock returns the block that shows a failed execution in the conversation.
 func failureBlock(res session.Result) event.Payload {
 	return event.ErrorBlock("sojourn-"+res.ExecutionID+"-failed", *res.Error)
 }
 
-// emitEnd ends the running execution, whose agent is not asked any more. If its
-// host was lost it may have ended already.
+// emitEnd ends the running execution, whose agent is not prompted any more. If its host was
+// lost it may have ended already.
 func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (contract.EmitOutput, error) {
 	in := contract.EmitInput{Key: key, Anchor: r.st.LastBlockID}
 	for _, p := range payloads {
@@ -323,6 +336,7 @@ func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (
 	if r.cur.hosts > 0 {
 		in.Abort = &contract.Abort{
 			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Message: q.Message, AfterSeq: r.cur.after, Ended: r.cur.lost.Ended,
+			Steered: r.st.Queue.Offered(),
 		}
 		if u := r.st.Unarchived; u != nil {
 			in.Abort.AfterSeq, in.Anchor = min(u.AfterSeq, r.cur.after), u.Anchor
@@ -343,22 +357,28 @@ func (r *run) advance(seq uint64, block string) {
 func (r *run) addResult(out contract.RunTurnOutput) {
 	st := r.st
 	st.Turns++
-	st.Usage = st.Usage.Add(out.Usage)
-	st.CostUSD = event.AddCost(st.CostUSD, out.CostUSD)
-	st.LastActivity = workflow.Now(r.ctx)
+	r.addUsage(out)
 	st.ArchiveBehind = out.ArchiveBehind
 	st.Outcome, st.Failure = out.Result.Outcome, out.Result.Error
-	r.advance(out.LastSeq, out.LastBlockID)
-	if out.LastBlock != "" {
-		st.LastBlock = out.LastBlock
-	}
 	if out.AgentExited {
 		st.Restarts++
 	}
+	r.fold(out.Result)
 	r.keepResult(out.Result)
 }
 
-// keepResult keeps how an execution ended, for those who ask.
+// addUsage adds an attempt's usage to the state.
+func (r *run) addUsage(out contract.RunTurnOutput) {
+	st := r.st
+	st.Usage = st.Usage.Add(out.Usage)
+	st.CostUSD = event.AddKnown(st.CostUSD, out.CostUSD)
+	st.Ticks, st.LastTools = event.AddKnown(st.Ticks, out.Ticks), out.Tools
+	st.LastActivity = workflow.Now(r.ctx)
+	st.LastBlock = cmp.Or(out.LastBlock, st.LastBlock)
+	r.advance(out.LastSeq, out.LastBlockID)
+}
+
+// keepResult stores how an execution ended, for queries.
 func (r *run) keepResult(res session.Result) {
 	st := r.st
 	st.Results = append(st.Results, res)
@@ -367,8 +387,8 @@ func (r *run) keepResult(res session.Result) {
 	}
 }
 
-// endedBefore is how the execution had ended by the last heartbeat of the host that
-// is lost, or of one before; nil if it had not.
+// endedBefore returns how the execution had ended by the last heartbeat of the lost host,
+// or of an earlier one; nil if it had not.
 func (t *turn) endedBefore(err error) *session.Result {
 	var timeout *temporal.TimeoutError
 	var beat contract.HeartbeatDetails
@@ -381,8 +401,7 @@ func (t *turn) endedBefore(err error) *session.Result {
 	return nil
 }
 
-// whyLost is what a host said that gave its sandbox up; "" for one that said
-// nothing.
+// whyLost returns the error of a host that gave its sandbox up; "" if it reported none.
 func whyLost(err error) string {
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) {
@@ -391,7 +410,7 @@ func whyLost(err error) string {
 	return ""
 }
 
-// errorInfo is an activity's error as the conversation has it.
+// errorInfo returns an activity's error as the conversation shows it.
 func errorInfo(err error) event.ErrorInfo {
 	var app *temporal.ApplicationError
 	var timeout *temporal.TimeoutError

@@ -140,9 +140,11 @@ func TestR22RenderOfNothingInWorkflow(t *testing.T) {
 	p.run()
 	require.Equal(t, session.RenderReply{Receipts: []session.Receipt{}}, valueOf[session.RenderReply](t, empty))
 	require.Equal(t, session.RenderReply{Receipts: []session.Receipt{}}, valueOf[session.RenderReply](t, unchanged))
-	require.Equal(t, session.RenderReply{Changed: true, Receipts: []session.Receipt{}}, valueOf[session.RenderReply](t, changed))
-	require.Empty(t, p.w.turns)
-	require.Len(t, heard[event.OptionsUpdate](p.w, "s1"), 1, "what did not change is not said")
+	rendered := valueOf[session.RenderReply](t, changed)
+	require.True(t, rendered.Changed)
+	require.Len(t, rendered.Receipts, 1)
+	require.Equal(t, []string{session.RenderText}, p.w.prompts("s1"), "what did not change runs nothing")
+	require.Len(t, heard[event.OptionsUpdate](p.w, "s1"), 1, "unchanged options are not reported")
 }
 
 func TestARepeatedMessageGivesTheFirstReceipt(t *testing.T) {
@@ -194,8 +196,7 @@ func TestAFailedTurnIsRecordedInTheConversation(t *testing.T) {
 	require.Equal(t, "the agent said no", *blocks[0].Block.Message)
 }
 
-// What fails in a session's new life must not be taken for what failed in the
-// old one.
+// A failure in a session's new incarnation must not be taken for one in an earlier one.
 func TestFailuresOfTwoLivesAreTwo(t *testing.T) {
 	t.Parallel()
 	w, in := newWorld(), session.Input{SessionID: "s1", Options: session.Options{Agent: "claude"}}

@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer/ticks"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -44,7 +46,7 @@ func TestR17SessionPropertiesInWorkflow(t *testing.T) {
 		require.JSONEq(t, want, string(fields[field]), field)
 	}
 	require.Equal(t, session.StatusRunning, running.Status)
-	require.Equal(t, []session.Child{{SessionID: "child", ToolUseID: "spawn-child", Agent: "claude"}}, running.Children)
+	require.Equal(t, []session.Child{{SessionID: "child", ToolUseID: "spawn-child", Agent: "claude", RunID: running.Children[0].RunID}}, running.Children)
 	require.Equal(t, []session.Message{{ID: "m2", Text: "two"}}, running.Queued)
 	require.Nil(t, running.Parent)
 	require.Equal(t, "s1", child.Parent.SessionID)
@@ -96,6 +98,8 @@ func TestR30InspectInWorkflow(t *testing.T) {
 		i := look()
 		require.Equal(t, "said echo: two", i.LastBlock)
 		require.Equal(t, "echo: two", i.LastOutput)
+		require.Equal(t, []ticks.Tool{{ToolUseID: "t-x2", Name: "bash"}}, i.LastTools)
+		require.Equal(t, 2, *i.TickCount)
 		require.Empty(t, i.CurrentExecution)
 	})
 	p.run()
@@ -115,7 +119,7 @@ func TestResultQuery(t *testing.T) {
 	p.run()
 }
 
-// What the workflow keeps is bounded, however long the session lives.
+// The workflow's state is bounded, however long the session lives.
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	t.Parallel()
 	const extra = 5
@@ -141,8 +145,8 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("x%d", extra+1), next.Carried.Results[0].ExecutionID)
 }
 
-// A message id whose receipt is gone is refused in every way in which a message
-// comes, in the runs after too: no agent is asked a message twice.
+// A message id whose receipt was dropped is refused by update and by signal, in later runs
+// too: no agent is sent a message twice.
 func TestASpentMessageIDIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, func(in *session.Input) {
@@ -229,8 +233,8 @@ func TestCurrentDetailsShowTheSession(t *testing.T) {
 	require.NotContains(t, details(), "**Waits for:**")
 }
 
-// upsertsOf collects the search attributes that a play sets, each upsert by
-// itself, without the prefix of their names.
+// upsertsOf collects the search attributes that a play sets, each upsert separately,
+// without the prefix of their names.
 func upsertsOf(p *play) *[]map[string]any {
 	upserts := &[]map[string]any{}
 	p.env.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Run(func(args mock.Arguments) {
@@ -263,12 +267,12 @@ func TestSearchAttributesAreSetWhenTheyChange(t *testing.T) {
 	require.Subset(t, begun[0], map[string]any{
 		"Status": "idle", "Agent": "claude", "Root": "s1", "Tenant": "acme", "Title": "a title", "Depth": int64(0), "Turns": int64(0),
 	})
-	require.Len(t, first, 3, "one when it runs, one when it has a host, one when it rests")
+	require.Len(t, first, 3, "one when it runs, one when it has a host, one when it is idle")
 	require.Equal(t, []string{"LastActivity", "Status"}, keysOf(first[0]))
 	require.Equal(t, map[string]any{"Host": "h1"}, first[1])
 	require.Equal(t, []string{"CostUSD", "Outcome", "Status", "Turns"}, keysOf(first[2]))
 	require.Equal(t, "completed", first[2]["Outcome"])
-	require.Len(t, second, 2, "one when it runs, one when it rests")
+	require.Len(t, second, 2, "one when it runs, one when it is idle")
 	require.Equal(t, []string{"LastActivity", "Status"}, keysOf(second[0]))
 	require.Equal(t, "running", second[0]["Status"])
 	require.Equal(t, []string{"CostUSD", "Status", "Turns"}, keysOf(second[1]), "the outcome is the same")
@@ -277,27 +281,43 @@ func TestSearchAttributesAreSetWhenTheyChange(t *testing.T) {
 	require.Equal(t, "closed", (*upserts)[len(*upserts)-1]["Status"])
 }
 
-// TestHostFollowsATakeover: the host in the lists is the one that has the
-// sandbox, and none between two.
+// TestHostFollowsATakeover: the host in the lists is the sandbox's, and none between two. It and the
+// session's last activity are listed while its first turn runs.
 func TestHostFollowsATakeover(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	upserts := upsertsOf(p)
-	p.then(func() { p.send("m1", "LOST 1") })
-	p.after(time.Hour, func() {})
-	p.run()
-	var hosts []any
-	for _, set := range *upserts {
-		// An attribute that is unset is not in the set.
-		if h, ok := set["Host"]; ok || len(set) == 0 {
-			hosts = append(hosts, h)
+	hosts := func() (of []any) {
+		for _, set := range *upserts {
+			// An unset attribute is not in the set.
+			if h, ok := set["Host"]; ok || len(set) == 0 {
+				of = append(of, h)
+			}
 		}
+		return of
 	}
-	require.Equal(t, []any{"h1", nil, "h1", nil}, hosts, "taken, lost, taken again, closed")
+	active := func() bool {
+		return slices.ContainsFunc(*upserts, func(set map[string]any) bool { return set["LastActivity"] != nil })
+	}
+	p.then(
+		func() { p.send("m1", "HOLD one") },
+		func() {
+			require.True(t, active(), "the first turn runs")
+			require.Equal(t, []any{"h1"}, hosts(), "the first turn runs")
+			p.w.hostOf["s1"] = "h2"
+			require.NoError(t, p.w.lose("s1"))
+		},
+		func() {
+			require.Equal(t, []any{"h1", nil, "h2"}, hosts(), "taken, lost, and it runs on another")
+			require.NoError(t, p.w.letGo("s1"))
+		},
+	)
+	p.run()
+	require.Equal(t, []any{"h1", nil, "h2", nil}, hosts(), "closed")
 }
 
-// TestStatusWaiting: a turn that waits for a person says so, until the answer
-// is taken or the request is withdrawn.
+// TestStatusWaiting: the status of a turn that waits for a person is waiting, until the
+// answer is taken or the request is withdrawn.
 func TestStatusWaiting(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -323,5 +343,5 @@ func TestStatusWaiting(t *testing.T) {
 		func() { is(session.StatusIdle); require.Equal(t, session.Completed, p.inspect().LastOutcome) },
 	)
 	p.run()
-	require.Len(t, heard[event.Error](p.w, "s1"), 1, "what is no such signal is refused")
+	require.Len(t, heard[event.Error](p.w, "s1"), 1, "an invalid signal is refused")
 }

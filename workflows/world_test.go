@@ -3,12 +3,14 @@ package workflows
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
@@ -16,10 +18,12 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/reducer/ticks"
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// host is the one machine of a world.
+// host is the only machine of a world.
 const host = "h1"
 
 // said is one event in the stream of one session.
@@ -36,22 +40,27 @@ type said struct {
 //
 //	HOLD   is answered when it is interrupted or let go
 //	FAIL   fails as an agent does
-//	LOST   is never taken: its host is gone; LOST n only n times
-//	ENDED  is taken, and its host is gone before it completes
+//	LOST   is never taken: its host is lost; LOST n only n times
+//	ENDED  is taken, and its host is lost before it completes
 //	EXIT   is answered by an agent that ends with it
 //	LIMIT  is interrupted by a limit
+//	PARK n is parked n times, with n requests the first time and one less each time
 type world struct {
 	mu sync.Mutex
-	// complete ends an activity that is under way.
+	// complete ends a running activity.
 	complete func(token []byte, result any, err error) error
-	// nudge wakes a session: a test environment wakes only the root for an
-	// activity that is completed from outside.
+	// now is the workflow's clock.
+	now func() time.Time
+	// nudge wakes a session: a test environment wakes only the root for an activity that is
+	// completed from outside.
 	nudge func(id string) error
 
 	stream []said
 	seqs   map[string]uint64
 	epochs map[string]uint64
 	keys   map[string]bool
+	// plays counts the test environments; each has a clock of its own.
+	plays int
 
 	begun    []contract.BeginInput
 	turns    []contract.RunTurnInput
@@ -59,34 +68,48 @@ type world struct {
 	emits    []contract.EmitInput
 	places   []contract.CreateSandboxInput
 	ended    []contract.EndSandboxInput
-	finished []contract.FinishInput
-	queues   map[string]string
-	running  map[string]held
+	// background are the commands that run in the sandbox between turns.
+	background []string
+	finished   []contract.FinishInput
+	queues     map[string]string
+	running    map[string]held
 	// hostOf moves the sandboxes of a session to another host.
 	hostOf  map[string]string
 	waiting []held
-	// deaf is how many controls no agent takes; with deafOne only that session's.
-	deaf      int
-	deafOne   string
-	crowded   bool
+	// deaf is how many controls the agents ignore; with deafOne only that session's.
+	deaf    int
+	deafOne string
+	crowded bool
+	// steered are the messages that the agent was sent while it worked, by execution.
+	// unsteered is how many it refuses; forgets omits them from the execution's end; mute
+	// takes them without an answer.
+	steered   map[string][]string
+	unsteered int
+	forgets   bool
+	mute      bool
 	noAgent   bool
 	record    *session.Record
 	lostHosts bool
-	// behind is what the archive misses behind each turn.
+	// behind is what the archive misses after each turn.
 	behind string
-	// ahead is how far a session has come whose workflow was set back: until that
-	// is taken up, what its workflow wants done is refused.
+	// ahead is the state of a session whose workflow was reset: until the workflow catches
+	// up, its activities are refused.
 	ahead    *contract.CatchUpOutput
 	caughtUp []contract.CatchUpInput
-	// endedBefore is how forsaken executions had ended before their host was lost.
+	// endedBefore is how given-up executions had ended before their host was lost.
 	endedBefore *session.Result
 	// entered is called when a turn is held.
 	entered func(contract.RunTurnInput)
 	// ending is called inside EndSandbox, before it ends.
 	ending func()
+	// awaited are the children of an earlier run whose ends are awaited, and told the
+	// requests that were sent to them: their own workflows are in another environment.
+	awaited map[string]contract.AwaitChildInput
+	awaits  map[string][]byte
+	told    []string
 }
 
-// held is an activity that was not answered yet.
+// held is an activity that is not completed yet.
 type held struct {
 	token []byte
 	turn  contract.RunTurnInput
@@ -96,18 +119,55 @@ type held struct {
 func newWorld() *world {
 	return &world{
 		seqs: map[string]uint64{}, epochs: map[string]uint64{}, keys: map[string]bool{},
-		hostOf: map[string]string{}, queues: map[string]string{}, running: map[string]held{},
+		hostOf: map[string]string{}, steered: map[string][]string{}, queues: map[string]string{}, running: map[string]held{}, awaited: map[string]contract.AwaitChildInput{}, awaits: map[string][]byte{},
 	}
 }
 
-// activities by the names under which the workflow calls them.
+// activities returns the activities by the names under which the workflow calls them.
 func (w *world) activities() map[string]any {
 	return map[string]any{
 		contract.ActivityBegin: w.Begin, contract.ActivityCreateSandbox: w.CreateSandbox,
 		contract.ActivityRunTurn: w.RunTurn, contract.ActivitySendControl: w.SendControl,
 		contract.ActivityEmit: w.Emit, contract.ActivityEndSandbox: w.EndSandbox, contract.ActivityFinish: w.Finish,
-		contract.ActivityCatchUp: w.CatchUp,
+		contract.ActivityCatchUp: w.CatchUp, contract.ActivityAwaitChild: w.AwaitChild,
 	}
+}
+
+func (w *world) AwaitChild(ctx context.Context, in contract.AwaitChildInput) (session.Output, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.awaited[in.SessionID], w.awaits[in.SessionID] = in, activity.GetInfo(ctx).TaskToken
+	return session.Output{}, activity.ErrResultPending
+}
+
+// childEnds ends a child of an earlier run.
+func (w *world) childEnds(id string, out session.Output, err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	token, ok := w.awaits[id]
+	if !ok {
+		return fmt.Errorf("the end of %s is not waited for", id)
+	}
+	delete(w.awaits, id)
+	if err != nil {
+		return w.complete(token, nil, err)
+	}
+	return w.complete(token, out, nil)
+}
+
+// interruptElsewhere and cancelElsewhere reach a child of an earlier run.
+func (w *world) interruptElsewhere(_, id, _, name string, arg any) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, fmt.Sprintf("%s %s: %v", name, id, arg.(session.InterruptRequest).Reason))
+	return nil
+}
+
+func (w *world) cancelElsewhere(_, id, _ string) error {
+	w.mu.Lock()
+	w.told = append(w.told, "cancel "+id)
+	w.mu.Unlock()
+	return nil
 }
 
 func (w *world) say(id string, payloads ...event.Payload) uint64 {
@@ -118,8 +178,12 @@ func (w *world) say(id string, payloads ...event.Payload) uint64 {
 	return w.seqs[id]
 }
 
-// sayOnce is say for what may be tried again.
+// sayOnce is say for what may be retried.
 func (w *world) sayOnce(id, key string, events []event.Event) uint64 {
+	if strings.Contains(key, "test-run-id") && len(events) > 0 {
+		// A test environment has one id for all runs; they differ in their times.
+		key += events[0].Context.Timestamp.String()
+	}
 	if !w.keys[id+"/"+key] {
 		w.keys[id+"/"+key] = true
 		for _, ev := range events {
@@ -164,7 +228,7 @@ func (w *world) place(in contract.CreateSandboxInput) contract.CreateSandboxOutp
 	return contract.CreateSandboxOutput{Sandbox: sb, LastSeq: w.say(id, event.EEReady{Environment: event.Environment{SandboxID: sb.ID}})}
 }
 
-// makeRoom gives a place to everything that waits for one.
+// makeRoom grants a slot to everything that waits for one.
 func (w *world) makeRoom() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,6 +264,10 @@ func (w *world) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract
 	switch verb {
 	case "FAIL":
 		return contract.RunTurnOutput{}, temporal.NewNonRetryableApplicationError("the agent said no", session.TypeAgentFailed, nil)
+	case "PARK":
+		if out, parks := w.parked(in); parks {
+			return out, nil
+		}
 	case "HOLD":
 		w.running[id] = held{token: info.TaskToken, turn: in}
 		if w.entered != nil {
@@ -216,6 +284,22 @@ func (w *world) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract
 	return out, nil
 }
 
+// parked returns the output of a turn that waits for a person.
+func (w *world) parked(in contract.RunTurnInput) (out contract.RunTurnOutput, parks bool) {
+	n, done := 1, 0
+	_, _ = fmt.Sscanf(in.Message.Text, "PARK %d", &n)
+	if in.Resumes != nil {
+		done = in.Resumes.Parks
+	}
+	p := permission.Parked{Since: w.now(), Deadline: in.Agent.PermissionDeadline}
+	for i := range n - done {
+		ask := event.PermissionRequested{RequestID: fmt.Sprintf("r%d-%d", done+1, i+1), ToolName: "Bash", Input: json.RawMessage(`{"command":"make"}`)}
+		w.say(in.Agent.SessionID, ask)
+		p.Add(ask, w.now())
+	}
+	return contract.RunTurnOutput{Parked: &p, Usage: event.Usage{InputTokens: 1}, LastSeq: w.seqs[in.Agent.SessionID], LastBlock: "Bash"}, len(p.Requests) > 0
+}
+
 func lost(l *session.Lost) int {
 	if l == nil {
 		return 0
@@ -223,7 +307,7 @@ func lost(l *session.Lost) int {
 	return l.Times
 }
 
-// times is the number behind a prompt's verb; without one there is no end.
+// times returns the number after a prompt's verb; without one there is no limit.
 func times(text string) int {
 	var n int
 	if _, err := fmt.Sscanf(text, "LOST %d", &n); err != nil {
@@ -232,19 +316,43 @@ func times(text string) int {
 	return n
 }
 
-// answered is the output of a turn that the agent completed.
+// answered returns the output of a turn that the agent completed.
 func (w *world) answered(in contract.RunTurnInput) contract.RunTurnOutput {
 	res := &event.QueryResult{Response: "echo: " + in.Message.Text, StopReason: "end_turn"}
-	q := event.Query{ExecutionID: in.ExecutionID, MessageIDs: []string{in.Message.ID}, Result: res}
+	q := event.Query{ExecutionID: in.ExecutionID, MessageIDs: w.messages(in), Result: res}
 	return contract.RunTurnOutput{
-		Result:  session.Result{ExecutionID: in.ExecutionID, MessageID: in.Message.ID, Outcome: session.Completed, Result: res},
+		Result:  ended(event.QueryCompleted{Query: q}),
 		Usage:   event.Usage{InputTokens: 10, OutputTokens: 5},
 		CostUSD: new(0.25), LastSeq: w.say(in.Agent.SessionID, event.QueryCompleted{Query: q}),
 		LastBlockID: "block-" + in.ExecutionID, LastBlock: "said " + res.Response,
+		Progress: session.Progress{Ticks: new(2), Tools: []ticks.Tool{{ToolUseID: "t-" + in.ExecutionID, Name: "bash"}}},
 	}
 }
 
-// letGo has the held turn of a session answered.
+// messages returns the messages that an execution answers.
+func (w *world) messages(in contract.RunTurnInput) []string {
+	ids := []string{in.Message.ID}
+	if !w.forgets {
+		ids = append(ids, w.steered[in.ExecutionID]...)
+	}
+	return ids
+}
+
+func ended(p event.Payload) session.Result {
+	res, _ := session.ResultOf(event.Event{Payload: p}, messagesOf(said{payload: p})[0])
+	return res
+}
+
+// lose loses the host of the held turn of a session.
+func (w *world) lose(id string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.running[id]
+	delete(w.running, id)
+	return w.complete(h.token, nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil))
+}
+
+// letGo completes the held turn of a session.
 func (w *world) letGo(id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,6 +382,14 @@ func (w *world) SendControl(ctx context.Context, in contract.ControlInput) (cont
 	}
 	w.sayOnce(in.SessionID, in.ID, in.Events)
 	switch {
+	case in.Steer != nil && w.unsteered > 0:
+		w.unsteered--
+		return contract.ControlOutput{}, nil
+	case in.Steer != nil:
+		w.steered[in.ExecutionID] = append(w.steered[in.ExecutionID], in.Steer.ID)
+		if w.mute {
+			return contract.ControlOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)
+		}
 	case in.Answer != nil && in.Answer.RequestID == "unknown":
 		return contract.ControlOutput{}, session.ToTemporal(session.Invalid("requestId", `"unknown" is not open`, "an open one"))
 	case in.Interrupt != nil:
@@ -284,9 +400,9 @@ func (w *world) SendControl(ctx context.Context, in contract.ControlInput) (cont
 }
 
 func (w *world) interrupted(in contract.RunTurnInput, reason string) contract.RunTurnOutput {
-	q := event.Query{ExecutionID: in.ExecutionID, MessageIDs: []string{in.Message.ID}, Reason: reason}
+	q := event.Query{ExecutionID: in.ExecutionID, MessageIDs: w.messages(in), Reason: reason}
 	return contract.RunTurnOutput{
-		Result:  session.Result{ExecutionID: in.ExecutionID, MessageID: in.Message.ID, Outcome: session.Interrupted, Reason: reason},
+		Result:  ended(event.QueryInterrupted{Query: q}),
 		LastSeq: w.say(in.Agent.SessionID, event.QueryInterrupted{Query: q}),
 	}
 }
@@ -322,6 +438,9 @@ func (w *world) EndSandbox(ctx context.Context, in contract.EndSandboxInput) (co
 		w.ending()
 	}
 	w.ended = append(w.ended, in)
+	if in.UnlessBusy && len(w.background) > 0 {
+		return contract.EndSandboxOutput{Background: w.background}, nil
+	}
 	return contract.EndSandboxOutput{LastSeq: w.say(in.Agent.SessionID, event.EETerminated{Environment: event.Environment{Reason: in.Reason}})}, nil
 }
 
@@ -338,7 +457,7 @@ func fencedOff() error {
 	return temporal.NewNonRetryableApplicationError("a higher epoch writes", session.TypeFenced, nil)
 }
 
-// TakeUp tells a workflow that was set back how far the session has come.
+// CatchUp returns the state of a session whose workflow was reset.
 func (w *world) CatchUp(ctx context.Context, in contract.CatchUpInput) (contract.CatchUpOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -352,7 +471,7 @@ func (w *world) CatchUp(ctx context.Context, in contract.CatchUpInput) (contract
 	return out, nil
 }
 
-// prompts are the texts that the agent of a session was given, in order.
+// prompts returns the texts that the agent of a session was sent, in order.
 func (w *world) prompts(id string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -365,7 +484,7 @@ func (w *world) prompts(id string) []string {
 	return texts
 }
 
-// heard gives the payloads of one type in the stream of a session.
+// heard returns the payloads of one type in the stream of a session.
 func heard[P event.Payload](w *world, id string) []P {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -378,8 +497,8 @@ func heard[P event.Payload](w *world, id string) []P {
 	return found
 }
 
-// results gives how every message of a session ended, by message id, as a
-// subscriber of the stream learns it.
+// results returns how every message of a session ended, by message id, from the events of
+// the stream.
 func (w *world) results(id string) map[string]session.Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -406,8 +525,8 @@ func messagesOf(s said) []string {
 	return nil
 }
 
-// order says where the first event that fits stands in the whole stream of all
-// sessions; -1 when none does.
+// order returns the index of the first matching event in the stream of all sessions; -1 for
+// none.
 func (w *world) order(fits func(said) bool) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -29,15 +29,15 @@ type File struct {
 	ModTime time.Time
 	// Link is a symlink's target, bytes as Path is.
 	Link string
-	// Held means that the entry is in the archive and not in the sandbox: a
-	// symlink that leads outside is not made again.
+	// Held means that the entry is in the archive but not in the sandbox: a symlink
+	// that leads outside is not restored.
 	Held bool
 
 	// pieces are the content, in order.
 	pieces []piece
 }
 
-// Regular reports whether it is a file with a content.
+// Regular reports whether it is a file with content.
 func (f File) Regular() bool { return f.Mode.Type() == 0 }
 
 // WithContent returns the file with the content of another one.
@@ -106,7 +106,8 @@ func (s *rawString) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// checkFiles wants clean paths, each once, and nothing below what is no folder.
+// checkFiles requires clean paths, each once, and nothing below what is not a
+// folder.
 func checkFiles(files []File) error {
 	folder := make(map[string]bool, len(files))
 	for _, f := range files {
@@ -128,8 +129,8 @@ func checkFiles(files []File) error {
 	return nil
 }
 
-// checkPath is for paths that come from a file system and go back to one: they
-// are bytes.
+// checkPath checks a path that is read from a file system and written to one,
+// which is bytes.
 func checkPath(path string) error {
 	bad := len(path) > 4096 || strings.ContainsRune(path, 0)
 	for part := range strings.SplitSeq(path, "/") {

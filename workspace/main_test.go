@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 // servers has the S3 gateway of the tests.
 var servers teststack.Shared
 
-// newArchive returns an archive of the test's own.
+// newArchive returns an archive for one test.
 func newArchive(t testing.TB) *archive.Archive {
 	t.Helper()
 	return archiveIn(t, strings.ToLower(rand.Text()), http.DefaultTransport)
 }
 
-// archiveIn is another process on a namespace.
+// archiveIn returns the archive as another process on a namespace opens it.
 func archiveIn(t testing.TB, namespace string, transport http.RoundTripper) *archive.Archive {
 	t.Helper()
 	a, err := archive.Open(t.Context(), archive.Options{
@@ -69,7 +69,7 @@ type bench struct {
 	*Syncer
 }
 
-// provisioned has a sandbox.
+// provisioned returns a bench with a sandbox.
 func provisioned(t *testing.T, a *archive.Archive) *bench {
 	t.Helper()
 	run, err := filepath.Abs(filepath.Join("..", "bin", "sojourn-runner"))
@@ -100,7 +100,7 @@ func (b *bench) create() {
 	require.NoError(b.t, err)
 }
 
-// forget makes another worker's syncer, which knows nothing.
+// forget replaces the syncer by another worker's, which remembers nothing.
 func (b *bench) forget() { b.Syncer = NewSyncer(b.archive, b.sb, "s1", b.epoch) }
 
 // end ends the sandbox as a session does.
@@ -111,7 +111,7 @@ func (b *bench) end() {
 	require.NoError(b.t, b.sb.Terminate(b.t.Context()))
 }
 
-// path is a path in the workspace.
+// path returns a path in the workspace.
 func (b *bench) path(elem ...string) string {
 	b.t.Helper()
 	info, err := b.sb.Info(b.t.Context())
@@ -127,7 +127,7 @@ func (b *bench) write(name, content string, mode fs.FileMode) {
 	require.NoError(b.t, os.Chmod(path, mode))
 }
 
-// archived are the files that the archive has, without the folders.
+// archived returns the files that the archive has, without the folders.
 func (b *bench) archived() map[string]File {
 	b.t.Helper()
 	s := openStore(b.t, b.archive, "s1", 0)
@@ -140,7 +140,7 @@ func (b *bench) archived() map[string]File {
 	return all
 }
 
-// changes is what one sync tells, as "type path".
+// changes returns what one sync reports, as "type path".
 func (b *bench) changes() (changes []string, left string) {
 	b.t.Helper()
 	seen, left, err := b.Sync(b.t.Context())
@@ -163,7 +163,7 @@ func fileChanges(events []event.Event) []string {
 	return found
 }
 
-// settle makes the syncer take everything for settled.
+// settle makes the syncer treat everything as settled.
 func (b *bench) settle() {
 	b.t.Helper()
 	for f, err := range b.sb.CopyOut(b.t.Context(), sandbox.Selection{Area: sandbox.AreaWorkspace}) {

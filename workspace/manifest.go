@@ -16,17 +16,16 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 )
 
-// The manifest is a tree over all entries in the order of their paths. Where a
-// page begins is decided by the hash of the path that begins it, and of nothing
-// else: a change touches its own page and those above it, however many entries
-// there are, and in however few or many folders.
+// The manifest is a tree over all entries in the order of their paths. Only the
+// hash of a path decides whether a page begins with it: a change touches its own
+// page and those above it, however many entries and folders there are.
 const (
 	// fanBits is how many bits of the hash decide at each level: a page has 64
 	// entries on average.
 	fanBits = 6
 	// topPages is how many pages the head names.
 	topPages = 24
-	// maxHeight bounds the tree where names were chosen to split badly.
+	// maxHeight bounds the tree if names were chosen to split badly.
 	maxHeight = 8
 	// maxPage bounds a page in memory, packed; even names that split badly stay
 	// below it.
@@ -37,7 +36,7 @@ const (
 type page struct {
 	First rawString `json:"f"`
 	Piece piece     `json:"p"`
-	// from and to are what it holds of the level below.
+	// from and to are the range of its entries in the level below.
 	from, to int
 }
 
@@ -65,7 +64,8 @@ func entryOf(f File) entry {
 	return e
 }
 
-// file checks what was read: it goes to a file system.
+// file validates an entry that was read, since it will be written to a file
+// system.
 func (e entry) file() (File, error) {
 	f := File{Path: string(e.Path), Mode: e.Mode & (fs.ModeType | fs.ModePerm), Size: e.Size, ModTime: e.Time, Link: string(e.Link), Held: e.Held, pieces: e.Pieces}
 	if err := checkPath(f.Path); err != nil {
@@ -96,14 +96,14 @@ func begins(path string, level int) bool {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, path)
 	sum := h.Sum64()
-	// The lower bits of this hash follow the last bytes too closely.
+	// The lower bits of this hash depend too much on the last bytes.
 	sum ^= sum >> 32
 	sum *= 0x9e3779b97f4a7c15
 	return sum>>(64-fanBits*(level+1))&(1<<fanBits-1) == 0
 }
 
-// writePages returns the pages of all levels; what the last manifest has of them
-// is not written again.
+// writePages returns the pages of all levels; those that the last manifest has
+// are not written again.
 func (s *Store) writePages(ctx context.Context, files []File) (levels [][]page, err error) {
 	if len(files) == 0 {
 		return nil, nil
@@ -122,7 +122,7 @@ func (s *Store) writePages(ctx context.Context, files []File) (levels [][]page, 
 	return levels, err
 }
 
-// writeLevel cuts items into pages and writes those that are new.
+// writeLevel splits items into pages and writes those that are new.
 func writeLevel[T, E any](ctx context.Context, s *Store, level int, items, was []T, key func(T) string, same func(T, T) bool, encoded func(T) E) (pages []page, err error) {
 	known := map[rawString]page{}
 	if level < len(s.levels) {
@@ -200,7 +200,7 @@ func (s *Store) readPages(ctx context.Context) error {
 	return nil
 }
 
-// readLevel reads what the pages of a level hold.
+// readLevel reads the content of a level's pages.
 func readLevel[T any](ctx context.Context, s *Store, level int) (all []T, err error) {
 	pages := s.levels[level]
 	pieces := make([]piece, len(pages))

@@ -11,14 +11,14 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// QuietFolders returns the names of folders below which changes are no events,
-// though they are kept: a repository's inner files, an agent's own, and what
-// tools make of other files say nothing to anybody by their coming and going.
+// QuietFolders returns the names of folders below which changes make no events,
+// though they are archived: changes of a repository's inner files, of an agent's
+// own, and of what tools derive from other files tell subscribers nothing.
 func QuietFolders() []string {
 	return append([]string{".git", ".claude", "dist", "build", ".cache", ".next", "target", "coverage", "vendor"}, caches()...)
 }
 
-// quiet reports whether a file's changes are no events.
+// quiet reports whether a file's changes make no events.
 func quiet(name string) bool {
 	folders := QuietFolders()
 	for part := range strings.SplitSeq(name, "/") {
@@ -29,11 +29,11 @@ func quiet(name string) bool {
 	return false
 }
 
-// Observation is a file of the workspace as it was seen at a time.
+// Observation is the state of a workspace file at a time.
 type Observation struct {
 	// Path is relative to the workspace: bytes, not always UTF-8.
 	Path string
-	// Gone means that there is no such file any more. SHA256, Mode, Size and
+	// Gone means that the file does not exist any more. SHA256, Mode, Size and
 	// Content are empty then.
 	Gone bool
 	// SHA256 of the content, in hex.
@@ -42,11 +42,11 @@ type Observation struct {
 	Mode fs.FileMode
 	// Size is in bytes.
 	Size int64
-	// Content is nil for what is no text, or too long.
+	// Content is nil if it is not text, or too long.
 	Content *string
 	At      time.Time
 
-	// modeUnknown is set where only the content is known.
+	// modeUnknown is set if only the content is known.
 	modeUnknown bool
 }
 
@@ -54,29 +54,29 @@ func (o Observation) differs(was Observation) bool {
 	return was.Gone || was.SHA256 != o.SHA256 || was.Mode != o.Mode && !was.modeUnknown && !o.modeUnknown
 }
 
-// Notifier keeps what was published of a workspace, so that each change
-// is reported once, whatever saw it. Safe for concurrent use.
+// Notifier remembers what was published of a workspace, so that each change is
+// reported once, whatever observed it. Safe for concurrent use.
 type Notifier struct {
-	mu   sync.Mutex
-	told map[string]Observation
+	mu        sync.Mutex
+	published map[string]Observation
 }
 
-// begin makes what is archived known: it is no news. Only the first call counts.
+// begin records what is archived as known. Only the first call counts.
 func (n *Notifier) begin(files []File) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.told != nil {
+	if n.published != nil {
 		return
 	}
-	n.told = map[string]Observation{}
+	n.published = map[string]Observation{}
 	for _, f := range files {
 		if f.Regular() && !quiet(f.Path) {
-			n.told[f.Path] = Observation{Path: f.Path, SHA256: f.SHA256, Mode: f.Mode.Perm()}
+			n.published[f.Path] = Observation{Path: f.Path, SHA256: f.SHA256, Mode: f.Mode.Perm()}
 		}
 	}
 }
 
-// isNews reports whether subscribers do not know this yet.
+// isNews reports whether subscribers do not know this observation yet.
 func (n *Notifier) isNews(o Observation) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,18 +84,18 @@ func (n *Notifier) isNews(o Observation) bool {
 }
 
 func (n *Notifier) unknown(o Observation) bool {
-	was, told := n.told[o.Path]
+	was, known := n.published[o.Path]
 	switch {
-	case told && was.At.After(o.At):
+	case known && was.At.After(o.At):
 		return false
 	case o.Gone:
-		return told && !was.Gone
+		return known && !was.Gone
 	}
-	return !told || o.differs(was)
+	return !known || o.differs(was)
 }
 
-// Events returns the events of what is new, and notes them as sent.
-// Changes in [QuietFolders], and paths that lead out of the workspace, are none.
+// Events returns the events for what is new, and records them as sent. Changes in
+// [QuietFolders], and paths that lead out of the workspace, make none.
 func (n *Notifier) Events(seen []Observation) (events []event.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,15 +103,15 @@ func (n *Notifier) Events(seen []Observation) (events []event.Event) {
 		if !sandbox.CleanPath(o.Path) || quiet(o.Path) || !n.unknown(o) {
 			continue
 		}
-		was, told := n.told[o.Path]
-		events = append(events, event.FromServer(o.payload(told && !was.Gone), time.Now().UTC()))
+		was, known := n.published[o.Path]
+		events = append(events, event.FromServer(o.payload(known && !was.Gone), time.Now().UTC()))
 		o.Content = nil
-		n.told[o.Path] = o
+		n.published[o.Path] = o
 	}
 	return events
 }
 
-// payload is the event that subscribers get; known files were modified, others
+// payload returns the event for subscribers; known files were modified, others
 // created.
 func (o Observation) payload(known bool) event.Payload {
 	f := event.File{Path: strings.ToValidUTF8(o.Path, "\uFFFD"), Size: o.Size, SHA256: o.SHA256, Content: o.Content}
@@ -124,8 +124,8 @@ func (o Observation) payload(known bool) event.Payload {
 	return event.FileCreated{File: f}
 }
 
-// Replay notes what another worker has published. Events of other kinds, and all of
-// them before the archive was asked ([Syncer.Load]), are ignored.
+// Replay records what another worker has published. Events of other kinds, and
+// all events before [Syncer.Load], are ignored.
 func (n *Notifier) Replay(ev event.Event) {
 	switch p := ev.Payload.(type) {
 	case event.FileCreated:
@@ -140,16 +140,16 @@ func (n *Notifier) Replay(ev event.Event) {
 func (n *Notifier) replay(f event.File, gone bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.told != nil {
-		n.told[f.Path] = Observation{Path: f.Path, Gone: gone, SHA256: f.SHA256, modeUnknown: true}
+	if n.published != nil {
+		n.published[f.Path] = Observation{Path: f.Path, Gone: gone, SHA256: f.SHA256, modeUnknown: true}
 	}
 }
 
-// existing returns the files that exist as far as subscribers know, by path.
+// existing returns the paths of the files that exist as far as subscribers know.
 func (n *Notifier) existing() (names []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name, o := range n.told {
+	for name, o := range n.published {
 		if !o.Gone {
 			names = append(names, name)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Each change is told once, whoever saw it and in whatever order.
+// Each change is reported once, whatever observed it and in whatever order.
 func TestNotifierTellsOnce(t *testing.T) {
 	t.Parallel()
 	at := func(second int64) time.Time { return time.Unix(second, 0) }
@@ -40,7 +40,7 @@ func TestNotifierTellsOnce(t *testing.T) {
 	} {
 		require.Equal(t, step.want, fileChanges(n.Events([]Observation{step.seen})), step.name)
 	}
-	// What another worker told has no mode.
+	// What another worker published has no mode.
 	n.Replay(event.FromServer(event.FileModified{File: event.File{Path: "old", SHA256: "9"}}, at(8)))
 	n.Replay(event.FromServer(event.FileDeleted{File: event.File{Path: "new"}}, at(8)))
 	n.Replay(event.FromServer(event.SessionIdle{}, at(8)))

@@ -18,20 +18,20 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 )
 
-// packsFolder is where the packs are among the workspace's objects.
+// packsFolder is the folder of the packs among the workspace's objects.
 const packsFolder = "packs/"
 
-// What shapes packs: a piece of a file is at most pieceSize, a pack is closed
-// when it has packSize, and so many are uploaded beside each other.
+// Sizes of packs: a piece of a file is at most pieceSize, a pack is closed when
+// it has packSize, and so many are uploaded concurrently.
 const (
 	pieceSize = 8 << 20
 	packSize  = 8 << 20
 	packsUp   = 4
 )
 
-// What makes a pack wasteful: most of it is dead and that is worth something,
-// or it is one of too many small ones. What is still needed of wasteful packs is
-// written anew, so much at a time.
+// A pack is wasteful if most of it is dead and that is worth something, or if it
+// is one of too many small ones. What is still needed of wasteful packs is
+// written again, so much at a time.
 const (
 	deadBytes    = 64 << 10
 	smallPack    = 1 << 20
@@ -61,7 +61,7 @@ func (d *digest) UnmarshalText(text []byte) error {
 // String returns hex.
 func (d digest) String() string { return hex.EncodeToString(d[:]) }
 
-// piece is a stretch of a pack.
+// piece is a range of a pack.
 type piece struct {
 	Sum  digest `json:"h"`
 	Pack string `json:"k"`
@@ -69,17 +69,17 @@ type piece struct {
 	Size int64  `json:"n"`
 }
 
-// valid reports whether what was read can be a piece of at most limit bytes.
+// valid reports whether a piece that was read can be one of at most limit bytes.
 func (p piece) valid(limit int64) bool {
 	return p.At >= 0 && p.Size > 0 && p.Size <= limit && archive.SafeName(p.Pack)
 }
 
-// pack is an object of contents and pages. Its name begins with the epoch of
-// its writer and is never used again, so a late deletion hits nothing that
-// another writer needs.
+// pack is an object of contents and pages. Its name begins with the epoch of its
+// writer and is never used again, so a late deletion can't remove what another
+// writer needs.
 type pack struct {
 	size int64
-	// live is how much of it the last manifest needs.
+	// live is how many bytes of it the last manifest needs.
 	live     int64
 	wasteful bool
 	// failed is set when its upload did not succeed.
@@ -88,8 +88,8 @@ type pack struct {
 }
 
 // Put stores a content and returns a file that has it: see [File.WithContent].
-// It is there for readers after the next Commit. A content that is stored
-// already is read and not written again. An error of r is returned as it is.
+// Readers see it after the next Commit. A content that is already stored is read
+// and not written again. An error of r is returned unchanged.
 func (s *Store) Put(ctx context.Context, r io.Reader) (File, error) {
 	if s.buf == nil {
 		s.buf = make([]byte, pieceSize)
@@ -134,7 +134,7 @@ func sumOf(pieces []piece) string {
 	return pieces[0].Sum.String()
 }
 
-// putPiece adds data to the pack that is being filled, unless it is stored.
+// putPiece adds data to the current pack, unless it is stored.
 func (s *Store) putPiece(ctx context.Context, data []byte) (piece, error) {
 	sum := digestOf(data)
 	if p, known := s.pieces[sum]; known && s.good(p) {
@@ -164,7 +164,7 @@ func (s *Store) add(ctx context.Context, sum digest, data []byte) (piece, error)
 	return p, nil
 }
 
-// upload begins to upload the pack that is being filled, beside the others.
+// upload starts to upload the current pack, concurrently with others.
 func (s *Store) upload(ctx context.Context) error {
 	if s.uploads == nil {
 		s.uploads, s.uploading = errgroup.WithContext(ctx)
@@ -183,8 +183,8 @@ func (s *Store) upload(ctx context.Context) error {
 	return context.Cause(s.uploading)
 }
 
-// Flush uploads what was stored and waits for it: for a writer that ends
-// without a Commit. The next one of the same Store continues from there.
+// Flush uploads what was stored and waits for it: for a writer that ends without
+// a Commit. The next Commit of the same Store continues from there.
 func (s *Store) Flush(ctx context.Context) error {
 	if err := s.waitUploads(ctx); err != nil {
 		return fmt.Errorf("workspace: store files of session %s: %w", s.session, err)
@@ -196,15 +196,15 @@ func (s *Store) waitUploads(ctx context.Context) error {
 	if s.filling == "" && s.uploads == nil {
 		return nil
 	}
-	// Its error is that of an upload, which Wait returns.
+	// An upload's error is returned by Wait.
 	_ = s.upload(ctx)
 	err := s.uploads.Wait()
 	s.uploads, s.uploading = nil, nil
 	return err
 }
 
-// Has reports whether a file's content is stored for good. Where it is not, or
-// where it is in a pack that had better be removed, it should be stored again.
+// Has reports whether a file's content is stored for good. If it is not, or if it
+// is in a pack that should be removed, it should be stored again.
 func (s *Store) Has(f File) bool {
 	return !slices.ContainsFunc(f.pieces, func(p piece) bool { return !s.good(p) })
 }
@@ -221,7 +221,7 @@ func (s *Store) there(p piece) bool {
 
 func (s *Store) good(p piece) bool { return s.there(p) && !s.packs[p.Pack].wasteful }
 
-// remember notes where the contents of a file are.
+// remember records where the contents of a file are.
 func (s *Store) remember(f File) {
 	for _, p := range f.pieces {
 		s.pieces[p.Sum] = p
@@ -235,7 +235,7 @@ func (s *Store) notePack(name string) {
 	}
 }
 
-// countLive finds out how much of each pack is needed, and which are wasteful.
+// countLive computes how much of each pack is needed, and which are wasteful.
 func (s *Store) countLive() {
 	for _, p := range s.packs {
 		p.live = 0

@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 )
 
-// Reads of pieces that are so near to each other are one request, up to a size;
-// so many are under way before a restore needs them, or at once for a manifest.
+// Reads of pieces that are close to each other are one request, up to a size; so
+// many are in progress ahead of a restore, or at once for a manifest.
 const (
 	nearBytes = 64 << 10
 	runBytes  = 8 << 20
@@ -36,7 +36,7 @@ type run struct {
 	first, last int
 }
 
-// runsOf joins neighbours; the pieces' order stays.
+// runsOf joins neighbours; the pieces' order does not change.
 func runsOf(pieces []piece) (runs []run) {
 	for i, p := range pieces {
 		if n := len(runs) - 1; n >= 0 {
@@ -55,7 +55,7 @@ func (s *Store) readRun(ctx context.Context, r run) ([]byte, error) {
 	return s.objects.GetRange(ctx, packsFolder+r.pack, r.from, r.to-r.from)
 }
 
-// cut takes a piece out of a run and checks it.
+// cut extracts a piece from a run and checks it.
 func (r run) cut(data []byte, p piece) ([]byte, error) {
 	content := data[p.At-r.from:][:p.Size]
 	if sum := digestOf(content); sum != p.Sum {
@@ -64,7 +64,7 @@ func (r run) cut(data []byte, p piece) ([]byte, error) {
 	return content, nil
 }
 
-// readPieces reads pieces into memory, in the order given.
+// readPieces reads pieces into memory, in the given order.
 func (s *Store) readPieces(ctx context.Context, pieces []piece) ([][]byte, error) {
 	order := make([]int, len(pieces))
 	for i := range order {
@@ -94,18 +94,18 @@ func comparePlaces(x, y piece) int {
 	return cmp.Or(cmp.Compare(x.Pack, y.Pack), cmp.Compare(x.At, y.At))
 }
 
-// Content is a file with what is in it.
+// Content is a file with its content.
 type Content struct {
 	File
-	// Body is a regular file's content, checked while it is read: a wrong byte
-	// is [archive.ErrCorrupt], at its end at the latest. It is valid until the
-	// next step and need not be read. Nil for an empty file and for what is none.
+	// Body is a regular file's content, checked while it is read: a wrong byte is
+	// [archive.ErrCorrupt], at its end at the latest. It is valid until the next step
+	// and need not be read. Nil for an empty file and for what is not a regular file.
 	Body io.Reader
 }
 
 // Contents yields everything that is archived: folders first, then files in the
-// order in which they are stored, symlinks last; what is not to be made again
-// ([File.Held]) too. The error ends it.
+// order in which they are stored, symlinks last; including those that are not to
+// be restored ([File.Held]). The error ends it.
 func (s *Store) Contents(ctx context.Context) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -132,8 +132,8 @@ func (s *Store) Contents(ctx context.Context) iter.Seq2[Content, error] {
 	}
 }
 
-// OpenFile opens a regular file's content, checked while it is read as that of
-// [Content] is. Errors wrap [fs.ErrNotExist] for a path that has none.
+// OpenFile opens a regular file's content, checked while it is read like that of
+// [Content]. Errors wrap [fs.ErrNotExist] for a path that has none.
 func (s *Store) OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
 	at := slices.IndexFunc(s.files, func(f File) bool { return f.Path == path && f.Regular() })
 	if at < 0 {
@@ -180,18 +180,18 @@ func (s *Store) byKind() (folders, files, links []File) {
 
 // readAhead reads the pieces of files in their order, some runs ahead.
 type readAhead struct {
-	// ctx is that of the sequence which this is a part of.
+	// ctx is that of the sequence that this is a part of.
 	ctx    context.Context
 	s      *Store
 	pieces []piece
-	// given is how many pieces the files until now have.
+	// given is how many pieces the files so far have.
 	given   int
 	fetched chan *fetch
 	fetches errgroup.Group
 	now     *fetch
 }
 
-// fetch is a run that is being read. Its data and err are there when it is done.
+// fetch is a run that is being read. Its data and err are set when it is done.
 type fetch struct {
 	run
 	done chan struct{}
@@ -224,8 +224,8 @@ func (s *Store) readAhead(ctx context.Context, files []File) *readAhead {
 	return a
 }
 
-// wait ends what was read ahead; its context has ended. The errors were given
-// with the files that they concern.
+// wait waits for the reads in progress; their context has ended. Their errors
+// were returned with the files that they concern.
 func (a *readAhead) wait() { _ = a.fetches.Wait() }
 
 // content returns the next file.
@@ -238,7 +238,7 @@ func (a *readAhead) content(f File) Content {
 	return c
 }
 
-// piece returns a piece's content; they are asked for in order, and not all of
+// piece returns a piece's content; pieces are requested in order, and not all of
 // them.
 func (a *readAhead) piece(i int) ([]byte, error) {
 	for i >= a.now.last {
@@ -259,8 +259,7 @@ func (a *readAhead) piece(i int) ([]byte, error) {
 }
 
 // explainMissing returns why a pack that the manifest names does not exist:
-// either another writer has put what is needed of it elsewhere since, or it is
-// lost.
+// either another writer has since moved what is needed of it, or it is lost.
 func (s *Store) explainMissing(ctx context.Context, pack string, missing error) error {
 	_, now, err := s.readHead(ctx)
 	if err != nil {

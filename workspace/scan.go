@@ -16,20 +16,19 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// Bounds of what is kept of a workspace, so that it comes back well within the
-// time that a sandbox has to be made. What is over them is left out, and that
-// is said.
+// Limits of what is archived of a workspace, so that it is restored well within
+// the time for making a sandbox. What exceeds them is left out, and reported.
 const (
 	maxFileBytes = 1 << 30
 	maxBytes     = 4 << 30
 	maxFiles     = 250_000
 )
 
-// What an event carries of a file's content: text up to this size, and no more
-// than the sum per scan.
+// An event carries a file's content if it is text up to this size, within the sum
+// per scan.
 const (
-	toldFileBytes = 32 << 10
-	toldBytes     = 1 << 20
+	maxEventFileBytes = 32 << 10
+	maxEventBytes     = 1 << 20
 )
 
 // settled is how old a file's last change must be for its stamp to differ from
@@ -37,19 +36,18 @@ const (
 // seconds.
 const settled = 2 * time.Second
 
-// caches returns the names of folders that tools fill again by themselves; they
-// are left out wherever they are. Anything else may be a person's work, dist,
-// build and .git included.
+// caches returns the names of folders that tools recreate by themselves; they are
+// left out wherever they are. Anything else may be a person's work, including
+// dist, build and .git.
 func caches() []string {
 	return []string{"node_modules", ".venv", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
 }
 
-// ReadError means that what an agent left in its sandbox can't be read, in
-// distinction from an archive that does not answer: no other try has another
-// result.
+// ReadError means that what an agent left in its sandbox can't be read, as
+// opposed to an archive that does not answer: a retry has the same result.
 type ReadError struct{ Err error }
 
-// Error is that of the read.
+// Error returns the read's error text.
 func (e *ReadError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the read's error.
@@ -58,24 +56,24 @@ func (e *ReadError) Unwrap() error { return e.Err }
 // scan is one comparison of the workspace with the archive.
 type scan struct {
 	*Syncer
-	// unlock opens what is closed in the sandbox.
+	// unlock makes unreadable files of the sandbox readable.
 	unlock  bool
 	started time.Time
 	files   []File
-	// found is what is there, by path.
+	// found is what exists, by path.
 	found map[string]kind
-	// kept are paths that stay as they are archived, unread such folders.
+	// kept are paths that stay as they are archived, including unreadable folders.
 	kept    map[string]bool
 	unread  []string
 	partial bool
 	bytes   int64
-	// told is how much text the observations have.
-	told int
-	seen []Observation
-	left []string
+	// eventBytes is how much text the observations have.
+	eventBytes int
+	seen       []Observation
+	left       []string
 }
 
-// kind is what is at a path.
+// kind is the type of what is at a path.
 type kind int
 
 const (
@@ -151,13 +149,13 @@ func (s *scan) regular(ctx context.Context, f sandbox.File) error {
 		s.add(now.WithContent(last.file))
 		return nil
 	}
-	start := &prefix{limit: toldFileBytes + 1}
+	start := &prefix{limit: maxEventFileBytes + 1}
 	s.reads++
 	body := &errorReader{Reader: bodyOf(f)}
 	content, err := s.store.Put(ctx, io.TeeReader(io.LimitReader(body, maxFileBytes+1), start))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// Gone since the listing: the next scan notices.
+		// It was removed since the listing: the next scan notices.
 		return nil
 	case body.err != nil && ctx.Err() == nil:
 		s.keep(f.Path, "which can't be read")
@@ -202,8 +200,8 @@ func (s *scan) keep(name, why string) {
 	s.leave("%q, %s", name, why)
 }
 
-// carry takes over what is archived and was not looked at; the rest does not
-// exist any more and is forgotten.
+// carry takes over archived entries that were not scanned; the others do not
+// exist any more and are dropped.
 func (s *scan) carry() {
 	for _, f := range s.store.Files() {
 		if s.found[f.Path] != absent {
@@ -227,14 +225,14 @@ func (s *scan) mayExist(name string) bool {
 	return s.partial || s.kept[name] || slices.ContainsFunc(s.unread, func(dir string) bool { return strings.HasPrefix(name, dir) })
 }
 
-// observe notes a file that was read, with the beginning of its content.
+// observe records a file that was read, with the beginning of its content.
 func (s *scan) observe(f File, start []byte) {
 	o := Observation{Path: f.Path, SHA256: f.SHA256, Mode: f.Mode.Perm(), Size: f.Size, At: s.started}
 	if quiet(f.Path) || !s.Notifier.isNews(o) {
 		return
 	}
-	if len(start) <= toldFileBytes && s.told+len(start) <= toldBytes && isText(start) {
-		s.told += len(start)
+	if len(start) <= maxEventFileBytes && s.eventBytes+len(start) <= maxEventBytes && isText(start) {
+		s.eventBytes += len(start)
 		o.Content = new(string(start))
 	}
 	s.seen = append(s.seen, o)
@@ -242,7 +240,7 @@ func (s *scan) observe(f File, start []byte) {
 
 func isText(data []byte) bool { return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 }
 
-// observeGone notes what was published and does not exist any more.
+// observeGone records what was published and does not exist any more.
 func (s *scan) observeGone() {
 	for _, name := range s.Notifier.existing() {
 		if s.found[name] != regularFile && !s.mayExist(name) {
@@ -255,7 +253,7 @@ func (s *scan) leave(format string, args ...any) {
 	s.left = append(s.left, fmt.Sprintf(format, args...))
 }
 
-// leftOut says in words what is not kept, "" for nothing: the first few by name,
+// leftOut describes what is not archived, "" for nothing: the first few by name,
 // the rest by number.
 func leftOut(left []string) string {
 	if len(left) == 0 {
@@ -269,7 +267,7 @@ func leftOut(left []string) string {
 	return "not kept of the workspace: " + words
 }
 
-// prefix keeps the first bytes of what is written to it.
+// prefix keeps the first bytes written to it.
 type prefix struct {
 	limit int
 	data  []byte
@@ -281,8 +279,8 @@ func (b *prefix) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// errorReader keeps the error of a read, to distinguish it from one of where the bytes
-// go.
+// errorReader keeps the error of a read, to distinguish it from one of the
+// destination.
 type errorReader struct {
 	io.Reader
 	err error

@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 )
 
-// SaveFile archives one file of a session's workspace; what was at the path,
-// below it, or as a file above it is replaced. It reads the manifest: for many
-// files use [Open]. Errors: [archive.ErrInvalid], [archive.ErrFenced].
+// SaveFile archives one file of a session's workspace. It replaces what was at
+// the path, below it, or a file above it. It reads the manifest: for many files
+// use [Open]. Errors: [archive.ErrInvalid], [archive.ErrFenced].
 func SaveFile(ctx context.Context, a *archive.Archive, session string, epoch uint64, path string, mode fs.FileMode, data []byte) (File, error) {
 	f := File{Path: path, Mode: mode.Perm()}
 	err := change(ctx, a, session, epoch, path, func(s *Store) error {
@@ -36,7 +36,7 @@ func SaveFile(ctx context.Context, a *archive.Archive, session string, epoch uin
 }
 
 // DeleteFile removes one file from a session's archived workspace; an unknown one
-// is no error. Errors: [archive.ErrInvalid], [archive.ErrFenced].
+// is not an error. Errors: [archive.ErrInvalid], [archive.ErrFenced].
 func DeleteFile(ctx context.Context, a *archive.Archive, session string, epoch uint64, path string) error {
 	err := change(ctx, a, session, epoch, path, func(s *Store) error {
 		return s.commit(ctx, slices.DeleteFunc(slices.Clone(s.files), func(o File) bool { return o.Path == path }))

@@ -15,14 +15,15 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 )
 
-// Store is a session's archived workspace, as one reader or writer knows it.
-// What is in it changes by [Store.Commit] alone, all at once: a reader sees the state before or the one after.
+// Store is a session's archived workspace, as one reader or writer sees it. Only
+// [Store.Commit] changes its content, all at once: a reader sees the state before
+// or the one after.
 //
 // Contents are kept in packs, objects of at most some megabytes that hold many
 // small files or a piece of a large one; the manifest is a tree of small pages,
-// which are in packs as well. So a change costs what has changed: a pack, and
-// the head, whatever else there is. Packs of which less than a half is still
-// needed are written anew bit by bit, see [Store.Has].
+// which are in packs as well. So the cost of a change is what has changed: a
+// pack, and the head, whatever else there is. Packs of which less than a half is
+// still needed are gradually rewritten, see [Store.Has].
 //
 // Its methods must not be called concurrently.
 type Store struct {
@@ -31,7 +32,7 @@ type Store struct {
 	epoch   uint64
 
 	head head
-	// tag is the stored head's; "" if there is none.
+	// tag is that of the stored head; "" if there is none.
 	tag    string
 	files  []File
 	levels [][]page
@@ -51,8 +52,8 @@ type Store struct {
 type head struct {
 	Version int    `json:"version"`
 	Epoch   uint64 `json:"epoch"`
-	// Rev is random: whose put it was, when the answer got lost. It is "" for a
-	// workspace that was sealed before anything was archived.
+	// Rev is random. It identifies whose put it was if the answer was lost. It is ""
+	// for a workspace that was sealed before anything was archived.
 	Rev   string `json:"rev,omitempty"`
 	Files int    `json:"files"`
 	Bytes int64  `json:"bytes"`
@@ -67,8 +68,8 @@ const (
 )
 
 // Open reads the manifest of a session's workspace. An epoch other than 0 is for
-// a writer: no earlier one can commit any more, and what such ones left
-// unfinished is deleted. Errors: [archive.ErrFenced], [archive.ErrCorrupt].
+// a writer: no earlier one can commit any more, and their unfinished objects are
+// deleted. Errors: [archive.ErrFenced], [archive.ErrCorrupt].
 func Open(ctx context.Context, a *archive.Archive, session string, epoch uint64) (*Store, error) {
 	objects, err := a.Objects(session, "workspace")
 	s := &Store{objects: objects, session: session, epoch: epoch}
@@ -107,7 +108,7 @@ func (s *Store) open(ctx context.Context) error {
 	return s.sweep(ctx)
 }
 
-// takeHead reads the head, and a writer puts its epoch into it.
+// takeHead reads the head; a writer also puts its epoch into it.
 func (s *Store) takeHead(ctx context.Context) (err error) {
 	if s.head, s.tag, err = s.readHead(ctx); err != nil {
 		return err
@@ -133,8 +134,7 @@ func (s *Store) fenced(now head) error {
 	return fmt.Errorf("epoch %d, the workspace has %d: %w", s.epoch, now.Epoch, archive.ErrFenced)
 }
 
-// readHead returns the head that is stored, with its tag; both are zero if none
-// is.
+// readHead returns the stored head with its tag; both are zero if there is none.
 func (s *Store) readHead(ctx context.Context) (h head, tag string, err error) {
 	data, tag, err := s.objects.Get(ctx, headName)
 	if errors.Is(err, archive.ErrNotFound) {
@@ -149,7 +149,7 @@ func (s *Store) readHead(ctx context.Context) (h head, tag string, err error) {
 	return h, tag, nil
 }
 
-// swapHead replaces the head that the store knows.
+// swapHead replaces the head that the store has read.
 func (s *Store) swapHead(ctx context.Context, h head) (tag string, err error) {
 	data, err := json.Marshal(h)
 	if err != nil {
@@ -158,8 +158,8 @@ func (s *Store) swapHead(ctx context.Context, h head) (tag string, err error) {
 	return s.objects.Swap(ctx, headName, s.tag, data)
 }
 
-// readManifest reads the pages. A page that does not exist any more was deleted
-// by a writer that has put another head, or is lost.
+// readManifest reads the pages. A missing page was deleted by a writer that has
+// put another head, or is lost.
 func (s *Store) readManifest(ctx context.Context) error {
 	err := s.readPages(ctx)
 	if !errors.Is(err, archive.ErrNotFound) {
@@ -172,18 +172,17 @@ func (s *Store) readManifest(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("%w: %w", archive.ErrCorrupt, err), herr)
 }
 
-// Known reports whether a workspace was ever archived, be it an empty one.
+// Known reports whether a workspace was ever archived, even an empty one.
 func (s *Store) Known() bool { return s.head.Rev != "" || len(s.files) > 0 }
 
-// Files returns what is archived, by path. It must not be changed.
+// Files returns the archived files, by path. The result must not be changed.
 func (s *Store) Files() []File { return s.files }
 
-// Commit makes the given files the archived workspace; their contents have been
-// stored ([Store.Put]) or are those of Files. The files are sorted by path in
-// place. What is not given is forgotten. Where nothing has changed nothing is
-// asked of the archive. After an error the Store must be opened anew unless the
-// error came from the context; [archive.ErrFenced] means that another writer has
-// the session.
+// Commit makes the given files the archived workspace; their contents must be
+// stored ([Store.Put]) or be those of Files. The files are sorted by path in
+// place. Other files are dropped. If nothing has changed no request is sent.
+// After an error the Store must be opened again unless the error came from the
+// context; [archive.ErrFenced] means that another writer has the session.
 func (s *Store) Commit(ctx context.Context, files []File) error {
 	if err := s.commit(ctx, files); err != nil {
 		// No upload outlives the call.
@@ -221,7 +220,7 @@ func (s *Store) commit(ctx context.Context, files []File) error {
 	}
 	s.files, s.levels = files, levels
 	s.countLive()
-	// What is left is found by the next writer.
+	// The next writer finds what is left.
 	_ = s.removeDead(ctx)
 	return nil
 }
@@ -244,8 +243,8 @@ func (s *Store) putHead(ctx context.Context, files []File, levels [][]page) erro
 	return err
 }
 
-// putAfterAll recognizes a put of the head whose answer got lost, which succeeded,
-// from one that another writer won.
+// putAfterAll reports whether a put of the head whose answer was lost succeeded,
+// or another writer's did.
 func (s *Store) putAfterAll(ctx context.Context, h head, cause error) (tag string, err error) {
 	now, tag, err := s.readHead(ctx)
 	switch {
@@ -280,7 +279,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	return s.objects.Remove(ctx, dead...)
 }
 
-// removeDead deletes the packs that only the manifest before needed.
+// removeDead deletes the packs that only the previous manifest needed.
 func (s *Store) removeDead(ctx context.Context) error {
 	var dead []string
 	for name, p := range s.packs {

@@ -29,7 +29,7 @@ func openStore(t testing.TB, a *archive.Archive, session string, epoch uint64) *
 	return w
 }
 
-// files stores a tree's contents; what w has already is taken from there.
+// files stores a tree's contents; those that w has already are reused.
 func (tr tree) files(t testing.TB, w *Store) (files []File) {
 	t.Helper()
 	folders := map[string]bool{}
@@ -105,7 +105,7 @@ func TestWorkspaceRandomly(t *testing.T) {
 	}
 }
 
-// What changes is what costs: packs and pages of the change, and the head.
+// A change costs its packs and pages, and the head.
 func TestWorkspaceCostsItsChange(t *testing.T) {
 	t.Parallel()
 	requests := &teststack.Wire{}
@@ -131,7 +131,8 @@ func TestWorkspaceCostsItsChange(t *testing.T) {
 	require.Less(t, len(head), 8<<10)
 }
 
-// What is changed again and again does not stay, nor do too many small packs.
+// Contents that are changed repeatedly are removed, and so are too many small
+// packs.
 func TestWorkspaceStaysSmall(t *testing.T) {
 	skip.InShort(t, "hundreds of commits; TestWorkspaceRandomly has some")
 	t.Parallel()
@@ -163,7 +164,7 @@ func TestWorkspaceStaysSmall(t *testing.T) {
 	require.Equal(t, now, treeIn(t, openStore(t, a, "s1", 0)))
 }
 
-// A large file is pieces: what is added to it is written, not the whole.
+// A large file is pieces: what is appended to it is written, not the whole.
 func TestWorkspaceLargeFile(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -185,8 +186,8 @@ func TestWorkspaceLargeFile(t *testing.T) {
 	require.Equal(t, digestOf(got).String(), f.SHA256)
 }
 
-// A writer that lost the session can't commit, however far it had come, and
-// what it deletes or leaves harms nobody.
+// A writer that lost the session can't commit, however far it had come, and what
+// it deletes or leaves does no harm.
 func TestWorkspaceIsFenced(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -196,7 +197,7 @@ func TestWorkspaceIsFenced(t *testing.T) {
 	require.NoError(t, old.Flush(t.Context()))
 	now := openStore(t, a, "s1", take(t, a, "s1"))
 	require.ErrorIs(t, old.Commit(t.Context(), files), archive.ErrFenced)
-	// Past the check of the epoch, it is the head that refuses.
+	// Past the check of the epoch, the head refuses it.
 	require.ErrorIs(t, old.putHead(t.Context(), files, nil), archive.ErrFenced)
 	require.NoError(t, old.removeDead(t.Context()))
 	tree{"a": "now"}.commit(t, now)
@@ -211,8 +212,8 @@ func TestWorkspaceIsFenced(t *testing.T) {
 	require.ErrorIs(t, now.Commit(t.Context(), files), archive.ErrFenced, "its successor has not opened the workspace yet")
 }
 
-// Whatever request is lost, the archive has the state before or the one after,
-// and the next writer goes on.
+// Whichever request is lost, the archive has the state before or the one after,
+// and the next writer continues.
 func TestWorkspaceBearsFaults(t *testing.T) {
 	t.Parallel()
 	namespace := strings.ToLower(cryptorand.Text())
@@ -243,7 +244,7 @@ func TestWorkspaceBearsFaults(t *testing.T) {
 	}
 }
 
-// Wrong bytes are noticed and named, and the good files are read.
+// Wrong bytes are detected and named, and the other files are read.
 func TestWorkspaceCorrupt(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
@@ -296,7 +297,7 @@ func TestWorkspaceCorrupt(t *testing.T) {
 	require.ErrorIs(t, err, archive.ErrCorrupt)
 }
 
-// A pack that is gone takes its own files, each by name, and no others.
+// A missing pack costs its own files, each by name, and no others.
 func TestWorkspacePackMissing(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)

@@ -15,11 +15,11 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// Syncer brings the workspace of one sandbox into the archive and back. It
-// remembers what it read, so that the next sync reads only what changed. Safe
-// for concurrent use; one sync at a time.
+// Syncer archives and restores the workspace of one sandbox. It remembers what it
+// read, so that the next sync reads only what changed. Safe for concurrent use;
+// one sync at a time.
 type Syncer struct {
-	// Notifier keeps what was published of the workspace.
+	// Notifier remembers what was published of the workspace.
 	Notifier Notifier
 
 	archive *archive.Archive
@@ -28,13 +28,13 @@ type Syncer struct {
 	epoch   uint64
 
 	mu sync.Mutex
-	// store is what the archive has; nil before it was asked, and after a fault.
+	// store is what the archive has; nil before it was read, and after a fault.
 	store *Store
-	// last are the files as they were read last, by path.
+	// last are the files as they were last read, by path.
 	last map[string]readFile
-	// lost is what could not be restored, in words.
+	// lost describes what could not be restored.
 	lost []string
-	// held are the links that were not made again.
+	// held are the links that were not restored.
 	held map[string]bool
 	// reads counts files that were read.
 	reads int
@@ -42,20 +42,20 @@ type Syncer struct {
 
 // readFile is a file that was read.
 type readFile struct {
-	// stamp is "" if it would not show the file's next change.
+	// stamp is "" if it would not change with the file's next change.
 	stamp string
 	file  File
 }
 
-// NewSyncer returns the syncer of a session's sandbox, which holds the epoch. It
-// asks nothing of either side yet.
+// NewSyncer returns the syncer of a session's sandbox, which has the epoch. It
+// sends no request yet.
 func NewSyncer(a *archive.Archive, sb sandbox.Sandbox, session string, epoch uint64) *Syncer {
 	return &Syncer{archive: a, sb: sb, session: session, epoch: epoch, last: map[string]readFile{}, held: map[string]bool{}}
 }
 
 // Provision writes the archived files into a new sandbox, or, if none were ever
-// archived, the initial ones: these are in the archive before the agent can
-// change them, and are no news. left names what was left out, "" for nothing; an
+// archived, the initial ones: these are archived before the agent can change
+// them, and make no events. left names what was left out, "" for nothing; an
 // archive that can't be read is an error.
 func (s *Syncer) Provision(ctx context.Context, initial iter.Seq2[sandbox.File, error]) (left string, err error) {
 	restored, left, err := s.restore(ctx)
@@ -69,19 +69,19 @@ func (s *Syncer) Provision(ctx context.Context, initial iter.Seq2[sandbox.File, 
 		return "", fmt.Errorf("copy the profile's files into the workspace of session %s: %w", s.session, err)
 	}
 	seen, left, err := s.Sync(ctx)
-	_ = s.Notifier.Events(seen) // takes them for told
+	_ = s.Notifier.Events(seen) // marks them as published
 	return left, err
 }
 
-// Sync archives what changed and returns what it saw of it, for
-// [Notifier.Events]; after an error what it saw until then. left names what was
-// left out, "" for nothing. Errors: [*ReadError], [archive.ErrFenced].
+// Sync archives what changed and returns it, for [Notifier.Events]; also after an
+// error, what it observed until then. left names what was left out, "" for
+// nothing. Errors: [*ReadError], [archive.ErrFenced].
 func (s *Syncer) Sync(ctx context.Context) (seen []Observation, left string, err error) {
 	return s.sync(ctx, false)
 }
 
-// SyncLast is [Syncer.Sync] for a sandbox that ends: it opens what is closed to
-// reads in it.
+// SyncLast is [Syncer.Sync] for a sandbox that ends: it makes unreadable files
+// readable.
 func (s *Syncer) SyncLast(ctx context.Context) (seen []Observation, left string, err error) {
 	return s.sync(ctx, true)
 }
@@ -89,8 +89,8 @@ func (s *Syncer) SyncLast(ctx context.Context) (seen []Observation, left string,
 func (s *Syncer) sync(ctx context.Context, unlock bool) (seen []Observation, left string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A scan that was broken off may have changed the archive without getting an
-	// answer; that is found out by opening the store again, once.
+	// A scan that was interrupted may have changed the archive without getting an
+	// answer; opening the store again, once, shows it.
 	for again := s.store != nil; ; again = false {
 		now := &scan{
 			Syncer: s, unlock: unlock, started: time.Now(), found: map[string]kind{}, kept: map[string]bool{}, left: slices.Clone(s.lost),
@@ -109,7 +109,7 @@ func (s *Syncer) sync(ctx context.Context, unlock bool) (seen []Observation, lef
 	}
 }
 
-// Load asks the archive what it has, unless that is known.
+// Load reads what the archive has, unless that is known.
 func (s *Syncer) Load(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Syncer) load(ctx context.Context) error {
 }
 
 // restore writes the archived workspace into the sandbox and reports whether
-// there was one. What can't be written is left out, which every sync says.
+// there was one. What can't be written is left out, which every sync reports.
 func (s *Syncer) restore(ctx context.Context) (restored bool, left string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *Syncer) restore(ctx context.Context) (restored bool, left string, err e
 	return true, leftOut(s.lost), nil
 }
 
-// restore is one restore under way.
+// restore is one restore in progress.
 type restore struct {
 	*Syncer
 	// fault is why the archive can't be read.

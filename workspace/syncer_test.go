@@ -33,7 +33,7 @@ func TestSyncerFindsWhatChanged(t *testing.T) {
 	changes, _ = b.changes()
 	require.Equal(t, []string{"modified a.txt", "modified bin/run"}, changes)
 
-	// A folder takes a file's place, and the next worker knows nothing.
+	// A folder replaces a file, and the next worker remembers nothing.
 	require.NoError(t, os.Remove(b.path("a.txt")))
 	b.write("a.txt/in", "three", 0o644)
 	b.forget()
@@ -42,7 +42,7 @@ func TestSyncerFindsWhatChanged(t *testing.T) {
 	require.Equal(t, []string{".git/HEAD", "a.txt/in", "bin/run"}, slices.Sorted(maps.Keys(b.archived())))
 }
 
-// A file that has settled is not read again, whatever times it was given.
+// A settled file is not read again, whatever times it was given.
 func TestSyncerReadsWhatChangedOnly(t *testing.T) {
 	t.Parallel()
 	b := provisioned(t, newArchive(t))
@@ -75,7 +75,7 @@ func TestSyncerSaysWhatItLeavesOut(t *testing.T) {
 	require.Empty(t, changes)
 	require.Equal(t, `not kept of the workspace: "big", over 1024 MiB; symlink "link", which leads outside`, left)
 	require.Equal(t, int64(1), b.archived()["big"].Size, "what was archived stays")
-	// A link takes a file's place.
+	// A link replaces a file.
 	b.write("was", "x", 0o644)
 	b.changes()
 	require.NoError(t, os.Remove(b.path("was")))
@@ -92,7 +92,7 @@ func TestSyncerTellsText(t *testing.T) {
 	b.write("1-text", "héllo", 0o644)
 	b.write("2-binary", "\x00\x01", 0o644)
 	b.write("3-latin", "h\xe9llo", 0o644)
-	b.write("4-long", strings.Repeat("x", toldFileBytes+1), 0o644)
+	b.write("4-long", strings.Repeat("x", maxEventFileBytes+1), 0o644)
 	b.write("5-empty", "", 0o644)
 	seen, _, err := b.Sync(t.Context())
 	require.NoError(t, err)

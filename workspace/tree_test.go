@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// treeOf is everything below a folder, byte for byte: by path its mode, its
+// treeOf returns everything below a folder, byte for byte: by path its mode, its
 // content or target, and a file's time.
 func treeOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -74,7 +74,7 @@ func (g gardener) name() string {
 	return fmt.Sprintf("f%02d", g.rnd.IntN(30))
 }
 
-// folder is one of the folders that stand.
+// folder returns one of the existing folders.
 func (g gardener) folder() string {
 	dirs := []string{g.dir}
 	require.NoError(g.t, filepath.WalkDir(g.dir, func(p string, d fs.DirEntry, err error) error {
@@ -122,8 +122,8 @@ func (g gardener) step() {
 	}
 }
 
-// fence takes out the links that lead outside: those are left out, and that has
-// a test of its own.
+// fence removes the links that lead outside: those are left out, which has its
+// own test.
 func (g gardener) fence() {
 	require.NoError(g.t, filepath.WalkDir(g.dir, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type() == fs.ModeSymlink {
@@ -135,7 +135,7 @@ func (g gardener) fence() {
 	}))
 }
 
-// A workspace comes back byte for byte, whatever is in it and however often it
+// A workspace is restored byte for byte, whatever is in it and however often it
 // was changed, archived and restored.
 func TestWorkspaceComesBackByteForByte(t *testing.T) {
 	t.Parallel()
@@ -170,8 +170,8 @@ func TestWorkspaceComesBackByteForByte(t *testing.T) {
 	}
 }
 
-// A link that leads outside is archived as what it is, is never followed and
-// not made again, and that is said for as long as it is so.
+// A link that leads outside is archived as a link, is never followed and not
+// restored, and that is reported as long as it is so.
 func TestLinksThatLeadOutside(t *testing.T) {
 	t.Parallel()
 	b := provisioned(t, newArchive(t))
@@ -206,8 +206,8 @@ func TestLinksThatLeadOutside(t *testing.T) {
 	require.Empty(t, b.archived()["etc"].Link)
 }
 
-// An agent that swaps files, folders and links all the time gets nothing of
-// what lies outside into the archive.
+// An agent that constantly swaps files, folders and links gets nothing from
+// outside into the archive.
 func TestSwapsDuringASync(t *testing.T) {
 	t.Parallel()
 	b := provisioned(t, newArchive(t))
@@ -249,7 +249,7 @@ func TestSwapsDuringASync(t *testing.T) {
 	<-swapped
 }
 
-// stopwatch tells the time since, and what of it this process computed.
+// stopwatch returns the elapsed time, and how much of it this process computed.
 func stopwatch(t *testing.T) func() string {
 	t.Helper()
 	cpu := func() time.Duration {
@@ -272,8 +272,8 @@ func manyFiles() (folders, files int) {
 	return 50, 100
 }
 
-// Many files cost requests by their bytes, nothing while they stay as they are,
-// and the change of one costs a few kilobytes.
+// Many files cost requests by their bytes, nothing while they don't change, and
+// the change of one costs a few kilobytes.
 func TestWorkspaceOfManyFiles(t *testing.T) {
 	skip.InShort(t, "it writes ten thousands of files")
 	t.Parallel()
@@ -330,8 +330,8 @@ func TestWorkspaceOfManyFiles(t *testing.T) {
 	require.Len(t, entries, folders)
 }
 
-// A look that is broken off at any request leaves nothing that the next one
-// would trip over.
+// A scan that is interrupted at any request leaves nothing that disturbs the next
+// one.
 func TestSyncsThatAreBrokenOff(t *testing.T) {
 	t.Parallel()
 	wire := &teststack.Wire{}
@@ -348,14 +348,14 @@ func TestSyncsThatAreBrokenOff(t *testing.T) {
 			return false, n == before+at
 		}
 		seen, _, err := b.Sync(ctx)
-		told := fileChanges(b.Notifier.Events(seen))
+		events := fileChanges(b.Notifier.Events(seen))
 		if err != nil {
 			require.Error(t, ctx.Err())
 		}
 		wire.Cut = nil
 		cancel()
 		changes, _ := b.changes()
-		require.Equal(t, []string{"created " + name}, append(told, changes...), "told once")
+		require.Equal(t, []string{"created " + name}, append(events, changes...), "told once")
 		require.Contains(t, b.archived(), name)
 	}
 }

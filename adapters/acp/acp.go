@@ -9,17 +9,17 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/acp"
 )
 
-// Name is the word by which commands and registries know the agent.
+// Name is the agent's name in commands and registries.
 const Name = "acp"
 
-// The environment variables of the worker that say what is run: the command
-// line of the program, and the files of its own that belong to a session.
+// The worker's environment variables that choose the program: its command line,
+// and its own files that are part of a session.
 const (
 	ProgramVariable = "SOJOURN_ACP"
 	FilesVariable   = "SOJOURN_ACP_FILES"
 )
 
-// Adapter is whatever program SOJOURN_ACP names. It holds no state and is safe
+// Adapter runs the program that SOJOURN_ACP names. It holds no state and is safe
 // for concurrent use.
 type Adapter struct{}
 
@@ -32,7 +32,7 @@ var (
 // New returns the adapter.
 func New() *Adapter { return &Adapter{} }
 
-// Info says what the protocol can carry; a program may have less.
+// Info returns what the protocol can carry; a program may support less.
 func (*Adapter) Info() adapters.Info {
 	return adapters.Info{
 		Name: Name, Product: "any agent that speaks ACP", Architecture: "acp",
@@ -43,23 +43,23 @@ func (*Adapter) Info() adapters.Info {
 		},
 		Variables: variables(),
 		Limits: []string{
-			"The abilities are those of the protocol: a program that lacks one says so, or says nothing.",
+			"The abilities are those of the protocol: a program that lacks one may report that, or not.",
 			"Whether it asks before it acts is the program's own setting; the standing permission answers what it asks.",
 			"A denial reaches the program without the words that go with it.",
-			"Subagents of the program are tool calls like others; what they say and do is not told.",
-			"A tool call has the name of its kind (execute, edit, read, …) where the program tells one, and its own name else.",
-			"Retries of the model's API are told only if the program tells them.",
+			"Subagents of the program are tool calls like others; their own blocks are not streamed.",
+			"A tool call has the name of its kind (execute, edit, read, …) where the program reports one, and its own name else.",
+			"Retries of the model's API are reported only if the program reports them.",
 			"Of a profile it takes the MCP servers and the workspace's files. A profile with instructions, rules, skills, subagents, commands or bundled MCP servers is refused: " +
 				"where the program looks for them is not known, so they must be among the workspace's files (`AGENTS.md`, …).",
 			"Without `" + FilesVariable + "`, or without session/load, the program forgets the conversation when it moves to another host; a block says so.",
-			"So does a program whose sessions belong to the folder that they were begun in, if the workspace has another path there: the first message fails, then a new session is begun.",
-			"A program that goes on only by session/load tells its whole history again for each new process, and it is recorded again.",
+			"So does a program whose sessions are tied to the folder in which they were started, if the workspace has another path there: the first message fails, then a new session is started.",
+			"A program that resumes only by session/load sends its whole history again for each new process, and it is recorded again.",
 			"What `" + FilesVariable + "` names is archived when it holds still, at the latest when the program has ended.",
 		},
 	}
 }
 
-// variables are those that say which program is run.
+// variables returns those that choose the program.
 func variables() []adapters.Variable {
 	return []adapters.Variable{
 		{Name: ProgramVariable, About: "of the worker: the command line to run, in shell words, as in `opencode acp`"},
@@ -91,7 +91,7 @@ func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	return c.String(), nil
 }
 
-// find finds a program by its name, or by its path if it has slashes.
+// find returns a program's path by its name, or by its path if it has slashes.
 func find(getenv func(string) string, name string) (string, error) {
 	return adapters.FindProgram(func(variable string) string {
 		switch {
@@ -104,7 +104,7 @@ func find(getenv func(string) string, name string) (string, error) {
 	}, ProgramVariable, name, "install "+name)
 }
 
-// ProgramFile is the program's path in a command line that Locate returned.
+// ProgramFile returns the program's path in a command line that Locate returned.
 func (*Adapter) ProgramFile(program string) string {
 	c, err := readCommandLine(program)
 	if err != nil {
@@ -113,7 +113,7 @@ func (*Adapter) ProgramFile(program string) string {
 	return c.argv[0]
 }
 
-// NativeID is empty: the agent chooses.
+// NativeID returns "": the agent chooses.
 func (*Adapter) NativeID(string, int) string { return "" }
 
 // Translator starts the translation at a state; see the package comment.

@@ -52,7 +52,7 @@ func settings(values map[string]string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
-// All who need the command line see it in one value.
+// Every caller that needs the command line has it in one value.
 func TestLocateGivesTheWholeCommandLine(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a folder")

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// talk runs the program through an exchange of its own, with the translator.
+// talk runs the program through a separate exchange, with the translator.
 type talk struct {
 	t     *testing.T
 	tr    adapters.Translator
@@ -62,8 +62,8 @@ func (c *talk) write(messages []adapters.Message) {
 	}
 }
 
-// ask says a prompt as soon as it can be said, and gives all that came until
-// its answer.
+// ask sends a prompt as soon as it can be sent, and returns the output up to its
+// answer.
 func (c *talk) ask(id, text string) string {
 	var all strings.Builder
 	asked := false
@@ -84,7 +84,7 @@ func (c *talk) ask(id, text string) string {
 	return ""
 }
 
-// A program's own files, taken to another home, let it go on where it was.
+// With its own files restored in another home, a program continues where it was.
 func TestFilesComeAlong(t *testing.T) {
 	skip.InShort(t, "TestConformance resumes on another host")
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestFilesComeAlong(t *testing.T) {
 	c.ask("p1", "SAY remember-the-first")
 	session := c.tr.(interface{ Session() string }).Session()
 
-	// While it runs: what is written by then is of one moment.
+	// While it runs: the exported files are of one moment.
 	running, at, err := exported(h.home(), files, nil)
 	require.NoError(t, err)
 	require.NoError(t, c.in.Close())

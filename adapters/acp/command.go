@@ -19,7 +19,7 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	}
 	switch l.Permission {
 	case "", adapters.PermissionAllow, adapters.PermissionAsk, adapters.PermissionDeny:
-		// The host answers what the program asks.
+		// The host answers the program's requests.
 	default:
 		return adapters.Command{}, fmt.Errorf("acp: permission is %q, want allow, ask or deny", l.Permission)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/shellwords"
 )
 
-// commandLine is a command in the words of a shell: assignments, a program, and
-// its arguments.
+// commandLine is a command in shell words: assignments, a program, and its
+// arguments.
 type commandLine struct {
 	env, argv []string
 }
@@ -42,7 +42,7 @@ func isAssignment(word string) bool {
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// String is the line that reads as the same words.
+// String returns the line that reads as the same words.
 func (c commandLine) String() string {
 	var words []string
 	for _, assignment := range c.env {

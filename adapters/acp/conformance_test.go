@@ -30,8 +30,8 @@ func (p program) Locate(getenv func(string) string) (string, error) {
 	})
 }
 
-// openCode is a real program that this package knows nothing of. That it asks
-// before it acts, and has two models, is in its own settings.
+// openCode is a real program that this package does not know. Its own settings
+// make it ask before it acts, and give it two models.
 func openCode() adaptertest.Agent {
 	return adaptertest.Agent{
 		Adapter: program{
@@ -41,7 +41,7 @@ func openCode() adaptertest.Agent {
 		},
 		Env:    []string{},
 		Shared: true,
-		// It asks again without a word on the protocol.
+		// It retries without reporting that in the protocol.
 		RetriesSilently: true,
 		OtherModel:      "modelsim/other",
 		Profile: adapters.Profile{Workspace: map[string]string{"opencode.json": `{
@@ -69,8 +69,8 @@ func TestConformance(t *testing.T) { adaptertest.Run(t, openCode()) }
 
 func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, openCode()) }
 
-// A session that the program takes up at another place and can't work in is
-// replaced after the first failure, and the conversation says so.
+// If a program opens a session in another place and can't work in it, the session
+// is replaced after the first failure, and the conversation says so.
 func TestMovedSessionBeginsAnew(t *testing.T) {
 	skip.InShort(t, "TestConformance resumes on another host")
 	t.Parallel()
@@ -89,7 +89,7 @@ func TestMovedSessionBeginsAnew(t *testing.T) {
 	r.Finish()
 }
 
-// Another program by the same adapter: only the settings differ.
+// Another program with the same adapter: only the settings differ.
 func TestAnotherProgram(t *testing.T) {
 	skip.InShort(t, "TestConformance has one program")
 	t.Parallel()
@@ -108,8 +108,8 @@ func TestAnotherProgram(t *testing.T) {
 	require.Len(t, r.Blocks(event.BlockToolUse), 1)
 	r.Restart()
 	require.True(t, r.Launch.Resume)
-	// What it remembers is its own affair: this one forgets a session that is
-	// loaded in the minute of its birth.
+	// What it remembers is not checked: this one forgets a session that is loaded
+	// within a minute of its start.
 	require.Nil(t, r.Ask("SAY goes on").Error)
 	require.Equal(t, "goes on", r.Said())
 	r.Finish()

@@ -7,20 +7,21 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// newDialect is the protocol as it is written, without any agent's own ways.
+// newDialect returns the protocol as it is specified, without any agent's
+// deviations.
 func newDialect() *acp.Dialect {
 	return &acp.Dialect{
 		Agent: Name, Settle: true, Kept: true, AskModel: true, BareThoughts: true,
-		Tool: toldTool, Spent: spent,
+		Tool: liveTool, Spent: spent,
 	}
 }
 
-// otherKind is the kind of a call of which the protocol says nothing.
+// otherKind is the kind of a call whose kind the protocol does not give.
 const otherKind = "other"
 
-// toldTool names a call by its kind, as titles say what a call does and change
-// while it runs. A call without input has its title as input.
-func toldTool(c acp.ToolCall) acp.Tool {
+// liveTool names a call by its kind, since titles describe what a call does and
+// change while it runs. A call without input has its title as input.
+func liveTool(c acp.ToolCall) acp.Tool {
 	t := acp.Tool{Name: c.Kind, Input: c.RawInput}
 	if t.Name == "" || t.Name == otherKind {
 		t.Name = c.Title
@@ -42,8 +43,8 @@ func isEmpty(input json.RawMessage) bool {
 	return false
 }
 
-// spent reads what a turn has used: from where the protocol has it, or from
-// where agents put it before it did.
+// spent reads what a turn has used, from the protocol's field or from where
+// agents put it before that existed.
 func spent(result json.RawMessage) *event.MetadataUpdate {
 	var r struct {
 		Usage *struct {

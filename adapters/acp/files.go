@@ -20,25 +20,25 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// pieceSize is how much of a file is compared, and archived anew, at once:
+// pieceSize is how much of a file is compared, and archived again, at once:
 // databases change in pages.
 const pieceSize = 64 << 10
 
-// fileLine is one line of an export. The first says which files are meant, the
-// others what has changed in them.
+// fileLine is one line of an export. The first names the files, the others have
+// the changes in them.
 type fileLine struct {
 	Globs string `json:"globs,omitempty"`
 	Path  string `json:"path,omitempty"`
-	// At is where Data belongs in the file, a multiple of pieceSize.
+	// At is the position of Data in the file, a multiple of pieceSize.
 	At   int64  `json:"at,omitempty"`
 	Data []byte `json:"data,omitempty"`
-	// Size is the file's length, said behind its pieces; Gone says that there is
-	// no such file any more.
+	// Size is the file's length, written after its pieces; Gone means that the file
+	// does not exist any more.
 	Size *int64 `json:"size,omitempty"`
 	Gone bool   `json:"gone,omitempty"`
 }
 
-// cursor is how far files are exported: the sums of their pieces.
+// cursor is how far files are exported: the checksums of their pieces.
 type cursor struct {
 	Globs string              `json:"globs,omitempty"`
 	Files map[string][]string `json:"files,omitempty"`
@@ -63,7 +63,7 @@ func sumOf(piece []byte) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// globsOf reads the value of SOJOURN_ACP_FILES.
+// globsOf parses the value of SOJOURN_ACP_FILES.
 func globsOf(value string) ([]string, error) {
 	var globs []string
 	for _, g := range strings.Split(strings.TrimSpace(value), ":") {
@@ -78,14 +78,14 @@ func globsOf(value string) ([]string, error) {
 	return globs, nil
 }
 
-// exportTries is how often files are read in the hope that they hold still.
+// exportTries is how often files are read until they don't change meanwhile.
 const exportTries = 4
 
 // Export returns the pieces of the program's files that have changed. Several
-// files may be one database, so they are of one moment: what was read is read
-// again, and counts if nothing has changed in between. Files that don't hold
-// still are left for the next time. The pieces wait in a file of ours: they may be
-// all that a program has.
+// files may be one database, so they must be of one moment: they are read again,
+// and count if nothing has changed in between. Files that keep changing are left
+// for the next time. The pieces are collected in a temporary file, since they may
+// be all that a program has.
 func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage, take func(lines []byte) error) (json.RawMessage, error) {
 	before, err := newCursor(since)
 	if err != nil {
@@ -113,7 +113,7 @@ func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.Raw
 }
 
 // exportStill writes what has changed since the cursor before, and returns the
-// cursor behind it; nil if nothing has, or the files don't hold still.
+// cursor behind it; nil if nothing has, or the files keep changing.
 func exportStill(home adapters.Home, globs string, before *cursor, out *lineFile) (*cursor, error) {
 	for range exportTries {
 		if err := out.empty(); err != nil {
@@ -131,7 +131,7 @@ func exportStill(home adapters.Home, globs string, before *cursor, out *lineFile
 	return nil, nil
 }
 
-// lineCounter counts what is written to it.
+// lineCounter counts the bytes written to it.
 type lineCounter struct{ bytes int }
 
 func (c *lineCounter) Write(p []byte) (int, error) {
@@ -175,7 +175,7 @@ func export(home adapters.Home, value string, before *cursor, enc *json.Encoder)
 	return next, nil
 }
 
-// exportFile reads one file; folders, and files that go away, are none.
+// exportFile reads one file; folders, and files that disappear, are skipped.
 func exportFile(home adapters.Home, name string, before, next *cursor, enc *json.Encoder) error {
 	in, err := home.Open(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) {
@@ -246,7 +246,7 @@ func readGlobs(home adapters.Home, name string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// Cursor is the cursor behind lines that were exported before.
+// Cursor returns the cursor behind lines that were exported earlier.
 func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 	c, _ := newCursor(nil)
 	err := eachLine(lines, func(l fileLine) error {
@@ -317,8 +317,8 @@ func (l fileLine) check() error {
 	return nil
 }
 
-// Import makes the program's files of what was exported. Records, if given, are
-// put where they were.
+// Import makes the program's files from an export. Records, if given, are
+// restored to their path.
 func (a *Adapter) Import(exported []adapters.Source, l adapters.Launch, scratch string) (map[string]string, error) {
 	files := scratchFiles{scratch, map[string]string{}}
 	for _, src := range exported {
@@ -344,14 +344,14 @@ func (a *Adapter) importOne(src adapters.Source, l adapters.Launch, files scratc
 	})
 }
 
-// scratchFiles are files that are made of lines. Each is on disk, under a name of its
-// own: the paths that lines have may change from folders to files and back.
+// scratchFiles are files built from lines. Each is on disk under a generated
+// name: the paths in lines may change from folders to files and back.
 type scratchFiles struct {
 	dir string
 	of  map[string]string
 }
 
-// change changes the file that is to have a path, and makes it if there is none.
+// change changes the file for a path, and makes it if there is none.
 func (s scratchFiles) change(path string, change func(f *os.File, size int64) error) (err error) {
 	if s.of[path] == "" {
 		made, err := os.CreateTemp(s.dir, "")

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// house is a home with files of a program's own.
+// house is a home with a program's own files.
 type house struct {
 	t   *testing.T
 	dir string
@@ -60,8 +60,8 @@ func imported(t *testing.T, lines []byte) map[string]string {
 	return out
 }
 
-// Whatever happens to the files, what was exported makes the same files again,
-// and costs what has changed.
+// However the files change, the exported lines make the same files again, and an
+// export costs what has changed.
 func TestExportFollowsTheFiles(t *testing.T) {
 	skip.InShort(t, "TestConformance exports what it archives")
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestExportFollowsTheFiles(t *testing.T) {
 	}
 }
 
-// exported is an export in one.
+// exported returns an export in one piece.
 func exported(home adapters.Home, t adapters.Transcript, since json.RawMessage) (lines []byte, next json.RawMessage, err error) {
 	next, err = New().Export(home, t, since, func(piece []byte) error {
 		lines = append(lines, piece...)
@@ -116,7 +116,7 @@ func exported(home adapters.Home, t adapters.Transcript, since json.RawMessage) 
 	return lines, next, err
 }
 
-// A program's files may be of any size: what is in memory of them is a piece.
+// A program's files may be of any size: only a piece of them is in memory.
 func TestExportIsInPieces(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
@@ -151,7 +151,7 @@ func TestExportCostsWhatChanged(t *testing.T) {
 	require.Less(t, len(lines), 2*pieceSize)
 }
 
-// restless is a home whose file is another one whenever somebody looks.
+// restless is a home whose file changes at every read.
 type restless struct {
 	adapters.Home
 	n *int
@@ -165,7 +165,7 @@ func (r restless) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(strings.Repeat("x", *r.n))), nil
 }
 
-// Files that don't hold still are left for the next time.
+// Files that keep changing are left for the next time.
 func TestExportWaitsForFilesToHoldStill(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, "db")
@@ -178,7 +178,7 @@ func TestExportWaitsForFilesToHoldStill(t *testing.T) {
 	require.Equal(t, 2*exportTries, n)
 }
 
-// What an archive holds is not believed.
+// The content of an archive is not trusted.
 func TestImportBadLines(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{

@@ -10,7 +10,7 @@ import (
 // linesAtOnce is about how many bytes of an export are in memory at once.
 const linesAtOnce = 1 << 20
 
-// lineFile keeps lines until they are wanted, out of memory.
+// lineFile stores lines outside memory until they are read.
 type lineFile struct {
 	file *os.File
 	size int64
@@ -36,7 +36,7 @@ func (l *lineFile) empty() error {
 	return errors.Join(err, l.file.Truncate(0))
 }
 
-// each returns the lines, as many at once as make about linesAtOnce.
+// each passes on the lines, about linesAtOnce bytes at a time.
 func (l *lineFile) each(take func(lines []byte) error) error {
 	if _, err := l.file.Seek(0, io.SeekStart); err != nil {
 		return err

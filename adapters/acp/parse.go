@@ -12,10 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/lines"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// Parse is the translation of the records that a session's transcript is, in
-// whole blocks. The program's own files say nothing to it.
+// Parse translates the records that are a session's transcript, in whole blocks.
+// The program's own files have no events.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		tr, err := acp.New(newDialect(), adapters.Launch{}, nil)
@@ -35,19 +36,19 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	}
 }
 
-// parser steps through records and holds back a turn's events until it is
-// known what of it stands.
+// parser steps through records and holds back a turn's events until it is known
+// which of them are final.
 type parser struct {
 	emit.Yielder
 	emit.Emitter
-	tr    *acp.Translator
-	begun bool // a process was opened
-	texts map[string]*text
+	tr      *acp.Translator
+	started bool // a process was started
+	texts   map[string]*text
 }
 
 // text is a block that arrives in pieces.
 type text struct {
-	at     int // its place in the events
+	at     int // its index in the events
 	pieces strings.Builder
 }
 
@@ -65,22 +66,22 @@ func (p *parser) line(line []byte) error {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil
 	}
-	var r event.Record
+	var r traffic.Record
 	if err := json.Unmarshal(line, &r); err != nil {
 		return err
 	}
 	if opensProcess(r) {
-		if p.begun {
+		if p.started {
 			p.end("exit (another process begins)")
 		}
-		p.begun = true
+		p.started = true
 	}
 	p.step(r)
 	return nil
 }
 
 // opensProcess reports whether a record is the first line to a new process.
-func opensProcess(r event.Record) bool {
+func opensProcess(r traffic.Record) bool {
 	if r.Dir != event.DirIn || !strings.Contains(r.Line, `"initialize"`) {
 		return false
 	}
@@ -88,13 +89,13 @@ func opensProcess(r event.Record) bool {
 	return json.Unmarshal([]byte(r.Line), &m) == nil && m.Method == "initialize"
 }
 
-// end stands for the end of a process, which its recorder does not live to see.
+// end adds the end of a process, which its recorder could not record.
 func (p *parser) end(how string) {
-	p.step(event.Record{TS: p.Time, Dir: event.DirSig, Line: how})
+	p.step(traffic.Record{TS: p.Time, Dir: event.DirSig, Line: how})
 	p.flush()
 }
 
-func (p *parser) step(r event.Record) {
+func (p *parser) step(r traffic.Record) {
 	p.Time = r.TS
 	for _, e := range p.tr.Step(r) {
 		switch e := e.Payload.(type) {
@@ -114,7 +115,7 @@ func (p *parser) step(r event.Record) {
 	}
 }
 
-// upsert takes a block in. A text has one event, and its content comes last.
+// upsert adds a block. A text has one event, whose content is set last.
 func (p *parser) upsert(b event.Block) {
 	known := p.texts[b.ID]
 	switch {
@@ -136,7 +137,7 @@ func (t *text) merge(e *event.Event, b event.Block) {
 	e.Payload = held
 }
 
-// drop takes back what was held of a block.
+// drop discards what was held of a block.
 func (p *parser) drop(id string) {
 	for i, e := range p.Events {
 		if u, is := e.Payload.(event.BlockUpsert); is && u.Block.ID == id {
@@ -145,7 +146,7 @@ func (p *parser) drop(id string) {
 	}
 }
 
-// flush hands over what was held.
+// flush yields the held events.
 func (p *parser) flush() {
 	for _, t := range p.texts {
 		if u, is := p.Events[t.at].Payload.(event.BlockUpsert); is {

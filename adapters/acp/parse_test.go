@@ -12,16 +12,17 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/parity"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// said writes records: lines that begin with > go to the agent.
-func said(lines ...string) []event.Record {
-	var out []event.Record
+// said writes records: lines that begin with > are for the agent.
+func said(lines ...string) []traffic.Record {
+	var out []traffic.Record
 	for i, line := range lines {
-		r := event.Record{TS: time.Unix(int64(i), 0).UTC(), Dir: event.DirOut, Line: line}
+		r := traffic.Record{TS: time.Unix(int64(i), 0).UTC(), Dir: event.DirOut, Line: line}
 		switch {
 		case strings.HasPrefix(line, "> "):
 			r.Dir, r.Line = event.DirIn, line[2:]
@@ -78,15 +79,15 @@ func shows(s reducer.State) string {
 	return strings.Join(out, "\n")
 }
 
-func equal(t *testing.T, records []event.Record) reducer.State {
+func equal(t *testing.T, records []traffic.Record) reducer.State {
 	t.Helper()
 	live, restored := bothSides(t, records)
 	replay.Same(t, live, restored, parity.Rules{})
 	return restored
 }
 
-// What was said before a turn was cancelled stands; what a kill cut off does
-// not, and the next process goes on.
+// What was emitted before a turn was cancelled is kept; what a kill cut off is
+// not, and the next process continues.
 func TestCutShort(t *testing.T) {
 	t.Parallel()
 	records := said(join(opening("i0", "s1"), []string{
@@ -105,8 +106,8 @@ func TestCutShort(t *testing.T) {
 	}, "\n"), shows(equal(t, records)), "the text was whole when the call began; the call was cut off")
 }
 
-// A session that can't be gone on with is replaced in everybody's sight, by
-// what the agent says of itself, and by its error.
+// A session that can't be continued is replaced, and a block says so, with the
+// agent's name and its error.
 func TestReplacedSessionIsSaid(t *testing.T) {
 	t.Parallel()
 	for name, agent := range map[string]string{
@@ -117,9 +118,9 @@ func TestReplacedSessionIsSaid(t *testing.T) {
 		launch := adapters.Launch{Workspace: "/w", NativeID: "old", Resume: true}
 		tr, err := New().Translator(launch, nil)
 		require.NoError(t, err)
-		var records []event.Record
+		var records []traffic.Record
 		step := func(dir event.Dir, line string) {
-			r := event.Record{Dir: dir, Line: line}
+			r := traffic.Record{Dir: dir, Line: line}
 			records = append(records, r)
 			tr.Step(r)
 		}
@@ -143,7 +144,7 @@ func TestReplacedSessionIsSaid(t *testing.T) {
 	}
 }
 
-// A session that was begun elsewhere is given up when its first prompt fails,
+// A session that was started elsewhere is given up when its first prompt fails,
 // and only then.
 func TestSessionThatDoesNotWorkElsewhere(t *testing.T) {
 	t.Parallel()
@@ -173,7 +174,7 @@ func TestSessionThatDoesNotWorkElsewhere(t *testing.T) {
 	}
 }
 
-// The model of the launch is asked for once, in the way that the agent has.
+// The model of the launch is set once, in the way that the agent supports.
 func TestLaunchModel(t *testing.T) {
 	t.Parallel()
 	for method, answer := range map[string]string{
@@ -191,8 +192,8 @@ func TestLaunchModel(t *testing.T) {
 		require.Len(t, due, 1)
 		require.Contains(t, string(due[0].Data), method)
 		require.Contains(t, string(due[0].Data), `"large"`)
-		tr.Step(event.Record{Dir: event.DirIn, Line: string(due[0].Data)})
-		events := tr.Step(event.Record{Dir: event.DirOut, Line: `{"jsonrpc":"2.0","id":"` + due[0].ID + `","result":{}}`})
+		tr.Step(traffic.Record{Dir: event.DirIn, Line: string(due[0].Data)})
+		events := tr.Step(traffic.Record{Dir: event.DirOut, Line: `{"jsonrpc":"2.0","id":"` + due[0].ID + `","result":{}}`})
 		require.Equal(t, "large", events[len(events)-1].Payload.(event.MetadataUpdate).Model)
 		state, err := tr.State()
 		require.NoError(t, err)
@@ -202,7 +203,7 @@ func TestLaunchModel(t *testing.T) {
 	}
 }
 
-// A cost that is told as a sum is handed on as what came on top.
+// A cost that is reported as a sum is passed on as the increment.
 func TestCostOnTop(t *testing.T) {
 	t.Parallel()
 	cost := func(amount string) string {
@@ -246,7 +247,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// A broken line costs that line, and the error says where it is.
+// A broken line costs that line, and the error names its position.
 func TestParseBadInput(t *testing.T) {
 	t.Parallel()
 	good := kept(said(join(opening("i0", "s1"), []string{prompt("p1", "one"), words("good"), done("p1", "end_turn")})...))
@@ -283,7 +284,7 @@ func TestParseBadInput(t *testing.T) {
 	}
 }
 
-// The program's own files are no conversation.
+// The program's own files are not part of the conversation.
 func TestParseLeavesFilesAlone(t *testing.T) {
 	t.Parallel()
 	for range New().Parse([]adapters.Source{source([]byte("nonsense"))}) {
@@ -315,7 +316,7 @@ func FuzzTranslate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, dir, line string) {
 		tr, err := New().Translator(adapters.Launch{}, nil)
 		require.NoError(t, err)
-		for _, r := range append(said(join(opening("i0", "s1"), []string{prompt("p1", "one")})...), event.Record{Dir: event.Dir(dir), Line: line}) {
+		for _, r := range append(said(join(opening("i0", "s1"), []string{prompt("p1", "one")})...), traffic.Record{Dir: event.Dir(dir), Line: line}) {
 			tr.Step(r)
 		}
 		state, err := tr.State()
@@ -325,9 +326,9 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// mixedTurn is a turn as a real program tells it: most of it text with the
+// mixedTurn is a turn as a real program sends it: most of it text with the
 // message's name, and tool calls in several pieces. Repeating one plain chunk
-// would measure nothing but the way that those are read without the decoder.
+// would measure only the fast path that reads those without the decoder.
 func mixedTurn(n int) []string {
 	id := fmt.Sprintf("p%d", n)
 	lines := []string{prompt(id, "go on")}
@@ -348,9 +349,9 @@ func mixedTurn(n int) []string {
 
 func BenchmarkTranslate(b *testing.B) {
 	turn := said(mixedTurn(0)...)
-	recorded.BenchmarkTranslate(b, func(turns int) iter.Seq[event.Record] {
+	recorded.BenchmarkTranslate(b, func(turns int) iter.Seq[traffic.Record] {
 		return slices.Values(append(said(opening("i0", "s1")...), slices.Repeat(turn, turns)...))
-	}, func(int) []event.Record { return turn })
+	}, func(int) []traffic.Record { return turn })
 }
 
 func BenchmarkParse(b *testing.B) {

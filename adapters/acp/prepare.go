@@ -11,12 +11,13 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// Prepare continues with the last session that has a prompt. The
-// records of the last process's opening mostly name it; all records are read
-// where there is no such file, as after a restore, or where that process did not
-// come so far.
+// Prepare continues with the last session that has a prompt. The records of the
+// last process's opening usually name it; all records are read if there is no
+// such file, as after a restore, or if that process ended before its opening was
+// complete.
 func (*Adapter) Prepare(home adapters.Home, _ adapters.Launch) (adapters.Preparation, error) {
 	for _, name := range []string{headFile, recordFile} {
 		session, opened, err := lastSession(home, name)
@@ -30,8 +31,8 @@ func (*Adapter) Prepare(home adapters.Home, _ adapters.Launch) (adapters.Prepara
 	return adapters.Preparation{}, nil
 }
 
-// lastSession reads which session a file's records were spoken in last, and
-// whether one was opened at all. A file that is not there has none.
+// lastSession returns the last session in a file's records that had a prompt, and
+// whether one was opened at all. A missing file has none.
 func lastSession(home adapters.Home, name string) (session string, opened bool, err error) {
 	in, err := home.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,18 +60,18 @@ func lastSession(home adapters.Home, name string) (session string, opened bool, 
 type sessions struct {
 	// open is the session that is open, spoken the last one with a prompt.
 	open, spoken string
-	// asked is the request for a new session.
+	// asked is the id of the request for a new session.
 	asked string
 }
 
-// chatter is what most records have, and none of an opening.
+// chatter is in most records, and in none of an opening.
 var chatter = []byte(`session/update`)
 
 func (s *sessions) line(line []byte) {
 	if bytes.Contains(line[:min(len(line), 256)], chatter) {
 		return
 	}
-	var r event.Record
+	var r traffic.Record
 	var m struct {
 		ID     json.RawMessage
 		Method string
@@ -78,7 +79,7 @@ func (s *sessions) line(line []byte) {
 		Result struct{ SessionID string }
 	}
 	if json.Unmarshal(line, &r) != nil || json.Unmarshal([]byte(r.Line), &m) != nil {
-		return // Parse says what is wrong with it
+		return // Parse reports what is wrong with it
 	}
 	switch {
 	case r.Dir == event.DirIn && m.Method == "session/new":

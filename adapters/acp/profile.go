@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/profilefiles"
 )
 
-// ProfileFiles returns the workspace's files. What would need a place of the
-// program's own is refused: a profile that is silently not followed is worse
-// than none.
+// ProfileFiles returns the workspace's files. Fields that would need a place in
+// the program's own settings are refused: a profile that is silently not followed
+// is worse than none.
 func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("acp: %w", err)
@@ -27,7 +27,7 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 	return w.Files(), nil
 }
 
-// homeless are the fields of a profile for which no place is known.
+// homeless returns the fields of a profile for which no place is known.
 func homeless(p adapters.Profile) []string {
 	var fields []string
 	for _, f := range []struct {
@@ -44,7 +44,8 @@ func homeless(p adapters.Profile) []string {
 	return fields
 }
 
-// filesNamed is the value of SOJOURN_ACP_FILES in a command line of Locate's.
+// filesNamed returns the value of SOJOURN_ACP_FILES in a command line that Locate
+// returned.
 func filesNamed(program string) string {
 	line, err := readCommandLine(program)
 	if err != nil {

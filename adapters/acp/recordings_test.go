@@ -9,15 +9,15 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/parity"
 	"github.com/sojourn-run/sojourn/test/recordings"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// recorded is what the tests of recordings need to know of the agent. Its records
-// are those of all agents that speak the protocol: it tells by the lines, not by
-// the agent.
+// recorded is what the tests of recordings need to know of the agent. It uses the
+// recordings of all agents that speak the protocol, recognised by their lines.
 var recorded = replay.Agent{Adapter: New(), Runs: exchanges}
 
 func exchanges(t testing.TB) []replay.Run {
@@ -37,13 +37,13 @@ func exchanges(t testing.TB) []replay.Run {
 	return out
 }
 
-// kept are the records as the recorder would have kept them: what went over
-// stdin and stdout.
-func kept(records []event.Record) string {
+// kept returns the records as the recorder would have written them: what passed
+// over stdin and stdout.
+func kept(records []traffic.Record) string {
 	var b []byte
 	for _, r := range records {
 		if r.Dir == event.DirIn || r.Dir == event.DirOut {
-			b = append(event.AppendRecord(b, r), '\n')
+			b = append(traffic.Append(b, r), '\n')
 		}
 	}
 	return string(b)
@@ -53,14 +53,14 @@ func memory(id, text string) adapters.Source {
 	return replay.Memory(adapters.Transcript{ID: id, Path: recordFile, Kind: adapters.Append}, text)
 }
 
-// bothSides are the states that records and the recorder's file of them make.
-func bothSides(t testing.TB, records []event.Record) (live, restored reducer.State) {
+// bothSides returns the states that records and the recorder's file of them make.
+func bothSides(t testing.TB, records []traffic.Record) (live, restored reducer.State) {
 	t.Helper()
 	return recorded.Live(t, records), recorded.Parsed(t, memory(event.Main, kept(records)))
 }
 
-// For every recording of the protocol, folding what was said live gives what
-// the recorder's file holds.
+// For every recording of the protocol, folding the live events makes what the
+// recorder's file has.
 func TestParityRecordings(t *testing.T) {
 	t.Parallel()
 	for _, r := range exchanges(t) {
@@ -88,7 +88,7 @@ func TestParityCutAnywhere(t *testing.T) {
 
 func TestSplitAnywhere(t *testing.T) { recorded.SplitAnywhere(t) }
 
-// What a real program said over the protocol, in the host's terms.
+// What a real program sent over the protocol, as the host's events.
 func TestRecordedOpenCode(t *testing.T) {
 	t.Parallel()
 	for _, r := range exchanges(t) {

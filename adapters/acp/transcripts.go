@@ -7,19 +7,19 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Where things lie in the home.
+// Paths in the home.
 const (
-	// recordFile is what was said; the recorder's other files lie beside it.
+	// recordFile has the exchange; the recorder's other files are beside it.
 	recordFile = ".sojourn/acp/session.jsonl"
 	headFile   = recordFile + ".head"
-	// globsFile has the value of SOJOURN_ACP_FILES, for those who have only the
-	// home to look at.
+	// globsFile has the value of SOJOURN_ACP_FILES, for readers that have only the
+	// home.
 	globsFile = ".sojourn/acp/files"
-	// filesID is the transcript that stands for all files of the program's own.
+	// filesID is the transcript that represents all of the program's own files.
 	filesID = "main.files"
 )
 
-// Transcripts are the records of the session, and the program's own files as
+// Transcripts returns the records of the session, and the program's own files as
 // one snapshot if a setting names them.
 func (*Adapter) Transcripts(home adapters.Home, _ adapters.Launch) ([]adapters.Transcript, error) {
 	has, err := exists(home, recordFile)
@@ -41,5 +41,5 @@ func exists(home adapters.Home, name string) (bool, error) {
 	return len(found) > 0, nil
 }
 
-// Place is where it was: nothing is filed by workspace or host.
+// Place returns the same path: nothing is filed by workspace or host.
 func (*Adapter) Place(t adapters.Transcript, _ adapters.Launch) string { return t.Path }

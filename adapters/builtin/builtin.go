@@ -1,6 +1,6 @@
-// Package builtin lists the agents that come with Sojourn. It is the one place
-// that names them all: the worker and the command line take their registry
-// from here, and an agent is added by one line.
+// Package builtin lists the agents that are part of Sojourn. It is the one place
+// that names them all: the worker and the command line use its registry, and an
+// agent is added by one line.
 package builtin
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/opencode"
 )
 
-// Registry returns the agents that come with Sojourn.
+// Registry returns the agents that are part of Sojourn.
 func Registry() adapters.Registry {
 	return adapters.New(
 		claude.New(),

@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// spawn says that a tool use starts a native subagent. Its conversation has
-// the id of the tool use, and begins with the prompt: the line that repeats it
-// comes only from subagents whose caller waits for them.
+// spawn emits that a tool use starts a native subagent. Its conversation has the
+// id of the tool use, and begins with the prompt: the line that repeats the
+// prompt is sent only for subagents whose caller waits for them.
 func (s *emitter) spawn(conversation, toolUseID string, input json.RawMessage) {
 	if s.Agents[toolUseID] != nil {
 		return
@@ -37,11 +37,11 @@ func (s *emitter) spawn(conversation, toolUseID string, input json.RawMessage) {
 	s.userMessage(toolUseID, promptOf(toolUseID), []part{{Type: "text", Text: in.Prompt}})
 }
 
-// promptOf is the id of the block that holds a subagent's prompt.
+// promptOf returns the id of the block with a subagent's prompt.
 func promptOf(toolUseID string) string { return toolUseID + ":prompt" }
 
-// agentKnown says which native agent a tool use has started. It may come
-// before the tool use itself.
+// agentKnown records which native agent a tool use has started. It may precede
+// the tool use itself.
 func (s *emitter) agentKnown(toolUseID, agentID string) {
 	a := s.Agents[toolUseID]
 	switch {
@@ -70,15 +70,15 @@ const (
 	agentTrailer  = "agentId: "
 )
 
-// agentResult ends a subagent whose caller waited for it. The result of one
-// that continues in the background only says that it was launched.
-func (s *emitter) agentResult(toolUseID string, output json.RawMessage, failed bool, told nativeResult) {
+// agentResult ends a subagent whose caller waited for it. The result of one that
+// continues in the background only reports that it was launched.
+func (s *emitter) agentResult(toolUseID string, output json.RawMessage, failed bool, native nativeResult) {
 	a := s.Agents[toolUseID]
 	if a == nil {
 		return
 	}
 	texts := resultTexts(output)
-	s.agentKnown(toolUseID, cmp.Or(string(told.AgentID), trailingAgentID(texts)))
+	s.agentKnown(toolUseID, cmp.Or(string(native.AgentID), trailingAgentID(texts)))
 	if !failed && len(texts) > 0 && strings.HasPrefix(texts[0], asyncLaunched) {
 		a.Async = true
 		return
@@ -93,10 +93,11 @@ func (s *emitter) agentResult(toolUseID string, output json.RawMessage, failed b
 		s.interruptedWith(toolUseID, output)
 	}
 	answer := strings.Join(said, "\n")
-	s.agentDone(toolUseID, failed, &answer, milliseconds(told.DurationMS))
+	s.agentDone(toolUseID, failed, &answer, milliseconds(native.DurationMS))
 }
 
-// milliseconds is the agent's own figure; nil for one that no time can be.
+// milliseconds returns the agent's own figure; nil for one that is not a valid
+// duration.
 func milliseconds(figure ifNumber) *int64 {
 	f, err := strconv.ParseFloat(string(figure), 64)
 	if err != nil || f < 0 || f > math.MaxInt32*1e3 {
@@ -108,7 +109,7 @@ func milliseconds(figure ifNumber) *int64 {
 
 // interruptedWith ends what a subagent was doing when the user stopped the call
 // that had started it. The subagent's own transcript has lines for that, which
-// are not sent, and say what the result of the call says.
+// are not sent, and which have the text of the call's result.
 func (s *emitter) interruptedWith(toolUseID string, output json.RawMessage) {
 	var stopped []string
 	for id, t := range s.Tools {
@@ -127,11 +128,10 @@ func (s *emitter) interruptedWith(toolUseID string, output json.RawMessage) {
 	s.System(toolUseID, interruptionOf(toolUseID), "interrupted", message)
 }
 
-// interruptionOf is the id of the block that says that a subagent was
-// interrupted.
+// interruptionOf returns the id of the block for a subagent's interruption.
 func interruptionOf(conversation string) string { return conversation + ":interrupted" }
 
-// trailingAgentID finds the agent's id where no native result names it.
+// trailingAgentID returns the agent's id if no native result names it.
 func trailingAgentID(texts []string) string {
 	for _, t := range texts {
 		if at := strings.Index(t, agentTrailer); at >= 0 {
@@ -142,7 +142,7 @@ func trailingAgentID(texts []string) string {
 	return ""
 }
 
-// resultTexts is the texts of a tool result.
+// resultTexts returns the texts of a tool result.
 func resultTexts(output json.RawMessage) []string {
 	parts, err := decodeParts(output)
 	if err != nil {
@@ -157,16 +157,16 @@ func resultTexts(output json.RawMessage) []string {
 	return texts
 }
 
-// agentReported ends a subagent in the background. Its output is its last
-// text, unless it was stopped, which is in no transcript; and it has no
-// duration: the report that has one may never come.
+// agentReported ends a subagent in the background. Its output is its last text,
+// unless it was stopped, which is in no transcript. It has no duration: the
+// report that has one may never arrive.
 func (s *emitter) agentReported(toolUseID, status string) (known bool) {
 	a := s.Agents[toolUseID]
 	if a == nil {
 		return false
 	}
 	if !a.Async {
-		return true // its result comes and says more
+		return true // its result follows and has more
 	}
 	var output *string
 	failed := status != "completed"
@@ -177,8 +177,8 @@ func (s *emitter) agentReported(toolUseID, status string) (known bool) {
 	return true
 }
 
-// agentDone says once that a subagent has ended, and forgets it. The duration
-// is the agent's own figure, nil without one.
+// agentDone emits once that a subagent has ended, and forgets it. The duration is
+// the agent's own figure, nil if there is none.
 func (s *emitter) agentDone(toolUseID string, failed bool, output *string, durationMS *int64) {
 	a := s.Agents[toolUseID]
 	status := event.SubagentCompletedOK
@@ -193,7 +193,7 @@ func (s *emitter) agentDone(toolUseID string, failed bool, output *string, durat
 	maps.DeleteFunc(s.Side, func(_, conversation string) bool { return conversation == toolUseID })
 }
 
-// notification is a background task's report as the program gives it to the
+// notification is a background task's report as the program passes it to the
 // model; transcripts have nothing else of it.
 func (s *emitter) notification(text string) {
 	toolUseID, _, _ := strings.Cut(after(text, "<tool-use-id>"), "<")
@@ -201,7 +201,7 @@ func (s *emitter) notification(text string) {
 	s.agentReported(toolUseID, status)
 }
 
-// after is what follows the first mark in text; "" without it.
+// after returns what follows the first mark in text; "" if there is none.
 func after(text, mark string) string {
 	_, rest, _ := strings.Cut(text, mark)
 	return rest

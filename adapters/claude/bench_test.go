@@ -7,17 +7,18 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/replay"
 	"github.com/sojourn-run/sojourn/test/synth"
 )
 
 func BenchmarkTranslate(b *testing.B) {
 	recorded.BenchmarkTranslate(b,
-		func(turns int) iter.Seq[event.Record] { return replay.Again(synth.Records(10), turns/10) },
-		func(int) []event.Record { return synth.Records(20) })
+		func(turns int) iter.Seq[traffic.Record] { return replay.Again(synth.Records(10), turns/10) },
+		func(int) []traffic.Record { return synth.Records(20) })
 }
 
-// make bench goes on to 256 MB.
+// make bench continues to 256 MB.
 func BenchmarkParse(b *testing.B) {
 	recorded.BenchmarkParse(b, []int{1, 8, 64}, func(size int) (adapters.Source, int) {
 		var text bytes.Buffer

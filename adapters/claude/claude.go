@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Name is the word by which commands and registries know the agent.
+// Name is the agent's name in commands and registries.
 const Name = "claude"
 
 // ProgramVariable names the environment variable that holds the path of the
@@ -28,7 +28,7 @@ var (
 // New returns the adapter.
 func New() *Adapter { return &Adapter{} }
 
-// Info names the agent and what it can do.
+// Info returns the agent's name and capabilities.
 func (*Adapter) Info() adapters.Info {
 	return adapters.Info{
 		Name: Name, Product: "Claude Code", Architecture: "claude-agent-sdk",
@@ -36,12 +36,12 @@ func (*Adapter) Info() adapters.Info {
 		Files: "`.claude/projects/<workspace>/<id>.jsonl` and `<id>/subagents/`, byte for byte",
 		Capabilities: adapters.Capabilities{
 			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
-			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true, Cost: true,
+			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true, Cost: true, Ticks: true,
 		},
 		Variables: variables(),
 		Limits: []string{
-			"What a subagent's own subagent says is not told live; the transcript has it.",
-			"/clear, /reset and /new are refused: they begin another conversation under an id that the program does not tell.",
+			"The output of a subagent's own subagent is not streamed; the transcript has it.",
+			"/clear, /reset and /new are refused: they start another conversation under an id that the program does not report.",
 		},
 	}
 }
@@ -51,18 +51,18 @@ func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	return adapters.FindProgram(getenv, ProgramVariable, Name, "install Claude Code (npm install -g @anthropic-ai/claude-code)")
 }
 
-// namespace is the root of the ids that are made here: what it is does not
-// matter, that it stays does.
+// namespace is the root of the ids that are made here. Its value does not matter,
+// but must never change.
 var namespace = uuid.MustParse("5d0f8d3a-6f0c-5c1e-9a57-0d5f6c3e7b11")
 
-// NativeID is the UUID of the session's n-th native session.
+// NativeID returns the UUID of the session's n-th native session.
 func (*Adapter) NativeID(sessionID string, n int) string {
 	return uuid.NewSHA1(namespace, []byte(sessionID+"/"+strconv.Itoa(n))).String()
 }
 
-// MessageUUID is the id under which the agent knows a message, and so the id
-// of the message's block: the message's own id if it is a UUID, else one made
-// of it.
+// MessageUUID returns the agent's id for a message, which is also the id of the
+// message's block: the message's own id if it is a UUID, else one derived from
+// it.
 func MessageUUID(messageID string) string {
 	if id, err := uuid.Parse(messageID); err == nil && strings.EqualFold(id.String(), messageID) {
 		return id.String()

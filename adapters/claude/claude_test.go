@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 func launch() adapters.Launch {
@@ -174,7 +175,7 @@ func TestEncodeRefusals(t *testing.T) {
 	require.ErrorIs(t, err, adapters.ErrUnsupported)
 }
 
-// What is written is what the translator reads as the prompt.
+// The translator reads what is written as the prompt.
 func TestPromptRoundTrip(t *testing.T) {
 	t.Parallel()
 	in := adapters.Prompt{MessageID: "m1", Text: "two\nlines", Parts: []event.Part{{Type: "image", URL: "https://example.com/a.png"}}}
@@ -182,7 +183,7 @@ func TestPromptRoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
-	events := tr.Step(event.Record{Dir: event.DirIn, Line: string(line)})
+	events := tr.Step(traffic.Record{Dir: event.DirIn, Line: string(line)})
 	require.Len(t, events, 1)
 	b := events[0].Payload.(event.BlockUpsert).Block
 	require.Equal(t, MessageUUID("m1"), b.ID)

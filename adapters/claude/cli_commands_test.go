@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// A slash command is the last part of a message, its name ends at any blank,
-// and a path is none; live and on disk it reads the same.
+// A slash command is the last part of a message, its name ends at any blank, and
+// a path is not one; live and on disk it reads the same.
 func TestRealCommands(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestRealCommands(t *testing.T) {
 	r.Finish()
 }
 
-// A command that is handed over while a turn runs is a text to the program.
+// A command that is sent while a turn runs is a text to the program.
 func TestRealCommandFolded(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()

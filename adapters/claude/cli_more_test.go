@@ -62,8 +62,8 @@ func TestRealSkill(t *testing.T) {
 	r.Finish()
 }
 
-// What was said before a compaction stays, and so does what follows; the
-// summary stands between.
+// What was emitted before a compaction is kept, and so is what follows; the
+// summary is between them.
 func TestRealCompaction(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
@@ -85,10 +85,10 @@ func TestRealCompaction(t *testing.T) {
 	r.Finish()
 }
 
-// A fork is a session of its own, whose transcript begins with a copy of what
-// it was forked from: the conversation is the original's up to there, ids
-// included, and then its own. The program does not copy the subagents' files,
-// so whoever forks does. The original stays as it was.
+// A fork is a separate session, whose transcript begins with a copy of what it
+// was forked from: the conversation is the original's up to there, ids included,
+// and then its own. The program does not copy the subagents' files, so the caller
+// that forks does. The original does not change.
 func TestRealFork(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
@@ -118,7 +118,7 @@ func TestRealFork(t *testing.T) {
 }
 
 // forked is the adapter with a session that begins as another one's fork, once
-// from names that.
+// from is set.
 type forked struct {
 	*Adapter
 	id, from string
@@ -139,8 +139,8 @@ func (f *forked) Command(l adapters.Launch) (adapters.Command, error) {
 	return c, err
 }
 
-// AskUserQuestion is a permission request with questions, and its answer goes
-// back as the tool's input.
+// AskUserQuestion is a permission request with questions, and its answer is sent
+// as the tool's input.
 func TestRealQuestion(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()

@@ -12,15 +12,15 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// firstThread is the first subagent's blocks.
+// firstThread returns the first subagent's blocks.
 func firstThread(t *testing.T, r *adaptertest.Rig) []event.Block {
 	t.Helper()
 	require.NotEmpty(t, r.Live().Subagents)
 	return r.Live().Subagents[0].Blocks
 }
 
-// The program keeps the end of an interrupted subagent to itself, and writes
-// it down; live it is told all the same.
+// The program does not stream the end of an interrupted subagent, but writes it
+// to disk; live it is emitted all the same.
 func TestRealSubagentInterrupted(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
@@ -28,9 +28,9 @@ func TestRealSubagentInterrupted(t *testing.T) {
 		script, ends string
 		wait         func(*testing.T, *adaptertest.Rig)
 	}{
-		"tool":   {"SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitBegun},
+		"tool":   {"SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitStarted},
 		"text":   {"SUBAGENT THINK about it ANDTHEN GATE deep", "[Request interrupted by user]", awaitGate},
-		"nested": {"SUBAGENT TWO ANDTHEN SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitBegun},
+		"nested": {"SUBAGENT TWO ANDTHEN SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitStarted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,14 +52,14 @@ func TestRealSubagentInterrupted(t *testing.T) {
 	}
 }
 
-func awaitBegun(_ *testing.T, r *adaptertest.Rig) { r.AwaitFile("begun") }
+func awaitStarted(_ *testing.T, r *adaptertest.Rig) { r.AwaitFile("begun") }
 
 func awaitGate(t *testing.T, r *adaptertest.Rig) {
 	require.NoError(t, r.Model.Waiting(t.Context(), "deep"))
 }
 
-// An interrupt stops a subagent in the background too, of which the session's
-// own transcript says nothing.
+// An interrupt also stops a subagent in the background, of which the session's
+// own transcript has nothing.
 func TestRealBackgroundInterrupted(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
@@ -75,19 +75,20 @@ func TestRealBackgroundInterrupted(t *testing.T) {
 		if more {
 			r.Ask("SAY after")
 		}
-		// What the subagent had to say comes after the turn's end.
+		// The subagent's output follows the turn's end.
 		r.Finish()
 	}
 }
 
-// billed is what a turn costs, told when the program is done with it.
+// billed reports whether an event has a turn's cost, which is sent when the
+// program has finished the turn.
 func billed(e event.Event) bool {
 	m, ok := e.Payload.(event.MetadataUpdate)
 	return ok && m.Usage != nil
 }
 
-// A turn lasts as long as its subagents in the background, and what the
-// program makes of their reports: it ends once.
+// A turn lasts as long as its subagents in the background, including the
+// program's reaction to their reports: it ends once.
 func TestRealBackgroundIsPartOfTheTurn(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()

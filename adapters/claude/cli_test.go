@@ -16,15 +16,15 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// strictly is the agent with rules under which all must be equal but what the
-// program does not send.
+// strictly returns the agent with rules under which everything must be equal
+// except what the program does not send.
 func strictly() adaptertest.Agent {
 	a := conforming()
 	a.Rules = parity.Rules{UnsentDepth: 2}
 	return a
 }
 
-// started is a session of the real agent.
+// started returns a session of the real agent.
 func started(t *testing.T, o adaptertest.Options) *adaptertest.Rig {
 	t.Helper()
 	r := adaptertest.New(t, strictly(), o)
@@ -116,8 +116,8 @@ func TestRealErrorsAndBackground(t *testing.T) {
 	r.Finish()
 }
 
-// Killed in the middle of a text, the session goes on with --resume; what was
-// being said is lost, and nothing else.
+// Killed in the middle of a text, the session continues with --resume; the
+// unfinished text is lost, and nothing else.
 func TestRealKillAndResume(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()
@@ -136,7 +136,7 @@ func TestRealKillAndResume(t *testing.T) {
 }
 
 // awaitOnDisk waits until the transcript holds a text: the agent writes it some
-// time after it has spoken, and tells nobody when.
+// time after it has streamed it, and does not report when.
 func awaitOnDisk(t *testing.T, r *adaptertest.Rig, text string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -149,7 +149,7 @@ func awaitOnDisk(t *testing.T, r *adaptertest.Rig, text string) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// The profile's files are known to the agent without a trace in the workspace.
+// The profile's files apply to the agent without a trace in the workspace.
 func TestRealProfile(t *testing.T) {
 	skip.InShort(t, "of what is particular to the program, TestRealConversation")
 	t.Parallel()

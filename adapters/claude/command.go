@@ -13,7 +13,7 @@ import (
 // configDir is the agent's configuration folder in its home.
 const configDir = ".claude"
 
-// Command is one long-lived process that speaks JSON lines both ways.
+// Command returns one long-lived process that exchanges JSON lines.
 func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	if l.Program == "" || l.NativeID == "" || l.Home == "" {
 		return adapters.Command{}, fmt.Errorf("claude: command: program, native id and home must be given")
@@ -39,9 +39,9 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	return adapters.Command{Argv: argv, Env: environment(l), Dir: l.Workspace}, nil
 }
 
-// permissionArgs: with allow nothing is asked; with ask and deny the host is
-// asked each time, and answers by a person or by policy, so that the agent
-// gets a refusal as text. The last flag lets SetPermission allow later on.
+// permissionArgs: with allow the agent never asks; with ask and deny it asks the
+// host each time, and a person or the policy answers, so that the agent gets a
+// refusal as text. The last flag lets SetPermission switch to allow later.
 func permissionArgs(p adapters.Permission) ([]string, error) {
 	switch p {
 	case adapters.PermissionAllow, "":
@@ -53,7 +53,7 @@ func permissionArgs(p adapters.Permission) ([]string, error) {
 }
 
 // environment isolates the process: its home and configuration are this
-// session's, and it talks only to the model.
+// session's, and it connects only to the model.
 func environment(l adapters.Launch) map[string]string {
 	return map[string]string{
 		"HOME":              l.Home,
@@ -106,8 +106,7 @@ func encodeInitialize(id string, l adapters.Launch) ([]byte, error) {
 	return encodeRequest(id, request)
 }
 
-// encodePermission changes what the agent asks; the answer to what it asks is
-// the host's.
+// encodePermission changes whether the agent asks; the host answers what it asks.
 func encodePermission(id string, in adapters.SetPermission) ([]byte, error) {
 	mode := "default"
 	switch in.Permission {
@@ -148,9 +147,9 @@ type imagePart struct {
 	Source map[string]any `json:"source"`
 }
 
-// beginsAnew reports whether a prompt is the command by which the program leaves
-// its session for a new one, under an id that it does not report.
-func beginsAnew(text string) (command string, fresh bool) {
+// startsNewSession reports whether a prompt is the command by which the program
+// replaces its session by a new one, under an id that it does not report.
+func startsNewSession(text string) (command string, fresh bool) {
 	fields := strings.Fields(text)
 	if len(fields) == 0 {
 		return "", false
@@ -159,7 +158,7 @@ func beginsAnew(text string) (command string, fresh bool) {
 }
 
 func encodePrompt(in adapters.Prompt, launch adapters.Launch) ([]byte, error) {
-	if name, fresh := beginsAnew(in.Text); fresh {
+	if name, fresh := startsNewSession(in.Text); fresh {
 		return nil, fmt.Errorf("claude: %s begins another conversation, which this session would not know; make a new session instead: %w", name, adapters.ErrUnsupported)
 	}
 	l := userLine{Type: "user", Message: userMessage{Role: "user"}, Session: launch.NativeID}
@@ -185,6 +184,9 @@ func encodePrompt(in adapters.Prompt, launch adapters.Launch) ([]byte, error) {
 	}
 	return json.Marshal(l)
 }
+
+// ChangesInput: an answer to can_use_tool has the tool's input.
+func (*Adapter) ChangesInput() {}
 
 // encodeAnswer answers can_use_tool. An allowance repeats the tool's input:
 // without it the tool would run with none.

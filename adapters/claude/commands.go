@@ -9,13 +9,13 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// A slash command is either a prompt in short, which the model answers and
-// which keeps its id, or a local command, which the program answers by itself
-// and writes down under a new id. Which of the two is known only from what
-// follows, so a local command waits for its output and is named after it.
+// A slash command is either an abbreviated prompt, which the model answers and
+// which keeps its id, or a local command, which the program answers itself and
+// writes to disk under a new id. Only what follows shows which, so a local
+// command waits for its output and is named after it.
 
-// isCommand reports whether the program may take a text for a slash command: one
-// that begins with a path is none, and neither is a slash alone.
+// isCommand reports whether the program may treat a text as a slash command: one
+// that begins with a path is not one, and neither is a slash alone.
 func isCommand(text string) bool {
 	name, _ := splitCommand(text)
 	return strings.HasPrefix(text, "/") && name != "" && !strings.ContainsFunc(name, func(r rune) bool {
@@ -32,8 +32,8 @@ func splitCommand(text string) (name, args string) {
 	return text, ""
 }
 
-// commandIn is the part of a message that the program may take for a slash
-// command: it looks at the last one only. Nil when that is none.
+// commandIn returns the part of a message that the program may treat as a slash
+// command: it looks at the last one only. Nil if there is none.
 func commandIn(parts []part) *part {
 	if n := len(parts); n > 0 && parts[n-1].Type == "text" && isCommand(parts[n-1].Text) {
 		return &parts[n-1]
@@ -41,13 +41,13 @@ func commandIn(parts []part) *part {
 	return nil
 }
 
-// holdCommand keeps a local command until its output comes.
+// holdCommand holds a local command back until its output arrives.
 func (s *emitter) holdCommand(conversation string, p prompt) {
 	s.flushCommand(conversation)
 	s.thread(conversation).Command = &p
 }
 
-// flushCommand writes a held command that got no output.
+// flushCommand emits a held command that got no output.
 func (s *emitter) flushCommand(conversation string) {
 	th := s.thread(conversation)
 	if th.Command == nil {
@@ -58,11 +58,10 @@ func (s *emitter) flushCommand(conversation string) {
 	s.showCommand(conversation, p, s.promptID(p))
 }
 
-// modelChanged begins the trace that a control request for another model
-// leaves. It is no part of the conversation, which has the model by
-// options:update: the program prints it at once, but writes it down with the
-// next prompt, so that it would stand elsewhere when it is read back, or
-// nowhere.
+// modelChanged is the beginning of the trace that a control request for another
+// model leaves. It is not part of the conversation, which has the model by
+// options:update: the program prints it at once, but writes it to disk with the
+// next prompt, so that its place would differ when it is read back.
 const modelChanged = "Set model to "
 
 func isModelChange(output string) bool {
@@ -74,7 +73,7 @@ func isModelCommand(content json.RawMessage) bool {
 	return err == nil && strings.HasPrefix(joinText(parts), "/model")
 }
 
-// commandOutput writes the output of a local command, behind the command.
+// commandOutput emits the output of a local command, behind the command.
 func (s *emitter) commandOutput(conversation, id, text string) {
 	th := s.thread(conversation)
 	if isModelChange(text) && (th.Command == nil || !isModelCommand(th.Command.Content)) {
@@ -92,7 +91,7 @@ func (s *emitter) commandOutput(conversation, id, text string) {
 }
 
 // refuses recognizes the answers to commands that the program does not have. It
-// writes such a command down without what stood in front of it.
+// writes such a command to disk without what preceded it.
 func refuses(output string) bool {
 	return strings.HasPrefix(output, "Unknown command: ") || strings.HasSuffix(output, "isn't available in this environment.")
 }
@@ -116,8 +115,8 @@ func (s *emitter) showCommand(conversation string, p prompt, id string) {
 	s.userMessage(conversation, id, parts)
 }
 
-// commandText is a command as the program writes it down: by its first name,
-// with one space before its arguments.
+// commandText returns a command as the program writes it to disk: by its first
+// name, with one space before its arguments.
 func (s *emitter) commandText(text string) string {
 	name, args := splitCommand(text)
 	if known, ok := s.Aliases[name]; ok {
@@ -126,7 +125,7 @@ func (s *emitter) commandText(text string) string {
 	return strings.TrimSpace("/" + name + " " + args)
 }
 
-// writtenCommand reads a command out of a transcript line.
+// writtenCommand parses a command in a transcript line.
 func writtenCommand(text string) string {
 	name, _, _ := strings.Cut(after(text, markCommand), "</")
 	args, _, _ := strings.Cut(after(text, "<command-args>"), "</command-args>")
@@ -136,7 +135,7 @@ func writtenCommand(text string) string {
 	return strings.TrimSpace(name + " " + strings.TrimSpace(args))
 }
 
-// rawParts is parts and a text behind them, as JSON.
+// rawParts returns parts followed by a text, as JSON.
 func rawParts(before []part, text string) json.RawMessage {
 	out := []byte{'['}
 	for i := range before {
@@ -146,8 +145,8 @@ func rawParts(before []part, text string) json.RawMessage {
 	return append(out, '}', ']')
 }
 
-// command writes what a transcript holds of a slash command, and reports whether
-// the text was one.
+// command emits what a transcript has of a slash command, and reports whether the
+// text was one.
 func (s *emitter) command(l *line) bool {
 	parts := l.Message.parts()
 	if len(parts) == 0 {

@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) { adaptertest.Run(t, conforming()) }
 
 func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming()) }
 
-// conforming is the agent as the suite knows it.
+// conforming is the agent as the suite sees it.
 func conforming() adaptertest.Agent {
 	return adaptertest.Agent{
 		Adapter:    New(),

@@ -36,8 +36,8 @@ func (t *translator) asked(l *line, raw json.RawMessage) error {
 	return nil
 }
 
-// askedIn is the conversation of a tool that waits for permission. The request
-// may come before the call that it is about.
+// askedIn returns the conversation of a tool that waits for permission. The
+// request may precede its call.
 func (t *translator) askedIn(c control) string {
 	if _, isOpen := t.Tools[c.ToolUseID]; !isOpen && c.AgentID != "" {
 		for id, a := range t.Agents {
@@ -74,7 +74,7 @@ func (t *translator) decided(l *line) error {
 	return nil
 }
 
-// resolve says once what became of a permission request.
+// resolve emits once what became of a permission request.
 func (t *translator) resolve(requestID, what, message string) {
 	conversation, pending := t.Asks[requestID]
 	if !pending {
@@ -84,7 +84,7 @@ func (t *translator) resolve(requestID, what, message string) {
 	t.Emit(conversation, event.PermissionResolved{RequestID: requestID, Decision: what, Message: message})
 }
 
-// request notes a request of the host to the program.
+// request records a request of the host to the program.
 func (t *translator) request(l *line) error {
 	var c control
 	if err := json.Unmarshal(l.Request, &c); err != nil {
@@ -120,7 +120,7 @@ func (t *translator) answered(l *line) error {
 	case isModel:
 		t.Emit(event.Main, event.OptionsUpdate{Model: &model})
 	case len(a.Response) == 0 && t.Turn.Phase != idle:
-		// Without the input side this is all that is seen of an interrupt.
+		// Without the input side this is the only trace of an interrupt.
 		t.Turn.Interrupted = true
 	default:
 		t.learnCommands(a.Response)
@@ -128,8 +128,8 @@ func (t *translator) answered(l *line) error {
 	return nil
 }
 
-// learnCommands takes the other names of commands from the answer to
-// initialize; answers to other requests have none.
+// learnCommands reads the other names of commands from the answer to initialize;
+// answers to other requests have none.
 func (t *translator) learnCommands(answer json.RawMessage) {
 	var a struct {
 		Commands []struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
-// Lines are read in one pass, whole: what is needed is decoded, everything
-// else is skipped but still checked, so that a torn line is never taken for a
-// good one. encoding/json would go over the same bytes three times.
+// Lines are read in one pass, whole: what is needed is decoded, everything else
+// is skipped but still checked, so that a torn line is never taken for a valid
+// one. encoding/json would read the same bytes three times.
 
 // decode fills an empty line from one that must be a JSON object with a type. The line keeps references to data.
 func (l *line) decode(data []byte) error {
@@ -46,8 +46,8 @@ func (l *line) locate() {
 	}
 }
 
-// salvage keeps a line of a type that we don't know, although a field of it is
-// not what a field of that name is elsewhere.
+// salvage keeps a line of an unknown type, although one of its fields differs
+// from the field of that name in other lines.
 func (l *line) salvage(data []byte, err error) error {
 	if !stdjson.Valid(data) {
 		return nativejson.Explain(err)
@@ -66,18 +66,18 @@ func (l *line) salvage(data []byte, err error) error {
 	return nil
 }
 
-// known are the types of line that mean something here.
+// known are the types of line that are translated.
 var known = []string{
 	"assistant", "user", "system", "attachment", "queue-operation", "stream_event", "result",
 	"control_request", "control_response", "control_cancel_request",
 }
 
-// content is what a message says: a plain text, or parts.
+// content is the content of a message: a plain text, or parts.
 type content struct {
 	list []part
 	// plain: it was a string.
 	plain bool
-	// raw is in the line's, and so do from and to.
+	// raw is a part of the line's bytes, from from up to to.
 	raw      stdjson.RawMessage
 	from, to int64
 }
@@ -95,7 +95,7 @@ func (c *content) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	case '[':
 		err = c.readParts(dec)
 	default:
-		// null, or what the decoder says is no list.
+		// null, or what the decoder rejects as a list.
 		err = json.UnmarshalDecode(dec, &c.list)
 	}
 	c.to = dec.InputOffset()
@@ -131,12 +131,12 @@ func (c *content) locate(data []byte) {
 	}
 }
 
-// cut is the value between two places, without what is in front of it.
+// cut returns the value between two positions, without what precedes it.
 func cut(data []byte, from, to int64) []byte {
 	return bytes.TrimLeft(data[from:to], ":, \t\r\n")
 }
 
-// text is a content that is one plain text; "" for any other.
+// text returns a content that is one plain text; "" for any other.
 func (m *message) text() string {
 	if m == nil || !m.Content.plain {
 		return ""
@@ -152,7 +152,7 @@ func (m *message) parts() []part {
 	return m.Content.list
 }
 
-// given is a message's content as it was written, to be kept.
+// given returns a message's content as it was written, in its own memory.
 func (m *message) given() stdjson.RawMessage { return bytes.Clone(m.Content.raw) }
 
 func decodeParts(raw stdjson.RawMessage) ([]part, error) {
@@ -167,14 +167,14 @@ func decodeParts(raw stdjson.RawMessage) ([]part, error) {
 	return c.list, nil
 }
 
-// nativeResult is what the program says of a tool's result beside the text for
-// the model; of it only what is about a subagent matters.
+// nativeResult is what the program has about a tool's result beside the text for
+// the model; only what concerns a subagent is read.
 type nativeResult struct {
 	AgentID    ifString `json:"agentId"`
 	DurationMS ifNumber `json:"totalDurationMs"`
 }
 
-// UnmarshalJSONFrom takes anything for a native result.
+// UnmarshalJSONFrom accepts any value.
 func (r *nativeResult) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*r = nativeResult{}
 	if dec.PeekKind() != '{' {
@@ -208,7 +208,7 @@ func (n *ifNumber) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// nativeResult is that of a user line; empty without one.
+// nativeResult returns that of a user line; empty if there is none.
 func (l *line) nativeResult() nativeResult {
 	switch {
 	case l.ToolUseResult != nil:
@@ -219,7 +219,7 @@ func (l *line) nativeResult() nativeResult {
 	return nativeResult{}
 }
 
-// kind names a line for people: its type, and its subtype if it has one.
+// kind returns a line's name for people: its type, and its subtype if it has one.
 func (l *line) kind() string {
 	if l.Subtype == "" {
 		return l.Type
@@ -227,12 +227,13 @@ func (l *line) kind() string {
 	return l.Type + "/" + l.Subtype
 }
 
-// hasResult reports whether a user line holds the result of a tool.
+// hasResult reports whether a user line has the result of a tool.
 func (l *line) hasResult() bool {
 	return slices.ContainsFunc(l.Message.parts(), func(p part) bool { return isToolResult(p.Type) })
 }
 
-// reports reports whether a turn was the program's own, about a background task.
+// reports reports whether a turn was started by the program itself, about a
+// background task.
 func (l *line) reports() bool {
 	var o struct {
 		Kind string `json:"kind"`

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// plainLine is a line as encoding/json reads it: the measure of ours.
+// plainLine is a line as encoding/json reads it: the reference for ours.
 type plainLine struct {
 	line
 	Message           *plainMessage   `json:"message"`
@@ -33,6 +33,7 @@ type plainLine struct {
 			Text     string `json:"text"`
 			Thinking string `json:"thinking"`
 		} `json:"delta"`
+		Usage *usage `json:"usage"`
 	} `json:"event"`
 	Attachment *struct {
 		Type       string          `json:"type"`
@@ -42,28 +43,30 @@ type plainLine struct {
 }
 
 type plainMessage struct {
-	ID      string          `json:"id"`
-	Model   string          `json:"model"`
-	Content json.RawMessage `json:"content"`
+	ID         string          `json:"id"`
+	Model      string          `json:"model"`
+	Content    json.RawMessage `json:"content"`
+	Usage      *usage          `json:"usage"`
+	StopReason *string         `json:"stop_reason"`
 }
 
-// read gives what encoding/json makes of a line; fine is false for a line that
-// is malformed.
+// read returns what encoding/json makes of a line; fine is false for a malformed
+// line.
 func (p *plainLine) read(data []byte) (fine bool) {
 	if json.Unmarshal(data, p) != nil || p.Type == "" || !plainParts(p.Text, &p.line.Text) {
 		return false
 	}
 	if p.Message != nil {
-		p.line.Message = &message{ID: p.Message.ID, Model: p.Message.Model}
+		p.line.Message = &message{ID: p.Message.ID, Model: p.Message.Model, Usage: p.Message.Usage, StopReason: p.Message.StopReason}
 		fine = plainParts(p.Message.Content, &p.line.Message.Content)
 		if !fine {
 			return false
 		}
 	}
 	if e := p.Event; e != nil {
-		p.line.Event = &streamEvent{Type: e.Type, Index: e.Index, Block: e.Block, Delta: e.Delta}
+		p.line.Event = &streamEvent{Type: e.Type, Index: e.Index, Block: e.Block, Delta: e.Delta, Usage: e.Usage}
 		if e.Message != nil {
-			p.line.Event.Message = &message{ID: e.Message.ID, Model: e.Message.Model}
+			p.line.Event.Message = &message{ID: e.Message.ID, Model: e.Message.Model, Usage: e.Message.Usage, StopReason: e.Message.StopReason}
 			if !plainParts(e.Message.Content, &p.line.Event.Message.Content) {
 				return false
 			}
@@ -119,7 +122,7 @@ func plainResult(raw json.RawMessage) *nativeResult {
 	return r
 }
 
-// withoutPlaces drops where things were found.
+// withoutPlaces drops the positions.
 func withoutPlaces(l line) line {
 	drop := func(c *content) {
 		c.from, c.to = 0, 0
@@ -140,9 +143,9 @@ func withoutPlaces(l line) line {
 	return l
 }
 
-// strangeNames says whether a line has names that encoding/json takes for ours
+// strangeNames reports whether a line has names that encoding/json takes for ours
 // though they are not, or the same name twice on something with parts: it then
-// mixes the two, which nobody should rely on.
+// mixes the two, which no caller should rely on.
 func strangeNames(data []byte) bool {
 	names := fieldNames(reflect.TypeFor[plainLine](), map[string]bool{})
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -183,7 +186,7 @@ func strangeNames(data []byte) bool {
 }
 
 // strange reports whether an object's name, seen so often, is one that the two
-// readers take differently.
+// readers treat differently.
 func strange(names map[string]bool, name string, times int) bool {
 	return times > 1 && !scalar(name) || !names[name] && folds(names, name)
 }
@@ -227,7 +230,7 @@ func decodeLine(data []byte) (*line, error) {
 	return l, nil
 }
 
-// agreesWithEncodingJSON holds a line against encoding/json.
+// agreesWithEncodingJSON compares a line with encoding/json's result.
 func agreesWithEncodingJSON(t *testing.T, data []byte) {
 	t.Helper()
 	l, err := decodeLine(data)
@@ -248,7 +251,7 @@ func agreesWithEncodingJSON(t *testing.T, data []byte) {
 	require.Equal(t, withoutPlaces(want.line), withoutPlaces(*l), "%q", data)
 }
 
-// hardLines are what a quick decoder gets wrong first.
+// hardLines are what a fast decoder gets wrong first.
 var hardLines = []string{
 	`{"type":"user","uuid":"u\u0031","message":{"content":"a\"b\\c\/d\b\f\n\r\t\u00e9\ud83d\ude00"}}`,
 	`{"type":"user","message":{"content":"half \ud83d of a pair, \ude00 the other, \ud83d\ud83d\ude00 both"}}`,
@@ -306,7 +309,7 @@ func FuzzDecodeLine(f *testing.F) {
 	f.Fuzz(agreesWithEncodingJSON)
 }
 
-// What is written in another encoding is not guessed at.
+// Another encoding is not guessed.
 func TestParseOtherEncodings(t *testing.T) {
 	t.Parallel()
 	good := `{"type":"user","uuid":"u1","message":{"content":"one"}}` + "\n"
@@ -328,7 +331,7 @@ func TestParseOtherEncodings(t *testing.T) {
 	require.Equal(t, 1, blocks)
 }
 
-// The memory in which lines are read is used again; nothing told may lie in it.
+// The memory in which lines are read is reused; no event may refer to it.
 func TestParseKeepsNothingOfTheReader(t *testing.T) {
 	t.Parallel()
 	for _, tr := range transcripts(t) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
@@ -18,13 +19,13 @@ const (
 )
 
 // A tool result has toolUseId, output, isError and durationMs: live the time
-// between the two lines, also when the translator was carried in between.
+// between the two lines, also if the translator's state was restored in between.
 func TestR52ToolResultDuration(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, c := range map[string]struct {
-		begun, ended time.Time
-		want         *int64
+		started, ended time.Time
+		want           *int64
 	}{
 		"both known":      {at, at.Add(1500 * time.Millisecond), ms(1500)},
 		"at once":         {at, at, ms(0)},
@@ -35,12 +36,12 @@ func TestR52ToolResultDuration(t *testing.T) {
 	} {
 		before, err := New().Translator(adapters.Launch{}, nil)
 		require.NoError(t, err)
-		before.Step(event.Record{TS: c.begun, Dir: event.DirOut, Line: bashCall})
+		before.Step(traffic.Record{TS: c.started, Dir: event.DirOut, Line: bashCall})
 		state, err := before.State()
 		require.NoError(t, err)
 		tr, err := New().Translator(adapters.Launch{}, state)
 		require.NoError(t, err)
-		got := resultOf(t, tr.Step(event.Record{TS: c.ended, Dir: event.DirOut, Line: bashResult}))
+		got := resultOf(t, tr.Step(traffic.Record{TS: c.ended, Dir: event.DirOut, Line: bashResult}))
 		require.Equal(t, c.want, got.DurationMS, name)
 		require.Equal(t, "t", got.ToolUseID)
 		require.JSONEq(t, `"ok"`, string(got.Output))
@@ -110,7 +111,7 @@ func TestR55SubagentDuration(t *testing.T) {
 	}
 }
 
-// durations are those of the subagents that the main conversation refers to.
+// durations returns those of the subagents that the main conversation refers to.
 func durations(t *testing.T, s reducer.State) map[string]*int64 {
 	t.Helper()
 	shown := map[string]*int64{}
@@ -127,8 +128,8 @@ func durations(t *testing.T, s reducer.State) map[string]*int64 {
 	return shown
 }
 
-// A subagent's end says how long it took, by the agent's own figure; a figure
-// that is none costs only itself.
+// A subagent's end has its duration, by the agent's own figure; an invalid figure
+// costs only itself.
 func TestR64SubagentCompletedDuration(t *testing.T) {
 	t.Parallel()
 	for native, want := range map[string]*int64{
@@ -143,8 +144,8 @@ func TestR64SubagentCompletedDuration(t *testing.T) {
 	} {
 		tr, err := New().Translator(adapters.Launch{}, nil)
 		require.NoError(t, err)
-		tr.Step(event.Record{Dir: event.DirOut, Line: `{"type":"assistant","uuid":"a","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Agent","input":{}}]}}`})
-		events := tr.Step(event.Record{Dir: event.DirOut, Line: bashResult[:len(bashResult)-1] + `,"tool_use_result":` + native + `}`})
+		tr.Step(traffic.Record{Dir: event.DirOut, Line: `{"type":"assistant","uuid":"a","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Agent","input":{}}]}}`})
+		events := tr.Step(traffic.Record{Dir: event.DirOut, Line: bashResult[:len(bashResult)-1] + `,"tool_use_result":` + native + `}`})
 		last := events[len(events)-1].Payload.(event.SubagentCompleted)
 		require.Equal(t, want, last.DurationMS, native)
 		require.Equal(t, "ok", *last.Output, native)

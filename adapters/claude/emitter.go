@@ -9,27 +9,27 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// emitter writes events about whole messages. The translator of the live
-// stream and the parser of transcripts both write through it, so that both
-// make the same conversation.
+// emitter emits events about whole messages. The translator of the live stream
+// and the parser of transcripts both use it, so that both make the same
+// conversation.
 type emitter struct {
 	emit.Emitter
 	*state
-	// started counts what was learnt of which subagents run.
+	// started counts what was learned about running subagents.
 	started int
 }
 
 func newEmitter(st *state) emitter { return emitter{Emitter: emit.Emitter{Agent: Name}, state: st} }
 
 const (
-	// synthetic is the model of messages that the program makes up.
+	// synthetic is the model of messages that the program itself writes.
 	synthetic = "<synthetic>"
 	// noResponse is what the program answers itself when it resumes after a
 	// crash; it exists in transcripts only.
 	noResponse = "No response requested."
 )
 
-// assistant writes the blocks of an assistant line.
+// assistant emits the blocks of an assistant line.
 func (s *emitter) assistant(conversation string, l *line) {
 	if l.Message == nil {
 		return
@@ -44,11 +44,35 @@ func (s *emitter) assistant(conversation string, l *line) {
 	s.flushCommand(conversation)
 	for i := range parts {
 		index := th.next(l.Message.ID)
-		s.assistantPart(conversation, l, &parts[i], s.textID(conversation, l, i, len(parts), index))
+		id := s.textID(conversation, l, i, len(parts), index)
+		th.first(l.Message.ID, id, &parts[i])
+		s.assistantPart(conversation, l, &parts[i], id)
+	}
+	if l.Message.StopReason != nil && l.Message.Usage != nil && conversation == event.Main {
+		s.used(th, l.Message.ID, l.Message.Usage.event())
 	}
 }
 
-// textID is the id of a text or thinking block: in the main conversation the
+// first notes the first block of a message. A text without content makes none.
+func (t *thread) first(messageID, textID string, p *part) {
+	b := firstBlock{messageID, textID, blockType(p.Type)}
+	if b.Type == event.BlockToolUse {
+		b.ID = p.ID
+	}
+	if t.First.Message != messageID && b.Type != "" && b.ID != "" && (b.Type == event.BlockToolUse || p.Text+p.Thinking != "") {
+		t.First = b
+	}
+}
+
+// used writes what a model call took to the first block that it made. Of subagents'
+// calls the stream has no final figures.
+func (s *emitter) used(th *thread, messageID string, u event.Usage) {
+	if b := th.First; messageID != "" && b.Message == messageID {
+		s.Upsert(event.Main, event.Block{ID: b.ID, Type: b.Type, Usage: &u})
+	}
+}
+
+// textID returns the id of a text or thinking block: in the main conversation the
 // message's id and the block's position in it, which the stream reports before
 // the block is whole; elsewhere the line's uuid. Both are the same on disk.
 func (s *emitter) textID(conversation string, l *line, i, n, index int) string {
@@ -79,7 +103,7 @@ func (s *emitter) assistantPart(conversation string, l *line, p *part, id string
 	}
 }
 
-// text writes a whole text or thinking block; an empty one says nothing.
+// text emits a whole text or thinking block, unless it is empty.
 func (s *emitter) text(conversation string, t event.BlockType, id, text, model string) {
 	if text == "" {
 		return
@@ -89,7 +113,7 @@ func (s *emitter) text(conversation string, t event.BlockType, id, text, model s
 	})
 }
 
-// synthetic writes a message that the program made up: an API error, or the
+// synthetic emits a message that the program itself wrote: an API error, or the
 // output of a local command.
 func (s *emitter) synthetic(conversation string, l *line, parts []part) {
 	text := joinText(parts)
@@ -110,7 +134,7 @@ func (s *emitter) synthetic(conversation string, l *line, parts []part) {
 	}
 }
 
-// userMessage writes a prompt.
+// userMessage emits a prompt.
 func (s *emitter) userMessage(conversation, id string, parts []part) {
 	text, rich := joinText(parts), richParts(parts)
 	s.Upsert(conversation, event.Block{
@@ -118,7 +142,7 @@ func (s *emitter) userMessage(conversation, id string, parts []part) {
 	})
 }
 
-// joinText is the text of all text parts, one per line.
+// joinText returns the text of all text parts, one per line.
 func joinText(parts []part) string {
 	text, first := "", true
 	for i := range parts {
@@ -133,7 +157,7 @@ func joinText(parts []part) string {
 	return text
 }
 
-// richParts is a message that is more than text, part by part; nil for plain
+// richParts returns a message that is more than text, part by part; nil for plain
 // text.
 func richParts(parts []part) []event.Part {
 	plain := true

@@ -2,7 +2,7 @@ package claude
 
 import "github.com/sojourn-run/sojourn/adapters"
 
-// encode is the line for an input at the beginning of a session.
+// encode returns the line for an input at the beginning of a session.
 func encode(l adapters.Launch, id string, in adapters.Input) ([]byte, error) {
 	tr, err := newTranslator(l, nil)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 type file struct {
 	adapters.Transcript
 	source adapters.Source
-	// rank is its place among the sources.
+	// rank is its index among the sources.
 	rank int
 	// conversation is "" until the call that started the subagent is found.
 	conversation string
-	// link is what the companion file has of the subagent.
+	// link is the companion file's data about the subagent.
 	link link
 
 	in *lines.Reader
@@ -78,10 +78,11 @@ func (f *file) repeats() bool {
 	return f.next.UUID != "" && f.seen.again(f.next.UUID)
 }
 
-// maxMeta bounds a companion file, which holds a few short fields.
+// maxMeta bounds a companion file, which has a few short fields.
 const maxMeta = 1 << 20
 
-// link is a companion file: which call started the subagent, and as what.
+// link is a companion file's content: which call started the subagent, and its
+// type.
 type link struct {
 	ToolUseID   string `json:"toolUseId"`
 	AgentType   string `json:"agentType"`

@@ -17,8 +17,8 @@ type followed struct {
 	State *state     `json:"state"`
 }
 
-// Follow parses the session's own transcript on. Lines that a compaction writes
-// once more may be emitted again.
+// Follow continues to parse the session's own transcript. Lines that a compaction
+// writes again may be emitted again.
 func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
 	path, err := mainFile(home, l)
 	if err != nil || path == "" {
@@ -57,7 +57,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	return next, nil
 }
 
-// mainFile is the path of the session's own transcript; "" for none.
+// mainFile returns the path of the session's own transcript; "" if there is none.
 func mainFile(home adapters.Home, l adapters.Launch) (string, error) {
 	mains, err := mainFiles(home, l)
 	if err != nil || len(mains) == 0 {

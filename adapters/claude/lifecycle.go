@@ -13,11 +13,11 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// systemLine translates what the program says about itself.
+// systemLine translates what the program reports about itself.
 func (t *translator) systemLine(l *line, raw json.RawMessage) {
 	switch l.Subtype {
 	case "init":
-		t.begun(l)
+		t.sessionStarted(l)
 	case "status":
 		t.status(l)
 	case "session_state_changed":
@@ -32,13 +32,13 @@ func (t *translator) systemLine(l *line, raw json.RawMessage) {
 	case "task_started", "task_progress", "task_updated", "task_notification":
 		t.task(l, raw)
 	case "thinking_tokens":
-		// A running estimate of what the usage says exactly.
+		// A running estimate of what the usage has exactly.
 	default:
 		t.Native(conversationOf(l), event.DirOut, l.kind(), raw)
 	}
 }
 
-func (t *translator) begun(l *line) {
+func (t *translator) sessionStarted(l *line) {
 	t.Turn.Begun = true
 	if l.Model != "" && l.Model != t.Model {
 		t.Model = l.Model
@@ -66,7 +66,7 @@ func (t *translator) apiRetry(l *line, raw json.RawMessage) {
 		code, nativejson.String(l.Error), l.Attempt, l.MaxRetries, l.RetryDelayMS)})
 }
 
-// task translates the life of a background task. Only local agents are
+// task translates the events of a background task. Only local agents are
 // subagents; a long shell command is a task too.
 func (t *translator) task(l *line, raw json.RawMessage) {
 	switch {
@@ -87,14 +87,14 @@ func (t *translator) task(l *line, raw json.RawMessage) {
 }
 
 // taskEnded ends a subagent in the background whose notification may never
-// come: the program drops it when the turn ends at the same time.
+// arrive: the program drops it if the turn ends at the same time.
 func (t *translator) taskEnded(agentID string, patch json.RawMessage) {
 	var p struct {
 		Status string `json:"status"`
 	}
 	if json.Unmarshal(patch, &p) != nil ||
 		!slices.Contains([]string{"completed", "failed", "killed", "stopped"}, p.Status) {
-		return // it goes on
+		return // it continues
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.Agents)) {
 		if t.Agents[id].ID == agentID {
@@ -117,8 +117,8 @@ func (t *translator) sessionState(state string) {
 	}
 }
 
-// result ends a turn; not the one of a prompt that waits while the program
-// deals with a report of a subagent that died with the process before.
+// result ends a turn, but not that of a prompt that waits while the program
+// handles a report of a subagent that died with the previous process.
 func (t *translator) result(l *line) {
 	if t.Turn.Phase == starting && l.reports() {
 		t.bill(l)
@@ -171,16 +171,16 @@ func (t *translator) loseUndelivered() {
 }
 
 func (t *translator) endTurn(end *turnEnd) {
-	queue, begun := t.Turn.Queue, t.Turn.Begun
-	t.Turn = turn{Queue: queue, Merged: t.Turn.Merged, Begun: begun, Result: end}
+	queue, started := t.Turn.Queue, t.Turn.Begun
+	t.Turn = turn{Queue: queue, Merged: t.Turn.Merged, Begun: started, Result: end}
 	if len(queue) > 0 {
 		t.Turn.Phase = starting
 	}
 }
 
-// idle says that the turn is over, unless a prompt is on its way: the program
-// says idle before it has read it. Nor is it over while subagents work in the
-// background: the program continues by itself when they report.
+// idle emits that the turn is over, unless a prompt is on its way: the program
+// reports idle before it has read it. The turn is not over either while subagents
+// work in the background: the program continues by itself when they report.
 func (t *translator) idle() {
 	if t.Turn.Phase != idle || t.Turn.Quiet || t.inBackground() {
 		return
@@ -205,25 +205,33 @@ func (t *translator) inBackground() bool {
 	return false
 }
 
-// waits says that the program is quiet and its turn is not over.
+// waits records that the program is quiet and its turn is not over.
 func (t *translator) waits() bool {
 	return t.Turn.Phase == idle && !t.Turn.Quiet && t.Turn.Result != nil
 }
 
-// bill reports usage and cost of one turn. The program counts the cost of the
-// whole process.
+// beyond is what u has more than v.
+func beyond(u, v event.Usage) event.Usage {
+	return event.Usage{
+		InputTokens: max(u.InputTokens-v.InputTokens, 0), OutputTokens: max(u.OutputTokens-v.OutputTokens, 0),
+		CacheReadTokens: max(u.CacheReadTokens-v.CacheReadTokens, 0), CacheWriteTokens: max(u.CacheWriteTokens-v.CacheWriteTokens, 0),
+	}
+}
+
+// bill reports what a turn took beyond what its messages said, and its cost. The
+// program counts the cost of the whole process.
 func (t *translator) bill(l *line) {
 	m := event.MetadataUpdate{Model: t.Model}
 	if l.Usage != nil {
-		m.Usage = &event.Usage{
-			InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output,
-			CacheReadTokens: l.Usage.CacheRead, CacheWriteTokens: l.Usage.CacheWrite,
+		if rest := beyond(l.Usage.event(), t.Turn.Billed); rest != (event.Usage{}) {
+			m.Usage = &rest
 		}
+		t.Turn.Billed = event.Usage{}
 	}
 	if l.TotalCostUSD != nil {
 		cost := *l.TotalCostUSD - t.Cost
 		if cost < 0 {
-			cost = *l.TotalCostUSD // a new process counts from nothing
+			cost = *l.TotalCostUSD // a new process starts at zero
 		}
 		t.Cost = *l.TotalCostUSD
 		cost = math.Round(cost*1e9) / 1e9
@@ -234,9 +242,9 @@ func (t *translator) bill(l *line) {
 	}
 }
 
-// signal translates something that happened to the process.
+// signal translates a record about the process.
 func (t *translator) signal(what string) {
-	if emit.Fatal(what) { // after SIGINT and SIGTERM the program says more, until it is gone
+	if emit.Fatal(what) { // after SIGINT and SIGTERM the program writes more, until it has ended
 		t.died(what)
 		return
 	}
@@ -246,7 +254,7 @@ func (t *translator) signal(what string) {
 	}
 }
 
-// died settles what the end of the process leaves open.
+// died closes what the end of the process leaves open.
 func (t *translator) died(how string) {
 	midTurn := t.Turn.Phase != idle || t.waits()
 	t.flushCommand(event.Main)
@@ -254,7 +262,7 @@ func (t *translator) died(how string) {
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
 		t.resolve(id, "cancelled", "")
 	}
-	t.abandon()
+	t.endOpen()
 	t.Turn = turn{Result: t.Turn.Result}
 	t.Cost = 0
 	clear(t.Models)
@@ -262,10 +270,10 @@ func (t *translator) died(how string) {
 	t.Died(how, midTurn)
 }
 
-// abandon settles calls and subagents of a process that is gone.
-func (s *emitter) abandon() {
+// endOpen ends the calls and subagents of a process that has ended.
+func (s *emitter) endOpen() {
 	for _, id := range slices.Sorted(maps.Keys(s.Tools)) {
-		s.settleTool(id, s.Tools[id].Conversation, true)
+		s.closeTool(id, s.Tools[id].Conversation, true)
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.Agents)) {
 		if a := s.Agents[id]; a.Adopted && !a.Cut {

@@ -12,17 +12,17 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Older versions keep subagents otherwise than today. Version 2.0.0 writes their
-// lines into the session's own file, marked as a sidechain. Version 2.0.77 writes
-// each a file beside the session's, and 2.1.20 one where it is today, both without
-// a companion: the native result of the call names the agent.
+// Older versions store subagents differently. Version 2.0.0 writes their lines
+// into the session's own file, marked as a sidechain. Version 2.0.77 writes a
+// file for each beside the session's, and 2.1.20 one at today's path, both
+// without a companion: the native result of the call names the agent.
 
 // warmup is the prompt of subagents that version 2.0 starts by itself, before
 // the first message, to fill the model's cache. The stream does not have them.
 const warmup = "Warmup"
 
-// beside returns the files of a session's subagents in the session's own
-// folder, which they share with those of other sessions.
+// beside returns the files of a session's subagents in the session's own folder,
+// which also has those of other sessions.
 func beside(home adapters.Home, main string) ([]adapters.Transcript, error) {
 	paths, err := home.Glob(path.Join(path.Dir(main), agentPrefix+"*"+agentSuffix))
 	if err != nil {
@@ -54,7 +54,7 @@ func sessionOf(home adapters.Home, file string) (string, error) {
 		SessionID string `json:"sessionId"`
 	}
 	if err := json.NewDecoder(in).Decode(&h); err != nil {
-		return "", nil // it is being written, or damaged: no session can claim it
+		return "", nil // it is being written, or damaged: it can't be assigned to a session
 	}
 	return h.SessionID, nil
 }
@@ -62,9 +62,9 @@ func sessionOf(home adapters.Home, file string) (string, error) {
 // call is one that starts a subagent.
 type call struct{ id, prompt string }
 
-// linkByCalls completes links by what the session's own file has of the calls:
-// it names the agent in the result of one that ended. A call without a result
-// is recognized by its prompt. It returns the agents that no call started.
+// linkByCalls completes links by the calls in the session's own file: the result
+// of one that ended names the agent. A call without a result is recognized by its
+// prompt. It returns the agents that no call started.
 func linkByCalls(sources []adapters.Source, links map[string]link) (warm map[string]bool) {
 	warm = map[string]bool{}
 	var main *adapters.Source
@@ -98,9 +98,8 @@ func linkByCalls(sources []adapters.Source, links map[string]link) (warm map[str
 	return warm
 }
 
-// readCalls adds to links the calls whose results name their agents, and
-// returns the others, in order. What can't be read is left out: it is reported
-// when it is parsed.
+// readCalls adds to links the calls whose results name their agents, and returns
+// the others, in order. What can't be read is skipped: parsing reports it.
 func readCalls(main adapters.Source, links map[string]link) (open []call) {
 	for l := range linesOf(main) {
 		if l.Message == nil {
@@ -114,7 +113,7 @@ func readCalls(main adapters.Source, links map[string]link) (open []call) {
 				var in struct {
 					Prompt string `json:"prompt"`
 				}
-				_ = json.Unmarshal(p.Input, &in) // of another shape it has no prompt
+				_ = json.Unmarshal(p.Input, &in) // input of another shape has no prompt
 				open = append(open, call{p.ID, in.Prompt})
 			case isToolResult(p.Type):
 				id := string(l.nativeResult().AgentID)
@@ -129,7 +128,7 @@ func readCalls(main adapters.Source, links map[string]link) (open []call) {
 	return open
 }
 
-// firstPrompt is the text with which a subagent's file begins.
+// firstPrompt returns the text with which a subagent's file begins.
 func firstPrompt(src adapters.Source) string {
 	for l := range linesOf(src) {
 		return l.Message.text()
@@ -137,7 +136,7 @@ func firstPrompt(src adapters.Source) string {
 	return ""
 }
 
-// linesOf reads the good lines of a file. A line is valid until the next.
+// linesOf yields the valid lines of a file. A line is valid until the next.
 func linesOf(src adapters.Source) func(func(*line) bool) {
 	return func(yield func(*line) bool) {
 		f := &file{Transcript: src.Transcript, source: src}
@@ -154,9 +153,9 @@ func linesOf(src adapters.Source) func(func(*line) bool) {
 	}
 }
 
-// sidechain is the conversation of a line in the session's own file: that of the
-// subagent that a sidechain belongs to, else the main one. A chain begins with
-// the prompt of a call, and each line names the one before it.
+// sidechain returns the conversation of a line in the session's own file: that of
+// the subagent for a sidechain, else the main one. A chain begins with the prompt
+// of a call, and each line names the one before it.
 func (s *emitter) sidechain(l *line) string {
 	if !l.IsSidechain {
 		return event.Main
@@ -175,7 +174,7 @@ func (s *emitter) sidechain(l *line) string {
 	return conversation
 }
 
-// askedBy is the subagent that runs and whose prompt has not come yet.
+// askedBy returns the running subagent whose prompt has not been read yet.
 func (s *emitter) askedBy(prompt string) string {
 	for _, id := range slices.Sorted(maps.Keys(s.Agents)) {
 		if a := s.Agents[id]; !a.Prompted && a.Prompt == prompt {

@@ -21,13 +21,13 @@ import (
 // older are the recordings of older versions, each with one subagent.
 var older = []string{"v2.0.0-longlived", "v2.0.0-subagent", "v2.0.77-longlived", "v2.0.77-subagent", "v2.1.20-longlived"}
 
-// homeOf is the home that a recording kept.
+// homeOf returns the home that a recording kept.
 func homeOf(t testing.TB, name string) string {
 	t.Helper()
 	return filepath.Join(recordings.Dir(t, Name), name, "transcripts")
 }
 
-// copied is a home of the test's own.
+// copied returns a copy of the home for one test.
 func copied(t testing.TB, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "home")
@@ -43,8 +43,8 @@ func restoredFrom(t testing.TB, home string) reducer.State {
 }
 
 // A subagent of an older version is a conversation of the call that started it,
-// with all it said and did, and nothing of it is in the main conversation. The
-// subagents that the program starts to warm up are none.
+// with all its blocks, and nothing of it is in the main conversation. The
+// subagents that the program starts to warm up are left out.
 func TestOlderSubagents(t *testing.T) {
 	t.Parallel()
 	for _, name := range older {
@@ -67,8 +67,8 @@ func TestOlderSubagents(t *testing.T) {
 	}
 }
 
-// A subagent that was killed with its program has no result that names it; it
-// is told by its prompt.
+// A subagent that was killed with its program has no result that names it; it is
+// recognised by its prompt.
 func TestOlderSubagentWithoutResult(t *testing.T) {
 	t.Parallel()
 	for _, name := range older {
@@ -118,8 +118,8 @@ func TestOlderSubagentsOfTwoSessions(t *testing.T) {
 	require.Equal(t, 2, sessions)
 }
 
-// A parse that goes on in the middle of a sidechain has its lines in the same
-// conversation as one of the whole file.
+// A parse that continues in the middle of a sidechain puts its lines into the
+// same conversation as one of the whole file.
 func TestOlderSidechainGoesOn(t *testing.T) {
 	t.Parallel()
 	mains, err := filepath.Glob(filepath.Join(homeOf(t, "v2.0.0-subagent"), configDir, "projects", "*", "*"+agentSuffix))

@@ -13,26 +13,26 @@ import (
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// rules are what Claude Code's protocol does not tell: ids of prompts that the
-// host gave none, threads of subagents' subagents, and, unless it is asked
-// for, what subagents say.
+// rules are what Claude Code's protocol does not send: ids of prompts that had
+// none, threads of subagents' subagents, and, unless requested, the text of
+// subagents.
 var rules = parity.Rules{UngivenPrefix: UngivenPrefix, UnsentDepth: 2, UnsentText: true}
 
-// foldLive is the state that runs make.
+// foldLive returns the state that runs make.
 func foldLive(t testing.TB, runs []process, side ...adapters.Source) reducer.State {
 	t.Helper()
 	return recorded.Live(t, replay.Spool(replay.RunsOf(runs)), side...)
 }
 
-// For every recording with both sides, folding what was said live gives what
-// the transcript holds.
+// For every recording with both sides, folding the live events makes what the
+// transcript has.
 func TestParityClaude(t *testing.T) {
 	t.Parallel()
 	all := processes(t)
 	compared := 0
 	for _, tr := range transcripts(t) {
 		runs := tr.live(all)
-		if turn := tr.untold(runs); turn != "" {
+		if turn := tr.firstUnstreamed(runs); turn != "" {
 			t.Logf("%-45s has one side only: no stream was recorded of %s", tr.Name, turn)
 			continue
 		}
@@ -47,8 +47,8 @@ func TestParityClaude(t *testing.T) {
 	require.Greater(t, compared, len(transcripts(t))*9/10)
 }
 
-// With the subagents' own files beside the stream, nothing about subagents is
-// left out.
+// With the subagents' own files beside the stream, nothing of subagents is left
+// out.
 func TestParityWithSide(t *testing.T) {
 	t.Parallel()
 	all := processes(t)

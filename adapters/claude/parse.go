@@ -13,8 +13,8 @@ import (
 
 // Parse turns transcripts into events. Several files are merged by the time of
 // their lines, a subagent's not before the call that started it, so that the
-// subagents come in the order in which the live stream has them. A file is
-// open only while it is read.
+// subagents are in the order of the live stream. A file is open only while it is
+// read.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		p := &parser{emitter: newEmitter(newState()), Yielder: emit.Yielder{Yield: yield}}
@@ -35,7 +35,7 @@ type parser struct {
 	reading, waiting []*file
 	// hasMain: the session's own file is among the sources.
 	hasMain bool
-	// looked is what started was when waiting was looked at.
+	// looked is the value of started when waiting was last checked.
 	looked int
 }
 
@@ -95,8 +95,8 @@ func (p *parser) readLinks(sources []adapters.Source) map[string]link {
 	return links
 }
 
-// readAll reads the files until nothing is left, and reports whether the reader
-// of the events wants more.
+// readAll reads the files to their ends, and reports whether the reader of the
+// events wants more.
 func (p *parser) readAll() bool {
 	for !p.Stopped {
 		f := p.earliest()
@@ -112,14 +112,14 @@ func (p *parser) readAll() bool {
 	return false
 }
 
-// earliest is the file whose next line is the oldest; of equals, the first.
-// When only subagents of unknown origin are left, the first of them becomes a
+// earliest returns the file whose next line is the oldest; of equals, the first.
+// If only subagents of unknown origin are left, the first of them becomes a
 // conversation under its own name.
 func (p *parser) earliest() *file {
 	for len(p.reading) == 0 && len(p.waiting) > 0 && !p.Stopped {
 		f := p.waiting[0]
 		p.waiting = p.waiting[1:]
-		p.adopt(f)
+		p.emitOrphan(f)
 	}
 	var first *file
 	for _, f := range p.reading {
@@ -147,7 +147,8 @@ func (p *parser) beginStarted() {
 	}
 }
 
-// startedBy is the call that started a subagent, once the call has been read.
+// startedBy returns the call that started a subagent, once the call has been
+// read.
 func (p *parser) startedBy(f *file) string {
 	if f.link.ToolUseID != "" {
 		if p.Agents[f.link.ToolUseID] != nil {
@@ -163,10 +164,10 @@ func (p *parser) startedBy(f *file) string {
 	return ""
 }
 
-// adopt shows a subagent whose start is in no file. If the session's own file
-// is there and has no call of it, the program died before it wrote the call, and
-// the subagent with it.
-func (p *parser) adopt(f *file) {
+// emitOrphan emits a subagent whose start is in no file. If the session's own file is
+// there without the call, the program died before it wrote the call, and the
+// subagent with it.
+func (p *parser) emitOrphan(f *file) {
 	conversation := f.link.ToolUseID
 	if conversation == "" {
 		conversation = agentPrefix + f.ID
@@ -174,7 +175,7 @@ func (p *parser) adopt(f *file) {
 	delete(p.Early, conversation)
 	p.begin(f, conversation)
 	if p.Stopped || len(p.reading) == 0 {
-		return // there is nothing to tell
+		return // there is nothing to emit
 	}
 	p.Time = f.time
 	a := &agent{Conversation: event.Main, ID: f.ID, Prompt: f.next.Message.text(), Adopted: true}
@@ -189,7 +190,7 @@ func (p *parser) adopt(f *file) {
 	}
 }
 
-// advance reads the next good line of a file, and leaves the file at its end.
+// advance reads the next valid line of a file, and closes the file at its end.
 func (p *parser) advance(f *file) {
 	for !p.Stopped {
 		more, err := f.advance()
@@ -207,10 +208,10 @@ func (p *parser) advance(f *file) {
 	f.in.Close()
 }
 
-// finish settles what the files leave open.
+// finish closes what the files leave open.
 func (p *parser) finish() {
 	p.flushCommand(event.Main)
-	p.abandon()
+	p.endOpen()
 	p.Emit(event.Main, event.SessionIdle{})
 	p.Flush(&p.Emitter)
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // ProfileFiles returns the files of a profile, all in the session's own
-// configuration folder so that the workspace stays as the user has it; only
-// the profile's workspace files go there.
+// configuration folder so that the workspace does not change; only the profile's
+// workspace files are written there.
 func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("claude: %w", err)
@@ -52,12 +52,13 @@ type projectConfig struct {
 	HasTrustDialogAccepted bool `json:"hasTrustDialogAccepted"`
 }
 
-// keepDays stops the agent from deleting transcripts by age: a session may
+// keepDays prevents the agent from deleting transcripts by age: a session may
 // sleep for months.
 const keepDays = 36500
 
-// writeSettings writes the agent's own settings. A workspace is trusted only where
-// nothing is asked anyway: trust lets the workspace's own settings allow tools.
+// writeSettings writes the agent's own settings. A workspace is trusted only if
+// the agent never asks anyway: trust lets the workspace's own settings allow
+// tools.
 func writeSettings(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) error {
 	global := globalConfig{HasCompletedOnboarding: true, MCPServers: mcpServers(p, l)}
 	if l.Permission == adapters.PermissionAllow && l.Workspace != "" {
@@ -76,7 +77,7 @@ func writeSettings(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch
 	return nil
 }
 
-// mcpServers are all servers in the agent's form.
+// mcpServers returns all servers in the agent's form.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
 	out := map[string]mcpServer{}
 	for name, s := range profilefiles.AllServers(p, l) {

@@ -9,14 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// A prompt that finds the program idle is in the conversation at once. One
-// that finds it busy is queued, and stands where the program puts it: behind a
-// tool's result in the running turn, or before a turn of its own, in which
-// several become one. The program's replays show which; without them, the
-// next model request after a tool's result takes what is queued.
+// A prompt that finds the program idle is in the conversation at once. One that
+// finds it busy is queued, and appears where the program puts it: behind a tool's
+// result in the running turn, or before a separate turn, in which several become
+// one. The program's replays show which; without them, the next model request
+// after a tool's result takes the queued prompts.
 
-// promptID is the host's id, or a position: the parity rules know the latter
-// by its prefix.
+// promptID returns the host's id, or a position: the parity rules recognise the
+// latter by its prefix.
 func (s *emitter) promptID(p prompt) string {
 	if p.ID != "" {
 		return p.ID
@@ -25,10 +25,10 @@ func (s *emitter) promptID(p prompt) string {
 	return UngivenPrefix + strconv.Itoa(s.Prompts)
 }
 
-// UngivenPrefix begins the block id of a prompt that came without an id.
+// UngivenPrefix is the prefix of the block id of a prompt without an id.
 const UngivenPrefix = "prompt:"
 
-// handed takes a prompt that was written to the program.
+// handed records a prompt that was written to the program.
 func (t *translator) handed(l *line) {
 	if l.Message == nil {
 		return
@@ -49,7 +49,7 @@ func (t *translator) handed(l *line) {
 	}
 }
 
-// show puts a prompt into the conversation.
+// show emits a prompt.
 func (t *translator) show(p prompt, parts []part) {
 	if c := commandIn(parts); c != nil {
 		c.Text = t.commandText(c.Text)
@@ -62,8 +62,8 @@ func (t *translator) put(p prompt, parts []part) {
 	t.Turn.Taken = append(t.Turn.Taken, p)
 }
 
-// turnRuns is called when a model request goes out: what the turn answers must
-// stand in the conversation by now.
+// turnRuns is called at a model request: what the turn answers must be in the
+// conversation by now.
 func (t *translator) turnRuns() {
 	turn := &t.Turn
 	t.Preserved = nil
@@ -96,7 +96,7 @@ func (t *translator) ownTurn() {
 	t.Turn.Taken = append(t.Turn.Taken, taken[:n-1]...)
 }
 
-// mergedCount is how many queued prompts the next turn takes.
+// mergedCount returns how many queued prompts the next turn takes.
 func (t *translator) mergedCount() int {
 	queue := t.Turn.Queue
 	if len(queue) == 0 {
@@ -133,7 +133,7 @@ func (t *translator) fold(at int, as prompt) {
 	p := t.Turn.Queue[at]
 	t.Turn.Queue = slices.Delete(t.Turn.Queue, at, at+1)
 	if parts, err := decodeParts(p.Content); err == nil {
-		t.put(as, parts) // what looks like a command is none here
+		t.put(as, parts) // what looks like a command is not one here
 	}
 	t.messageEvent(p, false)
 }
@@ -150,7 +150,7 @@ func (t *translator) messageEvent(p prompt, own bool) {
 	}
 }
 
-// replayed takes the program's word that it has a prompt.
+// replayed handles the program's confirmation that it has a prompt.
 func (t *translator) replayed(l *line, p prompt) {
 	parts, err := decodeParts(p.Content)
 	if err != nil {
@@ -163,7 +163,7 @@ func (t *translator) replayed(l *line, p prompt) {
 	at := findPrompt(t.Turn.Queue, p)
 	switch {
 	case at < 0:
-		// A stream without its input side: nothing else has the prompt.
+		// A stream without its input side: only this line has the prompt.
 		t.show(p, parts)
 		t.Turn.Shown = true
 	case t.Turn.Phase == running:
@@ -182,8 +182,8 @@ func (t *translator) expects(l *line) bool {
 	return findPrompt(t.Turn.Taken, p) >= 0 || findPrompt(t.Turn.Queue, p) >= 0
 }
 
-// findPrompt finds a prompt by its id, or by its content where the host gave
-// no id.
+// findPrompt returns the index of a prompt by its id, or by its content if the
+// host gave no id.
 func findPrompt(prompts []prompt, p prompt) int {
 	at := slices.IndexFunc(prompts, func(q prompt) bool { return q.ID != "" && q.ID == p.ID })
 	if at >= 0 {
@@ -201,8 +201,8 @@ func sameContent(a, b json.RawMessage) bool {
 	return errA == nil && errB == nil && len(pa) == len(pb) && joinText(pa) == joinText(pb)
 }
 
-// localCommand hands the command that the program is answering by itself to
-// the emitter, which waits for its output.
+// localCommand passes the command that the program answers itself to the emitter,
+// which waits for its output.
 func (t *translator) localCommand() {
 	turn := &t.Turn
 	if turn.Phase == starting && !turn.Shown && len(turn.Queue) > 0 && queuedCommand(turn.Queue[0]) {

@@ -18,15 +18,16 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/modelsim"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // exchange is a process of the agent as the random search needs it and no host
-// has it: without an opening, with its prompt among the arguments and no input,
-// told raw lines, ended by any signal. All other tests have a Rig. Both
-// directions go through one translator, as they do behind a runner.
+// runs it: without an opening, with its prompt among the arguments and no input,
+// given raw lines, ended by any signal. All other tests have a Rig. Both
+// directions go through one translator, as behind a runner.
 type exchange struct {
 	t      *testing.T
 	launch adapters.Launch
@@ -39,9 +40,9 @@ type exchange struct {
 
 	mu      sync.Mutex
 	tr      adapters.Translator
-	records []event.Record
+	records []traffic.Record
 	fold    *reducer.Builder
-	// seen gets every event; the test takes those that it waits for.
+	// seen gets every event; the test picks those that it waits for.
 	seen chan event.Event
 }
 
@@ -74,7 +75,7 @@ func realAgent(t *testing.T) *exchange {
 	return x
 }
 
-// pinned is where the repository keeps its own copy of the agent.
+// pinned returns the path of the repository's own copy of the agent.
 func pinned() string {
 	path := filepath.Join("..", "..", ".agents", "node_modules", ".bin", Name)
 	if _, err := os.Stat(path); err != nil {
@@ -116,7 +117,7 @@ func (x *exchange) read(r io.Reader, dir event.Dir) {
 func (x *exchange) record(dir event.Dir, line string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	r := event.Record{TS: time.Now().UTC(), Dir: dir, Line: line}
+	r := traffic.Record{TS: time.Now().UTC(), Dir: dir, Line: line}
 	x.records = append(x.records, r)
 	for _, e := range x.tr.Step(r) {
 		x.fold.Add(e)
@@ -130,7 +131,7 @@ func (x *exchange) state() reducer.State {
 	return x.fold.State()
 }
 
-// restored is the conversation of the transcripts.
+// restored returns the conversation of the transcripts.
 func (x *exchange) restored() reducer.State {
 	x.t.Helper()
 	home, err := adapters.OpenHome(x.launch.Home)

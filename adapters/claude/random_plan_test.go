@@ -12,18 +12,18 @@ import (
 )
 
 // A random scenario is a few processes of one conversation, each in the same
-// mode, with prompts, control requests and signals at random times. All of it
-// follows from the seed; only the agent's own pace does not.
+// mode, with prompts, control requests and signals at random times. All of it is
+// derived from the seed; only the agent's own timing is not.
 
 // mode is how the agent is run.
 type mode struct {
 	name    string
-	oneShot bool // the prompt stands on the command line
+	oneShot bool // the prompt is on the command line
 	replay  bool // --replay-user-messages
 	partial bool // --include-partial-messages
 	states  bool // CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS
 	uuids   bool // the host gives its messages ids
-	intro   bool // the host asks for what subagents say
+	intro   bool // the host requests the text of subagents
 	ask     bool // the host is asked for permission
 }
 
@@ -42,8 +42,8 @@ var modes = []mode{
 	{name: "stream-intro", partial: true, intro: true, ask: true},
 }
 
-// rules are strict for the session's mode; what other modes do not tell is
-// left out as for the recordings.
+// rules returns strict rules for the session's mode; what other modes do not send
+// is left out as for the recordings.
 func (m mode) rules() parity.Rules {
 	if strings.HasPrefix(m.name, "session") {
 		return parity.Rules{UnsentDepth: 2}
@@ -114,8 +114,8 @@ func makePlan(seed uint64, m mode, dir string, gentle bool) plan {
 	return p
 }
 
-// gentle leaves out what is known to differ; without replays nothing tells
-// where a message that was handed in meanwhile stands.
+// gentle leaves out what is known to differ. Without replays nothing shows the
+// place of a message that was sent during a turn.
 func (r planRun) gentle(m mode) planRun {
 	r.end = "close"
 	r.acts = slices.DeleteFunc(r.acts, func(a act) bool {
@@ -146,7 +146,7 @@ func (d *dice) run(m mode) planRun {
 	if m.oneShot {
 		r.acts = []act{{kind: "send", text: d.prompt()}}
 		if d.IntN(4) == 0 {
-			r.acts = append(r.acts, act{kind: "signal", text: one(d, "2", "15", "9"), after: d.moment()})
+			r.acts = append(r.acts, act{kind: "signal", text: one(d, "2", "15", "9"), after: d.randomTime()})
 		}
 		r.end = "close"
 		return r
@@ -155,23 +155,23 @@ func (d *dice) run(m mode) planRun {
 		r.acts = append(r.acts, d.turn()...)
 	}
 	if r.end != "close" {
-		r.acts = append(r.acts, act{kind: "signal", text: r.end, after: d.moment()})
+		r.acts = append(r.acts, act{kind: "signal", text: r.end, after: d.randomTime()})
 	}
 	return r
 }
 
-func (d *dice) moment() time.Duration {
+func (d *dice) randomTime() time.Duration {
 	return time.Duration(1+d.IntN(one(d, 50, 400, 1500, 3000))) * time.Millisecond
 }
 
-// turn is a prompt, and sometimes what comes in between.
+// turn returns a prompt, and sometimes acts during it.
 func (d *dice) turn() []act {
 	acts := []act{{kind: one(d, "send", "send", "send", "send", "image", "parts"), text: d.prompt()}}
 	if strings.HasPrefix(strings.TrimSpace(acts[0].text), "/") {
 		acts[0].kind = "send"
 	}
 	for d.IntN(3) == 0 {
-		a := act{kind: one(d, "send", "send", "interrupt", "interrupt", "model", "mode", "image"), after: d.moment()}
+		a := act{kind: one(d, "send", "send", "interrupt", "interrupt", "model", "mode", "image"), after: d.randomTime()}
 		switch a.kind {
 		case "send", "image":
 			a.text = d.prompt()

@@ -26,7 +26,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// Variables that ask for more than a normal run does.
+// Variables that request more than a normal run does.
 const (
 	randomCount  = "SOJOURN_RANDOM"        // how many scenarios; without it none
 	randomSeed   = "SOJOURN_RANDOM_SEED"   // the first one's seed; default: by the clock
@@ -35,8 +35,8 @@ const (
 	randomGentle = "SOJOURN_RANDOM_GENTLE" // leave out what is known to differ
 )
 
-// Whatever is asked of the real agent, at whatever time, in whatever mode:
-// what it said is what it wrote.
+// Whatever the real agent gets, at whatever time, in whatever mode: what it
+// streamed is what it wrote.
 func TestRandomParity(t *testing.T) {
 	t.Parallel()
 	count, err := strconv.Atoi(os.Getenv(randomCount))
@@ -78,7 +78,7 @@ type scenario struct {
 	// asked counts permission requests; sent, what was written to the agent.
 	asked int
 	sent  int
-	// signalled: the process was told to end at once.
+	// signalled: the process was sent a signal to end at once.
 	signalled bool
 }
 
@@ -141,7 +141,7 @@ func (s *scenario) begin() {
 	}
 }
 
-// argv is the session's command line with the mode's flags.
+// argv returns the session's command line with the mode's flags.
 func (s *scenario) argv(session []string) []string {
 	m := s.plan.mode
 	var out []string
@@ -159,7 +159,7 @@ func (s *scenario) argv(session []string) []string {
 	return out
 }
 
-// put writes to an agent that may be gone.
+// put writes to an agent that may have ended.
 func (s *scenario) put(id string, in adapters.Input) {
 	line, err := encode(s.launch, id, in)
 	require.NoError(s.t, err)
@@ -249,9 +249,9 @@ func (s *scenario) answer(e event.Event) {
 	}
 }
 
-// quiet waits until the agent has nothing to say: a result has come for what
-// was sent, and nothing behind it for a while. It may be wrong; what is
-// compared must be equal all the same.
+// quiet waits until the agent has nothing to send: a result has arrived for what
+// was sent, and nothing after it for a while. It may be wrong; the comparison
+// must hold all the same.
 func (s *scenario) quiet() {
 	if s.sent == 0 {
 		return
@@ -272,7 +272,7 @@ func (s *scenario) quiet() {
 	}
 }
 
-// finish lets the process end, and settles what its death took with it.
+// finish lets the process end, and keeps what its death lost.
 func (s *scenario) finish() {
 	if s.run.end == "close" || s.run.end == "2" {
 		s.quiet()
@@ -306,13 +306,13 @@ func (s *scenario) finish() {
 	}
 	s.record(event.DirSig, how)
 	if how != "exit 0" || s.signalled {
-		s.settle()
+		s.keepLost()
 	}
 }
 
-// settle makes Sojourn's own what a death has taken. Messages that were given no
+// keepLost turns what a death has lost into server blocks. Messages without a given
 // id have another one on disk.
-func (s *scenario) settle() {
+func (s *scenario) keepLost() {
 	restored := reducer.State{}
 	if s.onDisk() {
 		restored = s.restored()
@@ -370,7 +370,7 @@ func clip(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// keep writes down what a failure needs to be read.
+// keep writes the data that are needed to read a failure.
 func (s *scenario) keep() {
 	dir := os.Getenv(randomKeep)
 	if !s.t.Failed() {

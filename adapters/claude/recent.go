@@ -2,8 +2,8 @@ package claude
 
 import "hash/maphash"
 
-// rememberedLines is how many lines a compaction may keep: it writes those once
-// more, and they are the latest of a conversation that fits a model's memory.
+// rememberedLines is how many lines a compaction may keep: it writes those again,
+// and they are the latest of a conversation that fits a model's memory.
 const rememberedLines = 1 << 16
 
 // recent remembers the ids of the lines read last, in bounded memory. The zero

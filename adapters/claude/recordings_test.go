@@ -40,7 +40,7 @@ func memory(id, text string) adapters.Source {
 	return replay.Memory(adapters.Transcript{ID: id, Path: id + ".jsonl", Kind: adapters.Append}, text)
 }
 
-// toJSON and pretty are for what a test says when it fails.
+// toJSON and pretty format values for a failing test.
 func toJSON(t testing.TB, v any) string { return replay.JSON(t, v) }
 
 func pretty(t testing.TB, v any) string { return replay.Pretty(t, v) }
@@ -96,7 +96,7 @@ func commandPrompt(t testing.TB, f replay.File) string {
 	return prompt
 }
 
-// transcript is the native files of a session that a recording kept.
+// transcript is a session's native files in a recording.
 type transcript struct {
 	replay.Transcript // its name is recording/prefix
 	session           string
@@ -130,8 +130,8 @@ func transcripts(t testing.TB) []transcript {
 	return out
 }
 
-// live is the runs that made a transcript: those of its session whose messages
-// are in it, in the order in which they stand there.
+// live returns the runs that made a transcript: those of its session whose
+// messages are in it, in the order in which they are in it.
 func (tr transcript) live(all []process) []process {
 	var runs []process
 	for _, p := range all {
@@ -157,16 +157,16 @@ func (tr transcript) live(all []process) []process {
 	return runs
 }
 
-// untold is the first message of the transcript that none of the streams of
-// its session tells; "" when there is none, so that the two are sides of one
-// conversation. The stream of a fork is not one of them: it belongs to the fork's
+// firstUnstreamed returns the first message of the transcript that none of the
+// streams of its session has; "" if there is none, so that the two are sides of
+// one conversation. The stream of a fork is not one of them: it is of the fork's
 // own session and transcript.
-func (tr transcript) untold(runs []process) string {
-	told := map[string]bool{}
+func (tr transcript) firstUnstreamed(runs []process) string {
+	emitted := map[string]bool{}
 	for _, p := range runs {
 		for _, r := range p.Records {
 			for _, found := range messageIDs.FindAllString(r.Line, -1) {
-				told[found] = true
+				emitted[found] = true
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func (tr transcript) untold(runs []process) string {
 			Message     struct{ ID, Model string }
 		}
 		_ = json.Unmarshal([]byte(l), &written) // other lines have no message
-		if written.Type == "assistant" && !written.IsSidechain && written.Message.Model != synthetic && !told[written.Message.ID] {
+		if written.Type == "assistant" && !written.IsSidechain && written.Message.Model != synthetic && !emitted[written.Message.ID] {
 			return written.Message.ID
 		}
 	}
@@ -191,9 +191,8 @@ var messageIDs = regexp.MustCompile(`msg_[0-9a-zA-Z]+`)
 
 func recording(name string) string { return name[:strings.Index(name, "/")] }
 
-// has says whether the transcript was written by that run: it holds its
-// messages, or the run belongs to the transcript's own recording and is not
-// later than the transcript.
+// has reports whether that run wrote the transcript: it has its messages, or the
+// run is of the transcript's own recording and is not later than the transcript.
 func (tr transcript) has(p process) bool {
 	if recording(p.Name) == recording(tr.Name) && (p.Name == tr.Name || !strings.HasSuffix(p.Name, "-")) {
 		return true

@@ -14,13 +14,14 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/parity"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// The stream gives a pending block, deltas and the complete block; the
-// transcript the complete block only; both fold to one state.
+// The stream has a pending block, deltas and the complete block; the transcript
+// the complete block only; both fold to one state.
 func TestR85TwoPathsOneReducer(t *testing.T) {
 	t.Parallel()
 	var of []string
@@ -57,7 +58,7 @@ func TestR85TwoPathsOneReducer(t *testing.T) {
 func TestR86ClaudeMapping(t *testing.T) {
 	t.Parallel()
 	step := func(tr adapters.Translator, line string) []event.Event {
-		return tr.Step(event.Record{Dir: event.DirOut, Line: line})
+		return tr.Step(traffic.Record{Dir: event.DirOut, Line: line})
 	}
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
@@ -78,8 +79,8 @@ func TestR86ClaudeMapping(t *testing.T) {
 	require.Equal(t, event.SubagentCompletedOK, last.Status)
 }
 
-// TestR54HooksAndSignInAreNative: what the agent says of its hooks and of its sign-in is
-// kept whole, and is no block.
+// TestR54HooksAndSignInAreNative: the agent's lines about its hooks and its
+// sign-in are kept whole, and make no block.
 func TestR54HooksAndSignInAreNative(t *testing.T) {
 	t.Parallel()
 	for kind, line := range map[string]string{
@@ -88,7 +89,7 @@ func TestR54HooksAndSignInAreNative(t *testing.T) {
 	} {
 		tr, err := New().Translator(adapters.Launch{}, nil)
 		require.NoError(t, err)
-		events := tr.Step(event.Record{Dir: event.DirOut, Line: line})
+		events := tr.Step(traffic.Record{Dir: event.DirOut, Line: line})
 		require.Len(t, events, 1, kind)
 		p, is := events[0].Payload.(event.Native)
 		require.True(t, is, "%s: %T", kind, events[0].Payload)
@@ -97,14 +98,14 @@ func TestR54HooksAndSignInAreNative(t *testing.T) {
 	}
 }
 
-// One record gives zero or more events, and the same record at the same state
-// the same events.
+// One record makes zero or more events, and the same record at the same state the
+// same events.
 func TestR88ConverterShape(t *testing.T) {
 	t.Parallel()
 	for _, r := range recorded.Runs(t) {
 		recorded.SameAtEveryState(t, r.Records, r.Name)
 	}
-	events, _ := recorded.Step(t, nil, []event.Record{{Dir: event.DirOut, Line: `{"type":"system","subtype":"thinking_tokens"}`}})
+	events, _ := recorded.Step(t, nil, []traffic.Record{{Dir: event.DirOut, Line: `{"type":"system","subtype":"thinking_tokens"}`}})
 	require.Empty(t, events)
 }
 
@@ -141,7 +142,7 @@ func writeHome(t *testing.T, files map[string]string) adapters.DirHome {
 	return home
 }
 
-// Transcripts lie at (home)/.claude/projects/<workspace>, one file for the
+// Transcripts are at (home)/.claude/projects/<workspace>, one file for the
 // session and one for each subagent.
 func TestR90ClaudePaths(t *testing.T) {
 	t.Parallel()
@@ -163,8 +164,8 @@ func TestR90ClaudePaths(t *testing.T) {
 	}, found)
 }
 
-// Transcripts are parsed without any sandbox: from memory, by the adapter that
-// the name gives.
+// Transcripts are parsed without any sandbox: from memory, by the adapter with
+// that name.
 func TestR94StaticParsing(t *testing.T) {
 	t.Parallel()
 	a, err := adapters.New(New()).Get("claude")
@@ -215,7 +216,7 @@ func TestR96ProfileFiles(t *testing.T) {
 	require.Contains(t, got["home:.claude/settings.json"], "cleanupPeriodDays")
 }
 
-// A workspace is trusted only where nothing is asked anyway.
+// A workspace is trusted only if the agent never asks anyway.
 func TestUntrustedWorkspace(t *testing.T) {
 	t.Parallel()
 	l := launch()
@@ -247,8 +248,8 @@ func TestR97ProfilePathsAreSafe(t *testing.T) {
 	}
 }
 
-// A broken line costs that line: the error names file and line, and what is
-// before and behind it stays, also in the other files.
+// A broken line costs that line: the error names file and line, and the lines
+// before and after it are parsed, also in the other files.
 func TestParseSurvivesBrokenLines(t *testing.T) {
 	t.Parallel()
 	good := `{"type":"user","uuid":"u1","message":{"content":"one"}}`
@@ -279,7 +280,7 @@ func TestParseStopsWhenAsked(t *testing.T) {
 
 func TestParseReadError(t *testing.T) { recorded.ReadError(t) }
 
-// A line of 32 MiB is cut, and still says what it is: the same live and restored.
+// A line of 32 MiB is cut, and keeps its form: the same live and restored.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("long ", 32<<20/5)
@@ -289,13 +290,13 @@ func TestLongLines(t *testing.T) {
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	kept, cut := jsonl.CutLine([]byte(line))
-	events := tr.Step(event.Record{Dir: event.DirOut, Line: string(kept), Cut: cut})
+	events := tr.Step(traffic.Record{Dir: event.DirOut, Line: string(kept), Cut: cut})
 	live := events[0].Payload.(event.BlockUpsert).Block
 	require.Equal(t, *parsed.Blocks[0].Content, *live.Content)
 	require.Contains(t, *live.Content, fmt.Sprintf("… [cut: %d bytes, sha256 ", len(text)))
-	told := events[len(events)-1].Payload.(event.Error)
-	require.Equal(t, "cut", told.Code)
-	require.Contains(t, told.Message, cut.String())
+	last := events[len(events)-1].Payload.(event.Error)
+	require.Equal(t, "cut", last.Code)
+	require.Contains(t, last.Message, cut.String())
 }
 
 // A subagent's file alone is a conversation under the call that started it.
@@ -315,7 +316,7 @@ func TestParseSubagentAlone(t *testing.T) {
 }
 
 // A subagent whose call is missing in the session's file died with the program
-// before the call was written; its companion file tells what it was.
+// before the call was written; its companion file has what it was.
 func TestParseSubagentWithoutItsCall(t *testing.T) {
 	t.Parallel()
 	state, err := reducer.Fold(New().Parse([]adapters.Source{

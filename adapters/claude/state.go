@@ -3,11 +3,13 @@ package claude
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
-// state is all that a translator remembers, and its JSON is what is carried
-// from turn to turn. It holds what is open and nothing that is done, so its
-// size does not grow with the conversation.
+// state is everything that a translator remembers; its JSON is carried from turn
+// to turn. It has what is open and nothing that is finished, so its size does not
+// grow with the conversation.
 type state struct {
 	// Version distinguishes a state of another layout.
 	Version int                `json:"v"`
@@ -28,13 +30,13 @@ type state struct {
 	Aliases map[string]string `json:"aliases,omitempty"`
 
 	Turn turn `json:"turn"`
-	// Preserved are lines that a compaction keeps: the stream repeats some.
+	// Preserved are lines that a compaction keeps: the stream repeats some of them.
 	Preserved []string `json:"preserved,omitempty"`
-	// Prompts counts the prompts that came without an id.
+	// Prompts counts the prompts without an id.
 	Prompts int     `json:"prompts,omitempty"`
 	Cost    float64 `json:"cost,omitempty"`
 	Model   string  `json:"model,omitempty"`
-	// States: this stream says by itself when it is idle.
+	// States: this stream reports when it is idle.
 	States bool `json:"states,omitempty"`
 	// Replays: this stream repeats the prompts that it takes.
 	Replays bool `json:"replays,omitempty"`
@@ -50,15 +52,26 @@ type thread struct {
 	Open    []open `json:"open,omitempty"`
 	Message string `json:"message,omitempty"`
 	Model   string `json:"model,omitempty"`
+	// Usage is what the message's start said of it.
+	Usage event.Usage `json:"usage,omitzero"`
+	// First is the first block of the latest message that has one.
+	First firstBlock `json:"first,omitzero"`
 	// Skill is a skill whose text comes next.
 	Skill string `json:"skill,omitempty"`
-	// Compacted: the summary comes next.
+	// Compacted: the summary is the next message.
 	Compacted bool `json:"compacted,omitempty"`
-	// Command is a local command whose output comes next.
+	// Command is a local command whose output is the next message.
 	Command *prompt `json:"command,omitempty"`
-	// LastText is the last text of a subagent, which is its output when
-	// its caller does not wait for it.
+	// LastText is the last text of a subagent, which is its output if its caller does
+	// not wait for it.
 	LastText string `json:"lastText,omitempty"`
+}
+
+// firstBlock is the block of a message that has its usage.
+type firstBlock struct {
+	Message string          `json:"message"`
+	ID      string          `json:"id"`
+	Type    event.BlockType `json:"type"`
 }
 
 type counter struct {
@@ -90,7 +103,7 @@ type open struct {
 	Index int    `json:"i"`
 	ID    string `json:"id"`
 	Type  string `json:"type"`
-	// Whole: the whole block has come already.
+	// Whole: the whole block has already arrived.
 	Whole bool `json:"whole,omitempty"`
 }
 
@@ -101,7 +114,7 @@ type tool struct {
 	Skill string `json:"skill,omitempty"`
 	// Number is the order of the open calls.
 	Number int `json:"n,omitempty"`
-	// Since is when the call came, in Unix milliseconds; 0 when not known.
+	// Since is when the call arrived, in Unix milliseconds; 0 if not known.
 	Since int64 `json:"since,omitempty"`
 }
 
@@ -110,9 +123,9 @@ type agent struct {
 	Conversation string `json:"conv"`
 	ID           string `json:"id,omitempty"`
 	Prompt       string `json:"prompt,omitempty"`
-	// Prompted: the line that repeats the prompt has come.
+	// Prompted: the line that repeats the prompt has arrived.
 	Prompted bool `json:"prompted,omitempty"`
-	// Async: its caller does not wait for it; it reports by a notification.
+	// Async: its caller does not wait for it; a notification reports its end.
 	Async bool `json:"async,omitempty"`
 	// Adopted: its start is in no file; its first prompt and its end are guessed.
 	Adopted bool `json:"adopted,omitempty"`
@@ -142,40 +155,42 @@ func (s *state) thread(conversation string) *thread {
 	return t
 }
 
-// turn is how far the exchange with the program is.
+// turn is the state of the exchange with the program.
 type turn struct {
 	Phase phase `json:"phase,omitempty"`
 	// Shown: the prompt of this turn is in the conversation.
 	Shown bool `json:"shown,omitempty"`
-	// Begun: the program has begun the session in this process.
+	// Begun: the program has started the session in this process.
 	Begun bool `json:"begun,omitempty"`
 	// Queue are prompts written to the program and not yet taken by it.
 	Queue []prompt `json:"queue,omitempty"`
 	// Merged are queued prompts that the program folds into the next one.
 	Merged []string `json:"merged,omitempty"`
-	// Taken are the prompts of this turn, whose replays are no news.
+	// Taken are the prompts of this turn, whose replays are ignored.
 	Taken []prompt `json:"taken,omitempty"`
-	// Interrupted: we asked for the end of this turn.
+	// Interrupted: the host requested the end of this turn.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Resulted: a tool's result has come since the last model request.
+	// Resulted: a tool's result has arrived since the last model request.
 	Resulted bool `json:"resulted,omitempty"`
 	// Quiet: idle was emitted, and nothing has happened since.
-	Quiet  bool     `json:"quiet,omitempty"`
-	Result *turnEnd `json:"result,omitempty"`
+	Quiet bool `json:"quiet,omitempty"`
+	// Billed is the usage of the messages since the last result.
+	Billed event.Usage `json:"billed,omitzero"`
+	Result *turnEnd    `json:"result,omitempty"`
 }
 
-// phase of a turn.
+// phase is the phase of a turn.
 type phase string
 
 const (
-	// idle: nothing is asked of the program.
+	// idle: the program has no prompt.
 	idle phase = ""
-	// starting: a prompt is written, no model request has gone out for it.
+	// starting: a prompt is written, and no model request was made for it yet.
 	starting phase = "starting"
 	running  phase = "running"
 )
 
-// turnEnd is what the last result line said.
+// turnEnd is the content of the last result line.
 type turnEnd struct {
 	StopReason  string `json:"stop,omitempty"`
 	Interrupted bool   `json:"interrupted,omitempty"`
@@ -185,7 +200,7 @@ type turnEnd struct {
 
 // prompt is a message on its way to the program.
 type prompt struct {
-	// ID is the host's; "" when it gave none.
+	// ID is the host's; "" if it gave none.
 	ID      string          `json:"id,omitempty"`
 	Content json.RawMessage `json:"content"`
 }

@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -9,7 +10,7 @@ import (
 )
 
 // stream translates a partial message. Only the main conversation has them; a
-// subagent's messages come whole.
+// subagent's messages arrive whole.
 func (t *translator) stream(l *line, raw json.RawMessage) {
 	if l.Event == nil {
 		t.Native(conversationOf(l), event.DirOut, l.kind(), raw)
@@ -28,20 +29,41 @@ func (t *translator) stream(l *line, raw json.RawMessage) {
 		t.blockStart(th, e, raw)
 	case "content_block_stop":
 		t.blockStop(th, e.Index)
-	case "message_delta", "message_stop", "ping":
+	case "message_delta":
+		t.messageDelta(th, e)
+	case "message_stop", "ping":
 	default:
 		t.Native(event.Main, event.DirOut, "stream_event/"+e.Type, raw)
 	}
 }
 
-// messageStart begins a message; one that was cut off before is lost, since
-// the program asks the model again.
+// messageStart starts a message; an unfinished one before it is lost, since the
+// program asks the model again.
 func (t *translator) messageStart(th *thread, e *streamEvent) {
 	t.turnRuns()
 	t.loseOpen()
 	if e.Message != nil {
-		th.Message, th.Model = e.Message.ID, e.Message.Model
+		th.Message, th.Model, th.Usage = e.Message.ID, e.Message.Model, event.Usage{}
+		if u := e.Message.Usage; u != nil {
+			th.Usage = u.event()
+		}
 	}
+	t.Emit(event.Main, event.MetadataUpdate{Calls: 1})
+}
+
+// messageDelta ends a message: its usage is final. What it doesn't repeat is as the
+// message's start had it.
+func (t *translator) messageDelta(th *thread, e *streamEvent) {
+	if e.Usage == nil {
+		return
+	}
+	final := e.Usage.event()
+	final.InputTokens = cmp.Or(final.InputTokens, th.Usage.InputTokens)
+	final.CacheReadTokens = cmp.Or(final.CacheReadTokens, th.Usage.CacheReadTokens)
+	final.CacheWriteTokens = cmp.Or(final.CacheWriteTokens, th.Usage.CacheWriteTokens)
+	t.Turn.Billed = t.Turn.Billed.Add(final)
+	t.Emit(event.Main, event.MetadataUpdate{Usage: &final})
+	t.used(th, th.Message, final)
 }
 
 func (t *translator) blockStart(th *thread, e *streamEvent, raw json.RawMessage) {
@@ -60,14 +82,14 @@ func (t *translator) blockStart(th *thread, e *streamEvent, raw json.RawMessage)
 		b.Execution = event.ExecutionPending
 	}
 	if b.ID == "" {
-		return // a kind of block that is told whole, as a native event
+		return // a kind of block that is emitted whole, as a native event
 	}
 	th.Open = append(th.Open, open{Index: e.Index, ID: b.ID, Type: e.Block.Type})
 	t.Upsert(event.Main, b)
 }
 
-// blockType is the type of the block that a part of the model's answer makes;
-// "" for a part that makes none.
+// blockType returns the type of block for a part of the model's answer; "" for a
+// part that makes none.
 func blockType(partType string) event.BlockType {
 	switch {
 	case partType == "text":
@@ -80,8 +102,8 @@ func blockType(partType string) event.BlockType {
 	return ""
 }
 
-// delta appends text. The pieces of a tool's input are no text: the input
-// comes whole with the call.
+// delta appends text. The pieces of a tool's input are not text: the input
+// arrives whole with the call.
 func (t *translator) delta(th *thread, e *streamEvent) {
 	if e.Delta == nil {
 		return
@@ -96,8 +118,7 @@ func (t *translator) delta(th *thread, e *streamEvent) {
 	}
 }
 
-// blockStop ends a block. The whole block has come before, but for an empty
-// one.
+// blockStop ends a block. The whole block has arrived before, unless it is empty.
 func (t *translator) blockStop(th *thread, index int) {
 	at := th.find(index)
 	if at < 0 {
@@ -115,7 +136,7 @@ func (t *thread) find(index int) int {
 	return slices.IndexFunc(t.Open, func(o open) bool { return o.Index == index })
 }
 
-// whole notes that the open blocks of a message have come whole.
+// whole records that the open blocks of a message have arrived whole.
 func (t *translator) whole(messageID string) {
 	th := t.thread(event.Main)
 	if th.Message != messageID {
@@ -126,8 +147,8 @@ func (t *translator) whole(messageID string) {
 	}
 }
 
-// loseOpen marks what was being said when it was cut off: it is on no disk,
-// and it will not be said again.
+// loseOpen marks unfinished blocks that were cut off: they are not on disk, and
+// will not be completed.
 func (t *translator) loseOpen() {
 	th := t.Threads[event.Main]
 	if th == nil {

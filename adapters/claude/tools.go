@@ -7,8 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// isToolUse takes the model API's own tools (server_tool_use, mcp_tool_use)
-// for what they are.
+// isToolUse includes the model API's own tools (server_tool_use, mcp_tool_use).
 func isToolUse(partType string) bool {
 	return partType == "tool_use" || strings.HasSuffix(partType, "_tool_use")
 }
@@ -20,7 +19,7 @@ func isToolResult(partType string) bool {
 // isAgentTool reports whether a tool starts a native subagent.
 func isAgentTool(name string) bool { return name == "Agent" || name == "Task" }
 
-// toolUse writes a whole tool call.
+// toolUse emits a whole tool call.
 func (s *emitter) toolUse(conversation string, p *part) {
 	input := p.Input
 	if len(input) == 0 {
@@ -40,7 +39,7 @@ func (s *emitter) toolUse(conversation string, p *part) {
 	}
 }
 
-// nextNumber is higher than that of every open call.
+// nextNumber returns a number above that of every open call.
 func (s *emitter) nextNumber() int {
 	n := 0
 	for _, t := range s.Tools {
@@ -63,9 +62,9 @@ func skillName(input json.RawMessage) string {
 	return in.Skill
 }
 
-// toolResult writes the result of a call and settles the call. The native
-// result, which subagents' transcripts lack, names the subagent behind it.
-func (s *emitter) toolResult(conversation string, p *part, told nativeResult) {
+// toolResult emits the result of a call and closes the call. The native result,
+// which subagents' transcripts lack, names the subagent behind it.
+func (s *emitter) toolResult(conversation string, p *part, native nativeResult) {
 	output := p.Content
 	if len(output) == 0 {
 		output = json.RawMessage("null")
@@ -78,13 +77,14 @@ func (s *emitter) toolResult(conversation string, p *part, told nativeResult) {
 		DurationMS: between(t.Since, s.now()),
 	})
 	if isOpen {
-		s.settleTool(p.ToolUseID, t.Conversation, failed)
+		s.closeTool(p.ToolUseID, t.Conversation, failed)
 		s.thread(conversation).Skill = t.Skill
 	}
-	s.agentResult(p.ToolUseID, output, failed, told)
+	s.agentResult(p.ToolUseID, output, failed, native)
 }
 
-// now is the time of what is being translated, in Unix milliseconds; 0 when not known.
+// now returns the time of what is being translated, in Unix milliseconds; 0 if
+// not known.
 func (s *emitter) now() int64 {
 	if s.Time.IsZero() {
 		return 0
@@ -92,17 +92,17 @@ func (s *emitter) now() int64 {
 	return s.Time.UnixMilli()
 }
 
-// between is how long it took from one moment to another; nil unless both are
-// known, and where the clock was set back.
-func between(begun, ended int64) *int64 {
-	if begun == 0 || ended == 0 || ended < begun {
+// between returns the time from one moment to another; nil unless both are known,
+// or if the clock was set back.
+func between(started, ended int64) *int64 {
+	if started == 0 || ended == 0 || ended < started {
 		return nil
 	}
-	took := ended - begun
+	took := ended - started
 	return &took
 }
 
-func (s *emitter) settleTool(id, conversation string, failed bool) {
+func (s *emitter) closeTool(id, conversation string, failed bool) {
 	how := event.ExecutionSuccess
 	if failed {
 		how = event.ExecutionError

@@ -14,12 +14,13 @@ const (
 	agentPrefix = "agent-"
 	agentSuffix = ".jsonl"
 	metaSuffix  = ".meta.json"
-	// metaID ends the id of a subagent's companion file.
+	// metaID is the suffix of the id of a subagent's companion file.
 	metaID = ".meta"
 )
 
-// Transcripts finds the native session in the home: its own file and those of
-// its subagents. Without a native id in the launch it finds all sessions.
+// Transcripts returns the native session's files in the home: its own and those
+// of its subagents. Without a native id in the launch it returns those of all
+// sessions.
 func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.Transcript, error) {
 	mains, err := mainFiles(home, l)
 	if err != nil {
@@ -36,7 +37,7 @@ func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.T
 	return found, nil
 }
 
-// mainFiles are the sessions' own transcripts.
+// mainFiles returns the sessions' own transcripts.
 func mainFiles(home adapters.Home, l adapters.Launch) ([]string, error) {
 	name := "*"
 	if l.NativeID != "" {
@@ -49,22 +50,22 @@ func mainFiles(home adapters.Home, l adapters.Launch) ([]string, error) {
 	return preferred(mains, l), nil
 }
 
-// Prepare continues with the native session if its transcript is in the home.
-// The program mends by itself what a kill has left, but for its note of where it
+// Prepare continues with the native session if its transcript is in the home. The
+// program itself repairs what a kill has left, except for its note of where it
 // was.
 func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
 	found, err := a.Transcripts(home, l)
 	if err != nil || len(found) == 0 {
 		return adapters.Preparation{}, err
 	}
-	write, err := mended(home, found[0])
+	write, err := repaired(home, found[0])
 	if err != nil {
 		return adapters.Preparation{}, err
 	}
 	return adapters.Preparation{NativeID: l.NativeID, Write: write}, nil
 }
 
-// preferred is the one file that the agent itself would resume, where a home
+// preferred returns the one file that the agent itself would resume, if a home
 // has the session under several working folders.
 func preferred(mains []string, l adapters.Launch) []string {
 	mains = slices.DeleteFunc(mains, func(p string) bool { return strings.HasPrefix(path.Base(p), agentPrefix) })
@@ -79,7 +80,7 @@ func preferred(mains []string, l adapters.Launch) []string {
 	return mains[:1]
 }
 
-// slug is the agent's folder name for a working folder.
+// slug returns the agent's folder name for a working folder.
 func slug(dir string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -89,8 +90,8 @@ func slug(dir string) string {
 	}, dir)
 }
 
-// Place puts a transcript into the folder of the launch's workspace: the agent
-// looks for a session to resume nowhere else.
+// Place puts a transcript into the folder of the launch's workspace, the only one
+// in which the agent looks for a session to resume.
 func (*Adapter) Place(t adapters.Transcript, l adapters.Launch) string {
 	projects := path.Join(configDir, "projects") + "/"
 	in, ours := strings.CutPrefix(t.Path, projects)
@@ -101,7 +102,7 @@ func (*Adapter) Place(t adapters.Transcript, l adapters.Launch) string {
 	return projects + slug(l.Workspace) + "/" + rest
 }
 
-// companions is a session's transcript and those of its subagents beside it.
+// companions returns a session's transcript and those of its subagents beside it.
 func companions(home adapters.Home, main string) ([]adapters.Transcript, error) {
 	found := []adapters.Transcript{{ID: event.Main, Path: main, Kind: adapters.Append}}
 	dir := path.Join(strings.TrimSuffix(main, agentSuffix), "subagents")
@@ -133,8 +134,8 @@ func subagentFile(p string) (adapters.Transcript, bool) {
 	return adapters.Transcript{}, false
 }
 
-// Identify returns what a file is by its name alone, and finds what belongs to
-// it: a session brings its subagents, a subagent its companion file.
+// Identify returns what a file is by its name alone, and its companions: a
+// session has its subagents, a subagent its companion file.
 func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	t, isAgent := subagentFile(file)
 	if !isAgent {

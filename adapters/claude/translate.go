@@ -9,14 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // translator is the pure step from records to events.
 type translator struct {
 	emitter
 	launch adapters.Launch
-	// line is the one that is being translated; nothing of it is kept but
-	// texts and copies.
+	// line is the one that is being translated; only texts and copies of it are kept.
 	line line
 }
 
@@ -34,7 +34,7 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.state) }
 
 // Step translates one record.
-func (t *translator) Step(r event.Record) []event.Event {
+func (t *translator) Step(r traffic.Record) []event.Event {
 	t.Begin(r)
 	switch r.Dir {
 	case event.DirOut:
@@ -51,8 +51,8 @@ func (t *translator) Step(r event.Record) []event.Event {
 	return t.End(r)
 }
 
-// decode hands a line on, or keeps it as an error event.
-func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) error) {
+// decode passes a line on, or keeps it as an error event.
+func (t *translator) decode(r traffic.Record, next func(*line, json.RawMessage) error) {
 	if strings.TrimSpace(r.Line) == "" {
 		return
 	}
@@ -126,7 +126,7 @@ func (t *translator) assistantLine(l *line) {
 		t.localCommand()
 	}
 	if conversation == event.Main && l.Message != nil && l.Message.Model != synthetic {
-		t.turnRuns() // a stream of whole messages tells of no requests
+		t.turnRuns() // a stream of whole messages does not report requests
 	}
 	t.assistant(conversation, l)
 	if conversation == event.Main && l.Message != nil && l.Message.Model != synthetic {
@@ -167,13 +167,13 @@ func isLocal(l *line) bool {
 	}
 	text := l.Message.text()
 	if isModelChange(untag(text)) {
-		return false // nobody waits for it but a control request
+		return false // only a control request waits for it
 	}
 	return strings.HasPrefix(text, markStdout) || strings.HasPrefix(text, markStderr)
 }
 
-// afterRemark looks at an interruption that was not asked for by the control
-// protocol: a signal ended the turn, and what was being said is on no disk.
+// afterRemark handles an interruption that was not requested by the control
+// protocol: a signal ended the turn, and unfinished blocks are not on disk.
 func (t *translator) afterRemark(l *line) {
 	if l.Message == nil || t.Turn.Interrupted {
 		return

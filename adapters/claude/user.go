@@ -6,11 +6,12 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// The marks by which the program distinguishes its own user lines from what a user
+// Marks by which the program's own user lines are distinguished from what a user
 // wrote.
 const (
 	markInterrupted = "[Request interrupted by user"
-	// markRejected begins the result of a call that was stopped with its turn.
+	// markRejected is the beginning of the result of a call that was stopped with its
+	// turn.
 	markRejected     = "The user doesn't want to proceed with this tool use. The tool use was rejected"
 	markStdout       = "<local-command-stdout>"
 	markStderr       = "<local-command-stderr>"
@@ -20,8 +21,8 @@ const (
 	markNotification = "<task-notification>"
 )
 
-// user writes what a user line holds apart from prompts: results of tools and
-// the program's own remarks. It returns what is left: a prompt, or nothing.
+// user emits the content of a user line apart from prompts: results of tools and
+// the program's own remarks. It returns the rest: a prompt, or nothing.
 func (s *emitter) user(conversation string, l *line) []part {
 	parts := l.Message.parts()
 	rest := parts[:0:0]
@@ -39,7 +40,7 @@ func (s *emitter) user(conversation string, l *line) []part {
 	return rest
 }
 
-// remark writes a text that the program itself put into a user line, and says
+// remark emits a text that the program itself put into a user line, and reports
 // whether it was one.
 func (s *emitter) remark(conversation string, l *line, text string) bool {
 	th := s.thread(conversation)
@@ -73,13 +74,13 @@ func (s *emitter) remark(conversation string, l *line, text string) bool {
 	return true
 }
 
-// compacted writes that the model has forgotten what came before.
+// compacted emits that the model has forgotten the earlier conversation.
 func (s *emitter) compacted(conversation string, l *line) {
 	s.thread(conversation).Compacted = true
 	s.System(conversation, l.UUID, "compact_boundary", "Conversation compacted")
 }
 
-// untag is the text between the first tag and its end.
+// untag returns the text between the first tag and its end.
 func untag(text string) string {
 	_, text, _ = strings.Cut(text, ">")
 	if at := strings.LastIndex(text, "</"); at >= 0 {

@@ -2,7 +2,7 @@ package claude
 
 import "github.com/sojourn-run/sojourn/adapters"
 
-// variables are what the program reads of its environment.
+// variables returns what the program reads of its environment.
 func variables() []adapters.Variable {
 	return []adapters.Variable{
 		{Name: "ANTHROPIC_API_KEY", About: "key for the Anthropic API"},

@@ -3,10 +3,12 @@ package claude
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
-// line is one native line: what the program prints, what is written to it, and
-// what it keeps in its transcripts. The three share most of their fields.
+// line is one native line: of the program's output, its input, or its
+// transcripts. The three share most of their fields.
 type line struct {
 	Type      string    `json:"type"`
 	Subtype   string    `json:"subtype"`
@@ -28,8 +30,8 @@ type line struct {
 	// IsSidechain marks a line of a subagent, ParentUUID is the line before it.
 	IsSidechain bool   `json:"isSidechain"`
 	ParentUUID  string `json:"parentUuid"`
-	// PromptSource and Origin say in a transcript who wrote a user line: with
-	// a source and no origin, it is a person's prompt. A result has the origin of its
+	// PromptSource and Origin show in a transcript who wrote a user line: with a
+	// source and no origin, it is a person's prompt. A result has the origin of its
 	// turn.
 	PromptSource string          `json:"promptSource"`
 	Origin       json.RawMessage `json:"origin"`
@@ -81,8 +83,8 @@ type line struct {
 	// Transcript only.
 	Attachment *attachment `json:"attachment"`
 
-	// raw is the line itself; it is the reader's, which may use it for another
-	// line when this one is done with.
+	// raw is the line itself. The reader owns it and may reuse it for another line
+	// after this one.
 	raw json.RawMessage
 }
 
@@ -91,6 +93,9 @@ type message struct {
 	ID      string  `json:"id"`
 	Model   string  `json:"model"`
 	Content content `json:"content"`
+	Usage   *usage  `json:"usage"`
+	// StopReason is nil while Usage is not final.
+	StopReason *string `json:"stop_reason"`
 }
 
 // part is one element of a message's content.
@@ -106,7 +111,7 @@ type part struct {
 	IsError   bool            `json:"is_error"`
 	Source    *imageSource    `json:"source"`
 
-	// raw is in the line's, and so do from and to.
+	// raw is a part of the line's bytes, from from up to to.
 	raw      json.RawMessage
 	from, to int64
 }
@@ -129,6 +134,7 @@ type streamEvent struct {
 		Text     string `json:"text"`
 		Thinking string `json:"thinking"`
 	} `json:"delta"`
+	Usage *usage `json:"usage"`
 }
 
 type usage struct {
@@ -136,6 +142,10 @@ type usage struct {
 	Output     int64 `json:"output_tokens"`
 	CacheRead  int64 `json:"cache_read_input_tokens"`
 	CacheWrite int64 `json:"cache_creation_input_tokens"`
+}
+
+func (u usage) event() event.Usage {
+	return event.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite}
 }
 
 // attachment is what a transcript keeps beside messages; only messages that

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// line writes what a transcript line says. Most of what is in a transcript is
-// not conversation: what the model was given about tools, modes and titles.
+// line emits the content of a transcript line. Most of a transcript is not
+// conversation: what the model was given about tools, modes and titles.
 func (p *parser) line(conversation string, l *line) {
 	if conversation == event.Main {
 		conversation = p.sidechain(l)
@@ -35,7 +35,7 @@ func (p *parser) line(conversation string, l *line) {
 	}
 }
 
-// bookkeeping are line types that say nothing about the conversation.
+// bookkeeping are line types that are not about the conversation.
 var bookkeeping = []string{
 	"last-prompt", "mode", "custom-title", "ai-title", "agent-name", "summary", "tag",
 	"file-history-snapshot", "permission-mode", "pr-link", "progress",
@@ -73,7 +73,7 @@ func (p *parser) systemLine(conversation string, l *line) {
 	}
 }
 
-// attached takes messages that were handed over while a turn ran.
+// attached emits messages that were sent while a turn ran.
 func (p *parser) attached(conversation string, l *line) {
 	a := l.Attachment
 	if a == nil || a.Type != "queued_command" {

@@ -10,8 +10,9 @@ import (
 // spawnTool starts a subagent.
 const spawnTool = "spawn_agent"
 
-// activityTools are the calls about subagents that are members of a team, by
-// what the program reports of them: whether a message began a new task is not.
+// activityTools are the calls about subagents that are members of a team, by how
+// the program reports them: it does not report whether a message started a new
+// task.
 var activityTools = map[string]string{"started": spawnTool, "interacted": "message_agent", "interrupted": "interrupt_agent"}
 
 // collab emits what a call about subagents has changed.
@@ -28,7 +29,7 @@ func (s *emitter) collab(th *thread, id string, it *item) {
 	}
 }
 
-// spawn says that a call has started a subagent, whose conversation has the id
+// spawn emits that a call has started a subagent, whose conversation has the id
 // of the call.
 func (s *emitter) spawn(conversation, toolUseID, child, prompt string) {
 	th := s.thread(child)
@@ -53,8 +54,8 @@ func (s *emitter) reported(child, status, message string) {
 	}
 }
 
-// agentDone says once that a subagent has ended. A subagent that is given more
-// to do ends again.
+// agentDone emits once that a subagent has ended. A subagent that gets further
+// work ends again.
 func (s *emitter) agentDone(th *thread, child string, failed bool, output *string) {
 	if th.Done || th.Conversation == "" || th.Conversation == event.Main {
 		return
@@ -69,10 +70,10 @@ func (s *emitter) agentDone(th *thread, child string, failed bool, output *strin
 	})
 }
 
-// turnEnded settles a thread's turn, and ends the subagent whose turn it was.
+// turnEnded closes a thread's turn, and ends the subagent whose turn it was.
 func (s *emitter) turnEnded(th *thread, id string, o outcome) {
 	if o.status == turnDone || o.status == turnFailed {
-		s.tellRefused(th)
+		s.emitRefused(th)
 	}
 	for _, id := range th.Refused {
 		if !th.keeps(o) {
@@ -81,7 +82,7 @@ func (s *emitter) turnEnded(th *thread, id string, o outcome) {
 	}
 	th.Refused = nil
 	s.close(th, o)
-	th.Turn, th.Interrupt, th.Began, th.Quiet = "", false, 0, 0
+	th.Turn, th.Interrupt, th.Began, th.Quiet, th.First = "", false, 0, 0, ""
 	if th.Conversation == event.Main || th.Conversation == "" {
 		return
 	}
@@ -94,9 +95,9 @@ func (s *emitter) turnEnded(th *thread, id string, o outcome) {
 	s.agentDone(th, id, o.status != turnDone, output)
 }
 
-// abandon settles threads of a process that is gone. One that went in peace has
-// written down what it was doing.
-func (s *emitter) abandon(inPeace bool) {
+// endThreads closes the threads of a process that has ended. One that ended in order
+// has written down what it was doing.
+func (s *emitter) endThreads(inPeace bool) {
 	for _, id := range s.threads() {
 		th := s.Threads[id]
 		end := outcome{status: turnLost}

@@ -12,11 +12,12 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// A broken line costs that line: the error names file and line, and what is
-// good still comes.
+// A broken line costs that line: the error names file and line, and the others
+// are parsed.
 func TestBrokenLines(t *testing.T) {
 	t.Parallel()
 	_, good := syntheticTurn(1, 3)
@@ -38,7 +39,7 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
-// A line cut in its middle is an error, and nothing is made up in its place.
+// A line cut in its middle is an error, and nothing is invented instead.
 func TestTornLastLine(t *testing.T) {
 	t.Parallel()
 	_, good := syntheticTurn(1, 3)
@@ -89,7 +90,7 @@ func TestMalformedStream(t *testing.T) {
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
 	for _, line := range []string{"{", "7", "{\"method\":\"item/started\",\"params\":{\"item\":7}}"} {
-		events := tr.Step(event.Record{Dir: event.DirOut, Line: line})
+		events := tr.Step(traffic.Record{Dir: event.DirOut, Line: line})
 		require.Len(t, events, 1, line)
 		fault := events[0].Payload.(event.Error)
 		require.Equal(t, "malformed", fault.Code)
@@ -101,7 +102,8 @@ func TestMalformedStream(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A home is mended before the program sees it: a torn last line is set aside.
+// A home is repaired before the program sees it: a torn last line is moved to
+// another file.
 func TestPrepareMendsTornLine(t *testing.T) {
 	t.Parallel()
 	dir, l := t.TempDir(), adapters.Launch{SessionID: "s", NativeID: New().NativeID("s", 1), Workspace: "/srv/project"}

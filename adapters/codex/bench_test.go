@@ -10,15 +10,16 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/parity"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// syntheticTurn is the records of a turn with a thought, a command and a long
-// answer, and the lines that a rollout keeps of it.
-func syntheticTurn(n, deltas int) (records []event.Record, rollout string) {
+// syntheticTurn returns the records of a turn with a thought, a command and a
+// long answer, and the lines that a rollout keeps of it.
+func syntheticTurn(n, deltas int) (records []traffic.Record, rollout string) {
 	say := func(format string, args ...any) {
-		records = append(records, event.Record{Dir: event.DirOut, Line: fmt.Sprintf(format, args...)})
+		records = append(records, traffic.Record{Dir: event.DirOut, Line: fmt.Sprintf(format, args...)})
 	}
 	turn := fmt.Sprintf("turn-%d", n)
 	at := fmt.Sprintf(`"threadId":"main","turnId":%q`, turn)
@@ -63,8 +64,8 @@ func syntheticLines(n int, turn, text string) string {
 func BenchmarkTranslate(b *testing.B) {
 	records, _ := syntheticTurn(1, 40)
 	recorded.BenchmarkTranslate(b,
-		func(turns int) iter.Seq[event.Record] { return replay.Again(records, turns) },
-		func(int) []event.Record { return records })
+		func(turns int) iter.Seq[traffic.Record] { return replay.Again(records, turns) },
+		func(int) []traffic.Record { return records })
 }
 
 func BenchmarkParse(b *testing.B) {
@@ -78,7 +79,7 @@ func BenchmarkParse(b *testing.B) {
 	})
 }
 
-// The synthetic turn is one: both sides of it are the same conversation.
+// The synthetic turn is consistent: both sides of it are the same conversation.
 func TestSyntheticTurn(t *testing.T) {
 	t.Parallel()
 	records, lines := syntheticTurn(1, 3)

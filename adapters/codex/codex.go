@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Name is the word by which commands and registries know the agent.
+// Name is the agent's name in commands and registries.
 const Name = "codex"
 
 // ProgramVariable names the environment variable that holds the path of the
@@ -27,7 +27,7 @@ var (
 // New returns the adapter.
 func New() *Adapter { return &Adapter{} }
 
-// Info names the agent and what it can do.
+// Info returns the agent's name and capabilities.
 func (*Adapter) Info() adapters.Info {
 	return adapters.Info{
 		Name: Name, Product: "Codex", Architecture: "codex-sdk",
@@ -35,17 +35,17 @@ func (*Adapter) Info() adapters.Info {
 		Files: "`.codex/sessions/<year>/<month>/<day>/rollout-<time>-<id>.jsonl`, one per thread, byte for byte",
 		Capabilities: adapters.Capabilities{
 			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
-			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true,
+			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true, Ticks: true,
 		},
 		Variables: variables(),
 		Limits: []string{
 			"A denial reaches the model without the words given with it: the protocol has no place for them.",
-			"A shell command that goes on in the background has no result: what it prints after the end of its turn is not told, nor is what a script does then.",
+			"A shell command that continues in the background has no result: what it prints after the end of its turn is not reported, nor is what a script does then.",
 			"Calls that the program refuses before they begin (unknown tools, bad arguments) are in no conversation.",
 			"A message may have 1048576 characters and no more.",
 			"Models that are not the program's own get no subagents in their subagents.",
-			"What the program's own models start a subagent with is sealed: it is told to nobody.",
-			"The scripts by which the program's own models call tools are not told, the calls that they make are.",
+			"The prompt with which the program's own models start a subagent is sealed: it can't be shown.",
+			"The scripts by which the program's own models call tools are not streamed, the calls that they make are.",
 			"Calls that a script makes in the same moment may stand in another order after a restore.",
 			"A profile's commands become skills: the program expands commands in its terminal interface only.",
 			"The program reports tokens and no cost.",
@@ -54,11 +54,11 @@ func (*Adapter) Info() adapters.Info {
 	}
 }
 
-// namespace is the root of the ids that are made here: what it is does not
-// matter, that it stays does.
+// namespace is the root of the ids that are made here. Its value does not matter,
+// but must never change.
 var namespace = uuid.MustParse("0b5f2f7e-3c61-5d0a-9d5e-8a3f1c7b6e42")
 
-// NativeID is the UUID of the session's n-th native session.
+// NativeID returns the UUID of the session's n-th native session.
 func (*Adapter) NativeID(sessionID string, n int) string {
 	return uuid.NewSHA1(namespace, []byte(sessionID+"/"+strconv.Itoa(n))).String()
 }

@@ -10,7 +10,7 @@ import (
 // configDir is the agent's configuration folder in its home.
 const configDir = ".codex"
 
-// Command is one long-lived process that speaks JSON-RPC lines both ways.
+// Command returns one long-lived process that exchanges JSON-RPC lines.
 func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	if l.Program == "" || l.Home == "" {
 		return adapters.Command{}, fmt.Errorf("codex: command: program and home must be given")

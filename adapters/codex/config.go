@@ -13,19 +13,19 @@ import (
 const (
 	envBaseURL = "OPENAI_BASE_URL"
 	envKey     = "OPENAI_API_KEY"
-	// vendorURL is what the program's own provider uses. It has to be named,
-	// because that provider takes no key from the environment.
+	// vendorURL is what the program's own provider uses. It has to be set, because
+	// that provider reads no key from the environment.
 	vendorURL = "https://api.openai.com/v1"
-	// retries are few: who waits for the answer learns of a failure while
-	// it still matters. The program's own numbers are 4 and 5.
+	// retries are few, so that a failure is reported while it still matters. The
+	// program's own numbers are 4 and 5.
 	retries = 3
 	// maxInstructions is the size in bytes up to which the program reads
-	// instructions; its own limit of 32 KiB cuts longer ones without a word.
+	// instructions; its own limit of 32 KiB silently truncates longer ones.
 	maxInstructions = 1 << 20
 )
 
-// config is the program's configuration file: it talks only to the model
-// and does as the profile says.
+// config returns the program's configuration file: it connects only to the model
+// and follows the profile.
 func config(p adapters.Profile, l adapters.Launch) string {
 	policy, sandbox := permissions(l.Permission)
 	var t toml
@@ -47,16 +47,16 @@ func config(p adapters.Profile, l adapters.Launch) string {
 	t.table(map[string]any{"enabled": false}, "analytics")
 	t.table(map[string]any{"enabled": false}, "feedback")
 	t.table(map[string]any{"persistence": "none"}, "history")
-	// A snapshot of the shell is taken by a process that no turn knows of, and
-	// writes down the environment with its keys.
+	// A shell snapshot is taken by a process outside any turn, and writes the
+	// environment with its keys to disk.
 	t.table(map[string]any{
 		"shell_snapshot": false,
-		// Both ask the vendor's servers for what they offer.
+		// Both query the vendor's servers for their catalogues.
 		"apps": false, "plugins": false,
-		// Without it the tool by which the model asks its user says no.
+		// Without it the tool by which the model asks its user is refused.
 		"default_mode_request_user_input": true,
 	}, "features")
-	// Without this its own models don't get to see the profile's subagents.
+	// Without this its own models don't see the profile's subagents.
 	t.table(map[string]any{"hide_spawn_agent_metadata": false}, "features", "multi_agent_v2")
 	// Trust lets the workspace's own settings allow tools.
 	if l.Workspace != "" && policy == askNothing {
@@ -69,8 +69,8 @@ func config(p adapters.Profile, l adapters.Launch) string {
 	return t.String()
 }
 
-// modelProvider is where the model is, if the environment says so: the
-// program's built-in provider wants a login. The key stays in the environment.
+// modelProvider returns the model's address, if the environment has it: the
+// program's built-in provider requires a login. The key stays in the environment.
 func modelProvider(env map[string]string) map[string]any {
 	if env[envBaseURL] == "" && env[envKey] == "" {
 		return nil
@@ -81,7 +81,7 @@ func modelProvider(env map[string]string) map[string]any {
 	}
 }
 
-// mcpServers are all servers in the agent's form.
+// mcpServers returns all servers in the agent's form.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for name, s := range profilefiles.AllServers(p, l) {
@@ -109,8 +109,8 @@ func mcpServer(s adapters.MCPServer) map[string]any {
 	return fields
 }
 
-// toml writes the little of TOML that is needed here: values, then tables. The
-// zero value is an empty file.
+// toml writes the part of TOML that is needed here: values, then tables. The zero
+// value is an empty file.
 type toml struct{ values, tables strings.Builder }
 
 func (t *toml) set(key string, value any) {
@@ -160,7 +160,7 @@ func tomlValue(v any) string {
 	return fmt.Sprint(v) // booleans and numbers
 }
 
-// basicString quotes s as TOML does, and YAML's double quotes: like JSON, but
+// basicString quotes s as TOML does, and YAML's double quotes: like JSON, except
 // for the delete character.
 func basicString(s string) string {
 	return strings.ReplaceAll(string(rawText(strings.ToValidUTF8(s, "�"))), "\x7f", `\u007f`)

@@ -19,7 +19,7 @@ func TestConformanceOwnModel(t *testing.T) {
 
 func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming()) }
 
-// conforming is the agent as the suite knows it.
+// conforming is the agent as the suite sees it.
 func conforming() adaptertest.Agent {
 	return adaptertest.Agent{
 		Adapter: New(),
@@ -33,10 +33,11 @@ func conforming() adaptertest.Agent {
 			Heard: "Blue",
 		},
 		// A rollout has the millisecond in which a call began, and its lines in the
-		// order of their ends: of two at the same time it doesn't say which was first.
+		// order of their ends: of two at the same time it does not show which was
+		// first.
 		Rules: parity.Rules{CallsAtOnce: true},
-		// Deleting a file tells its content; a long answer takes the program
-		// minutes, and a long message it refuses.
+		// Deleting a file sends its content; a long answer takes the program minutes,
+		// and it refuses a long message.
 		Big: "TOOL bash: head -c 67200000 /dev/zero | tr '\\0' x > big.txt THEN " +
 			"TOOL bash: apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: big.txt\n*** End Patch\nEOF THEN SAY done",
 		Missing: map[string]string{

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// emitter writes events about items and turns. The translator of the live stream
-// and the parser of rollouts both write through it, so that both make the same
+// emitter emits events about items and turns. The translator of the live stream
+// and the parser of rollouts both use it, so that both make the same
 // conversation.
 type emitter struct {
 	emit.Emitter
@@ -19,9 +19,9 @@ type emitter struct {
 
 func newEmitter(st *state) emitter { return emitter{Emitter: emit.Emitter{Agent: Name}, state: st} }
 
-// begin writes an item that is not done yet.
+// begin emits an item that is not done yet.
 func (s *emitter) begin(th *thread, id string, it *item) {
-	s.tellRefused(th)
+	s.emitRefused(th)
 	kind := it.kind()
 	b := event.Block{ID: id, Type: kind.blockType(), Status: event.StatusPending}
 	switch {
@@ -35,7 +35,7 @@ func (s *emitter) begin(th *thread, id string, it *item) {
 	s.Upsert(th.Conversation, b)
 }
 
-// call writes a tool call.
+// call emits a tool call.
 func (s *emitter) call(th *thread, id string, it *item) {
 	o := open{ID: id, Kind: it.kind(), Prompt: it.Prompt}
 	b := event.Block{
@@ -49,17 +49,18 @@ func (s *emitter) call(th *thread, id string, it *item) {
 		o.Tool = b.ToolName
 	}
 	th.Open = append(th.Open, o)
+	th.first(id, b.Type)
 	s.Upsert(th.Conversation, b)
 	if it.agentPath() != "" {
-		// Who it is about is known, and may speak before the call is done.
+		// The subagent is known now, and may emit items before the call is done.
 		s.collab(th, id, it)
 	}
 }
 
-// end writes a whole item. id is the item's, or one made of its position where
-// the stream has no ids of its own.
+// end emits a whole item. id is the item's, or one made of its position if the
+// stream has no ids.
 func (s *emitter) end(th *thread, id string, it *item, dir event.Dir) {
-	s.tellRefused(th)
+	s.emitRefused(th)
 	switch kind := it.kind(); {
 	case kind == kindUser:
 		s.userMessage(th.Conversation, it.promptID(), inputsOf(it.Content))
@@ -88,8 +89,8 @@ func (s *emitter) userMessage(conversation, id string, inputs []input) {
 	})
 }
 
-// text writes a whole text or thinking block. An empty one that was never shown
-// says nothing.
+// text emits a whole text or thinking block, unless it is empty and was never
+// shown.
 func (s *emitter) text(th *thread, id string, kind itemKind, text string) {
 	_, seen := th.drop(id)
 	if text == "" && !seen {
@@ -98,8 +99,28 @@ func (s *emitter) text(th *thread, id string, kind itemKind, text string) {
 	b := event.Block{ID: id, Type: kind.blockType(), Status: event.StatusComplete, Content: &text}
 	if b.Type == event.BlockAssistantText {
 		th.Last = text
+		th.first(id, b.Type)
 	}
 	s.Upsert(th.Conversation, b)
+}
+
+// first notes the first block of a model call.
+func (th *thread) first(id string, is event.BlockType) {
+	if th.First == "" {
+		th.First, th.FirstType = id, is
+	}
+}
+
+// used ends a model call and writes what it took to its first block. A report that
+// repeats the one before is of no call.
+func (s *emitter) used(th *thread, total int64, u event.Usage) {
+	if total == th.Tokens {
+		return
+	}
+	if th.Tokens = total; th.First != "" && th.Conversation != "" {
+		s.Upsert(th.Conversation, event.Block{ID: th.First, Type: th.FirstType, Usage: &u})
+	}
+	th.First = ""
 }
 
 // result writes what came of a tool call. A call whose turn is over has been
@@ -111,11 +132,11 @@ func (s *emitter) result(th *thread, id string, it *item) {
 	}
 	failed := it.failed()
 	if it.kind() == kindCollab {
-		// The subagent may have begun to speak before the call was done.
+		// The subagent may have started to emit items before the call was done.
 		s.collab(th, id, it)
 	}
 	if it.kind() == kindChange || it.kind() == kindCommand || otherTools[it.kind()] != "" {
-		// The whole item may know more than the one that began.
+		// The whole item may have more than its start.
 		s.Upsert(th.Conversation, event.Block{
 			ID: id, Type: event.BlockToolUse, Input: it.toolInput(s.plain)})
 	}
@@ -127,24 +148,24 @@ func (s *emitter) result(th *thread, id string, it *item) {
 			ToolUseID: id, Output: it.toolOutput(), IsError: &failed, DurationMS: it.tookMS(),
 		})
 	}
-	s.settle(th, o, failed)
+	s.endCall(th, o, failed)
 	if it.declined() {
 		s.unwritten(th, o, failed)
 	}
 }
 
-// saysByTheUser is what the model gets as the result of a call that was refused.
-const saysByTheUser = "rejected by user"
+// rejectedByUser is what the model gets as the result of a refused call.
+const rejectedByUser = "rejected by user"
 
-// tellRefused emits the results of the calls that were refused, now that the
-// turn continues. The model learns of a refusal; where the turn ends with it
-// instead, nothing has come of the call.
-func (s *emitter) tellRefused(th *thread) {
+// emitRefused emits the results of the refused calls, now that the turn
+// continues. The model is informed of a refusal; if the turn ends with it
+// instead, the call has no result.
+func (s *emitter) emitRefused(th *thread) {
 	failed := true
 	for _, id := range th.Refused {
 		b := event.Block{
 			ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
-			ToolUseID: id, Output: rawText(saysByTheUser), IsError: &failed,
+			ToolUseID: id, Output: rawText(rejectedByUser), IsError: &failed,
 		}
 		if nested(id) {
 			s.keep(th, b)
@@ -155,8 +176,8 @@ func (s *emitter) tellRefused(th *thread) {
 	th.Refused = nil
 }
 
-// settle emits how a call ended.
-func (s *emitter) settle(th *thread, o open, failed bool) {
+// endCall emits how a call ended.
+func (s *emitter) endCall(th *thread, o open, failed bool) {
 	how := event.ExecutionSuccess
 	if failed {
 		how = event.ExecutionError
@@ -164,8 +185,8 @@ func (s *emitter) settle(th *thread, o open, failed bool) {
 	s.Upsert(th.Conversation, event.Block{ID: o.ID, Type: event.BlockToolUse, Execution: how})
 }
 
-// unwritten hands a call of a script, which no rollout has because it did not
-// come to an end in time, to the host.
+// unwritten emits, for the host to keep, a script's call that no rollout has
+// because it did not end in time.
 func (s *emitter) unwritten(th *thread, o open, failed bool) {
 	if !nested(o.ID) {
 		return
@@ -180,7 +201,7 @@ func (s *emitter) unwritten(th *thread, o open, failed bool) {
 	})
 }
 
-// keep writes a block that the program writes nowhere. That of the main
+// keep emits a block that the program writes nowhere. That of the main
 // conversation is kept by the host; a subagent's is lost.
 func (s *emitter) keep(th *thread, b event.Block) {
 	if th.Conversation != event.Main {
@@ -193,7 +214,7 @@ func (s *emitter) keep(th *thread, b event.Block) {
 
 // outcome is how a turn ended.
 type outcome struct {
-	// status is the program's word.
+	// status is the program's status.
 	status string
 	// tookMS is how long the turn took, by the program.
 	tookMS int64
@@ -207,7 +228,7 @@ const (
 	turnLost = "lost"
 )
 
-// saw notes when something of the turn was finished.
+// saw records when an item of the turn was finished.
 func (th *thread) saw(it *item, startedMS, completedMS int64) {
 	if th.Began == 0 && it.kind() == kindUser {
 		th.Began = startedMS
@@ -217,27 +238,28 @@ func (th *thread) saw(it *item, startedMS, completedMS int64) {
 	}
 }
 
-// settlesMS is how long a call must have run to be shown when its turn is broken
+// shownAfterMS is how long a call must have run to be shown when its turn is broken
 // off.
-const settlesMS = 500
+const shownAfterMS = 500
 
 // keeps reports whether the calls that a turn leaves open are shown. The program
 // reports a command some time after the model has asked for it, so one that is
-// broken off at once is in the rollout, and live it is not; one whose process
-// dies is in the rollout either way. What counts are figures that both sides
-// have: how long the turn took, and when it last finished something.
+// broken off at once is in the rollout but not live; one whose process dies is in
+// the rollout either way. The rule uses figures that both sides have: how long
+// the turn took, and when it last finished something.
 func (th *thread) keeps(o outcome) bool {
 	switch o.status {
 	case turnDone, turnFailed:
 		return true
 	case turnInterrupted:
-		return th.Began > 0 && o.tookMS-(th.Quiet-th.Began) >= settlesMS
+		return th.Began > 0 && o.tookMS-(th.Quiet-th.Began) >= shownAfterMS
 	}
 	return false
 }
 
 // close ends what a turn leaves open. A command that continues in the background
-// of a completed turn has been started well; everything else was broken off.
+// of a completed turn counts as started successfully; everything else was broken
+// off.
 func (s *emitter) close(th *thread, o outcome) {
 	keeps := th.keeps(o)
 	for _, left := range th.Open {
@@ -246,7 +268,7 @@ func (s *emitter) close(th *thread, o outcome) {
 		case nested(left.ID):
 			s.unwritten(th, left, failed)
 		case left.Kind.isTool() && keeps:
-			s.settle(th, left, failed)
+			s.endCall(th, left, failed)
 		default:
 			s.Lose(th.Conversation, left.ID, left.Kind.blockType())
 		}
@@ -254,7 +276,7 @@ func (s *emitter) close(th *thread, o outcome) {
 	th.Open = nil
 }
 
-// failure writes why a turn failed.
+// failure emits why a turn failed.
 func (s *emitter) failure(th *thread, turnID string, e *turnError) {
 	message := e.Message
 	s.Upsert(th.Conversation, event.Block{
@@ -263,11 +285,11 @@ func (s *emitter) failure(th *thread, turnID string, e *turnError) {
 	})
 }
 
-// errorCode is the code of every turn that the model's API made fail: what kind
-// of failure it was is not in all streams.
+// errorCode is the code of every turn that failed in the model's API: not all
+// streams have the kind of failure.
 const errorCode = "api_error"
 
-// code names the kind of a failure, as far as the program reports it.
+// code returns the kind of a failure, as far as the program reports it.
 func (e *turnError) code() string {
 	info := e.Info
 	if !given(info) {
@@ -289,8 +311,7 @@ func (e *turnError) code() string {
 	return errorCode
 }
 
-// namedStatus are the failures that are HTTP's own, of which the program reports
-// the name only.
+// namedStatus are HTTP failures of which the program reports only the name.
 var namedStatus = map[string]int{"bad_request": 400, "unauthorized": 401, "internal_server_error": 500}
 
 func withStatus(code string, status int) string {

@@ -12,16 +12,16 @@ import (
 )
 
 // The opening: initialize; with its answer initialized and thread/resume, or
-// thread/start where no id was chosen; with that one's answer the program takes
+// thread/start if no id was chosen; with that one's answer the program takes
 // prompts.
 
-// greet continues with the opening once the program has introduced itself.
+// greet continues the opening once the program has answered initialize.
 func (t *translator) greet() {
 	method, params := "thread/start", threadParams(t.launch)
 	if t.launch.NativeID != "" {
 		method = "thread/resume"
 		params["threadId"] = t.launch.NativeID
-		// The conversation so far is known; what is emitted here would be there twice.
+		// The conversation so far is known: emitting it here would duplicate it.
 		params["excludeTurns"] = true
 	}
 	t.dueLine(t.Opening.Initialize+"-initialized", map[string]any{"method": "initialized"})
@@ -29,7 +29,7 @@ func (t *translator) greet() {
 	t.dueLine(id, map[string]any{"id": id, "method": method, "params": params})
 }
 
-// threadParams are the settings that a thread is opened with.
+// threadParams returns the settings with which a thread is opened.
 func threadParams(l adapters.Launch) map[string]any {
 	policy, sandbox := permissions(l.Permission)
 	params := map[string]any{"cwd": l.Workspace, "approvalPolicy": policy, "sandbox": sandbox}
@@ -42,10 +42,10 @@ func threadParams(l adapters.Launch) map[string]any {
 	return params
 }
 
-// permissions: with allow nothing is asked. With ask and deny the host is
-// asked before everything that is not known to only read. The program's own
-// sandbox stays off in both: the session's sandbox is the boundary, and in it
-// the program could not make another one.
+// permissions: with allow the program never asks. With ask and deny it asks the
+// host before everything that is not known to only read. The program's own
+// sandbox is off in both: the session's sandbox is the boundary, and in it the
+// program could not make another one.
 func permissions(p adapters.Permission) (approvalPolicy, sandbox string) {
 	if p == adapters.PermissionAsk || p == adapters.PermissionDeny {
 		return askAlways, noSandbox
@@ -59,7 +59,7 @@ const (
 	noSandbox  = "danger-full-access"
 )
 
-// maxPrompt is how many characters the program takes in one message.
+// maxPrompt is how many characters the program accepts in one message.
 const maxPrompt = 1 << 20
 
 func (t *translator) dueLine(id string, line map[string]any) {
@@ -74,7 +74,7 @@ func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, e
 			"clientInfo": map[string]any{"name": "sojourn", "title": "Sojourn", "version": "1"},
 			"capabilities": map[string]any{
 				"experimentalApi": true,
-				// The whole diff of the turn, again and again with each change.
+				// The whole diff of the turn, repeated with each change.
 				"optOutNotificationMethods": []string{"turn/diff/updated"},
 			},
 		})}, nil
@@ -105,7 +105,7 @@ func request(id, method string, params map[string]any) adapters.Message {
 	return adapters.Message{ID: id, Data: object(map[string]any{"id": id, "method": method, "params": params})}
 }
 
-// encodePrompt starts a turn. While one runs, the program folds the message
+// encodePrompt starts a turn. If one is running, the program folds the message
 // into it, which is what steering is.
 func (t *translator) encodePrompt(id string, in adapters.Prompt) ([]adapters.Message, error) {
 	inputs, err := promptInputs(in)
@@ -205,7 +205,7 @@ func (t *translator) encodePermission(id string, in adapters.SetPermission) ([]a
 	return nil, fmt.Errorf("codex: set permission to %q: %w", in.Permission, adapters.ErrUnsupported)
 }
 
-// encodeSettings changes what holds from the next turn on.
+// encodeSettings changes what applies from the next turn on.
 func (t *translator) encodeSettings(id string, settings map[string]any) ([]adapters.Message, error) {
 	settings["threadId"] = t.Main
 	return []adapters.Message{request(id, "thread/settings/update", settings)}, nil
@@ -215,7 +215,7 @@ func (t *translator) encodeSettings(id string, settings map[string]any) ([]adapt
 type askKind struct {
 	// tool is the name of the tool that asks.
 	tool string
-	// answer makes the response of a decision.
+	// answer returns the response for a decision.
 	answer func(adapters.Answer) any
 }
 
@@ -234,7 +234,7 @@ func decision(in adapters.Answer) any {
 	return map[string]any{"decision": "decline"}
 }
 
-// permissionGrant returns what was asked for, for this turn, or nothing.
+// permissionGrant returns the requested permissions, for this turn, or none.
 func permissionGrant(in adapters.Answer) any {
 	var asked struct {
 		Permissions json.RawMessage `json:"permissions"`
@@ -246,7 +246,7 @@ func permissionGrant(in adapters.Answer) any {
 	return map[string]any{"permissions": granted, "scope": "turn"}
 }
 
-// userInput hands on the answers: an object of question id → answer, where an
+// userInput passes on the answers: an object of question id → answer, where an
 // answer is a text or a list of texts.
 func userInput(in adapters.Answer) any {
 	out := map[string]any{}
@@ -278,8 +278,7 @@ func answerTexts(raw json.RawMessage) []string {
 	return []string{string(raw)}
 }
 
-// elicitation answers an MCP server's question; the content is what the host
-// gives as input.
+// elicitation answers an MCP server's question; the content is the host's input.
 func elicitation(in adapters.Answer) any {
 	if !in.Allow {
 		return map[string]any{"action": "decline", "content": nil}
@@ -293,8 +292,8 @@ func elicitation(in adapters.Answer) any {
 	return map[string]any{"action": "accept", "content": given.Content}
 }
 
-// encodeAnswer answers a request of the program. The protocol has no place for
-// the words of a denial.
+// encodeAnswer answers a request of the program. The protocol has no field for
+// the text of a denial.
 func (t *translator) encodeAnswer(id string, in adapters.Answer) ([]adapters.Message, error) {
 	a, waits := t.Asks[in.RequestID]
 	if !waits {

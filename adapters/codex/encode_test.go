@@ -9,9 +9,10 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// spoken is a translator whose program is ready for prompts.
+// spoken returns a translator whose program is ready for prompts.
 func spoken(t testing.TB) adapters.Translator {
 	t.Helper()
 	tr, err := New().Translator(adapters.Launch{NativeID: "main", Workspace: "/srv/project"}, nil)
@@ -19,10 +20,10 @@ func spoken(t testing.TB) adapters.Translator {
 	_, err = tr.Encode("p", adapters.Prompt{Text: "too early"})
 	require.ErrorIs(t, err, adapters.ErrNotYet)
 	request := openThread(t, tr)
-	tr.Step(event.Record{Dir: event.DirIn, Line: request})
+	tr.Step(traffic.Record{Dir: event.DirIn, Line: request})
 	_, err = tr.Encode("p", adapters.Prompt{Text: "too early"})
 	require.ErrorIs(t, err, adapters.ErrNotYet)
-	tr.Step(event.Record{Dir: event.DirOut, Line: `{"id":"initialize-0-thread","result":{"thread":{"id":"main"},"model":"m"}}`})
+	tr.Step(traffic.Record{Dir: event.DirOut, Line: `{"id":"initialize-0-thread","result":{"thread":{"id":"main"},"model":"m"}}`})
 	return tr
 }
 
@@ -37,8 +38,8 @@ func encode(t testing.TB, tr adapters.Translator, id string, in adapters.Input) 
 	return messages
 }
 
-func tell(tr adapters.Translator, dir event.Dir, line string) []event.Event {
-	return tr.Step(event.Record{Dir: dir, Line: line})
+func step(tr adapters.Translator, dir event.Dir, line string) []event.Event {
+	return tr.Step(traffic.Record{Dir: dir, Line: line})
 }
 
 func TestEncodePrompt(t *testing.T) {
@@ -59,17 +60,17 @@ func TestEncodePrompt(t *testing.T) {
 	require.ErrorIs(t, err, adapters.ErrUnsupported)
 }
 
-// An interrupt waits for the turn's id, reaches subagents first, and has
-// nothing to say when nothing runs.
+// An interrupt waits for the turn's id, reaches subagents first, and writes
+// nothing if nothing runs.
 func TestEncodeInterrupt(t *testing.T) {
 	t.Parallel()
 	tr := spoken(t)
 	require.Empty(t, encode(t, tr, "i", adapters.Interrupt{}))
-	tell(tr, event.DirIn, `{"id":"p","method":"turn/start","params":{"threadId":"main","clientUserMessageId":"m","input":[]}}`)
+	step(tr, event.DirIn, `{"id":"p","method":"turn/start","params":{"threadId":"main","clientUserMessageId":"m","input":[]}}`)
 	_, err := tr.Encode("i", adapters.Interrupt{})
 	require.ErrorIs(t, err, adapters.ErrNotYet)
-	tell(tr, event.DirOut, `{"id":"p","result":{"turn":{"id":"t1"}}}`)
-	tell(tr, event.DirOut, `{"method":"turn/started","params":{"threadId":"child","turn":{"id":"t2"}}}`)
+	step(tr, event.DirOut, `{"id":"p","result":{"turn":{"id":"t1"}}}`)
+	step(tr, event.DirOut, `{"method":"turn/started","params":{"threadId":"child","turn":{"id":"t2"}}}`)
 	got := encode(t, tr, "i", adapters.Interrupt{})
 	require.Len(t, got, 2)
 	require.JSONEq(t, `{"id":"i","method":"turn/interrupt","params":{"threadId":"child","turnId":"t2"}}`, string(got[0].Data))
@@ -92,7 +93,7 @@ func TestEncodeAnswers(t *testing.T) {
 			`{"action":"accept","content":{"k":1}}`, `{"action":"decline","content":null}`},
 	} {
 		tr := spoken(t)
-		asked := tell(tr, event.DirOut, `{"id":3,"method":"`+method+`","params":`+c.params+`}`)
+		asked := step(tr, event.DirOut, `{"id":3,"method":"`+method+`","params":`+c.params+`}`)
 		require.Len(t, asked, 1, method)
 		id := asked[0].Payload.(event.PermissionRequested).RequestID
 		for allow, want := range map[bool]string{true: c.allow, false: c.deny} {
@@ -103,12 +104,12 @@ func TestEncodeAnswers(t *testing.T) {
 	}
 }
 
-// A request that nobody can decide on is kept and refused, so that the program
-// does not wait for ever.
+// A request of an unknown kind is kept and refused, so that the program does not
+// wait for ever.
 func TestUnknownRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	tr := spoken(t)
-	kept := tell(tr, event.DirOut, `{"id":8,"method":"never/heard","params":{}}`)
+	kept := step(tr, event.DirOut, `{"id":8,"method":"never/heard","params":{}}`)
 	require.Len(t, kept, 1)
 	require.IsType(t, event.Native{}, kept[0].Payload)
 	due := tr.Due()
@@ -121,8 +122,8 @@ func TestEncodeSettings(t *testing.T) {
 	tr := spoken(t)
 	got := encode(t, tr, "s", adapters.SetModel{Model: "m9"})
 	require.JSONEq(t, `{"id":"s","method":"thread/settings/update","params":{"threadId":"main","model":"m9"}}`, string(got[0].Data))
-	tell(tr, event.DirIn, string(got[0].Data))
-	events := tell(tr, event.DirOut, `{"id":"s","result":{}}`)
+	step(tr, event.DirIn, string(got[0].Data))
+	events := step(tr, event.DirOut, `{"id":"s","result":{}}`)
 	require.IsType(t, event.OptionsUpdate{}, events[len(events)-1].Payload)
 	got = encode(t, tr, "q", adapters.SetPermission{Permission: adapters.PermissionDeny})
 	require.Contains(t, string(got[0].Data), `"approvalPolicy":"untrusted"`)
@@ -130,18 +131,19 @@ func TestEncodeSettings(t *testing.T) {
 	require.ErrorIs(t, err, adapters.ErrUnsupported)
 }
 
-// A session that the program can't open takes no prompt, and says why.
+// A session that the program can't open takes no prompt, and the error has the
+// reason.
 func TestRefusedSession(t *testing.T) {
 	t.Parallel()
 	tr, err := New().Translator(adapters.Launch{NativeID: "gone"}, nil)
 	require.NoError(t, err)
-	tell(tr, event.DirIn, openThread(t, tr))
-	events := tell(tr, event.DirOut, `{"id":"initialize-0-thread","error":{"code":-32603,"message":"no rollout found"}}`)
+	step(tr, event.DirIn, openThread(t, tr))
+	events := step(tr, event.DirOut, `{"id":"initialize-0-thread","error":{"code":-32603,"message":"no rollout found"}}`)
 	require.IsType(t, event.Error{}, events[0].Payload)
 	_, err = tr.Encode("p", adapters.Prompt{Text: "hi"})
 	require.ErrorIs(t, err, adapters.ErrRefused)
 	require.ErrorContains(t, err, "no rollout found")
-	tell(tr, event.DirSig, "exit 0")
+	step(tr, event.DirSig, "exit 0")
 	_, err = tr.Encode("p", adapters.Prompt{Text: "hi"})
 	require.ErrorIs(t, err, adapters.ErrNotYet, "the next process has its own opening")
 }
@@ -150,8 +152,8 @@ func TestRefusedSession(t *testing.T) {
 func TestRefusedPrompt(t *testing.T) {
 	t.Parallel()
 	tr := spoken(t)
-	tell(tr, event.DirIn, string(encode(t, tr, "p", adapters.Prompt{MessageID: "m", Text: "hi"})[0].Data))
-	events := tell(tr, event.DirOut, `{"id":"p","error":{"code":-32602,"message":"too long"}}`)
+	step(tr, event.DirIn, string(encode(t, tr, "p", adapters.Prompt{MessageID: "m", Text: "hi"})[0].Data))
+	events := step(tr, event.DirOut, `{"id":"p","error":{"code":-32602,"message":"too long"}}`)
 	idle := events[len(events)-1].Payload.(event.SessionIdle)
 	require.Equal(t, "too long", idle.Error.Message)
 }

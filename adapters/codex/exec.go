@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// UngivenPrefix begins the block id of a prompt that came without an id.
+// UngivenPrefix is the prefix of the block id of a prompt without an id.
 const UngivenPrefix = "prompt:"
 
-// prompted takes the prompt of a command line.
+// prompted handles the prompt of a command line.
 func (t *translator) prompted(m *message) {
 	text, _ := plainText(m.Text)
 	t.Prompts++
@@ -86,14 +86,14 @@ func (t *translator) execEnd(m *message) error {
 		if err := decodeObject(m.Usage, &u); err != nil {
 			return err
 		}
-		t.used(u)
+		t.spent(u)
 	}
 	t.turnCompleted(&params{ThreadID: t.Main, Turn: turn}, nil)
 	return nil
 }
 
-// used reports what came on top since the last report.
-func (t *translator) used(u usage) {
+// spent reports what came on top since the last report.
+func (t *translator) spent(u usage) {
 	since := usage{u.Input - t.Tokens.Input, u.Cached - t.Tokens.Cached, u.CacheWrite - t.Tokens.CacheWrite, u.Output - t.Tokens.Output}
 	if since.Input < 0 || since.Output < 0 {
 		since = u

@@ -17,13 +17,14 @@ import (
 type followed struct {
 	At    lines.Mark `json:"at,omitzero"`
 	State *state     `json:"state"`
-	// Plain and Last are the file's, see file.plain and reading.last.
+	// Plain and Last are those of the file, see file.plain and reading.last.
 	Plain bool  `json:"plain,omitempty"`
 	Last  int64 `json:"last,omitempty"`
 }
 
-// Follow parses the session's own rollout on. A turn is emitted in the order of
-// its times, so one that has not ended is emitted again by the next call.
+// Follow continues to parse the session's own rollout. A turn is emitted in the
+// order of its times, so one that has not ended is emitted again by the next
+// call.
 func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
 	name, err := a.mainRollout(home, l)
 	if err != nil || name == "" {
@@ -47,7 +48,7 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	var marshal error
 	err = in.Followed(func(line []byte) {
 		_ = f.line(slices.Clone(line)) // a bad line costs that line
-		if p.tellReady(f); f.betweenTurns() {
+		if p.emitReady(f); f.betweenTurns() {
 			since, marshal = json.Marshal(followed{At: in.Mark(), State: p.state, Plain: f.plain, Last: f.turn.last})
 		}
 	})
@@ -55,16 +56,16 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 		return since, err
 	}
 	f.flushTurn(false)
-	p.tellReady(f)
+	p.emitReady(f)
 	p.finish()
 	return since, nil
 }
 
-// tellReady emits what has been read of a file and is in order.
-func (p *parser) tellReady(f *file) {
+// emitReady emits what was read of a file and is in order.
+func (p *parser) emitReady(f *file) {
 	for _, t := range f.ready {
 		p.Time, p.plain = t.time(), f.plain
-		t.tell(&p.emitter, p.thread(f.ID), f.ID)
+		t.emit(&p.emitter, p.thread(f.ID), f.ID)
 	}
 	f.ready = nil
 	p.Flush(&p.Emitter)
@@ -75,7 +76,7 @@ func (f *file) betweenTurns() bool {
 	return f.turn.id == "" && len(f.turn.parts) == 0 && len(f.turn.calls) == 0
 }
 
-// mainRollout is the path of the session's own rollout; "" for none.
+// mainRollout returns the path of the session's own rollout; "" if there is none.
 func (a *Adapter) mainRollout(home adapters.Home, l adapters.Launch) (string, error) {
 	if l.NativeID != "" {
 		found, err := home.Glob(path.Join(sessionsDir, "*", "*", "*", rolloutPrefix+"*-"+l.NativeID+rolloutSuffix))

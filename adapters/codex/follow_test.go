@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// A rollout tells the same while it grows as when it is whole.
+// A rollout makes the same events while it grows as when it is whole.
 func TestFollowTellsWhatParseTells(t *testing.T) {
 	t.Parallel()
 	for _, tr := range transcripts(t) {

@@ -11,13 +11,14 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/adaptertest"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// What runs the model's scripts is started by the first of them and is the
-// agent's: when the turn of that one is interrupted, its tools end, and the next
-// turn's script is run at once.
+// The helper that runs the model's scripts is started by the first of them and is
+// part of the agent: when that turn is interrupted, its tools end, and the next
+// turn's script runs at once.
 func TestInterruptSparesWhatRunsScripts(t *testing.T) {
 	t.Parallel()
 	r := adaptertest.New(t, ownModel(), adaptertest.Options{})
@@ -40,13 +41,13 @@ func TestInterruptSparesWhatRunsScripts(t *testing.T) {
 	r.Finish()
 }
 
-// A call that an interrupt cuts off is told with the very bytes of its input,
-// whoever kept the state in between.
+// A call that an interrupt cuts off is emitted with the exact bytes of its input,
+// even if the state was stored in between.
 func TestInputsPassThroughStateAsTheyAre(t *testing.T) {
 	t.Parallel()
 	text := strings.ReplaceAll(replay.ReadStory(t, "scripts_interrupted").Section("records"), "touch x", "touch x & wait")
 	records := strings.Split(strings.TrimSpace(text), "\n")
-	records = slices.DeleteFunc(records, func(l string) bool { // so that the call is open to the end
+	records = slices.DeleteFunc(records, func(l string) bool { // so that the call is open at the end
 		return strings.Contains(l, `"item/completed"`) && strings.Contains(l, `"commandExecution"`)
 	})
 	play := func(split bool) []byte {
@@ -56,7 +57,7 @@ func TestInputsPassThroughStateAsTheyAre(t *testing.T) {
 		require.NoError(t, err)
 		for _, l := range records {
 			dir, line, _ := strings.Cut(l, " ")
-			for _, e := range tr.Step(event.Record{Dir: event.Dir(dir), Line: line}) {
+			for _, e := range tr.Step(traffic.Record{Dir: event.Dir(dir), Line: line}) {
 				out, err = event.AppendEvent(out, e)
 				require.NoError(t, err)
 				out = append(out, '\n')

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// requested notes what the host has written to the program.
+// requested records what the host has written to the program.
 func (t *translator) requested(m *message) error {
 	id := key(m.ID)
 	p := new(params)
@@ -40,7 +39,7 @@ func (t *translator) requested(m *message) error {
 	return nil
 }
 
-// key is the id of a request as text.
+// key returns the id of a request as text.
 func key(id jsontext.Value) string {
 	if text, ok := plainText(id); ok {
 		return text
@@ -48,8 +47,8 @@ func key(id jsontext.Value) string {
 	return string(id)
 }
 
-// handed takes a prompt. One that has an id and finds the program idle stands
-// in the conversation at once, all others where the program takes them up.
+// handed records a prompt. One that has an id and finds the program idle is in
+// the conversation at once, all others when the program takes them.
 func (t *translator) handed(p *params) {
 	t.Turn.Busy, t.Turn.End = true, nil
 	if p.ClientID == "" {
@@ -66,7 +65,7 @@ func (t *translator) handed(p *params) {
 	t.Handed = append(t.Handed, h)
 }
 
-// promptTaken puts a prompt where the program takes it up, once.
+// promptTaken emits a prompt when the program takes it, once.
 func (t *translator) promptTaken(th *thread, p *params) {
 	id := p.Item.promptID()
 	at := slices.IndexFunc(t.Handed, func(h handed) bool { return h.ID == id })
@@ -173,9 +172,10 @@ func (t *translator) asked(m *message, raw []byte) error {
 	return nil
 }
 
-// askID makes the program's id for a request unique over all its processes.
+// askID makes the program's id for a request unique over all its processes, also those
+// in other sandboxes: it has the id of the process's opening.
 func (t *translator) askID(raw jsontext.Value) string {
-	return strconv.Itoa(t.Process) + "-" + key(raw)
+	return t.Opening.Initialize + "/ask-" + key(raw)
 }
 
 func (p *params) words() string {
@@ -183,8 +183,7 @@ func (p *params) words() string {
 	return text
 }
 
-// describe sets what a request is about in the terms of the call that it is
-// about.
+// describe sets what a request is about, in the terms of its call.
 func (t *translator) describe(e *event.PermissionRequested, p *params) {
 	th := t.thread(p.ThreadID)
 	switch {
@@ -211,8 +210,8 @@ func (t *translator) describe(e *event.PermissionRequested, p *params) {
 // server.
 const approvesMCP = "mcp_tool_call"
 
-// refuse answers a request that nothing here can decide on, so that the program
-// does not wait for ever.
+// refuse answers a request of a kind that the host can't decide, so that the
+// program does not wait for ever.
 func (t *translator) refuse(m *message) {
 	id := "refuse-" + t.askID(m.ID)
 	t.dueLine(id, map[string]any{"id": m.ID, "error": map[string]any{"code": -32601, "message": "not supported by this client"}})
@@ -234,7 +233,7 @@ func (t *translator) answered(m *message) error {
 	return nil
 }
 
-// verdict is allow or deny.
+// verdict returns allow or deny.
 func (a *answer) verdict() string {
 	if word, ok := plainText(a.Decision); ok {
 		if strings.HasPrefix(word, "accept") || strings.HasPrefix(word, "approved") {
@@ -248,7 +247,7 @@ func (a *answer) verdict() string {
 	return "deny"
 }
 
-// resolve says once what became of a request.
+// resolve emits once what became of a request.
 func (t *translator) resolve(id, what string) {
 	a, waits := t.Asks[id]
 	if !waits {
@@ -258,8 +257,8 @@ func (t *translator) resolve(id, what string) {
 	t.Emit(a.Conversation, event.PermissionResolved{RequestID: id, Decision: what})
 }
 
-// withdraw ends the requests of a thread whose turn is over: no one waits for
-// their answers.
+// withdraw ends the requests of a thread whose turn is over: their answers are
+// not needed any more.
 func (t *translator) withdraw(threadID string) {
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
 		if t.Asks[id].Thread == threadID {

@@ -14,7 +14,7 @@ import (
 )
 
 // item is one thing in a thread. The app-server, `codex exec --json` and the
-// rollout files hold the same items and spell them differently: camelCase,
+// rollout files have the same items with different spelling: camelCase,
 // snake_case, and snake_case with the type in CamelCase.
 type item struct {
 	Type string `json:"type"`
@@ -71,7 +71,7 @@ type item struct {
 	raw jsontext.Value
 }
 
-// UnmarshalJSON reads any spelling of an item, and keeps it as it was.
+// UnmarshalJSON reads any spelling of an item, and keeps its bytes.
 func (it *item) UnmarshalJSON(data []byte) error {
 	type plain item
 	*it = item{}
@@ -101,8 +101,8 @@ const (
 	kindError     itemKind = "error"
 )
 
-// otherTools are kinds of tools whose items are their own input, by the names
-// that the tools have.
+// otherTools are kinds of tools whose items are their own input, by the tools'
+// names.
 var otherTools = map[itemKind]string{
 	"web_search":        "web_search",
 	"image_view":        "view_image",
@@ -119,9 +119,9 @@ func (it *item) kind() itemKind {
 	return kind
 }
 
-// nested reports whether an item is a call that a script of the model's has made.
-// Such calls have ids of the program's own, and rollouts have those only that
-// came to an end in time: what the model did is the script.
+// nested reports whether an item is a call made by a script of the model. Such
+// calls have the program's ids, and rollouts have only those that ended in time:
+// the model itself called the script.
 func nested(id string) bool {
 	rest, found := strings.CutPrefix(id, "exec-")
 	return found && uuid.Validate(rest) == nil
@@ -145,7 +145,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// blockType is that of the block which a kind of item becomes; "" for kinds
+// blockType returns the type of block that a kind of item becomes; "" for kinds
 // that become none, or one that nothing has to wait for.
 func (k itemKind) blockType() event.BlockType {
 	switch k {
@@ -170,8 +170,8 @@ func (k itemKind) isTool() bool {
 	return otherTools[k] != ""
 }
 
-// promptID is the id of the block that a user message becomes: the host's own
-// if it gave one.
+// promptID returns the id of the block that a user message becomes: the host's
+// own if it gave one.
 func (it *item) promptID() string { return first(it.ClientID, it.ClientIDDisk, it.ID) }
 
 func first(texts ...string) string {
@@ -183,7 +183,7 @@ func first(texts ...string) string {
 	return ""
 }
 
-// said is the text of a message, a plan or a thought.
+// said returns the text of a message, a plan or a thought.
 func (it *item) said() string {
 	if it.kind() != kindReasoning {
 		if it.Text != "" || len(it.Content) == 0 {
@@ -207,7 +207,7 @@ func stringsOf(raw jsontext.Value) []string {
 	return list
 }
 
-// input is one part of what a user says, in any spelling.
+// input is one part of a user's message, in any spelling.
 type input struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
@@ -227,7 +227,7 @@ func inputsOf(raw jsontext.Value) []input {
 
 func joinParts(raw jsontext.Value) string { return joinInputs(inputsOf(raw)) }
 
-// joinInputs is the text of all text parts, one per line.
+// joinInputs returns the text of all text parts, one per line.
 func joinInputs(inputs []input) string {
 	var texts []string
 	for _, in := range inputs {
@@ -238,7 +238,7 @@ func joinInputs(inputs []input) string {
 	return strings.Join(texts, "\n")
 }
 
-// richParts is a message that is more than text, part by part; nil for plain
+// richParts returns a message that is more than text, part by part; nil for plain
 // text.
 func richParts(inputs []input) []event.Part {
 	plain := true
@@ -263,7 +263,7 @@ func richParts(inputs []input) []event.Part {
 	return parts
 }
 
-// imagePart is an image by its URL, or by what a data URL holds.
+// imagePart returns an image by its URL, or by the content of a data URL.
 func imagePart(url string) event.Part {
 	if rest, isData := strings.CutPrefix(url, "data:"); isData {
 		if media, data, found := strings.Cut(rest, ";base64,"); found {
@@ -284,13 +284,14 @@ func (it *item) failed() bool {
 // declined reports whether the call was refused: it has no result.
 func (it *item) declined() bool { return snake(it.Status) == "declined" }
 
-// saved reports whether the rollout has the item: calls that were refused and
-// commands that could not be started are not kept.
+// saved reports whether the rollout has the item: refused calls and commands that
+// could not be started are not stored.
 func (it *item) saved() bool {
 	return !it.declined() && (it.kind() != kindCommand || first(it.Process, it.ProcessDisk) != "")
 }
 
-// tookMS is how long the program says a tool took; nil when it does not.
+// tookMS returns how long a tool took by the program's figure; nil if it has
+// none.
 func (it *item) tookMS() *int64 {
 	if it.DurationMS != nil && *it.DurationMS >= 0 {
 		return it.DurationMS

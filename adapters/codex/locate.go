@@ -7,11 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Locate finds the program: the path in SOJOURN_CODEX, else codex in PATH. What
-// npm puts there is a script that starts the native program as its child. The
-// native one is taken in its place: a signal to the script leaves the program
-// running, which continues with the turn and holds the session's thread ("already
-// has an active writer").
+// Locate finds the program: the path in SOJOURN_CODEX, else codex in PATH. npm
+// puts a script there that starts the native program as its child. The native one
+// is used instead: a signal to the script leaves the program running, which
+// continues with the turn and holds the session's thread ("already has an active
+// writer").
 func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	found, err := adapters.FindProgram(getenv, ProgramVariable, Name, "install Codex (npm install -g @openai/codex)")
 	if err != nil {
@@ -23,9 +23,9 @@ func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	return found, nil
 }
 
-// nativeBeside finds the native program that belongs to npm's script, which
-// is in <package>/bin: in the package itself, or in the package of the
-// platform, below it or beside it. "" if program is no such script.
+// nativeBeside returns the native program of npm's script, which is in
+// <package>/bin: in the package itself, or in the package of the platform, below
+// it or beside it. "" if program is no such script.
 func nativeBeside(program string) string {
 	script, err := filepath.EvalSymlinks(program)
 	if err != nil || filepath.Base(script) != "codex.js" {
@@ -46,7 +46,7 @@ func nativeBeside(program string) string {
 	return ""
 }
 
-// firstProgram is the first executable file that the pattern matches.
+// firstProgram returns the first executable file that the pattern matches.
 func firstProgram(pattern string) string {
 	found, err := filepath.Glob(pattern)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// execRules are what `codex exec --json` does not tell: ids, and what subagents
-// say. Our own mode tells everything.
+// execRules are what `codex exec --json` does not have: ids, and the text of
+// subagents. Our own mode has everything.
 var execRules = parity.Rules{UngivenPrefix: UngivenPrefix, NoCommonIDs: true, UnsentDepth: 1}
 
-// onlyKept are transcripts that hold more than anybody recorded, with the
+// onlyKept are transcripts that have more than what was recorded, with the
 // reason; everything else with both sides is compared.
 func onlyKept(tr transcript, runs []process) string {
 	switch turns := len(tr.turns()); {
@@ -26,8 +26,8 @@ func onlyKept(tr transcript, runs []process) string {
 	return ""
 }
 
-// For every recording with both sides, folding what was said live gives what
-// the rollouts hold.
+// For every recording with both sides, folding the live events makes what the
+// rollouts have.
 func TestParityCodex(t *testing.T) {
 	t.Parallel()
 	all := processes(t)

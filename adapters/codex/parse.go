@@ -14,9 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Parse turns rollouts into events. Several are merged by time, a subagent's
-// not before the call that started it, so that the subagents come in the order
-// in which the live stream has them.
+// Parse turns rollouts into events. Several are merged by time, a subagent's not
+// before the call that started it, so that the subagents are in the order of the
+// live stream.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		p := &parser{emitter: newEmitter(newState()), Yielder: emit.Yielder{Yield: yield}}
@@ -43,11 +43,11 @@ type file struct {
 	in    *lines.Reader
 	ended bool
 	// ready is what is emitted next, in order.
-	ready []told
+	ready []turnPart
 	turn  reading
 	// size is that of the line being read.
 	size int
-	// plain: `codex exec` made it.
+	// plain: `codex exec` wrote it.
 	plain bool
 }
 
@@ -73,8 +73,8 @@ func (p *parser) close() {
 	}
 }
 
-// readAll emits the files until nothing is left, and reports whether the reader of
-// the events wants more.
+// readAll emits the files to their ends, and reports whether the reader of the
+// events wants more.
 func (p *parser) readAll() bool {
 	for !p.Stopped {
 		f := p.earliest()
@@ -84,17 +84,17 @@ func (p *parser) readAll() bool {
 		t := f.ready[0]
 		f.ready = f.ready[1:]
 		p.Time, p.plain = t.time(), f.plain
-		t.tell(&p.emitter, p.thread(f.ID), f.ID)
+		t.emit(&p.emitter, p.thread(f.ID), f.ID)
 		p.Flush(&p.Emitter)
 		p.advance(f)
 	}
 	return false
 }
 
-// earliest is the file whose next part is the oldest; of equals, the first.
-// When only subagents of unknown origin are left, the first of them becomes a
-// conversation under its own name. The session's own file, if it is there, shows
-// none that it has no call of: the program died before it wrote the call.
+// earliest returns the file whose next part is the oldest; of equals, the first.
+// If only subagents of unknown origin are left, the first of them becomes a
+// conversation under its own name. If the session's own file is there, a subagent
+// without a call in it is left out: the program died before it wrote the call.
 func (p *parser) earliest() *file {
 	var best, orphan *file
 	for _, f := range p.files {
@@ -122,7 +122,7 @@ func (p *parser) earliest() *file {
 	return best
 }
 
-// advance reads on until there is something to emit.
+// advance reads until there is something to emit.
 func (p *parser) advance(f *file) {
 	for len(f.ready) == 0 && !f.ended && !p.Stopped {
 		raw, err := f.in.Next()
@@ -143,35 +143,35 @@ func (p *parser) advance(f *file) {
 	}
 }
 
-// finish settles what the files leave open.
+// finish closes what the files leave open.
 func (p *parser) finish() {
-	p.abandon(false)
+	p.endThreads(false)
 	p.Emit(event.Main, event.SessionIdle{})
 	p.Flush(&p.Emitter)
 }
 
-// told is one part of a turn, at its place in time.
-type told struct {
+// turnPart is one part of a turn, with its place in time.
+type turnPart struct {
 	at int64
 	// late, rank and phase order what happened in the same millisecond.
 	late  int
 	rank  int
 	phase int
-	// item is the item that it is about.
+	// item is the id of its item.
 	item string
-	// size is that of the line that it was made of.
+	// size is that of its line.
 	size int
-	tell func(s *emitter, th *thread, id string)
+	emit func(s *emitter, th *thread, id string)
 }
 
-func (t told) time() time.Time {
+func (t turnPart) time() time.Time {
 	if t.at <= 0 {
 		return time.Time{}
 	}
 	return time.UnixMilli(t.at).UTC()
 }
 
-func (t told) compare(u told) int {
+func (t turnPart) compare(u turnPart) int {
 	return slices.Compare([]int64{t.at, int64(t.late), int64(t.rank), int64(t.phase)},
 		[]int64{u.at, int64(u.late), int64(u.rank), int64(u.phase)})
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Prepare continues with the native session if its rollout is in the home.
-// Where none does, the first line of one is written under the id that was
-// chosen: the program takes that for a session without messages, and there is
-// no other way to choose an id.
+// Prepare continues with the native session if its rollout is in the home. If
+// there is none, the first line of one is written under the chosen id: the
+// program takes that for a session without messages, and there is no other way to
+// choose an id.
 func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
 	if l.NativeID == "" {
 		return adapters.Preparation{}, nil
@@ -31,14 +31,14 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 		return prepared, nil
 	}
 	for _, t := range found {
-		if err := mend(home, t.Path, &prepared); err != nil {
+		if err := repair(home, t.Path, &prepared); err != nil {
 			return adapters.Preparation{}, err
 		}
 	}
 	return prepared, nil
 }
 
-// firstLine is a rollout of a session without a prompt.
+// firstLine returns a rollout of a session without a prompt.
 func firstLine(l adapters.Launch, now time.Time) adapters.Repair {
 	stamp := now.Format("2006-01-02T15:04:05.000Z")
 	meta := map[string]any{
@@ -53,10 +53,10 @@ func firstLine(l adapters.Launch, now time.Time) adapters.Repair {
 	return adapters.Repair{Path: path.Join(sessionsDir, now.Format("2006/01/02"), name), Add: append(line, '\n')}
 }
 
-// teamModels begin the names of the program's own models whose subagents are a
-// team: they have names and write to each other. A new session's file must say
-// so: without it such a model gets no subagents at all, and with it other models
-// get some that their servers may not understand.
+// teamModels are the prefixes of the program's own models whose subagents are a
+// team: they have names and write to each other. A new session's file must
+// contain that: without it such a model gets no subagents at all, and with it
+// other models get some that their servers may not understand.
 var teamModels = []string{"gpt-6", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-daybreak-"}
 
 // inTeams reports whether a model is one of them; the program's default is.
@@ -64,9 +64,9 @@ func inTeams(model string) bool {
 	return model == "" || slices.ContainsFunc(teamModels, func(name string) bool { return strings.HasPrefix(model, name) })
 }
 
-// mend drops a last line that a kill has torn, and keeps it beside: the program
-// does not continue with a rollout that ends in one.
-func mend(home adapters.Home, file string, p *adapters.Preparation) error {
+// repair moves a torn last line to another file: the program does not continue with
+// a rollout that ends in one.
+func repair(home adapters.Home, file string, p *adapters.Preparation) error {
 	in, err := home.Open(file)
 	if err != nil {
 		return fmt.Errorf("codex: open rollout %s: %w", file, err)
@@ -85,7 +85,7 @@ func mend(home adapters.Home, file string, p *adapters.Preparation) error {
 	return nil
 }
 
-// wholeLines returns how long the lines are that have their end, and the file.
+// wholeLines returns the length of the complete lines, and of the file.
 func wholeLines(in io.Reader) (whole, size int64, err error) {
 	block := make([]byte, 1<<16)
 	for {

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// A rollout of any length is looked at before a start, and repaired, in little
+// A rollout of any length is inspected before a start, and repaired, in little
 // memory.
 func TestMemoryOfPrepare(t *testing.T) {
 	const id = "11111111-2222-5333-8444-555555555555"

@@ -12,11 +12,11 @@ import (
 )
 
 // ProfileFiles returns the files of a profile, all in the session's own
-// configuration folder so that the workspace stays as the user has it; only the
-// profile's workspace files go there.
+// configuration folder so that the workspace does not change; only the profile's
+// workspace files go there.
 //
 // The program has one file of instructions, so the rules follow in it. Its
-// commands are a matter of its terminal interface, which is not used here: they
+// commands exist only in its terminal interface, which is not used here: they
 // become skills, which the model finds by their names.
 func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {
 	if err := p.Validate(); err != nil {
@@ -35,7 +35,7 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 	return w.Files(), nil
 }
 
-// instructions are the profile's own and its rules.
+// instructions returns the profile's own and its rules.
 func instructions(p adapters.Profile) string {
 	var parts []string
 	if p.Instructions != "" {
@@ -50,7 +50,8 @@ func instructions(p adapters.Profile) string {
 	return strings.Join(parts, "\n\n") + "\n"
 }
 
-// writeCommands writes each command as a skill of its name, unless there is one.
+// writeCommands writes each command as a skill with its name, unless there is
+// one.
 func writeCommands(w *profilefiles.Writer, p adapters.Profile) {
 	for _, name := range slices.Sorted(maps.Keys(p.Commands)) {
 		if _, taken := p.Skills[name]; taken {
@@ -63,7 +64,8 @@ func writeCommands(w *profilefiles.Writer, p adapters.Profile) {
 	}
 }
 
-// writeRoles writes each subagent as a role that the model can start agents in.
+// writeRoles writes each subagent as a role with which the model can start
+// agents.
 func writeRoles(w *profilefiles.Writer, subagents map[string]string) {
 	for _, file := range slices.Sorted(maps.Keys(subagents)) {
 		front, body := frontMatter(subagents[file])

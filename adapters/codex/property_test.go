@@ -21,8 +21,8 @@ func TestCutAnywhere(t *testing.T) { recorded.CutAnywhere(t) }
 
 func TestNothingMalformed(t *testing.T) { recorded.NothingMalformed(t) }
 
-// Nothing of a finished turn stays in the state: its size is that of what is
-// open, however long the conversation is.
+// The state keeps nothing of a finished turn: its size is that of what is open,
+// however long the conversation is.
 func TestStateDoesNotGrow(t *testing.T) {
 	recorded.StateDoesNotGrow(t, recorded.Rounds(t, "subagent", "tool-"), 1, 20, 10)
 }

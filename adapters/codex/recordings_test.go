@@ -42,7 +42,7 @@ func memory(id, text string) adapters.Source {
 type process struct {
 	replay.Run
 	thread string
-	// texts are its whole messages, by which a transcript knows the run.
+	// texts are its whole messages, by which the run of a transcript is found.
 	texts []string
 	exec  bool
 }
@@ -82,8 +82,8 @@ func readProcess(t testing.TB, f replay.File) process {
 	return p
 }
 
-// commandPrompt is the prompt at the end of a recorded command line, "" for a
-// run that reads its prompts from standard input. A quoted one may have quotes.
+// commandPrompt returns the prompt at the end of a recorded command line, "" for
+// a run that reads its prompts from standard input. A quoted one may have quotes.
 func commandPrompt(command string) string {
 	_, argv, exec := strings.Cut(command, "codex exec ")
 	if !exec {
@@ -97,15 +97,15 @@ func commandPrompt(command string) string {
 	return prompt
 }
 
-// transcript is a session's rollouts as a recording kept them.
+// transcript is a session's rollouts in a recording.
 type transcript struct {
 	replay.Transcript // its name is the recording's
 	thread            string
 	bytes             string
 }
 
-// transcripts are the main rollouts of all recordings: the homes were kept
-// again and again while they grew, so of each session there are all copies that
+// transcripts returns the main rollouts of all recordings: the homes were copied
+// repeatedly while they grew, so of each session there are all copies that
 // differ.
 func transcripts(t testing.TB) []transcript {
 	t.Helper()
@@ -142,13 +142,13 @@ func readTranscript(t testing.TB, path string) transcript {
 	return transcript{replay.Transcript{Name: name, Sources: sources}, meta.ID, replay.ReadFile(t, path)}
 }
 
-// live is the runs that made a transcript, in the order in which they stand
-// there. A run of `codex exec` is one turn; which one is told by its words.
+// live returns the runs that made a transcript, in the order in which they are in
+// it. A run of `codex exec` is one turn, found by its texts.
 func (tr transcript) live(all []process) []process {
 	var runs []process
 	used := map[string]bool{}
 	for _, p := range all {
-		if p.thread == tr.thread && !p.exec && tr.tells(p) {
+		if p.thread == tr.thread && !p.exec && tr.hasTurnOf(p) {
 			runs = append(runs, p)
 		}
 	}
@@ -164,9 +164,9 @@ func (tr transcript) live(all []process) []process {
 	return runs
 }
 
-// tells says whether the transcript was kept after the run: it has its last
+// hasTurnOf reports whether the transcript was copied after the run: it has its last
 // turn.
-func (tr transcript) tells(p process) bool {
+func (tr transcript) hasTurnOf(p process) bool {
 	last := ""
 	for _, r := range p.Records {
 		if m := startedTurn.FindStringSubmatch(r.Line); m != nil && r.Dir == event.DirOut && strings.Contains(r.Line, tr.thread) {
@@ -178,8 +178,8 @@ func (tr transcript) tells(p process) bool {
 
 var startedTurn = regexp.MustCompile(`"method":"turn/started".*"turn":{"id":"([0-9a-f-]{36})"`)
 
-// turns are the turns of the main rollout: what was asked, and each text that
-// was answered.
+// turns returns the turns of the main rollout: the prompt, and each text of the
+// answer.
 func (tr transcript) turns() [][]string {
 	var turns [][]string
 	for line := range strings.Lines(tr.bytes) {

@@ -9,34 +9,35 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// The stream gives a pending block, deltas and the complete block; the
-// transcript the complete block only; both fold to one state.
+// The stream has a pending block, deltas and the complete block; the transcript
+// the complete block only; both fold to one state.
 func TestR85TwoPathsOneReducer(t *testing.T) {
 	t.Parallel()
 	of := map[string][]string{}
 	for _, e := range recorded.Told(t, "thinking") {
 		switch p := e.Payload.(type) {
 		case event.BlockUpsert:
-			if p.Block.Type == event.BlockAssistantText {
+			if p.Block.Type == event.BlockAssistantText && p.Block.Status != "" { // one without tells the usage
 				of[p.Block.ID] = append(of[p.Block.ID], "upsert "+string(p.Block.Status))
 			}
 		case event.BlockDelta:
 			of[p.BlockID] = append(of[p.BlockID], "delta")
 		}
 	}
-	told := 0
+	emitted := 0
 	for _, steps := range of {
 		if steps[0] != "delta" {
-			told++
+			emitted++
 			require.Equal(t, "upsert pending", steps[0])
 			require.Equal(t, "upsert complete", steps[len(steps)-1])
 			require.Contains(t, steps, "delta")
 		}
 	}
-	require.NotZero(t, told)
+	require.NotZero(t, emitted)
 	for _, file := range replay.ReadStories(t) {
 		for e, err := range New().Parse(recorded.StorySources(file)) {
 			require.NoError(t, err)
@@ -48,14 +49,14 @@ func TestR85TwoPathsOneReducer(t *testing.T) {
 	}
 }
 
-// One native event gives zero or more events, by a translator whose state is
-// JSON and made of records alone.
+// One native event makes zero or more events, by a translator whose state is JSON
+// and made of records alone.
 func TestR88ConverterShape(t *testing.T) {
 	t.Parallel()
 	tr, err := New().Translator(adapters.Launch{}, nil)
 	require.NoError(t, err)
-	require.Empty(t, tr.Step(event.Record{Dir: event.DirOut, Line: `{"method":"thread/readState/changed","params":{}}`}))
-	require.Len(t, tr.Step(event.Record{Dir: event.DirOut, Line: `{"method":"warning","params":{"message":"w"}}`}), 1)
+	require.Empty(t, tr.Step(traffic.Record{Dir: event.DirOut, Line: `{"method":"thread/readState/changed","params":{}}`}))
+	require.Len(t, tr.Step(traffic.Record{Dir: event.DirOut, Line: `{"method":"warning","params":{"message":"w"}}`}), 1)
 	state, err := tr.State()
 	require.NoError(t, err)
 	again, err := New().Translator(adapters.Launch{}, state)
@@ -65,8 +66,8 @@ func TestR88ConverterShape(t *testing.T) {
 	require.JSONEq(t, string(state), string(same))
 }
 
-// What every adapter can be asked for, this one gives: paths, transcripts told
-// apart, profile files, parsed transcripts.
+// This adapter has what every adapter must have: paths, distinct transcripts,
+// profile files, parsed transcripts.
 func TestR89AdapterInterface(t *testing.T) {
 	t.Parallel()
 	var a adapters.Adapter = New()
@@ -91,11 +92,11 @@ func TestR89AdapterInterface(t *testing.T) {
 	alone, err := adapters.SourcesFrom(a, filepath.Join(dir, filepath.FromSlash(found[1].Path)))
 	require.NoError(t, err)
 	require.Len(t, alone, 1)
-	require.Equal(t, sub, alone[0].ID, "a subagent's file is told by its first line")
+	require.Equal(t, sub, alone[0].ID, "a subagent's file is recognised by its first line")
 }
 
-// A session is begun and resumed by the id that was chosen; which of the two it
-// is lies in the home.
+// A session is started and resumed with the chosen id; the home determines which
+// of the two.
 func TestR93NewVsResume(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,15 +122,15 @@ func TestR93NewVsResume(t *testing.T) {
 	require.Contains(t, line, l.NativeID)
 }
 
-// openThread leads a translator through initialize, and gives the request for the
-// thread.
+// openThread steps a translator through initialize, and returns the request for
+// the thread.
 func openThread(t testing.TB, tr adapters.Translator) string {
 	t.Helper()
 	hello, err := tr.Encode("initialize-0", adapters.Initialize{})
 	require.NoError(t, err)
-	tr.Step(event.Record{Dir: event.DirIn, Line: string(hello[0].Data)})
+	tr.Step(traffic.Record{Dir: event.DirIn, Line: string(hello[0].Data)})
 	require.Empty(t, tr.Due())
-	tr.Step(event.Record{Dir: event.DirOut, Line: `{"id":"initialize-0","result":{"userAgent":"x"}}`})
+	tr.Step(traffic.Record{Dir: event.DirOut, Line: `{"id":"initialize-0","result":{"userAgent":"x"}}`})
 	due := tr.Due()
 	require.Len(t, due, 2)
 	require.Empty(t, tr.Due(), "a message is due once")
@@ -145,7 +146,7 @@ func TestR94StaticParsing(t *testing.T) {
 	require.NotEmpty(t, recorded.Parsed(t, sources...).Blocks)
 }
 
-// The profile's files lie where the agent looks for them.
+// The profile's files are where the agent looks for them.
 func TestR96ProfileFiles(t *testing.T) {
 	t.Parallel()
 	files := profileFiles(t)
@@ -206,7 +207,7 @@ func profileFiles(t *testing.T) map[string]string {
 	return out
 }
 
-// What npm puts into PATH is a script; the program is taken that lies beside it.
+// npm puts a script into PATH; the program beside it is used.
 func TestLocateNative(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

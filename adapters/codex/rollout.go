@@ -22,13 +22,13 @@ const (
 // reading is the turn that is being read.
 type reading struct {
 	id    string
-	parts []told
-	// calls are those that the model has made and no item has come of, in order.
+	parts []turnPart
+	// calls are the model's calls without an item so far, in order.
 	calls []modelCall
 	last  int64
-	// newest is the item of the last line, its echoes aside.
+	// newest is the item of the last line, apart from its echoes.
 	newest string
-	// seen is what the live stream knows of the turn's times.
+	// seen is what the live stream has of the turn's times.
 	seen thread
 	// bytes is the size of the lines that parts were made of.
 	bytes int
@@ -40,8 +40,8 @@ type modelCall struct {
 	at     int64
 	rank   int
 	output *string
-	// heardAt is when the model got the outcome.
-	heardAt int64
+	// outcomeAt is when the model got the outcome.
+	outcomeAt int64
 }
 
 // line takes one line of the file.
@@ -78,7 +78,7 @@ func (f *file) line(raw []byte) error {
 	return nil
 }
 
-// bookkeeping are line types that say nothing about the conversation.
+// bookkeeping are line types that are not about the conversation.
 var bookkeeping = map[string]bool{
 	"world_state": true, "turn_context": true, lineTokens: true, "ghost_snapshot": true,
 	"compacted": true, "security_context": true,
@@ -93,7 +93,7 @@ func (f *file) meta(l *rolloutLine) error {
 	return nil
 }
 
-// event takes what the program shows its users, and keeps.
+// event handles what the program shows its users, and stores.
 func (f *file) event(l *rolloutLine, at int64) error {
 	var p payload
 	if err := decodeObject(l.Payload, &p); err != nil {
@@ -110,6 +110,13 @@ func (f *file) event(l *rolloutLine, at int64) error {
 		if p.Item != nil {
 			f.item(&p, at)
 		}
+	case "token_count":
+		if p.Info != nil {
+			f.add(turnPart{at: at, rank: f.in.Number(), late: 1, emit: func(s *emitter, th *thread, _ string) {
+				s.used(th, p.Info.Total.Tokens, p.Info.Last.event())
+			}})
+			f.releaseOutside()
+		}
 	case "task_complete", "turn_complete":
 		f.turnEnd(&p, turnDone)
 	case "turn_aborted":
@@ -122,24 +129,23 @@ func (f *file) event(l *rolloutLine, at int64) error {
 	return nil
 }
 
-// bookkeepingEvents say nothing about the conversation, or nothing that an item
-// does not say.
+// bookkeepingEvents are not about the conversation, or repeat an item.
 var bookkeepingEvents = map[string]bool{
-	"token_count": true, "thread_settings_applied": true, "item_started": true, "user_message": true,
+	"thread_settings_applied": true, "item_started": true, "user_message": true,
 	"agent_message": true, "agent_reasoning": true, "agent_reasoning_raw_content": true, "context_compacted": true,
 	"thread_name_updated": true, "exec_command_end": true, "mcp_tool_call_end": true, "patch_apply_end": true,
 	"web_search_end": true, "thread_goal_updated": true, "thread_goal_cleared": true, "error": true, "warning": true,
 }
 
-// native keeps a line of a type that this version doesn't know.
+// native keeps a line of an unknown type.
 func (f *file) native(kind string, at int64, raw []byte) {
-	f.add(told{at: at, rank: f.in.Number(), tell: func(s *emitter, th *thread, _ string) {
+	f.add(turnPart{at: at, rank: f.in.Number(), emit: func(s *emitter, th *thread, _ string) {
 		s.Native(th.Conversation, "", kind, raw)
 	}})
-	f.settleOutside()
+	f.releaseOutside()
 }
 
-func (f *file) add(t told) {
+func (f *file) add(t turnPart) {
 	t.size = f.size
 	f.turn.parts = append(f.turn.parts, t)
 	if f.turn.bytes += t.size; f.turn.bytes > heldTurn {
@@ -147,11 +153,11 @@ func (f *file) add(t told) {
 	}
 }
 
-// heldTurn bounds what is held of a turn, in bytes of its lines, to be put in
-// order.
+// heldTurn bounds how much of a turn is held to be put in order, in bytes of its
+// lines.
 const heldTurn = 8 << 20
 
-// releaseOldest hands over the older half of a turn that is too long to be held.
+// releaseOldest emits the older half of a turn that is too long to be held.
 func (f *file) releaseOldest() {
 	f.close()
 	n := (len(f.turn.parts) + 1) / 2
@@ -162,23 +168,23 @@ func (f *file) releaseOldest() {
 	}
 }
 
-// settleOutside emits at once what is outside of a turn.
-func (f *file) settleOutside() {
+// releaseOutside emits at once what is outside of a turn.
+func (f *file) releaseOutside() {
 	if f.turn.id == "" {
 		f.flushTurn(true)
 	}
 }
 
-// item takes a whole item. One that belongs to a turn before is what came of a
-// call after its turn, which is no part of the conversation.
+// item handles a whole item. One of an earlier turn is a call's result after its
+// turn, which is not part of the conversation.
 func (f *file) item(p *payload, at int64) {
 	it, kind := p.Item, p.Item.kind()
 	if kind.isTool() && p.TurnID != f.turn.id {
 		return
 	}
-	begun, ended := p.StartedMS, p.CompletedMS
-	if begun == 0 {
-		begun = at
+	started, ended := p.StartedMS, p.CompletedMS
+	if started == 0 {
+		started = at
 	}
 	if ended == 0 {
 		ended = at
@@ -189,28 +195,28 @@ func (f *file) item(p *payload, at int64) {
 	}
 	f.turn.seen.saw(it, p.StartedMS, p.CompletedMS)
 	if !kind.isTool() {
-		f.add(told{at: begun, rank: rank, late: 1, item: it.ID, tell: func(s *emitter, th *thread, _ string) {
+		f.add(turnPart{at: started, rank: rank, late: 1, item: it.ID, emit: func(s *emitter, th *thread, _ string) {
 			th.saw(it, p.StartedMS, p.CompletedMS)
 			s.end(th, it.ID, it, "")
 		}})
-		f.settleOutside()
+		f.releaseOutside()
 		return
 	}
-	f.add(told{at: begun, rank: rank, late: 1, item: it.ID, tell: func(s *emitter, th *thread, _ string) {
+	f.add(turnPart{at: started, rank: rank, late: 1, item: it.ID, emit: func(s *emitter, th *thread, _ string) {
 		s.begin(th, it.ID, it)
 	}})
-	done := told{at: ended, rank: rank, late: 1, phase: 1, item: it.ID, tell: func(s *emitter, th *thread, _ string) {
+	done := turnPart{at: ended, rank: rank, late: 1, phase: 1, item: it.ID, emit: func(s *emitter, th *thread, _ string) {
 		th.saw(it, p.StartedMS, p.CompletedMS)
 		s.end(th, it.ID, it, "")
 	}}
-	if ended > begun {
+	if ended > started {
 		done.late = 0
 	}
 	f.add(done)
 }
 
-// rank is the place of an item in the model's order: its call's, which then
-// has come to something, else its own line's.
+// rank returns the place of an item in the model's order: that of its call, which
+// then has a result, else that of its own line.
 func (f *file) rank(id string) int {
 	at := slices.IndexFunc(f.turn.calls, func(c modelCall) bool { return c.CallID == id })
 	if at < 0 {
@@ -221,8 +227,8 @@ func (f *file) rank(id string) int {
 	return rank
 }
 
-// modelItem takes what the model said or was given. All of it that a
-// conversation shows comes as items too, but for calls that came to nothing.
+// modelItem handles the model's output and input. All of it that a conversation
+// shows is also in items, except for calls without a result.
 func (f *file) modelItem(l *rolloutLine, at int64) error {
 	var head struct {
 		Type   string `json:"type"`
@@ -256,7 +262,7 @@ func (f *file) output(l *rolloutLine, at int64) error {
 	for i := range f.turn.calls {
 		if f.turn.calls[i].CallID == p.CallID {
 			text, _ := plainText(p.Output)
-			f.turn.calls[i].output, f.turn.calls[i].heardAt = &text, at
+			f.turn.calls[i].output, f.turn.calls[i].outcomeAt = &text, at
 		}
 	}
 	return nil
@@ -268,10 +274,10 @@ func (f *file) turnEnd(p *payload, status string) {
 		status = turnFailed
 	}
 	end := outcome{status, p.DurationMS}
-	f.begunCalls(end)
+	f.streamedCalls(end)
 	turn := first(f.turn.id, p.TurnID)
 	f.close()
-	f.add(told{at: f.turn.last, tell: func(s *emitter, th *thread, id string) {
+	f.add(turnPart{at: f.turn.last, emit: func(s *emitter, th *thread, id string) {
 		if p.Error != nil && status == turnFailed {
 			s.failure(th, turn, p.Error)
 		}
@@ -286,16 +292,16 @@ func (f *file) turnEnd(p *payload, status string) {
 // flushTurn ends a turn without an end: the process died. Outside of
 // a turn nothing is open.
 //
-// An item that was written last of all may not have been sent any more: the
-// program writes before it speaks.
+// The item that was written last may not have been sent any more: the program
+// writes before it sends.
 func (f *file) flushTurn(outside bool) {
 	f.turn.calls = nil
 	if last := f.turn.newest; !outside && last != "" {
-		f.turn.parts = slices.DeleteFunc(f.turn.parts, func(t told) bool { return t.item == last })
+		f.turn.parts = slices.DeleteFunc(f.turn.parts, func(t turnPart) bool { return t.item == last })
 	}
 	f.close()
 	if !outside && f.turn.id != "" {
-		f.add(told{at: f.turn.last, tell: func(s *emitter, th *thread, id string) {
+		f.add(turnPart{at: f.turn.last, emit: func(s *emitter, th *thread, id string) {
 			s.turnEnded(th, id, outcome{status: turnLost})
 		}})
 	}
@@ -303,28 +309,28 @@ func (f *file) flushTurn(outside bool) {
 }
 
 // close puts the parts of the turn in order.
-func (f *file) close() { slices.SortStableFunc(f.turn.parts, told.compare) }
+func (f *file) close() { slices.SortStableFunc(f.turn.parts, turnPart.compare) }
 
-// release hands the turn over to be emitted.
+// release emits the turn.
 func (f *file) release() {
 	f.ready = append(f.ready, f.turn.parts...)
 	f.turn = reading{last: f.turn.last}
 }
 
-// begunCalls emits the calls that have begun and have no item.
-func (f *file) begunCalls(end outcome) {
+// streamedCalls emits the calls that have started and have no item.
+func (f *file) streamedCalls(end outcome) {
 	completed := end.status != turnInterrupted
 	keeps := !f.plain && f.turn.seen.keeps(end) || completed
 	for _, c := range f.turn.calls {
 		it := c.item()
-		if it == nil || !keeps || !c.begun(completed) {
+		if it == nil || !keeps || !c.streamed(completed) {
 			continue
 		}
-		f.add(told{at: c.at, rank: c.rank, late: 1, tell: func(s *emitter, th *thread, _ string) {
+		f.add(turnPart{at: c.at, rank: c.rank, late: 1, emit: func(s *emitter, th *thread, _ string) {
 			s.begin(th, it.ID, it)
 		}})
 		if failed := c.failure(); failed != nil && completed {
-			f.add(told{at: c.heardAt, rank: c.rank, late: 1, phase: 1, tell: func(s *emitter, th *thread, _ string) {
+			f.add(turnPart{at: c.outcomeAt, rank: c.rank, late: 1, phase: 1, emit: func(s *emitter, th *thread, _ string) {
 				failed(s, th, it)
 			}})
 		}
@@ -332,34 +338,34 @@ func (f *file) begunCalls(end outcome) {
 	f.turn.calls = nil
 }
 
-// The words by which the program tells the model what became of a call that
-// has no item.
+// The texts by which the program tells the model what became of a call that has
+// no item.
 const (
-	saysRunning  = "Process running with session ID"
-	saysFailed   = "exec_command failed: "
-	saysRejected = `Rejected("`
+	textRunning  = "Process running with session ID"
+	textFailed   = "exec_command failed: "
+	textRejected = `Rejected("`
 	endOfHeader  = "\nOutput:\n"
 )
 
-// begun reports whether the live stream has the call. In a turn that was
-// broken off all calls had begun that have an item at all; in a completed one
-// those that go on in the background, that were refused, or that could not be
-// started. What the program refused by itself has never begun.
-func (c *modelCall) begun(completed bool) bool {
+// streamed reports whether the live stream has the call. In a turn that was broken
+// off, every call with an item had started; in a completed one, those that
+// continue in the background, that were refused, or that could not be started. A
+// call that the program itself refused never started.
+func (c *modelCall) streamed(completed bool) bool {
 	if !completed || c.output == nil {
 		return true
 	}
 	header, _, _ := strings.Cut(*c.output, endOfHeader)
-	return strings.HasPrefix(*c.output, saysFailed) || strings.Contains(header, saysRunning)
+	return strings.HasPrefix(*c.output, textFailed) || strings.Contains(header, textRunning)
 }
 
 // failure returns how a command ended that could not be started; nil for others.
 func (c *modelCall) failure() func(*emitter, *thread, *item) {
-	if c.output == nil || !strings.HasPrefix(*c.output, saysFailed) {
+	if c.output == nil || !strings.HasPrefix(*c.output, textFailed) {
 		return nil
 	}
 	why := unquoteReason(*c.output)
-	if why == saysByTheUser {
+	if why == rejectedByUser {
 		return func(s *emitter, th *thread, it *item) {
 			it.Status = "declined"
 			s.result(th, it.ID, it)
@@ -371,19 +377,19 @@ func (c *modelCall) failure() func(*emitter, *thread, *item) {
 	}
 }
 
-// unquoteReason finds the reason in what the model is told, which quotes it
+// unquoteReason returns the reason from the text for the model, which quotes it
 // twice.
 func unquoteReason(output string) string {
 	_, rest, found := strings.Cut(output, `message: "`)
 	if !found {
-		return strings.TrimPrefix(output, saysFailed)
+		return strings.TrimPrefix(output, textFailed)
 	}
 	inner := strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(strings.TrimSuffix(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "}")), `"`))
-	inner = strings.TrimSuffix(strings.TrimPrefix(inner, saysRejected), `")`)
+	inner = strings.TrimSuffix(strings.TrimPrefix(inner, textRejected), `")`)
 	return strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n").Replace(inner)
 }
 
-// item is what the live stream shows of a call before anything came of it; nil
+// item returns what the live stream shows of a call before it has a result; nil
 // for tools that have no items.
 func (c *modelCall) item() *item {
 	var args struct {
@@ -410,7 +416,7 @@ func (c *modelCall) item() *item {
 			it.Command = jsontext.Value(object([]string{"sh", "-c", args.Cmd}))
 		}
 	case c.Namespace == teamNamespace && name != "wait_agent":
-		return nil // they are done as soon as they have begun
+		return nil // they are done as soon as they have started
 	case collabTools[name] != "":
 		it.Type, it.Tool, it.Prompt, it.Receivers = string(kindCollab), collabTools[name], args.Message, args.Targets
 		if args.Target != "" {
@@ -422,8 +428,7 @@ func (c *modelCall) item() *item {
 	return it
 }
 
-// teamNamespace is where the tools about subagents are that are members of a
-// team.
+// teamNamespace has the tools about subagents that are members of a team.
 const teamNamespace = "collaboration"
 
 // shellTools are the model's names for the tool that runs commands.

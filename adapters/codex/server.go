@@ -27,7 +27,8 @@ func (t *translator) notified(m *message, raw []byte) error {
 	return nil
 }
 
-// conversationIn is where an unknown notification belongs, if it says so.
+// conversationIn returns the conversation of an unknown notification, if it names
+// one.
 func (t *translator) conversationIn(raw jsontext.Value) string {
 	var p struct {
 		ThreadID string `json:"threadId"`
@@ -65,8 +66,8 @@ var notifications = map[string]func(*translator, *params, []byte){
 	"turn/plan/updated":                 (*translator).progress,
 }
 
-// quiet are notifications that say nothing about the conversation, or nothing
-// that another one does not say.
+// quiet are notifications that are not about the conversation, or repeat another
+// one.
 var quiet = map[string]bool{
 	"thread/status/changed":                     true,
 	"thread/readState/changed":                  true,
@@ -86,14 +87,14 @@ var quiet = map[string]bool{
 	"thread/compacted":                          true,
 }
 
-// threadStarted learns the main thread from a stream without its input side.
+// threadStarted sets the main thread in a stream without its input side.
 func (t *translator) threadStarted(p *params, _ []byte) {
 	if p.Thread != nil && p.Thread.Parent == "" && t.Main == "" {
 		t.mainIs(p.Thread.ID)
 	}
 }
 
-// mainIs returns which thread the session's own conversation is.
+// mainIs sets which thread is the session's own conversation.
 func (t *translator) mainIs(id string) {
 	if id == "" {
 		return
@@ -108,7 +109,7 @@ func (t *translator) turnStarted(p *params, _ []byte) {
 	}
 }
 
-// runs notes that a turn has begun.
+// runs records that a turn has begun.
 func (t *translator) runs(threadID, turnID string) *thread {
 	if t.Main == "" {
 		t.mainIs(threadID)
@@ -118,16 +119,16 @@ func (t *translator) runs(threadID, turnID string) *thread {
 		return th
 	}
 	th.Turn, th.Interrupt, th.Done, th.Last = turnID, false, false, ""
-	th.Began, th.Quiet = 0, 0
+	th.Began, th.Quiet, th.Calling, th.First = 0, 0, false, ""
 	if th.Conversation == event.Main {
 		t.Turn.Busy, t.Turn.End = true, nil
 	}
 	return th
 }
 
-// itemThread is the thread of an item. A subagent's first item may come before
-// the call that started it is done: its prompt identifies that call. A
-// thread of unknown origin is a conversation under its own id.
+// itemThread returns the thread of an item. A subagent's first item may precede
+// the end of the call that started it: its prompt identifies that call. A thread
+// of unknown origin is a conversation under its own id.
 func (t *translator) itemThread(p *params) *thread {
 	if t.Main == "" {
 		t.mainIs(p.ThreadID)
@@ -145,7 +146,7 @@ func (t *translator) itemThread(p *params) *thread {
 	return th
 }
 
-// spawnedBy finds the open call that starts a subagent with that prompt.
+// spawnedBy assigns a subagent to the open call that starts one with that prompt.
 func (t *translator) spawnedBy(child, prompt string) {
 	for _, id := range t.threads() {
 		parent := t.Threads[id]
@@ -171,7 +172,17 @@ func (t *translator) itemStarted(p *params, raw []byte) {
 		t.late(th, p.Item, "begun", raw)
 		return
 	}
+	t.calls(th)
 	t.begin(th, p.Item.ID, p.Item)
+}
+
+// calls reports a model call with the first thing that it makes: the program tells
+// of a call only when it has ended.
+func (t *translator) calls(th *thread) {
+	if !th.Calling && th.Turn != "" && th.Conversation != "" {
+		th.Calling = true
+		t.Emit(th.Conversation, event.MetadataUpdate{Calls: 1})
+	}
 }
 
 // late notes a call that a turn before has made: what continues in the background
@@ -189,6 +200,9 @@ func (t *translator) itemCompleted(p *params, raw []byte) {
 	th, it := t.itemThread(p), p.Item
 	if p.TurnID == th.Turn {
 		th.saw(it, it.StartedMS, it.CompletedMS)
+		if it.kind() != kindUser && th.find(it.ID) < 0 {
+			t.calls(th)
+		}
 	}
 	switch kind := it.kind(); {
 	case kind == kindUser:
@@ -243,7 +257,7 @@ func (t *translator) turnCompleted(p *params, _ []byte) {
 	t.idle()
 }
 
-// mainEnded remembers how the main thread's turn ended.
+// mainEnded records how the main thread's turn ended.
 func (t *translator) mainEnded(turn *wireTurn) {
 	end := &turnEnd{Interrupted: turn.Status == turnInterrupted}
 	if turn.Error != nil && turn.Status == turnFailed {
@@ -252,7 +266,7 @@ func (t *translator) mainEnded(turn *wireTurn) {
 	t.Turn.End = end
 }
 
-// idle says that the turn is over when nothing runs and nothing is on its way:
+// idle emits that the turn is over when nothing runs and nothing is on its way:
 // subagents may outlive the turn that started them.
 func (t *translator) idle() {
 	if t.Turn.End == nil {
@@ -279,7 +293,7 @@ func (t *translator) idle() {
 	t.Emit(event.Main, e)
 }
 
-// tokensUsed reports what one model call took. A resumed thread repeats its
+// tokensUsed reports the tokens of one model call. A resumed thread repeats its
 // last report.
 func (t *translator) tokensUsed(p *params, _ []byte) {
 	if p.Usage == nil {
@@ -291,15 +305,15 @@ func (t *translator) tokensUsed(p *params, _ []byte) {
 		th.Tokens = total
 		return
 	}
-	th.Tokens = total
+	t.calls(th)
+	th.Calling = false
 	last := p.Usage.Last
-	t.Emit(event.Main, event.MetadataUpdate{Model: t.Model, Usage: &event.Usage{
-		InputTokens: max(last.Input-last.Cached, 0), OutputTokens: last.Output,
-		CacheReadTokens: last.Cached, CacheWriteTokens: last.CacheWrite,
-	}})
+	took := usage{last.Input, last.Cached, last.CacheWrite, last.Output}.event()
+	t.Emit(event.Main, event.MetadataUpdate{Model: t.Model, Usage: &took})
+	t.used(th, total, took)
 }
 
-// faulted emits a retry. A failure that is final comes with the turn's end.
+// faulted emits a retry. The turn's end has a final failure.
 func (t *translator) faulted(p *params, raw []byte) {
 	message := "model API error"
 	if p.Error != nil {

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
-// state is all that a translator remembers, and its JSON is what is carried
-// from turn to turn. It holds what is open and nothing that is done, so its
-// size does not grow with the conversation.
+// state is everything that a translator remembers; its JSON is carried from turn
+// to turn. It has what is open and nothing that is finished, so its size does not
+// grow with the conversation.
 type state struct {
 	// Version distinguishes a state of another layout.
 	Version int `json:"v"`
@@ -19,10 +21,10 @@ type state struct {
 	// Main is the id of the main thread.
 	Main    string             `json:"main,omitempty"`
 	Threads map[string]*thread `json:"threads,omitempty"`
-	// Calls are what was written to the program and waits for its response.
+	// Calls are the requests to the program that wait for a response.
 	Calls map[string]call `json:"calls,omitempty"`
-	// Asks are the program's requests that wait for an answer, by the id under
-	// which the host knows them.
+	// Asks are the program's requests that wait for an answer, by the id that the
+	// host uses.
 	Asks map[string]ask `json:"asks,omitempty"`
 	// Handed are prompts on their way: shown or not, the program has not
 	// repeated them yet.
@@ -30,7 +32,7 @@ type state struct {
 	Turn   turn     `json:"turn,omitzero"`
 	// Clock is the latest time that the program reported, in Unix milliseconds.
 	Clock int64 `json:"clock,omitempty"`
-	// Prompts counts the prompts that came without an id.
+	// Prompts counts the prompts without an id.
 	Prompts int    `json:"prompts,omitempty"`
 	Model   string `json:"model,omitempty"`
 	// Tokens is what the threads of a stream without threads have used so far.
@@ -39,13 +41,13 @@ type state struct {
 
 const stateVersion = 1
 
-// opening is how far the exchange with a new process is.
+// opening is the state of the opening of a new process.
 type opening struct {
 	Phase phase `json:"phase,omitempty"`
 	// Initialize and Thread are the ids of the two requests of the opening.
 	Initialize string `json:"initialize,omitempty"`
 	Thread     string `json:"thread,omitempty"`
-	// Refused are the program's words about a session that it doesn't open.
+	// Refused is the program's error about a session that it doesn't open.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -59,9 +61,9 @@ const (
 	refused phase = "refused"
 )
 
-// turn is what becomes of the prompt.
+// turn is the state of the current prompt.
 type turn struct {
-	// Busy: something was asked, and idle was not emitted yet.
+	// Busy: a prompt was sent, and idle was not emitted yet.
 	Busy bool     `json:"busy,omitempty"`
 	End  *turnEnd `json:"end,omitempty"`
 }
@@ -73,10 +75,10 @@ type turnEnd struct {
 	Code        string `json:"code,omitempty"`
 }
 
-// handed is a prompt that the program was given.
+// handed is a prompt that was sent to the program.
 type handed struct {
 	ID string `json:"id"`
-	// Turn is the turn that ran then; "" when none did.
+	// Turn is the turn that was running then; "" for none.
 	Turn string `json:"turn,omitempty"`
 	// Shown: it is in the conversation.
 	Shown bool `json:"shown,omitempty"`
@@ -100,30 +102,34 @@ type ask struct {
 
 // thread is one thread of the program: main, or a subagent's.
 type thread struct {
-	// Conversation is where its items belong; "" until that is known.
+	// Conversation is that of its items; "" until it is known.
 	Conversation string `json:"conv,omitempty"`
 	// Parent is the conversation that started it.
 	Parent string `json:"parent,omitempty"`
-	// Prompt is what it was started with.
+	// Prompt is the prompt with which it was started.
 	Prompt string `json:"prompt,omitempty"`
+	// Calling: what a model call makes has come, and its usage has not.
+	Calling bool `json:"calling,omitempty"`
+	// First is the first block that the model call has made: the one with its usage.
+	First     string          `json:"first,omitempty"`
+	FirstType event.BlockType `json:"firstType,omitempty"`
 	// Turn is the turn that runs.
 	Turn string `json:"turn,omitempty"`
-	// Interrupt: we asked for the end of that turn.
+	// Interrupt: the host requested the end of that turn.
 	Interrupt bool `json:"interrupt,omitempty"`
-	// Began is when the turn's prompt was taken up, and Quiet since when nothing
-	// was finished: the program's figures, in Unix milliseconds.
+	// Began is when the turn's prompt was taken, and Quiet when the last item was
+	// finished: the program's figures, in Unix milliseconds.
 	Began int64 `json:"began,omitempty"`
 	Quiet int64 `json:"quiet,omitempty"`
-	// Open are the items that have begun and not ended, in order.
+	// Open are the items that have started and not ended, in order.
 	Open []open `json:"open,omitempty"`
-	// Refused are calls that were refused, and that the turn has not gone on
-	// from yet.
+	// Refused are refused calls behind which the turn has not continued yet.
 	Refused []string `json:"refused,omitempty"`
 	// Last is the last text of a subagent.
 	Last string `json:"last,omitempty"`
 	// Tokens is the total of the last report.
 	Tokens int64 `json:"tokens,omitempty"`
-	// Done: its end was emitted. Reported: another thread has heard that it ended
+	// Done: its end was emitted. Reported: another thread was informed that it ended
 	// well.
 	Done     bool `json:"done,omitempty"`
 	Reported bool `json:"reported,omitempty"`
@@ -149,7 +155,7 @@ func newState() *state {
 	}
 }
 
-// thread is the thread of that id, which may be new.
+// thread returns the thread with that id, which may be new.
 func (s *state) thread(id string) *thread {
 	t := s.Threads[id]
 	if t == nil {
@@ -159,14 +165,14 @@ func (s *state) thread(id string) *thread {
 	return t
 }
 
-// threads are the ids of the threads, in order.
+// threads returns the ids of the threads, in order.
 func (s *state) threads() []string { return slices.Sorted(maps.Keys(s.Threads)) }
 
 func (t *thread) find(id string) int {
 	return slices.IndexFunc(t.Open, func(o open) bool { return o.ID == id })
 }
 
-// drop forgets an open item and reports whether it was one.
+// drop removes an open item and reports whether it was one.
 func (t *thread) drop(id string) (open, bool) {
 	at := t.find(id)
 	if at < 0 {

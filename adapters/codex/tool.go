@@ -20,7 +20,7 @@ const shellTool = "shell"
 // patchTool is the name of the tool that changes files.
 const patchTool = "apply_patch"
 
-// toolName is what a tool's item is called.
+// toolName returns the name of a tool's item.
 func (it *item) toolName() string {
 	switch kind := it.kind(); kind {
 	case kindCommand:
@@ -36,8 +36,8 @@ func (it *item) toolName() string {
 	}
 }
 
-// toolInput is what the tool was called with, in all spellings. plain
-// leaves out what `codex exec --json` doesn't print.
+// toolInput returns the tool's input, in all spellings. plain leaves out what
+// `codex exec --json` doesn't print.
 func (it *item) toolInput(plain bool) stdjson.RawMessage {
 	switch it.kind() {
 	case kindCommand:
@@ -55,7 +55,7 @@ func (it *item) toolInput(plain bool) stdjson.RawMessage {
 	return ownInput(it.raw)
 }
 
-// waitedFor are the threads that a call is about; a spawn's is its outcome.
+// waitedFor returns the threads that a call is about; a spawn's is its outcome.
 func (it *item) waitedFor() []string {
 	if snake(it.Tool) == spawnTool {
 		return nil
@@ -63,8 +63,8 @@ func (it *item) waitedFor() []string {
 	return it.receivers()
 }
 
-// agentPath is the place of a member of a team in it: its name, behind that of
-// those that started it.
+// agentPath returns the path of a team's member: its name, behind those of the
+// agents that started it.
 func (it *item) agentPath() string { return first(it.AgentPath, it.AgentPathDisk) }
 
 func collabInput(prompt string, agents []string) stdjson.RawMessage {
@@ -78,7 +78,7 @@ func collabInput(prompt string, agents []string) stdjson.RawMessage {
 	return object(in)
 }
 
-// toolOutput is what came of the call.
+// toolOutput returns the output of the call.
 func (it *item) toolOutput() stdjson.RawMessage {
 	switch it.kind() {
 	case kindCommand:
@@ -112,7 +112,7 @@ func (it *item) agentsText() string {
 	return strings.Join(lines, "\n")
 }
 
-// agentState reads the state of an agent: {"status", "message"}, or in rollouts
+// agentState parses the state of an agent: {"status", "message"}, or in rollouts
 // a word, or an object with the word as its name.
 func agentState(raw jsontext.Value) (status, message string) {
 	if text, ok := plainText(raw); ok {
@@ -122,7 +122,7 @@ func agentState(raw jsontext.Value) (status, message string) {
 	if decode(raw, &fields) != nil {
 		return "", ""
 	}
-	if s, told := fields["status"]; told {
+	if s, changed := fields["status"]; changed {
 		status, _ = plainText(s)
 		message, _ = plainText(fields["message"])
 		return snake(status), message
@@ -134,7 +134,7 @@ func agentState(raw jsontext.Value) (status, message string) {
 	return "", ""
 }
 
-// mcpOutput is the content of an MCP server's answer, or why there is none.
+// mcpOutput returns the content of an MCP server's answer, or why there is none.
 func mcpOutput(result, failure jsontext.Value) stdjson.RawMessage {
 	var r struct {
 		Content jsontext.Value `json:"content"`
@@ -157,7 +157,7 @@ func mcpOutput(result, failure jsontext.Value) stdjson.RawMessage {
 	return stdjson.RawMessage("null")
 }
 
-// changes is a list of changed files, which rollouts write as an object.
+// changes returns a list of changed files, which rollouts write as an object.
 func changes(raw jsontext.Value, plain bool) []map[string]any {
 	list := []map[string]any{}
 	if !given(raw) {
@@ -175,12 +175,12 @@ func changes(raw jsontext.Value, plain bool) []map[string]any {
 		}
 		return list
 	}
-	var told []change
-	if decode(raw, &told) != nil {
+	var changed []change
+	if decode(raw, &changed) != nil {
 		return list
 	}
-	slices.SortStableFunc(told, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
-	for _, c := range told {
+	slices.SortStableFunc(changed, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
+	for _, c := range changed {
 		list = append(list, c.fields(plain))
 	}
 	return list
@@ -221,7 +221,7 @@ func (c change) fields(plain bool) map[string]any {
 	return out
 }
 
-// script is what a command runs: the shell's script where a shell runs it, else
+// script returns what a command runs: the shell's script if a shell runs it, else
 // the words of the command.
 func script(command jsontext.Value) string {
 	var argv []string
@@ -240,7 +240,7 @@ func script(command jsontext.Value) string {
 	return strings.Join(argv, " ")
 }
 
-// ownInput is what an item says beside its life.
+// ownInput returns an item's fields apart from its status.
 func ownInput(raw jsontext.Value) stdjson.RawMessage {
 	var fields map[string]any
 	if decode(raw, &fields) != nil {
@@ -252,7 +252,7 @@ func ownInput(raw jsontext.Value) stdjson.RawMessage {
 	return object(snakeNames(fields).(map[string]any))
 }
 
-// snakeNames spells all names alike and leaves out what is null.
+// snakeNames spells all names alike and leaves out null values.
 func snakeNames(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -271,8 +271,8 @@ func snakeNames(v any) any {
 	return v
 }
 
-// object is v as JSON with its names in order; what is made here can always be
-// encoded.
+// object returns v as JSON with its names in order; values made here can always
+// be encoded.
 func object(v any) stdjson.RawMessage {
 	data, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -281,7 +281,7 @@ func object(v any) stdjson.RawMessage {
 	return data
 }
 
-// objectOr is raw, which is a tool's input: JSON, or JSON in a string.
+// objectOr returns raw, which is a tool's input: JSON, or JSON in a string.
 func objectOr(raw jsontext.Value) stdjson.RawMessage {
 	if text, ok := plainText(raw); ok {
 		if inner := jsontext.Value(text); inner.IsValid() {
@@ -294,7 +294,7 @@ func objectOr(raw jsontext.Value) stdjson.RawMessage {
 	return stdjson.RawMessage(raw)
 }
 
-// rawText is s as a JSON string.
+// rawText returns s as a JSON string.
 func rawText(s string) stdjson.RawMessage {
 	data, err := jsontext.AppendQuote(nil, s)
 	if err != nil {

@@ -20,13 +20,13 @@ const (
 	idLength = 36
 )
 
-// rollout is a rollout file and what its first line says.
+// rollout is a rollout file and the content of its first line.
 type rollout struct {
 	path string
 	sessionMeta
 }
 
-// threadID is the id in a rollout's file name.
+// threadID returns the id in a rollout's file name.
 func threadID(file string) string {
 	name, ok := strings.CutSuffix(path.Base(file), rolloutSuffix)
 	if !ok || !strings.HasPrefix(name, rolloutPrefix) || len(name) < len(rolloutPrefix)+idLength {
@@ -45,7 +45,7 @@ func readMeta(home adapters.Home, file string) (rollout, error) {
 	defer in.Close()
 	first, err := bufio.NewReader(in).ReadBytes('\n')
 	if len(first) == 0 && err != nil {
-		return r, nil // empty: its name is all that it tells
+		return r, nil // empty: there is only its name
 	}
 	var l rolloutLine
 	var meta sessionMeta
@@ -76,8 +76,8 @@ func rollouts(home adapters.Home, pattern string) ([]rollout, error) {
 	return found, nil
 }
 
-// Transcripts finds the rollout of the launch's native session and those of
-// its subagents. Without a native id in the launch it finds all sessions.
+// Transcripts returns the rollout of the launch's native session and those of its
+// subagents. Without a native id in the launch it returns those of all sessions.
 func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.Transcript, error) {
 	all, err := rollouts(home, path.Join(sessionsDir, "*", "*", "*", rolloutPrefix+"*"+rolloutSuffix))
 	if err != nil {
@@ -86,15 +86,15 @@ func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.T
 	var found []adapters.Transcript
 	for _, r := range all {
 		if r.Parent == "" && (l.NativeID == "" || r.ID == l.NativeID) {
-			found = append(found, family(r, all)...)
+			found = append(found, withSubagents(r, all)...)
 		}
 	}
 	return found, nil
 }
 
-// family is a rollout as the main transcript, and its subagents', nested ones
-// included, in the order of their names, which is that of their births.
-func family(main rollout, all []rollout) []adapters.Transcript {
+// withSubagents returns a rollout as the main transcript, and its subagents', nested
+// ones included, in the order of their names, which is that of their starts.
+func withSubagents(main rollout, all []rollout) []adapters.Transcript {
 	found := []adapters.Transcript{{ID: event.Main, Path: main.path, Kind: adapters.Append}}
 	kin := map[string]bool{main.ID: true}
 	for grown := true; grown; {
@@ -110,8 +110,8 @@ func family(main rollout, all []rollout) []adapters.Transcript {
 	return found
 }
 
-// Identify returns what a rollout is by its first line, and finds what belongs to
-// it: a session brings its subagents, where they lie in the same folder.
+// Identify returns what a rollout is by its first line, with its subagents' if
+// they are in the same folder.
 func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	r, err := readMeta(home, file)
 	if err != nil {
@@ -124,8 +124,8 @@ func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript
 	if err != nil {
 		return nil, err
 	}
-	return family(r, all), nil
+	return withSubagents(r, all), nil
 }
 
-// Place leaves a rollout where it was: the program finds it under any date.
+// Place returns the same path: the program finds a rollout under any date.
 func (*Adapter) Place(t adapters.Transcript, _ adapters.Launch) string { return t.Path }

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // translator is the pure step from records to events, and the host's side of
@@ -34,11 +35,11 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 
 // State returns what the next translator needs to continue.
 func (t *translator) State() (json.RawMessage, error) {
-	return nativejson.Marshal(t.state) // a call's input is repeated as it came
+	return nativejson.Marshal(t.state) // a call's input is repeated unchanged
 }
 
 // Step translates one record.
-func (t *translator) Step(r event.Record) []event.Event {
+func (t *translator) Step(r traffic.Record) []event.Event {
 	t.Begin(r)
 	switch r.Dir {
 	case event.DirOut:
@@ -53,15 +54,15 @@ func (t *translator) Step(r event.Record) []event.Event {
 	return t.End(r)
 }
 
-// Due returns what the last steps have made necessary.
+// Due returns what must be written after the last steps.
 func (t *translator) Due() []adapters.Message {
 	due := t.due
 	t.due = nil
 	return due
 }
 
-// decode hands a line on, or keeps it as an error event.
-func (t *translator) decode(r event.Record, next func(*message, []byte) error) {
+// decode passes a line on, or keeps it as an error event.
+func (t *translator) decode(r traffic.Record, next func(*message, []byte) error) {
 	if strings.TrimSpace(r.Line) == "" {
 		return
 	}
@@ -108,7 +109,7 @@ func (t *translator) written(m *message, raw []byte) error {
 	return nil
 }
 
-// colours are the program's on standard error.
+// colours are the program's escape codes on standard error.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func (t *translator) complained(line string) {
@@ -117,7 +118,7 @@ func (t *translator) complained(line string) {
 	}
 }
 
-// signal translates something that happened to the process.
+// signal translates a record about the process.
 func (t *translator) signal(what string) {
 	if emit.Fatal(what, "15") { // SIGINT lets the program end by itself
 		t.died(what)
@@ -132,19 +133,19 @@ func (t *translator) signal(what string) {
 // peaceful reports whether the process ended by itself: its input was closed.
 func peaceful(how string) bool { return how == "exit 0" || strings.HasPrefix(how, "exit (") }
 
-// died settles what the end of the process leaves open.
+// died closes what the end of the process leaves open.
 func (t *translator) died(how string) {
 	midTurn := t.Turn.Busy
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
 		t.resolve(id, "cancelled")
 	}
-	t.abandon(peaceful(how))
+	t.endThreads(peaceful(how))
 	t.loseHanded()
 	t.Opening, t.Turn, t.Clock = opening{}, turn{}, 0
 	clear(t.Calls)
 	t.Died(how, midTurn)
 }
 
-// loseHanded forgets the prompts that the program took with it. Those that
-// stand in the conversation stay there.
+// loseHanded discards the prompts that the process had taken. Those that were
+// shown stay in the conversation.
 func (t *translator) loseHanded() { t.Handed = nil }

@@ -2,7 +2,7 @@ package codex
 
 import "github.com/sojourn-run/sojourn/adapters"
 
-// variables are what the program reads of its environment.
+// variables returns what the program reads of its environment.
 func variables() []adapters.Variable {
 	return []adapters.Variable{
 		{Name: "OPENAI_API_KEY", About: "key for the OpenAI API"},

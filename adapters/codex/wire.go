@@ -2,6 +2,8 @@ package codex
 
 import (
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/sojourn-run/sojourn/event"
 )
 
 // message is one line of the exchange: a request, a response or a notification
@@ -13,11 +15,11 @@ type message struct {
 	Params jsontext.Value `json:"params"`
 	Result jsontext.Value `json:"result"`
 	Error  jsontext.Value `json:"error"`
-	// EmittedMS is when the program said it, in Unix milliseconds.
+	// EmittedMS is when the program sent it, in Unix milliseconds.
 	EmittedMS int64 `json:"emittedAtMs"`
 
-	// Of `codex exec --json`, and of the line that stands for a prompt given on
-	// the command line.
+	// Of `codex exec --json`, and of the line that represents a prompt on the command
+	// line.
 	Type     string         `json:"type"`
 	ThreadID string         `json:"thread_id"`
 	Item     jsontext.Value `json:"item"`
@@ -26,8 +28,8 @@ type message struct {
 	Text     jsontext.Value `json:"text"`
 }
 
-// params is what the notifications and requests that matter here say. They
-// share most of their fields.
+// params has the fields of the notifications and requests that are translated.
+// They share most of them.
 type params struct {
 	ThreadID string `json:"threadId"`
 	TurnID   string `json:"turnId"`
@@ -59,7 +61,7 @@ type params struct {
 	Input    jsontext.Value `json:"input"`
 }
 
-// approval is what an MCP question is about when it is the program's own.
+// approval is the subject of an MCP question when it is the program's own.
 type approval struct {
 	Kind   string         `json:"codex_approval_kind"`
 	Tool   string         `json:"tool_name"`
@@ -79,7 +81,7 @@ type wireTurn struct {
 	DurationMS int64 `json:"durationMs"`
 }
 
-// turnError is why a turn failed, as the stream and rollouts say it.
+// turnError is why a turn failed, in the form of the stream and of rollouts.
 type turnError struct {
 	Message string         `json:"message"`
 	Info    jsontext.Value `json:"codexErrorInfo"`
@@ -99,12 +101,27 @@ type tokenUsage struct {
 	} `json:"last"`
 }
 
-// usage is what `codex exec --json` says of tokens.
+// usage is the token counts of `codex exec --json`.
 type usage struct {
 	Input      int64 `json:"input_tokens"`
 	Cached     int64 `json:"cached_input_tokens"`
 	CacheWrite int64 `json:"cache_write_input_tokens"`
 	Output     int64 `json:"output_tokens"`
+}
+
+func (u usage) event() event.Usage {
+	return event.Usage{
+		InputTokens: max(u.Input-u.Cached, 0), OutputTokens: u.Output,
+		CacheReadTokens: u.Cached, CacheWriteTokens: u.CacheWrite,
+	}
+}
+
+// tokenInfo is what a rollout says of a model call and of all before it.
+type tokenInfo struct {
+	Total struct {
+		Tokens int64 `json:"total_tokens"`
+	} `json:"total_token_usage"`
+	Last usage `json:"last_token_usage"`
 }
 
 // response is what the responses that matter here say.
@@ -128,7 +145,7 @@ type rolloutLine struct {
 	Payload   jsontext.Value `json:"payload"`
 }
 
-// payload is what the rollout's lines that matter here hold.
+// payload has the fields of the rollout lines that are translated.
 type payload struct {
 	Type   string `json:"type"`
 	TurnID string `json:"turn_id"`
@@ -139,6 +156,7 @@ type payload struct {
 	CompletedMS int64      `json:"completed_at_ms"`
 	Error       *turnError `json:"error"`
 	DurationMS  int64      `json:"duration_ms"`
+	Info        *tokenInfo `json:"info"`
 
 	// Of response_item.
 	Name      string         `json:"name"`

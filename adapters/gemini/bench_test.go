@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 const session = "4eb4a27f-526b-4f6c-baf6-db005b075c2c"
@@ -16,20 +17,20 @@ const session = "4eb4a27f-526b-4f6c-baf6-db005b075c2c"
 // header is the first line of a chat file.
 const header = `{"sessionId":"` + session + `","projectHash":"36ae","startTime":"2026-01-02T03:04:05.678Z","lastUpdated":"2026-01-02T03:04:05.678Z","kind":"main"}`
 
-func in(format string, args ...any) event.Record {
-	return event.Record{Dir: event.DirIn, Line: fmt.Sprintf(format, args...)}
+func in(format string, args ...any) traffic.Record {
+	return traffic.Record{Dir: event.DirIn, Line: fmt.Sprintf(format, args...)}
 }
 
-func out(format string, args ...any) event.Record {
-	return event.Record{Dir: event.DirOut, Line: fmt.Sprintf(format, args...)}
+func out(format string, args ...any) traffic.Record {
+	return traffic.Record{Dir: event.DirOut, Line: fmt.Sprintf(format, args...)}
 }
 
-func updated(body string) event.Record {
+func updated(body string) traffic.Record {
 	return out(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":%s}}`, session, body)
 }
 
-func openingRecords() []event.Record {
-	return []event.Record{
+func openingRecords() []traffic.Record {
+	return []traffic.Record{
 		in(`{"jsonrpc":"2.0","id":"initialize-0","method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}`),
 		out(`{"jsonrpc":"2.0","id":"initialize-0","result":{"protocolVersion":1}}`),
 		in(`{"jsonrpc":"2.0","id":"initialize-0/session","method":"session/new","params":{"cwd":"/w","mcpServers":[]}}`),
@@ -37,9 +38,9 @@ func openingRecords() []event.Record {
 	}
 }
 
-// turnRecords is one turn with a tool call and that many deltas.
-func turnRecords(n, deltas int) []event.Record {
-	records := []event.Record{
+// turnRecords returns one turn with a tool call and that many deltas.
+func turnRecords(n, deltas int) []traffic.Record {
+	records := []traffic.Record{
 		in(`{"jsonrpc":"2.0","id":"prompt-%d","method":"session/prompt","params":{"sessionId":%q,"prompt":[{"type":"text","text":"go"}]}}`, n, session),
 		updated(`{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"**Considering**\nwhat to do"}}`),
 	}
@@ -54,15 +55,15 @@ func turnRecords(n, deltas int) []event.Record {
 	)
 }
 
-// The turns before have other ids than those that are measured.
+// The earlier turns have other ids than the measured ones.
 func BenchmarkTranslate(b *testing.B) {
-	recorded.BenchmarkTranslate(b, func(turns int) iter.Seq[event.Record] {
+	recorded.BenchmarkTranslate(b, func(turns int) iter.Seq[traffic.Record] {
 		records := openingRecords()
 		for n := range turns {
 			records = append(records, turnRecords(n, 1)...)
 		}
 		return slices.Values(records)
-	}, func(after int) []event.Record { return turnRecords(after, 200) })
+	}, func(after int) []traffic.Record { return turnRecords(after, 200) })
 }
 
 func BenchmarkParse(b *testing.B) {

@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// One long conversation goes through all that the two sides tell differently:
-// calls that fail before and after they begin, tools that do not exist, texts
-// that the agent cleans, its own commands, refusals, errors and interruptions,
-// in one process and in the next.
+// One long conversation with everything that differs between the two sides: calls
+// that fail before and after they start, tools that do not exist, texts that the
+// agent cleans, its own commands, refusals, errors and interruptions, in one
+// process and in the next.
 func TestParityLongConversation(t *testing.T) {
 	skip.InShort(t, "TestParityFresh has short ones")
 	t.Parallel()
@@ -55,8 +55,8 @@ func TestParityLongConversation(t *testing.T) {
 	r.Finish()
 }
 
-// The same with somebody to decide on each call: some are refused, and some
-// are interrupted while they wait.
+// The same with an answer to each call: some are refused, and some are
+// interrupted while they wait.
 func TestParityAskedConversation(t *testing.T) {
 	t.Parallel()
 	r := adaptertest.New(t, conforming(), adaptertest.Options{Permission: adapters.PermissionAsk})
@@ -87,7 +87,7 @@ func TestParityAskedConversation(t *testing.T) {
 }
 
 // A session that was emptied in its file, as the agent does when it loads one in
-// the minute of its birth, is filled again and remembered.
+// the minute of its start, is refilled and remembered.
 func TestEmptiedSessionGoesOn(t *testing.T) {
 	t.Parallel()
 	r := adaptertest.New(t, conforming(), adaptertest.Options{})

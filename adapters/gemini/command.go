@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Command is one long-lived process that speaks the protocol.
+// Command returns one long-lived process that speaks the protocol.
 func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	if l.Program == "" || l.Home == "" {
 		return adapters.Command{}, fmt.Errorf("gemini: command: program and home must be given")
@@ -27,13 +27,13 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	return adapters.Command{Argv: argv, Env: environment(l), Dir: l.Workspace}, nil
 }
 
-// environment isolates the process: its home is this session's, and it talks
+// environment isolates the process: its home is this session's, and it connects
 // only to the model.
 func environment(l adapters.Launch) map[string]string {
 	env := map[string]string{
 		"HOME": l.Home,
-		// The program would start itself once more for a bigger heap, and the
-		// runner would lead the wrong process.
+		// The program would start itself again for a bigger heap, and the runner would
+		// own the wrong process.
 		"GEMINI_CLI_NO_RELAUNCH":   "true",
 		"GEMINI_TELEMETRY_ENABLED": "false",
 		"NO_COLOR":                 "1",

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// commandTOML is a command of a profile, Markdown with front matter, as the
-// agent wants it.
+// commandTOML converts a profile's command, Markdown with front matter, to the
+// agent's form.
 func commandTOML(markdown string) string {
 	description, body := frontMatter(markdown)
-	// The agent's word for what follows the command's name.
+	// The agent's name for what follows the command's name.
 	body = strings.ReplaceAll(body, "$ARGUMENTS", "{{args}}")
 	text := "prompt = " + tomlString(body) + "\n"
 	if description != "" {
@@ -18,8 +18,8 @@ func commandTOML(markdown string) string {
 	return text
 }
 
-// frontMatter takes the description from a Markdown file's head, and returns the
-// file without it.
+// frontMatter returns the description from a Markdown file's head, and the file
+// without the head.
 func frontMatter(markdown string) (description, body string) {
 	rest, has := strings.CutPrefix(markdown, "---\n")
 	if !has {
@@ -45,7 +45,7 @@ func unquote(s string) string {
 	return strings.Trim(s, "'")
 }
 
-// tomlString is a basic string of TOML.
+// tomlString returns a basic string of TOML.
 func tomlString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -19,7 +19,7 @@ func conforming() adaptertest.Agent {
 		Files:   withFewRetries,
 		Model:   "gemini-2.5-pro", OtherModel: "gemini-2.5-flash",
 		Rules: rules,
-		// The change of a file is told with the whole file, before and after.
+		// A file's change is sent with the whole file, before and after.
 		Big: `TOOL bash: head -c 34000000 /dev/zero | tr '\0' x | fold -w 50000 > big.txt; echo >> big.txt; echo needle >> big.txt ` +
 			`THEN CALL replace {"file_path":"big.txt","instruction":"x","old_string":"needle","new_string":"thread"} THEN SAY changed`,
 		Missing: map[string]string{
@@ -31,8 +31,8 @@ func conforming() adaptertest.Agent {
 	}
 }
 
-// withFewRetries has the agent ask a model that fails once again: its own number
-// takes half a minute each time, for which TestRetriesEndByThemselves waits.
+// withFewRetries makes the agent retry a failing model once: its own number takes
+// half a minute each time, for which TestRetriesEndByThemselves waits.
 func withFewRetries(_ adapters.Launch, files []adapters.File) []adapters.File {
 	for i, f := range files {
 		if f.Path == configDir+"/settings.json" {
@@ -46,7 +46,7 @@ func TestConformance(t *testing.T) { adaptertest.Run(t, conforming()) }
 
 func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming()) }
 
-// A model that stays overloaded is asked a few times in silence, and then fails
+// A model that stays overloaded is retried silently a few times, and then fails
 // the turn, with the settings that sessions have.
 func TestRetriesEndByThemselves(t *testing.T) {
 	skip.InShort(t, "the program waits between its retries")

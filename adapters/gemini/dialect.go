@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// newDialect is how the agent speaks the protocol.
+// newDialect returns the agent's dialect of the protocol.
 func newDialect() *acp.Dialect {
 	return &acp.Dialect{
 		Agent:  Name,
@@ -20,25 +20,25 @@ func newDialect() *acp.Dialect {
 		Modes: map[adapters.Permission]string{
 			adapters.PermissionAllow: "yolo", adapters.PermissionAsk: "default", adapters.PermissionDeny: "default",
 		},
-		Tool:     toldTool,
-		Failed:   stands,
+		Tool:     liveTool,
+		Failed:   carriedOut,
 		Rejected: func(t acp.Tool) string { return fmt.Sprintf(rejection, t.Name) },
 		Remark:   modeRemark,
 		Tidy:     tidy,
-		Thought:  toldThought,
+		Thought:  liveThought,
 		Command:  isCommand,
 		Spent:    spent,
 		Filler:   filler,
 	}
 }
 
-// rejection is what the agent gives its model, and writes down, for a call that
-// the user refused.
+// rejection is what the agent sends its model, and stores, for a call that the
+// user refused.
 const rejection = "Tool %q was canceled by the user."
 
-// filler is the agent's own word for an answer that was cut off. Where the
-// process ended before it said anything, Prepare puts it behind the prompt:
-// without it the model would take the next prompt for a part of this one.
+// filler is the agent's own text for an answer that was cut off. If the process
+// ended before any answer, Prepare adds it behind the prompt: without it the
+// model would take the next prompt for a part of this one.
 const (
 	filler       = "[The previous response was interrupted before it completed.]"
 	fillerPrefix = "sojourn-interrupted-"
@@ -53,9 +53,9 @@ const (
 	unnamed = "tool"
 )
 
-// toolName is the tool's name, which the protocol reports by the call's id only:
-// the agent puts it before the model's id, or before an id that it makes of
-// the name once more.
+// toolName returns the tool's name, which the protocol reports only in the call's
+// id: the agent puts it before the model's id, or before an id that again
+// contains the name.
 func toolName(callID string) string {
 	first := ""
 	for i := 0; i < len(callID); {
@@ -78,8 +78,8 @@ func toolName(callID string) string {
 	return first
 }
 
-// toldTool is a call as the protocol reports it.
-func toldTool(c acp.ToolCall) acp.Tool {
+// liveTool returns a call as the protocol reports it.
+func liveTool(c acp.ToolCall) acp.Tool {
 	title := strings.TrimSpace(c.Title)
 	t := acp.Tool{Name: toolName(c.ID)}
 	switch {
@@ -107,8 +107,8 @@ func explanation(c acp.ToolCall) string {
 	return out[0].Content.Text
 }
 
-// keptTool is the same call as the transcript has it, where it was reported by the
-// protocol: no more than was reported.
+// keptTool returns the same call from the transcript, if the protocol reported
+// it: no more than was reported.
 func keptTool(c *toolCall) acp.Tool {
 	t := acp.Tool{Name: toolName(c.ID)}
 	title := strings.TrimSpace(c.Description)
@@ -129,16 +129,16 @@ func keptTool(c *toolCall) acp.Tool {
 			t.Skill = quoted(title, `"`)
 		}
 	}
-	if c.failed() && !stands(t, c.display()) {
+	if c.failed() && !carriedOut(t, c.display()) {
 		t.Input, t.Agent = nil, ""
 	}
 	return t
 }
 
-// stands: the agent reports what it is about to do before it does it, and writes
-// the same down only of what it has done. Of a call that failed the two agree
-// where the error shows that the call was carried out.
-func stands(t acp.Tool, message string) bool {
+// carriedOut reports whether both sides agree on a failed call. The agent reports
+// what it is about to do before it does it, but stores only what it has done:
+// they agree if the error shows that the call was carried out.
+func carriedOut(t acp.Tool, message string) bool {
 	switch {
 	case strings.HasPrefix(t.Name, mcpPrefix):
 		return strings.HasPrefix(message, "MCP tool '")
@@ -148,8 +148,8 @@ func stands(t acp.Tool, message string) bool {
 	return false
 }
 
-// shortEnough: longer arguments are left out of what the protocol reports. The
-// agent counts in UTF-16.
+// shortEnough: the protocol leaves out longer arguments. The agent counts in
+// UTF-16.
 func shortEnough(args json.RawMessage) bool {
 	const most = 500
 	if len(args) <= most {
@@ -160,7 +160,7 @@ func shortEnough(args json.RawMessage) bool {
 
 const delegation = "Delegating to agent '"
 
-// delegate is the subagent that a call's title names.
+// delegate returns the subagent that a call's title names.
 func delegate(title string) string {
 	name, is := strings.CutPrefix(title, delegation)
 	if !is {
@@ -169,7 +169,7 @@ func delegate(title string) string {
 	return strings.TrimSuffix(name, "'")
 }
 
-// quoted is the first part of a text that is in quotes.
+// quoted returns the first part of a text that is in quotes.
 func quoted(text, quote string) string {
 	_, rest, open := strings.Cut(text, quote)
 	name, _, closed := strings.Cut(rest, quote)
@@ -179,7 +179,7 @@ func quoted(text, quote string) string {
 	return name
 }
 
-// field is an object of one field; nil for an empty value.
+// field returns an object of one field; nil for an empty value.
 func field(name, value string) json.RawMessage {
 	if value == "" {
 		return nil
@@ -187,7 +187,7 @@ func field(name, value string) json.RawMessage {
 	return nativejson.Encode(map[string]string{name: value})
 }
 
-// object is a text that is a JSON object; nil for anything else.
+// object returns a text that is a JSON object; nil for anything else.
 func object(text string) json.RawMessage {
 	var o map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &o) != nil {
@@ -205,8 +205,8 @@ func stringField(object json.RawMessage, name string) string {
 	return s
 }
 
-// modeRemark is how the agent says that its mode has changed: in the middle of
-// its text.
+// modeRemark returns the change of the agent's mode that it reports in the middle
+// of its text.
 func modeRemark(text string) (event.Payload, bool) {
 	mode, is := strings.CutPrefix(text, "[MODE_UPDATE] ")
 	if !is || mode == "" || strings.ContainsAny(mode, " \n\t") {
@@ -234,7 +234,7 @@ func spent(result json.RawMessage) *event.MetadataUpdate {
 	return &event.MetadataUpdate{Usage: &event.Usage{InputTokens: q.Input, OutputTokens: q.Output}}
 }
 
-// isCommand reports whether the agent answers a prompt by itself: it looks at the
+// isCommand reports whether the agent itself answers a prompt: it looks at the
 // first word only.
 func isCommand(prompt string, known []string) bool {
 	text := strings.TrimSpace(prompt)

@@ -15,17 +15,17 @@ import (
 // is held back.
 type followed struct {
 	Version int `json:"v"`
-	// File is the place of the file that is read among the main ones.
+	// File is the index of the current file among the main ones.
 	File    int            `json:"file,omitempty"`
 	At      lines.Mark     `json:"at,omitzero"`
 	Prompts map[string]int `json:"prompts,omitempty"`
-	Book    bookState      `json:"book,omitzero"`
+	Book    chatLogState   `json:"book,omitzero"`
 }
 
 const followedVersion = 1
 
-// Follow parses the main files on. What the model says is emitted when the next
-// prompt or call comes, so the last words of a turn are emitted again by the next
+// Follow continues to parse the main files. The model's output is emitted at the
+// next prompt or call, so the last output of a turn is emitted again by the next
 // call.
 func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMessage, take func(event.Event)) (json.RawMessage, error) {
 	all, err := a.Transcripts(home, l)
@@ -61,15 +61,15 @@ func (a *Adapter) Follow(home adapters.Home, l adapters.Launch, since json.RawMe
 	return since, nil
 }
 
-// follow emits the rest of a main file, and returns the last place in it behind
-// which nothing is held back; nil if that is not behind at.
+// follow emits the rest of a main file, and returns the last position in it
+// behind which nothing is held back; nil if that is not behind at.
 func (p *parser) follow(home adapters.Home, path string, at followed) (last json.RawMessage, err error) {
 	in, err := lines.OpenAt(Name, home, path, at.At)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	b := &book{parser: p, bookState: at.Book}
+	b := &chatLog{parser: p, chatLogState: at.Book}
 	var marshal error
 	err = in.Followed(func(line []byte) {
 		_ = readLine(slices.Clone(line), b.record) // a bad line costs that line
@@ -77,10 +77,10 @@ func (p *parser) follow(home adapters.Home, path string, at followed) (last json
 			return
 		}
 		b.Seen.forget()
-		at.At, at.Book = in.Mark(), b.bookState
+		at.At, at.Book = in.Mark(), b.chatLogState
 		last, marshal = json.Marshal(at)
 	})
-	b.settle()
+	b.endTurn()
 	p.Flush(&p.Emitter)
 	return last, errors.Join(err, marshal)
 }

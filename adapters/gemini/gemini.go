@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Name is the word by which commands and registries know the agent.
+// Name is the agent's name in commands and registries.
 const Name = "gemini"
 
 // ProgramVariable names the environment variable that holds the path of the
@@ -24,7 +24,7 @@ var (
 // New returns the adapter.
 func New() *Adapter { return &Adapter{} }
 
-// Info names the agent and what it can do.
+// Info returns the agent's name and capabilities.
 func (*Adapter) Info() adapters.Info {
 	return adapters.Info{
 		Name: Name, Product: "Gemini CLI", Architecture: "gemini-cli",
@@ -36,11 +36,11 @@ func (*Adapter) Info() adapters.Info {
 		Variables: variables(),
 		Limits: []string{
 			"The agent chooses its session's id.",
-			"What a subagent says and does is not told live; the transcript has it. Where the agent must ask, it refuses subagents.",
-			"A tool call is told by its title: the command of a shell call and the arguments of an MCP call are known, of other tools the title alone.",
-			"A command that fails is told like one that succeeds, and what was read from a file is not told.",
+			"A subagent's blocks are not streamed; the transcript has them. Where the agent must ask, it refuses subagents.",
+			"A tool call is reported by its title: the command of a shell call and the arguments of an MCP call are known, of other tools the title alone.",
+			"A command that fails is reported like one that succeeds, and what was read from a file is not reported.",
 			"A denial reaches the agent without the words that go with it.",
-			"Retries of the model's API are told on standard error only, and no cost is reported.",
+			"Retries of the model's API are reported on standard error only, and no cost is reported.",
 			"The agent writes its calls down again with every further call, so files of sessions with many calls are large.",
 			"A profile's commands are for the agent's terminal: over the protocol it takes them for text.",
 		},
@@ -53,7 +53,7 @@ func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	return adapters.FindProgram(getenv, ProgramVariable, Name, "install Gemini CLI (npm install -g @google/gemini-cli)")
 }
 
-// variables are what the agent's program reads of its environment.
+// variables returns what the agent's program reads of its environment.
 func variables() []adapters.Variable {
 	return []adapters.Variable{
 		{Name: "GEMINI_API_KEY", About: "key for the Gemini API"},
@@ -63,7 +63,7 @@ func variables() []adapters.Variable {
 	}
 }
 
-// NativeID is empty: the agent chooses.
+// NativeID returns "": the agent chooses.
 func (*Adapter) NativeID(string, int) string { return "" }
 
 // Translator starts the translation at a state; see the package comment.

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// readHome counts the bytes that are read of it.
+// readHome counts the bytes that are read of a home.
 type readHome struct {
 	adapters.Home
 	read int
@@ -35,8 +35,8 @@ func (f countedFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What a chat file is costs the same however long the conversation is: it is
-// asked several times in every turn.
+// Identifying a chat file costs the same however long the conversation is: it is
+// done several times in every turn.
 func TestAFileIsKnownByItsHead(t *testing.T) {
 	t.Parallel()
 	const chatFile = ".gemini/tmp/p/chats/session-2000-01-01T00-00-s.jsonl"

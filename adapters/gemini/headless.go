@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // headlessLine is a line of `gemini -o stream-json`.
@@ -37,7 +38,7 @@ type headlessLine struct {
 		Output int64 `json:"output_tokens"`
 		Cached int64 `json:"cached"`
 	} `json:"stats"`
-	// Text is that of a prompt that the records begin with.
+	// Text is that of a prompt at the beginning of the records.
 	Text string `json:"text"`
 }
 
@@ -69,9 +70,8 @@ func (s *headlessState) isZero() bool {
 	return s.Session == "" && !s.Asked && s.Prompts == 0 && !s.Running && len(s.Tools) == 0
 }
 
-// step takes a record that belongs to the headless mode and reports whether it
-// did.
-func (h *headless) step(r event.Record) bool {
+// step handles a record of the headless mode and reports whether it was one.
+func (h *headless) step(r traffic.Record) bool {
 	h.Begin(r)
 	if r.Dir == event.DirSig {
 		return h.signal(r.Line)
@@ -187,7 +187,8 @@ func (h *headless) use(l *headlessLine) {
 	}
 }
 
-// arguments are compact, so that they stay the same when they are carried.
+// arguments returns compact arguments, which don't change when the state is
+// stored.
 func arguments(raw json.RawMessage) json.RawMessage {
 	var buf bytes.Buffer
 	if len(raw) == 0 || string(raw) == "null" || json.Compact(&buf, raw) != nil {
@@ -222,7 +223,7 @@ func (h *headless) result(l *headlessLine) {
 			h.emit(p)
 		}
 	}
-	h.settle(l.ToolID, failed, output)
+	h.emitResult(l.ToolID, failed, output)
 	if u.Name == skillTool && !failed {
 		h.upsert(event.Block{
 			ID: l.ToolID + ":skill", Type: event.BlockSkillLoad, Status: event.StatusComplete,
@@ -231,7 +232,7 @@ func (h *headless) result(l *headlessLine) {
 	}
 }
 
-func (h *headless) settle(id string, failed bool, output json.RawMessage) {
+func (h *headless) emitResult(id string, failed bool, output json.RawMessage) {
 	how := event.ExecutionSuccess
 	if failed {
 		how = event.ExecutionError
@@ -276,7 +277,8 @@ func (h *headless) loseCalls() {
 	}
 }
 
-// signal ends a headless process that was cut off. Others are the protocol's.
+// signal ends a headless process that was cut off. Other processes are the
+// protocol's.
 func (h *headless) signal(what string) bool {
 	if !h.Running || !strings.HasPrefix(what, "exit") && !strings.HasPrefix(what, "signal") {
 		return false

@@ -12,11 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// rules are what the protocol does not tell: the threads of subagents.
+// rules are what the protocol does not send: the threads of subagents.
 var rules = parity.Rules{UnsentDepth: 1}
 
 // headlessRules are those of recordings in the headless mode, which numbers
-// nothing: a resumed run does not know what came before it.
+// nothing: a resumed run does not have the number of what came before it.
 var headlessRules = parity.Rules{UnsentDepth: 1, NoCommonIDs: true}
 
 func rulesOf(runs []process) parity.Rules {
@@ -28,14 +28,14 @@ func rulesOf(runs []process) parity.Rules {
 	return rules
 }
 
-// foldLive is the state that runs make.
+// foldLive returns the state that runs make.
 func foldLive(t testing.TB, runs []process, side ...adapters.Source) reducer.State {
 	t.Helper()
 	return recorded.Live(t, replay.Spool(replay.RunsOf(runs)), side...)
 }
 
-// For every recording with both sides, folding what was said live gives what
-// the transcript holds.
+// For every recording with both sides, folding the live events makes what the
+// transcript has.
 func TestParityGemini(t *testing.T) {
 	t.Parallel()
 	all := processes(t)
@@ -58,8 +58,8 @@ func TestParityGemini(t *testing.T) {
 	require.NotZero(t, compared)
 }
 
-// With the subagents' own files beside the stream, nothing about subagents is
-// left out.
+// With the subagents' own files beside the stream, nothing of subagents is left
+// out.
 func TestParityWithSide(t *testing.T) {
 	t.Parallel()
 	all := processes(t)

@@ -45,10 +45,10 @@ func newParser(y emit.Yielder) *parser {
 	return &parser{Yielder: y, Emitter: emit.Emitter{Agent: Name}, prompts: map[string]int{}}
 }
 
-// isMain reports whether a transcript is a conversation of its own.
+// isMain reports whether a transcript is a main conversation.
 func isMain(id string) bool { return id == event.Main || strings.HasPrefix(id, event.Main+".") }
 
-// sort takes the subagents' files aside, and puts the main ones in their order.
+// sort separates the subagents' files, and sorts the main ones.
 func (p *parser) sort(sources []adapters.Source) []adapters.Source {
 	var mains []adapters.Source
 	for _, src := range sources {
@@ -69,14 +69,14 @@ func (p *parser) at(stamp string) {
 	}
 }
 
-// patchMessages begins a patch that replaces all messages.
+// patchMessages is the beginning of a patch that replaces all messages.
 const patchMessages = `{"$set":{"messages":`
 
-// legacySuffix ends the name of a file in one piece, as older versions wrote it.
+// legacySuffix is the suffix of a file in one piece, as older versions wrote it.
 const legacySuffix = ".json"
 
-// read returns the records of a file, one by one; of its patches only those of the
-// messages, and of these only that they are there. A broken line costs that line.
+// read passes on the records of a file, one by one; of its patches only those of
+// the messages, without their content. A broken line costs that line.
 func (p *parser) read(src adapters.Source, each func(*record) error) {
 	in, err := lines.Open(Name, src)
 	if err != nil {
@@ -134,8 +134,8 @@ func (p *parser) readWhole(in *lines.Reader, each func(*record) error) {
 
 // main emits one main file.
 func (p *parser) main(src adapters.Source) {
-	b := &book{parser: p}
+	b := &chatLog{parser: p}
 	p.read(src, b.record)
-	b.settle()
+	b.endTurn()
 	p.Flush(&p.Emitter)
 }

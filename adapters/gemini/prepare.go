@@ -15,20 +15,21 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// restMinute is the minute in the name of a chat file that is gone on with. The
-// agent names a new recording by the minute and its session; when it loads a
-// session it first begins a new recording of it, and in the minute of the
-// session's birth that is the very file which it then wants to read: it has
+// idleMinute is the minute in the name of a chat file that is continued. The
+// agent names a new recording by the minute and its session. When it loads a
+// session it first starts a new recording of it, and in the minute of the
+// session's start that is the very file which it then wants to read: it has
 // emptied the conversation. No process runs in this minute.
-const restMinute = "2000-01-01T00-"
+const idleMinute = "2000-01-01T00-"
 
-// restName is the name of the n-th main file of a session that rests.
-func restName(n int, shortID string) string {
-	return fmt.Sprintf("%s%s%02d-%s%s", chatPrefix, restMinute, n%60, shortID, chatSuffix)
+// idleName returns the name of the n-th main file of an idle session.
+func idleName(n int, shortID string) string {
+	return fmt.Sprintf("%s%s%02d-%s%s", chatPrefix, idleMinute, n%60, shortID, chatSuffix)
 }
 
-// Prepare continues with the newest native session that the agent can load, from
-// where the agent looks for it and under a name that it does not write to.
+// Prepare continues with the newest native session that the agent can load, in
+// the folder where the agent looks for it and under a name that it does not write
+// to.
 func (*Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
 	all, err := chats(home, whole)
 	if err != nil || len(all) == 0 {
@@ -36,27 +37,27 @@ func (*Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepara
 	}
 	for n := len(all) - 1; n >= 0; n-- {
 		if all[n].resumable && all[n].session != "" {
-			return rest(home, l, all[n], n)
+			return relocate(home, l, all[n], n)
 		}
 	}
 	return adapters.Preparation{}, nil
 }
 
-// rest puts a chat file where it can be loaded.
-func rest(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Preparation, error) {
+// relocate moves a chat file to where it can be loaded.
+func relocate(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Preparation, error) {
 	found := adapters.Preparation{NativeID: c.session}
 	slug, err := folder(home, l.Workspace)
 	if err != nil {
 		return adapters.Preparation{}, err
 	}
-	want := path.Join(configDir, "tmp", slug, "chats", restName(n, shortID(c.session)))
+	want := path.Join(configDir, "tmp", slug, "chats", idleName(n, shortID(c.session)))
 	if c.path == want && !c.torn && !c.dangling && !c.emptied {
 		return found, nil
 	}
 	if kindOf(c.path) == adapters.Snapshot {
-		return found, nil // the agent makes a new file of it by itself
+		return found, nil // the agent itself makes a new file of it
 	}
-	added, note, err := mend(home, c)
+	added, note, err := repair(home, c)
 	if err != nil {
 		return adapters.Preparation{}, err
 	}
@@ -70,21 +71,21 @@ func rest(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Prepar
 	return found, nil
 }
 
-// maxRefill is the largest file that is filled again, in bytes: it is read whole. The
-// agent empties a session only in the minute of its birth.
+// maxRefill is the largest file that is refilled, in bytes: it is read whole. The
+// agent empties a session only in the minute of its start.
 const maxRefill = 16 << 20
 
-// mend returns what a file needs to be gone on with.
-func mend(home adapters.Home, c chat) (added []byte, note string, err error) {
+// repair returns what must be added to a file so that it can be continued.
+func repair(home adapters.Home, c chat) (added []byte, note string, err error) {
 	if c.torn {
-		added = append(added, '\n') // so that the next line stays whole
+		added = append(added, '\n') // so that the next line is whole
 		note = "the last line of the native transcript was cut off"
 	}
 	switch {
 	case c.emptied && c.size > maxRefill:
 		note = fmt.Sprintf("the agent had emptied its native session, whose %d bytes are too many to fill it again: it remembers nothing", c.size)
 	case c.emptied:
-		// What is put back has to be in one line, so all of it is read.
+		// The restored messages must be in one line, so the whole file is read.
 		data, err := readFile(home, c.path)
 		if err != nil {
 			return nil, "", err
@@ -98,7 +99,7 @@ func mend(home adapters.Home, c chat) (added []byte, note string, err error) {
 	return added, note, nil
 }
 
-// refill is a patch with the messages that the file had before the agent
+// refill returns a patch with the messages that the file had before the agent
 // emptied it.
 func refill(data []byte) json.RawMessage {
 	c, order, messages := chat{}, []string{}, map[string]json.RawMessage{}
@@ -134,14 +135,14 @@ func refill(data []byte) json.RawMessage {
 	return nativejson.Encode(map[string]any{"$set": map[string]any{"messages": kept}})
 }
 
-// fill is the line that closes a turn of which nothing was written down.
+// fill returns the line that closes a turn of which nothing was stored.
 func fill(c chat) json.RawMessage {
 	return nativejson.Encode(map[string]any{
 		"id": fillerPrefix + c.last, "timestamp": c.stamp, "type": "gemini", "content": filler, "thoughts": []any{},
 	})
 }
 
-// shortID is the part of a session's id that its file's name has.
+// shortID returns the part of a session's id that is in its file's name.
 func shortID(session string) string { return session[:min(8, len(session))] }
 
 func readFile(home adapters.Home, file string) ([]byte, error) {
@@ -157,8 +158,8 @@ func readFile(home adapters.Home, file string) ([]byte, error) {
 	return data, nil
 }
 
-// folder is the agent's name for a workspace: what its registry says, else the
-// folder that is marked as the workspace's, else the one that it would take.
+// folder returns the agent's name for a workspace: that in its registry, else the
+// folder that is marked as the workspace's, else the one that it would choose.
 func folder(home adapters.Home, workspace string) (string, error) {
 	if slug := registered(home, workspace); slug != "" && owner(home, slug) == workspace {
 		return slug, nil
@@ -184,7 +185,7 @@ func folder(home adapters.Home, workspace string) (string, error) {
 	}
 }
 
-// registered is the name in the agent's registry; "" for none.
+// registered returns the name in the agent's registry; "" for none.
 func registered(home adapters.Home, workspace string) string {
 	data, err := readFile(home, path.Join(configDir, "projects.json"))
 	if err != nil {
@@ -194,12 +195,12 @@ func registered(home adapters.Home, workspace string) string {
 		Projects map[string]string `json:"projects"`
 	}
 	if json.Unmarshal(data, &r) != nil {
-		return "" // the agent begins a new one then
+		return "" // the agent starts a new one then
 	}
 	return r.Projects[workspace]
 }
 
-// owner is the workspace that a folder is marked with; "" for none.
+// owner returns the workspace that a folder is marked with; "" for none.
 func owner(home adapters.Home, slug string) string {
 	data, err := readFile(home, path.Join(configDir, "tmp", slug, ".project_root"))
 	if err != nil {
@@ -210,7 +211,7 @@ func owner(home adapters.Home, slug string) string {
 
 var noSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// slug is the folder's name that the agent makes of a workspace's path.
+// slug returns the folder name that the agent derives from a workspace's path.
 func slug(workspace string) string {
 	name := strings.Trim(noSlug.ReplaceAllString(strings.ToLower(path.Base(workspace)), "-"), "-")
 	if name == "" {
@@ -219,9 +220,9 @@ func slug(workspace string) string {
 	return name
 }
 
-// Place puts a transcript into the folder of the launch's workspace, where
-// alone the agent looks for a session to load, and a main one under a name that
-// it does not write to.
+// Place puts a transcript into the folder of the launch's workspace, the only one
+// in which the agent looks for a session to load, and a main one under a name
+// that it does not write to.
 func (*Adapter) Place(t adapters.Transcript, l adapters.Launch) string {
 	tmp := path.Join(configDir, "tmp") + "/"
 	in, ours := strings.CutPrefix(t.Path, tmp)
@@ -234,10 +235,10 @@ func (*Adapter) Place(t adapters.Transcript, l adapters.Launch) string {
 		return dir + within
 	}
 	name := strings.TrimSuffix(path.Base(within), chatSuffix)
-	return dir + "chats/" + restName(numberOf(t.ID), name[strings.LastIndex(name, "-")+1:])
+	return dir + "chats/" + idleName(numberOf(t.ID), name[strings.LastIndex(name, "-")+1:])
 }
 
-// numberOf is the place of a main file among them, counted from 0.
+// numberOf returns the index of a main file among the main files.
 func numberOf(id string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(id, event.Main+"."))
 	if err != nil || n < 1 {

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/profilefiles"
 )
 
-// instructions of the session beside those of the profile.
+// Instructions of the session beside those of the profile.
 const (
 	instructionsFile = "GEMINI.md"
 	promptFile       = "SOJOURN.md"
@@ -19,8 +19,8 @@ const (
 )
 
 // ProfileFiles returns the files of a profile, all in the session's own
-// configuration folder so that the workspace stays as the user has it; only
-// the profile's workspace files go there.
+// configuration folder so that the workspace does not change; only the profile's
+// workspace files are written there.
 func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("gemini: %w", err)
@@ -58,10 +58,10 @@ func writeInstructions(w *profilefiles.Writer, p adapters.Profile, l adapters.La
 
 type settings map[string]any
 
-// writeSettings writes the agent's own settings: nothing is sent to anybody but the
+// writeSettings writes the agent's own settings: nothing is sent except to the
 // model, nothing updates itself or asks at the start, and no session is deleted
-// by its age. Commands run without a terminal of their own, because then what
-// they print is reported as text.
+// by its age. Commands run without a terminal, because then their output is
+// reported as text.
 func writeSettings(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) {
 	data, err := json.MarshalIndent(settings{
 		"security": settings{
@@ -73,8 +73,8 @@ func writeSettings(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch
 		"general": settings{
 			"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
 			"sessionRetention": settings{"enabled": false},
-			// The model's API is tried again in silence, with longer and longer
-			// pauses: four times take half a minute, ten would take four.
+			// The model's API is retried silently, with growing pauses: four times take
+			// half a minute, ten would take four.
 			"maxAttempts": 4,
 		},
 		"ide":        settings{"enabled": false},
@@ -89,7 +89,7 @@ func writeSettings(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch
 	w.Config("settings.json", string(data)+"\n")
 }
 
-// authType is how the agent finds its key: by the environment that it is given.
+// authType returns how the agent finds its key: by its environment.
 func authType(env map[string]string) string {
 	if env["GEMINI_API_KEY"] == "" && env["GOOGLE_GENAI_USE_VERTEXAI"] == "true" {
 		return "vertex-ai"
@@ -97,8 +97,8 @@ func authType(env map[string]string) string {
 	return "gemini-api-key"
 }
 
-// mcpServer is the agent's form of an MCP server. Trust leaves the asking to
-// the standing permission.
+// mcpServer is the agent's form of an MCP server. Trust leaves the asking to the
+// permission mode.
 type mcpServer struct {
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
@@ -108,7 +108,7 @@ type mcpServer struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// mcpServers are all servers in the agent's form, which has a working folder.
+// mcpServers returns all servers in the agent's form, which has a working folder.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
 	out := map[string]mcpServer{}
 	for name, s := range profilefiles.Servers(p, l) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 func TestStories(t *testing.T) { recorded.Stories(t) }
@@ -23,10 +24,10 @@ func TestCutAnywhere(t *testing.T) { recorded.CutAnywhere(t) }
 
 func TestNothingMalformed(t *testing.T) { recorded.NothingMalformed(t) }
 
-// Nothing of a finished turn stays in the state: its size is that of what is
-// open, however long the conversation is.
+// The state keeps nothing of a finished turn: its size is that of what is open,
+// however long the conversation is.
 func TestStateDoesNotGrow(t *testing.T) {
-	recorded.StateDoesNotGrow(t, func(turns int) []event.Record {
+	recorded.StateDoesNotGrow(t, func(turns int) []traffic.Record {
 		records := openingRecords()
 		for n := range turns {
 			records = append(records, turnRecords(n, 3)...)
@@ -35,7 +36,7 @@ func TestStateDoesNotGrow(t *testing.T) {
 	}, 1, 200, 20)
 }
 
-// tidy in pieces is tidy at once, wherever a text is cut.
+// tidy in pieces equals tidy at once, wherever a text is cut.
 func FuzzTidy(f *testing.F) {
 	f.Add(" a <!-- b --> c ", uint(3))
 	f.Add("<!<!-- x -->-- y -->", uint(2))

@@ -48,12 +48,12 @@ type process struct {
 	replay.Run
 	session  string
 	headless bool
-	// later: it goes on with a session that another run has begun.
+	// later: it continues a session that another run has started.
 	later bool
 }
 
-// processes reads the runs of all recordings, those that begin a session
-// before those that go on with one.
+// processes returns the runs of all recordings, those that start a session before
+// those that continue one.
 func processes(t testing.TB) []process {
 	t.Helper()
 	var begin, later []process
@@ -93,14 +93,14 @@ func readProcess(t testing.TB, f replay.File) process {
 	return p
 }
 
-// transcript is the native files of a session that a recording kept.
+// transcript is a session's native files in a recording.
 type transcript struct {
 	replay.Transcript // its name is recording/session
 	session           string
 }
 
-// transcripts are the conversations that the recordings kept, each where it is
-// the longest: a recording keeps those of all recordings before it.
+// transcripts returns the conversations in the recordings, each where it is the
+// longest: a recording has those of all recordings before it.
 func transcripts(t testing.TB) []transcript {
 	t.Helper()
 	longest, size := map[string]string{}, map[string]int64{}
@@ -133,8 +133,8 @@ func transcripts(t testing.TB) []transcript {
 	return out
 }
 
-// live are the runs that the transcript is of: those of its session whose
-// prompts and answers it has, each for one of its own.
+// live returns the runs of the transcript: those of its session whose prompts and
+// answers it has, each matched once.
 func (tr transcript) live(t testing.TB, all []process) []process {
 	t.Helper()
 	left := map[string]int{}
@@ -150,7 +150,7 @@ func (tr transcript) live(t testing.TB, all []process) []process {
 	return runs
 }
 
-// takes consumes what a run said from what a transcript has, if all of it is
+// takes removes what a run emitted from what a transcript has, if all of it is
 // there.
 func (p process) takes(t testing.TB, left map[string]int) bool {
 	t.Helper()

@@ -41,7 +41,7 @@ func putFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// chatText is a chat file with one prompt and its answer.
+// chatText returns a chat file with one prompt and its answer.
 func chatText(id, started, prompt string) string {
 	return `{"sessionId":"` + id + `","projectHash":"h","startTime":"` + started + `","kind":"main"}` + "\n" +
 		`{"$set":{"messages":[{"id":"c","type":"user","content":[{"text":"<session_context>x</session_context>"}]}]}}` + "\n" +
@@ -49,7 +49,7 @@ func chatText(id, started, prompt string) string {
 		`{"id":"g-` + prompt + `","timestamp":"` + started + `","type":"gemini","content":"yes"}` + "\n"
 }
 
-// stubText is what the agent leaves of a process that was asked nothing.
+// stubText returns what the agent leaves of a process without a prompt.
 func stubText(id, started string) string {
 	return strings.Join(strings.SplitAfter(chatText(id, started, ""), "\n")[:2], "")
 }
@@ -62,8 +62,8 @@ const (
 	chatDir = ".gemini/tmp/my-space/chats/"
 )
 
-// Transcripts lie at (home)/.gemini/tmp/<workspace>/chats, a file for the
-// session and one for each subagent, and a .json of older versions too.
+// Transcripts are at (home)/.gemini/tmp/<workspace>/chats, a file for the session
+// and one for each subagent, and a .json of older versions too.
 func TestR91GeminiAdapter(t *testing.T) {
 	t.Parallel()
 	home := writeHome(t, map[string]string{
@@ -116,8 +116,8 @@ func TestR53ThinkingHasASummary(t *testing.T) {
 	}
 }
 
-// Which native session is gone on with is decided by what lies in the home: the
-// newest that the agent can load, and none where it could load none.
+// The home determines which native session is continued: the newest that the
+// agent can load, and none if it could load none.
 func TestR93NewOrResume(t *testing.T) {
 	t.Parallel()
 	a := New()
@@ -241,8 +241,8 @@ func TestLocate(t *testing.T) {
 	require.ErrorContains(t, err, "npm install")
 }
 
-// What goes on is put under a name that no process writes to: the agent would
-// empty a session that it loads in the minute of its birth.
+// A session to be continued is moved to a name that no process writes to: the
+// agent would empty a session that it loads in the minute of its start.
 func TestPrepareLeavesTheMinuteOfBirth(t *testing.T) {
 	t.Parallel()
 	born := chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl"
@@ -261,8 +261,8 @@ func TestPrepareLeavesTheMinuteOfBirth(t *testing.T) {
 	require.Equal(t, adapters.Preparation{NativeID: idA}, again, "what rests stays")
 }
 
-// A prompt that was never answered is closed, and a line that was cut off is
-// ended, so that what comes next is neither's part. Both only add.
+// An unanswered prompt is closed, and an incomplete line is ended, so that the
+// next one is part of neither. Both only add.
 func TestPrepareMendsAfterAKill(t *testing.T) {
 	t.Parallel()
 	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
@@ -291,7 +291,7 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	require.NotEmpty(t, found.Note)
 }
 
-// A file of any length is looked at before a start, and repaired, in little
+// A file of any length is inspected before a start, and repaired, in little
 // memory.
 func TestMemoryOfPrepare(t *testing.T) {
 	born := chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl"
@@ -305,7 +305,8 @@ func TestMemoryOfPrepare(t *testing.T) {
 	require.Contains(t, string(found.Write[0].Add), filler)
 }
 
-// One that the agent has emptied is not filled again if it is too large to be read whole.
+// A file that the agent has emptied is not refilled if it is too large to be read
+// whole.
 func TestMemoryOfRefill(t *testing.T) {
 	text := chatText(idA, dayOne, "one")
 	answer := `{"id":"g","timestamp":"` + dayTwo + `","type":"gemini","content":"` + strings.Repeat("x", 64<<10) + `"}` + "\n"
@@ -315,8 +316,8 @@ func TestMemoryOfRefill(t *testing.T) {
 	require.Empty(t, found.Write)
 }
 
-// A session that the agent has emptied, by loading it in the minute of its birth,
-// is filled again.
+// A session that the agent has emptied, by loading it in the minute of its start,
+// is refilled.
 func TestPrepareRefills(t *testing.T) {
 	t.Parallel()
 	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
@@ -342,8 +343,8 @@ func TestPrepareRefills(t *testing.T) {
 	require.Empty(t, found, "what failed or was cancelled is taken back for good")
 }
 
-// The agent looks for a session in the folder that its registry, or a mark in
-// the folder, gives the workspace.
+// The agent looks for a session in the folder that its registry, or a mark in the
+// folder, assigns to the workspace.
 func TestPrepareFollowsTheRegistry(t *testing.T) {
 	t.Parallel()
 	text := chatText(idA, dayOne, "one")
@@ -383,7 +384,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// A file alone is known by its header: a session brings its subagents.
+// A file alone is identified by its header: a session has its subagents.
 func TestIdentify(t *testing.T) {
 	t.Parallel()
 	home := writeHome(t, map[string]string{
@@ -404,8 +405,8 @@ func TestIdentify(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A broken line costs that line: the error names file and line, and what is
-// before and behind it stays, also in the other files.
+// A broken line costs that line: the error names file and line, and the lines
+// before and after it are parsed, also in the other files.
 func TestParseSurvivesBrokenLines(t *testing.T) {
 	t.Parallel()
 	good := `{"id":"u1","type":"user","content":[{"text":"one"}]}`
@@ -441,7 +442,7 @@ func TestParseSeveralMains(t *testing.T) {
 	require.Equal(t, idB+":1", state.Blocks[2].ID)
 }
 
-// A history that the agent writes down once more, shortened, was not said again.
+// A history that the agent writes again, shortened, is not emitted again.
 func TestParseKnowsACopy(t *testing.T) {
 	t.Parallel()
 	said := chatText(idA, dayOne, "one") +
@@ -458,7 +459,8 @@ func TestParseKnowsACopy(t *testing.T) {
 	require.Equal(t, []string{"one", "yes", "two", "also"}, texts)
 }
 
-// What is no chat of this agent gives errors or native events, and no block.
+// A file that is not a chat of this agent makes errors or native events, and no
+// block.
 func TestParseInventsNothing(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -493,7 +495,7 @@ func TestParseStopsWhenAsked(t *testing.T) {
 
 func TestParseReadError(t *testing.T) { recorded.ReadError(t) }
 
-// A line of 32 MiB is cut, and still says what it is: the same live and restored.
+// A line of 32 MiB is cut, and keeps its form: the same live and restored.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	text := strings.TrimSpace(strings.Repeat("long ", 32<<20/5))
@@ -509,8 +511,8 @@ func TestLongLines(t *testing.T) {
 	require.Equal(t, *parsed.Blocks[0].Content, *live.Blocks[1].Content)
 }
 
-// The key and the address of the model come by the environment, and neither is
-// written into a file.
+// The key and the address of the model are passed in the environment, and neither
+// is written into a file.
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "GEMINI_API_KEY", New().Info().Variables[0].Name)

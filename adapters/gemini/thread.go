@@ -11,24 +11,24 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// thread is a subagent's file. Nothing of it is live, so it is parsed with
-// all that it holds, under the agent's own ids.
+// thread is a subagent's file. Nothing of it is live, so it is parsed with all
+// its content, under the agent's own ids.
 type thread struct {
 	adapters.Source
-	told bool
-	// prompt is the first thing said in it; read reports whether it is known.
+	emitted bool
+	// prompt is the thread's first prompt; read reports whether it is known.
 	prompt string
 	read   bool
 }
 
-// subagent emits the thread of a call, if its file is there.
+// subagent emits the thread of a call, if its file exists.
 func (p *parser) subagent(c *toolCall) {
 	t := p.threadOf(c)
 	if t == nil {
 		return
 	}
-	t.told = true
-	// The thread's own word on its task and what came of it: the protocol reports
+	t.emitted = true
+	// The thread's own record of its task and its result: the protocol reports
 	// neither, so it is part of the thread.
 	p.Emit(c.ID, event.SubagentSpawned{ToolUseID: c.ID, Prompt: stringField(c.Args, "prompt")})
 	p.thread(c.ID, t)
@@ -42,14 +42,14 @@ func (p *parser) subagent(c *toolCall) {
 	p.Emit(c.ID, done)
 }
 
-// threadOf finds the file of a call's subagent: by the id where the call has
-// one, else the first one that was asked the same and belongs to no other call.
+// threadOf returns the file of a call's subagent: by the id if the call has one,
+// else the first one with the same prompt that has no other call.
 func (p *parser) threadOf(c *toolCall) *thread {
 	prompt := stringField(c.Args, "prompt")
 	var same *thread
 	for _, t := range p.threads {
 		switch {
-		case t.told:
+		case t.emitted:
 		case c.AgentID != "" && t.ID == c.AgentID:
 			return t
 		case c.AgentID == "" && same == nil && t.begins() == prompt:
@@ -59,7 +59,7 @@ func (p *parser) threadOf(c *toolCall) *thread {
 	return same
 }
 
-// begins is the thread's first prompt.
+// begins returns the thread's first prompt.
 func (t *thread) begins() string {
 	if t.read {
 		return t.prompt
@@ -88,18 +88,19 @@ func (p *parser) thread(conversation string, t *thread) {
 	p.Time = before
 }
 
-// orphans emits the threads that belong to no call: the agent writes a call
-// down when it has ended.
+// orphans emits the threads without a call: the agent writes a call when it has
+// ended.
 func (p *parser) orphans() {
 	for _, t := range p.threads {
-		if !t.told && !p.Stopped {
-			t.told = true
+		if !t.emitted && !p.Stopped {
+			t.emitted = true
 			p.thread(agentPrefix+t.ID, t)
 		}
 	}
 }
 
-// agentPrefix begins the conversation of a subagent whose call is not known.
+// agentPrefix is the prefix of the conversation of a subagent whose call is not
+// known.
 const agentPrefix = "agent-"
 
 // side emits a subagent's file.
@@ -178,7 +179,7 @@ func (s *side) said(r *record, text string) {
 	}
 }
 
-// wholeOutput is the result as the model got it.
+// wholeOutput returns the result as the model got it.
 func wholeOutput(c *toolCall) json.RawMessage {
 	var parts []piece
 	if json.Unmarshal(c.Result, &parts) == nil && len(parts) == 1 && parts[0].FunctionResponse != nil {

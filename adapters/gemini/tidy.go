@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// The agent streams a text as the model says it and keeps it cleaned: without
-// invisible characters and HTML comments, and without white space around it.
+// The agent streams a text as the model sends it and stores it cleaned: without
+// invisible characters and HTML comments, and without surrounding white space.
 // tidy returns the same while the text arrives.
 
 const (
@@ -14,8 +14,8 @@ const (
 	closeComment = "-->"
 )
 
-// tidy returns what can go out of held+chunk, and what must wait for more: white
-// space that may be the text's end, and what may be a comment.
+// tidy returns what can be emitted of held+chunk, and what must wait for more:
+// white space that may be the text's end, and what may be a comment.
 func tidy(begun bool, held, chunk string, end bool) (out, rest string) {
 	text := held + visible(chunk)
 	text, rest = withoutComments(text, end)
@@ -74,15 +74,15 @@ func withoutComments(text string, end bool) (clean, rest string) {
 	return text, ""
 }
 
-// tidied is a whole text cleaned.
+// tidied returns a whole text, cleaned.
 func tidied(text string) string {
 	out, _ := tidy(false, "", text, true)
 	return out
 }
 
-// toldThought is a thought as the protocol reports it, in the form of thoughtText,
-// and its subject.
-func toldThought(chunk string) (text, subject string) {
+// liveThought returns a thought as the protocol reports it, in the form of
+// thoughtText, and its subject.
+func liveThought(chunk string) (text, subject string) {
 	rest, is := strings.CutPrefix(chunk, "**")
 	if !is {
 		return chunk, ""
@@ -94,7 +94,7 @@ func toldThought(chunk string) (text, subject string) {
 	return thoughtText(subject, description), subject
 }
 
-// thoughtText is a thought with its heading.
+// thoughtText returns a thought with its heading.
 func thoughtText(subject, description string) string {
 	switch {
 	case subject == "":

@@ -29,36 +29,36 @@ type chat struct {
 	path    string
 	session string
 	started string
-	// prompts: it has a prompt. The agent leaves files in
-	// without any, one for every process.
+	// prompts: it has a prompt. The agent leaves a file without any for every
+	// process.
 	prompts bool
-	// resumable: the agent finds something to continue with.
+	// resumable: it has something that the agent can continue.
 	resumable bool
-	// torn: the last line has no end. size is the whole file's, in bytes, once
-	// all of it was read.
+	// torn: the last line is incomplete. size is the whole file's, in bytes, once all
+	// of it was read.
 	torn bool
 	size int64
 	// dangling: the last prompt has no answer. last and stamp are the id and the
 	// time of the last message.
 	dangling    bool
 	last, stamp string
-	// anew: the last line but patches was another header. emptied: the agent has
-	// taken the file for a new recording, and so emptied the conversation.
-	anew, emptied bool
+	// restarted: the last line that is not a patch was another header. emptied: the agent
+	// has taken the file for a new recording, and so emptied the conversation.
+	restarted, emptied bool
 }
 
-// depth is how far into a file one looks.
+// depth is how much of a file is read.
 type depth bool
 
 const (
-	// glance ends at the first prompt, so that it costs the same however long
-	// the conversation is: it is done again and again while that grows.
+	// glance ends at the first prompt, so that its cost does not depend on the
+	// conversation's length: it is repeated while that grows.
 	glance depth = false
 	// whole is for a process that is about to load the file itself.
 	whole depth = true
 )
 
-// chats are the conversations in a home, the oldest first.
+// chats returns the conversations in a home, the oldest first.
 func chats(home adapters.Home, d depth) ([]chat, error) {
 	var found []chat
 	for _, suffix := range []string{chatSuffix, legacySuffix} {
@@ -83,8 +83,8 @@ func chats(home adapters.Home, d depth) ([]chat, error) {
 	return found, nil
 }
 
-// survey reads what a chat file is. A file that can't be made sense of is one
-// without prompts.
+// survey inspects a chat file. A file that can't be parsed counts as one without
+// prompts.
 func survey(home adapters.Home, file string, d depth) (chat, error) {
 	c := chat{path: file}
 	open := func() (io.ReadCloser, error) {
@@ -123,7 +123,7 @@ func survey(home adapters.Home, file string, d depth) (chat, error) {
 	}
 }
 
-// inPieces is read a little at a time, by a reader that ends soon and whose buffer
+// inPieces reads a little at a time, for a reader that ends soon and whose buffer
 // is large.
 type inPieces struct{ io.ReadCloser }
 
@@ -132,7 +132,7 @@ func (r inPieces) Read(p []byte) (int, error) { return r.ReadCloser.Read(p[:min(
 func (c chat) inOnePiece(in io.Reader) (chat, error) {
 	var r record
 	if err := json.NewDecoder(in).Decode(&r); err != nil {
-		return c, nil // Parse says what is wrong with it
+		return c, nil // Parse reports what is wrong with it
 	}
 	c.header(&r)
 	return c, nil
@@ -147,10 +147,10 @@ func (c *chat) line(raw []byte) {
 	switch {
 	case err != nil:
 	case r.isHeader():
-		c.anew = c.prompts
+		c.restarted = c.prompts
 		c.header(r)
 	case r.ID != "":
-		c.anew = false
+		c.restarted = false
 		c.message(r)
 	}
 }
@@ -166,7 +166,7 @@ func (c *chat) header(r *record) {
 	}
 }
 
-// message looks whether a message is one that the agent would resume for.
+// message checks whether a message is one that the agent would resume for.
 func (c *chat) message(r *record) {
 	pieces, err := r.pieces()
 	if err != nil {
@@ -198,7 +198,7 @@ func (c *chat) user(pieces []piece) {
 	c.dangling = asked || c.dangling && !answers
 }
 
-// patch takes the messages that replace all those before.
+// patch handles the messages that replace all those before.
 func (c *chat) patch(raw []byte) {
 	messages := patched(raw)
 	if messages == nil {
@@ -210,15 +210,15 @@ func (c *chat) patch(raw []byte) {
 			after.message(m)
 		}
 	}
-	if c.anew && c.resumable && !after.resumable {
+	if c.restarted && c.resumable && !after.resumable {
 		c.emptied = true
 		return
 	}
-	// What is only in patches is no prompt.
+	// A message that is only in patches is not a prompt.
 	c.resumable, c.dangling, c.emptied = after.resumable, after.dangling, false
 }
 
-// patched are the messages of a patch; nil for a patch of something else.
+// patched returns the messages of a patch; nil for a patch of something else.
 func patched(raw []byte) []json.RawMessage {
 	var r struct {
 		Set struct {
@@ -231,9 +231,9 @@ func patched(raw []byte) []json.RawMessage {
 	return r.Set.Messages
 }
 
-// Transcripts finds the native sessions in the home: the conversation's own
-// files, main, main.2 and so on where it was begun anew, and those of their
-// subagents. Without a launch's session it finds all sessions, each as main.
+// Transcripts returns the native sessions in the home: the conversation's own
+// files, main, main.2 and so on if it was restarted, and those of their
+// subagents. Without a launch's session it returns all sessions, each as main.
 func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.Transcript, error) {
 	all, err := chats(home, glance)
 	if err != nil {
@@ -259,7 +259,7 @@ func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.T
 	return found, nil
 }
 
-// mainID is the id of the n-th main file, counted from 0.
+// mainID returns the id of the n-th main file, counted from 0.
 func mainID(n int) string {
 	if n == 0 {
 		return event.Main
@@ -275,7 +275,7 @@ func kindOf(file string) adapters.Kind {
 	return adapters.Append
 }
 
-// subagents are the files of a session's subagents, and of theirs.
+// subagents returns the files of a session's subagents, and of theirs.
 func subagents(home adapters.Home, chatsDir, session string) ([]adapters.Transcript, error) {
 	var found []adapters.Transcript
 	parents, seen := []string{session}, map[string]bool{session: true}
@@ -298,12 +298,12 @@ func subagents(home adapters.Home, chatsDir, session string) ([]adapters.Transcr
 	return found, nil
 }
 
-// escape keeps a name from being a pattern.
+// escape returns a pattern that matches only the name.
 func escape(name string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`, "/", "_").Replace(name)
 }
 
-// Identify returns what a file is by its header, and finds what belongs to it.
+// Identify returns what a file is by its header, with its companions.
 func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	in, err := home.Open(file)
 	if err != nil {

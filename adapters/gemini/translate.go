@@ -9,9 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// translator is the protocol's, and beside it one for the lines of the headless
+// translator is the protocol's, and a second one for the lines of the headless
 // mode, which is never run here but may have been recorded.
 type translator struct {
 	*acp.Translator
@@ -56,7 +57,7 @@ func (t *translator) State() (json.RawMessage, error) {
 }
 
 // Step translates one record.
-func (t *translator) Step(r event.Record) []event.Event {
+func (t *translator) Step(r traffic.Record) []event.Event {
 	if r.Dir == event.DirErr || acp.IsLine(r.Line) {
 		return t.Translator.Step(r)
 	}

@@ -24,7 +24,7 @@ type record struct {
 	Timestamp string          `json:"timestamp"`
 	Type      string          `json:"type"`
 	Content   json.RawMessage `json:"content"`
-	// Display is what the user wrote, where the model was given something else.
+	// Display is what the user wrote, if the model was given something else.
 	Display   json.RawMessage   `json:"displayContent"`
 	Thoughts  []thought         `json:"thoughts"`
 	ToolCalls []json.RawMessage `json:"toolCalls"`
@@ -55,7 +55,7 @@ type toolCall struct {
 
 func (c *toolCall) failed() bool { return c.Status != "success" }
 
-// display is what the agent shows of the result, where that is a text.
+// display returns what the agent shows of the result, if that is a text.
 func (c *toolCall) display() string { return nativejson.String(c.ResultDisplay) }
 
 // piece is one part of a message's content.
@@ -91,8 +91,8 @@ func decodeRecord(data []byte) (*record, error) {
 	return r, nil
 }
 
-// isPatch recognizes a patch without decoding it: most of a file are patches, and
-// some repeat the whole conversation.
+// isPatch recognizes a patch without decoding it: most lines of a file are
+// patches, and some repeat the whole conversation.
 func isPatch(data []byte) bool { return bytes.HasPrefix(data, []byte(`{"$set":`)) }
 
 func (r *record) isHeader() bool { return r.ID == "" && r.SessionID != "" && r.ProjectHash != "" }
@@ -100,7 +100,7 @@ func (r *record) isHeader() bool { return r.ID == "" && r.SessionID != "" && r.P
 // pieces returns a message's content as a list; a plain string is one text.
 func (r *record) pieces() ([]piece, error) { return decodePieces(r.Content) }
 
-// written is what the user wrote.
+// written returns what the user wrote.
 func (r *record) written() ([]piece, error) {
 	if shown, err := decodePieces(r.Display); err == nil && len(shown) > 0 {
 		return shown, nil
@@ -127,7 +127,7 @@ func decodePieces(content json.RawMessage) ([]piece, error) {
 	return out, err
 }
 
-// said is the text of a message of the model's, as the agent keeps it.
+// said returns the text of a message of the model, as the agent stores it.
 func said(pieces []piece) string {
 	var b strings.Builder
 	for _, p := range pieces {
@@ -138,7 +138,7 @@ func said(pieces []piece) string {
 	return tidied(b.String())
 }
 
-// prompt is the content of a message of the user's, as it was handed over.
+// prompt returns the content of a user's message, as it was sent.
 func prompt(pieces []piece) []acp.Content {
 	var out []acp.Content
 	for _, p := range pieces {
@@ -157,15 +157,15 @@ func prompt(pieces []piece) []acp.Content {
 
 const contextTag = "<session_context>"
 
-// internal recognizes what the agent says to its model in the user's name.
+// internal recognizes what the agent sends its model in the user's name.
 func internal(text string) bool {
 	text = strings.TrimSpace(text)
 	return text == "" || strings.HasPrefix(text, contextTag) || strings.HasPrefix(text, "<hook_context>") ||
 		strings.HasPrefix(text, "System: Potential loop detected. Details: ")
 }
 
-// toldOutput is the result of a call as the protocol reports it.
-func toldOutput(c *toolCall) json.RawMessage {
+// liveOutput returns the result of a call as the protocol reports it.
+func liveOutput(c *toolCall) json.RawMessage {
 	if text := c.display(); text != "" {
 		return nativejson.Encode(text)
 	}
@@ -185,7 +185,7 @@ func toldOutput(c *toolCall) json.RawMessage {
 	return acp.OutputOf([]acp.Output{{Type: "diff", Path: path, OldText: d.Original, NewText: d.New}})
 }
 
-// parseTime reads a stamp; the zero time for one that is none.
+// parseTime parses a stamp; the zero time if it is invalid.
 func parseTime(stamp string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, stamp)
 	if err != nil {
@@ -194,5 +194,5 @@ func parseTime(stamp string) time.Time {
 	return t
 }
 
-// errorText is the error in a function's response; "" where there is none.
+// errorText returns the error in a function's response; "" if there is none.
 func errorText(response json.RawMessage) string { return stringField(response, "error") }

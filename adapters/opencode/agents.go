@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// spawned emits that a task starts a subagent; its conversation has the id of
-// the call. The child session comes with it or later.
+// spawned emits that a task starts a subagent; its conversation has the id of the
+// call. The child session is known now or later.
 func (s *emitter) spawned(th *thread, p *part, child string) {
 	var in taskInput
 	_ = json.Unmarshal(p.State.Input, &in) // the call itself shows another shape
@@ -19,20 +19,20 @@ func (s *emitter) spawned(th *thread, p *part, child string) {
 	})
 }
 
-// linked notes which native session a task runs in: what that says from now on
-// is the subagent's. A task may continue with the session of one before it.
+// linked records the native session of a task: its later output is the
+// subagent's. A task may continue with the session of an earlier one.
 func (s *emitter) linked(th *thread, p *part, t *tool) {
 	child := p.State.childSession()
 	if t.Name != taskTool || child == "" || child == t.Child {
 		return
 	}
 	t.Child = child
-	s.adopt(child, p.SessionID).Conversation = p.CallID
+	s.addChild(child, p.SessionID).Conversation = p.CallID
 	s.spawned(th, p, child)
 }
 
-// adopt makes a session known as the child of another.
-func (s *emitter) adopt(child, parent string) *thread {
+// addChild registers a session as the child of another.
+func (s *emitter) addChild(child, parent string) *thread {
 	th := s.Threads[child]
 	if th == nil {
 		th = &thread{Conversation: child}
@@ -56,7 +56,7 @@ func (s *emitter) completed(th *thread, p *part, failed bool) {
 	s.retire(e.AgentID)
 }
 
-// taskResult is what a subagent answered, without the agent's wrapping.
+// taskResult returns a subagent's answer, without the agent's wrapping.
 func taskResult(output string) string {
 	_, text, found := strings.Cut(output, "<task_result>\n")
 	if !found {
@@ -68,8 +68,8 @@ func taskResult(output string) string {
 	return text
 }
 
-// retire forgets the oldest of many subagents that are done: of the others
-// late news may come.
+// retire forgets the oldest of many finished subagents: late events may still
+// arrive for the others.
 func (s *emitter) retire(child string) {
 	if child == "" {
 		return

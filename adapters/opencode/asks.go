@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// asks translates what the agent asks of the host, and what became of it.
+// asks translates the agent's requests to the host, and what became of them.
 func (t *translator) asks(kind string, p *properties) {
 	switch kind {
 	case "permission.asked":
@@ -54,7 +54,7 @@ func (t *translator) questionAsked(p *properties) {
 	th := t.thread(p.SessionID)
 	a := &ask{Conversation: th.Conversation, Question: true}
 	var questions []json.RawMessage
-	_ = json.Unmarshal(p.Questions, &questions) // of another shape they are none
+	_ = json.Unmarshal(p.Questions, &questions) // of another shape there are none
 	a.Questions = len(questions)
 	t.Asks[p.ID] = a
 	e := event.PermissionRequested{RequestID: p.ID, ToolName: "question", Questions: p.Questions}
@@ -81,8 +81,8 @@ func (t *translator) resolve(id, decision, message string) {
 	t.Emit(a.Conversation, event.PermissionResolved{RequestID: id, Decision: decision, Message: message})
 }
 
-// cancelAsks settles the requests of a conversation whose turn is over: after
-// an abort the agent says nothing of them. "" is all.
+// cancelAsks closes the requests of a conversation whose turn is over: after an
+// abort the agent does not report them. "" means all.
 func (t *translator) cancelAsks(conversation string) {
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
 		if conversation == "" || t.Asks[id].Conversation == conversation {
@@ -91,8 +91,7 @@ func (t *translator) cancelAsks(conversation string) {
 	}
 }
 
-// replied notes the host's own words of an answer, which the agent does not
-// repeat.
+// replied records the text of the host's answer, which the agent does not repeat.
 func (t *translator) replied(id string, body json.RawMessage) {
 	a := t.Asks[id]
 	if a == nil {
@@ -102,7 +101,7 @@ func (t *translator) replied(id string, body json.RawMessage) {
 		Reply   string `json:"reply"`
 		Message string `json:"message"`
 	}
-	_ = json.Unmarshal(body, &b) // the server says what it thinks of another shape
+	_ = json.Unmarshal(body, &b) // the server rejects another shape
 	a.Message = ""
 	if b.Reply == "reject" {
 		a.Message = b.Message

@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// What is no database of the agent's is an error that names the file, and
-// gives nothing.
+// A file that is not a database of the agent is an error that names the file, and
+// makes no events.
 func TestParseRefusesOthers(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -59,7 +59,7 @@ func TestParseBrokenLines(t *testing.T) {
 	require.ErrorContains(t, errs[0], "x: line ")
 }
 
-// A database that was cut off, or written over, gives an error that names it
+// A database that was truncated, or overwritten, returns an error that names it
 // and what can still be read; nothing is invented.
 func TestParseHalfWritten(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func readAll(t testing.TB, home adapters.DirHome) []byte {
 	return data
 }
 
-// A row whose data is no JSON costs that row.
+// A row whose data is not JSON costs that row.
 func TestParseBrokenRow(t *testing.T) {
 	t.Parallel()
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
@@ -143,7 +143,7 @@ func TestParseManySessions(t *testing.T) {
 	require.Empty(t, s.Blocks)
 }
 
-// Whoever parses may stop at any time.
+// A caller may stop a parse at any time.
 func TestParseStopsWhenAsked(t *testing.T) {
 	t.Parallel()
 	all := recorded.ParsedEvents(t, memory("x", replay.ReadFile(t, killedExport)))
@@ -158,8 +158,8 @@ func TestParseStopsWhenAsked(t *testing.T) {
 	}
 }
 
-// A database file is known by its name, with the log beside it; every other
-// file is one that holds lines.
+// A database file is recognised by its name, with the log beside it; every other
+// file is taken as one of lines.
 func TestIdentify(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 func BenchmarkTranslate(b *testing.B) {
 	recorded.BenchmarkTranslate(b,
-		func(turns int) iter.Seq[event.Record] { return replay.Again(conversationOf(10), turns/10) },
-		func(int) []event.Record { return conversationOf(20) })
+		func(turns int) iter.Seq[traffic.Record] { return replay.Again(conversationOf(10), turns/10) },
+		func(int) []traffic.Record { return conversationOf(20) })
 }
 
 func BenchmarkParse(b *testing.B) {
@@ -25,7 +25,8 @@ func BenchmarkParse(b *testing.B) {
 	})
 }
 
-// exportOf is an export of about that many bytes: prompts, each with an answer.
+// exportOf returns an export of about that many bytes: prompts, each with an
+// answer.
 func exportOf(size int) string {
 	var out strings.Builder
 	row := func(table string, n int, columns string) {

@@ -9,13 +9,13 @@ import (
 
 const (
 	configDir = ".config/opencode"
-	// readyLine begins the line by which the server says where it listens.
+	// readyLine is the beginning of the line with the server's address.
 	readyLine = "opencode server listening on "
-	// passwordVariable gives the server its password.
+	// passwordVariable has the server's password.
 	passwordVariable = "OPENCODE_SERVER_PASSWORD"
 )
 
-// Command is the server of one session. A port that is taken makes it choose
+// Command returns the server of one session. If its port is taken it chooses
 // another.
 func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	if l.Program == "" || l.NativeID == "" || l.Home == "" || l.Workspace == "" {
@@ -38,7 +38,7 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 }
 
 // environment isolates the process: its folders are this session's, and it
-// talks only to the model.
+// connects only to the model.
 func environment(l adapters.Launch) map[string]string {
 	return map[string]string{
 		"HOME":                             l.Home,
@@ -53,21 +53,20 @@ func environment(l adapters.Launch) map[string]string {
 	}
 }
 
-// rule is one of the agent's permission rules; the last that matches counts.
+// rule is one of the agent's permission rules; the last that matches applies.
 type rule struct {
 	Permission string `json:"permission"`
 	Pattern    string `json:"pattern"`
 	Action     string `json:"action"`
 }
 
-// harmless are the tools that need no asking: they change nothing outside of
-// the conversation, or ask by themselves for what they do.
+// harmless are the tools that need no permission: they change nothing outside of
+// the conversation, or ask themselves for what they do.
 var harmless = []string{"glob", "grep", "list", "lsp", "question", "read", "skill", "task", "todoread", "todowrite"}
 
-// permissionRules: with allow nothing is asked; with ask and deny the host is
-// asked each time, and answers by a person or by policy, so that the agent
-// gets a refusal as text. A subagent may start subagents only where a rule
-// speaks of that.
+// permissionRules: with allow the agent never asks; with ask and deny it asks the
+// host each time, and a person or the policy answers, so that the agent gets a
+// refusal as text. A subagent may start subagents only if a rule covers that.
 func permissionRules(p adapters.Permission) ([]rule, error) {
 	switch p {
 	case adapters.PermissionAllow, "":

@@ -34,8 +34,8 @@ func conforming(t *testing.T) adaptertest.Agent {
 	}
 }
 
-// withOtherModel adds a second model to the scripted provider, and says that the
-// first one sees images.
+// withOtherModel adds a second model to the scripted provider, and declares that
+// the first one sees images.
 func withOtherModel(t *testing.T, files []adapters.File) []adapters.File {
 	for i, f := range files {
 		if f.Path != configDir+"/opencode.json" {
@@ -58,8 +58,8 @@ func TestConformance(t *testing.T) { adaptertest.Run(t, conforming(t)) }
 
 func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, conforming(t)) }
 
-// A model that stays overloaded is asked a few times more and then fails the
-// turn, by the name of what is wrong, though nobody interrupts the agent.
+// A model that stays overloaded is retried a few times and then fails the turn
+// with the name of the failure, without an interrupt.
 func TestRetriesEndByThemselves(t *testing.T) {
 	skip.InShort(t, "the program waits between its retries")
 	t.Parallel()

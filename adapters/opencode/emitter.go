@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// emitter writes events about messages and their parts. The translator of the
-// live stream and the parser of databases both write through it, so that both
-// make the same conversation.
+// emitter emits events about messages and their parts. The translator of the live
+// stream and the parser of databases both use it, so that both make the same
+// conversation.
 type emitter struct {
 	emit.Emitter
 	*state
@@ -20,7 +20,7 @@ type emitter struct {
 
 func newEmitter(st *state) emitter { return emitter{Emitter: emit.Emitter{Agent: Name}, state: st} }
 
-// failed writes the failure of a message, once.
+// failed emits the failure of a message, once.
 func (s *emitter) failed(th *thread, m *message, e *apiError) {
 	if e == nil || m.Failed {
 		return
@@ -34,21 +34,33 @@ func (s *emitter) failed(th *thread, m *message, e *apiError) {
 	s.Upsert(th.Conversation, b)
 }
 
-// ours begins the ids of the parts that we choose, so that a prompt's block has
-// the id of the message that the host gave. They sort before the agent's own.
-const ours = "prt_000sojourn_"
+// The adapter chooses the ids of a prompt's parts, so that its block has the id of the
+// host's message: these are their prefixes. They sort before the agent's own. ofSteered
+// is that of a message handed to an agent at work: the calls that ran then ran on.
+const (
+	ofPrompt  = "prt_000sojourn_"
+	ofSteered = "prt_001sojourn_"
+)
 
-// promptID is the id of a prompt's block: that of the host's message, or the
+// hostMessage returns the host's message that a part is of, if the adapter chose its id.
+func hostMessage(partID string) (id string, chosen bool) {
+	if id, chosen = strings.CutPrefix(partID, ofPrompt); !chosen {
+		id, chosen = strings.CutPrefix(partID, ofSteered)
+	}
+	return id, chosen && id != ""
+}
+
+// promptID returns the id of a prompt's block: that of the host's message, or the
 // agent's own.
 func promptID(p *part) string {
-	if id, found := strings.CutPrefix(p.ID, ours); found && id != "" {
+	if id, chosen := hostMessage(p.ID); chosen {
 		return id
 	}
 	return p.MessageID
 }
 
-// addPrompt takes a part of a user's message, and reports whether the message
-// shows more by it.
+// addPrompt adds a part of a user's message, and reports whether that changes the
+// block.
 func (s *emitter) addPrompt(th *thread, p *part) bool {
 	if p.Synthetic || p.Ignored || p.Type == "agent" {
 		return false
@@ -84,7 +96,7 @@ func (u *prompt) addText(text string) {
 	u.Parts = append(u.Parts, event.Part{Type: "text", Text: text})
 }
 
-// filePart is an attachment; its data is in a data URL.
+// filePart returns an attachment; its data is in a data URL.
 func filePart(p *part) event.Part {
 	out := event.Part{Type: "file", Text: p.Filename, MediaType: p.MIME, URL: p.URL}
 	if strings.HasPrefix(p.MIME, "image/") {
@@ -96,7 +108,7 @@ func filePart(p *part) event.Part {
 	return out
 }
 
-// showPrompt writes the message as far as its parts have come.
+// showPrompt emits the message as far as its parts have arrived.
 func (s *emitter) showPrompt(th *thread) {
 	u := th.User
 	text := u.Text
@@ -107,7 +119,7 @@ func (s *emitter) showPrompt(th *thread) {
 	s.Upsert(th.Conversation, b)
 }
 
-// compaction writes that the model forgets what came before.
+// compaction emits that the model forgets the earlier conversation.
 func (s *emitter) compaction(th *thread, p *part) {
 	text := "Conversation compacted"
 	s.Upsert(th.Conversation, event.Block{
@@ -115,7 +127,7 @@ func (s *emitter) compaction(th *thread, p *part) {
 	})
 }
 
-// textType is the type of the block that a text of an answer makes.
+// textType returns the type of block for a text of an answer.
 func textType(m *message, p *part) event.BlockType {
 	switch {
 	case p.Type == "reasoning":
@@ -126,17 +138,51 @@ func textType(m *message, p *part) event.BlockType {
 	return event.BlockAssistantText
 }
 
-// text writes a text or a thought as it stands.
+// text emits a text or a thought in its current state.
 func (s *emitter) text(th *thread, m *message, p *part, status event.BlockStatus) {
 	text := p.Text
 	b := event.Block{ID: p.ID, Type: textType(m, p), Status: status}
 	switch b.Type {
 	case event.BlockSystem:
 		b.Subtype, b.Message = "compact_summary", &text
-	default: // the model is told beside the blocks: the headless mode does not name it
+	default: // the headless mode does not name the model, so blocks don't have it
 		b.Content = &text
+		if status == event.StatusComplete && text != "" {
+			th.first(p, b.Type)
+		}
 	}
 	s.Upsert(th.Conversation, b)
+}
+
+// first notes the first block of a message: by its id, since a text may be whole only
+// behind the calls that follow it.
+func (t *thread) first(p *part, is event.BlockType) {
+	if m := t.find(p.MessageID); m != nil && (m.First == "" || p.ID < m.First) {
+		m.First, m.FirstType = p.ID, is
+	}
+}
+
+// used writes what a message took so far to its first block.
+func (s *emitter) used(th *thread, p *part) {
+	m, u := th.find(p.MessageID), p.usage()
+	if m == nil || u == nil || m.First == "" {
+		return
+	}
+	sum := m.Usage.Add(*u)
+	m.Usage = sum
+	s.Upsert(th.Conversation, event.Block{ID: m.First, Type: m.FirstType, Usage: &sum})
+}
+
+// usage is what an answer of the model has taken; nil for a part that does not say.
+func (p *part) usage() *event.Usage {
+	k := p.Tokens
+	if k == nil {
+		return nil
+	}
+	return &event.Usage{
+		InputTokens: k.Input, OutputTokens: k.Output + k.Reasoning,
+		CacheReadTokens: k.Cache.Read, CacheWriteTokens: k.Cache.Write,
+	}
 }
 
 // The agent's names of the tools that mean more than a call.
@@ -145,8 +191,9 @@ const (
 	skillTool = "skill"
 )
 
-// toolAppears writes a call whose input may not be known yet.
+// toolAppears emits a call whose input may not be known yet.
 func (s *emitter) toolAppears(th *thread, p *part) *tool {
+	th.first(p, event.BlockToolUse)
 	t := &tool{Session: p.SessionID, CallID: p.CallID, Name: p.Tool}
 	s.Tools[p.ID] = t
 	s.Upsert(th.Conversation, event.Block{
@@ -156,7 +203,7 @@ func (s *emitter) toolAppears(th *thread, p *part) *tool {
 	return t
 }
 
-// toolBegins writes a call with its input, and the subagent that it starts.
+// toolBegins emits a call with its input, and the subagent that it starts.
 func (s *emitter) toolBegins(th *thread, p *part, t *tool) {
 	t.Begun, t.Name = true, p.Tool
 	t.Input = sum(p.State.Input)
@@ -176,14 +223,14 @@ func inputOf(p *part) json.RawMessage {
 	return p.State.Input
 }
 
-// sum distinguishes inputs without keeping them.
+// sum returns a hash of an input, to compare inputs without keeping them.
 func sum(raw json.RawMessage) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write(raw) // a hash takes everything
+	_, _ = h.Write(raw) // a hash never fails
 	return h.Sum64()
 }
 
-// toolEnds writes a call's result.
+// toolEnds emits a call's result.
 func (s *emitter) toolEnds(th *thread, p *part, t *tool) {
 	failed := p.State.Status == "error" || p.State.exitCode() != 0
 	how := event.ExecutionSuccess
@@ -205,10 +252,12 @@ func (s *emitter) toolEnds(th *thread, p *part, t *tool) {
 
 func (s *emitter) result(th *thread, partID, callID string, output json.RawMessage, failed bool, ms *int64) {
 	s.Upsert(th.Conversation, event.Block{
-		ID: partID + ":result", Type: event.BlockToolResult, Status: event.StatusComplete,
+		ID: resultID(partID), Type: event.BlockToolResult, Status: event.StatusComplete,
 		ToolUseID: callID, Output: output, IsError: &failed, DurationMS: ms,
 	})
 }
+
+func resultID(partID string) string { return partID + ":result" }
 
 // took is how long something lasted; nil unless begin and end are known.
 func took(t span) *int64 {
@@ -219,7 +268,7 @@ func took(t span) *int64 {
 	return &ms
 }
 
-// outputOf is the output's text, or with attachments a list of the text and
+// outputOf returns the output's text, or with attachments a list of the text and
 // the agent's own parts.
 func outputOf(st *toolState) json.RawMessage {
 	if st.Status == "error" {
@@ -239,12 +288,12 @@ func outputOf(st *toolState) json.RawMessage {
 	}
 	data, err := json.Marshal(list)
 	if err != nil {
-		return output // what was decoded can be encoded
+		return output // a decoded value can be encoded
 	}
 	return data
 }
 
-// skill writes the text of a skill that was loaded.
+// skill emits the text of a skill that was loaded.
 func (s *emitter) skill(th *thread, p *part) {
 	text := nativejson.String(p.State.Output)
 	if p.Tool != skillTool || p.State.Status != "completed" || text == "" {
@@ -260,16 +309,22 @@ func (s *emitter) skill(th *thread, p *part) {
 }
 
 // interruptedWords are the result of a call that was running when the agent's
-// process ended: the agent itself writes none, and leaves it running for ever.
+// process ended: the agent itself stores none, and leaves it running for ever.
 const interruptedWords = "The agent ended before the tool did."
 
-// toolLost settles a call whose process is gone.
+// toolLost closes a call whose process has ended. One that had not begun is cut off, and gets
+// no result: an archived database may be older than the stream, where it had begun.
 func (s *emitter) toolLost(partID string, t *tool) {
-	th := s.thread(t.Session)
-	s.result(th, partID, t.CallID, nativejson.Encode(interruptedWords), true, nil)
-	s.Upsert(th.Conversation, event.Block{
-		ID: partID, Type: event.BlockToolUse, Status: event.StatusComplete, Execution: event.ExecutionError,
-	})
+	th, status := s.thread(t.Session), event.StatusError
+	if t.Begun {
+		failed := true
+		s.Upsert(th.Conversation, event.Block{
+			ID: resultID(partID), Type: event.BlockToolResult, Status: event.StatusComplete, ToolUseID: t.CallID,
+			Output: nativejson.Encode(interruptedWords), IsError: &failed, Metadata: emit.UnknownEffect(),
+		})
+		status = event.StatusComplete
+	}
+	s.Upsert(th.Conversation, event.Block{ID: partID, Type: event.BlockToolUse, Status: status, Execution: event.ExecutionError})
 	if t.Name == taskTool && t.Begun {
 		s.Emit(th.Conversation, event.SubagentCompleted{ToolUseID: t.CallID, AgentID: t.Child, Status: event.SubagentFailed})
 	}

@@ -24,17 +24,17 @@ type cursor struct {
 	Log int64 `json:"log"`
 	// Times are the latest time_updated of the tables that have one.
 	Times map[string]int64 `json:"times,omitempty"`
-	// Sums are those of the tables that are exported whole.
+	// Sums are checksums of the tables that are exported whole.
 	Sums map[string]string `json:"sums,omitempty"`
-	// Schema is the sum of the tables' and indexes' SQL.
+	// Schema is the checksum of the tables' and indexes' SQL.
 	Schema string `json:"schema"`
-	// Print is that of the write-ahead log when it was read last: the same
-	// means that nothing has changed. "" when not known.
+	// Print is the fingerprint of the write-ahead log at its last read: an equal one
+	// means that nothing has changed. "" if not known.
 	Print string `json:"print,omitempty"`
 }
 
-// Export writes the rows that have changed. They are read where the database is.
-// Where that can't be, as with a file that a tool has closed, it is copied first.
+// Export writes the rows that have changed. They are read in place. If that can't
+// be done, as with a file that a tool has closed, it is copied first.
 func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.RawMessage, take func(lines []byte) error) (json.RawMessage, error) {
 	if t.ID == walID {
 		return since, nil
@@ -79,7 +79,7 @@ type exporter struct {
 	tables   []string
 }
 
-// exportLive exports a database where it is.
+// exportLive exports a database in place.
 func (e *exporter) exportLive(home adapters.Home) (next cursor, err error) {
 	db, err := openLive(home, e.path)
 	if err != nil {
@@ -89,9 +89,10 @@ func (e *exporter) exportLive(home adapters.Home) (next cursor, err error) {
 	return e.changes(db, "")
 }
 
-// openLive opens a database where it is. Error: [errors.ErrUnsupported] where that
-// can't be, and for a database without a write-ahead log: its agent, which is just
-// starting, switches to one, and exits if the database is being read in that moment.
+// openLive opens a database in place. Error: [errors.ErrUnsupported] if that is
+// not possible, and for a database without a write-ahead log: its agent, which is
+// just starting, switches to one, and exits if the database is being read at that
+// moment.
 func openLive(home adapters.Home, file string) (adapters.Database, error) {
 	live, ok := home.(adapters.Databases)
 	if !ok {
@@ -109,7 +110,7 @@ func openLive(home adapters.Home, file string) (adapters.Database, error) {
 	return live.OpenDatabase(file)
 }
 
-// A database file says at this place which journal its readers must know
+// The place in a database file with the journal mode
 // (sqlite.org/fileformat2.html, 1.3.3).
 const (
 	journalAt    = 19
@@ -124,7 +125,7 @@ func (e *exporter) export(db, wal opener) (cursor, error) {
 	if e.from && print == e.was.Print {
 		return e.was, nil
 	}
-	s, err := takeSnapshot(db, wal)
+	s, err := copyDatabase(db, wal)
 	if err != nil {
 		return e.was, err
 	}
@@ -145,8 +146,8 @@ func (e *exporter) changes(db queryer, print string) (cursor, error) {
 	return e.now, e.w.end()
 }
 
-// fingerprint is of the log's content and the database's head, which together
-// change with every write.
+// fingerprint returns one of the log's content and the database's head, which
+// together change with every write.
 func fingerprint(db, wal opener) (string, error) {
 	h := sha256.New()
 	in, err := db()
@@ -202,7 +203,7 @@ const logTable = "event"
 // maxSchema is the longest SQL of a table or index that is exported, in bytes.
 const maxSchema = 64 << 10
 
-// schema finds the tables, and writes their SQL when it is new.
+// schema finds the tables, and writes their SQL if it is new.
 func (e *exporter) schema() error {
 	sum := newDigest()
 	err := e.eachSchema(func(l rowLine) error {
@@ -218,7 +219,7 @@ func (e *exporter) schema() error {
 	if e.now.Schema = sum.sum(); e.now.Schema == e.was.Schema {
 		return nil
 	}
-	if e.from { // the agent has changed its tables: every row may be another
+	if e.from { // the agent has changed its tables: every row may have changed
 		e.was, e.from = cursor{}, false
 		if err := e.w.add(rowLine{Reset: true, Export: exportBegun}); err != nil {
 			return err
@@ -248,8 +249,8 @@ func (e *exporter) eachSchema(do func(rowLine) error) error {
 	return nil
 }
 
-// begin starts anew where the log is shorter than it was: something was
-// deleted that nobody tells of.
+// begin exports everything again if the log is shorter than before: something was
+// deleted without a record.
 func (e *exporter) begin() error {
 	if !e.from || !slices.Contains(e.tables, logTable) {
 		return nil
@@ -258,11 +259,11 @@ func (e *exporter) begin() error {
 	if err != nil || last >= e.was.Log {
 		return err
 	}
-	return e.anew()
+	return e.startOver()
 }
 
-// anew voids what was exported before.
-func (e *exporter) anew() error {
+// startOver voids the earlier export.
+func (e *exporter) startOver() error {
 	e.was, e.from, e.tables = cursor{}, false, nil
 	if err := e.w.add(rowLine{Reset: true, Export: exportBegun}); err != nil {
 		return err
@@ -270,7 +271,7 @@ func (e *exporter) anew() error {
 	return e.schema()
 }
 
-// number is the one number that a query returns; 0 for null.
+// number returns the one number of a query; 0 for null.
 func (e *exporter) number(query string) (n int64, err error) {
 	_, rows, err := e.db.Query(query)
 	if err != nil {
@@ -284,8 +285,8 @@ func (e *exporter) number(query string) (n int64, err error) {
 	return n, err
 }
 
-// maxNamed bounds the ids that the new part of the log may name, in bytes. Of a log
-// that names more everything is exported anew, which needs no ids.
+// maxNamed bounds the ids that the new part of the log may name, in bytes. If it
+// names more, everything is exported again, which needs no ids.
 const maxNamed = 4 << 20
 
 // changedRows are the ids of changed rows, by table.
@@ -294,7 +295,7 @@ type changedRows struct {
 	bytes int
 }
 
-// log writes what is new of the agent's log, and gives the ids that it names,
+// log writes the new part of the agent's log, and returns the ids that it names,
 // by table; nil at the beginning, when everything is written anyway.
 func (e *exporter) log() (map[string][]string, error) {
 	if !slices.Contains(e.tables, logTable) {
@@ -314,7 +315,7 @@ func (e *exporter) log() (map[string][]string, error) {
 		return nil, err
 	}
 	if named.bytes > maxNamed {
-		if err := e.anew(); err != nil {
+		if err := e.startOver(); err != nil {
 			return nil, err
 		}
 		return e.log()
@@ -326,7 +327,7 @@ func (e *exporter) log() (map[string][]string, error) {
 	return out, nil
 }
 
-// addEvent notes what an event is about.
+// addEvent records what an event changed.
 func (c *changedRows) addEvent(columns []string, values []any) {
 	data, _ := values[slices.Index(columns, "data")].(string)
 	session, _ := values[slices.Index(columns, "aggregate_id")].(string)
@@ -354,15 +355,15 @@ func (c *changedRows) addEvent(columns []string, values []any) {
 
 func (c *changedRows) add(table, id string) {
 	if !c.ids[table][id] {
-		c.ids[table][strings.Clone(id)] = true // the text that it is cut from is not kept
+		c.ids[table][strings.Clone(id)] = true // the text that it is cut from is not retained
 		c.bytes += len(id) + idOverhead
 	}
 }
 
-// idOverhead is about what a map has beside an id, in bytes.
+// idOverhead is about how many bytes a map has beside an id.
 const idOverhead = 64
 
-// named writes the rows of those ids, or that they are gone.
+// named writes the rows with those ids, or that they were deleted.
 func (e *exporter) named(table string, ids []string) error {
 	key := "id"
 	if table == "event_sequence" {
@@ -386,8 +387,8 @@ func (e *exporter) named(table string, ids []string) error {
 	return nil
 }
 
-// timed reports whether a table's rows say when they were changed. Rows of small
-// tables that come and go do not say that they went.
+// timed reports whether a table's rows have their time of change. Rows of small
+// tables are also deleted, which no time shows.
 func (e *exporter) timed(table string) bool {
 	if !slices.Contains([]string{"session", "project", "message", "part", "session_message"}, table) {
 		return false
@@ -407,8 +408,8 @@ func (e *exporter) newer(table string) error {
 	}, e.was.Times[table])
 }
 
-// whole writes a small table when anything in it has changed. It is read twice and
-// never held: nothing says that the agent keeps it small.
+// whole writes a small table if anything in it has changed. It is read twice and
+// never held in memory, since nothing guarantees that the agent keeps it small.
 func (e *exporter) whole(table string) error {
 	sum, rows := newDigest(), false
 	scratch := newLineWriter(nil)
@@ -434,12 +435,12 @@ func (e *exporter) whole(table string) error {
 	return e.w.query(e.db, table, "", nil)
 }
 
-// Cursor returns the cursor behind lines: it is made of what they say. Behind an
-// export that was cut off it is empty: everything is exported anew.
+// Cursor returns the cursor behind lines, made from their content. Behind an
+// export that was cut off it is empty: everything is exported again.
 func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 	c := cursor{Times: map[string]int64{}, Sums: map[string]string{}}
 	whole := map[string]digest{}
-	schema, anew, cutOff := newDigest(), true, false
+	schema, startOver, cutOff := newDigest(), true, false
 	br := bufio.NewReaderSize(lines, 1<<16)
 	for n := 1; ; n++ {
 		raw, err := br.ReadBytes('\n')
@@ -456,10 +457,10 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 		switch {
 		case l.Reset:
 			c = cursor{Times: map[string]int64{}, Sums: map[string]string{}}
-			whole, anew, cutOff = map[string]digest{}, true, l.Export == exportBegun
+			whole, startOver, cutOff = map[string]digest{}, true, l.Export == exportBegun
 		case l.Schema != "":
-			if anew {
-				schema, anew = newDigest(), false
+			if startOver {
+				schema, startOver = newDigest(), false
 			}
 			schema.add([]byte(l.Schema))
 			c.Schema = schema.sum()
@@ -485,7 +486,7 @@ func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 	return json.Marshal(c)
 }
 
-// pass notes a row that was exported.
+// pass records a row that was exported.
 func (c *cursor) pass(l *rowLine, raw []byte, whole map[string]digest) {
 	if d, ok := whole[l.Table]; ok {
 		d.add(bytes.TrimSuffix(raw, []byte("\n")))

@@ -22,9 +22,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// killed is a session with a subagent whose server was killed while the
-// subagent ran a command, and which went on after that: what was said, and
-// the database, exported.
+// killed is a session with a subagent whose server was killed while the subagent
+// ran a command, and which continued after that: the stream, and the database,
+// exported.
 const (
 	killedRecords = "testdata/killed.records.jsonl"
 	killedExport  = "testdata/killed.export.jsonl"
@@ -33,7 +33,7 @@ const (
 
 var mainFile = adapters.Transcript{ID: event.Main, Path: database, Kind: adapters.Snapshot}
 
-// homeOf is a home with the session in it.
+// homeOf returns a home with the session in it.
 func homeOf(t testing.TB, lines, workspace string) adapters.DirHome {
 	t.Helper()
 	l := launch()
@@ -108,7 +108,7 @@ func TestAgentStartsWhileItsRestoredDatabaseIsRead(t *testing.T) {
 	do(t, agent, "UPDATE part SET data = data || ' '")
 }
 
-// live is a home whose databases could be read in their place, and counts that.
+// live is a home whose databases can be read in place, and counts that.
 type live struct {
 	adapters.DirHome
 	opened int
@@ -139,7 +139,7 @@ func TestDatabaseWithoutALogIsNotReadInItsPlace(t *testing.T) {
 	require.Equal(t, 1, home.opened)
 }
 
-// What is exported and imported again has the same rows, in the same order.
+// An imported export has the same rows, in the same order.
 func TestExportRoundTrip(t *testing.T) {
 	t.Parallel()
 	lines := replay.ReadFile(t, killedExport)
@@ -156,8 +156,8 @@ func TestExportRoundTrip(t *testing.T) {
 	}
 }
 
-// The parts of a session, its subagents' included, are told alike by the
-// database and by its export, and as they were said.
+// The parts of a session, its subagents' included, are the same in the database,
+// in its export, and in the stream.
 func TestParityKilled(t *testing.T) {
 	t.Parallel()
 	lines := replay.ReadFile(t, killedExport)
@@ -216,7 +216,7 @@ func logChange(t testing.TB, db *sql.DB, kind, data string) {
 	do(t, db, `INSERT INTO event SELECT 'evt_' || (SELECT max(rowid) + 1 FROM event), aggregate_id, seq, ?, ? FROM event_sequence LIMIT 1`, kind, data)
 }
 
-// tablesOf are the tables whose rows an export has.
+// tablesOf returns the tables whose rows an export has.
 func tablesOf(t testing.TB, lines string) []string {
 	t.Helper()
 	var out []string
@@ -231,7 +231,7 @@ func tablesOf(t testing.TB, lines string) []string {
 	return out
 }
 
-// A host that knows nothing but the lines goes on behind them.
+// A host that has only the lines continues behind them.
 func TestCursorOfLines(t *testing.T) {
 	t.Parallel()
 	lines := replay.ReadFile(t, killedExport)
@@ -252,7 +252,7 @@ func TestCursorOfLines(t *testing.T) {
 	require.ErrorContains(t, err, "line 1")
 }
 
-// A database that is another than the cursor's is exported anew.
+// A database that is not the cursor's is exported from the start.
 func TestExportAnew(t *testing.T) {
 	t.Parallel()
 	lines := replay.ReadFile(t, killedExport)
@@ -272,7 +272,7 @@ func TestExportAnew(t *testing.T) {
 	require.Equal(t, whole, rebuilt)
 }
 
-// Keys and accounts stay where they are.
+// Keys and accounts are not exported.
 func TestExportKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
@@ -281,7 +281,8 @@ func TestExportKeepsSecrets(t *testing.T) {
 	require.NotContains(t, lines, "sk-secret")
 }
 
-// In another workspace the session lies where that is; nothing else changes.
+// Imported for another workspace the session has that folder; nothing else
+// changes.
 func TestImportMoves(t *testing.T) {
 	t.Parallel()
 	home := homeOf(t, replay.ReadFile(t, killedExport), "/mnt/other")
@@ -303,7 +304,7 @@ func TestImportMoves(t *testing.T) {
 	require.Equal(t, replay.JSON(t, here), replay.JSON(t, there))
 }
 
-// Lines that are no export are refused with their number, and build nothing.
+// Lines that are not an export are refused with their number, and build nothing.
 func TestImportRefuses(t *testing.T) {
 	t.Parallel()
 	for name, lines := range map[string]string{
@@ -318,8 +319,8 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// A copy that is taken while the database is written to is a state that the
-// database was in.
+// A copy taken while the database is written to is a state that the database was
+// in.
 func TestSnapshotWhileWriting(t *testing.T) {
 	t.Parallel()
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
@@ -347,7 +348,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	}()
 	file := func(name string) opener { return func() (io.ReadCloser, error) { return home.Open(name) } }
 	for range 50 {
-		s, err := takeSnapshot(file(database), file(database+walSuffix))
+		s, err := copyDatabase(file(database), file(database+walSuffix))
 		if err != nil {
 			require.ErrorContains(t, err, "began anew")
 			continue
@@ -364,7 +365,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// BenchmarkExport is of a sync in which one part has changed.
+// BenchmarkExport is a sync in which one part has changed.
 func BenchmarkExport(b *testing.B) {
 	home := homeOf(b, replay.ReadFile(b, killedExport), killedDir)
 	db := open1(b, home)

@@ -6,14 +6,14 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
-// Most of what a server says are the pieces of texts, and news that are no
-// part of the conversation. Both are known by how the server writes them, and
-// read without the decoder; a line that is written another way goes to it.
+// Most of a server's events are pieces of texts, and events that are not part of
+// the conversation. Both are recognised by the server's way of writing them, and
+// read without the decoder; a line written differently goes to it.
 
-// eventHead is how each event begins.
+// eventHead is the beginning of each event.
 const eventHead = `{"id":"evt_`
 
-// fastType is the type of an event as the server writes it: behind the id.
+// fastType returns the type of an event as the server writes it: behind the id.
 func fastType(line string) string {
 	rest, found := strings.CutPrefix(line, eventHead)
 	if !found {
@@ -56,7 +56,7 @@ func fastDelta(line string) (p properties, ok bool) {
 	return p, ok
 }
 
-// plainUntil cuts off a text that needs no decoding.
+// plainUntil splits off a text that needs no decoding.
 func plainUntil(text, until string) (before, rest string, ok bool) {
 	before, rest, ok = strings.Cut(text, until)
 	return before, rest, ok && nativejson.Plain(before)

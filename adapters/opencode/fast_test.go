@@ -7,9 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// What is read without the decoder is what the decoder reads.
+// The fast path reads what the decoder reads.
 func FuzzFastDelta(f *testing.F) {
 	for _, delta := range []string{`"x"`, `""`, `"a\nb"`, `"\ud83d\ude00"`, `"`, `"x"}}`, `7`, `"\""`} {
 		f.Add(`{"id":"evt_1","type":"message.part.delta","properties":{"sessionID":"s","messageID":"m","partID":"p","field":"text","delta":` + delta + `}}`)
@@ -30,7 +31,7 @@ func FuzzFastDelta(f *testing.F) {
 	})
 }
 
-// The recordings go the fast way, with what the server writes around them.
+// The recordings take the fast path, with what the server writes around them.
 func TestFastPathIsTaken(t *testing.T) {
 	t.Parallel()
 	taken := 0
@@ -46,7 +47,7 @@ func TestFastPathIsTaken(t *testing.T) {
 	line := `{"id":"evt_1","type":"plugin.added","properties":{"id":`
 	tr, err := newTranslator(launch(), nil)
 	require.NoError(t, err)
-	require.Len(t, tr.Step(event.Record{Dir: event.DirOut, Line: line}), 1, "a torn line is told")
-	require.Empty(t, tr.Step(event.Record{Dir: event.DirOut, Line: line + `"x"}}`}))
+	require.Len(t, tr.Step(traffic.Record{Dir: event.DirOut, Line: line}), 1, "a torn line is told")
+	require.Empty(t, tr.Step(traffic.Record{Dir: event.DirOut, Line: line + `"x"}}`}))
 	require.False(t, json.Valid([]byte(line)))
 }

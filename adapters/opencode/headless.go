@@ -9,22 +9,22 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// The headless mode prints whole parts only, each when it is over: a step's are
-// kept until the step is, and emitted in the order in which they began.
+// The headless mode prints whole parts only, each when it ends: those of a step
+// are held until the step ends, and emitted in the order in which they began.
 
-// headless is what has been said of a step.
+// headless is what has arrived of a step.
 type headless struct {
-	// On: this stream is of the headless mode.
+	// On: this stream is in the headless mode.
 	On    bool              `json:"on,omitempty"`
 	Parts []json.RawMessage `json:"parts,omitempty"`
 	// Over: the last step ended the turn.
 	Over bool `json:"over,omitempty"`
 }
 
-// UngivenPrefix begins the block id of a prompt that came without an id.
+// UngivenPrefix is the prefix of the block id of a prompt without an id.
 const UngivenPrefix = "prompt:"
 
-// showHeld writes a prompt from the command line that is nowhere else.
+// showHeld emits a prompt from the command line that is nowhere else.
 func (t *translator) showHeld() {
 	if t.Held == nil {
 		return
@@ -49,7 +49,7 @@ func (t *translator) headless(l *line, raw json.RawMessage) {
 	case l.Part == nil:
 		t.Native(event.Main, event.DirOut, l.Type, raw)
 	case l.Part.Type == "step-finish":
-		t.tellStep(th)
+		t.emitStepParts(th)
 		t.stepFinish(th, l.Part)
 		t.Turn.StopReason = l.Part.Reason
 		t.Headless.Over = l.Part.Reason != "tool-calls"
@@ -59,8 +59,8 @@ func (t *translator) headless(l *line, raw json.RawMessage) {
 	}
 }
 
-// tellStep emits a step's parts in order.
-func (t *translator) tellStep(th *thread) {
+// emitStepParts emits a step's parts in order.
+func (t *translator) emitStepParts(th *thread) {
 	var marks []mark
 	for _, raw := range t.Headless.Parts {
 		l, err := decodeLine(raw)
@@ -72,7 +72,7 @@ func (t *translator) tellStep(th *thread) {
 	slices.SortStableFunc(marks, byTime)
 	m := &message{Role: "assistant"}
 	for _, k := range marks {
-		t.tell(th, m, k)
+		t.emitPhase(th, m, k)
 	}
 }
 
@@ -83,7 +83,7 @@ func (t *translator) headlessEnded(how string) bool {
 		return false
 	}
 	over := t.Headless.Over || t.Turn.Error != nil || strings.HasPrefix(how, "exit 0")
-	t.tellStep(t.thread(t.Main))
+	t.emitStepParts(t.thread(t.Main))
 	t.Headless = headless{}
 	if over {
 		t.endTurn(t.thread(t.Main))

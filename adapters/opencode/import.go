@@ -17,9 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Import makes the database again of what was exported of it, for a workspace
-// that may lie elsewhere: the agent continues with a session only in the folder
-// that the session names.
+// Import builds the database from its export, for a workspace that may have
+// another path: the agent continues with a session only in the folder that the
+// session names.
 func (*Adapter) Import(exported []adapters.Source, l adapters.Launch, scratch string) (map[string]string, error) {
 	files := map[string]string{}
 	for _, src := range exported {
@@ -43,9 +43,9 @@ func importFile(src adapters.Source, file, workspace string) error {
 	return build(file, in, workspace)
 }
 
-// build writes a database of lines. What an unfinished export may have to give back
-// is kept on disk: in memory it would have no bound, and SQLite would walk through all
-// of it at each row.
+// build writes a database from lines. What an unfinished export may have to
+// restore is kept on disk: in memory it would be unbounded, and SQLite would
+// search all of it at each row.
 func build(file string, in io.Reader, workspace string) (err error) {
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=foreign_keys(0)&_pragma=synchronous(0)&_pragma=journal_mode(delete)")
 	if err != nil {
@@ -70,18 +70,19 @@ func build(file string, in io.Reader, workspace string) (err error) {
 	if err = tx.Commit(); err != nil {
 		return err
 	}
-	// As the agent leaves it. It would switch the journal itself when it starts, which
-	// fails while the archive reads the database: the agent then exits.
+	// In the mode in which the agent leaves it. It would switch the journal itself
+	// when it starts, which fails while the archive reads the database: the agent
+	// then exits.
 	_, err = db.ExecContext(context.Background(), "PRAGMA journal_mode = WAL")
 	return err
 }
 
 type builder struct {
 	tx *sql.Tx
-	// made is what exists already.
+	// made are the tables and indexes that exist already.
 	made []string
-	// unfinished: what follows the savepoint does not count until its export is done;
-	// before it there were the tables of madeBefore.
+	// unfinished: what follows the savepoint does not count until its export is done.
+	// Before it the tables of madeBefore existed.
 	unfinished bool
 	madeBefore []string
 	inserts    map[string]*sql.Stmt
@@ -137,8 +138,8 @@ func (b *builder) line(raw []byte) error {
 	return b.insert(l)
 }
 
-// begin keeps what there is until the export that begins is done. Of several that
-// begin the first does: none of the others before it was done.
+// begin saves the current state until the export that starts is done. Of several
+// that start only the first does: none of those before was done.
 func (b *builder) begin() error {
 	if b.unfinished {
 		return nil
@@ -155,7 +156,7 @@ func (b *builder) done(mark string) error {
 	return b.exec("RELEASE export")
 }
 
-// ignoreUnfinished takes back what an export began anew and did not end.
+// ignoreUnfinished undoes an export from the start that did not end.
 func (b *builder) ignoreUnfinished() error {
 	if !b.unfinished {
 		return nil
@@ -225,12 +226,12 @@ func (b *builder) insert(l rowLine) error {
 	return nil
 }
 
-// places are the columns that hold folders of the machine.
+// places are the columns with folders of the machine.
 var places = map[string][]string{
 	"session": {"directory"}, "project": {"worktree"}, "project_directory": {"directory"}, "workspace": {"directory"},
 }
 
-// move puts the sessions into another workspace.
+// move changes the sessions' workspace.
 func (b *builder) move(workspace string) error {
 	if err := b.forget(); err != nil {
 		return err
@@ -256,7 +257,7 @@ func (b *builder) move(workspace string) error {
 				}
 			}
 		}
-		// The path within the project, where the project is the whole machine.
+		// The path within the project, if the project is the whole machine.
 		if err := b.replace("session", "path", strings.TrimPrefix(old, "/"), strings.TrimPrefix(workspace, "/")); err != nil {
 			return err
 		}
@@ -264,8 +265,8 @@ func (b *builder) move(workspace string) error {
 	return nil
 }
 
-// folders are where the sessions lay, the shortest path first: all of a home
-// share a workspace, but one that has moved before may have old rows.
+// folders returns the sessions' former folders, the shortest path first: all of a
+// home share a workspace, but one that was moved before may have old rows.
 func (b *builder) folders() ([]string, error) {
 	rows, err := b.tx.QueryContext(context.Background(), "SELECT DISTINCT directory FROM session ORDER BY length(directory)")
 	if err != nil {

@@ -13,14 +13,13 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// maxRetries is how often the agent may ask the model's API again after a
-// failure that it takes for passing. By itself it never stops, with pauses of
-// 2, 4, 8, 16 and then 30 seconds: four are half a minute, in which most
-// overloads pass; who waits for the turn decides better than the agent whether
-// it is worth more.
+// maxRetries is how often the agent may retry the model's API after a failure
+// that it considers transient. By itself it never stops, with pauses of 2, 4, 8,
+// 16 and then 30 seconds: four are half a minute, in which most overloads pass.
+// The caller decides better than the agent whether more are worth it.
 const maxRetries = 4
 
-// requestLine is a request as the runner takes it.
+// requestLine is a request in the runner's form.
 type requestLine struct {
 	ID     string `json:"id"`
 	Method string `json:"method"`
@@ -66,14 +65,14 @@ func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, e
 	return nil, fmt.Errorf("opencode: encode %T: %w", in, adapters.ErrUnsupported)
 }
 
-// Due returns the aborts that no caller asks for.
+// Due returns the aborts that the adapter itself requests.
 func (t *translator) Due() []adapters.Message {
 	due := t.due
 	t.due = nil
 	return due
 }
 
-// abort ends the turn from here.
+// abort ends the turn.
 func (t *translator) abort(id string) {
 	m, err := request(id, "POST", "/session/"+t.Main+"/abort", nil)
 	if err == nil { // texts can be encoded
@@ -81,7 +80,8 @@ func (t *translator) abort(id string) {
 	}
 }
 
-// gaveUp begins the id of the abort that ends a turn without end.
+// gaveUp is the prefix of the id of the abort that ends a turn whose retries
+// don't end.
 const gaveUp = "give-up-"
 
 // giveUp ends a turn whose model can't be reached.
@@ -96,8 +96,8 @@ func (t *translator) giveUp(th *thread) {
 // plainID are the message ids that can be part of a part's id.
 var plainID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,200}$`)
 
-// BlockID is the id of the block that a message becomes: the message's own, or
-// one made of it where the agent would not take that.
+// BlockID returns the id of a message's block: the message's own, or one derived
+// from it if the agent would refuse that.
 func BlockID(messageID string) string {
 	if plainID.MatchString(messageID) {
 		return messageID
@@ -124,9 +124,13 @@ func (t *translator) encodePrompt(id string, in adapters.Prompt) ([]adapters.Mes
 		b.Parts = append(b.Parts, part)
 	}
 	if in.MessageID != "" {
-		b.Parts[0].(map[string]any)["id"] = ours + BlockID(in.MessageID)
+		prefix := ofPrompt
+		if in.Steer {
+			prefix = ofSteered
+		}
+		b.Parts[0].(map[string]any)["id"] = prefix + BlockID(in.MessageID)
 		for i, p := range b.Parts[1:] {
-			p.(map[string]any)["id"] = fmt.Sprintf("%s%s_%04d", ours, BlockID(in.MessageID), i+1)
+			p.(map[string]any)["id"] = fmt.Sprintf("%s%s_%04d", prefix, BlockID(in.MessageID), i+1)
 		}
 	}
 	model := in.Model
@@ -187,12 +191,12 @@ func (t *translator) encodeAnswer(id string, in adapters.Answer) ([]adapters.Mes
 	return request(id, "POST", "/permission/"+in.RequestID+"/reply", body)
 }
 
-// refusal marks a request as one, for who reads the records: a server is not
-// sent what follows the mark.
+// refusal marks a request as a refusal, for readers of the records: what follows
+// the mark is not sent to a server.
 const refusal = "#refusal"
 
-// encodeReply answers a question. A refusal is an answer too: the agent's own
-// way to refuse ends the turn, and says nothing to the model.
+// encodeReply answers a question. A refusal is an answer too: the agent's own way
+// to refuse ends the turn, and the model does not learn of it.
 func (t *translator) encodeReply(id string, in adapters.Answer, message string) ([]adapters.Message, error) {
 	n := 1
 	if a := t.Asks[in.RequestID]; a != nil {
@@ -211,9 +215,9 @@ func (t *translator) encodeReply(id string, in adapters.Answer, message string) 
 	return request(id, "POST", path, map[string]any{"answers": answers})
 }
 
-// answersOf reads the answers in the forms that people give them: by the order
-// of the questions, alone or below "answers", each one label or several; or by
-// the question's text, as other agents take them.
+// answersOf parses the answers in the forms that people use: by the order of the
+// questions, alone or below "answers", each one label or several; or by the
+// question's text, as other agents take them.
 func answersOf(input json.RawMessage) [][]string {
 	var wrapped struct {
 		Questions []struct {

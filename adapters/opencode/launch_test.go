@@ -4,7 +4,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// launch is one that nothing is missing in.
+// launch returns a complete one.
 func launch() adapters.Launch {
 	a := New()
 	return adapters.Launch{

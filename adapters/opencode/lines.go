@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// columns are those of the rows that conversations are made of.
+// columns are those of the rows of conversations.
 type columns struct {
 	ID        string `json:"id"`
 	ParentID  string `json:"parent_id"`
@@ -21,7 +21,7 @@ type columns struct {
 	Data      string `json:"data"`
 }
 
-// lines reads an export: the last word about a row counts.
+// lines reads an export: the last line about a row counts.
 func (r *reader) lines(first []byte, br *bufio.Reader) error {
 	raw, end := first, false
 	for n := 1; ; n++ {
@@ -42,7 +42,7 @@ func (r *reader) lines(first []byte, br *bufio.Reader) error {
 	}
 }
 
-// rowOf is a line whose row has the columns that matter, decoded at once.
+// rowOf is a line whose row has the needed columns, decoded at once.
 type rowOf struct {
 	Table  string   `json:"table"`
 	Rowid  int64    `json:"rowid"`
@@ -58,7 +58,7 @@ func (r *reader) line(raw []byte) error {
 	var l rowOf
 	err := json.Unmarshal(raw, &l)
 	var shape *json.UnmarshalTypeError
-	if errors.As(err, &shape) && l.Table != "" && !told(l.Table) {
+	if errors.As(err, &shape) && l.Table != "" && !isConversation(l.Table) {
 		return nil // a row of another table
 	}
 	switch {
@@ -73,9 +73,9 @@ func (r *reader) line(raw []byte) error {
 	case l.Table == "":
 		return errors.New("no line of an export")
 	case l.Gone != "":
-		delete(r.book.messages, l.Gone)
-		delete(r.book.parts, l.Gone)
-	case l.Row != nil && told(l.Table):
+		delete(r.snapshot.messages, l.Gone)
+		delete(r.snapshot.parts, l.Gone)
+	case l.Row != nil && isConversation(l.Table):
 		return r.row(&l)
 	case l.Row == nil && !l.Clear && l.Schema == "":
 		return errors.New("no line of an export")
@@ -83,23 +83,24 @@ func (r *reader) line(raw []byte) error {
 	return nil
 }
 
-// reset begins a book anew. The one before is kept while the new one may be unfinished.
+// reset starts a new snapshot. The previous one is kept while the new one may be
+// unfinished.
 func (r *reader) reset(begun bool) {
 	if begun && r.before == nil {
-		r.before = r.book
+		r.before = r.snapshot
 	}
-	r.book = newBook(r.book.shelf)
+	r.snapshot = newSnapshot(r.snapshot.rowStore)
 }
 
-// ignoreUnfinished takes back what an export began anew and did not end.
+// ignoreUnfinished undoes an export from the start that did not end.
 func (r *reader) ignoreUnfinished() {
 	if r.before != nil {
-		r.book, r.before = r.before, nil
+		r.snapshot, r.before = r.before, nil
 	}
 }
 
-// told reports whether a table's rows are part of conversations.
-func told(table string) bool {
+// isConversation reports whether a table's rows are part of conversations.
+func isConversation(table string) bool {
 	switch table {
 	case "session", "message", "part", logTable:
 		return true
@@ -110,15 +111,15 @@ func told(table string) bool {
 func (r *reader) row(l *rowOf) error {
 	c := l.Row
 	if l.Table == "session" {
-		r.book.sessions[c.ID] = c.ParentID
+		r.snapshot.sessions[c.ID] = c.ParentID
 		return nil
 	}
 	data := []byte(c.Data)
 	switch l.Table {
 	case "message":
-		return r.book.addMessage(c.ID, c.SessionID, l.Rowid, data)
+		return r.snapshot.addMessage(c.ID, c.SessionID, l.Rowid, data)
 	case "part":
-		return r.book.addPart(c.ID, c.MessageID, c.SessionID, entry{row: l.Rowid, made: c.Created}, data)
+		return r.snapshot.addPart(c.ID, c.MessageID, c.SessionID, partRow{row: l.Rowid, made: c.Created}, data)
 	}
-	return r.book.addEvent(c.Aggregate, l.Rowid, c.Type, data)
+	return r.snapshot.addEvent(c.Aggregate, l.Rowid, c.Type, data)
 }

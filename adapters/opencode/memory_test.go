@@ -22,7 +22,8 @@ import (
 // largeParts is how many parts of 16 KiB a large database has: 64 MiB.
 const largeParts = 4096
 
-// homeOfParts is a home with a large database, also in a table that is exported whole.
+// homeOfParts returns a home with a large database, also in a table that is
+// exported whole.
 func homeOfParts(t *testing.T, parts int) adapters.DirHome {
 	t.Helper()
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
@@ -36,7 +37,7 @@ func homeOfParts(t *testing.T, parts int) adapters.DirHome {
 	return home
 }
 
-// A database may be of any size: what is in memory of it is a piece.
+// A database may be of any size: only a piece of it is in memory.
 func TestExportIsInPieces(t *testing.T) {
 	home := homeOfParts(t, largeParts)
 	idle := heap()
@@ -53,7 +54,7 @@ func TestExportIsInPieces(t *testing.T) {
 	require.LessOrEqual(t, most, 16<<20)
 }
 
-// What is told of a large database is told part by part, whichever way it is read.
+// A large database is emitted part by part, whichever way it is read.
 func TestLargeDatabaseIsToldInPieces(t *testing.T) {
 	home := homeOfParts(t, largeParts)
 	exported := filepath.Join(t.TempDir(), "export")
@@ -73,23 +74,23 @@ func TestLargeDatabaseIsToldInPieces(t *testing.T) {
 			require.NoError(t, err)
 		},
 	} {
-		idle, most, told, at := heap(), 0, 0, 0
+		idle, most, emitted, at := heap(), 0, 0, 0
 		tell(func(ev event.Event, err error) {
 			require.NoError(t, err)
 			if p, ok := ev.Payload.(event.BlockUpsert); ok && p.Block.Content != nil {
-				told += len(*p.Block.Content)
+				emitted += len(*p.Block.Content)
 			}
-			if told >= at { // a look costs a collection
+			if emitted >= at { // measuring costs a collection
 				at, most = at+(8<<20), max(most, heap()-idle)
 			}
 		})
-		t.Logf("%s: %d bytes told, heap up to %d", name, told, most)
-		require.Greater(t, told, largeParts*(16<<10))
+		t.Logf("%s: %d bytes told, heap up to %d", name, emitted, most)
+		require.Greater(t, emitted, largeParts*(16<<10))
 		require.LessOrEqual(t, most, 16<<20)
 	}
 }
 
-// heap is what is in use.
+// heap returns the memory in use.
 func heap() int {
 	runtime.GC()
 	var m runtime.MemStats
@@ -97,7 +98,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// An export that was cut off has no cursor: what comes behind it begins anew, and both
+// An export that was cut off has no cursor: the next one starts over, and both
 // together make the same database.
 func TestExportThatWasCutOff(t *testing.T) {
 	home := homeOfParts(t, largeParts/8)
@@ -126,8 +127,8 @@ func TestExportThatWasCutOff(t *testing.T) {
 	require.True(t, whole == rebuilt, "both make the same database")
 }
 
-// Where a sync finds more names in the log than it can hold, everything is exported
-// anew.
+// If a sync finds more names in the log than it can hold, everything is exported
+// again.
 func TestExportOfManyChanges(t *testing.T) {
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	db := open1(t, home)
@@ -151,7 +152,7 @@ func TestLongRowOfACopy(t *testing.T) {
 	require.ErrorContains(t, err, "too big")
 }
 
-// A row that is longer than a line may be is cut as a line is: it is still told.
+// A row that is longer than a line may be is cut like a line, and still emitted.
 func TestLongRowIsCut(t *testing.T) {
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	data, err := json.Marshal(map[string]string{"type": "text", "text": strings.Repeat("x", 20<<20)})
@@ -168,13 +169,13 @@ func TestLongRowIsCut(t *testing.T) {
 	require.Contains(t, replay.JSON(t, there), "cut: 20971520 bytes, sha256 ")
 }
 
-// What is exported anew counts once it is whole: a host that is lost in between has not
-// taken what the archive had before.
+// A repeated full export counts once it is whole: the loss of a host in between
+// loses nothing that the archive had before.
 func TestUnfinishedExportIsIgnored(t *testing.T) {
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	db := open1(t, home)
 	first, cursor := export(t, home, nil)
-	do(t, db, `DELETE FROM event WHERE rowid > 5`) // so everything is exported anew
+	do(t, db, `DELETE FROM event WHERE rowid > 5`) // so everything is exported again
 	again, _ := export(t, home, cursor)
 	require.Contains(t, again, `{"reset":true`)
 

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// older is the recording of version 1.0: three turns, the second with a
+// older returns the recording of version 1.0: three turns, the second with a
 // subagent. Its main conversation is compared in TestParityListed.
 func older(t *testing.T) run {
 	t.Helper()
@@ -41,23 +41,23 @@ func TestOlderSubagent(t *testing.T) {
 	replay.Same(t, reducer.State{Blocks: sub.Blocks}, reducer.State{Blocks: listed.Blocks}, parity.Rules{})
 }
 
-// Version 1.0 repeats a text with each piece of it; what is told is the piece.
+// Version 1.0 repeats a text with each piece of it; only the piece is emitted.
 func TestOlderPieces(t *testing.T) {
 	t.Parallel()
 	const text = "prt_2046242b5001vckJysx1RV5szz"
-	var told []string
+	var emitted []string
 	for e, err := range adapters.Translate(New(), replay.Sequence(older(t).Records), adapters.TranslateOptions{}) {
 		require.NoError(t, err)
 		switch p := e.Payload.(type) {
 		case event.BlockDelta:
 			if p.BlockID == text {
-				told = append(told, "+"+p.Delta)
+				emitted = append(emitted, "+"+p.Delta)
 			}
 		case event.BlockUpsert:
-			if p.Block.ID == text {
-				told = append(told, *p.Block.Content)
+			if p.Block.ID == text && p.Block.Content != nil {
+				emitted = append(emitted, *p.Block.Content)
 			}
 		}
 	}
-	require.Equal(t, []string{"hello ", "+wonderful ", "+world", "hello wonderful world"}, told)
+	require.Equal(t, []string{"hello ", "+wonderful ", "+world", "hello wonderful world"}, emitted)
 }

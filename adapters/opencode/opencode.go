@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Name is the word by which commands and registries know the agent.
+// Name is the agent's name in commands and registries.
 const Name = "opencode"
 
-// ProgramVariable names the environment variable that gives the path of the
-// program, for machines where it is not in PATH.
+// ProgramVariable names the environment variable with the path of the program,
+// for machines where it is not in PATH.
 const ProgramVariable = "SOJOURN_OPENCODE"
 
 // Adapter is OpenCode. It holds no state and is safe for concurrent use.
@@ -30,7 +30,7 @@ var (
 // New returns the adapter.
 func New() *Adapter { return &Adapter{} }
 
-// Info names the agent and what it can do.
+// Info returns the agent's name and capabilities.
 func (*Adapter) Info() adapters.Info {
 	return adapters.Info{
 		Name: Name, Product: "OpenCode", Architecture: "opencode",
@@ -38,7 +38,7 @@ func (*Adapter) Info() adapters.Info {
 		Files: "`" + database + "` (SQLite, with its write-ahead log), archived as the rows that changed",
 		Capabilities: adapters.Capabilities{
 			ChosenID: true, PartialText: true, Thinking: true, Subagents: true, LiveSubagents: true, Steer: true,
-			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true, Cost: true,
+			Approve: true, Questions: true, SetModel: true, Interrupt: true, Images: true, Cost: true, Ticks: true,
 		},
 		Variables: variables(),
 		Limits: []string{
@@ -49,7 +49,7 @@ func (*Adapter) Info() adapters.Info {
 			"Slash commands are the model's to read: the agent expands them only in its own terminal.",
 			"A question is refused by an answer that says so: the agent's own refusal would end the turn.",
 			"An answer of the model's API that the agent takes for passing is tried again four times and then fails the turn; by itself the agent would try for ever.",
-			"A shell command that somebody else kills is noticed when its own time is over, two minutes as a rule.",
+			"A shell command that is killed from outside is noticed only at its own timeout, two minutes as a rule.",
 			"Each server takes some 650 MB of memory.",
 		},
 	}
@@ -60,12 +60,12 @@ func (*Adapter) Locate(getenv func(string) string) (string, error) {
 	return adapters.FindProgram(getenv, ProgramVariable, Name, "install OpenCode (npm install -g opencode-ai)")
 }
 
-// namespace is the root of the ids that are made here: what it is does not
-// matter, that it stays does.
+// namespace is the root of the ids that are made here. Its value does not matter,
+// but must never change.
 var namespace = uuid.MustParse("0c7c1c9e-4b0c-5a38-9d2f-6a0a6c1f0e52")
 
-// NativeID is made of the session's id and n. It has the form of the agent's
-// own ids: twelve hexadecimal digits and fourteen letters and digits.
+// NativeID returns an id derived from the session's id and n. It has the form of
+// the agent's own ids: twelve hexadecimal digits and fourteen letters and digits.
 func (*Adapter) NativeID(sessionID string, n int) string {
 	h := sha256.Sum256([]byte("session/" + sessionID + "/" + strconv.Itoa(n)))
 	return "ses_" + hex.EncodeToString(h[:13])

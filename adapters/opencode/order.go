@@ -8,38 +8,38 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// moment is what happens to a part or message that makes a block.
-type moment int
+// phase is an event of a part or message that changes a block.
+type phase int
 
 const (
-	appears moment = iota
+	appears phase = iota
 	begins
 	ends
 	fails
 )
 
-// mark is one moment of a part.
+// mark is one phase of a part.
 type mark struct {
 	at   int64
-	what moment
+	what phase
 	part *part
 }
 
-// byTime orders marks; at the same time an end comes before a beginning.
+// byTime orders marks; at the same time an end precedes a beginning.
 func byTime(a, b mark) int { return cmp.Compare(a.at, b.at) }
 
-// marksByTime are a part's moments by what it says itself: the id has the time
-// at which it was made, and a call the times at which it ran.
+// marksByTime returns a part's phases by its own times: the id has the time at
+// which it was made, and a call the times at which it ran.
 func marksByTime(p *part) []mark {
 	made := idTime(p.ID)
 	marks := []mark{{made, appears, p}}
 	if p.Type != "tool" || p.State == nil || p.State.Status == "pending" {
 		return marks
 	}
-	begun := max(made, ticks(p.State.Time.Start))
-	marks = append(marks, mark{begun, begins, p})
+	started := max(made, ticks(p.State.Time.Start))
+	marks = append(marks, mark{started, begins, p})
 	if p.State.ended() {
-		marks = append(marks, mark{max(begun, ticks(p.State.Time.End)), ends, p})
+		marks = append(marks, mark{max(started, ticks(p.State.Time.End)), ends, p})
 	}
 	return marks
 }
@@ -48,7 +48,7 @@ func marksByTime(p *part) []mark {
 // counter of twelve bits, cut to 48 bits.
 const idDigits = 12
 
-// idTime is the time in an id.
+// idTime returns the time in an id.
 func idTime(id string) int64 {
 	_, digits, found := strings.Cut(id, "_")
 	if !found || len(digits) < idDigits {
@@ -61,17 +61,20 @@ func idTime(id string) int64 {
 	return n
 }
 
-// ticks is a time in milliseconds as ids have it: the end of the millisecond.
+// ticks returns a time in milliseconds in the ids' unit: the end of the
+// millisecond.
 func ticks(ms int64) int64 { return (ms<<12 | 0xfff) & (1<<48 - 1) }
 
-// tell emits one moment of a part of an answer.
-func (s *emitter) tell(th *thread, m *message, k mark) {
+// emitPhase emits one phase of a part of an answer.
+func (s *emitter) emitPhase(th *thread, m *message, k mark) {
 	p := k.part
 	switch {
 	case p.Type == "text" || p.Type == "reasoning":
 		if p.Text != "" && !p.Synthetic && !p.Ignored {
 			s.text(th, m, p, event.StatusComplete)
 		}
+	case p.Type == "step-finish":
+		s.used(th, p)
 	case p.Type != "tool" || p.State == nil:
 	case k.what == appears:
 		s.toolAppears(th, p)

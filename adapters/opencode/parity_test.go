@@ -10,20 +10,21 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/parity"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// rules: server-sent events tell everything. The headless mode has no prompts
-// with ids and tells nothing of what subagents say.
+// rules: server-sent events have everything. The headless mode has no prompts
+// with ids and no output of subagents.
 var (
 	rules         = parity.Rules{UngivenPrefix: UngivenPrefix}
 	headlessRules = parity.Rules{UngivenPrefix: UngivenPrefix, UnsentDepth: 1}
 )
 
-// For every recording with both sides, folding what was said live gives what
-// the database holds.
+// For every recording with both sides, folding the live events makes what the
+// database has.
 func TestParityOpenCode(t *testing.T) {
 	t.Parallel()
 	all := runs(t)
@@ -57,7 +58,7 @@ func TestParityOpenCode(t *testing.T) {
 	require.NotZero(t, compared)
 }
 
-// rootOf is the native session of a database.
+// rootOf returns the native session of a database.
 func rootOf(t testing.TB, sources []adapters.Source) string {
 	t.Helper()
 	b, errs := read(sources[0].Path, sources)
@@ -67,10 +68,10 @@ func rootOf(t testing.TB, sources []adapters.Source) string {
 	return root
 }
 
-// spool is what a runner would have kept of a session: the processes of the
-// session up to and with the last one.
-func spool(all []run, session string, last run) []event.Record {
-	var out []event.Record
+// spool returns what a runner would have stored of a session: the processes of
+// the session up to and with the last one.
+func spool(all []run, session string, last run) []traffic.Record {
+	var out []traffic.Record
 	for _, r := range all {
 		if speaksOf(r, session) && r.began() <= last.began() {
 			out = append(out, r.Spool()...)
@@ -88,7 +89,7 @@ func speaksOf(r run, session string) bool {
 	return false
 }
 
-// began is when a headless process said something first.
+// began returns the time of a headless process's first output.
 func (r run) began() int64 {
 	for _, rec := range r.Records {
 		var l struct {
@@ -101,8 +102,8 @@ func (r run) began() int64 {
 	return 0
 }
 
-// What the server lists of a session, and what `opencode export` prints of it,
-// is what it said live.
+// What the server lists of a session, and what `opencode export` prints of it, is
+// what it streamed.
 func TestParityListed(t *testing.T) {
 	t.Parallel()
 	compared := 0
@@ -130,7 +131,7 @@ type listed struct {
 	source        adapters.Source
 }
 
-// lists are the lists of messages that lie beside a run.
+// lists returns the lists of messages that were recorded with a run.
 func lists(t testing.TB, r run) []listed {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(r.file.Dir, "*messages*.json"))
@@ -149,9 +150,9 @@ func lists(t testing.TB, r run) []listed {
 	return out
 }
 
-// only are the records of one native session.
-func only(records []event.Record, session string) []event.Record {
-	var out []event.Record
+// only returns the records of one native session.
+func only(records []traffic.Record, session string) []traffic.Record {
+	var out []traffic.Record
 	for _, r := range records {
 		l, err := decodeLine([]byte(r.Line))
 		if err == nil && l.Properties != nil && l.Properties.SessionID == session {
@@ -161,7 +162,7 @@ func only(records []event.Record, session string) []event.Record {
 	return out
 }
 
-// With the database beside the stream, subagents are told by the database.
+// With the database beside the stream, subagents are taken from the database.
 func TestParityWithSide(t *testing.T) {
 	t.Parallel()
 	export := memory("x", replay.ReadFile(t, killedExport))
@@ -169,18 +170,17 @@ func TestParityWithSide(t *testing.T) {
 	replay.Same(t, live, recorded.Parsed(t, export), parity.Rules{})
 }
 
-// The headless mode says nothing of what subagents do; the rest is as the
-// database has it.
+// The headless mode has no output of subagents; the rest is as in the database.
 func TestParityHeadless(t *testing.T) {
 	t.Parallel()
-	var lines []event.Record
+	var lines []traffic.Record
 	for _, r := range replay.ReadRecords(t, killedRecords) {
 		l, err := decodeLine([]byte(r.Line))
 		if err != nil || l.Properties == nil || l.Properties.Part == nil || l.Properties.SessionID != killedMain {
 			continue
 		}
 		if line, ok := headlessLine(t, l); ok {
-			lines = append(lines, event.Record{Dir: event.DirOut, Line: line})
+			lines = append(lines, traffic.Record{Dir: event.DirOut, Line: line})
 		}
 	}
 	live := recorded.Live(t, lines)
@@ -191,7 +191,7 @@ func TestParityHeadless(t *testing.T) {
 
 const killedMain = "ses_00ab00ab00abChosen00000001"
 
-// headlessLine is how the headless mode prints a part that is whole.
+// headlessLine returns the headless mode's line for a whole part.
 func headlessLine(t *testing.T, l *line) (string, bool) {
 	p := l.Properties.Part
 	kind := map[string]string{"step-start": "step_start", "step-finish": "step_finish", "text": "text"}[p.Type]

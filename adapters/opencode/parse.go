@@ -14,9 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Parse turns a database into events: the agent's own, with its write-ahead
-// log where that is beside it, or one that was exported as lines. Also what
-// `opencode export` and the server's list of messages give is read.
+// Parse turns a database into events: the agent's own, with its write-ahead log
+// if that is beside it, or one that was exported as lines. The output of
+// `opencode export` and the server's list of messages can be read too.
 func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		p := &parser{Yielder: emit.Yielder{Yield: yield}}
@@ -29,7 +29,7 @@ func (*Adapter) Parse(sources []adapters.Source) iter.Seq2[event.Event, error] {
 	}
 }
 
-// source emits what one of the sources says.
+// source emits one of the sources.
 func (p *parser) source(src adapters.Source, all []adapters.Source) {
 	b, errs := read(src.Path, all)
 	for _, err := range errs {
@@ -37,21 +37,21 @@ func (p *parser) source(src adapters.Source, all []adapters.Source) {
 	}
 	root, err := b.choose(src.Path)
 	if err == nil {
-		p.tell(b, root)
+		p.emitRoot(b, root)
 	}
 	if err = errors.Join(err, b.close()); err != nil {
 		p.Fault(err)
 	}
 }
 
-// parser emits what books say.
+// parser emits snapshots.
 type parser struct {
 	emitter
 	emit.Yielder
 }
 
-// tell emits the conversations below a root.
-func (p *parser) tell(b *book, root string) {
+// emitRoot emits the conversations below a root.
+func (p *parser) emitRoot(b *snapshot, root string) {
 	if root == "" || p.Stopped {
 		return
 	}
@@ -60,7 +60,7 @@ func (p *parser) tell(b *book, root string) {
 	p.thread(root)
 	for id, parent := range b.sessions {
 		if parent != "" && id != root && b.root(id) == root {
-			p.adopt(id, parent)
+			p.addChild(id, parent)
 		}
 	}
 	prompts := b.prompts(root)
@@ -71,17 +71,17 @@ func (p *parser) tell(b *book, root string) {
 			return
 		}
 	}
-	p.abandonLost(b)
+	p.endLost(b)
 	p.Emit(event.Main, event.SessionIdle{})
 	p.Flush(&p.Emitter)
 }
 
-// time is when a step was, as far as the database says.
+// time returns when a step was, as far as the database has it.
 func (s step) time() time.Time {
 	var ms int64
 	switch {
 	case s.part == nil:
-		ms = s.page.info.Time.Completed
+		ms = s.messageRow.info.Time.Completed
 	case s.what == ends:
 		ms = s.part.part.State.Time.End
 	case s.what == begins:
@@ -95,72 +95,74 @@ func (s step) time() time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// prompts are the parts of users' messages below a root, in order.
-func (b *book) prompts(root string) map[string][]*entry {
-	var entries []*entry
+// prompts returns the parts of users' messages below a root, in order.
+func (b *snapshot) prompts(root string) map[string][]*partRow {
+	var entries []*partRow
 	for _, e := range b.parts {
 		if m := b.messages[e.part.MessageID]; m != nil && m.info.Role == "user" && b.root(e.part.SessionID) == root {
 			entries = append(entries, e)
 		}
 	}
-	slices.SortFunc(entries, func(x, y *entry) int {
+	slices.SortFunc(entries, func(x, y *partRow) int {
 		if x.row != y.row {
 			return int(x.row - y.row)
 		}
 		return strings.Compare(x.part.ID, y.part.ID)
 	})
-	out := map[string][]*entry{}
+	out := map[string][]*partRow{}
 	for _, e := range entries {
 		out[e.part.MessageID] = append(out[e.part.MessageID], e)
 	}
 	return out
 }
 
-func (p *parser) step(b *book, s step, prompts map[string][]*entry) {
-	if s.page != nil {
-		th := p.thread(s.page.info.SessionID)
-		m, _ := th.learn(s.page.info)
-		p.failed(th, m, s.page.info.Error)
+func (p *parser) step(b *snapshot, s step, prompts map[string][]*partRow) {
+	if s.messageRow != nil {
+		th := p.thread(s.messageRow.info.SessionID)
+		m, _ := th.learn(s.messageRow.info)
+		p.failed(th, m, s.messageRow.info.Error)
 		return
 	}
 	q := s.part.part
 	th := p.thread(q.SessionID)
 	row := b.messages[q.MessageID]
 	if row == nil {
-		p.tell1(b, th, &message{ID: q.MessageID, Role: "assistant"}, s)
+		p.emitPart(b, th, &message{ID: q.MessageID, Role: "assistant"}, s)
 		return
 	}
 	m, _ := th.learn(row.info)
 	if m.Role != "user" {
-		p.tell1(b, th, m, s)
+		p.emitPart(b, th, m, s)
 		return
 	}
 	if parts := prompts[q.MessageID]; len(parts) > 0 {
-		p.abandonLost(b)
+		if !strings.HasPrefix(parts[0].part.ID, ofSteered) {
+			p.endLost(b)
+		}
 		p.user(b, th, parts)
 		delete(prompts, q.MessageID)
 	}
 }
 
-func (p *parser) tell1(b *book, th *thread, m *message, s step) {
+func (p *parser) emitPart(b *snapshot, th *thread, m *message, s step) {
 	q, err := b.whole(s.part)
 	if err != nil {
 		p.Fault(err)
 		return
 	}
-	p.emitter.tell(th, m, mark{what: s.what, part: q})
+	p.emitter.emitPhase(th, m, mark{what: s.what, part: q})
 	if kind := q.Type; !slices.Contains(partTypes, kind) {
 		p.Native(th.Conversation, "", "part/"+kind, nil)
 	}
 }
 
-// partTypes are those of answers that are known.
+// partTypes are the known types of parts of answers.
 var partTypes = []string{
 	"text", "reasoning", "tool", "step-start", "step-finish", "snapshot", "patch", "agent", "retry", "file", "subtask", "compaction",
 }
 
-// user writes a prompt when its first part comes.
-func (p *parser) user(b *book, th *thread, parts []*entry) {
+// user emits a prompt at its first part.
+func (p *parser) user(b *snapshot, th *thread, parts []*partRow) {
 	shown := false
 	for _, e := range parts {
 		q, err := b.whole(e)
@@ -179,9 +181,9 @@ func (p *parser) user(b *book, th *thread, parts []*entry) {
 	}
 }
 
-// abandonLost settles the calls that never end. Their process is gone: they
-// come before the next prompt, and at the end.
-func (p *parser) abandonLost(b *book) {
+// endLost closes the calls that never end. Their process has ended: they are
+// closed before the next prompt that found no agent at work, and at the end.
+func (p *parser) endLost(b *snapshot) {
 	for _, id := range slices.Sorted(maps.Keys(p.Tools)) {
 		if e := b.parts[id]; e == nil || !e.part.State.ended() {
 			p.toolLost(id, p.Tools[id])
@@ -189,7 +191,7 @@ func (p *parser) abandonLost(b *book) {
 	}
 }
 
-// failure names the file, and the line where there are lines.
+// failure adds the file to an error, and the line if there are lines.
 func failure(path string, line int, err error) error {
 	if line == 0 {
 		return fmt.Errorf("opencode: transcript %s: %w", path, err)

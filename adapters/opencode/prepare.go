@@ -8,11 +8,11 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Prepare continues with the native session that is in the home: the one of
-// the launch, or the only one of a home that came from another session. What
-// a kill has left open is mended when it is read; the agent itself tells the
-// model that it was interrupted. A database that can't be read is left to the
-// agent, which says what is wrong with it.
+// Prepare continues with the native session that is in the home: the one of the
+// launch, or the only one of a home that came from another session. What a kill
+// has left open is repaired when it is read; the agent itself informs the model
+// that it was interrupted. A database that can't be read is left to the agent,
+// which reports what is wrong with it.
 func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
 	found, err := a.Transcripts(home, l)
 	if err != nil || len(found) == 0 {
@@ -25,7 +25,7 @@ func (a *Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepa
 	return adapters.Preparation{NativeID: l.NativeID}, nil
 }
 
-// rootsIn are the sessions of a home's database without a parent.
+// rootsIn returns the sessions of a home's database without a parent.
 func rootsIn(home adapters.Home) []string {
 	if db, err := openLive(home, database); err == nil {
 		roots, err := rootsOf(db)
@@ -33,7 +33,7 @@ func rootsIn(home adapters.Home) []string {
 			return roots
 		}
 	}
-	s, err := takeSnapshot(
+	s, err := copyDatabase(
 		func() (io.ReadCloser, error) { return home.Open(database) },
 		func() (io.ReadCloser, error) { return home.Open(database + walSuffix) })
 	if err != nil {
@@ -63,7 +63,7 @@ func rootsOf(db queryer) (roots []string, err error) {
 	return roots, nil
 }
 
-// variables are what the agent's program reads of its environment.
+// variables returns what the agent's program reads of its environment.
 func variables() []adapters.Variable {
 	return []adapters.Variable{
 		{Name: "ANTHROPIC_API_KEY", About: "key for models named anthropic/…"},

@@ -13,8 +13,8 @@ import (
 )
 
 // ProfileFiles returns the files of a profile, all in the session's own
-// configuration folder so that the workspace stays as the user has it; only
-// the profile's workspace files go there.
+// configuration folder so that the workspace does not change; only the profile's
+// workspace files are written there.
 func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.File, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("opencode: %w", err)
@@ -43,7 +43,7 @@ func (*Adapter) ProfileFiles(p adapters.Profile, l adapters.Launch) ([]adapters.
 
 func ruleFile(name string) string { return path.Join("rules", name+".md") }
 
-// writeConfig is the agent's own settings.
+// config is the agent's own settings.
 type config struct {
 	Schema       string               `json:"$schema"`
 	Autoupdate   bool                 `json:"autoupdate"`
@@ -74,8 +74,9 @@ type provider struct {
 	Models  map[string]struct{} `json:"models,omitempty"`
 }
 
-// writeConfig writes the settings. Titles are Sojourn's, so the agent's own request
-// for one is saved; and the workspace's history is not the agent's to keep.
+// writeConfig writes the settings. Sojourn makes titles, so the agent's own
+// request for one is avoided; and the agent does not keep the workspace's
+// history.
 func writeConfig(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) error {
 	permission := l.Permission
 	if permission == "" {
@@ -108,8 +109,8 @@ func writeConfig(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) 
 	return nil
 }
 
-// endpoints are the variables by which people say where a provider's API is:
-// the agent takes that from its settings only. Keys are referred to by their
+// endpoints are the variables by which users set a provider's API address: the
+// agent reads that from its settings only. Keys are referred to by their
 // variables and never written.
 var endpoints = []struct{ provider, url, key, version string }{
 	{"anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "/v1"},
@@ -139,7 +140,7 @@ func providers(env map[string]string, model string) map[string]provider {
 	return out
 }
 
-// mcpServers are all servers in the agent's form.
+// mcpServers returns all servers in the agent's form.
 func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
 	out := map[string]mcpServer{}
 	for name, s := range profilefiles.AllServers(p, l) {
@@ -152,8 +153,8 @@ func mcpServers(p adapters.Profile, l adapters.Launch) map[string]mcpServer {
 	return out
 }
 
-// The keys of front matter that the agent understands. One that it does not
-// understand, or whose value it does not, keeps its server from starting.
+// The keys of front matter that the agent understands. A key or a value that it
+// does not understand keeps its server from starting.
 var (
 	agentKeys   = []string{"description", "mode", "model", "temperature", "top_p", "tools", "permission", "steps", "hidden"}
 	commandKeys = []string{"description", "agent", "model", "subtask"}

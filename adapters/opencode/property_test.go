@@ -36,7 +36,7 @@ func TestNothingMalformed(t *testing.T) {
 	all.NothingMalformed(t)
 }
 
-// Nothing of a finished turn stays in the state but the little that late news
+// The state keeps nothing of a finished turn but the little that late events
 // need: its size does not grow with the conversation.
 func TestStateDoesNotGrow(t *testing.T) {
 	recorded.StateDoesNotGrow(t, conversationOf, 300, 1500, 200)

@@ -14,9 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// read reads the database among the sources. The book is good also with
-// errors.
-func read(path string, sources []adapters.Source) (*book, []error) {
+// read reads the database among the sources. The snapshot is valid also with errors.
+func read(path string, sources []adapters.Source) (*snapshot, []error) {
 	var main, wal opener
 	for _, s := range sources {
 		switch {
@@ -27,21 +26,21 @@ func read(path string, sources []adapters.Source) (*book, []error) {
 		}
 	}
 	if main == nil {
-		return newBook(new(shelf)), []error{fmt.Errorf("opencode: transcript %s: a write-ahead log without its database", path)}
+		return newSnapshot(new(rowStore)), []error{fmt.Errorf("opencode: transcript %s: a write-ahead log without its database", path)}
 	}
-	r := &reader{path: path, book: newBook(new(shelf))}
+	r := &reader{path: path, snapshot: newSnapshot(new(rowStore))}
 	if err := r.read(main, wal); err != nil {
 		r.fail(0, err)
 	}
-	return r.book, r.errs
+	return r.snapshot, r.errs
 }
 
-// reader fills a book.
+// reader fills a snapshot.
 type reader struct {
-	path string
-	book *book
-	// before is the book as it was before the export that has not ended yet.
-	before *book
+	path     string
+	snapshot *snapshot
+	// before is the snapshot before an export from the start that has not ended yet.
+	before *snapshot
 	errs   []error
 }
 
@@ -74,7 +73,7 @@ func (r *reader) read(main, wal opener) error {
 // database reads a SQLite file. A table that can't be read to its end costs
 // its rest.
 func (r *reader) database(main, wal opener) error {
-	s, err := takeSnapshot(main, wal)
+	s, err := copyDatabase(main, wal)
 	if err != nil {
 		return err
 	}
@@ -98,8 +97,8 @@ func (r *reader) database(main, wal opener) error {
 	return nil
 }
 
-// scan reads a table forwards and, when that fails, backwards: a page that is
-// lost in the middle costs what is on it.
+// scan reads a table forwards and, if that fails, backwards: a page that is lost
+// in the middle costs its rows.
 func (r *reader) scan(db *sql.DB, table, columns string, take func(scan func(...any) error) error) {
 	forwards, err := r.scanOnce(db, fmt.Sprintf("SELECT %s FROM %s ORDER BY rowid", columns, table), take)
 	if err == nil {
@@ -130,7 +129,7 @@ func (r *reader) sessions(db *sql.DB) {
 		if err := scan(&id, &parent); err != nil {
 			return err
 		}
-		r.book.sessions[id] = parent
+		r.snapshot.sessions[id] = parent
 		return nil
 	})
 }
@@ -143,19 +142,19 @@ func (r *reader) messages(db *sql.DB) {
 		if err := scan(&row, &id, &session, &data); err != nil {
 			return err
 		}
-		return r.book.addMessage(id, session, row, data)
+		return r.snapshot.addMessage(id, session, row, data)
 	})
 }
 
 func (r *reader) parts(db *sql.DB) {
 	r.scan(db, "part", "rowid, id, message_id, session_id, time_created, data", func(scan func(...any) error) error {
-		var e entry
+		var e partRow
 		var id, message, session string
 		var data sql.RawBytes
 		if err := scan(&e.row, &id, &message, &session, &e.made, &data); err != nil {
 			return err
 		}
-		return r.book.addPart(id, message, session, e, data)
+		return r.snapshot.addPart(id, message, session, e, data)
 	})
 }
 
@@ -167,12 +166,12 @@ func (r *reader) events(db *sql.DB) {
 		if err := scan(&row, &session, &kind, &data); err != nil {
 			return err
 		}
-		return r.book.addEvent(session, row, kind, data)
+		return r.snapshot.addEvent(session, row, kind, data)
 	})
 }
 
-// conversation is what `opencode export` prints and the server's list of
-// messages holds.
+// conversation is the form of `opencode export` and of the server's list of
+// messages.
 type conversation struct {
 	Info     *info             `json:"info"`
 	Messages []messageAndParts `json:"messages"`
@@ -214,7 +213,7 @@ func (r *reader) text(br *bufio.Reader) error {
 
 func (r *reader) conversation(c conversation) {
 	if c.Info != nil {
-		r.book.sessions[c.Info.ID] = ""
+		r.snapshot.sessions[c.Info.ID] = ""
 	}
 	row := int64(0)
 	for _, m := range c.Messages {
@@ -224,10 +223,10 @@ func (r *reader) conversation(c conversation) {
 			r.fail(0, fmt.Errorf("message %d: no message", row))
 			continue
 		}
-		if _, known := r.book.sessions[i.SessionID]; !known {
-			r.book.sessions[i.SessionID] = ""
+		if _, known := r.snapshot.sessions[i.SessionID]; !known {
+			r.snapshot.sessions[i.SessionID] = ""
 		}
-		if err := r.book.addMessage(i.ID, i.SessionID, row, m.Info); err != nil {
+		if err := r.snapshot.addMessage(i.ID, i.SessionID, row, m.Info); err != nil {
 			r.fail(0, err)
 		}
 		for n, raw := range m.Parts {
@@ -236,7 +235,7 @@ func (r *reader) conversation(c conversation) {
 				r.fail(0, fmt.Errorf("message %s: part %d: %w", i.ID, n+1, err))
 				continue
 			}
-			if err := r.book.addPart(p.ID, i.ID, i.SessionID, entry{row: int64(len(r.book.parts) + 1)}, raw); err != nil {
+			if err := r.snapshot.addPart(p.ID, i.ID, i.SessionID, partRow{row: int64(len(r.snapshot.parts) + 1)}, raw); err != nil {
 				r.fail(0, err)
 			}
 		}

@@ -19,7 +19,7 @@ var recorded = replay.Agent{
 	Strange: []replay.Strange{{
 		Line: `{"id":"evt_x","type":"never.heard","properties":{"sessionID":7,"part":[1],"status":"x"}}`, Kind: "never.heard"}},
 	EmptyStays: true, // the database has it too
-	StoryDue:   true, // what is asked of the server again decides what is told
+	StoryDue:   true, // requests to the server depend on what was emitted
 }
 
 func memory(path, text string) adapters.Source {
@@ -32,8 +32,8 @@ type run struct {
 	file replay.File
 }
 
-// runs reads the processes of all recordings: server-sent events where there
-// are any, else what was printed.
+// runs returns the processes of all recordings: server-sent events if there are
+// any, else the printed lines.
 func runs(t testing.TB) []run {
 	t.Helper()
 	var out []run
@@ -52,8 +52,8 @@ func runs(t testing.TB) []run {
 	return out
 }
 
-// commandPrompt is the prompt at the end of a recorded command line. The agent
-// puts one with spaces into quotes.
+// commandPrompt returns the prompt at the end of a recorded command line. The
+// agent puts one with spaces into quotes.
 func commandPrompt(command string) string {
 	prompt, quoted := replay.LastArgument(command)
 	if quoted {
@@ -62,7 +62,7 @@ func commandPrompt(command string) string {
 	return prompt
 }
 
-// transcripts are the databases that the recordings kept.
+// transcripts returns the databases in the recordings.
 func transcripts(t testing.TB) []replay.Transcript {
 	t.Helper()
 	var out []replay.Transcript

@@ -27,9 +27,9 @@ func (t *translator) asked(l *line, raw json.RawMessage) error {
 	return nil
 }
 
-// recorded translates a request of a recording, which came with its response.
-// Recordings put requests behind what the agent said meanwhile, so a prompt
-// among them is no news.
+// recorded translates a request of a recording, which has its response.
+// Recordings have requests behind the agent's output during them, so a prompt
+// among them is not new.
 func (t *translator) recorded(l *line) {
 	verb, _ := route(l.RecMethod, l.RecPath)
 	if verb == "prompt_async" || verb == "message" || verb == "open" {
@@ -88,7 +88,7 @@ func (t *translator) answered(l *line) {
 	t.refused(l.ID, why)
 }
 
-// reason is the error in a response.
+// reason returns the error in a response.
 func reason(body json.RawMessage) string {
 	var e apiError
 	if json.Unmarshal(body, &e) == nil && e.text() != "" {

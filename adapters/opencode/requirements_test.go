@@ -11,12 +11,13 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
 func say(tr adapters.Translator, line string) []event.Event {
-	return tr.Step(event.Record{Dir: event.DirOut, Line: line})
+	return tr.Step(traffic.Record{Dir: event.DirOut, Line: line})
 }
 
 func partOf(session, fields string) string {
@@ -27,8 +28,8 @@ func messageOf(session, id, role string) string {
 	return `{"type":"message.updated","properties":{"sessionID":"` + session + `","info":{"id":"` + id + `","role":"` + role + `"}}}`
 }
 
-// The stream gives a pending block, deltas and the complete block; the
-// database the complete block only; both fold to one state.
+// The stream has a pending block, deltas and the complete block; the database the
+// complete block only; both fold to one state.
 func TestR85TwoPathsOneReducer(t *testing.T) {
 	t.Parallel()
 	for e, err := range New().Parse([]adapters.Source{memory("x", replay.ReadFile(t, killedExport))}) {
@@ -39,7 +40,7 @@ func TestR85TwoPathsOneReducer(t *testing.T) {
 	require.Equal(t, replay.JSON(t, strip(live)), replay.JSON(t, strip(recorded.Parsed(t, memory("x", replay.ReadFile(t, killedExport))))))
 }
 
-// strip takes times off.
+// strip removes times.
 func strip(s reducer.State) any {
 	data, _ := json.Marshal(s)
 	var v any
@@ -63,7 +64,7 @@ func strip(s reducer.State) any {
 	return walk(v)
 }
 
-// A user's message gives an upsert; a text an upsert and its deltas; a tool an
+// A user's message makes an upsert; a text an upsert and its deltas; a tool an
 // upsert; the task tool a subagent; session.idle is idle.
 func TestR87OpenCodeMapping(t *testing.T) {
 	t.Parallel()
@@ -106,12 +107,12 @@ func TestR87OpenCodeMapping(t *testing.T) {
 	require.Empty(t, say(tr, `{"type":"session.idle","properties":{"sessionID":"s"}}`), "idle is told once")
 }
 
-// One record gives zero or more events, and the same record at the same state
-// the same events.
+// One record makes zero or more events, and the same record at the same state the
+// same events.
 func TestR88ConverterShape(t *testing.T) {
 	t.Parallel()
 	recorded.SameAtEveryState(t, replay.ReadRecords(t, killedRecords), killedRecords)
-	events, _ := recorded.Step(t, nil, []event.Record{{Dir: event.DirOut, Line: `{"type":"server.heartbeat","properties":{}}`}})
+	events, _ := recorded.Step(t, nil, []traffic.Record{{Dir: event.DirOut, Line: `{"type":"server.heartbeat","properties":{}}`}})
 	require.Empty(t, events)
 }
 
@@ -127,7 +128,7 @@ func TestR92OpenCodeAdapter(t *testing.T) {
 	require.Len(t, restored.Subagents[0].Blocks, len(live.Subagents[0].Blocks))
 }
 
-// New or resume is decided by what lies in the home.
+// The home determines whether a session is new or resumed.
 func TestR93NewOrResume(t *testing.T) {
 	t.Parallel()
 	l := launch()
@@ -162,7 +163,7 @@ func TestR94StaticParsing(t *testing.T) {
 	}
 }
 
-// All that a profile has lies where the agent looks for it.
+// Everything of a profile is where the agent looks for it.
 func TestR96ProfileFiles(t *testing.T) {
 	t.Parallel()
 	p := adapters.Profile{

@@ -8,14 +8,14 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// What the server said while its stream of events was broken is lost. Once
-// it stands again the server is asked for its latest messages, and whether it
-// is at work at all.
+// Events that the server sent while its stream was broken are lost. Once it is
+// open again the server is asked for its latest messages, and whether it is
+// working at all.
 
 const (
 	resyncMessages = "resync-messages-"
 	resyncStatus   = "resync-status-"
-	// resyncDepth is how many messages are asked for.
+	// resyncDepth is how many messages are requested.
 	resyncDepth = 30
 )
 
@@ -37,8 +37,8 @@ func (t *translator) get(id, path string) {
 	}
 }
 
-// resynced takes the answer to one of these requests, and reports whether it was
-// one.
+// resynced handles the answer to one of these requests, and reports whether it
+// was one.
 func (t *translator) resynced(id string, body json.RawMessage) bool {
 	switch {
 	case strings.HasPrefix(id, resyncMessages):
@@ -79,8 +79,8 @@ func (t *translator) resyncMessage(m messageAndParts) {
 			continue
 		}
 		if i.Role != "user" && (p.Type == "text" || p.Type == "reasoning") && p.Time.End == 0 {
-			continue // what is being written is not in it
+			continue // a text in progress is not in it
 		}
-		_ = t.partUpdated(&properties{SessionID: i.SessionID, Part: &p}, raw) // its ids are missing, so it is nothing
+		_ = t.partUpdated(&properties{SessionID: i.SessionID, Part: &p}, raw) // without its ids it is ignored
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
-// rowLine is a line of an export: a row as it is now, or one that is gone; the
-// text that makes a table or index; or that everything before is void.
+// rowLine is a line of an export: a row in its current state, or a deleted one;
+// the SQL of a table or index; or a mark that everything before is void.
 type rowLine struct {
 	Table string          `json:"table,omitempty"`
 	Rowid int64           `json:"rowid,omitempty"`
@@ -25,10 +25,10 @@ type rowLine struct {
 	Gone string `json:"gone,omitempty"`
 	// Clear: the table's rows follow, all of them.
 	Clear bool `json:"clear,omitempty"`
-	// Schema is SQL, and Kind what it makes: table, index, …
+	// Schema is SQL, and Kind what it creates: table, index, …
 	Schema string `json:"schema,omitempty"`
 	Kind   string `json:"kind,omitempty"`
-	// Reset: the database follows anew, and counts once its export is done.
+	// Reset: the database follows from the start, and counts once its export is done.
 	Reset bool `json:"reset,omitempty"`
 	// Export is exportBegun or exportDone.
 	Export string `json:"export,omitempty"`
@@ -52,7 +52,7 @@ func isRow(first []byte) bool {
 	return json.Unmarshal(first, &l) == nil && l.valid()
 }
 
-// secret are the tables whose rows stay at home: keys and accounts.
+// secret are the tables whose rows are not exported: keys and accounts.
 var secret = map[string]bool{
 	"account": true, "account_state": true, "control_account": true, "credential": true, "session_share": true,
 }
@@ -65,7 +65,7 @@ type lineWriter struct {
 	buf  bytes.Buffer
 	enc  *json.Encoder
 	take func(lines []byte) error
-	// marked: the export's end must be written, for its beginning is.
+	// marked: the export's end must be written, since its beginning was.
 	marked bool
 }
 
@@ -84,7 +84,7 @@ func (w *lineWriter) add(l rowLine) error {
 	return w.flush(pieceSize)
 }
 
-// flush hands over what is buffered if it has at least that many bytes.
+// flush writes the buffer if it has at least that many bytes.
 func (w *lineWriter) flush(least int) error {
 	if w.buf.Len() < least {
 		return nil
@@ -99,7 +99,7 @@ func (w *lineWriter) flush(least int) error {
 	return err
 }
 
-// end hands over the rest.
+// end writes the rest.
 func (w *lineWriter) end() error {
 	if w.marked {
 		if err := w.enc.Encode(rowLine{Export: exportDone}); err != nil {
@@ -112,7 +112,7 @@ func (w *lineWriter) end() error {
 	return w.flush(0)
 }
 
-// query writes a line for every row, and gives each to look, if there is one.
+// query writes a line for every row, and passes each to look, if there is one.
 func (w *lineWriter) query(db queryer, table, where string, look func(columns []string, values []any), args ...any) error {
 	return eachRow(db, table, where, func(l rowLine, columns []string, values []any) error {
 		if look != nil {
@@ -152,7 +152,7 @@ type queryer interface {
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// blob is the key of a value that is no text: {"$base64": …}.
+// blob is the key of a value that is not text: {"$base64": …}.
 const blob = "$base64"
 
 // encodeRow writes a row's columns in their order.
@@ -188,7 +188,7 @@ func encodeRow(columns []string, values []any) (json.RawMessage, error) {
 	return buf.Bytes(), nil
 }
 
-// realNumber keeps a real number apart from a whole one.
+// realNumber writes a real number so that it differs from an integer.
 func realNumber(x float64) string {
 	s := strconv.FormatFloat(x, 'g', -1, 64)
 	if !strings.ContainsAny(s, ".eEIN") {
@@ -197,7 +197,7 @@ func realNumber(x float64) string {
 	return s
 }
 
-// decodeRow reads a row back.
+// decodeRow decodes a row.
 func decodeRow(raw json.RawMessage) (columns []string, values []any, err error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -242,13 +242,13 @@ func columnValue(v any) (any, error) {
 	return v, nil
 }
 
-// digest sums rows up, in the order in which they are exported.
+// digest hashes rows, in the order in which they are exported.
 type digest struct{ h hash.Hash64 }
 
 func newDigest() digest { return digest{fnv.New64a()} }
 
 func (d digest) add(row []byte) {
-	_, _ = d.h.Write(row) // a hash takes everything
+	_, _ = d.h.Write(row) // a hash never fails
 	_, _ = io.WriteString(d.h, "\n")
 }
 

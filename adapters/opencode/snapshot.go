@@ -1,219 +1,278 @@
 package opencode
 
 import (
-	"bytes"
-	"context"
-	"database/sql"
-	"errors"
+	"cmp"
+	"encoding/json"
 	"fmt"
-	"io"
-	"io/fs"
-	"iter"
-	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 
-	"modernc.org/sqlite" // also the driver
-	sqlite3 "modernc.org/sqlite/lib"
+	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
-// opener opens a file of a home or an archive.
-type opener func() (io.ReadCloser, error)
-
-const (
-	// walHeader is the length of the head of a write-ahead log, which has a
-	// salt that changes whenever the log begins anew.
-	walHeader = 32
-	// magic begins every database.
-	magic = "SQLite format 3\x00"
-	// copies is how often a database is copied anew because its log began
-	// anew meanwhile.
-	copies = 10
-)
-
-// snapshot is a consistent copy of a database.
+// snapshot is a database's content of conversations, whichever way it was read. The
+// contents of its parts are on disk. It must be closed.
 type snapshot struct {
-	dir string
-	db  *sql.DB
+	// sessions are the parents of the native sessions; "" for roots.
+	sessions map[string]string
+	messages map[string]*messageRow
+	parts    map[string]*partRow
+	// log has the changes of messages and parts, in order; without it, times decide.
+	log []logRow
+	// inLog are the sessions that the log has.
+	inLog    map[string]bool
+	rowStore *rowStore
 }
 
-// takeSnapshot copies a database that may be written to meanwhile. Its pages
-// are copied first and its log then: what a checkpoint writes into the pages
-// between is all in the log as well, as long as that has not begun anew.
-func takeSnapshot(db, wal opener) (*snapshot, error) {
-	dir, err := os.MkdirTemp("", "sojourn-opencode-")
-	if err != nil {
-		return nil, fmt.Errorf("copy database: %w", err)
-	}
-	s := &snapshot{dir: dir}
-	if err = s.copy(db, wal); err == nil {
-		err = s.open()
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
+// messageRow is a message's row.
+type messageRow struct {
+	info *info
+	row  int64
 }
 
-func (s *snapshot) file() string { return filepath.Join(s.dir, "copy.db") }
-
-func (s *snapshot) copy(db, wal opener) error {
-	for range copies {
-		before, err := head(wal)
-		if err != nil {
-			return err
-		}
-		if err := save(db, s.file()); err != nil {
-			return err
-		}
-		if err := save(wal, s.file()+"-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		after, err := head(wal)
-		if err != nil {
-			return err
-		}
-		if bytes.Equal(before, after) {
-			return nil
-		}
-	}
-	return errors.New("copy database: its log began anew during every copy")
+// partRow is a part's row.
+type partRow struct {
+	// part has what orders it; the row store has the whole.
+	part  *part
+	place place
+	row   int64
+	// made is its time, in milliseconds; 0 if not known.
+	made int64
 }
 
-// head reads the head of a log; nothing where there is none.
-func head(wal opener) ([]byte, error) {
-	if wal == nil {
-		return nil, nil
-	}
-	in, err := wal()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
-	}
-	defer in.Close()
-	buf := make([]byte, walHeader)
-	n, err := io.ReadFull(in, buf)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fmt.Errorf("read log: %w", err)
-	}
-	return buf[:n], nil
+// logRow is one event of the agent's own log.
+type logRow struct {
+	at      int64
+	session string
+	// part or message is the subject, and what is its phase.
+	part, message string
+	what          phase
 }
 
-// save copies a file; no opener is no file.
-func save(open opener, path string) error {
-	if open == nil {
-		return fs.ErrNotExist
+func newSnapshot(s *rowStore) *snapshot {
+	return &snapshot{
+		sessions: map[string]string{}, messages: map[string]*messageRow{}, parts: map[string]*partRow{}, inLog: map[string]bool{}, rowStore: s,
 	}
-	in, err := open()
-	if err != nil {
-		return fmt.Errorf("open: %w", err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("copy database: %w", err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		return errors.Join(fmt.Errorf("copy database: %w", err), out.Close())
-	}
-	return out.Close()
 }
 
-// open opens the copy. What SQLite does to it on the way does not matter.
-func (s *snapshot) open() error {
-	db, err := sql.Open("sqlite", "file:"+s.file()+"?_pragma=query_only(1)&_pragma=temp_store(memory)")
-	if err != nil {
-		return fmt.Errorf("open database: %w", err)
+func (b *snapshot) addMessage(id, session string, row int64, data []byte) error {
+	data, _ = jsonl.CutLine(data) // as it was streamed
+	i := new(info)
+	if err := json.Unmarshal(data, i); err != nil {
+		return fmt.Errorf("message %s: %w", id, err)
 	}
-	db.SetMaxOpenConns(1)
-	s.db = db
+	i.ID, i.SessionID = id, session
+	b.messages[id] = &messageRow{i, row}
 	return nil
 }
 
-// maxCopiedRow bounds a row that is read from a copy, in bytes: it is cut only once it
-// is in memory. Where the database is, rows may be of any length.
-const maxCopiedRow = 128 << 20
-
-// limitRows makes a row over maxCopiedRow an error.
-func (s *snapshot) limitRows() error {
-	conn, err := s.db.Conn(context.Background())
+func (b *snapshot) addPart(id, message, session string, e partRow, data []byte) error {
+	data, _ = jsonl.CutLine(data) // as it was streamed
+	p := new(part)
+	if err := json.Unmarshal(data, p); err != nil {
+		return fmt.Errorf("part %s: %w", id, err)
+	}
+	p.ID, p.MessageID, p.SessionID = id, message, session
+	place, err := b.rowStore.put(data)
 	if err != nil {
-		return fmt.Errorf("open database: %w", err)
+		return fmt.Errorf("part %s: %w", id, err)
 	}
-	_, err = sqlite.Limit(conn, sqlite3.SQLITE_LIMIT_LENGTH, maxCopiedRow)
-	if err = errors.Join(err, conn.Close()); err != nil { // the only connection, which stays open
-		return fmt.Errorf("limit rows: %w", err)
-	}
+	e.part, e.place = p.outline(), place
+	b.parts[id] = &e
 	return nil
 }
 
-// Query implements queryer. No other process has the copy, so it does not change.
-func (s *snapshot) Query(query string, args ...any) ([]string, iter.Seq2[[]any, error], error) {
-	rows, err := s.db.QueryContext(context.Background(), query, args...)
-	if err != nil {
-		return nil, nil, err
+// whole returns a part with all its content.
+func (b *snapshot) whole(e *partRow) (*part, error) {
+	p := new(part)
+	if err := b.rowStore.get(e.place, p); err != nil {
+		return nil, fmt.Errorf("part %s: %w", e.part.ID, err)
 	}
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, nil, errors.Join(err, rows.Close())
-	}
-	return columns, func(yield func([]any, error) bool) {
-		defer rows.Close()
-		values, places := make([]any, len(columns)), make([]any, len(columns))
-		for i := range values {
-			places[i] = &values[i]
-		}
-		for rows.Next() {
-			if err := rows.Scan(places...); err != nil {
-				yield(nil, err)
-				return
-			}
-			if !yield(values, nil) {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(nil, err)
-		}
-	}, nil
+	p.ID, p.MessageID, p.SessionID = e.part.ID, e.part.MessageID, e.part.SessionID
+	return p, nil
 }
 
-func (s *snapshot) close() error {
-	var err error
-	if s.db != nil {
-		err = s.db.Close()
-	}
-	return errors.Join(err, os.RemoveAll(s.dir))
-}
+func (b *snapshot) close() error { return b.rowStore.close() }
 
-// salvage returns the tables of a database that is cut off: SQLite then reads
-// what there is of it.
-func (s *snapshot) salvage() map[string]bool {
-	if _, err := s.db.ExecContext(context.Background(), "PRAGMA writable_schema = ON"); err != nil {
+// addEvent adds an event of the log; those that don't affect the order are
+// dropped.
+func (b *snapshot) addEvent(session string, row int64, kind string, data []byte) error {
+	kind, _, _ = strings.Cut(kind, ".1")
+	if kind != "message.updated" && kind != "message.part.updated" {
 		return nil
 	}
-	tables, err := s.tables()
-	if err != nil {
-		return nil
+	var e struct {
+		Info *struct {
+			ID    string    `json:"id"`
+			Role  string    `json:"role"`
+			Error *apiError `json:"error"`
+		} `json:"info"`
+		Part *struct {
+			ID    string `json:"id"`
+			State *struct {
+				Status string `json:"status"`
+			} `json:"state"`
+		} `json:"part"`
 	}
-	return tables
+	if err := json.Unmarshal(data, &e); err != nil {
+		return fmt.Errorf("event %d: %w", row, err)
+	}
+	b.inLog[session] = true
+	l := logRow{at: row, session: session}
+	switch {
+	case e.Info != nil && e.Info.Error != nil:
+		l.message, l.what = e.Info.ID, fails
+	case e.Info != nil:
+		return nil
+	case e.Part != nil:
+		l.part = e.Part.ID
+		if e.Part.State != nil {
+			l.what = phaseOf(e.Part.State.Status)
+		}
+	}
+	b.log = append(b.log, l)
+	return nil
 }
 
-// tables are those that the database has.
-func (s *snapshot) tables() (map[string]bool, error) {
-	found := map[string]bool{}
-	rows, err := s.db.QueryContext(context.Background(), "SELECT name FROM sqlite_schema WHERE type = 'table'")
-	if err != nil {
-		return nil, err
+func phaseOf(status string) phase {
+	switch status {
+	case "completed", "error":
+		return ends
+	case "running":
+		return begins
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
+	return appears
+}
+
+// roots returns the sessions that have no parent and have a message, in the order
+// in which they were started.
+func (b *snapshot) roots() []string {
+	first := map[string]int64{}
+	for _, m := range b.messages {
+		s := b.root(m.info.SessionID)
+		if at, ok := first[s]; !ok || m.row < at {
+			first[s] = m.row
 		}
-		found[name] = true
 	}
-	return found, rows.Err()
+	roots := make([]string, 0, len(first))
+	for s := range first {
+		roots = append(roots, s)
+	}
+	slices.SortFunc(roots, func(x, y string) int {
+		return cmp.Or(cmp.Compare(first[x], first[y]), strings.Compare(x, y))
+	})
+	return roots
+}
+
+// root returns the top-level ancestor of a session. If the database does not have
+// a parent, its child is a root.
+func (b *snapshot) root(session string) string {
+	for range len(b.sessions) {
+		parent := b.sessions[session]
+		if _, known := b.sessions[parent]; !known || parent == "" {
+			break
+		}
+		session = parent
+	}
+	return session
+}
+
+// choose returns the session whose conversation is emitted; "" if there is none.
+func (b *snapshot) choose(path string) (string, error) {
+	roots := b.roots()
+	switch {
+	case len(roots) == 0:
+		return "", nil
+	case len(roots) > 1:
+		return "", fmt.Errorf("opencode: %s: %w in one database: %s; take one out of it with `opencode export SESSION`",
+			path, adapters.ErrManySessions, strings.Join(roots, ", "))
+	}
+	return roots[0], nil
+}
+
+// step is one thing to emit, at its place.
+type step struct {
+	at         int64
+	part       *partRow
+	messageRow *messageRow
+	what       phase
+}
+
+// steps returns everything of the conversations below a root, in order.
+func (b *snapshot) steps(root string) []step {
+	steps := b.logSteps(root)
+	for _, e := range b.parts {
+		if s := e.part.SessionID; b.root(s) == root && !b.inLog[s] {
+			steps = append(steps, timedSteps(e)...)
+		}
+	}
+	for _, m := range b.messages {
+		if s := m.info.SessionID; m.info.Error != nil && b.root(s) == root && !b.inLog[s] {
+			steps = append(steps, step{at: ticks(m.info.Time.Completed), messageRow: m, what: fails})
+		}
+	}
+	slices.SortStableFunc(steps, func(x, y step) int {
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.order(), y.order()))
+	})
+	return steps
+}
+
+// order returns the row number, which orders what the times don't.
+func (s step) order() int64 {
+	if s.part != nil {
+		return s.part.row
+	}
+	return s.messageRow.row
+}
+
+func timedSteps(e *partRow) []step {
+	var out []step
+	for _, m := range marksByTime(e.part) {
+		out = append(out, step{at: m.at, part: e, what: m.what})
+	}
+	return out
+}
+
+// logSteps follows the agent's own log: a phase's place is where it was first
+// reached.
+func (b *snapshot) logSteps(root string) []step {
+	type key struct {
+		id   string
+		what phase
+	}
+	seen := map[key]bool{}
+	var out []step
+	add := func(s step, id string, what phase) {
+		if k := (key{id, what}); !seen[k] {
+			seen[k] = true
+			s.what = what
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(b.log, func(x, y logRow) int { return cmp.Compare(x.at, y.at) })
+	for n, l := range b.log {
+		if b.root(l.session) != root {
+			continue
+		}
+		s := step{at: int64(n)}
+		if m := b.messages[l.message]; m != nil {
+			s.messageRow = m
+			add(s, l.message, fails)
+		}
+		if e := b.parts[l.part]; e != nil {
+			s.part = e
+			for what := appears; what <= l.what; what++ {
+				add(s, l.part, what)
+			}
+		}
+	}
+	for id, e := range b.parts {
+		if s := e.part.SessionID; b.inLog[s] && b.root(s) == root {
+			for _, m := range marksByTime(e.part) {
+				add(step{at: int64(len(b.log)), part: e}, id, m.what)
+			}
+		}
+	}
+	return out
 }

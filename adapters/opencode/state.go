@@ -6,35 +6,35 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// state is all that a translator remembers, and its JSON is what is carried
-// from turn to turn. It holds what is open and a little of what came last, so
-// its size does not grow with the conversation.
+// state is everything that a translator remembers; its JSON is carried from turn
+// to turn. It has what is open and a little of the latest, so its size does not
+// grow with the conversation.
 type state struct {
 	// Version distinguishes a state of another layout.
 	Version int `json:"v"`
 	// Main is the native session whose conversation is the main one.
 	Main string `json:"main,omitempty"`
-	// Threads are the native sessions seen that may still speak.
+	// Threads are the native sessions that may still have events.
 	Threads map[string]*thread `json:"threads,omitempty"`
-	// Gone are the subagents' sessions that are done, oldest first.
+	// Gone are the finished subagents' sessions, oldest first.
 	Gone []string `json:"gone,omitempty"`
 	// Tools are the calls that have no result yet, by their part.
 	Tools map[string]*tool `json:"tools,omitempty"`
-	// Open are the texts that are being written, by their part.
+	// Open are the unfinished texts, by their part.
 	Open map[string]*open `json:"open,omitempty"`
 	// Asks are the permission requests and questions not yet answered.
 	Asks map[string]*ask `json:"asks,omitempty"`
 	Turn turn            `json:"turn"`
-	// Headless is what the headless mode has said of a step that is not over.
+	// Headless is what the headless mode has of an unfinished step.
 	Headless headless `json:"headless"`
-	// Held is a prompt from the command line that may yet come again, and
-	// Prompts counts those that came without an id.
+	// Held is a prompt from the command line that may yet be repeated, and Prompts
+	// counts the prompts without an id.
 	Held    *string `json:"held,omitempty"`
 	Prompts int     `json:"prompts,omitempty"`
-	// Resyncs counts how often the stream of events stood again.
+	// Resyncs counts how often the stream of events was open again.
 	Resyncs int    `json:"resyncs,omitempty"`
 	Model   string `json:"model,omitempty"`
-	// Opening is how far the opening of this process is.
+	// Opening is the state of the opening of this process.
 	Opening opening `json:"opening"`
 }
 
@@ -47,7 +47,7 @@ type thread struct {
 	Parent       string `json:"parent,omitempty"`
 	// Messages are the latest, oldest first.
 	Messages []message `json:"messages,omitempty"`
-	// User is the prompt that arrives, part by part.
+	// User is the prompt that is arriving, part by part.
 	User *prompt `json:"user,omitempty"`
 	// Steps are the latest step-finish parts, whose usage was emitted.
 	Steps []string `json:"steps,omitempty"`
@@ -60,18 +60,22 @@ type message struct {
 	Parent  string `json:"parent,omitempty"`
 	Model   string `json:"model,omitempty"`
 	Summary bool   `json:"summary,omitempty"`
-	// Done: nothing more comes of it.
+	// Done: nothing more follows.
 	Done bool `json:"done,omitempty"`
 	// Aborted: it was stopped.
 	Aborted bool `json:"aborted,omitempty"`
 	// Failed: its error is in the conversation.
 	Failed bool `json:"failed,omitempty"`
+	// First is the first block of it, which has its usage, and Usage that so far.
+	First     string          `json:"first,omitempty"`
+	FirstType event.BlockType `json:"firstType,omitempty"`
+	Usage     event.Usage     `json:"usage,omitzero"`
 }
 
-// kept bounds what a thread remembers of what is done.
+// kept bounds what a thread remembers of finished things.
 const kept = 16
 
-// find returns the message of that id, nil if it is not known (any more).
+// find returns the message with that id, nil if it is not known (any more).
 func (t *thread) find(id string) *message {
 	for i := len(t.Messages) - 1; i >= 0; i-- {
 		if t.Messages[i].ID == id {
@@ -81,7 +85,7 @@ func (t *thread) find(id string) *message {
 	return nil
 }
 
-// learn notes a message; first says that it was not known.
+// learn records a message; first reports whether it was new.
 func (t *thread) learn(i *info) (m *message, first bool) {
 	if m = t.find(i.ID); m == nil {
 		if len(t.Messages) >= kept {
@@ -97,12 +101,12 @@ func (t *thread) learn(i *info) (m *message, first bool) {
 	return m, first
 }
 
-// busy reports whether an answer is being written.
+// busy reports whether an answer is in progress.
 func (t *thread) busy() bool {
 	return slices.ContainsFunc(t.Messages, func(m message) bool { return m.Role == "assistant" && !m.Done })
 }
 
-// counted reports whether a step's usage was emitted, and notes that it is.
+// counted reports whether a step's usage was emitted, and records that it is.
 func (t *thread) counted(partID string) bool {
 	if slices.Contains(t.Steps, partID) {
 		return true
@@ -114,7 +118,7 @@ func (t *thread) counted(partID string) bool {
 	return false
 }
 
-// prompt is a user's message whose parts come one by one.
+// prompt is a user's message whose parts arrive one by one.
 type prompt struct {
 	MessageID string       `json:"message"`
 	Block     string       `json:"block"`
@@ -124,7 +128,7 @@ type prompt struct {
 	Seen      []string     `json:"seen,omitempty"`
 }
 
-// tool is a call without result.
+// tool is a call without a result.
 type tool struct {
 	Session string `json:"session"`
 	CallID  string `json:"call"`
@@ -133,15 +137,15 @@ type tool struct {
 	Begun bool `json:"begun,omitempty"`
 	// Child is the native session of a subagent.
 	Child string `json:"child,omitempty"`
-	// Input distinguishes the input that was emitted from another.
+	// Input is a hash of the emitted input, to detect another one.
 	Input uint64 `json:"input,omitempty"`
 }
 
-// open is a text that is being written.
+// open is an unfinished text.
 type open struct {
 	Session string          `json:"session"`
 	Type    event.BlockType `json:"type"`
-	// Said: something of it has come.
+	// Said: a part of it has arrived.
 	Said bool `json:"said,omitempty"`
 }
 
@@ -151,26 +155,26 @@ type ask struct {
 	Question     bool   `json:"question,omitempty"`
 	// Questions is how many a question asks.
 	Questions int `json:"questions,omitempty"`
-	// Message is the host's, which the agent does not repeat; Denied says that
-	// an answer was a refusal.
+	// Message is the host's, which the agent does not repeat; Denied means that an
+	// answer was a refusal.
 	Message string `json:"message,omitempty"`
 	Denied  bool   `json:"denied,omitempty"`
 }
 
-// turn is how far the exchange with the agent is.
+// turn is the state of the exchange with the agent.
 type turn struct {
-	// Active: something was asked that is not answered.
+	// Active: a prompt was sent that is not answered.
 	Active bool `json:"active,omitempty"`
-	// Waiting are prompts that the agent has not written down yet.
+	// Waiting are prompts that the agent has not stored yet.
 	Waiting []handed `json:"waiting,omitempty"`
 	// Running: the agent works on a prompt of this turn.
 	Running bool `json:"running,omitempty"`
-	// Interrupted: we asked for the end of this turn.
+	// Interrupted: the host requested the end of this turn.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Early: we asked before the agent was at work, so that it did not hear.
+	// Early: the request came before the agent was working, so that it had no effect.
 	Early bool `json:"early,omitempty"`
-	// Failure is what the model's API said last when we ended a turn whose
-	// retries have no end.
+	// Failure is the last error of the model's API when the adapter ended a turn
+	// whose retries don't end.
 	Failure    string           `json:"failure,omitempty"`
 	StopReason string           `json:"stop,omitempty"`
 	Error      *event.ErrorInfo `json:"error,omitempty"`
@@ -178,17 +182,17 @@ type turn struct {
 
 // handed is a prompt that was sent.
 type handed struct {
-	// Request is the id of the request, and Part that of its first part if we
-	// chose one.
+	// Request is the id of the request, and Part that of its first part if the
+	// adapter chose one.
 	Request string `json:"request,omitempty"`
 	Part    string `json:"part,omitempty"`
-	// Late: it found the agent at work.
+	// Late: it found the agent working.
 	Late bool `json:"late,omitempty"`
 }
 
-// opening is how far a process is from taking prompts.
+// opening is the state of a process before it takes prompts.
 type opening struct {
-	// Request is that which opens the session.
+	// Request is the one that opens the session.
 	Request string `json:"request,omitempty"`
 	Done    bool   `json:"done,omitempty"`
 	// Refused is why the session can't be opened.
@@ -205,8 +209,8 @@ func newState() *state {
 	}
 }
 
-// thread returns the native session, which becomes known by it. The first that
-// has no parent is the main one.
+// thread returns the native session, and adds it if it is new. The first that has
+// no parent is the main one.
 func (s *state) thread(session string) *thread {
 	t := s.Threads[session]
 	if t != nil {

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// conversationOf is what a server says in n turns: each has a prompt, a text in
-// ten pieces, a call with a growing output, and now and then a subagent.
-func conversationOf(n int) []event.Record {
+// conversationOf returns a server's output in n turns: each has a prompt, a text
+// in ten pieces, a call with a growing output, and sometimes a subagent.
+func conversationOf(n int) []traffic.Record {
 	s := &synth{at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	for i := range n {
 		s.turn(i)
@@ -20,13 +21,13 @@ func conversationOf(n int) []event.Record {
 
 type synth struct {
 	at      time.Time
-	records []event.Record
+	records []traffic.Record
 	ids     int
 }
 
 func (s *synth) say(format string, args ...any) {
 	s.at = s.at.Add(time.Millisecond)
-	s.records = append(s.records, event.Record{TS: s.at, Dir: event.DirOut, Line: fmt.Sprintf(format, args...)})
+	s.records = append(s.records, traffic.Record{TS: s.at, Dir: event.DirOut, Line: fmt.Sprintf(format, args...)})
 }
 
 func (s *synth) id(kind string) string {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// database is where the agent keeps all sessions of a home.
+	// database has all sessions of a home.
 	database  = ".local/share/opencode/opencode.db"
 	walSuffix = "-wal"
-	// walID is the transcript id of the write-ahead log, which belongs to the
-	// database and has no export of its own.
+	// walID is the transcript id of the write-ahead log, which is part of the
+	// database and is not exported separately.
 	walID = "main.wal"
 )
 
-// Transcripts finds the database of the home, and its log.
+// Transcripts returns the database of the home, and its log.
 func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.Transcript, error) {
 	found, err := beside(home, database)
 	if err != nil || len(found) == 0 {
@@ -27,7 +27,7 @@ func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.T
 	return found, nil
 }
 
-// beside returns a database and its log, as far as they are there.
+// beside returns a database and its log, as far as they exist.
 func beside(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	var found []adapters.Transcript
 	for _, t := range []adapters.Transcript{
@@ -45,13 +45,13 @@ func beside(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	return found, nil
 }
 
-// escape makes a pattern that matches nothing but the path.
+// escape returns a pattern that matches only the path.
 func escape(p string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(p)
 }
 
-// Identify finds what belongs to a database, and takes every other file for
-// an export.
+// Identify returns a database with its log, and takes every other file as an
+// export.
 func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript, error) {
 	found, err := beside(home, strings.TrimSuffix(file, walSuffix))
 	if err != nil {
@@ -63,7 +63,7 @@ func (*Adapter) Identify(home adapters.Home, file string) ([]adapters.Transcript
 	return found, nil
 }
 
-// Place is where the agent looks for its database.
+// Place returns the path of the agent's database.
 func (*Adapter) Place(t adapters.Transcript, _ adapters.Launch) string {
 	if t.ID == event.Main || t.ID == walID {
 		return path.Dir(database) + "/" + path.Base(t.Path)

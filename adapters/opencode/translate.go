@@ -9,13 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // translator is the pure step from records to events.
 type translator struct {
 	emitter
 	launch adapters.Launch
-	// due is what must be written and was not handed out yet.
+	// due must be written and was not returned yet.
 	due []adapters.Message
 }
 
@@ -36,12 +37,12 @@ func newTranslator(l adapters.Launch, raw json.RawMessage) (*translator, error) 
 func (t *translator) State() (json.RawMessage, error) { return json.Marshal(t.state) }
 
 // Step translates one record.
-func (t *translator) Step(r event.Record) []event.Event {
+func (t *translator) Step(r traffic.Record) []event.Event {
 	t.Begin(r)
 	switch r.Dir {
 	case event.DirOut:
 		if !t.fast(r.Line) {
-			t.decode(r, t.heard)
+			t.decode(r, t.printed)
 		}
 	case event.DirIn:
 		t.decode(r, t.asked)
@@ -70,9 +71,9 @@ func (t *translator) fast(line string) bool {
 	return quiet && json.Valid([]byte(line))
 }
 
-// logLevel reads the agent's own: its log says everything on one stream. What is no
-// line of its log, nor what a server prints when it starts, it prints when it can't
-// continue ("Error: Unexpected error", "database is locked").
+// logLevel parses the agent's own level: its log has everything on one stream. A
+// line that is neither of its log nor of a server's start is printed when it
+// can't continue ("Error: Unexpected error", "database is locked").
 func logLevel(text string) string {
 	if strings.Contains(text, "level=ERROR") || strings.Contains(text, "level=WARN") {
 		return "warn"
@@ -83,8 +84,8 @@ func logLevel(text string) string {
 	return "warn"
 }
 
-// decode hands a line on, or keeps it as an error event.
-func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) error) {
+// decode passes a line on, or keeps it as an error event.
+func (t *translator) decode(r traffic.Record, next func(*line, json.RawMessage) error) {
 	if strings.TrimSpace(r.Line) == "" {
 		return
 	}
@@ -104,8 +105,8 @@ func (t *translator) decode(r event.Record, next func(*line, json.RawMessage) er
 	}
 }
 
-// isCall recognizes a line of the program's other protocol, which is spoken in another
-// mode and says nothing here.
+// isCall recognizes a line of the program's other protocol, which is used in
+// another mode and is ignored here.
 func isCall(raw json.RawMessage) bool {
 	var l struct {
 		Version string `json:"jsonrpc"`
@@ -118,8 +119,8 @@ func isBanner(text string) bool {
 	return strings.HasPrefix(text, readyLine) || strings.HasPrefix(text, "Warning: ") || strings.HasPrefix(text, "timestamp=")
 }
 
-// heard translates what the agent says.
-func (t *translator) heard(l *line, raw json.RawMessage) error {
+// printed translates the agent's output.
+func (t *translator) printed(l *line, raw json.RawMessage) error {
 	switch {
 	case l.isRecorded():
 		t.recorded(l)
@@ -154,7 +155,7 @@ func (t *translator) event(l *line, raw json.RawMessage) error {
 		return t.messageUpdated(p)
 	case "session.created":
 		if p.Info != nil && p.Info.ParentID != "" {
-			t.adopt(p.Info.ID, p.Info.ParentID)
+			t.addChild(p.Info.ID, p.Info.ParentID)
 		}
 	case "session.error":
 		t.sessionError(p)
@@ -190,7 +191,7 @@ func (t *translator) messageUpdated(p *properties) error {
 		return nil
 	}
 	if first {
-		t.begun(th, m)
+		t.answerBegins(th, m)
 	}
 	t.failed(th, m, p.Info.Error)
 	if p.Info.Finish != "" && th.Conversation == event.Main {
@@ -199,8 +200,8 @@ func (t *translator) messageUpdated(p *properties) error {
 	return nil
 }
 
-// begun is called when an answer begins: the model is there.
-func (t *translator) begun(th *thread, m *message) {
+// answerBegins is called when an answer begins: the model has responded.
+func (t *translator) answerBegins(th *thread, m *message) {
 	if th.Conversation != event.Main {
 		return
 	}
@@ -230,14 +231,14 @@ func (t *translator) partUpdated(p *properties, raw json.RawMessage) error {
 	th := t.thread(q.SessionID)
 	m := th.find(q.MessageID)
 	if m == nil {
-		// Its message is long past, or the stream begins behind it.
+		// Its message is forgotten already, or the stream begins behind it.
 		m = &message{ID: q.MessageID, Role: "assistant"}
 	}
 	t.part(th, m, q, raw)
 	return nil
 }
 
-// part translates a part as it stands now.
+// part translates a part in its current state.
 func (t *translator) part(th *thread, m *message, p *part, raw json.RawMessage) {
 	if m.Role == "user" {
 		t.promptPart(th, p, raw)
@@ -250,7 +251,11 @@ func (t *translator) part(th *thread, m *message, p *part, raw json.RawMessage) 
 		t.toolPart(th, p, raw)
 	case "step-finish":
 		t.stepFinish(th, p)
-	case "step-start", "snapshot", "patch", "agent":
+	case "step-start":
+		if !th.counted(p.ID) {
+			t.Emit(th.Conversation, event.MetadataUpdate{Calls: 1})
+		}
+	case "snapshot", "patch", "agent":
 		// How the agent keeps account of its work.
 	case "retry":
 		t.retryPart(th, p)
@@ -273,8 +278,8 @@ func (t *translator) promptPart(th *thread, p *part, raw json.RawMessage) {
 	}
 }
 
-// textPart emits the beginning and the end of a text; what is between comes
-// as deltas.
+// textPart emits the beginning and the end of a text; the middle is sent as
+// deltas.
 func (t *translator) textPart(th *thread, m *message, p *part) {
 	if p.Synthetic || p.Ignored {
 		return
@@ -310,21 +315,17 @@ func (t *translator) toolPart(th *thread, p *part, raw json.RawMessage) {
 	}
 }
 
-// stepFinish reports what one answer of the model has cost.
+// stepFinish reports the cost of one answer of the model.
 func (t *translator) stepFinish(th *thread, p *part) {
 	if th.counted(p.ID) {
 		return
 	}
 	m := event.MetadataUpdate{CostUSD: p.Cost}
-	if k := p.Tokens; k != nil {
-		m.Usage = &event.Usage{
-			InputTokens: k.Input, OutputTokens: k.Output + k.Reasoning,
-			CacheReadTokens: k.Cache.Read, CacheWriteTokens: k.Cache.Write,
-		}
-	}
+	m.Usage = p.usage()
 	if m.Usage != nil || m.CostUSD != nil {
 		t.Emit(th.Conversation, m)
 	}
+	t.used(th, p)
 }
 
 func (t *translator) retryPart(th *thread, p *part) {

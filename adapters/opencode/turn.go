@@ -11,24 +11,27 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// A turn begins with a prompt that is sent, or with one that is seen where
-// the sending was not recorded. It ends once, when the agent says that it is
-// idle and has nothing more to write: after an abort or a failure it says so
-// twice, the first time before the last words of its answer.
+// A turn begins with a prompt that is sent, or with one that is seen if the
+// sending was not recorded. It ends once, when the agent reports that it is idle
+// and has nothing more to write: after an abort or a failure it reports so twice,
+// the first time before the end of its answer.
 
-// promptSeen is called when the agent has written down a user's message. It
-// writes some of its own, so one whose id we chose is known by its part.
+// promptSeen is called when the agent has stored a user's message. It writes some
+// of its own, so one with a chosen id is recognised by its part.
 func (t *translator) promptSeen(th *thread) {
 	if th.Conversation != event.Main {
 		return
 	}
 	t.Turn.Active = true
-	if len(t.Turn.Waiting) > 0 && !strings.HasPrefix(t.Turn.Waiting[0].Part, ours) {
+	if len(t.Turn.Waiting) == 0 {
+		return
+	}
+	if _, chosen := hostMessage(t.Turn.Waiting[0].Part); !chosen {
 		t.Turn.Waiting = t.Turn.Waiting[1:]
 	}
 }
 
-// promptTaken is called when a part of a user's message comes.
+// promptTaken is called when a part of a user's message arrives.
 func (t *translator) promptTaken(th *thread, partID string) {
 	at := slices.IndexFunc(t.Turn.Waiting, func(h handed) bool { return h.Part == partID })
 	if at < 0 || th.Conversation != event.Main {
@@ -39,10 +42,10 @@ func (t *translator) promptTaken(th *thread, partID string) {
 	t.messageEvent(th, p)
 }
 
-// messageEvent emits what became of a message that found the agent at work: it
-// is taken up between two steps of the running turn, or the turn is over.
+// messageEvent emits what became of a message that found the agent working: it is
+// taken between two steps of the running turn, or the turn is over.
 func (t *translator) messageEvent(th *thread, p handed) {
-	id, chosen := strings.CutPrefix(p.Part, ours)
+	id, chosen := hostMessage(p.Part)
 	if !p.Late || !chosen {
 		return
 	}
@@ -121,14 +124,14 @@ func (t *translator) endTurn(th *thread) {
 	t.Emit(event.Main, e)
 }
 
-// aborted reports whether the last answer was stopped, by whomever.
+// aborted reports whether the last answer was stopped, for any reason.
 func (t *translator) aborted(th *thread) bool {
 	n := len(th.Messages)
 	return n > 0 && th.Messages[n-1].Aborted
 }
 
-// unwritten shows the failure that ended a turn whose retries we ended. The
-// agent itself writes none, so the block is none of the agent's: whoever runs it
+// unwritten emits the failure that ended a turn whose retries the adapter ended.
+// The agent itself stores none, so the block has the source "server": the host
 // keeps it.
 func (t *translator) unwritten(th *thread) {
 	text := t.Turn.Failure
@@ -141,8 +144,8 @@ func (t *translator) unwritten(th *thread) {
 	})
 }
 
-// loseOpen marks what was being said when it was cut off, and never came to
-// its end: it is on no disk. "" is all sessions.
+// loseOpen marks unfinished texts that were cut off: they are not on disk. ""
+// means all sessions.
 func (t *translator) loseOpen(session string) {
 	for _, id := range slices.Sorted(maps.Keys(t.Open)) {
 		o := t.Open[id]
@@ -151,7 +154,7 @@ func (t *translator) loseOpen(session string) {
 		}
 		delete(t.Open, id)
 		if !o.Said {
-			continue // it is empty, and is dropped as such
+			continue // it is empty, and dropped as such
 		}
 		t.Upsert(t.thread(o.Session).Conversation, event.Block{
 			ID: id, Type: o.Type, Status: event.StatusError,
@@ -160,7 +163,7 @@ func (t *translator) loseOpen(session string) {
 	}
 }
 
-// signal translates something that happened to the process.
+// signal translates a record about the process.
 func (t *translator) signal(what string) {
 	switch {
 	case emit.Fatal(what, "2", "15"):
@@ -172,7 +175,7 @@ func (t *translator) signal(what string) {
 	}
 }
 
-// died settles what the end of the process leaves open.
+// died closes what the end of the process leaves open.
 func (t *translator) died(how string) {
 	if t.headlessEnded(how) {
 		return
@@ -180,9 +183,7 @@ func (t *translator) died(how string) {
 	midTurn := t.Turn.Active
 	t.showHeld()
 	t.loseOpen("")
-	for _, id := range slices.Sorted(maps.Keys(t.Tools)) {
-		t.toolLost(id, t.Tools[id])
-	}
+	t.loseTools()
 	t.cancelAsks("")
 	for _, th := range t.Threads {
 		for i := range th.Messages {
@@ -193,14 +194,26 @@ func (t *translator) died(how string) {
 	t.Died(how, midTurn)
 }
 
-// handedOver notes a prompt that was sent.
+// loseTools closes the calls whose process has ended. A message that was handed over
+// while they ran may be stored, and before their results, though it was not seen: then
+// whoever reads the database closes them.
+func (t *translator) loseTools() {
+	if slices.ContainsFunc(t.Turn.Waiting, func(h handed) bool { return h.Late }) {
+		clear(t.Tools)
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Tools)) {
+		t.toolLost(id, t.Tools[id])
+	}
+}
+
+// handedOver records a prompt that was sent.
 func (t *translator) handedOver(request string, body json.RawMessage) {
 	var b struct {
 		Parts []struct {
 			ID string `json:"id"`
 		} `json:"parts"`
 	}
-	_ = json.Unmarshal(body, &b) // the server says what it thinks of another shape
+	_ = json.Unmarshal(body, &b) // the server rejects another shape
 	h := handed{Request: request, Late: t.Turn.Active}
 	if len(b.Parts) > 0 {
 		h.Part = b.Parts[0].ID
@@ -209,11 +222,11 @@ func (t *translator) handedOver(request string, body json.RawMessage) {
 	t.Turn.Active = true
 }
 
-// refused ends the turn of a prompt that the server did not take.
+// refused ends the turn of a prompt that the server refused.
 func (t *translator) refused(request, why string) {
 	at := slices.IndexFunc(t.Turn.Waiting, func(h handed) bool { return h.Request == request })
 	if at < 0 {
-		return // it has been written down, so it was taken
+		return // it was stored, so it was accepted
 	}
 	t.Turn.Waiting = slices.Delete(t.Turn.Waiting, at, at+1)
 	failure := event.ErrorInfo{Message: "opencode refused the prompt: " + why, Code: "refused"}

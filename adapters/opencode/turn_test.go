@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
@@ -26,40 +27,40 @@ func newTalk(t *testing.T) *talk {
 	require.NoError(t, err)
 	k := &talk{tr, t, launch().NativeID}
 	k.send("initialize-1", adapters.Initialize{})
-	k.hear(`{"type":"sojourn.response","id":"initialize-1","status":200,"body":{"data":{"id":"x"}}}`)
+	k.receive(`{"type":"sojourn.response","id":"initialize-1","status":200,"body":{"data":{"id":"x"}}}`)
 	return k
 }
 
-// send writes an input, as the runner would keep it, and gives the request.
+// send writes an input, as the runner would record it, and returns the request.
 func (k *talk) send(id string, in adapters.Input) map[string]any {
 	k.t.Helper()
 	messages, err := k.Encode(id, in)
 	require.NoError(k.t, err)
 	require.Len(k.t, messages, 1)
 	require.Equal(k.t, id, messages[0].ID)
-	k.Step(event.Record{Dir: event.DirIn, Line: string(messages[0].Data)})
+	k.Step(traffic.Record{Dir: event.DirIn, Line: string(messages[0].Data)})
 	var request map[string]any
 	require.NoError(k.t, json.Unmarshal(messages[0].Data, &request))
 	return request
 }
 
-func (k *talk) hear(format string, args ...any) []event.Event {
-	return k.Step(event.Record{Dir: event.DirOut, Line: fmt.Sprintf(format, args...)})
+func (k *talk) receive(format string, args ...any) []event.Event {
+	return k.Step(traffic.Record{Dir: event.DirOut, Line: fmt.Sprintf(format, args...)})
 }
 
-// takes is the server writing down the last prompt.
+// takes has the server store the last prompt.
 func (k *talk) takes(message, part string) []event.Event {
-	events := k.hear(`%s`, messageOf(k.main, message, "user"))
-	return append(events, k.hear(`%s`, partOf(k.main, `"id":"`+part+`","messageID":"`+message+`","type":"text","text":"x"`))...)
+	events := k.receive(`%s`, messageOf(k.main, message, "user"))
+	return append(events, k.receive(`%s`, partOf(k.main, `"id":"`+part+`","messageID":"`+message+`","type":"text","text":"x"`))...)
 }
 
 func (k *talk) idle() []event.Event {
-	return k.hear(`{"type":"session.idle","properties":{"sessionID":"%s"}}`, k.main)
+	return k.receive(`{"type":"session.idle","properties":{"sessionID":"%s"}}`, k.main)
 }
 
-// assistant says how an answer stands.
+// assistant updates an answer's state.
 func (k *talk) assistant(id, more string) []event.Event {
-	return k.hear(`{"type":"message.updated","properties":{"sessionID":"%s","info":{"id":"%s","role":"assistant"%s}}}`, k.main, id, more)
+	return k.receive(`{"type":"message.updated","properties":{"sessionID":"%s","info":{"id":"%s","role":"assistant"%s}}}`, k.main, id, more)
 }
 
 func idles(events []event.Event) []event.SessionIdle {
@@ -72,8 +73,8 @@ func idles(events []event.Event) []event.SessionIdle {
 	return out
 }
 
-// Nothing but the opening is written before the session is open, and nothing
-// ever where it is refused.
+// Only the opening is written before the session is open, and nothing ever if it
+// is refused.
 func TestOpening(t *testing.T) {
 	t.Parallel()
 	tr, err := newTranslator(launch(), nil)
@@ -86,16 +87,16 @@ func TestOpening(t *testing.T) {
 	require.Equal(t, map[string]any{"id": k.main, "location": map[string]any{"directory": launch().Workspace}}, request["body"])
 	_, err = tr.Encode("prompt-1", adapters.Prompt{Text: "x"})
 	require.ErrorIs(t, err, adapters.ErrNotYet)
-	k.hear(`{"type":"sojourn.response","id":"initialize-1","status":500,"body":{"name":"X","data":{"message":"no disk"}}}`)
+	k.receive(`{"type":"sojourn.response","id":"initialize-1","status":500,"body":{"name":"X","data":{"message":"no disk"}}}`)
 	_, err = tr.Encode("prompt-1", adapters.Prompt{Text: "x"})
 	require.ErrorIs(t, err, adapters.ErrRefused)
 	require.ErrorContains(t, err, "no disk")
-	tr.Step(event.Record{Dir: event.DirSig, Line: "exit 1"})
+	tr.Step(traffic.Record{Dir: event.DirSig, Line: "exit 1"})
 	_, err = tr.Encode("prompt-1", adapters.Prompt{Text: "x"})
 	require.ErrorIs(t, err, adapters.ErrNotYet, "the next process is opened anew")
 }
 
-// A prompt has the ids, the model and the parts that were asked for.
+// A prompt has the requested ids, model and parts.
 func TestPromptRequest(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t)
@@ -115,32 +116,32 @@ func TestPromptRequest(t *testing.T) {
 	require.ErrorIs(t, err, adapters.ErrUnsupported)
 }
 
-// A prompt that the server refuses ends its turn with the server's words.
+// A prompt that the server refuses ends its turn with the server's error.
 func TestPromptRefused(t *testing.T) {
 	t.Parallel()
 	for _, response := range []string{`"status":400,"body":{"name":"BadRequest","data":{"message":"too odd"}}`, `"error":"too odd"`} {
 		k := newTalk(t)
 		k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
-		ends := idles(k.hear(`{"type":"sojourn.response","id":"prompt-1",%s}`, response))
+		ends := idles(k.receive(`{"type":"sojourn.response","id":"prompt-1",%s}`, response))
 		require.Len(t, ends, 1)
 		require.Contains(t, ends[0].Error.Message, "too odd")
 	}
 }
 
-// A prompt that the server's death left without a response was not refused: the
-// turn ends with the process.
+// A prompt that has no response because the server died was not refused: the turn
+// ends with the process.
 func TestPromptUnansweredByTheDead(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t)
 	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
-	require.Empty(t, idles(k.hear(`{"type":"sojourn.response","id":"prompt-1","error":"no response before the agent's end: reset","ended":true}`)))
-	said := k.Step(event.Record{Dir: event.DirSig, Line: "signal killed"})
+	require.Empty(t, idles(k.receive(`{"type":"sojourn.response","id":"prompt-1","error":"no response before the agent's end: reset","ended":true}`)))
+	said := k.Step(traffic.Record{Dir: event.DirSig, Line: "signal killed"})
 	require.Equal(t, []event.Type{"error"}, replay.Kinds(said))
 	require.Equal(t, "agent_died", said[0].Payload.(event.Error).Code)
 }
 
-// After an abort or a failure the server says twice that it is idle, and after
-// the first time still finishes its answer: the turn ends once, and last.
+// After an abort or a failure the server reports twice that it is idle, and still
+// finishes its answer after the first time: the turn ends once, and last.
 func TestIdleOnce(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]string{
@@ -155,7 +156,7 @@ func TestIdleOnce(t *testing.T) {
 		if name == "abort" {
 			require.Equal(t, "/session/"+k.main+"/abort", k.send("interrupt-1", adapters.Interrupt{})["path"])
 		}
-		k.hear(`{"type":"session.error","properties":{"sessionID":"%s","error":%s}}`, k.main, failure)
+		k.receive(`{"type":"session.error","properties":{"sessionID":"%s","error":%s}}`, k.main, failure)
 		require.Empty(t, idles(k.idle()), "an answer is being written")
 		blocks := k.assistant("msg_2", `,"error":`+failure+`,"time":{"completed":2}`)
 		require.Equal(t, "msg_2:error", blocks[0].Payload.(event.BlockUpsert).Block.ID)
@@ -167,8 +168,8 @@ func TestIdleOnce(t *testing.T) {
 	}
 }
 
-// Every retry is told; after the last one that is allowed the turn is aborted,
-// and fails with the API's words.
+// Every retry is emitted; after the last allowed one the turn is aborted, and
+// fails with the API's error.
 func TestRetriesEnd(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t)
@@ -177,14 +178,14 @@ func TestRetriesEnd(t *testing.T) {
 	k.assistant("msg_2", "")
 	for n := 1; n <= maxRetries+1; n++ {
 		require.Empty(t, k.Due())
-		events := k.hear(`{"type":"session.status","properties":{"sessionID":"%s","status":{"type":"retry","attempt":%d,"message":"overloaded"}}}`, k.main, n)
+		events := k.receive(`{"type":"session.status","properties":{"sessionID":"%s","status":{"type":"retry","attempt":%d,"message":"overloaded"}}}`, k.main, n)
 		require.Contains(t, events[0].Payload.(event.Log).Message, "overloaded")
 	}
 	due := k.Due()
 	require.Len(t, due, 1)
 	require.Empty(t, k.Due(), "each is given once")
 	require.Contains(t, string(due[0].Data), "/abort")
-	k.Step(event.Record{Dir: event.DirIn, Line: string(due[0].Data)})
+	k.Step(traffic.Record{Dir: event.DirIn, Line: string(due[0].Data)})
 	k.assistant("msg_2", `,"time":{"completed":2}`)
 	events := k.idle()
 	ends := idles(events)
@@ -196,8 +197,8 @@ func TestRetriesEnd(t *testing.T) {
 	require.Equal(t, event.SourceServer, block.Source, "no disk of the agent's has it")
 }
 
-// An interrupt that comes before the agent is at work is said again then: the
-// server would not have heard it.
+// An interrupt that arrives before the agent is working is repeated then: the
+// server would have ignored it.
 func TestEarlyInterrupt(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t)
@@ -211,8 +212,8 @@ func TestEarlyInterrupt(t *testing.T) {
 	require.Contains(t, string(due[0].Data), "/abort")
 }
 
-// A message that is handed over while a turn runs is folded into it, or gets
-// a turn of its own.
+// A message that is sent while a turn runs is folded into it, or gets a separate
+// turn.
 func TestSteering(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t)
@@ -220,18 +221,42 @@ func TestSteering(t *testing.T) {
 	k.takes("msg_1", "prt_000sojourn_m1")
 	k.assistant("msg_2", "")
 	k.send("prompt-2", adapters.Prompt{MessageID: "m2", Text: "y", Steer: true})
-	require.Contains(t, k.takes("msg_3", "prt_000sojourn_m2"), event.Event{
+	require.Contains(t, k.takes("msg_3", "prt_001sojourn_m2"), event.Event{
 		Payload: event.MessageFolded{MessageRef: event.MessageRef{MessageID: "m2"}},
 		Context: event.Context{ConversationID: event.Main, Source: event.SourceRunner}})
 	k.assistant("msg_2", `,"time":{"completed":2}`)
 	require.Len(t, idles(k.idle()), 1)
 }
 
-// Answers go to the request's own route, in the words that it takes.
+// A call whose server dies is closed behind a message that was folded in while it ran.
+// If that message was not seen, it may be stored all the same: then the database, which
+// knows their order, closes the call.
+func TestSteeredAndKilled(t *testing.T) {
+	t.Parallel()
+	for _, seen := range []bool{true, false} {
+		k := newTalk(t)
+		k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+		k.takes("msg_1", ofPrompt+"m1")
+		k.assistant("msg_2", "")
+		k.receive(`%s`, partOf(k.main, `"id":"prt_1","messageID":"msg_2","type":"tool","tool":"bash","callID":"c","state":{"status":"running","input":{"command":"ls"},"time":{"start":1}}`))
+		k.send("steer-m2", adapters.Prompt{MessageID: "m2", Text: "y", Steer: true})
+		if seen {
+			k.takes("msg_3", ofSteered+"m2")
+		}
+		closed := false
+		for _, ev := range k.Step(traffic.Record{Dir: event.DirSig, Line: "9"}) {
+			p, ok := ev.Payload.(event.BlockUpsert)
+			closed = closed || ok && p.Block.ID == resultID("prt_1")
+		}
+		require.Equal(t, seen, closed)
+	}
+}
+
+// Answers are sent to the request's own route, in its form.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t)
-	asked := k.hear(`{"type":"permission.asked","properties":{"id":"per_1","sessionID":"%s","permission":"bash","patterns":["ls"],"metadata":{"command":"ls"},"tool":{"callID":"c"}}}`, k.main)
+	asked := k.receive(`{"type":"permission.asked","properties":{"id":"per_1","sessionID":"%s","permission":"bash","patterns":["ls"],"metadata":{"command":"ls"},"tool":{"callID":"c"}}}`, k.main)
 	require.Equal(t, event.PermissionRequested{
 		RequestID: "per_1", ToolName: "bash", ToolUseID: "c", Title: "bash: ls", Input: json.RawMessage(`{"command":"ls"}`)}, asked[0].Payload)
 	allow := k.send("a1", adapters.Answer{RequestID: "per_1", Allow: true})
@@ -239,10 +264,10 @@ func TestAnswers(t *testing.T) {
 	require.Equal(t, map[string]any{"reply": "once"}, allow["body"])
 	deny := k.send("a2", adapters.Answer{RequestID: "per_1", Message: "no"})
 	require.Equal(t, map[string]any{"reply": "reject", "message": "no"}, deny["body"])
-	events := k.hear(`{"type":"permission.replied","properties":{"sessionID":"%s","requestID":"per_1","reply":"reject"}}`, k.main)
+	events := k.receive(`{"type":"permission.replied","properties":{"sessionID":"%s","requestID":"per_1","reply":"reject"}}`, k.main)
 	require.Equal(t, event.PermissionResolved{RequestID: "per_1", Decision: "deny", Message: "no"}, events[0].Payload)
 
-	k.hear(`{"type":"question.asked","properties":{"id":"que_1","sessionID":"%s","questions":[{"question":"A?"},{"question":"B?"}]}}`, k.main)
+	k.receive(`{"type":"question.asked","properties":{"id":"que_1","sessionID":"%s","questions":[{"question":"A?"},{"question":"B?"}]}}`, k.main)
 	for input, want := range map[string]string{
 		`{"answers":[["x"],["y"]]}`: `[["x"],["y"]]`, `[["x"]]`: `[["x"],[]]`, `{"answers":["x","y"]}`: `[["x"],["y"]]`,
 		`{"questions":[{"question":"A?"},{"question":"B?"}],"answers":{"B?":"y"}}`: `[[],["y"]]`,
@@ -255,33 +280,33 @@ func TestAnswers(t *testing.T) {
 	request := k.send("q", adapters.Answer{RequestID: "que_1", Message: "not now"})
 	require.Equal(t, "/question/que_1/reply#refusal", request["path"])
 	require.JSONEq(t, `{"answers":[["not now"],["not now"]]}`, replay.JSON(t, request["body"]))
-	events = k.hear(`{"type":"question.replied","properties":{"sessionID":"%s","requestID":"que_1"}}`, k.main)
+	events = k.receive(`{"type":"question.replied","properties":{"sessionID":"%s","requestID":"que_1"}}`, k.main)
 	require.Equal(t, "deny", events[0].Payload.(event.PermissionResolved).Decision)
 }
 
-// After the stream of events broke, what nobody heard is asked for.
+// After the stream of events broke, the missed state is requested.
 func TestResync(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t)
 	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
 	k.takes("msg_1", "prt_000sojourn_m1")
 	k.assistant("msg_2", "")
-	k.Step(event.Record{Dir: event.DirSig, Line: "events lost"})
+	k.Step(traffic.Record{Dir: event.DirSig, Line: "events lost"})
 	require.Empty(t, k.Due())
-	k.Step(event.Record{Dir: event.DirSig, Line: "events again"})
+	k.Step(traffic.Record{Dir: event.DirSig, Line: "events again"})
 	due := k.Due()
 	require.Len(t, due, 2)
 	for _, m := range due {
-		require.Empty(t, k.Step(event.Record{Dir: event.DirIn, Line: string(m.Data)}))
+		require.Empty(t, k.Step(traffic.Record{Dir: event.DirIn, Line: string(m.Data)}))
 	}
-	events := k.hear(`{"type":"sojourn.response","id":"%s","status":200,"body":[{"info":{"id":"msg_2","sessionID":"%s","role":"assistant","time":{"completed":3}},
+	events := k.receive(`{"type":"sojourn.response","id":"%s","status":200,"body":[{"info":{"id":"msg_2","sessionID":"%s","role":"assistant","time":{"completed":3}},
 		"parts":[{"id":"prt_9","messageID":"msg_2","sessionID":"%s","type":"text","text":"missed","time":{"start":1,"end":2}}]}]}`, due[0].ID, k.main, k.main)
 	require.Equal(t, "missed", *events[0].Payload.(event.BlockUpsert).Block.Content)
-	require.Len(t, idles(k.hear(`{"type":"sojourn.response","id":"%s","status":200,"body":{}}`, due[1].ID)), 1)
+	require.Len(t, idles(k.receive(`{"type":"sojourn.response","id":"%s","status":200,"body":{}}`, due[1].ID)), 1)
 }
 
-// What the program prints beside its log before it exits is a warning: a turn that
-// fails with it says why.
+// What the program prints beside its log before it exits is a warning: a turn
+// that fails with it has the reason.
 func TestLastWordsAreAWarning(t *testing.T) {
 	t.Parallel()
 	k := newTalk(t)
@@ -293,7 +318,7 @@ func TestLastWordsAreAWarning(t *testing.T) {
 		"timestamp=2026-11-23 level=INFO message=started":    "info",
 		"\x1b[91m\x1b[1mError: \x1b[0mUnexpected error":      "warn",
 	} {
-		events := k.Step(event.Record{Dir: event.DirErr, Line: line})
+		events := k.Step(traffic.Record{Dir: event.DirErr, Line: line})
 		require.Len(t, events, 1, line)
 		require.Equal(t, event.Log{Level: level, Message: line}, events[0].Payload, line)
 	}

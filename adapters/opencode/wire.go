@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 )
 
-// line is one native record: a server-sent event, a request of the host and
-// its response, or a line of the headless mode. Recordings put the same things
-// into other wrappers, which are fields of it too.
+// line is one native record: a server-sent event, a request of the host and its
+// response, or a line of the headless mode. Recordings wrap the same things
+// differently, in further fields.
 type line struct {
 	ID         string      `json:"id"`
 	Type       string      `json:"type"`
@@ -24,7 +24,7 @@ type line struct {
 	Part      *part     `json:"part"`
 	Error     *apiError `json:"error"`
 
-	// A request as the runner takes it, and its response.
+	// A request in the runner's form, and its response.
 	Method string          `json:"method"`
 	Path   string          `json:"path"`
 	Body   json.RawMessage `json:"body"`
@@ -42,7 +42,7 @@ type line struct {
 }
 
 // properties is the body of an event. Version 1.0 has the delta of a text beside
-// the part that it belongs to.
+// its part.
 type properties struct {
 	SessionID string    `json:"sessionID"`
 	Info      *info     `json:"info"`
@@ -69,14 +69,14 @@ type toolRef struct {
 	CallID string `json:"callID"`
 }
 
-// status is how a session stands: busy, idle or retry.
+// status is the state of a session: busy, idle or retry.
 type status struct {
 	Type    string `json:"type"`
 	Attempt int    `json:"attempt"`
 	Message string `json:"message"`
 }
 
-// info is a message, or a session where the event is about one.
+// info is a message, or a session if the event is about one.
 type info struct {
 	ID         string          `json:"id"`
 	SessionID  string          `json:"sessionID"`
@@ -92,7 +92,7 @@ type info struct {
 	} `json:"time"`
 }
 
-// model is the agent's name for a message's model.
+// model returns the agent's name for a message's model.
 func (i *info) model() string {
 	if i.ProviderID == "" || i.ModelID == "" {
 		return i.ModelID
@@ -103,7 +103,7 @@ func (i *info) model() string {
 // isSummary distinguishes the answer to a compaction from other answers.
 func (i *info) isSummary() bool { return string(i.Summary) == "true" }
 
-// apiError is a failure as the agent words it.
+// apiError is a failure as the agent reports it.
 type apiError struct {
 	Name string `json:"name"`
 	Data struct {
@@ -113,8 +113,8 @@ type apiError struct {
 	Message string `json:"message"`
 }
 
-// UnmarshalJSON takes a failure of any shape: it is for people to read. The
-// runner's is a text.
+// UnmarshalJSON accepts a failure of any shape, since it is for people to read.
+// The runner's is a text.
 func (e *apiError) UnmarshalJSON(raw []byte) error {
 	if text := nativejson.String(raw); text != "" {
 		*e = apiError{Message: text}
@@ -125,7 +125,7 @@ func (e *apiError) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// aborted is the name of the failure that is an interrupt.
+// aborted is the name of the failure for an interrupt.
 const aborted = "MessageAbortedError"
 
 func (e *apiError) text() string {
@@ -179,7 +179,7 @@ type part struct {
 	Error   *apiError `json:"error"`
 }
 
-// outline is what orders a part among others.
+// outline returns what orders a part among others.
 func (p *part) outline() *part {
 	o := &part{ID: p.ID, MessageID: p.MessageID, SessionID: p.SessionID, Type: p.Type}
 	if p.State != nil {
@@ -203,7 +203,7 @@ type tokens struct {
 	} `json:"cache"`
 }
 
-// toolState is how a tool call stands: pending, running, completed or error.
+// toolState is the state of a tool call: pending, running, completed or error.
 type toolState struct {
 	Status      string          `json:"status"`
 	Input       json.RawMessage `json:"input"`
@@ -216,17 +216,17 @@ type toolState struct {
 
 func (s *toolState) ended() bool { return s.Status == "completed" || s.Status == "error" }
 
-// childSession is the session in which a task runs, once it is known.
+// childSession returns the session in which a task runs, once it is known.
 func (s *toolState) childSession() string {
 	var m struct {
 		SessionID string `json:"sessionId"`
 	}
-	// Metadata is whatever the tool says; of another shape it says nothing here.
+	// Metadata is the tool's own; another shape is ignored.
 	_ = json.Unmarshal(s.Metadata, &m)
 	return m.SessionID
 }
 
-// exitCode is that of a command that a shell tool ran; 0 where there is none.
+// exitCode returns that of a command that a shell tool ran; 0 if there is none.
 func (s *toolState) exitCode() int {
 	var m struct {
 		Exit int `json:"exit"`
@@ -244,8 +244,8 @@ type taskInput struct {
 
 var errNoObject = errors.New("not a JSON object")
 
-// decodeLine reads a line, which must be a JSON object. A field of an
-// unexpected shape makes an unknown line of it, with nothing but its type.
+// decodeLine reads a line, which must be a JSON object. A field of an unexpected
+// shape makes it an unknown line, with only its type.
 func decodeLine(data []byte) (*line, error) {
 	if data = bytes.TrimSpace(data); len(data) == 0 || data[0] != '{' {
 		return nil, errNoObject
@@ -273,8 +273,8 @@ func decodeLine(data []byte) (*line, error) {
 	return l, nil
 }
 
-// subject is the session of an event of version 1.0, which names it in the part,
-// message or session that the event is about.
+// subject returns the session of an event of version 1.0, which names it in the
+// part, message or session of the event.
 func (p *properties) subject() string {
 	switch {
 	case p.Part != nil:
@@ -299,8 +299,8 @@ func known(eventType string) bool {
 // responseType is the type of the runner's record of a response.
 const responseType = "sojourn.response"
 
-// chatter are events that say nothing about the conversation: how the server
-// sets itself up, and what other events or the transcript say better.
+// chatter are events that are not about the conversation: the server's setup, and
+// what other events or the transcript have in a better form.
 var chatter = map[string]bool{
 	"server.connected": true, "server.heartbeat": true, "plugin.added": true, "catalog.updated": true,
 	"integration.updated": true, "reference.updated": true, "session.updated": true, "session.diff": true,
@@ -317,7 +317,7 @@ var chatter = map[string]bool{
 func (l *line) isRequest() bool  { return l.Method != "" && l.Path != "" && l.Type == "" }
 func (l *line) isRecorded() bool { return l.RecMethod != "" && l.RecPath != "" && l.Type == "" }
 
-// route cuts a path into what is done with which session or request: "prompt",
+// route splits a path into an operation and its session or request: "prompt",
 // "ses_1".
 func route(method, path string) (verb, subject string) {
 	path, _, _ = strings.Cut(path, "#")

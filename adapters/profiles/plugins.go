@@ -11,12 +11,12 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// pluginParts are what a plugin's folder may hold. The manifest and what is
-// written for people say nothing to an agent.
+// pluginParts are what a plugin's folder may have. The manifest and documents for
+// people are not passed to an agent.
 var pluginParts = []string{"rules", "skills", "agents", "commands", "mcp", "mcp.json", ".claude-plugin", "README.md", "LICENSE", "CHANGELOG.md"}
 
-// plugins adds the parts of each plugin to the profile, which every agent
-// understands then. A name has one owner: a second one is an error.
+// plugins adds the parts of each plugin to the profile, for every agent. A name
+// may be used once: a second one is an error.
 func (r *reader) plugins(p *adapters.Profile) error {
 	names, err := r.folders("plugins")
 	if err != nil {

@@ -114,8 +114,8 @@ func put[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// json reads a file into v; a file that is not there leaves v alone, a field
-// that is not known is an error.
+// json reads a file into v; a missing file does not change v, an unknown field is
+// an error.
 func (r *reader) json(name string, v any) error {
 	text, found, err := r.optional(name)
 	if err != nil || !found {

@@ -12,11 +12,11 @@ import (
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// Resolve is p with every ${NAME} in the environment and headers of its MCP
-// servers filled in by lookup, which reports whether it knows the name. A name
-// that it does not know is an error that names the field, and so is one that
-// [sandbox.CheckVariable] refuses: lookup is not asked for it. p itself is not
-// changed; the result holds secrets and must be kept nowhere.
+// Resolve returns p with every ${NAME} in the environment and headers of its MCP
+// servers filled in by lookup, which reports whether it has the name. A name that
+// it does not have is an error that names the field, and so is one that
+// [sandbox.CheckVariable] refuses: lookup is not called for it. p itself is not
+// changed; the result holds secrets and must not be stored.
 func Resolve(p adapters.Profile, lookup func(name string) (string, bool)) (adapters.Profile, error) {
 	resolved, err := resolve(p, lookup)
 	if err != nil {
@@ -25,7 +25,7 @@ func Resolve(p adapters.Profile, lookup func(name string) (string, bool)) (adapt
 	return resolved, nil
 }
 
-// check refuses a profile that no lookup could make whole.
+// check refuses a profile that no lookup could complete.
 func check(p adapters.Profile) error {
 	_, err := resolve(p, func(string) (string, bool) { return "", true })
 	return err

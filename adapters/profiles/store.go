@@ -15,7 +15,7 @@ import (
 // ErrNotFound is wrapped by Load for an id that has no folder.
 var ErrNotFound = errors.New("profile not found")
 
-// Options bound what one profile may hold. The zero value works.
+// Options bound the size of one profile. The zero value is ready to use.
 type Options struct {
 	// MaxFiles is the number of files. Default: 1000.
 	MaxFiles int
@@ -30,7 +30,7 @@ type Store struct {
 	opts Options
 }
 
-// Open returns the store in a folder. It fails if dir is no folder.
+// Open returns the store in a folder. It fails if dir is not a folder.
 func Open(dir string, opts Options) (*Store, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -46,9 +46,9 @@ func Open(dir string, opts Options) (*Store, error) {
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// List returns all profiles with their contents, by id. Folders whose name can
-// be no id are left out. The first profile that is broken is an error, which
-// names its file.
+// List returns all profiles with their contents, by id. Folders whose name is not
+// a valid id are left out. The first broken profile is an error, which names its
+// file.
 func (s *Store) List(ctx context.Context) ([]adapters.Profile, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -68,8 +68,8 @@ func (s *Store) List(ctx context.Context) ([]adapters.Profile, error) {
 	return out, nil
 }
 
-// Load reads a profile. An id that has no folder is ErrNotFound; everything
-// else names the file and the field at fault.
+// Load reads a profile. An id without a folder is ErrNotFound; every other error
+// names the file and the field at fault.
 func (s *Store) Load(ctx context.Context, id string) (adapters.Profile, error) {
 	p, err := s.load(ctx, id)
 	if err != nil {

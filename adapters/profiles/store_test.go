@@ -95,7 +95,7 @@ func TestBrokenProfiles(t *testing.T) {
 	}
 }
 
-// TestR97Plugins: what a plugin holds is the profile's, whichever agent it is for.
+// TestR97Plugins: a plugin's parts are the profile's, for every agent.
 func TestR97Plugins(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
@@ -199,8 +199,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// A profile that names a variable of the house is refused when it is read,
-// before any session is made with it.
+// A profile that names one of the operator's variables is refused when it is
+// read, before any session is made with it.
 func TestLoadRefusesVariablesOfTheHouse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -7,48 +7,48 @@ import (
 	"hash"
 	"unicode/utf8"
 
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // DefaultMaxLine is how many bytes of a native line are kept by default.
 const DefaultMaxLine = 4 << 20
 
-// CutLine returns a line as a [LineCutter] keeps it. One that is not cut is
-// returned as it is.
-func CutLine(line []byte) ([]byte, *event.Cut) {
+// CutLine returns a line as a [LineCutter] keeps it. A line that is short enough
+// is returned as it is.
+func CutLine(line []byte) ([]byte, *traffic.Cut) {
 	if len(line) <= DefaultMaxLine {
 		return line, nil
 	}
 	var c LineCutter
-	_, _ = c.Write(line) // never fails
+	_, _ = c.Write(line) // Write never fails.
 	return c.Take()
 }
 
 // LineCutter collects one line that arrives in pieces, in bounded memory.
 //
 // A line of at most Max bytes is kept as it is. A longer one that begins like
-// JSON keeps its form: its strings are shortened, each with a note of its
-// length and SHA-256 at its end, so that ids and structure survive. What is
-// still too long, or no JSON, keeps its beginning only.
+// JSON keeps its form: its strings are shortened, each with a note of its length
+// and SHA-256 at its end, so that ids and structure survive. Of a line that is
+// still too long, or not JSON, only the beginning is kept.
 //
 // Not safe for concurrent use. The zero value keeps [DefaultMaxLine].
 type LineCutter struct {
 	// Max is how many bytes are kept. Default: DefaultMaxLine.
 	Max int
-	// Prefix may stand before a JSON text. Default: none.
+	// Prefix may precede a JSON text. Default: none.
 	Prefix string
 
 	kept []byte
 	size int64
-	// sum is that of the whole line; nil until the line is too long.
+	// sum hashes the whole line; nil until the line is too long.
 	sum hash.Hash
-	// headOnly: what follows is only counted.
+	// headOnly: the rest of the line is only counted.
 	headOnly bool
 	text     jsonString
 }
 
-// shareOfLine is the part of a line that is kept of one long string of it, and
-// of a line that is no JSON.
+// shareOfLine is the fraction of the limit that is kept of one long string, and
+// of a line that is not JSON.
 const shareOfLine = 8
 
 func (c *LineCutter) max() int {
@@ -58,10 +58,10 @@ func (c *LineCutter) max() int {
 	return c.Max
 }
 
-// Len is how many bytes the line has so far.
+// Len returns how many bytes the line has so far.
 func (c *LineCutter) Len() int64 { return c.size }
 
-// Write takes the next piece of the line. It never fails.
+// Write adds the next piece of the line. It never fails.
 func (c *LineCutter) Write(piece []byte) (int, error) {
 	c.size += int64(len(piece))
 	rest := piece
@@ -79,7 +79,7 @@ func (c *LineCutter) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-// grow doubles the memory, up to the most that is kept.
+// grow doubles the memory, up to the limit.
 func (c *LineCutter) grow(n int) {
 	if need := len(c.kept) + n; need > cap(c.kept) {
 		larger := make([]byte, len(c.kept), min(max(need, 2*cap(c.kept)), c.max()))
@@ -113,7 +113,7 @@ func (c *LineCutter) shorten(piece []byte) {
 	}
 }
 
-// keepHead forgets the form of the line: only its head is kept.
+// keepHead gives up the JSON form of the line: only its beginning is kept.
 func (c *LineCutter) keepHead() {
 	c.headOnly = true
 	head := c.kept[:min(len(c.kept), c.max()/shareOfLine)]
@@ -128,12 +128,12 @@ func (c *LineCutter) keepHead() {
 	c.kept = bytes.Clone(head)
 }
 
-// Take returns the line, and how long it was if it was cut, and begins the
-// next one. The line is the caller's.
-func (c *LineCutter) Take() (line []byte, cut *event.Cut) {
+// Take returns the line, and how long it was if it was cut, and starts the next
+// one. The caller owns the line.
+func (c *LineCutter) Take() (line []byte, cut *traffic.Cut) {
 	line = c.kept
 	if c.sum != nil {
-		cut = &event.Cut{Bytes: c.size, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
+		cut = &traffic.Cut{Bytes: c.size, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
 	}
 	*c = LineCutter{Max: c.Max, Prefix: c.Prefix}
 	return line, cut
@@ -142,15 +142,15 @@ func (c *LineCutter) Take() (line []byte, cut *event.Cut) {
 // jsonString shortens the strings of a JSON text that arrives in pieces.
 type jsonString struct {
 	max int
-	// inside a string; began is where what is kept of it begins.
+	// inside is set within a string. began is where its kept part starts.
 	inside bool
 	began  int
 	size   int64
-	// escape is how many bytes of an escape sequence are still to come, and
-	// unsure that it is not known yet which one it is.
+	// escape is how many bytes of an escape sequence are still to come; unsure means
+	// that its kind is not known yet.
 	escape int
 	unsure bool
-	// sum is that of the whole string; nil while the string is short.
+	// sum hashes the whole string; nil while the string is short.
 	sum hash.Hash
 }
 
@@ -172,8 +172,8 @@ func (j *jsonString) shorten(dst, piece []byte) []byte {
 	return dst
 }
 
-// string takes a part of a string: a run of plain characters, a byte of an
-// escape sequence, or the string's end. It returns how many bytes it took.
+// string consumes a part of a string: a run of plain characters, a byte of an
+// escape sequence, or the string's end. It returns how many bytes it consumed.
 func (j *jsonString) string(dst, piece []byte) ([]byte, int) {
 	switch {
 	case j.unsure:
@@ -200,8 +200,8 @@ func (j *jsonString) string(dst, piece []byte) ([]byte, int) {
 	return j.keep(dst, piece[:n]), n
 }
 
-// plainRun is how many bytes there are before the next quote or backslash. It looks
-// at none behind that: a text may have an escape every few bytes.
+// plainRun returns how many bytes precede the next quote or backslash. It looks
+// no further: a text may have an escape every few bytes.
 func plainRun(piece []byte) int {
 	for i, c := range piece {
 		if c == '"' || c == '\\' {
@@ -211,8 +211,7 @@ func plainRun(piece []byte) int {
 	return len(piece)
 }
 
-// limit stops keeping a string that is long enough, at the beginning of a
-// character.
+// limit stops keeping a string that is long enough, at a character's boundary.
 func (j *jsonString) limit(dst []byte, next byte) []byte {
 	if j.sum == nil && j.size >= int64(j.max) && utf8.RuneStart(next) {
 		j.sum = sha256.New()
@@ -230,10 +229,10 @@ func (j *jsonString) keep(dst, part []byte) []byte {
 	return dst
 }
 
-// end notes at the end of a shortened string how long it was.
+// end appends to a shortened string a note of its whole length.
 func (j *jsonString) end(dst []byte) []byte {
 	if j.sum != nil {
-		cut := event.Cut{Bytes: j.size, SHA256: hex.EncodeToString(j.sum.Sum(nil))}
+		cut := traffic.Cut{Bytes: j.size, SHA256: hex.EncodeToString(j.sum.Sum(nil))}
 		dst = append(dst, note(cut)...)
 	}
 	*j = jsonString{max: j.max}

@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// cutIn gives a line to a cutter in pieces of a size.
-func cutIn(c *LineCutter, line string, size int) (string, *event.Cut) {
+// cutIn feeds a line to a cutter in pieces of a size.
+func cutIn(c *LineCutter, line string, size int) (string, *traffic.Cut) {
 	for len(line) > 0 {
 		n := min(size, len(line))
 		_, _ = c.Write([]byte(line[:n]))
@@ -52,7 +52,7 @@ func TestLongLinesAreCut(t *testing.T) {
 	const limit = 4096
 	for size := range []int{1, 7, 1000, 1 << 20} {
 		kept, cut := cutIn(&LineCutter{Max: limit}, line, max(size, 1))
-		require.Equal(t, &event.Cut{Bytes: int64(len(line)), SHA256: sumOf(line)}, cut)
+		require.Equal(t, &traffic.Cut{Bytes: int64(len(line)), SHA256: sumOf(line)}, cut)
 		require.LessOrEqual(t, len(kept), limit)
 		var got struct {
 			ID   string
@@ -66,11 +66,11 @@ func TestLongLinesAreCut(t *testing.T) {
 		require.True(t, found)
 		require.True(t, strings.HasPrefix(long, head))
 		require.GreaterOrEqual(t, len(head), limit/shareOfLine)
-		require.Equal(t, event.Cut{Bytes: int64(len(inside)), SHA256: sumOf(inside)}.String()+"]", note)
+		require.Equal(t, traffic.Cut{Bytes: int64(len(inside)), SHA256: sumOf(inside)}.String()+"]", note)
 	}
 }
 
-// What has no form to keep, or too much of it, keeps its beginning.
+// Of a line that has no form to keep, or too much of it, the beginning is kept.
 func TestTheBeginningIsKept(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{

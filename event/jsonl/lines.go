@@ -10,12 +10,13 @@ import (
 	"iter"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // Decode reads events as JSON lines, of any length, until the end of r. Blank
-// lines are skipped. The first line that is no event, or an error of r, is
-// yielded as an error that names the line, and ends the sequence: what came
-// before it stands, and nothing after it is guessed at.
+// lines are skipped. The first line that is not an event, or an error of r, is
+// yielded as an error that names the line, and ends the sequence. What was
+// yielded before it is valid.
 func Decode(r io.Reader) iter.Seq2[event.Event, error] {
 	return decodeLines(r, func(line []byte) (e event.Event, err error) {
 		err = json.Unmarshal(line, &e)
@@ -26,25 +27,25 @@ func Decode(r io.Reader) iter.Seq2[event.Event, error] {
 // RecordOptions are what [DecodeRecords] accepts. The zero value takes records
 // only.
 type RecordOptions struct {
-	// Plain takes a line that is no record (no object with "dir" and "line")
-	// as one plain line of an agent's standard output, without a time.
-	// Default: such a line is an error.
+	// Plain accepts a line that is not a record (no object with "dir" and "line") as
+	// one plain line of an agent's standard output, without a time. Default: such a
+	// line is an error.
 	Plain bool
 }
 
 // DecodeRecords reads native records as JSON lines, by the rules of [Decode].
-func DecodeRecords(r io.Reader, opts RecordOptions) iter.Seq2[event.Record, error] {
-	return decodeLines(r, func(line []byte) (rec event.Record, err error) {
+func DecodeRecords(r io.Reader, opts RecordOptions) iter.Seq2[traffic.Record, error] {
+	return decodeLines(r, func(line []byte) (rec traffic.Record, err error) {
 		if opts.Plain && !looksLikeRecord(line) {
-			return event.Record{Dir: event.DirOut, Line: string(line)}, nil
+			return traffic.Record{Dir: event.DirOut, Line: string(line)}, nil
 		}
 		err = json.Unmarshal(line, &rec)
 		return rec, err
 	})
 }
 
-// looksLikeRecord is about the names only: a record with a bad value is a bad
-// record and no line of output.
+// looksLikeRecord reports whether a line has a record's field names: a record
+// with a bad value is a bad record, not a line of output.
 func looksLikeRecord(line []byte) bool {
 	var names struct {
 		Dir  *json.RawMessage `json:"dir"`
@@ -85,8 +86,8 @@ type line struct {
 	err  error
 }
 
-// numbered yields the lines of r without their line ends, from 1. A last line
-// without a line end counts.
+// numbered yields the lines of r, numbered from 1, without their line ends. A
+// last line without a line end counts.
 func numbered(r io.Reader) iter.Seq2[int, line] {
 	return func(yield func(int, line) bool) {
 		br := bufio.NewReaderSize(r, 64<<10)
@@ -138,8 +139,8 @@ func (enc *Encoder) Encode(e event.Event) error {
 	return enc.flush()
 }
 
-// keepBuffer is the largest buffer that an encoder holds on to: a single 64
-// MiB block must not cost its memory for ever.
+// keepBuffer is the largest buffer that an encoder keeps: one 64 MiB block must
+// not cost its memory for ever.
 const keepBuffer = 1 << 20
 
 func (enc *Encoder) flush() error {

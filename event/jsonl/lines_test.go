@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
@@ -36,7 +37,7 @@ func TestDecodeKeepsTheGoodPartAndNamesTheLine(t *testing.T) {
 	require.NotContains(t, err.Error(), "\n")
 }
 
-// The error is terminal: a reader that goes on gets nothing more.
+// The error is terminal: a reader that continues gets nothing more.
 func TestDecodeErrorIsTerminal(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -75,8 +76,8 @@ func TestDecodePassesTheReadersErrorOn(t *testing.T) {
 func TestLinesHaveNoLimit(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 64<<20)
-	buf := append(event.AppendRecord(nil, event.Record{Dir: event.DirOut, Line: long}), '\n')
-	buf = append(event.AppendRecord(buf, event.Record{Dir: event.DirOut, Line: "next"}), '\n')
+	buf := append(traffic.Append(nil, traffic.Record{Dir: event.DirOut, Line: long}), '\n')
+	buf = append(traffic.Append(buf, traffic.Record{Dir: event.DirOut, Line: "next"}), '\n')
 	good, err := collect(DecodeRecords(bytes.NewReader(buf), RecordOptions{}))
 	require.NoError(t, err)
 	require.Len(t, good, 2)
@@ -88,7 +89,7 @@ func TestDecodeRecords(t *testing.T) {
 	input := `{"ts":1,"dir":"in","line":"a"}` + "\n" + `{"ms":2,"dir":"err","line":"b"}` + "\n"
 	good, err := collect(DecodeRecords(strings.NewReader(input), RecordOptions{}))
 	require.NoError(t, err)
-	require.Equal(t, []event.Record{{TS: at(1), Dir: event.DirIn, Line: "a"}, {TS: at(2), Dir: event.DirErr, Line: "b"}}, good)
+	require.Equal(t, []traffic.Record{{TS: at(1), Dir: event.DirIn, Line: "a"}, {TS: at(2), Dir: event.DirErr, Line: "b"}}, good)
 	_, err = collect(DecodeRecords(strings.NewReader(input+"plain\n"), RecordOptions{}))
 	require.ErrorContains(t, err, "line 3: ")
 }
@@ -98,7 +99,7 @@ func TestDecodeRecordsPlain(t *testing.T) {
 	input := `{"type":"system","line":4}` + "\nplain text \n" + `{"ts":1,"dir":"in","line":"a"}` + "\n"
 	good, err := collect(DecodeRecords(strings.NewReader(input), RecordOptions{Plain: true}))
 	require.NoError(t, err)
-	require.Equal(t, []event.Record{{Dir: event.DirOut, Line: `{"type":"system","line":4}`}, {Dir: event.DirOut, Line: "plain text "}, {TS: at(1), Dir: event.DirIn, Line: "a"}}, good)
+	require.Equal(t, []traffic.Record{{Dir: event.DirOut, Line: `{"type":"system","line":4}`}, {Dir: event.DirOut, Line: "plain text "}, {TS: at(1), Dir: event.DirIn, Line: "a"}}, good)
 	_, err = collect(DecodeRecords(strings.NewReader(`{"dir":"sideways","line":"a"}`), RecordOptions{Plain: true}))
 	require.ErrorContains(t, err, "sideways", "a bad record is a bad record and no output")
 }
@@ -131,7 +132,7 @@ func TestEncoderPassesTheWritersErrorOn(t *testing.T) {
 	require.ErrorIs(t, NewEncoder(fullDisk{full}).Encode(event.FromServer(event.Log{}, at(1))), full)
 }
 
-// FuzzDecodeRecords: any bytes at all are records or an error.
+// FuzzDecodeRecords: any bytes are records or an error.
 func FuzzDecodeRecords(f *testing.F) {
 	f.Add([]byte(`{"ts":"2026-01-02T03:04:05.678Z","dir":"out","line":"{\"a\":1}"}`))
 	f.Add([]byte("{\"dir\":\"err\",\"line\":\"?\",\"raw\":\"/w==\"}\n\xff plain \x00"))

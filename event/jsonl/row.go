@@ -1,7 +1,7 @@
 package jsonl
 
 import (
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // MaxRow is about how many bytes are kept of a row of a database, which may have
@@ -36,7 +36,7 @@ func CutRow(values []any) {
 	}
 }
 
-// cutText cuts a text that has no record beside it to say so.
+// cutText cuts a text that has no record beside it for the note.
 func cutText(text []byte, limit int) []byte {
 	c := LineCutter{Max: limit}
 	_, _ = c.Write(text) // never fails
@@ -48,5 +48,5 @@ func cutText(text []byte, limit int) []byte {
 	return kept
 }
 
-// note is what follows the beginning of a shortened text.
-func note(cut event.Cut) string { return "… [" + cut.String() + "]" }
+// note returns the text that follows the beginning of a shortened text.
+func note(cut traffic.Cut) string { return "… [" + cut.String() + "]" }

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// names is a vocabulary. Types that it has no word for keep their own.
+// names is a vocabulary. Types that it does not have keep their own names.
 type names struct {
 	start, delta, update, complete, metadata event.Type
 }
@@ -28,7 +28,7 @@ type Translator struct {
 	begun map[[2]string]bool
 }
 
-// New creates a translator into v1 (block_start, text_delta, …) or v2
+// New returns a translator into v1 (block_start, text_delta, …) or v2
 // (session:block:start, …). Another version is an error.
 func New(version string) (*Translator, error) {
 	names, known := vocabularies[version]

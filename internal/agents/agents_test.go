@@ -28,7 +28,7 @@ func read(t *testing.T, file string, v any) {
 	require.NoError(t, json.Unmarshal(raw, v))
 }
 
-// Everyone gets the same bytes, from whichever registry they use.
+// Every user gets the same bytes, from whichever registry.
 func TestPinsAreExactAndNameNoRegistry(t *testing.T) {
 	t.Parallel()
 	var pins struct{ Dependencies map[string]string }
@@ -47,7 +47,7 @@ func TestPinsAreExactAndNameNoRegistry(t *testing.T) {
 	}
 }
 
-// copied is a repository that has only this folder.
+// copied returns a repository that has only this folder.
 func copied(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -61,8 +61,8 @@ func copied(t *testing.T) string {
 	return root
 }
 
-// layout is where the packages put the programs that do the work, on a
-// machine for which opencode comes in two variants.
+// layout is where the packages put the real programs, on a machine for which
+// opencode has two variants.
 var layout = map[string][]string{
 	"claude":   {"@anthropic-ai/claude-code-some-os/claude"},
 	"codex":    {"@openai/codex-some-os/vendor/triple/bin/codex"},
@@ -70,7 +70,7 @@ var layout = map[string][]string{
 	"opencode": {"opencode-a-os/bin/opencode", "opencode-b-os/bin/opencode"},
 }
 
-// pins are the versions that the agents are to answer with.
+// pins are the versions that the agents must report.
 var pins = map[string]string{"claude": "2.1.197", "codex": "0.169.0", "gemini": "0.61.0", "opencode": "1.18.33"}
 
 const (
@@ -78,9 +78,9 @@ const (
 	broken = "#!/bin/sh\necho no postinstall >&2\nexit 1\n"
 )
 
-// npm is a stand-in that lays down programs which answer with the given
-// versions, and launchers that are mere placeholders: the test is about the
-// script, not about the network.
+// npm returns a stand-in that installs programs which report the given versions,
+// and launchers that are placeholders: the test is about the script, not about
+// the network.
 func npm(t *testing.T, answers map[string]string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,7 +106,7 @@ func program(t *testing.T, file, text string) {
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o755))
 }
 
-// but is the pins with one of them changed.
+// but returns the pins with one of them changed.
 func but(name, version string) map[string]string {
 	out := maps.Clone(pins)
 	out[name] = version
@@ -132,7 +132,7 @@ func TestInstallOnceThenSkip(t *testing.T) {
 	require.Equal(t, "agents: "+all+" are in .agents already\n", out)
 }
 
-// Whoever starts .agents/bin/NAME starts the program itself, and rg is there.
+// .agents/bin/NAME starts the program itself, and rg is installed.
 func TestInstallLinksWhatDoesTheWork(t *testing.T) {
 	t.Parallel()
 	root := copied(t)
@@ -153,7 +153,7 @@ func TestInstallLinksWhatDoesTheWork(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(root, ".agents", "home"))
 }
 
-// A link that is gone is put back, though the pins have not changed.
+// A missing link is restored, though the pins have not changed.
 func TestInstallMendsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	root := copied(t)
@@ -170,7 +170,7 @@ func TestInstallRefusesAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for name, pin := range pins {
 		root := copied(t)
-		for range 2 { // a failed install is not taken for a good one
+		for range 2 { // a failed install is not taken for a successful one
 			out, err := install(t, root, npm(t, but(name, "9.9.9")))
 			require.Error(t, err)
 			require.Contains(t, out, name+` --version says "9.9.9 (it says)", pinned is `+pin)
@@ -179,7 +179,7 @@ func TestInstallRefusesAnotherVersion(t *testing.T) {
 	}
 }
 
-// An agent that has no program for this platform is said by name.
+// An agent that has no program for this platform is named.
 func TestInstallSaysWhoHasNoProgram(t *testing.T) {
 	t.Parallel()
 	path := npm(t, pins)

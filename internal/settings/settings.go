@@ -1,5 +1,5 @@
-// Package settings reads the programs' settings from the environment, and from
-// a file of shell assignments that stands in for variables that are not set.
+// Package settings reads the programs' settings from the environment, and from a
+// file of shell assignments for variables that are not set.
 package settings
 
 import (
@@ -20,15 +20,14 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// Settings is the environment, with a file behind it. The zero value knows
-// nothing.
+// Settings is the environment, with a file behind it. The zero value is empty.
 type Settings struct {
 	file   map[string]string
 	getenv func(string) string
 }
 
 // Open reads the settings file at path; "" is no file. The environment always
-// wins over the file.
+// takes precedence over the file.
 func Open(path string, getenv func(string) string) (Settings, error) {
 	s := Settings{getenv: getenv}
 	if path == "" {
@@ -43,7 +42,7 @@ func Open(path string, getenv func(string) string) (Settings, error) {
 	return s, err
 }
 
-// plain leaves out the name of the system call.
+// plain removes the name of the system call from an error.
 func plain(err error) string {
 	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Path + ": " + p.Err.Error()
@@ -51,7 +50,7 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// Get returns a setting; "" when it is not set.
+// Get returns a setting; "" if it is not set.
 func (s Settings) Get(name string) string {
 	if s.getenv == nil {
 		return s.file[name]
@@ -59,14 +58,13 @@ func (s Settings) Get(name string) string {
 	return cmp.Or(s.getenv(name), s.file[name])
 }
 
-// LookupEnv and Environ serve Temporal's envconfig.
+// LookupEnv and Environ implement the source of Temporal's envconfig.
 func (s Settings) LookupEnv(name string) (string, bool) {
 	v := s.Get(name)
 	return v, v != ""
 }
 
-// Environ is asked for variables by prefix; it returns the process's, and the
-// file's behind them.
+// Environ returns the process's variables, and the file's behind them.
 func (s Settings) Environ() []string {
 	all := os.Environ()
 	for _, name := range slices.Sorted(maps.Keys(s.file)) {
@@ -77,8 +75,8 @@ func (s Settings) Environ() []string {
 	return all
 }
 
-// Export puts what only the file says into the process's own environment: the
-// AWS client and the agents' adapters read nothing else.
+// Export sets what only the file has in the process's own environment: the AWS
+// client and the agents' adapters read nothing else.
 func (s Settings) Export() error {
 	for _, name := range slices.Sorted(maps.Keys(s.file)) {
 		if s.getenv(name) != "" {
@@ -103,18 +101,18 @@ func (s Settings) Temporal() (client.Options, error) {
 	return o, nil
 }
 
-// DefaultNATS is where the stream is looked for without NATS_URL.
+// DefaultNATS is the stream's address without NATS_URL.
 const DefaultNATS = "nats://127.0.0.1:4222"
 
-// NATS is the address of the stream's server.
+// NATS returns the address of the stream's server.
 func (s Settings) NATS() string { return cmp.Or(s.Get("NATS_URL"), DefaultNATS) }
 
-// NATSAccess is how the stream's server is shown who connects.
+// NATSAccess returns how to authenticate to the stream's server.
 func (s Settings) NATSAccess() stream.Access { return stream.AccessFrom(s.Get) }
 
 var assignment = regexp.MustCompile(`^(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
-// read takes shell assignments: one to a line, the value plain or in quotes,
+// read parses shell assignments: one to a line, the value plain or in quotes,
 // with comments and blank lines between. It expands nothing.
 func read(r io.Reader, name string) (map[string]string, error) {
 	vars := map[string]string{}
@@ -141,8 +139,8 @@ func read(r io.Reader, name string) (map[string]string, error) {
 	return vars, nil
 }
 
-// unquote reads one word as a shell does, pieces in different quotes joined;
-// a word that would expand something is refused.
+// unquote parses one word as a shell does, pieces in different quotes joined; a
+// word that would expand something is refused.
 func unquote(s string) (string, bool) {
 	var b strings.Builder
 	for s != "" {

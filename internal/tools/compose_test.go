@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// project is docker-compose.yml as the specification's own loader reads it,
-// with nothing set in the environment.
+// project returns docker-compose.yml as the specification's own loader reads it,
+// with an empty environment.
 func project(t *testing.T) *types.Project { return projectWith(t, types.Mapping{}) }
 
-// projectWith is the same with variables of whoever starts it.
+// projectWith is project with the user's variables.
 func projectWith(t *testing.T, env types.Mapping) *types.Project {
 	t.Helper()
 	dir := root(t)
@@ -33,7 +33,7 @@ func projectWith(t *testing.T, env types.Mapping) *types.Project {
 	return p
 }
 
-// ours are the services that run programs of this repository.
+// ours returns the services that run programs of this repository.
 func ours(p *types.Project) types.Services {
 	return p.Services.Filter(func(s types.ServiceConfig) bool { return s.Build != nil })
 }
@@ -90,8 +90,8 @@ func TestComposeListensOnLoopbackOnly(t *testing.T) {
 	require.Positive(t, seen)
 }
 
-// Who waits for health must wait for something that says it; who waits for an
-// end must wait for something that ends.
+// A dependency on health needs a service with a health check; one on completion
+// needs a service that ends.
 func TestComposeDependenciesCanBeMet(t *testing.T) {
 	t.Parallel()
 	p := project(t)
@@ -158,8 +158,8 @@ func requireMountedFiles(t *testing.T, s types.ServiceConfig, v types.ServiceVol
 	require.Positive(t, found, "%s uses nothing of %s", s.Name, v.Source)
 }
 
-// Nothing that is passed is ignored: a setting that no program reads looks as
-// if it did something.
+// No passed setting is ignored: a setting that no program reads would seem to
+// have an effect.
 func TestComposePassesSettingsThatAreRead(t *testing.T) {
 	t.Parallel()
 	read := settingsRead(t)
@@ -213,11 +213,11 @@ func value(s types.ServiceConfig, name string) string {
 	return ""
 }
 
-// described is what docs/agents.md, which is generated from the adapters, has of
-// an agent's variables.
+// described matches an agent's variables in docs/agents.md, which is generated
+// from the adapters.
 var described = regexp.MustCompile("(?m)^  - `([A-Z][A-Z0-9_]+)`:")
 
-// Whatever an agent of the image takes from its environment, compose passes.
+// Compose passes every variable that an agent of the image reads.
 func TestComposePassesEveryAgentsVariables(t *testing.T) {
 	t.Parallel()
 	agents, err := os.ReadFile(filepath.Join(root(t), "docs", "agents.md"))
@@ -270,7 +270,7 @@ func TestComposeMountsARepository(t *testing.T) {
 	require.Equal(t, types.VolumeTypeVolume, mount(project(t)).Type, "nothing of the host unless it is named")
 }
 
-// A worker that crashes again and again below its supervisor is no healthy one.
+// A worker that keeps crashing below its supervisor is not healthy.
 func TestWorkersHealthIsItsReadiness(t *testing.T) {
 	t.Parallel()
 	check := []string{"CMD", "sojourn-worker", "health"}

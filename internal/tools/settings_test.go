@@ -21,8 +21,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readers are the modules whose reading of the environment counts: our own,
-// and the two that read it for us.
+// readers are the modules whose reading of the environment counts: this one, and
+// the two that read it for it.
 var readers = []string{
 	"github.com/sojourn-run/sojourn",
 	"go.temporal.io/sdk/contrib/envconfig",
@@ -31,8 +31,8 @@ var readers = []string{
 
 var settingName = regexp.MustCompile(`^(SOJOURN|TEMPORAL|NATS|AWS)_[A-Z0-9_]+$`)
 
-// settingsRead are the variables named in the sources that the worker and the
-// command line are made of.
+// settingsRead returns the variables named in the sources of the worker and the
+// command line.
 func settingsRead(t *testing.T) map[string]bool {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Dir,GoFiles,Module", "./worker", "./starter")
@@ -93,7 +93,7 @@ func TestTemporalReadsWhatComposePassesToIt(t *testing.T) {
 	}
 }
 
-// What holds on the development stack is to hold here.
+// What applies to the development stack must apply here.
 func TestTemporalIsTunedLikeTheDevelopmentStack(t *testing.T) {
 	t.Parallel()
 	var file map[string][]struct {
@@ -112,8 +112,8 @@ func TestTemporalIsTunedLikeTheDevelopmentStack(t *testing.T) {
 	require.Equal(t, devstackTuning(t), here)
 }
 
-// devstackTuning reads the map of settings in the development stack's source:
-// importing it would bring the Temporal server here.
+// devstackTuning parses the map of settings in the development stack's source:
+// importing it would add the Temporal server as a dependency.
 func devstackTuning(t *testing.T) map[string]string {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root(t), "devstack", "temporal.go"), nil, parser.SkipObjectResolution)
@@ -146,7 +146,7 @@ func devstackTuning(t *testing.T) map[string]string {
 
 var pinnedInstall = regexp.MustCompile(`(?m)^(\w+)_version=v?(\S+)$`)
 
-// deploy/check-config.sh starts what the images hold.
+// deploy/check-config.sh starts the programs of the images.
 func TestTheConfigurationIsCheckedWithTheImagesVersions(t *testing.T) {
 	t.Parallel()
 	pinned := map[string]string{}

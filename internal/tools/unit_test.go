@@ -12,7 +12,7 @@ import (
 
 var startLine = regexp.MustCompile(`(?m)^ExecStart=\S+(.*)$`)
 
-// The agents do not belong to the worker: its end must leave them alone.
+// The agents are not part of the worker: its end must not affect them.
 func TestTheUnitEndsTheWorkerAlone(t *testing.T) {
 	t.Parallel()
 	unit := string(deployed(t, "sojourn-worker.service"))
@@ -30,7 +30,7 @@ func TestSystemdTakesTheUnit(t *testing.T) {
 	}
 	program, err := os.Executable()
 	require.NoError(t, err)
-	// It must find the program, which is not installed here.
+	// systemd-analyze must find the program, which is not installed here.
 	unit := startLine.ReplaceAll(deployed(t, "sojourn-worker.service"), []byte("ExecStart="+program))
 	path := filepath.Join(t.TempDir(), "sojourn-worker.service")
 	require.NoError(t, os.WriteFile(path, unit, 0o600))

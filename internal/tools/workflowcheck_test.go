@@ -14,7 +14,7 @@ import (
 
 const badPackage = "github.com/sojourn-run/sojourn/workflows/testdata/bad"
 
-// root is the repository's root.
+// root returns the repository's root.
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", ".."))
@@ -23,8 +23,8 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// workflowcheck gives what the tool reports, by function, with the
-// repository's configuration or with none.
+// workflowcheck returns what the tool reports, by function, with the repository's
+// configuration or with none.
 func workflowcheck(t *testing.T, configured bool, packages ...string) map[string]string {
 	t.Helper()
 	inShort(t, "make check runs the tool over the workflows")
@@ -75,8 +75,8 @@ func TestWorkflowcheckReportsEveryPlantedFault(t *testing.T) {
 	require.Len(t, found, len(planted), "what is allowed must not be reported")
 }
 
-// The configuration is there because of this: should the tool learn it, the
-// configuration can go.
+// The configuration exists because of this: if the tool learns it, the
+// configuration can be removed.
 func TestWorkflowcheckIsBlindByItself(t *testing.T) {
 	t.Parallel()
 	found := workflowcheck(t, false, "./workflows/testdata/bad")

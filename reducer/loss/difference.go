@@ -11,39 +11,38 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// Options say what happens to a conversation whose agent is gone.
+// Options configure [Difference] for a conversation whose agent was lost.
 type Options struct {
 	// At is the time of the events. Default: none.
 	At time.Time
-	// AskedAgain is the id of a user's message that the agent will be asked
-	// again: what was said of it first is lost, like the agent's own words.
-	// Default: none; a message that the agent did not write down is kept as it was
-	// asked.
-	AskedAgain string
-	// Asked are the ids under which the agent may have been asked the message that
-	// it was at work on: one that is in the transcripts is emitted although no subscriber
-	// has it. Default: none.
+	// AskedAgain are the ids of users' messages that an agent will be sent again: the
+	// blocks streamed for them before are lost, like the agent's own text. Default: none; a
+	// message that the agent did not persist is kept as it was sent.
+	AskedAgain []string
+	// Asked are the ids under which the agent may have received the message that it was
+	// working on: one that is in the transcripts is emitted although no subscriber has it.
+	// Default: none.
 	Asked []string
-	// MessageID is that message's own id: if the agent did not write it down, and
-	// was asked under an id of its own choice, it is kept under this one. Default:
-	// it is kept under the agent's.
+	// MessageID is that message's own id. If the agent did not persist the message,
+	// and received it under an id that the agent chose, it is kept under this one.
+	// Default: it is kept under the agent's id.
 	MessageID string
 }
 
 // Difference returns the events that make the live conversation and the one
-// restored from the agent's transcripts equal, after the agent is gone. An
-// agent writes and speaks independently, so its death takes from both sides.
+// restored from the agent's transcripts equal, after the agent was lost. An agent
+// persists and streams independently, so a crash loses from both sides.
 //
-//   - Events with the source server are what was seen and no transcript holds.
+//   - Events with the source server are what was streamed and no transcript has.
 //     They are for both sides: live they mark blocks as lost (status error,
-//     metadata "lost") and as Sojourn's own; kept in Sojourn's transcript, each
-//     behind the block that it follows live, they restore those blocks whole.
-//   - Events with another source are what the transcripts hold and subscribers
-//     did not get, or got otherwise. They are for the live side alone.
+//     metadata "lost") and as server blocks; kept in Sojourn's transcript, each
+//     after the block that it follows live, they restore those blocks whole.
+//   - Events with another source are what the transcripts have and subscribers
+//     did not receive, or received otherwise. They are for the live side alone.
 //
-// live may be the last part of the conversation, restored then begins no earlier.
-// What the transcripts have between blocks that were said is what the agent's
-// protocol never sends, and is left alone. See D1 to D7 in the package's doc.
+// live may be the last part of the conversation; restored then begins no earlier.
+// What the transcripts have between streamed blocks is what the agent's protocol
+// never sends, and is ignored. See D1 to D7 in the package's doc.
 func Difference(live, restored reducer.State, o Options) []event.Event {
 	d := difference{live: live, restored: restored, o: o}
 	d.conversation(event.Main, live.Blocks, restored.Blocks)
@@ -56,9 +55,9 @@ func Difference(live, restored reducer.State, o Options) []event.Event {
 	return d.out
 }
 
-// Keep returns the events that make Sojourn's own what the agent itself has said
-// is lost (a text that an interrupt cut off, say): the part of [Difference] that
-// needs no transcript.
+// Keep returns the events that turn into server blocks what the agent itself
+// reported as lost (a text that an interrupt cut off, say): the part of
+// [Difference] that needs no transcript.
 func Keep(live reducer.State, at time.Time) []event.Event {
 	d := difference{live: live, o: Options{At: at}}
 	d.keep(event.Main, live.Blocks)
@@ -81,7 +80,7 @@ func (d *difference) say(conversation string, source event.Source, p event.Paylo
 	}})
 }
 
-func (d *difference) tell(conversation string, b event.Block) {
+func (d *difference) newStory(conversation string, b event.Block) {
 	d.say(conversation, event.SourceRunner, event.BlockUpsert{Block: b})
 }
 
@@ -111,9 +110,9 @@ func (d *difference) conversation(id string, live, restored []event.Block) {
 			if b.Type == event.BlockSubagent && s.Execution != b.Execution {
 				d.ended(id, s)
 			}
-			d.tell(id, s)
+			d.newStory(id, s)
 		case isSaved, b.Source == event.SourceServer:
-		case !reducer.Lost(b) && id == event.Main && b.Type == event.BlockUserMessage && b.ID != d.o.AskedAgain:
+		case !reducer.Lost(b) && id == event.Main && b.Type == event.BlockUserMessage && !slices.Contains(d.o.AskedAgain, b.ID):
 			d.keepPrompt(id, b)
 		default:
 			d.lose(id, b)
@@ -122,24 +121,24 @@ func (d *difference) conversation(id string, live, restored []event.Block) {
 	d.behind(id, restored, said)
 }
 
-// asked emits the message that the agent was at work on and had no time to send.
+// asked emits the message that the agent was working on and had not streamed yet.
 func (d *difference) asked(conversation string, live, restored []event.Block, said map[string]bool) {
 	for _, b := range restored {
 		unsaid := !slices.ContainsFunc(live, func(l event.Block) bool { return l.ID == b.ID })
 		if conversation == event.Main && unsaid && slices.Contains(d.o.Asked, b.ID) {
-			d.tell(conversation, b)
+			d.newStory(conversation, b)
 			said[b.ID] = true
 		}
 	}
 }
 
-// unasked is the lost message of a user that was to be asked again, and never
-// was; "" for none.
+// unasked returns the lost user message that was to be sent again, and was not; "" for
+// none.
 func (d *difference) unasked(conversation string, live []event.Block, saved map[string]event.Block) (id string) {
 	for _, b := range live {
 		switch {
 		case conversation != event.Main || b.Type != event.BlockUserMessage:
-		case reducer.Lost(b) && b.ID != d.o.AskedAgain:
+		case reducer.Lost(b) && !slices.Contains(d.o.AskedAgain, b.ID):
 			id = b.ID
 		case b.Source != event.SourceServer:
 			id = ""
@@ -148,21 +147,22 @@ func (d *difference) unasked(conversation string, live []event.Block, saved map[
 	return id
 }
 
-// keepPrompt makes Sojourn's own what a user said and the agent did not write
-// down: that is never lost. An id that the agent chose may be the next message's,
-// since no transcript has it: then the message is kept under its own.
+// keepPrompt turns a user message that the agent did not persist into a server
+// block, so that it is never lost. An id that the agent chose may be reused for
+// the next message, since no transcript has it: then the message is kept under
+// its own id.
 func (d *difference) keepPrompt(conversation string, b event.Block) {
 	b.Source, b.Status = event.SourceServer, event.StatusComplete
 	b.Metadata = maps.Clone(b.Metadata)
 	delete(b.Metadata, "lost")
 	if d.o.MessageID != "" && !slices.Contains(d.o.Asked, b.ID) {
 		d.lose(conversation, event.Block{ID: b.ID, Type: b.Type, Content: event.Text("")})
-		b.ID, d.o.MessageID = d.o.MessageID, "" // others are what was said to the agent at work
+		b.ID, d.o.MessageID = d.o.MessageID, "" // other messages were sent while the agent worked
 	}
 	d.say(conversation, event.SourceServer, event.BlockUpsert{Block: b})
 }
 
-// lose makes Sojourn's own a block that no transcript holds, whole.
+// lose turns a block that no transcript has into a server block, whole.
 func (d *difference) lose(conversation string, b event.Block) {
 	if b.Type == event.BlockSubagent {
 		d.loseSubagent(conversation, b)
@@ -179,8 +179,8 @@ func (d *difference) lose(conversation string, b event.Block) {
 	d.say(conversation, event.SourceServer, event.BlockUpsert{Block: b})
 }
 
-// loseSubagent repeats how a subagent began and ended whose call is lost. One
-// that was at work has ended with its agent.
+// loseSubagent repeats the start and end of a subagent whose call is lost. A running one
+// ended with its agent.
 func (d *difference) loseSubagent(conversation string, b event.Block) {
 	sub, ok := d.live.Subagent(b.ToolUseID, "")
 	if !ok {
@@ -203,17 +203,20 @@ func completion(x event.Execution) event.SubagentResult {
 	return event.SubagentFailed
 }
 
-// sameBlock reports whether a transcript has a block as it was said. Times and
-// durations, which are differences of times, are the sides' own.
+// sameBlock reports whether a transcript has a block as it was streamed. Times,
+// and durations made from them, may differ between the sides.
 func sameBlock(live, saved event.Block) bool {
 	live.Timestamp, live.DurationMS = saved.Timestamp, saved.DurationMS
+	if live.Usage == nil || saved.Usage == nil {
+		live.Usage, saved.Usage = nil, nil // an agent may write a block before its call has ended
+	}
 	a, aerr := json.Marshal(live)
 	b, berr := json.Marshal(saved)
 	return aerr == nil && berr == nil && bytes.Equal(a, b)
 }
 
-// behind emits what the transcripts have behind everything that was streamed. Of the
-// main conversation that is nothing if nothing was said.
+// behind emits what the transcripts have after everything that was streamed; nothing for
+// the main conversation if nothing was streamed.
 func (d *difference) behind(conversation string, restored []event.Block, said map[string]bool) {
 	last := len(restored) - 1
 	for last >= 0 && !said[restored[last].ID] {
@@ -224,52 +227,52 @@ func (d *difference) behind(conversation string, restored []event.Block, said ma
 	}
 	for _, b := range restored[last+1:] {
 		if b.Type == event.BlockSubagent {
-			d.tellSubagent(conversation, b)
+			d.emitSubagent(conversation, b)
 			continue
 		}
-		d.tell(conversation, b)
+		d.newStory(conversation, b)
 	}
 }
 
-// ended emits how a subagent ended by the transcripts.
+// ended emits the end of a subagent as the transcripts have it.
 func (d *difference) ended(conversation string, b event.Block) {
 	sub := thread(d.restored, b.ToolUseID, "")
 	done := event.SubagentCompleted{ToolUseID: b.ToolUseID, AgentID: sub.AgentID, Status: completion(b.Execution), Output: sub.Output}
 	if done.Output == nil {
-		done.Output = new(string) // what was said of it is taken back
+		done.Output = new(string) // clears the streamed output
 	}
 	d.say(conversation, event.SourceRunner, done)
 }
 
-// tellSubagent emits a whole subagent that was not streamed.
-func (d *difference) tellSubagent(conversation string, b event.Block) {
+// emitSubagent emits a whole subagent that was not streamed.
+func (d *difference) emitSubagent(conversation string, b event.Block) {
 	sub := thread(d.restored, b.ToolUseID, "")
 	d.say(conversation, event.SourceRunner, event.SubagentSpawned{
 		ToolUseID: b.ToolUseID, AgentID: sub.AgentID, Prompt: sub.Prompt, SubagentType: b.Name, Description: b.Description,
 	})
-	d.tellThread(sub)
+	d.emitThread(sub)
 	if b.Execution != event.ExecutionRunning {
 		d.ended(conversation, b)
 	}
 }
 
-// tellThread emits what a subagent did, unless something of it was streamed: then
-// its conversation is compared by itself.
-func (d *difference) tellThread(sub reducer.Subagent) {
+// emitThread emits a subagent's thread, unless part of it was streamed: then its
+// conversation is compared by itself.
+func (d *difference) emitThread(sub reducer.Subagent) {
 	if _, streamed := d.live.Subagent(sub.ToolUseID, ""); streamed {
 		return
 	}
 	for _, b := range sub.Blocks {
 		if b.Type == event.BlockSubagent {
-			d.tellSubagent(sub.ToolUseID, b)
+			d.emitSubagent(sub.ToolUseID, b)
 			continue
 		}
-		d.tell(sub.ToolUseID, b)
+		d.newStory(sub.ToolUseID, b)
 	}
 }
 
-// orphans emits the threads without a call: the agent wrote the thread
-// down and not its call.
+// orphans emits the threads without a call: the agent persisted the thread and
+// not its call.
 func (d *difference) orphans() {
 	called := map[string]bool{}
 	note := func(blocks []event.Block) {
@@ -285,9 +288,9 @@ func (d *difference) orphans() {
 		if _, streamed := d.live.Subagent(sub.ToolUseID, sub.ToolUseID); streamed || called[sub.ToolUseID] {
 			continue
 		}
-		d.tellThread(sub)
-		// One that the transcripts leave at work has ended with its agent: that is
-		// Sojourn's word, for both sides.
+		d.emitThread(sub)
+		// A subagent that is running in the transcripts ended with its agent. That end
+		// is a server event, for both sides.
 		source := event.SourceRunner
 		if sub.Status == event.ExecutionRunning {
 			source = event.SourceServer
@@ -298,8 +301,9 @@ func (d *difference) orphans() {
 	}
 }
 
-// thread returns the subagent with a toolUseId. Without its call an agent's transcript
-// has it under the agent's own name. An empty one when there is none.
+// thread returns the subagent with a toolUseId. If its call is missing, an
+// agent's transcript has it under the agent's own name. Returns an empty one if
+// there is none.
 func thread(s reducer.State, toolUseID, agentID string) reducer.Subagent {
 	sub, ok := s.Subagent(toolUseID, "")
 	if !ok {

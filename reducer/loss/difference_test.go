@@ -10,14 +10,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/nasty"
 )
 
-// death is a conversation that an agent spoke and wrote until it died: of each of
-// its conversations the live side and the transcript have a beginning, and either
-// may be ahead.
+// death is a conversation that an agent streamed and persisted until it died. Of
+// each of its conversations the live side and the transcript have a beginning,
+// and either may be ahead.
 type death struct {
 	*rand.Rand
 	live, written []event.Event
@@ -43,8 +44,8 @@ func (d *death) ends(conversation string) bool {
 	return d.cut[conversation] < 0
 }
 
-// say is an event on both sides, as far as each goes; whole is how the transcript
-// has it, if otherwise.
+// say adds an event to both sides, as far as each reaches; whole is the
+// transcript's form of it, if it differs.
 func (d *death) say(conversation string, p event.Payload, whole ...event.Payload) (isWritten bool) {
 	ev := event.Event{Payload: p, Context: event.Context{ConversationID: conversation, Source: event.SourceRunner}}
 	if len(d.live) < d.said {
@@ -60,7 +61,7 @@ func (d *death) say(conversation string, p event.Payload, whole ...event.Payload
 	return true
 }
 
-// speakOnly is an event that no transcript has.
+// speakOnly adds an event that no transcript has.
 func (d *death) speakOnly(conversation string, source event.Source, p event.Payload) {
 	if len(d.live) < d.said {
 		d.live = append(d.live, event.Event{Payload: p, Context: event.Context{ConversationID: conversation, Source: source}})
@@ -117,7 +118,7 @@ func (d *death) tool(conversation string) {
 	d.say(conversation, upserted(event.Block{ID: id + ":result", Type: event.BlockToolResult, Status: event.StatusComplete, ToolUseID: id, Output: json.RawMessage(`"x"`)}))
 }
 
-// subagent ends in the transcript where its call is written, as parsers have it.
+// subagent ends in the transcript where its call is written, as parsers emit it.
 func (d *death) subagent(conversation string, depth int) {
 	id := d.id("s")
 	spawned := event.SubagentSpawned{ToolUseID: id, AgentID: "agent-" + id, Prompt: "do", SubagentType: "mini"}
@@ -128,7 +129,7 @@ func (d *death) subagent(conversation string, depth int) {
 	at := len(d.written)
 	d.speak(id, depth+1, 4)
 	if isWritten && d.IntN(2) == 0 && len(d.written) > at && d.said > len(d.live) {
-		return // it works in the background, and its end is never told
+		return // it works in the background, and its end is never reported
 	}
 	if isWritten {
 		d.written = append(d.written, event.Event{Payload: event.SubagentCompleted{ToolUseID: id, AgentID: "agent-" + id, Status: event.SubagentFailed}})
@@ -150,7 +151,7 @@ func (d *death) takeBack(conversation string) {
 		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")}}))
 }
 
-// sides are what a host finds: transcripts end with an idle agent.
+// sides returns what a host finds: transcripts end with an idle agent.
 func (d *death) sides() (live, restored reducer.State) {
 	return foldAll(d.live...), foldAll(append(d.written, event.Event{Payload: event.SessionIdle{}})...)
 }
@@ -167,14 +168,14 @@ func forDeaths(t *testing.T, property func(t *testing.T, live, restored reducer.
 	}
 }
 
-// kept are the events that are for Sojourn's transcript.
+// kept returns the events that are for Sojourn's transcript.
 func kept(events []event.Event) []event.Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e event.Event) bool { return e.Context.Source != event.SourceServer })
 }
 
-// keptAt puts the server's blocks of one state into another one, each behind the
-// block that it follows there: what a restore does with Sojourn's transcript. What
-// was kept of a block is all that it knows of it.
+// keptAt puts the server's blocks of one state into another one, each after the block that
+// it follows there, as a restore does with Sojourn's transcript. It uses only what was kept
+// of a block.
 func keptAt(live, restored, kept reducer.State) reducer.State {
 	out := reducer.State{Blocks: placed(live.Blocks, restored.Blocks, kept.Blocks)}
 	for _, sub := range live.Subagents {
@@ -220,7 +221,27 @@ func TestD1Equal(t *testing.T) {
 	})
 }
 
-// flat is a state, a line for each of its parts.
+// D1 with the results of calls whose effect is unknown: they are the server's too.
+func TestD1EqualWithUnknownEffects(t *testing.T) {
+	marked := 0
+	forDeaths(t, func(t *testing.T, live, restored reducer.State) {
+		var calls effects.Calls
+		calls.AddPersisted(live)
+		calls.AddPersisted(restored)
+		marks := calls.Marks(time.Time{})
+		marked += len(marks)
+		events := append(Difference(live, restored, Options{}), marks...)
+		after := foldOnto(live, events)
+		require.Equal(t, flat(t, keptAt(after, restored, foldAll(kept(events)...))), flat(t, after))
+		require.Empty(t, Difference(after, restored, Options{}))
+		again := effects.Calls{}
+		again.AddPersisted(after)
+		require.Empty(t, again.Marks(time.Time{}), "once")
+	})
+	require.Positive(t, marked)
+}
+
+// flat returns the parts of a state, one line each.
 func flat(t *testing.T, s reducer.State) (out []string) {
 	line := func(v any) {
 		data, err := json.Marshal(v)
@@ -293,7 +314,7 @@ func TestD6TotalAndDeterministic(t *testing.T) {
 		g := nasty.New(seed)
 		live, restored := foldAll(g.Events(80)...), foldAll(g.Events(60)...)
 		before := encode(t, live) + encode(t, restored)
-		o := Options{At: time.Unix(1, 0), Asked: []string{"b1"}, AskedAgain: "b2"}
+		o := Options{At: time.Unix(1, 0), Asked: []string{"b1"}, AskedAgain: []string{"b2"}}
 		first, second := Difference(live, restored, o), Difference(live, restored, o)
 		require.Equal(t, first, second, "seed %d", seed)
 		require.Equal(t, before, encode(t, live)+encode(t, restored))
@@ -312,7 +333,7 @@ func TestD7NaiveAgrees(t *testing.T) {
 	})
 }
 
-// naiveLine is what a conversation must have of a block.
+// naiveLine is the expected line of a block in a conversation.
 type naiveLine struct {
 	id     string
 	server bool
@@ -326,9 +347,8 @@ func lines(blocks []event.Block) (out []naiveLine) {
 	return out
 }
 
-// naiveAfter is the rule in one sentence: what stands in the transcript stands,
-// what was seen beside it is the server's, and what the transcript has behind
-// everything that was seen comes last.
+// naiveAfter is a naive rule: what is in the transcript is kept, what else was streamed is
+// the server's, and what the transcript has after everything streamed is last.
 func naiveAfter(conversation string, live, restored reducer.State) (out []naiveLine) {
 	saved := map[string]bool{}
 	for _, b := range restored.Conversation(conversation) {
@@ -337,7 +357,7 @@ func naiveAfter(conversation string, live, restored reducer.State) (out []naiveL
 	seen, last := map[string]bool{}, ""
 	for _, b := range live.Conversation(conversation) {
 		seen[b.ID] = true
-		if line, stands := naiveLineOf(conversation, b, saved[b.ID]); stands {
+		if line, permanent := naiveLineOf(conversation, b, saved[b.ID]); permanent {
 			out = append(out, line)
 		}
 	}
@@ -356,9 +376,9 @@ func naiveAfter(conversation string, live, restored reducer.State) (out []naiveL
 	return out
 }
 
-// naiveLineOf is what becomes of a block that was seen; an empty one that no
+// naiveLineOf returns the expected line of a streamed block; an empty one that no
 // transcript has is dropped.
-func naiveLineOf(conversation string, b event.Block, saved bool) (line naiveLine, stands bool) {
+func naiveLineOf(conversation string, b event.Block, saved bool) (line naiveLine, permanent bool) {
 	if saved {
 		return naiveLine{b.ID, false, false}, true
 	}
@@ -370,8 +390,8 @@ func naiveLineOf(conversation string, b event.Block, saved bool) (line naiveLine
 	return naiveLine{b.ID, true, true}, !empty
 }
 
-// TestThreadWithoutItsCallIsTold: the agent wrote down what a subagent did and died
-// before it wrote the call. Subscribers get the thread, and that it has ended.
+// TestThreadWithoutItsCallIsTold: the agent persisted a subagent's thread and
+// died before it persisted the call. Subscribers receive the thread, and its end.
 func TestThreadWithoutItsCallIsTold(t *testing.T) {
 	t.Parallel()
 	asked := event.Event{Payload: event.BlockUpsert{Block: block("u1", event.BlockUserMessage, event.StatusComplete, "asked")}}
@@ -385,7 +405,7 @@ func TestThreadWithoutItsCallIsTold(t *testing.T) {
 	require.Empty(t, Difference(after, foldOnto(restored, ofTheServer(told)), Options{}), "once")
 }
 
-// ofTheServer are the events that are kept for the restored side.
+// ofTheServer returns the events that are kept for the restored side.
 func ofTheServer(events []event.Event) (out []event.Event) {
 	for _, ev := range events {
 		if ev.Context.Source == event.SourceServer {

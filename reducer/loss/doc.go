@@ -1,10 +1,10 @@
-// Package loss keeps what subscribers were shown and no transcript of the agent's
-// holds. An agent streams and writes independently, so its death takes from both
-// sides, and a living one takes back what an interrupt cut off. It is pure.
+// Package loss keeps what was streamed to subscribers and is in no transcript of
+// the agent. An agent streams and persists independently, so a crash loses from
+// both sides, and a running one withdraws what an interrupt cut off. It is pure.
 //
-//	Persisted     what the transcripts have, of what a turn is compared with
+//	Persisted     the part of the transcripts that a turn is compared with
 //	Difference    the events that make both sides equal
-//	Keep          the same of an agent that is alive: what it took back
+//	Keep          the same for a running agent: what it withdrew
 //	ServerBlocks  the place of each of the server's events, for Sojourn's own transcript
 //	Order         which blocks of a conversation are permanent
 //
@@ -16,7 +16,7 @@
 //	D2 Equal states have no difference.
 //	D3 Live with the difference has no difference any more.
 //	D4 Nothing that a transcript has becomes the server's.
-//	D5 Nothing that was seen goes.
+//	D5 Nothing that was streamed disappears.
 //	D6 Total and pure, on any two states.
-//	D7 A naive rule has the same blocks, in the same order.
+//	D7 A naive rule makes the same blocks, in the same order.
 package loss

@@ -7,35 +7,35 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// Order is a conversation's blocks in the order of their creation, from a block
-// on that is known to be permanent.
+// Order is a conversation's blocks in the order of their creation, from a permanent block
+// on.
 type Order []placedBlock
 
-// NewOrder begins behind a block that is permanent; "" for the conversation's beginning.
+// NewOrder starts after a permanent block; "" for the conversation's start.
 func NewOrder(after string) Order { return Order{permanent(after)} }
 
-// placedBlock is a block and what is known of its permanence. A pending block
+// placedBlock is a block and what is known about its permanence. A pending block
 // may be lost with its agent; a text that stays empty is dropped when the agent
 // is idle.
 type placedBlock struct {
 	id string
-	// complete: only being empty can remove it now.
+	// complete: it can be removed only for being empty.
 	complete bool
-	// filled: it is no text, or a text with content.
+	// filled: it is not a text, or a text with content.
 	filled bool
-	// lost: it was streamed, and no transcript has it. Nothing can be anchored to
-	// it any more, since the agent may reuse its id.
+	// lost: it was streamed, and no transcript has it. It can't be an anchor any
+	// more, since the agent may reuse its id.
 	lost bool
-	// begins: the event creates the block, also after one of its id was lost.
+	// begins: the event creates the block, even after a lost one with its id.
 	begins bool
 }
 
 func (b placedBlock) permanent() bool { return b.complete && b.filled && !b.lost }
 
-// permanent is a block that is permanent from the beginning.
+// permanent returns a block that is permanent from the start.
 func permanent(id string) placedBlock { return placedBlock{id: id, complete: true, filled: true} }
 
-// Add takes the next event of the conversation.
+// Add adds the next event of the conversation.
 func (o *Order) Add(p event.Payload) {
 	switch p := p.(type) {
 	case event.BlockUpsert:
@@ -54,6 +54,9 @@ func (o *Order) Add(p event.Payload) {
 }
 
 func (o *Order) upsert(b event.Block) {
+	if b.Status == "" && o.find(b.ID) == nil {
+		return // a change of a block that was pruned
+	}
 	o.place(placedBlock{
 		id: b.ID, complete: b.Status == event.StatusComplete, lost: reducer.Lost(b),
 		begins: !reducer.Lost(b) && (b.Status == event.StatusComplete || b.Status == event.StatusPending),
@@ -61,8 +64,8 @@ func (o *Order) upsert(b event.Block) {
 	})
 }
 
-// place adds a block at the end, or what is new of a known one. A lost block that
-// is created again is added at the end, as in the conversation.
+// place appends a block, or updates a known one. A lost block that is created
+// again is appended, as in the conversation.
 func (o *Order) place(b placedBlock) {
 	known := o.find(b.id)
 	if known != nil && known.lost && b.begins {
@@ -85,7 +88,8 @@ func (o Order) find(id string) *placedBlock {
 	return nil
 }
 
-// index is the index of a block, or the one that it would have if it were added.
+// index returns the index of a block, or the one that it would have if it were
+// appended.
 func (o Order) index(id string) int {
 	if i := slices.IndexFunc(o, func(b placedBlock) bool { return b.id == id }); i >= 0 {
 		return i
@@ -93,7 +97,7 @@ func (o Order) index(id string) int {
 	return len(o)
 }
 
-// lastPermanent is the index of the last permanent one of the first n blocks.
+// lastPermanent returns the index of the last permanent block among the first n.
 func (o Order) lastPermanent(n int) int {
 	for i := n - 1; i > 0; i-- {
 		if o[i].permanent() {
@@ -103,7 +107,7 @@ func (o Order) lastPermanent(n int) int {
 	return 0
 }
 
-// anchor is the last permanent one of the first n blocks; "" for none.
+// anchor returns the last permanent block among the first n; "" for none.
 func (o Order) anchor(n int) string {
 	if len(o) == 0 {
 		return ""
@@ -114,8 +118,8 @@ func (o Order) anchor(n int) string {
 // Last returns the last permanent block; "" for none.
 func (o Order) Last() string { return o.anchor(len(o)) }
 
-// Prune removes the permanent blocks before the last permanent one: no question
-// is about them.
+// Prune removes the permanent blocks before the last permanent one, which can't
+// be an anchor any more.
 func (o *Order) Prune() {
 	last := o.lastPermanent(len(*o))
 	kept := (*o)[:0]

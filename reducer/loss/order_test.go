@@ -23,7 +23,7 @@ func TestOrderAnchor(t *testing.T) {
 	require.Equal(t, "tool", o.anchor(len(o)))
 	require.Equal(t, "before", o.anchor(2), "as of the text")
 	o.place(permanent("text"))
-	require.Equal(t, "text", o.anchor(2), "the text has come to stay since")
+	require.Equal(t, "text", o.anchor(2), "the text has become permanent since")
 	require.Equal(t, "tool", o.anchor(3), "a block keeps the place that it was created at")
 	o.place(placedBlock{id: "tool"})
 	require.Equal(t, "tool", o.anchor(3), "an update takes nothing back")
@@ -36,8 +36,8 @@ func TestOrderPrune(t *testing.T) {
 	require.Equal(t, Order{{id: "b"}, permanent("c"), {id: "d"}}, o)
 }
 
-// A block that is lost is no anchor, however sure it was to stay; nor is a text
-// that says nothing, until it does.
+// A lost block is no anchor, even if it was complete; neither is a text until it
+// has content.
 func TestOrderHears(t *testing.T) {
 	t.Parallel()
 	o := Order{permanent("a")}
@@ -50,7 +50,7 @@ func TestOrderHears(t *testing.T) {
 	o.place(permanent("own"))
 	o.Add(text("b", event.StatusComplete, "said anew"))
 	require.Equal(t, "b", last())
-	require.Equal(t, "own", o.anchor(o.index("b")), "it comes last, as in the conversation")
+	require.Equal(t, "own", o.anchor(o.index("b")), "it is last, as in the conversation")
 	o = Order{permanent("a")}
 	o.Add(text("c", event.StatusPending, ""))
 	o.Add(text("d", event.StatusComplete, ""))
@@ -62,30 +62,30 @@ func TestOrderHears(t *testing.T) {
 	require.Equal(t, event.SubagentBlockID("t"), last())
 }
 
-// naiveOrder is the same with nothing forgotten.
+// naiveOrder is Order without pruning.
 type naiveOrder struct {
-	ids    []string
-	stands map[string]bool
+	ids       []string
+	permanent map[string]bool
 }
 
-func (n *naiveOrder) place(id string, stands bool) {
+func (n *naiveOrder) place(id string, permanent bool) {
 	if !slices.Contains(n.ids, id) {
 		n.ids = append(n.ids, id)
 	}
-	n.stands[id] = n.stands[id] || stands
+	n.permanent[id] = n.permanent[id] || permanent
 }
 
 func (n *naiveOrder) anchor() string {
 	for _, id := range slices.Backward(n.ids) {
-		if n.stands[id] {
+		if n.permanent[id] {
 			return id
 		}
 	}
 	return ""
 }
 
-// The order that forgets names the same anchor at every point as one that
-// doesn't, and does not grow with what is done.
+// The pruned order has the same anchor at every point as an unpruned one, and does not grow
+// with completed blocks.
 func TestOrderAgainstNaive(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -94,19 +94,19 @@ func TestOrderAgainstNaive(t *testing.T) {
 		naive := naiveOrder{[]string{"start"}, map[string]bool{"start": true}}
 		open, made := []string(nil), 0
 		for range 200 {
-			id, stands := "", r.IntN(2) == 0
+			id, permanent := "", r.IntN(2) == 0
 			if len(open) > 0 && r.IntN(2) == 0 {
 				at := r.IntN(len(open))
-				id, stands = open[at], true
+				id, permanent = open[at], true
 				open = slices.Delete(open, at, at+1)
 			} else {
 				made++
-				if id = fmt.Sprint("b", made); !stands {
+				if id = fmt.Sprint("b", made); !permanent {
 					open = append(open, id)
 				}
 			}
-			order.place(placedBlock{id: id, filled: true, complete: stands})
-			naive.place(id, stands)
+			order.place(placedBlock{id: id, filled: true, complete: permanent})
+			naive.place(id, permanent)
 			if r.IntN(3) == 0 {
 				order.Prune()
 				require.LessOrEqual(t, len(order), len(open)+1)

@@ -5,18 +5,20 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/footprint"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// maxBehind bounds what is kept of the blocks that the agent persisted behind the
-// last streamed one, in bytes.
+// maxBehind bounds, in bytes, what is kept of the blocks that the agent persisted after the
+// last streamed one.
 const maxBehind = 8 << 20
 
-// Persisted returns the part of the conversation in the agent's transcripts that a
-// turn is compared with: the blocks that were streamed, its message (asked are its ids, see turn.PromptIDs), and in each of
-// its conversations what follows the last of them, with the subagents that began
-// there. events are the parsed transcripts; their errors (a torn last line, say) are
-// skipped. A transcript may be of any length; the memory is that of the turn.
+// Persisted returns the part of the conversation in the agent's transcripts that
+// a turn is compared with: the blocks that were streamed, its message (asked are
+// its ids, see turn.PromptIDs), and in each of its conversations what follows the
+// last of them, with the subagents that started there. events are the parsed
+// transcripts; their errors (a torn last line, say) are skipped. A transcript may
+// be of any length; the memory is that of the turn.
 func Persisted(events iter.Seq2[event.Event, error], asked []string, streamed reducer.State) reducer.State {
 	s := newSelection(asked, streamed)
 	for ev, err := range events {
@@ -29,23 +31,23 @@ func Persisted(events iter.Seq2[event.Event, error], asked []string, streamed re
 
 // selection folds a selection of persisted events.
 type selection struct {
-	kept *reducer.Builder
-	// wanted are the ids of the blocks to keep, by conversation; true for one that
-	// was not read yet.
+	kept Tail
+	// wanted are the ids of the blocks to keep, by conversation; true until the block
+	// is read.
 	wanted map[string]map[string]bool
 	// found are the conversations of which a wanted block was read.
 	found map[string]bool
-	// behind follow the last wanted block of their conversation.
+	// behind are the events that follow the last wanted block of their conversation.
 	behind []behindEvent
 	bytes  map[string]int
-	// under is the conversation behind whose last wanted block a subagent began;
+	// under maps a subagent to the conversation after whose last wanted block it started;
 	// "" for one that is not kept.
 	under map[string]string
-	// began are the conversations in which subagents began.
+	// began are the conversations in which subagents started.
 	began map[string]string
 }
 
-// behindEvent is an event behind the last wanted block of a conversation.
+// behindEvent is an event after the last wanted block of a conversation.
 type behindEvent struct {
 	conversation string
 	event.Event
@@ -53,7 +55,7 @@ type behindEvent struct {
 
 func newSelection(asked []string, streamed reducer.State) *selection {
 	s := &selection{
-		kept:   reducer.NewBuilder(reducer.State{}),
+		kept:   NewTail(),
 		wanted: map[string]map[string]bool{event.Main: {}},
 		found:  map[string]bool{}, bytes: map[string]int{}, under: map[string]string{}, began: map[string]string{},
 	}
@@ -63,7 +65,7 @@ func newSelection(asked []string, streamed reducer.State) *selection {
 	s.want(event.Main, streamed.Blocks)
 	for _, sub := range streamed.Subagents {
 		s.want(sub.ToolUseID, sub.Blocks)
-		if sub.AgentID != "" { // its name in transcripts that have no call of it
+		if sub.AgentID != "" { // its name in transcripts that don't have its call
 			s.want(sub.AgentID, sub.Blocks)
 		}
 	}
@@ -73,7 +75,7 @@ func newSelection(asked []string, streamed reducer.State) *selection {
 func (s *selection) want(conversation string, blocks []event.Block) {
 	if s.wanted[conversation] == nil {
 		s.wanted[conversation] = map[string]bool{}
-		s.found[conversation] = conversation != event.Main // a subagent's is needed whole
+		s.found[conversation] = conversation != event.Main // a subagent's conversation is needed whole
 	}
 	for _, b := range blocks {
 		s.wanted[conversation][b.ID] = true
@@ -107,8 +109,8 @@ func (s *selection) add(ev event.Event) {
 	}
 }
 
-// owner is the conversation of the turn that a conversation counts for; "" for
-// none. One that no call stands for is read behind everything else.
+// owner returns the turn's conversation that a conversation counts for; "" for none. A
+// thread without a call is read after everything else.
 func (s *selection) owner(conversation string) string {
 	if under, ok := s.under[conversation]; ok {
 		return under
@@ -119,8 +121,8 @@ func (s *selection) owner(conversation string) string {
 	return conversation
 }
 
-// place keeps an event of a wanted block, and forgets what is before it; others
-// are kept if they are behind one. It reports whether the event is kept.
+// place keeps an event of a wanted block, and discards what precedes it; other
+// events are kept if they follow one. It reports whether the event is kept.
 func (s *selection) place(conversation, block string, ev event.Event) bool {
 	owner := s.owner(conversation)
 	if missing, wanted := s.wanted[conversation][block]; wanted {
@@ -132,7 +134,7 @@ func (s *selection) place(conversation, block string, ev event.Event) bool {
 		s.kept.Add(ev)
 		return true
 	}
-	weight := event.Weight(ev)
+	weight := footprint.Of(ev)
 	if !s.found[owner] || s.bytes[owner]+weight > maxBehind {
 		return false
 	}
@@ -141,7 +143,7 @@ func (s *selection) place(conversation, block string, ev event.Event) bool {
 	return true
 }
 
-// forgetBehind forgets what turned out to be between wanted blocks.
+// forgetBehind discards what turned out to be between wanted blocks.
 func (s *selection) forgetBehind(owner string) {
 	if s.bytes[owner] == 0 {
 		return
@@ -155,7 +157,7 @@ func (s *selection) forgetBehind(owner string) {
 	}
 }
 
-// keepBehind folds what is behind, in the order in which it was read.
+// keepBehind folds the events in behind, in the order in which they were read.
 func (s *selection) keepBehind() {
 	for _, e := range s.behind {
 		s.kept.Add(e.Event)

@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// saga makes a random conversation with subagents, as transcripts have it, and
-// returns where its turns begin.
+// saga returns a random conversation with subagents, as transcripts have it, and where its
+// turns start.
 func saga(random *rand.Rand, n int) (out []event.Event, turns []int) {
 	open := []string{event.Main}
 	in := func(conversation string, p event.Payload) {
@@ -24,7 +24,9 @@ func saga(random *rand.Rand, n int) (out []event.Event, turns []int) {
 	}
 	for i := range n {
 		conversation := open[random.IntN(len(open))]
-		switch random.IntN(6) {
+		switch random.IntN(7) {
+		case 6:
+			in(conversation, event.BlockUpsert{Block: event.Block{ID: fmt.Sprint("c", i), Type: event.BlockToolUse, Status: event.StatusComplete}})
 		case 0:
 			id := fmt.Sprint("t", i)
 			in(conversation, event.SubagentSpawned{ToolUseID: id, AgentID: "agent-" + id})
@@ -36,7 +38,7 @@ func saga(random *rand.Rand, n int) (out []event.Event, turns []int) {
 				in(event.Main, event.SubagentCompleted{ToolUseID: last, Status: event.SubagentCompletedOK})
 			}
 		case 2:
-			// A turn begins: its subagents are its own.
+			// A turn starts, and its subagents with it.
 			for _, id := range slices.Backward(open[1:]) {
 				in(event.Main, event.SubagentCompleted{ToolUseID: id, Status: event.SubagentCompletedOK})
 			}
@@ -50,6 +52,18 @@ func saga(random *rand.Rand, n int) (out []event.Event, turns []int) {
 	return out, append(turns, 0)
 }
 
+// closing returns what a parser emits at the end of its input: the calls without a result
+// are ended, in whatever turn they are.
+func closing(read []event.Event) (out []event.Event) {
+	for _, ev := range read {
+		if p, ok := ev.Payload.(event.BlockUpsert); ok && p.Block.Type == event.BlockToolUse {
+			ev.Payload = event.BlockUpsert{Block: event.Block{ID: p.Block.ID, Type: p.Block.Type, Execution: event.ExecutionError}}
+			out = append(out, ev)
+		}
+	}
+	return append(out, event.Event{Payload: event.SessionIdle{}})
+}
+
 func each(events []event.Event) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for _, ev := range events {
@@ -60,8 +74,8 @@ func each(events []event.Event) iter.Seq2[event.Event, error] {
 	}
 }
 
-// What a turn is compared with is the same, whether all that was saved is
-// folded, or only what the turn needs.
+// The comparison of a turn is the same with everything that was persisted as with only what
+// the turn needs.
 func TestPartsOfSavedAreEnough(t *testing.T) {
 	t.Parallel()
 	at, asked := time.Unix(1, 0), []string{"u3"}
@@ -71,13 +85,12 @@ func TestPartsOfSavedAreEnough(t *testing.T) {
 		from := turns[random.IntN(len(turns))]
 		to := from + random.IntN(len(all)-from)
 		saved := append([]event.Event{}, all...)
-		for range random.IntN(4) { // what the agent did not write down
-			drop := random.IntN(len(saved))
-			if _, ok := saved[drop].Payload.(event.BlockUpsert); ok {
-				saved = slices.Delete(saved, drop, drop+1)
+		for range random.IntN(4) { // what the agent did not persist
+			if drop := RefOf(saved[random.IntN(len(saved))]); drop != (Ref{}) {
+				saved = slices.DeleteFunc(saved, func(ev event.Event) bool { return RefOf(ev) == drop })
 			}
 		}
-		saved = append(saved, event.Event{Payload: event.SessionIdle{}})
+		saved = append(saved, closing(saved)...)
 		live := foldAll(all[from:to]...)
 		want, err := json.Marshal(Difference(live, foldAll(saved...), Options{At: at, Asked: asked}))
 		require.NoError(t, err)
@@ -87,8 +100,8 @@ func TestPartsOfSavedAreEnough(t *testing.T) {
 	}
 }
 
-// TestBetweenIsForgotten: what lies between streamed blocks is not compared, and takes
-// no room from what follows the last of them.
+// TestBetweenIsForgotten: what is between streamed blocks is not compared, and
+// takes no memory from what follows the last of them.
 func TestBetweenIsForgotten(t *testing.T) {
 	t.Parallel()
 	said := func(id, content string) event.Event {

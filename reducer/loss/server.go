@@ -23,15 +23,14 @@ type serverEvent struct {
 	before int
 }
 
-// Placed is a server event and the permanent block that it follows in its
-// conversation; "" for the conversation's beginning.
+// Placed is a server event and the permanent block that it follows in its conversation; ""
+// for the conversation's start.
 type Placed struct {
 	ConversationID, AfterBlockID string
 	Event                        event.Event
 }
 
-// NewServerBlocks begins behind a block of the main conversation; "" for its
-// beginning.
+// NewServerBlocks starts after a block of the main conversation; "" for its start.
 func NewServerBlocks(after string) ServerBlocks {
 	return ServerBlocks{orders: map[string]*Order{event.Main: {permanent(after)}}}
 }
@@ -43,8 +42,11 @@ func (s *ServerBlocks) order(conversation string) *Order {
 	return s.orders[conversation]
 }
 
-// Add takes the next event of the stream.
+// Add adds the next event of the stream.
 func (s *ServerBlocks) Add(ev event.Event) {
+	if p, ok := ev.Payload.(event.SubagentSpawned); ok && p.ToolUseID == ev.Context.Conversation() {
+		return // a thread that was read late repeats its start: its block is the parent's
+	}
 	blocks := s.order(ev.Context.Conversation())
 	block, belongs := BlockOf(ev)
 	if !belongs || ev.Context.Source != event.SourceServer {
@@ -53,7 +55,7 @@ func (s *ServerBlocks) Add(ev event.Event) {
 		return
 	}
 	if _, ends := ev.Payload.(event.SubagentCompleted); ends && blocks.find(block) == nil {
-		// It creates no block: the subagent's precedes, or does not exist.
+		// It creates no block: the subagent's block precedes it, or does not exist.
 		s.events = append(s.events, serverEvent{ev, len(*blocks)})
 		return
 	}
@@ -76,11 +78,11 @@ func (s *ServerBlocks) forgetLost(ev event.Event) {
 	})
 }
 
-// Last is the last permanent block of the main conversation.
+// Last returns the last permanent block of the main conversation.
 func (s *ServerBlocks) Last() string { return s.order(event.Main).Last() }
 
 // Placed returns the server's events in the order of their places, which is not
-// that of the stream: a loss is known only after what followed it.
+// that of the stream: a loss is discovered only after what followed it.
 func (s *ServerBlocks) Placed() []Placed {
 	slices.SortStableFunc(s.events, func(a, b serverEvent) int { return cmp.Compare(a.before, b.before) })
 	var out []Placed
@@ -91,7 +93,8 @@ func (s *ServerBlocks) Placed() []Placed {
 	return out
 }
 
-// BlockOf returns the block that a server event is about, and whether there is one.
+// BlockOf returns the block that a server event concerns, and whether there is
+// one.
 func BlockOf(ev event.Event) (id string, ok bool) {
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:
@@ -104,10 +107,10 @@ func BlockOf(ev event.Event) (id string, ok bool) {
 	return "", false
 }
 
-// Ref is a block of a conversation.
+// Ref identifies a block of a conversation.
 type Ref struct{ ConversationID, BlockID string }
 
-// RefOf returns the block that an agent's event is about; a zero one for none.
+// RefOf returns the block that an agent's event concerns; the zero Ref for none.
 func RefOf(ev event.Event) Ref {
 	switch p := ev.Payload.(type) {
 	case event.BlockUpsert:

@@ -17,8 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
-// story makes the events of a turn, and what the agent's transcript holds of
-// them.
+// story makes the events of a turn, and what the agent's transcript has of them.
 type story struct {
 	live []event.Event
 	// native are the agent's blocks in the order in which they were created.
@@ -49,14 +48,14 @@ func (s *story) begun(id string) {
 	s.half(id)
 }
 
-// half begins to say a text that nobody calls empty from then on.
+// half starts a text that is not empty any more.
 func (s *story) half(id string) {
 	if s.n%2 == 0 {
 		s.add(event.SourceRunner, event.BlockDelta{BlockID: id, Delta: "half of " + id})
 	}
 }
 
-// tools are called side by side: all calls first, the results in any order.
+// tools runs calls in parallel: all calls first, the results in any order.
 func (s *story) tools(r *rand.Rand) {
 	var results []event.Block
 	for range 1 + r.IntN(3) {
@@ -95,7 +94,7 @@ func (s *story) end(r *rand.Rand, how string) {
 		s.lose(id)
 		s.keep()
 		s.own(r)
-		s.begun(id) // under the id that the transcript gives it too
+		s.begun(id) // under the id that the transcript has too
 	}
 }
 
@@ -106,7 +105,7 @@ func (s *story) forget(id string) {
 	})
 }
 
-// said reports whether a block has words.
+// said reports whether a block has content.
 func (s *story) said(id string) bool {
 	for _, b := range foldAll(s.live...).Blocks {
 		if b.ID == id {
@@ -116,7 +115,7 @@ func (s *story) said(id string) bool {
 	return false
 }
 
-// lose takes back what the agent said.
+// lose withdraws what the agent streamed.
 func (s *story) lose(id string) {
 	s.forget(id)
 	if s.lost == nil {
@@ -129,7 +128,7 @@ func (s *story) lose(id string) {
 	}})
 }
 
-// keep makes Sojourn's own what is lost; a turn folds only that.
+// keep turns what is lost into server blocks; a turn folds only that.
 func (s *story) keep() {
 	lost := slices.DeleteFunc(slices.Clone(s.live), func(ev event.Event) bool { return !s.lost[RefOf(ev)] })
 	for _, ev := range Keep(foldAll(lost...), time.Time{}) {
@@ -151,9 +150,9 @@ func (s *story) own(r *rand.Rand) {
 	}})
 }
 
-// tell makes a turn of random acts. It ends when the agent is idle, or with the
-// agent's death, which takes the last things it said.
-func tell(r *rand.Rand) *story {
+// newStory returns a turn of random acts. It ends when the agent is idle, or with the
+// agent's death, which loses its last output.
+func newStory(r *rand.Rand) *story {
 	s := &story{}
 	for range 3 + r.IntN(25) {
 		switch r.IntN(8) {
@@ -216,7 +215,7 @@ func all(events []event.Event) iter.Seq2[event.Event, error] {
 	}
 }
 
-// whole gives blocks as a transcript has them: complete.
+// whole returns blocks as a transcript has them: complete.
 func whole(native []event.Event) []event.Event {
 	var out []event.Event
 	for _, ev := range native {
@@ -231,9 +230,9 @@ func whole(native []event.Event) []event.Event {
 	return out
 }
 
-// What a restore puts together from the agent's transcript and Sojourn's own
+// What a restore assembles from the agent's transcript and Sojourn's server
 // entries is what subscribers saw, in its order, over several turns: also what
-// the agent took back or lost.
+// the agent withdrew or lost.
 func TestOwnEntriesKeepTheLiveOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {
@@ -242,7 +241,7 @@ func TestOwnEntriesKeepTheLiveOrder(t *testing.T) {
 		var own []archive.OwnEntry
 		anchor, n, seq := "", 0, uint64(0)
 		for range 1 + r.IntN(3) {
-			s := tellFrom(r, n)
+			s := storyFrom(r, n)
 			n = s.n
 			c := NewServerBlocks(anchor)
 			for i := range s.live {
@@ -259,8 +258,8 @@ func TestOwnEntriesKeepTheLiveOrder(t *testing.T) {
 	}
 }
 
-func tellFrom(r *rand.Rand, n int) *story {
-	s := tell(r)
+func storyFrom(r *rand.Rand, n int) *story {
+	s := newStory(r)
 	if n == 0 {
 		return s
 	}
@@ -287,8 +286,8 @@ func tellFrom(r *rand.Rand, n int) *story {
 	return s
 }
 
-// The end of a subagent whose block is none of this turn's is nothing to follow:
-// what follows it is anchored to the block before it.
+// The end of a subagent whose block is not in this turn can't be an anchor: what follows it
+// is anchored to the block before it.
 func TestOwnBlockBehindTheEndOfASubagent(t *testing.T) {
 	t.Parallel()
 	s := &story{}
@@ -306,8 +305,32 @@ func TestOwnBlockBehindTheEndOfASubagent(t *testing.T) {
 	}
 }
 
-// An own block behind something that the agent said and took with it when it
-// died is anchored before that: its anchor would never come.
+// A subagent's thread that is read late repeats its start in its own conversation, where
+// it creates no block: a server block there is anchored to nothing before the first one.
+func TestOwnBlockInAThreadThatRepeatsItsStart(t *testing.T) {
+	t.Parallel()
+	c := NewServerBlocks("")
+	for _, ev := range []event.Event{
+		{Payload: event.SubagentSpawned{ToolUseID: "t1"}},
+		{Payload: event.SubagentSpawned{ToolUseID: "t1"}, Context: event.Context{ConversationID: "t1"}},
+		{Payload: text("first", event.StatusComplete, "said"), Context: event.Context{ConversationID: "t1"}},
+		{Payload: lostText("first"), Context: event.Context{ConversationID: "t1", Source: event.SourceServer}},
+	} {
+		c.Add(ev)
+	}
+	placed := c.Placed()
+	require.Len(t, placed, 1)
+	require.Empty(t, placed[0].AfterBlockID)
+}
+
+func lostText(id string) event.BlockUpsert {
+	b := block(id, event.BlockAssistantText, event.StatusError, "said")
+	b.Metadata = map[string]json.RawMessage{"lost": json.RawMessage("true")}
+	return event.BlockUpsert{Block: b}
+}
+
+// A server block after a block that was lost with its agent is anchored before that one,
+// whose id will never be in a transcript.
 func TestOwnBlockBehindALostOne(t *testing.T) {
 	t.Parallel()
 	s := &story{}
@@ -329,9 +352,8 @@ func TestOwnBlockBehindALostOne(t *testing.T) {
 	require.True(t, reducer.Lost(entries[0].Event.Payload.(event.BlockUpsert).Block), "in the order of their places")
 }
 
-// TestUnwrittenPromptIsKept: an agent that dies before it has written down what
-// it was asked takes no word of its user with it, and what comes later comes
-// after it in the archive too.
+// TestUnwrittenPromptIsKept: an agent that dies before it has persisted its
+// prompt loses nothing of it, and later blocks follow it in the archive too.
 func TestUnwrittenPromptIsKept(t *testing.T) {
 	t.Parallel()
 	var live story
@@ -351,7 +373,7 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	failed.Source = event.SourceServer
 	live.add(event.SourceServer, event.BlockUpsert{Block: failed})
 
-	// The agent continues in another process, and writes behind what it had.
+	// The agent continues in another process, and appends to its transcript.
 	later := live.add(event.SourceRunner, event.BlockUpsert{Block: block("u3", event.BlockUserMessage, event.StatusComplete, "asked later")})
 	restored := restoredFrom(t, live, append(onDisk, later))
 	differences, err := parity.Compare(foldAll(live.live...), restored, parity.Rules{})
@@ -361,8 +383,8 @@ func TestUnwrittenPromptIsKept(t *testing.T) {
 	require.Empty(t, Difference(foldAll(live.live...), foldAll(append(onDisk, later)...), Options{At: time.Unix(1, 0), Asked: []string{"u3"}}), "once")
 }
 
-// TestUnwrittenPromptUnderAnIDOfTheAgents: the next message is asked under the id
-// of the one that was not written down, and both are there.
+// TestUnwrittenPromptUnderAnIDOfTheAgents: the next message is sent under the id
+// of the one that was not persisted, and both are kept.
 func TestUnwrittenPromptUnderAnIDOfTheAgents(t *testing.T) {
 	t.Parallel()
 	var live story
@@ -387,8 +409,9 @@ func TestUnwrittenPromptUnderAnIDOfTheAgents(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// TestPromptLostAtTwoResumptions: a message that was to be asked again, and was not
-// because the next host was lost too, is kept, and is in both conversations once.
+// TestPromptLostAtTwoResumptions: a message that was to be sent again, and was
+// not because the next host was lost too, is kept, and is in both conversations
+// once.
 func TestPromptLostAtTwoResumptions(t *testing.T) {
 	t.Parallel()
 	var live story
@@ -400,7 +423,7 @@ func TestPromptLostAtTwoResumptions(t *testing.T) {
 	}
 	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:1", event.BlockUserMessage, event.StatusComplete, "asked")})
 	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:1:text", event.BlockAssistantText, event.StatusComplete, "begun")})
-	resume(Options{AskedAgain: "n:1"})
+	resume(Options{AskedAgain: []string{"n:1"}})
 	resume(Options{})
 
 	restored := restoredFrom(t, live, nil)
@@ -410,8 +433,8 @@ func TestPromptLostAtTwoResumptions(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// restoredFrom is the conversation that the archive has: what is on disk, and what the
-// server added live.
+// restoredFrom returns the conversation that the archive has: what is on disk,
+// and what the server added live.
 func restoredFrom(t *testing.T, live story, onDisk []event.Event) reducer.State {
 	t.Helper()
 	c := NewServerBlocks("")
@@ -437,7 +460,7 @@ func contents(s reducer.State) (out []string) {
 	return out
 }
 
-// brief is the main conversation, a block a line.
+// brief returns the main conversation, a block a line.
 func brief(s reducer.State) (out []string) {
 	for _, b := range s.Blocks {
 		line, err := json.Marshal(b)
@@ -446,7 +469,7 @@ func brief(s reducer.State) (out []string) {
 	return out
 }
 
-// entriesOf are what activities archive of server blocks.
+// entriesOf returns what activities archive of server blocks.
 func entriesOf(s ServerBlocks) (out []archive.OwnEntry) {
 	for _, p := range s.Placed() {
 		out = append(out, archive.OwnEntry{

@@ -12,20 +12,20 @@ type Totals struct {
 	CostUSD float64     `json:"costUSD"`
 }
 
-// Meter makes a session's totals of the agents' reports, which come in two
-// kinds: what was used since the last report, and a process's own total so
-// far. A process's total replaces the increments that it covers, so an agent
-// may send both and nothing counts twice; and it starts at zero with every new
-// process, so the totals of former processes are kept apart.
+// Meter computes a session's totals from the agents' reports. They are of two
+// kinds: what was used since the last report, and a process's own total so far. A
+// process's total replaces the increments that it covers, so an agent may send
+// both and nothing counts twice. It starts at zero with every new process, so the
+// totals of former processes are kept apart.
 type Meter struct {
-	// Settled is what former totals confirmed, Open what increments reported
-	// since, Seen the running process's last total.
+	// Settled is what former totals confirmed, Open the sum of increments since, Seen
+	// the running process's last total.
 	Settled Totals `json:"settled"`
 	Open    Totals `json:"open"`
 	Seen    Totals `json:"seen"`
 }
 
-// report takes one report in and gives the session's totals.
+// report adds one report and returns the session's totals.
 func (m *Meter) report(p event.MetadataUpdate) Totals {
 	if p.Usage != nil && p.Total {
 		m.Settled.Usage = m.Settled.Usage.Add(advance(m.Seen.Usage, *p.Usage))
@@ -43,7 +43,7 @@ func (m *Meter) report(p event.MetadataUpdate) Totals {
 	return Totals{m.Settled.Usage.Add(m.Open.Usage), m.Settled.CostUSD + m.Open.CostUSD}
 }
 
-// restart settles what the process that is gone left open.
+// restart moves the ended process's open increments to Settled.
 func (m *Meter) restart() {
 	m.Settled.Usage = m.Settled.Usage.Add(m.Open.Usage)
 	m.Settled.CostUSD += m.Open.CostUSD
@@ -51,7 +51,7 @@ func (m *Meter) restart() {
 	m.bound()
 }
 
-// bound keeps the figures finite: infinity has no JSON, and no bill.
+// bound keeps the figures finite, since infinity has no JSON.
 func (m *Meter) bound() {
 	for _, f := range []*float64{&m.Settled.CostUSD, &m.Open.CostUSD, &m.Seen.CostUSD} {
 		if math.IsNaN(*f) || math.Abs(*f) > maxCost {
@@ -62,7 +62,8 @@ func (m *Meter) bound() {
 
 const maxCost = 1e15
 
-// advance is how far a total went on. One that went back began anew.
+// advance returns how far a total has grown. A total that decreased was
+// restarted.
 func advance(seen, now event.Usage) event.Usage {
 	if now.InputTokens < seen.InputTokens || now.OutputTokens < seen.OutputTokens {
 		return now

@@ -17,7 +17,7 @@ const (
 	statusTerminated = "terminated"
 )
 
-// apply is the session's reducer, in two halves: what the session is, and
+// apply is the session's reducer, in two halves: the session's properties, and
 // what runs for it.
 func (b *Builder) apply(payload event.Payload, at time.Time) {
 	s := &b.session
@@ -125,13 +125,13 @@ func (s *Session) status(p event.Status) {
 		s.environment(*p.Runtime.Sandbox, "")
 		return
 	}
-	// No sandbox runs any more; what is known of the last one stays.
+	// No sandbox runs any more; the last one's data is kept.
 	if s.Environment != nil {
 		s.environment(event.Environment{}, statusTerminated)
 	}
 }
 
-// newSandbox forgets what was said of the one before, except for the count.
+// newSandbox discards the data of the previous sandbox, except for the count.
 func (s *Session) newSandbox(env event.Environment) {
 	if s.Environment != nil {
 		env.RestartCount = cmp.Or(env.RestartCount, s.Environment.RestartCount)
@@ -142,7 +142,7 @@ func (s *Session) newSandbox(env event.Environment) {
 	s.Meter.restart()
 }
 
-// environment merges what is given; a status given stands over the one that
+// environment merges the fields that are set; a status takes precedence over the one that
 // the kind of event implies.
 func (s *Session) environment(given event.Environment, implied string) {
 	var env event.Environment
@@ -166,8 +166,8 @@ func (s *Session) environment(given event.Environment, implied string) {
 	s.Environment = &env
 }
 
-// ended moves the execution to Last. What its start said and its end does not
-// repeat stays.
+// ended moves the execution to Last. It keeps what the start had and the end does not
+// repeat.
 func (s *Session) ended(q event.Query, status ExecutionStatus, at time.Time) {
 	x := Execution{Query: normalQuery(q), Status: status, EndedAt: at}
 	if s.Current != nil && s.Current.ExecutionID == q.ExecutionID {

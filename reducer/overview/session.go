@@ -1,7 +1,6 @@
-// Package overview folds what a session's events say beside its conversation: where
-// it runs, what it was asked, which files and transcripts there are, what it used.
-// It is for readers that show a session, or wait for something in it; Sojourn itself
-// doesn't need it.
+// Package overview folds what a session's events have besides its conversation: where it
+// runs, its executions, files and transcripts, and its usage. It is for readers that show a
+// session, or wait for something in it; Sojourn itself doesn't need it.
 //
 // [Session] keeps the rules I1 to I3, I5 and I7 of package reducer.
 package overview
@@ -16,10 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/reducer/internal/normal"
 )
 
-// Session is what a session's events say beside its conversation: where it
-// runs, what it was asked, which files and transcripts there are, what it
-// used. Like a conversation's state it is an immutable value; the zero value is a session of
-// which nothing is known.
+// Session is what a session's events have besides its conversation: where it runs, its
+// executions, files and transcripts, and its usage. Like a conversation's state it is an
+// immutable value; the zero value is a session without events.
 //
 // Events bear dense sequence numbers, and an event whose number is not above
 // LastSeq has been folded already: it does nothing, so repeated delivery is
@@ -35,18 +33,18 @@ type Session struct {
 	Metadata       map[string]json.RawMessage `json:"metadata,omitempty"`
 	Tags           []string                   `json:"tags,omitempty"`
 
-	// State is the standing that the last status event named.
+	// State is the session's state by the last status event.
 	State string `json:"state,omitempty"`
 	// Epoch and Attempt are those of the last fence in the stream.
 	Epoch   uint64 `json:"epoch,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
-	// Closed stands until the session is reopened; Reopened says that it once
+	// Closed is set until the session is reopened; Reopened reports whether it ever
 	// was.
 	Closed   bool `json:"closed,omitempty"`
 	Reopened bool `json:"reopened,omitempty"`
 
-	// Environment is the sandbox, nil when none was ever made. An ended one
-	// stays, with status terminated and the reason.
+	// Environment is the sandbox, nil when none was ever made. An ended one is kept,
+	// with status terminated and the reason.
 	Environment *event.Environment `json:"environment,omitempty"`
 
 	// Current is the execution that runs, Last the one that ended last.
@@ -61,10 +59,10 @@ type Session struct {
 	// Transcripts maps main or a subagent's id to how much the archive holds.
 	Transcripts map[string]event.Transcript `json:"transcripts,omitempty"`
 
-	// Model is the last one named; Totals are those of the whole session.
+	// Model is the last one reported; Totals are those of the whole session.
 	Model  string `json:"model,omitempty"`
 	Totals Totals `json:"totals"`
-	// Meter is how Totals are made of reports; see [Meter].
+	// Meter computes Totals; see [Meter].
 	Meter Meter `json:"meter"`
 
 	LastError *event.ErrorInfo `json:"lastError,omitempty"`
@@ -82,10 +80,10 @@ type Execution struct {
 	EndedAt   time.Time       `json:"endedAt,omitzero"`
 }
 
-// ExecutionStatus is how a query stands.
+// ExecutionStatus is the state of a query.
 type ExecutionStatus string
 
-// The standings of a query.
+// The statuses of a query.
 const (
 	QueryRunning     ExecutionStatus = "running"
 	QueryCompleted   ExecutionStatus = "completed"
@@ -93,8 +91,8 @@ const (
 	QueryInterrupted ExecutionStatus = "interrupted"
 )
 
-// FileChange is the latest that happened to a workspace file. It holds no
-// content: that would keep the whole workspace in every reader's memory.
+// FileChange is the latest change of a workspace file. It holds no content: that
+// would keep the whole workspace in every reader's memory.
 type FileChange struct {
 	// Change is created, modified or deleted.
 	Change string    `json:"change"`
@@ -103,7 +101,7 @@ type FileChange struct {
 	At     time.Time `json:"at,omitzero"`
 }
 
-// Runtime is what runs for the session right now, as a status event says it:
+// Runtime returns what runs for the session, as a status event would have it:
 // loaded from the first activation until it is closed, with the sandbox while
 // there is one.
 func (s Session) Runtime() event.Runtime {
@@ -115,8 +113,8 @@ func (s Session) Runtime() event.Runtime {
 	return r
 }
 
-// Next is s after e: pure and total. Only what changes is
-// copied; to fold many events use a [Builder].
+// Next returns s after e: pure and total. Only what changes is copied; to fold
+// many events use a [Builder].
 func (s Session) Next(e event.Event) Session {
 	b := Builder{session: s}
 	b.Add(e)
@@ -128,14 +126,14 @@ func (s Session) Next(e event.Event) Session {
 // safe for concurrent use.
 type Builder struct {
 	session Session
-	// own means that the maps have not been handed out and may be written to.
+	// ownFiles and ownTranscripts mean that the map was copied and may be written to.
 	ownFiles, ownTranscripts bool
 }
 
 // New continues from s, which is not written to.
 func New(s Session) *Builder { return &Builder{session: s} }
 
-// Session is the session so far; later events don't change it.
+// Session returns the session so far; later events don't change it.
 func (b *Builder) Session() Session {
 	b.ownFiles, b.ownTranscripts = false, false
 	return b.session

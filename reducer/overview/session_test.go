@@ -24,7 +24,7 @@ func maybe[T any](g *rand.Rand, v T) *T {
 	return &v
 }
 
-// sessionEvents makes nasty sequences of what Session folds.
+// sessionEvents returns hostile sequences of the events that Session folds.
 func sessionEvents(g *rand.Rand, n int) []event.Event {
 	out := make([]event.Event, n)
 	for i := range out {
@@ -73,9 +73,9 @@ func encodeSession(t *testing.T, s Session) string {
 	return string(data)
 }
 
-// The laws of the conversation hold for the session as well: total, pure,
-// split fold is whole fold (also through JSON), Next is the builder, and what
-// was handed out never changes.
+// The laws of the conversation hold for the session as well: total, pure, a split
+// fold is the whole fold (also through JSON), Next agrees with the builder, and a
+// returned value never changes.
 func TestSessionLaws(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -220,8 +220,7 @@ func TestR73OptionsLogError(t *testing.T) {
 	require.Equal(t, &fault, logged.LastError)
 }
 
-// Conversation state and the rest are two folds of one stream: neither holds
-// what is the other's.
+// A conversation's state and the rest are two folds of one stream that share nothing.
 func TestR84OtherStateStandsOutsideTheConversation(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -236,7 +235,7 @@ func TestR84OtherStateStandsOutsideTheConversation(t *testing.T) {
 	}
 }
 
-// BenchmarkBuilderFiles: many files must not make each one dearer.
+// BenchmarkBuilderFiles: the cost of a file must not grow with their number.
 func BenchmarkBuilderFiles(b *testing.B) {
 	for _, n := range []int{10, 20_000} {
 		b.Run(fmt.Sprintf("files=%d", n), func(b *testing.B) {

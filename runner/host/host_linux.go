@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/supervisor"
 )
 
-// grace is how long a supervisor has to end its agent before it is killed.
+// grace is how long a supervisor may take to end its agent before it is killed.
 const grace = 5 * time.Second
 
 // Look returns the state of a control folder's runner.
@@ -37,16 +37,16 @@ func Look(control string) (State, error) {
 }
 
 // End kills the agent of a control folder, everything below it, and the
-// supervisor. A folder without any, or one that can't be read, is no error.
+// supervisor. A folder without any, or one that can't be read, is not an error.
 func End(ctx context.Context, control string) error {
 	saved, err := supervisor.ReadSaved(control)
 	if err != nil {
-		// It names no process. Removing the folder ends its runner, and
-		// what carries a sandbox's mark is found by [EndMarked].
+		// It names no process. Removing the folder ends its runner, and [EndMarked]
+		// finds what carries the sandbox's mark.
 		return nil
 	}
-	// SIGTERM makes the supervisor kill all and see to it that they are gone;
-	// a SIGKILL would leave that to the kernel, which is sure only with a
+	// SIGTERM makes the supervisor kill everything and wait until it has ended; a
+	// SIGKILL would leave that to the kernel, which is reliable only with a
 	// namespace.
 	err = endOne(ctx, saved.SupervisorProcess, unix.SIGTERM, grace)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -57,7 +57,7 @@ func End(ctx context.Context, control string) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	err = errors.Join(err, saved.AwaitGuard(waiting))
+	err = errors.Join(err, saved.AwaitWatchdog(waiting))
 	if err != nil {
 		return fmt.Errorf("runner: end: %w", err)
 	}
@@ -77,7 +77,7 @@ func endOne(ctx context.Context, p runner.Process, sig unix.Signal, limit time.D
 }
 
 // EndMarked kills every process, but this one, whose environment holds the
-// setting NAME=value: what a sandbox's commands have left behind.
+// setting NAME=value: leftovers of a sandbox's commands.
 func EndMarked(setting string) error {
 	_, left, err := proc.End(func() ([]runner.Process, error) {
 		found, err := proc.WithEnv(setting)
@@ -98,7 +98,7 @@ func EndMarked(setting string) error {
 	return nil
 }
 
-// Probe asks the runner program how agents can be shut in here.
+// Probe asks the runner program how agents can be isolated on this machine.
 func Probe(ctx context.Context, program string) (runner.Isolation, error) {
 	var i runner.Isolation
 	out, err := exec.CommandContext(ctx, program, "probe").Output()

@@ -23,13 +23,13 @@ func (b *box) openArea(area sandbox.Area) (*os.Root, error) {
 		return nil, fmt.Errorf("unknown area %q", area)
 	}
 	if dir != b.record.Workspace {
-		// Its modes are ours, whatever the agent made of them.
+		// The worker sets its mode, whatever the agent changed it to.
 		if err := unlockFolder(dir); err != nil {
 			return nil, err
 		}
 	}
 	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) && !b.stands() {
+	if errors.Is(err, fs.ErrNotExist) && !b.exists() {
 		return nil, sandbox.ErrTerminated
 	}
 	return root, err
@@ -63,7 +63,7 @@ func (b *box) CopyIn(ctx context.Context, area sandbox.Area, files iter.Seq2[san
 	return nil
 }
 
-// copyIn is one copy under way.
+// copyIn is one copy in progress.
 type copyIn struct {
 	root   *os.Root
 	limits sandbox.Limits
@@ -74,7 +74,7 @@ type copyIn struct {
 	bad    []error
 }
 
-// all returns what ended the copy; what was skipped is in bad.
+// all returns the error that ended the copy; errors of skipped files are in bad.
 func (c *copyIn) all(ctx context.Context, files iter.Seq2[sandbox.File, error]) error {
 	for f, err := range files {
 		if err == nil {
@@ -111,16 +111,16 @@ func (c *copyIn) one(f sandbox.File) error {
 	return c.file(f)
 }
 
-// file replaces whatever is at the path, in one step: a death leaves the old
-// file or the new one. Writing through a standing symlink, or into a file that
-// something has open, would surprise.
+// file replaces the file at a path in one step: a crash leaves the old file or
+// the new one. Writing through an existing symlink, or into a file that another
+// process has open, must be avoided.
 func (c *copyIn) file(f sandbox.File) error {
 	if err := c.makeWay(f.Path); err != nil {
 		return err
 	}
 	fresh := freshName(f.Path)
 	if err := c.fill(fresh, f); err != nil {
-		// Half a file must not be taken for one.
+		// Half a file must not be taken for a whole one.
 		if gone := c.root.Remove(fresh); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
@@ -132,13 +132,14 @@ func (c *copyIn) file(f sandbox.File) error {
 	return nil
 }
 
-// freshName is where a file is written until it is whole: beside it, and the
-// same each time, so that what a death leaves is replaced by the next try.
+// freshName returns the name under which a file is written until it is whole: in
+// the same folder, and the same each time, so that the next try replaces what a
+// crash leaves.
 func freshName(name string) string {
 	return path.Join(path.Dir(name), fmt.Sprintf(".new-%08x", crc32.ChecksumIEEE([]byte(name))))
 }
 
-// fill writes a file's content, mode and time under a name that is free.
+// fill writes a file's content, mode and time under an unused name.
 func (c *copyIn) fill(name string, f sandbox.File) error {
 	if err := c.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write %s: %w", f.Path, err)
@@ -166,7 +167,7 @@ type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
-// makeWay makes the folder of a path, where no folder may stand.
+// makeWay makes the parent folder of a path, and fails if a folder is at the path.
 func (c *copyIn) makeWay(name string) error {
 	if err := c.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("folder for %s: %w", name, err)
@@ -195,8 +196,8 @@ func (c *copyIn) dress(name string, f sandbox.File) error {
 	return c.root.Chtimes(name, f.ModTime, f.ModTime)
 }
 
-// finish makes the symlinks, then gives folders their modes, deepest first,
-// since they may forbid writing.
+// finish makes the symlinks, then sets the folders' modes, deepest first, since
+// they may forbid writing.
 func (c *copyIn) finish() {
 	for _, f := range c.links {
 		if err := c.link(f); err != nil {
@@ -212,8 +213,8 @@ func (c *copyIn) finish() {
 }
 
 func (c *copyIn) link(f sandbox.File) error {
-	// Below a symlinked folder the target's words would mean another place
-	// than the one that was checked.
+	// Below a symlinked folder the target would resolve to another place than the one
+	// that was checked.
 	for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
 		info, err := c.root.Lstat(dir)
 		if err == nil && info.Mode().Type() == fs.ModeSymlink {

@@ -33,15 +33,15 @@ func (b *box) CopyOut(ctx context.Context, sel sandbox.Selection) iter.Seq2[sand
 	}
 }
 
-// errEnough means that the caller wants no more.
+// errEnough means that the caller stopped.
 var errEnough = errors.New("enough")
 
 // errNotCopied marks sockets, devices and pipes.
 var errNotCopied = errors.New("not a file")
 
 // copyOut walks by descriptors: each folder is opened in the one above it, and
-// each name is looked at and opened in its folder, links never followed. So
-// what an agent swaps meanwhile can't lead anywhere, and a name is bytes.
+// each name is inspected and opened in its folder, links never followed. So a
+// swap by an agent can't lead elsewhere, and a name is bytes.
 type copyOut struct {
 	ctx   context.Context
 	root  *os.Root
@@ -67,8 +67,8 @@ func (c *copyOut) all() error {
 	return nil
 }
 
-// begin opens the folder of a path by the root, which lets links lead
-// somewhere inside, and continues by descriptors.
+// begin opens the folder of a path through the root, which lets links lead
+// elsewhere inside, and continues with descriptors.
 func (c *copyOut) begin(p string) error {
 	dir, err := c.root.Open(path.Dir(p))
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *copyOut) entries(dir *os.File, at string, names []string) error {
 	return nil
 }
 
-// entry returns what is under a name in a folder, and what is below it.
+// entry yields the entry with a name in a folder, and everything below it.
 func (c *copyOut) entry(dir *os.File, at, name string) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (c *copyOut) below(dir *os.File, f sandbox.File, name string) error {
 	}
 	sub, names, err := c.openFolder(dir, f.Path, name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, fs.ErrNotExist) {
-		// Something else has taken its place.
+		// It was replaced by something else.
 		return fs.ErrNotExist
 	}
 	if err != nil && !c.sel.Lenient {
@@ -171,8 +171,8 @@ func (c *copyOut) below(dir *os.File, f sandbox.File, name string) error {
 	return c.entries(sub, f.Path, names)
 }
 
-// levelsAtMost bounds how deep a walk goes, and so the descriptors that it
-// holds; a path is bounded by what a system call takes.
+// levelsAtMost bounds how deep a walk goes, and so the descriptors that it holds;
+// a path is bounded by the limit of system calls.
 const levelsAtMost = 256
 
 // openFolder opens a folder for a walk, with its names.
@@ -188,9 +188,9 @@ func (c *copyOut) openFolder(dir *os.File, at, name string) (sub *os.File, names
 		return nil, nil, err
 	}
 	if c.sel.Unlock {
-		_ = unlock(int(sub.Fd()), 0o700) // what it prevents is the next error
+		_ = unlock(int(sub.Fd()), 0o700) // the next error shows what it could not unlock
 	}
-	// A folder may be listed whose entries can't be reached.
+	// A folder may be listable although its entries can't be reached.
 	err = unix.Faccessat(int(sub.Fd()), ".", unix.X_OK, unix.AT_EACCESS)
 	if err == nil {
 		names, err = namesIn(sub)
@@ -201,8 +201,8 @@ func (c *copyOut) openFolder(dir *os.File, at, name string) (sub *os.File, names
 	return sub, names, nil
 }
 
-// openAt opens a name in a folder. A link is not followed, and a pipe put in
-// the place of a file does not block.
+// openAt opens a name in a folder. A link is not followed, and a pipe that has
+// replaced a file does not block.
 func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 	fd, err := ignoringEINTR(func() (int, error) {
 		return unix.Openat(int(dir.Fd()), name, flags|unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -244,8 +244,8 @@ func look(dir *os.File, at, name string) (sandbox.File, error) {
 	return f, nil
 }
 
-// stampOf has the change time, which no program can set back as it can the
-// modification time.
+// stampOf returns a stamp with the change time, which, unlike the modification
+// time, no program can set back.
 func stampOf(st *unix.Stat_t) string {
 	b := make([]byte, 0, 64)
 	for _, n := range []int64{int64(st.Ino), st.Size, st.Ctim.Nano(), st.Mtim.Nano()} {
@@ -258,7 +258,7 @@ func readLink(dir *os.File, name string, f *sandbox.File) error {
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
 	if errors.Is(err, unix.EINVAL) {
-		// No link any more.
+		// It is not a link any more.
 		return fs.ErrNotExist
 	}
 	if err != nil {
@@ -268,7 +268,8 @@ func readLink(dir *os.File, name string, f *sandbox.File) error {
 	return nil
 }
 
-// lazyBody opens the file at the first Read: who only lists opens nothing.
+// lazyBody opens the file at the first Read: a caller that only lists opens
+// nothing.
 type lazyBody struct {
 	dir  *os.File
 	name string
@@ -295,7 +296,7 @@ func (l *lazyBody) open() (*os.File, error) {
 		f, err = openAt(l.dir, l.name, 0)
 	}
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-		// A link or a socket has taken the file's place.
+		// A link or a socket has replaced the file.
 		return nil, fmt.Errorf("file %q: %w", l.name, fs.ErrNotExist)
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ func (b *box) Exec(ctx context.Context, cmd sandbox.Command) (sandbox.Process, e
 	if len(cmd.Argv) == 0 {
 		return nil, fmt.Errorf("sandbox %s: exec: field Argv is empty", b.record.ID)
 	}
-	if !b.stands() {
+	if !b.exists() {
 		return nil, fmt.Errorf("sandbox %s: exec: %w", b.record.ID, sandbox.ErrTerminated)
 	}
 	p, err := b.start(ctx, cmd)
@@ -88,8 +88,8 @@ func run(ctx context.Context, c *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// pipes are made here and not by exec, whose pipes are closed by Wait under
-// their reader.
+// pipes makes the pipes here and not in exec, since Wait closes exec's pipes
+// while they are being read.
 func (p *process) pipes() (theirs [3]*os.File, err error) {
 	var errs [3]error
 	theirs[0], p.stdin, errs[0] = os.Pipe()
@@ -106,7 +106,7 @@ func (p *process) pipes() (theirs [3]*os.File, err error) {
 }
 
 func (p *process) reap() {
-	_ = p.cmd.Wait() // how it ended is in ProcessState
+	_ = p.cmd.Wait() // its result is in ProcessState
 	p.cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +145,8 @@ func (p *process) Kill() error {
 	if p.ended {
 		return nil
 	}
-	// Not reaped before the lock is free, unless Wait has just returned: then
-	// the group is empty or still its own.
+	// The leader is not reaped before the lock is free, unless Wait has just
+	// returned: then the group is empty or still its own.
 	err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	if errors.Is(err, syscall.ESRCH) {
 		return nil

@@ -65,7 +65,7 @@ func nest(t *testing.T, dir string, levels int) {
 	require.NoError(t, unix.Close(fd))
 }
 
-// mess leaves in a folder whatever a tool can.
+// mess puts everything into a folder that a tool could leave.
 func mess(t *testing.T, dir string) {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -98,8 +98,8 @@ func make1(t *testing.T, p sandbox.Provider) (sandbox.Sandbox, sandbox.Info) {
 	return sb, info
 }
 
-// end ends a sandbox and waits until all of it is removed: on a busy machine
-// that may take longer than Terminate does.
+// end ends a sandbox and waits until all of it is removed, which on a busy
+// machine may take longer than Terminate does.
 func end(t *testing.T, p *local.Provider, sb sandbox.Sandbox) {
 	t.Helper()
 	err := sb.Terminate(t.Context())
@@ -115,7 +115,7 @@ func end(t *testing.T, p *local.Provider, sb sandbox.Sandbox) {
 	require.NoError(t, err)
 }
 
-// requireEmpty wants nothing of any sandbox in a data folder.
+// requireEmpty requires that a data folder has nothing of any sandbox.
 func requireEmpty(t *testing.T, data string) {
 	t.Helper()
 	left, err := os.ReadDir(filepath.Join(data, "sandboxes"))
@@ -123,7 +123,7 @@ func requireEmpty(t *testing.T, data string) {
 	require.Empty(t, left)
 }
 
-// Whatever lies in a sandbox, it ends and all of it is removed.
+// Whatever is in a sandbox, it ends and all of it is removed.
 func TestTerminateRemovesWhateverIsThere(t *testing.T) {
 	if !asOrdinaryUser(t) {
 		return
@@ -144,7 +144,7 @@ func TestTerminateRemovesWhateverIsThere(t *testing.T) {
 	require.NoError(t, sb.Terminate(t.Context()), "again")
 }
 
-// What a tool closed is read all the same when that is asked for, and otherwise
+// What a tool made unreadable is read all the same if requested, and otherwise
 // named; nothing else is lost by it.
 func TestCopyOutOfWhateverIsThere(t *testing.T) {
 	if !asOrdinaryUser(t) {
@@ -230,8 +230,8 @@ func TestTerminateRemovesImmutableFiles(t *testing.T) {
 	requireEmpty(t, data)
 }
 
-// What can't be removed does not keep the sandbox from ending, nor a provider
-// from starting; it is named, and removed when that is possible again.
+// What can't be removed keeps neither the sandbox from ending nor a provider from
+// starting; it is named, and removed when that is possible again.
 func TestWhatCantBeRemovedIsNamed(t *testing.T) {
 	const given = "SOJOURN_TEST_DATA"
 	if data := os.Getenv(given); data != "" {
@@ -280,7 +280,7 @@ func unprivileged(t *testing.T, data string) {
 	require.ErrorContains(t, p.Tidy(t.Context()), "frozen", "it is named each time")
 }
 
-// What is mounted in a sandbox is taken away and not emptied.
+// A mount in a sandbox is unmounted and not emptied.
 func TestTerminateEntersNoMount(t *testing.T) {
 	data, outside := t.TempDir(), t.TempDir()
 	p := providerAt(t, data)
@@ -297,8 +297,8 @@ func TestTerminateEntersNoMount(t *testing.T) {
 	require.FileExists(t, filepath.Join(outside, "precious"))
 }
 
-// A record that can't be read makes the sandbox unhealthy, and not the host
-// unusable; it can be ended.
+// An unreadable record makes the sandbox unhealthy, and not the host unusable;
+// the sandbox can be ended.
 func TestDamagedSandboxIsListedAndEnds(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

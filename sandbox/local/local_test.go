@@ -115,7 +115,8 @@ func TestPassedVariablesOnly(t *testing.T) {
 	require.NotContains(t, strings.Join(info.Env, "\n"), "NOT_SET")
 }
 
-// startSpec is an agent as the worker starts it: a shell that obeys its input.
+// startSpec returns an agent as the worker starts it: a shell that executes its
+// input.
 func startSpec(info sandbox.Info, mode runner.IsolationMode) runner.StartSpec {
 	return runner.StartSpec{
 		Epoch: info.Epoch, Token: "t", Argv: []string{"sh"}, Env: info.Env, Dir: info.Paths.Workspace,
@@ -142,7 +143,7 @@ func begin(t *testing.T, p *local.Provider, mode runner.IsolationMode) (sandbox.
 	return sb, c, st
 }
 
-// answer runs a line in the agent's shell and gives its one line of output.
+// answer runs a line in the agent's shell and returns its one line of output.
 func answer(t *testing.T, c *runner.Conn, id, line string) string {
 	t.Helper()
 	ack, err := c.Input(t.Context(), id, []byte(line))
@@ -217,7 +218,8 @@ func TestR102SandboxStateCountsRestarts(t *testing.T) {
 	require.NotZero(t, info.State.LastHealthCheck)
 }
 
-// Without namespaces too: what the agent has detached is found by its mark.
+// Without namespaces too: processes that the agent has detached are found by
+// their mark.
 func TestTerminateLeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []runner.IsolationMode{runner.IsolationRequire, runner.IsolationNone} {
@@ -236,7 +238,7 @@ func TestTerminateLeavesNoProcess(t *testing.T) {
 			_, err = in.ReadString('\n')
 			require.NoError(t, err)
 			if mode == runner.IsolationNone {
-				// The worst case: nobody is left to do it.
+				// The worst case: no supervisor is left to do it.
 				require.NoError(t, syscall.Kill(st.Supervisor, syscall.SIGKILL))
 			}
 			require.NoError(t, sb.Terminate(t.Context()))
@@ -246,7 +248,7 @@ func TestTerminateLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// A workspace is in the agent's view, so none may show what is hidden.
+// A workspace is visible to the agent, so it must not contain what is hidden.
 func TestWorkspaceShowsNothingHidden(t *testing.T) {
 	t.Parallel()
 	top, err := filepath.EvalSymlinks(t.TempDir())
@@ -294,8 +296,8 @@ func TestWorkspaceShowsNothingHidden(t *testing.T) {
 	require.NoError(t, sb.Terminate(t.Context()))
 }
 
-// The runner's watch yields what changes in the workspace, also what changed
-// before it began, until nobody wants more.
+// The runner's watch yields the changes in the workspace, also those before it
+// began, until the caller stops.
 func TestWatchYieldsChanges(t *testing.T) {
 	t.Parallel()
 	began := time.Now().Add(-time.Minute)
@@ -336,8 +338,8 @@ func TestWatchYieldsChanges(t *testing.T) {
 	}
 }
 
-// What runs for the agent sees what the agent sees, and ends with all that it
-// started.
+// A command run for the agent sees what the agent sees, and ends with all its
+// children.
 func TestRunIsShutIn(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []runner.IsolationMode{runner.IsolationRequire, runner.IsolationNone} {

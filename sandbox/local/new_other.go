@@ -12,13 +12,13 @@ import (
 // Provider cannot be made on this platform.
 type Provider struct{ sandbox.Provider }
 
-// New says that this platform is not served.
+// New returns an error: this platform is not supported.
 func New(context.Context, Options) (*Provider, error) {
 	return nil, errors.New("sandbox local: sandboxes on this machine need Linux; run the worker on a Linux host")
 }
 
-// Notice is empty.
+// Notice returns "".
 func (p *Provider) Notice() string { return "" }
 
-// NetworkNotice is empty.
+// NetworkNotice returns "".
 func (p *Provider) NetworkNotice() string { return "" }

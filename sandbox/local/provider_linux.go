@@ -27,8 +27,8 @@ const (
 	gonePrefix = ".gone-"
 )
 
-// stale is the age from which a half-made folder belongs to a process that died
-// at it.
+// stale is the age from which a half-made folder is considered abandoned by a
+// process that died.
 const stale = 10 * time.Minute
 
 // Provider makes sandboxes below one data folder. It may be used
@@ -53,10 +53,10 @@ var (
 	_ sandbox.Tidier   = (*Provider)(nil)
 )
 
-// New checks the options, and finds out how agents can be shut in here. Errors
-// name the field, or are [ErrUnconfined] or [ErrUnguarded]. What an agent left
-// in the data folder is no error: it is removed, listed as unhealthy, or left to
-// [Provider.Tidy].
+// New checks the options, and finds out how agents can be isolated on this
+// machine. Errors name the field, or are [ErrUnconfined] or [ErrUnguarded]. What
+// an agent left in the data folder is not an error: it is removed, listed as
+// unhealthy, or left to [Provider.Tidy].
 func New(ctx context.Context, o Options) (*Provider, error) {
 	o = o.withDefaults()
 	p := &Provider{options: o, removing: map[string]bool{}, forgotten: map[string]bool{}}
@@ -79,7 +79,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	if p.network, err = p.guard(); err != nil {
 		return nil, fmt.Errorf("sandbox local: %w", err)
 	}
-	_ = p.Tidy(ctx) // what is left is named by the next one
+	_ = p.Tidy(ctx) // the next one names what is left
 	return p, nil
 }
 
@@ -150,11 +150,11 @@ func findRunner(given string) (string, error) {
 
 func (p *Provider) root() string { return filepath.Join(p.dataDir, "sandboxes") }
 
-// Isolation returns how agents are isolated here.
+// Isolation returns how agents are isolated on this machine.
 func (p *Provider) Isolation() runner.Isolation { return p.isolation }
 
-// Notice is what an operator must be told at start: empty where namespaces
-// keep the worker's processes and files out of an agent's sight.
+// Notice returns what an operator must know at start: empty if namespaces hide
+// the worker's processes and files from agents.
 func (p *Provider) Notice() string {
 	if p.confines() {
 		return ""
@@ -162,8 +162,8 @@ func (p *Provider) Notice() string {
 	return "local sandboxes are no security boundary on this machine: agents can see this user's files and processes (" + p.isolation.Reason + ")"
 }
 
-// NetworkNotice is what an operator must be told at start of the network: empty
-// where agents don't reach what listens on this machine, or where that is wanted.
+// NetworkNotice returns what an operator must know of the network at start: empty
+// if agents don't reach the services of this machine, or if that is configured.
 func (p *Provider) NetworkNotice() string {
 	if p.network.Guarded() || p.options.Network.Mode == sandbox.NetworkHost {
 		return ""
@@ -173,7 +173,7 @@ func (p *Provider) NetworkNotice() string {
 
 func (p *Provider) confines() bool { return p.isolation.PID && p.isolation.Mount }
 
-// Runner is the runner program that sandboxes use.
+// Runner returns the runner program that sandboxes use.
 func (p *Provider) Runner() string { return p.runner }
 
 // record is the file sandbox.json.
@@ -182,8 +182,8 @@ type record struct {
 	Created time.Time `json:"created"`
 }
 
-// Create makes a sandbox; see [sandbox.Provider]. It appears whole or not at
-// all.
+// Create makes a sandbox; see [sandbox.Provider]. It is visible only when it is
+// complete.
 func (p *Provider) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -252,14 +252,14 @@ func (p *Provider) open(id string) (*box, error) {
 		err = fmt.Errorf("it has the id %q", b.record.ID)
 	}
 	if err != nil {
-		// It can be ended all the same.
+		// It can still be ended.
 		b.record = record{Spec: sandbox.Spec{ID: id}}
 		b.damage = fmt.Errorf("its record is damaged: %w", err)
 	}
 	return b, nil
 }
 
-// readRecord reads a sandbox's record, also in a folder that was closed.
+// readRecord reads a sandbox's record, also in a folder that was made unreadable.
 func (p *Provider) readRecord(id string) ([]byte, error) {
 	name := filepath.Join(p.folder(id), "sandbox.json")
 	raw, err := os.ReadFile(name)

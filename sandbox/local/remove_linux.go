@@ -22,43 +22,44 @@ const (
 	foldersAtOnce = 4096
 )
 
-// remover removes a folder with all below it, whatever an agent left there.
-// Each folder that is found in another is first moved up into the one being
-// removed: so depth costs neither descriptors nor stack, and no path is ever
-// longer than two names. Everything is opened in its folder, no link is followed
-// and no mount is entered.
+// remover removes a folder with everything below it, whatever an agent left
+// there. Each subfolder is first moved up into the folder being removed: so depth
+// costs neither descriptors nor stack, and no path is ever longer than two names.
+// Everything is opened in its folder, no link is followed and no mount is
+// entered.
 type remover struct {
 	root *os.File
 	// stack are the folders in root that are being removed, the newest last.
 	stack []doomed
 	// waiting are the names of the folders on it.
 	waiting map[string]bool
-	// fresh begins the names of folders that were moved up; moved counts them.
+	// fresh is the prefix of the names of folders that were moved up; moved counts
+	// them.
 	fresh string
 	moved int
 	// stuck are names in root that can't be removed.
 	stuck map[string]bool
-	// left is what can't be removed, in words, by path.
+	// left describes, by path, what can't be removed.
 	left map[string]error
-	// found is where the first few of left were, in order.
+	// found has the paths of the first few of left, in order.
 	found []string
 }
 
 // doomed is a folder to remove.
 type doomed struct {
-	// name is its name in root, path where it was, shortened.
+	// name is its name in root, path its original path, shortened.
 	name, path string
 }
 
-// removeTree removes a folder and all below it. What can't be removed is left
-// out, and named in the error.
+// removeTree removes a folder and everything below it. What can't be removed is
+// left, and named in the error.
 func removeTree(ctx context.Context, dir string) error {
 	parent, err := os.Open(filepath.Dir(dir))
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", dir, err)
 	}
 	defer parent.Close()
-	// Something else than a folder is gone by that.
+	// This removes whatever is not a folder.
 	if err := unlink(parent, filepath.Base(dir)); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -99,8 +100,8 @@ func (r *remover) run(ctx context.Context) error {
 	return nil
 }
 
-// folder empties a folder and removes it. It reports whether folders that were
-// in it are to be removed first.
+// folder empties a folder and removes it. It reports whether its subfolders must
+// be removed first.
 func (r *remover) folder(ctx context.Context, d doomed) (more bool) {
 	dir := r.root
 	if d.name != "" {
@@ -148,7 +149,7 @@ func (r *remover) empty(ctx context.Context, dir *os.File, d doomed) error {
 		case !removed:
 			return nil
 		default:
-			// A removal may hide other names from the listing under way.
+			// A removal may hide other names from the listing in progress.
 			removed = false
 			if _, err := dir.Seek(0, io.SeekStart); err != nil {
 				return err
@@ -158,7 +159,7 @@ func (r *remover) empty(ctx context.Context, dir *os.File, d doomed) error {
 }
 
 // entry removes a name in a folder, or puts it on the stack if it is a folder
-// with something in it. It reports whether the name is gone from its folder.
+// that is not empty. It reports whether the name is gone from its folder.
 func (r *remover) entry(dir *os.File, d doomed, name string) (gone bool) {
 	if dir == r.root && (r.stuck[name] || r.waiting[name]) {
 		return false
@@ -203,7 +204,7 @@ func (r *remover) subfolder(dir *os.File, at doomed) (gone bool) {
 	return true
 }
 
-// leave notes what can't be removed.
+// leave records what can't be removed.
 func (r *remover) leave(d doomed, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -212,7 +213,7 @@ func (r *remover) leave(d doomed, err error) {
 		r.stuck[d.name] = true
 	}
 	if len(r.left) > 0 && errors.Is(err, unix.ENOTEMPTY) {
-		return // by what is left in it
+		return // because of what is left in it
 	}
 	if _, known := r.left[d.path]; !known && len(r.found) < leftNamed {
 		r.found = append(r.found, d.path)
@@ -220,7 +221,7 @@ func (r *remover) leave(d doomed, err error) {
 	r.left[d.path] = err
 }
 
-// fault names the first few of what is left.
+// fault returns an error that names the first few of what is left.
 func (r *remover) fault() error {
 	var errs []error
 	for _, path := range r.found {
@@ -232,11 +233,11 @@ func (r *remover) fault() error {
 	return errors.Join(errs...)
 }
 
-// pathShown bounds a path that is only shown, in bytes.
+// pathShown bounds a path for display, in bytes.
 const pathShown = 256
 
-// shortened joins a folder's path and a name, with the middle left out of what
-// is too long to show.
+// shortened joins a folder's path and a name, and drops the middle of what is too
+// long to show.
 func shortened(dir, name string) string {
 	path := filepath.Join(dir, name)
 	if len(path) <= pathShown {

@@ -23,7 +23,7 @@ type box struct {
 
 var _ sandbox.Sandbox = (*box)(nil)
 
-// ID is the sandbox's id.
+// ID returns the sandbox's id.
 func (b *box) ID() string { return b.record.ID }
 
 func (b *box) folder() string { return b.provider.folder(b.record.ID) }
@@ -57,7 +57,7 @@ func (b *box) paths() sandbox.Paths {
 	return out
 }
 
-// env is the environment of every command.
+// env returns the environment of every command.
 func (b *box) env(paths sandbox.Paths) []string {
 	return sandbox.MergeEnv(
 		[]string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TERM=dumb"},
@@ -66,7 +66,7 @@ func (b *box) env(paths sandbox.Paths) []string {
 	)
 }
 
-// Info looks at the sandbox; see [sandbox.Sandbox].
+// Info returns the sandbox's state; see [sandbox.Sandbox].
 func (b *box) Info(_ context.Context) (sandbox.Info, error) {
 	paths := b.paths()
 	info := sandbox.Info{
@@ -79,7 +79,7 @@ func (b *box) Info(_ context.Context) (sandbox.Info, error) {
 		Paths:     paths,
 		Env:       b.env(paths),
 	}
-	if !b.stands() {
+	if !b.exists() {
 		exit := 0
 		info.Status, info.Exit = sandbox.StatusTerminated, &exit
 		return info, nil
@@ -100,7 +100,7 @@ func (b *box) Info(_ context.Context) (sandbox.Info, error) {
 	return info, nil
 }
 
-func (b *box) stands() bool {
+func (b *box) exists() bool {
 	_, err := os.Stat(filepath.Join(b.folder(), "sandbox.json"))
 	return err == nil
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// removePatience bounds the removal of one folder: a caller that ends a sandbox
-// waits for it. What is left then is removed by the next Tidy.
+// removePatience bounds the removal of one folder, for which the end of a sandbox
+// waits. The next Tidy removes the rest.
 const removePatience = 10 * time.Second
 
-// remove takes the folder out of sight first, so that the sandbox is gone at
-// once however much there is to delete. That needs no space on a full disk. The
-// error is a [sandbox.LeftError].
+// remove first renames the folder, so that the sandbox is gone at once however
+// much there is to delete. That needs no space on a full disk. The error is a
+// [sandbox.LeftError].
 func (b *box) remove(ctx context.Context, paths sandbox.Paths) error {
 	aside := b.provider.aside(gonePrefix + b.record.ID + "-")
 	err := b.provider.rename(b.folder(), aside)
@@ -28,7 +28,7 @@ func (b *box) remove(ctx context.Context, paths sandbox.Paths) error {
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
 	case err != nil:
-		// It remains where it is, and is not listed by this process any more.
+		// It stays in its place, and is not listed by this process any more.
 		b.provider.forget(b.record.ID)
 		err = &sandbox.LeftError{Path: b.folder(), Err: err}
 	default:
@@ -40,11 +40,11 @@ func (b *box) remove(ctx context.Context, paths sandbox.Paths) error {
 	return err
 }
 
-// aside is a new name beside the sandboxes.
+// aside returns a new name in the folder of all sandboxes.
 func (p *Provider) aside(prefix string) string { return filepath.Join(p.root(), prefix+rand.Text()) }
 
 // rename moves a folder within the folder of all sandboxes, and undoes what an
-// agent that had no namespace may have done against that.
+// agent without a namespace may have done to prevent that.
 func (p *Provider) rename(from, to string) error {
 	err := os.Rename(from, to)
 	if !forbidden(err) {
@@ -60,8 +60,8 @@ func (p *Provider) rename(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// destroy removes a folder that is out of sight. One removal of it runs at a
-// time; a second caller leaves it to the first.
+// destroy removes a renamed folder. One removal of it runs at a time; a second
+// caller leaves it to the first.
 func (p *Provider) destroy(ctx context.Context, dir string) error {
 	p.mu.Lock()
 	busy := p.removing[dir]
@@ -83,7 +83,7 @@ func (p *Provider) destroy(ctx context.Context, dir string) error {
 	return nil
 }
 
-// forget drops a sandbox whose folder can't be moved from what is listed.
+// forget removes a sandbox whose folder can't be moved from the list.
 func (p *Provider) forget(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,8 +96,7 @@ func (p *Provider) isForgotten(id string) bool {
 	return p.forgotten[id]
 }
 
-// Tidy removes what sandboxes that have ended, or were never whole, left; see
-// [sandbox.Tidier].
+// Tidy removes what ended or incomplete sandboxes left; see [sandbox.Tidier].
 func (p *Provider) Tidy(ctx context.Context) error {
 	entries, err := os.ReadDir(p.root())
 	if err != nil {
@@ -112,8 +111,8 @@ func (p *Provider) Tidy(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leftover reports whether an entry is of a sandbox that has ended, or is one
-// that a process which died left half-made.
+// leftover reports whether an entry is of a sandbox that has ended, or was left
+// half-made by a process that died.
 func (p *Provider) leftover(e fs.DirEntry) bool {
 	if strings.HasPrefix(e.Name(), gonePrefix) || p.isForgotten(e.Name()) {
 		return true

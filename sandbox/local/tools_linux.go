@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// toolFolders returns what programs in PATH need of a home that is hidden: the
-// PATH folders themselves, and the whole of a language's installation (a
-// folder whose bin holds the interpreter), but no folder that also holds the
-// user's settings, such as ~/.local or ~/.cargo.
+// toolFolders returns the folders of a hidden home that programs in PATH need:
+// the PATH folders themselves, and the whole of a language's installation (a
+// folder whose bin has the interpreter), but no folder that also has the user's
+// settings, such as ~/.local or ~/.cargo.
 func toolFolders(home, path string) []string {
 	var keep []string
 	for _, dir := range filepath.SplitList(path) {

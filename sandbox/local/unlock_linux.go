@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an agent does to a file's permissions, flags and mounts is undone here,
-// as far as the worker's user may: always by descriptor, in the folder that
-// holds the name, so that nothing swapped meanwhile leads elsewhere.
+// The functions here undo what an agent does to a file's permissions, flags and
+// mounts, as far as the worker's user may: always by descriptor, in the folder
+// with the name, so that a swap meanwhile does not lead elsewhere.
 
 // unlockAt grants the owner permissions on a file or folder.
 func unlockAt(dir *os.File, name string, perm uint32) error {
@@ -25,7 +25,7 @@ func unlockAt(dir *os.File, name string, perm uint32) error {
 	return unlock(fd, perm)
 }
 
-// unlock is unlockAt for a descriptor, which may be one that only names a file.
+// unlock is unlockAt for a descriptor, which may be opened with O_PATH.
 func unlock(fd int, perm uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -35,22 +35,22 @@ func unlock(fd int, perm uint32) error {
 	if kind != unix.S_IFREG && kind != unix.S_IFDIR || st.Mode&perm == perm {
 		return nil
 	}
-	// fchmod refuses a descriptor that only names a file; the link does not.
+	// fchmod refuses an O_PATH descriptor; the link does not.
 	if err := unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), st.Mode&0o7777|perm); err != nil {
 		return fmt.Errorf("unlock: %w", err)
 	}
 	return nil
 }
 
-// Flags of a file that forbid any change but, with the second, growth.
+// Flags of a file that forbid any change or, the second one, all but appending.
 const (
 	immutable  = unix.STATX_ATTR_IMMUTABLE
 	appendOnly = unix.STATX_ATTR_APPEND
 )
 
-// thaw clears the flags that forbid any change, which only a privileged agent
-// can set and only a privileged worker can clear. Without such flags, or where
-// the file system has none, it does nothing.
+// thaw clears the flags that forbid changes, which only a privileged agent can
+// set and only a privileged worker can clear. Without such flags, or on a file
+// system without them, it does nothing.
 func thaw(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -78,13 +78,13 @@ func thawAt(dir *os.File, name string) {
 		return
 	}
 	defer f.Close()
-	_ = thaw(int(f.Fd())) // the caller tries again, and has the error then
+	_ = thaw(int(f.Fd())) // the caller tries again, and gets the error then
 }
 
-// forbidden reports whether an error may come of permissions or flags.
+// forbidden reports whether an error may be due to permissions or flags.
 func forbidden(err error) bool { return errors.Is(err, fs.ErrPermission) }
 
-// unlink removes a name that is no folder; for a folder the error is EISDIR.
+// unlink removes a name that is not a folder; for a folder the error is EISDIR.
 func unlink(dir *os.File, name string) error {
 	err := unix.Unlinkat(int(dir.Fd()), name, 0)
 	if !forbidden(err) {
@@ -110,8 +110,8 @@ func moveUp(dir *os.File, name string, to *os.File, as string) error {
 	return unix.Renameat(int(dir.Fd()), name, int(to.Fd()), as)
 }
 
-// openForRemoval opens a folder in another one so that what is in it can be
-// removed. What is mounted there is not entered but taken away.
+// openForRemoval opens a folder in another one so that its entries can be
+// removed. A mount is not entered but unmounted.
 func openForRemoval(dir *os.File, name string) (*os.File, error) {
 	f, err := openHere(dir, name)
 	if errors.Is(err, unix.EXDEV) {
@@ -132,7 +132,7 @@ func openForRemoval(dir *os.File, name string) (*os.File, error) {
 	}
 	if unlock(int(f.Fd()), 0o700) != nil {
 		_ = thaw(int(f.Fd()))
-		_ = unlock(int(f.Fd()), 0o700) // what fails for it is named then
+		_ = unlock(int(f.Fd()), 0o700) // if it fails, the removal names what is left
 	}
 	_ = thaw(int(f.Fd()))
 	return f, nil
@@ -147,7 +147,7 @@ func openHere(dir *os.File, name string) (*os.File, error) {
 		})
 	})
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
-		// An old kernel, or a container's rules from before this call.
+		// An old kernel, or a container's rules from before this call existed.
 		return openOnDevice(dir, name)
 	}
 	if err != nil {
@@ -156,8 +156,8 @@ func openHere(dir *os.File, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// openOnDevice is openHere by older calls: it takes a mount of the same file
-// system for a folder.
+// openOnDevice is openHere with older calls: it can't detect a mount of the same
+// file system.
 func openOnDevice(dir *os.File, name string) (*os.File, error) {
 	f, err := openAt(dir, name, unix.O_DIRECTORY)
 	if err != nil {

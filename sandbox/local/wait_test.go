@@ -4,7 +4,7 @@ package local_test
 
 import "time"
 
-// For states that the kernel reaches by itself and tells nobody.
+// For states that the kernel reaches without a notification.
 const (
 	waitLong = 20 * time.Second
 	waitStep = 2 * time.Millisecond

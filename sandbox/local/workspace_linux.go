@@ -10,8 +10,8 @@ import (
 )
 
 // resolveWorkspace replaces the Spec's workspace by its real path, which no
-// symbolic link can turn elsewhere later, and refuses one that would open to
-// the agent what the provider hides: a workspace is always in an agent's view.
+// symbolic link can turn elsewhere later, and refuses one that would show the
+// agent what the provider hides: a workspace is always visible to the agent.
 func (p *Provider) resolveWorkspace(spec *sandbox.Spec) error {
 	if spec.Workspace == "" {
 		return nil
@@ -49,7 +49,8 @@ type hiddenFolder struct {
 	projects bool
 }
 
-// hiddenFolders are those of every sandbox that exist now.
+// hiddenFolders returns those that are hidden from every sandbox and currently
+// exist.
 func (p *Provider) hiddenFolders() []hiddenFolder {
 	home := realPath(p.hiddenHome())
 	all := []hiddenFolder{{path: p.dataDir, what: "the worker's data folder"}}
@@ -68,8 +69,8 @@ func (p *Provider) hiddenFolders() []hiddenFolder {
 	return existing
 }
 
-// conflict returns why dir can't be a workspace beside the hidden folder; empty
-// if it can.
+// conflict returns why dir can't be a workspace because of the hidden folder;
+// empty if it can.
 func (h hiddenFolder) conflict(dir string) string {
 	if within(dir, h.path) {
 		return fmt.Sprintf("is or contains %s (%s)", h.what, h.path)
@@ -89,7 +90,7 @@ func within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// realPath resolves symbolic links; empty for what does not exist.
+// realPath resolves symbolic links; empty if the path does not exist.
 func realPath(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil || path == "" {
@@ -98,7 +99,7 @@ func realPath(path string) string {
 	return real
 }
 
-// hiddenHome is the home to hide from agents; empty for none.
+// hiddenHome returns the home to hide from agents; empty for none.
 func (p *Provider) hiddenHome() string {
 	home := p.options.UserHome
 	if !filepath.IsAbs(home) || filepath.Clean(home) == "/" {

@@ -9,58 +9,55 @@ import (
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
-// Agent is what an adapter's test says of its agent. Only Adapter is
-// required.
+// Agent describes the agent under test. Only Adapter is required.
 type Agent struct {
 	Adapter adapters.Adapter
-	// Env is added, NAME=value, to what leads each agent to the model server
-	// (modelsim.Environment), as a host passes it on by SOJOURN_PASS_ENV.
-	// Settings that keep retries short belong here. Default: nothing.
+	// Env is added, as NAME=value, to the variables that point each agent to the model
+	// server (modelsim.Environment), as a host passes it on by SOJOURN_PASS_ENV.
+	// Settings that keep retries short are set here. Default: nothing.
 	Env []string
-	// RetriesForever says that the agent asks a model that fails again until
-	// somebody interrupts it. Default: it gives up by itself.
+	// RetriesForever: the agent retries a failing model until it is interrupted.
+	// Default: it gives up.
 	RetriesForever bool
-	// RetriesSilently says that nobody is told when the agent asks again; the
-	// turn is interrupted at the model's second request. Default: it tells.
+	// RetriesSilently: the agent emits no event when it retries. The turn is then
+	// interrupted at the model's second request. Default: it emits one.
 	RetriesSilently bool
-	// SealedTasks says that what a subagent was started with is for its model's
-	// eyes only. Default: it is told.
+	// SealedTasks: the prompt of a subagent is visible to its model only. Default: it
+	// is in the events.
 	SealedTasks bool
-	// Files may change the files of a profile, and add some: settings for tests
-	// that have no variable. Default: they are written as they are.
+	// Files may change and add files of a profile, for settings in tests that have no
+	// variable. Default: they are written unchanged.
 	Files func(adapters.Launch, []adapters.File) []adapters.File
-	// Shared says that another adapter's suite has the same program: a short run
-	// plays one scenario. Default: the program is this adapter's own.
+	// Shared: another adapter's suite runs the same program, so a short run plays one
+	// scenario only. Default: false.
 	Shared bool
-	// Model is the model that sessions are started with, and OtherModel one to
-	// change to. Defaults: the agent's own; without OtherModel none is changed.
+	// Model is the model that sessions start with, OtherModel one to change to.
+	// Defaults: the agent's own model; without OtherModel the model is never changed.
 	Model, OtherModel string
-	// Rules are what the live side of the agent's own mode cannot have.
-	// Default: everything is equal.
+	// Rules are the deviations of the live side in the agent's own mode. Default:
+	// everything is equal.
 	Rules parity.Rules
-	// Missing names scenarios that the agent cannot do, each with the reason.
-	// What Info().Capabilities denies need not be named, and what it claims
-	// must not be.
+	// Missing has the scenarios that the agent can't do, by name, with the reasons.
+	// Those that Info().Capabilities denies are skipped anyway, and those that it
+	// claims must not be listed.
 	Missing map[string]string
 
-	// Question is how the agent is made to ask its user. Required where
-	// Capabilities say Questions.
+	// Question makes the agent ask its user. Required if Capabilities has Questions.
 	Question Question
-	// Compact is the message that makes the agent sum up its conversation.
-	// Default: it has none.
+	// Compact is the message that makes the agent compact its conversation. Default: it
+	// has none.
 	Compact string
-	// Tool is the agent's name for a tool of an MCP server, as its model is
-	// offered it. Default: the scenario with a profile calls none.
+	// Tool returns the agent's name for a tool of an MCP server, as its model gets it.
+	// Default: the scenario with a profile calls no tool.
 	Tool func(server, tool string) string
-	// Big is the script that makes the agent print a line of 64 MiB or more: the
-	// result of the tool "big" of the MCP server "kit", say. Default: a text of
-	// that length.
+	// Big is the script that makes the agent print a line of 64 MiB or more, such as
+	// the result of the tool "big" of the MCP server "kit". Default: a text of that
+	// length.
 	Big string
-	// Unknown makes a native record that no version of the agent prints, for
-	// every way in which one can be unknown. Default: JSON objects of unknown
-	// type and method.
+	// Unknown creates a native record that no version of the agent prints, of every
+	// kind that can be unknown. Default: JSON objects of unknown type and method.
 	Unknown func(r *rand.Rand) string
-	// Profile is every session's. Default: empty.
+	// Profile is the profile of every session. Default: empty.
 	Profile adapters.Profile
 }
 
@@ -68,9 +65,9 @@ type Agent struct {
 type Question struct {
 	// Script makes the model ask.
 	Script string
-	// Answer is the input of the answer, as a client would send it.
+	// Answer returns the input of the answer, as a client would send it.
 	Answer func(asked event.PermissionRequested) json.RawMessage
-	// Heard is a word of the answer that the model must get to see.
+	// Heard is a word of the answer that must be in a request to the model.
 	Heard string
 }
 
@@ -78,14 +75,14 @@ func (a Agent) name() string { return a.Adapter.Info().Name }
 
 // Options of a Rig. The zero value works.
 type Options struct {
-	// Permission is what the session is started with. Default: allow.
+	// Permission is the permission mode at the start. Default: allow.
 	Permission adapters.Permission
-	// Profile takes the place of the agent's. Default: Agent.Profile.
+	// Profile replaces the agent's. Default: Agent.Profile.
 	Profile *adapters.Profile
 	// Env is added to the agent's environment, NAME=value. Default: none.
 	Env []string
-	// Unknown mixes records that nobody knows among the agent's own before
-	// they are translated. Default: none.
+	// Unknown inserts unknown records among the agent's own before they are translated.
+	// Default: none.
 	Unknown bool
 	// SystemPrompt is appended to the agent's own. Default: none.
 	SystemPrompt string

@@ -11,9 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/replay"
 )
 
-// archive keeps a session's transcripts as the host's archive does: whole
-// lines of those that grow, what changed in those that are exported, the
-// newest of the rest.
+// archive stores a session's transcripts as the host's archive does: whole lines of
+// those that grow, the changes of exported ones, and the newest version of the others.
 type archive struct {
 	exporter adapters.Exporter
 	kept     map[string]*keptFile
@@ -31,7 +30,7 @@ func newArchive(a adapters.Adapter) *archive {
 	return &archive{exporter: exporter, kept: map[string]*keptFile{}}
 }
 
-// sync takes in what is new.
+// sync archives what is new.
 func (a *archive) sync(home adapters.Home, found []adapters.Transcript) error {
 	for i, t := range found {
 		if slices.ContainsFunc(found[:i], func(o adapters.Transcript) bool { return o.ID == t.ID }) {
@@ -84,7 +83,7 @@ func (a *archive) take(home adapters.Home, f *keptFile) error {
 	return nil
 }
 
-// sources are the archive's transcripts, for Parse and Import.
+// sources returns the archive's transcripts, for Parse and Import.
 func (a *archive) sources() []adapters.Source {
 	var out []adapters.Source
 	for _, id := range a.order {
@@ -97,8 +96,8 @@ func (a *archive) sources() []adapters.Source {
 	return out
 }
 
-// same says whether every transcript has in the home the very bytes that are
-// archived, so that there is nothing else to be read.
+// same reports whether the home has exactly the archived bytes of every transcript, so
+// that parsing the archive would add nothing.
 func (a *archive) same(home adapters.Home) bool {
 	for _, f := range a.kept {
 		if a.exporter != nil && f.Kind == adapters.Snapshot {
@@ -117,7 +116,7 @@ func (a *archive) same(home adapters.Home) bool {
 	return true
 }
 
-// restore gives the files for the home of another launch.
+// restore returns the files for the home of another launch.
 func (a *archive) restore(adapter adapters.Adapter, l adapters.Launch) ([]adapters.File, error) {
 	var files []adapters.File
 	var exported []adapters.Source
@@ -143,8 +142,8 @@ func (a *archive) restore(adapter adapters.Adapter, l adapters.Launch) ([]adapte
 	return files, a.resume()
 }
 
-// resume finds out where the exports of another home go on, by what the
-// archive has, as a host that knows nothing else.
+// resume computes the cursors of the exports in another home from the archive alone, as
+// a host does.
 func (a *archive) resume() error {
 	for _, f := range a.kept {
 		if f.Kind != adapters.Snapshot {

@@ -15,19 +15,20 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
-// settleTime is how long after it has spoken an agent may take to write down
-// what it said; nothing tells when it has.
+// settleTime is how long an agent may take to write its transcripts after its last
+// record. No event reports when it has.
 const settleTime = 15 * time.Second
 
-// Report is what a comparison of the live and the restored side came to.
+// Report is the result of a comparison of the live and the restored conversation.
 type Report struct {
 	Records, Events, Blocks, Subagents int
 	Differences                        []parity.Difference
-	// Errors are those of reading the transcripts.
+	// Errors are the errors of reading the transcripts.
 	Errors []error
 }
 
@@ -38,9 +39,8 @@ func (r Report) String() string {
 
 func (r Report) equal() bool { return len(r.Differences) == 0 && len(r.Errors) == 0 }
 
-// Parity demands that the live conversation equals the one in the home, the
-// one in the archive, and, with the subagents' files beside the stream, with
-// nothing left out. It waits until the agent has written down what it said.
+// Parity checks that the live conversation equals the one in the home and the one in
+// the archive. It waits until the agent has written its transcripts.
 func (r *Rig) Parity() Report {
 	r.t.Helper()
 	r.sync()
@@ -57,7 +57,7 @@ func (r *Rig) Parity() Report {
 		select {
 		case <-limit:
 			return r.differ(report)
-		case <-time.After(20 * time.Millisecond): // the file is all there is to look at
+		case <-time.After(20 * time.Millisecond): // only the file shows when it is written
 		}
 	}
 }
@@ -104,8 +104,8 @@ func (r *Rig) differences(live, restored reducer.State, rules parity.Rules) []pa
 	return diffs
 }
 
-// shortened is the length from which texts are compared by their hash: huge
-// ones take long to encode.
+// shortened is the length from which texts are compared by their hash, since huge ones
+// take long to encode.
 const shortened = 1 << 20
 
 func shorten(s reducer.State) reducer.State {
@@ -127,12 +127,12 @@ func digest(data []byte) string {
 	return fmt.Sprintf("%d bytes of sha256 %x", len(data), sha256.Sum256(data))
 }
 
-// compareArchive demands that what the archive has says the same.
+// compareArchive checks that the archived conversation equals the live one.
 func (r *Rig) compareArchive() {
 	r.t.Helper()
 	r.sync()
 	if r.size() >= checkLimit && r.archive.same(r.place.home()) {
-		return // what was just read from the home; to read it again takes long
+		return // the same bytes were just parsed from the home, and parsing huge ones again takes long
 	}
 	state, errs := parseAll(r.agent.Adapter, r.archive.sources())
 	for _, err := range errs {
@@ -151,9 +151,9 @@ func countBlocks(s reducer.State) int {
 	return n
 }
 
-// Finish ends the process and demands everything that holds of every session:
-// parity before and after the end, the same bytes again from the same records,
-// unknown records kept, each prompt ended once.
+// Finish ends the process and checks everything that holds for every session: parity
+// before and after the end, the same bytes again from the same records, unknown records
+// kept, one end per prompt.
 func (r *Rig) Finish() Report {
 	r.t.Helper()
 	if r.alive() && r.size() < checkLimit {
@@ -177,7 +177,7 @@ func (r *Rig) Finish() Report {
 	return report
 }
 
-// checkTurns: every prompt that was not lost in a kill ended once.
+// checkTurns checks that every prompt that no kill cancelled ended once.
 func (r *Rig) checkTurns() {
 	r.t.Helper()
 	r.mu.Lock()
@@ -188,7 +188,7 @@ func (r *Rig) checkTurns() {
 	}
 }
 
-// size is the length of all records.
+// size returns the length of all records.
 func (r *Rig) size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,8 +199,8 @@ func (r *Rig) size() int {
 	return n
 }
 
-// checkLimit keeps the checks that go over all records several times from
-// those of huge ones.
+// checkLimit is the length of records from which the checks that read all of them
+// several times are skipped.
 const checkLimit = 4 << 20
 
 func (r *Rig) checkPart(p *part) {
@@ -221,8 +221,8 @@ func (r *Rig) checkPart(p *part) {
 	}
 }
 
-// replay steps through a part's records again; at the cuts another translator
-// goes on from the state.
+// replay steps a new translator through a part's records. At each cut another one
+// continues from the state.
 func (r *Rig) replay(p *part, cuts map[int]bool) *part {
 	r.t.Helper()
 	tr := r.translator(p, 0, nil)
@@ -237,12 +237,13 @@ func (r *Rig) replay(p *part, cuts map[int]bool) *part {
 	return again
 }
 
-// begins says whether another process of the agent begins at a record.
+// begins reports whether another process of the agent starts at a record.
 func (p *part) begins(at int) bool {
 	return at > 0 && slices.ContainsFunc(p.starts, func(s start) bool { return s.at == at })
 }
 
-// translator goes on from another one, if there is one, at a record.
+// translator creates the translator for a record, with the state of before unless that
+// is nil.
 func (r *Rig) translator(p *part, at int, before adapters.Translator) adapters.Translator {
 	r.t.Helper()
 	var state json.RawMessage
@@ -273,8 +274,8 @@ func (r *Rig) sameEvents(what string, p *part, said [][]event.Event) {
 	}
 }
 
-// sameMessages: what is due by the records alone was written, and is the same
-// again for whoever steps through them.
+// sameMessages checks that the messages that the records make due were written, with
+// the same bytes.
 func (r *Rig) sameMessages(p *part, due []adapters.Message) {
 	r.t.Helper()
 	for _, m := range due {
@@ -288,8 +289,8 @@ func (r *Rig) sameMessages(p *part, due []adapters.Message) {
 	}
 }
 
-// checkUnknown mixes records that nobody knows among the real ones: they are
-// kept as native events, and nothing else changes.
+// checkUnknown inserts unknown records among the real ones. They must be kept as native
+// events, and nothing else may change.
 func (r *Rig) checkUnknown(p *part) {
 	r.t.Helper()
 	tr := r.translator(p, 0, nil)
@@ -299,7 +300,7 @@ func (r *Rig) checkUnknown(p *part) {
 		}
 		if rec.Dir == event.DirOut && r.random.IntN(4) == 0 {
 			line := r.agent.unknown(r.random)
-			r.onlyNative(line, tr.Step(event.Record{TS: rec.TS, Dir: event.DirOut, Line: line}))
+			r.onlyNative(line, tr.Step(traffic.Record{TS: rec.TS, Dir: event.DirOut, Line: line}))
 		}
 		want, got := encoded(r.t, p.said[i]), encoded(r.t, tr.Step(rec))
 		if !bytes.Equal(want, got) {
@@ -333,8 +334,8 @@ func encoded(t require.TestingT, events []event.Event) []byte {
 	return out
 }
 
-// WithSide demands that the records and the subagents' files beside them say
-// all that the transcripts say. It is for sessions of one sandbox.
+// WithSide checks that the records, with the subagents' files beside them, have
+// everything that the transcripts have. It is for sessions of one sandbox.
 func (r *Rig) WithSide() {
 	r.t.Helper()
 	require.Len(r.t, r.parts, 1)
@@ -345,7 +346,7 @@ func (r *Rig) WithSide() {
 	r.mu.Lock()
 	records := slices.Clone(r.parts[0].records)
 	r.mu.Unlock()
-	all := func(yield func(event.Record, error) bool) {
+	all := func(yield func(traffic.Record, error) bool) {
 		for _, rec := range records {
 			if !yield(rec, nil) {
 				return
@@ -362,8 +363,8 @@ func (r *Rig) WithSide() {
 	}
 }
 
-// KeepVariable names a folder that gets the records and the home of what
-// differs, for somebody to read.
+// KeepVariable names a folder to which the records and the home of sessions with
+// differences are copied.
 const KeepVariable = "SOJOURN_KEEP"
 
 func (r *Rig) keep() {
@@ -385,7 +386,7 @@ func (r *Rig) keep() {
 	for i, p := range r.parts {
 		var out []byte
 		for _, rec := range p.records {
-			out = append(event.AppendRecord(out, rec), '\n')
+			out = append(traffic.Append(out, rec), '\n')
 		}
 		require.NoError(r.t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("records-%d.jsonl", i)), out, 0o600))
 	}

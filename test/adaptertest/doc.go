@@ -1,5 +1,5 @@
-// Package adaptertest holds the tests that every agent's adapter must pass with
-// the agent's real program, and the [Rig] that they run on.
+// Package adaptertest has the tests that every adapter must pass with the agent's real
+// program, and the [Rig] that they run on.
 //
 //	func TestConformance(t *testing.T) {
 //		adaptertest.Run(t, adaptertest.Agent{
@@ -10,11 +10,11 @@
 //
 //	func TestParityFresh(t *testing.T) { adaptertest.Fresh(t, agent) }
 //
-// A Rig is one session as a host runs it: a local sandbox with a home and a
-// workspace, the profile's files in them, the program under the real runner,
-// its records through an [adapters.Dialogue], the events folded, and the
-// transcripts archived as they grow. The model behind the program is the
-// scripted one of test/modelsim, whose words the prompts are.
+// A Rig is one session as a host runs it: a local sandbox with a home and a workspace,
+// the profile's files in them, the program under the real runner, its records through
+// an [adapters.Dialogue], the events folded, and the transcripts archived as they grow.
+// The model behind the program is the scripted one of test/modelsim; the prompts are
+// its scripts.
 //
 //	r := adaptertest.New(t, agent, adaptertest.Options{})
 //	r.Start()
@@ -23,19 +23,18 @@
 //	r.Ask("RECALL")
 //	r.Finish() // parity, determinism, one idle per prompt
 //
-// An adapter's own tests may use a Rig for what the suite does not ask: Say any
-// input, Await any event, HoldBack the reader, Kill the agent, look at Live and
-// Restored. With SOJOURN_KEEP naming a folder, the records and the home of a
-// session whose two sides differ are kept there.
+// An adapter's own tests may use a Rig for what the suite doesn't cover: Say any input,
+// Await any event, HoldBack the reader, Kill the agent, compare Live and Restored. If
+// SOJOURN_KEEP names a folder, the records and the home of a session whose two sides
+// differ are copied there.
 //
-// The program is found by the adapter, in .agents/bin of the repository and
-// then in PATH; without it the test is skipped with the adapter's own words.
-// The runner is SOJOURN_RUNNER_BIN, or is built once per test program.
+// The adapter locates the program, in .agents/bin of the repository and then in PATH.
+// Without it the test is skipped with the adapter's error. The runner is
+// SOJOURN_RUNNER_BIN, or is built once per test program.
 //
-// What the suite asserts of an agent beside each scenario's own sentence:
-// the live conversation equals the restored one, the same records give the
-// same bytes again, also from any state in between, records that nobody knows
-// become native events and change nothing, transcripts that are declared to
-// grow only grow, no input's id is used twice, and every prompt ends once.
-// A scenario that an agent cannot do is skipped by name with the reason.
+// Beside each scenario's own assertions the suite asserts: the live conversation equals
+// the restored one; the same records produce the same bytes again, also from any state
+// in between; unknown records become native events and change nothing; transcripts
+// declared to grow only grow; no input's id is used twice; and every prompt ends once.
+// A scenario that an agent can't do is skipped by name with the reason.
 package adaptertest

@@ -11,12 +11,13 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// follow takes the records of one process to its end.
+// follow reads the records of one process to its end.
 func (r *Rig) follow(ctx context.Context, conn *runner.Conn, from int64, done chan<- struct{}) {
 	defer close(done)
 	defer r.wake()
@@ -34,7 +35,7 @@ func (r *Rig) follow(ctx context.Context, conn *runner.Conn, from int64, done ch
 	}
 }
 
-// pass waits while the reader is held back.
+// pass waits while the reader is held back. It reports false if ctx ends first.
 func (r *Rig) pass(ctx context.Context) bool {
 	r.mu.Lock()
 	shut := r.shut
@@ -54,7 +55,7 @@ func (r *Rig) pass(ctx context.Context) bool {
 	}
 }
 
-// HoldBack stops the reading of records until LetGo.
+// HoldBack stops the reading of records until LetGo is called.
 func (r *Rig) HoldBack() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +74,7 @@ func (r *Rig) openGate() {
 	}
 }
 
-// take translates one record and does what a host does about its events.
+// take translates one record and reacts to its events as a host does.
 func (r *Rig) take(ctx context.Context, d runner.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +91,7 @@ func (r *Rig) take(ctx context.Context, d runner.Delivery) {
 	}
 }
 
-func (r *Rig) step(ctx context.Context, record event.Record) {
+func (r *Rig) step(ctx context.Context, record traffic.Record) {
 	events, err := r.dialogue.Step(ctx, record)
 	r.check(err)
 	now := r.parts[len(r.parts)-1]
@@ -103,7 +104,7 @@ func (r *Rig) step(ctx context.Context, record event.Record) {
 	}
 }
 
-// check keeps an error of the translation or of writing.
+// check records an error of the translation or of writing.
 func (r *Rig) check(err error) {
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, runner.ErrClosed) {
 		r.faults = append(r.faults, err)
@@ -116,19 +117,19 @@ func (r *Rig) fault(err error) {
 	r.faults = append(r.faults, err)
 }
 
-// mixIn translates a few records that nobody knows before a real one. What
-// they become is looked at by the scenario.
-func (r *Rig) mixIn(ctx context.Context, before event.Record) {
+// mixIn translates a few unknown records before a real one. The scenario checks what
+// they become.
+func (r *Rig) mixIn(ctx context.Context, before traffic.Record) {
 	if !r.options.Unknown || before.Dir == event.DirSig {
 		return
 	}
 	for range r.random.IntN(3) {
 		r.unknown++
-		r.step(ctx, event.Record{TS: before.TS, Dir: event.DirOut, Line: r.agent.unknown(r.random)})
+		r.step(ctx, traffic.Record{TS: before.TS, Dir: event.DirOut, Line: r.agent.unknown(r.random)})
 	}
 }
 
-// unknown is a record that no version of the agent prints.
+// unknown returns a record that no version of the agent prints.
 func (a Agent) unknown(random *rand.Rand) string {
 	if a.Unknown != nil {
 		return a.Unknown(random)
@@ -140,7 +141,7 @@ func (a Agent) unknown(random *rand.Rand) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","type":"unheard_%d","method":"unheard/of_%d","params":{"list":[1,null,{}]}}`, n, n)
 }
 
-// decide answers by the session's standing permission, as a host does.
+// decide answers by the session's permission mode, as a host does.
 func (r *Rig) decide(ctx context.Context, e event.Event) {
 	asked, ok := e.Payload.(event.PermissionRequested)
 	if !ok || len(asked.Questions) > 0 || r.Launch.Permission == adapters.PermissionAsk {
@@ -153,23 +154,23 @@ func (r *Rig) decide(ctx context.Context, e event.Event) {
 	r.check(r.dialogue.Say(ctx, "answer-"+asked.RequestID, answer))
 }
 
-// policyDenies is what the agent hears where the policy answers.
+// policyDenies is the message to the agent when the policy denies a request.
 const policyDenies = "This session's policy denies it."
 
-func exited(rec event.Record) bool {
+func exited(rec traffic.Record) bool {
 	return rec.Dir == event.DirSig && (strings.HasPrefix(rec.Line, "exit") || strings.HasPrefix(rec.Line, "signal"))
 }
 
-// markLost makes Sojourn's own what the process took with it.
+// markLost adds the events that mark what the killed process had not written.
 func (r *Rig) markLost(at time.Time) {
-	restored, _ := r.parse() // a torn line is what a kill leaves
+	restored, _ := r.parse() // a kill may leave a torn line
 	for _, e := range loss.Difference(r.fold.State(), restored, loss.Options{At: at}) {
 		r.fold.Add(e)
 		r.events = append(r.events, e)
 	}
 }
 
-// parse is the conversation as the transcripts in the home have it.
+// parse returns the conversation of the transcripts in the home.
 func (r *Rig) parse() (reducer.State, []error) {
 	home := r.place.home()
 	found, err := r.agent.Adapter.Transcripts(home, r.Launch)
@@ -198,7 +199,7 @@ func (r *Rig) wake() {
 	r.changedNow()
 }
 
-// changedNow wakes whoever waits for something to happen.
+// changedNow wakes everything that waits for a change.
 func (r *Rig) changedNow() {
 	close(r.changed)
 	r.changed = make(chan struct{})

@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/sandboxtest"
 )
 
-// place is a host's folder with one sandbox in it.
+// place is a host's folder with one sandbox.
 type place struct {
 	data, workspace string
 	sb              sandbox.Sandbox
@@ -29,8 +29,8 @@ type place struct {
 	env             []string
 }
 
-// newPlace makes a sandbox in a folder of its own, with the environment that a
-// host would pass on. Without inPlace the sandbox has its own workspace.
+// newPlace creates a sandbox in a folder of its own, with the environment that a host
+// would pass on. Unless inPlace is set, the sandbox has its own workspace.
 func newPlace(t testing.TB, env []string, inPlace bool) *place {
 	t.Helper()
 	runner, err := runnerProgram()
@@ -42,10 +42,10 @@ func newPlace(t testing.TB, env []string, inPlace bool) *place {
 		p.workspace, err = os.MkdirTemp("", "Other_place-")
 		require.NoError(t, err)
 	}
-	home, _ := os.UserHomeDir() // none is hidden then
+	home, _ := os.UserHomeDir() // without a home folder none is hidden
 	provider, err := local.New(t.Context(), local.Options{
 		DataDir: p.data, Runner: runner, PassEnv: names(env), Getenv: getter(env), UserHome: home, Keep: []string{installed()},
-		UnsafeLocal: true, // the agents are tested, not the jail
+		UnsafeLocal: true, // the test is about the agents, not the isolation
 	})
 	require.NoError(t, err)
 	p.sb, err = provider.Create(t.Context(), sandbox.Spec{ID: "box", SessionID: "session", Epoch: 1, Workspace: p.workspace})
@@ -65,7 +65,7 @@ func names(env []string) []string {
 	return out
 }
 
-// getter is the host's environment: what the agent needs and its PATH.
+// getter returns a lookup of the host's environment: what the agent needs, and PATH.
 func getter(env []string) func(string) string {
 	return func(name string) string {
 		for _, entry := range slices.Backward(env) {
@@ -80,7 +80,7 @@ func getter(env []string) func(string) string {
 	}
 }
 
-// remove ends whatever runs there and deletes it.
+// remove terminates the sandbox and deletes its folders.
 func (p *place) remove() error {
 	err := p.sb.Terminate(context.Background())
 	if p.workspace != "" {
@@ -92,12 +92,12 @@ func (p *place) remove() error {
 func (p *place) home() adapters.DirHome {
 	home, err := adapters.OpenHome(p.paths.Home)
 	if err != nil {
-		panic(err) // the provider has just made it
+		panic(err) // the provider has just created it
 	}
 	return home
 }
 
-// environment is the sandbox's as an adapter gets it.
+// environment returns the sandbox's environment, as an adapter gets it.
 func (p *place) environment() map[string]string {
 	out := map[string]string{}
 	for _, entry := range p.env {
@@ -107,7 +107,7 @@ func (p *place) environment() map[string]string {
 	return out
 }
 
-// write puts files into home and workspace as a host does.
+// write writes files into home and workspace as a host does.
 func (p *place) write(ctx context.Context, files []adapters.File) error {
 	for base, area := range map[adapters.Base]sandbox.Area{adapters.InHome: sandbox.AreaHome, adapters.InWorkspace: sandbox.AreaWorkspace} {
 		var wanted []sandbox.File
@@ -123,7 +123,7 @@ func (p *place) write(ctx context.Context, files []adapters.File) error {
 	return nil
 }
 
-// repair writes what Prepare wants.
+// repair writes the repairs that Prepare returned.
 func (p *place) repair(ctx context.Context, repairs []adapters.Repair) error {
 	for _, r := range repairs {
 		in, err := r.Open(p.home())
@@ -161,12 +161,12 @@ func (p *place) moveFiles(moves []adapters.Move) error {
 	return nil
 }
 
-// copyWorkspace brings along what the agent worked on.
+// copyWorkspace copies the workspace of another place.
 func (p *place) copyWorkspace(ctx context.Context, from *place) error {
 	return p.sb.CopyIn(ctx, sandbox.AreaWorkspace, sandboxtest.FromFS(os.DirFS(from.paths.Workspace)))
 }
 
-// sourcesIn opens transcripts of a home when they are read.
+// sourcesIn returns transcripts of a home, which are opened when they are read.
 func sourcesIn(home adapters.Home, found []adapters.Transcript) []adapters.Source {
 	var out []adapters.Source
 	for _, f := range found {

@@ -17,10 +17,10 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// RunnerVariable names the runner program to test with.
+// RunnerVariable is the variable that names the runner program for the tests.
 const RunnerVariable = "SOJOURN_RUNNER_BIN"
 
-// runnerProgram gives the runner, built once for all tests of this program.
+// runnerProgram returns the runner, built once for all tests of this program.
 var runnerProgram = sync.OnceValues(func() (string, error) {
 	if given := os.Getenv(RunnerVariable); given != "" {
 		return filepath.Abs(given)
@@ -28,8 +28,8 @@ var runnerProgram = sync.OnceValues(func() (string, error) {
 	return buildRunner()
 })
 
-// buildRunner puts the program at one place of the temporary folder, which
-// runs after this one take for theirs: whoever runs the old one keeps it.
+// buildRunner builds the program to a fixed path in the temporary folder, which later
+// runs replace by a rename: processes that run the old one keep it.
 func buildRunner() (string, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("sojourn-adaptertest-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -46,23 +46,23 @@ func buildRunner() (string, error) {
 	return program, os.Rename(fresh, program)
 }
 
-// root is the repository, by where this file was compiled.
+// root returns the repository, from the path at which this file was compiled.
 func root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// installed is where make agents puts the programs.
+// installed returns the folder to which make agents installs the programs.
 func installed() string { return filepath.Join(root(), ".agents") }
 
-// searchPath is PATH with the repository's own programs first.
+// searchPath returns PATH with the repository's own programs first.
 func searchPath() string {
 	return strings.Join([]string{
 		filepath.Join(installed(), "bin"), filepath.Join(installed(), "node_modules", ".bin"), os.Getenv("PATH"),
 	}, string(filepath.ListSeparator))
 }
 
-// locate finds the agent's program, or skips the test.
+// locate returns the agent's program, or skips the test.
 func locate(t testing.TB, a Agent) string {
 	t.Helper()
 	program, err := a.Adapter.Locate(func(name string) string {

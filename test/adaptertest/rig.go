@@ -19,51 +19,51 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/test/modelsim"
 )
 
-// patience is how long a rig waits for whatever must come, and longPatience how
-// long for what takes a busy machine minutes: 64 MiB byte by byte, thousands of
-// words one by one.
+// patience bounds every wait of a rig, and longPatience those that take minutes on a
+// busy machine, such as 64 MiB byte by byte or thousands of words one by one.
 const (
 	patience     = 90 * time.Second
 	longPatience = 4 * time.Minute
 )
 
-// lease is how long an agent outlives a test program that was ended.
+// lease is how long an agent survives a test program that has exited.
 const lease = 10 * time.Minute
 
-// The rig's own sandboxes are served by one host only.
+// The rig's sandboxes are used by one host only, so both are constant.
 const (
 	token = "token"
 	epoch = 1
 )
 
-// Rig is one session of an agent with its real program. Its methods are for
-// the goroutine of its test.
+// Rig is one session of an agent with its real program. Its methods must be called from
+// the test's goroutine.
 type Rig struct {
 	// Model is the model server behind the agent.
 	Model *modelsim.Server
-	// Launch is what the agent was started with last, or will be.
+	// Launch is the agent's last or next launch.
 	Launch adapters.Launch
 
 	t     *testing.T
 	agent Agent
-	// patience is how long it waits for whatever must come.
+	// patience bounds its waits.
 	patience time.Duration
 	options  Options
 	env      []string
 	place    *place
 	archive  *archive
 	conn     *runner.Conn
-	// followed is closed when the last record of the process was taken.
+	// followed is closed after the last record of the process.
 	followed chan struct{}
 	stop     context.CancelFunc
 	inputs   int
-	// marked is what ran below the agent before the last prompt.
+	// marked are the processes below the agent before the last prompt.
 	marked runner.Mark
 
 	mu       sync.Mutex
@@ -71,51 +71,51 @@ type Rig struct {
 	dialogue *adapters.Dialogue
 	fold     *reducer.Builder
 	events   []event.Event
-	// cursor is where Await goes on.
+	// cursor is the index of the first event that Await has not seen.
 	cursor int
-	// changed is closed, and replaced, when something has happened.
+	// changed is closed, and replaced, at every change.
 	changed chan struct{}
 	parts   []*part
-	// opening is the offset behind the opening that was just written; held
-	// says that inputs wait for the records up to there.
+	// opening is the offset after the opening just written. held reports whether inputs
+	// wait until the records up to there have been read.
 	opening int64
 	held    bool
-	// wrote is the offset behind what was written last.
+	// wrote is the offset after the last message written.
 	wrote int64
 	next  int64
-	// shut is what readers of records wait at; nil lets them pass.
+	// shut is closed to let waiting readers continue; nil while they aren't held back.
 	shut  chan struct{}
 	waits bool
-	// torn says that the process was killed: what it said may be lost, and a
-	// file end in mid-line.
+	// torn reports whether the process was killed: what it streamed may be lost, and a
+	// file may end within a line.
 	torn    bool
 	faults  []error
 	random  *rand.Rand
 	unknown int
 }
 
-// part is what one chain of translators saw and said: a sandbox's.
+// part is what one chain of translators, that of one sandbox, read and returned.
 type part struct {
 	starts  []start
-	records []event.Record
-	// said has the events of each record, written what was due after it.
+	records []traffic.Record
+	// said has the events of each record, written the messages due after it.
 	said    [][]event.Event
 	written []adapters.Message
 	bytes   int
 }
 
-// start is where the records of a process begin.
+// start is the first record of a process, and its launch.
 type start struct {
 	at     int
 	launch adapters.Launch
 }
 
-// turns counts the prompts that must end with a turn of their own, and those that
-// lost theirs in a kill.
+// turns counts the prompts that must end with a turn of their own, and those that a
+// kill cancelled.
 type turns struct{ asked, cancelled int }
 
-// New makes a session that is not started yet. It skips the test if the agent
-// is not installed. Everything ends with the test.
+// New creates a session that is not started yet. It skips the test if the agent is not
+// installed. Everything is removed at the end of the test.
 func New(t *testing.T, a Agent, o Options) *Rig {
 	t.Helper()
 	program := locate(t, a)
@@ -142,7 +142,7 @@ func New(t *testing.T, a Agent, o Options) *Rig {
 	return r
 }
 
-// seed makes a test's own numbers, the same in every run.
+// seed returns a random seed per test, the same in every run.
 func seed(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -156,7 +156,7 @@ func (r *Rig) profile() adapters.Profile {
 	return r.agent.Profile
 }
 
-// settle makes a place the session's, with a translation that begins anew.
+// settle makes a place the session's, with a new translation.
 func (r *Rig) settle(p *place) {
 	r.place, r.next = p, 0
 	r.Launch.Home, r.Launch.Workspace, r.Launch.Env = p.paths.Home, p.paths.Workspace, p.environment()
@@ -164,7 +164,7 @@ func (r *Rig) settle(p *place) {
 	r.dialogue = nil
 }
 
-// furnish puts the profile's files into the sandbox.
+// furnish writes the profile's files into the sandbox.
 func (r *Rig) furnish() {
 	r.t.Helper()
 	files, err := r.agent.Adapter.ProfileFiles(r.profile(), r.Launch)
@@ -175,14 +175,14 @@ func (r *Rig) furnish() {
 	require.NoError(r.t, r.place.write(r.t.Context(), files))
 }
 
-// Workspace is the sandbox's workspace.
+// Workspace returns the sandbox's workspace.
 func (r *Rig) Workspace() string { return r.place.paths.Workspace }
 
-// Home is the agent's home.
+// Home returns the agent's home.
 func (r *Rig) Home() string { return r.place.paths.Home }
 
-// Start starts a process of the agent on what lies in its home and writes its
-// opening. It returns when the program runs, and does not wait for its answer.
+// Start starts a process of the agent on its home's current files and writes its
+// opening. It returns once the program runs, without waiting for its answer.
 func (r *Rig) Start() {
 	r.t.Helper()
 	r.prepare()
@@ -206,7 +206,7 @@ func (r *Rig) setTorn(torn bool) {
 	r.torn = torn
 }
 
-// prepare mends the home and decides whether a session is gone on with.
+// prepare repairs the home and decides whether the session is resumed.
 func (r *Rig) prepare() {
 	r.t.Helper()
 	a := r.agent.Adapter
@@ -244,8 +244,8 @@ func (r *Rig) spec(c adapters.Command) runner.StartSpec {
 	return s
 }
 
-// open writes the opening, and holds everything else back until the records
-// before it have been read.
+// open writes the opening. Other messages are held until the records before its end
+// have been read.
 func (r *Rig) open(ctx context.Context) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -272,8 +272,8 @@ func (r *Rig) open(ctx context.Context) {
 	go r.follow(ctx, r.conn, r.next, r.followed)
 }
 
-// write hands a message to the process; an id that was used before would be
-// taken for a repeat, and the agent would never hear of it.
+// write writes a message to the process. A repeated id is an error: the runner takes it
+// for a duplicate and doesn't pass it to the agent.
 func (r *Rig) write(ctx context.Context, m adapters.Message) error {
 	ack, err := r.conn.Input(ctx, m.ID, m.Data)
 	if err == nil && ack.Duplicate {
@@ -283,12 +283,12 @@ func (r *Rig) write(ctx context.Context, m adapters.Message) error {
 	now := r.parts[len(r.parts)-1]
 	now.written = append(now.written, m)
 	if errors.Is(err, runner.ErrExited) || errors.Is(err, runner.ErrStdinClosed) {
-		return nil // its end is, or will be, among the records
+		return nil // the records have its end, or will
 	}
 	return err
 }
 
-// Stop ends the process as a host does, and waits until all it said is taken.
+// Stop ends the process as a host does, and waits until all its records are read.
 func (r *Rig) Stop() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
@@ -298,8 +298,8 @@ func (r *Rig) Stop() {
 	r.ended()
 }
 
-// Kill ends the process at once by SIGKILL, in the middle of whatever it does.
-// The turn that runs has no end.
+// Kill ends the process at once by SIGKILL, whatever it is doing. The running turn gets
+// no end.
 func (r *Rig) Kill() {
 	r.t.Helper()
 	r.setTorn(true)
@@ -339,9 +339,8 @@ func (r *Rig) Restart() {
 	r.Start()
 }
 
-// Move ends the process, if it lives, and starts another one at another place,
-// with another home and workspace, from what was archived; nothing is left of
-// the place before.
+// Move ends the process, if it is alive, and starts another one at another place, with
+// another home and workspace, from the archive. The old place is removed.
 func (r *Rig) Move() {
 	r.t.Helper()
 	if r.alive() {
@@ -359,7 +358,7 @@ func (r *Rig) Move() {
 	r.Start()
 }
 
-// alive says whether the process has not been ended.
+// alive reports whether the process has not been ended.
 func (r *Rig) alive() bool {
 	if r.followed == nil {
 		return false
@@ -372,7 +371,7 @@ func (r *Rig) alive() bool {
 	}
 }
 
-// sync brings the transcripts into the archive.
+// sync archives the transcripts.
 func (r *Rig) sync() {
 	r.t.Helper()
 	home := r.place.home()
@@ -381,7 +380,7 @@ func (r *Rig) sync() {
 	require.NoError(r.t, r.archive.sync(home, found))
 }
 
-// close ends everything.
+// close ends the process and removes the place.
 func (r *Rig) close() {
 	r.openGate()
 	if r.stop != nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/sojourn-run/sojourn/test/modelsim"
 )
 
-// Send hands a prompt to the agent and gives its id.
+// Send sends a prompt to the agent and returns its id.
 func (r *Rig) Send(text string) string {
 	r.t.Helper()
 	return r.Prompt(adapters.Prompt{Text: text})
 }
 
-// Prompt hands over a prompt that is more than text. Its MessageID, model and
-// permission are filled in unless given. Of one that steers no end is expected.
+// Prompt sends a prompt that is more than text. It sets MessageID, model and permission
+// if they are empty. A steering prompt needs no end of its own.
 func (r *Rig) Prompt(p adapters.Prompt) string {
 	r.t.Helper()
 	if p.MessageID == "" {
@@ -48,7 +48,7 @@ func (r *Rig) Prompt(p adapters.Prompt) string {
 	return p.MessageID
 }
 
-// Say hands an input to the agent, as soon as it can take it.
+// Say sends an input to the agent, as soon as the agent can take it.
 func (r *Rig) Say(id string, in adapters.Input) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -57,7 +57,7 @@ func (r *Rig) Say(id string, in adapters.Input) {
 	require.NoError(r.t, err)
 }
 
-// input is an id that no other input has.
+// input returns an unused input id.
 func (r *Rig) input(kind string) string {
 	r.inputs++
 	return fmt.Sprintf("%s-%d", kind, r.inputs)
@@ -70,8 +70,8 @@ func (r *Rig) Ask(text string) event.SessionIdle {
 	return r.AwaitIdle()
 }
 
-// Interrupt stops the running turn, and waits until the agent is quiet. What
-// the turn has left running is swept away.
+// Interrupt interrupts the running turn, waits until the agent is idle, and sweeps the
+// processes that the turn left.
 func (r *Rig) Interrupt() event.SessionIdle {
 	r.t.Helper()
 	r.Say(r.input("interrupt"), adapters.Interrupt{})
@@ -80,7 +80,7 @@ func (r *Rig) Interrupt() event.SessionIdle {
 	return idle
 }
 
-// Sweep ends what the turn has left running, and demands that nothing stays.
+// Sweep ends the processes that the turn left, and checks that none remains.
 func (r *Rig) Sweep() runner.Swept {
 	r.t.Helper()
 	swept, err := r.conn.Sweep(r.t.Context(), r.marked)
@@ -89,7 +89,8 @@ func (r *Rig) Sweep() runner.Swept {
 	return swept
 }
 
-// Left is what runs below the agent and did not before the last prompt.
+// Left returns the processes below the agent that were not there before the last
+// prompt.
 func (r *Rig) Left() []runner.Process {
 	r.t.Helper()
 	now, err := r.conn.Processes(r.t.Context())
@@ -101,8 +102,7 @@ func (r *Rig) Left() []runner.Process {
 	})
 }
 
-// Answer answers a permission request; input takes the place of the tool's if
-// it is given.
+// Answer answers a permission request. A non-empty input replaces the tool's.
 func (r *Rig) Answer(asked event.PermissionRequested, allow bool, message string, input json.RawMessage) {
 	r.t.Helper()
 	if len(input) == 0 {
@@ -111,21 +111,21 @@ func (r *Rig) Answer(asked event.PermissionRequested, allow bool, message string
 	r.Say("answer-"+asked.RequestID, adapters.Answer{RequestID: asked.RequestID, Allow: allow, Message: message, Input: input})
 }
 
-// SetModel changes the model from the next request on.
+// SetModel changes the model, from the next request on.
 func (r *Rig) SetModel(model string) {
 	r.t.Helper()
 	r.Launch.Model = model
 	r.Say(r.input("model"), adapters.SetModel{Model: model})
 }
 
-// SetPermission changes the standing answer.
+// SetPermission changes the permission mode.
 func (r *Rig) SetPermission(p adapters.Permission) {
 	r.t.Helper()
 	r.Launch.Permission = p
 	r.Say(r.input("permission"), adapters.SetPermission{Permission: p})
 }
 
-// Is is a predicate for Await: any event of that payload.
+// Is is a predicate for Await that matches any event with that payload.
 func Is[P event.Payload](e event.Event) bool {
 	_, ok := e.Payload.(P)
 	return ok
@@ -141,8 +141,8 @@ func isIdle(e event.Event) bool {
 	return Is[event.SessionIdle](e) && e.Context.Conversation() == event.Main
 }
 
-// Await gives the next event that is wanted, of those behind the last that was
-// awaited. It fails the test when the agent ends or nothing comes.
+// Await returns the next wanted event after the last one awaited. It fails the test if
+// the agent ends or the wait is too long.
 func (r *Rig) Await(what string, wanted func(event.Event) bool) event.Event {
 	r.t.Helper()
 	var found event.Event
@@ -166,8 +166,8 @@ func (r *Rig) AwaitPermission() event.PermissionRequested {
 	return r.Await("a permission request", Is[event.PermissionRequested]).Payload.(event.PermissionRequested)
 }
 
-// AwaitDelta waits for streamed text that holds the word, or for a whole block
-// with it.
+// AwaitDelta waits for streamed text that contains the word, or for a whole block with
+// it.
 func (r *Rig) AwaitDelta(word string) {
 	r.t.Helper()
 	r.until("text with "+word, func() bool {
@@ -177,8 +177,7 @@ func (r *Rig) AwaitDelta(word string) {
 	})
 }
 
-// until waits for a condition, which is asked under the lock after everything
-// that happens.
+// until waits for a condition. met is called with the lock held, after every change.
 func (r *Rig) until(what string, met func() bool) {
 	r.t.Helper()
 	limit := time.After(r.patience)
@@ -200,13 +199,13 @@ func (r *Rig) until(what string, met func() bool) {
 	}
 }
 
-// give fails the test with what can be read of why.
+// give fails the test and prints the faults, the last records and the conversation.
 func (r *Rig) give(what string, faults []error) {
 	r.t.Helper()
 	require.FailNow(r.t, what, "faults: %v\n%s\n%s", faults, r.tail(), clip(pretty(r.Live()), 6000))
 }
 
-// tail are the last records.
+// tail returns the last records.
 func (r *Rig) tail() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,24 +227,24 @@ func clip(s string, n int) string {
 	return s
 }
 
-// Live is the conversation as the events told it.
+// Live returns the conversation folded from the events.
 func (r *Rig) Live() reducer.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fold.State()
 }
 
-// Events are all events so far.
+// Events returns all events so far.
 func (r *Rig) Events() []event.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// Restored is the conversation of the transcripts in the agent's home.
+// Restored returns the conversation of the transcripts in the agent's home.
 func (r *Rig) Restored() (reducer.State, []error) { return r.parse() }
 
-// Said is the text of the last assistant_text block of the main conversation.
+// Said returns the text of the last assistant_text block of the main conversation.
 func (r *Rig) Said() string {
 	for _, b := range slices.Backward(r.Live().Blocks) {
 		if b.Type == event.BlockAssistantText && b.Content != nil {
@@ -255,7 +254,7 @@ func (r *Rig) Said() string {
 	return ""
 }
 
-// Blocks are the main conversation's of one type.
+// Blocks returns the main conversation's blocks of one type.
 func (r *Rig) Blocks(t event.BlockType) []event.Block {
 	var out []event.Block
 	for _, b := range r.Live().Blocks {
@@ -266,7 +265,7 @@ func (r *Rig) Blocks(t event.BlockType) []event.Block {
 	return out
 }
 
-// Heard says whether one of the last requests to the model held the words.
+// Heard reports whether one of the last requests to the model contained the words.
 func (r *Rig) Heard(words string) bool {
 	quoted, _ := json.Marshal(words) // a string can always be encoded
 	inner := string(quoted[1 : len(quoted)-1])
@@ -275,7 +274,7 @@ func (r *Rig) Heard(words string) bool {
 	})
 }
 
-// ends counts the ends of the main conversation's turns, under the lock.
+// ends counts the ends of the main conversation's turns. The caller holds the lock.
 func (r *Rig) ends() int {
 	n := 0
 	for _, e := range r.events {
@@ -286,7 +285,7 @@ func (r *Rig) ends() int {
 	return n
 }
 
-// threadsOf are the blocks of all subagents.
+// threadsOf returns the blocks of all subagents.
 func threadsOf(s reducer.State) []event.Block {
 	var out []event.Block
 	for _, sub := range s.Subagents {

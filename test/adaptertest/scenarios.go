@@ -10,8 +10,8 @@ type ability struct {
 	has  func(Agent, adapters.Capabilities) bool
 }
 
-// The capabilities that scenarios need. What no capability speaks of is only
-// missing where Agent.Missing says so.
+// The capabilities that scenarios need. What no capability covers is missing only if
+// Agent.Missing lists it.
 var (
 	thinks     = ability{"thinking", func(_ Agent, c adapters.Capabilities) bool { return c.Thinking }}
 	delegates  = ability{"subagents", func(_ Agent, c adapters.Capabilities) bool { return c.Subagents }}
@@ -24,10 +24,10 @@ var (
 	compacts   = ability{"compaction by a message", func(a Agent, _ adapters.Capabilities) bool { return a.Compact != "" }}
 )
 
-// ask is a session whose tools a person decides on.
+// ask has sessions ask a person about their tools.
 var ask = Options{Permission: adapters.PermissionAsk}
 
-// scenarios are all, those that take long first.
+// scenarios returns all scenarios, long ones first.
 func scenarios() []scenario {
 	return []scenario{
 		{name: "big-line", options: Options{Profile: &withKit}, play: (*Rig).playBigLine},

@@ -24,7 +24,7 @@ func (r *Rig) asked(script string) event.PermissionRequested {
 	return asked
 }
 
-// resolved waits for the word on what became of a request.
+// resolved waits for the event that resolves a request.
 func (r *Rig) resolved(id string) event.PermissionResolved {
 	r.t.Helper()
 	return r.Await("the request to be resolved", func(e event.Event) bool {
@@ -38,7 +38,7 @@ func (r *Rig) exists(name string) bool {
 	return err == nil
 }
 
-// ended waits for the end of a turn that must end well.
+// endsWell waits for the end of a turn that must not fail.
 func (r *Rig) endsWell() {
 	r.t.Helper()
 	idle := r.AwaitIdle()
@@ -83,7 +83,7 @@ func (r *Rig) playDeny() {
 	require.True(r.t, r.exists("allowed"))
 }
 
-// playDenyHeard: the agent hears a denial as text, and goes on with its turn.
+// playDenyHeard: the agent gets a denial as text and continues its turn.
 func (r *Rig) playDenyHeard() {
 	r.deny()
 	require.True(r.t, r.Heard("not-on-my-watch"), "the model did not hear why\n%s", r.tail())
@@ -126,7 +126,7 @@ func (r *Rig) lastDecision(id string) string {
 	return found
 }
 
-// playPolicy: the session's standing answer is no.
+// playPolicy: the session's permission mode denies every request.
 func (r *Rig) playPolicy() {
 	r.Ask("TOOL bash: touch denied THEN SAY so it was denied")
 	require.False(r.t, r.exists("denied"))

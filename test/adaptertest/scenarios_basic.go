@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// ok asks something that must end well.
+// ok sends a prompt whose turn must not fail.
 func (r *Rig) ok(text string) {
 	r.t.Helper()
 	idle := r.Ask(text)
@@ -21,7 +21,7 @@ func (r *Rig) ok(text string) {
 	}
 }
 
-// recalls demands that the agent remembers earlier prompts.
+// recalls checks that the agent remembers earlier prompts.
 func (r *Rig) recalls(words ...string) {
 	r.t.Helper()
 	r.ok("RECALL")
@@ -46,7 +46,7 @@ func (r *Rig) playNew() {
 			cost = cost || p.CostUSD != nil
 		}
 	}
-	require.True(r.t, usage, "nobody was told of the usage")
+	require.True(r.t, usage, "no event reports the usage")
 	require.Equal(r.t, can.PartialText, deltas > 0, "partial text")
 	require.Equal(r.t, can.Cost, cost, "cost")
 }
@@ -63,7 +63,7 @@ func (r *Rig) playSecondProcess() {
 	r.ok("SAY remember-the-first")
 	first := r.Launch.NativeID
 	r.Restart()
-	require.True(r.t, r.Launch.Resume, "a session that lies in the home is not gone on with")
+	require.True(r.t, r.Launch.Resume, "a session in the home is not resumed")
 	r.recalls("remember-the-first")
 	r.Restart()
 	if first != "" {
@@ -77,7 +77,7 @@ func (r *Rig) playOtherHost() {
 	r.ok("TOOL bash: echo before > kept.txt THEN SAY moved")
 	r.Parity()
 	r.Move()
-	require.True(r.t, r.Launch.Resume, "a session that lies in the home is not gone on with")
+	require.True(r.t, r.Launch.Resume, "a session in the home is not resumed")
 	r.recalls("remember-the-first")
 	r.ok("TOOL bash: cat kept.txt")
 	require.Contains(r.t, r.Said(), "before")
@@ -86,8 +86,7 @@ func (r *Rig) playOtherHost() {
 	r.recalls("remember-the-first", "cat kept.txt")
 }
 
-// playUnspoken begins a session in a home where a process was before that was
-// told nothing.
+// playUnspoken starts a session in a home in which an earlier process got no prompt.
 func (r *Rig) playUnspoken() {
 	r.mu.Lock()
 	opening := r.opening
@@ -99,19 +98,19 @@ func (r *Rig) playUnspoken() {
 	r.recalls("remember-the-first")
 }
 
-// playYoung restores a session that was born a moment ago: some agents name
-// their files by the minute.
+// playYoung restores a session right after its start: some agents name their files by
+// the minute.
 func (r *Rig) playYoung() {
 	born := time.Now()
 	r.ok("SAY remember-the-first")
 	r.Move()
-	r.t.Logf("restored %v after it was begun", time.Since(born).Round(10*time.Millisecond))
+	r.t.Logf("restored %v after its start", time.Since(born).Round(10*time.Millisecond))
 	r.recalls("remember-the-first")
 	r.Restart()
 	r.recalls("remember-the-first", "RECALL")
 }
 
-// lastResult is the last tool_result of the main conversation.
+// lastResult returns the last tool_result of the main conversation.
 func (r *Rig) lastResult() event.Block {
 	r.t.Helper()
 	results := r.Blocks(event.BlockToolResult)
@@ -132,8 +131,8 @@ func (r *Rig) playToolSuccess() {
 	require.Contains(r.t, r.Said(), "afterwards")
 }
 
-// playToolFailure: to some agents a command that fails is a tool that worked,
-// and its words say the rest.
+// playToolFailure: some agents report a failing command as a tool that succeeded, with
+// the failure in its output.
 func (r *Rig) playToolFailure() {
 	r.ok("TOOL bash: echo so-it-failed >&2; exit 3")
 	require.Contains(r.t, string(r.lastResult().Output), "so-it-failed")
@@ -142,14 +141,14 @@ func (r *Rig) playToolFailure() {
 		require.Equal(r.t, event.ExecutionError, use.Execution)
 	} else {
 		require.Equal(r.t, event.ExecutionSuccess, use.Execution)
-		r.t.Log("a command that fails is no error of the tool")
+		r.t.Log("a failing command is no error of the tool")
 	}
 	r.ok("TOOL read: " + filepath.Join(r.Workspace(), "there-is-no-such-file"))
 	require.True(r.t, *r.lastResult().IsError, "%s", pretty(r.lastResult()))
 }
 
-// playToolParallel looks at what each call came to, whichever the agent began
-// first.
+// playToolParallel checks the result of each call, in whatever order the agent started
+// them.
 func (r *Rig) playToolParallel() {
 	r.ok("TWO THEN SAY both")
 	uses, results := r.Blocks(event.BlockToolUse), r.Blocks(event.BlockToolResult)
@@ -159,7 +158,7 @@ func (r *Rig) playToolParallel() {
 		use := only(r, uses, "calls with "+word, func(b event.Block) bool { return strings.Contains(string(b.Input), word) })
 		require.Equal(r.t, event.ExecutionSuccess, use.Execution, "%s", pretty(use))
 		result := only(r, results, "results of the call with "+word, func(b event.Block) bool { return b.ToolUseID == use.ToolUseID })
-		require.Contains(r.t, string(result.Output), word, "the result hangs on the other call\n%s", r.tail())
+		require.Contains(r.t, string(result.Output), word, "the result is assigned to the other call\n%s", r.tail())
 		require.False(r.t, *result.IsError, "%s", pretty(result))
 	}
 	require.NotEqual(r.t, uses[0].ToolUseID, uses[1].ToolUseID)
@@ -167,7 +166,7 @@ func (r *Rig) playToolParallel() {
 	require.NotEqual(r.t, results[0].ID, results[1].ID)
 }
 
-// only gives the one block that is meant, and demands that no other is.
+// only returns the one block that matches, and checks that no other does.
 func only(r *Rig, blocks []event.Block, what string, meant func(event.Block) bool) event.Block {
 	r.t.Helper()
 	found := slices.DeleteFunc(slices.Clone(blocks), func(b event.Block) bool { return !meant(b) })
@@ -195,7 +194,7 @@ func (r *Rig) playToolOutOfOrder() {
 	r.playToolParallel()
 	results := r.Blocks(event.BlockToolResult)
 	if strings.Contains(string(results[0].Output), "first") {
-		r.t.Log("the agent gives results in the order of the calls")
+		r.t.Log("the agent returns results in the order of the calls")
 	}
 }
 
@@ -210,7 +209,7 @@ func (r *Rig) playToolWriteRead() {
 	if out := string(r.lastResult().Output); out != "null" {
 		require.Contains(r.t, out, "written by the tool")
 	} else {
-		r.t.Log("what a file says is not told")
+		r.t.Log("the content of a file is in no event")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 )
 
@@ -26,28 +27,28 @@ func (r *Rig) playAPIErrors() {
 	r.recalls("SAY before")
 }
 
-// fails asks something that the model fails at: whoever watches sees it, and
-// the turn ends by the agent's own rules or is stopped; the next prompt works.
+// fails sends a prompt at which the model fails. Subscribers must see the failure, the
+// turn ends by the agent's own rules or is interrupted, and the next prompt works.
 func (r *Rig) fails(script string) {
 	r.t.Helper()
 	from := len(r.Events())
 	idle, stopped := r.endOfFailure(script, from)
 	told := troubles(r.Events()[from:])
-	r.t.Logf("%s: interrupted: %v, told: %s", script, stopped, clip(told, 300))
+	r.t.Logf("%s: interrupted: %v, reported: %s", script, stopped, clip(told, 300))
 	if !stopped {
 		require.NotNil(r.t, idle.Error, "%s", pretty(idle))
 		require.NotEmpty(r.t, idle.Error.Message)
 		require.NotEmpty(r.t, r.Blocks(event.BlockError), "the conversation has no error block")
 	}
 	if !stopped || !r.agent.RetriesSilently {
-		require.NotEmpty(r.t, told, "nobody was told of the failure\n%s", r.tail())
+		require.NotEmpty(r.t, told, "no event reports the failure\n%s", r.tail())
 	}
 	r.ok("SAY well again")
 	require.Contains(r.t, r.Said(), "well again")
 }
 
-// endOfFailure waits for the end of the turn; where none is to be expected the
-// turn is interrupted as soon as the agent tries again.
+// endOfFailure waits for the end of the turn. If the agent retries without an end, the
+// turn is interrupted at the retry.
 func (r *Rig) endOfFailure(script string, from int) (idle event.SessionIdle, stopped bool) {
 	r.t.Helper()
 	requests := r.Model.Stats().Total
@@ -68,7 +69,7 @@ func (r *Rig) endOfFailure(script string, from int) (idle event.SessionIdle, sto
 	return r.Interrupt(), true
 }
 
-// troubles are the words that tell of something gone wrong.
+// troubles returns the messages of the events that report a failure.
 func troubles(events []event.Event) string {
 	var out strings.Builder
 	for _, e := range events {
@@ -90,8 +91,8 @@ func troubles(events []event.Event) string {
 	return out.String()
 }
 
-// playAPIErrorFirst fails at the very first prompt, and goes on in another
-// process: some agents don't count such a session.
+// playAPIErrorFirst fails at the very first prompt, and continues in another process:
+// some agents don't keep such a session.
 func (r *Rig) playAPIErrorFirst() {
 	r.fails("ERR400")
 	r.Restart()
@@ -106,7 +107,7 @@ func (r *Rig) playStreamCut() {
 	r.recalls("SAY before")
 }
 
-// bigSize is the length of a line that is cut and costs nothing else.
+// bigSize is the length of a line that must be read although its block is cut.
 const bigSize = 64 << 20
 
 func (r *Rig) playBigLine() {
@@ -123,14 +124,13 @@ func (r *Rig) playBigLine() {
 		line := strings.Repeat("0123456789abcdef", 4)[:63] + "\\n"
 		text := strings.Repeat(line, bigSize/64)
 		sum := sha256.Sum256([]byte(text))
-		note := event.Cut{Bytes: int64(len(text)), SHA256: hex.EncodeToString(sum[:])}.String()
+		note := traffic.Cut{Bytes: int64(len(text)), SHA256: hex.EncodeToString(sum[:])}.String()
 		require.Contains(r.t, r.Said(), note, "a body of %d bytes", len(r.Said()))
 	}
-	r.t.Logf("the longest line had %d bytes, the longest body told has %d", longest, told)
+	r.t.Logf("the longest line had %d bytes, the longest body in an event has %d", longest, told)
 }
 
-// longest are the lengths of the longest line and of the longest body that an
-// event has.
+// longest returns the lengths of the longest line and of the longest body of an event.
 func (r *Rig) longest() (line, body int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,11 +153,11 @@ func (r *Rig) longest() (line, body int) {
 	return line, body
 }
 
-// slowDeltas make more records than may be on their way to one reader.
+// slowDeltas make more records than may be in flight to one reader.
 const slowDeltas = 20_000
 
-// playSlowReader stops reading in the middle: the agent goes on regardless, a
-// reader beside sees the end of the turn, and nothing is lost.
+// playSlowReader stops reading in the middle of a turn. The agent continues, another
+// reader receives the end of the turn, and nothing is lost.
 func (r *Rig) playSlowReader() {
 	r.patience = longPatience
 	r.ok("SAY before")
@@ -178,7 +178,7 @@ func (r *Rig) playSlowReader() {
 	for i := range slowDeltas {
 		fmt.Fprintf(&want, "w%d ", i)
 	}
-	require.True(r.t, strings.TrimSpace(want.String()) == strings.TrimSpace(r.Said()), "%d bytes came of %d", len(r.Said()), want.Len())
+	require.True(r.t, strings.TrimSpace(want.String()) == strings.TrimSpace(r.Said()), "got %d of %d bytes", len(r.Said()), want.Len())
 	r.ok("SAY well")
 }
 
@@ -194,7 +194,7 @@ func (r *Rig) besides(turn int) (offset int64) {
 	tr, err := r.agent.Adapter.Translator(r.Launch, nil)
 	require.NoError(r.t, err)
 	for d, err := range conn.Records(ctx, 0) {
-		require.NoError(r.t, err, "the agent does not go on without a reader")
+		require.NoError(r.t, err, "the agent does not continue without a reader")
 		for _, e := range tr.Step(d.Record) {
 			if isIdle(e) {
 				turn--
@@ -208,7 +208,7 @@ func (r *Rig) besides(turn int) (offset int64) {
 	return 0
 }
 
-// at is how far the reader is.
+// at returns the offset of the reader.
 func (r *Rig) at() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

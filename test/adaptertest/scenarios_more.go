@@ -63,15 +63,15 @@ func (r *Rig) playKillStream() {
 	r.recalls("remember-the-first")
 }
 
-// remembers has a turn that is written down: an agent writes a while after it
-// has spoken, and what it forgets in a kill before that is marked as lost.
+// remembers runs a turn and waits until it is written. An agent writes some time after
+// its last record, and what a kill prevents it from writing is marked as lost.
 func (r *Rig) remembers() {
 	r.t.Helper()
 	r.ok("SAY remember-the-first")
 	r.Parity()
 }
 
-// killed kills the agent, looks at what that leaves, and starts it again.
+// killed kills the agent, checks the conversation, and starts the agent again.
 func (r *Rig) killed() {
 	r.t.Helper()
 	r.Kill()
@@ -81,7 +81,7 @@ func (r *Rig) killed() {
 		require.NotEqual(r.t, event.ExecutionRunning, b.Execution, "%s", pretty(b))
 	}
 	r.Parity()
-	r.Model.Open("never") // an agent may ask again what was not answered
+	r.Model.Open("never") // an agent may repeat a request that was not answered
 	r.Restart()
 	r.ok("SAY well again")
 }
@@ -105,7 +105,7 @@ func (r *Rig) playKillSubagent() {
 	r.recalls("remember-the-first")
 }
 
-// playKillHost loses the agent and its host, in the middle of a tool.
+// playKillHost loses the agent and its host during a tool.
 func (r *Rig) playKillHost() {
 	r.remembers()
 	r.Send("TOOL bash: echo half THEN " + endless)
@@ -116,7 +116,7 @@ func (r *Rig) playKillHost() {
 	r.recalls("remember-the-first")
 }
 
-// playSteer hands over a message while a tool runs.
+// playSteer sends a message while a tool is running.
 func (r *Rig) playSteer() {
 	r.Send("TOOL bash: touch begun; while [ ! -e go ]; do sleep 0.05; done; echo slept THEN SAY ended")
 	r.AwaitFile("begun")
@@ -141,7 +141,7 @@ func (r *Rig) playSteer() {
 	r.mu.Lock()
 	r.cursor = len(r.events)
 	r.mu.Unlock()
-	require.True(r.t, r.Heard("SAY steered"), "the model did not get to see the message")
+	require.True(r.t, r.Heard("SAY steered"), "no request to the model has the message")
 	messages := r.Blocks(event.BlockUserMessage)
 	require.Len(r.t, messages, 2)
 	require.Equal(r.t, "SAY steered", *messages[1].Content)
@@ -163,7 +163,7 @@ func (r *Rig) playSetModel() {
 		}
 		return false
 	})
-	require.True(r.t, told, "nobody was told of the model")
+	require.True(r.t, told, "no event reports the model")
 	r.Restart()
 	r.recalls("SAY one", "SAY two")
 }
@@ -174,7 +174,7 @@ const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QD
 func (r *Rig) playImage() {
 	r.Prompt(adapters.Prompt{Text: "SAY seen", Parts: []event.Part{{Type: "image", MediaType: "image/png", Data: pixel}}})
 	r.endsWell()
-	require.True(r.t, r.Heard(pixel), "the model did not get to see the image")
+	require.True(r.t, r.Heard(pixel), "no request to the model has the image")
 	message := r.Blocks(event.BlockUserMessage)[0]
 	require.True(r.t, slices.ContainsFunc(message.Parts, func(p event.Part) bool {
 		return p.Type == "image" && p.MediaType == "image/png" && p.Data == pixel
@@ -195,7 +195,7 @@ func (r *Rig) playCompact() {
 	r.recalls("SAY three")
 }
 
-// demonstration is a profile with something of everything.
+// demonstration is a profile with every kind of content.
 var demonstration = adapters.Profile{
 	ID: "demonstration", Instructions: "MARK-INSTRUCTIONS",
 	Rules:      map[string]string{"style": "MARK-RULE"},
@@ -205,19 +205,19 @@ var demonstration = adapters.Profile{
 	Workspace:  map[string]string{"docs/given.txt": "given\n"},
 }
 
-// kit is an MCP server that comes with a profile.
+// kit is an MCP server of a profile.
 var kit = map[string]adapters.BundledMCP{"kit": {
 	Files: map[string]string{"server.sh": mcpScript}, Start: []string{"sh", "./server.sh"}, Env: map[string]string{"KIT": "kit"}}}
 
-// withKit is a profile with the server alone.
+// withKit is a profile with that server only.
 var withKit = adapters.Profile{ID: "kit", BundledMCP: kit}
 
-// playProfile: all of a profile gets to the model, and none of it into the
-// workspace but what belongs there.
+// playProfile: the model gets everything of a profile, and the workspace only what the
+// profile puts there.
 func (r *Rig) playProfile() {
 	r.ok("SAY hi")
 	for _, mark := range []string{"MARK-INSTRUCTIONS", "MARK-RULE", "MARK-SKILL", "MARK-AGENT"} {
-		require.True(r.t, r.Heard(mark), "the model did not get to see %s", mark)
+		require.True(r.t, r.Heard(mark), "no request to the model has %s", mark)
 	}
 	r.ok("TOOL bash: cat docs/given.txt")
 	require.Contains(r.t, string(r.lastResult().Output), "given")
@@ -237,7 +237,7 @@ func (r *Rig) playProfile() {
 	require.True(r.t, r.Heard("MARK-INSTRUCTIONS"))
 }
 
-// mcpScript is an MCP server with a small tool and a big one, in shell.
+// mcpScript is an MCP server with a small tool and a big one, as a shell script.
 const mcpScript = `while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
@@ -257,7 +257,7 @@ done
 
 func (r *Rig) playSystemPrompt() {
 	r.ok("SAY hi")
-	require.True(r.t, r.Heard("MARK-SYSTEM-PROMPT"), "the model did not get to see it")
+	require.True(r.t, r.Heard("MARK-SYSTEM-PROMPT"), "no request to the model has it")
 	r.Restart()
 	r.ok("SAY again")
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// atGate waits until the model holds an answer there.
+// atGate waits until the model holds back an answer at a gate.
 func (r *Rig) atGate(name string) {
 	r.t.Helper()
 	require.NoError(r.t, r.Model.Waiting(r.t.Context(), name))
 }
 
-// AwaitFile waits until a tool has made a file of the workspace.
+// AwaitFile waits until a tool has created a file in the workspace.
 func (r *Rig) AwaitFile(name string) {
 	r.t.Helper()
 	path := filepath.Join(r.Workspace(), name)
@@ -29,7 +29,7 @@ func (r *Rig) AwaitFile(name string) {
 	}, r.patience, 10*time.Millisecond, "the tool did not begin")
 }
 
-// endless is a script whose tool does not end, and starts more that doesn't.
+// endless is a script whose tool doesn't end and starts two others that don't either.
 const endless = "TOOL bash: sleep 3000 & sleep 3001 & touch begun; sleep 3002"
 
 func (r *Rig) playSubagent() {
@@ -50,7 +50,7 @@ func (r *Rig) playSubagent() {
 	r.WithSide()
 }
 
-// requireThread looks at what a subagent was asked, did and gave back.
+// requireThread checks a subagent's prompt, its tool calls and its output.
 func requireThread(r *Rig, sub reducer.Subagent) {
 	r.t.Helper()
 	if r.agent.Adapter.Info().Capabilities.LiveSubagents {
@@ -74,7 +74,7 @@ func requireThread(r *Rig, sub reducer.Subagent) {
 	}), "%s", pretty(sub))
 }
 
-// betweenSpawnAndEnd: what a subagent does stands between its two events.
+// betweenSpawnAndEnd checks that a subagent's events are between its start and its end.
 func (r *Rig) betweenSpawnAndEnd(id string) {
 	r.t.Helper()
 	stage := 0
@@ -83,7 +83,7 @@ func (r *Rig) betweenSpawnAndEnd(id string) {
 		case event.SubagentSpawned:
 			require.LessOrEqual(r.t, stage, 1)
 			require.Equal(r.t, id, p.ToolUseID)
-			stage = 1 // it may be said again, with more of what is known
+			stage = 1 // it may be repeated with more fields
 		case event.SubagentCompleted:
 			require.Equal(r.t, 1, stage)
 			stage = 2

@@ -10,21 +10,20 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// scenario is one thing that a session may go through.
+// scenario is one course of a session.
 type scenario struct {
 	name string
-	// needs is the capability without which it can't be. Default: every agent
-	// can.
+	// needs is the capability that it needs. Default: none.
 	needs   ability
 	options Options
-	// before is done with the session before its agent is started.
+	// before is called before the session's agent is started.
 	before func(*Rig)
 	play   func(*Rig)
-	// fresh is part of Fresh, too.
+	// fresh scenarios are part of Fresh too.
 	fresh bool
 }
 
-// Run runs the suite, a subtest per scenario below one of the agent's name.
+// Run runs the suite, one subtest per scenario, below a subtest with the agent's name.
 func Run(t *testing.T, a Agent) {
 	t.Parallel()
 	known := map[string]bool{}
@@ -39,8 +38,8 @@ func Run(t *testing.T, a Agent) {
 	}
 }
 
-// Fresh runs a handful of scenarios for nothing but their parity, which every
-// scenario proves at its end. Where all tests are run, Run has shown it already.
+// Fresh runs a handful of scenarios for their parity, which every scenario checks at
+// its end. If all tests are run, it skips them, since Run covers them.
 func Fresh(t *testing.T, a Agent) {
 	t.Parallel()
 	if everything() {
@@ -55,7 +54,7 @@ func Fresh(t *testing.T, a Agent) {
 	})
 }
 
-// everything says whether no test was picked by its name.
+// everything reports whether no test was picked by its name.
 func everything() bool {
 	f := flag.Lookup("test.run")
 	return f == nil || f.Value.String() == ""
@@ -83,8 +82,8 @@ func (s scenario) run(t *testing.T, a Agent) {
 	}
 }
 
-// lacks gives the reason why an agent can't play a scenario; what its adapter
-// claims it must.
+// lacks returns the reason why an agent can't play a scenario. It fails the test if the
+// adapter claims the capability that the scenario proves.
 func (s scenario) lacks(t *testing.T, a Agent) string {
 	listed := a.Missing[s.name]
 	has := s.needs.has == nil || s.needs.has(a, a.Adapter.Info().Capabilities)
@@ -97,8 +96,8 @@ func (s scenario) lacks(t *testing.T, a Agent) string {
 	return listed
 }
 
-// proves says whether a scenario is the one that its capability stands for, and
-// no further use of it.
+// proves reports whether a scenario is the main test of its capability, not just a
+// further use of it.
 func (s scenario) proves() bool {
 	switch s.name {
 	case "thinking", "subagent", "interrupt-stream", "interrupt-tool", "permission-allow", "permission-deny", "permission-never",

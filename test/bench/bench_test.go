@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/synth"
 )
@@ -88,8 +89,8 @@ func TestChoiceOfParts(t *testing.T) {
 	require.ErrorContains(t, err, "the parts are")
 }
 
-// The paced agent must be one that Claude's adapter understands whole: each
-// delta arrives, the turn ends, and nothing is native.
+// Claude's adapter must understand the paced agent whole: each delta arrives, the turn
+// ends, and no event is native.
 func TestPacedAgentSpeaksClaude(t *testing.T) {
 	t.Parallel()
 	tr, err := claude.New().Translator(adapters.Launch{NativeID: "n1"}, nil)
@@ -99,10 +100,10 @@ func TestPacedAgentSpeaksClaude(t *testing.T) {
 	in := strings.NewReader(opening + "\n" + prompt + "\n")
 	require.Zero(t, pacedMain(nil, in, &out, &complaints), complaints.String())
 
-	tr.Step(event.Record{Dir: event.DirIn, Line: opening})
-	events := tr.Step(event.Record{Dir: event.DirIn, Line: prompt})
+	tr.Step(traffic.Record{Dir: event.DirIn, Line: opening})
+	events := tr.Step(traffic.Record{Dir: event.DirIn, Line: prompt})
 	for line := range strings.Lines(out.String()) {
-		events = append(events, tr.Step(event.Record{Dir: event.DirOut, Line: strings.TrimSuffix(line, "\n")})...)
+		events = append(events, tr.Step(traffic.Record{Dir: event.DirOut, Line: strings.TrimSuffix(line, "\n")})...)
 	}
 	var stamps []time.Duration
 	var idle int
@@ -131,8 +132,8 @@ func encoded(t *testing.T, tr adapters.Translator, in adapters.Input) string {
 	return string(messages[0].Data)
 }
 
-// What the parse part compares must give the same conversation, but for the
-// blocks that only one of the two makes.
+// Both sides of the parse part must produce the same conversation, except for the
+// blocks that only one of the two creates.
 func TestParsePartParses(t *testing.T) {
 	t.Parallel()
 	_, path, err := transcriptOf(t.TempDir(), 1)
@@ -166,7 +167,7 @@ func TestPacedAgentRefusesOtherPrompts(t *testing.T) {
 	require.Contains(t, complaints.String(), `"hello" is not PACE`)
 }
 
-// What the reducer part times must really be folded.
+// The deltas that the reducer part times must really be folded.
 func TestReducerPartFolds(t *testing.T) {
 	t.Parallel()
 	deltas, err := decodedDeltas(3)
@@ -181,7 +182,7 @@ func TestReducerPartFolds(t *testing.T) {
 	}
 }
 
-// A late turn is shown beside an early one, and only what is ours is judged.
+// A late turn is compared with an early one, and only Sojourn's own part has a target.
 func TestTurnsAreCompared(t *testing.T) {
 	t.Parallel()
 	early := turnCosts{{read: 100, requests: 4, cpu: 1, took: 3, agent: 1}, {read: 300, requests: 6, cpu: 1, took: 3, agent: 1}}

@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// noopWorkflow is a plain workflow with one update that runs one activity that
-// does nothing: what any session must cost at least.
+// noopWorkflow is a plain workflow with one update that runs one activity that does
+// nothing: the least that a session's turn can cost.
 type noopWorkflow struct {
 	c      client.Client
 	worker worker.Worker
@@ -44,7 +44,7 @@ func startNoop(ctx context.Context, c client.Client) (*noopWorkflow, error) {
 	return &noopWorkflow{c, w, run}, nil
 }
 
-// noop is the workflow; it ends when the servers do.
+// noop is the workflow. It ends when the servers do.
 func noop(ctx workflow.Context) error {
 	err := workflow.SetUpdateHandler(ctx, noopUpdate, func(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
@@ -73,8 +73,8 @@ func (n *noopWorkflow) update(ctx context.Context) (time.Duration, error) {
 
 func (n *noopWorkflow) stop() { n.worker.Stop() }
 
-// pipeAndPublish is the floor of a line's way: an agent writes into a pipe,
-// the reader publishes the line, and a subscriber gets it back from the server.
+// pipeAndPublish is the floor of a line's path: an agent writes to a pipe, the reader
+// publishes the line, and a subscriber receives it from the server.
 func pipeAndPublish(ctx context.Context, program, url string, access stream.Access, n int, pause time.Duration) (took []time.Duration, err error) {
 	publisher, err := stream.Connect(url, access)
 	if err != nil {
@@ -117,7 +117,7 @@ func pipeAndPublish(ctx context.Context, program, url string, access stream.Acce
 	return took, nil
 }
 
-// eachLine runs the agent of the floor, which prints n stamps.
+// eachLine runs the floor's agent, which prints n stamps, and calls do for each line.
 func eachLine(ctx context.Context, program string, n int, pause time.Duration, do func([]byte) error) error {
 	cmd := exec.CommandContext(ctx, program, pipedArgument, fmt.Sprint(n), pause.String())
 	out, err := cmd.StdoutPipe()
@@ -134,7 +134,7 @@ func eachLine(ctx context.Context, program string, n int, pause time.Duration, d
 	return errors.Join(err, lines.Err(), cmd.Wait())
 }
 
-// pipedMain prints stamps.
+// pipedMain prints stamps; it is the floor's agent.
 func pipedMain(args []string, say func(string) error) error {
 	message := fmt.Sprintf(`{"content":[{"text":%q}]}`, "PACE "+strings.Join(args, " "))
 	n, pause, err := parsePace([]byte(message))

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/harness"
 )
 
-// turnPatience bounds a turn on a machine that is busy with other things.
+// turnPatience bounds a turn on a busy machine.
 const turnPatience = 90 * time.Second
 
 // host is a worker with a data folder of its own.
@@ -35,17 +35,17 @@ func (b *bench) startHost(ctx context.Context, env ...string) (*host, error) {
 	return &host{p, dir}, nil
 }
 
-// stop ends the worker and what it left running.
+// stop stops the worker and ends its agents.
 func (h *host) stop() error {
 	return errors.Join(h.Stop(), harness.EndAgents(h.dataDir))
 }
 
-// open makes a session with no sandbox yet.
+// open creates a session without a sandbox.
 func (b *bench) open(ctx context.Context) (*session.Handle, error) {
 	return b.stack.Client.Create(ctx, "", session.Options{Agent: "claude"})
 }
 
-// warmSession is one whose paced agent runs and has answered.
+// warmSession returns a session whose paced agent is running and has answered.
 func (b *bench) warmSession(ctx context.Context) (*session.Handle, error) {
 	s, err := b.open(ctx)
 	if err != nil {
@@ -74,14 +74,14 @@ func answer(ctx context.Context, s *session.Handle, text string) error {
 	return res.Err()
 }
 
-// lastSeq is where the session's events end.
+// lastSeq returns the sequence number of the session's last event.
 func (b *bench) lastSeq(ctx context.Context, s *session.Handle) (uint64, error) {
 	tail, err := b.stack.Log.Tail(ctx, s.ID())
 	return tail.LastSeq, err
 }
 
-// rest is how often a session is asked whether it is at rest: its workflow
-// puts a turn away a moment after the stream says that it is over.
+// rest is the interval at which a session is polled until it is idle: its workflow
+// finishes a turn a moment after the stream has its end.
 const rest = 20 * time.Millisecond
 
 func (b *bench) awaitIdle(ctx context.Context, s *session.Handle) error {
@@ -100,7 +100,7 @@ func (b *bench) awaitTimer(ctx context.Context, id string) (types []string, err 
 	return types, err
 }
 
-// history gives the types of a workflow's events.
+// history returns the types of a workflow's events.
 func (b *bench) history(ctx context.Context, id string) ([]string, error) {
 	var types []string
 	it := b.stack.Temporal.GetWorkflowHistory(ctx, id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -131,7 +131,7 @@ func until(ctx context.Context, every time.Duration, done func() (bool, error)) 
 	}
 }
 
-// each does something with all sessions at once.
+// each calls do for all sessions at the same time.
 func each(ctx context.Context, all []*session.Handle, do func(context.Context, *session.Handle) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range all {

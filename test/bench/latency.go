@@ -17,21 +17,21 @@ import (
 
 const (
 	lineRounds = 5
-	// linesPerRound at one every linePause: an agent that types fast.
+	// linesPerRound lines, one every linePause: an agent that prints fast.
 	linesPerRound = 400
 	linePause     = 4 * time.Millisecond
 
 	sendRounds = 60
 )
 
-// pacedWorker is a worker whose agent is this program.
+// pacedWorker starts a worker whose agent is this program.
 func (b *bench) pacedWorker(ctx context.Context) (h *host, program string, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, "", err
 	}
-	// The agent's sandbox must be able to see it, and does not see the stack's
-	// folders; so it stays where it is, under another name.
+	// The agent's sandbox must see the program, and the stack's folders are hidden from
+	// it. So the program keeps its path, and a symlink has the other name.
 	program = filepath.Join(b.stack.Dir, pacedProgram)
 	if err := os.Symlink(self, program); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, "", err
@@ -40,9 +40,9 @@ func (b *bench) pacedWorker(ctx context.Context) (h *host, program string, err e
 	return h, program, err
 }
 
-// line measures from just before the agent writes a line to the event in the
-// hands of a subscriber in another process: pipe, runner and its spool,
-// worker, translator, batch, JetStream, follower.
+// line measures from just before the agent writes a line until a subscriber in another
+// process has the event: pipe, runner and its spool, worker, translator, batch,
+// JetStream, follower.
 func (b *bench) line(ctx context.Context) (_ []Figure, err error) {
 	h, program, err := b.pacedWorker(ctx)
 	if err != nil {
@@ -76,8 +76,8 @@ func (b *bench) line(ctx context.Context) (_ []Figure, err error) {
 	}, s.Close(ctx)
 }
 
-// listen runs a turn and gives the age at which each line reached a
-// subscriber. The first is the prompt's own and is left out.
+// listen runs a turn and returns the age at which each line reached a subscriber. It
+// leaves out the first one, which is the prompt's own.
 func (b *bench) listen(ctx context.Context, s *session.Handle, prompt string) (ages sample, err error) {
 	ctx, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
@@ -112,8 +112,8 @@ func (b *bench) listen(ctx context.Context, s *session.Handle, prompt string) (a
 	return nil, errors.New("the events ended before the turn")
 }
 
-// send measures from the call of Send to the prompt at the stdin of an agent
-// that is warm and idle, each beside an update of the plain workflow.
+// send measures from the call of Send to the prompt at the stdin of a warm and idle
+// agent, each time beside an update of the plain workflow.
 func (b *bench) send(ctx context.Context) (_ []Figure, err error) {
 	h, _, err := b.pacedWorker(ctx)
 	if err != nil {
@@ -145,7 +145,8 @@ func (b *bench) send(ctx context.Context) (_ []Figure, err error) {
 	}, s.Close(ctx)
 }
 
-// timePrompt sends a message to a session at rest; the agent says when it came.
+// timePrompt sends a message to an idle session; the agent reports when the prompt
+// arrived.
 func (b *bench) timePrompt(ctx context.Context, s *session.Handle) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
@@ -175,7 +176,7 @@ func seconds(name string, d time.Duration) Figure {
 // sample is a set of measured times.
 type sample []time.Duration
 
-// at gives a quantile.
+// at returns a quantile.
 func (s sample) at(q float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -184,7 +185,7 @@ func (s sample) at(q float64) time.Duration {
 	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
 }
 
-// lowest is the lowest quantile of several samples: noise only ever adds.
+// lowest returns the lowest quantile of several samples, since noise only adds.
 func lowest(all []sample, q float64) time.Duration {
 	least := all[0].at(q)
 	for _, s := range all[1:] {
@@ -193,7 +194,7 @@ func lowest(all []sample, q float64) time.Duration {
 	return least
 }
 
-// eachAt puts the quantile of every sample into words.
+// eachAt returns the quantile of every sample, as text.
 func eachAt(all []sample, q float64) string {
 	var words []string
 	for _, s := range all {

@@ -26,8 +26,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run gives the exit code: 0 measured, whatever the figures; 1 something did
-// not work; 2 wrong usage.
+// run returns the exit code: 0 measured, whatever the figures; 1 something did not
+// work; 2 wrong usage.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("sojourn-bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
@@ -61,13 +61,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type part struct {
 	name string
 	does string
-	// servers says whether the stack must be up.
+	// servers reports whether the part needs the stack.
 	servers bool
 	measure func(*bench, context.Context) ([]Figure, error)
 }
 
-// parts are in the order in which they are measured: what is sensitive to a
-// busy machine comes before what makes it busy.
+// parts returns the parts in the order in which they are measured: those that a busy
+// machine disturbs are before those that make it busy.
 func parts() []part {
 	return []part{
 		{"reducer", "folding deltas", false, (*bench).reducer},
@@ -112,7 +112,7 @@ type bench struct {
 	progress io.Writer
 	began    time.Time
 	stack    *harness.Stack
-	// fresh is the servers' memory when they were ready.
+	// fresh is the servers' memory when they had become ready.
 	fresh float64
 	floor *noopWorkflow
 }
@@ -135,7 +135,7 @@ func (b *bench) measure(ctx context.Context, chosen []part) (all []Figure, err e
 	return all, nil
 }
 
-// start starts the servers, if they don't run yet.
+// start starts the servers, unless they are running.
 func (b *bench) start(ctx context.Context) (err error) {
 	if b.stack != nil {
 		return nil
@@ -162,7 +162,7 @@ func (b *bench) stop() error {
 	return nil
 }
 
-// say tells whoever waits what is going on.
+// say prints a line of progress.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.progress, "bench %4.0fs  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
 }

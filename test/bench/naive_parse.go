@@ -6,19 +6,19 @@ import (
 	"os"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// What follows does in Go what the systems before this one do in TypeScript: a
-// transcript is read whole and split into lines, each line becomes an object, the
-// object becomes events, and the reducer answers each event with a new array of
-// blocks (state.blocks.findIndex, then [...blocks, block] or blocks.map). It is
-// as quick as that can be made without doing something else.
+// The following does in Go what comparable systems do in TypeScript: a transcript is
+// read whole and split into lines, each line becomes an object, the object becomes
+// events, and the reducer returns a new array of blocks for each event
+// (state.blocks.findIndex, then [...blocks, block] or blocks.map). It is as fast as
+// that can be without another algorithm.
 
-// object is a JSON object as JavaScript has it.
+// object is a JSON object as in JavaScript.
 type object = map[string]any
 
-// naiveParse gives the main conversation's blocks.
+// naiveParse returns the main conversation's blocks.
 func naiveParse(path string) ([]object, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func naiveParse(path string) ([]object, error) {
 	return blocks, nil
 }
 
-// naiveEvents gives the events of a line: whole blocks.
+// naiveEvents returns the events of a line: whole blocks.
 func naiveEvents(entry object) []object {
 	message, _ := entry["message"].(object)
 	if message == nil {
@@ -81,7 +81,7 @@ func naiveBlock(entry, part object, i int) object {
 	return block
 }
 
-// naiveReduce never changes what it was given.
+// naiveReduce never changes its arguments.
 func naiveReduce(blocks []object, e object) []object {
 	block := e["payload"].(object)["block"].(object)
 	at := -1
@@ -107,8 +107,8 @@ func naiveReduce(blocks []object, e object) []object {
 	return next
 }
 
-// naiveTranslate makes an object of each line, and events of that.
-func naiveTranslate(records []event.Record) error {
+// naiveTranslate decodes each line to an object, and that to events.
+func naiveTranslate(records []traffic.Record) error {
 	events := 0
 	for _, r := range records {
 		var entry object

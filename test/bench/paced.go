@@ -12,17 +12,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// pacedProgram is the name under which this program is an agent, and
-// pipedArgument makes it the agent of the floor instead.
+// pacedProgram is the name under which this program acts as an agent; pipedArgument
+// makes it the floor's agent instead.
 const (
 	pacedProgram  = "claude"
 	pipedArgument = "piped"
 )
 
-// pacedMain is an agent that speaks Claude's protocol and tells the time. Its
-// prompts are "PACE n d": n deltas, one every d. The text of each is the clock's
-// reading just before it was written; that of the first is the reading just
-// after the prompt had come in.
+// pacedMain is an agent that speaks Claude's protocol and prints clock readings. Its
+// prompts are "PACE n d": n deltas, one every d. The text of each is the reading just
+// before it is written; that of the first is the reading just after the prompt was
+// read.
 func pacedMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &paced{out: stdout}
 	var err error
@@ -60,7 +60,7 @@ func (a *paced) serve(stdin io.Reader) error {
 	}
 }
 
-// pacedLine is what the agent reads of a line of the host's.
+// pacedLine is what the agent reads of a line from the host.
 type pacedLine struct {
 	Type      string          `json:"type"`
 	RequestID string          `json:"request_id"`
@@ -88,7 +88,7 @@ func (a *paced) hear(data []byte, came time.Duration) error {
 	return nil
 }
 
-// parsePace reads a prompt.
+// parsePace parses a prompt.
 func parsePace(raw json.RawMessage) (n int, pause time.Duration, err error) {
 	var m struct {
 		Content []struct {
@@ -158,7 +158,7 @@ func (a *paced) end(id, whole string) error {
 	return nil
 }
 
-// say writes a line with one call, as an agent does.
+// say writes a line with one call, as agents do.
 func (a *paced) say(format string, args ...any) error {
 	_, err := fmt.Fprintf(a.out, format+"\n", args...)
 	return err
@@ -172,10 +172,10 @@ func deltaLine(text string) string {
 	return streamed(fmt.Sprintf(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%q}}`, text))
 }
 
-// stamp is a reading of the clock as a word of text.
+// stamp returns a clock reading as a word of text.
 func stamp(at time.Duration) string { return strconv.FormatInt(int64(at), 10) + " " }
 
-// readStamp is the reading that a stamp holds.
+// readStamp returns the reading in a stamp.
 func readStamp(text string) (time.Duration, error) {
 	at, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/sojourn-run/sojourn/test/harness"
 )
 
-// monotonic is a clock that all processes of the machine share and nobody
-// sets.
+// monotonic returns a clock that all processes of the machine share and that is never
+// set.
 func monotonic() time.Duration { return clock(unix.CLOCK_MONOTONIC) }
 
-// processorTime is what this process has used, on all cores.
+// processorTime returns the processor time of this process, on all cores.
 func processorTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func clock(id int32) time.Duration {
@@ -29,7 +29,7 @@ func clock(id int32) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// rss is the resident memory of a process, in bytes.
+// rss returns the resident memory of a process, in bytes.
 func rss(pid int) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -47,11 +47,12 @@ func rss(pid int) (float64, error) {
 	return 0, fmt.Errorf("memory of process %d: it has ended", pid)
 }
 
-// clockTicks per second is what the kernel tells user space on every platform
-// that we run on.
+// clockTicks per second is the kernel's unit for user space on every platform that
+// Sojourn supports.
 const clockTicks = 100
 
-// cpuTime is what a process and its children that it has waited for used.
+// cpuTime returns the processor time of a process and of the children that it has
+// waited for.
 func cpuTime(stat []byte) (sum time.Duration, err error) {
 	times, err := cpuTimes(stat)
 	for _, t := range times {
@@ -60,10 +61,10 @@ func cpuTime(stat []byte) (sum time.Duration, err error) {
 	return sum, err
 }
 
-// cpuTimes are a process's time in user space and in the kernel, and its waited
-// for children's.
+// cpuTimes returns a process's time in user space and in the kernel, and that of the
+// children that it has waited for.
 func cpuTimes(stat []byte) (times [4]time.Duration, err error) {
-	// The name, in parentheses, may hold anything.
+	// The name, in parentheses, may contain anything.
 	at := bytes.LastIndexByte(stat, ')')
 	fields := strings.Fields(string(stat[at+1:]))
 	const utime = 14 - 3 // counted from 1 in the manual; the third follows the name
@@ -80,11 +81,11 @@ func cpuTimes(stat []byte) (times [4]time.Duration, err error) {
 	return times, nil
 }
 
-// used is what processes used so far: bytes that they read, of files and
-// connections alike, and seconds of processor time.
+// used is what processes have used so far: bytes read, from files and connections
+// alike, and seconds of processor time.
 type used struct{ read, cpu float64 }
 
-// usageOf is what a process used, children that it waited for included.
+// usageOf returns what a process has used, with the children that it has waited for.
 func usageOf(pid int) (u used, err error) {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	io, err := os.ReadFile(filepath.Join(dir, "io"))
@@ -119,14 +120,14 @@ func usageOf(pid int) (u used, err error) {
 	return u, err
 }
 
-// isNoRunner reports whether a process is none of our runners.
+// isNoRunner reports whether a process is not one of Sojourn's runners.
 func isNoRunner(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err != nil || !strings.HasPrefix(filepath.Base(exe), "sojourn-runner")
 }
 
-// agentCPU is what the agents that now live on a host used so far, without
-// the runners, and how many there are.
+// agentCPU returns what the living agents on a host have used so far, without the
+// runners, and the number of agents.
 func agentCPU(dataDir string) (sum time.Duration, n int, err error) {
 	pids, err := harness.Agents(dataDir)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 
 const (
 	fewBlocks, manyBlocks = 10, 20_000
-	// blockLength is after how many deltas a block is finished, as every agent
-	// does: a text that grows for ever would measure the machine's memory.
+	// blockLength is the number of deltas after which a block is finished, as with
+	// every agent: a text that grows without end would measure the machine's memory.
 	blockLength = 4096
-	// folds is how many deltas one repetition folds.
+	// folds is the number of deltas of one repetition.
 	folds = 400 * blockLength
-	// repetitions: the best one counts, since noise only ever slows down.
+	// repetitions: the best one counts, since noise only slows down.
 	repetitions = 15
 )
 
-// reducer measures folds on one core: the garbage collector gets no other.
+// reducer measures folds on one core, so the garbage collector gets no other one.
 func (b *bench) reducer(ctx context.Context) ([]Figure, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	deltas, err := decodedDeltas(blockLength)
@@ -58,9 +58,9 @@ func builderFigure(blocks int, perSecond float64) Figure {
 	return Figure{Name: name, Value: perSecond, Unit: "deltas/s"}.wants("≥ 5 M/s", perSecond >= 5e6)
 }
 
-// rate is per second of this process's processor time, which on one core is a
-// second of the core: it counts what the garbage collector takes, and leaves
-// out the time in which the machine did something else.
+// rate returns n per second of this process's processor time. On one core that is a
+// second of the core: it includes the garbage collector, and excludes the time in which
+// the machine did something else.
 func rate(n int, do func()) float64 {
 	runtime.GC()
 	began := processorTime()
@@ -68,7 +68,7 @@ func rate(n int, do func()) float64 {
 	return float64(n) / (processorTime() - began).Seconds()
 }
 
-// decodedDeltas come out of JSON, as they do for every reader.
+// decodedDeltas returns deltas decoded from JSON, as every reader gets them.
 func decodedDeltas(n int) ([]event.Event, error) {
 	all := make([]event.Event, n)
 	for i := range all {
@@ -81,11 +81,11 @@ func decodedDeltas(n int) ([]event.Event, error) {
 	return all, nil
 }
 
-// lastBlock is the last block's id however many there are, so that all folds
-// read the very same deltas.
+// lastBlock is the id of the last block, whatever their number, so that all folds read
+// the same deltas.
 const lastBlock = "msg_last:0"
 
-// blockName is the id of the i-th of n blocks.
+// blockName returns the id of the i-th of n blocks.
 func blockName(i, n int) string {
 	if i == n-1 {
 		return lastBlock
@@ -123,8 +123,8 @@ func appendAll(deltas []event.Event) {
 	runtime.KeepAlive(text)
 }
 
-// buildAll makes the builder outside of what is timed: its cost is that of
-// the state, not of the deltas.
+// buildAll creates the builder outside of the timed function: its cost depends on the
+// state, not on the deltas.
 func buildAll(s reducer.State, deltas []event.Event) func() {
 	builder := reducer.NewBuilder(s)
 	done := textBlock(lastBlock, "whole")

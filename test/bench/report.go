@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// Report is what a run found.
+// Report is the result of a run.
 type Report struct {
 	Machine Machine   `json:"machine"`
 	At      time.Time `json:"at"`
-	// Seconds is how long the run took.
+	// Seconds is the duration of the run.
 	Seconds float64  `json:"seconds"`
 	Figures []Figure `json:"figures"`
 }
 
-// Machine is where it ran.
+// Machine describes the machine.
 type Machine struct {
 	Cores int    `json:"cores"`
 	CPU   string `json:"cpu"`
 	OS    string `json:"os"`
 	Go    string `json:"go"`
-	// Load is the load average of the last 1, 5 and 15 minutes when the run
-	// ended: where it is high from the beginning, others were at work too.
+	// Load is the load average of the last 1, 5 and 15 minutes at the end of the run.
+	// If it is high from the beginning, other programs were busy too.
 	Load string `json:"load"`
 }
 
@@ -37,12 +37,12 @@ type Figure struct {
 	// Unit is deltas/s, lines/s, MB/s, s, bytes, events, requests or ratio; it decides how the table
 	// shows the numbers.
 	Unit string `json:"unit"`
-	// Floor is what the bare parts cost in the same run; FloorIs says which.
+	// Floor is what the bare parts cost in the same run; FloorIs names them.
 	Floor   *float64 `json:"floor,omitempty"`
 	FloorIs string   `json:"floorIs,omitempty"`
-	// Ratio is value to floor.
+	// Ratio is value divided by floor.
 	Ratio *float64 `json:"ratio,omitempty"`
-	// Target is what is promised; "" for a figure that is only shown.
+	// Target is the target; "" for a figure without one.
 	Target string `json:"target,omitempty"`
 	Met    *bool  `json:"met,omitempty"`
 	Note   string `json:"note,omitempty"`
@@ -98,7 +98,7 @@ func writeTable(w io.Writer, r Report) error {
 	return writeNotes(w, r.Figures)
 }
 
-// cells are a row of the table.
+// cells returns a row of the table.
 func (f Figure) cells() []string {
 	floor, ratio, met := "", "", ""
 	if f.Floor != nil {
@@ -116,7 +116,7 @@ func (f Figure) cells() []string {
 	return []string{f.Name, show(f.Value, f.Unit), floor, ratio, f.Target, met}
 }
 
-// writeNotes says what the floors are, each once, and what else is to be known.
+// writeNotes writes what the floors are, each once, and the other notes.
 func writeNotes(w io.Writer, figures []Figure) error {
 	floor := ""
 	for _, f := range figures {
@@ -138,7 +138,7 @@ func writeNotes(w io.Writer, figures []Figure) error {
 	return nil
 }
 
-// show writes a number as people read its unit.
+// show formats a number in a readable form of its unit.
 func show(v float64, unit string) string {
 	switch unit {
 	case "deltas/s", "lines/s":

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// requestCounter stands between a worker and S3, and counts requests by the
-// session whose objects they are about. Safe for concurrent use.
+// requestCounter is a proxy between a worker and S3 that counts requests by the session
+// of their objects. Safe for concurrent use.
 type requestCounter struct {
 	url  string
 	stop func()
@@ -19,8 +19,8 @@ type requestCounter struct {
 	by map[string]int
 }
 
-// countRequests starts a counter before an S3 endpoint. Requests arrive there as
-// they were signed.
+// countRequests starts a counter in front of an S3 endpoint. It forwards requests
+// unchanged, so their signatures stay valid.
 func countRequests(endpoint string) (*requestCounter, error) {
 	target, err := url.Parse(endpoint)
 	if err != nil {
@@ -31,7 +31,7 @@ func countRequests(endpoint string) (*requestCounter, error) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host
 	}, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
-		w.WriteHeader(http.StatusBadGateway) // the worker says so if it minds: mostly it has gone
+		w.WriteHeader(http.StatusBadGateway) // usually the worker has disconnected; otherwise it reports the error itself
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.count(r.URL)
@@ -53,7 +53,7 @@ func (c *requestCounter) count(u *url.URL) {
 	c.by[id]++
 }
 
-// of returns how many requests were about a session.
+// of returns the number of requests for a session.
 func (c *requestCounter) of(session string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 const (
 	// parseRounds: the best one counts.
 	parseRounds = 3
-	// naiveMB bounds what the naive implementation gets: its time grows with the
+	// naiveMB bounds the size for the naive implementation, whose time grows with the
 	// square of the size.
 	naiveMB = 64
 	// translatedTurns are about 60 000 native lines.
@@ -31,8 +31,7 @@ const (
 // megabytes are the sizes of the transcripts.
 var megabytes = []int{1, 4, 16, 64, 256}
 
-// parse measures, on one core, what it takes to read Claude's transcripts and
-// to translate what it prints.
+// parse measures, on one core, parsing Claude's transcripts and translating its output.
 func (b *bench) parse(ctx context.Context) ([]Figure, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	dir, err := os.MkdirTemp("", "sojourn-bench-")
@@ -77,10 +76,11 @@ func transcriptOf(dir string, mb int) (size int64, path string, err error) {
 	return size, path, f.Close()
 }
 
-// parsing is what was found for one size; speeds are in MB/s.
+// parsing is the result for one size; speeds are in MB/s.
 type parsing struct {
 	parsed, folded, naive float64
-	// factor is the peak of the heap while parsing and folding, to the state.
+	// factor is the peak of the heap while parsing and folding, divided by the heap of
+	// the state.
 	factor, state float64
 }
 
@@ -119,8 +119,8 @@ func measureParsing(ctx context.Context, path string, size int64, withNaive bool
 	return p, err
 }
 
-// megabytesPerSecond does it for as many bytes whatever the size, so that a
-// small one has its share of the garbage collector too.
+// megabytesPerSecond repeats a small size up to a fixed number of bytes, so that its
+// share of the garbage collector is counted too.
 func megabytesPerSecond(size int64, do func()) float64 {
 	times := max(1, atOnce/int(size))
 	return rate(times*int(size), func() {
@@ -148,7 +148,7 @@ func parseOnly(path string) error {
 	return nil
 }
 
-// parseAndFold calls now and then, if that is given.
+// parseAndFold calls now every 64 events, unless it is nil.
 func parseAndFold(path string, now func()) (reducer.State, error) {
 	var b reducer.Builder
 	n := 0
@@ -164,8 +164,8 @@ func parseAndFold(path string, now func()) (reducer.State, error) {
 	return b.State(), nil
 }
 
-// memoryFactor compares the peak of the heap, garbage included, with the heap
-// that the state takes alone.
+// memoryFactor divides the peak of the heap, garbage included, by the heap of the state
+// alone.
 func memoryFactor(path string) (factor, state float64, err error) {
 	debug.FreeOSMemory()
 	before, peak := heap(), 0.0
@@ -180,7 +180,7 @@ func memoryFactor(path string) (factor, state float64, err error) {
 	return (peak - before) / state, state, nil
 }
 
-// heap is what objects take, those that are garbage and not yet freed too.
+// heap returns the bytes of all objects, including garbage that is not freed yet.
 func heap() float64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)

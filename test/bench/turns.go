@@ -20,19 +20,18 @@ import (
 const (
 	// earlyTurn and lateTurn are compared.
 	earlyTurn, lateTurn = 20, 1000
-	// turnRounds are the turns that are measured around each.
+	// turnRounds is the number of turns that are measured around each.
 	turnRounds = 16
-	// shortTurn is what the agent is asked in every turn.
+	// shortTurn is the prompt of every turn.
 	shortTurn = "SAY one more short answer"
 )
 
 // comparedAgents are those whose turns are compared.
 var comparedAgents = []string{"claude", "codex", "gemini", "opencode"}
 
-// turns compares whole turns early and late in a session: the agents are the
-// real ones, and so is each of the thousand turns. A young and an old session of
-// each agent take turns with each other on one worker, so both have the same
-// neighbours.
+// turns compares whole turns early and late in a session, with real agents and a
+// thousand real turns. A young and an old session of each agent alternate on one
+// worker, so both run under the same conditions.
 func (b *bench) turns(ctx context.Context) (_ []Figure, err error) {
 	counter, err := countRequests(b.stack.Env["AWS_ENDPOINT_URL_S3"])
 	if err != nil {
@@ -64,8 +63,8 @@ func (b *bench) turns(ctx context.Context) (_ []Figure, err error) {
 	return figures, closeAll(ctx, slices.Concat(pairs...))
 }
 
-// grow makes a young and an old session of each agent, all at the same time, each
-// at the turn before the first that is measured.
+// grow creates a young and an old session of each agent, all at the same time, each up
+// to the turn before the first measured one.
 func (b *bench) grow(ctx context.Context) ([][]*session.Handle, error) {
 	pairs := make([][]*session.Handle, len(comparedAgents))
 	g, ctx := errgroup.WithContext(ctx)
@@ -89,8 +88,8 @@ func (b *bench) grow(ctx context.Context) ([][]*session.Handle, error) {
 	return pairs, g.Wait()
 }
 
-// compare measures turns of both sessions, one after the other, when both agents
-// are warm: the young session has waited for the old one to grow.
+// compare measures turns of both sessions, alternately, after both agents are warm: the
+// young session was idle while the old one grew.
 func (b *bench) compare(ctx context.Context, agent string, m meter, pair []*session.Handle) ([]Figure, error) {
 	if err := each(ctx, pair, func(ctx context.Context, s *session.Handle) error { return answer(ctx, s, shortTurn) }); err != nil {
 		return nil, err
@@ -111,9 +110,9 @@ func (b *bench) compare(ctx context.Context, agent string, m meter, pair []*sess
 	return all[1].over(agent, all[0]), nil
 }
 
-// turnCost is what a turn cost, from Send to the workflow at rest. took ends with
-// the answer; agent is what of it the agent and its model took, who read the whole
-// conversation each time.
+// turnCost is what a turn cost, from Send until the workflow is idle. took ends with
+// the answer. agent is the part of took for the agent and its model, which read the
+// whole conversation each time.
 type turnCost struct {
 	read, requests, cpu, took, agent float64
 }
@@ -136,7 +135,7 @@ func (late turnCosts) over(agent string, early turnCosts) []Figure {
 	}
 	return []Figure{
 		ours("bytes read", "bytes", median(func(c turnCost) float64 { return c.read })),
-		// The archive puts small pieces together now and then.
+		// A mean, since the archive merges small pieces only occasionally.
 		ours("requests to S3", "requests", turnCosts.requests),
 		ours("processor time", "s", median(func(c turnCost) float64 { return c.cpu })),
 		ours("Send → answer without the agent", "s", median(func(c turnCost) float64 { return c.took - c.agent })),
@@ -153,7 +152,7 @@ func (costs turnCosts) median(of func(turnCost) float64) float64 {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// requests returns how many a turn has, on average.
+// requests returns the number per turn, on average.
 func (costs turnCosts) requests() (sum float64) {
 	for _, c := range costs {
 		sum += c.requests
@@ -161,8 +160,8 @@ func (costs turnCosts) requests() (sum float64) {
 	return sum / float64(len(costs))
 }
 
-// meter measures a turn by what the worker's process used meanwhile, with the
-// runners of its sandboxes, and by its requests to S3.
+// meter measures a turn by what the worker's process and the runners of its sandboxes
+// use during it, and by its requests to S3.
 type meter struct {
 	host    *host
 	counter *requestCounter
@@ -191,7 +190,8 @@ func (m meter) measure(ctx context.Context, b *bench, s *session.Handle) (cost t
 		return cost, err
 	}
 	for pid, u := range after {
-		// What a process used that has begun or ended since is its parent's, who waits for it.
+		// The usage of a process that started or ended in between is counted by its
+		// parent, which waits for it.
 		if was, known := before[pid]; known {
 			cost.read, cost.cpu = cost.read+u.read-was.read, cost.cpu+u.cpu-was.cpu
 		}
@@ -201,9 +201,9 @@ func (m meter) measure(ctx context.Context, b *bench, s *session.Handle) (cost t
 	return cost, err
 }
 
-// atWork is how long the agent was at work on the turn behind an event: from the
-// query's start, after which it is handed the prompt, to the line in which it says
-// that it is idle, by the stamp of its record.
+// atWork returns how long the agent worked on the turn after an event: from the query's
+// start, after which it is sent the prompt, to the record of the line in which it
+// reports that it is idle.
 func atWork(ctx context.Context, s *session.Handle, seq uint64) (float64, error) {
 	var began, idle time.Time
 	for ev, err := range s.Events(ctx, seq, false) {
@@ -223,7 +223,7 @@ func atWork(ctx context.Context, s *session.Handle, seq uint64) (float64, error)
 	return idle.Sub(began).Seconds(), nil
 }
 
-// used is what the host's processes used so far that are not the agents' own.
+// used returns what the host's processes except the agents have used so far.
 func (m meter) used() (map[int]used, error) {
 	pids, err := harness.Agents(m.host.dataDir)
 	if err != nil {

@@ -60,8 +60,8 @@ func (b *bench) turnEvents(ctx context.Context) (_ []Figure, err error) {
 
 func eventFigure(name string, n float64) Figure { return Figure{Name: name, Value: n, Unit: "events"} }
 
-// added is how many events a turn adds to the workflow's history, and how many
-// deltas to the stream.
+// added returns the number of events that a turn adds to the workflow's history, and
+// its number of deltas in the stream.
 func (b *bench) added(ctx context.Context, s *session.Handle, text string) (events float64, deltas int, err error) {
 	before, err := b.awaitTimer(ctx, s.ID())
 	if err != nil {
@@ -102,8 +102,8 @@ func (b *bench) noopEvents(ctx context.Context) (float64, error) {
 	return float64(len(after) - len(before)), err
 }
 
-// memory measures a worker whose sessions rest with their real agents warm,
-// and the servers that bear them.
+// memory measures a worker whose sessions are idle with warm real agents, and the
+// servers.
 func (b *bench) memory(ctx context.Context) (_ []Figure, err error) {
 	h, err := b.startHost(ctx)
 	if err != nil {
@@ -159,9 +159,9 @@ func (b *bench) openMany(ctx context.Context, n int) ([]*session.Handle, error) 
 	return all, nil
 }
 
-// parallel measures sessions that begin at once, from the first Send to the
-// last answer; each starts its sandbox and agent first. What they take beyond
-// one alone may be the agents' own work, and little else.
+// parallel measures sessions that start at the same time, from the first Send to the
+// last answer, including the start of sandbox and agent. Beyond the time of one session
+// alone, little more than the agents' own processor time is allowed.
 func (b *bench) parallel(ctx context.Context) (_ []Figure, err error) {
 	alone, _, err := b.betterOfTwo(ctx, 1)
 	if err != nil {
@@ -193,7 +193,7 @@ func (b *bench) betterOfTwo(ctx context.Context, n int) (took, used time.Duratio
 	return took, used, err
 }
 
-// slowTurns runs n sessions at once on two fresh workers and gives how long
+// slowTurns runs n sessions at the same time on two fresh workers and returns how long
 // they took and what their agents used.
 func (b *bench) slowTurns(ctx context.Context, n int) (took, used time.Duration, err error) {
 	var hosts [2]*host
@@ -221,8 +221,8 @@ func (b *bench) slowTurns(ctx context.Context, n int) (took, used time.Duration,
 	return took, used, closeAll(ctx, all)
 }
 
-// usedBy is the processor time of the agents on some hosts, which must be at
-// least so many.
+// usedBy returns the processor time of the agents on some hosts. Fewer agents than
+// least are an error.
 func usedBy(least int, hosts ...*host) (sum time.Duration, err error) {
 	agents := 0
 	for _, h := range hosts {

@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// diskSize is that of a host's own disk: more than the other scripts of
+// diskSize is the size of a host's own disk: more than the other scripts of
 // [HostileTool] write.
 const diskSize = "2g"
 
-// fills is a hostile script that leaves nothing of its host's disk.
+// fills is a hostile script that fills its host's disk.
 const fills = "SAY " + mark + " fills THEN TOOL bash: cat /dev/zero > \"$HOME/all\" THEN SAY " + mark + " filled"
 
-// mount makes a host's folder a disk of its own, in memory, where that is allowed.
+// mount mounts a disk in memory on a host's folder, where the system allows that.
 func (h *host) mount() error {
 	err := syscall.Mount("sojourn-chaos", h.dir, "tmpfs", 0, "size="+diskSize)
 	h.disk = err == nil
@@ -24,20 +24,20 @@ func (h *host) mount() error {
 	return err
 }
 
-// unmount takes the disk away; it may be called again.
+// unmount unmounts the disk. It may be called again.
 func (h *host) unmount() error {
 	if !h.disk {
 		return nil
 	}
 	err := syscall.Unmount(h.dir, syscall.MNT_DETACH)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
-		return nil // it is gone already
+		return nil // it is unmounted already
 	}
 	return err
 }
 
-// fillDisks carries out what was planned against disks. It needs the hosts for
-// itself: a full disk ends the turns of everybody who is there.
+// fillDisks fills the disks that the plan asked for. It runs after everything else,
+// since a full disk ends all turns on its host.
 func (d *driver) fillDisks(ctx context.Context) {
 	if len(d.disks) > 0 && !d.hosts.all[0].disk {
 		d.note("hosts have no disks of their own here (that needs root): %d were not filled", len(d.disks))
@@ -51,10 +51,10 @@ func (d *driver) fillDisks(ctx context.Context) {
 	}
 }
 
-// fillDisk lets a session fill its host's disk and closes it. The next session
-// must be answered, wherever it is.
+// fillDisk lets a session fill its host's disk and closes it. The next session must be
+// answered, on whatever host.
 func (d *driver) fillDisk(ctx context.Context, n int, agent string) error {
-	s, err := d.sit(ctx, n, agent)
+	s, err := d.open(ctx, n, agent)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (d *driver) fillDisk(ctx context.Context, n int, agent string) error {
 	s.say(ctx, fills)
 	full := d.hosts.of(s.id)
 	s.finish(ctx)
-	after, err := d.sit(ctx, n+1, agent)
+	after, err := d.open(ctx, n+1, agent)
 	if err != nil {
 		return fmt.Errorf("after a full disk: %w", err)
 	}
@@ -71,7 +71,7 @@ func (d *driver) fillDisk(ctx context.Context, n int, agent string) error {
 	return full.roomy()
 }
 
-// roomy reports, by an error, that the disk is still full.
+// roomy returns an error if the disk is still full.
 func (h *host) roomy() error {
 	if h == nil {
 		return nil

@@ -21,8 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/harness"
 )
 
-// Agents are those that a run has by default: all that the scripted model can
-// stand behind.
+// Agents are the default agents of a run: all that the scripted model supports.
 var Agents = []string{"claude", "codex", "gemini", "opencode"}
 
 // Options of a run.
@@ -30,34 +29,36 @@ type Options struct {
 	// Root is the repository, with bin/ and .agents/; default: the working
 	// folder.
 	Root string
-	// Seed decides the plan of kills and the messages.
+	// Seed determines the plan of kills and the messages.
 	Seed uint64
-	// Kills is how many; default 25.
+	// Kills is the number of kills; default 25.
 	Kills int
-	// Sessions is how many; default 40.
+	// Sessions is the number of sessions; default 40.
 	Sessions int
-	// AtOnce is how many of them live at the same time; default 8.
+	// AtOnce is how many of them are open at the same time; default 8.
 	AtOnce int
-	// For ends the killing early, so that a run takes about so long; default
-	// never.
+	// For bounds the time of the killing; default no bound.
 	For time.Duration
-	// Hosts is how many workers with a data folder there are; default 2.
+	// Hosts is the number of workers with a data folder; default 2.
 	Hosts int
-	// Agents take turns over the sessions; default [Agents].
+	// Agents are used in turn by the sessions; default [Agents].
 	Agents []string
-	// Before is the program of a worker of the build before this one; without
-	// it no such worker is among the kills.
+	// Before is the worker program of the build before this one. Without it the plan's
+	// kills of [WorkerBefore] are left out.
 	Before string
-	// Only, if given, are the kinds of kills; others of the plan are left out.
+	// Full has sessions use every feature, see [manner], and continue as new every few
+	// turns.
+	Full bool
+	// Only, if set, are the kinds of kills; others of the plan are left out.
 	Only []Kind
-	// Progress hears what goes on, a line per some seconds; default none.
+	// Progress gets a line every few seconds; default none.
 	Progress io.Writer
-	// Every kill is told too.
+	// Verbose prints every kill too.
 	Verbose bool
-	// Keep leaves the temporary folder.
+	// Keep keeps the temporary folder.
 	Keep bool
-	// Evidence is a folder that gets what is known of each session with a
-	// finding, as JSON lines; default none.
+	// Evidence is a folder that gets what is known of each session with a finding, as
+	// JSON lines; default none.
 	Evidence string
 }
 
@@ -87,38 +88,42 @@ type driver struct {
 	began  time.Time
 	stack  *harness.Stack
 	hosts  *hosts
-	census *census
+	leaks  *leakCheck
 
-	mu       sync.Mutex
-	sittings map[*sitting]bool
-	done     []*sitting
-	events   int
-	changed  chan struct{}
-	kills    map[Kind]int
-	// noted are the notes in order, notes how often each came.
+	mu      sync.Mutex
+	cases   map[*testCase]bool
+	done    []*testCase
+	events  int
+	changed chan struct{}
+	kills   map[Kind]int
+	// noted are the notes in order, notes how often each occurred.
 	noted []string
 	notes map[string]int
 	found []Finding
 	// deleted are the times at which the stream was deleted.
 	deleted []time.Time
-	// hostiles counts the sessions of [HostileTool]; running is the context of the
+	// hostiles counts the sessions of [HostileTool]. running is the context of the
 	// whole run, since they may outlive the killing.
 	hostiles int
 	running  context.Context
-	// disks are the agents whose tools fill a disk at the end; only the killer
-	// adds to them.
+	// disks are the agents whose tools fill a disk at the end. Only the goroutine that
+	// kills appends to it.
 	disks []string
 }
 
-// start brings up stack, links and census; stop must be called in any case.
+// start starts the stack, the links and the leak check. The caller calls stop.
 func start(ctx context.Context, o Options, prefix string) (*driver, error) {
-	stack, err := harness.Start(ctx, harness.Options{Root: o.Root, Name: "sojourn-chaos", Keep: o.Keep})
+	ho := harness.Options{Root: o.Root, Name: "sojourn-chaos", Keep: o.Keep}
+	if o.Full {
+		ho.TemporalConfig = []string{fmt.Sprintf("limit.historyCount.suggestContinueAsNew=%d", suggestAt)}
+	}
+	stack, err := harness.Start(ctx, ho)
 	if err != nil {
 		return nil, err
 	}
 	d := &driver{
-		o: o, prefix: prefix, began: time.Now(), stack: stack, census: newCensus(stack.Dir), changed: make(chan struct{}),
-		sittings: map[*sitting]bool{}, kills: map[Kind]int{}, notes: map[string]int{},
+		o: o, prefix: prefix, began: time.Now(), stack: stack, leaks: newLeakCheck(stack.Dir), changed: make(chan struct{}),
+		cases: map[*testCase]bool{}, kills: map[Kind]int{}, notes: map[string]int{},
 	}
 	l, err := newLinks(stack.Env)
 	d.hosts = &hosts{stack: stack, links: l, note: d.note}
@@ -135,7 +140,7 @@ func (d *driver) say(format string, args ...any) {
 	fmt.Fprintf(d.o.Progress, "%5.0f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// note keeps what a reader should know, each once.
+// note records what a reader of the report should know, each text once.
 func (d *driver) note(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,8 +150,8 @@ func (d *driver) note(format string, args ...any) {
 	}
 }
 
-// told are the notes, with how often each came.
-func (d *driver) told() (notes []string) {
+// noteLines returns the notes, with how often each occurred.
+func (d *driver) noteLines() (notes []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, n := range d.noted {
@@ -164,16 +169,16 @@ func (d *driver) fault(f Finding) {
 	d.found = append(d.found, f)
 }
 
-func (d *driver) join(s *sitting) {
+func (d *driver) join(s *testCase) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sittings[s] = true
+	d.cases[s] = true
 }
 
-func (d *driver) leave(s *sitting) {
+func (d *driver) leave(s *testCase) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.sittings, s)
+	delete(d.cases, s)
 	d.done = append(d.done, s)
 }
 
@@ -186,33 +191,33 @@ func (d *driver) heard() {
 	d.changed = make(chan struct{})
 }
 
-// sitting are those with an open turn, in the order of their ids.
-func (d *driver) inTurn() []*sitting {
+// inTurn returns the sessions with an open turn, sorted by id.
+func (d *driver) inTurn() []*testCase {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []*sitting
-	for s := range d.sittings {
+	var out []*testCase
+	for s := range d.cases {
 		if _, ok := s.running(); ok {
 			out = append(out, s)
 		}
 	}
-	slices.SortFunc(out, func(a, b *sitting) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(out, func(a, b *testCase) int { return strings.Compare(a.id, b.id) })
 	return out
 }
 
-// everyone are all sessions that are not done.
-func (d *driver) everyone() []*sitting {
+// everyone returns all sessions that are not done.
+func (d *driver) everyone() []*testCase {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []*sitting
-	for s := range d.sittings {
+	var out []*testCase
+	for s := range d.cases {
 		out = append(out, s)
 	}
 	return out
 }
 
-// learn runs scripts undisturbed, all agents at the same time, and gives what
-// they cost and say.
+// learn runs the scripts undisturbed, all agents at the same time, and returns their
+// requests and answers.
 func (d *driver) learn(ctx context.Context, scripts []string) (normals, error) {
 	out := normals{}
 	var mu sync.Mutex
@@ -220,10 +225,10 @@ func (d *driver) learn(ctx context.Context, scripts []string) (normals, error) {
 	errs := make([]error, len(d.o.Agents))
 	for i, agent := range d.o.Agents {
 		all.Go(func() {
-			told, err := d.undisturbed(ctx, 900+i, agent, scripts)
+			seen, err := d.undisturbed(ctx, 900+i, agent, scripts)
 			mu.Lock()
 			defer mu.Unlock()
-			out[agent], errs[i] = told, err
+			out[agent], errs[i] = seen, err
 		})
 	}
 	all.Wait()
@@ -231,7 +236,7 @@ func (d *driver) learn(ctx context.Context, scripts []string) (normals, error) {
 }
 
 func (d *driver) undisturbed(ctx context.Context, n int, agent string, scripts []string) (map[string]Normal, error) {
-	s, err := d.sit(ctx, n, agent)
+	s, err := d.open(ctx, n, agent)
 	if err != nil {
 		return nil, err
 	}
@@ -241,15 +246,15 @@ func (d *driver) undisturbed(ctx context.Context, n int, agent string, scripts [
 		}
 	}
 	s.finish(ctx)
-	told := s.told()
-	d.count(&told)
+	seen := s.observed()
+	d.count(&seen)
 	out := map[string]Normal{}
-	for _, t := range told.Turns {
-		r := ends(told, t.Message)[0]
+	for _, t := range seen.Turns {
+		r := ends(seen, t.Message)[0]
 		if r.Outcome != session.Completed || r.Result == nil {
 			return nil, fmt.Errorf("%s: %q: %w, with nothing killed", agent, t.Script, r.Err())
 		}
-		out[t.Script] = Normal{Requests: t.Requests, Answer: unfill(r.Result.Response, t.Mark), Events: len(told.Heard)}
+		out[t.Script] = Normal{Requests: t.Requests, Answer: unfill(r.Result.Response, t.Mark), Events: len(seen.Heard)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,21 +264,21 @@ func (d *driver) undisturbed(ctx context.Context, n int, agent string, scripts [
 	return out, nil
 }
 
-// count fills in what the model was asked.
-func (d *driver) count(told *Told) {
+// count fills in the requests that the model received for each turn.
+func (d *driver) count(seen *Observed) {
 	stats := d.stack.Model.Stats()
-	for i := range told.Turns {
+	for i := range seen.Turns {
 		for _, s := range stats.Sessions {
 			for _, p := range s.Prompts {
-				if strings.Contains(p.Text, told.Turns[i].Mark) {
-					told.Turns[i].Requests += p.Requests
+				if strings.Contains(p.Text, seen.Turns[i].Mark) {
+					seen.Turns[i].Requests += p.Requests
 				}
 			}
 		}
 	}
 }
 
-// leftovers waits until nothing is left of closed sessions, and says what is.
+// leftovers waits until nothing is left of closed sessions, and returns what remains.
 func (d *driver) leftovers(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -288,7 +293,7 @@ func (d *driver) leftovers(ctx context.Context) []string {
 
 func (d *driver) left(ctx context.Context) []string {
 	var out []string
-	for _, p := range d.census.list() {
+	for _, p := range d.leaks.list() {
 		out = append(out, fmt.Sprintf("process %d %s of %s", p.pid, strings.Join(p.args, " ")[:min(60, len(strings.Join(p.args, " ")))], p.sandbox))
 	}
 	for _, h := range d.hosts.all {
@@ -305,7 +310,7 @@ func (d *driver) left(ctx context.Context) []string {
 	return out
 }
 
-// consumers counts what the server keeps for readers.
+// consumers returns the number of the stream's consumers.
 func (d *driver) consumers(ctx context.Context) (n int, err error) {
 	err = d.withStream(ctx, func(ctx context.Context, js jetstream.JetStream) error {
 		st, err := js.Stream(ctx, "SOJOURN")
@@ -322,7 +327,8 @@ func (d *driver) consumers(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// withStream lends a connection to the stream's server that no cut concerns.
+// withStream calls f with a direct connection to the stream's server, which no cut
+// interrupts.
 func (d *driver) withStream(ctx context.Context, f func(context.Context, jetstream.JetStream) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -339,9 +345,9 @@ func (d *driver) withStream(ctx context.Context, f func(context.Context, jetstre
 }
 
 // report sums up all sessions that are done.
-func (d *driver) report(ctx context.Context, title string, normal func(*sitting) normals) Report {
-	for id, detail := range d.census.found() {
-		d.twin(id, detail)
+func (d *driver) report(ctx context.Context, title string, normal func(*testCase) normals) Report {
+	for id, detail := range d.leaks.found() {
+		d.duplicate(id, detail)
 	}
 	for _, left := range d.leftovers(ctx) {
 		d.fault(Finding{Fault: Orphan, Kind: Undisturbed, Detail: left})
@@ -352,50 +358,50 @@ func (d *driver) report(ctx context.Context, title string, normal func(*sitting)
 		if s.n >= 900 {
 			continue
 		}
-		told := s.told()
-		d.count(&told)
-		v, f := judge(told, normal(s))
+		seen := s.observed()
+		d.count(&seen)
+		v, f := verify(seen, normal(s))
 		f = append(f, s.found...)
 		verdicts, found = append(verdicts, v...), append(found, f...)
-		for _, w := range waits(told) {
+		for _, w := range waits(seen) {
 			d.note("%s", w)
 		}
-		if err := d.keep(told, f); err != nil {
+		if err := d.keep(seen, f); err != nil {
 			d.note("evidence: %v", err)
 		}
 	}
 	return Report{
 		Title: title, Seed: d.o.Seed, Machine: fmt.Sprintf("%s, %d shared cores", runtime.GOOS, runtime.NumCPU()), At: d.began,
-		Took: time.Since(d.began), Sessions: len(d.done), Rows: rows(d.kills, verdicts, found), Findings: found, Notes: d.told(),
+		Took: time.Since(d.began), Sessions: len(d.done), Rows: rows(d.kills, verdicts, found), Findings: found, Notes: d.noteLines(),
 	}
 }
 
-// keep writes what is known of a session with findings or long pauses.
-func (d *driver) keep(told Told, found []Finding) error {
-	long := waits(told)
+// keep writes what is known of a session with findings or long pauses to the evidence.
+func (d *driver) keep(seen Observed, found []Finding) error {
+	long := waits(seen)
 	if len(found)+len(long) == 0 || d.o.Evidence == "" {
 		return nil
 	}
 	if err := os.MkdirAll(d.o.Evidence, 0o700); err != nil {
 		return err
 	}
-	f, err := os.Create(filepath.Join(d.o.Evidence, told.ID+".jsonl"))
+	f, err := os.Create(filepath.Join(d.o.Evidence, seen.ID+".jsonl"))
 	if err != nil {
 		return err
 	}
 	to := json.NewEncoder(f)
-	err = to.Encode(map[string]any{"findings": found, "waits": long, "turns": told.Turns})
-	for _, h := range told.Heard {
+	err = to.Encode(map[string]any{"findings": found, "waits": long, "turns": seen.Turns})
+	for _, h := range seen.Heard {
 		err = errors.Join(err, to.Encode(map[string]any{"at": h.At, "event": h.Event}))
 	}
 	return errors.Join(err, f.Close())
 }
 
-func (d *driver) twin(id, detail string) {
-	f := Finding{Fault: Twin, Kind: Undisturbed, Session: id, Detail: detail}
+func (d *driver) duplicate(id, detail string) {
+	f := Finding{Fault: Duplicate, Kind: Undisturbed, Session: id, Detail: detail}
 	for _, s := range d.done {
 		if s.id == id {
-			f.Kind, f.Agent = s.told().kind(), s.agent
+			f.Kind, f.Agent = s.observed().kind(), s.agent
 		}
 	}
 	d.fault(f)

@@ -23,27 +23,27 @@ type host struct {
 	// disk reports whether the folder is, or was, a disk of its own.
 	disk bool
 
-	// starting is held by whoever starts a worker: the ends of two kills may want
-	// to at the same time, and a data folder takes one.
+	// starting is held while a worker is started: two kills that end at the same time
+	// may both start one, and a data folder takes one only.
 	starting sync.Mutex
 
 	mu sync.Mutex
-	// worker is nil while none runs.
+	// worker is nil while none is running.
 	worker *harness.Process
 	gone   bool
 }
 
-// holds says whether a session has its sandbox there.
+// holds reports whether a session's sandbox is on the host.
 func (h *host) holds(session string) bool {
 	found, err := filepath.Glob(filepath.Join(h.dir, "sandboxes", session+"-*"))
 	return err == nil && len(found) > 0
 }
 
-// hosts are all hosts of a run, the dead ones too.
+// hosts are all hosts of a run, lost ones too.
 type hosts struct {
 	stack *harness.Stack
 	links links
-	// note hears of what goes wrong.
+	// note is called with errors that don't end the run.
 	note func(format string, args ...any)
 
 	mu    sync.Mutex
@@ -51,7 +51,7 @@ type hosts struct {
 	owned sync.WaitGroup
 }
 
-// links are the ways from hosts to the servers, which can be cut.
+// links are the connections from hosts to the servers, which can be cut.
 type links struct {
 	stream, archive, temporal *harness.Forwarder
 	env                       []string
@@ -99,7 +99,8 @@ func (s *hosts) add(ctx context.Context, flags ...string) (*host, error) {
 	return h, s.start(ctx, h)
 }
 
-// start starts a worker on a host, unless it has one; more is for it alone.
+// start starts a worker on a host, unless it has one; more are extra arguments of this
+// worker only.
 func (s *hosts) start(ctx context.Context, h *host, more ...string) error {
 	h.starting.Lock()
 	defer h.starting.Unlock()
@@ -117,7 +118,8 @@ func (s *hosts) start(ctx context.Context, h *host, more ...string) error {
 	return nil
 }
 
-// take gives the host's worker to whoever ends it; nil if another does, or did.
+// take returns the host's worker for the caller to end, or nil if another caller has
+// taken it.
 func (h *host) take() *harness.Process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +140,7 @@ func (h *host) lost() bool {
 	return h.gone
 }
 
-// living are the hosts with a worker.
+// living returns the hosts with a worker.
 func (s *hosts) living() []*host {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +153,7 @@ func (s *hosts) living() []*host {
 	return out
 }
 
-// of is the living host of a session's sandbox; nil if there is none.
+// of returns the living host that has a session's sandbox, or nil.
 func (s *hosts) of(session string) *host {
 	for _, h := range s.living() {
 		if h.holds(session) {
@@ -161,7 +163,7 @@ func (s *hosts) of(session string) *host {
 	return nil
 }
 
-// replace starts the next worker of a host in the background.
+// replace ends the host's worker and starts the next one, in the background.
 func (s *hosts) replace(ctx context.Context, h *host, end func() error) {
 	s.owned.Go(func() {
 		if err := end(); err != nil {
@@ -178,8 +180,8 @@ func (s *hosts) replace(ctx context.Context, h *host, end func() error) {
 	})
 }
 
-// visit kills a host's worker, lets one of another program have the host for a
-// while, and then one of this build again.
+// visit kills a host's worker, runs one of another program on the host for a while, and
+// then one of this build again.
 func (s *hosts) visit(ctx context.Context, h *host, p *harness.Process, program string, stay time.Duration) {
 	s.owned.Go(func() {
 		if err := p.Kill(); err != nil {
@@ -197,15 +199,15 @@ func (s *hosts) visit(ctx context.Context, h *host, p *harness.Process, program 
 	})
 }
 
-// gist is what a program said itself of why it could not start; if it said
-// nothing, what was said of it.
+// gist returns the first line that the program printed before it failed to start, or
+// else the error's first line.
 func gist(err error) string {
 	first, said, _ := strings.Cut(err.Error(), "\n")
 	said, _, _ = strings.Cut(said, "\n")
 	return cmp.Or(strings.TrimSpace(said), first)
 }
 
-// kill ends a whole host with all its agents and its folder.
+// kill ends a host with all its agents and removes its folder.
 func (h *host) kill(p *harness.Process) error {
 	h.mu.Lock()
 	h.gone = true
@@ -224,7 +226,7 @@ func (h *host) kill(p *harness.Process) error {
 	return errors.Join(err, h.unmount(), os.RemoveAll(h.dir), os.RemoveAll(h.tmp))
 }
 
-// close stops all workers and what is left of their agents.
+// close stops all workers and ends their remaining agents.
 func (s *hosts) close() error {
 	s.owned.Wait()
 	var errs []error
@@ -237,7 +239,7 @@ func (s *hosts) close() error {
 	return errors.Join(append(errs, s.links.close())...)
 }
 
-// wait waits, or until the context ends.
+// wait waits for d or until the context ends.
 func wait(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -2,9 +2,9 @@ package chaos
 
 import "time"
 
-// hostile are scripts whose tools leave behind what could keep a session from
-// being closed, or its worker from living. Every one must end, by an answer or by
-// a failure with a name, and so must the close.
+// hostile are scripts whose tools leave behind what could keep a session from being
+// closed, or stop its worker. Every turn must end, with an answer or a named failure,
+// and so must the close.
 var hostile = []string{
 	"SAY " + mark + " locks THEN TOOL bash: mkdir -p locked/in; chmod 000 locked/in locked . \"$HOME\" THEN SAY " + mark + " locked",
 	"SAY " + mark + " digs THEN TOOL bash: d=$(printf 'x%.0s' $(seq 50)); for i in $(seq 500); do mkdir $d && cd -P $d || break; done; echo $i THEN SAY " + mark + " dug",
@@ -13,8 +13,11 @@ var hostile = []string{
 	fills,
 }
 
-// hostile lets a session of its own run a hostile script beside the others; what
-// fills a disk is kept for the end.
+// firstHostile is the number before those of hostile sessions.
+const firstHostile = 700
+
+// hostile runs a hostile script in a session of its own, beside the others. Scripts
+// that fill a disk are kept for the end.
 func (d *driver) hostile(pick uint64) bool {
 	agent := d.o.Agents[pick%uint64(len(d.o.Agents))]
 	script := hostile[pick/7%uint64(len(hostile))]
@@ -24,11 +27,11 @@ func (d *driver) hostile(pick uint64) bool {
 	}
 	d.mu.Lock()
 	d.hostiles++
-	n := 700 + d.hostiles
+	n := firstHostile + d.hostiles
 	d.mu.Unlock()
 	ctx := d.running
 	d.hosts.owned.Go(func() {
-		s, err := d.sit(ctx, n, agent)
+		s, err := d.open(ctx, n, agent)
 		if err != nil {
 			d.fault(Finding{Fault: Stuck, Kind: HostileTool, Agent: agent, Detail: err.Error()})
 			return
@@ -40,5 +43,5 @@ func (d *driver) hostile(pick uint64) bool {
 	return true
 }
 
-// hostileHit marks the turn of a hostile script.
+// hostileHit returns the hit for the turn of a hostile script.
 func hostileHit() []Hit { return []Hit{{Kind: HostileTool, At: time.Now()}} }

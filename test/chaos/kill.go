@@ -9,12 +9,12 @@ import (
 	"github.com/sojourn-run/sojourn/test/harness"
 )
 
-// quiet is how long a kill waits for events before it comes anyway: after the
-// loss of a host there may be none for as long as that takes to be noticed.
+// quiet is how long a kill waits for events before it is done without them: after the
+// loss of a host there may be none until the loss is noticed.
 const quiet = 15 * time.Second
 
-// carryOut does the plan. A kill that meets nothing comes again at the end, but
-// not for ever: half as many may as the plan has.
+// carryOut carries out the plan. A kill that found nothing to kill is tried again at
+// the end, up to half the plan's length in all.
 func (d *driver) carryOut(ctx context.Context, plan []Kill, count func()) {
 	put := len(plan) / 2
 	for i := 0; i < len(plan); i++ {
@@ -36,7 +36,8 @@ func (d *driver) carryOut(ctx context.Context, plan []Kill, count func()) {
 	}
 }
 
-// killSoon does one kill, as soon as there is something to kill.
+// killSoon does one kill as soon as there is something to kill, and reports whether it
+// did.
 func (d *driver) killSoon(ctx context.Context, k Kill) bool {
 	for began := time.Now(); ctx.Err() == nil && time.Since(began) < quiet; wait(ctx, 50*time.Millisecond) {
 		if d.kill(ctx, k) {
@@ -71,7 +72,7 @@ func (d *driver) await(ctx context.Context, n int) {
 	}
 }
 
-// kill does one kill; false when there is nothing to kill now.
+// kill does one kill. It reports whether there was something to kill.
 func (d *driver) kill(ctx context.Context, k Kill) bool {
 	switch k.Kind {
 	case WorkerKill, WorkerTerm, WorkerBefore, WorkerStop, HostKill:
@@ -104,7 +105,7 @@ func (d *driver) killHost(ctx context.Context, k Kill) bool {
 	if p == nil {
 		return false
 	}
-	d.strike(k.Kind, func(s *sitting) bool { return h.holds(s.id) || d.hosts.of(s.id) == nil }, h.dir)
+	d.strike(k.Kind, func(s *testCase) bool { return h.holds(s.id) || d.hosts.of(s.id) == nil }, h.dir)
 	d.endWorker(ctx, k, h, p)
 	return true
 }
@@ -131,7 +132,8 @@ func (d *driver) endWorker(ctx context.Context, k Kill, h *host, p *harness.Proc
 			d.note("kill host: %v", err)
 		}
 		d.hosts.owned.Go(func() {
-			// A server may be away, or the run over: its sessions need a host.
+			// Retry: a server may be unreachable. Add the host even after the end of
+			// the kills, since the open sessions need one.
 			for range 30 {
 				wait(ctx, 5*time.Second)
 				_, err := d.hosts.add(context.WithoutCancel(ctx))
@@ -144,13 +146,13 @@ func (d *driver) endWorker(ctx context.Context, k Kill, h *host, p *harness.Proc
 	}
 }
 
-// cut takes a server away for a while.
+// cut makes a server unreachable for a while.
 func (d *driver) cut(ctx context.Context, k Kill) bool {
 	f := map[Kind]*harness.Forwarder{StreamAway: d.hosts.links.stream, ArchiveAway: d.hosts.links.archive, TemporalAway: d.hosts.links.temporal}[k.Kind]
 	if len(d.inTurn()) == 0 {
 		return false
 	}
-	d.strike(k.Kind, func(*sitting) bool { return true }, "")
+	d.strike(k.Kind, func(*testCase) bool { return true }, "")
 	f.Stop()
 	wait(ctx, k.Hold)
 	if err := f.Start(); err != nil {
@@ -166,12 +168,12 @@ func (d *driver) killInside(k Kill) bool {
 		return false
 	}
 	first := int(k.Pick % uint64(len(open)))
-	all := d.census.list()
-	return slices.ContainsFunc(slices.Concat(open[first:], open[:first]), func(s *sitting) bool { return d.killOne(s, all, k.Kind, k.Pick/7) })
+	all := d.leaks.list()
+	return slices.ContainsFunc(slices.Concat(open[first:], open[:first]), func(s *testCase) bool { return d.killOne(s, all, k.Kind, k.Pick/7) })
 }
 
-// killOne kills a process of one session; false when it has none such.
-func (d *driver) killOne(s *sitting, all []process, kind Kind, pick uint64) bool {
+// killOne kills a process of one session. It reports whether there was one.
+func (d *driver) killOne(s *testCase, all []process, kind Kind, pick uint64) bool {
 	mark, ok := s.running()
 	if !ok {
 		return false
@@ -189,16 +191,17 @@ func (d *driver) killOne(s *sitting, all []process, kind Kind, pick uint64) bool
 		return false
 	}
 	p := targets[pick%uint64(len(targets))]
-	d.strike(kind, func(other *sitting) bool { return other == s }, p.exe)
+	d.strike(kind, func(other *testCase) bool { return other == s }, p.exe)
 	_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	awaitEnd(p)
 	if next, open := s.running(); open && next != mark {
-		s.hit(Hit{Kind: kind, At: time.Now()}) // it was in time for the next one
+		s.hit(Hit{Kind: kind, At: time.Now()}) // the kill was in time for the next turn
 	}
 	return true
 }
 
-// awaitEnd waits until a killed process runs no more: a large one takes a moment.
+// awaitEnd waits until a killed process has ended, which takes a moment for a large
+// one.
 func awaitEnd(p process) {
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
 		if now, lives := alive(p.pid); !lives || now.key() != p.key() {
@@ -207,8 +210,8 @@ func awaitEnd(p process) {
 	}
 }
 
-// strike notes a kill on the turns that it meets.
-func (d *driver) strike(k Kind, meets func(*sitting) bool, what string) {
+// strike records a kill for the turns that it meets.
+func (d *driver) strike(k Kind, meets func(*testCase) bool, what string) {
 	hit := Hit{Kind: k, At: time.Now()}
 	for _, s := range d.everyone() {
 		if !meets(s) {

@@ -36,7 +36,7 @@ func TestHardest(t *testing.T) {
 	require.Equal(t, Undisturbed, hardest(nil))
 	require.Equal(t, HostKill, hardest([]Kind{WorkerKill, HostKill, AgentKill}))
 	for _, k := range kinds {
-		dies := k == LeaseOver || k == HostileTool || k == AgentKill || k == RunnerKill || k == HostKill
+		dies := k == LeaseOver || k == Steered || k == Parked || k == HostileTool || k == AgentKill || k == RunnerKill || k == HostKill
 		require.Equal(t, !dies, k.agentLives(), k)
 	}
 }
@@ -51,10 +51,10 @@ func TestMarks(t *testing.T) {
 	}
 	require.Len(t, seen, 400)
 	for _, script := range scripts {
-		told := fill(script, messageMark(3, 4))
-		require.NotContains(t, told, mark)
-		require.Contains(t, told[:min(len(told), 120)], messageMark(3, 4), "within what the model server keeps of a prompt")
-		require.Equal(t, script, unfill(told, messageMark(3, 4)))
+		seen := fill(script, messageMark(3, 4))
+		require.NotContains(t, seen, mark)
+		require.Contains(t, seen[:min(len(seen), 120)], messageMark(3, 4), "within what the model server keeps of a prompt")
+		require.Equal(t, script, unfill(seen, messageMark(3, 4)))
 	}
 	require.Equal(t, scriptOf(1, 5, 6), scriptOf(1, 5, 6))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -11,17 +12,18 @@ import (
 	"time"
 )
 
-// often is how often progress is told, and the processes are looked at.
+// The intervals at which progress is printed and the processes are looked at.
 const (
 	often = 5 * time.Second
 	look  = 60 * time.Millisecond
 )
 
-// minTurns is what every session says at least.
+// minTurns is the least number of turns of a session.
 const minTurns = 2
 
-// Run kills o.Kills parts under o.Sessions sessions and judges what came of it.
-// The error is about the running only; what was found is in the report.
+// Run kills o.Kills parts under o.Sessions sessions and verifies what became of the
+// sessions. The error is about the run itself; the report has the faults of the
+// sessions.
 func Run(ctx context.Context, o Options) (Report, error) {
 	o = o.withDefaults()
 	d, err := start(ctx, o, "c")
@@ -32,6 +34,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	r, err := d.run(ctx)
 	cancel()
 	r.Command = fmt.Sprintf("make chaos SEED=%d KILLS=%d SESSIONS=%d", o.Seed, o.Kills, o.Sessions)
+	if o.Full {
+		r.Command += " FULL=1"
+	}
 	return r, errors.Join(err, d.stop())
 }
 
@@ -45,7 +50,7 @@ func (d *driver) run(ctx context.Context) (Report, error) {
 	d.say("seed %d: %d kills over %d sessions of %s, %d at once, on %d hosts", d.o.Seed, d.o.Kills, d.o.Sessions, strings.Join(d.o.Agents, ", "), d.o.AtOnce, d.o.Hosts)
 	looking, stopLooking := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
-	watchers.Go(func() { d.census.watch(looking, look) })
+	watchers.Go(func() { d.leaks.watch(looking, look) })
 	defer watchers.Wait()
 	defer stopLooking()
 	normal, err := d.learn(ctx, scripts)
@@ -73,10 +78,10 @@ func (d *driver) run(ctx context.Context) (Report, error) {
 	d.hosts.owned.Wait()
 	d.fillDisks(ctx)
 	d.say("all sessions are closed; looking for what is left")
-	return d.report(ctx, "chaos", func(*sitting) normals { return normal }), ctx.Err()
+	return d.report(ctx, "chaos", func(*testCase) normals { return normal }), ctx.Err()
 }
 
-// plan is the seed's plan, without what was not asked for.
+// plan returns the seed's plan, without the kinds that the options leave out.
 func (d *driver) plan() []Kill {
 	return slices.DeleteFunc(Plan(d.o.Seed, d.o.Kills), func(k Kill) bool {
 		if k.Kind == WorkerBefore && d.o.Before == "" {
@@ -87,8 +92,8 @@ func (d *driver) plan() []Kill {
 	})
 }
 
-// sessions runs all sessions, so many at once. A session goes on until its
-// share of the kills has been.
+// sessions runs all sessions, o.AtOnce at a time. A session continues until its share
+// of the kills has been carried out.
 func (d *driver) sessions(ctx context.Context, killed *atomic.Int64, kills int) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -108,27 +113,44 @@ func (d *driver) sessions(ctx context.Context, killed *atomic.Int64, kills int) 
 
 func (d *driver) session(ctx context.Context, n int, enough func() bool) {
 	agent := d.o.Agents[n%len(d.o.Agents)]
-	s, err := d.sit(ctx, n, agent)
+	s, err := d.open(ctx, n, agent)
 	if err != nil {
 		d.fault(Finding{Fault: Stuck, Kind: Undisturbed, Agent: agent, Detail: err.Error()})
 		return
 	}
-	for i := 0; ctx.Err() == nil && (i < minTurns || !enough()); i++ {
-		if !s.say(ctx, scripts[scriptOf(d.o.Seed, n, i)]) {
+	attending, leave := context.WithCancel(ctx)
+	var person sync.WaitGroup
+	if s.manner.asks() || s.manner == limited {
+		person.Go(func() { s.attend(attending, rand.New(rand.NewPCG(d.o.Seed, uint64(n)|1<<61))) })
+	}
+	said := 0
+	for i := 0; ctx.Err() == nil && (said < minTurns || !enough()); i++ {
+		script := scripts[scriptOf(d.o.Seed, n, i)]
+		if !s.manner.says(agent, script) {
+			continue
+		}
+		said++
+		say := s.say
+		if s.manner == steering {
+			say = s.sayTwo
+		}
+		if !say(ctx, script) {
 			break
 		}
 	}
+	leave()
+	person.Wait()
 	s.finish(ctx)
 }
 
-// progress tells how far it is, every some seconds.
+// progress prints the state of the run every few seconds.
 func (d *driver) progress(ctx context.Context, killed *atomic.Int64, kills int) {
 	for ctx.Err() == nil {
 		wait(ctx, often)
 		var turns, open int
 		d.mu.Lock()
 		all := slices.Clone(d.done)
-		for s := range d.sittings {
+		for s := range d.cases {
 			all = append(all, s)
 		}
 		done, events, faults := len(d.done), d.events, len(d.found)
@@ -137,9 +159,7 @@ func (d *driver) progress(ctx context.Context, killed *atomic.Int64, kills int) 
 			s.mu.Lock()
 			turns += len(s.turns)
 			faults += len(s.found)
-			if s.open >= 0 {
-				open++
-			}
+			open += len(s.open)
 			s.mu.Unlock()
 		}
 		d.say("%d of %d kills, %d sessions done, %d messages, %d of them open, %d events, %d findings", killed.Load(), kills, done, turns, open, events, faults)

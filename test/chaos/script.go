@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// mark stands in a script for what tells one message from all others.
+// mark is the placeholder in a script for the text that distinguishes one message from
+// all others.
 const mark = "{m}"
 
-// scripts are what sessions are told. Each ends in a text, and none of its
-// tools does harm when it is run twice.
+// scripts are the messages of sessions. Each ends in a text, and its tools are safe to
+// run twice.
 var scripts = []string{
 	"SAY " + mark + " plain words",
 	"THINK " + mark + " and what follows from it",
@@ -24,19 +25,20 @@ var scripts = []string{
 	"SAY " + mark + " delegates THEN SUBAGENT SAY " + mark + " inner ANDTHEN TOOL bash: sleep 0.3; echo " + mark + " ANDTHEN SAY " + mark + " inner end THEN SAY " + mark + " delegated",
 }
 
-// sweepScript is a turn's every kind of step: text, tool, text.
+// sweepScript has each kind of step of a turn: text, tool, text.
 const sweepScript = "SAY " + mark + " before THEN TOOL bash: sleep 0.3; echo " + mark + " THEN SAY " + mark + " after"
 
-// fill puts a message's mark into a script. Marks must not begin one another.
+// fill replaces the placeholder by a message's mark. No mark may be a prefix of
+// another.
 func fill(script, m string) string { return strings.ReplaceAll(script, mark, m) }
 
-// unfill takes it out again, so that answers can be compared.
+// unfill replaces the mark by the placeholder again, so that answers can be compared.
 func unfill(text, m string) string { return strings.ReplaceAll(text, m, mark) }
 
-// messageMark names message n of session s.
+// messageMark returns the mark of message n of session s.
 func messageMark(s, n int) string { return fmt.Sprintf("q%03dx%04dq", s, n) }
 
-// scriptOf is which script message n of session s runs.
+// scriptOf returns the index of the script of message n of session s.
 func scriptOf(seed uint64, s, n int) int {
 	return rand.New(rand.NewPCG(seed, uint64(s)<<32|uint64(n)|1<<63)).IntN(len(scripts))
 }

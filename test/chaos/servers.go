@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/test/harness"
 )
 
-// killStack ends all servers and all workers at once, as a power cut of
-// everything would but for the agents, and brings them back.
+// killStack ends all servers and all workers at once, as a power cut would, except for
+// the agents, and starts them again.
 func (d *driver) killStack(ctx context.Context) bool {
 	if len(d.inTurn()) == 0 {
 		return false
 	}
-	d.strike(StackKill, func(*sitting) bool { return true }, "")
+	d.strike(StackKill, func(*testCase) bool { return true }, "")
 	ended := map[*host]*harness.Process{}
 	for _, h := range d.hosts.living() {
 		if p := h.take(); p != nil {
@@ -41,13 +41,13 @@ func (d *driver) killStack(ctx context.Context) bool {
 	return true
 }
 
-// deleteStream deletes the stream. What subscribers had not read of it is lost
-// to them; nothing else may be.
+// deleteStream deletes the stream. Only events that subscribers had not read yet may be
+// lost.
 func (d *driver) deleteStream(ctx context.Context) bool {
 	if len(d.inTurn()) == 0 {
 		return false
 	}
-	d.strike(StreamDelete, func(*sitting) bool { return true }, "")
+	d.strike(StreamDelete, func(*testCase) bool { return true }, "")
 	d.mu.Lock()
 	d.deleted = append(d.deleted, time.Now())
 	d.mu.Unlock()
@@ -58,7 +58,7 @@ func (d *driver) deleteStream(ctx context.Context) bool {
 	return true
 }
 
-// deletions are the times since a moment at which the stream was deleted.
+// deletions returns the times after since at which the stream was deleted.
 func (d *driver) deletions(since time.Time) (out []time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,23 +13,23 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// subscriber follows a session from its first event to its close, and goes away
-// and comes back on the way, as subscribers do.
+// subscriber follows a session from its first event to its close, and disconnects and
+// reconnects in between, as subscribers do.
 type subscriber struct {
 	client *session.Client
 	id     string
 	rng    *rand.Rand
 	// heardOne is called for every event.
 	heardOne func(event.Event)
-	// mayLose reports whether events may be gone before they were read, as when
-	// the stream was deleted.
+	// mayLose reports whether events may be deleted before they were read, as when the
+	// stream was deleted.
 	mayLose func() bool
 
 	mu sync.Mutex
-	// changed is closed and made anew at every event.
+	// changed is closed and replaced at every event.
 	changed chan struct{}
 	heard   []Heard
-	// announced are the numbers at which errors said that events continue.
+	// announced are the sequence numbers at which, by an error, the events continue.
 	announced []uint64
 	closed    bool
 	err       error
@@ -48,7 +48,7 @@ func (s *subscriber) run(ctx context.Context) {
 	}
 }
 
-// once follows until it goes away by itself, and says whether that is the end.
+// once follows until it disconnects by itself, and reports whether that is the end.
 func (s *subscriber) once(ctx context.Context, last *uint64) (over bool) {
 	left := 40 + s.rng.IntN(400)
 	for ev, err := range s.client.Events(ctx, s.id, *last, session.Follow) {
@@ -103,16 +103,16 @@ func (s *subscriber) fail(err error) {
 	s.changed = make(chan struct{})
 }
 
-// all is what was heard so far, with the numbers at which errors said that events
-// continue.
+// all returns the events received so far, and the sequence numbers at which, by an
+// error, they continue.
 func (s *subscriber) all() (heard []Heard, announced []uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.heard), slices.Clone(s.announced), s.err
 }
 
-// until waits until what was heard from a place on satisfies f, and says
-// whether it did within the context.
+// until waits for an event that satisfies f, the received ones included. It reports
+// whether there was one before the context ended.
 func (s *subscriber) until(ctx context.Context, f func(Heard) bool) bool {
 	for next := 0; ; {
 		s.mu.Lock()

@@ -11,27 +11,28 @@ import (
 	"time"
 )
 
-// SweepOptions of a sweep.
+// SweepOptions are the options of a sweep.
 type SweepOptions struct {
-	// Options as of a run; Kills, Sessions and Only mean nothing here.
+	// Options are those of a run; Kills, Sessions and Only are ignored.
 	Options
-	// Parts are what is killed, each at every event; default [SweepParts].
+	// Parts are the kinds of kills, each done at every event; default [SweepParts].
 	Parts []Kind
 }
 
-// SweepParts are what a sweep kills by default.
+// SweepParts are the default kinds of kills of a sweep.
 var SweepParts = []Kind{WorkerKill, AgentKill, HostKill}
 
-// The widths of a sweep: how many turns run at the same time. A lost host is
-// noticed after the lease, which costs no processor: so those are many at once.
+// The number of turns that run at the same time. The loss of a host is noticed after
+// its lease, which takes no processor time, so those can be many.
 const (
 	narrow = 4
 	wide   = 16
 )
 
-// Sweep runs one script with an agent again and again, each time in a session
-// and on a host of its own, and kills the same part at every single event of
-// it, from the first to the last. The error is about the running only.
+// Sweep runs one script with an agent repeatedly, each time in a session and on a host
+// of its own, and kills the same part at every single event of it, from the first to
+// the last. The error is about the sweep itself; faults of the sessions are in the
+// report.
 func Sweep(ctx context.Context, o SweepOptions) (Report, error) {
 	o.Options = o.Options.withDefaults()
 	if len(o.Parts) == 0 {
@@ -52,8 +53,8 @@ func Sweep(ctx context.Context, o SweepOptions) (Report, error) {
 	return r, errors.Join(err, d.stop())
 }
 
-// step is one turn of a sweep: an agent, what is killed, and at which event of
-// the session.
+// step is one turn of a sweep: an agent, a kind of kill, and the session's event at
+// which it is done.
 type step struct {
 	n     int
 	agent string
@@ -64,7 +65,7 @@ type step struct {
 func (d *driver) sweep(ctx context.Context, parts []Kind) (Report, error) {
 	looking, stopLooking := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
-	watchers.Go(func() { d.census.watch(looking, look) })
+	watchers.Go(func() { d.leaks.watch(looking, look) })
 	defer watchers.Wait()
 	defer stopLooking()
 	first, err := d.hosts.add(ctx)
@@ -93,10 +94,10 @@ func (d *driver) sweep(ctx context.Context, parts []Kind) (Report, error) {
 		}
 	}
 	d.hosts.owned.Wait()
-	return d.report(ctx, "sweep", func(*sitting) normals { return normal }), ctx.Err()
+	return d.report(ctx, "sweep", func(*testCase) normals { return normal }), ctx.Err()
 }
 
-// part sweeps one kind of kill.
+// part runs the steps of one kind of kill.
 func (d *driver) part(ctx context.Context, kind Kind, steps []step) error {
 	width := narrow
 	if kind == HostKill {
@@ -111,8 +112,8 @@ func (d *driver) part(ctx context.Context, kind Kind, steps []step) error {
 	return nil
 }
 
-// group runs some steps at the same time. Each has a host of its own, since a
-// host takes one session only; those who lose it find another in a spare one.
+// group runs some steps at the same time. Each has a host of its own, which takes one
+// session only. Sessions that lose their host use a spare one.
 func (d *driver) group(ctx context.Context, steps []step) error {
 	own := make([]*host, len(steps))
 	var starting sync.WaitGroup
@@ -141,8 +142,8 @@ func (d *driver) group(ctx context.Context, steps []step) error {
 	return errors.Join(errs...)
 }
 
-// spare starts a host for those who lost theirs when all have lost it, or most
-// of them and no more come.
+// spare starts a host for sessions that lost theirs, once all of them have, or most
+// have and no more follow.
 func (d *driver) spare(ctx context.Context, n int, struck *atomic.Int64) {
 	for began := time.Now(); ctx.Err() == nil && struck.Load() < int64(n) && time.Since(began) < time.Minute; {
 		wait(ctx, 100*time.Millisecond)
@@ -152,15 +153,15 @@ func (d *driver) spare(ctx context.Context, n int, struck *atomic.Int64) {
 	}
 }
 
-// step runs one turn and kills its part at its event.
+// step runs one turn and does its kill at its event.
 func (d *driver) step(ctx context.Context, st step, struck *atomic.Int64) {
-	s, err := d.sit(ctx, st.n, st.agent)
+	s, err := d.open(ctx, st.n, st.agent)
 	if err != nil {
 		struck.Add(1)
 		d.fault(Finding{Fault: Stuck, Kind: st.kind, Agent: st.agent, Detail: err.Error()})
 		return
 	}
-	// The last events are those of the close: the kill may come then.
+	// The last events are those of the close, so the kill may be done during it.
 	var killer sync.WaitGroup
 	killing, stop := context.WithCancel(ctx)
 	killer.Go(func() {
@@ -173,8 +174,8 @@ func (d *driver) step(ctx context.Context, st step, struck *atomic.Int64) {
 	killer.Wait()
 }
 
-// strikeAt waits for the step's event and kills its part then.
-func (d *driver) strikeAt(ctx context.Context, s *sitting, st step) {
+// strikeAt waits for the step's event and does its kill.
+func (d *driver) strikeAt(ctx context.Context, s *testCase, st step) {
 	short, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
 	n := 0
@@ -191,22 +192,22 @@ func (d *driver) strikeAt(ctx context.Context, s *sitting, st step) {
 	d.note("%s: there was no %s to kill at event %d", s.id, st.kind, st.event)
 }
 
-// sweepKill kills a session's own part, as soon as it is there.
-func (d *driver) sweepKill(ctx context.Context, s *sitting, kind Kind) bool {
+// sweepKill does the kill on the session's own part, as soon as there is one.
+func (d *driver) sweepKill(ctx context.Context, s *testCase, kind Kind) bool {
 	for range 100 {
 		if h := d.hosts.of(s.id); kind != AgentKill && h != nil {
 			p := h.take()
 			if p == nil {
 				return false
 			}
-			d.strike(kind, func(other *sitting) bool { return other == s }, h.dir)
+			d.strike(kind, func(other *testCase) bool { return other == s }, h.dir)
 			if kind == HostKill {
 				return h.kill(p) == nil
 			}
 			d.endWorker(context.WithoutCancel(ctx), Kill{Kind: kind}, h, p)
 			return true
 		}
-		if kind == AgentKill && d.killOne(s, d.census.list(), kind, 0) {
+		if kind == AgentKill && d.killOne(s, d.leaks.list(), kind, 0) {
 			return true
 		}
 		if _, open := s.running(); !open {

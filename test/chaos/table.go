@@ -9,24 +9,25 @@ import (
 	"time"
 )
 
-// Row is what came of one kind of kill.
+// Row is the result for one kind of kill.
 type Row struct {
 	Kind Kind `json:"kind"`
-	// Kills were done, Accepted are the turns that met one and none harder.
+	// Kills is the number done, Accepted the number of turns that met one and none
+	// harder.
 	Kills    int `json:"kills"`
 	Accepted int `json:"accepted"`
 	Answered int `json:"answered"`
-	// Failed by name, in the conversation.
+	// Failed turns have a named failure in the conversation.
 	Failed int `json:"failed"`
-	// Extra are model requests beyond those of the undisturbed run. Where the
-	// agent lives on they are faults too.
+	// Extra is the number of model requests beyond those of the undisturbed run. Where
+	// the agent survives they are faults too.
 	Extra  int           `json:"extra"`
 	Faults map[Fault]int `json:"faults,omitempty"`
-	// Pauses of subscribers from a kill to the next attempt's first word.
+	// Pauses of subscribers, from a kill to the first event of the next attempt.
 	Pauses []time.Duration `json:"pauses,omitempty"`
 }
 
-// Report is a run or a sweep.
+// Report is the result of a run or a sweep.
 type Report struct {
 	Title    string        `json:"title"`
 	Command  string        `json:"command"`
@@ -41,10 +42,10 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Good says whether nothing was found that must not be.
+// Good reports whether there are no findings.
 func (r Report) Good() bool { return len(r.Findings) == 0 }
 
-// rows sums up.
+// rows returns one row per kind.
 func rows(done map[Kind]int, verdicts []verdict, found []Finding) []Row {
 	byKind := map[Kind]*Row{}
 	row := func(k Kind) *Row {
@@ -98,7 +99,7 @@ func total(all []Row) Row {
 	return t
 }
 
-// quantile is the q-quantile of sorted durations, 0 of none.
+// quantile returns the q-quantile of sorted durations, 0 for none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -106,13 +107,13 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// Write writes the table, and below it what was found.
+// Write writes the table, and the findings below it.
 func (r Report) Write(w io.Writer) error {
 	fmt.Fprintf(w, "%s: seed %d, %d sessions, %s, on %s, %s\n\n", r.Title, r.Seed, r.Sessions, r.Took.Round(time.Second), r.Machine, r.At.Format(time.DateOnly))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "kill\tkills\taccepted\tanswered\tfailed by name\textra requests\t")
 	for _, f := range faults {
-		if f != Paid {
+		if f != Extra {
 			fmt.Fprintf(t, "%s\t", f)
 		}
 	}
@@ -141,7 +142,7 @@ func (r Report) Write(w io.Writer) error {
 func (r Row) write(w io.Writer) {
 	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t", r.Kind, r.Kills, r.Accepted, r.Answered, r.Failed, r.Extra)
 	for _, f := range faults {
-		if f != Paid {
+		if f != Extra {
 			fmt.Fprintf(w, "%d\t", r.Faults[f])
 		}
 	}

@@ -57,8 +57,8 @@ func TestR100ActivationOrder(t *testing.T) {
 	require.Equal(t, []event.Type{"ee:creating", "transcript:written", "ee:ready", "query:started"}, order)
 }
 
-// TestR54WhatASessionDoesIsAnEvent: its start, its end, its status and its faults are
-// events (decision 0037); no block of the conversation says them.
+// TestR54WhatASessionDoesIsAnEvent: a session's start, end, status and faults are
+// events (decision 0037), and no blocks of the conversation.
 func TestR54WhatASessionDoesIsAnEvent(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

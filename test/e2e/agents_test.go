@@ -20,9 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// scripted are the agents that the scripted model can stand behind by the
-// environment alone; the generic one needs to be told what to run. A short run has
-// one of them.
+// scripted returns the agents that the environment alone points to the scripted model;
+// the generic one also needs a command. A short run has one of them.
 func scripted() []adapters.Adapter {
 	var out []adapters.Adapter
 	for _, name := range builtin.Registry().Names() {
@@ -33,11 +32,11 @@ func scripted() []adapters.Adapter {
 	return out
 }
 
-// leftOut reports whether a short run does without the agent here: each has gone
-// through its conformance suite.
+// leftOut reports whether a short run leaves out the agent, which its conformance suite
+// covers.
 func leftOut(a adapters.Adapter) bool { return testing.Short() && a.Info().Name != "claude" }
 
-// eachAgent runs a test with every agent, all at the same time.
+// eachAgent runs a test with every agent, all in parallel.
 func eachAgent(t *testing.T, test func(t *testing.T, a adapters.Adapter)) {
 	t.Helper()
 	t.Run("agents", func(t *testing.T) {
@@ -53,9 +52,9 @@ func eachAgent(t *testing.T, test func(t *testing.T, a adapters.Adapter)) {
 	})
 }
 
-// TestEveryAgentTellsTheSame: an agent is picked by a word, and nothing else
-// changes: the same prompts give the same kinds of blocks, and what was seen
-// live is what the archive gives back.
+// TestEveryAgentTellsTheSame: the agent is an option, and nothing else depends on it:
+// the same prompts produce the same kinds of blocks, and the archived conversation
+// equals the live one.
 func TestEveryAgentTellsTheSame(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -95,9 +94,9 @@ func TestEveryAgentTellsTheSame(t *testing.T) {
 	})
 }
 
-// TestEveryAgentGoesOnElsewhere: with the sandbox and the host's data folder
-// gone, a session goes on in a second host folder from what lies in S3, and
-// remembers its first message.
+// TestEveryAgentGoesOnElsewhere: without its sandbox and its host's data folder, a
+// session continues on a second host from its archive in S3, and remembers its first
+// message.
 func TestEveryAgentGoesOnElsewhere(t *testing.T) {
 	skip.InShort(t, "TestKillHost goes on elsewhere too")
 	inOwnNamespace(t)
@@ -133,8 +132,8 @@ func TestEveryAgentGoesOnElsewhere(t *testing.T) {
 	})
 }
 
-// TestEveryAgentIsInterrupted: a running tool ends with its turn, and the same
-// process takes the next message.
+// TestEveryAgentIsInterrupted: a running tool ends with its turn, and the same process
+// takes the next message.
 func TestEveryAgentIsInterrupted(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -169,8 +168,8 @@ func TestEveryAgentIsInterrupted(t *testing.T) {
 	})
 }
 
-// TestEveryAgentAsks: an agent that asks before it acts waits for a person, does
-// what is allowed and not what is denied.
+// TestEveryAgentAsks: an agent that asks for permission waits for a person, does what
+// is allowed and not what is denied.
 func TestEveryAgentAsks(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -205,9 +204,8 @@ func TestEveryAgentAsks(t *testing.T) {
 	})
 }
 
-// TestR13SessionsAreTypedByArchitecture: a session's record, its list entry and
-// its first event name the agent, which stands for one architecture, and refer to
-// the profile.
+// TestR13SessionsAreTypedByArchitecture: a session's record, its list entry and its
+// first event name the agent, which means one architecture, and refer to the profile.
 func TestR13SessionsAreTypedByArchitecture(t *testing.T) {
 	store := "SOJOURN_PROFILES=" + writeProfile(t)
 	onSharedHost(t)
@@ -234,8 +232,8 @@ func TestR13SessionsAreTypedByArchitecture(t *testing.T) {
 	}
 }
 
-// nativeIDs find the native session id in the path and the text of an agent's
-// main transcript.
+// nativeIDs match the native session id in the path and the text of an agent's main
+// transcript.
 var nativeIDs = map[string]*regexp.Regexp{
 	"claude":   regexp.MustCompile(`/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl\n`),
 	"codex":    regexp.MustCompile(`rollout-.*-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl\n`),
@@ -243,9 +241,9 @@ var nativeIDs = map[string]*regexp.Regexp{
 	"opencode": regexp.MustCompile(`"(ses_[0-9a-f]{12}[0-9A-Za-z]{14})"`),
 }
 
-// TestR14NativeSessionIDIsTheAgentsOwn: an agent keeps a session under an id of its own form,
-// which is not the session's: where the agent lets it be chosen, the one that was
-// chosen.
+// TestR14NativeSessionIDIsTheAgentsOwn: an agent stores a session under an id of its
+// own form, not the session's. If the agent lets the host choose the id, it is the
+// chosen one.
 func TestR14NativeSessionIDIsTheAgentsOwn(t *testing.T) {
 	onSharedHost(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {

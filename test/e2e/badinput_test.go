@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// TestBadInputOfTheCommandLine: one clear line with a hint, the right exit
-// code, and no trace of a half-made session.
+// TestBadInputOfTheCommandLine: one clear line with a hint, the right exit code, and no
+// trace of a half-created session.
 func TestBadInputOfTheCommandLine(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -47,7 +47,7 @@ func TestBadInputOfTheCommandLine(t *testing.T) {
 		{"unknown permission", "", "--permission: ", "allow, ask or deny", 2, []string{"new", "--agent", "claude", "--permission", "maybe", "--id", fresh}},
 		{"unknown command", "", `unknown command "sned"`, "or send?", 2, []string{"sned", id}},
 		{"unknown flag", "", "unknown flag: --wait", "--help", 2, []string{"send", id, "SAY hi", "--wait"}},
-		{"unknown policy", "", "--when-busy: ", "queue, interrupt or reject", 2, []string{"send", id, "SAY hi", "--when-busy", "later"}},
+		{"unknown policy", "", "--when-busy: ", "queue, interrupt, reject or steer", 2, []string{"send", id, "SAY hi", "--when-busy", "later"}},
 		{"unknown query", "", "--query: ", "SojournStatus", 2, []string{"ls", "--query", "Nonsense = 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestBadInputOfTheCommandLine(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestNoAgentOnTheHost: the turn fails with one line that says what to
-// install, and no sandbox is left.
+// TestNoAgentOnTheHost: the turn fails with one line that names what to install, and no
+// sandbox remains.
 func TestNoAgentOnTheHost(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t, "PATH=/usr/bin:/bin")
@@ -74,12 +74,12 @@ func TestNoAgentOnTheHost(t *testing.T) {
 	refused(t, s, 1, "install Claude Code (npm install -g @anthropic-ai/claude-code)", "sojourn show "+id)
 	require.NotContains(t, s.err, "activity", "in words of a person")
 	require.Empty(t, sandboxes(t, w))
-	require.Contains(t, sojourn(t, "show", id), "npm install -g @anthropic-ai/claude-code", "and it stands in the conversation")
+	require.Contains(t, sojourn(t, "show", id), "npm install -g @anthropic-ai/claude-code", "and it is in the conversation")
 	sojourn(t, "close", id)
 	requireParity(t, id)
 }
 
-// away are the servers, each as it is when it can't be reached.
+// away returns the servers, each as an unreachable one.
 func away(t *testing.T) []struct{ name, env, addr, hint string } {
 	t.Helper()
 	addr := teststack.ClosedAddress(t)
@@ -90,8 +90,8 @@ func away(t *testing.T) []struct{ name, env, addr, hint string } {
 	}
 }
 
-// TestServersAwayAtTheCommandLine: a command that needs a server which is not
-// there says so and leaves nothing.
+// TestServersAwayAtTheCommandLine: a command that needs an unreachable server names it
+// and leaves nothing.
 func TestServersAwayAtTheCommandLine(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
@@ -117,7 +117,8 @@ func TestServersAwayAtTheCommandLine(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestServersAwayAtTheWorkersStart: it says which one within seconds, and ends.
+// TestServersAwayAtTheWorkersStart: the worker names the unreachable server within
+// seconds, and exits.
 func TestServersAwayAtTheWorkersStart(t *testing.T) {
 	inOwnNamespace(t)
 	before := listed(t, session.ListOptions{Children: true})

@@ -17,20 +17,20 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// More than Temporal keeps of one workflow run, 50 MB: so many signals of so
-// many bytes.
+// Number and size of the signals: together more than the 50 MB that Temporal stores for
+// one workflow run.
 const (
 	burstSignals = 59
 	burstBytes   = 900_000
 )
 
-// TestMoreThanAHistoryHoldsInOneTurn sends more in one turn than a workflow's
-// history may hold, by a client that knows nothing of Sojourn. The session lives,
-// its turn is answered by one request to the model, and every message is answered
-// or its failure is in the conversation.
+// TestMoreThanAHistoryHoldsInOneTurn sends more in one turn than a workflow's history
+// may have, with a plain Temporal client. The session continues, its turn is answered
+// by one request to the model, and every message is answered or its failure is in the
+// conversation.
 func TestMoreThanAHistoryHoldsInOneTurn(t *testing.T) {
 	skip.InShort(t, "it fills a history")
-	aloneInOwnNamespace(t) // a step of the workflow decodes 53 MB, and has 5 s
+	aloneInOwnNamespace(t) // a step of the workflow decodes 53 MB, within 5 s
 	startWorker(t)
 	h, raw := open(t, session.Options{}), bare(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
@@ -60,13 +60,13 @@ func TestMoreThanAHistoryHoldsInOneTurn(t *testing.T) {
 	require.Equal(t, 1, ended[largeID(0)])
 }
 
-// roomBytes is what a run's history may have before the next signal: well behind
-// where the workflow continues as new, and far from where Temporal ends it.
+// roomBytes is the largest history of a run before the next signal: well above the size
+// at which the workflow continues as new, and far below Temporal's limit.
 const roomBytes = 30 << 20
 
-// awaitRoom waits until the session's run has room for another signal. A worker
-// that is behind by a whole history, as on a busy machine, can't continue it as
-// new; that is what TestFullHistoryIsRecorded is about.
+// awaitRoom waits until the session's run has room for another signal. A worker that is
+// behind by a whole history, as on a busy machine, can't continue it as new;
+// TestFullHistoryIsRecorded covers that.
 func awaitRoom(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -76,8 +76,8 @@ func awaitRoom(ctx context.Context, t *testing.T, id string) {
 	}, patience, tick, "the worker takes what was sent")
 }
 
-// burst sends the signals one after the other until one is not accepted, and
-// returns how many were. Each waits for room first.
+// burst sends the signals one after the other until one is not accepted, and returns
+// how many were. Each waits for room first.
 func burst(ctx context.Context, raw client.Client, id string, room func()) (accepted int) {
 	padding := strings.Repeat("x", burstBytes)
 	for n := range burstSignals {
@@ -94,13 +94,13 @@ func burst(ctx context.Context, raw client.Client, id string, room func()) (acce
 
 func largeID(n int) string { return fmt.Sprintf("large-%d-", n) }
 
-// TestFullHistoryIsRecorded is the same on a Temporal with its stock
-// limits, which ends a workflow that so much is sent to before a task of it can
-// complete. The conversation then names every message that was accepted and is
-// not answered. Where the worker keeps up it is closed instead, to the same end.
+// TestFullHistoryIsRecorded is the same on a Temporal with its stock limits, which
+// terminates a workflow that gets this many signals before one of its tasks can
+// complete. The conversation then names every accepted message without an answer. If
+// the worker keeps up, the session is closed instead, with the same result.
 func TestFullHistoryIsRecorded(t *testing.T) {
 	skip.InShort(t, "it fills a history")
-	// No t.Parallel, as in the test before.
+	// No t.Parallel, as in the test above.
 	rest := newServer(t, "--temporal-config", "history.maximumBufferedEventsSizeInBytes=2097152",
 		"--temporal-config", "limit.mutableStateSize.error=8388608", "--temporal-config", "system.transactionSizeLimit=4194304")
 	w := &world{temporal: rest, nats: rest, s3: rest}
@@ -119,7 +119,8 @@ func TestFullHistoryIsRecorded(t *testing.T) {
 	t.Logf("%d of %d accepted", accepted, burstSignals)
 	require.Positive(t, accepted)
 	if accepted == burstSignals {
-		// One with -race may need several attempts at a step; close says so meanwhile.
+		// A worker with -race may need several attempts at a step; Close returns an
+		// UnservedError meanwhile.
 		var unserved *session.UnservedError
 		require.Eventually(t, func() bool {
 			err = h.Close(ctx)
@@ -137,7 +138,7 @@ func TestFullHistoryIsRecorded(t *testing.T) {
 		told = string(whole)
 		return err == nil && strings.Contains(told, largeID(accepted-1))
 	}, patience, tick, "the last accepted one is named")
-	// A worker that kept up has answered some before the session was closed.
+	// A worker that kept up has answered some before the close.
 	ended := answered(t, h)
 	for _, id := range append(largeIDs(accepted), first.MessageID) {
 		require.True(t, slices.Contains(ended, id) || strings.Contains(told, id), "%s is answered or named", id)

@@ -17,8 +17,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// TestButtonsPause: RunTurn lets go, the agent goes on, and the next attempt
-// catches up; a worker that comes meanwhile keeps the agent.
+// TestButtonsPause: RunTurn releases the agent, which continues, and the next attempt
+// catches up. A worker that is started meanwhile keeps the agent.
 func TestButtonsPause(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -31,8 +31,8 @@ func TestButtonsPause(t *testing.T) {
 	})
 }
 
-// TestButtonsPauseOutlivesTheWorker: the agent of a paused turn lives on for
-// longer than a lease, whoever looks after it, and is not asked again.
+// TestButtonsPauseOutlivesTheWorker: the agent of a paused turn survives for longer
+// than a lease, whichever worker renews it, and is not asked again.
 func TestButtonsPauseOutlivesTheWorker(t *testing.T) {
 	skip.InShort(t, "TestButtonsPause pauses too")
 	inOwnNamespace(t)
@@ -56,7 +56,7 @@ func TestButtonsPauseOutlivesTheWorker(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// pause lets go of the running turn.
+// pause pauses the running turn.
 func pause(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
 	_, err := spaceOf(t).Temporal.WorkflowService().PauseActivity(ctx, &workflowservice.PauseActivityRequest{
@@ -102,7 +102,7 @@ func resetActivity(ctx context.Context, t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// pendingTurn is how Temporal shows the running turn; nil when there is none.
+// pendingTurn returns Temporal's description of the running turn, or nil.
 func pendingTurn(ctx context.Context, t *testing.T, id string) *workflowpb.PendingActivityInfo {
 	t.Helper()
 	d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, id, "")

@@ -25,8 +25,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// requestsOf counts what the model was asked in the session whose prompts hold a
-// word.
+// requestsOf counts the model's requests in the session whose prompts contain a word.
 func requestsOf(t *testing.T, word string) int {
 	t.Helper()
 	n := 0
@@ -38,11 +37,11 @@ func requestsOf(t *testing.T, word string) int {
 	return n
 }
 
-// ownWord is a word that no other session says.
+// ownWord returns a word that no other session uses.
 func ownWord() string { return "w" + strings.ReplaceAll(uuid.NewString(), "-", "") }
 
-// requireDense wants every sequence number once, in order, and every message
-// answered once.
+// requireDense checks that every sequence number occurs once, in order, and that every
+// message is answered once.
 func requireDense(t *testing.T, h *session.Handle) []event.Event {
 	t.Helper()
 	all := events(t, h)
@@ -55,7 +54,8 @@ func requireDense(t *testing.T, h *session.Handle) []event.Event {
 	return all
 }
 
-// requireNothingLeft wants no process, no sandbox and nothing known of one.
+// requireNothingLeft checks that the host has no process and no sandbox of the session,
+// and no data about one.
 func requireNothingLeft(t *testing.T, w *worker, h *session.Handle) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -71,7 +71,7 @@ func requireNothingLeft(t *testing.T, w *worker, h *session.Handle) {
 	require.Empty(t, processesOf(t, w, h))
 }
 
-// processesOf are the processes of a session's sandboxes.
+// processesOf returns the processes of a session's sandboxes.
 func processesOf(t *testing.T, w *worker, h *session.Handle) (pids []int) {
 	t.Helper()
 	all, err := harness.Agents(w.dataDir)
@@ -85,7 +85,7 @@ func processesOf(t *testing.T, w *worker, h *session.Handle) (pids []int) {
 	return pids
 }
 
-// awaitClosed waits for the session's last word.
+// awaitClosed waits for the session's last event.
 func awaitClosed(t *testing.T, h *session.Handle, reason string) {
 	t.Helper()
 	for ev, err := range h.Events(testContext(t), 0, session.Follow) {
@@ -97,7 +97,8 @@ func awaitClosed(t *testing.T, h *session.Handle, reason string) {
 	t.Fatal("the stream ended without session:closed " + reason)
 }
 
-// terminated are the system blocks that name what a terminated session owed.
+// terminated returns the text of the system blocks that name the pending messages of a
+// terminated session.
 func terminated(t *testing.T, all []event.Event) string {
 	t.Helper()
 	var texts []string
@@ -111,7 +112,7 @@ func terminated(t *testing.T, all []event.Event) string {
 	return texts[0]
 }
 
-// buttonAgents are who the buttons are pressed on.
+// buttonAgents runs a test for each agent on which the operator's buttons are tested.
 func buttonAgents(t *testing.T, test func(t *testing.T, agent string)) {
 	t.Helper()
 	for _, agent := range []string{"claude", "codex"} {
@@ -122,9 +123,9 @@ func buttonAgents(t *testing.T, test func(t *testing.T, agent string)) {
 	}
 }
 
-// TestButtonsTerminate: in the middle of a turn, with a message behind it. The
-// sandbox is ended, what was said is archived, both messages are failed by
-// name, and the session can be reopened.
+// TestButtonsTerminate terminates in the middle of a turn, with a queued message. The
+// sandbox is ended, what was streamed is archived, both messages fail by name, and the
+// session can be reopened.
 func TestButtonsTerminate(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -176,7 +177,7 @@ func TestButtonsTerminate(t *testing.T) {
 			return len(s.Queued) == 1
 		}, patience, tick)
 		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, h.ID(), "", "an operator"))
-		// Nothing runs that could notice: reopening does.
+		// No worker is running that could notice; reopening does.
 		again, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
 		require.NoError(t, err)
 		require.Contains(t, say(t, again, "RECALL").Result.Response, "at rest")
@@ -196,8 +197,8 @@ func TestButtonsTerminate(t *testing.T) {
 	})
 }
 
-// resetTo presses reset: to before the workflow task that an event of history
-// was made by.
+// resetTo resets a session to before the workflow task that point picks from its
+// history.
 func resetTo(ctx context.Context, t *testing.T, id string, point func(*historypb.History) int64) string {
 	t.Helper()
 	d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, id, "")
@@ -232,8 +233,7 @@ func firstTask(h *historypb.History) int64 {
 	return taskBefore(h, func(*historypb.HistoryEvent) bool { return true })
 }
 
-// taskBefore is the first finished workflow task at which fits has held for an
-// event before it or of it.
+// taskBefore returns the first completed workflow task after an event that fits.
 func taskBefore(h *historypb.History, fits func(*historypb.HistoryEvent) bool) int64 {
 	met := false
 	for _, ev := range h.Events {
@@ -245,7 +245,7 @@ func taskBefore(h *historypb.History, fits func(*historypb.HistoryEvent) bool) i
 	return 0
 }
 
-// scheduling is the task that scheduled the nth activity of a kind.
+// scheduling returns the task that scheduled the nth activity of a kind.
 func scheduling(kind string, n int) func(*historypb.History) int64 {
 	return func(h *historypb.History) int64 {
 		met := 0
@@ -262,8 +262,8 @@ func scheduling(kind string, n int) func(*historypb.History) int64 {
 	}
 }
 
-// TestButtonsReset: to any point, at rest and in a turn. Nothing runs twice,
-// nothing false is said, the session goes on, and close closes.
+// TestButtonsReset resets to any point, of an idle session and in a turn. Nothing is
+// run twice, no false event is emitted, the session continues, and it can be closed.
 func TestButtonsReset(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -330,8 +330,8 @@ func resetInATurn(t *testing.T, w *worker, agent string, point func(*historypb.H
 	requireGoesOn(t, w, h, own, asks+1, 4)
 }
 
-// requireGoesOn wants a session that was reset to have come to so many turns
-// and requests, to be what a restore gives, and to close.
+// requireGoesOn checks that a session that was reset has so many turns and requests,
+// equals its restored conversation, and closes.
 func requireGoesOn(t *testing.T, w *worker, h *session.Handle, own string, asks, turns int) {
 	t.Helper()
 	ctx := testContext(t)
@@ -358,7 +358,8 @@ func requireGoesOn(t *testing.T, w *worker, h *session.Handle, own string, asks,
 	require.Equal(t, asks, requestsOf(t, own), "the model was asked as often as without a reset")
 }
 
-// TestButtonsResetAClosedSession: it is open again, with all it knew.
+// TestButtonsResetAClosedSession: the session is open again, with its whole
+// conversation.
 func TestButtonsResetAClosedSession(t *testing.T) {
 	skip.InShort(t, "TestButtonsReset resets too")
 	inOwnNamespace(t)
@@ -368,7 +369,7 @@ func TestButtonsResetAClosedSession(t *testing.T) {
 	require.NoError(t, say(t, h, "SAY remember the word medlar").Err())
 	awaitIdle(t, h)
 	require.NoError(t, h.Close(ctx))
-	// What the operator wants undone must not come again.
+	// What the operator wants undone must not happen again.
 	d, err := spaceOf(t).Temporal.DescribeWorkflowExecution(ctx, h.ID(), "")
 	require.NoError(t, err)
 	run := d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
@@ -396,8 +397,8 @@ func TestButtonsResetAClosedSession(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// TestButtonsCancel is close: the turn is interrupted, what waits is failed by
-// name, nothing is left.
+// TestButtonsCancel: cancelling is a close. The turn is interrupted, queued messages
+// fail by name, and nothing is left.
 func TestButtonsCancel(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -16,22 +17,22 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// terminal is a terminal with a person before it: a tmux server of its own.
+// terminal is a terminal for a test to type in: a tmux server of its own.
 type terminal struct {
 	t    *testing.T
 	name string
 }
 
-// openTerminal runs a command in a terminal of 100 columns; the test is
-// skipped where there is no tmux.
+// openTerminal runs a command in a terminal of 100 columns. It skips the test if tmux
+// is not installed.
 func openTerminal(t *testing.T, command ...string) *terminal {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		skip.Without(t, "tmux: apt-get install tmux")
 	}
 	term := &terminal{t, "sojourn-" + uuid.NewString()}
-	// The shell keeps the terminal open when the command has ended, and outlives
-	// a Ctrl-C that was meant for the command.
+	// The shell keeps the terminal open after the command has exited, and ignores the
+	// Ctrl-C for the command.
 	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "60",
 		"sh", "-c", `trap : INT; "$@"; echo "left with $?"; cat`, "sh"}, command...)...)
 	t.Cleanup(func() { term.tmux("kill-server") })
@@ -45,7 +46,7 @@ func (x *terminal) tmux(args ...string) string {
 	return string(out)
 }
 
-// types writes a line as a person does, who is asked for one.
+// types waits for the prompt and types a line.
 func (x *terminal) types(line string) {
 	x.t.Helper()
 	x.shows(`^› *$`)
@@ -53,20 +54,22 @@ func (x *terminal) types(line string) {
 	x.tmux("send-keys", "Enter")
 }
 
-// shows waits until what the screen shows matches, and gives it.
+// shows waits until the screen matches, and returns its text.
 func (x *terminal) shows(pattern string) string {
 	x.t.Helper()
 	re := regexp.MustCompile("(?m)" + pattern)
 	var screen string
-	require.Eventually(x.t, func() bool {
+	if !assert.Eventually(x.t, func() bool {
 		screen = x.tmux("capture-pane", "-p", "-J")
 		return re.MatchString(screen)
-	}, patience, tick, "the screen never showed %s", pattern)
+	}, patience, tick, "the screen never showed %s", pattern) {
+		require.FailNow(x.t, "the last screen", screen)
+	}
 	return screen
 }
 
-// TestChat talks to a session at a terminal: text appears as it is typed, tools
-// with their state, subagents indented, and the cost at the end.
+// TestChat uses a session at a terminal: text appears as it is streamed, tools with
+// their state, subagents indented, and the cost at the end.
 func TestChat(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -107,8 +110,8 @@ func TestChat(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestPermissionIsShownWhole: wherever a person reads what an agent asks for, the
-// end of a long command is there, and nothing in it can take the rest away.
+// TestPermissionIsShownWhole: wherever a person reads a request, the end of a long
+// command is shown, and nothing in the request can hide the rest.
 func TestPermissionIsShownWhole(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -121,7 +124,7 @@ func TestPermissionIsShownWhole(t *testing.T) {
 	}
 	x := openTerminal(t, filepath.Join(shared.Bin, "sojourn"), "chat", h.ID())
 	screen := strings.ReplaceAll(x.shows(`^allow\? y/n`), "\n  ↪ ", "")
-	require.Contains(t, screen, "  command: "+command, "who opens a chat sees what it asks")
+	require.Contains(t, screen, "  command: "+command, "an opened chat shows the request")
 	x.tmux("send-keys", "-l", "y")
 	x.tmux("send-keys", "Enter")
 	answeredWell(ctx, t, h, r)

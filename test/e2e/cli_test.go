@@ -19,13 +19,13 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// said is what a run of a program came to.
+// said is the output and exit code of a program.
 type said struct {
 	out, err string
 	code     int
 }
 
-// runProgram runs one of our programs to its end.
+// runProgram runs one of the repository's programs until it exits.
 func runProgram(t *testing.T, name, stdin string, env []string, args ...string) said {
 	t.Helper()
 	cmd := exec.CommandContext(testContext(t), filepath.Join(shared.Bin, name), args...)
@@ -39,7 +39,7 @@ func runProgram(t *testing.T, name, stdin string, env []string, args ...string) 
 	return said{out.String(), serr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// sojourn runs the command line as a user does, and wants it to succeed.
+// sojourn runs the command line as a user does, and fails the test unless it succeeds.
 func sojourn(t *testing.T, args ...string) string {
 	t.Helper()
 	s := runProgram(t, "sojourn", "", nil, args...)
@@ -47,7 +47,7 @@ func sojourn(t *testing.T, args ...string) string {
 	return s.out
 }
 
-// sojournJSON is sojourn with --json, read into v.
+// sojournJSON runs sojourn with --json and decodes its output into v.
 func sojournJSON(t *testing.T, v any, args ...string) {
 	t.Helper()
 	out := sojourn(t, append(args, "--json")...)
@@ -55,11 +55,11 @@ func sojournJSON(t *testing.T, v any, args ...string) {
 	require.NoError(t, json.Unmarshal([]byte(out), v), out)
 }
 
-// waitsFor is what a command says that has waited for two seconds.
+// waitsFor matches the line that a command prints after it has waited for two seconds.
 var waitsFor = regexp.MustCompile(`(?m)^sojourn: (waiting for a worker to take .*|the agent is at work; .*)\n`)
 
-// refused wants one line and a hint, an exit code, and nothing on standard
-// output. On a busy machine a command may have said before that it waits.
+// refused checks for one line and a hint, an exit code, and nothing on standard output.
+// On a busy machine the command may have printed before that it waits.
 func refused(t *testing.T, s said, code int, line, hint string) {
 	t.Helper()
 	require.Equal(t, code, s.code, s.err)
@@ -71,7 +71,7 @@ func refused(t *testing.T, s said, code int, line, hint string) {
 	require.Contains(t, lines[1], hint)
 }
 
-// requireNoTrace wants a session that was never made.
+// requireNoTrace checks that a session was never created.
 func requireNoTrace(t *testing.T, id string) {
 	t.Helper()
 	_, err := spaceOf(t).Client.Get(testContext(t), id)
@@ -82,14 +82,14 @@ func requireNoTrace(t *testing.T, id string) {
 	require.NotContains(t, listed(t, session.ListOptions{Children: true}), id)
 }
 
-// timelessJSON is JSON text without what tells the time.
+// timelessJSON returns JSON text without times.
 func timelessJSON(t *testing.T, text string) string {
 	t.Helper()
 	require.True(t, json.Valid([]byte(text)), text)
 	return withoutKeys(t, json.RawMessage(text), "timestamp", "durationMs")
 }
 
-// tailReduced is `sojourn tail ID --json | sojourn reduce`.
+// tailReduced returns the output of `sojourn tail ID --json | sojourn reduce`.
 func tailReduced(t *testing.T, id string) string {
 	t.Helper()
 	s := runProgram(t, "sojourn", sojourn(t, "tail", id, "--json"), nil, "reduce")
@@ -97,8 +97,7 @@ func tailReduced(t *testing.T, id string) string {
 	return s.out
 }
 
-// eventful makes a session in which everything happens that a conversation
-// may hold.
+// eventful creates a session with every kind of block that a conversation may have.
 func eventful(t *testing.T) string {
 	t.Helper()
 	ctx := testContext(t)
@@ -124,8 +123,8 @@ func eventful(t *testing.T) string {
 	return id
 }
 
-// TestShowEqualsTailReduced: with no sandbox and no worker alive, what the
-// archive shows is what the stream folds to.
+// TestShowEqualsTailReduced: without a sandbox and a worker, the archived conversation
+// that show prints equals the fold of the stream.
 func TestShowEqualsTailReduced(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -142,8 +141,8 @@ func TestShowEqualsTailReduced(t *testing.T) {
 	require.JSONEq(t, shown, sojourn(t, "show", id, "--json", "--from", "archive"))
 }
 
-// TestShowEqualsTailReducedOfAnOpenSession: the same for a session that nobody
-// closed and whose worker has ended.
+// TestShowEqualsTailReducedOfAnOpenSession: the same for a session that was not closed
+// and whose worker has exited.
 func TestShowEqualsTailReducedOfAnOpenSession(t *testing.T) {
 	skip.InShort(t, "TestShowEqualsTailReduced is the same of a closed one")
 	inOwnNamespace(t)
@@ -161,8 +160,8 @@ func TestShowEqualsTailReducedOfAnOpenSession(t *testing.T) {
 	sojourn(t, "close", id)
 }
 
-// TestCommandLineJSON walks a session through the commands and holds what they
-// print with --json to what scripts rely on.
+// TestCommandLineJSON uses a session through the commands and checks the --json output
+// that scripts rely on.
 func TestCommandLineJSON(t *testing.T) {
 	onSharedHost(t)
 	id := "cli-" + uuid.NewString()
@@ -200,7 +199,7 @@ func TestCommandLineJSON(t *testing.T) {
 	require.Equal(t, "By script", found[0].Title)
 	h, err := spaceOf(t).Client.Get(testContext(t), id)
 	require.NoError(t, err)
-	awaitIdle(t, h) // a turn counts when it is archived
+	awaitIdle(t, h) // a turn counts once it is archived
 	var snap session.Snapshot
 	sojournJSON(t, &snap, "configure", id, "--title", "Renamed", "--meta", "n=4", "--idle-timeout", "1h")
 	require.Equal(t, "Renamed", snap.Title)
@@ -222,7 +221,7 @@ func TestCommandLineJSON(t *testing.T) {
 	requireEnds(t, id)
 }
 
-// requireEnds closes and reopens.
+// requireEnds closes and reopens a session.
 func requireEnds(t *testing.T, id string) {
 	t.Helper()
 	var end struct{ SessionID, Status string }
@@ -239,7 +238,7 @@ func requireEnds(t *testing.T, id string) {
 	sojourn(t, "close", id)
 }
 
-// requireEventLines wants a session's events as JSON lines, none missing.
+// requireEventLines checks that the lines are a session's events as JSON, none missing.
 func requireEventLines(t *testing.T, id, lines string) {
 	t.Helper()
 	for i, line := range strings.Split(strings.TrimSpace(lines), "\n") {
@@ -260,8 +259,8 @@ func requireEventLines(t *testing.T, id, lines string) {
 	}
 }
 
-// requireAgentsOfHosts wants of every agent what the worker's host has of it,
-// wherever the command line runs.
+// requireAgentsOfHosts checks that the command line lists, for every agent, what the
+// worker's host has, wherever the command line runs.
 func requireAgentsOfHosts(t *testing.T, w *worker) {
 	t.Helper()
 	nothingHere := []string{"PATH=/usr/bin:/bin"}
@@ -289,8 +288,8 @@ func requireAgentsOfHosts(t *testing.T, w *worker) {
 	require.Regexp(t, `(?m)^note agent codex +not on host `+host+": ", doctor.out)
 }
 
-// awaitReconciler waits until the first worker of a namespace has made the
-// reconciler's schedule, which it does beside its other work.
+// awaitReconciler waits until the first worker of a namespace has created the
+// reconciler's schedule, which it does in the background.
 func awaitReconciler(t *testing.T) {
 	t.Helper()
 	schedule := spaceOf(t).Temporal.ScheduleClient().GetHandle(testContext(t), session.ReconcilerSchedule)
@@ -300,7 +299,7 @@ func awaitReconciler(t *testing.T) {
 	}, patience, tick, "the schedule of the reconciler")
 }
 
-// TestDoctorAndSetup: both say of every part where it is, and that it is well.
+// TestDoctorAndSetup: both print the address of every part, and that it works.
 func TestDoctorAndSetup(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t, "SOJOURN_CODEX=/nowhere/codex")

@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// TestR12TypeLadder: list data ⊂ saved data ⊂ runtime data, which alone has what
-// runs.
+// TestR12TypeLadder: list data ⊂ saved data ⊂ runtime data. Only the last describes
+// running parts.
 func TestR12TypeLadder(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -53,9 +53,9 @@ func TestR12TypeLadder(t *testing.T) {
 	require.NotEmpty(t, closed.Blocks)
 }
 
-// TestR9Export: an export has all that is archived: the record, the conversation as
-// show has it, the transcripts byte for byte, from which the conversation can be
-// made again, and the files.
+// TestR9Export: an export has everything archived: the record, the conversation as show
+// prints it, the transcripts byte for byte, from which the conversation can be rebuilt,
+// and the files.
 func TestR9Export(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -67,7 +67,7 @@ func TestR9Export(t *testing.T) {
 	require.Contains(t, sojourn(t, "export", h.ID(), "-o", to), "session "+h.ID()+" is in "+to)
 	written, err := os.ReadFile(to)
 	require.NoError(t, err)
-	require.Equal(t, sojourn(t, "export", h.ID()), string(written), "the same archive gives the same bytes")
+	require.Equal(t, sojourn(t, "export", h.ID()), string(written), "the same archive exports the same bytes")
 	require.Equal(t, 2, program(t, "export", h.ID(), "-o", to).code, "what is there stays")
 
 	into := t.TempDir()
@@ -111,8 +111,8 @@ func namesOf(t *testing.T, h *session.Handle) (names []string) {
 	return names
 }
 
-// TestR117ListIsEnriched: every entry of a list says what runs of its session, also
-// where the archive does not answer.
+// TestR117ListIsEnriched: every list entry has the runtime state of its session, also
+// while the archive doesn't respond.
 func TestR117ListIsEnriched(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
@@ -144,8 +144,8 @@ func TestR117ListIsEnriched(t *testing.T) {
 	require.JSONEq(t, `{"isLoaded":false,"sandbox":null}`, string(data))
 }
 
-// TestR127TimelineOwnership: what was said is only added to; a caller reads, filters
-// and changes what it is given.
+// TestR127TimelineOwnership: the timeline is only appended to, and callers own the
+// copies that they read, filter and change.
 func TestR127TimelineOwnership(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -184,8 +184,8 @@ func contents(blocks []event.Block) (texts []string) {
 	return texts
 }
 
-// TestR129WorkspaceFilesByClient: a client lists and reads a session's files, open
-// or closed.
+// TestR129WorkspaceFilesByClient: a client lists and reads a session's files, open or
+// closed.
 func TestR129WorkspaceFilesByClient(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
-// TestAgentDeathIsNamedAndRestored kills the agent from within in mid-turn: the
-// turn fails by name, the conversation stays what a restore gives, and the next
-// message goes on with what it knew.
+// TestAgentDeathIsNamedAndRestored kills the agent from within during a turn. The turn
+// fails by name, the live conversation equals the restored one, and the next message
+// continues with all that the agent knew.
 func TestAgentDeathIsNamedAndRestored(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// smallDisk mounts a file system of that many bytes below the stack's folder.
-// The test is skipped where that is not allowed.
+// smallDisk mounts a file system of that size below the stack's folder. It skips the
+// test if the system doesn't allow that.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(shared.Dir, "disk-")
@@ -35,8 +35,7 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// fill takes all the space of a disk; the file that is given back is what to
-// remove for it to come back.
+// fill fills a disk and returns the file to remove to free the space.
 func fill(t *testing.T, disk string) (ballast string) {
 	t.Helper()
 	ballast = filepath.Join(disk, "ballast")
@@ -52,9 +51,8 @@ func fill(t *testing.T, disk string) (ballast string) {
 	return ballast
 }
 
-// TestFullDisk: the disk of a host's data folder is full in the middle of a
-// turn. The agent is ended, the turn fails and says why, and when there is space
-// again the session goes on.
+// TestFullDisk: the disk of a host's data folder is full during a turn. The agent is
+// ended, the turn fails with the reason, and once there is space the session continues.
 func TestFullDisk(t *testing.T) {
 	skip.InShort(t, "TestFullStore fills up too")
 	inOwnNamespace(t)
@@ -83,8 +81,8 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestFullStore: the archive's disk is full. Turns go on, the session says that
-// its archive is behind and why, and it catches up when there is space again.
+// TestFullStore: the archive's disk is full. Turns continue, the session reports that
+// its archive is behind and why, and it catches up once there is space.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t, "64m")
@@ -117,9 +115,9 @@ func TestFullStore(t *testing.T) {
 	w.requireWhole(t, h, 3)
 }
 
-// TestDamageIsVisible: with no worker there, a byte of what the agent says is
-// changed on disk. The next worker leaves the record out, the conversation says
-// so and where, and the turn is answered.
+// TestDamageIsVisible: a byte of the agent's output is changed on disk while no worker
+// is running. The next worker leaves the record out, the conversation reports that with
+// the offset, and the turn is answered.
 func TestDamageIsVisible(t *testing.T) {
 	inOwnNamespace(t)
 	dir, err := os.MkdirTemp(shared.Dir, "host-")
@@ -165,8 +163,8 @@ func TestDamageIsVisible(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestDamageInTheArchive: a segment of the transcript is gone from the store.
-// Where the session must be restored, the turn fails and names it.
+// TestDamageInTheArchive: a segment of the transcript is missing in the store. When the
+// session must be restored, the turn fails and names the segment.
 func TestDamageInTheArchive(t *testing.T) {
 	skip.InShort(t, "TestDamageIsVisible damages too")
 	inOwnNamespace(t)
@@ -186,7 +184,7 @@ func TestDamageInTheArchive(t *testing.T) {
 		return err
 	}))
 	require.NotEmpty(t, segments)
-	// All of them: one that was merged into another may be there for a moment longer.
+	// All of them: a segment that was merged into another may still exist for a moment.
 	for _, s := range segments {
 		require.NoError(t, os.Remove(s))
 	}
@@ -199,7 +197,7 @@ func TestDamageInTheArchive(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// stored finds the files in which the store keeps a session's objects.
+// stored returns the files in which the store has a session's objects.
 func stored(t *testing.T, id, below string) (paths []string) {
 	t.Helper()
 	root := filepath.Join(shared.Dir, "devstack", "s3", shared.Env["SOJOURN_BUCKET"], spaceOf(t).Namespace)
@@ -212,8 +210,8 @@ func stored(t *testing.T, id, below string) (paths []string) {
 	return paths
 }
 
-// TestDamageOfARecord: one closed session's record is garbage. It is listed by
-// name with its damage, and every other session is listed and shown.
+// TestDamageOfARecord: the record of one closed session is garbage. It is listed by id
+// with its damage, and every other session is listed and shown.
 func TestDamageOfARecord(t *testing.T) {
 	skip.InShort(t, "TestDamageIsVisible damages too")
 	inOwnNamespace(t)
@@ -250,8 +248,9 @@ func TestDamageOfARecord(t *testing.T) {
 	require.ErrorContains(t, err, "session.json: archive is corrupt")
 }
 
-// TestDamageOfAWorkspace: a pack of a workspace is gone from the store. The next
-// sandbox is made all the same; what the pack held is named, the rest is there.
+// TestDamageOfAWorkspace: a pack of a workspace is missing in the store. The next
+// sandbox is created all the same; the files of the pack are named, and the rest is
+// there.
 func TestDamageOfAWorkspace(t *testing.T) {
 	skip.InShort(t, "TestDamageIsVisible damages too")
 	inOwnNamespace(t)

@@ -10,13 +10,12 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// warmTurnLimit is law L6: counted from send (update) to idle, idle timer and
-// search attributes included.
+// warmTurnLimit is law L6: the history events from send (an update) to idle, with those
+// of the idle timer and search attributes.
 const warmTurnLimit = 16
 
-// TestWarmTurnHistory counts what a warm turn adds to workflow history: the
-// same few events whether the agent said two deltas or twenty thousand
-// (in a short run, five thousand).
+// TestWarmTurnHistory counts the history events of a warm turn: the same few whether
+// the agent streamed two deltas or twenty thousand (in a short run, five thousand).
 func TestWarmTurnHistory(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{})
@@ -36,13 +35,12 @@ func TestWarmTurnHistory(t *testing.T) {
 		counts = append(counts, len(added))
 	}
 	require.LessOrEqual(t, counts[0], warmTurnLimit)
-	require.Equal(t, counts[0], counts[1], "history must not grow with what the agent says")
+	require.Equal(t, counts[0], counts[1], "history must not grow with the agent's output")
 }
 
-// effective leaves out the workflow tasks that brought nothing about: those that a
-// worker on a stalled machine did not answer in time, and those that Temporal has
-// for an update which the workflow did not accept. Of several in a row the last one
-// counts, and none at the end.
+// effective leaves out workflow tasks without effect: those that a worker on a stalled
+// machine did not answer in time, and those for an update that the workflow did not
+// accept. Of several in a row it keeps the last one, and none at the end.
 func effective(types []string) (out []string) {
 	const ofOne = 3 // scheduled, started, completed
 	var tasks []string
@@ -57,7 +55,7 @@ func effective(types []string) (out []string) {
 	return out
 }
 
-// history gives the types of the session's history events.
+// history returns the types of the session's history events.
 func history(t *testing.T, h *session.Handle) []string {
 	t.Helper()
 	var types []string
@@ -70,8 +68,8 @@ func history(t *testing.T, h *session.Handle) []string {
 	return types
 }
 
-// awaitIdle waits until the workflow itself has put the turn away, which is a
-// moment after the stream says that the query completed.
+// awaitIdle waits until the workflow has finished the turn, which is a moment after
+// query:completed is in the stream.
 func awaitIdle(t *testing.T, h *session.Handle) {
 	t.Helper()
 	var types []string

@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// startOrdinaryWorker starts a worker that is not root, to which a closed
-// folder is closed.
+// startOrdinaryWorker starts a worker that is not root, so that file permissions bind
+// it.
 func startOrdinaryWorker(t *testing.T) *worker {
 	t.Helper()
 	setting, err := shared.OrdinaryUser()
@@ -27,8 +27,8 @@ func startOrdinaryWorker(t *testing.T) *worker {
 	return startWorker(t, setting)
 }
 
-// closeHome has a tool of the agent close the home, and returns in the middle
-// of the turn, when that was done.
+// closeHome has a tool of the agent remove all permissions from the home, and returns
+// after that, in the middle of the turn.
 func closeHome(t *testing.T, w *worker, h *session.Handle) {
 	t.Helper()
 	_, err := h.Send(testContext(t), session.Message{Text: "TOOL bash: chmod 000 $HOME && echo done > $TMPDIR/closed"})
@@ -40,8 +40,8 @@ func closeHome(t *testing.T, w *worker, h *session.Handle) {
 	}), "the home is closed")
 }
 
-// TestNothingLeftOfAClosedHome: a tool takes all permissions from its home. The
-// session can be closed, and terminated, all the same.
+// TestNothingLeftOfAClosedHome: a tool removes all permissions from its home. The
+// session can still be closed and terminated.
 func TestNothingLeftOfAClosedHome(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
 	inOwnNamespace(t)
@@ -60,8 +60,8 @@ func TestNothingLeftOfAClosedHome(t *testing.T) {
 	})
 }
 
-// TestNothingLeftOfDeepFolders: a tool nests folders far beyond what a path can
-// hold. What is too deep to be archived is named, the rest comes back.
+// TestNothingLeftOfDeepFolders: a tool nests folders far deeper than the longest path.
+// What is too deep to be archived is named, the rest is restored.
 func TestNothingLeftOfDeepFolders(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
 	inOwnNamespace(t)
@@ -81,7 +81,7 @@ func TestNothingLeftOfDeepFolders(t *testing.T) {
 	gone(t, w, h, "close")
 }
 
-// results are the tool results of a session that contain some words.
+// results returns the tool results of a session that contain some words.
 func results(t *testing.T, h *session.Handle, words string) []event.Block {
 	t.Helper()
 	live, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromStream)
@@ -95,8 +95,8 @@ func results(t *testing.T, h *session.Handle, words string) []event.Block {
 	return found
 }
 
-// TestNothingLeftOfImmutableFiles: a file that not even root can remove as it is
-// keeps neither its session from ending nor a worker from starting.
+// TestNothingLeftOfImmutableFiles: a file that even root can't remove as it is prevents
+// neither its session's end nor a worker's start.
 func TestNothingLeftOfImmutableFiles(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
 	inOwnNamespace(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// TestWorkspaceOfTheHouseIsRefused: no workspace opens to an agent what its
-// host hides from it, by whatever path it is named.
+// TestWorkspaceOfTheHouseIsRefused: no workspace path, in whatever form, lets an agent
+// read folders that its host hides from it.
 func TestWorkspaceOfTheHouseIsRefused(t *testing.T) {
 	inOwnNamespace(t)
 	settings := filepath.Join(t.TempDir(), "settings")
@@ -64,8 +64,8 @@ func copyFile(t *testing.T, from, to string) {
 	require.NoError(t, os.WriteFile(to, data, 0o600))
 }
 
-// bundledProfile writes the one profile of a store: it has a bundled MCP server
-// with that install command and variable.
+// bundledProfile writes a store's only profile. It has a bundled MCP server with that
+// install command and variable.
 func bundledProfile(t *testing.T, store, install, value string) {
 	t.Helper()
 	dir := filepath.Join(store, "p", "mcp", "m")
@@ -80,7 +80,7 @@ func bundledProfile(t *testing.T, store, install, value string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "server.js"), []byte(mcpServer), 0o600))
 }
 
-// profiled makes a session with that profile.
+// profiled creates a session with that profile.
 func profiled(t *testing.T, store string) *session.Handle {
 	t.Helper()
 	made := newWithProfile(t, store, "claude", "p")
@@ -90,8 +90,8 @@ func profiled(t *testing.T, store string) *session.Handle {
 	return h
 }
 
-// TestProfileNamesNoVariableOfTheHouse: a profile can't fetch what its worker
-// opens Temporal, the stream and the archive with.
+// TestProfileNamesNoVariableOfTheHouse: a profile can't read the worker's credentials
+// for Temporal, the stream and the archive.
 func TestProfileNamesNoVariableOfTheHouse(t *testing.T) {
 	inOwnNamespace(t)
 	store := t.TempDir()
@@ -110,8 +110,8 @@ func TestProfileNamesNoVariableOfTheHouse(t *testing.T) {
 	}
 }
 
-// TestInstallIsShutIn: what installs a profile's MCP server sees no more of the
-// host than the agent does.
+// TestInstallIsShutIn: the install command of a profile's MCP server sees no more of
+// the host than the agent does.
 func TestInstallIsShutIn(t *testing.T) {
 	inOwnNamespace(t)
 	dir, err := os.MkdirTemp(shared.Dir, "host-")
@@ -146,12 +146,12 @@ func TestInstallIsShutIn(t *testing.T) {
 	require.Equal(t, "no-secret", lines[2])
 	require.Less(t, len(lines[3]), 2, "it sees its own processes only")
 	out := shell(t, h, "ps ax | grep -c '[s]leep 1000'; true")
-	require.Equal(t, "0", strings.TrimSpace(out), "what it left behind has ended with it")
+	require.Equal(t, "0", strings.TrimSpace(out), "the processes that it left have ended with it")
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestNoNamespacesNoAgents: a worker that can't shut agents in does not start,
-// unless it is told that this is wanted.
+// TestNoNamespacesNoAgents: a worker that can't isolate agents does not start, unless
+// it is configured to.
 func TestNoNamespacesNoAgents(t *testing.T) {
 	inOwnNamespace(t)
 	setting, err := shared.NoNamespaces()
@@ -172,8 +172,8 @@ func TestNoNamespacesNoAgents(t *testing.T) {
 	}, patience, tick, "Temporal knows of a worker a moment after it is ready")
 }
 
-// TestAgentOfRootHasFewCapabilities: what a root worker's agent may do as root
-// is work on files and processes; nothing gives it more.
+// TestAgentOfRootHasFewCapabilities: the agent of a root worker has only the
+// capabilities for files and processes, and can't get more.
 func TestAgentOfRootHasFewCapabilities(t *testing.T) {
 	inOwnNamespace(t)
 	if os.Geteuid() != 0 {
@@ -200,8 +200,8 @@ func TestAgentOfRootHasFewCapabilities(t *testing.T) {
 	}
 }
 
-// TestThePasswordOfNATSIsNotPrinted: whatever a program says of a stream that it
-// can't use, or can, shows no part of the secret in the stream's URL.
+// TestThePasswordOfNATSIsNotPrinted: whatever a program prints about a stream, usable
+// or not, has no part of the secret in the stream's URL.
 func TestThePasswordOfNATSIsNotPrinted(t *testing.T) {
 	inOwnNamespace(t)
 	const planted = "pl4nted"
@@ -227,7 +227,7 @@ func TestThePasswordOfNATSIsNotPrinted(t *testing.T) {
 			dir := t.TempDir()
 			w, err := spaceOf(t).StartWorker(t.Context(), dir, env...)
 			if err == nil {
-				// A server that asks for nothing lets everybody in.
+				// A server without authentication accepts everybody.
 				require.NoError(t, w.Stop())
 				require.NotContains(t, w.Said(), planted)
 				return

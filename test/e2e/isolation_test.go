@@ -16,17 +16,17 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// shell has the agent run a command by its own shell tool and gives what the
-// command printed.
+// shell has the agent run a command with its shell tool and returns the command's
+// output.
 func shell(t *testing.T, h *session.Handle, command string) string {
 	t.Helper()
 	require.NoError(t, say(t, h, "TOOL bash: "+command).Err())
 	return lastOutput(t, h)
 }
 
-// isolated starts a worker that has an env file, and a session in a sandbox
-// beside another one with a planted file. It skips where this machine can't
-// shut agents in, which the worker says at its start.
+// isolated starts a worker with an env file, and a session whose sandbox is beside
+// another one with a planted file. It skips the test if this machine can't isolate
+// agents, which the worker reports at its start.
 func isolated(t *testing.T) (w *worker, h *session.Handle, planted string) {
 	t.Helper()
 	w = startWorker(t, "SOJOURN_ENV_FILE="+filepath.Join(shared.Dir, "env"))
@@ -47,18 +47,19 @@ func isolated(t *testing.T) (w *worker, h *session.Handle, planted string) {
 	return w, h, planted
 }
 
-// TestAgentHasNoKeyToTheHouse is law L8: no credential by environment, and no
-// way to one by what the machine shows of its processes.
+// TestAgentHasNoKeyToTheHouse is law L8: the agent gets no credential by its
+// environment, and none from what the machine shows of its processes.
 func TestAgentHasNoKeyToTheHouse(t *testing.T) {
 	inOwnNamespace(t)
 	w, h, _ := isolated(t)
-	// In two halves, and after all is read: a command that searched for the
+	// In two halves, and after everything is read: a command that searched for the
 	// whole would find itself.
 	secret := shared.Env["AWS_SECRET_ACCESS_KEY"]
 	require.Greater(t, len(secret), 8)
 	half := len(secret) / 2
 	for _, where := range []string{"env", "cat /proc/[0-9]*/environ | tr '\\0' '\\n'", "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'"} {
-		// The variable that marks a sandbox's processes names a folder.
+		// SOJOURN_SANDBOX is left out: the variable that marks a sandbox's processes
+		// names a folder.
 		out := shell(t, h, "all=$({ "+where+"; } 2>/dev/null); printf '%s' \"$all\" | grep -v ^SOJOURN_SANDBOX= | "+
 			"grep -cE '^(TEMPORAL|NATS|AWS|SOJOURN)_|"+secret[:half]+"'"+secret[half:]+"; echo counted")
 		require.Equal(t, "0\ncounted", strings.TrimSpace(out), where)
@@ -67,12 +68,12 @@ func TestAgentHasNoKeyToTheHouse(t *testing.T) {
 
 	out := shell(t, h, fmt.Sprintf("cat /proc/%d/environ 2>&1 | head -c 200; ls -d /proc/[0-9]* | wc -l; ls /proc/%d 2>&1", w.PID(), os.Getpid()))
 	require.NotContains(t, out, "NATS_URL")
-	require.Contains(t, out, "No such file", "the worker is not there, nor is anybody else")
+	require.Contains(t, out, "No such file", "neither the worker nor any other process of the host is visible")
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestAgentSeesNoFolderOfTheHouse: not the data folder with its secret, not the
-// env file, not other sandboxes, not the runner's folder and socket.
+// TestAgentSeesNoFolderOfTheHouse: the agent sees neither the data folder with its
+// secret, nor the env file, other sandboxes, or the runner's folder and socket.
 func TestAgentSeesNoFolderOfTheHouse(t *testing.T) {
 	inOwnNamespace(t)
 	w, h, planted := isolated(t)
@@ -89,13 +90,13 @@ func TestAgentSeesNoFolderOfTheHouse(t *testing.T) {
 		out := shell(t, h, "test -e "+path+" && echo is there || echo is not there")
 		require.Equal(t, "is not there", strings.TrimSpace(out), path)
 	}
-	// Everything of the data folder that can be found is the sandbox's own.
+	// Everything of the data folder that can be found belongs to this sandbox.
 	folder := filepath.Join(w.dataDir, "sandboxes", own)
 	seen := shell(t, h, "find "+shared.Dir+" -type f -not -path '*/.claude/*' 2>/dev/null | head -50; echo end of list")
 	for _, line := range strings.Split(strings.TrimSpace(seen), "\n") {
 		require.True(t, line == "end of list" || strings.HasPrefix(line, folder+"/"), line)
 	}
-	// What is found can't be used to get out either: nothing new appears there.
+	// What is found is no way out either: no new file appears there.
 	name := "escaped-" + uuid.NewString()
 	shell(t, h, "mkdir -p "+w.dataDir+"/sandboxes && touch "+w.dataDir+"/sandboxes/"+name+" "+w.dataDir+"/"+name+"; true")
 	require.NoFileExists(t, filepath.Join(w.dataDir, "sandboxes", name))
@@ -103,7 +104,7 @@ func TestAgentSeesNoFolderOfTheHouse(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// own is the id of the sandbox that the planted file is not in.
+// own returns the id of the sandbox without the planted file.
 func own(t *testing.T, w *worker, planted string) string {
 	t.Helper()
 	for _, id := range sandboxes(t, w) {
@@ -115,8 +116,8 @@ func own(t *testing.T, w *worker, planted string) string {
 	return ""
 }
 
-// TestAgentInheritsNoDescriptor: neither a tool nor the agent itself holds an
-// open file of ours but its own standard streams.
+// TestAgentInheritsNoDescriptor: neither a tool nor the agent has an open file of the
+// worker or runner except its standard streams.
 func TestAgentInheritsNoDescriptor(t *testing.T) {
 	inOwnNamespace(t)
 	w, h, _ := isolated(t)

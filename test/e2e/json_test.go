@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// withoutKeys gives a value as JSON with the named keys removed at every depth.
+// withoutKeys returns a value as JSON without the named keys, at every depth.
 func withoutKeys(t *testing.T, v any, keys ...string) string {
 	t.Helper()
 	data, err := json.Marshal(v)

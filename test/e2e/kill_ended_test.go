@@ -15,9 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// TestKillHostBehindATurnsEnd: a host is lost between a turn's end and its archive,
-// and the stream is deleted before the session is resumed. The end is in the
-// host's last heartbeat: the message is not asked again, and has one end.
+// TestKillHostBehindATurnsEnd: a host is lost between a turn's end and its archiving,
+// and the stream is deleted before the session is resumed. The end is in the host's
+// last heartbeat, so the message is not run again and has one end.
 func TestKillHostBehindATurnsEnd(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too; this one deletes the stream of all besides")
 	all := newServer(t)
@@ -57,11 +57,11 @@ func TestKillHostBehindATurnsEnd(t *testing.T) {
 	}
 	for ev, err := range m.h.Events(testContext(t), after, false) {
 		require.NoError(t, err)
-		require.NotContains(t, []event.Type{"query:started", "query:completed"}, ev.Type(), "the turn is not begun again and has no other end")
+		require.NotContains(t, []event.Type{"query:started", "query:completed"}, ev.Type(), "the turn is not run again and has no other end")
 	}
 }
 
-// awaitBeat waits until the heartbeat of a session's turn has a text.
+// awaitBeat waits until the heartbeat of a session's turn contains a text.
 func (w *world) awaitBeat(t *testing.T, id, text string) {
 	t.Helper()
 	c, err := client.DialContext(testContext(t), client.Options{HostPort: w.env["TEMPORAL_ADDRESS"], Logger: silent{}})

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/harness"
 	"github.com/sojourn-run/sojourn/test/parity"
@@ -50,18 +51,17 @@ func startKillable(t *testing.T, extra ...string) *killable {
 }
 
 func (k *killable) start() {
-	// A host that comes back with an empty disk makes its folder anew.
+	// A host that returns with an empty disk creates its folder again.
 	require.NoError(k.t, os.MkdirAll(k.dir, 0o700))
 	p, err := spaceOf(k.t).StartWorker(k.t.Context(), k.dir, k.extra...)
 	require.NoError(k.t, err)
 	k.now = p
 }
 
-// kill ends the worker with no chance to say goodbye, and starts the next one
-// on the same data folder.
+// kill kills the worker with SIGKILL, and starts the next one on the same data folder.
 func (k *killable) kill() { k.killed(func() {}) }
 
-// killed does something while there is no worker.
+// killed calls meanwhile while there is no worker.
 func (k *killable) killed(meanwhile func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,8 +71,15 @@ func (k *killable) killed(meanwhile func()) {
 	k.start()
 }
 
-// lose ends the worker, every runner and what runs below them, with no chance to
-// say goodbye, and takes the data folder away.
+// undisturbed calls something during which the worker isn't killed.
+func (k *killable) undisturbed(something func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	something()
+}
+
+// lose kills the worker, every runner and all processes below them with SIGKILL, and
+// removes the data folder.
 func (k *killable) lose() {
 	require.NoError(k.t, k.now.Kill())
 	pids, err := harness.Agents(k.dir)
@@ -83,7 +90,8 @@ func (k *killable) lose() {
 	require.NoError(k.t, os.RemoveAll(k.dir))
 }
 
-// listener follows a session's stream all the time, and notes when it heard what.
+// listener follows a session's stream all the time, and records when it received each
+// event.
 type listener struct {
 	done chan struct{}
 	err  error
@@ -92,7 +100,7 @@ type listener struct {
 	mu    sync.Mutex
 	heard []event.Event
 	at    []time.Time
-	// news is closed and replaced with each event.
+	// news is closed and replaced at each event.
 	news chan struct{}
 }
 
@@ -122,8 +130,8 @@ func (l *listener) listen(ctx context.Context, h *session.Handle, after uint64) 
 	}
 }
 
-// until returns when an event behind the first n was heard that enough is true
-// for, and gives how many were heard up to it.
+// until waits for an event after the first n for which enough returns true, and returns
+// the number of events up to it.
 func (l *listener) until(t *testing.T, n int, enough func(event.Event) bool) int {
 	t.Helper()
 	patience := time.After(patience)
@@ -141,12 +149,12 @@ func (l *listener) until(t *testing.T, n int, enough func(event.Event) bool) int
 		case <-l.done:
 			require.FailNow(t, "the stream ended before", "%v", l.err)
 		case <-patience:
-			require.FailNow(t, "nothing of that kind was heard", "last: %s", heardTail(heard))
+			require.FailNow(t, "no such event was received", "last: %s", heardTail(heard))
 		}
 	}
 }
 
-// all is what was heard so far.
+// all returns the events received so far.
 func (l *listener) all() []event.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,8 +169,8 @@ func heardTail(heard []event.Event) string {
 	return strings.Join(types, " ")
 }
 
-// closed waits for the session's last event and gives everything, which must
-// have come once and in order.
+// closed waits for the session's last event and returns all events, each of which must
+// have been received once and in order.
 func (l *listener) closed(t *testing.T) []event.Event {
 	t.Helper()
 	l.until(t, 0, nth[event.SessionClosed](1))
@@ -174,8 +182,8 @@ func (l *listener) closed(t *testing.T) []event.Event {
 	return l.heard
 }
 
-// pause is the longest time in which the subscriber heard nothing, of those
-// that a kill can have caused: from it on, and until the one after it.
+// pause returns the longest silence that a kill can have caused: between the kill and
+// the next one.
 func (l *listener) pause(from, to time.Time) (longest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,10 +197,10 @@ func (l *listener) pause(from, to time.Time) (longest time.Duration) {
 	return longest
 }
 
-// head is the beginning of a text.
+// head returns the beginning of a text.
 func head(text string, n int) string { return text[:min(n, len(text))] }
 
-// percentile gives the p-th part of durations, sorted.
+// percentile returns the p-quantile of durations.
 func percentile(all []time.Duration, p float64) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -201,9 +209,9 @@ func percentile(all []time.Duration, p float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(p*float64(len(sorted))))]
 }
 
-// asked counts what the model was asked about the prompts that hold a mark, by
-// prompt and number of tool results: more than once means paid twice. What else
-// is told apart by chance is given by name.
+// asked counts the model's requests for the prompts that contain a mark, by prompt and
+// number of tool results; more than one is an extra call. Random texts in prompts are
+// passed in also.
 func asked(t *testing.T, mark string, also ...string) map[string]map[int]int {
 	t.Helper()
 	out := map[string]map[int]int{}
@@ -228,7 +236,7 @@ func asked(t *testing.T, mark string, also ...string) map[string]map[int]int {
 	return out
 }
 
-// delivered counts the inputs in a sandbox's spools that hold a text.
+// delivered counts the inputs in a sandbox's spools that contain a text.
 func delivered(t *testing.T, dir, sessionID, text string) int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "sandboxes", sessionID+"-*", "control", "spool", "*"))
@@ -244,7 +252,7 @@ func delivered(t *testing.T, dir, sessionID, text string) int {
 			if err != nil {
 				break
 			}
-			var r event.Record
+			var r traffic.Record
 			if json.Unmarshal([]byte(line), &r) == nil && r.Dir == event.DirIn && strings.Contains(r.Line, text) {
 				n++
 			}
@@ -254,8 +262,8 @@ func delivered(t *testing.T, dir, sessionID, text string) int {
 	return n
 }
 
-// requireSame compares stream and archive as a reader of either does, what an
-// agent took with it included; where they differ it names the place.
+// requireSame compares the conversations from stream and archive, lost blocks included,
+// and prints where they differ.
 func requireSame(t *testing.T, id string) {
 	t.Helper()
 	live, err := spaceOf(t).Client.Show(testContext(t), id, session.FromStream)
@@ -273,8 +281,8 @@ type supervised struct{ *harness.Process }
 
 func startSupervised(t *testing.T, dir string) supervised {
 	t.Helper()
-	// A command line of the stack's has the flags first; the supervisor's word
-	// comes before them.
+	// The stack's command line begins with the flags, and the supervisor's subcommand
+	// must be before them.
 	bin := filepath.Join(t.TempDir(), "supervise")
 	script := "#!/bin/sh\nexec " + filepath.Join(shared.Bin, "sojourn-worker") + " supervise \"$@\"\n"
 	require.NoError(t, os.WriteFile(bin, []byte(script), 0o700))
@@ -284,8 +292,8 @@ func startSupervised(t *testing.T, dir string) supervised {
 	return supervised{p}
 }
 
-// child is the process id of the supervised worker, when it is another than a
-// given one and serves.
+// child returns the process id of the supervised worker, once it is another one than
+// other and serves.
 func (s supervised) child(t *testing.T, other int) (pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -304,7 +312,7 @@ func (s supervised) child(t *testing.T, other int) (pid int) {
 	return pid
 }
 
-// processes are those of the session's sandbox.
+// processes returns the processes of the session's sandbox.
 func (s *staged) processes() []int {
 	s.t.Helper()
 	pids, err := harness.Agents(s.dir)
@@ -317,14 +325,14 @@ func (s *staged) processes() []int {
 	return pids
 }
 
-// isRunner says whether a process is the runner's program.
+// isRunner reports whether a process is the runner's program.
 func isRunner(pid int) bool {
 	exe, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
 	return err == nil && strings.HasPrefix(filepath.Base(exe), "sojourn-runner")
 }
 
-// endAgent ends the agent's own process: the one that its runner started. It
-// waits until the runner has taken note, which a crash report may delay.
+// endAgent signals the agent's own process, the one that its runner started. It waits
+// until the runner has noticed the exit, which a crash report may delay.
 func (s *staged) endAgent(how syscall.Signal) {
 	s.t.Helper()
 	var ended []int
@@ -341,13 +349,13 @@ func (s *staged) endAgent(how syscall.Signal) {
 			ended = append(ended, pid)
 		}
 	}
-	require.NotEmpty(s.t, ended, "an agent that lives")
+	require.NotEmpty(s.t, ended, "a living agent")
 	require.Eventually(s.t, func() bool {
 		return !slices.ContainsFunc(ended, func(pid int) bool { return syscall.Kill(pid, 0) == nil })
 	}, patience, tick)
 }
 
-// endRunner ends the runner's own processes, and nothing below them.
+// endRunner kills the runner's own processes, and none below them.
 func (s *staged) endRunner() {
 	s.t.Helper()
 	ended := 0
@@ -360,7 +368,8 @@ func (s *staged) endRunner() {
 	require.Positive(s.t, ended)
 }
 
-// failedByName waits for the turn's end: it failed, and nothing says otherwise.
+// failedByName waits for the turn's end and checks that it is a named failure
+// everywhere.
 func (s *staged) failedByName() {
 	s.t.Helper()
 	res, err := s.h.Wait(testContext(s.t), s.r)
@@ -371,9 +380,8 @@ func (s *staged) failedByName() {
 	require.Empty(s.t, payloads[event.QueryCompleted](s.l.all()))
 }
 
-// goOn lets the script run to its end, in whichever sandbox it does: the tool
-// finds that it may go on by a file that no snapshot has, so it is told to by
-// the one that holds it up.
+// goOn lets the script run to its end, in whatever sandbox. The tool waits for a file
+// that no snapshot has, so goOn must create it in each workspace.
 func (s *staged) goOn() {
 	for n := range s.gates {
 		s.openGate(n)
@@ -381,8 +389,8 @@ func (s *staged) goOn() {
 	go s.feed()
 }
 
-// feed puts the file that the tool waits for into every workspace of the
-// session, until the session is closed.
+// feed creates the file that the tool waits for in every workspace of the session,
+// until the session is closed.
 func (s *staged) feed() {
 	look := time.NewTicker(tick)
 	defer look.Stop()
@@ -399,7 +407,7 @@ func (s *staged) feed() {
 	}
 }
 
-// resumed says whether the conversation tells that the turn was cut and goes on.
+// resumed reports whether the conversation has the block of a resumed turn.
 func (s *staged) resumed() bool {
 	return slices.ContainsFunc(fold(s.l.all()).Blocks, func(b event.Block) bool { return b.Subtype == "resumed" })
 }

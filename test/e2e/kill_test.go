@@ -22,9 +22,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// TestKillWorkerPause kills the worker again and again within one turn that
-// talks all the time, with every agent, and says how long a subscriber heard
-// nothing: a figure, not a judgement.
+// TestKillWorkerPause kills the worker repeatedly within one turn that streams all the
+// time, with every agent, and logs how long a subscriber received nothing. It asserts
+// no limit.
 func TestKillWorkerPause(t *testing.T) {
 	skip.InShort(t, "a figure; TestKillWorkerInATurn kills workers too")
 	inOwnNamespace(t)
@@ -71,9 +71,8 @@ func TestKillWorkerPause(t *testing.T) {
 		percentile(pauses, 0.5), percentile(pauses, 0.95), percentile(pauses, 1))
 }
 
-// staged is a session whose turn waits, at places where something can be done to
-// it: while it streams text, while a tool runs, while a subagent runs, and again
-// while it streams.
+// staged is a session whose turn waits at points where a test can disturb it: while it
+// streams text, while a tool runs, while a subagent runs, and again while it streams.
 type staged struct {
 	t     *testing.T
 	dir   string
@@ -84,7 +83,7 @@ type staged struct {
 	gates [3]string
 }
 
-// stage begins the turn of a new session on the one host there is.
+// stage starts the turn of a new session on the only host.
 func stage(t *testing.T, dir, agent string) *staged {
 	t.Helper()
 	return stageThen(t, dir, agent, func(s *staged) string {
@@ -92,11 +91,16 @@ func stage(t *testing.T, dir, agent string) *staged {
 	})
 }
 
-// stageThen is stage with other steps behind the tool. Codex does not wait for a
-// tool that takes long: on a busy machine it is at those steps soon.
+// stageThen is stage with more steps after the tool. Codex doesn't wait for a tool that
+// takes long, so on a busy machine it reaches those steps soon.
 func stageThen(t *testing.T, dir, agent string, then func(*staged) string) *staged {
 	t.Helper()
-	s := &staged{t: t, dir: dir, h: open(t, session.Options{Agent: agent}), mark: uuid.NewString()}
+	return stageIn(t, dir, open(t, session.Options{Agent: agent}), then)
+}
+
+func stageIn(t *testing.T, dir string, h *session.Handle, then func(*staged) string) *staged {
+	t.Helper()
+	s := &staged{t: t, dir: dir, h: h, mark: uuid.NewString()}
 	s.l = follow(t, s.h)
 	for i := range s.gates {
 		s.gates[i] = "kill-" + uuid.NewString()
@@ -109,14 +113,14 @@ func stageThen(t *testing.T, dir, agent string, then func(*staged) string) *stag
 	return s
 }
 
-// atGate waits until the model holds an answer there.
+// atGate waits until the model holds back an answer at a gate.
 func (s *staged) atGate(n int) {
 	require.NoError(s.t, spaceOf(s.t).Model.Waiting(testContext(s.t), s.gates[n]))
 }
 
 func (s *staged) openGate(n int) { spaceOf(s.t).Model.Open(s.gates[n]) }
 
-// inTool waits until the tool runs, and gives what lets it end.
+// inTool waits until the tool runs, and returns a function that lets it end.
 func (s *staged) inTool() (letGo func()) {
 	workspace := ""
 	require.Eventually(s.t, func() bool {
@@ -130,8 +134,8 @@ func (s *staged) inTool() (letGo func()) {
 	return func() { require.NoError(s.t, os.WriteFile(filepath.Join(workspace, "go"), nil, 0o600)) }
 }
 
-// play brings the turn to its end, with something done at each point of it: in
-// between the agent goes on.
+// play runs the turn to its end and calls strike at each point of it. The agent
+// continues in between.
 func (s *staged) play(strike func(meanwhile func())) session.Result {
 	nothing := func() {}
 	s.l.until(s.t, 0, nth[event.EECreating](1))
@@ -154,23 +158,22 @@ func (s *staged) play(strike func(meanwhile func())) session.Result {
 	return res
 }
 
-// settled ends the session and holds that nothing shows of what was done to it.
+// settled ends the session and checks that the disturbances are not visible.
 func (s *staged) settled() []event.Event {
 	s.t.Helper()
 	require.Equal(s.t, 1, delivered(s.t, s.dir, s.h.ID(), s.mark), "the prompt went to the agent once")
 	again := say(s.t, s.h, "RECALL")
 	require.NoError(s.t, again.Err())
-	require.Contains(s.t, again.Result.Response, s.gates[2], "the agent knows what it was asked")
+	require.Contains(s.t, again.Result.Response, s.gates[2], "the agent remembers its prompt")
 	require.NoError(s.t, s.h.Close(testContext(s.t)))
 	heard := s.l.closed(s.t)
 	requireSame(s.t, s.h.ID())
 	return heard
 }
 
-// TestKillWorkerInATurn kills the worker at every stage of a turn, with every
-// agent, and again when the session is idle. The turn ends well, what is said
-// and asked is what is said and asked when nothing is killed, and whoever
-// follows sees each event once.
+// TestKillWorkerInATurn kills the worker at every stage of a turn, with every agent,
+// and again while the session is idle. The turn ends well, answer and requests are
+// those of an undisturbed run, and subscribers receive each event once.
 func TestKillWorkerInATurn(t *testing.T) {
 	inOwnNamespace(t)
 	k := startKillable(t)
@@ -202,9 +205,8 @@ func TestKillWorkerInATurn(t *testing.T) {
 	t.Logf("the worker was killed %d times", len(k.kills))
 }
 
-// TestKillWorkerHandsOver: a worker that is asked to end leaves the turn to the
-// next one and does not wait for it; one that is supervised comes back by
-// itself, whatever ended it.
+// TestKillWorkerHandsOver: a worker that gets SIGTERM leaves the turn to the next one
+// and does not wait for it. A supervised worker is started again, whatever ended it.
 func TestKillWorkerHandsOver(t *testing.T) {
 	inOwnNamespace(t)
 	k := startKillable(t)
@@ -233,10 +235,9 @@ func TestKillWorkerHandsOver(t *testing.T) {
 	k.start()
 }
 
-// TestKillAgent kills the agent in mid-turn, while a tool runs and while it is
-// idle, with a worker that lives and with one that is dead at that moment: the
-// turn fails by name, the next one goes on where the conversation was, in a new
-// process.
+// TestKillAgent kills the agent in a turn, while a tool runs and while it is idle, with
+// a living and with a dead worker. The turn fails by name, and the next one continues
+// the conversation in a new process.
 func TestKillAgent(t *testing.T) {
 	skip.InShort(t, "TestKillAgentInATool kills agents too")
 	inOwnNamespace(t)
@@ -277,8 +278,8 @@ func killAgents(t *testing.T, k *killable) {
 			next := say(t, s.h, "RECALL")
 			require.NoError(t, next.Err())
 			require.Contains(t, next.Result.Response, "works again")
-			// A death that is noticed only when the agent is written to is counted
-			// by the health check after it.
+			// An exit that is noticed only when the agent is written to is counted by
+			// the next health check.
 			require.NoError(t, say(t, s.h, "SAY counted").Err())
 			require.Equal(t, 2, last(restarts(t, s.h)))
 			require.NoError(t, s.h.Close(testContext(t)))
@@ -288,16 +289,15 @@ func killAgents(t *testing.T, k *killable) {
 	}
 }
 
-// TestKillAgentInATool: every agent, ended while its tool runs.
+// TestKillAgentInATool kills every agent while its tool runs.
 func TestKillAgentInATool(t *testing.T) {
 	inOwnNamespace(t)
 	k := startKillable(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) { endInATool(t, k, a, syscall.SIGKILL) })
 }
 
-// TestKillAgentThatTidiesUp: the same by a signal that agents catch. They then
-// exit as if all was well, some of them with status 0; the turn fails by name
-// all the same.
+// TestKillAgentThatTidiesUp: the same with a signal that agents catch. They then exit
+// as if all was well, some with status 0; the turn still fails by name.
 func TestKillAgentThatTidiesUp(t *testing.T) {
 	skip.InShort(t, "TestKillAgentInATool kills agents too")
 	inOwnNamespace(t)
@@ -319,7 +319,7 @@ func endInATool(t *testing.T, k *killable, a adapters.Adapter, how syscall.Signa
 	requireSame(t, s.h.ID())
 }
 
-// TestKillRunner: what runs below a killed runner ends with it, and the turn is
+// TestKillRunner: the processes below a killed runner end with it, and the turn is
 // resumed in the same sandbox.
 func TestKillRunner(t *testing.T) {
 	inOwnNamespace(t)
@@ -345,8 +345,8 @@ func TestKillRunner(t *testing.T) {
 	})
 }
 
-// TestKillRunnerTooOften: a turn that loses its runner again and again is resumed
-// three times, and then fails by name.
+// TestKillRunnerTooOften: a turn that loses its runner repeatedly is resumed three
+// times, and then fails by name.
 func TestKillRunnerTooOften(t *testing.T) {
 	skip.InShort(t, "TestKillRunner kills runners too")
 	inOwnNamespace(t)
@@ -361,7 +361,7 @@ func TestKillRunnerTooOften(t *testing.T) {
 			}
 			return heard > n
 		})
-		// Killed before it was asked again, the runner would not count.
+		// A runner killed before the agent was prompted again would not count.
 		s.l.until(t, at, nth[event.BlockDelta](1))
 	}
 	s.endRunner()
@@ -374,9 +374,9 @@ func TestKillRunnerTooOften(t *testing.T) {
 	requireSame(t, s.h.ID())
 }
 
-// TestKillRunnerForGood: the agent's program is gone when its runner is killed in
-// the middle of a turn. The turn fails by name, the conversation says what was
-// lost, and the session goes on when the program is back.
+// TestKillRunnerForGood: the agent's program is missing when its runner is killed
+// during a turn. The turn fails by name, the conversation names what was lost, and the
+// session continues once the program is back.
 func TestKillRunnerForGood(t *testing.T) {
 	skip.InShort(t, "TestKillRunner kills runners too")
 	inOwnNamespace(t)
@@ -395,7 +395,7 @@ func TestKillRunnerForGood(t *testing.T) {
 	blocks := fold(events(t, s.h)).Blocks
 	at := slices.IndexFunc(blocks, func(b event.Block) bool { return b.ID == said })
 	require.GreaterOrEqual(t, at, 0)
-	require.Contains(t, blocks[at].Metadata, "lost", "what was said is on no disk")
+	require.Contains(t, blocks[at].Metadata, "lost", "the text is on no disk")
 	require.NoError(t, os.Symlink(installed, program))
 	s.goOn()
 	require.NoError(t, say(t, s.h, "SAY alive").Err())
@@ -404,8 +404,8 @@ func TestKillRunnerForGood(t *testing.T) {
 	requireSame(t, s.h.ID())
 }
 
-// saidAtGate waits until the model holds an answer there, and gives the block
-// that had begun by then.
+// saidAtGate waits until the model holds back an answer at a gate, and returns the
+// block that had started by then.
 func (s *staged) saidAtGate(n int) (id string) {
 	s.atGate(n)
 	s.l.until(s.t, 0, func(ev event.Event) bool {
@@ -416,9 +416,9 @@ func (s *staged) saidAtGate(n int) (id string) {
 	return id
 }
 
-// TestKillHost kills a host's worker and everything below it, in the middle of
-// turns and between them, and takes its data folder away: the sessions go on on
-// another host, from the archive, and the conversation says what is lost.
+// TestKillHost kills a host's worker and all processes below it, during turns and
+// between them, and removes its data folder. The sessions continue on another host,
+// from the archive, and the conversation names the lost blocks.
 func TestKillHost(t *testing.T) {
 	inOwnNamespace(t)
 	first := startKillable(t)
@@ -452,7 +452,7 @@ func TestKillHost(t *testing.T) {
 		res, err := s.h.Wait(ctx, s.r)
 		require.NoError(t, err)
 		require.NoError(t, res.Err())
-		require.True(t, s.resumed(), "the conversation says that the host was lost")
+		require.True(t, s.resumed(), "the conversation has the block of a resumed turn")
 		t.Logf("%s: answered %s after its host was lost", scripted()[i].Info().Name, time.Since(lost).Round(time.Second))
 	}
 	for i, s := range idle {
@@ -470,8 +470,8 @@ func TestKillHost(t *testing.T) {
 	first.start()
 }
 
-// TestKillHostWhileClosing: a session that closes does not resume the turn whose
-// host is lost. The turn ends once, and the conversation says what is lost.
+// TestKillHostWhileClosing: a session that is closing does not resume the turn whose
+// host is lost. The turn ends once, and the conversation names the lost blocks.
 func TestKillHostWhileClosing(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses hosts too")
 	inOwnNamespace(t)
@@ -490,8 +490,8 @@ func TestKillHostWhileClosing(t *testing.T) {
 	k.start()
 }
 
-// TestKillHostWithAnswersOnIt: S3 is away when a turn ends, and the host is lost
-// before it is back. What was said is lost, and the conversation says so.
+// TestKillHostWithAnswersOnIt: S3 is unreachable when a turn ends, and the host is lost
+// before S3 is back. The answer is lost, and the conversation says so.
 func TestKillHostWithAnswersOnIt(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses hosts too")
 	inOwnNamespace(t)
@@ -524,10 +524,9 @@ func TestKillHostWithAnswersOnIt(t *testing.T) {
 	k.start()
 }
 
-// TestKillHostOfATerminated: an operator terminates a session whose host is lost
-// too. Its last words are written without the host: what was not answered fails
-// by name, what did not reach the archive is marked as lost, and the session can
-// be reopened.
+// TestKillHostOfATerminated: an operator terminates a session whose host is lost too.
+// Its last events are written without the host: unanswered messages fail by name, what
+// was not archived is marked as lost, and the session can be reopened.
 func TestKillHostOfATerminated(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses hosts too")
 	inOwnNamespace(t)
@@ -561,17 +560,17 @@ func TestKillHostOfATerminated(t *testing.T) {
 	k.start()
 }
 
-// TestKillNoProgress: an agent that hangs for ever is given up after the patience
-// that its session asks for, and one that says something is not.
+// TestKillNoProgress: an agent that hangs is ended after the session's no-progress
+// time, and one that prints something is not.
 func TestKillNoProgress(t *testing.T) {
 	skip.InShort(t, "it waits for the end of patience")
 	inOwnNamespace(t)
 	startWorker(t)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
-		// Longer than a loaded machine keeps a program from saying a word.
+		// Longer than a loaded machine keeps a program from printing anything.
 		h := open(t, session.Options{Agent: a.Info().Name, NoProgressMS: 25_000})
 		l := follow(t, h)
-		require.NoError(t, say(t, h, "SLOW 30").Err(), "work that goes on is not cut")
+		require.NoError(t, say(t, h, "SLOW 30").Err(), "continuing work is not ended")
 		res := say(t, h, "GATE never-"+uuid.NewString())
 		require.Equal(t, session.Failed, res.Outcome)
 		require.Equal(t, session.TypeNoProgress, res.Error.Code)
@@ -583,12 +582,12 @@ func TestKillNoProgress(t *testing.T) {
 	})
 }
 
-// TestKillNoProgressOfDyingWorkers: workers that die again and again, each of them
-// well within the patience, don't put off the end of an agent that hangs.
+// TestKillNoProgressOfDyingWorkers: workers that are killed repeatedly, each well
+// within the no-progress time, don't delay the end of an agent that hangs.
 func TestKillNoProgressOfDyingWorkers(t *testing.T) {
 	skip.InShort(t, "it waits for the end of patience")
 	inOwnNamespace(t)
-	const lives = 15 // of two seconds or more each: several times the patience
+	const lives = 15 // of two seconds or more each: several times the no-progress time
 	k := startKillable(t)
 	h := open(t, session.Options{NoProgressMS: 10_000})
 	l := follow(t, h)
@@ -628,7 +627,7 @@ func TestKillNoProgressOfDyingWorkers(t *testing.T) {
 }
 
 // TestR131DeathIsNoticedBetweenMessages: a health check finds a dead environment
-// without a message coming: terminated, session deactivated, told.
+// without a message: it is terminated, the session deactivated, and an event emitted.
 func TestR131DeathIsNoticedBetweenMessages(t *testing.T) {
 	inOwnNamespace(t)
 	k := startKillable(t, "SOJOURN_HEALTH_INTERVAL=1s")

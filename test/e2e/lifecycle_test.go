@@ -3,18 +3,22 @@ package e2e
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer/overview"
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// reasons are why the sandboxes of a session ended, in order.
+// reasons returns why the sandboxes of a session ended, in order.
 func reasons(t *testing.T, h *session.Handle) []string {
 	t.Helper()
 	var out []string
@@ -24,7 +28,7 @@ func reasons(t *testing.T, h *session.Handle) []string {
 	return out
 }
 
-// saved is what the archive has of a transcript now; "" when it has none.
+// saved returns the archived content of a transcript, "" if there is none.
 func saved(ctx context.Context, t *testing.T, id, transcript string) string {
 	t.Helper()
 	for f, err := range spaceOf(t).Archive.RestoreFiles(ctx, id, lastEpoch(ctx, t, id)) {
@@ -49,9 +53,8 @@ func lastEpoch(ctx context.Context, t *testing.T, id string) uint64 {
 	return epoch
 }
 
-// TestR104UnhealthyRestartReady: a sandbox in which the agent died is unhealthy,
-// is given a new one, and is ready again, with the restart counted: it is the
-// same sandbox.
+// TestR104UnhealthyRestartReady: a sandbox whose agent died is unhealthy, gets a new
+// agent, and is ready again, with the restart counted. It is the same sandbox.
 func TestR104UnhealthyRestartReady(t *testing.T) {
 	inOwnNamespace(t)
 	s := stage(t, startKillable(t).dir, "claude")
@@ -81,9 +84,9 @@ func TestR104UnhealthyRestartReady(t *testing.T) {
 	require.Len(t, payloads[event.EECreating](s.l.all()), 1)
 }
 
-// TestR105IdleTimeoutEndsTheSandbox: when nothing runs for the idle timeout the
-// sandbox is terminated, and says so; the session stays and makes another one
-// with the next message.
+// TestR105IdleTimeoutEndsTheSandbox: a sandbox that is idle for the timeout is
+// terminated, with that reason. The session remains and creates another one for the
+// next message.
 func TestR105IdleTimeoutEndsTheSandbox(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -99,8 +102,8 @@ func TestR105IdleTimeoutEndsTheSandbox(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestR106DeactivateSandbox: evicting terminates the sandbox and leaves the
-// session loaded; the next message starts a new one.
+// TestR106DeactivateSandbox: evicting terminates the sandbox and leaves the session
+// loaded; the next message starts a new one.
 func TestR106DeactivateSandbox(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -120,8 +123,8 @@ func TestR106DeactivateSandbox(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestR107UnloadSession: closing syncs transcript and files, terminates the
-// sandbox, and the status says not loaded, no sandbox.
+// TestR107UnloadSession: closing archives transcript and files, terminates the sandbox,
+// and the status is not loaded, without a sandbox.
 func TestR107UnloadSession(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -152,8 +155,8 @@ func toldByATool(events []event.Event, text string) bool {
 	return false
 }
 
-// TestR108LongWorkIsNotCut: idle is decided by activity, not by the absence of
-// messages: a turn may work, silently, for many times the idle timeout.
+// TestR108LongWorkIsNotCut: idle means without activity, not without messages: a turn
+// may work, silently, for many times the idle timeout.
 func TestR108LongWorkIsNotCut(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{Agent: anyAgent(), IdleTimeoutMS: 200})
@@ -169,8 +172,34 @@ func TestR108LongWorkIsNotCut(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestR110TranscriptWatching: subscribers hear of the transcript's growth while
-// the turn runs, and what was announced can be read.
+// TestR108BackgroundWorkIsNotCut: a background command that a turn left keeps the
+// sandbox while it works, for many times the idle timeout. The command has a process
+// session of its own, since Codex ends what its shell leaves in the shell's process
+// group.
+func TestR108BackgroundWorkIsNotCut(t *testing.T) {
+	onSharedHost(t)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		dir := t.TempDir()
+		h := open(t, session.Options{Agent: a.Info().Name, IdleTimeoutMS: 200, Workspace: dir})
+		job := "touch begun; until [ -e go ]; do sleep 0.1; done; touch made"
+		leave := "setsid sh -c '" + job + "' >/dev/null 2>&1 & until [ -e begun ]; do sleep 0.1; done; echo left"
+		require.NoError(t, say(t, h, "TOOL bash: "+leave+" THEN SAY left").Err())
+		require.Eventually(t, func() bool {
+			now, err := h.Inspect(testContext(t))
+			require.NoError(t, err)
+			return slices.Contains(now.Background, "sh")
+		}, patience, tick, "the idle timeout passes, and finds the command at work")
+		require.Empty(t, reasons(t, h))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+		heardUntil(t, h, 0, nth[event.EETerminated](1))
+		require.Equal(t, []string{"idle"}, reasons(t, h))
+		require.FileExists(t, filepath.Join(dir, "made"))
+		require.NoError(t, h.Close(testContext(t)))
+	})
+}
+
+// TestR110TranscriptWatching: subscribers receive events about the transcript's growth
+// during the turn, and the announced bytes can be read.
 func TestR110TranscriptWatching(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -191,8 +220,8 @@ func TestR110TranscriptWatching(t *testing.T) {
 	require.Len(t, saved(ctx, t, h.ID(), "main"), int(size), "the last announcement is the whole")
 }
 
-// TestR113PeriodicSync: while a turn runs its transcript is saved, with what
-// was said so far.
+// TestR113PeriodicSync: during a turn its transcript is archived, with all blocks so
+// far.
 func TestR113PeriodicSync(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -206,8 +235,8 @@ func TestR113PeriodicSync(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestR115AutoRestore: reopening loads the record, asks onBeforeRestore, which
-// may cancel or migrate, makes the session, and calls onAfterRestore.
+// TestR115AutoRestore: reopening loads the record, calls onBeforeRestore, which may
+// cancel or migrate, creates the session, and calls onAfterRestore.
 func TestR115AutoRestore(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// TestLimitInATurn: every agent is interrupted when its session has worked for as
-// long as it may. The session is paused, for everybody to see, and when the limit is
-// raised the agent continues before anything else.
+// TestLimitInATurn: every agent is interrupted when its session reaches its limit of
+// working time. The session is visibly paused, and when the limit is raised the agent
+// continues before anything else.
 func TestLimitInATurn(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
@@ -56,8 +56,7 @@ func TestLimitInATurn(t *testing.T) {
 	})
 }
 
-// TestLimitOfTurns: what is sent behind the last turn waits, also through close and
-// reopen.
+// TestLimitOfTurns: messages after the last turn wait, also through close and reopen.
 func TestLimitOfTurns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
-// payloads picks the payloads of one type from events, in order.
+// payloads returns the payloads of one type, in order.
 func payloads[P event.Payload](events []event.Event) []P {
 	var found []P
 	for _, ev := range events {
@@ -33,7 +33,8 @@ func payloads[P event.Payload](events []event.Event) []P {
 	return found
 }
 
-// first is true for the first event of type P that enough holds for.
+// first returns a predicate that is true for the first event of type P that satisfies
+// enough.
 func first[P event.Payload](enough func(P) bool) func(event.Event) bool {
 	return func(ev event.Event) bool {
 		p, ok := ev.Payload.(P)
@@ -41,7 +42,7 @@ func first[P event.Payload](enough func(P) bool) func(event.Event) bool {
 	}
 }
 
-// fold is the conversation that events make.
+// fold folds events to a conversation.
 func fold(events []event.Event) reducer.State {
 	var b reducer.Builder
 	for _, ev := range events {
@@ -50,8 +51,8 @@ func fold(events []event.Event) reducer.State {
 	return b.State()
 }
 
-// sendToGate starts a turn whose script ends at a gate, and returns when the
-// model waits there.
+// sendToGate starts a turn whose script ends at a gate, and returns when the model
+// waits there.
 func sendToGate(ctx context.Context, t *testing.T, h *session.Handle, script string) (session.Receipt, string) {
 	t.Helper()
 	gate := "live-" + uuid.NewString()
@@ -61,7 +62,7 @@ func sendToGate(ctx context.Context, t *testing.T, h *session.Handle, script str
 	return r, gate
 }
 
-// answeredWell waits for a receipt's result, which must be a good one.
+// answeredWell waits for a receipt's result, and checks that it is no failure.
 func answeredWell(ctx context.Context, t *testing.T, h *session.Handle, r session.Receipt) session.Result {
 	t.Helper()
 	res, err := h.Wait(ctx, r)
@@ -70,8 +71,8 @@ func answeredWell(ctx context.Context, t *testing.T, h *session.Handle, r sessio
 	return res
 }
 
-// TestR48BlocksSyncAsSoonAsComplete: a block is in the stream, complete, while
-// the turn that it belongs to still runs.
+// TestR48BlocksSyncAsSoonAsComplete: a complete block is in the stream while its turn
+// is still running.
 func TestR48BlocksSyncAsSoonAsComplete(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -93,8 +94,8 @@ func TestR48BlocksSyncAsSoonAsComplete(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestR58SubagentsDoNotPolluteMain and R74: what a subagent says carries the
-// tool-use id as its conversation; main has the reference only.
+// TestR58SubagentsDoNotPolluteMain and R74: the events of a subagent have the tool-use
+// id as their conversation; main has only the reference block.
 func TestR58SubagentsDoNotPolluteMain(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{})
@@ -131,8 +132,8 @@ func TestR58SubagentsDoNotPolluteMain(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestR74ConversationOnEveryEvent: every event of the stream names its session
-// and its conversation.
+// TestR74ConversationOnEveryEvent: every event of the stream has its session and its
+// conversation.
 func TestR74ConversationOnEveryEvent(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{Agent: anyAgent()})
@@ -149,8 +150,8 @@ func TestR74ConversationOnEveryEvent(t *testing.T) {
 	require.True(t, conversations[event.Main])
 }
 
-// TestR63SubagentSpawned: it comes at the tool's start, with what the subagent
-// is to do, and before anything that the subagent says.
+// TestR63SubagentSpawned: the event is emitted at the tool's start, with the subagent's
+// task, and before all events of the subagent.
 func TestR63SubagentSpawned(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -161,7 +162,7 @@ func TestR63SubagentSpawned(t *testing.T) {
 	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gate))
 	heard := heardUntil(t, h, r.AfterSeq, nth[event.SubagentSpawned](1))
 	for _, ev := range heard {
-		require.Equal(t, event.Main, ev.Context.Conversation(), "nothing of the subagent comes before it")
+		require.Equal(t, event.Main, ev.Context.Conversation(), "no event of the subagent is before it")
 	}
 	p := payloads[event.SubagentSpawned](heard)[0]
 	require.NotEmpty(t, p.ToolUseID)
@@ -173,7 +174,8 @@ func TestR63SubagentSpawned(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestR64SubagentCompleted: it comes at the tool's result, with how it ended.
+// TestR64SubagentCompleted: the event is emitted at the tool's result, with the
+// outcome.
 func TestR64SubagentCompleted(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{})
@@ -187,12 +189,12 @@ func TestR64SubagentCompleted(t *testing.T) {
 	require.Equal(t, event.SubagentCompletedOK, c.Status)
 	require.NotNil(t, c.Output)
 	require.Contains(t, *c.Output, "the outcome")
-	require.NotNil(t, c.DurationMS, "the agent says how long it took")
+	require.NotNil(t, c.DurationMS, "the agent reports the duration")
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestR65IdleFinalisesPendingBlocks: what is pending in mid-turn is complete
-// when the conversation is idle.
+// TestR65IdleFinalisesPendingBlocks: blocks that are pending during the turn are
+// complete when the conversation is idle.
 func TestR65IdleFinalisesPendingBlocks(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -212,8 +214,7 @@ func TestR65IdleFinalisesPendingBlocks(t *testing.T) {
 
 func last[T any](all []T) T { return all[len(all)-1] }
 
-// TestR66MetadataReachesSubscribers: usage, cost and model come to whoever
-// follows the stream.
+// TestR66MetadataReachesSubscribers: subscribers receive usage, cost and model.
 func TestR66MetadataReachesSubscribers(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{})
@@ -240,8 +241,8 @@ func TestR66MetadataReachesSubscribers(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestR67QueryEvents: every execution has a start and one end, and the end says
-// how it was.
+// TestR67QueryEvents: every execution has a start and one end, and the end has the
+// outcome.
 func TestR67QueryEvents(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{})
@@ -264,7 +265,7 @@ func TestR67QueryEvents(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// killAgent ends the agent's own process on a host, and nothing else.
+// killAgent kills the agent's own process on a host, and no other.
 func killAgent(t *testing.T, w *worker) {
 	t.Helper()
 	pids, err := harness.Agents(w.dataDir)
@@ -283,8 +284,8 @@ func killAgent(t *testing.T, w *worker) {
 	require.Equal(t, 1, killed, "one live agent")
 }
 
-// TestR67CrashedAgentIsAFailure: an agent that dies in mid-turn has not
-// completed it; the next message starts it anew, where the conversation was.
+// TestR67CrashedAgentIsAFailure: a turn whose agent died has failed, and the next
+// message starts the agent again, with the conversation so far.
 func TestR67CrashedAgentIsAFailure(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -320,8 +321,8 @@ func TestR67CrashedAgentIsAFailure(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// TestR68ExecutionEnvironmentEvents follows sandboxes from their making to each
-// of their ends.
+// TestR68ExecutionEnvironmentEvents follows sandboxes from their creation to each kind
+// of end.
 func TestR68ExecutionEnvironmentEvents(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -372,8 +373,8 @@ func TestR68ExecutionEnvironmentEvents(t *testing.T) {
 	require.Empty(t, sandboxes(t, w))
 }
 
-// TestR68SandboxThatCannotBeMade: ee:error says why, the turn fails with it,
-// and nothing is left of the attempt.
+// TestR68SandboxThatCannotBeMade: ee:error has the reason, the turn fails with it, and
+// nothing is left of the attempt.
 func TestR68SandboxThatCannotBeMade(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -388,13 +389,13 @@ func TestR68SandboxThatCannotBeMade(t *testing.T) {
 	require.Contains(t, errs[0].Message, missing)
 	require.Empty(t, sandboxes(t, w))
 	require.NoError(t, os.Mkdir(missing, 0o700))
-	require.NoError(t, say(t, h, "SAY now").Err(), "the session goes on when what was missing is there")
+	require.NoError(t, say(t, h, "SAY now").Err(), "the session continues when what was missing is there")
 	require.NoError(t, h.Close(testContext(t)))
 	requireParity(t, h.ID())
 }
 
-// TestR70TranscriptEvents: the archive's growth is told while the session runs,
-// and what is put back into a sandbox when it is reopened.
+// TestR70TranscriptEvents: events report the archive's growth while the session runs,
+// and what is restored into a sandbox when it is reopened.
 func TestR70TranscriptEvents(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -426,7 +427,7 @@ func TestR70TranscriptEvents(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestR71StatusEvent: one status event says what runs for the session.
+// TestR71StatusEvent: one status event describes the session's runtime.
 func TestR71StatusEvent(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -450,7 +451,7 @@ func TestR71StatusEvent(t *testing.T) {
 	require.Equal(t, []string{"true null", "true starting", "true ready", "true null", "false null"}, told)
 }
 
-// TestR72ListChanges: whoever shows a list hears when to fetch it again.
+// TestR72ListChanges: clients that show a list are notified when to fetch it again.
 func TestR72ListChanges(t *testing.T) {
 	onSharedHost(t)
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -474,7 +475,7 @@ func TestR72ListChanges(t *testing.T) {
 	<-done
 }
 
-// listen passes changes on; listening is closed when none can be missed.
+// listen passes changes on. listening is closed once no change can be missed.
 func listen(ctx context.Context, c *session.Client, heard chan<- stream.Change, listening chan struct{}) {
 	for c, err := range c.Changes(ctx) {
 		switch {
@@ -492,7 +493,7 @@ func listen(ctx context.Context, c *session.Client, heard chan<- stream.Change, 
 	}
 }
 
-// awaitChange takes the session's next change.
+// awaitChange waits for the session's next change.
 func awaitChange(t *testing.T, heard <-chan stream.Change, id string, want stream.ChangeKind) {
 	t.Helper()
 	for {
@@ -503,7 +504,7 @@ func awaitChange(t *testing.T, heard <-chan stream.Change, id string, want strea
 				return
 			}
 		case <-testContext(t).Done():
-			require.Fail(t, "not told", "%s", want)
+			require.Fail(t, "no such change", "%s", want)
 		}
 	}
 }

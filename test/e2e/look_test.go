@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// sandboxes lists the sandbox folders of a worker's host.
+// sandboxes returns the sandbox folders of a worker's host.
 func sandboxes(t *testing.T, w *worker) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(w.dataDir, "sandboxes", "[^.]*"))
@@ -27,7 +27,7 @@ func sandboxes(t *testing.T, w *worker) []string {
 	return dirs
 }
 
-// listed gives the ids that a list gives, over all pages.
+// listed returns the ids of a list, over all pages.
 func listed(t *testing.T, o session.ListOptions) []string {
 	t.Helper()
 	var ids []string
@@ -43,7 +43,7 @@ func listed(t *testing.T, o session.ListOptions) []string {
 	}
 }
 
-// answered gives the message ids in the order in which their executions ended.
+// answered returns the message ids in the order in which their executions ended.
 func answered(t *testing.T, h *session.Handle) []string {
 	t.Helper()
 	var ids []string

@@ -23,9 +23,8 @@ import (
 // flood is how much an agent writes in a test of memory.
 type flood struct{ transcript, line int }
 
-// floodSize is a size that no bound of memory lets through by accident. With
-// SOJOURN_FLOOD=full it is the largest that was tried: 2 GB of transcript and
-// lines of 1 GB.
+// floodSize returns sizes that are far above all memory bounds. With SOJOURN_FLOOD=full
+// they are the largest ever tested: 2 GB of transcript and lines of 1 GB.
 func floodSize() flood {
 	if os.Getenv("SOJOURN_FLOOD") == "full" {
 		return flood{transcript: 2 << 30, line: 1 << 30}
@@ -33,17 +32,17 @@ func floodSize() flood {
 	return flood{transcript: 300 << 20, line: 400 << 20}
 }
 
-// sessionMemory is what a session may cost a worker, by its default, and what
-// it may cost its runner.
+// sessionMemory is the default memory bound of a session, for a worker and for its
+// runner.
 const sessionMemory = 64 << 20
 
-// TestMemoryIsBounded has an agent's tool append to the agent's own transcript
-// and write a huge line there and on the agent's standard output. Neither the
-// worker nor the runner may hold any of it whole.
+// TestMemoryIsBounded has an agent's tool append to the agent's own transcript and
+// write a huge line there and on the agent's standard output. Neither the worker nor
+// the runner may have any of it whole in memory.
 func TestMemoryIsBounded(t *testing.T) {
 	skip.InShort(t, "it says hundreds of megabytes")
 	inOwnNamespace(t)
-	// Without the race detector, whose memory is a multiple.
+	// Without the race detector, which multiplies the memory.
 	w := startWorker(t, "SOJOURN_WORKER_BIN="+filepath.Join(shared.Bin, "sojourn-worker"))
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY hello").Err())
@@ -69,7 +68,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.NoError(t, say(t, h, "SAY still here").Err())
 }
 
-// sayPatiently is say for turns that move gigabytes.
+// sayPatiently is say with a longer timeout, for turns that move gigabytes.
 func sayPatiently(t *testing.T, h *session.Handle, text string) session.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
@@ -83,7 +82,8 @@ func sayPatiently(t *testing.T, h *session.Handle, text string) session.Result {
 
 const ownTranscript = `"$HOME"/.claude/projects/*/*.jsonl`
 
-// appendLines appends valid lines of 1 KiB to the agent's own transcript.
+// appendLines returns a script that appends valid lines of 1 KiB to the agent's own
+// transcript.
 func appendLines(bytes int) string {
 	line := `{\"type\":\"user\",\"uuid\":\"%08x-0000-4000-8000-000000000000\",\"timestamp\":\"2026-01-01T00:00:00Z\",` +
 		`\"message\":{\"role\":\"user\",\"content\":\"%s\"}}\n`
@@ -91,20 +91,20 @@ func appendLines(bytes int) string {
 		bytes/1000, line, ownTranscript)
 }
 
-// longTranscriptLine appends one line to the agent's own transcript.
+// longTranscriptLine returns a script that appends one line to the agent's own
+// transcript.
 func longTranscriptLine(bytes int) string {
 	return fmt.Sprintf(`(printf '{"type":"user","uuid":"f","message":{"role":"user","content":"'; `+
 		`head -c %d /dev/zero | tr '\0' x; printf '"}}\n') >> %s`, bytes, ownTranscript)
 }
 
-// longOutputLine writes one line to the standard output of the agent.
+// longOutputLine returns a script that writes one line to the agent's standard output.
 func longOutputLine(bytes int) string {
 	return fmt.Sprintf(`(echo; head -c %d /dev/zero | tr '\0' x; echo) > /proc/$PPID/fd/1`, bytes)
 }
 
-// requireCut wants error events that name the line of output, with how long it
-// was. The agent may have written lines of its own in between: then it is
-// several.
+// requireCut checks for error events that name the line of output, with its length. If
+// the agent wrote lines of its own in between, there are several events.
 func requireCut(t *testing.T, h *session.Handle, size int) {
 	t.Helper()
 	named := regexp.MustCompile(`cut: (\d+) bytes, sha256 [0-9a-f]{64}`)
@@ -121,8 +121,8 @@ func requireCut(t *testing.T, h *session.Handle, size int) {
 	require.GreaterOrEqual(t, bytes, size-jsonl.DefaultMaxLine)
 }
 
-// requireArchived waits until the archive holds the agent's transcript, of which
-// a turn's end may have left a part to the next sync.
+// requireArchived waits until the archive has the agent's transcript, of which the sync
+// at the end of a turn may have left a part to the next one.
 func requireArchived(t *testing.T, h *session.Handle, least int64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -131,7 +131,7 @@ func requireArchived(t *testing.T, h *session.Handle, least int64) {
 	}, 10*time.Minute, tick, "the whole transcript is archived")
 }
 
-// memory is the most that processes have had, in bytes.
+// memory is the peak memory of the processes, in bytes.
 type memory struct{ worker, runner int }
 
 func peaks(t *testing.T, w *worker) memory {
@@ -149,7 +149,7 @@ func peaks(t *testing.T, w *worker) memory {
 	return m
 }
 
-// peak is the most memory that a process has had resident.
+// peak returns the peak resident memory of a process.
 func peak(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -14,9 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// TestToolReachesNoPortOfTheHouse: a tool's shell connects to NATS, Temporal, its
-// Web UI and S3 by every address of this machine, and to the metadata service of
-// clouds, and gets nothing; the model, and what the operator allows, it reaches.
+// TestToolReachesNoPortOfTheHouse: a tool's shell tries to connect to NATS, Temporal,
+// its Web UI and S3 by every address of this machine, and to the metadata service of
+// clouds, and fails. It reaches the model and what the operator allows.
 func TestToolReachesNoPortOfTheHouse(t *testing.T) {
 	inOwnNamespace(t)
 	allowed, other := listening(t), listening(t)
@@ -39,8 +39,8 @@ func TestToolReachesNoPortOfTheHouse(t *testing.T) {
 	}
 }
 
-// TestNetworkOfTheHost is the same where the operator wants it so: the attack
-// works, and the worker has nothing to say about it.
+// TestNetworkOfTheHost is the same with the host's network, by the operator's choice:
+// the attack works, and the worker prints no warning.
 func TestNetworkOfTheHost(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t, "SOJOURN_NETWORK=host")
@@ -51,8 +51,7 @@ func TestNetworkOfTheHost(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// reached returns those of the addresses HOST/PORT at which a tool's shell finds
-// somebody.
+// reached returns the addresses, as HOST/PORT, to which a tool's shell can connect.
 func reached(t *testing.T, h *session.Handle, addresses []string) []string {
 	t.Helper()
 	out := shell(t, h, "bash -c 'for a in "+strings.Join(addresses, " ")+
@@ -67,8 +66,8 @@ func reached(t *testing.T, h *session.Handle, addresses []string) []string {
 	return found
 }
 
-// houseAddresses are the ports of the servers at every address of this machine,
-// as HOST/PORT, those of their settings first.
+// houseAddresses returns the ports of the servers at every address of this machine, as
+// HOST/PORT, those of their settings first.
 func houseAddresses(t *testing.T) []string {
 	t.Helper()
 	var ports []string
@@ -100,8 +99,8 @@ func houseAddresses(t *testing.T) []string {
 	return out
 }
 
-// listening is a server at an address of this machine that is not loopback, where
-// it has one.
+// listening starts a server at an address of this machine that is not loopback, if
+// there is one.
 func listening(t *testing.T) string {
 	t.Helper()
 	host := "127.0.0.1"
@@ -118,7 +117,7 @@ func listening(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// slashed is HOST/PORT of HOST:PORT.
+// slashed returns HOST/PORT for HOST:PORT.
 func slashed(address string) string {
 	host, port, _ := net.SplitHostPort(address)
 	return fmt.Sprintf("%s/%s", host, port)

@@ -22,8 +22,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// daemons is a shell's command for processes that do everything to outlive
-// whoever started them; each has the word in its arguments.
+// daemons returns a shell command that starts processes in every way to outlive their
+// parent. Each has the word in its arguments.
 func daemons(word string) string {
 	sleep := "sleep 1000000." + word
 	const quiet = " </dev/null >/dev/null 2>&1 &"
@@ -35,11 +35,11 @@ func daemons(word string) string {
 	}, " ") + " echo begun > $TMPDIR/begun; echo begun"
 }
 
-// word gives digits that no other process has in its arguments.
+// word returns digits that no other process has in its arguments.
 func word() string { return fmt.Sprint(uuid.New().ID()) }
 
-// running lists the processes that have one of the words in their arguments or
-// belong to a session's sandboxes on a host.
+// running returns the processes that have one of the words in their arguments or are in
+// a session's sandboxes on a host.
 func running(t *testing.T, w *worker, sessionID string, words ...string) []harness.Seen {
 	t.Helper()
 	all, err := harness.AllSeen()
@@ -52,8 +52,7 @@ func running(t *testing.T, w *worker, sessionID string, words ...string) []harne
 	})
 }
 
-// gone waits until a session has nothing on a host any more: no process, no
-// folder, no socket.
+// gone waits until a host has nothing of a session: no process, no folder, no socket.
 func gone(t *testing.T, w *worker, h *session.Handle, after string, words ...string) {
 	t.Helper()
 	var left []string
@@ -72,7 +71,8 @@ func gone(t *testing.T, w *worker, h *session.Handle, after string, words ...str
 	}
 }
 
-// waits is require.Eventually, with a message that says what was true last.
+// waits is require.Eventually for callers that print the last state in their own
+// message.
 func waits(ok func() bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -88,7 +88,7 @@ func waits(ok func() bool) bool {
 	return true
 }
 
-// consumers are the stream's consumers that read of the test's namespace.
+// consumers returns the stream's consumers that read the test's namespace.
 func consumers(t *testing.T) []string {
 	t.Helper()
 	nc, err := stream.Connect(shared.Env["NATS_URL"], accessOf(shared.Env))
@@ -114,7 +114,7 @@ func consumers(t *testing.T) []string {
 	return names
 }
 
-// files lists what lies below a folder, by path from it.
+// files lists the files below a folder, by relative path.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
@@ -130,20 +130,20 @@ func files(t *testing.T, dir string) []string {
 	return all
 }
 
-// TestNothingLeft starts what wants to stay, with every agent and with both
-// ways of shutting agents in, and ends the sandbox in every way there is.
+// TestNothingLeft starts processes that try to stay, with every agent and both kinds of
+// isolation, and ends the sandbox in every possible way.
 func TestNothingLeft(t *testing.T) {
 	inOwnNamespace(t)
 	before := consumers(t)
-	// One after the other: the sessions of one must not go to the other's host.
+	// One after the other: the sessions of one must not be put on the other's host.
 	for name, plain := range map[string]bool{"namespaces": false, "no namespaces": true} {
 		t.Run(name, func(t *testing.T) { nothingLeft(t, plain) })
 	}
 	require.Equal(t, before, consumers(t), "consumers of the stream")
 }
 
-// nothingLeft lets one session of each agent end its sandbox by evict, by
-// idleness, and, with the worker killed in the middle of a turn, by close.
+// nothingLeft has one session of each agent end its sandbox by evict, by the idle
+// timeout, and by close after a worker was killed during a turn.
 func nothingLeft(t *testing.T, plain bool) {
 	temp := t.TempDir()
 	extra := []string{"TMPDIR=" + temp, "--capacity=4"}
@@ -176,7 +176,8 @@ func nothingLeft(t *testing.T, plain bool) {
 	})
 	everyAgent("idle", func(t *testing.T, h *session.Handle, words []string) {
 		soon := int64(1)
-		require.Contains(t, shell(t, h, daemons(words[1])), "begun")
+		// Without daemons, which would keep it: TestR108BackgroundWorkIsNotCut.
+		require.Contains(t, shell(t, h, "echo begun"), "begun")
 		_, err := h.Configure(testContext(t), session.Configure{IdleTimeoutMS: &soon})
 		require.NoError(t, err)
 		gone(t, w, h, "idleness", words...)
@@ -199,8 +200,8 @@ func nothingLeft(t *testing.T, plain bool) {
 	require.ElementsMatch(t, born, slices.DeleteFunc(files(t, w.dataDir), func(f string) bool { return furniture(born, f) }), "files in the data folder")
 }
 
-// furniture says whether a folder is one of the host's own, which is made when
-// it is first needed, and empty.
+// furniture reports whether a file is one of the host's own folders, which are created
+// empty when they are first needed.
 func furniture(born []string, file string) bool {
 	return !slices.Contains(born, file) && slices.Contains([]string{"s", "attempts", "bookmarks", "sandboxes"}, file)
 }
@@ -212,8 +213,8 @@ func withWord(t *testing.T, word string) []harness.Seen {
 	return slices.DeleteFunc(all, func(s harness.Seen) bool { return s.Comm != "sleep" || !strings.HasSuffix(s.Cmdline, "1000000."+word) })
 }
 
-// TestAgentCantUseItsRunner: an agent that knows everything about its runner but
-// the token gets nothing out of it.
+// TestAgentCantUseItsRunner: an agent that has everything about its runner except the
+// token can't use it.
 func TestAgentCantUseItsRunner(t *testing.T) {
 	inOwnNamespace(t)
 	w, h, planted := isolated(t)
@@ -238,8 +239,8 @@ func TestAgentCantUseItsRunner(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestAgentCantUseItsRunnerUnshut: without namespaces the socket can be seen,
-// and is of no use without the token, which no process of the host tells.
+// TestAgentCantUseItsRunnerUnshut: without namespaces the socket is visible, but
+// useless without the token, which no process of the host shows.
 func TestAgentCantUseItsRunnerUnshut(t *testing.T) {
 	skip.InShort(t, "TestAgentCantUseItsRunner has an agent that is shut in")
 	inOwnNamespace(t)
@@ -259,8 +260,8 @@ func TestAgentCantUseItsRunnerUnshut(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// refuses has the agent try every command of its runner on its own socket,
-// without a token and with a guess.
+// refuses has the agent try every command of its runner on its own socket, without a
+// token and with a guess.
 func refuses(t *testing.T, h *session.Handle, bin, socket string) {
 	t.Helper()
 	program := filepath.Join(bin, "sojourn-runner")
@@ -269,7 +270,7 @@ func refuses(t *testing.T, h *session.Handle, bin, socket string) {
 		line := fmt.Sprintf("%s %s --socket %s --epoch 99 %s", program, name, socket, rest)
 		for _, token := range []string{"", "00000000000000000000000000000000"} {
 			out := shell(t, h, "printf '"+token+"\\nstolen\\n' | "+line+"; echo code $?")
-			// A bridge passes the refusal on, and its own work is done.
+			// A bridge passes the refusal on, and succeeds itself.
 			require.True(t, name == "attach" || !strings.Contains(out, "code 0"), "%s: %s", line, out)
 			require.NotContains(t, out, `"state"`, "%s", line)
 			require.NotContains(t, out, `"record"`, "%s", line)

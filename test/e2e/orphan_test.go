@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// sandboxProcesses are the runners and agents of a host's sandboxes.
+// sandboxProcesses returns the runners and agents of a host's sandboxes.
 func sandboxProcesses(t *testing.T, dir string) []harness.Seen {
 	t.Helper()
 	all, err := harness.Family(filepath.Join(dir, "sandboxes"), 0)
@@ -31,8 +31,8 @@ func requireEnd(t *testing.T, dir, after string) {
 	}
 }
 
-// TestNothingLeftOfARemovedDataFolder: the worker is gone and so is its data
-// folder. Nobody can find the agents any more, so they end by themselves.
+// TestNothingLeftOfARemovedDataFolder: the worker was killed and its data folder
+// removed. No worker can find the agents any more, so they end by themselves.
 func TestNothingLeftOfARemovedDataFolder(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
 	inOwnNamespace(t)
@@ -50,9 +50,9 @@ func TestNothingLeftOfARemovedDataFolder(t *testing.T) {
 	requireEnd(t, w.dataDir, "the removal of the data folder")
 }
 
-// TestNothingLeftWithoutAWorker: an idle agent lives for as long as a worker is
-// there, however long nobody asks it anything, and ends when none returns. Its
-// session continues when one does.
+// TestNothingLeftWithoutAWorker: an idle agent lives as long as a worker is running,
+// however long it gets no message, and ends when none returns. Its session continues
+// when one does.
 func TestNothingLeftWithoutAWorker(t *testing.T) {
 	skip.InShort(t, "TestNothingLeft looks for remains too")
 	inOwnNamespace(t)

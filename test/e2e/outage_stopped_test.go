@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// midTurn is a session in the middle of a turn: the model waits at the first
-// gate, and there are tools on the way to the second.
+// midTurn is a session in the middle of a turn: the model waits at the first gate, and
+// there are tools between that and the second.
 type midTurn struct {
 	t            *testing.T
 	h            *session.Handle
@@ -29,8 +29,8 @@ type midTurn struct {
 	gateA, gateB string
 }
 
-// begin opens a session, has it say something, and brings it into the middle of
-// a turn.
+// begin opens a session, runs a first turn, and brings the second one to its first
+// gate.
 func (w *world) begin(t *testing.T, agent string) *midTurn {
 	t.Helper()
 	ctx := testContext(t)
@@ -46,7 +46,7 @@ func (w *world) begin(t *testing.T, agent string) *midTurn {
 	return m
 }
 
-// asked is what the model was asked of the turn, by step.
+// asked returns the number of requests for the turn, by step.
 func (m *midTurn) asked() map[int]int {
 	for _, s := range spaceOf(m.t).Model.Stats().Sessions {
 		for _, p := range s.Prompts {
@@ -65,9 +65,8 @@ func cutRunes(s string, n int) string {
 	return s
 }
 
-// requireUndisturbed wants of a turn what it is when nothing happens: answered,
-// the model asked once per step, each event once and in order, and the archive
-// the same as the stream.
+// requireUndisturbed checks that a turn is as without an outage: answered, one model
+// request per step, each event once and in order, and the archive equal to the stream.
 func (w *world) requireUndisturbed(t *testing.T, m *midTurn) {
 	t.Helper()
 	res, err := m.h.Wait(testContext(t), m.receipt)
@@ -75,7 +74,7 @@ func (w *world) requireUndisturbed(t *testing.T, m *midTurn) {
 	require.NoError(t, res.Err())
 	require.Contains(t, res.Result.Response, "whole")
 	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1}, m.asked(), "what the model was asked of each step")
-	require.Contains(t, say(t, m.h, "RECALL").Result.Response, "clementine", "and it goes on")
+	require.Contains(t, say(t, m.h, "RECALL").Result.Response, "clementine", "and it continues")
 	require.NoError(t, m.h.Close(testContext(t)))
 	w.requireWhole(t, m.h, 3)
 	for _, b := range fold(events(t, m.h)).Blocks {
@@ -83,8 +82,8 @@ func (w *world) requireUndisturbed(t *testing.T, m *midTurn) {
 	}
 }
 
-// requireWhole wants every event once and in order, and a restored conversation
-// that equals the live one.
+// requireWhole checks that every event is there once and in order, and that the
+// restored conversation equals the live one.
 func (w *world) requireWhole(t *testing.T, h *session.Handle, turns int) {
 	t.Helper()
 	deltas := map[string]string{}
@@ -119,8 +118,8 @@ func (w *world) requireWhole(t *testing.T, h *session.Handle, turns int) {
 	require.Empty(t, differences)
 }
 
-// outage is how long services are away. With Temporal away the agent lives on
-// its lease of 40 s, which the start of the server must not use up.
+// outage returns how long services are unreachable. With Temporal unreachable the agent
+// lives on its lease of 40 s, which the start of the server must not use up.
 func outage(away []service) time.Duration {
 	switch {
 	case testing.Short():
@@ -131,8 +130,8 @@ func outage(away []service) time.Duration {
 	return 30 * time.Second
 }
 
-// TestOutage stops services in the middle of turns: servers of their own are
-// killed and started again. The turns end as if nothing had been.
+// TestOutage kills servers, which the test has started for itself, during turns and
+// starts them again. The turns end as without an outage.
 func TestOutage(t *testing.T) {
 	skip.InShort(t, "servers are away for half a minute")
 	t.Parallel()
@@ -149,7 +148,7 @@ func TestOutage(t *testing.T) {
 			}
 			for _, m := range turns {
 				spaceOf(t).Model.Open(m.gateA)
-				require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), m.gateB), "the agent goes on")
+				require.NoError(t, spaceOf(t).Model.Waiting(testContext(t), m.gateB), "the agent continues")
 			}
 			pass(t, began, outage(away))
 			for _, s := range away {
@@ -163,9 +162,9 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestOutagePastTheLease: with Temporal away for longer than a lease nothing
-// may live on of the turn's agent; when Temporal is back the turn is resumed
-// from what the agent has in its transcript.
+// TestOutagePastTheLease: with Temporal unreachable for longer than a lease, no process
+// of the turn's agent may survive. When Temporal is back the turn is resumed from the
+// agent's transcript.
 func TestOutagePastTheLease(t *testing.T) {
 	skip.InShort(t, "servers are away for longer than a lease")
 	t.Parallel()
@@ -197,9 +196,9 @@ func TestOutagePastTheLease(t *testing.T) {
 	w.requireWhole(t, m.h, 3)
 }
 
-// TestOutageStreamDeleted: somebody deletes the stream in the middle of turns. The
-// worker makes it anew and the turns are answered, with nobody else's help. What
-// comes has the next numbers; what is gone is an error for whoever asks for it.
+// TestOutageStreamDeleted: the stream is deleted during turns. The worker creates it
+// again and the turns are answered, without an operator. New events have the next
+// numbers; reading deleted ones is an error.
 func TestOutageStreamDeleted(t *testing.T) {
 	skip.InShort(t, "it deletes the stream of all")
 	t.Parallel()
@@ -217,7 +216,7 @@ func TestOutageStreamDeleted(t *testing.T) {
 	spaceOf(t).Model.Open(m.gateB)
 	<-l.done
 	gap, told := errors.AsType[*stream.GapError](l.err)
-	require.True(t, told, "whoever listens is told: %v", l.err)
+	require.True(t, told, "subscribers get an error: %v", l.err)
 	require.ErrorIs(t, gap, stream.ErrPurged)
 	require.Equal(t, tail.LastSeq+1, gap.Want)
 	l = followAfter(t, m.h, gap.Have-1)
@@ -237,7 +236,7 @@ func TestOutageStreamDeleted(t *testing.T) {
 		require.ErrorIs(t, err, stream.ErrPurged)
 		break
 	}
-	require.Contains(t, say(t, m.h, "RECALL").Result.Response, "clementine", "and it goes on")
+	require.Contains(t, say(t, m.h, "RECALL").Result.Response, "clementine", "and it continues")
 	require.NoError(t, m.h.Close(testContext(t)))
 	conv, err := w.client.Show(testContext(t), m.h.ID(), session.FromAuto)
 	require.NoError(t, err)
@@ -245,7 +244,7 @@ func TestOutageStreamDeleted(t *testing.T) {
 	require.Empty(t, conv.Faults)
 }
 
-// log is a client of the world's stream.
+// log returns a client of the world's stream.
 func (w *world) log(t *testing.T) *stream.Log {
 	t.Helper()
 	log, err := stream.Dial(testContext(t), w.env["NATS_URL"], stream.Options{Access: accessOf(w.env)})

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/harness"
 )
 
-// forward starts a forwarder to a server and gives it with the address that
-// goes through it.
+// forward starts a forwarder to a server and returns it with the address that goes
+// through it.
 func forward(t *testing.T, server string) (f *harness.Forwarder, through string) {
 	t.Helper()
 	f, err := harness.Forward(server)
@@ -22,7 +22,7 @@ func forward(t *testing.T, server string) (f *harness.Forwarder, through string)
 	return f, f.Through()
 }
 
-// behind waits until the session says, or does not say, that its archive is
+// behind waits until the session reports, or no longer reports, that its archive is
 // behind.
 func behind(t *testing.T, h *session.Handle, want bool) {
 	t.Helper()
@@ -35,7 +35,7 @@ func behind(t *testing.T, h *session.Handle, want bool) {
 	}, patience, tick, "the archive is behind: %t", want)
 }
 
-// archived says whether the archive gives what the stream gives.
+// archived reports whether the archived conversation equals the streamed one.
 func archived(t *testing.T, h *session.Handle) bool {
 	t.Helper()
 	live, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromStream)
@@ -45,8 +45,8 @@ func archived(t *testing.T, h *session.Handle) bool {
 	return timeless(t, live.State) == timeless(t, restored.State)
 }
 
-// TestR114ArchiveAway: turns go on without the archive, the session says that
-// it is behind, and it catches up when the archive is back.
+// TestR114ArchiveAway: turns continue without the archive, the session reports that it
+// is behind, and it catches up when the archive is back.
 func TestR114ArchiveAway(t *testing.T) {
 	inOwnNamespace(t)
 	archive, through := forward(t, shared.Env["AWS_ENDPOINT_URL_S3"])
@@ -72,8 +72,8 @@ func TestR114ArchiveAway(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// TestCloseWaitsForTheArchive: a session is not closed before everything is
-// archived; it closes by itself when the archive is back.
+// TestCloseWaitsForTheArchive: a session is not closed before everything is archived;
+// it closes by itself when the archive is back.
 func TestCloseWaitsForTheArchive(t *testing.T) {
 	inOwnNamespace(t)
 	archive, through := forward(t, shared.Env["AWS_ENDPOINT_URL_S3"])
@@ -111,7 +111,7 @@ func TestCloseWaitsForTheArchive(t *testing.T) {
 	require.Equal(t, "not kept yet", *last(conv.State.Blocks).Content)
 }
 
-// TestStreamAway: the agent goes on while the stream is away, and when it is
+// TestStreamAway: the agent continues while the stream is unreachable, and when it is
 // back subscribers get every event once and in order.
 func TestStreamAway(t *testing.T) {
 	inOwnNamespace(t)
@@ -127,7 +127,7 @@ func TestStreamAway(t *testing.T) {
 	heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
 	stream.Stop()
 	spaceOf(t).Model.Open(gateA)
-	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gateB), "the agent goes on")
+	require.NoError(t, spaceOf(t).Model.Waiting(ctx, gateB), "the agent continues")
 	require.NoError(t, stream.Start())
 	spaceOf(t).Model.Open(gateB)
 	answeredWell(ctx, t, h, r)

@@ -21,14 +21,14 @@ import (
 	"github.com/sojourn-run/sojourn/test/harness"
 )
 
-// server is one process of the development stack of which a test uses some of
-// the servers. It is killed and started again on the same ports and the same
-// folder: a server that is away is away.
+// server is one process of the development stack, of which a test uses some of the
+// servers. It is killed and started again on the same ports and folder, so that an
+// outage is a real one.
 type server struct {
 	t     *testing.T
 	dir   string
 	ports []string
-	// flags are further ones of the development stack.
+	// flags are additional flags of the development stack.
 	flags []string
 	env   map[string]string
 	p     *harness.Process
@@ -50,7 +50,7 @@ func newServerIn(t *testing.T, dir string, flags ...string) *server {
 	return s
 }
 
-// port is the port of a server's address or URL.
+// port returns the port of a server's address or URL.
 func port(t *testing.T, address string) string {
 	t.Helper()
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
@@ -61,7 +61,7 @@ func port(t *testing.T, address string) string {
 	return port
 }
 
-// start starts the server, at the ports that it had before.
+// start starts the server, on the ports of its last start.
 func (s *server) start() {
 	s.t.Helper()
 	file := filepath.Join(s.dir, "env")
@@ -78,19 +78,19 @@ func (s *server) start() {
 	require.NoError(s.t, err)
 }
 
-// stop kills the server where it stands. It may be called again.
+// stop kills the server at once. It may be called again.
 func (s *server) stop() {
 	if s.p == nil {
 		return
 	}
 	require.NoError(s.t, s.p.Kill())
 	s.p = nil
-	// What says that it is ready would say so of the next one.
+	// The ready file would report the next process as ready.
 	require.NoError(s.t, os.RemoveAll(filepath.Join(s.dir, "env")))
 }
 
-// world is a set of servers of which each can be stopped without the others,
-// with one worker on it.
+// world is a set of servers, each of which can be stopped without the others, with one
+// worker.
 type world struct {
 	temporal, nats, s3 *server
 
@@ -99,8 +99,8 @@ type world struct {
 	worker *worker
 }
 
-// newWorld starts the servers, and a worker on them. Those that are to be
-// stopped each get a process of their own.
+// newWorld starts the servers, and a worker for them. Each server to be stopped has a
+// process of its own.
 func newWorld(t *testing.T, away ...service) *world {
 	t.Helper()
 	rest := newServer(t)
@@ -127,7 +127,7 @@ func (w *world) inhabit(t *testing.T) {
 	w.client = w.connect(t)
 }
 
-// accessOf is what the NATS of these settings asks for.
+// accessOf returns the NATS credentials in these settings.
 func accessOf(env map[string]string) stream.Access {
 	return stream.AccessFrom(func(name string) string { return env[name] })
 }
@@ -144,7 +144,7 @@ var (
 	theS3       = service{"S3", func(w *world) **server { return &w.s3 }}
 )
 
-// variables are the world's settings.
+// variables returns the world's settings.
 func (w *world) variables() (env []string) {
 	for k, v := range w.env {
 		env = append(env, k+"="+v)
@@ -179,8 +179,8 @@ func (w *world) storeClient() *s3.Client {
 	})
 }
 
-// silent is a Temporal logger that says nothing: that a server is away is what
-// these tests are about.
+// silent is a Temporal logger that discards everything, since these tests cause
+// connection errors.
 type silent struct{}
 
 func (silent) Debug(string, ...any) {}
@@ -188,7 +188,7 @@ func (silent) Info(string, ...any)  {}
 func (silent) Warn(string, ...any)  {}
 func (silent) Error(string, ...any) {}
 
-// pass lets a time go by in which something must stay away.
+// pass waits for a time in which something must not happen.
 func pass(t *testing.T, since time.Time, length time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(time.Until(since.Add(length)))

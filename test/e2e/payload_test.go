@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// TestLargeMessageStaysOutOfHistory sends a message of 900 KB through the Go
-// client: the agent has all of it, history has none of it, and what is stored
-// goes with the session.
+// TestLargeMessageStaysOutOfHistory sends a message of 900 KB with the Go client. The
+// agent gets all of it, history has none of it, and the stored payload is deleted with
+// the session.
 func TestLargeMessageStaysOutOfHistory(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{})
@@ -48,9 +48,8 @@ func leftovers(t *testing.T, id string) []string {
 	return keys
 }
 
-// TestReferenceToNoPayload sends what stands in history for a stored payload,
-// with nothing behind it: it is refused like any other signal that is no
-// message.
+// TestReferenceToNoPayload sends a reference to a stored payload that doesn't exist. It
+// is refused like any other signal that is no message.
 func TestReferenceToNoPayload(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// TestR124LongestIdleGivesWay: a host whose slots are all taken by idle sandboxes has
-// one of them give way, the longest idle first. It is archived before, and its
-// session continues when it is asked again.
+// TestR124LongestIdleGivesWay: a host whose slots are all taken by idle sandboxes
+// evicts one of them, the longest idle first. It is archived before, and its session
+// continues with the next message.
 func TestR124LongestIdleGivesWay(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "--capacity=2")
@@ -35,8 +35,8 @@ func TestR124LongestIdleGivesWay(t *testing.T) {
 	}
 }
 
-// TestR124BusyIsNotEvicted: a sandbox in which a turn runs does not give way. Who
-// waits for a place is told so, and has it when a turn has ended.
+// TestR124BusyIsNotEvicted: a sandbox with a running turn is not evicted. A session
+// that waits for a slot reports it, and gets the slot when a turn has ended.
 func TestR124BusyIsNotEvicted(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "--capacity=1")
@@ -52,7 +52,7 @@ func TestR124BusyIsNotEvicted(t *testing.T) {
 		i, err := h.Inspect(ctx)
 		require.NoError(t, err)
 		return i.Phase == "waiting for a sandbox" && strings.Contains(i.WaitsFor, "waiting for a free slot")
-	}, patience, tick, "the wait is told")
+	}, patience, tick, "the wait is reported")
 	require.Empty(t, payloads[event.EECreating](events(t, h)))
 	spaceOf(t).Model.Open(gate)
 	for _, x := range []struct {

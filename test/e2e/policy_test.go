@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// modelAsked gives the model names of the last requests, newest last.
+// modelAsked returns the model names of the last requests, newest last.
 func modelAsked(t *testing.T) []string {
 	t.Helper()
 	var models []string
@@ -31,8 +31,8 @@ func modelAsked(t *testing.T) []string {
 	return models
 }
 
-// TestR73OptionsUpdate: a change of options is told, and a change of the model
-// reaches the agent that lives.
+// TestR73OptionsUpdate: a change of options is an event, and a change of the model
+// takes effect in the running agent.
 func TestR73OptionsUpdate(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
@@ -53,7 +53,7 @@ func TestR73OptionsUpdate(t *testing.T) {
 	require.Equal(t, model, last(modelAsked(t)))
 	require.Len(t, payloads[event.EECreating](events(t, h)), 1, "the same live agent")
 
-	// In mid-turn, for what the agent asks next.
+	// During a turn, for the agent's next request.
 	r, gate := sendToGate(ctx, t, h, "")
 	model = "claude-haiku-4-5"
 	_, err = h.Configure(ctx, session.Configure{Model: &model})
@@ -79,8 +79,8 @@ func asksFor(t *testing.T, h *session.Handle, text string) (session.Receipt, eve
 	return r, last(payloads[event.PermissionRequested](heard))
 }
 
-// TestPermissionAsk: the agent waits for a person, does what is allowed, and
-// hears a denial in the person's words.
+// TestPermissionAsk: the agent waits for a person, does what is allowed, and gets a
+// denial with the person's message.
 func TestPermissionAsk(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -96,7 +96,7 @@ func TestPermissionAsk(t *testing.T) {
 	require.ErrorAs(t, h.Respond(ctx, session.RespondRequest{RequestID: "no-such-request", Allow: true}), &invalid)
 	require.Equal(t, "requestId", invalid.Field)
 	require.ErrorAs(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true, By: event.ByPolicy}), &invalid)
-	require.Equal(t, "by", invalid.Field, "nobody answers in the policy's name")
+	require.Equal(t, "by", invalid.Field, "the name policy is refused for a person")
 	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true}))
 	answeredWell(ctx, t, h, r)
 	require.FileExists(t, filepath.Join(workspace, "allowed.txt"))
@@ -104,7 +104,7 @@ func TestPermissionAsk(t *testing.T) {
 	r, asked = asksFor(t, h, "TOOL bash: touch denied.txt")
 	sojourn(t, "respond", h.ID(), asked.RequestID, "deny", "--message", "ask the owner of the vineyard first", "--by", "Anna of the cellar")
 	res := answeredWell(ctx, t, h, r)
-	require.Contains(t, res.Result.Response, "ask the owner of the vineyard first", "the agent heard it")
+	require.Contains(t, res.Result.Response, "ask the owner of the vineyard first", "the agent got the message")
 	require.NoFileExists(t, filepath.Join(workspace, "denied.txt"))
 
 	require.Equal(t, []string{"allow by user", "deny by Anna of the cellar"}, decisions(t, h))
@@ -112,7 +112,7 @@ func TestPermissionAsk(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// decisions are what became of a session's permission requests, and by whom.
+// decisions returns the decisions on a session's permission requests, and by whom.
 func decisions(t *testing.T, h *session.Handle) (out []string) {
 	t.Helper()
 	for _, p := range payloads[event.PermissionResolved](events(t, h)) {
@@ -121,8 +121,8 @@ func decisions(t *testing.T, h *session.Handle) (out []string) {
 	return out
 }
 
-// TestASessionsOwnRules: a session's rules go before its profile's and are changed
-// without a new agent; whose answer it was is in the conversation.
+// TestASessionsOwnRules: a session's rules override its profile's and are changed
+// without a new agent; the conversation has whose answer it was.
 func TestASessionsOwnRules(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -153,12 +153,12 @@ func TestASessionsOwnRules(t *testing.T) {
 	requireParity(t, id)
 }
 
-// TestPermissionBySignal: who has no client of ours answers by a signal of two words.
+// TestPermissionBySignal: a plain Temporal client answers by a signal with one word.
 func TestPermissionBySignal(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
 	h, raw := open(t, session.Options{Agent: "claude", Permission: adapters.PermissionAsk}), bare(t)
-	// A request is heard a moment before the session knows that it waits.
+	// The request is in the stream a moment before the session's status is waiting.
 	waits := func() bool {
 		now, err := h.Inspect(ctx)
 		return err == nil && now.Status == session.StatusWaiting
@@ -173,10 +173,11 @@ func TestPermissionBySignal(t *testing.T) {
 	require.Contains(t, answeredWell(ctx, t, h, r).Result.Response, "ask the owner first")
 	require.NoError(t, h.Close(ctx))
 	requireParity(t, h.ID())
-	require.Contains(t, sojourn(t, "show", h.ID()), "signal respond: respond: is neither allow nor deny", "what was no answer is told")
+	require.Contains(t, sojourn(t, "show", h.ID()), "signal respond: respond: is neither allow nor deny", "the invalid answer is in the conversation")
 }
 
-// TestPermissionDeny: a standing denial is answered by policy, and heard.
+// TestPermissionDeny: the permission mode deny is answered by policy, and the agent
+// gets the message.
 func TestPermissionDeny(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -189,8 +190,8 @@ func TestPermissionDeny(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// TestPermissionInterruptedWhileAsking: an interrupt ends a turn that waits for
-// an answer, and the request with it.
+// TestPermissionInterruptedWhileAsking: an interrupt ends a turn that waits for an
+// answer, and the request with it.
 func TestPermissionInterruptedWhileAsking(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -209,8 +210,8 @@ func TestPermissionInterruptedWhileAsking(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestBusyPolicies: what happens to a message that comes while a turn runs is
-// for its sender to say.
+// TestBusyPolicies: the sender decides what happens to a message that arrives during a
+// turn.
 func TestBusyPolicies(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -239,8 +240,7 @@ func TestBusyPolicies(t *testing.T) {
 // aPixel is the smallest PNG.
 const aPixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-// TestMessageWithAnImage: the model gets the picture, and the conversation
-// keeps it.
+// TestMessageWithAnImage: the model gets the image, and the conversation has it.
 func TestMessageWithAnImage(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
@@ -263,7 +263,7 @@ func TestMessageWithAnImage(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// TestIdleTimeoutKeepsTheSession: the sandbox goes, what was said stays.
+// TestIdleTimeoutKeepsTheSession: the sandbox is removed, the conversation remains.
 func TestIdleTimeoutKeepsTheSession(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -286,8 +286,8 @@ func TestIdleTimeoutKeepsTheSession(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// TestTwoSessionsDoNotMix runs two turns beside each other, with the answers in
-// the other order than the questions.
+// TestTwoSessionsDoNotMix runs two turns at the same time, answered in the opposite
+// order.
 func TestTwoSessionsDoNotMix(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -312,10 +312,10 @@ func TestTwoSessionsDoNotMix(t *testing.T) {
 	}
 }
 
-// manySessions is how many run beside each other on one host.
+// manySessions is how many run at the same time on one host.
 const manySessions = 16
 
-// TestManySessionsOnOneHost: each answers with its own text and keeps its own
+// TestManySessionsOnOneHost: each answers with its own text and has its own
 // configuration.
 func TestManySessionsOnOneHost(t *testing.T) {
 	skip.InShort(t, "TestTwoSessionsDoNotMix has two")
@@ -354,8 +354,8 @@ func TestManySessionsOnOneHost(t *testing.T) {
 	}
 }
 
-// TestPermissionRules: a profile's rules answer by what a tool is to do, before the
-// standing answer does: for each agent.
+// TestPermissionRules: a profile's rules answer by the tool's input, before the
+// permission mode does, for each agent.
 func TestPermissionRules(t *testing.T) {
 	inOwnNamespace(t)
 	store := t.TempDir()
@@ -386,8 +386,8 @@ func TestPermissionRules(t *testing.T) {
 	})
 }
 
-// TestPermissionDeadline: what no person answers in time is refused, and the agent
-// hears why.
+// TestPermissionDeadline: a request that no person answers in time is refused, and the
+// agent gets the reason.
 func TestPermissionDeadline(t *testing.T) {
 	inOwnNamespace(t)
 	store := t.TempDir()

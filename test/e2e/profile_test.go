@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// mcpServer is an MCP server on stdio with one tool, which tells where the
-// server runs and what it was given, but no secret: only its digest.
+// mcpServer is an MCP server on stdio with one tool, which reports where the server
+// runs and what it was given, but only the digest of a secret.
 const mcpServer = `
 const lines = require('readline').createInterface({input: process.stdin});
 const reply = (id, result) => process.stdout.write(JSON.stringify({jsonrpc: '2.0', id, result}) + '\n');
@@ -39,7 +39,7 @@ lines.on('line', line => {
 });
 `
 
-// writeProfile fills a store with one profile that has everything.
+// writeProfile writes a store with one profile that uses every feature.
 func writeProfile(t *testing.T) (store string) {
 	t.Helper()
 	store = t.TempDir()
@@ -77,7 +77,7 @@ func writeProfile(t *testing.T) (store string) {
 	return store
 }
 
-// newWithProfile makes a session by the command line, which knows the store.
+// newWithProfile creates a session by the command line, which has the store configured.
 func newWithProfile(t *testing.T, store, agent, profile string) said {
 	t.Helper()
 	return runProgram(t, "sojourn", "", []string{"SOJOURN_PROFILES=" + store}, "new", "--agent", agent, "--profile", profile)
@@ -96,8 +96,7 @@ func startProfiled(t *testing.T) (*worker, *session.Handle, string) {
 	return w, h, secret
 }
 
-// TestR96ProfileFilesReachTheAgent: what a profile says is what the model is
-// told.
+// TestR96ProfileFilesReachTheAgent: the model gets the profile's texts.
 func TestR96ProfileFilesReachTheAgent(t *testing.T) {
 	inOwnNamespace(t)
 	w, h, _ := startProfiled(t)
@@ -119,7 +118,7 @@ func TestR96ProfileFilesReachTheAgent(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// probed is what the tool of mcpServer says.
+// probed is the output of mcpServer's tool.
 type probed struct {
 	Name, Cwd, Digest string
 	Installed         bool
@@ -134,7 +133,7 @@ func probe(t *testing.T, h *session.Handle, server string) probed {
 	return p
 }
 
-// lastOutput is the text of the last tool result in the main conversation.
+// lastOutput returns the text of the last tool result in the main conversation.
 func lastOutput(t *testing.T, h *session.Handle) string {
 	t.Helper()
 	var output json.RawMessage
@@ -155,8 +154,8 @@ func lastOutput(t *testing.T, h *session.Handle) string {
 	return text
 }
 
-// TestR97ProfileContents: MCP servers, bundled ones installed, and commands
-// work; the values of ${NAME} get where they belong and nowhere else.
+// TestR97ProfileContents: MCP servers, bundled ones installed, and commands work. The
+// values of ${NAME} are only where they are needed.
 func TestR97ProfileContents(t *testing.T) {
 	inOwnNamespace(t)
 	w, h, secret := startProfiled(t)
@@ -185,8 +184,8 @@ func TestR97ProfileContents(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// requireNowhere wants the secret in no event, no history and no workspace
-// file. The decoy, which was said, shows that the search can find something.
+// requireNowhere checks that the secret is in no event, no history and no workspace
+// file. The decoy, which was in a message, shows that the search works.
 func requireNowhere(t *testing.T, h *session.Handle, workspace, secret, decoy string) {
 	t.Helper()
 	var stream, hist bytes.Buffer
@@ -210,15 +209,15 @@ func requireNowhere(t *testing.T, h *session.Handle, workspace, secret, decoy st
 	require.Empty(t, filesWith(t, workspace, secret))
 }
 
-// requireStored looks through everything that the servers have on disk.
+// requireStored searches everything that the servers have on disk.
 func requireStored(t *testing.T, dir, secret, decoy string) {
 	t.Helper()
 	require.Empty(t, filesWith(t, dir, secret))
 	found := filesWith(t, dir, decoy)
-	require.GreaterOrEqual(t, len(found), 3, "Temporal, the stream and the archive have what was said: %v", found)
+	require.GreaterOrEqual(t, len(found), 3, "Temporal, the stream and the archive have the decoy: %v", found)
 }
 
-// filesWith finds the files below a folder that hold a text.
+// filesWith returns the files below a folder that contain a text.
 func filesWith(t *testing.T, dir, text string) []string {
 	t.Helper()
 	var found []string
@@ -235,8 +234,8 @@ func filesWith(t *testing.T, dir, text string) []string {
 	return found
 }
 
-// TestR98UnknownProfile: a session with a profile that is not there is not
-// made; one whose profile goes away later fails its turn by name.
+// TestR98UnknownProfile: a session with an unknown profile is not created; one whose
+// profile is removed later fails its turn by name.
 func TestR98UnknownProfile(t *testing.T) {
 	inOwnNamespace(t)
 	store := writeProfile(t)

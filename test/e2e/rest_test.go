@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/harness"
 )
 
-// TestAgentsOutliveTheWorker: a worker that stops leaves its agents, and the
-// next one on the same data folder goes on with the same process. One that is
-// told to put the host to rest ends them, and the session resumes all the same.
+// TestAgentsOutliveTheWorker: a worker that stops leaves its agents, and the next one
+// on the same data folder continues with the same process. With --stop-agents a worker
+// ends them, and the session resumes all the same (TestAHostIsPutToRest).
 func TestAgentsOutliveTheWorker(t *testing.T) {
 	inOwnNamespace(t)
 	dir, err := os.MkdirTemp(shared.Dir, "host-")
@@ -50,7 +50,7 @@ func TestAHostIsPutToRest(t *testing.T) {
 		left, err := harness.Agents(dir)
 		require.NoError(t, err)
 		return len(left) == 0
-	}, patience, tick, "nothing goes on")
+	}, patience, tick, "no agent is left")
 	require.NotEmpty(t, sandboxes(t, w), "the sandbox stays")
 
 	startWorkerIn(t, dir)
@@ -60,7 +60,7 @@ func TestAHostIsPutToRest(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// restarts gives the agent's restart count as each query found it.
+// restarts returns the agent's restart count at each health check.
 func restarts(t *testing.T, h *session.Handle) []int {
 	t.Helper()
 	var counts []int

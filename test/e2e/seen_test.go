@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// TestSeenIsKeptOfAnInterruptedTurn interrupts every agent in the middle of a
-// text. No transcript has the half that subscribers saw, and a restored
-// conversation has it all the same, in its place.
+// TestSeenIsKeptOfAnInterruptedTurn interrupts every agent in the middle of a text. No
+// transcript has the part that subscribers received, but the restored conversation has
+// it, in its place.
 func TestSeenIsKeptOfAnInterruptedTurn(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
@@ -41,7 +41,7 @@ func TestSeenIsKeptOfAnInterruptedTurn(t *testing.T) {
 	})
 }
 
-// texts are the answers that begin with a text.
+// texts returns the answers with a prefix.
 func texts(blocks []event.Block, prefix string) (found []event.Block) {
 	for _, b := range blocks {
 		if b.Type == event.BlockAssistantText && strings.HasPrefix(*b.Content, prefix) {
@@ -51,16 +51,16 @@ func texts(blocks []event.Block, prefix string) (found []event.Block) {
 	return found
 }
 
-// TestKillHostKeepsWhatWasSeen loses the host of every agent in the middle of a
-// tool, after words and a call that was not archived. The turn is resumed
-// elsewhere, and whatever was seen of it before is in the restored conversation.
+// TestKillHostKeepsWhatWasSeen loses the host of every agent during a tool, after text
+// and a call that were not archived. The turn is resumed elsewhere, and the restored
+// conversation has everything that was streamed before.
 func TestKillHostKeepsWhatWasSeen(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too")
 	inOwnNamespace(t)
 	first := startKillable(t)
 	var turns []*staged
 	for _, a := range scripted() {
-		// No subagent: one that was lost with its host would be waited for for an hour.
+		// No subagent: Codex would wait an hour for one that was lost with its host.
 		turns = append(turns, stageThen(t, first.dir, a.Info().Name, func(*staged) string { return "" }))
 	}
 	for _, s := range turns {

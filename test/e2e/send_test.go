@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// command is a program that runs while its test goes on.
+// command is a program that runs in the background of its test.
 type command struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -27,7 +27,7 @@ type command struct {
 	errs bytes.Buffer
 }
 
-// Write takes what the program writes to standard error.
+// Write appends what the program writes to standard error.
 func (p *command) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,17 +55,17 @@ func (p *command) says(text string) {
 	require.Eventually(p.t, func() bool { return strings.Contains(p.said(), text) }, patience, tick, "never said %q", text)
 }
 
-// stop is a person's Ctrl-C; it returns what was said in all.
+// stop sends a Ctrl-C and returns everything that the program printed.
 func (p *command) stop() string {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(os.Interrupt))
-	_ = p.cmd.Wait() // the exit code is what counts
+	_ = p.cmd.Wait() // the exit code is checked elsewhere
 	require.Equal(p.t, 1, p.cmd.ProcessState.ExitCode(), p.said())
 	return p.said()
 }
 
-// TestSendPrintsTheWholeAnswer: an answer is whole however long it is, and what
-// keeps only its beginning says so and where the rest is.
+// TestSendPrintsTheWholeAnswer: an answer is printed whole, however long it is.
+// Truncated copies are marked and name the block with the rest.
 func TestSendPrintsTheWholeAnswer(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -91,8 +91,8 @@ func TestSendPrintsTheWholeAnswer(t *testing.T) {
 	require.Fail(t, "no such block", kept.Result.ResponseBlockID)
 }
 
-// TestSendStoppedBeforeAWorkerAnswered: nobody knows yet whether the message is
-// accepted. It may run, and its id asks for it again without running it twice.
+// TestSendStoppedBeforeAWorkerAnswered: it is unknown whether the message is accepted.
+// It may run, and sending it again with its id doesn't run it twice.
 func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
 	inOwnNamespace(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
@@ -103,6 +103,9 @@ func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
 	require.Contains(t, said, "it may still run")
 	at := regexp.MustCompile(`--message-id (\S+)`).FindStringSubmatch(said)
 	require.NotNil(t, at, said)
+	none := runProgram(t, "sojourn", "", nil, "describe", id)
+	require.Contains(t, none.err, "no worker answers")
+	require.Contains(t, none.err, "start a worker")
 
 	startWorker(t)
 	require.Equal(t, word+"\n", sojourn(t, "send", id, "SAY "+word, "--message-id", at[1]))
@@ -112,8 +115,8 @@ func TestSendStoppedBeforeAWorkerAnswered(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestStoppedBeforeAWorkerAnswered: the same of an interrupt's message and of a
-// child, whose id asks for it again.
+// TestStoppedBeforeAWorkerAnswered: the same for an interrupt's message and for a
+// child, each with its id.
 func TestStoppedBeforeAWorkerAnswered(t *testing.T) {
 	inOwnNamespace(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
@@ -138,8 +141,8 @@ func TestStoppedBeforeAWorkerAnswered(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestSendTellsOfRetries: a model that refuses for minutes is told of, also to
-// who only waits for the answer, and so is what the agent asks.
+// TestSendTellsOfRetries: the failures of a model that refuses for minutes are printed,
+// also while only waiting for the answer, and so are the agent's permission requests.
 func TestSendTellsOfRetries(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
@@ -163,9 +166,9 @@ func TestSendTellsOfRetries(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestWorkspaceIsCheckedOnItsHost: whether a folder can be worked in only the
-// host knows that will use it, so the command line asks nothing of its own
-// machine, and the turn fails with the reason until the folder is there.
+// TestWorkspaceIsCheckedOnItsHost: only the host can check a workspace folder, so the
+// command line checks nothing on its own machine, and the turn fails with the reason
+// until the folder exists.
 func TestWorkspaceIsCheckedOnItsHost(t *testing.T) {
 	onSharedHost(t)
 	dir := filepath.Join(t.TempDir(), "later")
@@ -177,8 +180,8 @@ func TestWorkspaceIsCheckedOnItsHost(t *testing.T) {
 	sojourn(t, "close", id)
 }
 
-// TestQueueCommands: what waits is seen, changed, moved and cancelled from the
-// command line; whoever waits for a cancelled message hears of it.
+// TestQueueCommands: queued messages are listed, changed, moved and cancelled from the
+// command line. A command that waits for a cancelled message reports that.
 func TestQueueCommands(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

@@ -56,6 +56,19 @@ func TestR2MessageRecord(t *testing.T) {
 	}
 	require.Equal(t, []string{"user_message", "assistant_text", "user_message", "assistant_text"}, roles)
 	require.Equal(t, []string{"SAY one", "one", "SAY two", "two"}, texts)
+	var withUsage []session.Role
+	for i, m := range conv.Messages() {
+		require.Equal(t, conv.State.Blocks[i].ID, m.ID)
+		require.Equal(t, []session.Role{session.RoleUser, session.RoleAssistant}[i%2], m.Role)
+		require.Equal(t, texts[i], m.Content)
+		require.Equal(t, conv.State.Blocks[i].Timestamp, m.Timestamp)
+		if m.Usage != nil { // never for a prompt, and for an answer unless the agent wrote it too early
+			require.Equal(t, session.MessageUsage{Input: 100, Output: 20}, *m.Usage)
+			withUsage = append(withUsage, m.Role)
+		}
+	}
+	require.Contains(t, withUsage, session.RoleAssistant)
+	require.NotContains(t, withUsage, session.RoleUser)
 	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 20}, first.Result.Usage)
 	require.Equal(t, event.Usage{InputTokens: 100, OutputTokens: 20}, second.Result.Usage, "a turn's usage, not the process's")
 	require.InDelta(t, *first.Result.CostUSD, *second.Result.CostUSD, 1e-9, "a turn's cost, not the process's")
@@ -88,7 +101,7 @@ func TestR3CreateMakesNoSandbox(t *testing.T) {
 		}
 	}
 	got := events(t, h)
-	require.IsType(t, event.SessionInitialized{}, got[0].Payload, "session:created comes before the list's change")
+	require.IsType(t, event.SessionInitialized{}, got[0].Payload, "session:created is before the list's change")
 	_, err := spaceOf(t).Archive.Session(ctx, h.ID())
 	require.NoError(t, err, "the list record is written")
 	require.Empty(t, sandboxes(t, w), "no sandbox is made")
@@ -151,7 +164,7 @@ func TestR15GetOrCreate(t *testing.T) {
 	made, err := spaceOf(t).Client.Open(ctx, "", session.Options{Agent: "claude"})
 	require.NoError(t, err)
 	_, err = uuid.Parse(made.ID())
-	require.NoError(t, err, "no id gives a generated UUID")
+	require.NoError(t, err, "without an id a UUID is generated")
 
 	id := "own-" + uuid.NewString()
 	h, err := spaceOf(t).Client.Open(ctx, id, session.Options{Agent: "claude", Title: "mine"})
@@ -295,7 +308,7 @@ func TestR19SendQueuesAndRuns(t *testing.T) {
 	require.NoError(t, err)
 	again, err := h.Send(ctx, session.Message{ID: second.MessageID, Text: "SAY second"})
 	require.NoError(t, err)
-	require.Equal(t, second, again, "a known message gives the first receipt")
+	require.Equal(t, second, again, "a repeated message returns the first receipt")
 	require.NotEqual(t, first.ExecutionID, second.ExecutionID, "an execution of its own")
 	spaceOf(t).Model.Open(gate)
 	res, err := h.Wait(ctx, first)
@@ -333,11 +346,16 @@ func TestR22RenderRunsWithoutQueueing(t *testing.T) {
 	s, err := h.Snapshot(ctx)
 	require.NoError(t, err)
 	require.Equal(t, "rendered", s.Title)
+	title = "rendered again"
+	reply, err = h.Render(ctx, session.Configure{Title: &title})
+	require.NoError(t, err)
+	require.Len(t, reply.Receipts, 1, "changed, with nothing queued: an execution of its own")
+	answeredWell(ctx, t, h, reply.Receipts[0])
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestR22RenderWhileRunningIsAHotUpdate: the running execution is the reply's, and
-// its agent goes on under the changed options.
+// TestR22RenderWhileRunningIsAHotUpdate: the reply has the running execution, and its
+// agent continues with the changed options.
 func TestR22RenderWhileRunningIsAHotUpdate(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/teststack"
 )
 
-// TestShowWithTheArchiveAway: the stream has all of an open session, so nobody
-// waits for the archive. A closed one is the archive's, which is named.
+// TestShowWithTheArchiveAway: the stream has all of an open session, so show doesn't
+// wait for the archive. For a closed one the archive is needed, and the error names it.
 func TestShowWithTheArchiveAway(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
@@ -31,8 +31,8 @@ func TestShowWithTheArchiveAway(t *testing.T) {
 	refused(t, runProgram(t, "sojourn", "", noArchive, "show", h.ID()), 1, addr, "AWS_ENDPOINT_URL_S3")
 }
 
-// TestCostInLists: what nobody has told is not zero, and a parent has cost what
-// its children have.
+// TestCostInLists: an unreported cost is not zero, and a parent's cost includes its
+// children's.
 func TestCostInLists(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// bare is a Temporal client that knows nothing of Sojourn.
+// bare returns a plain Temporal client, without this repository's packages.
 func bare(t *testing.T) client.Client {
 	t.Helper()
 	c, err := client.Dial(client.Options{HostPort: shared.Env["TEMPORAL_ADDRESS"], Namespace: spaceOf(t).Namespace})
@@ -23,8 +23,8 @@ func bare(t *testing.T) client.Client {
 	return c
 }
 
-// heardUntil follows the stream from after on and gives what it said up to the
-// event that enough is true for.
+// heardUntil follows the stream from after and returns its events up to the one for
+// which enough returns true.
 func heardUntil(t *testing.T, h *session.Handle, after uint64, enough func(event.Event) bool) []event.Event {
 	t.Helper()
 	var heard []event.Event
@@ -38,7 +38,7 @@ func heardUntil(t *testing.T, h *session.Handle, after uint64, enough func(event
 	return nil
 }
 
-// answers says whether an event is the end of an execution with that response.
+// answers returns a predicate for the end of an execution with that response.
 func answers(response string) func(event.Event) bool {
 	return func(ev event.Event) bool {
 		done, ok := ev.Payload.(event.QueryCompleted)
@@ -46,7 +46,7 @@ func answers(response string) func(event.Event) bool {
 	}
 }
 
-// nth is true from the n-th event of type P on.
+// nth returns a predicate that is true from the n-th event of type P on.
 func nth[P event.Payload](n int) func(event.Event) bool {
 	return func(ev event.Event) bool {
 		if _, ok := ev.Payload.(P); ok {
@@ -56,16 +56,15 @@ func nth[P event.Payload](n int) func(event.Event) bool {
 	}
 }
 
-// payload is what a client of another language may send: bytes under the name
-// of an encoding.
+// payload returns what a client in another language may send: bytes with the name of an
+// encoding.
 func payload(encoding, data string) converter.RawValue {
 	return converter.NewRawValue(&commonpb.Payload{
 		Metadata: map[string][]byte{converter.MetadataEncoding: []byte(encoding)}, Data: []byte(data),
 	})
 }
 
-// TestRawSignalIsAnswered sends messages as anyone may who has a Temporal
-// client and no package of ours.
+// TestRawSignalIsAnswered sends messages with a plain Temporal client.
 func TestRawSignalIsAnswered(t *testing.T) {
 	onSharedHost(t)
 	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
@@ -86,8 +85,8 @@ func TestRawSignalIsAnswered(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// TestRawSignalWithAnIDIsAnsweredOnce repeats a signal, as a client does that
-// got no answer.
+// TestRawSignalWithAnIDIsAnsweredOnce repeats a signal, like a client that got no
+// answer.
 func TestRawSignalWithAnIDIsAnsweredOnce(t *testing.T) {
 	onSharedHost(t)
 	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
@@ -102,8 +101,8 @@ func TestRawSignalWithAnIDIsAnsweredOnce(t *testing.T) {
 	require.Equal(t, "only-once", ids[0])
 }
 
-// TestASignalGoesBeforeALaterUpdate: both wait for a worker, which then gets
-// them in one task; what was sent first runs first.
+// TestASignalGoesBeforeALaterUpdate: both wait for a worker, which then gets them in
+// one task. They run in the order of sending.
 func TestASignalGoesBeforeALaterUpdate(t *testing.T) {
 	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
 	require.NoError(t, raw.SignalWorkflow(testContext(t), h.ID(), "", "message", map[string]any{"id": "first", "text": "SAY first"}))
@@ -118,8 +117,7 @@ func TestASignalGoesBeforeALaterUpdate(t *testing.T) {
 	require.Equal(t, []string{"first", "second"}, answered(t, h))
 }
 
-// noMessage are signals that can't be taken for a message, with the field that
-// is at fault.
+// noMessage returns signals that are no valid message, with the invalid field.
 func noMessage() []struct {
 	name, field string
 	arg         any
@@ -147,8 +145,8 @@ func noMessage() []struct {
 	}
 }
 
-// TestRawSignalThatIsNoMessage: nothing that is sent stops a session, and
-// everything is told, with the field that is at fault.
+// TestRawSignalThatIsNoMessage: no signal stops a session, and every invalid one is
+// reported, with the invalid field.
 func TestRawSignalThatIsNoMessage(t *testing.T) {
 	onSharedHost(t)
 	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
@@ -187,7 +185,7 @@ func signalNothing(t *testing.T, c client.Client, id string) {
 	require.NoError(t, err)
 }
 
-// refusalsIn picks the errors, and the blocks that show them, from a stream.
+// refusalsIn returns the errors, and the blocks that show them.
 func refusalsIn(heard []event.Event) (errs []event.Error, blocks []event.Block) {
 	for _, ev := range heard {
 		switch p := ev.Payload.(type) {
@@ -202,8 +200,8 @@ func refusalsIn(heard []event.Event) (errs []event.Error, blocks []event.Block) 
 	return errs, blocks
 }
 
-// requireToldInBlocks: every error stands in the conversation, in order, and
-// as Sojourn's own.
+// requireToldInBlocks checks that every error is in the conversation, in order, as a
+// server block.
 func requireToldInBlocks(t *testing.T, errs []event.Error, blocks []event.Block) {
 	t.Helper()
 	require.Len(t, blocks, len(errs))
@@ -216,8 +214,8 @@ func requireToldInBlocks(t *testing.T, errs []event.Error, blocks []event.Block)
 	}
 }
 
-// TestRawSignalWhileATurnRuns: bad signals are told while the turn runs, which
-// ends as it would have; good ones take their turn after it.
+// TestRawSignalWhileATurnRuns: invalid signals are reported during the turn, which they
+// don't affect; valid ones are queued.
 func TestRawSignalWhileATurnRuns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)

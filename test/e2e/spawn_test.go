@@ -14,8 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// spawnGated starts a child whose turn hangs at a gate, and waits until it is
-// there.
+// spawnGated starts a child whose turn waits at a gate, and returns when it is there.
 func spawnGated(t *testing.T, parent *session.Handle) (child *session.Handle, gate string) {
 	t.Helper()
 	ctx := testContext(t)
@@ -39,8 +38,7 @@ func childrenOf(t *testing.T, h *session.Handle) []string {
 	return ids
 }
 
-// ended waits for the end of an execution of a session that nobody holds a
-// receipt of.
+// ended waits for the end of an execution without a receipt.
 func ended(t *testing.T, h *session.Handle) event.Query {
 	t.Helper()
 	for ev, err := range h.Events(testContext(t), 0, session.Follow) {
@@ -83,8 +81,8 @@ func TestR41AbortPropagation(t *testing.T) {
 	requireParity(t, parent.ID())
 }
 
-// TestInterruptMessageOfAnIdleParentRuns: an interrupt that stops the children
-// of an idle session runs its message next, as one that stops a turn.
+// TestInterruptMessageOfAnIdleParentRuns: the message of an interrupt that stops the
+// children of an idle session runs next, as for one that stops a turn.
 func TestInterruptMessageOfAnIdleParentRuns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -127,8 +125,8 @@ func TestR42ClosePropagation(t *testing.T) {
 	require.Empty(t, sandboxes(t, w))
 }
 
-// TestR43DepthLimit spawns ten real levels; the eleventh is refused. An
-// interrupt at the top reaches the bottom.
+// TestR43DepthLimit spawns ten real levels; the eleventh is refused. An interrupt at
+// the top reaches the bottom.
 func TestR43DepthLimit(t *testing.T) {
 	const deepest = 10
 	onSharedHost(t)
@@ -222,8 +220,8 @@ func contains(ids []string, id string) bool {
 	return false
 }
 
-// TestSpawnEventsEncloseTheChild: in the parent's stream spawned comes before
-// the child's first event and completed after its last.
+// TestSpawnEventsEncloseTheChild: in the parent's stream spawned is before the child's
+// first event and completed after its last.
 func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -258,8 +256,8 @@ func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	requireParity(t, parent.ID())
 }
 
-// TestR35ParallelSpawns: children that are spawned at once run at once, and what
-// becomes of one is nothing to the others.
+// TestR35ParallelSpawns: children that are spawned at the same time run in parallel,
+// and the outcome of one doesn't affect the others.
 func TestR35ParallelSpawns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -285,7 +283,7 @@ func TestR35ParallelSpawns(t *testing.T) {
 	require.NoError(t, stopped.Close(ctx))
 	spaceOf(t).Model.Open(gates[2])
 	heardUntil(t, parent, 0, nth[event.SubagentCompleted](2))
-	require.Equal(t, []string{children[1]}, childrenOf(t, parent), "the others go on")
+	require.Equal(t, []string{children[1]}, childrenOf(t, parent), "the others continue")
 	spaceOf(t).Model.Open(gates[1])
 	heard := heardUntil(t, parent, 0, nth[event.SubagentCompleted](3))
 	ends := map[string]event.SubagentCompleted{}
@@ -301,8 +299,8 @@ func TestR35ParallelSpawns(t *testing.T) {
 	requireParity(t, parent.ID())
 }
 
-// TestR38StateIsolation: a child begins with nothing of its parent's, neither
-// conversation nor files nor labels, and leaves nothing in it.
+// TestR38StateIsolation: a child starts with none of its parent's conversation, files
+// or labels, and leaves nothing in it.
 func TestR38StateIsolation(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -334,7 +332,7 @@ func TestR38StateIsolation(t *testing.T) {
 	heardUntil(t, parent, 0, nth[event.SubagentCompleted](1))
 	told, err := json.Marshal(fold(events(t, child)))
 	require.NoError(t, err)
-	require.Contains(t, string(told), "childs.txt", "it did what it was told")
+	require.Contains(t, string(told), "childs.txt", "the child did its task")
 	for _, planted := range []string{"parents", "tamarind", "held back"} {
 		require.NotContains(t, string(told), planted)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// TestAMessageIDOutlivesTheSessionsClose: who sends a message again, because it heard
-// no answer, does not have it asked twice, also where the session was closed and
-// reopened in between.
+// TestAMessageIDOutlivesTheSessionsClose: a client that got no answer may send a
+// message again without running it twice, also if the session was closed and reopened
+// in between.
 func TestAMessageIDOutlivesTheSessionsClose(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -31,7 +31,7 @@ func TestAMessageIDOutlivesTheSessionsClose(t *testing.T) {
 			}, patience, tick)
 		}
 		r, err := h.Send(ctx, once)
-		if atOnce && err == nil { // accepted: the session has not read its past yet
+		if atOnce && err == nil { // accepted: the session has not read its earlier messages yet
 			var res session.Result
 			res, err = h.Wait(ctx, r)
 			require.NoError(t, err)

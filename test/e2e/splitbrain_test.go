@@ -24,23 +24,23 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// splitRuns is how often each variant is run, all runs at the same time. With
-// few of them the variants run at the same time too.
+// splitRuns is how often each variant is run, all runs at the same time. With few runs
+// the variants also run at the same time.
 var splitRuns = flag.Int("sojourn.splitbrain", 1, "runs of each split-brain variant")
 
-// apart is how many runs are too many for all variants at the same time.
+// apart is the number of runs from which the variants run one after the other.
 const apart = 5
 
-// split is one way in which a host is lost that comes back.
+// split is one way in which a host is lost and later returns.
 type split struct {
 	name string
 	// plain: the host allows no namespaces.
 	plain bool
 	// quick: a short run has it too.
 	quick bool
-	// stops says which of the host's processes are stopped.
+	// stops reports which of the host's processes are stopped.
 	stops func(worker int, p harness.Seen) bool
-	// cuts are the servers' variables that the worker is cut off from.
+	// cuts are the variables of the servers that the worker is cut off from.
 	cuts []string
 }
 
@@ -71,10 +71,10 @@ func (s split) String() string {
 	return s.name
 }
 
-// TestSplitBrain loses hosts in the middle of a tool, has another one take over
-// and lets them come back. The tools, old and new, write into one file that
-// lies outside all sandboxes: no two epochs of a session ever live at the same
-// time, and nothing of the old one is accepted.
+// TestSplitBrain loses hosts during a tool, has another one take over and lets them
+// return. The tools, old and new, write to one file outside all sandboxes: no two
+// epochs of a session are ever alive at the same time, and nothing of the old one is
+// accepted.
 func TestSplitBrain(t *testing.T) {
 	inOwnNamespace(t)
 	batches := [][]split{splits()}
@@ -101,7 +101,7 @@ func TestSplitBrain(t *testing.T) {
 	}
 }
 
-// victim is a host that is lost and comes back.
+// victim is a host that is lost and returns.
 type victim struct {
 	split
 	*worker
@@ -111,7 +111,7 @@ type victim struct {
 	receipts []session.Receipt
 }
 
-// splitPatience is for as many sessions as there are.
+// splitPatience bounds the waits for all sessions together.
 const splitPatience = 5 * time.Minute
 
 func runSplits(t *testing.T, variants []split, runs int, table *tabwriter.Writer) {
@@ -120,7 +120,7 @@ func runSplits(t *testing.T, variants []split, runs int, table *tabwriter.Writer
 	beats := newBeatFile(t)
 	var victims []*victim
 	for _, s := range variants {
-		// One after the other: each is full before the next one is there.
+		// One after the other: each is full before the next one starts.
 		victims = append(victims, loseable(ctx, t, s, runs, beats))
 	}
 	began := time.Now()
@@ -152,7 +152,7 @@ func runSplits(t *testing.T, variants []split, runs int, table *tabwriter.Writer
 	}
 }
 
-// each does something with all victims at the same time.
+// each calls do for all victims at the same time.
 func each(victims []*victim, do func(*victim)) {
 	var all sync.WaitGroup
 	for _, v := range victims {
@@ -161,7 +161,7 @@ func each(victims []*victim, do func(*victim)) {
 	all.Wait()
 }
 
-// loseable starts a host and fills it with sessions whose tools beat.
+// loseable starts a host and fills it with sessions whose tools write beats.
 func loseable(ctx context.Context, t *testing.T, s split, runs int, beats *beatFile) *victim {
 	t.Helper()
 	v := &victim{split: s}
@@ -189,7 +189,7 @@ func loseable(ctx context.Context, t *testing.T, s split, runs int, beats *beatF
 	return v
 }
 
-// lose stops or cuts off what the variant says.
+// lose stops or cuts off what the variant names.
 func (v *victim) lose(t *testing.T) {
 	t.Helper()
 	for _, f := range v.cut {
@@ -210,7 +210,7 @@ func (v *victim) lose(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, harness.SignalSeen(syscall.SIGCONT, v.stopped...)) })
 }
 
-// comeBack undoes lose. What was stopped last goes on first: tools before those
+// comeBack undoes lose. The process stopped last continues first: tools before those
 // that could end them.
 func (v *victim) comeBack(t *testing.T) {
 	t.Helper()
@@ -221,8 +221,8 @@ func (v *victim) comeBack(t *testing.T) {
 	require.NoError(t, harness.SignalSeen(syscall.SIGCONT, v.stopped...))
 }
 
-// finish waits for the answers and closes; then nothing of the sessions may be
-// left on the host that was lost.
+// finish waits for the answers and closes the sessions; then nothing of them may be
+// left on the lost host.
 func (v *victim) finish(ctx context.Context, t *testing.T) {
 	for i, h := range v.sessions {
 		res, err := h.Wait(ctx, v.receipts[i])
@@ -241,7 +241,7 @@ func noError(t *testing.T, err error, msg string, args ...any) bool {
 	return err == nil
 }
 
-// judge says what came of it.
+// judge checks the beats of a victim's sessions and adds a row to the table.
 func (v *victim) judge(t *testing.T, beats []harness.Beat, runs int, table *tabwriter.Writer) {
 	t.Helper()
 	of := map[string]bool{}
@@ -265,8 +265,8 @@ func (v *victim) judge(t *testing.T, beats []harness.Beat, runs int, table *tabw
 	}, patience, tick, "%s: left on the host that was lost: %v", v, left)
 }
 
-// requireFenced: what the stream has is dense, its fences grow, and it is what
-// the new agent's transcript says.
+// requireFenced checks that the stream has no gaps, that its fences grow, and that it
+// equals the new agent's transcript.
 func (v *victim) requireFenced(t *testing.T, h *session.Handle) {
 	t.Helper()
 	var epochs []uint64
@@ -287,7 +287,7 @@ func (v *victim) requireFenced(t *testing.T, h *session.Handle) {
 	require.Equal(t, 1, completed, "%s: %s", v, h.ID())
 	require.True(t, slices.IsSorted(epochs), "%s: %s: %v", v, h.ID(), epochs)
 	require.GreaterOrEqual(t, len(slices.Compact(epochs)), 2, "%s: %s: %v", v, h.ID(), epochs)
-	// What the agent had said and not written down when it was lost is marked.
+	// What the lost agent had streamed and not written is marked.
 	live, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromStream)
 	require.NoError(t, err)
 	restored, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
@@ -310,8 +310,8 @@ func newBeatFile(t *testing.T) *beatFile {
 	require.NoError(t, os.WriteFile(b.path, nil, 0o600))
 	command, err := harness.BeatCommand(b.path)
 	require.NoError(t, err)
-	// A tool that was cut off is over for the model, which goes on with the next;
-	// and so is one that has taken longer than the agent allows.
+	// For the model, a tool has ended if it was cut off or has taken longer than the
+	// agent allows; it then continues with the next one.
 	b.script = strings.Repeat("TOOL bash: "+command+" THEN ", 8) + "SAY done"
 	return b
 }
@@ -326,13 +326,13 @@ func (b *beatFile) read(t *testing.T) []harness.Beat {
 	return all
 }
 
-// end tells all tools to end.
+// end ends all tools.
 func (b *beatFile) end(t *testing.T) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(b.path+".end", nil, 0o600))
 }
 
-// count gives the number of each session's beats.
+// count returns the number of each session's beats.
 func (b *beatFile) count(t *testing.T) map[string]int {
 	t.Helper()
 	n := map[string]int{}
@@ -342,7 +342,7 @@ func (b *beatFile) count(t *testing.T) map[string]int {
 	return n
 }
 
-// await waits until enough is true for each session of the victims, by its
+// await waits until enough returns true for each session of the victims, given its
 // newest beat and the number of its beats.
 func (b *beatFile) await(t *testing.T, victims []*victim, enough func(newest harness.Beat, n int) bool) {
 	t.Helper()

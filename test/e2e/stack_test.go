@@ -17,17 +17,17 @@ import (
 	"github.com/sojourn-run/sojourn/test/harness"
 )
 
-// patience bounds every wait of a test; nothing is judged by it.
+// patience bounds every wait of a test. No result depends on it.
 const patience = harness.Patience
 
-// tick is how often a condition is looked at that has no signal of its own.
+// tick is the interval at which conditions are polled.
 const tick = 20 * time.Millisecond
 
 // stack is the set of servers that all tests of this package share.
 type stack struct {
 	*harness.Stack
 
-	// host starts the worker of onSharedHost, at most once; hosted is it.
+	// host starts the worker of onSharedHost, at most once; hosted is that worker.
 	host   func() (*worker, error)
 	hosted *worker
 	// spaces has the namespaces of inOwnNamespace by the test's name.
@@ -74,8 +74,7 @@ type worker struct {
 
 func (w *worker) stop() error { return w.Stop() }
 
-// startWorker starts a worker and has it stopped, with its agents, when the
-// test ends.
+// startWorker starts a worker. It is stopped, with its agents, when the test ends.
 func startWorker(t *testing.T, extra ...string) *worker {
 	t.Helper()
 	dir, err := os.MkdirTemp(shared.Dir, "host-")
@@ -85,16 +84,16 @@ func startWorker(t *testing.T, extra ...string) *worker {
 	return w
 }
 
-// inOwnNamespace has a test run beside others, in a Temporal namespace and with
-// a model of its own: the workers that it starts see its sessions only.
+// inOwnNamespace runs a test in parallel with others, in a Temporal namespace and with
+// a model of its own. The workers that it starts see its sessions only.
 func inOwnNamespace(t *testing.T) {
 	t.Helper()
 	t.Parallel()
 	aloneInOwnNamespace(t)
 }
 
-// aloneInOwnNamespace is inOwnNamespace for a test that needs the machine: none
-// runs beside it.
+// aloneInOwnNamespace is inOwnNamespace for a test that needs the whole machine: none
+// runs in parallel.
 func aloneInOwnNamespace(t *testing.T) {
 	t.Helper()
 	space, err := shared.NewSpace(testContext(t), t.Name()+"-"+uuid.NewString())
@@ -103,8 +102,8 @@ func aloneInOwnNamespace(t *testing.T) {
 	t.Cleanup(func() { shared.spaces.Delete(t.Name()); space.Close() })
 }
 
-// spaceOf returns the namespace of a test or of its subtests: its own, or that of
-// the shared host.
+// spaceOf returns the namespace of a test or of its subtests: its own, or that of the
+// shared host.
 func spaceOf(t *testing.T) *harness.Space {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")
@@ -114,10 +113,10 @@ func spaceOf(t *testing.T) *harness.Space {
 	return shared.Space
 }
 
-// onSharedHost has a test run beside others, on one worker for all of them that
-// is started for the first and kept. A test that needs a worker with settings of
-// its own, stops one, or looks at all that a host or the model has, starts its
-// own workers (startWorker) in a namespace of its own (inOwnNamespace).
+// onSharedHost runs a test in parallel with others, on one shared worker, which is
+// started for the first of them. A test that needs a worker with settings of its own,
+// stops one, or looks at all of a host or of the model, starts its own workers
+// (startWorker) in a namespace of its own (inOwnNamespace).
 func onSharedHost(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -143,7 +142,7 @@ func (s *stack) startHost() (*worker, error) {
 	return s.hosted, nil
 }
 
-// endHost ends what startHost started, with the agents on it.
+// endHost stops the worker that host started, with its agents.
 func (s *stack) endHost() error {
 	if s.hosted == nil {
 		return nil
@@ -151,9 +150,9 @@ func (s *stack) endHost() error {
 	return errors.Join(s.hosted.stop(), harness.EndAgents(s.hosted.dataDir))
 }
 
-// startWorkerIn starts a worker on a data folder that may have had one before.
-// It serves a namespace of the test's own, or servers of its own: beside the
-// shared host it would take the sessions of other tests.
+// startWorkerIn starts a worker on a data folder that an earlier one may have used. It
+// must use a namespace or servers of the test's own: beside the shared host it would
+// take sessions of other tests.
 func startWorkerIn(t *testing.T, dir string, extra ...string) *worker {
 	t.Helper()
 	ownServers := slices.ContainsFunc(extra, func(e string) bool { return strings.HasPrefix(e, "TEMPORAL_ADDRESS=") })

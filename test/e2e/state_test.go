@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// inList is a session as `sojourn ls` has it.
+// inList returns a session as `sojourn ls` lists it.
 func inList(t *testing.T, id string) session.Summary {
 	t.Helper()
 	var all []session.Summary
@@ -35,8 +35,8 @@ func inList(t *testing.T, id string) session.Summary {
 	return session.Summary{}
 }
 
-// TestTheAnswerIsNotAheadOfTheState: whoever has the answer finds the session
-// idle, its turn counted, and is not refused as too early.
+// TestTheAnswerIsNotAheadOfTheState: after the answer the session is idle, its turn is
+// counted, and the next call is not refused as too early.
 func TestTheAnswerIsNotAheadOfTheState(t *testing.T) {
 	skip.InShort(t, "TestWaitReturnsWhenTheSessionIsIdle is the same through the client")
 	onSharedHost(t)
@@ -54,8 +54,8 @@ func TestTheAnswerIsNotAheadOfTheState(t *testing.T) {
 	sojourn(t, "close", id)
 }
 
-// TestWaitReturnsWhenTheSessionIsIdle: the same through the Go client, also for
-// who reads the answer in the events.
+// TestWaitReturnsWhenTheSessionIsIdle: the same through the Go client, also for a
+// client that reads the answer in the events.
 func TestWaitReturnsWhenTheSessionIsIdle(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -83,8 +83,8 @@ func TestWaitReturnsWhenTheSessionIsIdle(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestAnApprovalIsWaitedFor: a session that waits for a person says so
-// everywhere, from its first turn on, and where it is.
+// TestAnApprovalIsWaitedFor: a session that waits for a person is shown as waiting
+// everywhere, from its first turn on, and with what it waits for.
 func TestAnApprovalIsWaitedFor(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -121,8 +121,8 @@ func TestAnApprovalIsWaitedFor(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestAWaitingSessionOutlivesItsWorker: the next worker does not forget who is
-// waited for, nor invent it.
+// TestAWaitingSessionOutlivesItsWorker: the next worker neither forgets nor invents an
+// open request.
 func TestAWaitingSessionOutlivesItsWorker(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -134,14 +134,14 @@ func TestAWaitingSessionOutlivesItsWorker(t *testing.T) {
 	require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked.RequestID, Allow: true}))
 	answeredWell(ctx, t, h, r)
 	require.NotEqual(t, session.StatusWaiting, inList(t, h.ID()).Status)
-	// Wait returns without the workflow's word after 10 s (decision 0019), which its
-	// steps may take here: Temporal offers them to the worker that has stopped first.
+	// Wait returns without the workflow's answer after 10 s (decision 0019), which its
+	// steps may take here: Temporal offers them to the stopped worker first.
 	require.Eventually(t, func() bool { return inList(t, h.ID()).Status == session.StatusIdle }, patience, tick)
 	require.NoError(t, h.Close(ctx))
 }
 
-// TestAFailedTurnIsInTheList: how the last turn ended is in the list until the
-// next one ends.
+// TestAFailedTurnIsInTheList: the list has the last turn's outcome until the next one
+// ends.
 func TestAFailedTurnIsInTheList(t *testing.T) {
 	onSharedHost(t)
 	id := strings.TrimSpace(sojourn(t, "new", "--agent", "claude"))
@@ -157,8 +157,8 @@ func TestAFailedTurnIsInTheList(t *testing.T) {
 	sojourn(t, "close", id)
 }
 
-// TestANewerStateIsRefusedAtOnce: a build that is older than a session's state
-// says so to whoever asks, and leaves the session as it is.
+// TestANewerStateIsRefusedAtOnce: a build that is older than a session's state returns
+// an error that says so, and leaves the session as it is.
 func TestANewerStateIsRefusedAtOnce(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
@@ -180,8 +180,8 @@ func TestANewerStateIsRefusedAtOnce(t *testing.T) {
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.GetWorkflowExecutionInfo().GetStatus())
 }
 
-// TestARollbackIsRefusedAtOnce: a worker whose build can't replay a session's
-// history is named to whoever asks; with the newer build back nothing is lost.
+// TestARollbackIsRefusedAtOnce: callers get an error that names a worker whose build
+// can't replay a session's history. With the newer build back nothing is lost.
 func TestARollbackIsRefusedAtOnce(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -201,7 +201,7 @@ func TestARollbackIsRefusedAtOnce(t *testing.T) {
 	older.Stop()
 	require.Equal(t, 1, s.code)
 	require.Contains(t, s.err, "worker older-build can't run the session")
-	require.Contains(t, s.err, "[TMPRL1100]", "what the SDK says of a history that the code does not fit")
+	require.Contains(t, s.err, "[TMPRL1100]", "the SDK's code for a history that the code does not match")
 	startWorkerIn(t, w.dataDir)
 	require.Eventually(t, func() bool {
 		// Temporal pauses before it offers the failed task again.

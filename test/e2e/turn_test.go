@@ -27,8 +27,8 @@ func open(t *testing.T, o session.Options) *session.Handle {
 	return h
 }
 
-// anyAgent names the agent of a test in which it doesn't matter: Claude Code, but
-// in a short run Codex, whose program starts in a third of the processor time.
+// anyAgent names an agent for tests in which it doesn't matter: Claude Code, but in a
+// short run Codex, whose program starts in a third of the processor time.
 func anyAgent() string {
 	if testing.Short() {
 		return "codex"

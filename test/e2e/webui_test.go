@@ -12,14 +12,17 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/query/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// webUI drives a browser through the Web UI and gives what it printed. Tests
-// that need it are skipped where there is no browser or no driver.
+// webUI drives a browser through the Web UI and returns what it printed. Tests that
+// need it are skipped without a browser or a driver.
 func webUI(t *testing.T, args ...string) string {
 	t.Helper()
 	requireBrowser(t)
@@ -30,7 +33,7 @@ func webUI(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// requireBrowser skips the test, with what would mend that.
+// requireBrowser skips the test without a browser, and names what to install.
 func requireBrowser(t *testing.T) {
 	t.Helper()
 	chromium := os.Getenv("SOJOURN_CHROMIUM")
@@ -47,8 +50,8 @@ func requireBrowser(t *testing.T) {
 	}
 }
 
-// picture is where a picture goes: into SOJOURN_PICTURES (docs/img, to renew
-// the ones of the documentation), else nowhere that stays.
+// picture returns the path for a picture: in SOJOURN_PICTURES (docs/img, to renew the
+// pictures of the documentation), or else in a temporary folder.
 func picture(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("SOJOURN_PICTURES")
@@ -60,7 +63,7 @@ func picture(t *testing.T, name string) string {
 	return path
 }
 
-// requirePicture holds a picture to a size that a repository can keep.
+// requirePicture checks that a picture is small enough for a repository.
 func requirePicture(t *testing.T, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -69,7 +72,7 @@ func requirePicture(t *testing.T, path string) {
 	require.Less(t, len(data), 400<<10)
 }
 
-// openNamed makes a session with an id that reads well on a picture.
+// openNamed creates a session with an id that reads well in a picture.
 func openNamed(t *testing.T, name, title string) *session.Handle {
 	t.Helper()
 	h, err := spaceOf(t).Client.Create(testContext(t), name+"-"+uuid.NewString()[:8], session.Options{Agent: "claude", Title: title})
@@ -77,7 +80,7 @@ func openNamed(t *testing.T, name, title string) *session.Handle {
 	return h
 }
 
-// TestWebUISignalIsAnswered sends a message by the Web UI's own dialog, in both
+// TestWebUISignalIsAnswered sends a message with the Web UI's own dialog, in both
 // forms.
 func TestWebUISignalIsAnswered(t *testing.T) {
 	skip.InShort(t, "TestWebUIShowsARunningSession has the browser, TestRawSignalIsAnswered the signal")
@@ -101,8 +104,8 @@ func TestWebUISignalIsAnswered(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// TestWebUIShowsARunningSession: an operator sees title, agent, status, turns,
-// cost and the last block of a session while its turn runs.
+// TestWebUIShowsARunningSession: an operator sees title, agent, status, turns, cost and
+// the last block of a session during its turn.
 func TestWebUIShowsARunningSession(t *testing.T) {
 	requireBrowser(t)
 	onSharedHost(t)
@@ -136,8 +139,8 @@ func TestWebUIShowsARunningSession(t *testing.T) {
 	require.NoError(t, h.Close(ctx))
 }
 
-// runToGate starts a turn that does steps and then waits, and returns when the
-// result of the steps has been heard and the turn waits.
+// runToGate starts a turn that runs steps and then waits, and returns when the steps'
+// result has been received and the turn waits.
 func runToGate(ctx context.Context, t *testing.T, h *session.Handle, steps string) (session.Receipt, string) {
 	t.Helper()
 	gate := "gate-" + h.ID()
@@ -156,4 +159,35 @@ func requireFacts(t *testing.T, page string, facts ...string) {
 	for _, fact := range facts {
 		require.Contains(t, page, fact)
 	}
+}
+
+// TestManyQueriesAtOnce: queries that find a session's workflow task in progress all wait
+// for it; at the server's stock setting all but one are refused, and the Web UI, which does
+// not ask again, shows the refusal.
+func TestManyQueriesAtOnce(t *testing.T) {
+	inOwnNamespace(t)
+	k := startKillable(t)
+	h := open(t, session.Options{})
+	require.NoError(t, say(t, h, "SAY ready").Err())
+	awaitIdle(t, h)
+	require.NoError(t, k.now.Kill())
+	ctx := testContext(t)
+	temporal := spaceOf(t).Temporal
+	// Its workflow task waits for a worker.
+	require.NoError(t, temporal.SignalWorkflow(ctx, h.ID(), "", session.SignalMessage, "SAY hello"))
+	answered := make(chan error, 8)
+	for range cap(answered) {
+		go func() {
+			_, err := temporal.WorkflowService().QueryWorkflow(ctx, &workflowservice.QueryWorkflowRequest{
+				Namespace: spaceOf(t).Namespace, Execution: &common.WorkflowExecution{WorkflowId: h.ID()},
+				Query: &query.WorkflowQuery{QueryType: session.QuerySnapshot},
+			})
+			answered <- err
+		}()
+	}
+	k.start()
+	for range cap(answered) {
+		require.NoError(t, <-answered)
+	}
+	require.NoError(t, h.Close(ctx))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
-// awaitFile waits for an event about a file: they come behind the answer.
+// awaitFile waits for an event about a file. Such events follow the answer.
 func awaitFile[P event.Payload](t *testing.T, h *session.Handle, path func(P) string, want string) P {
 	t.Helper()
 	var found P
@@ -43,7 +43,7 @@ func TestR69FileEvents(t *testing.T) {
 	changed := awaitFile(t, h, func(p event.FileModified) string { return p.Path }, "notes/a.txt")
 	require.Equal(t, "other", *changed.Content)
 	raw := awaitFile(t, h, created, "raw")
-	require.Nil(t, raw.Content, "bytes that are no text are not told")
+	require.Nil(t, raw.Content, "an event doesn't contain bytes that are no text")
 	require.Equal(t, int64(2), raw.Size)
 
 	require.NoError(t, say(t, h, "TOOL bash: rm -r notes").Err())
@@ -57,8 +57,8 @@ func TestR69FileEvents(t *testing.T) {
 	requireParity(t, h.ID())
 }
 
-// TestR109WorkspaceWatching: what changes in the workspace is told while the
-// turn runs, text with its content; what tools make for themselves is not.
+// TestR109WorkspaceWatching: changes of the workspace are events during the turn, text
+// files with their content. Files that tools create for themselves are not.
 func TestR109WorkspaceWatching(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{})
@@ -92,8 +92,7 @@ func look(t *testing.T, h *session.Handle) string {
 	return lastOutput(t, h)
 }
 
-// TestWorkspaceComesBack: what the agent wrote outlives its sandbox and its
-// host.
+// TestWorkspaceComesBack: files that the agent wrote outlive its sandbox and its host.
 func TestWorkspaceComesBack(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
@@ -120,14 +119,14 @@ func TestWorkspaceComesBack(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestWorkspaceAfterHostLoss: of a host that is gone for good, what was
-// archived comes back on another one, byte for byte, links and folders too.
+// TestWorkspaceAfterHostLoss: the archived files of a lost host are restored on another
+// one, byte for byte, with links and folders.
 func TestWorkspaceAfterHostLoss(t *testing.T) {
 	inOwnNamespace(t)
 	lost := startWorker(t)
 	h := open(t, session.Options{Agent: anyAgent()})
 	require.NoError(t, say(t, h, `TOOL bash: mkdir -p empty deep; head -c 70000 /dev/urandom > deep/raw; printf x > "$(printf 'odd\377')"; ln -s deep/raw link; ln -s /etc out; printf '#!/bin/sh\necho it runs\n' > run; chmod 750 run; touch -d 2001-02-03 run`).Err())
-	const list = `TOOL bash: find . -printf '%y %m %s %p %l\n' | grep -v ' ./out ' | sort | cksum; cksum < link; ./run; stat -c %Y run; ls`
+	const list = `TOOL bash: find . -printf '%y %m %s %p %l\n' | grep -av ' ./out ' | sort | cksum; cksum < link; ./run; stat -c %Y run; ls`
 	require.NoError(t, say(t, h, list).Err())
 	before := lastOutput(t, h)
 	require.Contains(t, before, "it runs")
@@ -143,8 +142,8 @@ func TestWorkspaceAfterHostLoss(t *testing.T) {
 	require.NoError(t, h.Close(testContext(t)))
 }
 
-// TestWorkspaceOfTheUser: a folder that the user gave is used in place, and
-// nothing of it is kept or told elsewhere.
+// TestWorkspaceOfTheUser: a folder that the user chose is used in place, and nothing of
+// it is archived or in events.
 func TestWorkspaceOfTheUser(t *testing.T) {
 	onSharedHost(t)
 	dir, err := os.MkdirTemp(shared.Dir, "mine-")
@@ -166,9 +165,9 @@ func TestWorkspaceOfTheUser(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "made.txt"))
 }
 
-// TestFilesComeOut: what the agent made in a folder of the sandbox's own is
-// listed and copied to the user, while the session is open and after it is
-// closed, and nothing of it leaves the folder that the user named.
+// TestFilesComeOut: files that the agent wrote in the sandbox's own workspace are
+// listed and copied to the user, while the session is open and after it is closed.
+// Nothing is written outside the folder that the user named.
 func TestFilesComeOut(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{Agent: anyAgent()})

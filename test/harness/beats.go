@@ -17,27 +17,26 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// A Beat is one line of a beat file: a tool of a session was alive, and in
-// which epoch.
+// A Beat is one line of a beat file: a tool of a session was alive in an epoch.
 type Beat struct {
 	Session string
-	// Epoch is that of the sandbox that the tool ran in.
+	// Epoch is the epoch of the sandbox in which the tool ran.
 	Epoch uint64
 	// Kind is start, beat or end.
 	Kind string
-	// PID is the tool's own, in its namespace.
+	// PID is the tool's process id, in its PID namespace.
 	PID int
 	// At is CLOCK_BOOTTIME, read just before the line was written.
 	At time.Duration
 }
 
-// BeatEvery is how often a tool writes that it is alive.
+// BeatEvery is the interval at which a tool writes a beat.
 const BeatEvery = 10 * time.Millisecond
 
-// WriteBeats is the tool whose life is judged: it appends a start, a beat every
-// [BeatEvery], and an end to a file that all tools write to, until there is a
-// file of that name with ".end" behind it. Session and epoch are those of the
-// sandbox that it finds itself in.
+// WriteBeats is the tool whose lifetime is verified. It appends a start, a beat every
+// [BeatEvery], and an end to a file that all tools write to, until a file with that
+// name and the suffix ".end" exists. It takes the session and epoch from the mark of
+// the sandbox in which it runs.
 func WriteBeats(path string) error {
 	session, epoch, err := sandboxOf(os.Getenv(runner.MarkEnv))
 	if err != nil {
@@ -50,7 +49,7 @@ func WriteBeats(path string) error {
 	defer f.Close()
 	kind := "start"
 	for {
-		// One write is one line, whoever else appends.
+		// One write appends one whole line, also when other processes append.
 		if _, err := fmt.Fprintf(f, "%s %d %s %d %d\n", session, epoch, kind, os.Getpid(), runner.BootTime().At); err != nil {
 			return fmt.Errorf("write beats: %w", err)
 		}
@@ -65,7 +64,7 @@ func WriteBeats(path string) error {
 	}
 }
 
-// sandboxOf reads the mark of a sandbox's processes.
+// sandboxOf parses the mark of a sandbox's processes.
 func sandboxOf(mark string) (session string, epoch uint64, err error) {
 	id := filepath.Base(mark)
 	i := strings.LastIndex(id, "-e")
@@ -78,8 +77,8 @@ func sandboxOf(mark string) (session string, epoch uint64, err error) {
 	return id[:i], epoch, nil
 }
 
-// ReadBeats reads a beat file, in the order of its lines. A last line without
-// its end is still being written.
+// ReadBeats reads a beat file, in the order of its lines. A last line without a newline
+// is still being written and is left out.
 func ReadBeats(r io.Reader) ([]Beat, error) {
 	var all []Beat
 	in := bufio.NewReader(r)
@@ -109,29 +108,29 @@ func parseBeat(words []string) (Beat, error) {
 	return Beat{Session: words[0], Epoch: epoch, Kind: words[2], PID: pid, At: time.Duration(at)}, errors.Join(err1, err2, err3)
 }
 
-// Verdict is what a beat file proves.
+// Verdict is the result of Judge.
 type Verdict struct {
-	// Sessions is how many wrote.
+	// Sessions is the number of sessions that wrote.
 	Sessions int
-	// Overlaps names each pair of epochs that lived at the same time.
+	// Overlaps names each pair of epochs that were alive at the same time.
 	Overlaps []string
-	// Handovers is how many times an epoch followed another one; Longest is the
-	// longest time between the two.
+	// Handovers is how many times an epoch followed another one; Longest is the longest
+	// time between two epochs.
 	Handovers int
 	Longest   time.Duration
 }
 
-// span is the life of one epoch of a session: by the clock, and by the lines of
-// the file. A tool may be stopped between reading the clock and writing: then
-// only the lines tell.
+// span is the lifetime of one epoch of a session, by the clock and by the lines of the
+// file. A tool may be stopped between reading the clock and writing; then only the line
+// numbers show the overlap.
 type span struct {
 	epoch             uint64
 	first, last       time.Duration
 	firstLine, toLine int
 }
 
-// Judge says whether two epochs of one session ever lived at the same time.
-// Everything that any process of an epoch wrote counts for it.
+// Judge reports where two epochs of one session were alive at the same time. It counts
+// what any process of an epoch wrote.
 func Judge(beats []Beat) Verdict {
 	bySession := map[string]map[uint64]*span{}
 	for line, b := range beats {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// beatsOf reads lines like a beat file's.
+// beatsOf parses lines in the format of a beat file.
 func beatsOf(t *testing.T, lines ...string) []Beat {
 	t.Helper()
 	all, err := ReadBeats(strings.NewReader(strings.Join(lines, "\n") + "\n"))

@@ -12,24 +12,24 @@ import (
 	"syscall"
 )
 
-// Seen is a process as /proc shows it. Zombies are dead and not seen.
+// Seen is a process as /proc shows it. Zombies are left out.
 type Seen struct {
 	PID, PPID int
-	// Comm and Cmdline are its name and its arguments, with blanks between.
+	// Comm and Cmdline are its name and its arguments, separated by blanks.
 	Comm, Cmdline string
-	// Mark is the sandbox folder that it carries in its environment; empty for
-	// none, or if this user may not look.
+	// Mark is the sandbox folder in its environment; empty if there is none or if this
+	// user may not read it.
 	Mark string
-	// Start tells it from a later process of the same id.
+	// Start distinguishes it from a later process with the same id.
 	Start string
 }
 
-// String is for messages.
+// String implements fmt.Stringer, for messages.
 func (s Seen) String() string {
 	return fmt.Sprintf("%d (%s) below %d: %s", s.PID, s.Comm, s.PPID, s.Cmdline)
 }
 
-// AllSeen lists every living process.
+// AllSeen returns every living process.
 func AllSeen() ([]Seen, error) {
 	names, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -51,7 +51,7 @@ func AllSeen() ([]Seen, error) {
 	return all, nil
 }
 
-// look1 reads one process; the zero value for a zombie.
+// look1 reads one process. It returns the zero value for a zombie.
 func look1(dir string) (Seen, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
@@ -82,9 +82,9 @@ func look1(dir string) (Seen, error) {
 	return s, nil
 }
 
-// Family lists what belongs to sandboxes whose folders begin with a path, whether
-// it carries their mark or only descends from what does, and with it the
-// worker's process and its descendants if a pid is given.
+// Family returns the processes of the sandboxes whose folders begin with a path: those
+// with their mark and all their descendants. If a pid is given, it adds that worker
+// process and its descendants.
 func Family(sandboxes string, worker int) ([]Seen, error) {
 	all, err := AllSeen()
 	if err != nil {
@@ -105,7 +105,7 @@ func Family(sandboxes string, worker int) ([]Seen, error) {
 	return family, nil
 }
 
-// SignalSeen sends a signal to those of the processes that still live.
+// SignalSeen sends a signal to those of the processes that are still alive.
 func SignalSeen(sig syscall.Signal, ps ...Seen) error {
 	var errs []error
 	for _, p := range ps {

@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// Forwarder stands between a worker and a server; stopped, it is a server that
-// is away, at an address that stays. Safe for concurrent use.
+// Forwarder forwards connections between a worker and a server. While it is stopped,
+// the server is unreachable; its address stays the same. Safe for concurrent use.
 type Forwarder struct {
-	// server is the address that it was made with, target the host:port of it.
+	// server is the address passed to Forward, target its host:port.
 	server string
 	target string
 	addr   string
@@ -33,14 +33,15 @@ func Forward(server string) (*Forwarder, error) {
 	return f, f.Start()
 }
 
-// ownAddress is one of this machine that hardly anybody else has: a port of
-// 127.0.0.1 that is closed for a moment may be another's, of a connection even,
-// when it is to be opened again.
+// ownAddress returns an address of this machine that hardly any other program uses. A
+// port of 127.0.0.1 that is closed for a moment may be taken, even by an outgoing
+// connection, before it is opened again.
 func ownAddress() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
 }
 
-// Through is the server's address, as it was given, by way of the forwarder.
+// Through returns the server's address, in the form passed to Forward, with the
+// forwarder's host and port.
 func (f *Forwarder) Through() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +64,7 @@ func (f *Forwarder) Start() error {
 	return nil
 }
 
-// Stop refuses new connections, cuts those that stand, and waits for their end.
+// Stop refuses new connections, closes the open ones, and waits until they have ended.
 // It may be called more than once.
 func (f *Forwarder) Stop() {
 	f.mu.Lock()
@@ -100,7 +101,7 @@ func (f *Forwarder) serve(client net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // how a connection ends is no fault
+			_, _ = io.Copy(way[0], way[1]) // how a connection ends is not an error here
 			way[0].Close()
 			way[1].Close()
 		})
@@ -112,7 +113,8 @@ func (f *Forwarder) serve(client net.Conn) {
 	delete(f.conns, server)
 }
 
-// hold keeps the connections for Stop; it refuses when stopped already.
+// hold keeps the connections for Stop. It returns false if the forwarder has been
+// stopped.
 func (f *Forwarder) hold(conns ...net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

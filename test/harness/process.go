@@ -15,30 +15,30 @@ import (
 	"time"
 )
 
-// stopPatience is how long a process may take to end when asked to.
+// stopPatience is how long a process may take to exit after SIGTERM.
 const stopPatience = 90 * time.Second
 
-// look is how often a file is looked for that says that a process is ready.
+// look is the interval at which the ready file is looked for.
 const look = 10 * time.Millisecond
 
 // Spec is a process to start. Name and Argv are required.
 type Spec struct {
-	// Name is what errors call it.
+	// Name identifies it in errors.
 	Name string
 	Argv []string
 	// Env is added to this process's environment.
 	Env []string
 	// Dir is its working folder; default: this process's.
 	Dir string
-	// ReadyFile is a file that appears when the process is ready, ReadyText a
-	// text that it prints then. One of them must be given.
+	// ReadyFile is a file that appears when the process is ready, ReadyText a text that
+	// it prints then. One of them must be set.
 	ReadyFile, ReadyText string
 }
 
-// Process is a child that has said it is ready. Its methods may be called from
-// any goroutine.
+// Process is a child process that has reported that it is ready. Its methods are safe
+// for concurrent use.
 type Process struct {
-	// Took is how long it needed to be ready.
+	// Took is how long the process needed until it was ready.
 	Took time.Duration
 
 	name string
@@ -50,8 +50,8 @@ type Process struct {
 	out bytes.Buffer
 }
 
-// Spawn starts a process and waits until it is ready or ctx ends; then it is
-// ended again.
+// Spawn starts a process and waits until it is ready. If ctx ends before that, Spawn
+// kills it.
 func Spawn(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{name: s.Name, cmd: exec.Command(s.Argv[0], s.Argv[1:]...), done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env = s.Dir, append(os.Environ(), s.Env...)
@@ -72,7 +72,7 @@ func Spawn(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// await returns when the process is ready.
+// await waits until the process is ready.
 func (p *Process) await(ctx context.Context, file string, said <-chan struct{}) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -110,18 +110,18 @@ func (p *Process) read(r io.Reader, ready string, said chan<- struct{}) {
 	}
 }
 
-// PID is the id of the process.
+// PID returns the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Said is what it has printed so far.
+// Said returns what the process has printed so far.
 func (p *Process) Said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.String()
 }
 
-// Stop asks the process to end and waits; one that does not end is killed, and
-// that is an error. It may be called more than once.
+// Stop sends SIGTERM and waits. A process that doesn't exit in time is killed, and Stop
+// returns an error. It may be called more than once.
 func (p *Process) Stop() error {
 	select {
 	case <-p.done:
@@ -139,7 +139,7 @@ func (p *Process) Stop() error {
 	}
 }
 
-// Kill ends the process with no chance to say goodbye, and waits.
+// Kill sends SIGKILL and waits for the exit.
 func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s: %w", p.name, err)

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The words by which a test binary is called as one of its own tools, see Tool.
+// The arguments with which a test binary runs as one of its own tools, see Tool.
 const (
 	toolBeat         = "sojourn-test-beat"
 	toolNoNamespaces = "sojourn-test-no-namespaces"
 )
 
-// Tool is for the beginning of a TestMain: called as a tool, the test binary is
-// that tool and nothing else.
+// Tool is called at the start of a TestMain. If args name a tool, it runs that tool and
+// called is true.
 func Tool(args []string) (code int, called bool) {
 	if len(args) < 3 {
 		return 0, false
@@ -43,16 +43,16 @@ func Tool(args []string) (code int, called bool) {
 	return 0, true
 }
 
-// BeatCommand is a shell's command for [WriteBeats]. The binary's TestMain must
-// call [Tool].
+// BeatCommand returns a shell command that runs [WriteBeats]. The binary's TestMain
+// must call [Tool].
 func BeatCommand(path string) (string, error) {
 	self, err := os.Executable()
 	return self + " " + toolBeat + " " + path, err
 }
 
-// NoNamespaces writes a program that runs another one where the system allows
-// it no namespaces, as a container's default rules don't. It gives the setting
-// by which StartWorker takes it for the worker.
+// NoNamespaces writes a program that runs another one without the right to create
+// namespaces, as the default rules of a container do. It returns the setting with which
+// StartWorker runs the worker in it.
 func (s *Stack) NoNamespaces() (setting string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -66,9 +66,9 @@ func (s *Stack) NoNamespaces() (setting string, err error) {
 	return workerBin + f.Name(), errors.Join(err, f.Chmod(0o700), f.Close())
 }
 
-// OrdinaryUser writes a program that runs the worker as a user without any
-// privilege, to whom this process's files belong. It returns the setting by which
-// StartWorker takes it for the worker, or why that can't be done here.
+// OrdinaryUser writes a program that runs the worker as an unprivileged user, to whom
+// this process's files look like that user's own. It returns the setting with which
+// StartWorker runs the worker in it, or an error if the system doesn't allow that.
 func (s *Stack) OrdinaryUser() (setting string, err error) {
 	unshare := []string{"unshare", "--user", "--map-user=1000", "--map-group=1000"}
 	if out, err := exec.Command(unshare[0], append(unshare[1:], "true")...).CombinedOutput(); err != nil {
@@ -83,8 +83,8 @@ func (s *Stack) OrdinaryUser() (setting string, err error) {
 	return workerBin + f.Name(), errors.Join(err, f.Chmod(0o700), f.Close())
 }
 
-// withoutNamespaces replaces this process by a program that gets EPERM for
-// namespaces of its own, by clone and unshare, and so do its children.
+// withoutNamespaces replaces this process by a program for which, and for whose
+// children, clone and unshare of a namespace fail with EPERM.
 func withoutNamespaces(argv []string) error {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -112,7 +112,8 @@ func namespaceFilter() []unix.SockFilter {
 	}
 	return []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number},
-		// Its arguments are in memory that no filter sees: callers fall back.
+		// A filter can't read its arguments, which are in memory; callers fall back to
+		// clone.
 		equal(unix.SYS_CLONE3, 0, 1), deny(uint32(unix.ENOSYS)),
 		equal(unix.SYS_CLONE, 1, 0), equal(unix.SYS_UNSHARE, 0, 3),
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: firstArgument},

@@ -17,9 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/modelsim"
 )
 
-// Space is a Temporal namespace of a stack, with clients of it and a model of
-// its own. Workers of one space see no session of another, so tests in
-// different spaces can run at the same time.
+// Space is a Temporal namespace of a stack, with clients and a model of its own.
+// Workers of one space see no session of another, so tests in different spaces can run
+// at the same time.
 type Space struct {
 	Namespace string
 	Model     *modelsim.Server
@@ -33,11 +33,11 @@ type Space struct {
 	stack *Stack
 }
 
-// retention is how long a closed workflow stays in a namespace of a test.
+// retention is how long a test's namespace keeps closed workflows.
 const retention = 24 * time.Hour
 
-// NewSpace makes a namespace, whose name the stack must not have yet, and
-// connects to it. The caller closes the space.
+// NewSpace creates a namespace, whose name must be new in the stack, and connects to
+// it. The caller closes the space.
 func (s *Stack) NewSpace(ctx context.Context, namespace string) (*Space, error) {
 	_, err := s.Temporal.WorkflowService().RegisterNamespace(ctx, &workflowservice.RegisterNamespaceRequest{
 		Namespace: namespace, WorkflowExecutionRetentionPeriod: durationpb.New(retention),
@@ -51,8 +51,8 @@ func (s *Stack) NewSpace(ctx context.Context, namespace string) (*Space, error) 
 	return s.connect(ctx, namespace)
 }
 
-// connect connects to a namespace and starts its model. After an error nothing
-// is left.
+// connect connects to a namespace and starts its model. After an error nothing is left
+// running.
 func (s *Stack) connect(ctx context.Context, namespace string) (*Space, error) {
 	space := &Space{Namespace: namespace, stack: s}
 	if err := errors.Join(space.startModel(ctx), space.dial(ctx)); err != nil {
@@ -92,7 +92,7 @@ func (s *Space) dial(ctx context.Context) (err error) {
 	return err
 }
 
-// Close ends the model and the connections; the namespace stays.
+// Close ends the model and the connections. The namespace remains.
 func (s *Space) Close() {
 	if s.Temporal != nil {
 		s.Temporal.Close()
@@ -105,7 +105,7 @@ func (s *Space) Close() {
 	}
 }
 
-// quiet is a Temporal logger that says nothing.
+// quiet is a Temporal logger that discards everything.
 type quiet struct{}
 
 func (quiet) Debug(string, ...any) {}

@@ -13,39 +13,42 @@ import (
 	"github.com/sojourn-run/sojourn/stream"
 )
 
-// Patience bounds every wait of a test or benchmark; nothing is judged by it, so
-// it is long enough for a machine that is busy with other things.
+// Patience bounds every wait of a test or benchmark. No result depends on it, so it is
+// long enough for a busy machine.
 const Patience = 3 * time.Minute
 
-// Options say where a stack finds its programs.
+// Options of a stack.
 type Options struct {
 	// Root is the repository; default: the working folder.
 	Root string
-	// Name begins the temporary folder's name; default "sojourn".
+	// Name is the prefix of the temporary folder's name; default "sojourn".
 	Name string
-	// Keep leaves the temporary folder when the stack is closed.
+	// Keep keeps the temporary folder when the stack is closed.
 	Keep bool
+	// TemporalConfig are dynamic settings of the Temporal server, KEY=VALUE.
+	TemporalConfig []string
 }
 
-// Stack is a running set of servers with clients of them, on free ports and
-// in a temporary folder.
+// Stack is a running set of servers with clients for them, on free ports and in a
+// temporary folder.
 type Stack struct {
-	// Bin holds our programs, Agents the agents'.
+	// Bin has the programs of this repository, Agents those of the agents.
 	Bin, Agents string
 	// Dir is the temporary folder.
 	Dir string
-	// Env is what the servers' env file says.
+	// Env has the variables of the servers' env file.
 	Env     map[string]string
 	Servers *Process
-	// Space is the namespace that the servers have from the start.
+	// Space is the namespace that the servers create at their start.
 	*Space
 
-	keep bool
+	keep           bool
+	temporalConfig []string
 }
 
-// Start starts servers and model and connects to them. It sets this process's
-// environment to what the env file says, as the AWS client reads it from
-// there: one process holds one stack. After an error nothing is left.
+// Start starts the servers and the model and connects to them. It sets the variables of
+// the env file in this process's environment, from which the AWS client reads them, so
+// one process can have one stack only. After an error nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s, err := newStack(o)
 	if err != nil {
@@ -64,7 +67,7 @@ func newStack(o Options) (*Stack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("field Root: %w", err)
 	}
-	s := &Stack{Bin: os.Getenv("SOJOURN_BIN"), Agents: filepath.Join(root, ".agents", "bin"), keep: o.Keep}
+	s := &Stack{Bin: os.Getenv("SOJOURN_BIN"), Agents: filepath.Join(root, ".agents", "bin"), keep: o.Keep, temporalConfig: o.TemporalConfig}
 	if s.Bin == "" {
 		s.Bin = filepath.Join(root, "bin")
 	}
@@ -78,7 +81,7 @@ func newStack(o Options) (*Stack, error) {
 	return s, err
 }
 
-// check says what is missing before anything is started.
+// check returns an error if a program is missing.
 func (s *Stack) check() error {
 	for _, p := range []string{"sojourn-devstack", "sojourn-worker", "sojourn-runner"} {
 		if _, err := os.Stat(filepath.Join(s.Bin, p)); err != nil {
@@ -104,20 +107,22 @@ func (s *Stack) start(ctx context.Context) (err error) {
 	return err
 }
 
-// servers are the flags of the servers' ports and the variables that say which
-// ports they had.
+// servers are the flags for the servers' ports and the variables that have the ports of
+// the last start.
 var servers = [][2]string{
 	{"--temporal-port", "TEMPORAL_ADDRESS"}, {"--ui-port", "SOJOURN_UI_URL"}, {"--nats-port", "NATS_URL"}, {"--s3-port", "AWS_ENDPOINT_URL_S3"},
 }
 
-// startServers starts the servers: on free ports, or on those that they had
-// before.
+// startServers starts the servers, on free ports or on those of the last start.
 func (s *Stack) startServers(ctx context.Context) (err error) {
 	envFile := filepath.Join(s.Dir, "env")
 	argv := []string{
 		filepath.Join(s.Bin, "sojourn-devstack"), "--data-dir", filepath.Join(s.Dir, "devstack"), "--env-file", envFile,
-		// How soon the servers know of a new namespace.
+		// How soon the servers notice a new namespace.
 		"--temporal-config", "system.namespaceCacheRefreshInterval=200ms",
+	}
+	for _, setting := range s.temporalConfig {
+		argv = append(argv, "--temporal-config", setting)
 	}
 	for _, server := range servers {
 		argv = append(argv, server[0], cmp.Or(portOf(s.Env[server[1]]), "0"))
@@ -129,26 +134,26 @@ func (s *Stack) startServers(ctx context.Context) (err error) {
 	return err
 }
 
-// portOf is the port at the end of an address or URL, "" of "".
+// portOf returns the port at the end of an address or URL, "" for "".
 func portOf(address string) string {
 	return address[strings.LastIndex(address, ":")+1:]
 }
 
-// KillServers ends all servers at once with SIGKILL; RestartServers brings them
-// back, on the same folder and ports.
+// KillServers ends all servers at once with SIGKILL. RestartServers starts them again,
+// on the same folder and ports.
 func (s *Stack) KillServers() error {
-	// What says that they are ready would say so of the next ones.
+	// Remove the ready file: it would report the next servers as ready.
 	return errors.Join(s.Servers.Kill(), os.Remove(filepath.Join(s.Dir, "env")))
 }
 
-// RestartServers starts what KillServers ended.
+// RestartServers starts the servers that KillServers ended.
 func (s *Stack) RestartServers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	return s.startServers(ctx)
 }
 
-// NATSAccess is what the servers' NATS asks for.
+// NATSAccess returns the credentials for the servers' NATS.
 func (s *Stack) NATSAccess() stream.Access {
 	return stream.AccessFrom(func(name string) string { return s.Env[name] })
 }

@@ -12,13 +12,12 @@ import (
 	"github.com/sojourn-run/sojourn/test/modelsim"
 )
 
-// workerBin replaces the worker's program, also among what StartWorker is given.
+// workerBin replaces the worker's program, also as an argument of StartWorker.
 const workerBin = "SOJOURN_WORKER_BIN="
 
-// StartWorker starts a worker of the space on a data folder, which may have had
-// one before.
-// What is given beyond are variables, which win over the stack's, and flags
-// (those that begin with --). SOJOURN_WORKER_BIN replaces the program.
+// StartWorker starts a worker of the space on a data folder, which an earlier worker
+// may have used. Each extra argument is a variable, which overrides the stack's, or a
+// flag if it begins with "--". SOJOURN_WORKER_BIN replaces the program.
 func (s *Space) StartWorker(ctx context.Context, dataDir string, extra ...string) (*Process, error) {
 	env := modelsim.Environment(s.ModelURL)
 	env = append(env,
@@ -51,7 +50,7 @@ func (s *Space) StartWorker(ctx context.Context, dataDir string, extra ...string
 	})
 }
 
-// names are the variables of an environment, with commas between.
+// names returns the names of an environment's variables, separated by commas.
 func names(env []string) string {
 	out := make([]string, len(env))
 	for i, kv := range env {
@@ -60,8 +59,8 @@ func names(env []string) string {
 	return strings.Join(out, ",")
 }
 
-// EndAgents ends what sessions left running on a host: a worker that stops
-// leaves its agents warm, which is what it should do.
+// EndAgents ends the agents that sessions left running on a host. A worker that stops
+// leaves its agents warm on purpose.
 func EndAgents(dataDir string) error {
 	pids, err := Agents(dataDir)
 	if err != nil {
@@ -73,14 +72,14 @@ func EndAgents(dataDir string) error {
 	return nil
 }
 
-// Agents finds the processes of a data folder's sandboxes, runners and agents,
+// Agents returns the processes of a data folder's sandboxes, runners and agents, found
 // by the variable that marks them.
 func Agents(dataDir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
-	// A folder's name may begin with another's.
+	// One folder's name may be a prefix of another's.
 	mark := []byte("SOJOURN_SANDBOX=" + filepath.Clean(dataDir) + string(filepath.Separator))
 	var pids []int
 	for _, e := range entries {

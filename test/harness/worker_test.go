@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The processes of a data folder are not those of another whose name begins alike:
-// h1 is lost, and h16 is not.
+// Agents doesn't return the processes of a folder whose name only has the same prefix:
+// the agents of h16 aren't those of h1.
 func TestAgentsOfOneFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

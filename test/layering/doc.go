@@ -1,7 +1,6 @@
-// Package layering keeps a promise of the design by tests: which package may
-// import which. It has no code outside tests.
+// Package layering tests which package may import which. It has no code outside tests.
 //
-// A rule names the packages it is about, what they must not import (directly,
-// or by way of others too), and why. To change an arrow, change the rule and
-// say the reason in docs/decisions.
+// A rule names its packages, what they must not import (directly, or through others
+// too), and why. To change a dependency, change the rule and give the reason in
+// docs/decisions.
 package layering

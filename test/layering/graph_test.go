@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// module is the path that all our packages begin with.
+// module is the path prefix of all packages of the repository.
 const module = "github.com/sojourn-run/sojourn"
 
-// graph maps each package of the root module to what it imports directly,
-// tests left out: a test may use what its package must not.
+// graph maps each package of the root module to its direct imports, without those of
+// tests: a test may use what its package must not.
 type graph map[string][]string
 
-// loadGraph joins what several systems compile, so that an import behind a
-// build tag is seen too.
+// loadGraph merges the imports for several systems, so that those behind build tags are
+// included.
 func loadGraph(t *testing.T) graph {
 	t.Helper()
 	g := graph{}
@@ -62,9 +62,9 @@ func (g graph) add(t *testing.T, goos string) {
 	}
 }
 
-// chain is the shortest way of imports from a package to one that bad picks;
-// nil when there is none. Not deep, it looks at direct imports only; deep, it
-// passes through packages that are ours.
+// chain returns the shortest chain of imports from a package to one for which bad
+// returns true, or nil. Unless deep, it checks direct imports only; otherwise it
+// follows packages of the root module.
 func (g graph) chain(from string, deep bool, bad func(string) bool) []string {
 	seen := map[string]bool{from: true}
 	for ways := [][]string{{from}}; len(ways) > 0; ways = ways[1:] {
@@ -83,7 +83,7 @@ func (g graph) chain(from string, deep bool, bad func(string) bool) []string {
 	return nil
 }
 
-// ours are the packages of the root module, in order.
+// ours returns the packages of the root module, sorted.
 func (g graph) ours() []string {
 	var all []string
 	for p := range g {
@@ -95,7 +95,7 @@ func (g graph) ours() []string {
 	return all
 }
 
-// check gives a sentence for every broken rule and package.
+// check returns a sentence for every broken rule and package.
 func check(g graph, rules []rule) []string {
 	var broken []string
 	for _, r := range rules {

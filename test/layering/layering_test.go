@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// root is the repository's root.
+// root returns the repository's root.
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", ".."))
@@ -42,7 +42,7 @@ func TestImportsFollowTheArrows(t *testing.T) {
 	}
 }
 
-// Each fake graph breaks one rule, by the name it has; the first breaks none.
+// Each fake graph breaks the rule that it is named after; the first breaks none.
 func TestTheRulesCatch(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -62,6 +62,7 @@ func TestTheRulesCatch(t *testing.T) {
 		{"workspace knows files", "workspace", []string{"/archive", "/runner"}},
 		{"adapters translate", "adapters/claude", []string{"/runner"}},
 		{"permission knows events only", "permission", []string{"/adapters"}},
+		{"steering knows the conversation only", "steering", []string{"/session"}},
 		{"adapters do not know each other", "adapters/claude", []string{"/adapters/codex"}},
 		{"what is common to agents names none of them", "adapters/profiles", []string{"/adapters/claude"}},
 		{"activities do not know workflows", "activities", []string{"/workflows"}},
@@ -112,7 +113,7 @@ func TestAFailureSaysWhyAndHow(t *testing.T) {
 		"and are tested without one (" + module + "/archive → example.com/way → go.temporal.io/sdk/client)"}, check(g, rules()))
 }
 
-// dumpingGrounds are names that say nothing about what a package is for.
+// dumpingGrounds are names that don't describe a package's purpose.
 var dumpingGrounds = []string{"types", "util", "utils", "common", "helper", "helpers", "misc", "shared", "base"}
 
 func TestPackagesAreNamedByTheirDuty(t *testing.T) {
@@ -133,7 +134,7 @@ func TestNobodyElseAsksWhichAgentItIs(t *testing.T) {
 			return
 		}
 		for _, place := range agentConditions(t, name, data, agents) {
-			t.Errorf("%s: a condition on an agent's name; what differs between agents belongs to its adapter", place)
+			t.Errorf("%s: a condition on an agent's name; what differs between agents must be in its adapter", place)
 		}
 	})
 }
@@ -153,7 +154,8 @@ func f(agent string) int {
 	require.Equal(t, []string{"p.go:3:14", "p.go:4:5", "p.go:5:22", "p.go:6:21"}, places)
 }
 
-// agentNames are those that Sojourn serves or will, and every adapter there is.
+// agentNames returns the names of all agents that Sojourn supports or will support, and
+// of every adapter.
 func agentNames(t *testing.T, dir string) []string {
 	t.Helper()
 	names := []string{"claude", "opencode", "gemini", "codex"}
@@ -167,7 +169,7 @@ func agentNames(t *testing.T, dir string) []string {
 	return names
 }
 
-// agentConditions finds comparisons with an agent's name, switch cases of one,
+// agentConditions returns the comparisons with an agent's name, switch cases on one,
 // and tables by one, in a Go source.
 func agentConditions(t *testing.T, name string, data []byte, agents []string) []string {
 	t.Helper()
@@ -202,8 +204,8 @@ func agentConditions(t *testing.T, name string, data []byte, agents []string) []
 	return places
 }
 
-// eachSource visits the Go sources of the root module that are no tests, by
-// their names below the root.
+// eachSource calls visit for the Go sources of the root module that are no tests, with
+// their paths from the root.
 func eachSource(t *testing.T, dir string, visit func(name string, data []byte)) {
 	t.Helper()
 	eachGoFile(t, dir, func(name string) {

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// rule says what some of our packages must not import. Packages of ours are
-// named without the module's path.
+// rule is what some packages must not import. Packages of this repository are named
+// without the module's path.
 type rule struct {
 	name string
-	// about picks the packages that the rule binds.
+	// about reports whether the rule applies to a package.
 	about func(pkg string) bool
-	// forbids says whether one of them must not import a package, which is
-	// given by its whole path.
+	// forbids reports whether such a package must not import another one, which is
+	// given by its full path.
 	forbids func(pkg, imported string) bool
-	// deep also forbids to get there by way of other packages.
+	// deep forbids indirect imports too.
 	deep bool
 	why  string
 }
 
-// rules are the arrows of the design.
+// rules returns the dependency rules of the design.
 func rules() []rule {
 	return []rule{
 		{
@@ -32,15 +32,29 @@ func rules() []rule {
 			name:  "turn is pure",
 			about: under("turn"),
 			forbids: func(_, to string) bool {
-				return !standard(to) && !oneOf(to, "event", "limits", "permission", "reducer", "turn") && to != "github.com/google/uuid"
+				return !standard(to) && !oneOf(to, "effects", "event", "limits", "permission", "reducer", "steering", "turn") && to != "github.com/google/uuid"
 			},
 			why: "what a turn does is decided from facts and signals: no I/O, no clock, no context",
+		},
+		{
+			name:  "effects know conversations and rules",
+			about: under("effects"),
+			forbids: func(_, to string) bool {
+				return !standard(to) && !oneOf(to, "effects", "event", "permission", "reducer")
+			},
+			why: "whichever attempt looks at a loss judges it alike: no I/O, no clock",
 		},
 		{
 			name:    "limits know events only",
 			about:   under("limits"),
 			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "event", "limits") },
 			why:     "workflow and turn judge by the same rule: it does no I/O and reads no clock",
+		},
+		{
+			name:    "steering knows the conversation only",
+			about:   under("steering"),
+			forbids: func(_, to string) bool { return !standard(to) && !oneOf(to, "event", "reducer", "steering") },
+			why:     "what a turn knows of the messages that its agent was handed is pure",
 		},
 		{
 			name:    "permission knows events only",
@@ -143,10 +157,10 @@ func commonToAgents(pkg string) bool {
 	return under("adapters")(pkg) && agentOf(pkg) == "" && pkg != "adapters/builtin"
 }
 
-// notAgents are the folders in adapters that are no agent's.
+// notAgents are the folders in adapters that are not an agent's.
 var notAgents = []string{"builtin", "profiles", "internal"}
 
-// agentOf is the agent that a package of ours is the adapter of; "" for others.
+// agentOf returns the agent of an adapter's package; "" for other packages.
 func agentOf(pkg string) string {
 	rest, ok := strings.CutPrefix(pkg, "adapters/")
 	agent, _, _ := strings.Cut(rest, "/")
@@ -164,19 +178,19 @@ func agentOfPath(to string) string {
 	return agentOf(pkg)
 }
 
-// under picks packages that are, or lie in, one of the folders.
+// under returns a predicate for packages that are, or are below, one of the folders.
 func under(folders ...string) func(string) bool {
 	return func(pkg string) bool {
 		return slices.ContainsFunc(folders, func(f string) bool { return pathWithin(pkg, f) })
 	}
 }
 
-// allOursBut forbids all our packages but those in the folders.
+// allOursBut forbids all packages of the repository except those in the folders.
 func allOursBut(folders ...string) func(pkg, to string) bool {
 	return func(_, to string) bool { return mine(to) && !oneOf(to, folders...) }
 }
 
-// oneOf reports whether an imported package is, or lies in, one of our folders.
+// oneOf reports whether an imported package is, or is below, one of our folders.
 func oneOf(to string, folders ...string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return within(to, f) })
 }
@@ -187,7 +201,8 @@ func pathWithin(p, folder string) bool { return p == folder || strings.HasPrefix
 
 func mine(to string) bool { return pathWithin(to, module) }
 
-// standard packages have no dot in their first element.
+// standard reports whether a package is of the standard library: its first element has
+// no dot.
 func standard(to string) bool {
 	first, _, _ := strings.Cut(to, "/")
 	return !strings.Contains(first, ".")

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownSkips are where testing's Skip may be called: the package whose reasons a
-// run lists and a strict run refuses, and its twins in the modules that can't
-// import it.
+// ownSkips are the files in which testing's Skip may be called: the package whose
+// reasons a run lists and a strict run refuses, and its copies in the modules that
+// can't import it.
 var ownSkips = []string{"test/skip/skip.go", "internal/tools/without_test.go", "devstack/internal/launch/without_test.go"}
 
-// A test that skips by itself would do so unseen in a strict run.
+// A strict run would not notice a test that calls testing's Skip itself.
 func TestTestsSkipByPackageSkipOnly(t *testing.T) {
 	t.Parallel()
 	dir := root(t)
@@ -46,7 +46,7 @@ func f(t *testing.T, b rig) {
 	require.Equal(t, []string{"p_test.go:3:2", "p_test.go:4:2", "p_test.go:5:2"}, skips(t, "p_test.go", []byte(source)))
 }
 
-// skips finds calls of testing's Skip, Skipf and SkipNow in a Go source.
+// skips returns the calls of testing's Skip, Skipf and SkipNow in a Go source.
 func skips(t *testing.T, name string, data []byte) []string {
 	t.Helper()
 	files := token.NewFileSet()

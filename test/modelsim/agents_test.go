@@ -395,7 +395,7 @@ func TestAgentsAreCut(t *testing.T) {
 				}
 			}
 			return false
-		}, 60*time.Second, 20*time.Millisecond)
+		}, 3*time.Minute, 20*time.Millisecond)
 		cancel()
 		require.Error(t, cmd.Wait())
 	})

@@ -49,7 +49,7 @@ func newClaude(t *testing.T) *claude {
 }
 
 func (c *claude) command(args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	c.t.Cleanup(cancel)
 	flags := []string{"-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages", "--dangerously-skip-permissions"}
 	cmd := exec.CommandContext(ctx, c.program, append(flags, args...)...)
@@ -360,7 +360,7 @@ func TestClaudeFoldsAMessage(t *testing.T) {
 	require.Contains(t, l.result(), "slept || SAY steer")
 }
 
-// A gate gives a test a turn that is surely under way, without sleeping.
+// A gate holds a turn in its middle, so that a test needs no sleep.
 func TestClaudeIsInterruptedAtAGate(t *testing.T) {
 	t.Parallel()
 	l := newClaude(t).live()

@@ -106,7 +106,7 @@ func reply(c Conversation) ([]part, error) {
 	if turn.Cell != "" {
 		return []part{callPart{Call{Tool: ToolWaitScript, Cell: turn.Cell}}}, nil
 	}
-	steps, err := parseScript(turn.Prompt)
+	steps, err := c.steps()
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,10 @@ import (
 // Agents write texts of their own into the user's messages. They are no
 // prompts: taking one for the prompt would restart the script.
 var (
-	reminder   = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
-	notice     = "<task-notification>"
+	reminder = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
+	notice   = "<task-notification>"
+	// Sojourn adds this to a message that is asked again.
+	lostCalls  = regexp.MustCompile(`(?s)\n\nOn the machine that was lost .*$`)
 	injections = []string{
 		// Claude Code
 		"<local-command-",
@@ -38,7 +40,7 @@ var element = regexp.MustCompile(`^<([A-Za-z]+[_-][A-Za-z_-]+|[a-z_]+ instructio
 // wrote takes what the agent added off a text and leaves what the user wrote,
 // or "".
 func wrote(text string) string {
-	text = strings.TrimSpace(reminder.ReplaceAllString(text, ""))
+	text = strings.TrimSpace(lostCalls.ReplaceAllString(reminder.ReplaceAllString(text, ""), ""))
 	if hasAnyPrefix(text, injections) || isElement(text) {
 		return ""
 	}

@@ -34,7 +34,7 @@ func start(t testing.TB, opts Options) *bench {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	t.Cleanup(sim.Close)
-	return &bench{sim, url, &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+	return &bench{sim, url, &http.Client{Transport: transport, Timeout: 2 * time.Minute}}
 }
 
 func request(prompt string, stream bool, results ...string) map[string]any {
@@ -310,7 +310,7 @@ func TestClientThatLeavesFreesTheGate(t *testing.T) {
 	require.NoError(t, b.sim.Waiting(t.Context(), "a"))
 	require.NoError(t, res.Body.Close())
 	// Close waits for every answer, so it returns only if this one ended.
-	require.Eventually(t, func() bool { return b.sim.Stats().Active == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.sim.Stats().Active == 0 }, time.Minute, time.Millisecond)
 }
 
 func TestStatsCountPerSessionAndStep(t *testing.T) {

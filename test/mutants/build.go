@@ -18,11 +18,11 @@ import (
 // endToEnd is the package whose tests run the programs.
 const endToEnd = "test/e2e"
 
-// noSymbols leaves out what debuggers read: it is half of a link's time.
+// noSymbols leaves out the debugger's symbols, which take half of the link time.
 const noSymbols = "-ldflags=-w"
 
-// programs are what end-to-end tests run of ours, by name; sojourn-devstack is
-// a module of its own that no mutant changes.
+// programs are the repository's programs that end-to-end tests run, by name.
+// sojourn-devstack is a module of its own that no mutant changes.
 var programs = map[string]string{
 	"sojourn": "cmd/sojourn", "sojourn-worker": "cmd/sojourn-worker", "sojourn-runner": "runner/cmd/sojourn-runner", "sojourn-modelsim": "test/modelsim/cmd/sojourn-modelsim",
 }
@@ -30,10 +30,10 @@ var programs = map[string]string{
 // built is a compiled test program with what it needs to run.
 type built struct {
 	test string
-	// overlay is the mutant's, "" without one. Tests that build programs
-	// themselves build them with it.
+	// overlay is the mutant's overlay file, "" without a mutant. Tests that build
+	// programs themselves build them with it.
 	overlay string
-	// bin is the folder with the programs, "" when the tests need none.
+	// bin is the folder with the programs, "" if the tests need none.
 	bin string
 }
 
@@ -49,7 +49,7 @@ func (r *Runner) buildClean(ctx context.Context, pkg string) (built, error) {
 	return b, r.compile(ctx, b.test, pkg, "")
 }
 
-// build builds a mutant in a folder: the tests, and for those end to end the programs.
+// build builds a mutant in a folder: the tests and, for end-to-end tests, the programs.
 // A program that does not contain the changed file is not built again.
 func (r *Runner) build(ctx context.Context, dir string, m Mutant) (built, error) {
 	overlay, err := r.overlay(dir, m)
@@ -75,7 +75,8 @@ func (r *Runner) build(ctx context.Context, dir string, m Mutant) (built, error)
 	return b, r.buildPrograms(ctx, b.bin, path.Dir(m.File), overlay)
 }
 
-// overlay writes the changed file and what tells the compiler of it.
+// overlay writes the changed file and the overlay file for the compiler, and returns
+// the latter's path.
 func (r *Runner) overlay(dir string, m Mutant) (string, error) {
 	source, err := m.Apply(os.DirFS(r.Root))
 	if err != nil {
@@ -110,8 +111,8 @@ func (r *Runner) buildPrograms(ctx context.Context, bin, changed, overlay string
 	return r.link(bin, "sojourn-devstack")
 }
 
-// link takes a program as it is. A symbolic link would not do: a worker takes
-// the runner that is beside it, and would look beside the link's target.
+// link hard-links an unchanged program. A symbolic link would not do: a worker uses the
+// runner beside its own executable, and would look beside the link's target.
 func (r *Runner) link(bin, name string) error {
 	err := os.Link(filepath.Join(r.Root, "bin", name), filepath.Join(bin, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,7 +121,7 @@ func (r *Runner) link(bin, name string) error {
 	return err
 }
 
-// contains reports whether a package or its tests are built of a folder.
+// contains reports whether a package or its tests depend on a folder.
 func (r *Runner) contains(ctx context.Context, pkg, dir string) (bool, error) {
 	if _, known := r.deps[pkg]; !known {
 		cmd := exec.CommandContext(ctx, "go", "list", "-test", "-deps", "-f", "{{.Dir}}", "./"+pkg)
@@ -151,8 +152,8 @@ func (r *Runner) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// environment is what a test program is started with. A test that would skip
-// fails: it shows nothing.
+// environment returns the environment of a test program. A test that would skip fails,
+// since it proves nothing.
 func (r *Runner) environment(b built) []string {
 	env := append(os.Environ(), "SOJOURN_TEST_STRICT=1", "SOJOURN_DEVSTACK_BIN="+filepath.Join(r.Root, "bin", "sojourn-devstack"))
 	agents := filepath.Join(r.Root, ".agents", "bin")

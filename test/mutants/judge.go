@@ -11,11 +11,11 @@ func pattern(tests []string) string { return "^(" + strings.Join(tests, "|") + "
 // passed reports whether a test passed, by the output of its program.
 func passed(said, test string) bool { return has(said, "--- PASS: "+test+" ") }
 
-// asserted is what a failed assertion prints: testify's trace, or a line of a
+// asserted matches the output of a failed assertion: testify's trace, or a line of a
 // test's file.
 var asserted = regexp.MustCompile(`(?m)^\s+(Error Trace:|\w+_test\.go:\d+:)`)
 
-// notAnAssertion returns why a failure is none of an assertion's; "" if it is.
+// notAnAssertion returns why a failure is not an assertion's; "" if it is one.
 func notAnAssertion(said, test string) string {
 	switch {
 	case strings.Contains(said, "panic: test timed out"):

@@ -89,9 +89,9 @@ func TestJudge(t *testing.T) {
 	require.False(t, passed("ok\n--- PASS: TestR70 (0.00s)\n", "TestR7"))
 }
 
-// A module of its own: one test that asserts, one that doesn't, one that panics
-// with the mutant, one that fails without it, and a mutant that doesn't build.
-// The files stay as they are.
+// A module of its own: one test that asserts, one that doesn't, one that panics with
+// the mutant, one that fails without it, and a mutant that doesn't build. The files
+// stay unchanged.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Verdict is what became of a test under a mutant.
+// Verdict is the result of a test under a mutant.
 type Verdict string
 
 const (
@@ -21,8 +21,8 @@ const (
 	Red Verdict = "red"
 	// Green: the test passed, so it doesn't assert its row.
 	Green Verdict = "GREEN"
-	// Broken: the test could not judge: it did not build, panicked, ran into its
-	// timeout, or fails without the mutant too.
+	// Broken: the test has no result: it did not build, panicked, ran into its timeout,
+	// or fails without the mutant too.
 	Broken Verdict = "broken"
 )
 
@@ -31,11 +31,11 @@ type Outcome struct {
 	Mutant
 	Verdict Verdict `json:"verdict"`
 	Seconds float64 `json:"seconds"`
-	// Why is what build and test said when the verdict is not red.
+	// Why is the output of build and test, if the verdict is not red.
 	Why string `json:"why,omitempty"`
 }
 
-// MarkdownHead begins a table of outcomes.
+// MarkdownHead is the head of a table of outcomes.
 const MarkdownHead = "| Row | Test | File | Line | Mutant | Verdict |\n| --- | --- | --- | --- | --- | --- |"
 
 // Markdown returns a line of a table of outcomes.
@@ -69,11 +69,11 @@ type prepared struct {
 	took  time.Duration
 }
 
-// Run runs each mutant and hands its outcome to seen, in the order given. It
-// returns an error when the runner itself can't work; what it made is removed.
+// Run runs each mutant and calls seen with its outcome, in the given order. It returns
+// an error if the runner itself can't work. It removes its temporary files.
 func (r *Runner) Run(ctx context.Context, mutants []Mutant, seen func(Outcome)) (err error) {
-	// The programs are linked to from bin/, which needs one file system. What
-	// begins with _ is no package to go build ./... .
+	// Hard links to the programs in bin/ need the same file system. A folder whose name
+	// begins with _ is no package for go build ./... .
 	if err := os.MkdirAll(filepath.Join(r.Root, "bin"), 0o755); err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (r *Runner) Run(ctx context.Context, mutants []Mutant, seen func(Outcome)) 
 	return ctx.Err()
 }
 
-// prepareAll hands over each mutant when it is built. There are two folders: the
-// channel holds none, so the one of the last but one is free again.
+// prepareAll sends each mutant once it is built. Two folders suffice: the channel is
+// unbuffered, so the folder of the mutant before the last is free again.
 func (r *Runner) prepareAll(ctx context.Context, mutants []Mutant, ready chan<- prepared) {
 	defer close(ready)
 	for i, m := range mutants {
@@ -111,7 +111,8 @@ func (r *Runner) prepareAll(ctx context.Context, mutants []Mutant, ready chan<- 
 	}
 }
 
-// prepare sees that the test passes without the mutant, and builds it with it.
+// prepare checks that the test passes without the mutant, and builds it with the
+// mutant.
 func (r *Runner) prepare(ctx context.Context, dir string, m Mutant, all []Mutant) (built, error) {
 	if !r.Trust {
 		if err := r.passes(ctx, m, all); err != nil {
@@ -165,7 +166,7 @@ func (r *Runner) passes(ctx context.Context, m Mutant, all []Mutant) error {
 	return r.green[key]
 }
 
-// test runs tests of a built package and returns what they said.
+// test runs tests of a built package and returns their output.
 func (r *Runner) test(ctx context.Context, b built, pkg string, tests ...string) (string, error) {
 	timeout := r.Timeout
 	if timeout == 0 {
@@ -175,7 +176,7 @@ func (r *Runner) test(ctx context.Context, b built, pkg string, tests ...string)
 	cmd := exec.CommandContext(ctx, b.test, "-test.v", "-test.count=1", "-test.timeout="+timeout.String(), "-test.run="+pattern(tests))
 	cmd.Dir = filepath.Join(r.Root, filepath.FromSlash(pkg))
 	cmd.Env = r.environment(b)
-	// A test program that is interrupted ends the servers that it started.
+	// An interrupted test program ends the servers that it started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
 	out, err := cmd.CombinedOutput()

@@ -15,7 +15,7 @@ import (
 //go:embed mutants.txt
 var stored string
 
-// Mutant is a change of the product that a row's test must notice.
+// Mutant is a change of the product that a row's test must detect.
 type Mutant struct {
 	Row int `json:"row"`
 	// File is the changed file, from the root, with slashes.
@@ -26,7 +26,7 @@ type Mutant struct {
 	// Package is the test's folder from the root, Test its name.
 	Package string `json:"package"`
 	Test    string `json:"test"`
-	// CI reports whether it is one of the fast ones that every run of CI has.
+	// CI reports whether it is one of the fast ones that every run of CI includes.
 	CI bool `json:"ci,omitempty"`
 }
 
@@ -98,8 +98,8 @@ func (m Mutant) Apply(tree fs.FS) ([]byte, error) {
 	return []byte(strings.Replace(string(data), m.Old, m.New, 1)), nil
 }
 
-// Check returns a sentence for each mutant that doesn't apply to the tree, or
-// whose test is none of its row's.
+// Check returns a sentence for each mutant that doesn't apply to the tree, or whose
+// test is not one of its row.
 func Check(mutants []Mutant, tests []requirements.Test, tree fs.FS) []string {
 	var faults []string
 	for _, m := range mutants {

@@ -1,4 +1,5 @@
-// Package nasty makes event sequences at random, for property tests of what folds them.
+// Package nasty creates random event sequences, for property tests of code that folds
+// them.
 package nasty
 
 import (
@@ -10,16 +11,16 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Generator makes nasty event sequences: a handful of ids for everything, so
-// that they collide, come in the wrong order, name the wrong kind of thing or
-// nothing at all. Every third one is narrow: nearly everything is about one
-// block of one subagent that goes by two names.
+// Generator creates nasty event sequences: with a handful of ids for everything, so
+// that they collide, have the wrong order, or refer to the wrong kind of thing or to
+// nothing. Every third sequence is narrow: nearly all of it is about one block of one
+// subagent with two names.
 type Generator struct {
 	*rand.Rand
 	narrow bool
 }
 
-// New creates a generator: equal seeds give equal sequences.
+// New creates a generator. Equal seeds produce equal sequences.
 func New(seed uint64) Generator {
 	return Generator{rand.New(rand.NewPCG(seed, 0x50_4a)), seed%3 == 0}
 }
@@ -42,7 +43,7 @@ func (g Generator) Events(n int) []event.Event {
 	return out
 }
 
-// Event returns the next event of a sequence, which is its i-th.
+// Event returns the next event of a sequence; i is its index.
 func (g Generator) Event(i int) event.Event {
 	ctx := event.Context{
 		ConversationID: pick(g, "", "main", "main", "t1", "t2", "t3", "a1", "a2"),

@@ -7,15 +7,16 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// inStep puts calls that were under way at the same time live, one after the
-// other with nothing between, into one order on both sides.
+// inStep puts calls that were in progress at the same time, one after the other with
+// nothing between, into one order on both sides.
 func inStep(live, restored []event.Block) (l, r []event.Block) {
 	group := joined(live, atOnce(live), atOnce(restored))
 	return byGroup(live, group), byGroup(restored, group)
 }
 
-// joined puts calls into one group that are so on either side: of calls that began in
-// the same millisecond one side may tell the first to its end before the second.
+// joined merges groups of the live side whose calls share a group on the restored side.
+// Of calls that start in the same millisecond, one side may report the first as ended
+// before the second starts.
 func joined(blocks []event.Block, live, restored map[string]int) map[string]int {
 	first := map[int]string{} // the first call of each group of the restored side
 	for _, b := range blocks {
@@ -38,8 +39,7 @@ func joined(blocks []event.Block, live, restored map[string]int) map[string]int 
 	return live
 }
 
-// atOnce numbers the calls of a conversation so that those have the same number
-// of which one began before another one ended.
+// atOnce numbers the groups of calls that were in progress at the same time.
 func atOnce(blocks []event.Block) map[string]int {
 	group := map[string]int{}
 	open := map[string]bool{}
@@ -60,7 +60,7 @@ func atOnce(blocks []event.Block) map[string]int {
 	return group
 }
 
-// byGroup orders the blocks of each group by their calls.
+// byGroup sorts the blocks of each group by their calls.
 func byGroup(blocks []event.Block, group map[string]int) []event.Block {
 	of := func(b event.Block) int {
 		if b.Type != event.BlockToolUse && b.Type != event.BlockToolResult {

@@ -10,32 +10,31 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// Rules say what the live side of an agent cannot have. The zero value
-// demands that everything is equal, lost blocks and Sojourn's own included; for
-// transcripts of the agent alone see [Native].
+// Rules are what the live side of an agent can't have. The zero value requires that
+// everything is equal, lost blocks and server blocks included. For transcripts of the
+// agent alone see [Native].
 type Rules struct {
-	// UngivenPrefix begins the live id of a user message that the host gave no
-	// id; such a message need not have the id of its counterpart. Default: all
+	// UngivenPrefix is the prefix of the live id of a user message to which the host
+	// gave no id. Such a message may have another id than its counterpart. Default: all
 	// ids must be equal.
 	UngivenPrefix string
-	// NoCommonIDs: the two sides number their blocks differently; no ids are
-	// compared, only what they stand for. Default: ids must be equal.
+	// NoCommonIDs: the two sides number their blocks differently, so ids are not
+	// compared. Default: ids must be equal.
 	NoCommonIDs bool
-	// UnsentDepth is the depth from which on subagents' threads are not sent
-	// live; a subagent of the main conversation has depth 1. Default: 0, all
-	// threads are sent.
+	// UnsentDepth is the depth from which on subagents' threads are not sent live. A
+	// subagent of the main conversation has depth 1. Default: 0, all threads are sent.
 	UnsentDepth int
 	// UnsentText: texts, thoughts, messages and errors of subagents may be
 	// missing live. Default: they must be there.
 	UnsentText bool
-	// CallsAtOnce: calls that were under way at the same time, with nothing
-	// between them, may stand in another order on the other side. Default: the
-	// order must be the same.
+	// CallsAtOnce: calls that were in progress at the same time, with nothing between
+	// them, may have another order on the other side. Default: the order must be the
+	// same.
 	CallsAtOnce bool
 }
 
-// Difference is one place in which the two sides differ. Live or Restored is
-// "" where that side has nothing.
+// Difference is one place in which the two sides differ. Live or Restored is "" if that
+// side has nothing there.
 type Difference struct {
 	// Where is the conversation and the position in it.
 	Where    string
@@ -47,8 +46,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s\n  live     %s\n  restored %s", d.Where, d.Live, d.Restored)
 }
 
-// Compare gives the differences that the rules don't explain; none means that
-// the sides are equal. It fails only on states that can't be encoded.
+// Compare returns the differences that the rules don't explain; none if the sides are
+// equal. It fails only for states that can't be encoded.
 func Compare(live, restored reducer.State, r Rules) ([]Difference, error) {
 	c := comparison{rules: r, deep: r.deepThreads(live, restored)}
 	c.blocks(event.Main, live.Blocks, restored.Blocks)
@@ -64,7 +63,8 @@ type comparison struct {
 	err   error
 }
 
-// deepThreads are the threads that one of the states shows to lie too deep.
+// deepThreads returns the threads whose depth in one of the states is at least
+// UnsentDepth.
 func (r Rules) deepThreads(states ...reducer.State) map[string]bool {
 	deep := map[string]bool{}
 	if r.UnsentDepth == 0 {
@@ -103,7 +103,7 @@ func depth(id string, parents map[string]string) int {
 	return n
 }
 
-// threads are the subagents that both sides must have.
+// threads returns the subagents that both sides must have.
 func (c *comparison) threads(s reducer.State) []reducer.Subagent {
 	var out []reducer.Subagent
 	for _, sub := range s.Subagents {
@@ -154,13 +154,17 @@ func (c *comparison) blocks(where string, live, restored []event.Block) {
 		case i >= len(restored):
 			c.add(at, live[i], nil)
 		default:
-			c.equal(at, timeless(live[i]), c.align(live[i], timeless(restored[i])))
+			l, r := timeless(live[i]), c.align(live[i], timeless(restored[i]))
+			if l.Usage == nil || r.Usage == nil {
+				l.Usage, r.Usage = nil, nil // an agent may write a block before its call has ended
+			}
+			c.equal(at, l, r)
 		}
 	}
 }
 
-// align gives a restored block the id of its live counterpart where the rules
-// don't want it to be equal.
+// align sets a restored block's id to that of its live counterpart, if the rules allow
+// them to differ.
 func (c *comparison) align(live, restored event.Block) event.Block {
 	prefix := c.rules.UngivenPrefix
 	ungiven := prefix != "" && live.Type == event.BlockUserMessage && strings.HasPrefix(live.ID, prefix)
@@ -173,13 +177,13 @@ func (c *comparison) align(live, restored event.Block) event.Block {
 	return restored
 }
 
-// timeless is a block without times and durations.
+// timeless returns a block without times and durations.
 func timeless(b event.Block) event.Block {
 	b.Timestamp, b.DurationMS = event.Block{}.Timestamp, nil
 	return b
 }
 
-// withoutUnsent drops what the live side may leave out of a thread.
+// withoutUnsent drops the blocks that the live side may not have in a thread.
 func withoutUnsent(live, restored []event.Block) []event.Block {
 	sent := map[string]bool{}
 	for _, b := range live {
@@ -194,8 +198,8 @@ func withoutUnsent(live, restored []event.Block) []event.Block {
 	return kept
 }
 
-// said tells what a subagent says, errors and interruptions included, from
-// what it does.
+// said reports whether a block is something a subagent says, errors and interruptions
+// included, and not something it does.
 func said(t event.BlockType) bool {
 	return t.HasText() || t == event.BlockError || t == event.BlockSystem
 }
@@ -218,7 +222,7 @@ func (c *comparison) add(where string, live, restored any) {
 	c.found = append(c.found, d)
 }
 
-// encode gives JSON in one form: keys sorted, numbers as they are written.
+// encode returns canonical JSON: keys sorted, numbers as they are written.
 func (c *comparison) encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err == nil {

@@ -106,7 +106,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// A cycle of references, which no agent makes, ends.
+// A cycle of references, which no agent creates, doesn't make Compare loop.
 func TestCompareCycle(t *testing.T) {
 	t.Parallel()
 	s := tree(thread("a", ref("b")), thread("b", ref("a")))
@@ -123,8 +123,8 @@ func TestDifferenceReads(t *testing.T) {
 	require.Contains(t, got[0].String(), `"content":"x"`)
 }
 
-// Native leaves out what says of itself that no transcript of the agent's has it,
-// and nothing else.
+// Native removes exactly the blocks that are marked as being in no transcript of the
+// agent.
 func TestNative(t *testing.T) {
 	t.Parallel()
 	gone := lost(ref("gone"))
@@ -133,5 +133,5 @@ func TestNative(t *testing.T) {
 	want := main(prompt("u"), ref("t"))
 	want.Subagents = []reducer.Subagent{thread("t", text("c", "kept"))}
 	require.Equal(t, want, parity.Native(live))
-	require.Len(t, live.Blocks, 5, "the live one stays as it is")
+	require.Len(t, live.Blocks, 5, "the live one is unchanged")
 }

@@ -13,14 +13,14 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// unwritten is a conversation with a subagent that said some blocks.
+// unwritten returns a conversation with a subagent that has these blocks.
 func unwritten(said ...event.Block) reducer.State {
 	s := main(prompt("u"), call("q", event.ExecutionError), ref("q"))
 	s.Subagents = []reducer.Subagent{thread("q", said...)}
 	return s
 }
 
-// settled folds the difference, and demands that nothing is left of it.
+// settled folds the difference, and checks that the result has no further one.
 func settled(t *testing.T, live, restored reducer.State) reducer.State {
 	t.Helper()
 	for _, e := range loss.Difference(live, restored, loss.Options{}) {
@@ -30,8 +30,7 @@ func settled(t *testing.T, live, restored reducer.State) reducer.State {
 	return live
 }
 
-// After a death the live side is what the disk says, whichever of the two the
-// death has taken more from.
+// After a kill the live side becomes what the disk has, whichever side lost more.
 func TestDifferenceEitherWay(t *testing.T) {
 	t.Parallel()
 	output := "done"
@@ -76,7 +75,7 @@ func TestDifferenceEitherWay(t *testing.T) {
 	}
 }
 
-// A subagent whose very call is lost is lost with it.
+// A lost call loses its subagent.
 func TestLostCallLosesItsSubagent(t *testing.T) {
 	t.Parallel()
 	live := main(prompt("u"), call("q", event.ExecutionError), ref("q"))
@@ -87,7 +86,7 @@ func TestLostCallLosesItsSubagent(t *testing.T) {
 	require.Empty(t, diffs)
 }
 
-// The same, where the agent wrote the thread and not its call.
+// The same, if the agent wrote the thread but not its call.
 func TestLostCallLeavesAnOrphan(t *testing.T) {
 	t.Parallel()
 	live := main(prompt("u"), call("q", event.ExecutionError), ref("q"))
@@ -96,14 +95,14 @@ func TestLostCallLeavesAnOrphan(t *testing.T) {
 	restored.Subagents = []reducer.Subagent{thread("agent-7", text("s", "x"))}
 	restored.Subagents[0].Status = event.ExecutionRunning
 	after := settled(t, live, restored)
-	restored.Subagents[0].Status = event.ExecutionError // Sojourn's own word, for both sides
+	restored.Subagents[0].Status = event.ExecutionError // the status that Sojourn sets on both sides
 	diffs, err := parity.Compare(parity.Native(after), restored, parity.Rules{})
 	require.NoError(t, err)
 	require.Empty(t, diffs)
-	require.NotEmpty(t, settled(t, main(prompt("u")), restored).Conversation("agent-7"), "it is told")
+	require.NotEmpty(t, settled(t, main(prompt("u")), restored).Conversation("agent-7"), "the orphan is in the live conversation")
 }
 
-// What an agent never says is not taken for what a death took.
+// Blocks that an agent never sends are not marked as lost.
 func TestUnsentIsNotUnsaid(t *testing.T) {
 	t.Parallel()
 	live, restored := tree(thread("q", call("t", event.ExecutionSuccess))), tree(thread("q", text("s", "never sent"), call("t", event.ExecutionSuccess)))

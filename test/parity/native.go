@@ -7,11 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// Native is the part of a live conversation that the agent's own transcripts
-// must have: without the blocks that Sojourn added, those that the live side says
-// are in no transcript (metadata "lost"), and the threads of subagents whose start
-// is among them. It is for comparisons with a transcript alone; what is shown of a
-// session has those blocks on both sides.
+// Native returns the part of a live conversation that the agent's own transcripts must
+// have. It leaves out server blocks, blocks marked as lost (metadata "lost"), and the
+// threads of subagents whose reference block is among them. Use it to compare with a
+// transcript alone; a restored session has those blocks on both sides.
 func Native(live reducer.State) reducer.State {
 	gone := map[string]bool{}
 	note := func(blocks []event.Block) {
@@ -38,5 +37,5 @@ func native(blocks []event.Block) []event.Block {
 	return slices.DeleteFunc(slices.Clone(blocks), added)
 }
 
-// added reports whether a block is in no transcript of the agent's.
+// added reports whether a block is in no transcript of the agent.
 func added(b event.Block) bool { return b.Source == event.SourceServer || reducer.Lost(b) }

@@ -1,6 +1,6 @@
-// Package recordings provides what real agents said and wrote, for tests: one
-// folder per agent, in it one per recorded scenario. A scenario has the files of
-// one process, or of several, whose names then begin with a prefix such as
+// Package recordings provides recorded input, output and files of real agents, for
+// tests: one folder per agent, with one per recorded scenario. A scenario has the files
+// of one process, or of several, whose names then begin with a prefix such as
 // "resume-":
 //
 //	cmd.txt       working directory, environment and command line
@@ -8,14 +8,14 @@
 //	stdout.jsonl, stdin.jsonl, stderr.txt, exit.txt
 //	transcripts/  what the process wrote below its home
 //
-// Of OpenCode's server there are also events.sse.jsonl and http.jsonl. The model
-// behind the agents was a scripted one, so its words, token counts and
-// signatures prove nothing about models.
+// OpenCode's server also has events.sse.jsonl and http.jsonl. The model behind the
+// agents was a scripted one, so its texts, token counts and signatures prove nothing
+// about models.
 //
-// A scenario whose name begins with a version, such as v2.0.77-subagent, was
-// recorded with that version of the program; the others with the one that the
-// repository pinned when they were made: Claude Code 2.1.197, OpenCode 1.18.33,
-// Gemini CLI 0.61.0, Codex 0.169.0.
+// A scenario whose name begins with a version, such as v2.0.77-subagent, was recorded
+// with that version of the program. The others were recorded with the one that the
+// repository pinned at that time: Claude Code 2.1.197, OpenCode 1.18.33, Gemini CLI
+// 0.61.0, Codex 0.169.0.
 //
 // The archives are in testdata, packed by pack.sh. Only tests import the package.
 package recordings
@@ -44,7 +44,7 @@ var packed embed.FS
 
 const sums = "SHA256SUMS"
 
-// unpacked is the folder of this process's recordings; it is made once.
+// unpacked is the folder of this process's recordings, which is created once.
 var unpacked = sync.OnceValues(func() (string, error) {
 	archives, err := fs.Sub(packed, "testdata")
 	if err != nil {
@@ -57,9 +57,9 @@ var unpacked = sync.OnceValues(func() (string, error) {
 	return unpack(archives, bin)
 })
 
-// Dir returns the folder with an agent's recordings; with "" the one with those
-// of all agents. Its files must not be changed. An archive that is not what its
-// checksum says fails the test.
+// Dir returns the folder with an agent's recordings, or with those of all agents if
+// agent is "". Its files must not be changed. An archive that doesn't match its
+// checksum fails the test.
 func Dir(t testing.TB, agent string) string {
 	t.Helper()
 	all, err := unpacked()
@@ -73,7 +73,7 @@ func Dir(t testing.TB, agent string) string {
 	return dir
 }
 
-// binFolder returns the bin folder of the repository that the test runs in.
+// binFolder returns the bin folder of the repository of the running test.
 func binFolder() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -91,9 +91,9 @@ func binFolder() (string, error) {
 	}
 }
 
-// unpack checks the archives and returns the folder below bin that holds what
-// is in them. The folder is named after their checksums and made once, whichever
-// process is first.
+// unpack checks the archives and returns the folder below bin with their contents. The
+// folder is named after their checksums and created once, by whichever process is
+// first.
 func unpack(archives fs.FS, bin string) (string, error) {
 	listed, err := fs.ReadFile(archives, sums)
 	if err != nil {
@@ -130,8 +130,7 @@ func unpack(archives fs.FS, bin string) (string, error) {
 	return dir, nil
 }
 
-// verified reads the archives, each of which must have a checksum, and each
-// checksum an archive.
+// verified reads the archives. Each must have a checksum, and each checksum an archive.
 func verified(archives fs.FS, listed string) (map[string][]byte, error) {
 	names, err := fs.Glob(archives, "*.tar.gz")
 	if err != nil {
@@ -157,7 +156,7 @@ func verified(archives fs.FS, listed string) (map[string][]byte, error) {
 	return found, nil
 }
 
-// extract writes an archive's files below dir, which nobody may write after.
+// extract writes an archive's files below dir, read-only.
 func extract(data []byte, dir string) error {
 	plain, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

@@ -33,7 +33,7 @@ func archives(t *testing.T) fstest.MapFS {
 	return out
 }
 
-// Every agent has scenarios, each with what its process was and said.
+// Every agent has scenarios, each with its process's command line and output.
 func TestDir(t *testing.T) {
 	t.Parallel()
 	for _, agent := range []string{"claude", "codex", "gemini", "opencode"} {
@@ -44,8 +44,8 @@ func TestDir(t *testing.T) {
 	require.Equal(t, filepath.Dir(Dir(t, "claude")), Dir(t, ""))
 }
 
-// One flipped byte is told in one line that names the file, also when the
-// recordings were unpacked before.
+// One flipped byte is reported in one line that names the file, also if the recordings
+// were unpacked before.
 func TestDamagedArchive(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
@@ -77,7 +77,7 @@ func TestArchiveAndChecksumBelongTogether(t *testing.T) {
 	require.ErrorContains(t, err, "gemini.tar.gz")
 }
 
-// What is unpacked is made once, and by one process whole or not at all.
+// Archives are unpacked once, and by one process whole or not at all.
 func TestUnpackedOnce(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// BenchmarkTranslate gives lines per second; it is the same after ten turns and
-// after ten thousand. before are the records of that many turns, and measured
-// those whose translation is measured behind them.
-func (a Agent) BenchmarkTranslate(b *testing.B, before func(turns int) iter.Seq[event.Record], measured func(after int) []event.Record) {
+// BenchmarkTranslate measures lines per second after ten turns and after ten thousand,
+// which must be about the same. before returns the records of that many turns, and
+// measured the records that are measured after them.
+func (a Agent) BenchmarkTranslate(b *testing.B, before func(turns int) iter.Seq[traffic.Record], measured func(after int) []traffic.Record) {
 	for _, turns := range []int{10, 10_000} {
 		b.Run(fmt.Sprintf("after=%d_turns", turns), func(b *testing.B) {
 			tr := a.Translator(b, nil)
@@ -33,9 +33,9 @@ func (a Agent) BenchmarkTranslate(b *testing.B, before func(turns int) iter.Seq[
 	}
 }
 
-// Again gives records that many times.
-func Again(records []event.Record, times int) iter.Seq[event.Record] {
-	return func(yield func(event.Record) bool) {
+// Again returns the records, repeated that many times.
+func Again(records []traffic.Record, times int) iter.Seq[traffic.Record] {
+	return func(yield func(traffic.Record) bool) {
 		for range times {
 			for _, r := range records {
 				if !yield(r) {
@@ -46,9 +46,9 @@ func Again(records []event.Record, times int) iter.Seq[event.Record] {
 	}
 }
 
-// BenchmarkParse gives bytes per second for transcripts of so many megabytes,
-// alone and with the fold to a state behind it. write makes a transcript of
-// about that many bytes, and says how many they are.
+// BenchmarkParse measures bytes per second for transcripts of so many megabytes, with
+// and without the fold to a state. write creates a transcript of about size bytes, and
+// returns its exact size.
 func (a Agent) BenchmarkParse(b *testing.B, megabytes []int, write func(size int) (adapters.Source, int)) {
 	for _, mb := range megabytes {
 		source, size := write(mb << 20)

@@ -7,20 +7,20 @@ import (
 	"runtime"
 )
 
-// Endless is a home with one file of any size that is nowhere in memory: First,
-// Line again and again, and Last. Not safe for concurrent use.
+// Endless is a home with one file of any size that is never in memory as a whole:
+// First, then Line repeated, then Last. Not safe for concurrent use.
 type Endless struct {
 	// Name is the file's path.
 	Name string
-	// First and Line are not empty.
+	// First and Line must not be empty.
 	First, Line, Last string
-	// Lines is how often Line comes.
+	// Lines is the number of repetitions of Line.
 	Lines int64
-	// Peak is the most memory that was in use while the file was read.
+	// Peak is the highest heap use seen while the file was read.
 	Peak uint64
 }
 
-// Size is the file's length in bytes.
+// Size returns the file's length in bytes.
 func (e *Endless) Size() int64 {
 	return int64(len(e.First)+len(e.Last)) + e.Lines*int64(len(e.Line))
 }
@@ -36,7 +36,7 @@ func (e *Endless) Glob(pattern string) ([]string, error) {
 // Open opens the file.
 func (e *Endless) Open(name string) (io.ReadCloser, error) { return e.OpenAt(name, 0) }
 
-// OpenAt opens the file behind offset bytes.
+// OpenAt opens the file at a byte offset.
 func (e *Endless) OpenAt(name string, offset int64) (io.ReadCloser, error) {
 	if name != e.Name {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
@@ -47,11 +47,11 @@ func (e *Endless) OpenAt(name string, offset int64) (io.ReadCloser, error) {
 type endless struct {
 	of *Endless
 	at int64
-	// measured is where memory was looked at last.
+	// measured is the offset at which memory was last measured.
 	measured int64
 }
 
-// measureEvery is how many bytes are read between two looks at the memory.
+// measureEvery is the number of bytes between two measurements of the memory.
 const measureEvery = 4 << 20
 
 func (r *endless) Read(p []byte) (n int, err error) {
@@ -72,7 +72,7 @@ func (r *endless) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// from is what follows offset bytes of the file, up to the end of its line.
+// from returns the rest of the line at a byte offset.
 func (e *Endless) from(offset int64) string {
 	first, line := int64(len(e.First)), int64(len(e.Line))
 	switch {

@@ -14,47 +14,48 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
-// Agent is an adapter with what only its tests know.
+// Agent is an adapter with the details that its tests need.
 type Agent struct {
 	Adapter adapters.Adapter
-	// Runs are those of the recordings. Needed by the tests of properties.
+	// Runs returns the runs of the recordings. Required by the property tests.
 	Runs func(t testing.TB) []Run
-	// Transcripts are those of the recordings. Default: none.
+	// Transcripts returns the transcripts of the recordings. Default: none.
 	Transcripts func(t testing.TB) []Transcript
-	// Strange are lines that no version of the agent says; see
+	// Strange are lines that no version of the agent prints; see
 	// [Agent.UnknownAnywhere].
 	Strange []Strange
-	// AllKnown: no line of the recordings is unknown to the adapter. Default: a
-	// recording may have lines that mean nothing.
+	// AllKnown: no line of the recordings is unknown to the adapter. Default: unknown
+	// lines are allowed.
 	AllKnown bool
-	// EmptyStays: a text that was begun and said nothing when the agent ended
-	// stays pending, because empty blocks are left out of a conversation anyway.
-	// Default: nothing stays pending.
+	// EmptyStays: a text without content when the agent ended stays pending, because
+	// empty blocks are left out of a conversation anyway. Default: nothing stays
+	// pending.
 	EmptyStays bool
 
-	// StorySource takes a section of a story for a transcript. Default: stories
-	// have no transcripts.
+	// StorySource returns the transcript in a section of a story, if it is one.
+	// Default: stories have no transcripts.
 	StorySource func(name, text string) (adapters.Source, bool)
-	// StoryRules compare a story's two sides. Default: strict.
+	// StoryRules compare a story's two sides. Default: the zero value.
 	StoryRules parity.Rules
-	// StoryDue: what the translator wants written of its own accord is part of a
-	// story. Default: the other tests of the adapter say it all.
+	// StoryDue: the messages that the translator makes due are part of a story.
+	// Default: other tests of the adapter cover them.
 	StoryDue bool
 }
 
-// Live is the state that records make; what side holds is told by it alone.
-func (a Agent) Live(t testing.TB, records []event.Record, side ...adapters.Source) reducer.State {
+// Live returns the state folded from records and from the side transcripts.
+func (a Agent) Live(t testing.TB, records []traffic.Record, side ...adapters.Source) reducer.State {
 	t.Helper()
 	s, err := reducer.Fold(adapters.Translate(a.Adapter, Sequence(records), adapters.TranslateOptions{Side: side}))
 	require.NoError(t, err)
 	return s
 }
 
-// Parsed is the state that transcripts make.
+// Parsed returns the state folded from transcripts.
 func (a Agent) Parsed(t testing.TB, sources ...adapters.Source) reducer.State {
 	t.Helper()
 	s, err := reducer.Fold(a.Adapter.Parse(sources))
@@ -62,7 +63,7 @@ func (a Agent) Parsed(t testing.TB, sources ...adapters.Source) reducer.State {
 	return s
 }
 
-// ParsedEvents are the events of transcripts, each as JSON.
+// ParsedEvents returns the events of transcripts, each as JSON.
 func (a Agent) ParsedEvents(t testing.TB, sources ...adapters.Source) []string {
 	t.Helper()
 	var events []string
@@ -73,7 +74,7 @@ func (a Agent) ParsedEvents(t testing.TB, sources ...adapters.Source) []string {
 	return events
 }
 
-// ParseAll is the state that what is good of transcripts makes, and the errors
+// ParseAll returns the state folded from the valid part of transcripts, and the errors
 // of the rest.
 func (a Agent) ParseAll(sources ...adapters.Source) (reducer.State, []error) {
 	b := reducer.NewBuilder(reducer.State{})
@@ -88,7 +89,7 @@ func (a Agent) ParseAll(sources ...adapters.Source) (reducer.State, []error) {
 	return b.State(), errs
 }
 
-// Translator goes on from a state.
+// Translator creates a translator that continues from a state.
 func (a Agent) Translator(t testing.TB, state json.RawMessage) adapters.Translator {
 	t.Helper()
 	tr, err := a.Adapter.Translator(adapters.Launch{}, state)
@@ -96,9 +97,9 @@ func (a Agent) Translator(t testing.TB, state json.RawMessage) adapters.Translat
 	return tr
 }
 
-// Step translates records from a state on, and gives the events and the state
-// after them, both as JSON.
-func (a Agent) Step(t testing.TB, state []byte, records []event.Record) (events []string, after []byte) {
+// Step translates records from a state, and returns the events and the state after
+// them, both as JSON.
+func (a Agent) Step(t testing.TB, state []byte, records []traffic.Record) (events []string, after []byte) {
 	t.Helper()
 	tr := a.Translator(t, state)
 	for _, r := range records {
@@ -118,7 +119,7 @@ func encoded(t testing.TB, events []event.Event) []string {
 	return out
 }
 
-// Sequence gives what there is, without an error.
+// Sequence returns the items as a sequence without errors.
 func Sequence[T any](items []T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, item := range items {
@@ -129,14 +130,14 @@ func Sequence[T any](items []T) iter.Seq2[T, error] {
 	}
 }
 
-// Memory is a transcript whose content is a text.
+// Memory returns a transcript with a text as its content.
 func Memory(of adapters.Transcript, text string) adapters.Source {
 	return adapters.Source{Transcript: of, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(text)), nil
 	}}
 }
 
-// CountBlocks counts those of all conversations.
+// CountBlocks returns the number of blocks of all conversations.
 func CountBlocks(s reducer.State) int {
 	n := len(s.Blocks)
 	for _, sub := range s.Subagents {
@@ -145,7 +146,7 @@ func CountBlocks(s reducer.State) int {
 	return n
 }
 
-// Kinds are the types of events.
+// Kinds returns the types of events.
 func Kinds(events []event.Event) []event.Type {
 	var out []event.Type
 	for _, e := range events {
@@ -154,7 +155,7 @@ func Kinds(events []event.Event) []event.Type {
 	return out
 }
 
-// JSON is v in one line.
+// JSON returns v as JSON on one line.
 func JSON(t testing.TB, v any) string {
 	t.Helper()
 	data, err := json.Marshal(v)
@@ -162,7 +163,7 @@ func JSON(t testing.TB, v any) string {
 	return string(data)
 }
 
-// Pretty is v as JSON for people.
+// Pretty returns v as indented JSON.
 func Pretty(t testing.TB, v any) string {
 	t.Helper()
 	var buf bytes.Buffer

@@ -18,15 +18,15 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Home is a home in memory, which counts what is read of it. Not safe for
-// concurrent use.
+// Home is a home in memory that counts the bytes read from it. Not safe for concurrent
+// use.
 type Home struct {
 	Files map[string]string
-	// Read is how many bytes were read.
+	// Read is the number of bytes read.
 	Read int64
 }
 
-// Glob returns the paths that match, in order.
+// Glob returns the matching paths, sorted.
 func (h *Home) Glob(pattern string) ([]string, error) {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(h.Files)) {
@@ -44,7 +44,7 @@ func (h *Home) Glob(pattern string) ([]string, error) {
 // Open opens a file.
 func (h *Home) Open(name string) (io.ReadCloser, error) { return h.OpenAt(name, 0) }
 
-// OpenAt opens a file from a byte on.
+// OpenAt opens a file at a byte offset.
 func (h *Home) OpenAt(name string, offset int64) (io.ReadCloser, error) {
 	text, ok := h.Files[name]
 	if !ok {
@@ -64,15 +64,15 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cursorBytes bounds what the cursor of a follower may need.
+// cursorBytes bounds the size of a follower's cursor.
 const cursorBytes = 64 << 10
 
-// Followed holds that a transcript that is followed while it grows tells the
-// blocks of the session's own conversation that parsing it whole tells, under
-// the same ids, whatever the pieces in which it grows.
+// Followed checks that following a transcript while it grows produces the same blocks
+// of the main conversation, with the same ids, as parsing the whole, whatever the
+// pieces in which it grows.
 func Followed(t testing.TB, a adapters.Adapter, l adapters.Launch, name, text string) {
 	t.Helper()
-	text = text[:strings.LastIndexByte(text, '\n')+1] // a line without its end is not followed
+	text = text[:strings.LastIndexByte(text, '\n')+1] // a line without its newline is not followed
 	want := texts(func(take func(event.Event)) {
 		src := Memory(adapters.Transcript{ID: event.Main, Path: name, Kind: adapters.Append}, text)
 		for ev, err := range a.Parse([]adapters.Source{src}) {
@@ -104,8 +104,8 @@ func Followed(t testing.TB, a adapters.Adapter, l adapters.Launch, name, text st
 	}
 }
 
-// texts are what a turn may wait for: the texts and results of the main
-// conversation, as they were told last.
+// texts returns what a turn may wait for: the texts and results of the main
+// conversation, in their last version.
 func texts(tell func(take func(event.Event))) map[string]string {
 	found := map[string]string{}
 	tell(func(ev event.Event) {
@@ -113,10 +113,10 @@ func texts(tell func(take func(event.Event))) map[string]string {
 		if !ok || ev.Context.Conversation() != event.Main {
 			return
 		}
-		switch p.Block.Type {
-		case event.BlockAssistantText:
+		switch {
+		case p.Block.Type == event.BlockAssistantText && p.Block.Content != nil:
 			found[p.Block.ID] = *p.Block.Content
-		case event.BlockToolResult:
+		case p.Block.Type == event.BlockToolResult:
 			found[p.Block.ID] = string(p.Block.Output)
 		}
 	})

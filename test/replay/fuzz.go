@@ -8,20 +8,21 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// FuzzRecords is the body of a fuzz test of the translator: whatever the lines
-// are, they give the same again, and cut in the middle the same too. A line that
-// begins with a direction is of that direction.
+// FuzzRecords is the body of a fuzz test of the translator. Whatever the lines are, the
+// result must be repeatable, also when the translation is cut in the middle. A line
+// that begins with a direction has that direction.
 func (a Agent) FuzzRecords(t *testing.T, data []byte) {
-	var records []event.Record
+	var records []traffic.Record
 	dirs := []event.Dir{event.DirOut, event.DirIn, event.DirOut, event.DirErr, event.DirSig}
 	for i, line := range strings.Split(string(data), "\n") {
 		dir := dirs[(i+len(line))%len(dirs)]
 		if told, rest, ok := strings.Cut(line, " "); ok && len(told) <= 3 {
 			dir, line = event.Dir(told), rest
 		}
-		records = append(records, event.Record{Dir: dir, Line: line})
+		records = append(records, traffic.Record{Dir: dir, Line: line})
 	}
 	whole, _ := a.Step(t, nil, records)
 	again, _ := a.Step(t, nil, records)
@@ -31,8 +32,8 @@ func (a Agent) FuzzRecords(t *testing.T, data []byte) {
 	require.Equal(t, whole, append(head, tail...))
 }
 
-// FuzzSources is the body of a fuzz test of the parser: whatever the transcripts
-// are, what is good of them is the same again.
+// FuzzSources is the body of a fuzz test of the parser. Whatever the transcripts are,
+// the valid part must be the same again.
 func (a Agent) FuzzSources(t *testing.T, sources ...adapters.Source) {
 	good := func() (events []string) {
 		for e, err := range a.Adapter.Parse(sources) {

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/test/parity"
 )
 
-// Same demands that both sides are the same conversation, what no transcript of
-// the agent's has aside.
+// Same checks that both sides are the same conversation, except for blocks that no
+// transcript of the agent has.
 func Same(t testing.TB, live, restored reducer.State, rules parity.Rules, what ...any) {
 	t.Helper()
 	diffs, err := parity.Compare(parity.Native(live), restored, rules)
@@ -20,18 +20,16 @@ func Same(t testing.TB, live, restored reducer.State, rules parity.Rules, what .
 
 // Comparison is the two sides of a recording.
 type Comparison struct {
-	// Heading begins the line that is logged: what is compared, and how much of
-	// it was recorded.
+	// Heading starts the logged line: what is compared, and how much was recorded.
 	Heading        string
 	Live, Restored reducer.State
 	Rules          parity.Rules
-	// CountRestored: the line counts what was restored, of agents whose subagents
-	// are on that side only. Default: it counts what was said live.
+	// CountRestored: the line counts the restored blocks, for agents whose subagents
+	// are on that side only. Default: it counts the live ones.
 	CountRestored bool
 }
 
-// Test demands that both sides are the same conversation as [Same] does, and logs how much was
-// compared.
+// Test checks both sides as [Same] does, and logs how much was compared.
 func (c Comparison) Test(t *testing.T) {
 	t.Helper()
 	diffs, err := parity.Compare(parity.Native(c.Live), c.Restored, c.Rules)

@@ -12,11 +12,13 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
-// SplitAnywhere demands that a translation that is cut after every record, its
-// state carried as JSON, says at each record what one says that is never cut.
+// SplitAnywhere checks that a translation that is cut after every record, with its
+// state carried as JSON, produces the same events at each record as one that is never
+// cut.
 func (a Agent) SplitAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, r := range a.Runs(t) {
@@ -36,9 +38,9 @@ func (a Agent) SplitAnywhere(t *testing.T) {
 	}
 }
 
-// SplitOnce demands that both halves of a translation that is cut once, at any
-// record, are the whole: a state that only works when it is carried at every
-// record would pass [Agent.SplitAnywhere].
+// SplitOnce checks that the two halves of a translation that is cut once, at any
+// record, are the whole. [Agent.SplitAnywhere] doesn't find a state that works only if
+// it is carried at every record.
 func (a Agent) SplitOnce(t *testing.T) {
 	t.Parallel()
 	for _, r := range a.Runs(t) {
@@ -52,8 +54,7 @@ func (a Agent) SplitOnce(t *testing.T) {
 	}
 }
 
-// SameRecordsSameEvents demands that translating and parsing give the same
-// again.
+// SameRecordsSameEvents checks that translating and parsing are repeatable.
 func (a Agent) SameRecordsSameEvents(t *testing.T) {
 	t.Parallel()
 	for _, r := range a.Runs(t) {
@@ -70,16 +71,16 @@ func (a Agent) SameRecordsSameEvents(t *testing.T) {
 	}
 }
 
-// SameAtEveryState demands that one record at one state gives the same events,
-// at each state that the records come through, and that they are the events that
-// one translator gives for all records: the state has all that it knows.
-func (a Agent) SameAtEveryState(t *testing.T, records []event.Record, what string) {
+// SameAtEveryState checks, for each state that the records pass, that one record at
+// that state produces the same events again, and the same as one translator for all
+// records: the state has everything that the translator needs.
+func (a Agent) SameAtEveryState(t *testing.T, records []traffic.Record, what string) {
 	t.Helper()
 	var state []byte
 	var all []string
 	for _, r := range records {
-		once, after := a.Step(t, state, []event.Record{r})
-		again, _ := a.Step(t, state, []event.Record{r})
+		once, after := a.Step(t, state, []traffic.Record{r})
+		again, _ := a.Step(t, state, []traffic.Record{r})
 		require.Equal(t, once, again, what)
 		state, all = after, append(all, once...)
 	}
@@ -87,9 +88,9 @@ func (a Agent) SameAtEveryState(t *testing.T, records []event.Record, what strin
 	require.Equal(t, whole, all, what)
 }
 
-// StateDoesNotGrow demands that the state after many turns is not larger than
-// after few, but for slack bytes. said gives the records of that many turns.
-func (a Agent) StateDoesNotGrow(t *testing.T, said func(turns int) []event.Record, few, many int, slack float64) {
+// StateDoesNotGrow checks that the state after many turns is as large as after few,
+// within slack bytes. said returns the records of that many turns.
+func (a Agent) StateDoesNotGrow(t *testing.T, said func(turns int) []traffic.Record, few, many int, slack float64) {
 	t.Parallel()
 	size := func(turns int) int {
 		_, state := a.Step(t, nil, said(turns))
@@ -98,9 +99,10 @@ func (a Agent) StateDoesNotGrow(t *testing.T, said func(turns int) []event.Recor
 	require.InDelta(t, size(few), size(many), slack)
 }
 
-// Rounds gives the runs of recordings whose names begin so, again and again.
-func (a Agent) Rounds(t *testing.T, prefixes ...string) func(n int) []event.Record {
-	var round []event.Record
+// Rounds returns the runs of recordings whose names have one of the prefixes, repeated
+// n times.
+func (a Agent) Rounds(t *testing.T, prefixes ...string) func(n int) []traffic.Record {
+	var round []traffic.Record
 	for _, r := range a.Runs(t) {
 		for _, prefix := range prefixes {
 			if strings.HasPrefix(r.Name, prefix) {
@@ -108,8 +110,8 @@ func (a Agent) Rounds(t *testing.T, prefixes ...string) func(n int) []event.Reco
 			}
 		}
 	}
-	return func(n int) []event.Record {
-		var out []event.Record
+	return func(n int) []traffic.Record {
+		var out []traffic.Record
 		for range n {
 			out = append(out, round...)
 		}
@@ -117,9 +119,8 @@ func (a Agent) Rounds(t *testing.T, prefixes ...string) func(n int) []event.Reco
 	}
 }
 
-// NothingMalformed demands that every error of the recordings is one that the
-// agent really had: no line of theirs is malformed to us, and with AllKnown none
-// unknown.
+// NothingMalformed checks that every error in the recordings is the agent's own: no
+// line is malformed for the adapter, and with AllKnown none is unknown.
 func (a Agent) NothingMalformed(t *testing.T) {
 	t.Parallel()
 	for _, r := range a.Runs(t) {
@@ -135,24 +136,24 @@ func (a Agent) NothingMalformed(t *testing.T) {
 	}
 }
 
-// Strange is a line that no version of the agent says.
+// Strange is a line that no version of the agent prints.
 type Strange struct {
 	Line string
-	// Kind is what the event that keeps the line calls it.
+	// Kind is the kind of the event that keeps the line.
 	Kind string
 }
 
-// UnknownAnywhere demands that lines that nobody knows, wherever they come, are
-// all kept, and change nothing else.
+// UnknownAnywhere checks that unknown lines, wherever they are inserted, are all kept
+// and change nothing else.
 func (a Agent) UnknownAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, r := range a.Runs(t) {
 		records := r.Spool()
-		var mixed []event.Record
+		var mixed []traffic.Record
 		for i, record := range records {
 			if i%3 == 0 {
 				strange := a.Strange[i/3%len(a.Strange)]
-				mixed = append(mixed, event.Record{Dir: event.DirOut, Line: strange.Line, TS: record.TS})
+				mixed = append(mixed, traffic.Record{Dir: event.DirOut, Line: strange.Line, TS: record.TS})
 			}
 			mixed = append(mixed, record)
 		}
@@ -170,7 +171,7 @@ func (a Agent) UnknownAnywhere(t *testing.T) {
 	}
 }
 
-// isStrange knows an event that keeps a strange line as it came.
+// isStrange reports whether an event keeps a strange line unchanged.
 func (a Agent) isStrange(e event.Event) bool {
 	n, ok := e.Payload.(event.Native)
 	if !ok {
@@ -184,8 +185,8 @@ func (a Agent) isStrange(e event.Event) bool {
 	return false
 }
 
-// CutAnywhere demands that a conversation that is cut off after any record
-// settles: nothing stays open.
+// CutAnywhere checks that nothing stays open in a conversation that ends after any
+// record.
 func (a Agent) CutAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, r := range a.Runs(t) {
@@ -201,7 +202,7 @@ func (a Agent) CutAnywhere(t *testing.T) {
 	}
 }
 
-// StopsWhenAsked demands that whoever parses may stop at once.
+// StopsWhenAsked checks that the caller of Parse may stop at once.
 func (a Agent) StopsWhenAsked(t *testing.T, sources ...adapters.Source) {
 	t.Parallel()
 	n := 0
@@ -212,8 +213,8 @@ func (a Agent) StopsWhenAsked(t *testing.T, sources ...adapters.Source) {
 	require.Equal(t, 1, n)
 }
 
-// ReadError demands that a transcript that cannot be read is an error that names
-// the file and the line.
+// ReadError checks that the error for an unreadable transcript names the file and the
+// line.
 func (a Agent) ReadError(t *testing.T) {
 	t.Parallel()
 	_, errs := a.ParseAll(adapters.Source{

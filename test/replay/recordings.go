@@ -12,13 +12,14 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/recordings"
 )
 
-// timed ends the name of the file that holds a run's records.
+// timed is the suffix of the name of the file with a run's records.
 const timed = "timed.jsonl"
 
-// Exists says whether there is such a file or folder.
+// Exists reports whether a file or folder exists.
 func Exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
@@ -26,13 +27,13 @@ func Exists(file string) bool {
 
 // File names the files of one run of an agent.
 type File struct {
-	// Dir is the recording, Prefix what the names of the run's files begin with:
-	// "" for the first run of most recordings.
+	// Dir is the recording, Prefix the prefix of the names of the run's files: "" for
+	// the first run of most recordings.
 	Dir, Prefix string
 }
 
-// Files are those of all runs of an agent, by recording, with a recording's
-// first run before those that have a prefix.
+// Files returns all runs of an agent, by recording, the first run of a recording before
+// those with a prefix.
 func Files(t testing.TB, agent string) []File {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(recordings.Dir(t, agent), "*", "*"+timed))
@@ -47,19 +48,19 @@ func Files(t testing.TB, agent string) []File {
 	return out
 }
 
-// Name is the run's: recording/prefix.
+// Name returns the run's name: recording/prefix.
 func (f File) Name() string { return filepath.Base(f.Dir) + "/" + f.Prefix }
 
-// Path is that of one of the run's files.
+// Path returns the path of one of the run's files.
 func (f File) Path(name string) string { return filepath.Join(f.Dir, f.Prefix+name) }
 
-// Records reads the run's.
-func (f File) Records(t testing.TB) []event.Record { return ReadRecords(t, f.Path(timed)) }
+// Records reads the run's records.
+func (f File) Records(t testing.TB) []traffic.Record { return ReadRecords(t, f.Path(timed)) }
 
-// Command is the command line of the run.
+// Command returns the command line of the run.
 func (f File) Command(t testing.TB) string { return strings.TrimSpace(ReadFile(t, f.Path("cmd.txt"))) }
 
-// LastArgument is the last word of a command line, and whether it was quoted.
+// LastArgument returns the last word of a command line, and whether it was quoted.
 func LastArgument(command string) (text string, quoted bool) {
 	command, quoted = strings.CutSuffix(command, `"`)
 	if quoted {
@@ -68,7 +69,7 @@ func LastArgument(command string) (text string, quoted bool) {
 	return command[strings.LastIndex(command, " ")+1:], false
 }
 
-// ReadFile reads a text.
+// ReadFile reads a text file.
 func ReadFile(t testing.TB, file string) string {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -76,10 +77,10 @@ func ReadFile(t testing.TB, file string) string {
 	return string(data)
 }
 
-// ReadRecords reads a file of records, or of what was printed.
-func ReadRecords(t testing.TB, file string) []event.Record {
+// ReadRecords reads a file of records, or of plain output.
+func ReadRecords(t testing.TB, file string) []traffic.Record {
 	t.Helper()
-	var out []event.Record
+	var out []traffic.Record
 	for r, err := range jsonl.DecodeRecords(strings.NewReader(ReadFile(t, file)), jsonl.RecordOptions{Plain: true}) {
 		require.NoError(t, err)
 		out = append(out, r)
@@ -87,22 +88,22 @@ func ReadRecords(t testing.TB, file string) []event.Record {
 	return out
 }
 
-// Run is one process of an agent in a recording. Adapters embed it in what else
-// they know of a run.
+// Run is one process of an agent in a recording. Adapters embed it in their own type
+// for a run.
 type Run struct {
 	// Name is recording/prefix.
 	Name string
-	// Prompt was given on the command line. Default: none.
+	// Prompt is the prompt on the command line. Default: none.
 	Prompt  string
-	Records []event.Record
-	// End is how the process ends, for a [Run.Spool]. Default: "exit", which says
-	// nothing of how.
+	Records []traffic.Record
+	// End is the record of the process's end, for a [Run.Spool]. Default: "exit",
+	// without a code.
 	End string
 }
 
 func (r Run) run() Run { return r }
 
-// RunsOf takes what an adapter knows of its runs for plain ones.
+// RunsOf converts an adapter's own runs to plain ones.
 func RunsOf[R interface{ run() Run }](own []R) []Run {
 	var out []Run
 	for _, r := range own {
@@ -111,32 +112,32 @@ func RunsOf[R interface{ run() Run }](own []R) []Run {
 	return out
 }
 
-// Spool is what a run says, with its prompt and its end.
-func (r Run) Spool() []event.Record {
-	var out []event.Record
+// Spool returns the records of a run, with its prompt and its end.
+func (r Run) Spool() []traffic.Record {
+	var out []traffic.Record
 	if r.Prompt != "" {
-		out = append(out, event.Record{Dir: event.DirIn, Line: adapters.PromptLine(r.Prompt)})
+		out = append(out, traffic.Record{Dir: event.DirIn, Line: adapters.PromptLine(r.Prompt)})
 	}
 	end := r.End
 	if end == "" {
 		end = "exit"
 	}
 	out = append(out, r.Records...)
-	return append(out, event.Record{Dir: event.DirSig, Line: end})
+	return append(out, traffic.Record{Dir: event.DirSig, Line: end})
 }
 
-// Spool is what several runs say, one after the other, as a runner that watches
-// the session would have kept it.
-func Spool(runs []Run) []event.Record {
-	var out []event.Record
+// Spool returns the records of several runs, one after the other, as a runner would
+// have stored them.
+func Spool(runs []Run) []traffic.Record {
+	var out []traffic.Record
 	for _, r := range runs {
 		out = append(out, r.Spool()...)
 	}
 	return out
 }
 
-// Transcript is the native files of a session that a recording kept. Adapters
-// embed it in what else they know of it.
+// Transcript is the native files of a session in a recording. Adapters embed it in
+// their own type.
 type Transcript struct {
 	Name    string
 	Sources []adapters.Source
@@ -144,7 +145,7 @@ type Transcript struct {
 
 func (tr Transcript) transcript() Transcript { return tr }
 
-// TranscriptsOf takes what an adapter knows of its transcripts for plain ones.
+// TranscriptsOf converts an adapter's own transcripts to plain ones.
 func TranscriptsOf[T interface{ transcript() Transcript }](own []T) []Transcript {
 	var out []Transcript
 	for _, tr := range own {

@@ -9,12 +9,12 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// prepareMemory is what a look at a home before a start may hold at a time, as
-// workers bound what a session costs them.
+// prepareMemory bounds the memory of Prepare for one home, as workers bound the memory
+// of a session.
 const prepareMemory = 64 << 20
 
-// PreparesInBoundedMemory asks an adapter for the repairs of a home with a file of
-// hundreds of megabytes, reads them, and returns what was prepared.
+// PreparesInBoundedMemory has an adapter prepare a home with a file of hundreds of
+// megabytes, reads its repairs, and returns the preparation.
 func PreparesInBoundedMemory(t testing.TB, a adapters.Adapter, l adapters.Launch, home *Endless) adapters.Preparation {
 	t.Helper()
 	require.Greater(t, home.Size(), int64(250<<20))
@@ -38,7 +38,7 @@ func PreparesInBoundedMemory(t testing.TB, a adapters.Adapter, l adapters.Launch
 	return found
 }
 
-// Repaired is what a repair makes of a home's file.
+// Repaired returns the content of a home's file after a repair.
 func Repaired(t testing.TB, home adapters.Home, r adapters.Repair) string {
 	t.Helper()
 	in, err := r.Open(home)

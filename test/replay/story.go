@@ -13,20 +13,21 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the events and states of the stories anew")
 
-// Story is a conversation with the agent: prose, its records, and what they
-// become.
+// Story is a conversation with the agent: prose, its records, and the events and state
+// that they become.
 type Story struct {
-	// Path is that of the file, Name its name without extension.
+	// Path is the file's path, Name its name without the extension.
 	Path, Name string
 	archive    *txtar.Archive
 }
 
-// Section is the text of a section of the file; "" where there is none.
+// Section returns the text of a section of the file, "" if there is none.
 func (s *Story) Section(name string) string {
 	for _, f := range s.archive.Files {
 		if f.Name == name {
@@ -46,7 +47,7 @@ func (s *Story) set(name, text string) {
 	s.archive.Files = append(s.archive.Files, txtar.File{Name: name, Data: []byte(text)})
 }
 
-// ReadStories reads those of the adapter.
+// ReadStories reads all stories of the adapter.
 func ReadStories(t testing.TB) []*Story {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
@@ -59,7 +60,7 @@ func ReadStories(t testing.TB) []*Story {
 	return out
 }
 
-// ReadStory reads the adapter's story of that name.
+// ReadStory reads the adapter's story with that name.
 func ReadStory(t testing.TB, name string) *Story {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txtar")
@@ -68,11 +69,11 @@ func ReadStory(t testing.TB, name string) *Story {
 	return &Story{Path: path, Name: name, archive: archive}
 }
 
-// Stories demands that each story's records become what is written there.
-// Where it also has transcripts, those must give the same state.
+// Stories checks that each story's records become the events and state in the file. If
+// the story has transcripts, they must produce the same state.
 //
-// If this test fails, run it with -rewrite and read the difference. Keep it
-// only if you know what made it, and want it.
+// If this test fails, run it with -rewrite and read the difference. Keep it only if it
+// is understood and wanted.
 func (a Agent) Stories(t *testing.T) {
 	t.Parallel()
 	for _, s := range ReadStories(t) {
@@ -100,7 +101,7 @@ func (a Agent) tell(t *testing.T, s *Story) {
 	}
 }
 
-// play gives a story's events, one per line, and what they fold to.
+// play returns a story's events, one per line, and the state that they fold to.
 func (a Agent) play(t *testing.T, s *Story) (string, reducer.State) {
 	t.Helper()
 	tr := a.Translator(t, nil)
@@ -121,20 +122,20 @@ func (a Agent) play(t *testing.T, s *Story) (string, reducer.State) {
 	return out.String(), b.State()
 }
 
-// records are written as a direction and a native line.
-func (s *Story) records(t testing.TB) []event.Record {
+// records parses the story's records, each a direction and a native line.
+func (s *Story) records(t testing.TB) []traffic.Record {
 	t.Helper()
 	text := strings.TrimSpace(s.Section("records"))
 	require.NotEmpty(t, text, "%s has no records", s.Name)
-	var out []event.Record
+	var out []traffic.Record
 	for _, l := range strings.Split(text, "\n") {
 		dir, line, _ := strings.Cut(l, " ")
-		out = append(out, event.Record{Dir: event.Dir(dir), Line: line})
+		out = append(out, traffic.Record{Dir: event.Dir(dir), Line: line})
 	}
 	return out
 }
 
-// StorySources are a story's transcripts.
+// StorySources returns a story's transcripts.
 func (a Agent) StorySources(s *Story) []adapters.Source {
 	var out []adapters.Source
 	for _, f := range s.archive.Files {
@@ -148,7 +149,7 @@ func (a Agent) StorySources(s *Story) []adapters.Source {
 	return out
 }
 
-// Told is the events of the records of the story of that name.
+// Told returns the events of the records of a story.
 func (a Agent) Told(t testing.TB, story string) []event.Event {
 	t.Helper()
 	tr := a.Translator(t, nil)

@@ -6,7 +6,7 @@ import (
 	"path"
 )
 
-// Document is where the rows and their tests are written, from the root.
+// Document is the path of the document with the rows and their tests, from the root.
 const Document = "docs/requirements.md"
 
 // Check returns a sentence for each fault of rows, tests and document.

@@ -1,10 +1,9 @@
-// Package requirements holds what Sojourn is required to do, row by row, and
-// keeps each row's status honest: what is done has a test that is named after
-// the row and can fail.
+// Package requirements has the requirements of Sojourn, row by row, and checks each
+// row's status: a row that is done has a test that is named after it and can fail.
 //
-// rows.json is the source of sentences and statuses; the tests are found in the
-// code, by their names: TestR60BlockUpsert is a test of row 60. Both together
-// are docs/requirements.md, which go generate writes.
+// rows.json is the source of sentences and statuses. The tests are found in the code,
+// by their names: TestR60BlockUpsert is a test of row 60. go generate writes
+// docs/requirements.md from both.
 package requirements
 
 //go:generate go run ./cmd/requirements --write

@@ -20,11 +20,11 @@ type Row struct {
 	// Text is the requirement: the exact semantics, in Markdown.
 	Text   string `json:"text"`
 	Status Status `json:"status"`
-	// Missing is what a row that is not done lacks. Required with Part, optional
-	// with Open.
+	// Missing is what is missing for a row that is not done. Required with Part,
+	// optional with Open.
 	Missing string `json:"missing,omitempty"`
-	// Decision is the decision by which the row is done in another way or not at
-	// all: its file's name in docs/decisions, such as 0011-snapshot. Required with
+	// Decision is the decision by which the row is done in another way or not at all:
+	// the name of its file in docs/decisions, such as 0011-snapshot. Required with
 	// Decided.
 	Decision string `json:"decision,omitempty"`
 }
@@ -39,8 +39,8 @@ const (
 	Part Status = "part"
 	// Open: it does not hold.
 	Open Status = "open"
-	// Decided: a decision says why it is otherwise; a test may assert what there
-	// is instead.
+	// Decided: a decision explains the deviation; a test may assert what there is
+	// instead.
 	Decided Status = "decision"
 )
 

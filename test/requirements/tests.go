@@ -50,14 +50,14 @@ func Tests(tree fs.FS) ([]Test, error) {
 	return tests, err
 }
 
-// notOurs reports whether a folder holds no tests of the repository.
+// notOurs reports whether a folder has no tests of the repository.
 func notOurs(name string) bool {
 	base := path.Base(name)
 	return name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "node_modules" || name == "bin")
 }
 
-// rowTest is a test's name with its row: a row alone, or one and a word that
-// begins with a capital or an underscore.
+// rowTest matches the name of a row's test: the row alone, or the row and a word that
+// begins with a capital letter or an underscore.
 var rowTest = regexp.MustCompile(`^TestR(\d+)(?:[A-Z_]\w*)?$`)
 
 func testsOf(name string, source []byte) ([]Test, error) {
@@ -103,9 +103,9 @@ func testParams(f *ast.FuncType) []string {
 	return names
 }
 
-// asserts reports whether a test has a call of testify's, a failure of its own,
-// or a helper that takes the test and returns nothing: one that returns
-// something prepares, and does not judge.
+// asserts reports whether a test has a call of testify, a failure of its own, or a call
+// of a helper that takes the test and returns nothing. A helper with a result is taken
+// for a preparation.
 func asserts(f *ast.FuncDecl) bool {
 	ts := testParams(f.Type)
 	found := false

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// FromFS returns a file system's files as CopyIn takes them. Symlinks are kept
-// where the file system can read them ([fs.ReadLinkFS]), else followed.
+// FromFS returns a file system's files in the form for CopyIn. Symlinks are copied if
+// the file system can read them ([fs.ReadLinkFS]), and followed otherwise.
 func FromFS(fsys fs.FS) iter.Seq2[sandbox.File, error] {
 	return func(yield func(sandbox.File, error) bool) {
 		err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {

@@ -1,4 +1,4 @@
-// Package sandboxtest holds the tests that every sandbox provider must pass.
+// Package sandboxtest has the tests that every sandbox provider must pass.
 //
 //	func TestConformance(t *testing.T) {
 //		sandboxtest.Run(t, func(t *testing.T) sandboxtest.Bench {
@@ -30,14 +30,14 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// Bench is what a provider's test gives the suite.
+// Bench is the provider under test.
 type Bench struct {
-	// Provider is fresh: it has no sandboxes.
+	// Provider must be new: it has no sandboxes.
 	Provider sandbox.Provider
-	// Reopen gives a second provider over the same sandboxes, as the worker's
-	// next process would. Default: the same Provider.
+	// Reopen returns a second provider for the same sandboxes, like the worker's next
+	// process. Default: the same Provider.
 	Reopen func(t *testing.T) sandbox.Provider
-	// InPlace says that a folder of this machine can be the workspace.
+	// InPlace reports whether a folder of this machine can be the workspace.
 	InPlace bool
 }
 
@@ -145,7 +145,7 @@ func list(t *testing.T, b Bench) {
 	}
 }
 
-// sh runs a script to its end.
+// sh runs a script until it exits.
 func sh(t *testing.T, sb sandbox.Sandbox, script, stdin string) (out string, code int) {
 	t.Helper()
 	p, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}})
@@ -155,7 +155,7 @@ func sh(t *testing.T, sb sandbox.Sandbox, script, stdin string) (out string, cod
 	require.NoError(t, p.Stdin().Close())
 	code, err = p.Wait(t.Context())
 	require.NoError(t, err)
-	// Readable also after the end.
+	// The output is readable after the exit too.
 	raw, err := io.ReadAll(p.Stdout())
 	require.NoError(t, err)
 	require.NoError(t, p.Stdout().Close())
@@ -226,7 +226,7 @@ func environment(t *testing.T, b Bench) {
 	require.Contains(t, info.Env, "HOME="+info.Paths.Home)
 }
 
-// collect reads a copy to its end, as path → "mode link-or-content".
+// collect reads a whole copy, as path → "mode link-or-content".
 func collect(t *testing.T, files iter.Seq2[sandbox.File, error]) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -274,7 +274,7 @@ func copyBoth(t *testing.T, b Bench) {
 	}
 	out, _ := sh(t, sb, "sh ./link", "")
 	require.Equal(t, "ran\n", out)
-	// A standing file is replaced, a standing symlink not followed.
+	// An existing file is replaced, an existing symlink not followed.
 	require.NoError(t, sb.CopyIn(t.Context(), sandbox.AreaWorkspace, sandbox.Files(sandbox.Text("link", "plain"))))
 	out, _ = sh(t, sb, "cat link dir/run.sh", "")
 	require.Equal(t, "plainecho ran", out)
@@ -282,7 +282,7 @@ func copyBoth(t *testing.T, b Bench) {
 	require.NoError(t, sb.CopyIn(t.Context(), sandbox.AreaWorkspace, FromFS(fstest.MapFS{"a/b/c": {Data: []byte("deep"), Mode: 0o640}})))
 	out, _ = sh(t, sb, "cat a/b/c", "")
 	require.Equal(t, "deep", out)
-	// A file that breaks off leaves what stood there, and nothing beside it.
+	// A file that breaks off leaves the existing file unchanged, and no other file.
 	broken := errors.New("broken")
 	torn := sandbox.Text("a/b/c", "")
 	torn.Body = io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))
@@ -346,9 +346,9 @@ func copyEscapes(t *testing.T, b Bench) {
 		}
 	}
 	for f, err := range sb.CopyOut(t.Context(), sandbox.Selection{Area: sandbox.AreaWorkspace, Paths: []string{"root/etc/passwd"}}) {
-		require.Errorf(t, err, "%q was given", f.Path)
+		require.Errorf(t, err, "%q was returned", f.Path)
 	}
-	// A link of the agent's is replaced, what it points to left alone.
+	// A link of the agent is replaced, its target unchanged.
 	require.NoError(t, sb.CopyIn(t.Context(), sandbox.AreaWorkspace, sandbox.Files(sandbox.Text("out", "ours"))))
 	raw, err := os.ReadFile(outside)
 	require.NoError(t, err)
@@ -380,7 +380,7 @@ func terminate(t *testing.T, b Bench) {
 	code, err := p.Wait(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 128+9, code)
-	// The detached child held the output open as well.
+	// The detached child had the output open too.
 	_, err = io.ReadAll(p.Stdout())
 	require.NoError(t, err)
 	infos, err := b.Provider.List(t.Context())

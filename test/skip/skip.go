@@ -1,6 +1,6 @@
-// Package skip has the reasons why a test of this repository does not
-// run. Each begins its message with words of its own, by which
-// test/testreport tells them apart; no test calls testing's Skip itself.
+// Package skip has the reasons why a test of this repository does not run. The message
+// of each begins with a prefix of its own, by which test/testreport distinguishes them.
+// No test calls testing's Skip itself.
 package skip
 
 import (
@@ -10,7 +10,7 @@ import (
 
 // Prefixes of the messages, by reason.
 const (
-	// LeftOut: the run was not asked to do this.
+	// LeftOut: this run does not include the test.
 	LeftOut = "left out: "
 	// Missing: this machine lacks something that the test needs.
 	Missing = "missing: "
@@ -18,12 +18,12 @@ const (
 	Inapplicable = "not applicable: "
 )
 
-// Strict names the variable that makes a missing part a failure: 1 in CI, where
-// every part has to be there.
+// Strict is the variable that makes a missing part a failure: 1 in CI, where every part
+// must be there.
 const Strict = "SOJOURN_TEST_STRICT"
 
-// InShort leaves a test out of a short run (go test -short, as make test does);
-// make test-all runs it. The reason says what the short run has in its place.
+// InShort leaves a test out of a short run (go test -short, as in make test); make
+// test-all runs it. The reason names what the short run has instead.
 func InShort(t testing.TB, reason string) {
 	t.Helper()
 	if testing.Short() {
@@ -31,16 +31,15 @@ func InShort(t testing.TB, reason string) {
 	}
 }
 
-// Unasked skips what runs only when it is asked for by name: a search, a tool
-// in the shape of a test. The reason says how to ask.
+// Unasked skips what runs only on request: a search, or a tool in the form of a test.
+// The reason names the request.
 func Unasked(t testing.TB, reason string) {
 	t.Helper()
 	t.Skip(LeftOut + reason)
 }
 
-// Without skips a test that lacks something on this machine: a program, a
-// privilege. The reason says what, and how to get it. With SOJOURN_TEST_STRICT=1
-// the test fails.
+// Without skips a test that needs something this machine lacks: a program, a privilege.
+// The reason names it, and how to get it. With SOJOURN_TEST_STRICT=1 the test fails.
 func Without(t testing.TB, reason string) {
 	t.Helper()
 	if os.Getenv(Strict) == "1" {
@@ -49,8 +48,8 @@ func Without(t testing.TB, reason string) {
 	t.Skip(Missing + reason)
 }
 
-// NotApplicable skips a test that has nothing to prove here, on any machine: an
-// agent without a capability, a test that another one of the same run includes.
+// NotApplicable skips a test that has nothing to test here, on any machine: an agent
+// without a capability, or a test that another one of the same run includes.
 func NotApplicable(t testing.TB, reason string) {
 	t.Helper()
 	t.Skip(Inapplicable + reason)

@@ -25,7 +25,7 @@ func (r *recorder) end(how string, args []any) {
 	runtime.Goexit()
 }
 
-// endOf returns how a test ends in which act is called.
+// endOf returns how a test that calls act ends.
 func endOf(act func(testing.TB)) string {
 	r := &recorder{ended: "goes on"}
 	done := make(chan struct{})

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// Records are what is written to and printed by the program in a number of
-// turns, in its session's own mode: the prompt; a text in 60 partial messages,
-// and whole; a tool call in four and whole; its result of 3.5 KB in the mean,
-// twice in its line; another text; the turn's result. 147 lines a turn, 335 bytes in
-// the mean. The same number gives the same records.
-func Records(turns int) []event.Record {
+// Records returns the program's input and output for a number of turns, in its
+// session's own mode: the prompt; a text in 60 partial messages, and whole; a tool call
+// in four and whole; its result of 3.5 KB on average, twice in its line; another text;
+// the turn's result. A turn has 147 lines, of 335 bytes on average. The same number
+// returns the same records.
+func Records(turns int) []traffic.Record {
 	s := newSession(nil)
 	r := &stream{session: s}
 	for range turns {
@@ -24,12 +25,12 @@ func Records(turns int) []event.Record {
 
 type stream struct {
 	*session
-	records []event.Record
+	records []traffic.Record
 }
 
 func (r *stream) say(format string, args ...any) {
 	r.now = r.now.Add(time.Millisecond)
-	r.records = append(r.records, event.Record{TS: r.now, Dir: event.DirOut, Line: fmt.Sprintf(format, args...)})
+	r.records = append(r.records, traffic.Record{TS: r.now, Dir: event.DirOut, Line: fmt.Sprintf(format, args...)})
 }
 
 // partial is a line of the model's stream.
@@ -54,7 +55,7 @@ func (r *stream) turn() {
 	id, _ := r.uuid()
 	line := fmt.Sprintf(`{"type":"user","message":{"role":"user","content":[{"type":"text","text":%s}]},"parent_tool_use_id":null,"session_id":%q,"uuid":%q}`,
 		quote(r.prose(200)), sessionID, id)
-	r.records = append(r.records, event.Record{TS: r.now, Dir: event.DirIn, Line: line})
+	r.records = append(r.records, traffic.Record{TS: r.now, Dir: event.DirIn, Line: line})
 	r.system("session_state_changed", `"state":"running"`)
 	r.system("init", `"cwd":"/srv/sample-lab","model":"`+model+`","permissionMode":"default","tools":["Task","Bash","Edit","Read","Write"],"output_style":"default"`)
 	r.message(true)
@@ -65,7 +66,7 @@ func (r *stream) turn() {
 	r.system("session_state_changed", `"state":"idle"`)
 }
 
-// message is what one request to the model gives.
+// message writes the lines of one request to the model.
 func (r *stream) message(withTool bool) {
 	message := r.id("msg_")
 	r.system("status", `"status":"requesting"`)

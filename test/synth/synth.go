@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Write writes whole turns until at least size bytes are written, and says how
-// many. It fails only where w does.
+// Write writes whole turns until at least size bytes are written, and returns their
+// number. It fails only if w does.
 func Write(w io.Writer, size int64) (int64, error) {
 	counted := &counter{w: w}
 	s := newSession(counted)
@@ -53,7 +53,7 @@ func newSession(w io.Writer) *session {
 const (
 	sessionID = "55d11314-48f5-495e-9754-c0cad7100bc4"
 	model     = "claude-opus-4-8"
-	// tail ends every line of the conversation.
+	// tail is the end of every line of the conversation.
 	tail = `"userType":"external","entrypoint":"sdk-cli","cwd":"/srv/sample-lab/run/claude_ws",` +
 		`"sessionId":"` + sessionID + `","version":"2.1.197","gitBranch":"HEAD"}`
 	usage = `"usage":{"input_tokens":100,"cache_creation_input_tokens":0,"cache_read_input_tokens":48210,"output_tokens":20,` +
@@ -67,7 +67,7 @@ func (s *session) line(format string, args ...any) {
 	}
 }
 
-// uuid is a new line's id, and parent the one before.
+// uuid returns a new line's id, and as parent the id of the line before.
 func (s *session) uuid() (id, parent string) {
 	id = fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", s.dice.Uint32(), s.dice.Uint32()&0xffff,
 		s.dice.Uint32()&0xfff, s.dice.Uint32()&0xfff, s.dice.Uint64()&0xffffffffffff)
@@ -130,7 +130,7 @@ func (s *session) steer() {
 		quote(s.prose(80)), s.stamp()))
 }
 
-// say writes an assistant's line with one part.
+// say writes an assistant line with one part.
 func (s *session) say(message, part, stop string) {
 	id, parent := s.uuid()
 	s.line(`{"parentUuid":%q,"isSidechain":false,"message":{"id":%q,"type":"message","role":"assistant","model":"`+model+`","content":[%s],`+
@@ -151,8 +151,8 @@ func (s *session) tool(message string) {
 		`"noOutputExpected":false},"sourceToolAssistantUUID":%q,`+tail, parent, promptID, call, output, id, s.stamp(), output, parent)
 }
 
-// quote is text as JSON in the program's own way, which escapes no more than it
-// must.
+// quote returns text as JSON with the program's own escapes, which are only the
+// necessary ones.
 func quote(text string) string {
 	var out strings.Builder
 	enc := json.NewEncoder(&out)

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/test/synth"
 )
 
-// The mix is the one that the package comment tells.
+// The mix is the one in the package comment.
 func TestMix(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -11,7 +11,7 @@ var words = strings.Fields(`the a of session worker when stream returns is not a
 
 func (s *session) word() string { return words[s.dice.IntN(len(words))] }
 
-// prose is about n bytes of words, in paragraphs.
+// prose returns about n bytes of words, in paragraphs.
 func (s *session) prose(n int) string {
 	var out strings.Builder
 	for out.Len() < n {
@@ -28,7 +28,7 @@ func (s *session) prose(n int) string {
 	return out.String()
 }
 
-// output is what a tool prints: mostly some KB, seldom much.
+// output returns the output of a tool: mostly a few KB, rarely much.
 func (s *session) output() string {
 	n := 200 + s.dice.IntN(4000)
 	if s.dice.IntN(6) == 0 {

@@ -1,11 +1,11 @@
-// Program testreport reads what go test -json prints, of one or of several runs
-// after each other, and prints what a person wants to read of it: a line per
-// package when it ends, the output of what fails, and a summary of what ran,
-// failed, was skipped and why, and was left out.
+// Program testreport reads the output of go test -json, of one or of several runs one
+// after the other, and prints the readable part: a line per package when it ends, the
+// output of failures, and a summary of what ran, failed, was skipped and why, and was
+// left out.
 //
 //	go test -json ./... | go run ./test/testreport
 //
-// Lines that are no JSON pass through. It exits with 1 if a package failed or
+// Lines that are no JSON are passed through. It exits with 1 if a package failed or
 // nothing ran; with SOJOURN_TEST_STRICT=1 also if anything was skipped because
 // something is missing.
 package main
@@ -27,7 +27,8 @@ func main() {
 	}
 }
 
-// run reports on all that in has, and returns an error if it is no success.
+// run reports on everything in the input, and returns an error unless the run was a
+// success.
 func run(in io.Reader, out io.Writer, strict bool) error {
 	began := time.Now()
 	r := newReport(out)

@@ -14,18 +14,18 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// entry is one line of go test -json; see go doc test2json. Elapsed is in
-// seconds; of a parallel test it is the time that it ran.
+// entry is one line of go test -json; see go doc test2json. Elapsed is in seconds; for
+// a parallel test it is the time for which it ran.
 type entry struct {
 	Action, Package, Test, Output, ImportPath string
 	Elapsed                                   float64
 }
 
-// slow is how long a test takes that is reported when it ends, so that a long
-// package shows that it is alive.
+// slow is the duration from which a test is reported when it ends, so that a long
+// package shows progress.
 const slow = 10.0
 
-// slowest is how many tests the summary lists as such.
+// slowest is the number of tests that the summary lists as the slowest.
 const slowest = 10
 
 // test is one test of a package, or a package itself (name "").
@@ -33,26 +33,26 @@ type test struct {
 	pkg, name string
 	seconds   float64
 	output    []string
-	// ended is false for a test that a panic, an exit or the time limit cut off;
-	// paused is true for one that waited for its turn.
+	// ended is false for a test that a panic, an exit or the time limit ended; paused
+	// is true for one that was waiting to run.
 	ended, paused bool
 }
 
 func (t *test) String() string { return strings.TrimSpace(shortened(t.pkg) + " " + t.name) }
 
-// skipped is a reason and the tests that gave it.
+// skipped is a reason and the tests with it.
 type skipped struct {
 	reason string
 	tests  []string
 }
 
-// report accumulates what the tests did.
+// report accumulates the results of the tests.
 type report struct {
 	out io.Writer
-	// open has what runs, by package and test.
+	// open has the running tests, by package and name.
 	open             map[[2]string]*test
 	packages, passed int
-	// unstarted are parallel tests of packages that were cut off before them.
+	// unstarted counts the parallel tests of packages that ended before they ran.
 	unstarted int
 	failed    []*test
 	slow      []test
@@ -62,7 +62,7 @@ type report struct {
 
 func newReport(out io.Writer) *report { return &report{out: out, open: map[[2]string]*test{}} }
 
-// line takes a line of the input.
+// line reads a line of the input.
 func (r *report) line(line string) {
 	var e entry
 	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
@@ -84,7 +84,7 @@ func (r *report) line(line string) {
 	}
 }
 
-// of returns the test that an entry is about.
+// of returns the test of an entry.
 func (r *report) of(e entry) *test {
 	key := [2]string{e.Package, e.Test}
 	if r.open[key] == nil {
@@ -120,8 +120,8 @@ func (r *report) end(e entry) {
 	}
 }
 
-// endPackage reports a package. What still runs in it then was ended by a
-// panic, an exit or the time limit.
+// endPackage reports a package. Its tests that are still running were ended by a panic,
+// an exit or the time limit.
 func (r *report) endPackage(t *test, action string) {
 	for key, left := range r.open {
 		if key[0] != t.pkg {
@@ -139,8 +139,8 @@ func (r *report) endPackage(t *test, action string) {
 	case "skip": // no test files
 		return
 	case "fail":
-		// Its tests are named already, unless it has none to name: it does not
-		// build, or what it needs before its tests does not start.
+		// Its failed tests are listed already. A package without any does not build, or
+		// failed before its tests.
 		if !slices.ContainsFunc(r.failed, func(f *test) bool { return f.pkg == t.pkg }) {
 			r.failed = append(r.failed, t)
 		}
@@ -149,11 +149,11 @@ func (r *report) endPackage(t *test, action string) {
 	fmt.Fprintf(r.out, "%-4s  %7.1f s  %s\n", action, t.seconds, shortened(t.pkg))
 }
 
-// message finds the reason in the output of a skipped test.
+// message matches the reason in the output of a skipped test.
 var message = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
 
-// readable is the output of a test without the stacks of goroutines that say
-// nothing of it: those of libraries, and of tests that wait for their turn.
+// readable returns the output of a test without irrelevant goroutine stacks: those of
+// libraries, and of tests that wait to run.
 func readable(output string) string {
 	blocks := strings.Split(output, "\n\n")
 	blocks = slices.DeleteFunc(blocks, func(b string) bool {
@@ -178,7 +178,7 @@ func (r *report) skip(t *test) {
 	}
 }
 
-// noted adds a test to those of its reason.
+// noted adds a test to those with its reason.
 func noted(all []skipped, reason string, t *test) []skipped {
 	at := slices.IndexFunc(all, func(s skipped) bool { return s.reason == reason })
 	if at < 0 {
@@ -221,8 +221,7 @@ func count(all []skipped) (n int) {
 	return n
 }
 
-// list prints skipped tests, a reason each line: with the test's name, or how
-// many they are.
+// list prints skipped tests, a reason each line: with the test's name, or their number.
 func (r *report) list(title string, all []skipped) {
 	if len(all) == 0 {
 		return
@@ -237,7 +236,7 @@ func (r *report) list(title string, all []skipped) {
 	}
 }
 
-// verdict returns an error if the run is no success.
+// verdict returns an error unless the run is a success.
 func (r *report) verdict(strict bool) error {
 	switch missing := count(r.missing); {
 	case len(r.failed) > 0:
@@ -252,10 +251,10 @@ func (r *report) verdict(strict bool) error {
 	return nil
 }
 
-// module is the path of the packages that are ours.
+// module is the path of the repository's packages.
 const module = "github.com/sojourn-run/sojourn"
 
-// shortened is an import path without the module's.
+// shortened returns an import path without the module's.
 func shortened(pkg string) string {
 	if pkg == module {
 		return "."

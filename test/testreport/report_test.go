@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tested returns what go test -json prints of packages of testdata/sample.txtar.
+// tested returns the output of go test -json for packages of testdata/sample.txtar.
 func tested(t *testing.T, packages ...string) string {
 	t.Helper()
 	files, err := txtar.ParseFile("testdata/sample.txtar")
@@ -44,7 +44,7 @@ func TestASuccessfulRunTellsWhatItDidNotRun(t *testing.T) {
 	require.Contains(t, said, "not applicable:\n  sample/good TestPart/one and 1 more: no images\n")
 	require.Contains(t, said, "missing:\n  sample/good TestTerminal: no tmux\n  sample/good TestBare: whatever\n")
 	require.Contains(t, said, "1 packages in 0s: 2 tests passed, 0 failed, 2 skipped, 2 not applicable, 1 left out\n")
-	require.NotContains(t, said, "talk", "what a passing test says is not printed")
+	require.NotContains(t, said, "talk", "the output of a passing test is not printed")
 
 	require.ErrorContains(t, run(strings.NewReader(in), &out, true), "2 skipped, and SOJOURN_TEST_STRICT=1 allows none")
 }
@@ -66,7 +66,7 @@ func TestFailuresAreNamedWithWhatTheySaid(t *testing.T) {
 	}
 	require.NotContains(t, failed, "sample/good")
 	require.Contains(t, failed, "\n1 tests more were not started, for their package was cut off\n")
-	require.NotContains(t, said, "testing.runTests(", "stacks that say nothing of our code")
+	require.NotContains(t, said, "testing.runTests(", "stacks without the repository's code")
 }
 
 func TestNothingTestedIsNoSuccess(t *testing.T) {

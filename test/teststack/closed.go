@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// ClosedAddress is a loopback address where nobody listens, and that nobody else
-// gets while the test runs: it is the near end of a connection.
+// ClosedAddress returns a loopback address without a listener, which no other program
+// gets during the test: it is the near end of a connection.
 func ClosedAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,9 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// S3 returns the settings of the stack's S3 gateway, unless the environment names
-// another: SOJOURN_S3_TEST_ENDPOINT with AWS_ACCESS_KEY_ID and
-// AWS_SECRET_ACCESS_KEY.
+// S3 returns the settings of the stack's S3 gateway, or of the one in the environment:
+// SOJOURN_S3_TEST_ENDPOINT with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
 func (s *Shared) S3(t testing.TB) map[string]string {
 	t.Helper()
 	if endpoint := os.Getenv("SOJOURN_S3_TEST_ENDPOINT"); endpoint != "" {
@@ -27,8 +26,8 @@ func (s *Shared) S3(t testing.TB) map[string]string {
 	return s.Get(t).Env
 }
 
-// Client returns a client of the gateway that settings name. It tries each
-// request once: what a test makes fail is for the product to bear.
+// Client returns a client of the gateway in the settings. It tries each request once:
+// the product must handle the failures that a test causes.
 func Client(env map[string]string, transport http.RoundTripper) *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint:               aws.String(env["AWS_ENDPOINT_URL_S3"]),
@@ -43,18 +42,18 @@ func Client(env map[string]string, transport http.RoundTripper) *s3.Client {
 	})
 }
 
-// ErrCut is the error of a request that a [Wire] made fail.
+// ErrCut is the error of a request that a [Wire] let fail.
 var ErrCut = errors.New("the line was cut")
 
-// Wire is the way to a store. It counts requests and makes some of them fail.
+// Wire is the transport to a store. It counts requests and lets some of them fail.
 type Wire struct {
-	// Cut decides what becomes of the n-th request, counted from 1: it may be
-	// lost before it reaches the store, or its answer after. Nil loses none.
+	// Cut decides whether the n-th request, counted from 1, is lost before it reaches
+	// the store, or its answer after that. Nil loses none.
 	Cut func(n int) (before, after bool)
 
 	mu sync.Mutex
 	n  int
-	// requests and sent are counted since Asked was called last.
+	// requests and sent are the counts since the last call of Asked.
 	requests, sent int64
 }
 
@@ -87,15 +86,15 @@ func (w *Wire) note(r *http.Request) (n int) {
 	return w.n
 }
 
-// Count returns how many requests there were.
+// Count returns the number of requests.
 func (w *Wire) Count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.n
 }
 
-// Asked returns how many requests there were since the last call, deletions
-// apart, and how many bytes were sent with them.
+// Asked returns the number of requests since the last call, without deletions, and the
+// bytes sent with them.
 func (w *Wire) Asked() (requests, bytes int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,13 +103,12 @@ func (w *Wire) Asked() (requests, bytes int64) {
 	return requests, bytes
 }
 
-// Faults are the ways in which the request at a number may go wrong, as
-// [Wire.Cut].
+// Faults returns the ways in which the request with a number may fail, as [Wire.Cut].
 func Faults() map[string]func(at int) func(n int) (before, after bool) {
 	return map[string]func(int) func(int) (bool, bool){
 		"refused":     func(at int) func(int) (bool, bool) { return func(n int) (bool, bool) { return n == at, false } },
 		"answer lost": func(at int) func(int) (bool, bool) { return func(n int) (bool, bool) { return false, n == at } },
-		// The process dies: it does not hear the answer and asks nothing more.
+		// The process dies: it doesn't receive the answer and sends no more requests.
 		"died": func(at int) func(int) (bool, bool) {
 			return func(n int) (bool, bool) { return n > at, n == at }
 		},

@@ -12,8 +12,8 @@
 //		endpoint := servers.Get(t).Env["AWS_ENDPOINT_URL_S3"]
 //	}
 //
-// A stack that is not built skips the tests that need it; one that is built and
-// does not start fails them. Tests with workers and agents use package harness.
+// Tests that need a stack are skipped if it is not built, and fail if it is built and
+// does not start. Tests with workers and agents use package harness.
 package teststack
 
 import (
@@ -32,14 +32,15 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// Variable names the program; default: bin/sojourn-devstack of the repository.
+// Variable is the variable with the program's path; default: bin/sojourn-devstack of
+// the repository.
 const Variable = "SOJOURN_DEVSTACK_BIN"
 
 // patience bounds the start of a stack.
 const patience = time.Minute
 
-// Program finds the development stack. It skips the test if it is not built,
-// unless the variable names it: then it has to be there.
+// Program returns the path of the development stack. It skips the test if the stack is
+// not built. If the variable names it, it must exist.
 func Program(t testing.TB) string {
 	t.Helper()
 	if named := os.Getenv(Variable); named != "" {
@@ -52,7 +53,7 @@ func Program(t testing.TB) string {
 	return program
 }
 
-// built is the program in the repository that the test runs in.
+// built returns the program in the repository of the running test.
 func built() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -74,7 +75,7 @@ func built() (string, error) {
 
 // Stack is a running development stack.
 type Stack struct {
-	// Env is what its env file sets, File the file's path.
+	// Env has the settings of its env file, File is the file's path.
 	Env  map[string]string
 	File string
 
@@ -82,17 +83,17 @@ type Stack struct {
 	ended chan struct{}
 }
 
-// Start starts a stack with its data and env file in dir, and returns when it
-// is ready. It has a loopback address that is dir's own: a port of 127.0.0.1 may
-// become a connection's before a server binds it. Its ports are free ones unless
-// natsPort is not "". The error names the program and its last words.
+// Start starts a stack with its data and env file in dir, and returns when it is ready.
+// Its loopback address depends on dir: a port of 127.0.0.1 may be taken by a connection
+// before a server binds it. Its ports are free ones unless natsPort is not "". The
+// error has the program and the last line of its output.
 func Start(program, dir, natsPort string) (*Stack, error) {
 	if natsPort == "" {
 		natsPort = "0"
 	}
 	s := &Stack{File: filepath.Join(dir, "env"), ended: make(chan struct{})}
 	if err := os.RemoveAll(s.File); err != nil {
-		return nil, err // an older one's would be taken for this one's
+		return nil, err // an older file would be taken for this stack's
 	}
 	said := new(tail)
 	s.cmd = exec.Command(program, "--data-dir", filepath.Join(dir, "data"), "--env-file", s.File, "--ip", addressOf(dir),
@@ -114,13 +115,12 @@ func Start(program, dir, natsPort string) (*Stack, error) {
 
 func addressOf(dir string) string {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(dir)) // a hash takes everything
+	_, _ = h.Write([]byte(dir)) // a hash accepts everything
 	n := h.Sum32()
 	return fmt.Sprintf("127.%d.%d.%d", 1+n%250, n>>8%250, 1+n>>16%250)
 }
 
-// wait returns once the env file is there, which is written when all servers
-// answer.
+// wait returns once the env file exists, which is written when all servers answer.
 func (s *Stack) wait() error {
 	tick, late := time.NewTicker(20*time.Millisecond), time.NewTimer(patience)
 	defer tick.Stop()
@@ -141,13 +141,13 @@ func (s *Stack) wait() error {
 	}
 }
 
-// Stop ends the stack with a signal and waits for its end.
+// Stop sends the stack a signal and waits until it exits.
 func (s *Stack) Stop(sig os.Signal) {
-	_ = s.cmd.Process.Signal(sig) // one that has ended needs none
+	_ = s.cmd.Process.Signal(sig) // not needed if it has ended
 	<-s.ended
 }
 
-// settings reads the assignments of an env file.
+// settings parses the assignments of an env file.
 func settings(text string) map[string]string {
 	env := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -159,8 +159,8 @@ func settings(text string) map[string]string {
 	return env
 }
 
-// Shared is the stack of all tests of a package. It is started by the first
-// test that asks for it. The zero value is ready for use.
+// Shared is the stack of all tests of a package. The first test that calls Get starts
+// it. The zero value is ready for use.
 type Shared struct {
 	once  sync.Once
 	dir   string
@@ -183,8 +183,7 @@ func (s *Shared) Get(t testing.TB) *Stack {
 	return s.stack
 }
 
-// Stop ends the stack, if it was started, and removes its data. TestMain calls
-// it.
+// Stop ends the stack, if it was started, and removes its data. TestMain calls it.
 func (s *Shared) Stop() {
 	if s.stack != nil {
 		s.stack.Stop(os.Interrupt)
@@ -212,7 +211,7 @@ func (l *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the last line.
+// last returns the last line.
 func (l *tail) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,8 +16,8 @@ func program(t *testing.T, script string) string {
 	return path
 }
 
-// A stack that is built and exits is told in one line with its last words, at
-// once.
+// A stack that is built and exits is reported at once, in one line with the last line
+// of its output.
 func TestStackThatExits(t *testing.T) {
 	t.Parallel()
 	p := program(t, "echo starting\necho 'sojourn-devstack: port 4222 is taken' >&2\nexit 3\n")
@@ -31,7 +31,7 @@ func TestStackThatIsNoProgram(t *testing.T) {
 	require.ErrorContains(t, err, "sojourn-devstack does not start: ")
 }
 
-// An env file that an earlier stack left is not taken for this one's.
+// An env file of an earlier stack is not taken for this one's.
 func TestOldEnvFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -43,10 +43,10 @@ func TestOldEnvFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"NATS_URL": "new", "AWS_ENDPOINT_URL_S3": "http://x"}, s.Env)
 	s.Stop(os.Kill)
-	s.Stop(os.Kill) // twice does no harm
+	s.Stop(os.Kill) // calling it twice is allowed
 }
 
-// recorder is a test whose end is only noted.
+// recorder is a test whose end is only recorded.
 type recorder struct {
 	testing.TB
 	failed, skipped []any
@@ -56,7 +56,7 @@ func (r *recorder) Helper()           {}
 func (r *recorder) Fatal(args ...any) { r.failed = append(r.failed, args...); panic(r) }
 func (r *recorder) Skip(args ...any)  { r.skipped = append(r.skipped, args...); panic(r) }
 
-// get asks for the stack as a test would.
+// get requests the stack as a test would.
 func get(t *testing.T, s *Shared) (r *recorder) {
 	t.Helper()
 	r = &recorder{TB: t}
@@ -65,8 +65,8 @@ func get(t *testing.T, s *Shared) (r *recorder) {
 	return r
 }
 
-// A stack that is there and does not start fails every test that asks for it;
-// none is skipped.
+// A stack that is built and does not start fails every test that requests it; none is
+// skipped.
 func TestStackThatDoesNotStartFailsTheTests(t *testing.T) {
 	p := program(t, "echo broken >&2; exit 1")
 	t.Setenv(Variable, p)
@@ -80,7 +80,7 @@ func TestStackThatDoesNotStartFailsTheTests(t *testing.T) {
 	}
 }
 
-// One that is not built skips them, and in a strict run fails them.
+// A stack that is not built skips them, and in a strict run fails them.
 func TestStackThatIsNotBuilt(t *testing.T) {
 	t.Setenv(Variable, "")
 	t.Chdir(t.TempDir())

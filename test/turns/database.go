@@ -11,13 +11,13 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// DatabasePath is where OpenCode keeps its sessions in its home.
+// DatabasePath is the path of OpenCode's sessions in its home.
 const DatabasePath = ".local/share/opencode/opencode.db"
 
 // Database is a session of OpenCode. Not safe for concurrent use.
 type Database struct{ db *sql.DB }
 
-// tables are those of the agent that conversations are made of.
+// tables are the agent's tables that have its conversations.
 const tables = `
 PRAGMA journal_mode = wal;
 CREATE TABLE event_sequence (aggregate_id text PRIMARY KEY, seq integer NOT NULL, owner_id text);
@@ -30,7 +30,7 @@ INSERT INTO session VALUES ('ses_1', NULL, 'x', 1, 1);
 INSERT INTO event_sequence VALUES ('ses_1', 0, NULL);
 `
 
-// NewDatabase makes the database of a session in a home.
+// NewDatabase creates the database of a session in a home.
 func NewDatabase(ctx context.Context, home string) (*Database, error) {
 	file := filepath.Join(home, filepath.FromSlash(DatabasePath))
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -50,7 +50,7 @@ func NewDatabase(ctx context.Context, home string) (*Database, error) {
 // Close closes the database.
 func (d *Database) Close() error { return d.db.Close() }
 
-// Answer is the block with the answer of the n-th turn.
+// Answer returns the id of the block with the answer of the n-th turn.
 func (d *Database) Answer(n int) string { return fmt.Sprintf("prt_%012x1", n) }
 
 // Turn writes the n-th turn.

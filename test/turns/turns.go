@@ -1,6 +1,5 @@
-// Package turns writes native transcripts turn by turn, as long as anybody wants,
-// for tests and benchmarks of what a turn costs: each turn is a prompt and an
-// answer of 2 500 bytes.
+// Package turns writes native transcripts turn by turn, of any length, for tests and
+// benchmarks of a turn's cost. Each turn is a prompt and an answer of 2 500 bytes.
 package turns
 
 import (
@@ -13,26 +12,27 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/gemini"
 )
 
-// File is an agent whose session is a file that grows.
+// File is an agent that stores a session in a growing file.
 type File struct {
 	Adapter  adapters.Adapter
 	NativeID string
-	// Path is the file's in the home.
+	// Path is the file's path in the home.
 	Path string
-	// Head begins the file.
+	// Head is the start of the file.
 	Head string
-	// Turn is what the n-th turn adds, and Answer the block with its answer.
+	// Turn returns what the n-th turn appends, and Answer the id of the block with its
+	// answer.
 	Turn   func(n int) string
 	Answer func(n int) string
 }
 
-// text is what is asked and answered.
+// text is the text of prompts and answers.
 var text = strings.Repeat("word ", 500)
 
-// Files are the agents whose sessions are files.
+// Files returns the agents that store sessions in files.
 func Files() []File { return []File{Claude(), Codex(), Gemini()} }
 
-// Claude is a session of Claude Code.
+// Claude returns a session of Claude Code.
 func Claude() File {
 	return File{
 		Adapter: claude.New(), NativeID: "native", Path: ".claude/projects/p/native.jsonl",
@@ -45,7 +45,7 @@ func Claude() File {
 	}
 }
 
-// Codex is a session of Codex.
+// Codex returns a session of Codex.
 func Codex() File {
 	const id = "11111111-2222-5333-8444-555555555555"
 	const line = `{"timestamp":"2026-11-21T05:09:53.331Z","type":"event_msg","payload":{"type":"%s","turn_id":"t%06d"%s}}` + "\n"
@@ -65,7 +65,7 @@ func Codex() File {
 	}
 }
 
-// Gemini is a session of Gemini CLI.
+// Gemini returns a session of Gemini CLI.
 func Gemini() File {
 	const head = `{"sessionId":"s","projectHash":"x","startTime":"2026-11-21T00:30:19.935Z","kind":"main"}` + "\n"
 	return File{

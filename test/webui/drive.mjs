@@ -8,7 +8,7 @@
 //   node drive.mjs details URL WORKFLOWID OUT.png [--size WxH]
 //       the workflow's current details
 //
-// The last two print the text of the page, for who can't look at the picture.
+// The last two print the text of the page, for readers without the picture.
 //
 // The browser is `chromium` of the PATH, or what SOJOURN_CHROMIUM names; the
 // namespace is TEMPORAL_NAMESPACE or default. Exit status: 0 done, 1 failed,
@@ -21,7 +21,7 @@ const usage = `usage: drive.mjs signal URL WORKFLOWID NAME JSON OUT.png [--size 
        drive.mjs shot URL WORKFLOWID OUT.png [--size WxH]
        drive.mjs details URL WORKFLOWID OUT.png [--size WxH]`;
 
-// patience bounds every wait; nothing is judged by it.
+// patience bounds every wait. No result depends on it.
 const patience = 60_000;
 
 const flags = [
@@ -48,8 +48,7 @@ async function signal(page, [url, workflow, name, json, out]) {
   await dialog.waitFor({ state: 'hidden' });
 }
 
-// fill puts the whole text in at once: the editor would close brackets that
-// are typed.
+// fill inserts the whole text at once: the editor would close brackets that are typed.
 async function fill(page, editor, text) {
   await editor.click();
   await page.keyboard.insertText(text);
@@ -74,7 +73,7 @@ async function details(page, [url, workflow, out]) {
   await report(page, out);
 }
 
-// report takes the picture and prints what can be read on it.
+// report takes the picture and prints the page's text.
 async function report(page, out) {
   await page.mouse.move(1, 1);
   await settled(page);
@@ -97,7 +96,7 @@ async function settled(page) {
   for (const frame of page.frames()) await frame.waitForLoadState('load');
 }
 
-// text is what can be read on the page, its Markdown included.
+// text returns the page's text, its Markdown included.
 async function text(page) {
   const parts = [];
   for (const frame of page.frames()) {

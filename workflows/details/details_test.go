@@ -47,7 +47,7 @@ func TestMarkdown(t *testing.T) {
 	}, strings.Split(strings.TrimSpace(Markdown(session.Inspection{Snapshot: session.Snapshot{Agent: "claude", Status: session.StatusIdle}}, "")), "\n"))
 }
 
-// A turn's summary is within the 400 bytes that Temporal keeps, whatever the title.
+// A turn's summary fits into the 400 bytes that Temporal keeps, whatever the title.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	i := session.Inspection{Snapshot: session.Snapshot{Title: "Fix", Agent: "claude", Turns: 1}}

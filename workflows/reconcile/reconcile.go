@@ -1,5 +1,5 @@
-// Package reconcile has the workflows that clean up after sessions which were ended
-// from outside.
+// Package reconcile has the workflows that clean up after sessions that were ended from
+// outside.
 package reconcile
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/workflows/timeouts"
 )
 
-// Session cleans up after a session whose workflow was ended from outside: the
-// agent is stopped and what it did is archived, the sandbox is ended, and what was
-// accepted and not answered fails by name. A session that was reopened since is
-// left alone.
+// Session cleans up after a session whose workflow was ended from outside: the agent is
+// stopped and its work is archived, the sandbox is ended, its children are asked to close,
+// and what was accepted and not answered fails with a typed error. A session that was reopened
+// since is left alone.
 func Session(ctx workflow.Context, run session.TerminatedRun) error {
 	var found contract.DescribeTerminatedOutput
 	light := workflow.WithActivityOptions(ctx, timeouts.Write)
@@ -25,6 +25,12 @@ func Session(ctx workflow.Context, run session.TerminatedRun) error {
 	}
 	if found.Termination == "" {
 		return nil
+	}
+	if children := found.State.Children; len(children) > 0 {
+		in := contract.CancelChildrenInput{Parent: run.SessionID, Children: children}
+		if err := workflow.ExecuteActivity(light, contract.ActivityCancelChildren, in).Get(light, nil); err != nil {
+			return fmt.Errorf("close the children of terminated session %s: %w", run.SessionID, err)
+		}
 	}
 	in := contract.RecordTerminationInput{Run: run, Termination: found.Termination, State: found.State}
 	if found.State.Sandbox != nil {
@@ -36,8 +42,8 @@ func Session(ctx workflow.Context, run session.TerminatedRun) error {
 	return nil
 }
 
-// endTerminated ends the turn and the sandbox of a terminated session, and reports
-// whether the host did that. A host that does not answer has lost them.
+// endTerminated ends the turn and the sandbox of a terminated session, and reports whether
+// the host did that. A host that does not answer has lost them.
 func endTerminated(ctx workflow.Context, found contract.DescribeTerminatedOutput) bool {
 	st := found.State
 	if st.Running != nil {
@@ -55,7 +61,7 @@ func endTerminated(ctx workflow.Context, found contract.DescribeTerminatedOutput
 		Agent: st.Agent, Sandbox: *st.Sandbox, Reason: "terminated", LastSeq: st.Record.LastSeq,
 	}).Get(ectx, nil)
 	if err != nil && !timeouts.HostLost(err) {
-		// It is fenced off: the sweep of its host ends it.
+		// It is fenced: the sweep of its host ends it.
 		workflow.GetLogger(ctx).Error("the sandbox of a terminated session could not be ended", "session", st.Agent.SessionID, "error", err)
 	}
 	return err == nil
@@ -75,13 +81,13 @@ func endTurnInput(found contract.DescribeTerminatedOutput) contract.RunTurnInput
 	return in
 }
 
-// Scheduled starts the cleanup of every session that was ended from outside
-// since its last run. The schedule runs it; it returns where the next run begins.
+// Scheduled starts the cleanup of every session that was ended from outside since its last
+// run. The schedule runs it; it returns where the next run starts.
 func Scheduled(ctx workflow.Context) (time.Time, error) {
 	var in contract.ReconcileTerminatedInput
 	if workflow.HasLastCompletionResult(ctx) {
 		if err := workflow.GetLastCompletionResult(ctx, &in.After); err != nil {
-			// Then all are looked at.
+			// Then all are checked.
 			workflow.GetLogger(ctx).Warn("the result of the last run can't be read", "error", err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package timeouts says how long each activity may take, and how it is tried again:
-// the why of each stands beside it.
+// Package timeouts has the timeouts and retry policies of the activities, each with its
+// reason.
 package timeouts
 
 import (
@@ -14,36 +14,36 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// permanent are the error types that no retry mends.
+// permanent are the error types that no retry helps.
 var permanent = []string{
 	session.TypeInvalid, session.TypeNotFound, session.TypeAgentMissing, session.TypeAgentFailed,
 	session.TypeFenced, session.TypeHostLost, session.TypeClosed,
 }
 
-// IsPermanent reports whether trying again can't help.
+// IsPermanent reports whether a retry can't help.
 func IsPermanent(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app) && (app.NonRetryable() || slices.Contains(permanent, app.Type()))
 }
 
-// patient retries for as long as it takes: the stream, the archive or a worker
-// may be away, and what was accepted must be written.
+// patient retries for as long as it takes: the stream, the archive or a worker may be
+// unavailable, and what was accepted must be written.
 var patient = &temporal.RetryPolicy{
 	InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second,
 	NonRetryableErrorTypes: permanent,
 }
 
-// Write are for the light writes to stream and archive. Each takes
-// milliseconds; after 30 s a connection hangs and a new attempt is better.
+// Write is for the light writes to stream and archive. Each takes milliseconds; after 30 s
+// a connection hangs and a new attempt is better.
 var Write = workflow.ActivityOptions{
 	TaskQueue:           session.TaskQueue,
 	StartToCloseTimeout: 30 * time.Second,
 	RetryPolicy:         patient,
 }
 
-// Create have no schedule-to-start limit: with no free slot anywhere
-// the turn waits, visibly. Five minutes cover the copying in of a large
-// session; the heartbeat notices a host that dies meanwhile.
+// Create has no schedule-to-start limit: with no free slot anywhere the turn waits,
+// visibly. Five minutes cover the copying in of a large session; the heartbeat detects a
+// host that dies meanwhile.
 var Create = workflow.ActivityOptions{
 	TaskQueue:           session.CreateQueue,
 	StartToCloseTimeout: 5 * time.Minute,
@@ -53,10 +53,9 @@ var Create = workflow.ActivityOptions{
 	WaitForCancellation: true,
 }
 
-// Turn: a turn may take days, so the heartbeat alone reports whether it
-// lives: 3 s, at a beat every second. A new attempt goes to the same host; if
-// no worker takes it within 45 s, longer than the agent's lease of 40 s, the host
-// is lost and no agent runs there any more.
+// Turn: a turn may take days, so only the heartbeat detects its death: 3 s, at a heartbeat
+// every second. A new attempt goes to the same host; if no worker takes it within 45 s,
+// longer than the agent's lease of 40 s, the host is lost and no agent runs there any more.
 func Turn(host string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              session.HostQueue(host),
@@ -67,8 +66,8 @@ func Turn(host string) workflow.ActivityOptions {
 	}
 }
 
-// Control: a control that was not taken within 10 s is offered anew by
-// the workflow, so the activity itself is not retried.
+// Control: the workflow sends a control again that was not taken within 10 s, so the
+// activity itself is not retried.
 func Control(host string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              session.ControlQueue(host),
@@ -78,8 +77,8 @@ func Control(host string) workflow.ActivityOptions {
 	}
 }
 
-// End: ending a sandbox waits for the archive as long as it takes, but
-// not for a host that is gone for 45 s: what it had is in the archive or lost.
+// End: ending a sandbox waits for the archive as long as it takes, but not for a host
+// without a worker for 45 s: what it had is in the archive or lost.
 func End(host string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              session.ControlQueue(host),
@@ -90,7 +89,16 @@ func End(host string) workflow.ActivityOptions {
 	}
 }
 
-// HostLost reports whether the host of the sandbox did not answer, or has lost it.
+// Watch: a child may live for months, so only the heartbeat detects that no worker waits
+// for its end: 45 s, at a heartbeat every 15 s.
+var Watch = workflow.ActivityOptions{
+	TaskQueue:           session.WatchQueue,
+	StartToCloseTimeout: 365 * 24 * time.Hour,
+	HeartbeatTimeout:    45 * time.Second,
+	RetryPolicy:         patient,
+}
+
+// HostLost reports whether the sandbox's host did not answer, or has lost the sandbox.
 func HostLost(err error) bool {
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) {
@@ -100,8 +108,8 @@ func HostLost(err error) bool {
 	return errors.As(err, &app) && app.Type() == session.TypeHostLost
 }
 
-// Find: the list of what ended within a minute is short; after a long
-// outage it may not be. What is not done the next run does.
+// Find: the list of what ended within a minute is short; after a long outage it may not be.
+// The next run does the rest.
 var Find = workflow.ActivityOptions{
 	TaskQueue:           session.TaskQueue,
 	StartToCloseTimeout: 5 * time.Minute,

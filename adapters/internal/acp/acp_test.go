@@ -10,12 +10,13 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/recordings"
 	recorded "github.com/sojourn-run/sojourn/test/replay"
 )
 
-// plainDialect is an agent that keeps to the protocol.
+// plainDialect returns the dialect of an agent that follows the protocol.
 func plainDialect() *Dialect {
 	return &Dialect{Agent: "agent", Modes: map[adapters.Permission]string{adapters.PermissionAllow: "free", adapters.PermissionAsk: "careful"}}
 }
@@ -27,11 +28,11 @@ func launched(t *testing.T, d *Dialect, l adapters.Launch) *Translator {
 	return tr
 }
 
-func in(line string) event.Record  { return event.Record{Dir: event.DirIn, Line: line} }
-func out(line string) event.Record { return event.Record{Dir: event.DirOut, Line: line} }
+func in(line string) traffic.Record  { return traffic.Record{Dir: event.DirIn, Line: line} }
+func out(line string) traffic.Record { return traffic.Record{Dir: event.DirOut, Line: line} }
 
-// send steps what the translator itself wants written, as a runner that spools
-// both directions does, and gives the ids and lines.
+// send steps the messages that the translator writes, as a runner that spools
+// both directions does, and returns the ids and lines.
 func send(tr *Translator, messages []adapters.Message) (lines []string) {
 	for _, m := range messages {
 		lines = append(lines, m.ID+" "+string(m.Data))
@@ -47,7 +48,7 @@ func say(t *testing.T, tr *Translator, id string, input adapters.Input) string {
 	return strings.Join(send(tr, messages), "\n")
 }
 
-// opened is a translator whose session is open.
+// opened returns a translator whose session is open.
 func opened(t *testing.T) *Translator {
 	t.Helper()
 	tr := launched(t, plainDialect(), adapters.Launch{Workspace: "/w"})
@@ -58,8 +59,8 @@ func opened(t *testing.T) *Translator {
 	return tr
 }
 
-// The opening goes by records: what is due comes once, and again for another
-// translator that has read the same.
+// The opening depends on records: what is due is returned once, and again by
+// another translator that has read the same records.
 func TestOpening(t *testing.T) {
 	t.Parallel()
 	l := adapters.Launch{Workspace: "/w", MCPServers: map[string]adapters.MCPServer{
@@ -90,7 +91,8 @@ func TestOpening(t *testing.T) {
 	require.Contains(t, say(t, tr, "p1", adapters.Prompt{Text: "hi"}), `"sessionId":"S"`)
 }
 
-// A session that the agent will not give refuses every prompt with its words.
+// If the agent refuses the session, every prompt is refused with the agent's
+// error.
 func TestOpeningRefused(t *testing.T) {
 	t.Parallel()
 	tr := launched(t, plainDialect(), adapters.Launch{})
@@ -104,22 +106,22 @@ func TestOpeningRefused(t *testing.T) {
 	require.ErrorIs(t, err, adapters.ErrNotYet, "another process begins again")
 }
 
-// A session that can't be loaded gives way to a new one, and everybody hears.
+// A session that can't be loaded is replaced by a new one, and a block says so.
 func TestOpeningFallsBack(t *testing.T) {
 	t.Parallel()
 	tr := launched(t, plainDialect(), adapters.Launch{Resume: true, NativeID: "old"})
 	say(t, tr, "i0", adapters.Initialize{})
 	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
 	require.Contains(t, send(tr, tr.Due())[0], `"sessionId":"old"`)
-	told := tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","error":{"code":-32603,"message":"gone"}}`))
-	require.Equal(t, "session_lost", told[0].Payload.(event.Error).Code)
+	reported := tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","error":{"code":-32603,"message":"gone"}}`))
+	require.Equal(t, "session_lost", reported[0].Payload.(event.Error).Code)
 	require.Contains(t, send(tr, tr.Due())[0], `i0/session-2 {"id":"i0/session-2","jsonrpc":"2.0","method":"session/new"`)
 	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session-2","result":{"sessionId":"new"}}`))
 	require.Equal(t, "new", tr.Session())
 	require.Contains(t, say(t, tr, "p1", adapters.Prompt{Text: "hi"}), `"sessionId":"new"`)
 }
 
-// History that comes behind the answer to the load is waited for: a request is
+// History that follows the answer to the load is waited for: a request is
 // repeated until nothing was replayed before its answer.
 func TestSettle(t *testing.T) {
 	t.Parallel()
@@ -145,7 +147,7 @@ func TestSettle(t *testing.T) {
 	require.Equal(t, TurnID("old", 2), tr.Turns[0].ID, "prompts that were replayed count")
 }
 
-// A turn that runs takes no other prompt, and none is folded into it.
+// A running turn takes no other prompt, and none is folded into it.
 func TestOnePromptAtATime(t *testing.T) {
 	t.Parallel()
 	tr := opened(t)
@@ -184,7 +186,8 @@ func asked(t *testing.T, tr *Translator) event.PermissionRequested {
 	return event.PermissionRequested{}
 }
 
-// Requests are answered by what they offer; who asks again is not answered twice.
+// Requests are answered by the options that they offer; a repeated answer is not
+// written again.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for allow, want := range map[bool]string{true: `"optionId":"once"`, false: `"optionId":"no"`} {
@@ -199,7 +202,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// An interrupt cancels, and answers what waits: also what asks afterwards.
+// An interrupt cancels, and answers waiting requests, also those made afterwards.
 func TestInterruptAnswersRequests(t *testing.T) {
 	t.Parallel()
 	tr := opened(t)
@@ -218,7 +221,7 @@ func TestInterruptAnswersRequests(t *testing.T) {
 	require.True(t, events[len(events)-1].Payload.(event.SessionIdle).Interrupted)
 }
 
-// What the agent asks of its client and nobody serves is refused, once.
+// A request that the client does not support is refused, once.
 func TestUnserved(t *testing.T) {
 	t.Parallel()
 	tr := opened(t)
@@ -232,8 +235,8 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	tr := opened(t)
 	require.Contains(t, say(t, tr, "m1", adapters.SetModel{Model: "big"}), `"modelId":"big"`)
-	told := tr.Step(out(`{"jsonrpc":"2.0","id":"m1","result":{}}`))
-	require.Equal(t, "big", *told[0].Payload.(event.OptionsUpdate).Model)
+	reported := tr.Step(out(`{"jsonrpc":"2.0","id":"m1","result":{}}`))
+	require.Equal(t, "big", *reported[0].Payload.(event.OptionsUpdate).Model)
 	require.Contains(t, say(t, tr, "s1", adapters.SetPermission{Permission: adapters.PermissionAsk}), `"modeId":"careful"`)
 	_, err := tr.Encode("s2", adapters.SetPermission{Permission: adapters.PermissionDeny})
 	require.ErrorIs(t, err, adapters.ErrUnsupported)
@@ -247,7 +250,7 @@ func TestBadState(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A piece of text is read the same by the fast way and by the decoder.
+// The fast path reads a piece of text as the decoder does.
 func FuzzFastChunk(f *testing.F) {
 	f.Add(chunkHead + "S" + chunkKind + saidKind + chunkText + `a\u00e9\n"` + chunkTail)
 	f.Add(chunkHead + "S" + chunkKind + thoughtKind + chunkText + `plain` + chunkTail)
@@ -272,8 +275,8 @@ func FuzzFastChunk(f *testing.F) {
 	})
 }
 
-// An agent that keeps to the protocol needs no dialect: a recording of another
-// agent than the one that this was written for becomes a whole conversation.
+// An agent that follows the protocol needs no dialect: a recording of an agent
+// for which this was not written becomes a whole conversation.
 func TestAnotherAgent(t *testing.T) {
 	t.Parallel()
 	file := recorded.File{Dir: filepath.Join(recordings.Dir(t, "opencode"), "acp-basic")}

@@ -7,58 +7,57 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Dialect is what one agent has of its own. Only Agent is required. The
-// functions are pure and safe for concurrent use.
+// Dialect is what is specific to one agent. Only Agent is required. The functions
+// are pure and safe for concurrent use.
 type Dialect struct {
 	// Agent names the agent in native events and errors.
 	Agent string
-	// Settle: history may be replayed behind the answer to session/load. Without
-	// Modes it is waited for where the agent reports its mode. Default: the answer
-	// comes last.
+	// Settle: history may be replayed after the answer to session/load. Without Modes
+	// the translator waits for it until the agent reports its mode. Default: the
+	// answer comes last.
 	Settle bool
-	// Kept: the host writes down all that is said, so that only the
-	// end of its process loses anything. What a turn had said before it was
-	// cancelled or failed stands, and prompts are named by their requests.
-	// Default: the agent's own files are all there is.
+	// Kept: the host stores everything that was exchanged, so that only the end of
+	// its process loses anything. What a turn had emitted before it was cancelled or
+	// failed is kept, and prompts are named by their requests. Default: only the
+	// agent's own files are kept.
 	Kept bool
-	// AskModel: the launch's model is asked for once the session is open.
-	// Default: it is on the command line.
+	// AskModel: the launch's model is set once the session is open. Default: it is on
+	// the command line.
 	AskModel bool
-	// Modes are the agent's names for the standing permissions. Default: none,
-	// the host alone decides, and the agent does not know it.
+	// Modes are the agent's names for the permission modes. Default: none; the host
+	// alone decides, and the agent does not know the mode.
 	Modes map[adapters.Permission]string
-	// Tool is what a call is, from what was reported of it so far. Default:
-	// title and raw input.
+	// Tool returns a call's form in blocks, from what was reported of it so far.
+	// Default: title and raw input.
 	Tool func(ToolCall) Tool
-	// Failed reports whether what was reported of a call at its start still holds
-	// when it ends with this error: an agent may keep it only for the calls
-	// that it has carried out. Default: it stands.
+	// Failed reports whether what was reported of a call at its start still applies
+	// when it ends with this error: an agent may store it only for the calls that it
+	// has carried out. Default: it applies.
 	Failed func(t Tool, message string) bool
-	// Rejected is the result of a call that the user refused. Default: a
+	// Rejected returns the result of a call that the user refused. Default: a
 	// sentence that says so.
 	Rejected func(t Tool) string
-	// Remark takes a chunk of text that is no text. Default: all are.
+	// Remark returns the event of a chunk that is not text. Default: all are text.
 	Remark func(text string) (event.Payload, bool)
-	// Tidy is how the agent cleans a text before it keeps it: given whether
-	// any of the text is out and what was held back of it, it returns what can go
-	// out of held+chunk and what must wait. At the end nothing waits. Default:
-	// text is kept as it is said.
+	// Tidy cleans a text as the agent does before it stores it. begun reports whether
+	// any of the text was emitted, held is what was held back of it. It returns what
+	// can be emitted of held+chunk and what must wait; at the end nothing waits.
+	// Default: text is stored as it is streamed.
 	Tidy func(begun bool, held, chunk string, end bool) (out, rest string)
-	// Thought returns a thought as the agent keeps it, and its heading, "" for
-	// none. Default: it is kept as it is said, and chunks are pieces of one
-	// thought; with Thought each chunk is a whole one.
+	// Thought returns a thought as the agent stores it, and its heading, "" for none.
+	// Default: it is stored as it is streamed, and chunks are pieces of one thought;
+	// with Thought each chunk is a whole one.
 	Thought func(chunk string) (text, heading string)
-	// Command reports whether the agent answers a prompt by itself and keeps
-	// nothing of it. commands are those that it has named, nil before that.
-	// Default: it never does.
+	// Command reports whether the agent itself answers a prompt and stores nothing of
+	// it. commands are those that it has named, nil before that. Default: it never
+	// does.
 	Command func(prompt string, commands []string) bool
 	// Spent reads usage and cost from the answer to a prompt. Default: none.
 	Spent func(result json.RawMessage) *event.MetadataUpdate
-	// BareThoughts: thoughts that no text follows are kept when a turn ends well.
+	// BareThoughts: thoughts that no text follows are stored when a turn completes.
 	// Default: they are not.
 	BareThoughts bool
-	// Filler is a text that is in the history where an answer was cut off.
-	// Default: none does.
+	// Filler is a text in the history for an answer that was cut off. Default: none.
 	Filler string
 }
 
@@ -86,7 +85,7 @@ func (d *Dialect) tool(c ToolCall) Tool {
 	return t
 }
 
-func (d *Dialect) stands(t Tool, message string) bool {
+func (d *Dialect) applies(t Tool, message string) bool {
 	return d.Failed == nil || d.Failed(t, message)
 }
 
@@ -104,7 +103,7 @@ func (d *Dialect) tidy(begun bool, held, chunk string, end bool) (out, rest stri
 	return held + chunk, ""
 }
 
-// mode is the agent's name for a standing permission.
+// mode returns the agent's name for a permission mode.
 func (d *Dialect) mode(p adapters.Permission) string {
 	if p == "" {
 		p = adapters.PermissionAllow

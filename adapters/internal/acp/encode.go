@@ -21,7 +21,7 @@ func (t *Translator) Encode(id string, in adapters.Input) ([]adapters.Message, e
 func (t *Translator) encodeInput(id string, in adapters.Input) (*adapters.Message, error) {
 	switch in := in.(type) {
 	case adapters.Initialize:
-		// Files and terminals are the agent's own: it lives in the sandbox.
+		// Files and terminals are the agent's own: it runs in the sandbox.
 		m := t.request(id, "initialize", map[string]any{
 			"protocolVersion": 1, "clientCapabilities": map[string]any{
 				"fs": map[string]bool{"readTextFile": false, "writeTextFile": false}, "terminal": false,
@@ -55,7 +55,7 @@ func (t *Translator) encodeInput(id string, in adapters.Input) (*adapters.Messag
 	return nil, fmt.Errorf("%s: encode %T: %w", t.dialect.Agent, in, adapters.ErrUnsupported)
 }
 
-// setModel asks for a model, in the way that the agent has.
+// setModel requests a model, in the way that the agent supports.
 func (t *Translator) setModel(id, name string) adapters.Message {
 	if t.ModelOption == "" {
 		return t.request(id, "session/set_model", map[string]any{"sessionId": t.state.Session, "modelId": name})
@@ -65,7 +65,7 @@ func (t *Translator) setModel(id, name string) adapters.Message {
 	})
 }
 
-// open reports whether there is a session to talk in.
+// open returns an error unless there is a session that takes prompts.
 func (t *Translator) open() error {
 	switch t.Phase {
 	case ready:
@@ -76,8 +76,8 @@ func (t *Translator) open() error {
 	return fmt.Errorf("%s: %w", t.dialect.Agent, adapters.ErrNotYet)
 }
 
-// encodePrompt hands over a message. A second one would cancel the first, so
-// it waits, and steering is not offered.
+// encodePrompt passes on a message. A second one would cancel the first, so it
+// waits, and steering is not supported.
 func (t *Translator) encodePrompt(id string, in adapters.Prompt) (*adapters.Message, error) {
 	if in.Steer {
 		return nil, fmt.Errorf("%s: a message into a running turn: %w", t.dialect.Agent, adapters.ErrUnsupported)
@@ -103,8 +103,8 @@ func (t *Translator) encodePrompt(id string, in adapters.Prompt) (*adapters.Mess
 	return &m, nil
 }
 
-// encodeInterrupt cancels the turn that runs. The answers to its permission
-// requests, without which it would not end, come by Due.
+// encodeInterrupt cancels the running turn. The answers to its permission
+// requests, without which it would not end, are returned by Due.
 func (t *Translator) encodeInterrupt(id string) (*adapters.Message, error) {
 	if len(t.Turns) == 0 {
 		return nil, nil
@@ -114,12 +114,12 @@ func (t *Translator) encodeInterrupt(id string) (*adapters.Message, error) {
 	})}, nil
 }
 
-// encodeAnswer picks one of the options that the agent offered. It has no place
-// for words.
+// encodeAnswer picks one of the options that the agent offered. It has no field
+// for a text.
 func (t *Translator) encodeAnswer(id string, in adapters.Answer) (*adapters.Message, error) {
 	a, pending := t.Asks[in.RequestID]
 	if !pending {
-		return nil, nil // answered already, or nobody waits any more
+		return nil, nil // answered already, or not waited for any more
 	}
 	option := a.Reject
 	if in.Allow {
@@ -136,14 +136,14 @@ func (t *Translator) encodeAnswer(id string, in adapters.Answer) (*adapters.Mess
 	return &m, nil
 }
 
-// request makes a request whose JSON-RPC id is that of the message.
+// request returns a request whose JSON-RPC id is that of the message.
 func (t *Translator) request(id, method string, params any) adapters.Message {
 	return adapters.Message{ID: id, Data: nativejson.Encode(map[string]any{
 		"jsonrpc": "2.0", "id": id, "method": method, "params": params,
 	})}
 }
 
-// reply answers a request of the agent's.
+// reply answers a request of the agent.
 func (t *Translator) reply(id string, to json.RawMessage, result any, f *fault) adapters.Message {
 	body := map[string]any{"jsonrpc": "2.0", "id": to}
 	if f != nil {
@@ -154,6 +154,6 @@ func (t *Translator) reply(id string, to json.RawMessage, result any, f *fault) 
 	return adapters.Message{ID: id, Data: nativejson.Encode(body)}
 }
 
-// IsLine reports whether a line is one of the protocol; what else an agent says
-// on the same stream is not for this package.
+// IsLine reports whether a line is one of the protocol; other lines of an agent
+// on the same stream are not for this package.
 func IsLine(line string) bool { return strings.Contains(line, `"jsonrpc"`) }

@@ -7,12 +7,12 @@ import (
 )
 
 // Nearly all lines of a turn are pieces of text in one form. They are read
-// without the decoder; whatever is not exactly of that form goes to it.
+// without the decoder; any other form goes to the decoder.
 const (
 	chunkHead = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"`
 	chunkKind = `","update":{"sessionUpdate":"`
 	chunkText = `","content":{"type":"text","text":"`
-	// chunkMessage comes before the text from agents that name their messages.
+	// chunkMessage precedes the text from agents that name their messages.
 	chunkMessage = `","messageId":"`
 	chunkTail    = `"}}}}`
 	saidKind     = "agent_message_chunk"

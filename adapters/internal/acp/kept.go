@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// abilities are what an agent says of itself when it is opened.
+// abilities are the capabilities that an agent reports at its opening.
 type abilities struct {
 	Load   bool `json:"load,omitempty"`
 	Resume bool `json:"resume,omitempty"`
@@ -30,11 +30,11 @@ func abilitiesOf(result json.RawMessage) *abilities {
 			} `json:"sessionCapabilities"`
 		} `json:"agentCapabilities"`
 	}
-	_ = json.Unmarshal(result, &r) // whatever fits of it
+	_ = json.Unmarshal(result, &r) // the fields that fit
 	return &abilities{Load: r.Can.Load, Resume: !isNull(r.Can.Session.Resume), Images: r.Can.Prompt.Image}
 }
 
-// settings are how a session stands when it is opened: its mode and its model,
+// settings are the state of a session at its opening: its mode and its model,
 // which agents report in one of two ways.
 type settings struct {
 	Models struct {
@@ -50,9 +50,9 @@ type settings struct {
 	} `json:"configOptions"`
 }
 
-// opens returns the method that continues an old session; "" if none can. Only where
-// everything is kept is a session taken up without its history being sent
-// again: nothing here needs it.
+// opens returns the method that continues an old session; "" if there is none.
+// Only if everything is kept can a session be resumed without its history being
+// sent again, which nothing here needs.
 func (t *Translator) opens() string {
 	switch {
 	case !t.dialect.Kept:
@@ -65,8 +65,8 @@ func (t *Translator) opens() string {
 	return ""
 }
 
-// replacing notes in a request which session the new one takes the place of, so
-// that the records alone say so.
+// replacing records in a request which session the new one replaces, so that the
+// records alone show it.
 func (t *Translator) replacing(old string) map[string]any {
 	params := t.newSession()
 	if t.dialect.Kept && old != "" {
@@ -75,10 +75,10 @@ func (t *Translator) replacing(old string) map[string]any {
 	return params
 }
 
-// proved looks at the first answer in a session that was begun elsewhere. Some
-// agents take up such a session and then can't work in it, as it belongs to the
-// folder that it was begun in. It is given up then, as no other prompt would do
-// better.
+// proved checks the first answer in a session that was started elsewhere. Some
+// agents open such a session and then can't work in it, since it is tied to the
+// folder in which it was started. It is given up then, as every other prompt
+// would fail too.
 func (t *Translator) proved(f *fault) {
 	if f == nil {
 		t.Proven = true
@@ -91,7 +91,7 @@ func (t *Translator) proved(f *fault) {
 
 const replacesKey = "sojourn.replaces"
 
-// replacedBy is the session that a request notes so; "" for none.
+// replacedBy returns the session that a request records so; "" for none.
 func replacedBy(meta json.RawMessage) string {
 	var notes map[string]json.RawMessage
 	if isNull(meta) || json.Unmarshal(meta, &notes) != nil {
@@ -100,7 +100,7 @@ func replacedBy(meta json.RawMessage) string {
 	return nativejson.String(notes[replacesKey])
 }
 
-// replaced shows that a session was begun anew.
+// replaced emits that a session was replaced by a new one.
 func (t *Translator) replaced(old string) {
 	if old == "" || !t.dialect.Kept {
 		return
@@ -112,8 +112,8 @@ func (t *Translator) replaced(old string) {
 	})
 }
 
-// turnID names a prompt: by the request's id if that is ours, which no other
-// has, else by its number.
+// turnID names a prompt: by the request's id if the host chose it, so that it is
+// unique, else by its number.
 func (t *Translator) turnID(request string) string {
 	if t.dialect.Kept && strings.Trim(request, "0123456789") != "" {
 		return request
@@ -121,7 +121,7 @@ func (t *Translator) turnID(request string) string {
 	return TurnID(t.state.Session, t.Prompts)
 }
 
-// cutRun ends what was being said when a turn was cut short.
+// cutRun ends unfinished output when a turn was cut short.
 func (t *Translator) cutRun() {
 	if t.dialect.Kept {
 		t.endRun()
@@ -142,7 +142,7 @@ func (t *Translator) cutCalls() {
 	for _, id := range slices.Sorted(maps.Keys(t.Tools)) {
 		c := t.Tools[id]
 		if c.Refused {
-			t.settle(id, c, true, nativejson.Encode(t.dialect.rejected(c.Tool)))
+			t.emitResult(id, c, true, nativejson.Encode(t.dialect.rejected(c.Tool)))
 			continue
 		}
 		delete(t.Tools, id)
@@ -150,8 +150,8 @@ func (t *Translator) cutCalls() {
 	}
 }
 
-// unkept shows a block that the agent writes into no file. Then it is none of
-// the agent's: the host keeps it.
+// unkept emits a block that the agent writes into no file. It has the source
+// "server": the host keeps it.
 func (t *Translator) unkept(b event.Block) {
 	if t.dialect.Kept {
 		t.upsert(b)
@@ -161,8 +161,8 @@ func (t *Translator) unkept(b event.Block) {
 	t.UpsertServer(event.Main, b)
 }
 
-// spent takes the session's cost so far and emits what was added. What a
-// session had cost before this translation began is not counted again.
+// spent takes the session's cost so far and emits the increment. What a session
+// had cost before this translation began is not counted again.
 func (t *Translator) spent(cost *price) {
 	if cost == nil || cost.Currency != "USD" {
 		return

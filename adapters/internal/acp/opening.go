@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// begin is the first line to a new process.
+// begin handles the first line to a new process.
 func (t *Translator) begin(id string) {
 	t.Phase, t.Process, t.Refusal = initialize, id, ""
 	t.Can, t.Asked, t.Mode, t.ModelOption = nil, "", "", ""
@@ -20,8 +20,8 @@ func (t *Translator) begin(id string) {
 	clear(t.Unserved)
 }
 
-// loading is the request for an old session. One that this translation has not
-// seen from its beginning has as many prompts before it as are replayed.
+// loading requests an old session. One that this translation has not seen from
+// its beginning has as many earlier prompts as are replayed.
 func (t *Translator) loading(session string) {
 	t.Replay = replay{Base: t.state.Session != session || t.Prompts == 0}
 	if t.state.Session != session {
@@ -30,7 +30,7 @@ func (t *Translator) loading(session string) {
 	}
 }
 
-// opened is an answer in the opening.
+// opened handles an answer in the opening.
 func (t *Translator) opened(method string, m *message) {
 	switch {
 	case m.Error != nil && (method == "session/load" || method == "session/resume"):
@@ -44,9 +44,9 @@ func (t *Translator) opened(method string, m *message) {
 	}
 }
 
-// sessionLost says that the agent does not find its session any more, and
-// begins another: a conversation that can't go on is better begun anew, in the
-// sight of everybody, than not at all.
+// sessionLost emits that the agent does not find its session any more, and starts
+// another: if a conversation can't be continued, a visible restart is better than
+// none.
 func (t *Translator) sessionLost(f *fault) {
 	t.emit(event.Error{ErrorInfo: event.ErrorInfo{
 		Message: fmt.Sprintf("%s: native session %s could not be loaded, a new one is begun that does not remember it: %s",
@@ -63,13 +63,13 @@ func (t *Translator) refuse(method string, f *fault) {
 	}})
 }
 
-// sessionOpen takes the answer to session/new or session/load.
+// sessionOpen handles the answer to session/new or session/load.
 func (t *Translator) sessionOpen(method string, result json.RawMessage) {
 	var r struct {
 		SessionID string `json:"sessionId"`
 		settings
 	}
-	_ = json.Unmarshal(result, &r) // whatever fits of it
+	_ = json.Unmarshal(result, &r) // the fields that fit
 	t.Phase, t.Mode = ready, r.Modes.Current
 	if method == "session/load" && t.dialect.Settle && (t.dialect.Modes != nil || t.Mode != "") {
 		t.Phase = settling
@@ -87,7 +87,7 @@ func (t *Translator) sessionOpen(method string, result json.RawMessage) {
 	}
 }
 
-// userChunk is a prompt that is replayed: nothing else repeats prompts.
+// userChunk handles a prompt that is replayed: nothing else repeats prompts.
 func (t *Translator) userChunk(u *update) {
 	t.Replayed = true
 	c, ok := chunk(u.Content)
@@ -101,13 +101,13 @@ func (t *Translator) userChunk(u *update) {
 	t.Replay.Last = c.Text
 }
 
-// internalPrompt recognizes what agents say to their model in the user's name.
+// internalPrompt recognizes what agents send their model in the user's name.
 func internalPrompt(text string) bool {
 	return strings.HasPrefix(text, "<session_context>") || strings.HasPrefix(text, "<hook_context>") ||
 		strings.HasPrefix(text, "[Function Response: ")
 }
 
-// replayedOther is something replayed that is no prompt.
+// replayedOther handles a replayed update that is not a prompt.
 func (t *Translator) replayedOther(text string) {
 	t.Replayed = true
 	if text == "" || text != t.dialect.Filler {
@@ -119,7 +119,7 @@ func (t *Translator) replayedOther(text string) {
 // could answer.
 func (t *Translator) replaying() bool { return len(t.Turns) == 0 && t.Phase != ready }
 
-// settled takes the answer to a request that waits for the history's end.
+// settled handles the answer to a request that waits for the history's end.
 func (t *Translator) settled(id string) bool {
 	if t.Phase != settling || !strings.HasPrefix(id, t.Process+"/settle-") {
 		return false
@@ -133,9 +133,9 @@ func (t *Translator) settled(id string) bool {
 	return true
 }
 
-// resolveDoubt looks whether the last prompt of the process before reached the
-// agent: what it has read is replayed. One that did not was never asked, and the
-// next one, mostly the same once more, takes its place.
+// resolveDoubt checks whether the last prompt of the previous process reached the
+// agent: what it has read is replayed. One that did not was never sent, and the
+// next one, usually the same again, takes its place.
 func (t *Translator) resolveDoubt() {
 	if t.Replay.Base {
 		t.Prompts, t.Replay.Base = max(t.Prompts, t.Replay.Prompts), false
@@ -148,7 +148,7 @@ func (t *Translator) resolveDoubt() {
 	t.Prompts--
 }
 
-// Due returns what the protocol wants said now.
+// Due returns what the protocol requires now.
 func (t *Translator) Due() []adapters.Message {
 	var due []adapters.Message
 	for _, m := range t.due() {
@@ -171,7 +171,7 @@ func (t *Translator) due() []adapters.Message {
 		id := fmt.Sprintf("%s/settle-%d", t.Process, t.Settle)
 		if _, waits := t.Sent[id]; !waits {
 			due = append(due, t.request(id, "session/set_mode", map[string]any{
-				"sessionId": t.state.Session, "modeId": t.settleMode()}))
+				"sessionId": t.state.Session, "modeId": t.harmlessMode()}))
 		}
 	case ready:
 		if name := t.launch.Model; t.dialect.AskModel && name != "" && name != t.Model && t.Asked == "" {
@@ -185,8 +185,8 @@ func (t *Translator) due() []adapters.Message {
 	return append(due, t.cancelAsks()...)
 }
 
-// cancelAsks answers permission requests of a turn that is cancelled: the agent
-// does not end it before.
+// cancelAsks answers permission requests of a cancelled turn: the agent does not
+// end it before.
 func (t *Translator) cancelAsks() []adapters.Message {
 	if len(t.Turns) == 0 || !t.Turns[0].Cancelled {
 		return nil
@@ -199,8 +199,8 @@ func (t *Translator) cancelAsks() []adapters.Message {
 	return due
 }
 
-// settleMode is a mode that it does no harm to ask for.
-func (t *Translator) settleMode() string {
+// harmlessMode returns a mode that can be set without effect.
+func (t *Translator) harmlessMode() string {
 	if t.dialect.Modes == nil {
 		return t.Mode
 	}
@@ -237,7 +237,7 @@ func pairs(m map[string]string) []pair {
 	return out
 }
 
-// servers are the launch's MCP servers as the protocol wants them.
+// servers returns the launch's MCP servers in the protocol's form.
 func servers(all map[string]adapters.MCPServer) []any {
 	out := []any{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -19,25 +19,25 @@ func (t *Translator) toolUpdate(u *update, line string) {
 	case len(t.Turns) == 0 || u.ID == "":
 		t.native(event.DirOut, "session/update/"+u.Kind, line)
 	default:
-		t.heardOfCall()
+		t.beforeCall()
 		c := t.call(u.ToolCall, true)
 		switch u.Status {
 		case "completed", "failed":
-			t.settle(u.ID, c, u.Status == "failed", outputOf(&u.ToolCall))
+			t.emitResult(u.ID, c, u.Status == "failed", outputOf(&u.ToolCall))
 		case "in_progress":
 			t.upsert(event.Block{ID: u.ID, Type: event.BlockToolUse, Execution: event.ExecutionRunning})
 		}
 	}
 }
 
-// heardOfCall ends the run before a call.
-func (t *Translator) heardOfCall() {
+// beforeCall ends the run before a call.
+func (t *Translator) beforeCall() {
 	t.overtaken()
 	t.endRun()
 	t.Turns[0].Heard = true
 }
 
-// outputOf is the result of a call as its last update has it.
+// outputOf returns the result of a call from its last update.
 func outputOf(c *ToolCall) json.RawMessage {
 	out := OutputOf(c.Outputs())
 	if isNull(out) && !isNull(c.RawOutput) {
@@ -46,29 +46,29 @@ func outputOf(c *ToolCall) json.RawMessage {
 	return out
 }
 
-// call begins a call, or adds to what is known of it. A subagent runs once the
+// call starts a call, or adds to what is known of it. A subagent runs once the
 // call may run.
-func (t *Translator) call(told ToolCall, runs bool) *call {
-	told.Content, told.Locations = compact(told.Content), compact(told.Locations)
-	told.RawInput, told.RawOutput = compact(told.RawInput), compact(told.RawOutput)
-	c := t.Tools[told.ID]
+func (t *Translator) call(reported ToolCall, runs bool) *call {
+	reported.Content, reported.Locations = compact(reported.Content), compact(reported.Locations)
+	reported.RawInput, reported.RawOutput = compact(reported.RawInput), compact(reported.RawOutput)
+	c := t.Tools[reported.ID]
 	if c == nil {
-		c = &call{Since: t.now(), Told: told}
-		t.Tools[told.ID] = c
+		c = &call{Since: t.now(), Told: reported}
+		t.Tools[reported.ID] = c
 		c.Tool = t.dialect.tool(c.Told)
 		c.Tool.Input = compact(c.Tool.Input)
-		t.showCall(told.ID, c, event.ExecutionRunning)
+		t.showCall(reported.ID, c, event.ExecutionRunning)
 	} else {
-		merge(&c.Told, told)
+		merge(&c.Told, reported)
 		tool := t.dialect.tool(c.Told)
 		tool.Input = compact(tool.Input)
-		if told.Status != "failed" && !sameTool(tool, c.Tool) {
+		if reported.Status != "failed" && !sameTool(tool, c.Tool) {
 			c.Tool = tool
-			t.showCall(told.ID, c, "")
+			t.showCall(reported.ID, c, "")
 		}
 	}
 	if runs {
-		t.spawn(told.ID, c)
+		t.spawn(reported.ID, c)
 	}
 	return c
 }
@@ -77,22 +77,22 @@ func sameTool(a, b Tool) bool {
 	return a.Name == b.Name && a.Agent == b.Agent && a.Skill == b.Skill && bytes.Equal(a.Input, b.Input)
 }
 
-// merge adds an update to those before.
-func merge(c *ToolCall, told ToolCall) {
-	if told.Title != "" {
-		c.Title = told.Title
+// merge adds an update to the earlier ones.
+func merge(c *ToolCall, reported ToolCall) {
+	if reported.Title != "" {
+		c.Title = reported.Title
 	}
-	if told.Kind != "" {
-		c.Kind = told.Kind
+	if reported.Kind != "" {
+		c.Kind = reported.Kind
 	}
-	if told.Status != "completed" && told.Status != "failed" && !isNull(told.Content) {
-		c.Content = told.Content
+	if reported.Status != "completed" && reported.Status != "failed" && !isNull(reported.Content) {
+		c.Content = reported.Content
 	}
-	if !isNull(told.RawInput) {
-		c.RawInput = told.RawInput
+	if !isNull(reported.RawInput) {
+		c.RawInput = reported.RawInput
 	}
-	if !isNull(told.Locations) {
-		c.Locations = told.Locations
+	if !isNull(reported.Locations) {
+		c.Locations = reported.Locations
 	}
 }
 
@@ -113,8 +113,8 @@ func (t *Translator) spawn(id string, c *call) {
 	}
 }
 
-// Spawned are the events of a subagent's start. Its block shows the call's
-// input where the call does not have the task.
+// Spawned returns the events of a subagent's start. Its block shows the call's
+// input if the call does not have the task.
 func (t Tool) Spawned(id string) []event.Payload {
 	spawned := []event.Payload{event.SubagentSpawned{
 		ToolUseID: id, SubagentType: t.Agent, Prompt: t.Prompt, Description: t.Description,
@@ -127,8 +127,8 @@ func (t Tool) Spawned(id string) []event.Payload {
 	}})
 }
 
-// Completed are the events of a subagent's end. What its own thread says that
-// it came to stays there: its block shows what the call returned.
+// Completed returns the events of a subagent's end. The result in its own thread
+// stays there: its block shows what the call returned.
 func Completed(id string, failed bool, output json.RawMessage, took *int64) []event.Payload {
 	done := event.SubagentCompleted{
 		ToolUseID: id, Status: event.SubagentCompletedOK, Output: textOf(output), DurationMS: took,
@@ -148,15 +148,15 @@ func orEmpty(input json.RawMessage) json.RawMessage {
 	return input
 }
 
-// settle writes a call's result.
-func (t *Translator) settle(id string, c *call, failed bool, output json.RawMessage) {
-	stands := !failed || t.dialect.stands(c.Tool, nativejson.String(output))
-	if !stands {
+// emitResult emits a call's result.
+func (t *Translator) emitResult(id string, c *call, failed bool, output json.RawMessage) {
+	applies := !failed || t.dialect.applies(c.Tool, nativejson.String(output))
+	if !applies {
 		t.upsert(event.Block{ID: id, Type: event.BlockToolUse, Input: json.RawMessage("{}")})
 	}
 	if c.Spawned {
 		t.subagentDone(id, c, failed, output)
-		if !stands {
+		if !applies {
 			t.lose(event.SubagentBlockID(id), event.BlockSubagent)
 		}
 	}
@@ -197,18 +197,18 @@ func textOf(raw json.RawMessage) *string {
 	return &s
 }
 
-// asked is a permission request.
+// asked handles a permission request.
 func (t *Translator) asked(m *message, line string) {
-	told := *m.Params.ToolCall
-	if len(t.Turns) == 0 || told.ID == "" {
+	reported := *m.Params.ToolCall
+	if len(t.Turns) == 0 || reported.ID == "" {
 		t.Unserved[key(m.ID)] = m.ID
 		t.native(event.DirOut, m.Method, line)
 		return
 	}
-	t.heardOfCall()
-	c := t.call(told, false)
+	t.beforeCall()
+	c := t.call(reported, false)
 	id := t.Process + "/ask-" + key(m.ID)
-	a := ask{ID: m.ID, CallID: told.ID}
+	a := ask{ID: m.ID, CallID: reported.ID}
 	for _, o := range m.Params.Options {
 		switch {
 		case o.Kind == "allow_once" && a.Allow == "":
@@ -218,13 +218,13 @@ func (t *Translator) asked(m *message, line string) {
 		}
 	}
 	t.Asks[id] = a
-	t.upsert(event.Block{ID: told.ID, Type: event.BlockToolUse, Execution: event.ExecutionPending})
+	t.upsert(event.Block{ID: reported.ID, Type: event.BlockToolUse, Execution: event.ExecutionPending})
 	t.emit(event.PermissionRequested{
-		RequestID: id, ToolName: c.Tool.Name, ToolUseID: told.ID, Input: askInput(c), Title: told.Title,
+		RequestID: id, ToolName: c.Tool.Name, ToolUseID: reported.ID, Input: askInput(c), Title: reported.Title,
 	})
 }
 
-// askInput is what a person must see to decide: the call's input, with what
+// askInput returns what a person must see to decide: the call's input, with what
 // the agent shows of it.
 func askInput(c *call) json.RawMessage {
 	input := map[string]json.RawMessage{}
@@ -240,7 +240,7 @@ func askInput(c *call) json.RawMessage {
 	return nativejson.Encode(input)
 }
 
-// decided is the host's answer to a request of the agent's.
+// decided handles the host's answer to a request of the agent.
 func (t *Translator) decided(m *message) {
 	id := key(m.ID)
 	if _, unserved := t.Unserved[id]; unserved {
@@ -258,7 +258,7 @@ func (t *Translator) decided(m *message) {
 			OptionID string `json:"optionId"`
 		} `json:"outcome"`
 	}
-	_ = decodeInto(m.Result, &r) // an error or nonsense allows nothing
+	_ = decodeInto(m.Result, &r) // an error or an invalid answer allows nothing
 	switch {
 	case r.Outcome.Outcome == "selected" && r.Outcome.OptionID != a.Reject:
 		t.resolve(id, "allow")
@@ -275,7 +275,7 @@ func (t *Translator) decided(m *message) {
 	}
 }
 
-// resolve says once what became of a permission request.
+// resolve emits once what became of a permission request.
 func (t *Translator) resolve(id, what string) {
 	if _, pending := t.Asks[id]; pending {
 		delete(t.Asks, id)
@@ -283,18 +283,18 @@ func (t *Translator) resolve(id, what string) {
 	}
 }
 
-// reject settles a call that was refused: nothing more is reported of it. Whether
-// the agent writes it down is known when it continues.
+// reject closes a call that was refused: nothing more is reported of it. Whether
+// the agent stores it is known when it continues.
 func (t *Translator) reject(callID string) {
 	c := t.Tools[callID]
 	if c == nil || len(t.Turns) == 0 {
 		return
 	}
 	if t.dialect.Kept {
-		c.Refused = true // the agent may yet tell it in its own words
+		c.Refused = true // the agent may still report it itself
 		return
 	}
-	t.settle(callID, c, true, nativejson.Encode(t.dialect.rejected(c.Tool)))
+	t.emitResult(callID, c, true, nativejson.Encode(t.dialect.rejected(c.Tool)))
 	u := &t.Turns[0]
 	if u.Cancelled && !slices.Contains(u.Refused, callID) {
 		u.Refused = append(u.Refused, callID)

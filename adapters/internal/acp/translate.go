@@ -8,10 +8,11 @@ import (
 	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // Step translates one record.
-func (t *Translator) Step(r event.Record) []event.Event {
+func (t *Translator) Step(r traffic.Record) []event.Event {
 	t.Begin(r)
 	switch r.Dir {
 	case event.DirOut:
@@ -37,7 +38,7 @@ func (t *Translator) emit(p event.Payload) { t.Emit(event.Main, p) }
 
 func (t *Translator) upsert(b event.Block) { t.UpsertStamped(event.Main, b) }
 
-func (t *Translator) decode(r event.Record, next func(*message, string)) {
+func (t *Translator) decode(r traffic.Record, next func(*message, string)) {
 	if strings.TrimSpace(r.Line) == "" {
 		return
 	}
@@ -57,7 +58,7 @@ func (t *Translator) native(d event.Dir, kind, line string) {
 	t.Native(event.Main, d, kind, []byte(line))
 }
 
-// printed translates a line of the agent's.
+// printed translates a line of the agent.
 func (t *Translator) printed(m *message, line string) {
 	switch {
 	case m.Method == "session/update" && m.Params.Update != nil:
@@ -123,7 +124,7 @@ func (t *Translator) written(m *message, line string) {
 	}
 }
 
-// requested notes a request of the host's.
+// requested records a request of the host.
 func (t *Translator) requested(m *message) {
 	id := key(m.ID)
 	s := sent{Method: m.Method}
@@ -150,7 +151,7 @@ func (t *Translator) requested(m *message) {
 	t.Sent[id] = s
 }
 
-// answered translates the agent's answer to a request of the host's.
+// answered translates the agent's answer to a request of the host.
 func (t *Translator) answered(m *message, line string) {
 	id := key(m.ID)
 	s, known := t.Sent[id]
@@ -172,7 +173,7 @@ func (t *Translator) answered(m *message, line string) {
 	}
 }
 
-// changed is the answer to a request that changes a setting.
+// changed handles the answer to a request that changes a setting.
 func (t *Translator) changed(id string, s sent, m *message) {
 	if t.settled(id) {
 		return
@@ -196,7 +197,7 @@ func (t *Translator) model(name string) {
 	}
 }
 
-// now is the time of the record, in Unix milliseconds; 0 when not known.
+// now returns the time of the record, in Unix milliseconds; 0 if not known.
 func (t *Translator) now() int64 {
 	if t.Time.IsZero() {
 		return 0
@@ -204,7 +205,7 @@ func (t *Translator) now() int64 {
 	return t.Time.UnixMilli()
 }
 
-// since is how long ago that was; nil unless both times are known.
+// since returns the time since then; nil unless both times are known.
 func (t *Translator) since(begun int64) *int64 {
 	now := t.now()
 	if begun == 0 || now < begun {
@@ -214,7 +215,7 @@ func (t *Translator) since(begun int64) *int64 {
 	return &took
 }
 
-// lose marks a block that is in no file of the agent's.
+// lose marks a block that is in no file of the agent.
 func (t *Translator) lose(id string, typ event.BlockType) {
 	t.upsert(event.Block{ID: id, Type: typ, Status: event.StatusError, Metadata: emit.Lost()})
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// prompted is a prompt to the agent. One that finds another running is shown
+// prompted handles a prompt to the agent. One that finds another running is shown
 // when that has ended. A cancelled one that waits for an answer does not end
 // before it gets it, which may be never.
 func (t *Translator) prompted(request string, content []Content) {
 	if len(t.Turns) > 0 && t.Turns[0].Cancelled && len(t.Asks) > 0 {
-		t.abandon()
+		t.endStuck()
 	}
 	t.Turns = append(t.Turns, turn{Request: request, Content: content})
 	if len(t.Turns) == 1 {
@@ -23,7 +23,7 @@ func (t *Translator) prompted(request string, content []Content) {
 	}
 }
 
-// show begins the turn of the first prompt that waits.
+// show starts the turn of the first waiting prompt.
 func (t *Translator) show() {
 	u := &t.Turns[0]
 	text, parts := Parts(u.Content)
@@ -42,7 +42,7 @@ func (t *Translator) show() {
 	})
 }
 
-// chunk is a piece of what the agent says.
+// chunk handles a piece of the agent's output.
 func (t *Translator) chunk(u *update, line string) {
 	c, ok := chunk(u.Content)
 	switch {
@@ -68,7 +68,7 @@ func (t *Translator) textChunk(kind, message, text, line string) {
 	case len(t.Turns) == 0:
 		t.native(event.DirOut, "session/update/"+kind, line)
 	default:
-		t.hear(message)
+		t.reacted(message)
 		if kind == thoughtKind {
 			t.think(text)
 		} else {
@@ -77,9 +77,9 @@ func (t *Translator) textChunk(kind, message, text, line string) {
 	}
 }
 
-// hear notes that something comes of the turn, and from which message. What
-// was refused before it is in the agent's hands now.
-func (t *Translator) hear(message string) {
+// reacted records that the agent reacts to the turn, and with which message.
+// Refusals before it have reached the agent now.
+func (t *Translator) reacted(message string) {
 	t.overtaken()
 	u := &t.Turns[0]
 	u.Heard, u.Refused = true, nil
@@ -97,7 +97,7 @@ func (t *Translator) speak(text string) {
 	t.say(out)
 }
 
-// say puts out text that is clean.
+// say emits text that is clean.
 func (t *Translator) say(text string) {
 	if text == "" {
 		return
@@ -131,8 +131,8 @@ func (t *Translator) think(text string) {
 	t.emit(event.BlockDelta{BlockID: b.ID, Delta: text})
 }
 
-// AddHeading adds the heading of a thought to the summary of its run's thoughts:
-// the headings, one a line.
+// AddHeading returns the summary of a run's thoughts with the heading of another
+// thought: the headings, one a line.
 func AddHeading(summary, heading string) string {
 	if summary == "" {
 		return heading
@@ -140,20 +140,21 @@ func AddHeading(summary, heading string) string {
 	return summary + "\n" + heading
 }
 
-// ThoughtBreak is between the thoughts of one run.
+// ThoughtBreak separates the thoughts of one run.
 const ThoughtBreak = "\n\n"
 
 func (t *Translator) textID() string    { return TextID(t.Turns[0].ID, t.Turns[0].Runs) }
 func (t *Translator) thoughtID() string { return ThoughtID(t.Turns[0].ID, t.Turns[0].Runs) }
 
-// endRun completes what was being said.
+// endRun completes the unfinished output.
 func (t *Translator) endRun() {
 	t.closeRun(func(id string, typ event.BlockType) {
 		t.upsert(event.Block{ID: id, Type: typ, Status: event.StatusComplete})
 	})
 }
 
-// loseRun abandons what was being said: the agent keeps whole messages only.
+// loseRun marks the unfinished output as lost: the agent stores whole messages
+// only.
 func (t *Translator) loseRun() { t.closeRun(t.lose) }
 
 func (t *Translator) closeRun(end func(id string, typ event.BlockType)) {
@@ -201,30 +202,30 @@ func (t *Translator) promptAnswered(request string, m *message) {
 	t.proved(m.Error)
 }
 
-// outOfTurn is the answer to a prompt that waited: the agent has given up those
-// ahead of it. One to a prompt that was given up here says nothing new.
+// outOfTurn handles the answer to a prompt that waited: the agent has given up
+// those ahead of it. One to a prompt that was given up here is ignored.
 func (t *Translator) outOfTurn(request string, m *message) {
 	at := slices.IndexFunc(t.Turns, func(u turn) bool { return u.Request == request })
 	if at < 0 {
 		return
 	}
 	for range at {
-		t.abandon()
+		t.endStuck()
 	}
 	t.promptAnswered(request, m)
 }
 
-// abandon ends a turn that the agent will not end.
-func (t *Translator) abandon() {
+// endStuck ends a turn that the agent will not end.
+func (t *Translator) endStuck() {
 	t.finish(true)
 	t.endTurn(event.SessionIdle{StopReason: "cancelled", Interrupted: true})
 }
 
-// overtaken ends a turn that waits for an answer when the agent speaks
-// although another prompt has come: that has cancelled it.
+// overtaken ends a turn that waits for an answer when the agent emits output
+// after another prompt: that has cancelled it.
 func (t *Translator) overtaken() {
 	if len(t.Turns) > 1 && len(t.Asks) > 0 && !t.dialect.Kept {
-		t.abandon()
+		t.endStuck()
 	}
 }
 
@@ -270,7 +271,7 @@ func (t *Translator) finish(cancelled bool) {
 	t.cutCalls()
 }
 
-// loseCalls abandons calls without a result.
+// loseCalls ends calls without a result.
 func (t *Translator) loseCalls() {
 	for _, id := range slices.Sorted(maps.Keys(t.Asks)) {
 		t.resolve(id, "cancelled")
@@ -288,7 +289,7 @@ func (t *Translator) loseCalls() {
 	}
 }
 
-// endTurn says that the agent is idle, and begins the turn of the next prompt.
+// endTurn emits that the agent is idle, and starts the turn of the next prompt.
 func (t *Translator) endTurn(idle event.SessionIdle) {
 	t.Turns = slices.Delete(t.Turns, 0, 1)
 	t.Run = run{}
@@ -298,7 +299,7 @@ func (t *Translator) endTurn(idle event.SessionIdle) {
 	}
 }
 
-// signal translates something that happened to the process.
+// signal translates a record about the process.
 func (t *Translator) signal(what string) {
 	if !emit.Fatal(what, "2", "15") {
 		t.LogProcess(what)

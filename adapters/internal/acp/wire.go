@@ -18,7 +18,7 @@ type message struct {
 	Result json.RawMessage `json:"result"`
 	Error  *fault          `json:"error"`
 
-	// Type and Text are those of a prompt that the records begin with.
+	// Type and Text are those of a prompt at the beginning of the records.
 	Type string `json:"type"`
 	Text string `json:"text"`
 }
@@ -49,8 +49,8 @@ type update struct {
 	} `json:"availableCommands"`
 }
 
-// ToolCall is a tool call as an update or a permission request has it. In an
-// update fields that did not change are missing.
+// ToolCall is a tool call in an update or a permission request. In an update
+// fields that did not change are missing.
 type ToolCall struct {
 	ID     string `json:"toolCallId"`
 	Status string `json:"status"`
@@ -81,7 +81,7 @@ type Output struct {
 	Path    string   `json:"path,omitempty"`
 	OldText string   `json:"oldText,omitempty"`
 	NewText string   `json:"newText,omitempty"`
-	// TerminalID names a terminal of the client's.
+	// TerminalID names a terminal of the client.
 	TerminalID string `json:"terminalId,omitempty"`
 }
 
@@ -97,7 +97,7 @@ type fault struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// text is the fault in words: some agents put the reason into the data.
+// text returns the error's text: some agents put the reason into the data.
 func (f *fault) text() string {
 	var details struct {
 		Details string `json:"details"`
@@ -116,7 +116,7 @@ func (f *fault) code() string {
 	return "agent_error"
 }
 
-// key is a JSON-RPC id as a string, whatever it is on the wire.
+// key returns a JSON-RPC id as a string, whatever its type on the wire.
 func key(id json.RawMessage) string {
 	var s string
 	if len(id) > 0 && id[0] == '"' && json.Unmarshal(id, &s) == nil {
@@ -127,8 +127,8 @@ func key(id json.RawMessage) string {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// decode reads a line, which must be a JSON object. known is false for one
-// that is no message of the protocol as this package understands it.
+// decode reads a line, which must be a JSON object. known is false for one that
+// is not a message of the protocol as this package understands it.
 func decode(line string) (m *message, known bool, err error) {
 	data := bytes.TrimSpace([]byte(line))
 	if len(data) == 0 || data[0] != '{' {
@@ -153,7 +153,7 @@ func chunk(raw json.RawMessage) (Content, bool) {
 	return c, true
 }
 
-// Outputs reads the content of a tool call; nil for none.
+// Outputs returns the content of a tool call; nil for none.
 func (c *ToolCall) Outputs() []Output {
 	var out []Output
 	if isNull(c.Content) || json.Unmarshal(c.Content, &out) != nil {
@@ -162,8 +162,8 @@ func (c *ToolCall) Outputs() []Output {
 	return out
 }
 
-// OutputOf is what a tool_result block says of a call's content: the text where
-// there is nothing but text, null for nothing, else the pieces as they are.
+// OutputOf returns a call's content for a tool_result block: the text if there is
+// only text, null for nothing, else the pieces unchanged.
 func OutputOf(pieces []Output) json.RawMessage {
 	if len(pieces) == 0 {
 		return json.RawMessage("null")
@@ -178,8 +178,8 @@ func OutputOf(pieces []Output) json.RawMessage {
 	return nativejson.Encode(strings.Join(texts, "\n"))
 }
 
-// compact is JSON without spaces: it stays the same bytes when it is carried in
-// the state.
+// compact returns JSON without spaces: its bytes don't change in the stored
+// state.
 func compact(raw json.RawMessage) json.RawMessage {
 	if isNull(raw) {
 		return nil
@@ -191,8 +191,8 @@ func compact(raw json.RawMessage) json.RawMessage {
 	return buf.Bytes()
 }
 
-// Parts are the pieces of a prompt as a block has them: the text, and all
-// pieces where there are others than text.
+// Parts returns the pieces of a prompt for a block: the text, and all pieces if
+// there are others than text.
 func Parts(pieces []Content) (text string, parts []event.Part) {
 	var texts []string
 	rich := false

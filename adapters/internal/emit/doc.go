@@ -1,5 +1,5 @@
-// Package emit is what translators and parsers of all agents do in the same way
-// to emit events: an [Emitter] collects the events of a record or line, a [Yielder]
-// hands a parser's events to the caller who ranges over them, and [LoadState] reads what
-// a translator continues from.
+// Package emit is the common part of all agents' translators and parsers: an
+// [Emitter] collects the events of a record or line, a [Yielder] yields a
+// parser's events to the caller that ranges over them, and [LoadState] reads a
+// translator's state.
 package emit

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// LoadState reads a translator's state into one that is fresh; an empty or null
-// one leaves it so. version is the state's own, which must be want.
+// LoadState decodes a translator's state into a fresh one; for an empty or null
+// one nothing changes. version is the state's own, which must be want.
 func LoadState(agent string, raw json.RawMessage, into any, version *int, want int) error {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
@@ -23,22 +24,22 @@ func LoadState(agent string, raw json.RawMessage, into any, version *int, want i
 	return nil
 }
 
-// Emitter collects what an agent says as events. Not safe for concurrent use.
+// Emitter collects an agent's output as events. Not safe for concurrent use.
 type Emitter struct {
 	// Agent is the adapter's name.
 	Agent string
 	// Time stamps the events.
 	Time time.Time
-	// Events are those that were emitted and not taken yet.
+	// Events were emitted and not taken yet.
 	Events []event.Event
 }
 
-// Begin drops the events of the record before and takes the time of this one.
-func (e *Emitter) Begin(r event.Record) { e.Events, e.Time = nil, r.TS }
+// Begin drops the events of the previous record and takes the time of this one.
+func (e *Emitter) Begin(r traffic.Record) { e.Events, e.Time = nil, r.TS }
 
-// End returns the events of a record. If its line was cut, an error event with
-// the line's length and hash comes last.
-func (e *Emitter) End(r event.Record) []event.Event {
+// End returns the events of a record. If its line was cut, the last one is an
+// error event with the line's length and hash.
+func (e *Emitter) End(r traffic.Record) []event.Event {
 	if r.Cut != nil {
 		e.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
 			Message: fmt.Sprintf("%s: a line (%s) is over the limit: %d bytes were kept of it (%s)", e.Agent, r.Dir, len(r.Line), r.Cut),
@@ -66,7 +67,7 @@ func (e *Emitter) UpsertStamped(conversation string, b event.Block) {
 	e.Upsert(conversation, b)
 }
 
-// UpsertServer adds an upsert of a block that the agent writes nowhere, so that
+// UpsertServer adds an upsert of a block that the agent stores nowhere, so that
 // Sojourn keeps it.
 func (e *Emitter) UpsertServer(conversation string, b event.Block) {
 	b.Source = event.SourceServer
@@ -93,16 +94,16 @@ func (e *Emitter) Malformed(dir event.Dir, err error, line json.RawMessage) {
 	}})
 }
 
-// Yielder hands what a parser says to the caller who ranges over it. Not safe for
-// concurrent use.
+// Yielder yields a parser's events to the caller that ranges over it. Not safe
+// for concurrent use.
 type Yielder struct {
-	// Yield is the range's.
+	// Yield is the range's function.
 	Yield func(event.Event, error) bool
 	// Stopped is set when no more events are wanted.
 	Stopped bool
 }
 
-// Flush hands on and drops the events of an emitter.
+// Flush yields and drops the events of an emitter.
 func (y *Yielder) Flush(e *Emitter) {
 	for _, ev := range e.Events {
 		if y.Stopped || !y.Yield(ev, nil) {
@@ -113,7 +114,7 @@ func (y *Yielder) Flush(e *Emitter) {
 	e.Events = e.Events[:0]
 }
 
-// To returns a Yielder for one who takes all events and no errors.
+// To returns a Yielder for a function that takes all events and no errors.
 func To(take func(event.Event)) Yielder {
 	return Yielder{Yield: func(ev event.Event, _ error) bool {
 		take(ev)
@@ -121,13 +122,13 @@ func To(take func(event.Event)) Yielder {
 	}}
 }
 
-// Fail hands an error on behind the events of an emitter; the reading continues.
+// Fail yields an error after the events of an emitter; reading continues.
 func (y *Yielder) Fail(e *Emitter, err error) {
 	y.Flush(e)
 	y.Fault(err)
 }
 
-// Fault hands an error on; reading continues behind it.
+// Fault yields an error; reading continues behind it.
 func (y *Yielder) Fault(err error) {
 	if !y.Stopped && !y.Yield(event.Event{}, err) {
 		y.Stopped = true

@@ -8,15 +8,15 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Fatal reports whether a process ended by what happened to it. Recordings have the
-// number of a signal that was sent: signals are those, beside 9, that end the agent
-// at once.
+// Fatal reports whether a record about the process means its end. Recordings have
+// the number of a sent signal: signals are those, beside 9, that end the agent at
+// once.
 func Fatal(what string, signals ...string) bool {
 	return what == "9" || what == "TIMEOUT-KILL" || slices.Contains(signals, what) ||
 		strings.HasPrefix(what, "exit") || strings.HasPrefix(what, "signal")
 }
 
-// LogProcess adds a log event for what happened to the process.
+// LogProcess adds a log event for a record about the process.
 func (e *Emitter) LogProcess(what string) {
 	e.Emit(event.Main, event.Log{Level: "info", Message: "process: " + what})
 }
@@ -36,6 +36,12 @@ func (e *Emitter) Died(how string, midTurn bool) {
 // Lost returns the metadata of a block that is in no transcript of the agent.
 func Lost() map[string]json.RawMessage {
 	return map[string]json.RawMessage{"lost": json.RawMessage("true")}
+}
+
+// UnknownEffect returns the metadata of a result that is the adapter's own, of a call
+// that had begun and got none.
+func UnknownEffect() map[string]json.RawMessage {
+	return map[string]json.RawMessage{"effect": json.RawMessage(`"unknown"`)}
 }
 
 // Lose marks a block that is in no transcript of the agent.

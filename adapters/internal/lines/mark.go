@@ -12,13 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 )
 
-// Mark is a place behind a whole line of a transcript that only grows. The zero
-// value is the beginning.
+// Mark is a position behind a whole line of a transcript that only grows. The
+// zero value is the beginning.
 type Mark struct {
 	// Offset is in bytes.
 	Offset int64 `json:"offset,omitempty"`
-	// Size and Sum are of the bytes before Offset: others there mean that the
-	// file is another one.
+	// Size and Sum are of the bytes before Offset: if these differ, the file is
+	// another one.
 	Size int    `json:"size,omitempty"`
 	Sum  string `json:"sum,omitempty"`
 }
@@ -35,16 +35,16 @@ func (m Mark) behind(size int64, end []byte) Mark {
 
 func sum(data []byte) string {
 	h := fnv.New64a()
-	_, _ = h.Write(data) // a hash takes everything
+	_, _ = h.Write(data) // a hash never fails
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// ErrAnother means that a transcript is not the one that a mark is of: it is
-// shorter, or has other bytes there.
+// ErrAnother means that a transcript is not the one of the mark: it is shorter,
+// or has other bytes before it.
 var ErrAnother = errors.New("the transcript was written anew")
 
-// OpenAt opens a transcript of a home behind a mark, for its whole lines only: a
-// last line without its end is not read. Errors: ErrAnother.
+// OpenAt opens a transcript of a home behind a mark, for its whole lines only: an
+// incomplete last line is not read. Errors: ErrAnother.
 func OpenAt(agent string, home adapters.Home, path string, at Mark) (*Reader, error) {
 	in, err := home.OpenAt(path, at.Offset-int64(at.Size))
 	if err != nil {
@@ -63,11 +63,11 @@ func OpenAt(agent string, home adapters.Home, path string, at Mark) (*Reader, er
 	return nil, errors.Join(fmt.Errorf("%s: read transcript %s: %w", agent, path, err), in.Close())
 }
 
-// Mark returns the place behind the last whole line that was read.
+// Mark returns the position behind the last whole line that was read.
 func (r *Reader) Mark() Mark { return r.mark }
 
-// Followed hands on the lines that have their end, without the empty ones. Each is
-// good until the next.
+// Followed passes on the complete lines, without the empty ones. Each is valid
+// until the next.
 func (r *Reader) Followed(take func(line []byte)) error {
 	for {
 		line, err := r.Shared()

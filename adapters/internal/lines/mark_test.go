@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
-// Reading goes on behind the last whole line, however long it is; a file that is
-// not the one of the mark is told from one that is.
+// Reading continues behind the last whole line, however long it is; a file that
+// is not the one of the mark is recognised.
 func TestOpenAtGoesOnBehindAMark(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

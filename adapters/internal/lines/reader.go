@@ -8,8 +8,8 @@ import (
 	"io"
 
 	"github.com/sojourn-run/sojourn/adapters"
-	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // Reader reads one transcript. Not safe for concurrent use.
@@ -18,14 +18,14 @@ type Reader struct {
 	in          io.ReadCloser
 	buffered    *bufio.Reader
 	number      int
-	// size is how many bytes were read, lines without their end included.
+	// size is how many bytes were read, incomplete lines included.
 	size int64
 	// long collects a line that is longer than the buffer.
 	long jsonl.LineCutter
-	cut  *event.Cut
+	cut  *traffic.Cut
 	// mark is behind the last line that has its end.
 	mark Mark
-	// whole: a last line without its end is not read.
+	// whole: an incomplete last line is not read.
 	whole bool
 }
 
@@ -38,9 +38,9 @@ func Open(agent string, src adapters.Source) (*Reader, error) {
 	return &Reader{agent: agent, path: src.Path, in: in, buffered: bufio.NewReaderSize(in, 1<<16)}, nil
 }
 
-// Next returns the next line, cut where it is over the limit of a line. With an
-// error, which is io.EOF at the end, the line is what there was of it. The line
-// is the caller's.
+// Next returns the next line, cut if it is longer than a line may be. With an
+// error, which is io.EOF at the end, the line is the part that was read. The
+// caller owns the line.
 func (r *Reader) Next() ([]byte, error) {
 	line, err := r.Shared()
 	return bytes.Clone(line), err
@@ -55,7 +55,7 @@ func (r *Reader) Shared() ([]byte, error) {
 	piece, err := r.buffered.ReadSlice('\n')
 	for errors.Is(err, bufio.ErrBufferFull) {
 		size += int64(len(piece))
-		_, _ = r.long.Write(piece) // never fails
+		_, _ = r.long.Write(piece) // Write never fails
 		piece, err = r.buffered.ReadSlice('\n')
 	}
 	if size += int64(len(piece)); bytes.HasSuffix(piece, lineEnd) {
@@ -68,7 +68,7 @@ func (r *Reader) Shared() ([]byte, error) {
 	if r.long.Len() == 0 {
 		return piece, err
 	}
-	_, _ = r.long.Write(bytes.TrimSuffix(piece, lineEnd)) // never fails
+	_, _ = r.long.Write(bytes.TrimSuffix(piece, lineEnd)) // Write never fails
 	line, cut := r.long.Take()
 	r.cut = cut
 	return line, err
@@ -76,7 +76,7 @@ func (r *Reader) Shared() ([]byte, error) {
 
 var lineEnd = []byte("\n")
 
-// Rest reads what is left as one line, cut where it is over the limit.
+// Rest reads the rest as one line, cut if it is longer than a line may be.
 func (r *Reader) Rest() ([]byte, error) {
 	r.number++
 	_, err := io.Copy(&r.long, r.buffered)
@@ -85,8 +85,8 @@ func (r *Reader) Rest() ([]byte, error) {
 	return line, err
 }
 
-// Each hands on the lines while more says so. What take says of a line costs that
-// line; what cannot be read costs the rest.
+// Each passes the lines to take while more returns true. An error of take costs
+// that line; a read error costs the rest.
 func (r *Reader) Each(more func() bool, take func(line []byte) error, fail func(error)) {
 	for more() {
 		line, err := r.Next()
@@ -104,17 +104,17 @@ func (r *Reader) Each(more func() bool, take func(line []byte) error, fail func(
 	}
 }
 
-// Size returns how many bytes the lines that were read have in the file, however
-// they were cut.
+// Size returns how many bytes of the file the lines that were read take,
+// including what was cut.
 func (r *Reader) Size() int64 { return r.size }
 
-// Torn reports whether the line that was read last lacks its end.
+// Torn reports whether the last line that was read is incomplete.
 func (r *Reader) Torn() bool { return r.mark.Offset != r.size }
 
-// Number is that of the line that was read last; the first is 1.
+// Number returns that of the last line that was read; the first is 1.
 func (r *Reader) Number() int { return r.number }
 
-// At names the line that was read last.
+// At adds the last line that was read to an error.
 func (r *Reader) At(err error) error {
 	if r.cut != nil {
 		err = fmt.Errorf("%w (%s)", err, r.cut)

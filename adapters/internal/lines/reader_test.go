@@ -17,8 +17,7 @@ func source(r io.Reader) adapters.Source {
 	return adapters.Source{Transcript: adapters.Transcript{Path: "x.jsonl"}, Open: func() (io.ReadCloser, error) { return io.NopCloser(r), nil }}
 }
 
-// A bad line costs that line, what cannot be read costs the rest, and both are
-// named.
+// A bad line costs that line, a read error costs the rest, and both are named.
 func TestEach(t *testing.T) {
 	t.Parallel()
 	r, err := Open("a", source(io.MultiReader(strings.NewReader("one\nbad\nthree\nfo"), iotest.ErrReader(errors.New("torn")))))
@@ -36,7 +35,8 @@ func TestEach(t *testing.T) {
 	require.Equal(t, []string{"a: transcript x.jsonl: line 2: is bad", "a: transcript x.jsonl: line 4: torn"}, faults)
 }
 
-// The last line may have no end, and reading stops when nobody wants more.
+// The last line may be incomplete, and reading stops when the caller wants no
+// more.
 func TestEachEnds(t *testing.T) {
 	t.Parallel()
 	for want, most := range map[string]int{"one\n": 1, "one\ntwo": 9} {

@@ -1,5 +1,5 @@
 // Package nativejson reads the JSON lines of agents: as encoding/json would, but
-// in one pass, and with errors in the words that people know. Of lines whose form
-// is known, such as the pieces of text that most lines are, it reads strings
-// without a decoder. All functions are pure.
+// in one pass, and with errors in familiar terms. Of lines whose form is known,
+// such as the pieces of text that most lines are, it reads strings without a
+// decoder. All functions are pure.
 package nativejson

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Marshal returns v as JSON without escapes for HTML: raw JSON inside stays as it is.
+// Marshal returns v as JSON without escapes for HTML: raw JSON inside is
+// unchanged.
 func Marshal(v any) (json.RawMessage, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -14,7 +15,7 @@ func Marshal(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// Encode is [Marshal] for what can always be encoded, such as strings.
+// Encode is [Marshal] for values that can always be encoded, such as strings.
 func Encode(v any) json.RawMessage {
 	data, _ := Marshal(v)
 	return data

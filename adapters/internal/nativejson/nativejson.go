@@ -11,8 +11,8 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// AsWritten takes what encoding/json takes, but for names in another case: of
-// two fields of a name the last one counts, and half a surrogate pair, which
+// AsWritten accepts what encoding/json accepts, except for names in another case:
+// of two fields with a name the last one counts, and half a surrogate pair, which
 // programs write where they cut a text, becomes U+FFFD.
 var AsWritten = json.JoinOptions(
 	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsonv1.MergeWithLegacySemantics(true))
@@ -25,7 +25,7 @@ var (
 // ErrNoType is for lines that must have a type.
 var ErrNoType = errors.New(`field "type" is missing`)
 
-// Object is a line without the space around it, of the kinds that JSON knows. It
+// Object returns a line without surrounding space, of JSON's kinds of space. It
 // fails on one that is not UTF-8 or cannot be a JSON object.
 func Object(line []byte) ([]byte, error) {
 	if line = bytes.Trim(line, " \t\r\n"); len(line) == 0 || line[0] != '{' {
@@ -37,8 +37,8 @@ func Object(line []byte) ([]byte, error) {
 	return line, nil
 }
 
-// Explain says what is wrong in the words that people know: the decoder's speak
-// of Go. nil stays nil.
+// Explain returns an error in familiar terms: the decoder's speaks of Go types.
+// nil stays nil.
 func Explain(err error) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return fmt.Errorf("no valid JSON at byte %d: %w", syntax.ByteOffset, syntax.Err)

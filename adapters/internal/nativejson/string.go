@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Plain reports whether the inside of a JSON string means just what is written:
-// no escapes, no quotes, no control characters, valid UTF-8.
+// Plain reports whether the inside of a JSON string is its own value: no escapes,
+// no quotes, no control characters, valid UTF-8.
 func Plain(inside string) bool {
 	for i := range len(inside) {
 		if c := inside[i]; c == '"' || c == '\\' || c < ' ' {
@@ -16,9 +16,9 @@ func Plain(inside string) bool {
 	return utf8.ValidString(inside)
 }
 
-// Unquote reads the inside of a JSON string, without its quotes. It is false
-// for what isn't the inside of one whole string, and for what is not valid
-// UTF-8, which a decoder would repair or refuse.
+// Unquote decodes the inside of a JSON string, without its quotes. ok is false
+// for what isn't the inside of one whole string, and for what is not valid UTF-8,
+// which a decoder would repair or refuse.
 func Unquote(inside string) (text string, ok bool) {
 	if Plain(inside) {
 		return inside, true

@@ -28,7 +28,7 @@ func TestUnquote(t *testing.T) {
 	}
 }
 
-// What is read here is what the decoder reads.
+// It reads what the decoder reads.
 func FuzzUnquote(f *testing.F) {
 	f.Add("plain")
 	f.Add(`a\u00e9\n\"`)

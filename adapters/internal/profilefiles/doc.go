@@ -1,5 +1,5 @@
 // Package profilefiles collects the files that a profile becomes, for agents that
-// keep their configuration in a folder of the home. What the files are called and
-// hold is each agent's own; where they lie, who may read them and in which order
-// they come is the same for all.
+// keep their configuration in a folder of the home. Their names and contents
+// differ between agents; their place, their mode and their order are the same for
+// all.
 package profilefiles

@@ -31,7 +31,7 @@ func (w *Writer) Markdown(dir string, texts map[string]string) {
 	}
 }
 
-// Skills adds the files of skills, each in the folder of its name.
+// Skills adds the files of skills, each in a folder with its name.
 func (w *Writer) Skills(skills map[string]map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(skills)) {
 		for _, file := range slices.Sorted(maps.Keys(skills[name])) {
@@ -40,7 +40,7 @@ func (w *Writer) Skills(skills map[string]map[string]string) {
 	}
 }
 
-// Bundles adds the files of MCP servers that a profile brings along.
+// Bundles adds the files of a profile's bundled MCP servers.
 func (w *Writer) Bundles(servers map[string]adapters.BundledMCP) {
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		for _, file := range slices.Sorted(maps.Keys(servers[name].Files)) {
@@ -67,8 +67,8 @@ func (w *Writer) Files() []adapters.File {
 	return w.files
 }
 
-// Servers are the profile's MCP servers, bundled ones excepted; what the launch
-// has, with its secrets filled in, takes precedence.
+// Servers returns the profile's MCP servers, bundled ones excepted; what the
+// launch has, with its secrets filled in, takes precedence.
 func Servers(p adapters.Profile, l adapters.Launch) map[string]adapters.MCPServer {
 	all := maps.Clone(p.MCPServers)
 	if all == nil {
@@ -78,8 +78,8 @@ func Servers(p adapters.Profile, l adapters.Launch) map[string]adapters.MCPServe
 	return all
 }
 
-// AllServers are [Servers] and the bundled ones, for agents whose configuration
-// has no working folder: a shell goes there.
+// AllServers returns [Servers] and the bundled ones, for agents whose
+// configuration has no working folder: a shell changes to it.
 func AllServers(p adapters.Profile, l adapters.Launch) map[string]adapters.MCPServer {
 	all := Servers(p, l)
 	for name, b := range p.BundledMCP {

@@ -6,7 +6,8 @@ import "strings"
 const blanks = " \t\n"
 
 // Split returns the words of a command line, by a shell's rules of quotes and
-// backslashes; nothing is expanded. Closed reports whether every quote was closed.
+// backslashes; nothing is expanded. closed reports whether every quote was
+// closed.
 func Split(line string) (words []string, closed bool) {
 	var s splitter
 	for i := 0; i < len(line); i++ {
@@ -45,7 +46,7 @@ func (s *splitter) char(c byte) {
 	}
 }
 
-// escaped takes a character behind a backslash.
+// escaped handles a character behind a backslash.
 func (s *splitter) escaped(c byte) {
 	if s.quote == '"' && strings.IndexByte("\"\\$`\n", c) < 0 {
 		s.add('\\')

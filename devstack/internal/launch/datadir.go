@@ -12,15 +12,15 @@ import (
 	"syscall"
 )
 
-// DataDir is the folder that keeps everything, held by this process.
+// DataDir is the folder with everything, locked by this process.
 type DataDir struct {
 	path string
 	lock *os.File
 }
 
-// OpenDataDir makes the folder where it is missing (mode 0700: it keeps a
-// secret key) and locks it. A folder that another devstack holds is an
-// [*Error]. The lock ends with the process, however that ends.
+// OpenDataDir makes the folder if it is missing (mode 0700: it has a secret key)
+// and locks it. A folder that another devstack holds is an [*Error]. The lock
+// ends with the process, however that ends.
 func OpenDataDir(path string) (*DataDir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, failed("give a folder that can be written: --data-dir DIR", "make data folder: %w", err)
@@ -53,7 +53,7 @@ func explainLock(path string, lock *os.File, err error) error {
 	return failed("stop that one, or give another --data-dir", "data folder %s is in use by %s", path, holder)
 }
 
-// signLock leaves the process id for a process that finds the folder locked.
+// signLock writes the process id for a process that finds the folder locked.
 func (d *DataDir) signLock() error {
 	if err := d.lock.Truncate(0); err != nil {
 		return fmt.Errorf("sign lock of data folder: %w", err)
@@ -67,7 +67,7 @@ func (d *DataDir) signLock() error {
 // Path returns the path of name inside the folder.
 func (d *DataDir) Path(name string) string { return filepath.Join(d.path, name) }
 
-// Folder makes the subfolder name where it is missing and returns its path.
+// Folder makes the subfolder name if it is missing and returns its path.
 func (d *DataDir) Folder(name string) (string, error) {
 	path := d.Path(name)
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -85,7 +85,7 @@ func (d *DataDir) Close() error {
 }
 
 // Credentials are the keys of the S3 gateway's only account, and the token that
-// NATS asks every client for.
+// NATS requires of every client.
 type Credentials struct {
 	AccessKeyID     string `json:"accessKeyId"`
 	SecretAccessKey string `json:"secretAccessKey"`
@@ -108,7 +108,7 @@ func (d *DataDir) Credentials() (Credentials, error) {
 			"%s holds no pair of keys", path)
 	}
 	if c.NATSToken == "" {
-		// The folder is from before NATS asked for one.
+		// The folder predates the NATS token.
 		c.NATSToken = rand.Text()
 		return c, keep(path, c)
 	}

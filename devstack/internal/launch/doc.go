@@ -1,7 +1,7 @@
-// Package launch holds what surrounds the servers of the development stack,
-// and none of the servers: the command line, the choice of ports, the lock and
-// the keys of the data folder, the settings file and the report of addresses.
-// It imports the standard library only, so its tests never link a server.
+// Package launch has everything of the development stack except the servers: the
+// command line, the choice of ports, the lock and the keys of the data folder,
+// the settings file and the report of addresses. It imports the standard library
+// only, so its tests never link a server.
 //
 // A start goes through it in this order:
 //
@@ -9,9 +9,9 @@
 //	dir, err := launch.OpenDataDir(opts.DataDir) // one stack per folder
 //	claim, err := opts.NATS.Claim(opts.IP)       // holds the port …
 //	port := claim.Release()                      // … until its server binds it
-//	keys, err := dir.Credentials()               // made once, then kept
+//	keys, err := dir.Credentials()               // made once, then stored
 //	err = launch.WriteEnvFile(opts.EnvFile, report.Env(keys))
 //
-// Errors that a user can do something about are of type [*Error]: one line,
-// one hint, one exit code. [PrintError] writes them.
+// Errors that a user can fix are of type [*Error]: one line, one hint, one exit
+// code. [PrintError] writes them.
 package launch

@@ -12,9 +12,9 @@ import (
 // Var is one setting.
 type Var struct{ Name, Value string }
 
-// PrepareEnvFile makes sure that the settings file can be written and is not
-// there yet: a script that waits for it must not find that of an earlier run,
-// nor, for a moment, an empty one.
+// PrepareEnvFile verifies that the settings file can be written and removes an
+// old one: a script that waits for it must not find that of an earlier run, nor,
+// for a moment, an empty one.
 func PrepareEnvFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return failed("give a file that can be written: --env-file FILE", "make folder of settings file: %w", err)
@@ -25,7 +25,8 @@ func PrepareEnvFile(path string) error {
 	return RemoveEnvFile(path)
 }
 
-// writable reports whether a file could be put at path, without putting one there.
+// writable returns an error if a file could not be made at path, without making
+// one there.
 func writable(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder", path)
@@ -55,7 +56,7 @@ func WriteEnvFile(path string, vars []Var) error {
 	return nil
 }
 
-// RemoveEnvFile removes the settings file; one that is not there is no error.
+// RemoveEnvFile removes the settings file; a missing one is not an error.
 func RemoveEnvFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove settings file: %w", err)
@@ -68,8 +69,8 @@ func Quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// writeAtomically goes through a file beside path, so a reader sees all or
-// nothing, and a crash leaves what was there.
+// writeAtomically writes a file beside path and renames it, so a reader sees all
+// or nothing, and a crash leaves the old file.
 func writeAtomically(path string, data []byte) error {
 	tmp, err := beside(path)
 	if err != nil {

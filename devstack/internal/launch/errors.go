@@ -9,15 +9,15 @@ import (
 
 // Exit codes of the program. Scripts rely on them.
 const (
-	// ExitOK is an orderly end, also after SIGINT and SIGTERM.
+	// ExitOK: the stack ended in order, also after SIGINT and SIGTERM.
 	ExitOK = 0
-	// ExitFailed is a stack that could not start, or that broke.
+	// ExitFailed: the stack could not start, or failed.
 	ExitFailed = 1
-	// ExitUsage is a wrong command line.
+	// ExitUsage: the command line is wrong.
 	ExitUsage = 2
 )
 
-// Error is a failure that the user can do something about.
+// Error is a failure that the user can fix.
 type Error struct {
 	// Err is what is wrong. Required.
 	Err error
@@ -41,9 +41,9 @@ func misused(hint, format string, args ...any) *Error {
 	return &Error{Err: fmt.Errorf(format, args...), Hint: hint, Code: ExitUsage}
 }
 
-// PrintError writes err to w as one line, with a hint line below it where err
-// is or wraps an [*Error] that has one, and returns the exit code that err
-// asks for: [ExitFailed] unless it is an [*Error] with another.
+// PrintError writes err to w as one line, with a hint line below it if err is or
+// wraps an [*Error] that has one, and returns the exit code: [ExitFailed] unless
+// err is an [*Error] with another.
 func PrintError(w io.Writer, err error) int {
 	// Embedded servers join their errors with newlines; scripts expect one line.
 	fmt.Fprintf(w, "%s: %s\n", Program, strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -19,15 +19,15 @@ const Program = "sojourn-devstack"
 // Options is a parsed command line. Paths are absolute, because the embedded
 // S3 gateway changes the process's working directory.
 type Options struct {
-	// DataDir is the folder that keeps everything.
+	// DataDir is the folder with everything.
 	DataDir string
 	// EnvFile is the settings file written when the stack is ready.
 	// Default: devstack.env in DataDir.
 	EnvFile string
 	// IP is the address that every server binds. Default: 127.0.0.1.
 	IP string
-	// Temporal, UI, NATS and S3 are the wished ports.
-	// Defaults: 7233, 8233, 4222, 7070.
+	// Temporal, UI, NATS and S3 are the requested ports. Defaults: 7233, 8233, 4222,
+	// 7070.
 	Temporal, UI, NATS, S3 Port
 	// LogLevel is the lowest level that the servers' logs are shown at, on
 	// stderr. Default: warn.
@@ -42,7 +42,7 @@ type Options struct {
 	TemporalConfig map[string]any
 }
 
-// usageHint ends every complaint about the command line.
+// usageHint is the hint of every error about the command line.
 const usageHint = "run " + Program + " --help for the flags"
 
 // usage is printed by hand because package flag shows long flags with one dash.
@@ -76,8 +76,8 @@ Exit codes: 0 ended by a signal, 1 failed, 2 wrong usage.
 func PrintUsage(w io.Writer) { fmt.Fprint(w, usage) }
 
 // Parse reads a command line without the program's name. It returns
-// [flag.ErrHelp] when help was asked for, and an [*Error] with [ExitUsage] for
-// everything that is wrong.
+// [flag.ErrHelp] if help was requested, and an [*Error] with [ExitUsage] for an
+// invalid command line.
 func Parse(args []string) (Options, error) {
 	o := defaults()
 	set := o.flagSet()
@@ -142,8 +142,8 @@ func (o *Options) addTemporalConfig(assignment string) error {
 	return nil
 }
 
-// configValue reads whole numbers as int, because the server refuses a
-// float64, which package json makes of every number, where it wants an int.
+// configValue parses whole numbers as int: package json makes a float64 of every
+// number, which the server refuses for an int.
 func configValue(text string) any {
 	if number, err := strconv.Atoi(text); err == nil {
 		return number

@@ -85,7 +85,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Every flag that is parsed stands in the help, which is written by hand.
+// Every flag that is parsed is in the help, which is written by hand.
 func TestUsageNamesEveryFlag(t *testing.T) {
 	t.Parallel()
 	_, err := Parse([]string{"--help"})
@@ -253,7 +253,8 @@ func TestPrepareEnvFileRemovesAnEarlierOne(t *testing.T) {
 	require.Empty(t, entries, "nothing may be left, temporary files included")
 }
 
-// Whoever waits for the file must not find an empty one before it is written.
+// A script that waits for the file must not find an empty one before it is
+// written.
 func TestPrepareEnvFilePutsNoneThere(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "env")
@@ -280,7 +281,7 @@ func TestPrepareEnvFilePutsNoneThere(t *testing.T) {
 
 func TestPrepareEnvFileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	err := PrepareEnvFile(t.TempDir()) // A folder stands in its place.
+	err := PrepareEnvFile(t.TempDir()) // A folder has its path.
 	var b bytes.Buffer
 	require.Equal(t, ExitFailed, PrintError(&b, err))
 	require.Contains(t, b.String(), "hint: give a file that can be written: --env-file FILE")

@@ -9,22 +9,22 @@ import (
 	"syscall"
 )
 
-// Port is the wish for a port, before it is known to be free.
+// Port is a requested port, before it is known to be free.
 type Port struct {
 	// Flag is the name of the flag that sets it, without dashes.
 	Flag string
-	// Number is the wished port; 0 is any free one.
+	// Number is the requested port; 0 is any free one.
 	Number int
-	// Explicit is true when the user gave Number. A default that is taken gives
-	// way to a free port; an explicit one is an error.
+	// Explicit is true when the user gave Number. A default that is taken is replaced
+	// by a free port; an explicit one is an error.
 	Explicit bool
 }
 
 // Claim is a port that is held: no other process can bind it before Release.
 type Claim struct {
-	// Port is the wish.
+	// Port is the request.
 	Port Port
-	// Number is the port that was got.
+	// Number is the held port.
 	Number   int
 	listener net.Listener
 }
@@ -59,14 +59,14 @@ func (p Port) explain(ip string, err error) error {
 	return fmt.Errorf("bind port %d (--%s): %w", p.Number, p.Flag, err)
 }
 
-// Release lets the port go and returns its number, for the server that binds
-// it next. Calling it again only returns the number.
+// Release releases the port and returns its number, for the server that binds it
+// next. Calling it again only returns the number.
 func (c *Claim) Release() int {
 	_ = c.listener.Close()
 	return c.Number
 }
 
-// Notice says on w when a free port was taken in place of the default.
+// Notice writes to w if a free port was taken instead of the default.
 func (c *Claim) Notice(w io.Writer) {
 	if c.Port.Number != 0 && c.Number != c.Port.Number {
 		fmt.Fprintf(w, "%s: port %d is taken, using %d (--%s)\n", Program, c.Port.Number, c.Number, c.Port.Flag)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Progress writes what a slow start is busy with. It writes nothing
-// in the first two seconds, so a normal start is silent.
+// Progress writes what a slow start is doing. It writes nothing in the first two
+// seconds, so a normal start is silent.
 type Progress struct {
 	w     io.Writer
 	begun time.Time
@@ -21,18 +21,18 @@ type Progress struct {
 	step string
 }
 
-// patience is how long a start may take before it is commented on, and how
-// often it is commented on from then.
+// patience is how long a start may take before a message, and the time between
+// further messages.
 const patience = 2 * time.Second
 
-// StartProgress begins to watch. Stop must be called.
+// StartProgress starts to watch. Stop must be called.
 func StartProgress(w io.Writer) *Progress {
 	p := &Progress{w: w, begun: time.Now(), done: make(chan struct{})}
 	p.ended.Go(p.watch)
 	return p
 }
 
-// Step names what is being started now.
+// Step sets what is being started now.
 func (p *Progress) Step(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

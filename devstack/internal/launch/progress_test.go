@@ -27,7 +27,7 @@ func TestProgressSpeaksOnlyOfASlowStart(t *testing.T) {
 	})
 }
 
-// advance moves the bubble's clock, which stands while anything can run.
+// advance moves the bubble's clock, which stops while anything can run.
 func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

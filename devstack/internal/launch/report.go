@@ -25,7 +25,7 @@ type Report struct {
 	S3Region string `json:"s3Region"`
 	// Bucket is the bucket made at start.
 	Bucket string `json:"bucket"`
-	// DataDir is the folder that keeps everything.
+	// DataDir is the folder with everything.
 	DataDir string `json:"dataDir"`
 	// EnvFile is the settings file.
 	EnvFile string `json:"envFile"`

@@ -19,11 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The smoke tests run a devstack that is already built, as a process of its
-// own, so that no test links the Temporal server.
+// The smoke tests run a devstack that is already built, as a separate process, so
+// that no test links the Temporal server.
 const binaryVariable = "SOJOURN_DEVSTACK_BIN"
 
-// patient bounds the wait for a loaded machine; it asserts no speed.
+// patient bounds the wait for a loaded machine; it does not assert speed.
 const patient = 60 * time.Second
 
 // devstack is one run of the program.
@@ -50,7 +50,7 @@ func command(t *testing.T, dir string, more ...string) *devstack {
 	return d
 }
 
-// begin starts a devstack and returns when it reports itself ready.
+// begin starts a devstack and returns when it reports that it is ready.
 func begin(t *testing.T, dir string, more ...string) (*devstack, Report) {
 	d := command(t, dir, more...)
 	out, err := d.cmd.StdoutPipe()
@@ -65,7 +65,7 @@ func begin(t *testing.T, dir string, more ...string) (*devstack, Report) {
 	defer watchdog.Stop()
 	line, err := d.stdout.ReadBytes('\n')
 	if err != nil {
-		_ = d.cmd.Wait() // Its standard error is whole only then.
+		_ = d.cmd.Wait() // Its standard error is complete only then.
 		require.NoError(t, err, "not ready: %s", d.stderr)
 	}
 	var r Report
@@ -84,7 +84,7 @@ func (d *devstack) end(t *testing.T, sig os.Signal) {
 	require.NoError(t, d.cmd.Wait(), "%s", d.stderr)
 }
 
-// fail runs a devstack that must end by itself, and returns what it says.
+// fail runs a devstack that must end by itself, and returns its output.
 func fail(t *testing.T, code int, dir string, more ...string) string {
 	d := command(t, dir, more...)
 	watchdog := time.AfterFunc(patient, func() { _ = d.cmd.Process.Kill() })
@@ -221,7 +221,7 @@ func TestSmokeWrongUsage(t *testing.T) {
 	require.Contains(t, fail(t, ExitUsage, t.TempDir(), "--nope"), "not defined: -nope")
 }
 
-// A killed stack has lost nothing that it needs to start again.
+// A killed stack loses nothing that it needs to start again.
 func TestSmokeStartsAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -27,12 +27,12 @@ const (
 	maxCore = 6500
 )
 
-// core is what one reads to understand Sojourn. Packages inside of these, such as
-// event/jsonl, are not counted: the core doesn't need them.
+// core are the packages that one reads to understand Sojourn. Their subpackages,
+// such as event/jsonl, are not counted: the core doesn't need them.
 var core = []string{"event", "reducer", "turn", "workflows"}
 
-// proof are folders that are no product: suites, benches, and the tools that check
-// the repository.
+// proof are folders that are not part of the product: suites, benches, and the
+// tools that check the repository.
 var proof = []string{"test", "internal/tools"}
 
 func main() {
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// measure prints the figures and returns what is over its limit.
+// measure prints the figures and returns those over their limits.
 func measure() (faults []string, err error) {
 	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.go").Output()
 	if err != nil {
@@ -83,7 +83,7 @@ func measure() (faults []string, err error) {
 	return faults, nil
 }
 
-// file is a Go file, read.
+// file is a parsed Go file.
 type file struct {
 	name string
 	// lines are all, code those that are neither blank nor a comment.

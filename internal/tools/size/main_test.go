@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A function that is at its limits is well; one step more is a fault that names it.
+// A function at its limits passes; one step more is a fault that names it.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	source := func(ifs, lines int) string {

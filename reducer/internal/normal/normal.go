@@ -1,5 +1,5 @@
-// Package normal puts what events carry into the one form that folded states hold,
-// so that a state survives JSON and equal states compare equal.
+// Package normal brings the values of events into the one form that folded states
+// hold, so that a state survives JSON and equal states compare equal.
 package normal
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Time is t in UTC without a monotonic reading; a time that RFC 3339 cannot
-// say would make the state impossible to encode and counts as not given.
+// Time returns t in UTC without a monotonic reading. A time that RFC 3339 cannot represent
+// would make the state impossible to encode and counts as missing.
 func Time(t time.Time) time.Time {
 	t = t.UTC().Round(0)
 	if year := t.Year(); year < 0 || year > 9999 {
@@ -18,8 +18,8 @@ func Time(t time.Time) time.Time {
 	return t
 }
 
-// Raw is raw without insignificant space. What is no JSON is kept as a
-// JSON string: a fold has no way to refuse it.
+// Raw returns raw without insignificant space. What is not JSON becomes a JSON
+// string: a fold cannot refuse it.
 func Raw(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func Raw(raw json.RawMessage) json.RawMessage {
 	return buf.Bytes()
 }
 
-// RawOrNull is Raw, and null for nothing.
+// RawOrNull is like Raw, and returns null for an empty value.
 func RawOrNull(raw json.RawMessage) json.RawMessage {
 	if raw = Raw(raw); raw == nil {
 		return json.RawMessage(`null`)
@@ -45,7 +45,7 @@ func RawOrNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// Text is s as a JSON string. Encoding a string can't fail.
+// Text returns s as a JSON string. Encoding a string can't fail.
 func Text(s string) json.RawMessage {
 	raw, err := JSON(s)
 	if err != nil {
@@ -54,8 +54,8 @@ func Text(s string) json.RawMessage {
 	return raw
 }
 
-// JSON encodes v and leaves < and > alone, so that a person can read a shell command;
-// an outer encoder may still escape them.
+// JSON encodes v and does not escape < and >, so that a person can read a shell
+// command; an outer encoder may still escape them.
 func JSON(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

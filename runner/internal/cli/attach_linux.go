@@ -17,7 +17,7 @@ import (
 
 // attach bridges the control socket to stdio. The first line of stdin is the
 // protocol's hello, or a bare token. It ends when the runner hangs up, or when
-// stdin ends and nothing more comes.
+// stdin has ended and the runner sends nothing more.
 func attach(ctx context.Context, args []string, std io3) error {
 	fs := flag.NewFlagSet("attach", flag.ContinueOnError)
 	socket := fs.String("socket", "", "")
@@ -41,8 +41,8 @@ func attach(ctx context.Context, args []string, std io3) error {
 	return bridge(in, conn.(*net.UnixConn), std.out, *from >= 0)
 }
 
-// introduce sends the hello and, if asked to, the request for records, under
-// an id that no client counts up to.
+// introduce sends the hello and, if wanted, the request for records, under an id
+// that no client's counter reaches.
 func introduce(in *bufio.Reader, conn io.Writer, epoch uint64, from int64) error {
 	first, err := wire.ReadLine(in)
 	if err != nil {
@@ -72,10 +72,11 @@ func request(op string, args any) ([]byte, error) {
 	return wire.Line(wire.Request{Op: op, Args: raw})
 }
 
-// bridge copies both ways. With follow, the end of stdin is not the end.
+// bridge copies both ways. With follow it continues after the end of stdin.
 func bridge(in io.Reader, conn *net.UnixConn, out io.Writer, follow bool) error {
 	go func() {
-		// Ends with the process, at the latest: stdin cannot be interrupted.
+		// This ends with the process at the latest: reading stdin cannot be
+		// interrupted.
 		_, _ = io.Copy(conn, in)
 		if !follow {
 			_ = conn.CloseWrite()

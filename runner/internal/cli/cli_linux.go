@@ -44,10 +44,10 @@ const usage = `usage: sojourn-runner COMMAND
 Commands with --socket take the token as the first line of stdin, and --epoch E.
 `
 
-// errUsage is exit code 2.
+// errUsage exits with code 2.
 var errUsage = errors.New("wrong usage")
 
-// io3 is what a command may talk to.
+// io3 are a command's standard streams.
 type io3 struct {
 	in       io.Reader
 	out, err io.Writer
@@ -70,17 +70,17 @@ var commands = map[string]command{
 	"probe":   probe,
 }
 
-// Run is the whole program; it returns the exit code.
+// Run runs the program and returns its exit code.
 func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	switch {
 	case len(args) == 1 && args[0] == "init":
 		return jail.Main()
 	case len(args) == 1 && args[0] == "supervise":
-		return supervise(unguarded)
-	case len(args) == 2 && args[0] == "supervise" && args[1] == "guarded":
-		return supervise(guarded)
-	case len(args) == 1 && args[0] == "guard":
-		return guard()
+		return supervise(unwatched)
+	case len(args) == 2 && args[0] == "supervise" && args[1] == "watched":
+		return supervise(watched)
+	case len(args) == 1 && args[0] == "watchdog":
+		return watchdog()
 	case len(args) == 1 && slices.Contains([]string{"help", "-h", "--help"}, args[0]):
 		fmt.Fprint(stdout, usage)
 		return 0

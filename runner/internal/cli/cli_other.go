@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// Run says that this platform is not served.
+// Run reports that this platform is not supported.
 func Run(_ []string, _ io.Reader, _, stderr io.Writer) int {
 	fmt.Fprintf(stderr, "sojourn-runner: %v\n", runner.ErrUnsupported)
 	return 1

@@ -160,8 +160,8 @@ func parseSignal(name string) (syscall.Signal, error) {
 	return sig, nil
 }
 
-// records prints what the spool holds, for when no supervisor is left. What is
-// damaged is named on stderr; the rest is printed.
+// records prints the content of the spool, for use without a supervisor. Damage
+// is reported on stderr; the rest is printed.
 func records(_ context.Context, args []string, std io3) error {
 	fs := flag.NewFlagSet("records", flag.ContinueOnError)
 	dir := fs.String("control", "", "")
@@ -197,7 +197,7 @@ func records(_ context.Context, args []string, std io3) error {
 	}
 }
 
-// printer prints records, and what is wrong with them.
+// printer prints records, and reports their damage.
 type printer struct {
 	out    *bufio.Writer
 	err    io.Writer

@@ -18,16 +18,18 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// exitCode is the code of a program that record or run ran; it is no error of ours.
+// exitCode is the exit code of a program that record or run ran; it is not an
+// error of this program.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
 
-// record runs an agent's program and keeps every line that goes either way in
-// a file, before it is passed on: for agents whose own transcripts nobody
-// knows. The file only grows, by whole lines.
+// record runs an agent's program and writes every line of either direction to a
+// file before it passes it on: for agents whose own transcripts are not
+// documented. The file only grows, by whole lines.
 func record(_ context.Context, args []string, std io3) error {
 	fs := flag.NewFlagSet("record", flag.ContinueOnError)
 	file := fs.String("file", "", "")
@@ -51,9 +53,9 @@ func record(_ context.Context, args []string, std io3) error {
 	return nil
 }
 
-// recorder appends records to its file, and those of the process's beginning
-// to a second one beside it, which says how the process was opened without
-// anybody reading it all.
+// recorder appends records to its file, and those of the process's beginning to a
+// second file beside it, so that how the process was opened can be read without
+// reading everything.
 type recorder struct {
 	mu         sync.Mutex
 	file, head *os.File
@@ -63,8 +65,8 @@ type recorder struct {
 	child      *os.Process
 }
 
-// What is put behind the file's name: for the records of the last process's
-// beginning, and for what a kill left of a line.
+// Suffixes of the file's name: for the records of the last process's beginning,
+// and for the part of a line that a kill left.
 const (
 	headSuffix = ".head"
 	tornSuffix = ".torn"
@@ -73,7 +75,7 @@ const (
 const (
 	// headSize is enough for the opening of any protocol.
 	headSize = 1 << 20
-	// drain is how long a program's output may stay open behind its end.
+	// drain is how long a program's output may stay open after its end.
 	drain = 2 * time.Second
 )
 
@@ -95,8 +97,8 @@ func openRecorder(name string) (*recorder, error) {
 	return &recorder{file: file, head: head}, nil
 }
 
-// dropTorn takes a last line without an end out of the file and keeps it
-// beside. The file is left at its end.
+// dropTorn removes a last line without a line end from the file and keeps it in
+// another file. It leaves the position at the file's end.
 func dropTorn(file *os.File, aside string) error {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -120,7 +122,8 @@ func dropTorn(file *os.File, aside string) error {
 	return err
 }
 
-// lastLineEnd is the offset behind the last line's end, found from the back.
+// lastLineEnd returns the offset behind the last line's end, searched from the
+// end.
 func lastLineEnd(file *os.File, size int64) (int64, error) {
 	buf := make([]byte, 64<<10)
 	for end := size; end > 0; {
@@ -137,7 +140,7 @@ func lastLineEnd(file *os.File, size int64) (int64, error) {
 	return 0, nil
 }
 
-// run relays until the program has ended and said its last.
+// run relays until the program has ended and its output is read.
 func (r *recorder) run(argv []string, std io3) (code int, err error) {
 	// The child dies with the thread that started it.
 	runtime.LockOSThread()
@@ -163,7 +166,7 @@ func (r *recorder) run(argv []string, std io3) (code int, err error) {
 	done := make(chan struct{})
 	defer close(done)
 	go pass(signals, cmd.Process, done)
-	// This one is not waited for: a read of our input ends with the process only.
+	// This one is not waited for: a read of our input can't be interrupted.
 	go func() {
 		r.relay(event.DirIn, std.in, in)
 		in.Close()
@@ -186,7 +189,7 @@ func (r *recorder) run(argv []string, std io3) (code int, err error) {
 	return ended(state), r.fault()
 }
 
-// pass hands signals on to the child.
+// pass forwards signals to the child.
 func pass(signals <-chan os.Signal, child *os.Process, done <-chan struct{}) {
 	for {
 		select {
@@ -198,7 +201,7 @@ func pass(signals <-chan os.Signal, child *os.Process, done <-chan struct{}) {
 	}
 }
 
-// ended is the exit code, as a shell reports it.
+// ended returns the exit code as a shell reports it.
 func ended(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -206,8 +209,8 @@ func ended(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// relay passes lines on, each after it was recorded. When nobody reads any
-// more it continues recording, so that the program is not stuck.
+// relay passes lines on after they are recorded. If the reader is gone it still
+// records, so that the program does not block.
 func (r *recorder) relay(dir event.Dir, from io.Reader, to io.Writer) {
 	lines := bufio.NewReaderSize(from, 64<<10)
 	for {
@@ -226,7 +229,7 @@ func (r *recorder) relay(dir event.Dir, from io.Reader, to io.Writer) {
 	}
 }
 
-// readLine reads a line of any length with its end, if it has one. It is good
+// readLine reads a line of any length with its end, if it has one. It is valid
 // until the next call.
 func readLine(lines *bufio.Reader) ([]byte, error) {
 	line, err := lines.ReadSlice('\n')
@@ -241,8 +244,8 @@ func readLine(lines *bufio.Reader) ([]byte, error) {
 	return long, err
 }
 
-// write appends a record. What can't be recorded must not be said: the
-// program is ended then.
+// write appends a record. A line that can't be recorded must not be passed on:
+// the program is ended then.
 func (r *recorder) write(dir event.Dir, line []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +253,7 @@ func (r *recorder) write(dir event.Dir, line []byte) error {
 		return r.failed
 	}
 	text := string(bytes.TrimSuffix(line, []byte("\n")))
-	r.buf = append(event.AppendRecord(r.buf[:0], event.Record{TS: time.Now(), Dir: dir, Line: text}), '\n')
+	r.buf = append(traffic.Append(r.buf[:0], traffic.Record{TS: time.Now(), Dir: dir, Line: text}), '\n')
 	_, r.failed = r.file.Write(r.buf)
 	if r.headed += len(r.buf); r.failed == nil && r.headed <= headSize {
 		_, r.failed = r.head.Write(r.buf)
@@ -274,7 +277,7 @@ func (r *recorder) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failed == nil {
-		r.failed = os.ErrClosed // for a line of our input that comes late
+		r.failed = os.ErrClosed // for a line of our input that arrives late
 	}
 	return errors.Join(r.file.Close(), r.head.Close())
 }

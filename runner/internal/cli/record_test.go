@@ -17,6 +17,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
@@ -73,7 +74,7 @@ func TestRecordRelaysBothWays(t *testing.T) {
 	require.Equal(t, string(whole), string(head))
 }
 
-// A line is in the file before anybody else has it.
+// A line is in the file before it is passed on.
 func TestRecordBeforePassingOn(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "session.jsonl")
@@ -113,12 +114,12 @@ func TestRecordLongLine(t *testing.T) {
 	require.LessOrEqual(t, info.Size(), int64(headSize))
 }
 
-// A torn last line is taken out and kept beside, and the next process's
+// A torn last line is removed and kept in another file, and the next process's
 // records follow whole ones.
 func TestRecordDropsTornLine(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "session.jsonl")
-	whole := string(event.AppendRecord(nil, event.Record{TS: time.Unix(1, 0), Dir: event.DirOut, Line: strings.Repeat("x", 200_000)})) + "\n"
+	whole := string(traffic.Append(nil, traffic.Record{TS: time.Unix(1, 0), Dir: event.DirOut, Line: strings.Repeat("x", 200_000)})) + "\n"
 	torn := `{"dir":"out","line":"` + strings.Repeat("y", 100_000)
 	require.NoError(t, os.WriteFile(file, []byte(whole+torn), 0o600))
 	require.NoError(t, recording(t, file, "echo next").Run())
@@ -165,12 +166,12 @@ func TestRecordKilled(t *testing.T) {
 	_, err = out.Read(pid)
 	require.NoError(t, err)
 	require.NoError(t, cmd.Process.Kill())
-	_, err = io.Copy(io.Discard, alive) // until nobody holds the other end
+	_, err = io.Copy(io.Discard, alive) // until no process holds the other end
 	require.NoError(t, err)
 	require.Error(t, cmd.Wait())
 }
 
-// What can't be recorded is not said: the program is ended.
+// A line that can't be recorded is not passed on: the program is ended.
 func TestRecordFullDisk(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/supervisor"
 )
 
-// runShutIn runs one command and ends with its exit code. The command has this
-// process's own stdin, behind the line of the spec, stdout and stderr.
+// runShutIn runs one command and exits with its exit code. The command gets this
+// process's stdin, after the line of the spec, stdout and stderr.
 func runShutIn(ctx context.Context, args []string, std io3) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%w: run takes no arguments", errUsage)
@@ -35,7 +35,7 @@ func runShutIn(ctx context.Context, args []string, std io3) error {
 	return nil
 }
 
-// firstLine reads the first line, and nothing behind it.
+// firstLine reads the first line, and no further.
 func firstLine(in io.Reader) []byte {
 	var line []byte
 	for one := make([]byte, 1); ; {

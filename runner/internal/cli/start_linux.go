@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/supervisor"
 )
 
-// start makes a supervisor in a session of its own, with nothing of this
-// process's but the environment, and prints the line that it says.
+// start starts a supervisor in a new session, which inherits only the
+// environment, and prints the line that it reports.
 func start(_ context.Context, args []string, std io3) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%w: start takes no arguments", errUsage)
@@ -52,7 +52,7 @@ func readSpec(in io.Reader) (spec runner.StartSpec, raw []byte, err error) {
 }
 
 func daemonise(spec runner.StartSpec, raw []byte) ([]byte, error) {
-	// Whatever this process was born with stays here.
+	// The supervisor must not inherit descriptors that this process was started with.
 	if err := jail.CloseOnExec(); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func daemonise(spec runner.StartSpec, raw []byte) ([]byte, error) {
 	return line, startedError(line)
 }
 
-// startedError turns a refused start into an error again, for the exit code.
+// startedError returns the error of a refused start, for the exit code.
 func startedError(line []byte) error {
 	_, err := runner.DecodeStarted(line)
 	return err
@@ -104,7 +104,7 @@ func openLog(control string) (*os.File, error) {
 
 // supervise is the daemon: its spec on stdin, its one line to descriptor 3,
 // its log on stderr.
-func supervise(read func() (runner.StartSpec, *supervisor.Guarded, error)) int {
+func supervise(read func() (runner.StartSpec, *supervisor.Watched, error)) int {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	if err := serve(read, log); err != nil {
 		log.Error("supervisor ended", "error", err)
@@ -113,33 +113,33 @@ func supervise(read func() (runner.StartSpec, *supervisor.Guarded, error)) int {
 	return 0
 }
 
-// guard is the daemon above a supervisor whose agent gets no namespace.
-func guard() int {
+// watchdog is the daemon above a supervisor whose agent has no namespace.
+func watchdog() int {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := supervisor.Guard(os.Stdin, os.NewFile(3, "ready"), log); err != nil {
-		log.Error("guard ended", "error", err)
+	if err := supervisor.Watchdog(os.Stdin, os.NewFile(3, "ready"), log); err != nil {
+		log.Error("watchdog ended", "error", err)
 		return 1
 	}
 	return 0
 }
 
-// unguarded reads the spec as a starter writes it.
-func unguarded() (runner.StartSpec, *supervisor.Guarded, error) {
+// unwatched reads the spec as a starter writes it.
+func unwatched() (runner.StartSpec, *supervisor.Watched, error) {
 	spec, _, err := readSpec(os.Stdin)
 	return spec, nil, err
 }
 
-// guarded reads the spec as a guard hands it on.
-func guarded() (runner.StartSpec, *supervisor.Guarded, error) {
-	g, err := supervisor.ReadGuarded(os.Stdin)
+// watched reads the spec as a watchdog passes it on.
+func watched() (runner.StartSpec, *supervisor.Watched, error) {
+	g, err := supervisor.ReadWatched(os.Stdin)
 	return g.Spec, &g, err
 }
 
-func serve(read func() (runner.StartSpec, *supervisor.Guarded, error), log *slog.Logger) error {
+func serve(read func() (runner.StartSpec, *supervisor.Watched, error), log *slog.Logger) error {
 	ready := os.NewFile(3, "ready")
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
-	// Caught and dropped, not ignored: the agent would inherit that.
+	// Caught and dropped, not ignored: the agent would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
 	s, err := open(read, ready, log)
 	var status runner.Status
@@ -148,7 +148,7 @@ func serve(read func() (runner.StartSpec, *supervisor.Guarded, error), log *slog
 	}
 	line, encErr := runner.EncodeStarted(status, err)
 	if encErr == nil {
-		// A starter that died meanwhile will attach.
+		// A starter that died in the meantime can attach.
 		_, _ = ready.Write(line)
 	}
 	ready.Close()
@@ -158,9 +158,9 @@ func serve(read func() (runner.StartSpec, *supervisor.Guarded, error), log *slog
 	return s.Run(ctx)
 }
 
-// open starts the agent. Where that wants a guard this process becomes it, and
+// open starts the agent. If that needs a watchdog this process becomes it, and
 // another one continues as the supervisor.
-func open(read func() (runner.StartSpec, *supervisor.Guarded, error), ready *os.File, log *slog.Logger) (*supervisor.Supervisor, error) {
+func open(read func() (runner.StartSpec, *supervisor.Watched, error), ready *os.File, log *slog.Logger) (*supervisor.Supervisor, error) {
 	if err := jail.CloseOnExec(); err != nil {
 		return nil, err
 	}
@@ -169,14 +169,14 @@ func open(read func() (runner.StartSpec, *supervisor.Guarded, error), ready *os.
 		return nil, err
 	}
 	s, err := supervisor.Open(spec, g, log)
-	if without, ok := errors.AsType[*supervisor.UnguardedError](err); ok {
-		return nil, supervisor.BecomeGuard(supervisor.Guarded{Spec: spec, Reason: without.Reason, Env: os.Environ()}, ready)
+	if without, ok := errors.AsType[*supervisor.NoWatchdogError](err); ok {
+		return nil, supervisor.BecomeWatchdog(supervisor.Watched{Spec: spec, Reason: without.Reason, Env: os.Environ()}, ready)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// The token is in this memory: no process of the same user may read it.
-	// Not earlier, as the user namespace's maps are written by way of /proc.
+	// The token is in this process's memory: no process of the same user may read it.
+	// Not earlier, as the user namespace's maps are written through /proc.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		log.Warn("memory is readable by the same user", "error", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/watch"
 )
 
-// watchFolder prints what changes in a folder until stdin ends, so that it does
+// watchFolder prints the changes in a folder until stdin ends, so that it does
 // not outlive its reader.
 func watchFolder(ctx context.Context, args []string, std io3) error {
 	fs := flag.NewFlagSet("watch", flag.ContinueOnError)
@@ -33,7 +33,8 @@ func watchFolder(ctx context.Context, args []string, std io3) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		// Ends with the process, at the latest: stdin cannot be interrupted.
+		// This ends with the process at the latest: reading stdin cannot be
+		// interrupted.
 		_, _ = io.Copy(io.Discard, std.in)
 		cancel()
 	}()

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needed are the capabilities that a root agent's tools may use: to own, read
-// and write files, to signal processes, to become another user, to listen on a
-// low port. Without the others it can neither undo its view nor leave on the
-// host what root alone can remove.
+// needed are the capabilities that a root agent's tools may use: to own, read and
+// write files, to signal processes, to become another user, to listen on a low
+// port. Without the others it can neither undo its view nor leave files on the
+// host that only root can remove.
 var needed = []uintptr{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
 	unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_NET_BIND_SERVICE, unix.CAP_AUDIT_WRITE,
 }
 
-// dropPrivileges works on the calling thread and what it forks: they can get no
-// capability but the needed ones, and no program gives them more than they have.
+// dropPrivileges applies to the calling thread and its children: they can get no
+// capability but the needed ones, and no program raises theirs.
 func dropPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no-new-privileges: %w", err)
@@ -36,10 +36,10 @@ func dropPrivileges() error {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		switch {
 		case errors.Is(err, unix.EINVAL):
-			// The kernel knows no more.
+			// The kernel has no further capabilities.
 			return nil
 		case errors.Is(err, unix.EPERM):
-			// A user that is not root: what it runs gets no capability.
+			// Not root: its programs get no capability.
 			return nil
 		case err != nil:
 			return fmt.Errorf("drop capability %d: %w", c, err)

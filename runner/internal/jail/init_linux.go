@@ -1,7 +1,7 @@
 // Package jail is the first process of an agent's PID and mount namespace: it
-// takes the agent's view of hidden folders away, starts the agent, reaps what
-// is orphaned, and ends when the agent ends, whereupon the kernel kills
-// whatever is left in the namespace.
+// hides folders from the agent, starts the agent, reaps what is orphaned, and
+// ends when the agent ends, whereupon the kernel kills whatever is left in the
+// namespace.
 //
 // The supervisor starts it as `sojourn-runner init` with the agent's stdio as
 // its own, a [Config] on descriptor 3, and reads [Report]s from descriptor 4.
@@ -39,9 +39,9 @@ type Config struct {
 type Report struct {
 	// Pid is the agent's id within the namespace, once it runs.
 	Pid int `json:"pid,omitempty"`
-	// Error is what failed; nothing was started.
+	// Error is what failed; if set, nothing was started.
 	Error string `json:"error,omitempty"`
-	// Setup means that it was the namespace, not the agent's program.
+	// Setup means that the namespace failed, not the agent's program.
 	Setup bool `json:"setup,omitempty"`
 	// Wait is the agent's wait status, once it has ended.
 	Wait *uint32 `json:"wait,omitempty"`
@@ -49,8 +49,8 @@ type Report struct {
 
 // Main is the init process; it returns its exit code.
 func Main() int {
-	// The parent-death signals below belong to the thread, and so do the
-	// capabilities that the agent must not inherit.
+	// The parent-death signals below are per thread, and so are the capabilities that
+	// the agent must not inherit.
 	runtime.LockOSThread()
 	config, report := os.NewFile(3, "config"), os.NewFile(4, "report")
 	out := json.NewEncoder(report)
@@ -65,16 +65,16 @@ func Main() int {
 	return 0
 }
 
-// begin sets everything up and starts the agent; setup says which of the two
+// begin sets everything up and starts the agent; setup reports which of the two
 // failed.
 func begin(config *os.File) (pid int, setup bool, err error) {
-	// As process 1 of the namespace this must not die of what the agent sends.
+	// As process 1 of the namespace it must survive the agent's signals.
 	ignoreSignals()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return 0, true, fmt.Errorf("set parent-death signal: %w", err)
 	}
 	var c Config
-	// If the supervisor died before that, this is cut short.
+	// If the supervisor died before that, this ends early.
 	if err := json.NewDecoder(config).Decode(&c); err != nil {
 		return 0, true, fmt.Errorf("read config: %w", err)
 	}
@@ -110,13 +110,13 @@ func start(c Config) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// From now on only the agent holds its pipes, so that they end with it,
-	// and its environment and descriptors are all it can see of this process.
+	// From now on only the agent holds its pipes, so that they end with it, and it
+	// can't inspect this process.
 	return pid, errors.Join(detachStdio(), unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 }
 
-// Spawn starts the agent's process, in a session of its own, to die with the
-// calling thread, which loses the privileges that no agent needs.
+// Spawn starts the agent's process, in a new session, to die with the calling
+// thread, which loses the privileges that no agent needs.
 func Spawn(path string, argv, env []string, dir string, files []uintptr) (int, error) {
 	if err := dropPrivileges(); err != nil {
 		return 0, fmt.Errorf("start %s: %w", path, err)
@@ -133,8 +133,8 @@ func Spawn(path string, argv, env []string, dir string, files []uintptr) (int, e
 	return pid, nil
 }
 
-// CloseOnExec makes sure that no descriptor but stdio reaches the agent,
-// whatever this process itself was born with.
+// CloseOnExec ensures that no descriptor but stdio reaches the agent, whatever
+// this process was started with.
 func CloseOnExec() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close descriptors: %w", err)

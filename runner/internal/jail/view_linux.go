@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// View is what the agent shall see of the file system. What does not exist is
-// left out. The rule of the deepest path counts; a path that is both hidden
-// and kept is kept.
+// View is what the agent sees of the file system. Missing paths are skipped. The
+// rule of the deepest path applies; a path that is both hidden and kept is kept.
 type View struct {
 	Hide         []string `json:"hide,omitempty"`
 	Keep         []string `json:"keep,omitempty"`
@@ -58,8 +57,8 @@ func (v View) rules() []rule {
 	return out
 }
 
-// matters reports whether the rule changes that of its parent: nothing is
-// taken away by keeping.
+// matters reports whether the rule changes that of its parent: keeping removes
+// nothing.
 func (r rule) matters(above ruleKind) bool {
 	switch r.kind {
 	case hidden:
@@ -70,8 +69,8 @@ func (r rule) matters(above ruleKind) bool {
 	return above != writable
 }
 
-// governing is the kind of the deepest rule above p; without one everything
-// is as it is.
+// governing returns the kind of the deepest rule above p; without one nothing
+// changes.
 func governing(rules []rule, p string) ruleKind {
 	kind, depth := writable, -1
 	for _, r := range rules {
@@ -109,7 +108,7 @@ func (v View) apply() error {
 	return nil
 }
 
-// detach takes hold of the kept trees before anything is put over them.
+// detach opens the kept trees before anything is mounted over them.
 func detach(rules []rule) error {
 	for i, r := range rules {
 		if r.kind == hidden {
@@ -155,7 +154,7 @@ func (r rule) mount() error {
 	return nil
 }
 
-// mountPoint makes something to mount the kept path on.
+// mountPoint makes a file or folder to mount the kept path on.
 func (r rule) mountPoint() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(r.tree, &st); err != nil {
@@ -174,7 +173,7 @@ func (r rule) mountPoint() error {
 	return f.Close()
 }
 
-// seal makes the empty covers unwritable, so that nothing is lost in them.
+// seal makes the empty covers read-only, so that nothing is lost in them.
 func seal(rules []rule) error {
 	for _, r := range rules {
 		if r.kind != hidden {
@@ -195,8 +194,8 @@ func setReadOnly(path string, flags uint) error {
 	return nil
 }
 
-// maskDisks puts /dev/null over block devices: a root agent could read hidden
-// files off the disk itself.
+// maskDisks mounts /dev/null over block devices: a root agent could read hidden
+// files from the disk itself.
 func maskDisks() error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -18,31 +18,31 @@ import (
 )
 
 const (
-	// dialTimeout bounds a connection's making; an agent that goes nowhere is
+	// dialTimeout bounds the making of a connection; an unreachable destination is
 	// refused then.
 	dialTimeout = 30 * time.Second
-	// setupTimeout bounds the resolving of the policy's names at the start.
+	// setupTimeout bounds resolving the policy's names at the start.
 	setupTimeout = 10 * time.Second
 )
 
-// Door is the way out of one namespace. It ends with Close.
+// Door is the way out of one namespace. Close ends it.
 type Door struct {
 	policy  *Policy
 	log     *slog.Logger
 	servers []netip.Addr
 	listen  []netip.AddrPort
-	resolv  string // a file that goes when the door is open
+	resolv  string // a file that is removed when the door is open
 
 	ours   *os.File      // our end of the socket
 	asking sync.Mutex    // one request for a socket at a time
-	conn   *net.UnixConn // made of ours
+	conn   *net.UnixConn // made from ours
 
 	link  *link
 	flows flows
 }
 
 // New prepares a door; its Inside and Theirs are for the first process of the
-// namespace, and Open continues when that runs.
+// namespace, and Open follows when that runs.
 func New(spec sandbox.Network, log *slog.Logger) (d *Door, inside Inside, theirs *os.File, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func New(spec sandbox.Network, log *slog.Logger) (d *Door, inside Inside, theirs
 	return d, inside, os.NewFile(uintptr(pair[1]), "network"), nil
 }
 
-// writeTemp makes a file that every user can read.
+// writeTemp makes a file that every user may read.
 func writeTemp(content string) (string, error) {
 	f, err := os.CreateTemp("", "sojourn-resolv-")
 	if err != nil {
@@ -78,7 +78,7 @@ func writeTemp(content string) (string, error) {
 	return f.Name(), nil
 }
 
-// Open takes what [Enter] hands over and lets traffic through.
+// Open receives what [Enter] sends and lets traffic through.
 func (d *Door) Open() error {
 	c, err := net.FileConn(d.ours)
 	if err != nil {
@@ -156,7 +156,7 @@ func (d *Door) Close() {
 	}
 }
 
-// dial connects to what the agent wants to reach.
+// dial connects to the agent's destination.
 func (d *Door) dial(network string, to netip.AddrPort) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(d.flows.context(), dialTimeout)
 	defer cancel()
@@ -171,7 +171,7 @@ func (d *Door) dial(network string, to netip.AddrPort) (net.Conn, error) {
 
 var errRefused = errors.New("refused")
 
-// nameServer is the place of a name server's stand-in, or -1.
+// nameServer returns the index of a name server's stand-in, or -1.
 func nameServer(to netip.AddrPort) int {
 	if to.Port() != 53 {
 		return -1
@@ -247,8 +247,8 @@ func (d *Door) connectInside(ctx context.Context, to netip.AddrPort) (net.Conn, 
 	return net.FileConn(f)
 }
 
-// connect connects a non-blocking socket. On loopback that is done at once, or
-// when the server's queue has room.
+// connect connects a non-blocking socket. On loopback that is immediate, or as
+// soon as the server's queue has room.
 func connect(ctx context.Context, f *os.File, to netip.AddrPort) error {
 	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
 	if to.Addr().Is4() {
@@ -291,16 +291,17 @@ func (d *Door) socketInside(a netip.Addr) (int, error) {
 	return fds[0], nil
 }
 
-// copyBuffer is how much is copied at once where the kernel can't do it.
+// copyBuffer is the size of one copy where the kernel can't copy.
 const copyBuffer = 64 << 10
 
 // halfCloser is a connection whose sending can end before its receiving.
 type halfCloser interface{ CloseWrite() error }
 
-// pipe copies one direction to its end.
+// pipe copies one direction until its end.
 func pipe(to, from net.Conn) {
 	if _, err := io.CopyBuffer(to, from, make([]byte, copyBuffer)); err != nil {
-		// One direction that is broken breaks the other, as it would directly.
+		// A failure of one direction ends the other, as it would on a direct
+		// connection.
 		to.Close()
 		from.Close()
 		return

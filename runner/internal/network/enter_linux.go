@@ -13,7 +13,7 @@ import (
 const (
 	// device is the name of the tun device within the namespace.
 	device = "sojourn0"
-	// mtu makes few packets of much data: they never leave this machine.
+	// mtu is large to have few packets: they never leave this machine.
 	mtu = 65520
 )
 
@@ -22,8 +22,7 @@ const (
 var (
 	inside4 = netip.MustParseAddr("198.18.53.1")
 	inside6 = netip.MustParseAddr("fd53:6f6a:6f75:726e::1")
-	// resolvers are where name servers seem to be; each stands for one of the
-	// machine's.
+	// resolvers are the addresses of the stand-ins for the machine's name servers.
 	resolvers = []netip.Addr{
 		netip.MustParseAddr("198.18.53.53"), netip.MustParseAddr("198.18.53.54"), netip.MustParseAddr("198.18.53.55"),
 	}
@@ -33,13 +32,13 @@ var (
 type Inside struct {
 	// Listen are loopback addresses to listen at.
 	Listen []netip.AddrPort `json:"listen,omitempty"`
-	// Resolv is a file to put in the place of /etc/resolv.conf; empty for none.
+	// Resolv is a file to mount over /etc/resolv.conf; empty for none.
 	Resolv string `json:"resolv,omitempty"`
 }
 
-// Enter sets the network namespace of the calling process up, hands the
-// supervisor at the other end of the socket the device and the listeners, and
-// returns when it has taken them. It needs CAP_NET_ADMIN in the namespace.
+// Enter sets up the calling process's network namespace, sends the device and the
+// listeners to the supervisor at the other end of the socket, and returns when it
+// has received them. It needs CAP_NET_ADMIN in the namespace.
 func Enter(in Inside, supervisor *os.File) error {
 	tun, err := openTun()
 	if err != nil {
@@ -75,8 +74,8 @@ func Enter(in Inside, supervisor *os.File) error {
 	return nil
 }
 
-// resolvConf puts a file over the one that names the machine's name servers. A
-// machine without has none to be asked.
+// resolvConf mounts a file over the one that names the machine's name servers. A
+// machine without that file has none.
 func resolvConf(file string) error {
 	if file == "" {
 		return nil
@@ -131,7 +130,7 @@ func configure() error {
 		if err == nil {
 			err = link.addDefaultRoute(i.Index, a)
 		}
-		// A kernel without IPv6 has none to guard.
+		// A kernel without IPv6 needs no guard for it.
 		if err != nil && (a.Is4() || !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EACCES)) {
 			return fmt.Errorf("configure %s with %s: %w", device, a, err)
 		}
@@ -139,7 +138,7 @@ func configure() error {
 	return nil
 }
 
-// setUp brings a device up; an mtu of 0 leaves it as it is.
+// setUp brings a device up; an mtu of 0 does not change it.
 func setUp(name string, mtu uint32) error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -163,8 +162,8 @@ func setUp(name string, mtu uint32) error {
 	return nil
 }
 
-// Serve makes a TCP socket of this namespace for every byte that comes over the
-// socket, which names its family, until the supervisor is gone.
+// Serve makes a TCP socket of this namespace for every byte received over the
+// socket, which names its family, until the supervisor has ended.
 func Serve(supervisor *os.File) {
 	family := make([]byte, 1)
 	for {
@@ -174,7 +173,7 @@ func Serve(supervisor *os.File) {
 		}
 		s, err := unix.Socket(int(family[0]), unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
-			// Without a descriptor the supervisor sees that there is none.
+			// A message without a descriptor tells the supervisor that there is none.
 			_ = unix.Sendmsg(int(supervisor.Fd()), []byte{0}, nil, nil, 0)
 			continue
 		}

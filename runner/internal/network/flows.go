@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// errEnded is the answer to a flow that begins after the end.
+// errEnded is returned for a flow that starts after the end.
 var errEnded = errors.New("the network has ended")
 
-// flows are the goroutines of a door and what ends them. The zero value works.
+// flows are a door's goroutines. The zero value is ready to use.
 type flows struct {
 	mu     sync.Mutex
 	ended  bool
@@ -21,7 +21,7 @@ type flows struct {
 	cancel context.CancelFunc
 }
 
-// context ends with the flows.
+// context returns a context that ends with the flows.
 func (f *flows) context() context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,8 +38,7 @@ func (f *flows) contextLocked() context.Context {
 	return f.ctx
 }
 
-// run runs do in a goroutine of its own, and closes c after it, or when the flows
-// end.
+// run runs do in a goroutine, and closes c after it, or when the flows end.
 func (f *flows) run(c io.Closer, do func()) error {
 	if !f.hold(c) {
 		c.Close()

@@ -22,12 +22,11 @@ import (
 )
 
 const (
-	// pending is how many TCP connections may be in the making at once.
+	// pending is the maximum of TCP connections being made at once.
 	pending = 512
-	// datagramFlows is how many UDP flows there may be at once; what is more is
-	// dropped.
+	// datagramFlows is the maximum of concurrent UDP flows; further ones are dropped.
 	datagramFlows = 512
-	// datagramIdle ends a UDP flow: no packet says that it has ended.
+	// datagramIdle ends a UDP flow, which has no packet for its end.
 	datagramIdle = time.Minute
 	nic          = 1
 )
@@ -40,7 +39,7 @@ type link struct {
 	udp   atomic.Int32
 }
 
-// openLink takes the device's descriptor over.
+// openLink takes ownership of the device's descriptor.
 func openLink(fd int, d *Door) (*link, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, err
@@ -60,8 +59,8 @@ func openLink(fd int, d *Door) (*link, error) {
 	return l, nil
 }
 
-// configure makes the stack answer at every address: it stands for all that is
-// outside.
+// configure makes the stack answer at every address, since it represents
+// everything outside.
 func (l *link) configure(device stack.LinkEndpoint) error {
 	sack := tcpip.TCPSACKEnabled(true)
 	faults := []tcpip.Error{
@@ -90,14 +89,14 @@ func (l *link) close() {
 	unix.Close(l.fd)
 }
 
-// destination is where the agent's packet goes.
+// destination returns the destination of the agent's packet.
 func destination(id stack.TransportEndpointID) netip.AddrPort {
 	a, _ := netip.AddrFromSlice(id.LocalAddress.AsSlice())
 	return netip.AddrPortFrom(a.Unmap(), id.LocalPort)
 }
 
 // connection makes the agent's connection outside before it accepts it, so that
-// the agent sees a refusal as one. It runs in a goroutine of its own.
+// the agent sees a refusal as one. It runs in its own goroutine.
 func (l *link) connection(r *tcp.ForwarderRequest) {
 	to := destination(r.ID())
 	out, err := l.door.dial("tcp", to)
@@ -120,7 +119,7 @@ func (l *link) connection(r *tcp.ForwarderRequest) {
 	}
 }
 
-// datagrams begins a UDP flow.
+// datagrams starts a UDP flow.
 func (l *link) datagrams(r *udp.ForwarderRequest) bool {
 	to := destination(r.ID())
 	if l.udp.Add(1) > datagramFlows {
@@ -149,13 +148,14 @@ func (l *link) datagrams(r *udp.ForwarderRequest) bool {
 	return true
 }
 
-// exchange passes datagrams in both directions until neither comes for a while.
+// exchange passes datagrams in both directions until neither has any for a while.
 func (l *link) exchange(in, out net.Conn) {
 	var last atomic.Int64
 	l.door.flows.both(out, func() { forward(in, out, &last) }, func() { forward(out, in, &last) })
 }
 
-// forward passes one direction on; last is when a datagram of either came.
+// forward passes on one direction; last is the time of the last datagram of
+// either.
 func forward(to, from net.Conn, last *atomic.Int64) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -163,7 +163,7 @@ func forward(to, from net.Conn, last *atomic.Int64) {
 		n, err := from.Read(buf)
 		if err == nil {
 			last.Store(time.Now().UnixNano())
-			// One that is not taken is lost, as datagrams are.
+			// A datagram that is not accepted is lost, as datagrams are.
 			_, _ = to.Write(buf[:n])
 			continue
 		}

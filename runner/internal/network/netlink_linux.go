@@ -23,7 +23,7 @@ func openNetlink() (netlink, error) {
 
 func (n netlink) close() { unix.Close(n.fd) }
 
-// addAddress adds a as the whole network of a device.
+// addAddress adds a, with only itself as the device's network.
 func (n netlink) addAddress(index int, a netip.Addr) error {
 	m := unix.IfAddrmsg{
 		Family: family(a), Prefixlen: uint8(a.BitLen()), Flags: unix.IFA_F_NODAD, Index: uint32(index),
@@ -31,7 +31,7 @@ func (n netlink) addAddress(index int, a netip.Addr) error {
 	return n.request(unix.RTM_NEWADDR, bytesOf(&m), attribute(unix.IFA_LOCAL, a.AsSlice()), attribute(unix.IFA_ADDRESS, a.AsSlice()))
 }
 
-// addDefaultRoute sends all of a's family to a device.
+// addDefaultRoute routes all of a's family to a device.
 func (n netlink) addDefaultRoute(index int, a netip.Addr) error {
 	m := unix.RtMsg{
 		Family: family(a), Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT,

@@ -13,11 +13,11 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// refresh is how long the addresses of host names are believed.
+// refresh is how long the resolved addresses of host names are used.
 const refresh = 30 * time.Second
 
-// always are never reached, unless they are allowed: this host, its links with
-// the metadata services there, and metadata services elsewhere.
+// always are never reached unless they are allowed: this host, its link-local
+// addresses with their metadata services, and metadata services elsewhere.
 var always = prefixes(
 	"0.0.0.0/8", "127.0.0.0/8", "::/128", "::1/128", "169.254.0.0/16", "fe80::/10",
 	"224.0.0.0/4", "255.255.255.255/32", "ff00::/8",
@@ -27,7 +27,7 @@ var always = prefixes(
 // shared addresses are private ones beside those of [netip.Addr.IsPrivate].
 var shared = prefixes("100.64.0.0/10")
 
-// nat64 is where IPv4 addresses are mapped to by translators.
+// nat64 is the prefix to which translators map IPv4 addresses.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 func prefixes(list ...string) []netip.Prefix {
@@ -55,7 +55,7 @@ type Policy struct {
 // rules are a specification whose names are resolved.
 type rules struct {
 	house, allow map[netip.AddrPort]bool
-	// ports are those of the house at addresses of this machine.
+	// ports are those of Sojourn's services at addresses of this machine.
 	ports  map[uint16]bool
 	denied []netip.Prefix
 }
@@ -69,8 +69,8 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// own reports whether an address is one of this machine: the kernel then talks
-// to it from that very address.
+// own reports whether an address is one of this machine: the kernel then uses
+// that address as the source.
 func own(a netip.Addr) bool {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 9)))
 	if err != nil {
@@ -109,7 +109,7 @@ func contains(list []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// current returns the rules, resolved anew when they are old.
+// current returns the rules, resolved again when they are old.
 func (p *Policy) current(ctx context.Context) rules {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,10 +144,10 @@ func (p *Policy) resolve(ctx context.Context) rules {
 	return r
 }
 
-// add takes a service of the house in. At a private address all ports are
-// refused, since what is beside the service (a console, a database) is the house's
-// too. A public address may serve other names on port 443, and what is there asks
-// for more than an address.
+// add denies one of Sojourn's services. At a private address all ports are
+// denied, since other services there (a console, a database) are the operator's
+// too. Port 443 of a public address is not denied: it may serve other names, and
+// the service there requires authentication.
 func (r *rules) add(to netip.AddrPort, own bool) {
 	a := to.Addr()
 	switch {
@@ -178,8 +178,8 @@ func (p *Policy) addresses(ctx context.Context, hostPort string) []netip.AddrPor
 	return out
 }
 
-// find resolves a host. Of a name that can't be resolved now it returns what was
-// known before. It is called with the lock held.
+// find resolves a host. For a name that can't be resolved now it returns the
+// earlier result. It is called with the lock held.
 func (p *Policy) find(ctx context.Context, host string) []netip.Addr {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a.Unmap()}
@@ -196,8 +196,8 @@ func (p *Policy) find(ctx context.Context, host string) []netip.Addr {
 	return found
 }
 
-// here are the allowed HOST:PORTs at loopback addresses, which need a listener
-// within the namespace.
+// here returns the allowed HOST:PORTs at loopback addresses, which need a
+// listener within the namespace.
 func (p *Policy) here(ctx context.Context) []netip.AddrPort {
 	var out []netip.AddrPort
 	for to := range p.current(ctx).allow {

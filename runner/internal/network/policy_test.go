@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// policy resolves only the names given, and 10.9.9.9 is this machine's.
+// policy resolves only the given names, and 10.9.9.9 is this machine.
 func policy(t *testing.T, n sandbox.Network, names map[string]string) *Policy {
 	t.Helper()
 	require.NoError(t, n.Validate())
@@ -45,7 +45,7 @@ func TestPolicy(t *testing.T) {
 		Allow: []string{"localhost:8000", "10.9.9.9:7233", "10.9.9.9:8001", "127.0.0.1:7233", "nats.internal:4222", "nats.internal:8002", "169.254.1.1:80"},
 	}, names)
 	for to, want := range map[string]bool{
-		// The world.
+		// Other hosts.
 		"93.184.216.34:443": true, "[2606:2800::1]:443": true, "10.2.0.1:5432": true,
 		// This machine, by all its names.
 		"127.0.0.1:22": false, "127.0.0.2:22": false, "0.0.0.0:22": false, "10.9.9.9:22": false, "[::1]:22": false, "[::]:22": false,
@@ -54,9 +54,10 @@ func TestPolicy(t *testing.T) {
 		"169.254.169.254:80": false, "[fe80::1]:80": false, "224.0.0.251:5353": false, "[fd00:ec2::254]:80": false, "168.63.129.16:80": false,
 		// What is allowed, at this machine and at a denied address.
 		"127.0.0.1:8000": true, "[::1]:8000": true, "10.9.9.9:8001": true, "10.1.1.1:8002": true, "169.254.1.1:80": true,
-		// The house, whoever allows it, and what is beside it at a private address.
+		// Sojourn's services, even if allowed, and other ports at their private
+		// addresses.
 		"127.0.0.1:7233": false, "10.9.9.9:7233": false, "10.1.1.1:4222": false, "10.1.1.1:22": false, "93.184.216.1:7233": false,
-		// A public address of the house serves others too.
+		// A public address of a service may serve others too.
 		"93.184.216.1:443": true, "93.184.216.2:443": true,
 		"10.1.1.7:5432": false, "10.8.1.1:80": false, "[2001:db8::5]:80": false,
 	} {
@@ -65,7 +66,7 @@ func TestPolicy(t *testing.T) {
 	require.ElementsMatch(t, []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:8000"), netip.MustParseAddrPort("[::1]:8000")}, p.here(t.Context()))
 }
 
-// TestPolicyKeepsWhatItKnew: a name server that is away opens nothing.
+// TestPolicyKeepsWhatItKnew: a name server that is unavailable permits nothing.
 func TestPolicyKeepsWhatItKnew(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{"nats.internal": "10.1.1.1"}

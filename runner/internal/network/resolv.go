@@ -11,8 +11,8 @@ import (
 
 const resolvPath = "/etc/resolv.conf"
 
-// nameServers reads the machine's name servers, as many as there are stand-ins
-// for them, and returns the file that agents see in its place.
+// nameServers reads the machine's name servers, as many as there are stand-ins,
+// and returns the file that agents see instead.
 func nameServers(conf io.Reader) (servers []netip.Addr, inside string) {
 	var b strings.Builder
 	for lines := bufio.NewScanner(conf); lines.Scan(); {
@@ -33,7 +33,8 @@ func nameServers(conf io.Reader) (servers []netip.Addr, inside string) {
 	return servers, b.String()
 }
 
-// machineNameServers is nameServers of this machine's file; none without one.
+// machineNameServers is nameServers for this machine's file; none if it is
+// missing.
 func machineNameServers() (servers []netip.Addr, inside string) {
 	f, err := os.Open(resolvPath)
 	if err != nil {

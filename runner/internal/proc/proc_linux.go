@@ -1,6 +1,6 @@
-// Package proc looks at and ends processes by /proc and pidfds, never by a
-// bare pid alone: a pid may have been taken by another process meanwhile, so
-// the start time is compared first.
+// Package proc inspects and ends processes through /proc and pidfds, never by a
+// bare pid: the pid may have been reused by another process, so the start time is
+// compared first.
 package proc
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// Stat reads one process. A process that is gone is an error.
+// Stat reads one process. A process that has ended is an error.
 func Stat(pid int) (runner.Process, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -67,8 +67,8 @@ func readNames(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// Below lists the living processes below root, at any depth. Zombies are dead
-// and left out, though what is below them is not.
+// Below lists the living processes below root, at any depth. Zombies are left
+// out, but not the processes below them.
 func Below(root int) ([]runner.Process, error) {
 	all, err := All()
 	if err != nil {
@@ -92,14 +92,15 @@ func Below(root int) ([]runner.Process, error) {
 	return below, nil
 }
 
-// Signal sends a signal to exactly this process. One that is gone is no error.
+// Signal sends a signal to exactly this process. One that has ended is not an
+// error.
 func Signal(p runner.Process, sig unix.Signal) error {
 	_, err := Deliver(p, sig)
 	return err
 }
 
-// Deliver is [Signal] that also reports whether the process was there to take
-// the signal; one that has exited and is not reaped yet counts as there.
+// Deliver is [Signal] and also reports whether the process existed; one that has
+// exited and is not reaped yet counts as existing.
 func Deliver(p runner.Process, sig unix.Signal) (sent bool, err error) {
 	fd, err := hold(p)
 	if err != nil || fd < 0 {
@@ -165,9 +166,9 @@ func Wait(ctx context.Context, p runner.Process) error {
 	return ctx.Err()
 }
 
-// End kills every process that list returns, again until it returns none: what is
-// being killed may still have started something. It returns what was killed, and
-// what was left when the time was over.
+// End kills every process that list returns, repeatedly until it returns none: a
+// dying process may still have started another. It returns the killed processes,
+// and those left after the limit.
 func End(list func() ([]runner.Process, error), limit time.Duration) (killed, left []runner.Process, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -189,8 +190,8 @@ func End(list func() ([]runner.Process, error), limit time.Duration) (killed, le
 	}
 }
 
-// WithEnv lists the processes whose environment holds the setting NAME=value,
-// as far as this user may look.
+// WithEnv lists the processes whose environment holds the setting NAME=value, as
+// far as this user may read them.
 func WithEnv(setting string) ([]runner.Process, error) {
 	all, err := All()
 	if err != nil {
@@ -206,9 +207,9 @@ func WithEnv(setting string) ([]runner.Process, error) {
 	return found, nil
 }
 
-// hasSetting reports whether a process's variables have a setting. One that no
-// zero byte ends is not whole: the process ended while it was read, and what was
-// read may look like another sandbox's.
+// hasSetting reports whether a process's variables have a setting. A variable
+// without a final zero byte is incomplete: the process ended while it was read,
+// and the part may look like another sandbox's.
 func hasSetting(env []byte, setting string) bool {
 	for kv := range bytes.SplitAfterSeq(env, []byte{0}) {
 		if string(kv) == setting+"\x00" {

@@ -1,3 +1,3 @@
-// Package query answers SQL queries about a SQLite database, for a caller who
-// can't open its file: the database is where the agent is.
+// Package query answers SQL queries about a SQLite database for a caller who
+// can't open its file, because the database is in the agent's sandbox.
 package query

@@ -21,8 +21,8 @@ import (
 const patience = "10000"
 
 // Serve answers queries, a line each, until in ends. All of them see the database
-// as it is at the first one. It is opened for reading only: nothing of it is
-// changed, also not when the last one who wrote has gone.
+// as it is at the first one. It is opened for reading only: nothing in it is
+// changed, even if its last writer has ended.
 func Serve(ctx context.Context, database string, in io.Reader, out io.Writer) (err error) {
 	if err := regular(database); err != nil {
 		return fmt.Errorf("query: %w", err)
@@ -60,8 +60,8 @@ func Serve(ctx context.Context, database string, in io.Reader, out io.Writer) (e
 	}
 }
 
-// regular fails for a database that is no file, or whose log is none: opening a
-// pipe would wait for its writer.
+// regular returns an error for a database, or a log, that is not a regular file:
+// opening a pipe would wait for its writer.
 func regular(database string) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		info, err := os.Stat(database + suffix)
@@ -105,8 +105,8 @@ func answer(ctx context.Context, tx *sql.Tx, q Query, lines *json.Encoder) error
 	return errors.Join(err, rows.Err())
 }
 
-// cutRow cuts what is long as a line of the agent's would be: whoever asks must not
-// need memory for whatever the agent has in a row.
+// cutRow cuts long values as an agent's long line would be: the reader's memory
+// must not depend on what the agent has in a row.
 func cutRow(row []Value) {
 	values := make([]any, len(row))
 	for i := range row {

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/event/jsonl"
 )
 
-// A row may be of any length: whoever asks gets no more of it than of a line.
+// A row may be of any length: the reader gets no more of it than of a line.
 func TestLongRowIsCut(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "db")

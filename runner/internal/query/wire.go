@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Query is a line of the one who asks.
+// Query is a line of the client.
 type Query struct {
 	SQL  string  `json:"sql"`
 	Args []Value `json:"args,omitempty"`
 }
 
-// Answer is a line of the one who answers: first the columns, then the rows, then
-// the end, which may be an error.
+// Answer is a line of the server: first the columns, then the rows, then the end,
+// which may be an error.
 type Answer struct {
 	Columns []string `json:"columns,omitempty"`
 	Row     []Value  `json:"row,omitempty"`
@@ -24,8 +24,8 @@ type Answer struct {
 	Error   string   `json:"error,omitempty"`
 }
 
-// Value is nil, an int64, a float64, a string or []byte. Its JSON tells them
-// apart.
+// Value is nil, an int64, a float64, a string or []byte. Its JSON distinguishes
+// them.
 type Value struct{ V any }
 
 type typed struct {
@@ -34,7 +34,7 @@ type typed struct {
 	Blob    *string `json:"b,omitempty"`
 }
 
-// MarshalJSON writes a string as it is, if it is text.
+// MarshalJSON writes a string as a JSON string, if it is text.
 func (v Value) MarshalJSON() ([]byte, error) {
 	var t typed
 	switch x := v.V.(type) {
@@ -51,7 +51,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	case []byte:
 		s := base64.StdEncoding.EncodeToString(x)
 		t.Blob = &s
-	case time.Time: // the driver makes one of some columns
+	case time.Time: // the driver makes one for some columns
 		return json.Marshal(x)
 	default:
 		return nil, fmt.Errorf("a column holds %T", x)
@@ -59,7 +59,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the form of MarshalJSON.
 func (v *Value) UnmarshalJSON(data []byte) (err error) {
 	v.V = nil
 	if string(data) == "null" {

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// A long line's way into the spool and out again.
+// A long line written to the spool and read again.
 func BenchmarkLongLine(b *testing.B) {
-	r := event.Record{TS: time.Now(), Dir: event.DirOut, Line: strings.Repeat(`{"key":"some words, \"quoted\"","n":123456},`, 64<<20/44)}
+	r := traffic.Record{TS: time.Now(), Dir: event.DirOut, Line: strings.Repeat(`{"key":"some words, \"quoted\"","n":123456},`, 64<<20/44)}
 	b.Run("append", func(b *testing.B) {
 		s, err := Open(b.TempDir(), 16<<20, 0)
 		require.NoError(b, err)

@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/spool"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
-// survey reads a spool to its end and gives what could be read, and which bytes
-// are named as lost: gaps, and records that are not what was written.
+// survey reads a spool to its end and returns what could be read, and which bytes
+// are reported as lost: gaps, and damaged records.
 func survey(t *testing.T, s *spool.Spool, from int64) (texts []string, lost [][2]int64) {
 	t.Helper()
 	r, err := s.Reader(from)
@@ -49,8 +50,8 @@ func survey(t *testing.T, s *spool.Spool, from int64) (texts []string, lost [][2
 	}
 }
 
-// spooled makes a spool of numbered records, three to a segment, and gives
-// where each begins, and the end.
+// spooled makes a spool of numbered records, three to a segment, and returns the
+// offset of each, and the end.
 func spooled(t *testing.T, n int) (dir string, at []int64) {
 	t.Helper()
 	dir = t.TempDir()
@@ -67,7 +68,7 @@ func spooled(t *testing.T, n int) (dir string, at []int64) {
 	return dir, at
 }
 
-// segmentOf gives the file of a byte and where in it that lies.
+// segmentOf returns the file of a byte and its position in it.
 func segmentOf(t *testing.T, dir string, pos int64) (path string, local int64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
@@ -91,8 +92,8 @@ func flip(t *testing.T, dir string, pos int64) {
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
-// Whichever byte of a spool is another one: the records that it does not touch
-// are read, and what it touches is named.
+// If any one byte of a spool is changed, the records that it does not touch are
+// read, and those that it touches are named.
 func TestDamageOfAnyByte(t *testing.T) {
 	t.Parallel()
 	const n = 7
@@ -117,8 +118,7 @@ func TestDamageOfAnyByte(t *testing.T) {
 	}
 }
 
-// What is cut off a segment, or a whole one, is named; what stands behind is
-// read.
+// A truncated or missing segment is named; later ones are read.
 func TestDamageOfSegments(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -150,7 +150,7 @@ func TestDamageOfSegments(t *testing.T) {
 	}
 }
 
-// The open segment is cut under a live spool: what is appended then is lost
+// The open segment is truncated under a live spool: what is appended then is lost
 // with it, once, and named.
 func TestDamageUnderALiveSpool(t *testing.T) {
 	t.Parallel()
@@ -171,8 +171,8 @@ func TestDamageUnderALiveSpool(t *testing.T) {
 	require.Len(t, lost, 1)
 }
 
-// A spool that has lost its end goes on where that was: an offset that was
-// given once is not given again.
+// A spool that has lost its end continues at the old end: no offset is assigned
+// twice.
 func TestDamageAtTheEnd(t *testing.T) {
 	t.Parallel()
 	dir, at := spooled(t, 8)
@@ -198,7 +198,7 @@ func TestDamageAtTheEnd(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Records of runners that wrote no checksums are read as they are.
+// Records of runners that wrote no checksums are read unchecked.
 func TestSpoolWithoutChecksums(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -208,7 +208,7 @@ func TestSpoolWithoutChecksums(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "00000000000000000000.jsonl"), old, 0o600))
 	s := open(t, dir, 1<<20)
-	_, _, err := s.Append(event.Record{TS: stamp, Dir: event.DirErr, Line: "three"})
+	_, _, err := s.Append(traffic.Record{TS: stamp, Dir: event.DirErr, Line: "three"})
 	require.NoError(t, err)
 	texts, lost := survey(t, s, 0)
 	require.Equal(t, []string{"one", `{"two":"\\"}`, "three"}, texts)

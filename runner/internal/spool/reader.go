@@ -20,7 +20,8 @@ type Reader struct {
 	buf   []byte
 }
 
-// Reader begins at an offset. Errors: runner.ErrOffset, runner.ErrTrimmed.
+// Reader returns a reader from an offset on. Errors: runner.ErrOffset,
+// runner.ErrTrimmed.
 func (s *Spool) Reader(from int64) (*Reader, error) {
 	r := &Reader{spool: s, pos: from, start: -1}
 	if err := r.check(); err != nil {
@@ -30,18 +31,18 @@ func (s *Spool) Reader(from int64) (*Reader, error) {
 	return r, nil
 }
 
-// Gap is what a spool has lost: the bytes from From to To. A reader that gives
-// it follows.
+// Gap is what a spool has lost: the bytes from From to To. A reader that returns
+// it continues behind it.
 type Gap struct{ From, To int64 }
 
 func (g *Gap) Error() string {
 	return fmt.Sprintf("spool: what stood from byte %d to %d is gone", g.From, g.To)
 }
 
-// begins is what every record begins with. No record holds it further on.
+// begins is the beginning of every record. No record contains it further on.
 const begins = `{"ts":"`
 
-// check makes sure that a record begins here, or what is here is lost.
+// check verifies that a record begins here; if not, the bytes here are lost.
 func (r *Reader) check() error {
 	start, end, _, err := r.spool.segment(r.pos)
 	if err != nil || r.pos == start || r.pos > end {
@@ -85,12 +86,12 @@ func (r *Reader) Close() {
 }
 
 // Next returns the whole records that follow, about want bytes of them and at
-// least one, each with its line end, and the offset of the first. Nothing
-// there: no bytes. The bytes are valid until the next call. A [Gap] is an error
-// that is over with the next call.
+// least one, each with its line end, and the offset of the first. At the end it
+// returns no bytes. The bytes are valid until the next call. A [Gap] is an error
+// of one call; the next call continues behind it.
 func (r *Reader) Next(want int) (at int64, records []byte, err error) {
 	if cap(r.buf) > 4<<20 {
-		r.buf = nil // a reader that waits must not hold a huge line's memory
+		r.buf = nil // a waiting reader must not hold a huge line's memory
 	}
 	start, end, next, err := r.spool.segment(r.pos)
 	if err != nil || next == r.pos {
@@ -119,7 +120,7 @@ func (r *Reader) Next(want int) (at int64, records []byte, err error) {
 	}
 }
 
-// missing is about a segment whose file is not there.
+// missing handles a segment whose file does not exist.
 func (r *Reader) missing() (at int64, records []byte, err error) {
 	_, _, next, err := r.spool.segment(r.pos) // again: it may just have been trimmed
 	if err != nil {
@@ -133,7 +134,7 @@ func (r *Reader) skip(to int64) (at int64, records []byte, err error) {
 	return at, nil, &Gap{From: at, To: to}
 }
 
-// read returns n bytes, or fewer where the file has no more.
+// read returns n bytes, or fewer if the file has no more.
 func (r *Reader) read(at, n int64) ([]byte, error) {
 	if int64(cap(r.buf)) < n {
 		r.buf = make([]byte, n)

@@ -1,14 +1,14 @@
 // Package spool keeps an agent's native traffic on disk: JSON lines of
-// event.Record, appended to segment files that are named by the offset of
+// traffic.Record, appended to segment files that are named by the offset of
 // their first byte. An offset is a byte position in the whole spool; records
 // begin at offset 0 and behind each line end.
 //
-// Each record carries a checksum, which readers of records check. What is
-// missing of a segment, or a segment that is missing, is a [Gap]: it is reported
-// where it is, and what follows can be read.
+// Each record carries a checksum, which readers of records check. A missing
+// segment or part of one is a [Gap]: it is reported at its position, and the
+// records behind it can be read.
 //
 // Writing is not followed by fsync: the spool outlives processes, not a power
-// loss. Records keep text: a byte that is no UTF-8 becomes U+FFFD.
+// loss. Records keep text: a byte that is not UTF-8 becomes U+FFFD.
 package spool
 
 import (
@@ -22,7 +22,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
@@ -37,17 +37,17 @@ type Spool struct {
 
 	mu      sync.Mutex
 	starts  []int64 // of the segments, ascending; the last is the open one
-	ends    []int64 // where the bytes of each end; of the last: not kept
+	ends    []int64 // where the bytes of each end; not kept for the last
 	file    *os.File
 	end     int64
 	buf     []byte
-	changed chan struct{} // made by whoever waits, closed by the next change
+	changed chan struct{} // made by a waiter, closed by the next change
 	sealed  bool
 }
 
-// Open opens or makes the spool in dir. A last record that was cut short is
-// taken out and kept beside, in a file named torn-OFFSET. A spool that ends
-// before from has lost its end: what is appended is at from and behind.
+// Open opens or makes the spool in dir. An incomplete last record is moved to a
+// file named torn-OFFSET. A spool that ends before from has lost its end: new
+// records are appended at from.
 func Open(dir string, segmentBytes, from int64) (*Spool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
@@ -72,8 +72,8 @@ func Open(dir string, segmentBytes, from int64) (*Spool, error) {
 	return s, nil
 }
 
-// Load opens the spool in dir for reading, as it stands, without a supervisor.
-// A torn last record is left out.
+// Load opens the spool in dir for reading, without a supervisor. An incomplete
+// last record is left out.
 func Load(dir string) (*Spool, error) {
 	s, err := scan(dir)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Spool) openLast() error {
 	return nil
 }
 
-// wholeLines is the length of the file up to its last line end.
+// wholeLines returns the length of the file up to its last line end.
 func wholeLines(f *os.File) (int64, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -161,7 +161,7 @@ func wholeLines(f *os.File) (int64, error) {
 	return 0, nil
 }
 
-// setAside moves what follows the last whole line to a file beside.
+// setAside moves what follows the last whole line to a separate file.
 func (s *Spool) setAside(f *os.File, start, whole int64) error {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == whole {
@@ -180,7 +180,7 @@ func (s *Spool) setAside(f *os.File, start, whole int64) error {
 
 // Append writes the records, in order and together, and returns the offsets
 // of the first and after the last. On an error nothing was appended.
-func (s *Spool) Append(records ...event.Record) (at, next int64, err error) {
+func (s *Spool) Append(records ...traffic.Record) (at, next int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sealed {
@@ -193,7 +193,7 @@ func (s *Spool) Append(records ...event.Record) (at, next int64, err error) {
 	at = s.end
 	local := at - s.starts[len(s.starts)-1]
 	if _, err := s.file.WriteAt(s.buf, local); err != nil {
-		// Half a record must not be in the way of the next append.
+		// Half a record must not precede the next append.
 		_ = s.file.Truncate(local)
 		return at, at, fmt.Errorf("spool: append: %w", err)
 	}
@@ -203,7 +203,7 @@ func (s *Spool) Append(records ...event.Record) (at, next int64, err error) {
 	return at, s.end, nil
 }
 
-func (s *Spool) encode(records []event.Record) {
+func (s *Spool) encode(records []traffic.Record) {
 	s.buf = s.buf[:0]
 	for _, r := range records {
 		s.buf = append(wire.AppendSummed(s.buf, r), '\n')
@@ -217,7 +217,7 @@ func (s *Spool) release() {
 	}
 }
 
-// rotate begins a new segment once the open one is full.
+// rotate starts a new segment once the open one is full.
 func (s *Spool) rotate() error {
 	if s.end-s.starts[len(s.starts)-1] < s.segSize {
 		return nil
@@ -225,7 +225,7 @@ func (s *Spool) rotate() error {
 	return s.begin(s.end)
 }
 
-// begin begins a new segment.
+// begin starts a new segment.
 func (s *Spool) begin(start int64) error {
 	f, err := os.OpenFile(s.path(start), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -255,8 +255,8 @@ func (s *Spool) Bounds() (first, end int64) {
 	return first, s.end
 }
 
-// Changed returns the end, whether nothing will be added any more, and a channel
-// that is closed when either changes.
+// Changed returns the end, whether the spool is sealed, and a channel that is
+// closed when either changes.
 func (s *Spool) Changed() (end int64, sealed bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +266,7 @@ func (s *Spool) Changed() (end int64, sealed bool, changed <-chan struct{}) {
 	return s.end, s.sealed, s.changed
 }
 
-// Seal says that nothing will be added; readers come to an end.
+// Seal marks the spool as complete; readers then reach its end.
 func (s *Spool) Seal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,8 +283,8 @@ func (s *Spool) Close() error {
 	return s.file.Close()
 }
 
-// Trim deletes the segments that lie wholly before an offset; the open one
-// stays. The offset may be any up to the end.
+// Trim deletes the segments that are wholly before an offset; the open one is
+// kept. The offset may be any up to the end.
 func (s *Spool) Trim(before int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,9 +301,8 @@ func (s *Spool) Trim(before int64) error {
 	return nil
 }
 
-// segment finds the segment that stands for the byte at pos; the last one also
-// stands for its own end. Its bytes reach to end, and what follows begins at
-// next.
+// segment returns the segment with the byte at pos; the last one also covers its
+// own end. Its bytes reach to end, and the next segment begins at next.
 func (s *Spool) segment(pos int64) (start, end, next int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

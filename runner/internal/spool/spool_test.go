@@ -13,14 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/spool"
 )
 
 var stamp = time.Date(2025, 1, 2, 3, 4, 5, 6000, time.UTC)
 
-func line(text string) event.Record {
-	return event.Record{TS: stamp, Dir: event.DirOut, Line: text}
+func line(text string) traffic.Record {
+	return traffic.Record{TS: stamp, Dir: event.DirOut, Line: text}
 }
 
 func open(t *testing.T, dir string, size int64) *spool.Spool {
@@ -32,12 +33,12 @@ func open(t *testing.T, dir string, size int64) *spool.Spool {
 }
 
 // all reads from an offset to the end, in steps of about want bytes.
-func all(t *testing.T, s *spool.Spool, from int64, want int) []event.Record {
+func all(t *testing.T, s *spool.Spool, from int64, want int) []traffic.Record {
 	t.Helper()
 	r, err := s.Reader(from)
 	require.NoError(t, err)
 	defer r.Close()
-	var out []event.Record
+	var out []traffic.Record
 	for {
 		at, raw, err := r.Next(want)
 		require.NoError(t, err)
@@ -47,7 +48,7 @@ func all(t *testing.T, s *spool.Spool, from int64, want int) []event.Record {
 		require.Equal(t, from, at)
 		from += int64(len(raw))
 		for l := range bytes.Lines(raw) {
-			var rec event.Record
+			var rec traffic.Record
 			require.NoError(t, json.Unmarshal(l, &rec))
 			out = append(out, rec)
 		}
@@ -56,7 +57,7 @@ func all(t *testing.T, s *spool.Spool, from int64, want int) []event.Record {
 
 func TestWhatGoesInComesOut(t *testing.T) {
 	t.Parallel()
-	var want []event.Record
+	var want []traffic.Record
 	dir := t.TempDir()
 	s := open(t, dir, 300)
 	starts := map[int64]int{}
@@ -118,7 +119,7 @@ func TestTornLastRecordIsKeptBeside(t *testing.T) {
 	at, _, err := s.Append(line("next"))
 	require.NoError(t, err)
 	require.Equal(t, end, at)
-	require.Equal(t, []event.Record{line("whole"), line("next")}, all(t, s, 0, 10))
+	require.Equal(t, []traffic.Record{line("whole"), line("next")}, all(t, s, 0, 10))
 	kept, err := os.ReadFile(filepath.Join(dir, "torn-"+strconv.FormatInt(end, 10)))
 	require.NoError(t, err)
 	require.Equal(t, torn, string(kept))

@@ -14,7 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// agentPipes makes the agent's stdin, stdout and stderr: our ends and its.
+// agentPipes makes the agent's stdin, stdout and stderr: the supervisor's ends
+// and the agent's.
 func agentPipes() (ours, theirs [3]*os.File, err error) {
 	var all []*os.File
 	for i := range 3 {
@@ -29,8 +30,8 @@ func agentPipes() (ours, theirs [3]*os.File, err error) {
 			ours[i], theirs[i] = w, r
 		}
 	}
-	// Fewer switches between a flooding agent and the pump; a refusal (the
-	// user's pipe limit) is no harm.
+	// Fewer switches between a flooding agent and the pump; a refusal (the user's
+	// pipe limit) does no harm.
 	_, _ = unix.FcntlInt(theirs[1].Fd(), unix.F_SETPIPE_SZ, 1<<20)
 	return ours, theirs, nil
 }
@@ -44,7 +45,7 @@ func (s *Supervisor) restarts() int {
 func statSelf() (runner.Process, error) { return proc.Stat(os.Getpid()) }
 
 // findProgram resolves a program by its working directory and the PATH of its
-// environment, before anything is made.
+// environment, before anything is started.
 func findProgram(name, dir string, env []string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, checkProgram(name)
@@ -71,7 +72,7 @@ func checkProgram(p string) error {
 	return nil
 }
 
-// programsBeside returns the files of those names that lie beside a program.
+// programsBeside returns the files with those names in a program's folder.
 func programsBeside(path string, names []string) []os.FileInfo {
 	file, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -94,7 +95,7 @@ func programFolders(path string, hide []string) []string {
 	for range 40 {
 		dir := filepath.Dir(path)
 		if hidesAway(dir, hide) {
-			// The folder itself is hidden: only the program may show.
+			// The folder itself is hidden: only the program may be visible.
 			keep = append(keep, path)
 		} else {
 			keep = append(keep, dir)
@@ -114,7 +115,7 @@ func programFolders(path string, hide []string) []string {
 	return keep
 }
 
-// hidesAway reports whether dir is a hidden folder or holds one.
+// hidesAway reports whether dir is a hidden folder or contains one.
 func hidesAway(dir string, hide []string) bool {
 	for _, h := range hide {
 		if h == dir || strings.HasPrefix(h, strings.TrimSuffix(dir, "/")+"/") {

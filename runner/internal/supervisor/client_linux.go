@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
-// helloTime is how long a connection may keep silent before its hello.
+// helloTime is how long a connection may take to send its hello.
 const helloTime = 10 * time.Second
 
 // client is one connection.
@@ -120,7 +120,7 @@ func readRequest(in *bufio.Reader) (wire.Request, error) {
 	return req, nil
 }
 
-// greet takes the hello and answers it.
+// greet reads the hello and answers it.
 func (c *client) greet(in *bufio.Reader) error {
 	if err := c.conn.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
 		return err
@@ -153,8 +153,8 @@ func (c *client) admit(req wire.Request) error {
 	return c.s.epoch.raise(c.s.control, hello.Epoch)
 }
 
-// handle runs one request. What may take time gets a goroutine, so that the
-// requests behind it are read.
+// handle runs one request. Slow ones get a goroutine, so that the requests behind
+// them are read.
 func (c *client) handle(req wire.Request) {
 	c.s.contact.renew()
 	switch req.Op {
@@ -175,12 +175,12 @@ func (c *client) answer(req wire.Request) {
 	result, err := c.perform(req)
 	c.reply(req.ID, result, err)
 	if req.Op == wire.OpStop && err == nil {
-		c.s.letGo()
+		c.s.stopLingering()
 	}
 }
 
-// perform runs a request unless a higher epoch has taken over. Only requests
-// that end at once hold the epoch meanwhile.
+// perform runs a request unless a higher epoch has taken over. Only requests that
+// return at once hold the epoch's lock.
 func (c *client) perform(req wire.Request) (result any, err error) {
 	switch req.Op {
 	case wire.OpStop:
@@ -205,18 +205,18 @@ func (c *client) performNow(req wire.Request) (any, error) {
 		c.s.input.close()
 		return nil, nil
 	case wire.OpSignal:
-		return with(req, func(a wire.Signal) (any, error) { return nil, c.s.family.signal(syscall.Signal(a.Signal)) })
+		return with(req, func(a wire.Signal) (any, error) { return nil, c.s.processTree.signal(syscall.Signal(a.Signal)) })
 	case wire.OpLease:
 		return with(req, c.arm)
 	case wire.OpProcesses:
-		return c.s.family.below()
+		return c.s.processTree.below()
 	case wire.OpTrim:
 		return with(req, func(a wire.Trim) (any, error) { return nil, c.s.spool.Trim(a.Before) })
 	}
 	return nil, fmt.Errorf("unknown request %q", req.Op)
 }
 
-// with does what a request asks, with its arguments.
+// with decodes a request's arguments and calls do.
 func with[A any](req wire.Request, do func(A) (any, error)) (any, error) {
 	args, err := wire.Args[A](req)
 	if err != nil {
@@ -236,7 +236,7 @@ func (c *client) stopAgent(grace runner.Grace) (any, error) {
 	if _, err := c.s.epoch.watch(c.epoch); err != nil {
 		return nil, err
 	}
-	// A stop once begun is carried out, whether or not its sender lives.
+	// A stop once started is completed, whether or not its sender lives.
 	if err := c.s.stop(context.Background(), grace); err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (c *client) sweep(mark runner.Mark) (any, error) {
 	if _, err := c.s.epoch.watch(c.epoch); err != nil {
 		return nil, err
 	}
-	return c.s.family.sweep(mark, sweepLimit)
+	return c.s.processTree.sweep(mark, sweepLimit)
 }
 
 // reply answers a request; a client that has disconnected is skipped.
@@ -264,7 +264,7 @@ func (c *client) reply(id uint64, result any, err error) {
 	}
 }
 
-// write sends whole lines. A failure ends the connection.
+// write writes whole lines. A failure ends the connection.
 func (c *client) write(lines []byte) {
 	c.writing.Lock()
 	defer c.writing.Unlock()

@@ -19,11 +19,10 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/proc"
 )
 
-// takeover is how long a start waits for the supervisor of a dead agent to go.
+// takeover is how long a start waits for the supervisor of a dead agent to end.
 const takeover = 5 * time.Second
 
-// control is the runner's folder on disk. Its lock is held by the one living
-// supervisor.
+// control is the runner's folder on disk. The one live supervisor holds its lock.
 type control struct {
 	dir  string
 	lock *os.File
@@ -33,14 +32,14 @@ type control struct {
 // the processes again.
 type Saved struct {
 	runner.Status
-	// Supervisor and Agent are the processes by pid and start time; Root is
+	// SupervisorProcess and Agent are the processes by pid and start time; Root is
 	// the one whose death ends all others.
 	SupervisorProcess runner.Process `json:"supervisorProcess"`
 	AgentProcess      runner.Process `json:"agentProcess"`
 	RootProcess       runner.Process `json:"rootProcess"`
-	// GuardProcess, where there is no namespace, ends what the supervisor left;
-	// see Guard. The zero value with a namespace.
-	GuardProcess runner.Process `json:"guardProcess,omitzero"`
+	// WatchdogProcess, if there is no namespace, ends what the supervisor left; see
+	// Watchdog. The zero value with a namespace.
+	WatchdogProcess runner.Process `json:"watchdogProcess,omitzero"`
 }
 
 func openControl(dir string) (*control, error) {
@@ -60,7 +59,7 @@ func openControl(dir string) (*control, error) {
 }
 
 // acquire takes the lock, if need be from a supervisor that only waits for
-// readers of a dead agent's last words: those are on disk.
+// readers of a dead agent's last output, which is on disk.
 func (c *control) acquire() error {
 	err := unix.Flock(int(c.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if !errors.Is(err, unix.EWOULDBLOCK) {
@@ -84,9 +83,9 @@ func (c *control) acquire() error {
 	return nil
 }
 
-// endPrevious makes sure that a supervisor that was killed left no agent: the
-// kernel ends it with its parent, but only just after the lock is free, and
-// the guard, where there is one, has gone when it has ended all else.
+// endPrevious ensures that a killed supervisor left no agent. The kernel ends the
+// agent with its parent, but only just after the lock is free, and the watchdog, if
+// there is one, exits after it has ended everything else.
 func endPrevious(saved Saved) error {
 	ctx, cancel := context.WithTimeout(context.Background(), takeover)
 	defer cancel()
@@ -98,20 +97,20 @@ func endPrevious(saved Saved) error {
 			return fmt.Errorf("end the previous agent: %w", err)
 		}
 	}
-	if err := saved.AwaitGuard(ctx); err != nil {
+	if err := saved.AwaitWatchdog(ctx); err != nil {
 		return fmt.Errorf("end the previous agent: %w", err)
 	}
 	return nil
 }
 
-// AwaitGuard returns when the guard has ended, which means that nothing is left
-// of what it guarded. It must be called after the supervisor's end.
-func (s Saved) AwaitGuard(ctx context.Context) error {
-	if s.GuardProcess.Pid == 0 {
+// AwaitWatchdog returns when the watchdog has ended, which means that none of its
+// processes is left. It must be called after the supervisor's end.
+func (s Saved) AwaitWatchdog(ctx context.Context) error {
+	if s.WatchdogProcess.Pid == 0 {
 		return nil
 	}
-	if err := proc.Wait(ctx, s.GuardProcess); err != nil {
-		return fmt.Errorf("wait for its guard: %w", err)
+	if err := proc.Wait(ctx, s.WatchdogProcess); err != nil {
+		return fmt.Errorf("wait for its watchdog: %w", err)
 	}
 	return nil
 }
@@ -133,7 +132,7 @@ func Held(dir string) (bool, error) {
 	return false, err
 }
 
-// ReadSaved reads status.json; the zero value and fs.ErrNotExist where no
+// ReadSaved reads status.json. It returns the zero value and fs.ErrNotExist if no
 // agent was ever started.
 func ReadSaved(dir string) (Saved, error) {
 	var s Saved
@@ -147,7 +146,7 @@ func ReadSaved(dir string) (Saved, error) {
 	return s, nil
 }
 
-// errSaved means that the status on disk can't be read.
+// errSaved means that the stored status can't be read.
 var errSaved = errors.New("the status of the agent before is damaged")
 
 func (c *control) write(s Saved) error {
@@ -167,11 +166,10 @@ func (c *control) replace(name string, b []byte) error {
 	return os.Rename(tmp, filepath.Join(c.dir, name))
 }
 
-// reserveBytes are kept free for an agent's last words on a disk that is full:
-// how it ended, and why.
+// reserveBytes are kept free for the record of an agent's end on a full disk.
 const reserveBytes = 64 << 10
 
-// reserve takes hold of the space. Where there is none an agent is not begun.
+// reserve allocates the space. Without it no agent is started.
 func (c *control) reserve() error {
 	path := filepath.Join(c.dir, "reserve")
 	if info, err := os.Stat(path); err == nil && info.Size() == reserveBytes {
@@ -203,7 +201,7 @@ type entry struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-// journal knows every input id ever accepted in the control folder.
+// journal has every input id ever accepted in the control folder.
 type journal struct {
 	file  *os.File
 	known map[string]entry
@@ -226,10 +224,9 @@ func openJournal(dir string) (*journal, error) {
 	return j, nil
 }
 
-// load reads every whole line and forgets a torn one: what was not wholly
-// written was not handed over. A line that can't be read stays where it is and
-// is named: an input may then be handed over a second time, to another agent
-// process than the first time.
+// load reads every whole line and discards an incomplete one: its input was not
+// passed on. A line that can't be read is kept and named: its input may then be
+// passed on a second time, to another agent process than the first time.
 func (j *journal) load() error {
 	var whole int64
 	in := bufio.NewReader(j.file)
@@ -263,7 +260,7 @@ func (j *journal) add(e entry) error {
 		_, err = j.file.Write(append(b, '\n'))
 	}
 	if err != nil {
-		// Half a line must not be in the way of the next one.
+		// Half a line must not precede the next one.
 		_, _ = j.file.Seek(at, io.SeekStart)
 		_ = j.file.Truncate(at)
 		return fmt.Errorf("journal: %w", err)

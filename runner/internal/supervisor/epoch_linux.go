@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// epoch is the highest one seen, kept on disk. What depends on it runs under
-// its read lock, so that nothing of an older epoch happens after a newer one
-// has been answered.
+// epoch is the highest one seen, kept on disk. What depends on it runs under its
+// read lock, so that no request of an older epoch takes effect after a newer one
+// was answered.
 type epoch struct {
 	mu      sync.RWMutex
 	highest uint64
@@ -44,7 +44,7 @@ func (e *epoch) check(theirs uint64) error {
 	return nil
 }
 
-// raise takes an epoch that is not lower than any seen.
+// raise sets the epoch to one that is not lower than any seen.
 func (e *epoch) raise(c *control, to uint64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,8 +60,8 @@ func (e *epoch) raise(c *control, to uint64) error {
 	return nil
 }
 
-// under runs do unless a higher epoch has been seen, and keeps higher ones
-// out meanwhile.
+// under runs do unless a higher epoch has been seen, and blocks higher ones
+// meanwhile.
 func (e *epoch) under(theirs uint64, do func() error) error {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -77,7 +77,7 @@ func (e *epoch) seen() uint64 {
 	return e.highest
 }
 
-// watch returns the channel that is closed by the next raise.
+// watch returns a channel that the next raise closes.
 func (e *epoch) watch(theirs uint64) (<-chan struct{}, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

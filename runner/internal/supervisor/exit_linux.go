@@ -21,7 +21,7 @@ func (s *Supervisor) noteExit(ws syscall.WaitStatus) {
 		s.fault(err)
 	}
 	if !s.lease.deadline().IsZero() {
-		// What the lease was to end has ended.
+		// The lease has nothing to end any more.
 		_ = s.lease.arm(wire.Lease{})
 	}
 	s.mu.Lock()
@@ -37,7 +37,7 @@ func (s *Supervisor) noteExit(ws syscall.WaitStatus) {
 	s.log.Info("agent ended", "how", line)
 }
 
-// reason is why the runner itself ended the agent; empty if it did not.
+// reason returns why the runner itself ended the agent; empty if it did not.
 func (s *Supervisor) reason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func describe(ws syscall.WaitStatus) (line string, code int, signal string) {
 	return fmt.Sprintf("exit %d", ws.ExitStatus()), ws.ExitStatus(), ""
 }
 
-// fault ends an agent whose traffic can no longer be kept.
+// fault ends an agent whose traffic can no longer be recorded.
 func (s *Supervisor) fault(err error) {
 	s.mu.Lock()
 	first := s.saved.Fault == ""
@@ -65,6 +65,6 @@ func (s *Supervisor) fault(err error) {
 			s.log.Error("the reserve stays", "error", err)
 		}
 		s.log.Error("agent is ended", "error", err)
-		_ = s.family.kill()
+		_ = s.processTree.kill()
 	}
 }

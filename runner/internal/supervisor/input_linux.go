@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// maxBacklog is how many bytes may wait for an agent that does not read.
+// maxBacklog is how many bytes may be queued for an agent that does not read.
 const maxBacklog = 256 << 20
 
-// input hands inputs to the agent, each id once, in order, without making the
-// sender wait for the agent to read.
+// input passes inputs to the agent, each id once, in order, without blocking the
+// sender until the agent reads.
 type input struct {
 	s       *Supervisor
 	journal *journal
@@ -41,7 +42,7 @@ func (in *input) accept(key string, data []byte, epoch uint64) (runner.Ack, erro
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if e, known := in.journal.known[key]; known {
-		gone := e.Start != in.s.restarts() || in.s.family.exitedAgent()
+		gone := e.Start != in.s.restarts() || in.s.processTree.exitedAgent()
 		return runner.Ack{Duplicate: true, Gone: gone, Offset: e.At, Next: e.Next}, nil
 	}
 	if err := in.refuse(len(data)); err != nil {
@@ -50,7 +51,7 @@ func (in *input) accept(key string, data []byte, epoch uint64) (runner.Ack, erro
 	if !bytes.HasSuffix(data, []byte{'\n'}) {
 		data = append(data, '\n')
 	}
-	// First the bytes, then the id that says they count, then the agent.
+	// First the bytes, then the id that makes them count, then the agent.
 	at, next, err := in.s.spool.Append(inputRecords(data)...)
 	if err == nil {
 		err = in.journal.add(entry{Key: key, At: at, Next: next, Start: in.s.restarts(), Epoch: epoch})
@@ -67,7 +68,7 @@ func (in *input) accept(key string, data []byte, epoch uint64) (runner.Ack, erro
 
 func (in *input) refuse(n int) error {
 	switch {
-	case in.s.family.exitedAgent():
+	case in.s.processTree.exitedAgent():
 		return runner.ErrExited
 	case in.closed:
 		return runner.ErrStdinClosed
@@ -77,11 +78,11 @@ func (in *input) refuse(n int) error {
 	return nil
 }
 
-func inputRecords(data []byte) []event.Record {
-	var out []event.Record
+func inputRecords(data []byte) []traffic.Record {
+	var out []traffic.Record
 	now := time.Now().UTC()
 	for line := range strings.Lines(string(data)) {
-		out = append(out, event.Record{TS: now, Dir: event.DirIn, Line: strings.TrimSuffix(line, "\n")})
+		out = append(out, traffic.Record{TS: now, Dir: event.DirIn, Line: strings.TrimSuffix(line, "\n")})
 	}
 	return out
 }
@@ -94,7 +95,7 @@ func (in *input) close() {
 	in.wake()
 }
 
-// drop ends the agent's input at once: what is queued is given up.
+// drop ends the agent's input at once: queued inputs are discarded.
 func (in *input) drop() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -112,7 +113,7 @@ func (in *input) wake() {
 	}
 }
 
-// take returns the next bytes to write, or ok false when there will be none.
+// take returns the next bytes to write, or ok false after the last.
 func (in *input) take() (data []byte, ok bool) {
 	for {
 		in.mu.Lock()
@@ -130,8 +131,7 @@ func (in *input) take() (data []byte, ok bool) {
 	}
 }
 
-// all yields the inputs to the one who hands them to the agent, until there
-// will be none.
+// all yields the inputs to the transport until the last one.
 func (in *input) all() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for {

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
-// lease is a kernel timer that kills this very process, whatever state it is
-// in; the agent dies with it by its parent-death signal.
+// lease is a kernel timer that kills this process, whatever state it is in; the
+// agent dies with it by its parent-death signal.
 type lease struct {
 	mu    sync.Mutex
 	made  bool
@@ -45,7 +45,7 @@ func (l *lease) arm(req wire.Lease) error {
 		spec.value = unix.NsecToTimespec(req.TTL)
 	}
 	if now := runner.BootTime(); req.TTL > 0 && req.Boot != "" && req.Boot == now.Boot {
-		// Time that the request spent on its way counts against the lease.
+		// The request's time on its way counts against the lease.
 		flags = unix.TIMER_ABSTIME
 		spec.value = unix.NsecToTimespec(req.Since + req.TTL)
 		left = time.Duration(req.Since+req.TTL) - now.At

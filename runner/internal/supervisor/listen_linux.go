@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen makes the control socket in a folder that is its user's alone. The
-// caller holds the control folder's lock, so a socket that stands is stale.
+// listen makes the control socket in a folder that only its user can enter. The
+// caller holds the control folder's lock, so an existing socket is stale.
 func listen(socket string) (*net.UnixListener, error) {
 	dir := filepath.Dir(socket)
 	if err := privateFolder(dir); err != nil {

@@ -14,23 +14,23 @@ import (
 	"github.com/sojourn-run/sojourn/runner"
 )
 
-// orphanCheck is how often the supervisor checks that its agent is still
-// wanted. A check is two stat calls; it needs no inotify instance, of which a
-// user has few, and it sees the removal of any folder above its own.
+// orphanCheck is how often the supervisor checks whether its agent is still
+// wanted. A check is two stat calls. It needs no inotify instance, of which a
+// user has few, and it notices the removal of any parent folder.
 const orphanCheck = time.Second
 
-// contact is when a worker made its last request, by the clock that continues
+// contact is the time of a worker's last request, by the clock that continues
 // while the machine sleeps.
 type contact struct{ at atomic.Int64 }
 
 func (c *contact) renew() { c.at.Store(int64(runner.BootTime().At)) }
 
-// left is how much of the idle lease remains.
+// left returns how much of the idle lease remains.
 func (c *contact) left(lease time.Duration) time.Duration {
 	return time.Duration(c.at.Load()) + lease - runner.BootTime().At
 }
 
-// watchOrphaned ends an agent that no worker can or will return to, until ctx
+// watchOrphaned ends an agent to which no worker can or will return, until ctx
 // ends. quit ends the supervisor at once.
 func (s *Supervisor) watchOrphaned(ctx context.Context, quit context.CancelFunc) {
 	tick := time.NewTicker(orphanCheck)
@@ -52,14 +52,14 @@ func (s *Supervisor) watchOrphaned(ctx context.Context, quit context.CancelFunc)
 				s.log.Error("stop the agent", "error", err)
 				continue
 			}
-			// A connection that is still there belongs to a worker that hangs.
+			// A connection that is still open is that of a worker that hangs.
 			quit()
 			return
 		}
 	}
 }
 
-// note keeps why the runner itself ends its agent, for the record of its end.
+// note stores why the runner itself ends its agent, for the record of its end.
 func (s *Supervisor) note(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +67,8 @@ func (s *Supervisor) note(why string) {
 	s.log.Warn("agent is ended", "why", why)
 }
 
-// idleLeft is how long the agent lives on without a worker. A turn's lease,
-// while there is one, is shorter and counts alone.
+// idleLeft returns how long the agent lives without a worker. A turn's lease, if
+// there is one, is shorter and applies alone.
 func (s *Supervisor) idleLeft() time.Duration {
 	if !s.lease.deadline().IsZero() {
 		return s.spec.IdleLease
@@ -76,8 +76,8 @@ func (s *Supervisor) idleLeft() time.Duration {
 	return s.contact.left(s.spec.IdleLease)
 }
 
-// removed reports whether the folder is no longer at its path. An error that
-// may pass is no removal.
+// removed reports whether the folder is no longer at its path. A transient error
+// is not a removal.
 func (c *control) removed() bool {
 	now, err := os.Stat(filepath.Join(c.dir, "lock"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// Probe finds out how agents can be shut in here, by doing it once.
+// Probe finds out how agents can be isolated on this machine, by doing it once.
 func Probe(ctx context.Context) (runner.Isolation, error) {
 	dir, err := os.MkdirTemp("", "sojourn-probe-")
 	if err != nil {
@@ -47,7 +47,7 @@ func Probe(ctx context.Context) (runner.Isolation, error) {
 
 func reason(err error) string { return strings.TrimPrefix(err.Error(), errSetup.Error()+": ") }
 
-// try starts what ends at once.
+// try starts a program that ends at once.
 func (s start) try(ctx context.Context) (runner.Isolation, error) {
 	f, err := s.inside()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/jail"
 )
 
-// Run runs a command to its end, shut in as an agent is, and returns its exit
-// code when all that it started is gone.
+// Run runs a command to its end, isolated like an agent, and returns its exit
+// code when all its processes have ended.
 func Run(ctx context.Context, spec runner.RunSpec, stdio [3]*os.File) (int, error) {
 	if err := spec.Validate(); err != nil {
 		return 0, err
@@ -43,14 +43,14 @@ func Run(ctx context.Context, spec runner.RunSpec, stdio [3]*os.File) (int, erro
 	return code, err
 }
 
-// launchHere starts what needs no guard, since it holds no lease: where there
-// are no namespaces and none are required, this process is its subreaper.
-func (s start) launchHere() (*family, error) {
+// launchHere starts a command that needs no watchdog, since it holds no lease: if
+// there are no namespaces and none are required, this process is its subreaper.
+func (s start) launchHere() (*processTree, error) {
 	if s.mode == runner.IsolationNone {
 		return launchPlain(s.config, s.stdio, "not wanted")
 	}
 	f, err := s.launch()
-	if without, ok := errors.AsType[*UnguardedError](err); ok {
+	if without, ok := errors.AsType[*NoWatchdogError](err); ok {
 		return launchPlain(s.config, s.stdio, without.Reason)
 	}
 	return f, err

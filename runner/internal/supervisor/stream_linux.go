@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
-// chunk is about how many bytes of records go out in one write.
+// chunk is about how many bytes of records are sent in one write.
 const chunk = 128 << 10
 
 // stream sends one client the records from an offset on.
@@ -19,7 +19,7 @@ type stream struct {
 	id     uint64
 	ctx    context.Context
 	cancel context.CancelFunc
-	bound  bool // credit counts
+	bound  bool // credit applies
 
 	mu     sync.Mutex
 	credit int64
@@ -82,8 +82,8 @@ func (c *client) stopStream(req wire.Request) {
 	}
 }
 
-// run sends records until the spool is complete, a higher epoch takes over,
-// or the client has enough.
+// run sends records until the spool is complete, a higher epoch takes over, or
+// the client cancels.
 func (st *stream) run(reader *spool.Reader) {
 	defer st.cancel()
 	defer reader.Close()
@@ -93,7 +93,7 @@ func (st *stream) run(reader *spool.Reader) {
 			st.c.reply(st.id, nil, err)
 			return
 		}
-		// Asked for before reading, so that no change is missed between.
+		// Requested before reading, so that no change in between is missed.
 		_, sealed, changed := st.c.s.spool.Changed()
 		at, records, err := reader.Next(chunk)
 		gap, lost := errors.AsType[*spool.Gap](err)
@@ -118,15 +118,14 @@ func (st *stream) run(reader *spool.Reader) {
 	}
 }
 
-// end says that no record will follow.
+// end reports that no record will follow.
 func (st *stream) end() {
 	if line, err := wire.Line(wire.Reply{ID: st.id, End: true}); err == nil {
 		st.c.write(line)
 	}
 }
 
-// sendGap sends the client what is no record, in the place of those that are
-// lost.
+// sendGap sends the client an error in place of the lost records.
 func (st *stream) sendGap(g *spool.Gap) {
 	if !st.affordable() && !st.awaitCredit() {
 		return
@@ -135,7 +134,7 @@ func (st *stream) sendGap(g *spool.Gap) {
 	st.c.write(wire.AppendRecord(nil, st.id, g.From, g.To, []byte("null")))
 }
 
-// send sends the client the records as fast as its credit allows.
+// send sends the client records as fast as its credit allows.
 func (st *stream) send(at int64, records []byte) {
 	var out []byte
 	for record := range bytes.Lines(records) {
@@ -172,7 +171,7 @@ func (st *stream) spend(n int64) {
 	st.credit -= n
 }
 
-// awaitCredit returns false when the stream is over.
+// awaitCredit returns false when the stream has ended.
 func (st *stream) awaitCredit() bool {
 	for !st.affordable() {
 		superseded, err := st.c.s.epoch.watch(st.c.epoch)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/runner/internal/jail"
 	"github.com/sojourn-run/sojourn/runner/internal/proc"
@@ -32,50 +33,50 @@ const sweepLimit = 5 * time.Second
 
 // Supervisor owns one agent process.
 type Supervisor struct {
-	spec     runner.StartSpec
-	guarded  *Guarded // nil with a namespace
-	log      *slog.Logger
-	control  *control
-	spool    *spool.Spool
-	epoch    epoch
-	input    *input
-	lease    lease
-	contact  contact
-	link     link
-	family   *family
-	listener *net.UnixListener
+	spec           runner.StartSpec
+	watched        *Watched // nil if there is a namespace
+	log            *slog.Logger
+	control        *control
+	spool          *spool.Spool
+	epoch          epoch
+	input          *input
+	lease          lease
+	contact        contact
+	agentTransport agentTransport
+	processTree    *processTree
+	listener       *net.UnixListener
 
-	// predecessorKilled means that the supervisor before this one was killed, and its agent
+	// predecessorKilled means that the previous supervisor was killed, and its agent
 	// with it.
 	predecessorKilled bool
-	// damage is what of the control folder could not be read.
+	// damage is what could not be read of the control folder.
 	damage []string
 
 	// finished is closed when no process is left and the spool is complete.
 	finished chan struct{}
-	// leave is closed when the supervisor need not stay for late readers.
+	// leave is closed when the supervisor need not wait for late readers.
 	leave     chan struct{}
 	leaveOnce sync.Once
 	work      sync.WaitGroup // the owner of the agent's end
 
 	mu    sync.Mutex
 	saved Saved
-	// endedBecause is why the runner itself ended its agent; empty for none.
+	// endedBecause is why the runner itself ended its agent; empty if it did not.
 	endedBecause string
 	clients      map[*client]struct{}
 	idle         chan struct{} // signalled when the last client leaves
 }
 
-// Open takes the control folder over and starts the agent. On an error
-// nothing is left running. Without a namespace it wants a guard, see [Guard];
-// guarded is nil where there is none.
-func Open(spec runner.StartSpec, guarded *Guarded, log *slog.Logger) (*Supervisor, error) {
+// Open takes over the control folder and starts the agent. After an error nothing
+// is left running. Without a namespace it needs a watchdog, see [Watchdog]; watched is
+// nil if there is none.
+func Open(spec runner.StartSpec, watched *Watched, log *slog.Logger) (*Supervisor, error) {
 	spec = spec.WithDefaults()
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	if spec.Isolation.Mode == runner.IsolationNone && guarded == nil {
-		return nil, &UnguardedError{Reason: "not wanted"}
+	if spec.Isolation.Mode == runner.IsolationNone && watched == nil {
+		return nil, &NoWatchdogError{Reason: "not wanted"}
 	}
 	if err := checkKept(spec.Isolation.Keep); err != nil {
 		return nil, fmt.Errorf("start: %w", err)
@@ -86,19 +87,19 @@ func Open(spec runner.StartSpec, guarded *Guarded, log *slog.Logger) (*Superviso
 	}
 	s := &Supervisor{
 		spec:     spec,
-		guarded:  guarded,
+		watched:  watched,
 		log:      log,
 		finished: make(chan struct{}),
 		leave:    make(chan struct{}),
 		clients:  map[*client]struct{}{},
 		idle:     make(chan struct{}, 1),
 	}
-	s.link = s.newLink()
+	s.agentTransport = s.newTransport()
 	if err := s.takeFolder(); err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	if err := s.begin(path); err != nil {
-		s.giveBack()
+		s.releaseFolder()
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	return s, nil
@@ -106,8 +107,8 @@ func Open(spec runner.StartSpec, guarded *Guarded, log *slog.Logger) (*Superviso
 
 // takeFolder locks the control folder and opens what is in it.
 func (s *Supervisor) takeFolder() (err error) {
-	// The epoch first: a starter that has been overtaken must not even end
-	// the supervisor of a dead agent.
+	// The epoch first: an outdated starter must not even end the supervisor of a dead
+	// agent.
 	if err := s.epoch.load(s.spec.Control, s.spec.Epoch); err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (s *Supervisor) takeFolder() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			s.giveBack()
+			s.releaseFolder()
 		}
 	}()
 	// Again, now that no other process can raise it.
@@ -135,8 +136,7 @@ func (s *Supervisor) takeFolder() (err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
 	case errors.Is(err, errSaved):
-		// The lock is free, so the supervisor before is dead, and its agent
-		// went with it.
+		// The lock is free, so the previous supervisor is dead, and its agent too.
 		s.predecessorKilled, s.damage, err = true, append(s.damage, err.Error()), nil
 	}
 	if err != nil {
@@ -159,8 +159,8 @@ func (s *Supervisor) takeFolder() (err error) {
 	return nil
 }
 
-// giveBack undoes takeFolder.
-func (s *Supervisor) giveBack() {
+// releaseFolder undoes takeFolder.
+func (s *Supervisor) releaseFolder() {
 	if s.listener != nil {
 		s.listener.Close()
 	}
@@ -175,9 +175,9 @@ func (s *Supervisor) giveBack() {
 	}
 }
 
-// checkKept refuses a writable path that leads through a symbolic link: who can
-// write beside it could point it at something that is hidden, and kept paths
-// win over hidden ones.
+// checkKept refuses a writable path that leads through a symbolic link: a process
+// that can replace the link could point it at something hidden, and kept paths
+// take precedence over hidden ones.
 func checkKept(kept []string) error {
 	for _, path := range kept {
 		real, err := filepath.EvalSymlinks(path)
@@ -188,7 +188,7 @@ func checkKept(kept []string) error {
 	return nil
 }
 
-// begin starts listening, then the agent, so that a socket that cannot be
+// begin first listens, then starts the agent, so that a socket that cannot be
 // made does not cost a start.
 func (s *Supervisor) begin(path string) (err error) {
 	if s.listener, err = listen(s.spec.Socket); err != nil {
@@ -204,20 +204,20 @@ func (s *Supervisor) begin(path string) (err error) {
 	}
 	config := jail.Config{Path: path, Argv: s.spec.Argv, Env: s.agentEnv(), Dir: s.spec.Dir, View: seen}
 	helpers := programsBeside(path, s.spec.Helpers) // before the agent could put others there
-	s.family, err = start{
-		config: config, mode: s.spec.Isolation.Mode, network: s.spec.Isolation.Network, guarded: s.guarded, stdio: theirs, log: s.log,
+	s.processTree, err = start{
+		config: config, mode: s.spec.Isolation.Mode, network: s.spec.Isolation.Network, watched: s.watched, stdio: theirs, log: s.log,
 	}.launch()
 	closeAll(theirs[:]...)
 	if err != nil {
 		closeAll(stdio[:]...)
 		return err
 	}
-	s.family.wrapped, s.family.helpers = len(s.spec.Isolation.Programs) > 0, helpers
+	s.processTree.wrapped, s.processTree.helpers = len(s.spec.Isolation.Programs) > 0, helpers
 	at, err := s.recordStart()
 	if err != nil {
-		err = errors.Join(err, s.family.kill())
+		err = errors.Join(err, s.processTree.kill())
 		closeAll(stdio[:]...)
-		<-s.family.gone
+		<-s.processTree.gone
 		return err
 	}
 	s.contact.renew()
@@ -226,12 +226,12 @@ func (s *Supervisor) begin(path string) (err error) {
 	return nil
 }
 
-// agentEnv is the spec's environment, what the transport needs, and the
-// sandbox's mark, by which a provider finds what is left of a sandbox even if
-// nobody else knows it.
+// agentEnv is the spec's environment, what the transport needs, and the sandbox's
+// mark, by which a provider finds the remains of a sandbox without any other
+// record.
 func (s *Supervisor) agentEnv() []string {
 	env := slices.Clone(s.spec.Env)
-	for _, setting := range s.link.Env() {
+	for _, setting := range s.agentTransport.Env() {
 		name, _, _ := strings.Cut(setting, "=")
 		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 		env = append(env, setting)
@@ -248,19 +248,19 @@ func marked(env []string) []string {
 	return env
 }
 
-// view is what the specification says of the file system.
+// view returns the spec's view of the file system.
 func view(s runner.IsolationSpec) jail.View {
 	return jail.View{Hide: s.Hide, Keep: s.Keep, KeepReadOnly: s.KeepReadOnly}
 }
 
-// record spools one line of the supervisor's own.
+// record spools one line of the supervisor itself.
 func (s *Supervisor) record(dir event.Dir, line string) (at int64, err error) {
-	at, _, err = s.spool.Append(event.Record{TS: time.Now().UTC(), Dir: dir, Line: line})
+	at, _, err = s.spool.Append(traffic.Record{TS: time.Now().UTC(), Dir: dir, Line: line})
 	return at, err
 }
 
-// recordStart says that an agent's process has begun; before that how the last
-// one ended, if its supervisor could not say so any more.
+// recordStart records that an agent's process has started; before that, how the
+// last one ended, if its supervisor could not record it.
 func (s *Supervisor) recordStart() (at int64, err error) {
 	if s.predecessorKilled {
 		if _, err := s.record(event.DirSig, runner.EndWithRunner); err != nil {
@@ -280,30 +280,30 @@ func (s *Supervisor) noteStart(at int64) {
 		Epoch:        s.epoch.seen(),
 		RestartCount: s.saved.RestartCount,
 		Started:      time.Now().UTC(),
-		Pid:          s.family.agent.Pid,
+		Pid:          s.processTree.agent.Pid,
 		Supervisor:   os.Getpid(),
 		Socket:       s.spec.Socket,
 		SpoolFirst:   first,
 		SpoolEnd:     end,
 		StartOffset:  at,
-		Isolation:    s.family.isolation,
+		Isolation:    s.processTree.isolation,
 		Tag:          s.spec.Tag,
 		Damage:       s.damage,
 		Protocol:     runner.Protocol,
 		ProtocolFrom: runner.ProtocolFrom,
 	}
 	s.saved.SupervisorProcess = self
-	s.saved.AgentProcess = s.family.agent
-	s.saved.RootProcess = s.family.root
-	s.saved.GuardProcess = runner.Process{}
-	if s.guarded != nil {
-		s.saved.GuardProcess, _ = proc.Stat(os.Getppid())
+	s.saved.AgentProcess = s.processTree.agent
+	s.saved.RootProcess = s.processTree.root
+	s.saved.WatchdogProcess = runner.Process{}
+	if s.watched != nil {
+		s.saved.WatchdogProcess, _ = proc.Stat(os.Getppid())
 	}
 	s.save()
 }
 
-// save is called with the lock held. The file only serves readers from
-// outside; the agent must not die because it could not be written.
+// save is called with the lock held. The file only serves readers from outside:
+// failing to write it must not end the agent.
 func (s *Supervisor) save() {
 	if err := s.control.write(s.saved); err != nil {
 		s.log.Error("status not written", "error", err)
@@ -315,12 +315,12 @@ func (s *Supervisor) own(stdio [3]*os.File) {
 	host := transport.Host{Keep: s.keep, Inputs: s.input.all, Fail: s.fault, MaxLine: s.spec.MaxLine}
 	pipes := transport.Pipes{Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]}
 	var talking sync.WaitGroup
-	talking.Go(func() { s.link.Serve(host, pipes, s.family.gone) })
+	talking.Go(func() { s.agentTransport.Serve(host, pipes, s.processTree.gone) })
 	s.work.Go(func() {
-		ws := <-s.family.exited
-		<-s.family.gone
+		ws := <-s.processTree.exited
+		<-s.processTree.gone
 		s.input.drop()
-		// Every writer is dead, so what it said comes to its end.
+		// All its writers are dead, so its output ends.
 		talking.Wait()
 		s.noteExit(ws)
 		close(s.finished)
@@ -328,17 +328,17 @@ func (s *Supervisor) own(stdio [3]*os.File) {
 	for _, d := range s.damage {
 		s.log.Warn("control folder is damaged", "what", d)
 	}
-	s.log.Info("agent started", "pid", s.family.agent.Pid, "isolation", s.family.isolation)
+	s.log.Info("agent started", "pid", s.processTree.agent.Pid, "isolation", s.processTree.isolation)
 }
 
-// keep spools what was said.
-func (s *Supervisor) keep(records ...event.Record) {
+// keep spools the agent's records.
+func (s *Supervisor) keep(records ...traffic.Record) {
 	if _, _, err := s.spool.Append(records...); err != nil {
 		s.fault(err)
 	}
 }
 
-// status is how things stand now.
+// status returns the current status.
 func (s *Supervisor) status() runner.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -352,7 +352,7 @@ func (s *Supervisor) status() runner.Status {
 	return st
 }
 
-// Status is how runner and agent stand.
+// Status returns the status of runner and agent.
 func (s *Supervisor) Status() runner.Status { return s.status() }
 
 func (s *Supervisor) exited() bool {
@@ -367,7 +367,7 @@ func (s *Supervisor) exited() bool {
 // stop ends the agent step by step and returns when nothing is left.
 func (s *Supervisor) stop(ctx context.Context, grace runner.Grace) error {
 	grace = grace.Or(s.spec.Grace)
-	if s.link.EndsWithInput() {
+	if s.agentTransport.EndsWithInput() {
 		s.input.close()
 	} else {
 		s.input.drop()
@@ -378,7 +378,7 @@ func (s *Supervisor) stop(ctx context.Context, grace runner.Grace) error {
 		then func() error
 	}{
 		{grace.Stdin, s.terminate},
-		{grace.Term, s.family.kill},
+		{grace.Term, s.processTree.kill},
 	}
 	for _, step := range steps {
 		if s.waitFinished(ctx, step.wait) {
@@ -399,9 +399,10 @@ func (s *Supervisor) stop(ctx context.Context, grace runner.Grace) error {
 	}
 }
 
-// terminate asks the agent to end; one that has ended already is no fault.
+// terminate sends the agent a SIGTERM; one that has already ended is not an
+// error.
 func (s *Supervisor) terminate() error {
-	if err := s.family.signal(syscall.SIGTERM); !errors.Is(err, runner.ErrExited) {
+	if err := s.processTree.signal(syscall.SIGTERM); !errors.Is(err, runner.ErrExited) {
 		return err
 	}
 	return nil
@@ -419,9 +420,9 @@ func (s *Supervisor) waitFinished(ctx context.Context, d time.Duration) bool {
 	return s.exited()
 }
 
-// Run serves clients until the agent has ended and no client needs the
-// supervisor any more. When ctx ends the agent is killed, and so it is when its
-// folder is removed or no worker returns; see [Supervisor.watchOrphaned].
+// Run serves clients until the agent has ended and no client needs the supervisor
+// any more. The agent is killed when ctx ends, and when its folder is removed or
+// no worker returns; see [Supervisor.watchOrphaned].
 func (s *Supervisor) Run(ctx context.Context) error {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -431,7 +432,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	select {
 	case <-s.finished:
 	case <-ctx.Done():
-		_ = s.family.kill()
+		_ = s.processTree.kill()
 		<-s.finished
 	}
 	if ctx.Err() == nil {
@@ -443,12 +444,12 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	s.hangUp()
 	serving.Wait()
 	s.work.Wait()
-	s.giveBack()
+	s.releaseFolder()
 	return nil
 }
 
-// lingerFor stays while clients are attached, and without one until the
-// linger time is over or a stop has announced that no client will come.
+// lingerFor waits while clients are attached, and without one until the linger
+// time is over or a stop has announced that no client will follow.
 func (s *Supervisor) lingerFor(ctx context.Context) {
 	timer := time.NewTimer(s.spec.Linger)
 	defer timer.Stop()
@@ -474,5 +475,5 @@ func (s *Supervisor) lingerFor(ctx context.Context) {
 	}
 }
 
-// letGo says that the supervisor need not wait for further clients.
-func (s *Supervisor) letGo() { s.leaveOnce.Do(func() { close(s.leave) }) }
+// stopLingering announces that no further clients will attach.
+func (s *Supervisor) stopLingering() { s.leaveOnce.Do(func() { close(s.leave) }) }

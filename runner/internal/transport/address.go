@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// Dial connects to a server of the agent's.
+// Dial connects to the agent's server.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // DialLoopback is the [Dial] of the machine's own network. It reaches loopback
@@ -28,9 +28,9 @@ func DialLoopback(ctx context.Context, network, address string) (net.Conn, error
 	return d.DialContext(ctx, network, address)
 }
 
-// newClient neither follows redirects nor asks a proxy. Each request has a
-// connection of its own: on one that is kept, a server's closing it in the same
-// moment could not be distinguished from a request that failed.
+// newClient returns a client that neither follows redirects nor uses a proxy.
+// Each request has its own connection: on a reused one, the server closing it at
+// the same moment could not be distinguished from a failed request.
 func newClient(dial Dial) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -43,7 +43,7 @@ func newClient(dial Dial) *http.Client {
 	}
 }
 
-// baseURL reads what follows the mark of readiness.
+// baseURL parses what follows the ready mark.
 func baseURL(text string) (*url.URL, error) {
 	fields := strings.Fields(text)
 	if len(fields) == 0 {
@@ -67,7 +67,7 @@ func loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// request makes one for a path on the server and nowhere else.
+// request returns a request for a path on that server only.
 func (c *conversation) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
 		return nil, fmt.Errorf("path is %.200q, want one that begins with one /", path)
@@ -85,7 +85,7 @@ func (c *conversation) request(ctx context.Context, method, path string, body io
 	return req, nil
 }
 
-// bare takes the URL off an error: method and path are known.
+// bare removes the URL from an error, since method and path are known.
 func bare(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The first hop of a long line: from the pieces in which it is read to one
+// The first step of a long line: from the pieces in which it is read to one
 // string.
 func BenchmarkCutLongLine(b *testing.B) {
 	whole := append(bytes.Repeat([]byte(`{"key":"some words"},`), 64<<20/21), '\n')

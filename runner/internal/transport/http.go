@@ -16,17 +16,16 @@ import (
 )
 
 const (
-	// patience is how long a server that is up may refuse its first event
-	// stream.
+	// patience is how long a server that is ready may refuse its first event stream.
 	patience = time.Minute
-	// settle is how long after the stream's end the process must live for that
-	// to be a loss: a process that ends closes its stream a little earlier.
-	settle = 250 * time.Millisecond
-	// drain is how long after the process's end its last words may take. They
-	// lie in this machine's socket buffers, so only a stream that is not the
-	// process's own ever takes that long.
+	// lossDelay is how long the process must outlive the stream's end for that to be a
+	// loss: a process that ends closes its stream a little earlier.
+	lossDelay = 250 * time.Millisecond
+	// drain is how long the last output may take after the process's end. It is in
+	// this machine's socket buffers, so only a stream of another process ever takes
+	// that long.
 	drain = 10 * time.Second
-	// The pause between two tries for the event stream doubles between these.
+	// The pause between two requests for the event stream doubles between these.
 	minPause, maxPause = 20 * time.Millisecond, time.Second
 )
 
@@ -36,12 +35,12 @@ type HTTP struct {
 	spec     runner.HTTPSpec
 	password string
 	client   *http.Client
-	// patience and drain are the constants.
+	// patience and drain are the constants, shorter in tests.
 	patience, drain time.Duration
 }
 
-// NewHTTP makes the transport for one process, which is reached by dial. The spec
-// is valid and has its defaults.
+// NewHTTP returns the transport for one process, reached through dial. The spec
+// must be valid and have its defaults.
 func NewHTTP(spec runner.HTTPSpec, dial Dial) *HTTP {
 	h := &HTTP{spec: spec, client: newClient(dial), patience: patience, drain: drain}
 	if spec.PasswordEnv != "" {
@@ -50,7 +49,7 @@ func NewHTTP(spec runner.HTTPSpec, dial Dial) *HTTP {
 	return h
 }
 
-// Env is the password's setting.
+// Env returns the password's variable.
 func (h *HTTP) Env() []string {
 	if h.password == "" {
 		return nil
@@ -61,8 +60,8 @@ func (h *HTTP) Env() []string {
 // EndsWithInput returns false: such an agent does not notice the end of its input.
 func (*HTTP) EndsWithInput() bool { return false }
 
-// Serve returns when the process is gone, which the closing of gone says, and
-// all it said is kept.
+// Serve returns when gone is closed, which means that the process has ended, and
+// its output is recorded.
 func (h *HTTP) Serve(host Host, p Pipes, gone <-chan struct{}) {
 	c := &conversation{HTTP: h, host: host, ready: make(chan struct{}), stream: newGate()}
 	var alive, late context.CancelFunc
@@ -71,8 +70,8 @@ func (h *HTTP) Serve(host Host, p Pipes, gone <-chan struct{}) {
 	defer late()
 	defer h.client.CloseIdleConnections()
 	var work sync.WaitGroup
-	work.Go(func() { host.pump(p.Stdout, event.DirErr, c.hear) })
-	work.Go(func() { host.pump(p.Stderr, event.DirErr, c.hear) })
+	work.Go(func() { host.pump(p.Stdout, event.DirErr, c.findServer) })
+	work.Go(func() { host.pump(p.Stderr, event.DirErr, c.findServer) })
 	work.Go(c.follow)
 	work.Go(c.send)
 	<-gone
@@ -82,23 +81,23 @@ func (h *HTTP) Serve(host Host, p Pipes, gone <-chan struct{}) {
 	work.Wait()
 }
 
-// conversation is one process's.
+// conversation is the exchange with one process.
 type conversation struct {
 	*HTTP
 	host Host
-	// alive ends with the process, draining when its last words are too late.
+	// alive ends with the process, draining when its last output is too late.
 	alive, draining context.Context
 
 	once  sync.Once
-	base  *url.URL // to be read after ready
+	base  *url.URL // read only after ready
 	ready chan struct{}
-	// stream is open while the event stream is.
+	// stream is open while the event stream is open.
 	stream *gate
 }
 
-// hear looks for the line that says where the server is, and takes the
-// password out of the log.
-func (c *conversation) hear(line string) string {
+// findServer looks for the line with the server's URL, and removes the password from
+// the log.
+func (c *conversation) findServer(line string) string {
 	if where, found := strings.CutPrefix(line, c.spec.Ready); found {
 		c.once.Do(func() { c.announce(where) })
 	}
@@ -118,7 +117,7 @@ func (c *conversation) announce(where string) {
 	close(c.ready)
 }
 
-// follow keeps the event stream's data until the process is gone.
+// follow records the event stream's data until the process has ended.
 func (c *conversation) follow() {
 	select {
 	case <-c.ready:
@@ -134,7 +133,7 @@ func (c *conversation) follow() {
 		c.stream.open()
 		c.listen(body)
 		c.stream.shut()
-		if !c.pause(settle) {
+		if !c.pause(lossDelay) {
 			return
 		}
 		c.host.keep(event.DirSig, []line{{text: "events lost"}})
@@ -144,7 +143,7 @@ func (c *conversation) follow() {
 	}
 }
 
-// listen keeps events until the stream ends.
+// listen records events until the stream ends.
 func (c *conversation) listen(body io.ReadCloser) {
 	defer body.Close()
 	events := sse{lines: splitter{max: c.host.MaxLine, prefix: "data:"}}
@@ -162,8 +161,8 @@ func (c *conversation) listen(body io.ReadCloser) {
 	}
 }
 
-// subscribe tries for the event stream until it stands, or until the deadline
-// if there is one; nothing when the process is gone.
+// subscribe requests the event stream until it is open, or until the deadline if
+// there is one; it returns nil when the process has ended.
 func (c *conversation) subscribe(deadline time.Time) (io.ReadCloser, error) {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		body, err := c.events()
@@ -178,7 +177,7 @@ func (c *conversation) subscribe(deadline time.Time) (io.ReadCloser, error) {
 	}
 }
 
-// pause is false when the process is gone.
+// pause returns false when the process has ended.
 func (c *conversation) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -190,7 +189,7 @@ func (c *conversation) pause(d time.Duration) bool {
 	}
 }
 
-// events asks for the event stream once.
+// events requests the event stream once.
 func (c *conversation) events() (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(c.draining)
 	timer := time.AfterFunc(c.spec.RequestTimeout, cancel)
@@ -225,7 +224,7 @@ func (c *conversation) open(ctx context.Context) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// cancelOnClose frees what a request's context holds.
+// cancelOnClose releases a request's context on Close.
 type cancelOnClose struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -236,7 +235,7 @@ func (b cancelOnClose) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// gate lets pass while it is open; it begins shut.
+// gate lets callers pass while it is open; it is closed at first.
 type gate struct {
 	mu   sync.Mutex
 	pass chan struct{} // closed while open
@@ -256,7 +255,7 @@ func (g *gate) shut() {
 	g.pass = make(chan struct{})
 }
 
-// wait is false when ctx ends first.
+// wait returns false if ctx ends first.
 func (g *gate) wait(ctx context.Context) bool {
 	g.mu.Lock()
 	pass := g.pass

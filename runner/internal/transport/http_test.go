@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stage is a host whose process is only its outputs and its end.
+// stage is a host whose process consists of its outputs and its end.
 type stage struct {
 	stdout *io.PipeWriter
 	gone   chan struct{}
@@ -56,13 +56,13 @@ func play(t *testing.T, h *HTTP, server http.Handler) *stage {
 	return s
 }
 
-// end is the process's.
+// end ends the process.
 func (s *stage) end() {
 	close(s.inputs)
 	close(s.gone)
 }
 
-func (s *stage) keep(records ...event.Record) {
+func (s *stage) keep(records ...traffic.Record) {
 	for _, r := range records {
 		s.came <- string(r.Dir) + " " + r.Line
 	}
@@ -91,7 +91,7 @@ func TestServerThatRefusesItsEventsIsFailed(t *testing.T) {
 	s.end()
 }
 
-// A stream that is another process's does not hold up the end of this one.
+// A stream of another process does not delay the end of this one.
 func TestStreamThatOutlivesTheProcessIsLeft(t *testing.T) {
 	t.Parallel()
 	h := newTest()
@@ -110,7 +110,7 @@ func TestStreamThatOutlivesTheProcessIsLeft(t *testing.T) {
 	<-left
 }
 
-// What a server sends on its way out is kept, though the process is gone.
+// What a server sends while it ends is recorded, though the process is gone.
 func TestLastWordsAreKept(t *testing.T) {
 	t.Parallel()
 	h := newTest()
@@ -131,8 +131,8 @@ func TestLastWordsAreKept(t *testing.T) {
 	require.Equal(t, "out last words", <-s.came)
 }
 
-// A killed server's connections break before its process is gone: the request
-// that was under way is told as the agent's end, and one that a living server
+// A killed server's connections break before its process has ended: the request
+// in progress is reported as ended by the agent's end, and one that a live server
 // breaks off is not.
 func TestBrokenOffRequests(t *testing.T) {
 	t.Parallel()

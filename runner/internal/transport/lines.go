@@ -3,18 +3,18 @@ package transport
 import (
 	"bytes"
 
-	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // line is one line of an agent, in full or cut.
 type line struct {
 	text string
-	cut  *event.Cut
+	cut  *traffic.Cut
 }
 
-// splitter cuts whole lines out of what comes in pieces. Of a line it keeps at
-// most max bytes; 0 is the default of [jsonl.LineCutter].
+// splitter splits a stream that arrives in pieces into whole lines. Of a line it
+// keeps at most max bytes; 0 is the default of [jsonl.LineCutter].
 type splitter struct {
 	max    int
 	prefix string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
@@ -24,8 +25,8 @@ type order struct {
 	Body   json.RawMessage `json:"body"`
 }
 
-// send carries the inputs out, one request after the other, while the event
-// stream is open: the events of a request must not be missed.
+// send sends the inputs, one request after the other, while the event stream is
+// open: the events of a request must not be missed.
 func (c *conversation) send() {
 	for data := range c.host.Inputs() {
 		for order := range bytes.Lines(data) {
@@ -52,9 +53,9 @@ func (c *conversation) answer(given []byte) line {
 	return line{responded(o.ID, status, body), cut}
 }
 
-// exchange sends a request and reads the response, which is cut where it is too
+// exchange sends a request and reads the response, which is cut if it is too
 // long.
-func (c *conversation) exchange(o order) (status int, body []byte, cut *event.Cut, err error) {
+func (c *conversation) exchange(o order) (status int, body []byte, cut *traffic.Cut, err error) {
 	ctx, cancel := context.WithTimeout(c.draining, c.spec.RequestTimeout)
 	defer cancel()
 	if string(o.Body) == "null" {
@@ -80,14 +81,15 @@ func (c *conversation) exchange(o order) (status int, body []byte, cut *event.Cu
 	return resp.StatusCode, body, cut, nil
 }
 
-// errEnded is of a request that the agent's end left without a response.
+// errEnded is the error of a request that has no response because the agent
+// ended.
 var errEnded = errors.New("no response before the agent's end")
 
-// dying is how long after a broken connection the process may take to be gone:
-// a process that is killed closes its sockets a little earlier.
+// dying is how long the process may take to end after a broken connection: a
+// killed process closes its sockets a little earlier.
 const dying = time.Second
 
-// why puts a failure into words.
+// why describes a failure.
 func (c *conversation) why(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

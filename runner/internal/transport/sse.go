@@ -5,26 +5,26 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
-// sse reads a stream of server-sent events that comes in pieces, by the rules
+// sse reads a stream of server-sent events that arrives in pieces, by the rules
 // of the HTML standard: lines end with LF, CR or both, data lines of one event
-// are joined, an empty line ends it, and an event that is cut short is none.
-// Names, ids and comments are of no use to a spool.
+// are joined, an empty line ends it, and an incomplete event is ignored. Names,
+// ids and comments are dropped.
 type sse struct {
 	lines splitter
 	begun bool // a line has been seen, so there can be no byte order mark
-	cr    bool // the last byte was a CR: an LF right after it belongs to it
-	// data is that of the event so far; nil before its first line.
+	cr    bool // the last byte was a CR: an LF right after it is part of the line end
+	// data is that of the current event; nil before its first data line.
 	data *jsonl.LineCutter
 	// cutLine is the first data line of the event that was cut.
-	cutLine *event.Cut
+	cutLine *traffic.Cut
 }
 
-// cut returns the data of every event that a piece ends.
+// cut returns the data of every event that ends in a piece.
 func (s *sse) cut(piece []byte) (events []line) {
 	for len(piece) > 0 {
 		if s.cr {
@@ -60,7 +60,7 @@ func lineEnd(b []byte) int {
 	return i
 }
 
-// line takes one line; ends says that it was the end of an event with data.
+// line takes one line; ends reports whether it ended an event with data.
 func (s *sse) line(l line) (data line, ends bool) {
 	if !s.begun {
 		l.text, s.begun = strings.TrimPrefix(l.text, "\uFEFF"), true
@@ -74,7 +74,7 @@ func (s *sse) line(l line) (data line, ends bool) {
 	return line{}, false
 }
 
-func (s *sse) add(value string, cut *event.Cut) {
+func (s *sse) add(value string, cut *traffic.Cut) {
 	if s.data == nil {
 		s.data = &jsonl.LineCutter{Max: s.lines.max}
 	} else {
@@ -86,8 +86,8 @@ func (s *sse) add(value string, cut *event.Cut) {
 	}
 }
 
-// end returns the event's data, if it has any. What was cut of one of its lines
-// counts for the event.
+// end returns the event's data, if it has any. A cut of one of its lines counts
+// for the event.
 func (s *sse) end() (data line, ends bool) {
 	if s.data == nil {
 		return line{}, false
@@ -100,8 +100,8 @@ func (s *sse) end() (data line, ends bool) {
 	return line{string(text), cut}, true
 }
 
-// oneLine makes data with line ends one line of JSON: the same value if it is
-// JSON, else a text in an object that says so.
+// oneLine turns data with line ends into one line of JSON: the same value if it
+// is JSON, else an object with the text.
 func oneLine(data string) string {
 	if !strings.Contains(data, "\n") {
 		return data

@@ -2,8 +2,8 @@
 // is lines over the process's stdin and stdout, [HTTP] is requests to a server
 // that the process runs, and one stream of server-sent events from it.
 //
-// A transport knows nothing of what is said. It turns what the agent says into
-// records and hands it the inputs, in order, and ends when the process has:
+// A transport does not interpret the content. It turns the agent's output into
+// records and passes it the inputs, in order, and ends when the process has:
 //
 //	link := transport.NewHTTP(spec.HTTP, dial)
 //	env = append(env, link.Env()...)
@@ -17,22 +17,22 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
 // Host is the supervisor around a transport. Its functions may be called
 // concurrently.
 type Host struct {
 	// Keep spools records, in order and together.
-	Keep func(records ...event.Record)
-	// Inputs yields what the agent is to be handed, in order: whole lines. It
-	// waits for more, and ends when there will be none, at the latest when
-	// the process is gone. An input counts as waiting until the next one is
-	// asked for. One consumer.
+	Keep func(records ...traffic.Record)
+	// Inputs yields the agent's inputs in order: whole lines. It waits for more, and
+	// ends after the last, at the latest when the process has ended. An input counts
+	// as queued until the next one is requested. One consumer.
 	Inputs func() iter.Seq[[]byte]
 	// Fail ends an agent that the transport cannot serve.
 	Fail func(error)
-	// MaxLine is how many bytes of a line are kept; what is longer is cut while
-	// it is read. Default: [jsonl.DefaultMaxLine].
+	// MaxLine is how many bytes of a line are kept; a longer one is cut while it is
+	// read. Default: [jsonl.DefaultMaxLine].
 	MaxLine int
 }
 
@@ -45,7 +45,7 @@ type Pipes struct {
 // readSize is how much is read at once.
 const readSize = 64 << 10
 
-// pump keeps what comes, line by line, and closes its end. With watch, each line
+// pump records a stream line by line, and closes its end. With watch, each line
 // goes through it first.
 func (h Host) pump(from io.ReadCloser, dir event.Dir, watch func(line string) string) {
 	defer from.Close()
@@ -69,14 +69,14 @@ func (h Host) pump(from io.ReadCloser, dir event.Dir, watch func(line string) st
 	}
 }
 
-// keep spools lines that came together.
+// keep spools lines that were read together.
 func (h Host) keep(dir event.Dir, lines []line) {
 	if len(lines) == 0 {
 		return
 	}
-	records, now := make([]event.Record, len(lines)), time.Now().UTC()
+	records, now := make([]traffic.Record, len(lines)), time.Now().UTC()
 	for i, l := range lines {
-		records[i] = event.Record{TS: now, Dir: dir, Line: l.text, Cut: l.cut}
+		records[i] = traffic.Record{TS: now, Dir: dir, Line: l.text, Cut: l.cut}
 	}
 	h.Keep(records...)
 }

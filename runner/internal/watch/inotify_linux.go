@@ -27,8 +27,8 @@ func openInotify() (notices, error) {
 	return &inotify{file: os.NewFile(uintptr(fd), "inotify"), buf: make([]byte, 64<<10)}, nil
 }
 
-// watch names the folder by its descriptor, so that it is the one that was
-// opened and not what is at its path by then.
+// watch names the folder by its descriptor, so that the opened folder is watched
+// and not what is at its path by then.
 func (i *inotify) watch(dir *os.File) (int, error) {
 	queue, err := i.file.SyscallConn()
 	if err != nil {
@@ -54,7 +54,7 @@ func (i *inotify) watch(dir *os.File) (int, error) {
 	return number, err
 }
 
-// forget ends a watch; one that has ended is none.
+// forget ends a watch; one that has already ended is ignored.
 func (i *inotify) forget(number int) {
 	queue, err := i.file.SyscallConn()
 	if err != nil {

@@ -25,37 +25,37 @@ import (
 type Options struct {
 	// Dir is the folder; required.
 	Dir string
-	// Ignore are names, not paths, below which nothing is looked at.
+	// Ignore are names, not paths, of folders that are skipped.
 	Ignore []string
-	// Since is a time: files that changed after it are reported at the beginning.
+	// Since is a time: files that changed after it are reported at the start.
 	// Default: none are.
 	Since time.Time
-	// Quiet is how long nothing must change before changes are reported, Longest
-	// how long they wait at most. Default: 200 ms and 1 s.
+	// Quiet is how long there must be no change before changes are reported, Longest
+	// how long they are delayed at most. Default: 200 ms and 1 s.
 	Quiet, Longest time.Duration
 	// Burst is how many files are reported per Quiet. Default: 100.
 	Burst int
 	// ContentBytes is the longest text that is reported. Default: 32 KiB.
 	ContentBytes int64
-	// FileBytes is the size of files over which changes are not reported: all of a
-	// file is read. Default: 8 MiB.
+	// FileBytes is the largest file whose changes are reported, since all of a file
+	// is read. Default: 8 MiB.
 	FileBytes int64
-	// Again is how often everything is looked at where the kernel can watch no
-	// more folders. Default: 5 s.
+	// Again is how often everything is scanned if the kernel can watch no more
+	// folders. Default: 5 s.
 	Again time.Duration
 
-	// notices is where the kernel's notices come from, for tests.
+	// notices opens the source of notices, for tests.
 	notices func() (notices, error)
-	// rescanned is called after everything was looked at again, for tests.
+	// rescanned is called after everything was scanned again, for tests.
 	rescanned func()
 }
 
-// notices is the kernel's side.
+// notices is the kernel's queue.
 type notices interface {
-	// watch has changes in a folder reported under a number.
+	// watch reports changes in a folder under a number.
 	watch(dir *os.File) (int, error)
 	forget(number int)
-	// next blocks for some changes; an error is the end.
+	// next blocks for some changes; after an error there are no more.
 	next() ([]notice, error)
 	close() error
 }
@@ -95,7 +95,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// state is a file as it was seen.
+// state is a file as it was last seen.
 type state struct {
 	stamp [4]int64
 	sum   string
@@ -103,10 +103,10 @@ type state struct {
 }
 
 type watcher struct {
-	o    Options
-	root *os.Root
-	tell func(runner.FileChange) error
-	in   notices
+	o      Options
+	root   *os.Root
+	report func(runner.FileChange) error
+	in     notices
 
 	numbers map[int]string
 	folders map[string]int
@@ -117,8 +117,8 @@ type watcher struct {
 	blind bool
 }
 
-// Run reports changes to tell until ctx ends, or until tell or the folder fails.
-func Run(ctx context.Context, o Options, tell func(runner.FileChange) error) error {
+// Run calls report with changes until ctx ends, or until report or the folder fails.
+func Run(ctx context.Context, o Options, report func(runner.FileChange) error) error {
 	o = o.withDefaults()
 	root, err := os.OpenRoot(o.Dir)
 	if err != nil {
@@ -130,7 +130,7 @@ func Run(ctx context.Context, o Options, tell func(runner.FileChange) error) err
 		return fmt.Errorf("watch %s: %w", o.Dir, err)
 	}
 	w := &watcher{
-		o: o, root: root, tell: tell, in: in, numbers: map[int]string{}, folders: map[string]int{},
+		o: o, root: root, report: report, in: in, numbers: map[int]string{}, folders: map[string]int{},
 		files: map[string]state{}, dirty: map[string]bool{},
 	}
 	come, done := make(chan []notice, 64), make(chan struct{})
@@ -182,7 +182,7 @@ func (w *watcher) run(ctx context.Context, come <-chan []notice) error {
 			if !more {
 				return errors.New("the kernel's notices ended")
 			}
-			w.hear(some)
+			w.note(some)
 			quiet.off()
 		case <-again.C:
 			if w.blind {
@@ -222,7 +222,7 @@ func (a *alarm) off() {
 	}
 }
 
-// C never rings while the alarm is off.
+// C never fires while the alarm is off.
 func (a *alarm) C() <-chan time.Time {
 	if a.timer == nil {
 		return nil
@@ -230,7 +230,7 @@ func (a *alarm) C() <-chan time.Time {
 	return a.timer.C
 }
 
-func (w *watcher) hear(some []notice) {
+func (w *watcher) note(some []notice) {
 	for _, n := range some {
 		if n.lost {
 			w.rescan()
@@ -261,8 +261,8 @@ func (w *watcher) drop(number int) {
 	}
 }
 
-// renewed is a folder that came, went, or changed its place: what was known
-// below it may be gone, and what is there may be new.
+// renewed handles a folder that was created, removed or moved: files known below
+// it may be gone, and others may be new.
 func (w *watcher) renewed(dir string) {
 	if _, known := w.folders[dir]; !known {
 		w.scan(dir, false)
@@ -283,7 +283,7 @@ func (w *watcher) renewed(dir string) {
 	w.scan(dir, false)
 }
 
-// rescan looks at everything: notices were lost.
+// rescan scans everything, since notices were lost.
 func (w *watcher) rescan() {
 	was := maps.Clone(w.files)
 	w.blind = false
@@ -298,9 +298,9 @@ func (w *watcher) rescan() {
 	}
 }
 
-// scan watches a folder and all below it, and marks the files that are not as
-// they were. At the beginning, files that have stood since before are taken as
-// they are. It returns the files found.
+// scan watches a folder and all below it, and marks the files that changed. At
+// the beginning, files older than Since are recorded without being reported. It
+// returns the files found.
 func (w *watcher) scan(dir string, beginning bool) map[string]bool {
 	found := map[string]bool{}
 	for todo := []string{dir}; len(todo) > 0; {
@@ -322,7 +322,8 @@ func (w *watcher) scan(dir string, beginning bool) map[string]bool {
 	return found
 }
 
-// list watches a folder and then reads it, so that nothing comes between.
+// list watches a folder and then reads it, so that no change in between is
+// missed.
 func (w *watcher) list(dir string) []fs.DirEntry {
 	f, err := w.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -365,7 +366,7 @@ func stampOf(info fs.FileInfo) (stamp [4]int64, changed time.Time) {
 	return [4]int64{int64(st.Ino), st.Size, st.Ctim.Nano(), int64(st.Mode)}, time.Unix(st.Ctim.Unix())
 }
 
-// flush reports some of what is dirty; the rest waits for the next time.
+// flush reports some of the dirty files; the rest waits for the next time.
 func (w *watcher) flush() error {
 	names := slices.Sorted(maps.Keys(w.dirty))
 	for _, name := range names[:min(len(names), w.o.Burst)] {
@@ -374,14 +375,14 @@ func (w *watcher) flush() error {
 		if !news {
 			continue
 		}
-		if err := w.tell(c); err != nil {
+		if err := w.report(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// look reads a file; what it had when it was read last is no news.
+// look reads a file; news reports whether it differs from the last read.
 func (w *watcher) look(name string) (c runner.FileChange, news bool) {
 	was, known := w.files[name]
 	f, info, err := w.open(name)
@@ -404,10 +405,10 @@ func (w *watcher) look(name string) (c runner.FileChange, news bool) {
 	return c, c.SHA256 != "" && (c.SHA256 != was.sum || c.Mode != was.mode)
 }
 
-// open opens a regular file, and nothing else that was put in its place.
+// open opens a regular file, and nothing else that replaced it.
 func (w *watcher) open(name string) (*os.File, fs.FileInfo, error) {
-	stands, err := w.root.Lstat(name)
-	if errors.Is(err, syscall.ENOTDIR) || err == nil && !stands.Mode().IsRegular() {
+	current, err := w.root.Lstat(name)
+	if errors.Is(err, syscall.ENOTDIR) || err == nil && !current.Mode().IsRegular() {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
@@ -418,7 +419,7 @@ func (w *watcher) open(name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !os.SameFile(stands, info) {
+	if err == nil && !os.SameFile(current, info) {
 		err = errSwapped
 	}
 	if err != nil {
@@ -427,8 +428,8 @@ func (w *watcher) open(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// errSwapped means that another file has taken the place of the one that was
-// looked at; the kernel reports that one as well.
+// errSwapped means that the file was replaced by another one while it was read;
+// the kernel reports that one as well.
 var errSwapped = errors.New("the file was replaced")
 
 func (w *watcher) read(f *os.File, c *runner.FileChange) error {

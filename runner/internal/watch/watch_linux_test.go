@@ -21,9 +21,9 @@ type watched struct {
 	t    *testing.T
 	dir  string
 	told chan runner.FileChange
-	// now is what was told last, by path.
+	// now is what was reported last, by path.
 	now map[string]runner.FileChange
-	// count is how often each path was told.
+	// count is how often each path was reported.
 	count map[string]int
 }
 
@@ -46,7 +46,7 @@ func watchFolder(t *testing.T, dir string, o Options) *watched {
 	return w
 }
 
-// ready waits until changes are told.
+// ready waits until changes are reported.
 func (w *watched) ready() *watched {
 	w.t.Helper()
 	for i := 0; ; i++ {
@@ -68,7 +68,7 @@ func (w *watched) write(name, content string) {
 	require.NoError(w.t, os.WriteFile(w.path(name), []byte(content), 0o644))
 }
 
-// until waits until something holds of what was told.
+// until waits until a condition on the reported changes holds.
 func (w *watched) until(what string, holds func() bool) {
 	w.t.Helper()
 	patience := time.After(time.Minute)
@@ -128,7 +128,7 @@ func TestWatchTellsChanges(t *testing.T) {
 	}
 }
 
-// Links are not followed, be they there or put in a file's place.
+// Links are not followed, whether they existed before or replace a file.
 func TestWatchFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	outside := t.TempDir()
@@ -149,7 +149,7 @@ func TestWatchFollowsNoLink(t *testing.T) {
 	}
 }
 
-// What stood before is no news; what changed since the given time is.
+// What existed before is not reported; what changed since the given time is.
 func TestWatchSince(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -162,8 +162,8 @@ func TestWatchSince(t *testing.T) {
 	require.Equal(t, 1, later.count["new"])
 }
 
-// A burst is told at a bounded rate, each file once; one that is written in
-// steps is not told step by step.
+// A burst is reported at a bounded rate, each file once; one that is written in
+// steps is not reported step by step.
 func TestWatchGathers(t *testing.T) {
 	t.Parallel()
 	w := watchFolder(t, t.TempDir(), Options{Burst: 20}).ready()
@@ -180,13 +180,13 @@ func TestWatchGathers(t *testing.T) {
 	require.LessOrEqual(t, w.count["many/400"], 2, "empty, then written")
 }
 
-// lossy is the kernel's queue, which overflows when the test says so.
+// lossy is the kernel's queue, which overflows when the test wants.
 type lossy struct {
 	notices
 	mu   sync.Mutex
 	drop bool
-	// dropped is closed when the folder "deep" was dropped, the last of what
-	// there is: nobody watches below it.
+	// dropped is closed when the folder "deep" was dropped, the last of them: nothing
+	// below it is watched.
 	dropped chan struct{}
 	over    chan struct{}
 	came    chan []notice
@@ -247,8 +247,8 @@ func (l *lossy) close() error {
 	return l.notices.close()
 }
 
-// What the kernel's queue lost is found by looking at everything again, and the
-// folders that came meanwhile are watched from then on.
+// What the kernel's queue lost is found by scanning everything again, and new
+// folders are watched from then on.
 func TestWatchRescansOnOverflow(t *testing.T) {
 	t.Parallel()
 	queue := newLossy(t)
@@ -275,7 +275,7 @@ func TestWatchRescansOnOverflow(t *testing.T) {
 	w.untilText("deep/er/later", "later")
 }
 
-// Where the kernel watches no more folders, all are looked at now and then.
+// If the kernel watches no more folders, all are scanned periodically.
 func TestWatchWithoutWatches(t *testing.T) {
 	t.Parallel()
 	real, err := openInotify()

@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// The hops of a long line that the codec has part in.
+// The steps of a long line in which the codec takes part.
 func BenchmarkLongRecord(b *testing.B) {
-	r := event.Record{TS: time.Now(), Dir: event.DirOut, Line: strings.Repeat(`{"key":"some words, \"quoted\"","n":123456},`, 64<<20/44)}
+	r := traffic.Record{TS: time.Now(), Dir: event.DirOut, Line: strings.Repeat(`{"key":"some words, \"quoted\"","n":123456},`, 64<<20/44)}
 	raw := AppendSummed(nil, r)
 	b.Run("encode", func(b *testing.B) {
 		b.SetBytes(int64(len(r.Line)))

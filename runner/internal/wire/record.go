@@ -12,15 +12,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 )
 
-// Records have a codec of their own, equal to encoding/json's in meaning: every
-// line of every agent goes through it twice, and lines may be huge.
+// Records have their own codec, equal to encoding/json's in meaning: every line
+// of every agent passes it twice, and lines may be huge.
 
 // ErrDamaged means that a record is not what was written.
 var ErrDamaged = errors.New("the record is damaged")
 
-// sums are those of CRC-32C, which processors know.
+// sums is the table of CRC-32C, which processors have in hardware.
 var sums = crc32.MakeTable(crc32.Castagnoli)
 
 // A summed record has one more field at its end, the checksum of all bytes
@@ -32,7 +33,7 @@ const (
 )
 
 // AppendSummed appends a record as JSON with its checksum.
-func AppendSummed(b []byte, r event.Record) []byte {
+func AppendSummed(b []byte, r traffic.Record) []byte {
 	from := len(b)
 	b = AppendJSON(b, r)
 	b = b[:len(b)-1]
@@ -40,27 +41,27 @@ func AppendSummed(b []byte, r event.Record) []byte {
 	return fmt.Appendf(b, "%s%08x%s", sumBegin, sum, sumEnd)
 }
 
-// DecodeSummed reads a record as it is in a spool: what AppendSummed writes,
-// or AppendJSON, which runners wrote before there were checksums. Anything else
-// is ErrDamaged.
-func DecodeSummed(raw []byte) (event.Record, error) {
+// DecodeSummed reads a record as it is in a spool: what AppendSummed writes, or
+// AppendJSON, which older runners without checksums wrote. Anything else is
+// ErrDamaged.
+func DecodeSummed(raw []byte) (traffic.Record, error) {
 	body, sum, summed := cutSum(raw)
 	if summed {
 		if got := fmt.Sprintf("%08x", crc32.Checksum(body, sums)); got != string(sum) {
-			return event.Record{}, fmt.Errorf("%w: %d bytes of checksum %s, want %s", ErrDamaged, len(raw), got, sum)
+			return traffic.Record{}, fmt.Errorf("%w: %d bytes of checksum %s, want %s", ErrDamaged, len(raw), got, sum)
 		}
 	} else {
 		body = bytes.TrimSuffix(raw, []byte{'}'})
 	}
 	r, ok := decodeBody(body)
 	if !ok || !summed && len(body) == len(raw) {
-		return event.Record{}, fmt.Errorf("%w: %d bytes that are no record", ErrDamaged, len(raw))
+		return traffic.Record{}, fmt.Errorf("%w: %d bytes that are no record", ErrDamaged, len(raw))
 	}
 	return r, nil
 }
 
-// cutSum takes the checksum off a record. The field can't be part of a line:
-// quotes are escaped in there.
+// cutSum removes the checksum from a record. The field can't be part of a line,
+// whose quotes are escaped.
 func cutSum(raw []byte) (body, sum []byte, ok bool) {
 	at := len(raw) - sumLength
 	if at < 0 || string(raw[at:at+len(sumBegin)]) != sumBegin || string(raw[len(raw)-len(sumEnd):]) != sumEnd {
@@ -69,23 +70,24 @@ func cutSum(raw []byte) (body, sum []byte, ok bool) {
 	return raw[:at], raw[at+len(sumBegin) : len(raw)-len(sumEnd)], true
 }
 
-// AppendJSON appends a record as JSON. Bytes that are no UTF-8 become U+FFFD.
-func AppendJSON(b []byte, r event.Record) []byte {
+// AppendJSON appends a record as JSON. Bytes that are not UTF-8 become U+FFFD.
+func AppendJSON(b []byte, r traffic.Record) []byte {
 	b = append(b, `{"ts":"`...)
 	b = r.TS.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","dir":"`...)
 	b = append(b, r.Dir...)
 	b = append(b, `","line":`...)
-	return append(event.AppendCut(AppendString(b, r.Line), r.Cut), '}')
+	return append(traffic.AppendCut(AppendString(b, r.Line), r.Cut), '}')
 }
 
-// AppendString appends s as a JSON string. Bytes that are no UTF-8 become
+// AppendString appends s as a JSON string. Bytes that are not UTF-8 become
 // U+FFFD.
 func AppendString(b []byte, s string) []byte {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
-	// Room for some escapes: a huge line's buffer would grow by small steps.
+	// Room for some escapes: a huge line's buffer would otherwise grow in small
+	// steps.
 	b = slices.Grow(b, len(s)+len(s)/4+2)
 	return append(appendEscaped(append(b, '"'), s), '"')
 }
@@ -114,20 +116,19 @@ func appendEscaped(b []byte, s string) []byte {
 	}
 }
 
-// decodeBody takes exactly what AppendJSON writes, without the last brace, and
-// nothing else.
-func decodeBody(raw []byte) (event.Record, bool) {
+// decodeBody accepts exactly what AppendJSON writes, without the last brace.
+func decodeBody(raw []byte) (traffic.Record, bool) {
 	rest, ok := bytes.CutPrefix(raw, []byte(`{"ts":"`))
 	ts, rest, ok2 := bytes.Cut(rest, []byte(`","dir":"`))
 	dir, rest, ok3 := bytes.Cut(rest, []byte(`","line":"`))
 	rest, cut, cutOK := takeCut(rest)
 	body, ok4 := bytes.CutSuffix(rest, []byte{'"'})
 	if !cutOK || !ok || !ok2 || !ok3 || !ok4 {
-		return event.Record{}, false
+		return traffic.Record{}, false
 	}
 	at, err := time.Parse(time.RFC3339Nano, string(ts))
 	line, ok := unescape(body)
-	r := event.Record{TS: at.UTC(), Dir: event.Dir(dir), Line: line, Cut: cut}
+	r := traffic.Record{TS: at.UTC(), Dir: event.Dir(dir), Line: line, Cut: cut}
 	switch r.Dir {
 	case event.DirIn, event.DirOut, event.DirErr, event.DirSig:
 		return r, ok && err == nil
@@ -135,16 +136,16 @@ func decodeBody(raw []byte) (event.Record, bool) {
 	return r, false
 }
 
-// takeCut takes the field "cut" off a record's end, where there is one. Its
-// beginning can't be part of a line: quotes are escaped in there.
-func takeCut(raw []byte) (rest []byte, cut *event.Cut, ok bool) {
+// takeCut removes the field "cut" from a record's end, if it is there. It can't
+// be part of a line, whose quotes are escaped.
+func takeCut(raw []byte) (rest []byte, cut *traffic.Cut, ok bool) {
 	const field = `,"cut":`
 	at := bytes.LastIndex(raw[max(0, len(raw)-maxCut):], []byte(`"`+field+`{`))
 	if at < 0 {
 		return raw, nil, true
 	}
 	at += max(0, len(raw)-maxCut) + 1
-	cut = new(event.Cut)
+	cut = new(traffic.Cut)
 	err := json.Unmarshal(raw[at+len(field):], cut)
 	return raw[:at], cut, err == nil
 }
@@ -152,7 +153,7 @@ func takeCut(raw []byte) (rest []byte, cut *event.Cut, ok bool) {
 // maxCut is more than the longest field "cut".
 const maxCut = 160
 
-// unescape is false for anything that appendEscaped does not write.
+// unescape returns false for anything that appendEscaped does not write.
 func unescape(body []byte) (string, bool) {
 	if !utf8.Valid(body) {
 		return "", false
@@ -177,8 +178,8 @@ func unescape(body []byte) (string, bool) {
 	}
 }
 
-// escaped returns what is behind a backslash and how many bytes it takes; 0
-// if it is nothing of appendEscaped's.
+// escaped returns the character behind a backslash and how many bytes it takes; 0
+// if appendEscaped does not write it.
 func escaped(b []byte) (c byte, n int) {
 	if len(b) == 0 {
 		return 0, 0

@@ -10,20 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/runner/internal/wire"
 )
 
-// FuzzRecord holds the codec against encoding/json: what it writes, json reads
-// as the same record, and so does it.
+// FuzzRecord compares the codec with encoding/json: both read the same record
+// from what it writes.
 func FuzzRecord(f *testing.F) {
 	for _, s := range []string{"", "plain", "a\"b\\c", "\x00\x1f\x7f\t\r\n\b\f", "\u2028<&>é😀", "\xff\xfe", `","line":"`, `{"ts":"`, `"}`} {
 		f.Add(s, int64(1_700_000_000_123_456_789))
 	}
 	f.Fuzz(func(t *testing.T, line string, ns int64) {
-		in := event.Record{TS: time.Unix(0, ns).UTC(), Dir: event.DirOut, Line: line}
+		in := traffic.Record{TS: time.Unix(0, ns).UTC(), Dir: event.DirOut, Line: line}
 		raw := wire.AppendJSON(nil, in)
 		require.NotContains(t, string(raw), "\n")
-		var slow event.Record
+		var slow traffic.Record
 		require.NoError(t, json.Unmarshal(raw, &slow), "%s", raw)
 		fast, err := wire.DecodeSummed(raw)
 		require.NoError(t, err, "as runners wrote it before there were checksums")
@@ -33,7 +34,7 @@ func FuzzRecord(f *testing.F) {
 
 		summed := wire.AppendSummed([]byte("before"), in)[len("before"):]
 		require.NotContains(t, string(summed), "\n")
-		slow = event.Record{}
+		slow = traffic.Record{}
 		require.NoError(t, json.Unmarshal(summed, &slow), "%s", summed)
 		require.Equal(t, in, slow)
 		fast, err = wire.DecodeSummed(summed)
@@ -42,21 +43,21 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzDecodeSummed holds the reader against encoding/json on any bytes: what it
-// takes is what json reads.
+// FuzzDecodeSummed compares the reader with encoding/json on any bytes: what it
+// accepts is what json reads.
 func FuzzDecodeSummed(f *testing.F) {
 	f.Add([]byte(`{"ts":"2025-01-02T03:04:05Z","dir":"out","line":"a\u001fb\"\\"}`))
 	f.Add([]byte(`{"ts":"2025-01-02T03:04:05Z","dir":"out","line":"\u00e9\/"}`))
 	f.Add([]byte(`{"ts":"2025-01-02T03:04:05+01:00","dir":"in","line":"x","line":"y"}`))
 	f.Add([]byte(`{"dir":"err","line":"","ts":null}`))
-	f.Add(wire.AppendSummed(nil, event.Record{TS: time.Unix(1, 2), Dir: event.DirErr, Line: `,"crc":"`}))
+	f.Add(wire.AppendSummed(nil, traffic.Record{TS: time.Unix(1, 2), Dir: event.DirErr, Line: `,"crc":"`}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		fast, err := wire.DecodeSummed(raw)
 		if err != nil {
 			require.ErrorIs(t, err, wire.ErrDamaged)
 			return
 		}
-		var slow event.Record
+		var slow traffic.Record
 		require.NoError(t, json.Unmarshal(raw, &slow), "%s", raw)
 		require.True(t, slow.TS.Equal(fast.TS))
 		require.Equal(t, slow.Dir, fast.Dir)
@@ -64,10 +65,10 @@ func FuzzDecodeSummed(f *testing.F) {
 	})
 }
 
-// Whatever single byte of a record is another one, it is noticed.
+// A change of any single byte of a record is detected.
 func TestDamageOfEveryByte(t *testing.T) {
 	t.Parallel()
-	raw := wire.AppendSummed(nil, event.Record{TS: time.Unix(1, 2), Dir: event.DirOut, Line: `{"type":"text","text":"a \"word\""}`})
+	raw := wire.AppendSummed(nil, traffic.Record{TS: time.Unix(1, 2), Dir: event.DirOut, Line: `{"type":"text","text":"a \"word\""}`})
 	for at := range raw {
 		for bit := range 8 {
 			bad := bytes.Clone(raw)
@@ -81,7 +82,7 @@ func TestDamageOfEveryByte(t *testing.T) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	in := event.Record{TS: time.Now().UTC(), Dir: event.DirOut, Line: `{"type":"stream_event","event":{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Running "}}}`}
+	in := traffic.Record{TS: time.Now().UTC(), Dir: event.DirOut, Line: `{"type":"stream_event","event":{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Running "}}}`}
 	raw := wire.AppendSummed(nil, in)
 	b.Run("encode", func(b *testing.B) {
 		var buf []byte

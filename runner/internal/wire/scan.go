@@ -8,9 +8,9 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special returns the index of the first byte from i on that cannot stand for
-// itself in a JSON string, or the length: control characters, quotes and
-// backslashes. Lines may be huge, so it looks at eight bytes at once.
+// special returns the index of the first byte from i on that a JSON string can't
+// hold unescaped, or the length: control characters, quotes and backslashes.
+// Lines may be huge, so it tests eight bytes at once.
 func special[T string | []byte](s T, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
@@ -18,7 +18,7 @@ func special[T string | []byte](s T, i int) int {
 		control := (x - ' '*ones) &^ x
 		quote := ((x ^ '"'*ones) - ones) &^ (x ^ '"'*ones)
 		slash := ((x ^ '\\'*ones) - ones) &^ (x ^ '\\'*ones)
-		// What is found too much is behind what is rightly found.
+		// False positives are only behind a true one.
 		if found := (control | quote | slash) & highs; found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}

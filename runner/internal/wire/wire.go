@@ -1,12 +1,12 @@
-// Package wire is the form of what goes between a runner's supervisor and its
-// clients: JSON lines of any length, requests one way, replies and records the
-// other, distinguished by the request's id.
+// Package wire is the protocol between a runner's supervisor and its clients:
+// JSON lines of any length, requests in one direction, replies and records in the
+// other, matched by the request's id.
 //
-// The first line of a connection is the request hello with token and epoch.
-// The request records opens a stream: its replies carry one record each, the
-// last one says end. A stream sends no more than the client has granted
-// credit for, in bytes, so that one slow reader does not hold up the replies
-// behind it; one record may always be under way.
+// The first line of a connection is the request hello with token and epoch. The
+// request records opens a stream: its replies carry one record each, the last one
+// has end set. A stream sends no more than the client has granted credit for, in
+// bytes, so that one slow reader does not delay the replies behind it; one record
+// may always be on its way.
 package wire
 
 import (
@@ -36,7 +36,7 @@ const (
 	OpTrim       = "trim"
 )
 
-// Request is one line from a client. Args belong to the operation.
+// Request is one line from a client. Args depends on the operation.
 type Request struct {
 	ID   uint64          `json:"id"`
 	Op   string          `json:"op"`
@@ -64,50 +64,50 @@ type Error struct {
 
 // The arguments of the operations that have any.
 type (
-	// Hello is OpHello's.
+	// Hello is for OpHello.
 	Hello struct {
 		Token string `json:"token"`
 		Epoch uint64 `json:"epoch"`
 	}
-	// Records is OpRecords': Credit 0 means without bound.
+	// Records is for OpRecords: Credit 0 means unbounded.
 	Records struct {
 		From   int64 `json:"from"`
 		Credit int64 `json:"credit,omitempty"`
 	}
-	// Credit is OpCredit's; Stream is the id of the records request.
+	// Credit is for OpCredit; Stream is the id of the records request.
 	Credit struct {
 		Stream uint64 `json:"stream"`
 		Bytes  int64  `json:"bytes"`
 	}
-	// Cancel is OpCancel's.
+	// Cancel is for OpCancel.
 	Cancel struct {
 		Stream uint64 `json:"stream"`
 	}
-	// Input is OpInput's.
+	// Input is for OpInput.
 	Input struct {
 		Key  string `json:"key"`
 		Data []byte `json:"data"`
 	}
-	// Signal is OpSignal's, by number.
+	// Signal is for OpSignal, by number.
 	Signal struct {
 		Signal int `json:"signal"`
 	}
-	// Lease is OpLease's: TTL in nanoseconds, 0 disarms. With Boot the TTL
-	// counts from the client's boot-time clock Since, valid only on a machine
-	// with that boot id; otherwise from arrival.
+	// Lease is for OpLease: TTL in nanoseconds, 0 disarms. With Boot the TTL counts
+	// from the client's boot-time clock Since, valid only on a machine with that boot
+	// id; otherwise from arrival.
 	Lease struct {
 		TTL   int64  `json:"ttl"`
 		Boot  string `json:"boot,omitempty"`
 		Since int64  `json:"since,omitempty"`
 	}
-	// Trim is OpTrim's: segments wholly before Before may go.
+	// Trim is for OpTrim: segments wholly before Before may be deleted.
 	Trim struct {
 		Before int64 `json:"before"`
 	}
 )
 
-// AppendRecord appends the line of one record to b, without decoding it; raw
-// is the record's JSON without its line end. ParseReply knows this exact form.
+// AppendRecord appends the line of one record to b, without decoding it; raw is
+// the record's JSON without its line end. ParseReply relies on this exact form.
 func AppendRecord(b []byte, id uint64, at, next int64, raw []byte) []byte {
 	b = append(b, `{"id":`...)
 	b = strconv.AppendUint(b, id, 10)
@@ -132,7 +132,7 @@ func ParseReply(line []byte) (Reply, error) {
 	return r, nil
 }
 
-// parseRecord is the short way for AppendRecord's form, since a record's JSON
+// parseRecord is the fast path for AppendRecord's form, since a record's JSON
 // would otherwise be scanned three times.
 func parseRecord(line []byte) (Reply, bool) {
 	var n [3]int64
@@ -156,8 +156,8 @@ func parseRecord(line []byte) (Reply, bool) {
 	return Reply{ID: uint64(n[0]), At: n[1], Next: n[2], Rec: rec}, ok
 }
 
-// ReadLine reads one line of any length, without its line end. The result is
-// the caller's own. A last line without line end is given before io.EOF.
+// ReadLine reads one line of any length, without its line end. The caller owns
+// the result. A last line without line end is returned before io.EOF.
 func ReadLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadBytes('\n')
 	if errors.Is(err, io.EOF) && len(line) > 0 {

@@ -22,7 +22,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 }
 
-// The short way must agree with the long one on whatever it takes.
+// The fast path must agree with the general one on whatever it accepts.
 func FuzzParseReply(f *testing.F) {
 	f.Add([]byte(`{"id":1,"at":2,"next":3,"rec":{"x":1}}`))
 	f.Add([]byte(`{"id":1,"error":{"code":"epoch","message":"m"}}`))

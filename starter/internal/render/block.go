@@ -30,7 +30,7 @@ func (p *Printer) upsert(l *lane, b event.Block, at time.Time) {
 	}
 }
 
-// small shows the blocks of one line.
+// small shows blocks that take one line.
 func (p *Printer) small(known *block, b event.Block) {
 	if known.done {
 		return
@@ -95,8 +95,8 @@ func (p *Printer) delta(l *lane, d event.BlockDelta) {
 	p.text(b, d.Delta)
 }
 
-// textBlock shows what a block has beyond what was seen of it. A block that
-// was rewritten is shown again from its beginning.
+// textBlock shows the part of a block that was not shown yet. A block that was
+// rewritten is shown again from its beginning.
 func (p *Printer) textBlock(known *block, b event.Block) {
 	if known.done {
 		return
@@ -121,8 +121,8 @@ func (p *Printer) textBlock(known *block, b event.Block) {
 	}
 }
 
-// text shows text of a block as it comes, or holds it back until its line has
-// ended while another conversation has an open line.
+// text shows a block's text as it arrives, or holds it back while another
+// conversation has an open line.
 func (p *Printer) text(b *block, s string) {
 	s = clean(s)
 	if p.open && p.holder != b {
@@ -170,7 +170,7 @@ func (p *Printer) beginLine(b *block) {
 	}
 	p.write(gutter + p.paint(textStyle(b), mark(b)))
 	b.blank, b.started, p.open = 0, true, true
-	b.lane.told = false
+	b.lane.resultShown = false
 }
 
 func textStyle(b *block) style {
@@ -180,7 +180,7 @@ func textStyle(b *block) style {
 	return plain
 }
 
-// mark begins a line: thinking has a sign and then an indent.
+// mark returns the beginning of a line: thinking has a sign and then an indent.
 func mark(b *block) string {
 	switch {
 	case b.typ != event.BlockThinking:
@@ -191,7 +191,7 @@ func mark(b *block) string {
 	return "∴ "
 }
 
-// textLater keeps text back and passes on its whole lines.
+// textLater holds text back and passes on its whole lines.
 func (p *Printer) textLater(b *block, s string) {
 	if b.pending == "" {
 		p.waiting = append(p.waiting, b)
@@ -242,8 +242,8 @@ func (p *Printer) finish(b *block) {
 	b.seen.Reset()
 }
 
-// settle ends the text of a conversation that has become idle; nil is all.
-func (p *Printer) settle(l *lane) {
+// endText ends the text of a conversation that has become idle; nil means all.
+func (p *Printer) endText(l *lane) {
 	waiting := p.waiting
 	p.waiting = nil
 	for _, b := range waiting {

@@ -29,11 +29,11 @@
 // # Rules
 //
 //   - Only events and blocks are shown; the package reads nothing else.
-//   - A line belongs to one block. Text is shown as it comes for one block at a
-//     time; meanwhile what other conversations say is kept back until that
+//   - A line belongs to one block. Text is shown as it arrives for one block at a
+//     time; meanwhile the text of other conversations is held back until that
 //     block's line ends, so no two texts are ever mixed within a line.
-//   - Every line of a subagent bears the subagent's name.
-//   - What an agent says is text: its control characters do not reach the
+//   - Every line of a subagent has the subagent's name.
+//   - An agent's output is text: its control characters do not reach the
 //     terminal.
-//   - A pipe is given no colours and nothing is rewritten on it.
+//   - A pipe gets no colours, and nothing is rewritten on it.
 package render

@@ -7,8 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Event shows one event. It returns the first error of writing, if there was
-// one.
+// Event shows one event. It returns the first write error, if there was one.
 func (p *Printer) Event(e event.Event) error {
 	l := p.lane(e.Context.Conversation())
 	switch b := e.Payload.(type) {
@@ -21,13 +20,13 @@ func (p *Printer) Event(e event.Event) error {
 	case event.SubagentCompleted:
 		p.completed(l, b)
 	case event.SessionIdle:
-		p.settle(l)
+		p.endText(l)
 	case event.PermissionRequested:
 		p.permission(l, e.Context.SessionID, b)
 	case event.PermissionResolved:
 		p.resolved(l, b)
 	case event.QueryCompleted, event.QueryFailed, event.QueryInterrupted:
-		p.settle(nil)
+		p.endText(nil)
 		p.turnEnd(b)
 	default:
 		p.aside(l, e.Payload)
@@ -36,8 +35,8 @@ func (p *Printer) Event(e event.Event) error {
 }
 
 // Notice shows of an event only what a person who waits for an answer must know:
-// what the agent asks for, and warnings such as a model that is tried again. It
-// returns the first error of writing, if there was one.
+// permission requests, and warnings such as a retry of the model. It returns the
+// first write error, if there was one.
 func (p *Printer) Notice(e event.Event) error {
 	switch b := e.Payload.(type) {
 	case event.BlockUpsert:
@@ -51,7 +50,7 @@ func (p *Printer) Notice(e event.Event) error {
 	return nil
 }
 
-// aside shows events that are no part of the conversation.
+// aside shows events that are not part of the conversation.
 func (p *Printer) aside(l *lane, payload event.Payload) {
 	switch b := payload.(type) {
 	case event.Error:
@@ -77,7 +76,7 @@ func (p *Printer) aside(l *lane, payload event.Payload) {
 	}
 }
 
-// life shows what becomes of the session and its sandbox.
+// life shows the lifecycle of the session and its sandbox.
 func (p *Printer) life(l *lane, payload event.Payload) {
 	switch b := payload.(type) {
 	case event.SessionInitialized:
@@ -87,7 +86,7 @@ func (p *Printer) life(l *lane, payload event.Payload) {
 		}
 		p.note(l, dim, "· "+how+b.Agent)
 	case event.SessionClosed:
-		p.settle(nil)
+		p.endText(nil)
 		p.note(l, dim, "· session is closed"+because(b.Reason))
 	case event.EECreating:
 		p.note(l, dim, "· a sandbox is being made"+because(b.Message))
@@ -127,12 +126,12 @@ func (p *Printer) options(l *lane, b event.OptionsUpdate) {
 	}
 }
 
-// note is one line beside the conversation.
+// note shows one line beside the conversation.
 func (p *Printer) note(l *lane, s style, text string) {
 	p.emit(unit{lane: l, group: groupNote, lines: []string{p.paint(s, cut(oneLine(text), p.room(l)))}})
 }
 
-// fault is an error in full, since its end may be what helps.
+// fault shows an error in full, since its end may be what helps.
 func (p *Printer) fault(l *lane, message string) {
 	p.lastError = message
 	p.emit(unit{lane: l, group: groupNote, lines: []string{p.paint(red, "✗ "+oneLine(message))}})
@@ -147,7 +146,7 @@ func (p *Printer) resolved(l *lane, r event.PermissionResolved) {
 	p.emit(unit{lane: l, group: groupWork, lines: []string{p.paint(dim, cut(oneLine(text+because(r.Message)), p.room(l)))}})
 }
 
-// turnEnd is the last line of a turn: what it took, or why it ended.
+// turnEnd shows the last line of a turn: its usage, or why it ended.
 func (p *Printer) turnEnd(payload event.Payload) {
 	switch b := payload.(type) {
 	case event.QueryCompleted:
@@ -163,7 +162,7 @@ func (p *Printer) turnEnd(payload event.Payload) {
 			reason = b.Error.Message
 		}
 		if reason == p.lastError {
-			reason = "" // said just above
+			reason = "" // shown just above
 		}
 		p.fault(p.main, "the turn failed"+because(reason))
 		p.lastError = ""

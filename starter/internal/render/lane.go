@@ -8,21 +8,21 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// lane is how a conversation is distinguished from the others: main has no mark, a
-// subagent's lines bear its name.
+// lane distinguishes a conversation from the others: main has no mark, a
+// subagent's lines have its name.
 type lane struct {
 	id    string
 	label string
 	depth int
 	style style
-	// told means that the subagent's tool has had its result, and nothing was
-	// said by the subagent since.
-	told bool
+	// resultShown means that the subagent's tool result was shown, and the subagent
+	// had no output since.
+	resultShown bool
 }
 
 const maxLabel = 18
 
-// plainGutter is what stands before every line.
+// plainGutter returns what precedes every line.
 func (l *lane) plainGutter() string {
 	if l.depth == 0 {
 		return ""
@@ -37,8 +37,8 @@ func (p *Printer) gutter(l *lane) string {
 	return strings.Repeat("  ", l.depth) + p.paint(l.style, l.label+" │") + " "
 }
 
-// lane returns the lane of a conversation, a new one for a subagent that nobody
-// has announced.
+// lane returns the lane of a conversation, a new one for a subagent that was not
+// announced.
 func (p *Printer) lane(conversation string) *lane {
 	if l := p.lanes[conversation]; l != nil {
 		return l

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// Options of a [Printer]. The zero value is right for a pipe.
+// Options of a [Printer]. The zero value suits a pipe.
 type Options struct {
 	// Color turns colours on. Default: none.
 	Color bool
@@ -23,13 +23,13 @@ type Options struct {
 	Rewrite bool
 	// OutputLines is how much of a tool's output is shown. Default: 5.
 	OutputLines int
-	// Interactive leaves out how a permission request is answered from
-	// elsewhere. Default: it is said.
+	// Interactive leaves out how to answer a permission request from elsewhere.
+	// Default: it is shown.
 	Interactive bool
 }
 
-// Printer shows events as they come. It holds what it needs to tell running
-// from done, not the conversation. Not safe for concurrent use.
+// Printer shows events as they arrive. It keeps what it needs to distinguish
+// running from finished tools, not the conversation. Not safe for concurrent use.
 type Printer struct {
 	w   *bufio.Writer
 	o   Options
@@ -40,17 +40,17 @@ type Printer struct {
 	labels map[string]int
 	blocks map[key]*block
 	tools  map[string]*block
-	// typed are messages that the person has before their eyes already.
+	// typed are messages that the person has already on the screen.
 	typed []string
 	// lastError is not printed twice.
 	lastError string
 
-	// The screen. holder is the block whose text is being shown, open says that
-	// its line has no end yet, and held is what waits for that end.
+	// The screen. holder is the block whose text is being shown, open means that its
+	// line has not ended yet, and held is what waits for that.
 	holder *block
 	open   bool
 	held   []unit
-	// waiting are the blocks with text that waits for its own line's end.
+	// waiting are the blocks with text that waits for the end of its own line.
 	waiting []*block
 	// group is the kind of what was shown last, for blank lines between kinds.
 	group string
@@ -61,7 +61,7 @@ type Printer struct {
 // key names a block: ids are unique within a conversation.
 type key struct{ conversation, id string }
 
-// block is what is known of a block that was begun.
+// block is the state of a block that was started.
 type block struct {
 	lane *lane
 	typ  event.BlockType
@@ -80,7 +80,7 @@ type block struct {
 	begun     time.Time
 }
 
-// unit is some whole lines that belong together.
+// unit is some whole lines that are shown together.
 type unit struct {
 	lane  *lane
 	group string
@@ -89,7 +89,7 @@ type unit struct {
 	tool *block
 }
 
-// The kinds between which a blank line stands.
+// The kinds that are separated by a blank line.
 const (
 	groupUser  = "user"
 	groupThink = "think"
@@ -102,7 +102,7 @@ const (
 // maxHeld is how many units wait for a line's end before they break it.
 const maxHeld = 8
 
-// New makes a printer.
+// New returns a printer.
 func New(w io.Writer, o Options) *Printer {
 	if o.OutputLines == 0 {
 		o.OutputLines = 5
@@ -115,8 +115,8 @@ func New(w io.Writer, o Options) *Printer {
 	return p
 }
 
-// Flush ends what is open and shows what is held back. It returns the first
-// error of writing, if there was one.
+// Flush ends what is open and shows what is held back. It returns the first write
+// error, if there was one.
 func (p *Printer) Flush() error {
 	p.endLine()
 	p.holder = nil
@@ -124,14 +124,14 @@ func (p *Printer) Flush() error {
 	return p.push()
 }
 
-// Typed says that the person has typed a message with this text, and the line
-// end behind it: its block is not shown again.
+// Typed records that the person has typed a message with this text, and the line
+// end after it: its block is not shown again.
 func (p *Printer) Typed(text string) {
 	p.typed = append(p.typed, text)
 	p.Moved()
 }
 
-// Moved says that something else was written to the screen, up to a line's
+// Moved records that something else was written to the screen, up to a line's
 // end: no line above may be rewritten, and none is open.
 func (p *Printer) Moved() { p.last, p.open = nil, false }
 
@@ -149,16 +149,16 @@ func (p *Printer) push() error {
 	return p.err
 }
 
-// write is the one place that puts text out; an error is kept for Flush.
+// write is the one place that writes text; an error is kept for Flush.
 func (p *Printer) write(s string) {
 	if _, err := p.w.WriteString(s); p.err == nil {
 		p.err = err
 	}
 }
 
-// emit shows a unit now, or when the line that stands open has ended.
+// emit shows a unit now, or when the open line has ended.
 func (p *Printer) emit(u unit) {
-	u.lane.told = false
+	u.lane.resultShown = false
 	if p.open && p.holder.lane != u.lane {
 		p.held = append(p.held, u)
 		if len(p.held) <= maxHeld {
@@ -193,8 +193,8 @@ func (p *Printer) put(u unit) {
 	p.last = u.tool
 }
 
-// fit wraps a subagent's line, so that the terminal does not break it without
-// its name. Painted lines are not wrapped: they are cut when they are made.
+// fit wraps a subagent's line, so that the terminal does not break it without its
+// name. Coloured lines are not wrapped: they are cut when they are made.
 func (p *Printer) fit(l *lane, line string) []string {
 	if p.o.Width == 0 || l == p.main || strings.Contains(line, "\x1b") {
 		return []string{line}
@@ -218,7 +218,7 @@ func (p *Printer) endLine() {
 	}
 }
 
-// room is the number of columns for a line of a conversation.
+// room returns the number of columns for a line of a conversation.
 func (p *Printer) room(l *lane) int {
 	if p.o.Width == 0 {
 		return math.MaxInt / 2 // sums of columns must not overflow

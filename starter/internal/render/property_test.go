@@ -17,14 +17,14 @@ import (
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
-// voice is one conversation that speaks: a text of its own letter.
+// voice is one conversation with output: a text of its own letter.
 type voice struct {
 	conversation, id, letter string
 	text, said               string
 }
 
-// However the deltas of several conversations fall, every line shown is of one
-// of them alone and bears its name, and each text is shown whole and in order.
+// For any order of the deltas of several conversations, every shown line is of
+// one of them alone and has its name, and each text is shown whole and in order.
 func TestLinesAreAttributed(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -52,8 +52,8 @@ func (v *voice) upsert(text string, s event.BlockStatus) event.Event {
 	}
 }
 
-// speech is lines of one letter, so that its origin can be seen; its words are
-// numbered.
+// speech returns lines of one letter, so that its origin can be seen; its words
+// are numbered.
 func speech(rng *rand.Rand, letter string) string {
 	var b strings.Builder
 	for i := range 5 + rng.IntN(40) {
@@ -62,7 +62,7 @@ func speech(rng *rand.Rand, letter string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// interleave lets the voices speak in pieces, at random, until all have ended.
+// interleave emits the voices in pieces, at random, until all have ended.
 func interleave(rng *rand.Rand, voices []*voice) []event.Event {
 	var events []event.Event
 	open := append([]*voice(nil), voices...)
@@ -109,7 +109,7 @@ func requireAttributed(t *testing.T, out string, voices []*voice, msg string) {
 	}
 }
 
-// strip takes the colours away.
+// strip removes the colours.
 func strip(s string) string {
 	var b strings.Builder
 	for s != "" {
@@ -123,8 +123,8 @@ func strip(s string) string {
 	return b.String()
 }
 
-// Whatever events come, showing them does not panic, and no control character
-// of theirs reaches a pipe.
+// Showing any events does not panic, and no control character of theirs reaches a
+// pipe.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(`{"type":"block:upsert","payload":{"block":{"id":"a","type":"tool_use","input":{"command":"\u001b[2J"}}}}`))
 	f.Add([]byte(`{"type":"subagent:spawned","payload":{"toolUseId":"main","subagentType":"\u0007"}}`))

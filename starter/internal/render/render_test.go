@@ -52,8 +52,8 @@ func live(t *testing.T, events []event.Event, o render.Options) string {
 
 // TestStories shows each story of testdata in every view. A story is a prose
 // head, its events as JSON lines, and what is shown: on a pipe, on a terminal
-// (escapes as \e), and by show. Run with -update to write them anew,
-// and read the difference.
+// (escapes as \e), and by show. Run with -update to rewrite them, and read the
+// difference.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")

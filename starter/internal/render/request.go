@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// The marks of a request's lines. A value's own lines can't imitate them: a
-// field begins in the third column, and whatever is in a value is behind a mark.
+// The marks of a request's lines. A value's own lines can't imitate them: a field
+// begins in the third column, and a value's content is always behind a mark.
 const (
 	fieldIndent  = "  "
 	markValue    = "  │ "
@@ -24,9 +24,12 @@ const (
 )
 
 // permission shows a request whole. A person approves what is on the screen, so
-// nothing of it is cut and no character of it is left out.
+// nothing of it is truncated and no character is left out.
 func (p *Printer) permission(l *lane, session string, r event.PermissionRequested) {
 	head := "? may it run  " + visible(cmp.Or(r.ToolName, r.Title, "a tool"))
+	if r.ToolName == "" && r.ToolUseID == "" && r.Title != "" {
+		head = "? may it  " + visible(r.Title) // it is about no tool
+	}
 	s := sheet{p: p, room: p.room(l)}
 	s.add(asked, "", head)
 	s.input(r.Input)
@@ -41,17 +44,17 @@ func (p *Printer) permission(l *lane, session string, r event.PermissionRequeste
 	}
 	p.emit(unit{lane: l, group: groupWork, lines: s.lines})
 	p.endLine()
-	p.release() // also what was held back: somebody must answer it
+	p.release() // also what was held back, since it must be answered
 }
 
-// sheet is the lines of a request.
+// sheet has the lines of a request.
 type sheet struct {
 	p     *Printer
 	room  int
 	lines []string
 }
 
-// add appends one line, broken where the terminal ends.
+// add appends one line, broken at the terminal's width.
 func (s *sheet) add(st style, mark, text string) {
 	for {
 		at := splitAt(text, s.room-width(mark))
@@ -68,7 +71,7 @@ func (s *sheet) input(input json.RawMessage) {
 	if len(input) == 0 {
 		return
 	}
-	// Decoded and not as it came: an escape in JSON could hide a letter.
+	// Decoded, since an escape in JSON could hide a letter.
 	d := json.NewDecoder(bytes.NewReader(input))
 	d.UseNumber()
 	var v any
@@ -107,7 +110,7 @@ func (s *sheet) object(path string, fields map[string]any) {
 		s.field(path, "{}")
 	}
 	was, becomes, lines := change(fields)
-	for _, name := range slices.SortedFunc(maps.Keys(fields), mostTellingFirst) {
+	for _, name := range slices.SortedFunc(maps.Keys(fields), summaryFieldsFirst) {
 		at := name
 		if path != "" {
 			at = path + "." + name
@@ -121,17 +124,17 @@ func (s *sheet) object(path string, fields map[string]any) {
 	}
 }
 
-func mostTellingFirst(a, b string) int {
+func summaryFieldsFirst(a, b string) int {
 	rank := func(name string) int {
-		if i := slices.Index(telling[:], name); i >= 0 {
+		if i := slices.Index(summaryFields[:], name); i >= 0 {
 			return i
 		}
-		return len(telling)
+		return len(summaryFields)
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 }
 
-// text appends a string: beside its name, or in lines of its own.
+// text appends a string: beside its name, or on separate lines.
 func (s *sheet) text(path, text string) {
 	if !strings.Contains(text, "\n") {
 		s.field(path, cmp.Or(visible(text), `""`))
@@ -154,8 +157,7 @@ func (s *sheet) difference(path string, lines []string) {
 // differenceStyles are by the first character of a line of a unified diff.
 var differenceStyles = map[string]style{"+": green, "-": red, "@": dim}
 
-// changes are the names under which tools give a piece of a file and what
-// replaces it.
+// changes are the names that tools use for a piece of a file and its replacement.
 var changes = [...][2]string{{"old_string", "new_string"}, {"oldString", "newString"}, {"oldText", "newText"}}
 
 // change returns the two fields of an object that describe a change of a text,
@@ -172,10 +174,10 @@ func change(fields map[string]any) (was, becomes string, lines []string) {
 	return "", "", nil
 }
 
-// unified is a unified diff without its head; nil for equal texts.
+// unified returns a unified diff without its head; nil for equal texts.
 func unified(before, after string) []string {
 	if !strings.HasSuffix(before, "\n") && !strings.HasSuffix(after, "\n") {
-		// Neither ends its last line: that is no difference to be marked.
+		// Neither ends its last line: that is not a difference to show.
 		before, after = ended(before), ended(after)
 	}
 	const head = 3 // the names of the files

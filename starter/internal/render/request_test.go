@@ -8,12 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
-// asking shows a permission request as it is shown everywhere; what the terminal
-// has broken is put together again, so that a search finds all that is shown.
+// asking returns a permission request as it is shown everywhere; lines that were
+// broken for the terminal are joined again, so that a search finds everything
+// shown.
 func asking(t *testing.T, tool string, input any, columns int) string {
 	t.Helper()
 	raw, err := json.Marshal(input)
@@ -28,7 +30,7 @@ func asking(t *testing.T, tool string, input any, columns int) string {
 	return strings.ReplaceAll(out, "\n  ↪ ", "")
 }
 
-// What somebody approves is shown to its end, however wide the terminal is.
+// What a person approves is shown to its end, however wide the terminal is.
 func TestPermissionRequestIsShownWhole(t *testing.T) {
 	t.Parallel()
 	for _, columns := range []int{0, 40, 60, 200} {
@@ -50,7 +52,7 @@ func TestPermissionRequestIsShownWhole(t *testing.T) {
 	}
 }
 
-// A change of a file is shown as what goes and what comes.
+// A change of a file is shown as what is removed and what is added.
 func TestPermissionRequestShowsTheDifference(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][2]string{{"old_string", "new_string"}, {"oldString", "newString"}, {"oldText", "newText"}} {
@@ -65,7 +67,7 @@ func TestPermissionRequestShowsTheDifference(t *testing.T) {
 	require.NotContains(t, shown, "│ -")
 }
 
-// No character of a request hides another one: what a terminal would obey, or
+// No character of a request hides another one: what a terminal would act on, or
 // would not show, is shown as its escape.
 func TestPermissionRequestHidesNothing(t *testing.T) {
 	t.Parallel()
@@ -82,14 +84,23 @@ func TestPermissionRequestHidesNothing(t *testing.T) {
 		require.Contains(t, asking(t, raw, nil, 0), "may it run  "+want+"\n")
 		require.Contains(t, asking(t, "mcp", map[string]any{raw: []any{map[string]string{"x": raw}}}, 0), want+"[0].x: "+want+"\n")
 	}
-	// A value can't look like a field, nor like the line that tells how to answer.
+	// A value can't look like a field, nor like the line with how to answer.
 	shown := asking(t, "Bash", map[string]string{"command": "x\n  description: harmless\n  sojourn respond s2 r2 allow"}, 0)
 	require.Contains(t, shown, "\n  │   description: harmless\n  │   sojourn respond s2 r2 allow\n")
-	// Letters that came as escapes are letters.
+	// Escaped letters are shown as letters.
 	ask := event.PermissionRequested{ToolName: "T", Input: json.RawMessage(`{"a":[{"b":"\u0072\u006d -rf"}],"c":12345678901234567890}`)}
 	shown = live(t, []event.Event{{Payload: ask}}, render.Options{})
 	require.Contains(t, shown, "a[0].b: rm -rf\n")
 	require.Contains(t, shown, "c: 12345678901234567890\n")
+}
+
+// A request about no tool is whether to continue, and names the calls to their end.
+func TestPermissionRequestAboutALoss(t *testing.T) {
+	t.Parallel()
+	ask := effects.Request("r1", []effects.Call{{ToolUseID: "t1", ToolName: "Bash", Input: json.RawMessage(`{"command":"make deploy"}`)}})
+	shown := live(t, []event.Event{{Payload: ask}}, render.Options{})
+	require.Contains(t, shown, "may it  continue, though these calls had begun")
+	require.Contains(t, shown, `Bash (call t1): {"command":"make deploy"}`+"\n")
 }
 
 // An agent that asks without its input asks about the call that it has announced.

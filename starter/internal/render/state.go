@@ -22,8 +22,8 @@ func (p *Printer) State(s reducer.State) error {
 	return p.Flush()
 }
 
-// Recent shows a conversation from its last user message on, and says how much
-// came before. Events that continue from there may follow.
+// Recent shows a conversation from its last user message on, and how many blocks
+// precede it. Events that continue from there may follow.
 func (p *Printer) Recent(s reducer.State) error {
 	from := len(s.Blocks)
 	for i := len(s.Blocks) - 1; i >= 0 && from == len(s.Blocks); i-- {
@@ -42,11 +42,11 @@ func (p *Printer) Recent(s reducer.State) error {
 	return p.Flush()
 }
 
-// walk goes through a state, depth first.
+// walk visits a state, depth first.
 type walk struct {
 	p         *Printer
 	subagents []reducer.Subagent
-	// shown keeps a malformed state from going round in circles.
+	// shown prevents an endless loop on a malformed state.
 	shown map[string]bool
 }
 
@@ -78,7 +78,7 @@ func (w *walk) block(l *lane, b event.Block, results map[string]event.Block) {
 }
 
 // tool shows a call as one line with its result; one that started a subagent
-// stands around it.
+// encloses the subagent's lines.
 func (w *walk) tool(l *lane, b event.Block, results map[string]event.Block) {
 	sub, spawned := w.take(b.ToolUseID)
 	result, ended := results[b.ToolUseID]
@@ -116,8 +116,7 @@ func (w *walk) thread(parent *lane, sub reducer.Subagent, how event.SubagentSpaw
 	w.blocks(l, sub.Blocks)
 }
 
-// reference shows a subagent whose tool call is not there, such as a session
-// of its own.
+// reference shows a subagent without a tool call, such as a child session.
 func (w *walk) reference(l *lane, b event.Block) {
 	sub, ok := w.take(b.ToolUseID)
 	if !ok {
@@ -150,7 +149,7 @@ func (w *walk) end(parent *lane, sub reducer.Subagent) {
 	})
 }
 
-// agentType is what the tool that starts subagents calls the kind.
+// agentType returns the kind of subagent from the tool's input.
 func agentType(b event.Block) string {
 	fields := jsonFields(b.Input)
 	for _, name := range []string{"subagent_type", "agent", "name", "description"} {

@@ -1,6 +1,6 @@
 package render
 
-// style is an ANSI colour, applied only where colours are wanted.
+// style is an ANSI colour, applied only if colours are on.
 type style string
 
 const (

@@ -9,22 +9,22 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
-// telling are the input fields that say best what a tool call does, in order.
-var telling = [...]string{
+// summaryFields are the input fields that best describe a tool call, in order.
+var summaryFields = [...]string{
 	"description", "command", "file_path", "path", "filePath", "notebook_path", "pattern", "query", "url", "skill", "prompt",
 }
 
-// inputSummary is a tool's input in one line.
+// inputSummary returns a tool's input in one line.
 func inputSummary(input json.RawMessage) string {
 	fields := jsonFields(input)
 	if fields == nil {
 		return oneLine(string(input))
 	}
 	if command, ok := textField(fields, "command"); ok {
-		// A shell's description is the model's wish; what runs is the command.
+		// A shell's description is the model's intention; the command is what runs.
 		return oneLine(command)
 	}
-	for _, name := range telling {
+	for _, name := range summaryFields {
 		if text, ok := textField(fields, name); ok {
 			return oneLine(text)
 		}
@@ -35,7 +35,7 @@ func inputSummary(input json.RawMessage) string {
 	return oneLine(string(input))
 }
 
-// jsonFields is the fields of a JSON object; nil for what is none.
+// jsonFields returns the fields of a JSON object; nil if it is not one.
 func jsonFields(object json.RawMessage) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(object, &fields) != nil {
@@ -52,8 +52,8 @@ func textField(fields map[string]json.RawMessage, name string) (string, bool) {
 	return text, true
 }
 
-// outputText is a tool's output as text: a string, the texts of an array of
-// parts, or whatever JSON it is.
+// outputText returns a tool's output as text: a string, the texts of an array of
+// parts, or other JSON.
 func outputText(output json.RawMessage) string {
 	if len(output) == 0 || string(output) == "null" {
 		return ""
@@ -77,7 +77,7 @@ func outputText(output json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// userText is a user's message with what is no text named.
+// userText returns a user's message, with the parts that are not text named.
 func userText(b event.Block) string {
 	text := ""
 	if b.Content != nil {
@@ -91,7 +91,7 @@ func userText(b event.Block) string {
 	return text
 }
 
-// Duration is a length of time as people say it.
+// Duration returns a duration for people.
 func Duration(d time.Duration) string {
 	switch {
 	case d < 100*time.Millisecond:
@@ -104,7 +104,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%d h %02d m", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// Count is a number as people say it.
+// Count returns a number for people.
 func Count(n int64) string {
 	switch {
 	case n < 1000:
@@ -115,8 +115,8 @@ func Count(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/1e6)
 }
 
-// Cost is an amount of US dollars: cents for large ones, more for small ones, and
-// a dash for an unknown one.
+// Cost returns an amount of US dollars: cents for large ones, more digits for
+// small ones, and a dash for an unknown one.
 func Cost(usd *float64) string {
 	switch {
 	case usd == nil:
@@ -127,7 +127,7 @@ func Cost(usd *float64) string {
 	return fmt.Sprintf("$%.4f", *usd)
 }
 
-// Usage is what a turn took.
+// Usage returns what a turn used.
 func Usage(d time.Duration, u event.Usage, usd *float64) string {
 	var parts []string
 	if d > 0 {

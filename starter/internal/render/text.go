@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// clean makes text safe for a terminal: control characters, which could move
-// the cursor or rename the window, and marks that reverse the direction of
-// writing are left out. Line ends and tabs stay.
+// clean returns text that is safe for a terminal: control characters, which could
+// move the cursor or rename the window, and marks that reverse the direction of
+// writing are removed. Line ends and tabs are kept.
 func clean(s string) string {
 	if !strings.ContainsFunc(s, unsafe) {
 		return s
@@ -35,9 +35,9 @@ func unsafe(r rune) bool {
 	return false
 }
 
-// visible is s in one line, with every character that does not show as itself
-// written as its escape: a carriage return is \r, an escape \x1b. Nothing is
-// left out, and a tab takes four columns.
+// visible returns s as one line, with every character that does not show as
+// itself written as its escape: a carriage return is \r, an escape \x1b. Nothing
+// is left out, and a tab takes four columns.
 func visible(s string) string {
 	if !strings.ContainsFunc(s, hidden) {
 		return s
@@ -61,7 +61,7 @@ func hidden(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// oneLine is s with every run of white space as one space.
+// oneLine returns s with every run of white space as one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
 
 // cut shortens s to so many columns, with an ellipsis.
@@ -79,7 +79,7 @@ func cut(s string, columns int) string {
 	return s
 }
 
-// width is the number of columns that s takes on a terminal.
+// width returns the number of columns that s takes on a terminal.
 func width(s string) int {
 	n := 0
 	for _, r := range s {
@@ -126,7 +126,7 @@ func wrap(s string, columns int) []string {
 	return append(lines, s)
 }
 
-// breakAt is the end in bytes of the first piece of s.
+// breakAt returns the end in bytes of the first piece of s.
 func breakAt(s string, columns int) int {
 	used, space := 0, 0
 	for i, r := range s {
@@ -144,8 +144,8 @@ func breakAt(s string, columns int) int {
 	return len(s)
 }
 
-// splitAt is the end in bytes of what fits of s into so many columns; at least
-// one character does.
+// splitAt returns the end in bytes of what fits of s into so many columns; at
+// least one character.
 func splitAt(s string, columns int) int {
 	used := 0
 	for i, r := range s {
@@ -157,8 +157,8 @@ func splitAt(s string, columns int) int {
 	return len(s)
 }
 
-// Clean is text of any number of lines, safe for a terminal.
+// Clean returns text of any number of lines, safe for a terminal.
 func Clean(s string) string { return clean(s) }
 
-// Short is text in one line of so many columns, safe for a terminal.
+// Short returns text in one line of so many columns, safe for a terminal.
 func Short(s string, columns int) string { return cut(oneLine(s), columns) }

@@ -17,7 +17,7 @@ const (
 	markAgent   = "◆ "
 )
 
-// toolUse shows a tool when its input is known: the name alone says little.
+// toolUse shows a tool when its input is known: the name alone is not enough.
 func (p *Printer) toolUse(known *block, b event.Block) {
 	known.merge(b)
 	id := cmp.Or(known.tool.ToolUseID, b.ID)
@@ -32,7 +32,7 @@ func (p *Printer) toolUse(known *block, b event.Block) {
 	}
 }
 
-// remember keeps what a tool was called with, and shows nothing.
+// remember stores a tool's input, and shows nothing.
 func (p *Printer) remember(l *lane, b event.Block) {
 	id := cmp.Or(b.ToolUseID, b.ID)
 	if p.tools[id] == nil {
@@ -56,7 +56,7 @@ func (p *Printer) announce(b *block) {
 	p.emit(unit{lane: b.lane, group: groupWork, tool: b, lines: []string{p.toolLine(b, markRunning, "")}})
 }
 
-// toolLine is one line that fits: state, name, what it does, and how long.
+// toolLine returns one line that fits: state, name, what it does, and how long.
 func (p *Printer) toolLine(b *block, mark, tail string) string {
 	colors := map[string]style{markRunning: yellow, markOK: green, markFailed: red, markAgent: cyan}
 	name := oneLine(cmp.Or(b.tool.ToolName, "tool"))
@@ -84,11 +84,11 @@ func (p *Printer) toolResult(known *block, b event.Block, at time.Time) {
 	tool.resulted = true
 	p.result(tool, mark, took(b, tool.begun, at), p.outputLines(tool, b))
 	if l := p.lanes[b.ToolUseID]; l != nil {
-		l.told = true
+		l.resultShown = true
 	}
 }
 
-// took is the agent's own figure, or else the time between the two blocks.
+// took returns the agent's own figure, or else the time between the two blocks.
 func took(result event.Block, begun, ended time.Time) time.Duration {
 	switch {
 	case result.DurationMS != nil:
@@ -113,8 +113,8 @@ func (p *Printer) result(tool *block, mark string, d time.Duration, output []str
 	p.emit(unit{lane: tool.lane, group: groupWork, lines: lines})
 }
 
-// outputLines is the beginning of a tool's output. That of a subagent that did
-// well is its last words, which its own lines have shown.
+// outputLines returns the beginning of a tool's output. That of a successful
+// subagent is its last text, which its own lines have shown.
 func (p *Printer) outputLines(tool *block, b event.Block) []string {
 	if p.lanes[b.ToolUseID] != nil && (b.IsError == nil || !*b.IsError) {
 		return nil
@@ -136,7 +136,7 @@ func (p *Printer) outputLines(tool *block, b event.Block) []string {
 	return lines
 }
 
-// spawned begins a subagent. Its tool's line is its head where there is one.
+// spawned starts a subagent. Its tool's line is its head if there is one.
 func (p *Printer) spawned(parent *lane, e event.SubagentSpawned) {
 	p.spawn(parent, e)
 	if tool := p.tools[e.ToolUseID]; tool != nil && tool.announced && e.ChildSessionID == "" {
@@ -158,16 +158,16 @@ func (p *Printer) agentHead(parent *lane, e event.SubagentSpawned) string {
 	return p.paint(cyan, markAgent) + strings.TrimRight(p.paint(bold, label)+"  "+cut(what, max(8, room)), " ")
 }
 
-// completed ends a subagent, unless its tool's result has just said so or is
-// still to come. That of a subagent in the background came long ago.
+// completed ends a subagent, unless its tool's result has just shown that or is
+// still to come. The result of one in the background came long ago.
 func (p *Printer) completed(parent *lane, e event.SubagentCompleted) {
 	l := p.lanes[e.ToolUseID]
 	if l != nil {
-		p.settle(l)
+		p.endText(l)
 	}
 	tool := p.tools[e.ToolUseID]
-	told := l != nil && l.told || tool != nil && !tool.resulted
-	if l == nil || told && e.ChildSessionID == "" {
+	shown := l != nil && l.resultShown || tool != nil && !tool.resulted
+	if l == nil || shown && e.ChildSessionID == "" {
 		return
 	}
 	mark, color := markOK, green

@@ -1,5 +1,5 @@
-// Command sojourn-chaos kills parts of a running system and judges what came of
-// it. Exit codes: 0 nothing was found, 1 something was, 2 wrong usage.
+// Command sojourn-chaos kills parts of a running system and verifies what became of the
+// sessions. Exit codes: 0 no findings, 1 findings, 2 wrong usage.
 package main
 
 import (
@@ -38,6 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs.StringVar(&o.Evidence, "evidence", "", "`folder` that gets what is known of sessions with findings")
 	agents := fs.String("agents", strings.Join(chaos.Agents, ","), "the sessions' agents")
 	fs.StringVar(&o.Before, "before", "", "the worker's `program` of the build before; none: no such kills")
+	fs.BoolVar(&o.Full, "full", false, "sessions with permission requests, parking, steering and limits, and short histories")
 	only := fs.String("only", "", "these kinds of kills only, such as worker-kill,host-kill")
 	asJSON := fs.Bool("json", false, "print one JSON value in place of the table")
 	sweep := fs.Bool("sweep", false, "in place of random kills: one turn per agent, killed at every event")

@@ -1,5 +1,5 @@
-// Command mutants runs the table of mutants: each must turn the test of its row
-// red. Exit codes: 0 all are red, 1 one is not, 2 wrong usage.
+// Command mutants runs the table of mutants: each must turn the test of its row red.
+// Exit codes: 0 all are red, 1 one is not, 2 wrong usage.
 package main
 
 import (
@@ -89,8 +89,8 @@ func check(table []mutants.Mutant, root string) error {
 	return errors.Join(faults...)
 }
 
-// list prints how many mutants each row has, and which rows that are done have
-// none.
+// list prints the number of mutants of each row, and the rows with the status done that
+// have none.
 func list(w io.Writer, table []mutants.Mutant) error {
 	rows, err := requirements.Rows()
 	if err != nil {

@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// run returns the faults that it found, after writing if that is wanted.
+// run returns the faults that it found, after writing the document if write is set.
 func run(write bool) ([]string, error) {
 	dir, err := root()
 	if err != nil {
@@ -48,7 +48,7 @@ func run(write bool) ([]string, error) {
 	return requirements.Check(rows, tests, tree), nil
 }
 
-// root is the nearest folder with a go.mod, from here upwards.
+// root returns the nearest folder with a go.mod, from the working folder upwards.
 func root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -1,0 +1,80 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/turn"
+)
+
+// errParks ends what an attempt was doing: from then on the turn is being parked, by this
+// attempt or the next one.
+var errParks = errors.New("the turn is being parked")
+
+// beginPark saves that the turn is being parked, before anything is stopped.
+func (a *attempt) beginPark(do turn.Park) error {
+	a.checkpoint.Open.Parked = &do
+	if err := a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint); err != nil {
+		return err
+	}
+	return errParks
+}
+
+// atOnce stops an agent that waits for an answer without closing its stdin first: it would
+// take that for an answer, and continue.
+var atOnce = runner.Grace{Stdin: -1}
+
+// park stops the agent and makes stream and transcripts agree, so that the turn can be
+// resumed even if the stream is deleted. What the agent writes while it stops is not
+// streamed: the transcripts have it. The workflow ends the sandbox.
+func (a *attempt) park(ctx context.Context) (out contract.RunTurnOutput, err error) {
+	saved := a.checkpoint.Open.Parked
+	a.showPhase("parking")
+	if err := a.find(ctx); err != nil {
+		return out, err
+	}
+	if err := a.host.StopAgent(ctx, a.agent, atOnce); err != nil {
+		return out, err
+	}
+	parked := saved.Parked
+	h, err := a.read(ctx, nil)
+	if err != nil {
+		return out, err
+	}
+	if asked, ok := h.Asked(); ok {
+		parked.PromptID = asked.ID
+	} else if lost := a.in.Resumes; lost != nil && lost.Parked != nil {
+		parked.PromptID = lost.Parked.PromptID
+	}
+	if err := a.keepWhatIsLost(ctx); err != nil {
+		return out, err
+	}
+	if err := a.sayParked(ctx, *saved); err != nil {
+		return out, err
+	}
+	if err := a.collectServer(ctx); err != nil {
+		return out, err
+	}
+	s := &a.machine.Summary
+	return contract.RunTurnOutput{
+		Parked: &parked, Usage: s.Usage, CostUSD: s.CostUSD, LastSeq: a.writer.Tail().LastSeq, LastBlockID: s.Last(), LastBlock: s.LastBlock,
+		Progress: progressOf(s),
+	}, a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
+}
+
+// sayParked appends to the conversation that the turn is parked, once.
+func (a *attempt) sayParked(ctx context.Context, p turn.Park) error {
+	parks := 1
+	if lost := a.in.Resumes; lost != nil {
+		parks += lost.Parks
+	}
+	notice := own(event.SystemBlock(fmt.Sprintf("sojourn-%s-parked-%d", a.in.ExecutionID, parks), "parked", p.Parked.Notice()))
+	if err := a.say(ctx, turn.Place{Offset: p.Read}, notice); err != nil {
+		return err
+	}
+	return a.out.Flush(ctx)
+}

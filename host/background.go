@@ -1,0 +1,33 @@
+package host
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/runner"
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// Background returns the commands that the tools of a sandbox's agent have left running,
+// sorted, without duplicates. Agents run the commands of their tools in separate kernel
+// sessions; other processes below an agent (servers of its tools, helpers) are part of it.
+// An agent that does not answer has none.
+func (h *Host) Background(ctx context.Context, info sandbox.Info) []string {
+	ctx, cancel := context.WithTimeout(ctx, AckPatience)
+	defer cancel()
+	var commands []string
+	err := h.ask(ctx, info, func(c *runner.Conn) error {
+		below, err := c.Processes(ctx)
+		for _, p := range below {
+			if p.Detached {
+				commands = append(commands, p.Comm)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		h.o.Log.Debug("look for commands in the background", "sandbox", info.SandboxID, "error", err)
+	}
+	slices.Sort(commands)
+	return slices.Compact(commands)
+}

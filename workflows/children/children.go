@@ -1,0 +1,112 @@
+// Package children has the start options of a child session and the events about it: pure
+// rules of package workflows.
+package children
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
+	"github.com/sojourn-run/sojourn/session"
+)
+
+// Inherit returns a child's options, with its parent's where they are empty. Model and
+// profile are those of one agent, so another agent does not inherit them.
+func Inherit(o, parent session.Options) session.Options {
+	if o.Agent == "" {
+		o.Agent = parent.Agent
+		if o.Profile == "" {
+			o.Profile = parent.Profile
+		}
+		if o.Model == "" {
+			o.Model = parent.Model
+		}
+	}
+	if o.Permission == "" {
+		o.Permission = parent.Permission
+	}
+	if o.Permissions == nil {
+		o.Permissions = parent.Permissions
+	}
+	if o.UnknownEffects == nil {
+		o.UnknownEffects = parent.UnknownEffects
+	}
+	if o.PermissionDeadline == (permission.Deadline{}) {
+		o.PermissionDeadline = parent.PermissionDeadline
+	}
+	o.Park = cmp.Or(o.Park, parent.Park)
+	o.MaxTicks = cmp.Or(o.MaxTicks, parent.MaxTicks)
+	if o.Tenant == "" {
+		o.Tenant = parent.Tenant
+	}
+	return o
+}
+
+// Spawned returns the event about a child that is about to be started.
+func Spawned(c session.Child, req session.SpawnRequest) event.SubagentSpawned {
+	return event.SubagentSpawned{
+		ToolUseID: c.ToolUseID, AgentID: c.SessionID, ChildSessionID: c.SessionID, Prompt: req.Message.Text,
+		SubagentType: c.Agent, Description: req.Description,
+	}
+}
+
+// Completed returns the event about a child's end.
+func Completed(c session.Child, out session.Output, err error) event.SubagentCompleted {
+	end := event.SubagentCompleted{
+		ToolUseID: c.ToolUseID, AgentID: c.SessionID, ChildSessionID: c.SessionID, Status: event.SubagentCompletedOK,
+	}
+	switch {
+	case err != nil:
+		end.Status, end.Output = event.SubagentFailed, event.Text(why(err))
+	case out.Failure != nil:
+		end.Status, end.Output = event.SubagentFailed, event.Text(out.Failure.Message)
+	case out.Last != nil && out.Outcome != session.Interrupted:
+		end.Output = event.Text(wholeOrNamed(*out.Last, c.SessionID))
+	default:
+		end.Status, end.Output = event.SubagentFailed, event.Text("ended without an answer")
+	}
+	return end
+}
+
+// why returns the reason of a child's end as text. Temporal's own messages name the child's
+// workflow or the activity that waited for it.
+func why(err error) string {
+	var app *temporal.ApplicationError
+	var ended *temporal.ChildWorkflowExecutionError
+	switch {
+	case errors.As(err, &app):
+		return app.Message()
+	case errors.As(err, &ended):
+		return session.TerminationIn(ended).Sentence()
+	}
+	return err.Error()
+}
+
+// wholeOrNamed returns a child's answer; a truncated one names where the rest is.
+func wholeOrNamed(r event.QueryResult, child string) string {
+	if !r.Truncated {
+		return r.Response
+	}
+	return fmt.Sprintf("%s\n[truncated: the whole answer is block %s of session %s]", r.Response, r.ResponseBlockID, child)
+}
+
+// Options returns the options of a child's workflow. It outlives the run of its parent that
+// started it; the parent closes it, or the cleanup after a terminated parent does. A
+// child's id is used once.
+func Options(id, title string) workflow.ChildWorkflowOptions {
+	return workflow.ChildWorkflowOptions{
+		WorkflowID:            id,
+		WorkflowTaskTimeout:   session.WorkflowTaskTimeout,
+		TaskQueue:             session.TaskQueue,
+		WaitForCancellation:   true,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		StaticSummary:         title,
+	}
+}
