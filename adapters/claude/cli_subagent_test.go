@@ -29,7 +29,7 @@ func TestRealSubagentInterrupted(t *testing.T) {
 		wait         func(*testing.T, *adaptertest.Rig)
 	}{
 		"tool":   {"SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitStarted},
-		"text":   {"SUBAGENT THINK about it ANDTHEN GATE deep", "[Request interrupted by user]", awaitGate},
+		"text":   {"SUBAGENT THINK about it ANDTHEN GATE deep", "[Request interrupted by user]", awaitTextAndGate},
 		"nested": {"SUBAGENT TWO ANDTHEN SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitStarted},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,14 @@ func TestRealSubagentInterrupted(t *testing.T) {
 
 func awaitStarted(_ *testing.T, r *adaptertest.Rig) { r.AwaitFile("begun") }
 
-func awaitGate(t *testing.T, r *adaptertest.Rig) {
+// awaitTextAndGate waits until the model is at the gate and the text before it was
+// streamed: an interrupt before that finds a text that the program has written down and
+// will never stream.
+func awaitTextAndGate(t *testing.T, r *adaptertest.Rig) {
+	r.Await("the text before the gate", func(e event.Event) bool {
+		u, ok := e.Payload.(event.BlockUpsert)
+		return ok && u.Block.Content != nil && *u.Block.Content == "I thought about: about it"
+	})
 	require.NoError(t, r.Model.Waiting(t.Context(), "deep"))
 }
 

@@ -64,7 +64,10 @@ func TestFullDisk(t *testing.T) {
 	ctx := testContext(t)
 	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY remember the word clementine").Err())
-	r, gate := sendToGate(ctx, t, h, "")
+	// What the agent says behind the gate is more than has room in the last page of a file.
+	gate := "live-" + uuid.NewString()
+	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate + " THEN BIG 200000"})
+	require.NoError(t, err)
 	heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
 	ballast := fill(t, disk)
 	spaceOf(t).Model.Open(gate)
