@@ -79,6 +79,9 @@ type talk struct {
 	// time, so that lines stay in order.
 	answers chan answer
 	asking  bool
+	// held are the lines that a person typed while one was in progress; they follow it in
+	// their order.
+	held []string
 	// stopNext requests an interrupt as soon as that message is accepted.
 	stopNext bool
 	owned    sync.WaitGroup
@@ -176,24 +179,41 @@ func (t *talk) loop(ctx context.Context, signals <-chan os.Signal) error {
 	for {
 		t.prompt()
 		err := t.step(ctx, signals)
-		if errors.Is(err, errLeave) {
+		if err != nil {
 			t.clearPrompt()
+			t.tellUnsent()
+		}
+		if errors.Is(err, errLeave) {
 			if t.tty {
 				return nil // a person has seen what failed
 			}
 			return t.failure
 		}
 		if err != nil {
-			t.clearPrompt()
 			return err
 		}
 	}
 }
 
+// tellUnsent tells, at the end, of lines that may not have arrived.
+func (t *talk) tellUnsent() {
+	if t.asking {
+		t.hint("the session has not answered the last request; it may still obey it")
+	}
+	for _, line := range t.held {
+		t.hint("not sent: " + line)
+	}
+}
+
 // step handles the next event, line, answer or signal.
 func (t *talk) step(ctx context.Context, signals <-chan os.Signal) error {
+	if !t.asking && len(t.held) > 0 {
+		next := t.held[0]
+		t.held = t.held[1:]
+		return t.say(ctx, next)
+	}
 	lines := t.lines
-	if t.asking || t.ended || t.scripted() {
+	if t.ended || t.scripted() {
 		lines = nil
 	}
 	if t.ended && !t.asking && len(t.ours) == 0 {
@@ -213,8 +233,10 @@ func (t *talk) step(ctx context.Context, signals <-chan os.Signal) error {
 }
 
 // scripted reports whether lines from a pipe must wait for the previous answer.
-func (t *talk) scripted() bool { return !t.tty && len(t.ours) > 0 && len(t.asks) == 0 }
+func (t *talk) scripted() bool { return !t.tty && (t.asking || len(t.ours) > 0 && len(t.asks) == 0) }
 
+// line handles a line of the input. Commands are obeyed at once: a person must get away also
+// while the session does not answer.
 func (t *talk) line(ctx context.Context, line string) error {
 	t.prompted, t.signals = false, 0
 	if t.tty {
@@ -228,7 +250,16 @@ func (t *talk) line(ctx context.Context, line string) error {
 	case line == "/interrupt":
 		t.interrupt(ctx)
 		return nil
-	case len(t.asks) > 0:
+	case t.asking:
+		t.held = append(t.held, line)
+		return nil
+	}
+	return t.say(ctx, line)
+}
+
+// say says a line to the session: as a message, or as the answer to a permission request.
+func (t *talk) say(ctx context.Context, line string) error {
+	if len(t.asks) > 0 {
 		return t.decide(ctx, line)
 	}
 	m, err := t.c.message(line, sendFlags{whenBusy: string(t.busy)})
@@ -380,10 +411,10 @@ func (t *talk) signal(ctx context.Context, s os.Signal) error {
 		return errLeave
 	}
 	if len(t.turns) == 0 && len(t.ours) == 0 {
-		t.say("Ctrl-C again leaves")
+		t.hint("Ctrl-C again leaves")
 		return nil
 	}
-	t.say("interrupting the turn; Ctrl-C again leaves")
+	t.hint("interrupting the turn; Ctrl-C again leaves")
 	t.interrupt(ctx)
 	return nil
 }
@@ -402,7 +433,8 @@ func (t *talk) interrupt(ctx context.Context) {
 	})
 }
 
-func (t *talk) say(line string) {
+// hint tells the person something.
+func (t *talk) hint(line string) {
 	t.aside(func() { fmt.Fprintf(t.c.stderr, "sojourn: %s\n", line) })
 }
 

@@ -27,7 +27,7 @@ func (t *talk) catchUp(ctx context.Context) (after uint64, err error) {
 		return after, nil
 	}
 	if t.tty {
-		t.say("talking to session " + t.h.ID() + "; Ctrl-C interrupts a turn, /quit leaves")
+		t.hint("talking to session " + t.h.ID() + "; Ctrl-C interrupts a turn, /quit leaves")
 	}
 	if err := t.p.Recent(b.State()); err != nil {
 		return after, err

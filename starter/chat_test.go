@@ -68,3 +68,45 @@ func TestChatShowsTheRequestThatItAnswers(t *testing.T) {
 	require.Contains(t, out.String(), shown[next])
 	require.Equal(t, 1, strings.Count(out.String(), shown[now]))
 }
+
+// While a request is unanswered, commands are obeyed at once, and other lines wait for
+// their turn.
+func TestChatObeysCommandsWhileARequestIsUnanswered(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(nil, "")
+	talk.tty = true
+	never := make(chan struct{})
+	t.Cleanup(func() { close(never) })
+	talk.ask(func() answer { <-never; return answer{} })
+	go func() {
+		for _, line := range []string{"one", "two", "/interrupt", "/quit"} {
+			talk.lines <- line
+		}
+	}()
+	require.NoError(t, talk.loop(t.Context(), make(chan os.Signal)))
+	require.True(t, talk.stopNext, "the interrupt follows the request")
+	require.Equal(t, "sojourn: the session has not answered the last request; it may still obey it\n"+
+		"sojourn: not sent: one\nsojourn: not sent: two\n", errs.String())
+}
+
+// Lines that waited are sent in their order, before those typed after them.
+func TestChatSendsHeldLinesInOrder(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(nil, "")
+	talk.tty, talk.asking = true, true
+	long := strings.Repeat("x", session.MaxMessageBytes)
+	for _, line := range []string{"\xff one", long} {
+		require.NoError(t, talk.line(t.Context(), line))
+	}
+	require.Empty(t, errs.String())
+	talk.asking = false // both are refused before they are sent, so nothing is asked
+	for range 2 {
+		require.NoError(t, talk.step(t.Context(), make(chan os.Signal)))
+	}
+	first, second, _ := strings.Cut(errs.String(), "is not UTF-8")
+	require.NotContains(t, first, "message: is ")
+	require.Contains(t, second, "message: is ")
+	require.Empty(t, talk.held)
+}
