@@ -29,8 +29,26 @@ type steered struct {
 // wait for its tool and may be done with both messages at once. RECALL shows its end.
 func (s *steered) text() string { return "GATE " + s.gates[1] + " THEN SAY " + s.word }
 
-// steerInTool starts a turn and sends a message while its tool runs.
+// steerInTool starts a turn and sends a message while its tool runs. On a machine that is
+// too busy to answer the offer in time the receipt can't say that it was handed over: then
+// it tries with another session.
 func steerInTool(t *testing.T, dir string, a adapters.Adapter) (s *steered, letGo func()) {
+	t.Helper()
+	for try := 1; ; try++ {
+		if s, letGo = trySteerInTool(t, dir, a); s.can == (s.next.Handling == session.HandlingHanded) {
+			return s, letGo
+		}
+		_, err := s.h.EditQueue(testContext(t), session.QueueEdit{MessageID: s.next.MessageID, Place: new(0)})
+		require.ErrorContains(t, err, "was handed to the running turn", "the receipt says %s, and not for want of an answer", s.next.Handling)
+		require.Less(t, try, 3, "the agent is never asked in time")
+		letGo()
+		s.openGate(1)
+		s.openGate(2)
+		s.ends()
+	}
+}
+
+func trySteerInTool(t *testing.T, dir string, a adapters.Adapter) (s *steered, letGo func()) {
 	t.Helper()
 	s = &steered{
 		staged: stageThen(t, dir, a.Info().Name, func(*staged) string { return "" }), can: a.Info().Capabilities.Steer,
@@ -41,11 +59,6 @@ func steerInTool(t *testing.T, dir string, a adapters.Adapter) (s *steered, letG
 	var err error
 	s.next, err = s.h.Send(testContext(t), session.Message{Text: s.text(), WhenBusy: session.BusySteer})
 	require.NoError(t, err)
-	want := session.HandlingQueued
-	if s.can {
-		want = session.HandlingHanded
-	}
-	require.Equal(t, want, s.next.Handling)
 	return s, letGo
 }
 
