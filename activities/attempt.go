@@ -85,7 +85,11 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 	if a.adapter, err = h.o.Agents.Get(in.Agent.Name); err != nil {
 		return nil, err
 	}
-	a.machine.Steers = a.adapter.Info().Capabilities.Steer
+	can := a.adapter.Info().Capabilities
+	a.machine.Steers = can.Steer
+	if !can.Cost {
+		a.machine.Prices.Table = h.o.Prices
+	}
 	if a.checkpoint, err = h.settledCheckpoint(ctx, in); err != nil && !a.learn(err) {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ func (a *attempt) openAgent(ctx context.Context) (err error) {
 		return err
 	}
 	a.archiver, a.machine.Folders = h.archiverOf(a.agent), []string{a.agent.Paths.Workspace, a.agent.Paths.Home}
+	a.machine.Prices.Model = cmp.Or(a.checkpoint.Model, a.agent.Launch.Model)
 	if err := a.heartbeater.Lease(ctx, a.agent.Conn); err != nil {
 		return err
 	}
@@ -292,9 +293,13 @@ func (a *attempt) applyOptions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.checkpoint.Model = model
+	a.setModel(model)
 	a.setPolicy(permission)
 	return nil
+}
+
+func (a *attempt) setModel(model string) {
+	a.checkpoint.Model, a.machine.Prices.Model = model, model
 }
 
 func (a *attempt) setPolicy(p adapters.Permission) {

@@ -82,7 +82,8 @@ func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Optio
 			return err
 		}
 		if told {
-			a.checkpoint.Model, a.checkpoint.Open.Options.Model = o.Model, o.Model
+			a.setModel(o.Model)
+			a.checkpoint.Open.Options.Model = o.Model
 		}
 	}
 	if o.Permission != "" {

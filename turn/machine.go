@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/limits/prices"
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/steering"
 	"github.com/sojourn-run/sojourn/turn/summary"
@@ -81,6 +82,8 @@ type Config struct {
 	// Limits are the session's, and Used is what it had used when the attempt started.
 	Limits limits.Limits `json:"limits,omitzero"`
 	Used   limits.Used   `json:"used,omitzero"`
+	// Prices put a cost on the reports of an agent that tells none.
+	Prices prices.Meter `json:"prices,omitzero"`
 	// MaxTicks is how many model calls the message may take; 0 is no limit.
 	MaxTicks int `json:"maxTicks,omitempty"`
 	// Began is when the attempt started.
@@ -167,6 +170,7 @@ func (m *Machine) Has(p Place) bool {
 // whether the turn has ended.
 func (m *Machine) record(r Record) []Action {
 	m.Read = r.Next
+	r.Events = m.Prices.Priced(r.Events)
 	if at := earlier(r.At, r.Now); r.Progress && at.After(m.LastProgress) {
 		m.LastProgress = at
 	}
