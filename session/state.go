@@ -83,7 +83,7 @@ type State struct {
 	Turns   int         `json:"turns"`
 	Usage   event.Usage `json:"usage"`
 	// CostUSD is the cost of the turns and of the ended children, with their own children;
-	// nil while no agent has reported a cost.
+	// nil while none is known: reported by an agent, or by a worker's prices.
 	CostUSD *float64 `json:"costUSD,omitempty"`
 	// WorkMS is how many milliseconds turns have run.
 	WorkMS int64 `json:"workMs,omitempty"`
