@@ -70,7 +70,7 @@ func (a *attempt) openDialogue(ctx context.Context) error {
 		a.dialogue.Hold()
 	}
 	if a.agent.Fresh && a.agent.Note != "" {
-		note := own(event.Log{Level: "info", Message: a.agent.Note})
+		note := fromServer(event.Log{Level: "info", Message: a.agent.Note})
 		return a.out.Add(ctx, []event.Event{note}, stream.Position{})
 	}
 	return nil
@@ -224,7 +224,7 @@ func (a *attempt) sayBeginning(ctx context.Context) error {
 		return err
 	}
 	if !begun {
-		events = append(events, own(event.QueryStarted{Query: event.Query{
+		events = append(events, fromServer(event.QueryStarted{Query: event.Query{
 			ExecutionID: a.in.ExecutionID, MessageIDs: []string{a.in.Message.ID}, Message: brief.Truncate(a.in.Message.Text, 200),
 		}}))
 		events = append(events, a.unbound()...)
@@ -246,7 +246,7 @@ func (a *attempt) unbound() []event.Event {
 	if len(bounds) == 0 || a.adapter.Info().Capabilities.Ticks {
 		return nil
 	}
-	return []event.Event{own(event.Log{
+	return []event.Event{fromServer(event.Log{
 		Level: "warn", Message: fmt.Sprintf("%s has no effect: %s does not report its model calls", strings.Join(bounds, ", "), a.in.Agent.Name),
 	})}
 }

@@ -223,7 +223,7 @@ const archivePatience = 5 * time.Second
 // archiveEnd archives what the turn left, and syncs once more after the turn: an agent may
 // write its last lines after it reported that it is idle.
 func (a *attempt) archiveEnd(ctx context.Context) {
-	if len(a.checkpoint.Own) > 0 {
+	if len(a.checkpoint.Server) > 0 {
 		a.archiveOwn(ctx)
 		if err := a.saveEnded(); err != nil {
 			a.behind = err.Error()
@@ -234,7 +234,7 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 	grown, err := a.archiver.sync(once)
 	if err != nil {
 		a.behind = err.Error()
-	} else if behind := a.syncWorkspace(once); behind != "" || len(a.checkpoint.Own) == 0 {
+	} else if behind := a.syncWorkspace(once); behind != "" || len(a.checkpoint.Server) == 0 {
 		a.behind = behind
 	}
 	if err := errors.Join(a.sayGrown(ctx, grown), a.out.Flush(ctx)); err != nil {
@@ -247,11 +247,11 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 func (a *attempt) archiveOwn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
-	if err := a.host.o.Archive.AppendOwn(ctx, a.in.Agent.SessionID, a.fence.Epoch, a.checkpoint.Own...); err != nil {
+	if err := a.host.o.Archive.AppendServerEntries(ctx, a.in.Agent.SessionID, a.fence.Epoch, a.checkpoint.Server...); err != nil {
 		a.behind = err.Error()
 		return
 	}
-	a.checkpoint.Own = nil
+	a.checkpoint.Server = nil
 }
 
 // saveEnded saves the result of an ended turn, unless another turn has written the

@@ -137,16 +137,16 @@ func (a *attempt) collectServer(ctx context.Context) error {
 		return err
 	}
 	placed, last := h.Server()
-	a.checkpoint.Own = collect(a.checkpoint.Own, ownEntriesOf(placed))
+	a.checkpoint.Server = collect(a.checkpoint.Server, serverEntriesOf(placed))
 	a.machine.Summary.SetLast(last)
 	return nil
 }
 
 // collect adds entries to those that are not archived yet. Entries that were collected
 // before may have another anchor now.
-func collect(own, entries []archive.OwnEntry) []archive.OwnEntry {
-	own = slices.DeleteFunc(own, func(old archive.OwnEntry) bool {
-		return slices.ContainsFunc(entries, func(e archive.OwnEntry) bool { return e.ID == old.ID })
+func collect(own, entries []archive.ServerEntry) []archive.ServerEntry {
+	own = slices.DeleteFunc(own, func(old archive.ServerEntry) bool {
+		return slices.ContainsFunc(entries, func(e archive.ServerEntry) bool { return e.ID == old.ID })
 	})
 	return append(own, entries...)
 }

@@ -245,7 +245,7 @@ func (a *attempt) saveAnswer(requestID string) error {
 func (a *attempt) emitOwn(ctx context.Context, do turn.Emit) error {
 	var events []event.Event
 	for _, p := range do.Payloads {
-		events = append(events, own(p))
+		events = append(events, fromServer(p))
 	}
 	if err := a.out.Flush(ctx); err != nil {
 		return err

@@ -72,7 +72,7 @@ func (a *attempt) sayParked(ctx context.Context, p turn.Park) error {
 	if lost := a.in.Resumes; lost != nil {
 		parks += lost.Parks
 	}
-	notice := own(event.SystemBlock(fmt.Sprintf("sojourn-%s-parked-%d", a.in.ExecutionID, parks), "parked", p.Parked.Notice()))
+	notice := fromServer(event.SystemBlock(fmt.Sprintf("sojourn-%s-parked-%d", a.in.ExecutionID, parks), "parked", p.Parked.Notice()))
 	if err := a.say(ctx, turn.Place{Offset: p.Read}, notice); err != nil {
 		return err
 	}

@@ -67,12 +67,12 @@ func (s *Session) fenceOff(ctx context.Context, in contract.CatchUpInput, closed
 	if err != nil {
 		return 0, err
 	}
-	events := []event.Event{own(event.Status{Epoch: epoch, Message: "the session's workflow was behind its stream and caught up; what the stream has is kept"})}
+	events := []event.Event{fromServer(event.Status{Epoch: epoch, Message: "the session's workflow was behind its stream and caught up; what the stream has is kept"})}
 	if closed {
 		if err := s.Archive.MarkOpen(ctx, in.SessionID, epoch); err != nil {
 			return 0, err
 		}
-		events = append(events, own(event.SessionInitialized{Agent: in.Agent, Reopened: true}), own(runtime(true)))
+		events = append(events, fromServer(event.SessionInitialized{Agent: in.Agent, Reopened: true}), fromServer(runtime(true)))
 	}
 	_, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: epoch}, LastSeq: in.LastSeq, Key: fmt.Sprintf("catch-up-%s-%d", in.RunID, epoch), Events: events,
