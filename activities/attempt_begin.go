@@ -126,7 +126,7 @@ func (a *attempt) ask(ctx context.Context) error {
 	if err := a.applyOptions(ctx); err != nil {
 		return err
 	}
-	if err := a.sayBeginning(ctx); err != nil {
+	if err := a.emitBeginning(ctx); err != nil {
 		return err
 	}
 	if r := a.checkpoint.Open.Resume; r.Withholds() {
@@ -152,7 +152,7 @@ func (a *attempt) endTerminated(ctx context.Context) error {
 		return err
 	}
 	a.resumeMachine()
-	if err := a.sayBeginning(ctx); err != nil {
+	if err := a.emitBeginning(ctx); err != nil {
 		return err
 	}
 	// Either the runner has the prompt and reports its offset, or it was never written and
@@ -208,8 +208,8 @@ func (a *attempt) resumeMachine() {
 	}
 }
 
-// sayBeginning streams that the query starts or is resumed; once.
-func (a *attempt) sayBeginning(ctx context.Context) error {
+// emitBeginning streams that the query starts or is resumed; once.
+func (a *attempt) emitBeginning(ctx context.Context) error {
 	beginning := turn.Place{Offset: a.checkpoint.Offset}
 	if a.machine.Has(beginning) {
 		return nil
@@ -229,7 +229,7 @@ func (a *attempt) sayBeginning(ctx context.Context) error {
 		}}))
 		events = append(events, a.unbound()...)
 	}
-	return a.say(ctx, beginning, slices.Concat(events, resumed)...)
+	return a.appendAt(ctx, beginning, slices.Concat(events, resumed)...)
 }
 
 // unbound warns of a limit of model calls that can't hold, since the agent does not
@@ -259,7 +259,7 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 		if a.in.Unarchived == nil {
 			return nil, false, nil
 		}
-		return nil, false, a.sayWhatIsLost(ctx)
+		return nil, false, a.emitLostBefore(ctx)
 	}
 	h, err := a.read(ctx, nil)
 	if err != nil {
@@ -284,7 +284,7 @@ func (a *attempt) applyOptions(ctx context.Context) error {
 	changed := a.checkpoint.Open.Options
 	model := cmp.Or(changed.Model, a.in.Agent.Model, a.agent.Launch.Model)
 	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.Launch.Policy.Standing)
-	err := a.tellOptions(ctx, model, permission)
+	err := a.sendOptions(ctx, model, permission)
 	if errors.Is(err, adapters.ErrUnsupported) {
 		if err = a.host.StopAgent(ctx, a.agent, runner.Grace{}); err == nil {
 			err = a.openAgent(ctx)
@@ -320,7 +320,7 @@ func (a *attempt) mode(standing adapters.Permission) adapters.Permission {
 	return a.policy(standing).Mode()
 }
 
-func (a *attempt) tellOptions(ctx context.Context, model string, permission adapters.Permission) error {
+func (a *attempt) sendOptions(ctx context.Context, model string, permission adapters.Permission) error {
 	if a.agent.Fresh {
 		return nil
 	}

@@ -114,7 +114,7 @@ func (r *Reconciler) terminationRecord(ctx context.Context, in contract.RecordTe
 	if s := in.State.Since; s != nil {
 		since.LastSeq, since.Anchor = s.AfterSeq, s.Anchor
 	}
-	p, err := readPast(ctx, r.Stream, since)
+	p, err := replay(ctx, r.Stream, since)
 	if err != nil {
 		return terminationRecord{}, err
 	}
@@ -166,7 +166,7 @@ func (r *Reconciler) lost(ctx context.Context, in contract.RecordTerminationInpu
 
 // closingEvents returns the events that fail what was not answered, in the stream and in
 // the conversation, and close the session.
-func closingEvents(in contract.RecordTerminationInput, p *past) []event.Event {
+func closingEvents(in contract.RecordTerminationInput, p *replayed) []event.Event {
 	why := in.Termination.Sentence()
 	info := event.ErrorInfo{Message: why + " before this message was answered", Code: session.TypeTerminated}
 	pending := in.State.Waiting
@@ -199,7 +199,7 @@ func closingEvents(in contract.RecordTerminationInput, p *past) []event.Event {
 	return append(events, fromServer(runtime(false)), fromServer(event.SessionClosed{Reason: string(in.Termination)}))
 }
 
-func (p *past) endOf(messageID string) (session.Result, bool) {
+func (p *replayed) endOf(messageID string) (session.Result, bool) {
 	for _, res := range p.results {
 		if res.MessageID == messageID || slices.Contains(res.MessageIDs, messageID) {
 			return res, true

@@ -47,12 +47,12 @@ type Machine struct {
 	// attempt, or of earlier ones if not by the policy.
 	Asked   map[string]Asked     `json:"asked,omitempty"`
 	Answers map[string]Responded `json:"answers,omitempty"`
-	// Waiting are the open requests that only a person can answer, Told those that the
-	// workflow was sent; TellAnyway is set while that is unknown, because an earlier
+	// Waiting are the open requests that only a person can answer, Reported those that the
+	// workflow was sent; ReportAnyway is set while that is unknown, because an earlier
 	// attempt may have sent others.
-	Waiting    []string `json:"waiting,omitempty"`
-	Told       []string `json:"told,omitempty"`
-	TellAnyway bool     `json:"tellAnyway,omitempty"`
+	Waiting      []string `json:"waiting,omitempty"`
+	Reported     []string `json:"reported,omitempty"`
+	ReportAnyway bool     `json:"reportAnyway,omitempty"`
 
 	// Steered are the messages that the agent was sent while it worked.
 	Steered steering.Messages `json:"steered,omitempty"`
@@ -156,7 +156,7 @@ func (m *Machine) Step(s Signal) []Action {
 	case Withheld:
 		return m.withhold(s)
 	case WaitingTold:
-		m.TellAnyway, m.Told = false, s.Requests
+		m.ReportAnyway, m.Reported = false, s.Requests
 	}
 	return nil
 }
@@ -178,13 +178,13 @@ func (m *Machine) record(r Record) []Action {
 		m.LastExit = r.Exit
 	}
 	m.track(r.Events, earlier(r.At, r.Now))
-	again := m.hearSteered(r)
+	again := m.trackSteered(r)
 	if m.Concluded != nil {
 		return m.conclude(r)
 	}
 	var do []Action
 	if place := (Place{r.Offset, len(r.Events)}); len(r.Events) > 0 && !m.Has(place) {
-		do = append(m.tellWaiting(), Append{r.Events, place})
+		do = append(m.reportWaiting(), Append{r.Events, place})
 		do = append(do, again...)
 	}
 	var end *Ending
@@ -318,10 +318,10 @@ func (m *Machine) stopWaiting(request string) {
 	m.Waiting = slices.DeleteFunc(slices.Clone(m.Waiting), func(have string) bool { return have == request })
 }
 
-// tellWaiting signals to the workflow which requests wait for a person, if that changed.
-func (m *Machine) tellWaiting() []Action {
-	if !m.TellAnyway && slices.Equal(m.Waiting, m.Told) {
+// reportWaiting signals to the workflow which requests wait for a person, if that changed.
+func (m *Machine) reportWaiting() []Action {
+	if !m.ReportAnyway && slices.Equal(m.Waiting, m.Reported) {
 		return nil
 	}
-	return []Action{TellWaiting{m.Waiting}}
+	return []Action{ReportWaiting{m.Waiting}}
 }
