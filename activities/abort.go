@@ -70,7 +70,7 @@ func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.Em
 	}
 	placed, anchor := h.Server()
 	out.LastBlockID = anchor
-	return out, s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, ownEntriesOf(placed)...)
+	return out, s.Archive.AppendServerEntries(ctx, in.SessionID, in.Epoch, serverEntriesOf(placed)...)
 }
 
 // fenceLostHost makes sure that a worker of a lost host writes nothing more to the stream:
@@ -79,7 +79,7 @@ func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.Em
 func fenceLostHost(ctx context.Context, log *stream.Log, sessionID string, epoch, lastSeq uint64) error {
 	_, err := log.Emit(ctx, sessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: epoch}, LastSeq: lastSeq, Key: fmt.Sprintf("lost-host-%d", epoch),
-		Events: []event.Event{own(event.Status{Epoch: epoch, Message: "the session's host is lost; what the stream has of it is kept"})},
+		Events: []event.Event{fromServer(event.Status{Epoch: epoch, Message: "the session's host is lost; what the stream has of it is kept"})},
 	})
 	return err
 }

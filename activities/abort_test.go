@@ -52,7 +52,7 @@ func TestAnAbortedExecutionKeepsItsMessage(t *testing.T) {
 				require.NoError(t, err)
 				var events []event.Event
 				for _, p := range c.streamed {
-					events = append(events, own(p))
+					events = append(events, fromServer(p))
 				}
 				_, err = w.Append(t.Context(), events, stream.Position{})
 				require.NoError(t, err)
@@ -65,8 +65,8 @@ func TestAnAbortedExecutionKeepsItsMessage(t *testing.T) {
 			q.Error = &info
 			in.Key, in.TakeEpoch = "failed-x2", true
 			in.Events = []event.Event{
-				own(event.BlockUpsert{Block: event.Block{ID: "failed", Type: event.BlockError, Status: event.StatusComplete, Source: event.SourceServer, Message: &info.Message}}),
-				own(event.QueryFailed{Query: q}),
+				fromServer(event.BlockUpsert{Block: event.Block{ID: "failed", Type: event.BlockError, Status: event.StatusComplete, Source: event.SourceServer, Message: &info.Message}}),
+				fromServer(event.QueryFailed{Query: q}),
 			}
 			in.Abort = &contract.Abort{
 				Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq,
@@ -122,15 +122,15 @@ func TestAnAbortedExecutionHasOneEnd(t *testing.T) {
 	q := event.Query{ExecutionID: "x2", MessageIDs: []string{"m2"}}
 	old, err := log.Writer(t.Context(), id, stream.Fence{Epoch: begun.Epoch, Attempt: 1}, stream.WriterOptions{LastSeq: begun.LastSeq})
 	require.NoError(t, err)
-	_, err = old.Append(t.Context(), []event.Event{own(event.QueryStarted{Query: q})}, stream.Position{})
+	_, err = old.Append(t.Context(), []event.Event{fromServer(event.QueryStarted{Query: q})}, stream.Position{})
 	require.NoError(t, err)
 	var late error
 	s.Agents = adapters.New(duringParse{claude, func() {
-		_, late = old.Append(t.Context(), []event.Event{own(event.QueryCompleted{Query: q})}, stream.Position{})
+		_, late = old.Append(t.Context(), []event.Event{fromServer(event.QueryCompleted{Query: q})}, stream.Position{})
 	}})
 	_, err = s.Emit(t.Context(), contract.EmitInput{
 		SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq, Key: "failed-x2", TakeEpoch: true,
-		Events: []event.Event{own(event.QueryFailed{Query: q})},
+		Events: []event.Event{fromServer(event.QueryFailed{Query: q})},
 		Abort: &contract.Abort{
 			Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq,
 		},
@@ -159,13 +159,13 @@ func TestAnEndThatOnlyAHeartbeatTold(t *testing.T) {
 	q := event.Query{ExecutionID: "x2", MessageIDs: []string{"m2"}}
 	old, err := log.Writer(t.Context(), id, stream.Fence{Epoch: begun.Epoch, Attempt: 1}, stream.WriterOptions{LastSeq: begun.LastSeq})
 	require.NoError(t, err)
-	_, err = old.Append(t.Context(), []event.Event{own(event.QueryStarted{Query: q}), own(event.QueryCompleted{Query: q})}, stream.Position{})
+	_, err = old.Append(t.Context(), []event.Event{fromServer(event.QueryStarted{Query: q}), fromServer(event.QueryCompleted{Query: q})}, stream.Position{})
 	require.NoError(t, err)
 	require.NoError(t, log.Purge(t.Context(), id))
 	ended := session.Result{ExecutionID: "x2", MessageID: "m2", Outcome: session.Completed}
 	out, err := s.Emit(t.Context(), contract.EmitInput{
 		SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq, Key: "failed-x2", TakeEpoch: true,
-		Events: []event.Event{own(event.QueryFailed{Query: q})},
+		Events: []event.Event{fromServer(event.QueryFailed{Query: q})},
 		Abort: &contract.Abort{
 			Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq, Ended: &ended,
 		},

@@ -35,7 +35,7 @@ func (a *attempt) awaitAnswer(ctx context.Context, f turn.Finish) error {
 		}
 		if f.Ending.Exited || a.gone(ctx, f) {
 			a.host.o.Log.Warn("the agent exited before it wrote its answer down", "session", a.in.Agent.SessionID)
-			return a.sayWhatIsLost(ctx)
+			return a.emitLostBefore(ctx)
 		}
 		if time.Now().After(until) {
 			a.host.o.Log.Info("the agent has not written its answer down yet", "session", a.in.Agent.SessionID, "block", answer)

@@ -182,8 +182,8 @@ func (s *syncing) stop() {
 func changed(infos []archive.TranscriptInfo) []event.Event {
 	var events []event.Event
 	for _, i := range infos {
-		if i.ID != archive.OwnTranscript {
-			events = append(events, own(event.TranscriptChanged{Transcript: event.Transcript{ID: i.ID, Offset: i.Size, SHA256: i.SHA256}}))
+		if i.ID != archive.ServerTranscript {
+			events = append(events, fromServer(event.TranscriptChanged{Transcript: event.Transcript{ID: i.ID, Offset: i.Size, SHA256: i.SHA256}}))
 		}
 	}
 	return events

@@ -193,7 +193,7 @@ func TestAnEndIsArchivedWithoutItsStream(t *testing.T) {
 	says.onEnd = dies
 	_, err := b.attempt(ctx, 1, in)
 	require.Error(t, err)
-	own, err := b.store.Own(t.Context(), b.agent.SessionID)
+	own, err := b.store.ServerEntries(t.Context(), b.agent.SessionID)
 	require.NoError(t, err)
 	require.Empty(t, own, "the worker died before")
 	b.log, _ = fresh(t)
@@ -202,10 +202,10 @@ func TestAnEndIsArchivedWithoutItsStream(t *testing.T) {
 	out, err := b.attempt(t.Context(), 2, in)
 	require.NoError(t, err)
 	require.Equal(t, session.Failed, out.Result.Outcome)
-	own, err = b.store.Own(t.Context(), b.agent.SessionID)
+	own, err = b.store.ServerEntries(t.Context(), b.agent.SessionID)
 	require.NoError(t, err)
-	said := func(what func(event.Block) bool) func(archive.OwnEntry) bool {
-		return func(e archive.OwnEntry) bool {
+	said := func(what func(event.Block) bool) func(archive.ServerEntry) bool {
+		return func(e archive.ServerEntry) bool {
 			p, ok := e.Event.Payload.(event.BlockUpsert)
 			return ok && what(p.Block)
 		}

@@ -80,12 +80,16 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 		Used:     in.Used.Add(event.Usage{}, nil, a.began.Sub(activity.GetInfo(ctx).ScheduledTime)),
 		Patience: cmp.Or(time.Duration(in.NoProgressMS)*time.Millisecond, session.DefaultNoProgress),
 	}, in.Anchor)
-	a.machine.TellAnyway, a.machine.HasServer = again, again
+	a.machine.ReportAnyway, a.machine.HasServer = again, again
 	var err error
 	if a.adapter, err = h.o.Agents.Get(in.Agent.Name); err != nil {
 		return nil, err
 	}
-	a.machine.Steers = a.adapter.Info().Capabilities.Steer
+	can := a.adapter.Info().Capabilities
+	a.machine.Steers = can.Steer
+	if !can.Cost {
+		a.machine.Prices.Table = h.o.Prices
+	}
 	if a.checkpoint, err = h.settledCheckpoint(ctx, in); err != nil && !a.learn(err) {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ func (a *attempt) openAgent(ctx context.Context) (err error) {
 		return err
 	}
 	a.archiver, a.machine.Folders = h.archiverOf(a.agent), []string{a.agent.Paths.Workspace, a.agent.Paths.Home}
+	a.machine.Prices.Model = cmp.Or(a.checkpoint.Model, a.agent.Launch.Model)
 	if err := a.heartbeater.Lease(ctx, a.agent.Conn); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (a *attempt) openDialogue(ctx context.Context) error {
 		a.dialogue.Hold()
 	}
 	if a.agent.Fresh && a.agent.Note != "" {
-		note := own(event.Log{Level: "info", Message: a.agent.Note})
+		note := fromServer(event.Log{Level: "info", Message: a.agent.Note})
 		return a.out.Add(ctx, []event.Event{note}, stream.Position{})
 	}
 	return nil
@@ -125,7 +126,7 @@ func (a *attempt) ask(ctx context.Context) error {
 	if err := a.applyOptions(ctx); err != nil {
 		return err
 	}
-	if err := a.sayBeginning(ctx); err != nil {
+	if err := a.emitBeginning(ctx); err != nil {
 		return err
 	}
 	if r := a.checkpoint.Open.Resume; r.Withholds() {
@@ -151,7 +152,7 @@ func (a *attempt) endTerminated(ctx context.Context) error {
 		return err
 	}
 	a.resumeMachine()
-	if err := a.sayBeginning(ctx); err != nil {
+	if err := a.emitBeginning(ctx); err != nil {
 		return err
 	}
 	// Either the runner has the prompt and reports its offset, or it was never written and
@@ -207,8 +208,8 @@ func (a *attempt) resumeMachine() {
 	}
 }
 
-// sayBeginning streams that the query starts or is resumed; once.
-func (a *attempt) sayBeginning(ctx context.Context) error {
+// emitBeginning streams that the query starts or is resumed; once.
+func (a *attempt) emitBeginning(ctx context.Context) error {
 	beginning := turn.Place{Offset: a.checkpoint.Offset}
 	if a.machine.Has(beginning) {
 		return nil
@@ -223,12 +224,12 @@ func (a *attempt) sayBeginning(ctx context.Context) error {
 		return err
 	}
 	if !begun {
-		events = append(events, own(event.QueryStarted{Query: event.Query{
+		events = append(events, fromServer(event.QueryStarted{Query: event.Query{
 			ExecutionID: a.in.ExecutionID, MessageIDs: []string{a.in.Message.ID}, Message: brief.Truncate(a.in.Message.Text, 200),
 		}}))
 		events = append(events, a.unbound()...)
 	}
-	return a.say(ctx, beginning, slices.Concat(events, resumed)...)
+	return a.appendAt(ctx, beginning, slices.Concat(events, resumed)...)
 }
 
 // unbound warns of a limit of model calls that can't hold, since the agent does not
@@ -245,7 +246,7 @@ func (a *attempt) unbound() []event.Event {
 	if len(bounds) == 0 || a.adapter.Info().Capabilities.Ticks {
 		return nil
 	}
-	return []event.Event{own(event.Log{
+	return []event.Event{fromServer(event.Log{
 		Level: "warn", Message: fmt.Sprintf("%s has no effect: %s does not report its model calls", strings.Join(bounds, ", "), a.in.Agent.Name),
 	})}
 }
@@ -258,7 +259,7 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 		if a.in.Unarchived == nil {
 			return nil, false, nil
 		}
-		return nil, false, a.sayWhatIsLost(ctx)
+		return nil, false, a.emitLostBefore(ctx)
 	}
 	h, err := a.read(ctx, nil)
 	if err != nil {
@@ -283,7 +284,7 @@ func (a *attempt) applyOptions(ctx context.Context) error {
 	changed := a.checkpoint.Open.Options
 	model := cmp.Or(changed.Model, a.in.Agent.Model, a.agent.Launch.Model)
 	permission := cmp.Or(changed.Permission, a.in.Agent.Permission, a.agent.Launch.Policy.Standing)
-	err := a.tellOptions(ctx, model, permission)
+	err := a.sendOptions(ctx, model, permission)
 	if errors.Is(err, adapters.ErrUnsupported) {
 		if err = a.host.StopAgent(ctx, a.agent, runner.Grace{}); err == nil {
 			err = a.openAgent(ctx)
@@ -292,9 +293,13 @@ func (a *attempt) applyOptions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.checkpoint.Model = model
+	a.setModel(model)
 	a.setPolicy(permission)
 	return nil
+}
+
+func (a *attempt) setModel(model string) {
+	a.checkpoint.Model, a.machine.Prices.Model = model, model
 }
 
 func (a *attempt) setPolicy(p adapters.Permission) {
@@ -315,7 +320,7 @@ func (a *attempt) mode(standing adapters.Permission) adapters.Permission {
 	return a.policy(standing).Mode()
 }
 
-func (a *attempt) tellOptions(ctx context.Context, model string, permission adapters.Permission) error {
+func (a *attempt) sendOptions(ctx context.Context, model string, permission adapters.Permission) error {
 	if a.agent.Fresh {
 		return nil
 	}

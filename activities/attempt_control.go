@@ -77,20 +77,21 @@ func (a *attempt) emit(ctx context.Context, key string, events []event.Event) er
 // are sent with its next turn.
 func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Options) error {
 	if o.Model != "" {
-		told, err := a.tell(ctx, id+"-model", adapters.SetModel{Model: o.Model})
+		sent, err := a.trySend(ctx, id+"-model", adapters.SetModel{Model: o.Model})
 		if err != nil {
 			return err
 		}
-		if told {
-			a.checkpoint.Model, a.checkpoint.Open.Options.Model = o.Model, o.Model
+		if sent {
+			a.setModel(o.Model)
+			a.checkpoint.Open.Options.Model = o.Model
 		}
 	}
 	if o.Permission != "" {
-		told, err := a.tell(ctx, id+"-permission", adapters.SetPermission{Permission: a.mode(o.Permission)})
+		sent, err := a.trySend(ctx, id+"-permission", adapters.SetPermission{Permission: a.mode(o.Permission)})
 		if err != nil {
 			return err
 		}
-		if told {
+		if sent {
 			a.setPolicy(o.Permission)
 			a.checkpoint.Open.Options.Permission = o.Permission
 		}
@@ -98,8 +99,8 @@ func (a *attempt) changeOptions(ctx context.Context, id string, o contract.Optio
 	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
-// tell sends the agent an input; told is false if the agent doesn't support it.
-func (a *attempt) tell(ctx context.Context, id string, in adapters.Input) (told bool, err error) {
+// trySend sends the agent an input; sent is false if the agent doesn't support it.
+func (a *attempt) trySend(ctx context.Context, id string, in adapters.Input) (sent bool, err error) {
 	err = a.dialogue.Say(ctx, id, in)
 	if errors.Is(err, adapters.ErrUnsupported) {
 		return false, nil
@@ -114,8 +115,8 @@ func (a *attempt) steer(ctx context.Context, m steering.Message) error {
 		return err
 	}
 	// Not under its prompt's id: it may have to be sent again after this agent has exited.
-	told, err := a.tell(ctx, a.inputID("steer-"+m.ID), adapters.Prompt{MessageID: m.ID, Text: m.Text, Parts: m.Parts, Steer: true})
-	if told || err != nil {
+	sent, err := a.trySend(ctx, a.inputID("steer-"+m.ID), adapters.Prompt{MessageID: m.ID, Text: m.Text, Parts: m.Parts, Steer: true})
+	if sent || err != nil {
 		return err
 	}
 	a.machine.Step(turn.SteerRefused{ID: m.ID})

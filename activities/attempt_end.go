@@ -63,7 +63,7 @@ func (a *attempt) saveOutput(ctx context.Context, out contract.RunTurnOutput) er
 // writeEnd appends the turn's end and what precedes it: what silent subagents did, which
 // blocks the agent will not persist, and why it failed.
 func (a *attempt) writeEnd(ctx context.Context, f turn.Finish) error {
-	if err := a.tellSilentThreads(ctx, f); err != nil {
+	if err := a.emitSilentThreads(ctx, f); err != nil {
 		return err
 	}
 	if err := a.keepLost(ctx, f); err != nil {
@@ -73,7 +73,7 @@ func (a *attempt) writeEnd(ctx context.Context, f turn.Finish) error {
 		if f.Ending.Exited {
 			said = append(said, a.unhealthy(f.Ending.Failure.Message)...)
 		}
-		if err := a.say(ctx, turn.Place{Offset: f.Offset, Index: turn.IndexFailure}, said...); err != nil {
+		if err := a.appendAt(ctx, turn.Place{Offset: f.Offset, Index: turn.IndexFailure}, said...); err != nil {
 			return err
 		}
 		a.machine.HasServer = true
@@ -82,7 +82,7 @@ func (a *attempt) writeEnd(ctx context.Context, f turn.Finish) error {
 		return err
 	}
 	end := a.machine.EndEvent(a.message(), f.Ending, a.writer.Tail().LastSeq, time.Now())
-	if err := a.say(ctx, turn.Place{Offset: f.Offset, Index: turn.IndexEnd}, end); err != nil {
+	if err := a.appendAt(ctx, turn.Place{Offset: f.Offset, Index: turn.IndexEnd}, end); err != nil {
 		return err
 	}
 	return a.out.Flush(ctx)
@@ -120,7 +120,7 @@ func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 	if f.Ending.Exited {
 		a.machine.AgentLost(persisted)
 	}
-	return a.say(ctx, place, events...)
+	return a.appendAt(ctx, place, events...)
 }
 
 // adopt takes over the end that the stream has of an execution whose host was lost before
@@ -139,7 +139,7 @@ func (a *attempt) adopt(ctx context.Context) (out contract.RunTurnOutput, err er
 	if r := out.Result.Result; r != nil {
 		out.Usage, out.CostUSD, out.Ticks = r.Usage, r.CostUSD, r.Ticks
 	}
-	if err := a.keepWhatIsLost(ctx); err != nil {
+	if err := a.emitLostOfEnded(ctx); err != nil {
 		return out, err
 	}
 	if err := a.saveOutput(ctx, out); err != nil {
@@ -223,7 +223,7 @@ const archivePatience = 5 * time.Second
 // archiveEnd archives what the turn left, and syncs once more after the turn: an agent may
 // write its last lines after it reported that it is idle.
 func (a *attempt) archiveEnd(ctx context.Context) {
-	if len(a.checkpoint.Own) > 0 {
+	if len(a.checkpoint.Server) > 0 {
 		a.archiveOwn(ctx)
 		if err := a.saveEnded(); err != nil {
 			a.behind = err.Error()
@@ -234,10 +234,10 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 	grown, err := a.archiver.sync(once)
 	if err != nil {
 		a.behind = err.Error()
-	} else if behind := a.syncWorkspace(once); behind != "" || len(a.checkpoint.Own) == 0 {
+	} else if behind := a.syncWorkspace(once); behind != "" || len(a.checkpoint.Server) == 0 {
 		a.behind = behind
 	}
-	if err := errors.Join(a.sayGrown(ctx, grown), a.out.Flush(ctx)); err != nil {
+	if err := errors.Join(a.emitGrown(ctx, grown), a.out.Flush(ctx)); err != nil {
 		a.host.o.Log.Debug("the growth of the archive was not said", "session", a.in.Agent.SessionID, "error", err)
 	}
 	a.host.Go(func(ctx context.Context) { a.host.syncLater(ctx, a.archiver) })
@@ -247,11 +247,11 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 func (a *attempt) archiveOwn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
-	if err := a.host.o.Archive.AppendOwn(ctx, a.in.Agent.SessionID, a.fence.Epoch, a.checkpoint.Own...); err != nil {
+	if err := a.host.o.Archive.AppendServerEntries(ctx, a.in.Agent.SessionID, a.fence.Epoch, a.checkpoint.Server...); err != nil {
 		a.behind = err.Error()
 		return
 	}
-	a.checkpoint.Own = nil
+	a.checkpoint.Server = nil
 }
 
 // saveEnded saves the result of an ended turn, unless another turn has written the

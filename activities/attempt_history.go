@@ -89,24 +89,24 @@ func (a *attempt) readStream(ctx context.Context) error {
 	return err
 }
 
-// sayWhatIsLost makes the stream agree with the transcripts about the previous turn, whose
+// emitLostBefore makes the stream agree with the transcripts about the previous turn, whose
 // agent has exited.
-func (a *attempt) sayWhatIsLost(ctx context.Context) error {
-	return a.sayLost(ctx, func(h *history, persisted reducer.State) []event.Event {
+func (a *attempt) emitLostBefore(ctx context.Context) error {
+	return a.emitDifference(ctx, func(h *history, persisted reducer.State) []event.Event {
 		m := a.message() // that agent may have received it, and it is sent again now
 		return loss.Difference(h.Streamed(), persisted, loss.Options{At: time.Now().UTC(), Asked: m.BlockIDs, MessageID: m.ID, AskedAgain: m.BlockIDs})
 	})
 }
 
-// keepWhatIsLost does the same for this turn, which has ended, and keeps its message: after
+// emitLostOfEnded does the same for this turn, which has ended, and keeps its message: after
 // the stream is deleted, nothing else has a turn that did not reach the archive.
-func (a *attempt) keepWhatIsLost(ctx context.Context) error {
-	return a.sayLost(ctx, func(h *history, persisted reducer.State) []event.Event {
+func (a *attempt) emitLostOfEnded(ctx context.Context) error {
+	return a.emitDifference(ctx, func(h *history, persisted reducer.State) []event.Event {
 		return a.message().Lost(turn.Ending{Exited: true}, h.History, persisted, time.Now().UTC())
 	})
 }
 
-func (a *attempt) sayLost(ctx context.Context, lost func(h *history, persisted reducer.State) []event.Event) error {
+func (a *attempt) emitDifference(ctx context.Context, lost func(h *history, persisted reducer.State) []event.Event) error {
 	h, err := a.read(ctx, nil)
 	if err != nil {
 		return err
@@ -137,16 +137,16 @@ func (a *attempt) collectServer(ctx context.Context) error {
 		return err
 	}
 	placed, last := h.Server()
-	a.checkpoint.Own = collect(a.checkpoint.Own, ownEntriesOf(placed))
+	a.checkpoint.Server = collect(a.checkpoint.Server, serverEntriesOf(placed))
 	a.machine.Summary.SetLast(last)
 	return nil
 }
 
 // collect adds entries to those that are not archived yet. Entries that were collected
 // before may have another anchor now.
-func collect(own, entries []archive.OwnEntry) []archive.OwnEntry {
-	own = slices.DeleteFunc(own, func(old archive.OwnEntry) bool {
-		return slices.ContainsFunc(entries, func(e archive.OwnEntry) bool { return e.ID == old.ID })
+func collect(own, entries []archive.ServerEntry) []archive.ServerEntry {
+	own = slices.DeleteFunc(own, func(old archive.ServerEntry) bool {
+		return slices.ContainsFunc(entries, func(e archive.ServerEntry) bool { return e.ID == old.ID })
 	})
 	return append(own, entries...)
 }

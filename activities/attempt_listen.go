@@ -45,16 +45,16 @@ func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 			if !more {
 				return contract.RunTurnOutput{}, errors.Join(ctx.Err(), runner.ErrClosed)
 			}
-			end, err = a.hear(ctx, r)
+			end, err = a.handleRecord(ctx, r)
 		case c := <-a.controls:
 			c.reply <- a.control(ctx, c.in)
 		case <-syncs.due():
 			syncs.begin(ctx)
 		case r := <-syncs.done:
 			syncs.busy, a.behind = false, problem(r.err)
-			err = a.sayGrown(ctx, r.grown)
+			err = a.emitGrown(ctx, r.grown)
 		case seen := <-files.seen:
-			err = a.sayFiles(ctx, files.syncer, seen)
+			err = a.emitFileEvents(ctx, files.syncer, seen)
 		case <-look.C:
 			a.showPhase("running")
 			end, err = a.step(ctx, turn.Tick{Now: time.Now()})
@@ -71,8 +71,8 @@ func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 	}
 }
 
-// sayGrown appends the events about transcripts that have grown in the archive.
-func (a *attempt) sayGrown(ctx context.Context, grown []archive.TranscriptInfo) error {
+// emitGrown appends the events about transcripts that have grown in the archive.
+func (a *attempt) emitGrown(ctx context.Context, grown []archive.TranscriptInfo) error {
 	return a.out.Add(ctx, changed(grown), stream.Position{})
 }
 
@@ -83,8 +83,8 @@ func problem(err error) string {
 	return err.Error()
 }
 
-// hear handles the next record, or the error that was delivered instead.
-func (a *attempt) hear(ctx context.Context, r delivered) (*turn.Finish, error) {
+// handleRecord handles the next record, or the error that was delivered instead.
+func (a *attempt) handleRecord(ctx context.Context, r delivered) (*turn.Finish, error) {
 	span := turn.Span{Offset: r.Offset, Next: r.Next}
 	switch {
 	case errors.Is(r.err, runner.ErrDamaged):
@@ -157,8 +157,8 @@ func (a *attempt) do(ctx context.Context, action turn.Action) error {
 	switch do := action.(type) {
 	case turn.Append:
 		return a.out.Add(ctx, do.Events, a.position(do.Place))
-	case turn.TellWaiting:
-		a.tellWaiting(ctx, do.Requests)
+	case turn.ReportWaiting:
+		a.reportWaiting(ctx, do.Requests)
 	case turn.TerminateAgent:
 		a.escalated(a.agent.Conn.Signal(ctx, syscall.SIGTERM))
 	case turn.KillAgent:
@@ -175,7 +175,7 @@ func (a *attempt) do(ctx context.Context, action turn.Action) error {
 	case turn.Park:
 		return a.beginPark(do)
 	default:
-		return a.tellAgent(ctx, action)
+		return a.sendToAgent(ctx, action)
 	}
 	return nil
 }
@@ -187,8 +187,8 @@ func (a *attempt) stopAgent(ctx context.Context) error {
 	return nil
 }
 
-// tellAgent carries out an action that sends the agent something, or refuses to.
-func (a *attempt) tellAgent(ctx context.Context, action turn.Action) error {
+// sendToAgent carries out an action that sends the agent something, or refuses to.
+func (a *attempt) sendToAgent(ctx context.Context, action turn.Action) error {
 	switch do := action.(type) {
 	case turn.AnswerAgent:
 		return a.answer(ctx, do)
@@ -245,7 +245,7 @@ func (a *attempt) saveAnswer(requestID string) error {
 func (a *attempt) emitOwn(ctx context.Context, do turn.Emit) error {
 	var events []event.Event
 	for _, p := range do.Payloads {
-		events = append(events, own(p))
+		events = append(events, fromServer(p))
 	}
 	if err := a.out.Flush(ctx); err != nil {
 		return err
@@ -259,8 +259,8 @@ func (a *attempt) position(p turn.Place) stream.Position {
 	return stream.Position{Epoch: a.in.Sandbox.Epoch, Offset: p.Offset, Index: p.Index}
 }
 
-// say appends events at a place, unless an earlier attempt did.
-func (a *attempt) say(ctx context.Context, p turn.Place, events ...event.Event) error {
+// appendAt appends events at a place, unless an earlier attempt did.
+func (a *attempt) appendAt(ctx context.Context, p turn.Place, events ...event.Event) error {
 	if a.machine.Has(p) {
 		return nil
 	}
@@ -299,7 +299,7 @@ var errResumed = temporal.NewApplicationError("the runner died, and its agent wi
 // resumeLater saves that the agent was killed with its runner, for the next attempt.
 func (a *attempt) resumeLater(ctx context.Context, do turn.ResumeLater) error {
 	place := turn.Place{Offset: do.Offset, Index: turn.IndexFailure}
-	if err := a.say(ctx, place, a.unhealthy(do.Resume.Why)...); err != nil {
+	if err := a.appendAt(ctx, place, a.unhealthy(do.Resume.Why)...); err != nil {
 		return err
 	}
 	if err := a.out.Flush(ctx); err != nil {
@@ -321,8 +321,8 @@ func (a *attempt) resumeLater(ctx context.Context, do turn.ResumeLater) error {
 // continues, and the signal is sent again with the next tick.
 const tellPatience = time.Second
 
-// tellWaiting signals to the workflow which requests wait for a person.
-func (a *attempt) tellWaiting(ctx context.Context, requests []string) {
+// reportWaiting signals to the workflow which requests wait for a person.
+func (a *attempt) reportWaiting(ctx context.Context, requests []string) {
 	ctx, cancel := context.WithTimeout(ctx, tellPatience)
 	defer cancel()
 	at := activity.GetInfo(ctx).WorkflowExecution

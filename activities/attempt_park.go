@@ -50,10 +50,10 @@ func (a *attempt) park(ctx context.Context) (out contract.RunTurnOutput, err err
 	} else if lost := a.in.Resumes; lost != nil && lost.Parked != nil {
 		parked.PromptID = lost.Parked.PromptID
 	}
-	if err := a.keepWhatIsLost(ctx); err != nil {
+	if err := a.emitLostOfEnded(ctx); err != nil {
 		return out, err
 	}
-	if err := a.sayParked(ctx, *saved); err != nil {
+	if err := a.emitParked(ctx, *saved); err != nil {
 		return out, err
 	}
 	if err := a.collectServer(ctx); err != nil {
@@ -66,14 +66,14 @@ func (a *attempt) park(ctx context.Context) (out contract.RunTurnOutput, err err
 	}, a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
-// sayParked appends to the conversation that the turn is parked, once.
-func (a *attempt) sayParked(ctx context.Context, p turn.Park) error {
+// emitParked appends to the conversation that the turn is parked, once.
+func (a *attempt) emitParked(ctx context.Context, p turn.Park) error {
 	parks := 1
 	if lost := a.in.Resumes; lost != nil {
 		parks += lost.Parks
 	}
-	notice := own(event.SystemBlock(fmt.Sprintf("sojourn-%s-parked-%d", a.in.ExecutionID, parks), "parked", p.Parked.Notice()))
-	if err := a.say(ctx, turn.Place{Offset: p.Read}, notice); err != nil {
+	notice := fromServer(event.SystemBlock(fmt.Sprintf("sojourn-%s-parked-%d", a.in.ExecutionID, parks), "parked", p.Parked.Notice()))
+	if err := a.appendAt(ctx, turn.Place{Offset: p.Read}, notice); err != nil {
 		return err
 	}
 	return a.out.Flush(ctx)

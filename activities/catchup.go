@@ -25,7 +25,7 @@ func (s *Session) CatchUp(ctx context.Context, in contract.CatchUpInput) (contra
 }
 
 func (s *Session) catchUp(ctx context.Context, in contract.CatchUpInput) (contract.CatchUpOutput, error) {
-	p, err := readPast(ctx, s.Stream, in)
+	p, err := replay(ctx, s.Stream, in)
 	if err != nil {
 		return contract.CatchUpOutput{}, err
 	}
@@ -38,7 +38,7 @@ func (s *Session) catchUp(ctx context.Context, in contract.CatchUpInput) (contra
 			return contract.CatchUpOutput{}, err
 		}
 		// No earlier run can write after this.
-		if p, err = readPast(ctx, s.Stream, in); err != nil {
+		if p, err = replay(ctx, s.Stream, in); err != nil {
 			return contract.CatchUpOutput{}, err
 		}
 		p.sandbox = nil
@@ -67,12 +67,12 @@ func (s *Session) fenceOff(ctx context.Context, in contract.CatchUpInput, closed
 	if err != nil {
 		return 0, err
 	}
-	events := []event.Event{own(event.Status{Epoch: epoch, Message: "the session's workflow was behind its stream and caught up; what the stream has is kept"})}
+	events := []event.Event{fromServer(event.Status{Epoch: epoch, Message: "the session's workflow was behind its stream and caught up; what the stream has is kept"})}
 	if closed {
 		if err := s.Archive.MarkOpen(ctx, in.SessionID, epoch); err != nil {
 			return 0, err
 		}
-		events = append(events, own(event.SessionInitialized{Agent: in.Agent, Reopened: true}), own(runtime(true)))
+		events = append(events, fromServer(event.SessionInitialized{Agent: in.Agent, Reopened: true}), fromServer(runtime(true)))
 	}
 	_, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: epoch}, LastSeq: in.LastSeq, Key: fmt.Sprintf("catch-up-%s-%d", in.RunID, epoch), Events: events,
@@ -80,8 +80,8 @@ func (s *Session) fenceOff(ctx context.Context, in contract.CatchUpInput, closed
 	return epoch, err
 }
 
-// past is what a part of the stream has of a session.
-type past struct {
+// replayed is what a part of the stream has of a session.
+type replayed struct {
 	seq        uint64
 	sandbox    *session.Sandbox
 	results    []session.Result
@@ -92,35 +92,35 @@ type past struct {
 	closed     bool
 }
 
-// readPast reads everything after the last event that the workflow knows. Where retention
+// replay reads everything after the last event that the workflow knows. Where retention
 // has removed some of it, the rest is read.
-func readPast(ctx context.Context, log *stream.Log, in contract.CatchUpInput) (*past, error) {
-	p := &past{seq: in.LastSeq, sandbox: in.Sandbox}
+func replay(ctx context.Context, log *stream.Log, in contract.CatchUpInput) (*replayed, error) {
+	p := &replayed{seq: in.LastSeq, sandbox: in.Sandbox}
 	p.blocks = loss.NewServerBlocks(in.Anchor)
-	return p, eachAfter(ctx, log, in.SessionID, in.LastSeq, func(ev event.Event) bool { p.hear(ev); return true })
+	return p, eachAfter(ctx, log, in.SessionID, in.LastSeq, func(ev event.Event) bool { p.add(ev); return true })
 }
 
-// eachAfter calls hear with the events after a sequence number until it returns false.
-func eachAfter(ctx context.Context, log *stream.Log, sessionID string, after uint64, hear func(event.Event) bool) error {
+// eachAfter calls yield with the events after a sequence number until it returns false.
+func eachAfter(ctx context.Context, log *stream.Log, sessionID string, after uint64, yield func(event.Event) bool) error {
 	for ev, err := range log.Read(ctx, sessionID, after, stream.ReadOptions{}) {
 		var gap *stream.GapError
 		if errors.As(err, &gap) && gap.Purged {
 			if gap.Have <= after+1 {
 				return nil
 			}
-			return eachAfter(ctx, log, sessionID, gap.Have-1, hear)
+			return eachAfter(ctx, log, sessionID, gap.Have-1, yield)
 		}
 		if err != nil {
 			return fmt.Errorf("read what session %s has come to: %w", sessionID, err)
 		}
-		if !hear(ev) {
+		if !yield(ev) {
 			return nil
 		}
 	}
 	return nil
 }
 
-func (p *past) hear(ev event.Event) {
+func (p *replayed) add(ev event.Event) {
 	p.seq = ev.Context.Seq
 	p.blocks.Add(ev)
 	switch e := ev.Payload.(type) {
@@ -148,13 +148,13 @@ func (p *past) hear(ev event.Event) {
 }
 
 // ended records that a sandbox was terminated.
-func (p *past) ended(env event.Environment) {
+func (p *replayed) ended(env event.Environment) {
 	if p.sandbox != nil && env.Status == "terminated" && env.SandboxID == p.sandbox.ID {
 		p.sandbox = nil
 	}
 }
 
-func (p *past) started(ev event.Event, q event.Query) {
+func (p *replayed) started(ev event.Event, q event.Query) {
 	p.number(q.ExecutionID)
 	if len(q.MessageIDs) == 0 {
 		return
@@ -165,7 +165,7 @@ func (p *past) started(ev event.Event, q event.Query) {
 	}
 }
 
-func (p *past) answered(ev event.Event) {
+func (p *replayed) answered(ev event.Event) {
 	ids := endedMessages(ev.Payload)
 	if len(ids) == 0 {
 		return
@@ -192,13 +192,13 @@ func endedMessages(p event.Payload) []string {
 }
 
 // number records the number in an execution's id.
-func (p *past) number(id string) {
+func (p *replayed) number(id string) {
 	if n, err := strconv.Atoi(strings.TrimPrefix(id, "x")); err == nil {
 		p.executions = max(p.executions, n)
 	}
 }
 
-func (p *past) output(epoch uint64) contract.CatchUpOutput {
+func (p *replayed) output(epoch uint64) contract.CatchUpOutput {
 	for i := range len(p.results) - session.KeptResults {
 		if r := p.results[i].Result; r != nil {
 			r.Response, r.Truncated = "", r.Truncated || r.Response != ""

@@ -58,7 +58,7 @@ func (a *attempt) damages() (events []event.Event) {
 	}
 	for _, what := range a.agent.Conn.Attached().Damage {
 		a.host.o.Log.Error("the runner's folder is damaged", "session", a.in.Agent.SessionID, "sandbox", a.in.Sandbox.ID, "what", what)
-		events = append(events, own(event.Log{Level: "warn", Message: "the runner goes on without what it can't read: " + what}))
+		events = append(events, fromServer(event.Log{Level: "warn", Message: "the runner goes on without what it can't read: " + what}))
 	}
 	return events
 }

@@ -23,13 +23,27 @@ const versionTimeout = 25 * time.Second
 // DescribeHost returns this host's agents, its warnings, and what it could not remove.
 func (h *Host) DescribeHost(ctx context.Context) (session.HostReport, error) {
 	names := h.o.Agents.Names()
-	report := session.HostReport{Host: h.o.ID, Warnings: h.o.Warnings, Leftovers: h.leftovers(), Agents: make([]session.HostsAgent, len(names))}
+	report := h.report()
+	report.Warnings, report.Leftovers, report.Agents = h.o.Warnings, h.leftovers(), make([]session.HostsAgent, len(names))
 	var asking sync.WaitGroup
 	for i, name := range names {
 		asking.Go(func() { report.Agents[i] = h.describeAgent(ctx, name) })
 	}
 	asking.Wait()
 	return report, toApplicationError(ctx.Err())
+}
+
+// report returns what this host holds.
+func (h *Host) report() session.HostReport {
+	return session.HostReport{Host: h.o.ID, Sandboxes: h.Slots.Held(), Draining: h.Draining()}
+}
+
+// DrainHost begins or ends the draining of this host.
+func (h *Host) DrainHost(_ context.Context, on bool) (session.HostReport, error) {
+	if err := h.SetDraining(on); err != nil {
+		return session.HostReport{}, toApplicationError(err)
+	}
+	return h.report(), nil
 }
 
 func (h *Host) describeAgent(ctx context.Context, name string) session.HostsAgent {

@@ -135,7 +135,7 @@ func TestUnknownEffectOfADeadAgent(t *testing.T) {
 	require.Equal(t, session.TypeAgentFailed, out.Result.Error.Code)
 	require.Equal(t, 1, b.marked())
 	require.Zero(t, count[event.PermissionRequested](b.events()))
-	entries, err := b.store.Own(t.Context(), b.agent.SessionID)
+	entries, err := b.store.ServerEntries(t.Context(), b.agent.SessionID)
 	require.NoError(t, err)
 	kept := 0
 	for _, e := range entries {

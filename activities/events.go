@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/session"
 )
 
-// own returns a server event in the main conversation.
-func own(p event.Payload) event.Event {
+// fromServer returns a server event in the main conversation.
+func fromServer(p event.Payload) event.Event {
 	return event.FromServer(p, time.Now().UTC())
 }
 
@@ -31,16 +31,16 @@ func lostEnvironment(sb session.Sandbox) event.Environment {
 	return env
 }
 
-// ownEntries returns those events that are part of the conversation, as entries for the
+// serverEntries returns those events that are part of the conversation, as entries for the
 // archive, and the last block after them.
-func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnEntry, string) {
-	var entries []archive.OwnEntry
+func serverEntries(key string, events []event.Event, anchor string) ([]archive.ServerEntry, string) {
+	var entries []archive.ServerEntry
 	for i, ev := range events {
 		block, belongs := loss.BlockOf(ev)
 		if !belongs {
 			continue
 		}
-		entries = append(entries, archive.OwnEntry{
+		entries = append(entries, archive.ServerEntry{
 			ID: fmt.Sprintf("%s-%d", key, i), Anchor: archive.Anchor{ConversationID: event.Main, AfterBlockID: anchor}, Event: ev,
 		})
 		anchor = block
@@ -48,10 +48,10 @@ func ownEntries(key string, events []event.Event, anchor string) ([]archive.OwnE
 	return entries, anchor
 }
 
-// ownEntriesOf returns placed server events as entries for the archive.
-func ownEntriesOf(placed []loss.Placed) (entries []archive.OwnEntry) {
+// serverEntriesOf returns placed server events as entries for the archive.
+func serverEntriesOf(placed []loss.Placed) (entries []archive.ServerEntry) {
 	for _, p := range placed {
-		entries = append(entries, archive.OwnEntry{
+		entries = append(entries, archive.ServerEntry{
 			ID:     fmt.Sprintf("s%d", p.Event.Context.Seq),
 			Anchor: archive.Anchor{ConversationID: p.ConversationID, AfterBlockID: p.AfterBlockID}, Event: p.Event,
 		})

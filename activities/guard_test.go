@@ -36,7 +36,7 @@ func emitted(t *testing.T, log *stream.Log, events ...event.Payload) uint64 {
 	t.Helper()
 	var all []event.Event
 	for _, p := range events {
-		all = append(all, own(p))
+		all = append(all, fromServer(p))
 	}
 	last, err := log.Emit(t.Context(), guardedSession, stream.Emission{Fence: stream.Fence{Epoch: 1}, Key: "k", Events: all})
 	require.NoError(t, err)

@@ -17,10 +17,10 @@ func (a *attempt) health(ctx context.Context) ([]event.Event, error) {
 	}
 	env := a.environment("ready")
 	env.RestartCount, env.LastHealthCheck = status.RestartCount, time.Now().UTC()
-	events := []event.Event{own(event.EEHealthCheck{Environment: env})}
+	events := []event.Event{fromServer(event.EEHealthCheck{Environment: env})}
 	if a.checkpoint.Unhealthy {
 		a.checkpoint.Unhealthy = false
-		events = append(events, own(unified(env)))
+		events = append(events, fromServer(unified(env)))
 	}
 	return events, nil
 }
@@ -31,7 +31,7 @@ func (a *attempt) unhealthy(why string) []event.Event {
 	env := a.environment("unhealthy")
 	env.Message = why
 	a.checkpoint.Unhealthy = true
-	return []event.Event{own(event.EEError{Environment: env}), own(unified(env))}
+	return []event.Event{fromServer(event.EEError{Environment: env}), fromServer(unified(env))}
 }
 
 func (a *attempt) environment(status string) event.Environment {

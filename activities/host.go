@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/host"
+	"github.com/sojourn-run/sojourn/limits/prices"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/workspace"
@@ -19,7 +20,9 @@ type HostOptions struct {
 	host.Options
 	// Memory bounds what a session may use of this process's memory. Default:
 	// DefaultMemory.
-	Memory  Memory
+	Memory Memory
+	// Prices are of models whose agents report no cost. Default: such a cost is unknown.
+	Prices  prices.Table
 	Stream  *stream.Log
 	Archive *archive.Archive
 	// Reconcile starts the cleanup of a session whose workflow was ended from outside.

@@ -17,7 +17,7 @@ import (
 func (h *Host) emitLost(ctx context.Context, at streamEnd, lost session.Sandbox) (uint64, error) {
 	return h.o.Stream.Emit(ctx, at.session, stream.Emission{
 		Fence: stream.Fence{Epoch: at.epoch}, LastSeq: at.lastSeq, Key: "lost-" + lost.ID,
-		Events: []event.Event{own(event.EETerminated{Environment: lostEnvironment(lost)}), own(runtime(true))},
+		Events: []event.Event{fromServer(event.EETerminated{Environment: lostEnvironment(lost)}), fromServer(runtime(true))},
 	})
 }
 
@@ -32,14 +32,14 @@ func (h *Host) discard(ctx context.Context, sandboxID string) error {
 // emit appends the events before, an event about the sandbox, and the unified status from
 // then on.
 func (h *Host) emit(ctx context.Context, in streamEnd, p event.Payload, env event.Environment, before ...event.Event) (uint64, error) {
-	ev := own(p)
+	ev := fromServer(p)
 	now := unified(env)
 	if env.Status == "terminated" {
 		now.Runtime.Sandbox = nil
 	}
 	return h.o.Stream.Emit(ctx, in.session, stream.Emission{
 		Fence: stream.Fence{Epoch: in.epoch}, LastSeq: in.lastSeq, Key: fmt.Sprintf("%s-%d", ev.Type(), in.epoch),
-		Events: append(before, ev, own(now)),
+		Events: append(before, ev, fromServer(now)),
 	})
 }
 

@@ -191,7 +191,7 @@ func (h *Host) restore(ctx context.Context, a adapters.Adapter, l adapters.Launc
 }
 
 func restored(f archive.RestoredFile) event.Event {
-	return own(event.TranscriptWritten{Transcript: event.Transcript{ID: f.ID, Offset: f.Size, SHA256: f.SHA256}})
+	return fromServer(event.TranscriptWritten{Transcript: event.Transcript{ID: f.ID, Offset: f.Size, SHA256: f.SHA256}})
 }
 
 // copyTranscripts writes the archived files where the adapter wants them.

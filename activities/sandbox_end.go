@@ -117,7 +117,7 @@ func (h *Host) drain(ctx context.Context, in contract.EndSandboxInput) (kept []e
 		return nil, nil, err
 	}
 	store := h.o.Archive
-	if err := store.AppendOwn(ctx, in.Agent.SessionID, in.Sandbox.Epoch, checkpoint.Own...); err != nil {
+	if err := store.AppendServerEntries(ctx, in.Agent.SessionID, in.Sandbox.Epoch, checkpoint.Server...); err != nil {
 		return nil, nil, err
 	}
 	all := h.archiverOf(a)

@@ -58,7 +58,7 @@ func (s *Session) begin(ctx context.Context, in session.Input, runID string) (co
 	}
 	out.LastSeq, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: epoch}, LastSeq: last, Key: "begin-" + runID,
-		Events: []event.Event{own(started), own(runtime(true))},
+		Events: []event.Event{fromServer(started), fromServer(runtime(true))},
 	})
 	if err != nil {
 		return out, err
@@ -116,8 +116,8 @@ func (s *Session) Emit(ctx context.Context, in contract.EmitInput) (contract.Emi
 	if err := announceChanges(ctx, s.Stream, in.SessionID, in.Events); err != nil {
 		return contract.EmitOutput{}, toApplicationError(err)
 	}
-	entries, anchor := ownEntries(in.Key, in.Events, in.Anchor)
-	if err := s.Archive.AppendOwn(ctx, in.SessionID, in.Epoch, entries...); err != nil {
+	entries, anchor := serverEntries(in.Key, in.Events, in.Anchor)
+	if err := s.Archive.AppendServerEntries(ctx, in.SessionID, in.Epoch, entries...); err != nil {
 		return contract.EmitOutput{}, toApplicationError(err)
 	}
 	return contract.EmitOutput{Epoch: in.Epoch, LastSeq: last, LastBlockID: anchor}, nil
@@ -133,11 +133,11 @@ func (s *Session) finish(ctx context.Context, in contract.FinishInput) error {
 	id := in.Session.SessionID
 	var events []event.Event
 	if in.Lost != nil {
-		events = append(events, own(event.EETerminated{Environment: lostEnvironment(*in.Lost)}))
+		events = append(events, fromServer(event.EETerminated{Environment: lostEnvironment(*in.Lost)}))
 	}
 	last, err := s.Stream.Emit(ctx, id, stream.Emission{
 		Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: in.Record.LastSeq, Key: fmt.Sprintf("closed-%d", in.Epoch),
-		Events: append(events, own(runtime(false)), own(event.SessionClosed{Reason: in.Reason})),
+		Events: append(events, fromServer(runtime(false)), fromServer(event.SessionClosed{Reason: in.Reason})),
 	})
 	if err != nil {
 		return err

@@ -46,8 +46,8 @@ func (r *Reconciler) recordTermination(ctx context.Context, in contract.RecordTe
 	if err != nil {
 		return err
 	}
-	entries, anchor := ownEntries(key, rec.closing, rec.anchor)
-	if err := r.Archive.AppendOwn(ctx, id, epoch, append(rec.before, entries...)...); err != nil {
+	entries, anchor := serverEntries(key, rec.closing, rec.anchor)
+	if err := r.Archive.AppendServerEntries(ctx, id, epoch, append(rec.before, entries...)...); err != nil {
 		return err
 	}
 	final := in.State.Record
@@ -102,7 +102,7 @@ type terminationRecord struct {
 	// the session.
 	lost, closing []event.Event
 	// before are server blocks that were lost with the host.
-	before []archive.OwnEntry
+	before []archive.ServerEntry
 	// anchor is the last archived block before closing.
 	anchor string
 }
@@ -114,7 +114,7 @@ func (r *Reconciler) terminationRecord(ctx context.Context, in contract.RecordTe
 	if s := in.State.Since; s != nil {
 		since.LastSeq, since.Anchor = s.AfterSeq, s.Anchor
 	}
-	p, err := readPast(ctx, r.Stream, since)
+	p, err := replay(ctx, r.Stream, since)
 	if err != nil {
 		return terminationRecord{}, err
 	}
@@ -127,7 +127,7 @@ func (r *Reconciler) terminationRecord(ctx context.Context, in contract.RecordTe
 			ev.Context.Seq = p.seq + uint64(i) + 1 // the seq at which it will be appended
 			p.blocks.Add(ev)
 		}
-		rec.before = ownEntriesOf(p.blocks.Placed())
+		rec.before = serverEntriesOf(p.blocks.Placed())
 	}
 	rec.anchor = p.blocks.Last()
 	rec.closing = closingEvents(in, p)
@@ -166,7 +166,7 @@ func (r *Reconciler) lost(ctx context.Context, in contract.RecordTerminationInpu
 
 // closingEvents returns the events that fail what was not answered, in the stream and in
 // the conversation, and close the session.
-func closingEvents(in contract.RecordTerminationInput, p *past) []event.Event {
+func closingEvents(in contract.RecordTerminationInput, p *replayed) []event.Event {
 	why := in.Termination.Sentence()
 	info := event.ErrorInfo{Message: why + " before this message was answered", Code: session.TypeTerminated}
 	pending := in.State.Waiting
@@ -182,7 +182,7 @@ func closingEvents(in contract.RecordTerminationInput, p *past) []event.Event {
 		}
 		names = append(names, fmt.Sprintf("%s (%s)", m.Title, m.MessageID))
 		if !ended {
-			events = append(events, own(event.QueryFailed{Query: event.Query{ExecutionID: m.ExecutionID, MessageIDs: []string{m.MessageID}, Error: &info}}))
+			events = append(events, fromServer(event.QueryFailed{Query: event.Query{ExecutionID: m.ExecutionID, MessageIDs: []string{m.MessageID}, Error: &info}}))
 		}
 	}
 	text := why
@@ -192,14 +192,14 @@ func closingEvents(in contract.RecordTerminationInput, p *past) []event.Event {
 	if in.HostLost {
 		text += "; its host " + in.State.Sandbox.Host + " did not answer, and what was not archived is lost"
 	}
-	events = append(events, own(event.BlockUpsert{Block: event.Block{
+	events = append(events, fromServer(event.BlockUpsert{Block: event.Block{
 		ID: "sojourn-" + in.Run.RunID + "-terminated", Type: event.BlockSystem, Status: event.StatusComplete,
 		Source: event.SourceServer, Subtype: "terminated", Message: event.Text(text),
 	}}))
-	return append(events, own(runtime(false)), own(event.SessionClosed{Reason: string(in.Termination)}))
+	return append(events, fromServer(runtime(false)), fromServer(event.SessionClosed{Reason: string(in.Termination)}))
 }
 
-func (p *past) endOf(messageID string) (session.Result, bool) {
+func (p *replayed) endOf(messageID string) (session.Result, bool) {
 	for _, res := range p.results {
 		if res.MessageID == messageID || slices.Contains(res.MessageIDs, messageID) {
 			return res, true

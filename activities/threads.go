@@ -22,18 +22,18 @@ const (
 	threadsEvery    = 100 * time.Millisecond
 )
 
-// tellSilentThreads streams, from the transcripts, the threads of silent subagents:
+// emitSilentThreads streams, from the transcripts, the threads of silent subagents:
 // subscribers must see what a restored conversation shows.
-func (a *attempt) tellSilentThreads(ctx context.Context, f turn.Finish) error {
+func (a *attempt) emitSilentThreads(ctx context.Context, f turn.Finish) error {
 	silent := a.machine.Summary.SilentThreads()
 	if len(silent) == 0 || a.machine.Has(turn.Place{Offset: f.Offset, Index: turn.IndexLost}) {
 		return nil
 	}
-	found, err := a.tellThreads(ctx, f.Offset, silent)
+	found, err := a.emitThreads(ctx, f.Offset, silent)
 	for until := time.Now().Add(threadsPatience); err == nil && !found && time.Now().Before(until); {
 		select {
 		case <-time.After(threadsEvery):
-			found, err = a.tellThreads(ctx, f.Offset, silent)
+			found, err = a.emitThreads(ctx, f.Offset, silent)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -47,10 +47,10 @@ func (a *attempt) tellSilentThreads(ctx context.Context, f turn.Finish) error {
 // threadsBatch is about how many bytes of subagents' events are appended at once.
 const threadsBatch = 1 << 20
 
-// tellThreads streams what the transcripts have of subagents, in batches: they may be of
+// emitThreads streams what the transcripts have of subagents, in batches: they may be of
 // any length. Batches that an earlier attempt appended are skipped. It reports whether
 // there is anything.
-func (a *attempt) tellThreads(ctx context.Context, offset int64, wanted map[string]bool) (found bool, err error) {
+func (a *attempt) emitThreads(ctx context.Context, offset int64, wanted map[string]bool) (found bool, err error) {
 	index, weight := turn.IndexThreads, 0
 	var batch []event.Event
 	for ev, err := range threadsOnDisk(ctx, a.agent, wanted) {
@@ -61,12 +61,12 @@ func (a *attempt) tellThreads(ctx context.Context, offset int64, wanted map[stri
 		if weight < threadsBatch {
 			continue
 		}
-		if err := a.say(ctx, turn.Place{Offset: offset, Index: index}, batch...); err != nil {
+		if err := a.appendAt(ctx, turn.Place{Offset: offset, Index: index}, batch...); err != nil {
 			return found, err
 		}
 		batch, weight, index = nil, 0, min(index+1, turn.IndexLost-1)
 	}
-	return found, a.say(ctx, turn.Place{Offset: offset, Index: index}, batch...)
+	return found, a.appendAt(ctx, turn.Place{Offset: offset, Index: index}, batch...)
 }
 
 // threadsOnDisk returns the events of the wanted threads, and of those that started in

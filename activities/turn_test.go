@@ -254,7 +254,7 @@ func TestControlTwice(t *testing.T) {
 		p, ok := ev.Payload.(event.BlockUpsert)
 		return ok && p.Block.Type == event.BlockToolResult
 	})
-	note := own(event.BlockUpsert{Block: event.Block{
+	note := fromServer(event.BlockUpsert{Block: event.Block{
 		ID: "note", Type: event.BlockSystem, Status: event.StatusComplete, Source: event.SourceServer, Message: event.Text("noted"),
 	}})
 	for range 2 {
@@ -277,7 +277,7 @@ func TestControlTwice(t *testing.T) {
 	}
 	require.Equal(t, 1, notes)
 	require.Equal(t, 1, countLines(b.heard(), `"interrupt"`))
-	entries, err := b.store.Own(t.Context(), b.agent.SessionID)
+	entries, err := b.store.ServerEntries(t.Context(), b.agent.SessionID)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.Contains(t, entries[0].Anchor.AfterBlockID, "toolu_")
@@ -308,7 +308,7 @@ func TestAgentDies(t *testing.T) {
 			require.True(t, out.AgentExited)
 			events := b.requireOnce(1)
 			require.Equal(t, 1, count[event.QueryFailed](events))
-			entries, err := b.store.Own(t.Context(), b.agent.SessionID)
+			entries, err := b.store.ServerEntries(t.Context(), b.agent.SessionID)
 			require.NoError(t, err)
 			require.Len(t, entries, 2)
 			lost := entries[0].Event.Payload.(event.BlockUpsert).Block

@@ -77,7 +77,7 @@ func (a *attempt) syncWorkspace(ctx context.Context) (behind string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), workspacePatience)
 	defer cancel()
 	seen, left, err := s.Sync(ctx)
-	if err := a.sayFiles(context.WithoutCancel(ctx), s, seen); err != nil {
+	if err := a.emitFileEvents(context.WithoutCancel(ctx), s, seen); err != nil {
 		a.host.o.Log.Debug("changes of the workspace were not said", "session", a.in.Agent.SessionID, "error", err)
 	}
 	if err != nil {
@@ -87,8 +87,8 @@ func (a *attempt) syncWorkspace(ctx context.Context) (behind string) {
 	return left
 }
 
-// sayFiles streams new changes of files.
-func (a *attempt) sayFiles(ctx context.Context, s *workspace.Syncer, seen []workspace.Observation) error {
+// emitFileEvents streams new changes of files.
+func (a *attempt) emitFileEvents(ctx context.Context, s *workspace.Syncer, seen []workspace.Observation) error {
 	return a.out.Add(ctx, s.Notifier.Events(seen), stream.Position{})
 }
 

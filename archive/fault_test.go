@@ -25,7 +25,7 @@ func (s script) step(a *Archive, session string, epoch uint64, i int) error {
 	var err error
 	switch at := i * 40; {
 	case i%7 == 3:
-		err = a.AppendOwn(s.t.Context(), session, epoch, after("1", notice(fmt.Sprint(i))))
+		err = a.AppendServerEntries(s.t.Context(), session, epoch, after("1", notice(fmt.Sprint(i))))
 	case i%7 == 5:
 		_, err = a.PutSnapshot(s.t.Context(), session, epoch, adapters.Transcript{ID: "db", Path: "db", Kind: adapters.Snapshot}, s.whole[:at])
 	default:
@@ -62,7 +62,7 @@ func (s script) check(a *Archive, session string, steps ...int) {
 func (s script) finish(a *Archive, session string, epoch uint64) {
 	s.t.Helper()
 	s.check(a, session, scriptSteps)
-	own, err := a.Own(s.t.Context(), session)
+	own, err := a.ServerEntries(s.t.Context(), session)
 	require.NoError(s.t, err)
 	require.Len(s.t, own, 2)
 	require.Equal(s.t, s.whole[:12*40], mustRead(s.t, a, session, "db"))

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// OwnTranscript is the id of the transcript of server entries.
-const OwnTranscript = "sojourn"
+// ServerTranscript is the id of the transcript of server entries.
+const ServerTranscript = "sojourn"
 
 func (a *Archive) sessionsKey() string         { return a.root + "sessions/" }
 func (a *Archive) sessionKey(id string) string { return a.sessionsKey() + id + "/" }

@@ -30,7 +30,7 @@ func (a *Archive) Transcripts(ctx context.Context, session string) ([]Transcript
 	}
 	var infos []TranscriptInfo
 	for _, h := range heads {
-		if h.value.ID != OwnTranscript {
+		if h.value.ID != ServerTranscript {
 			infos = append(infos, h.value.info())
 		}
 	}

@@ -123,7 +123,7 @@ func fill(t *testing.T, a *Archive, id string) (epoch uint64) {
 	mustAppend(t, a, id, epoch, 0, []byte("main"))
 	_, err = a.AppendTranscript(t.Context(), id, epoch, adapters.Transcript{ID: "sub", Path: "sub.jsonl", Kind: adapters.Append}, 0, []byte("sub"))
 	require.NoError(t, err)
-	require.NoError(t, a.AppendOwn(t.Context(), id, epoch, OwnEntry{Event: notice("x")}))
+	require.NoError(t, a.AppendServerEntries(t.Context(), id, epoch, ServerEntry{Event: notice("x")}))
 	others, err := a.Objects(id, "workspace")
 	require.NoError(t, err)
 	require.NoError(t, others.Put(t.Context(), "head.json", []byte("{}")))

@@ -176,9 +176,9 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-func FuzzOwn(f *testing.F) {
+func FuzzServer(f *testing.F) {
 	f.Add([]byte("{\"id\":\"a\"}\n{}\nnull\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, _ = decodeOwn(strings.NewReader(string(data)))
+		_, _ = decodeServer(strings.NewReader(string(data)))
 	})
 }

@@ -279,7 +279,7 @@ func TestLowerEpochIsFenced(t *testing.T) {
 			return err
 		},
 		"snapshot": func() error { _, err := a.PutSnapshot(t.Context(), "s1", old, snap, []byte("x")); return err },
-		"own":      func() error { return a.AppendOwn(t.Context(), "s1", old, OwnEntry{Event: notice("x")}) },
+		"own":      func() error { return a.AppendServerEntries(t.Context(), "s1", old, ServerEntry{Event: notice("x")}) },
 		"close":    func() error { return a.MarkClosed(t.Context(), "s1", old, a.now()) },
 		"open":     func() error { return a.MarkOpen(t.Context(), "s1", old) },
 		"sweep":    func() error { _, err := a.Sweep(t.Context(), "s1", old); return err },
@@ -360,7 +360,7 @@ func TestRestoreFiles(t *testing.T) {
 		_, err := a.AppendTranscript(t.Context(), "s1", e, f, 0, []byte(f.ID))
 		require.NoError(t, err)
 	}
-	require.NoError(t, a.AppendOwn(t.Context(), "s1", e, OwnEntry{Event: notice("hello")}))
+	require.NoError(t, a.AppendServerEntries(t.Context(), "s1", e, ServerEntry{Event: notice("hello")}))
 	got := map[string]string{}
 	for f, err := range a.RestoreFiles(t.Context(), "s1", 0) {
 		require.NoError(t, err)

@@ -17,6 +17,7 @@ const (
 	ActivitySendControl   = "SendControl"
 	ActivityEndSandbox    = "EndSandbox"
 	ActivityDescribeHost  = "DescribeHost"
+	ActivityDrainHost     = "DrainHost"
 	// On any worker, for sessions whose workflow was ended from outside.
 	ActivityDescribeTerminated  = "DescribeTerminated"
 	ActivityRecordTermination   = "RecordTermination"

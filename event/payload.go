@@ -192,7 +192,8 @@ type QueryResult struct {
 	ResponseBlockID string `json:"responseBlockId,omitempty"`
 	StopReason      string `json:"stopReason,omitempty"`
 	Usage           Usage  `json:"usage"`
-	// CostUSD is the turn's cost as the agent reported it; nil if it reported none.
+	// CostUSD is the turn's cost as the agent reported it, or by the worker's prices if it
+	// reports none; nil if it is unknown.
 	CostUSD *float64 `json:"costUSD,omitempty"`
 	// Ticks counts the model calls of the main conversation; nil for an agent that
 	// tells none.

@@ -37,8 +37,8 @@ type Checkpoint struct {
 	Unhealthy bool `json:"unhealthy,omitempty"`
 	// Open is the execution that has started and not ended.
 	Open *Execution `json:"open,omitempty"`
-	// Own are server blocks that could not be archived yet.
-	Own []archive.OwnEntry `json:"own,omitempty"`
+	// Server are server blocks that could not be archived yet.
+	Server []archive.ServerEntry `json:"own,omitempty"`
 }
 
 // Execution is what an attempt needs of earlier ones and can't read from spool and stream.

@@ -32,7 +32,7 @@ func example() Checkpoint {
 			Options: contract.Options{Permission: adapters.PermissionDeny}, Cut: &event.ErrorInfo{Message: "too <long>"},
 			Resume: &turn.Resume{Times: 1, Why: "why"},
 		},
-		Own: []archive.OwnEntry{{ID: "a", Event: event.FromServer(event.Log{Message: "x"}, at)}},
+		Server: []archive.ServerEntry{{ID: "a", Event: event.FromServer(event.Log{Message: "x"}, at)}},
 	}
 }
 

@@ -25,9 +25,13 @@ const (
 // errNoSlot returns a task to the create queue: another host may have a slot.
 func (h *Host) errNoSlot(why string) error {
 	return temporal.NewApplicationErrorWithOptions(
-		fmt.Sprintf("waiting for a free slot: host %s has %d sandboxes, %s", h.o.ID, h.Slots.Capacity(), why),
+		fmt.Sprintf("waiting for a free slot: host %s %s", h.o.ID, why),
 		session.TypeNoSlot, temporal.ApplicationErrorOptions{NextRetryDelay: slotAgain},
 	)
+}
+
+func (h *Host) errFull(why string) error {
+	return h.errNoSlot(fmt.Sprintf("has %d sandboxes, %s", h.Slots.Capacity(), why))
 }
 
 // TakeSlot takes a slot for a new sandbox. If all are taken the sandbox that has been idle
@@ -39,14 +43,17 @@ func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
 		if slot != nil {
 			return slot, nil
 		}
+		if h.Draining() {
+			return nil, h.errNoSlot("is being drained")
+		}
 		if idle == "" {
-			return nil, h.errNoSlot("and each is in use")
+			return nil, h.errFull("and each is in use")
 		}
 		if err := h.evict(ctx, idle); err != nil {
 			h.o.Log.Info("an idle sandbox is not evicted", "sandbox", idle, "error", err)
 			time.AfterFunc(evictAgain, func() { h.Slots.Idle(idle) })
 			if errors.Is(err, context.DeadlineExceeded) {
-				return nil, h.errNoSlot(fmt.Sprintf("and %s, which gives way, is not archived yet", idle))
+				return nil, h.errFull(fmt.Sprintf("and %s, which gives way, is not archived yet", idle))
 			}
 		}
 		if ctx.Err() != nil {

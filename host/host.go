@@ -89,6 +89,7 @@ func New(o Options) *Host {
 	if o.Slots == nil {
 		o.Slots = NewSlots(0)
 	}
+	o.Slots.setClosed(isDrained(o.DataDir))
 	return &Host{
 		o: o, Checkpoints: NewCheckpoints(o.DataDir), Slots: o.Slots,
 		ctx: ctx, stop: stop, agents: map[string]*Agent{},

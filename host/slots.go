@@ -13,6 +13,8 @@ type Slots struct {
 	capacity int
 
 	mu sync.Mutex
+	// closed reports whether the host is drained: it makes no new sandboxes.
+	closed bool
 	// reserved are the tasks of the create queue that the host has or polls for; taken are
 	// those of them that have a slot and no sandbox yet.
 	reserved, taken int
@@ -64,7 +66,7 @@ func (s *Slots) TryReserve() bool {
 }
 
 func (s *Slots) reserveLocked() bool {
-	if len(s.held)+s.reserved >= s.capacity+len(s.idle) {
+	if s.closed || len(s.held)+s.reserved >= s.capacity+len(s.idle) {
 		return false
 	}
 	s.reserved++
@@ -89,6 +91,9 @@ type Slot struct {
 func (s *Slots) take() (slot *Slot, evict string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ""
+	}
 	if len(s.held)+s.taken < s.capacity {
 		s.taken++
 		return &Slot{s, true}, ""
@@ -136,6 +141,21 @@ func (s *Slots) awaitFree(ctx context.Context, id string) error {
 // Free frees the slot of a sandbox that has ended.
 func (s *Slots) Free(id string) {
 	s.change(func() { delete(s.held, id); delete(s.idle, id) })
+}
+
+// Held returns how many sandboxes the host holds.
+func (s *Slots) Held() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held)
+}
+
+func (s *Slots) setClosed(closed bool) { s.change(func() { s.closed = closed }) }
+
+func (s *Slots) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // Busy keeps a sandbox from being evicted.

@@ -85,6 +85,29 @@ func TestSlotsWait(t *testing.T) {
 	require.NoError(t, <-got)
 }
 
+// A host that is drained takes no new sandboxes and evicts none for them, until that ends;
+// its data folder keeps it.
+func TestSlotsOfADrainedHost(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	h := New(Options{DataDir: dir, Slots: NewSlots(2, "old"), Log: quiet()})
+	require.False(t, h.Draining())
+	require.NoError(t, h.SetDraining(false), "it may be said twice")
+	require.NoError(t, h.SetDraining(true))
+	require.False(t, h.Slots.TryReserve())
+	_, err := h.TakeSlot(t.Context())
+	require.ErrorContains(t, err, "is being drained")
+
+	again := New(Options{DataDir: dir, Slots: NewSlots(2, "old"), Log: quiet()})
+	require.True(t, again.Draining(), "a restart does not end it")
+	got := make(chan error, 1)
+	go func() { got <- again.Slots.Reserve(t.Context()) }()
+	require.NoError(t, again.SetDraining(false))
+	require.NoError(t, <-got)
+	require.Equal(t, 1, again.Slots.Held())
+	require.False(t, New(Options{DataDir: dir, Log: quiet()}).Draining())
+}
+
 // However many ask concurrently, no more than fit get a slot.
 func TestSlotsConcurrent(t *testing.T) {
 	t.Parallel()

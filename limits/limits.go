@@ -11,7 +11,8 @@ import (
 // Limits bound what a session uses over its whole life. 0 is no limit.
 type Limits struct {
 	// CostUSD bounds the cost of the session's turns and of its ended children. An agent
-	// that reports no cost, or only after its turn, is bound by what it has reported.
+	// that reports its cost only after its turn is bound by what it has reported; one that
+	// reports none, by the worker's prices.
 	CostUSD float64 `json:"costUSD,omitempty"`
 	// Tokens bounds input and output tokens together.
 	Tokens int64 `json:"tokens,omitempty"`

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,9 @@ import (
 // HostsType is the workflow that queries hosts for their agents.
 const HostsType = "SojournHosts"
 
+// DrainType is the workflow that begins or ends the draining of a host.
+const DrainType = "SojournDrain"
+
 // HostReport is what a host's worker reports about the host.
 type HostReport struct {
 	Host   string       `json:"host"`
@@ -25,6 +29,10 @@ type HostReport struct {
 	// Leftovers are what its last sweep could not remove of ended sandboxes, a sentence
 	// each.
 	Leftovers []string `json:"leftovers,omitempty"`
+	// Sandboxes are how many the host holds.
+	Sandboxes int `json:"sandboxes"`
+	// Draining reports whether it takes no new sandboxes and gives up those that it has.
+	Draining bool `json:"draining,omitempty"`
 	// Error is why the host did not answer; empty if it did.
 	Error string `json:"error,omitempty"`
 }
@@ -93,4 +101,37 @@ func Hosts(ctx context.Context, t client.Client) ([]HostReport, error) {
 		return nil, fmt.Errorf("ask the hosts: %w", err)
 	}
 	return reports, nil
+}
+
+// Drain begins to drain a host, or with on false ends that, and returns its report. A host
+// that is drained makes no new sandboxes; each session that has one there gives it up, at
+// once if it is idle, else before its next turn, and continues on another host. Commands in
+// the background keep theirs until they end. It lasts until it is ended, also when the
+// worker is restarted. It returns before the sandboxes have ended.
+func Drain(ctx context.Context, t client.Client, host string, on bool) (HostReport, error) {
+	if host == "" {
+		return HostReport{}, Invalid("host", "is empty", "the name of a host, as SojournHost has it")
+	}
+	var report HostReport
+	run, err := t.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: "sojourn-drain-" + uuid.NewString(), TaskQueue: TaskQueue, WorkflowRunTimeout: 2 * time.Minute,
+		StaticSummary: "drains host " + host,
+	}, DrainType, DrainRequest{Host: host, On: on})
+	if err == nil {
+		err = run.Get(ctx, &report)
+	}
+	if err == nil && report.Error != "" {
+		err = errors.New(report.Error)
+	}
+	if err != nil {
+		return report, fmt.Errorf("drain host %s: %w", host, err)
+	}
+	return report, nil
+}
+
+// DrainRequest is the input of the workflow DrainType.
+type DrainRequest struct {
+	Host string `json:"host"`
+	// On is false to end it.
+	On bool `json:"on"`
 }

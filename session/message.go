@@ -286,6 +286,9 @@ const (
 	EvictForSlot = "slot"
 	// EvictUnhealthy: the agent died between turns.
 	EvictUnhealthy = "unhealthy"
+	// EvictForDrain: the host is being drained. Such a request is accepted also while a
+	// turn runs or is queued, and ends the sandbox before the next turn.
+	EvictForDrain = "drain"
 )
 
 // Configure changes a session; nil fields don't change.

@@ -63,7 +63,8 @@ type State struct {
 	// might not be the newest.
 	Answers      []RespondRequest `json:"answers,omitempty"`
 	EpochUnknown bool             `json:"epochUnknown,omitempty"`
-	// Evict is why the sandbox has to end as soon as no turn runs; "" if it need not.
+	// Evict is why the sandbox has to end as soon as no turn runs (EvictForDrain: before the
+	// next one); "" if it need not.
 	Evict string `json:"evict,omitempty"`
 
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
@@ -83,7 +84,7 @@ type State struct {
 	Turns   int         `json:"turns"`
 	Usage   event.Usage `json:"usage"`
 	// CostUSD is the cost of the turns and of the ended children, with their own children;
-	// nil while no agent has reported a cost.
+	// nil while none is known: reported by an agent, or by a worker's prices.
 	CostUSD *float64 `json:"costUSD,omitempty"`
 	// WorkMS is how many milliseconds turns have run.
 	WorkMS int64 `json:"workMs,omitempty"`

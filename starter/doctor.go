@@ -254,7 +254,7 @@ func (c *cli) hostChecks(ctx context.Context) []check {
 			return judge(reports)
 		}}
 	}
-	all := []check{about("sandboxes", nil, confinement), about("leftovers", nil, leftovers)}
+	all := []check{about("hosts", nil, loads), about("sandboxes", nil, confinement), about("leftovers", nil, leftovers)}
 	for _, name := range c.agents.Names() {
 		a, err := c.agents.Get(name)
 		if err != nil {
@@ -285,6 +285,22 @@ func confinement(hosts []session.HostReport) (string, error) {
 		return "", failed("docs/operations.md, Security, tells what agents can reach", "%s", strings.Join(warnings, "; "))
 	}
 	return fmt.Sprintf("agents are shut in on %d of %d hosts that were asked", confining, len(hosts)), nil
+}
+
+// loads describes what the hosts hold.
+func loads(hosts []session.HostReport) (string, error) {
+	var all []string
+	for _, h := range hosts {
+		load := fmt.Sprintf("%s has %d sandboxes", h.Host, h.Sandboxes)
+		if h.Error != "" {
+			load = h.Host + ": " + h.Error
+		}
+		if h.Draining {
+			load += " and is being drained"
+		}
+		all = append(all, load)
+	}
+	return strings.Join(all, "; "), nil
 }
 
 // leftovers returns an error that names what hosts could not remove.

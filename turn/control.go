@@ -52,7 +52,7 @@ func (m *Machine) tick(now time.Time) []Action {
 	if m.Concluded != nil {
 		return nil
 	}
-	do := append(m.byDeadline(now), m.tellWaiting()...)
+	do := append(m.byDeadline(now), m.reportWaiting()...)
 	if m.Interrupt != nil {
 		return append(do, m.escalate(now)...)
 	}
@@ -161,13 +161,13 @@ func (m *Machine) answerKnown(ev event.Event) []Action {
 // byDeadline answers what no person has answered in time. It signals the workflow, which
 // did not answer.
 func (m *Machine) byDeadline(now time.Time) (do []Action) {
-	told := m.Told
+	reported := m.Reported
 	for _, id := range m.Waiting {
 		if answer, reason, late := m.Policy.Deadline.Passed(m.Asked[id].At, now); late {
 			do = append(do, m.respond(Responded{RequestID: id, Allow: answer == permission.Allow, Message: reason, By: event.ByDeadline})...)
 		}
 	}
-	m.Told = told
+	m.Reported = reported
 	return do
 }
 
@@ -191,8 +191,8 @@ func (m *Machine) respond(r Responded) []Action {
 		r.Message = "The user denied it."
 	}
 	m.stopWaiting(r.RequestID)
-	if !m.TellAnyway {
-		m.Told = m.Waiting // the workflow removes what it answered itself
+	if !m.ReportAnyway {
+		m.Reported = m.Waiting // the workflow removes what it answered itself
 	}
 	if m.Held != nil && m.Held.RequestID == r.RequestID {
 		return m.answerHeld(r)
@@ -242,9 +242,9 @@ func (m *Machine) steerAgain() (do []Action) {
 	return do
 }
 
-// hearSteered records which messages the agent takes. If an interrupted agent starts a
+// trackSteered records which messages the agent takes. If an interrupted agent starts a
 // turn with one of them, it is interrupted again.
-func (m *Machine) hearSteered(r Record) (do []Action) {
+func (m *Machine) trackSteered(r Record) (do []Action) {
 	for i, ev := range r.Events {
 		pending := m.Steered
 		var own string

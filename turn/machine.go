@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
+	"github.com/sojourn-run/sojourn/limits/prices"
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/steering"
 	"github.com/sojourn-run/sojourn/turn/summary"
@@ -46,12 +47,12 @@ type Machine struct {
 	// attempt, or of earlier ones if not by the policy.
 	Asked   map[string]Asked     `json:"asked,omitempty"`
 	Answers map[string]Responded `json:"answers,omitempty"`
-	// Waiting are the open requests that only a person can answer, Told those that the
-	// workflow was sent; TellAnyway is set while that is unknown, because an earlier
+	// Waiting are the open requests that only a person can answer, Reported those that the
+	// workflow was sent; ReportAnyway is set while that is unknown, because an earlier
 	// attempt may have sent others.
-	Waiting    []string `json:"waiting,omitempty"`
-	Told       []string `json:"told,omitempty"`
-	TellAnyway bool     `json:"tellAnyway,omitempty"`
+	Waiting      []string `json:"waiting,omitempty"`
+	Reported     []string `json:"reported,omitempty"`
+	ReportAnyway bool     `json:"reportAnyway,omitempty"`
 
 	// Steered are the messages that the agent was sent while it worked.
 	Steered steering.Messages `json:"steered,omitempty"`
@@ -81,6 +82,8 @@ type Config struct {
 	// Limits are the session's, and Used is what it had used when the attempt started.
 	Limits limits.Limits `json:"limits,omitzero"`
 	Used   limits.Used   `json:"used,omitzero"`
+	// Prices put a cost on the reports of an agent that tells none.
+	Prices prices.Meter `json:"prices,omitzero"`
 	// MaxTicks is how many model calls the message may take; 0 is no limit.
 	MaxTicks int `json:"maxTicks,omitempty"`
 	// Began is when the attempt started.
@@ -153,7 +156,7 @@ func (m *Machine) Step(s Signal) []Action {
 	case Withheld:
 		return m.withhold(s)
 	case WaitingTold:
-		m.TellAnyway, m.Told = false, s.Requests
+		m.ReportAnyway, m.Reported = false, s.Requests
 	}
 	return nil
 }
@@ -167,6 +170,7 @@ func (m *Machine) Has(p Place) bool {
 // whether the turn has ended.
 func (m *Machine) record(r Record) []Action {
 	m.Read = r.Next
+	r.Events = m.Prices.Priced(r.Events)
 	if at := earlier(r.At, r.Now); r.Progress && at.After(m.LastProgress) {
 		m.LastProgress = at
 	}
@@ -174,13 +178,13 @@ func (m *Machine) record(r Record) []Action {
 		m.LastExit = r.Exit
 	}
 	m.track(r.Events, earlier(r.At, r.Now))
-	again := m.hearSteered(r)
+	again := m.trackSteered(r)
 	if m.Concluded != nil {
 		return m.conclude(r)
 	}
 	var do []Action
 	if place := (Place{r.Offset, len(r.Events)}); len(r.Events) > 0 && !m.Has(place) {
-		do = append(m.tellWaiting(), Append{r.Events, place})
+		do = append(m.reportWaiting(), Append{r.Events, place})
 		do = append(do, again...)
 	}
 	var end *Ending
@@ -314,10 +318,10 @@ func (m *Machine) stopWaiting(request string) {
 	m.Waiting = slices.DeleteFunc(slices.Clone(m.Waiting), func(have string) bool { return have == request })
 }
 
-// tellWaiting signals to the workflow which requests wait for a person, if that changed.
-func (m *Machine) tellWaiting() []Action {
-	if !m.TellAnyway && slices.Equal(m.Waiting, m.Told) {
+// reportWaiting signals to the workflow which requests wait for a person, if that changed.
+func (m *Machine) reportWaiting() []Action {
+	if !m.ReportAnyway && slices.Equal(m.Waiting, m.Reported) {
 		return nil
 	}
-	return []Action{TellWaiting{m.Waiting}}
+	return []Action{ReportWaiting{m.Waiting}}
 }

@@ -131,10 +131,10 @@ type Append struct {
 	Place  Place
 }
 
-// TellWaiting signals to the workflow which permission requests wait for a person. It
+// ReportWaiting signals to the workflow which permission requests wait for a person. It
 // precedes the events about them, so that no reader of those finds the session running. If
 // it fails it is repeated with the next tick.
-type TellWaiting struct{ Requests []string }
+type ReportWaiting struct{ Requests []string }
 
 // AnswerAgent writes the answer to its permission request to the agent. Answers that are
 // not the policy's are saved before: a later attempt answers the same, with the same
@@ -215,7 +215,7 @@ func (AskAgent) action()       {}
 func (SaveAnswer) action()     {}
 func (Emit) action()           {}
 func (Append) action()         {}
-func (TellWaiting) action()    {}
+func (ReportWaiting) action()  {}
 func (AnswerAgent) action()    {}
 func (InterruptAgent) action() {}
 func (TerminateAgent) action() {}

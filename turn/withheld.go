@@ -29,7 +29,7 @@ func (m *Machine) withhold(w Withheld) []Action {
 	req := effects.Request(w.RequestID, w.Unknown)
 	m.Asked[w.RequestID] = Asked{req, w.At}
 	m.Waiting = append(slices.Clone(m.Waiting), w.RequestID)
-	return append(m.tellWaiting(), Emit{w.RequestID, []event.Payload{req}})
+	return append(m.reportWaiting(), Emit{w.RequestID, []event.Payload{req}})
 }
 
 // answerHeld continues the turn or ends it, as a person decided.

@@ -223,7 +223,7 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 			},
 			Provider: provider, Slots: slots, Agents: agents, Profile: load, Getenv: s.Get, Log: logger,
 		},
-		Stream: events, Archive: store, Memory: s.memory, Warnings: warnings,
+		Stream: events, Archive: store, Memory: s.memory, Prices: s.prices, Warnings: warnings,
 		Reconcile: func(ctx context.Context, d session.TerminatedRun) error { return session.Reconcile(ctx, temporal, d) },
 	}), nil
 }

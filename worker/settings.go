@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/internal/settings"
+	"github.com/sojourn-run/sojourn/limits/prices"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
@@ -27,6 +28,8 @@ type options struct {
 	level    slog.Level
 	// memory is about what a session may use of this process's memory.
 	memory activities.Memory
+	// prices are of models whose agents report no cost.
+	prices prices.Table
 	// hide are files and folders that agents must not see: those with the worker's
 	// credentials.
 	hide []string
@@ -81,6 +84,9 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 		return s, err
 	}
 	if err := s.readDurations(); err != nil {
+		return s, err
+	}
+	if err := s.readPrices(); err != nil {
 		return s, err
 	}
 	if err := s.readNetwork(*network); err != nil {
@@ -180,6 +186,23 @@ func (s *options) readDurations() error {
 		if *d.into, err = time.ParseDuration(given); err != nil || *d.into < time.Second {
 			return wrongUsage{hinted{fmt.Errorf("%s is %q: want a duration of at least 1s, such as 1h or 90m", d.name, given), d.meaning}}
 		}
+	}
+	return nil
+}
+
+// readPrices reads the file with the prices of models, if one is named.
+func (s *options) readPrices() error {
+	path := s.Get("SOJOURN_PRICES")
+	if path == "" {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close()
+		s.prices, err = prices.Read(f)
+	}
+	if err != nil {
+		return wrongUsage{hinted{fmt.Errorf("SOJOURN_PRICES %s: %w", path, err), "it is a JSON file with prices in dollars per million tokens (docs/operations.md)"}}
 	}
 	return nil
 }

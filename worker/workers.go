@@ -65,6 +65,7 @@ func startWorkers(c client.Client, hostID string, light *activities.Session, h *
 	shared.RegisterWorkflowWithOptions(reconcile.Session, workflow.RegisterOptions{Name: session.ReconcileType})
 	shared.RegisterWorkflowWithOptions(reconcile.Scheduled, workflow.RegisterOptions{Name: session.ReconcilerType})
 	shared.RegisterWorkflowWithOptions(hosts.Reports, workflow.RegisterOptions{Name: session.HostsType})
+	shared.RegisterWorkflowWithOptions(hosts.Drain, workflow.RegisterOptions{Name: session.DrainType})
 	reconciler := &activities.Reconciler{Temporal: c, Stream: light.Stream, Archive: light.Archive, Agents: builtin.Registry()}
 	register(shared, map[string]any{
 		contract.ActivityBegin: light.Begin, contract.ActivityEmit: light.Emit, contract.ActivityFinish: light.Finish, contract.ActivityCatchUp: light.CatchUp,
@@ -97,7 +98,7 @@ func startWorkers(c client.Client, hostID string, light *activities.Session, h *
 	controlling := base
 	controlling.DisableWorkflowWorker, controlling.MaxConcurrentActivityExecutionSize = true, 64
 	control := worker.New(c, session.ControlQueue(hostID), controlling)
-	register(control, map[string]any{contract.ActivitySendControl: h.SendControl, contract.ActivityEndSandbox: h.EndSandbox, contract.ActivityDescribeHost: h.DescribeHost})
+	register(control, map[string]any{contract.ActivitySendControl: h.SendControl, contract.ActivityEndSandbox: h.EndSandbox, contract.ActivityDescribeHost: h.DescribeHost, contract.ActivityDrainHost: h.DrainHost})
 
 	for _, w := range []worker.Worker{turns, control, create, watch, shared} {
 		if err := w.Start(); err != nil {

@@ -311,6 +311,9 @@ func (r *run) validateEvict(req session.EvictRequest) error {
 	if req.SandboxID != "" && (r.st.Sandbox == nil || r.st.Sandbox.ID != req.SandboxID) {
 		return session.Invalid("sandboxId", fmt.Sprintf("%q is not the session's sandbox", req.SandboxID), "the sandbox that the query snapshot names")
 	}
+	if req.Reason == session.EvictForDrain {
+		return nil // it waits for the turn's end
+	}
 	if r.cur != nil && (!r.cur.parked || r.st.Sandbox != nil) || r.runnable() {
 		return session.ErrBusy
 	}

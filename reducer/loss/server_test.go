@@ -238,7 +238,7 @@ func TestOwnEntriesKeepTheLiveOrder(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		var live, native []event.Event
-		var own []archive.OwnEntry
+		var own []archive.ServerEntry
 		anchor, n, seq := "", 0, uint64(0)
 		for range 1 + r.IntN(3) {
 			s := storyFrom(r, n)
@@ -470,9 +470,9 @@ func brief(s reducer.State) (out []string) {
 }
 
 // entriesOf returns what activities archive of server blocks.
-func entriesOf(s ServerBlocks) (out []archive.OwnEntry) {
+func entriesOf(s ServerBlocks) (out []archive.ServerEntry) {
 	for _, p := range s.Placed() {
-		out = append(out, archive.OwnEntry{
+		out = append(out, archive.ServerEntry{
 			ID:     fmt.Sprintf("s%d", p.Event.Context.Seq),
 			Anchor: archive.Anchor{ConversationID: p.ConversationID, AfterBlockID: p.AfterBlockID}, Event: p.Event,
 		})

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,6 +55,47 @@ func TestLimitInATurn(t *testing.T) {
 		require.NoError(t, h.Close(ctx))
 		requireParity(t, h.ID())
 		require.Contains(t, sojourn(t, "show", h.ID()), res.Reason, "the conversation says why it stopped")
+	})
+}
+
+// TestPriceTable: an agent that reports no cost costs what the worker's table of prices
+// says, for subscribers, in results and lists, and a limit of dollars binds it. Without a
+// price for its model its cost stays unknown.
+func TestPriceTable(t *testing.T) {
+	inOwnNamespace(t)
+	table := filepath.Join(t.TempDir(), "prices.json")
+	require.NoError(t, os.WriteFile(table, []byte(`{"*": {"input": 1000, "output": 5000}, "free of cost*": {"input": 0, "output": 0}}`), 0o600))
+	startWorker(t, "SOJOURN_PRICES="+table)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		if a.Info().Capabilities.Cost {
+			return // its own figures stand, see TestCostInLists
+		}
+		ctx := testContext(t)
+		h := open(t, session.Options{Agent: a.Info().Name, Limits: limits.Limits{CostUSD: 0.3}})
+		r := say(t, h, "SAY for some money")
+		require.NoError(t, r.Err())
+		cost := 0.1 + 0.1 // 100 tokens in, 20 out
+		require.NotNil(t, r.Result.CostUSD)
+		require.InDelta(t, cost, *r.Result.CostUSD, 1e-9)
+		i, err := h.Inspect(ctx)
+		require.NoError(t, err)
+		require.InDelta(t, cost, *i.CostUSD, 1e-9)
+		var streamed *float64
+		for _, m := range payloads[event.MetadataUpdate](events(t, h)) {
+			streamed = event.AddKnown(streamed, m.CostUSD)
+		}
+		require.NotNil(t, streamed)
+		require.InDelta(t, cost, *streamed, 1e-9, "subscribers are told it")
+		require.Regexp(t, `(?m)^`+h.ID()+`\s.*\$0\.20`, sojourn(t, "ls"))
+
+		require.NoError(t, say(t, h, "SAY for some more").Err())
+		_, err = h.Send(ctx, session.Message{Text: "SAY too much"})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			i, err := h.Inspect(ctx)
+			return err == nil && i.Status == session.StatusPaused && strings.Contains(i.WaitsFor, "the limit of $0.3 is reached: $0.4")
+		}, patience, tick)
+		require.NoError(t, h.Close(ctx))
 	})
 }
 

@@ -80,7 +80,7 @@ func sayPatiently(t *testing.T, h *session.Handle, text string) session.Result {
 	return res
 }
 
-const ownTranscript = `"$HOME"/.claude/projects/*/*.jsonl`
+const serverTranscript = `"$HOME"/.claude/projects/*/*.jsonl`
 
 // appendLines returns a script that appends valid lines of 1 KiB to the agent's own
 // transcript.
@@ -88,14 +88,14 @@ func appendLines(bytes int) string {
 	line := `{\"type\":\"user\",\"uuid\":\"%08x-0000-4000-8000-000000000000\",\"timestamp\":\"2026-01-01T00:00:00Z\",` +
 		`\"message\":{\"role\":\"user\",\"content\":\"%s\"}}\n`
 	return fmt.Sprintf(`awk 'BEGIN { p = sprintf("%%850s", ""); for (i = 0; i < %d; i++) printf "%s", i, p }' >> %s`,
-		bytes/1000, line, ownTranscript)
+		bytes/1000, line, serverTranscript)
 }
 
 // longTranscriptLine returns a script that appends one line to the agent's own
 // transcript.
 func longTranscriptLine(bytes int) string {
 	return fmt.Sprintf(`(printf '{"type":"user","uuid":"f","message":{"role":"user","content":"'; `+
-		`head -c %d /dev/zero | tr '\0' x; printf '"}}\n') >> %s`, bytes, ownTranscript)
+		`head -c %d /dev/zero | tr '\0' x; printf '"}}\n') >> %s`, bytes, serverTranscript)
 }
 
 // longOutputLine returns a script that writes one line to the agent's standard output.

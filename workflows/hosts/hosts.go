@@ -1,4 +1,4 @@
-// Package hosts has the workflow that collects hosts' descriptions.
+// Package hosts has the workflows that ask hosts for their descriptions, and drain them.
 package hosts
 
 import (
@@ -48,4 +48,14 @@ func whyNoReport(err error) string {
 		return app.Message()
 	}
 	return err.Error()
+}
+
+// Drain tells a host to begin or end to be drained, and returns its report.
+func Drain(ctx workflow.Context, req session.DrainRequest) (session.HostReport, error) {
+	report := session.HostReport{Host: req.Host}
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, describeOptions(req.Host)), contract.ActivityDrainHost, req.On).Get(ctx, &report)
+	if err != nil {
+		report.Error = whyNoReport(err)
+	}
+	return report, nil
 }

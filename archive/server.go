@@ -28,10 +28,10 @@ type Anchor struct {
 	AfterBlockID string `json:"afterBlockId,omitempty"`
 }
 
-// OwnEntry is a server entry: something that Sojourn itself added to a
+// ServerEntry is a server entry: something that Sojourn itself added to a
 // conversation, such as a failure, a limit, a restore notice or a permission's
 // outcome.
-type OwnEntry struct {
+type ServerEntry struct {
 	// ID makes a repeated entry harmless: readers use the first with an id. Default:
 	// derived from the content.
 	ID     string      `json:"id"`
@@ -39,19 +39,19 @@ type OwnEntry struct {
 	Event  event.Event `json:"event"`
 }
 
-// ownFile is the transcript of server entries as a file; it is never written to a
+// serverFile is the transcript of server entries as a file; it is never written to a
 // home.
-var ownFile = adapters.Transcript{ID: OwnTranscript, Path: "sojourn.jsonl", Kind: adapters.Append}
+var serverFile = adapters.Transcript{ID: ServerTranscript, Path: "sojourn.jsonl", Kind: adapters.Append}
 
-// AppendOwn writes entries to the session's transcript of server entries, all or
+// AppendServerEntries writes entries to the session's transcript of server entries, all or
 // none, in their order. Several writers of one epoch may append at once.
-func (a *Archive) AppendOwn(ctx context.Context, session string, epoch uint64, entries ...OwnEntry) error {
+func (a *Archive) AppendServerEntries(ctx context.Context, session string, epoch uint64, entries ...ServerEntry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	data, err := encodeOwn(entries)
+	data, err := encodeServer(entries)
 	if err == nil {
-		err = a.appendAtEnd(ctx, session, epoch, ownFile, data)
+		err = a.appendAtEnd(ctx, session, epoch, serverFile, data)
 	}
 	if err != nil {
 		return fmt.Errorf("archive: append to the own transcript of session %s: %w", session, err)
@@ -78,7 +78,7 @@ func (a *Archive) appendAtEnd(ctx context.Context, session string, epoch uint64,
 	})
 }
 
-func encodeOwn(entries []OwnEntry) ([]byte, error) {
+func encodeServer(entries []ServerEntry) ([]byte, error) {
 	var b bytes.Buffer
 	for _, e := range entries {
 		line, err := json.Marshal(e)
@@ -96,30 +96,30 @@ func encodeOwn(entries []OwnEntry) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Own reads the session's server entries, in order and each once. A line that
+// ServerEntries reads the session's server entries, in order and each once. A line that
 // can't be decoded is an error that names it; the valid ones are yielded all the
 // same. It yields nothing for a session without any.
-func (a *Archive) Own(ctx context.Context, session string) ([]OwnEntry, error) {
-	r, err := a.open(ctx, session, OwnTranscript)
+func (a *Archive) ServerEntries(ctx context.Context, session string) ([]ServerEntry, error) {
+	r, err := a.open(ctx, session, ServerTranscript)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("archive: read the own transcript of session %s: %w", session, err)
 	}
-	entries, err := decodeOwn(r)
+	entries, err := decodeServer(r)
 	if err != nil {
 		err = fmt.Errorf("archive: read the own transcript of session %s: %w", session, err)
 	}
 	return entries, err
 }
 
-func decodeOwn(r io.Reader) (entries []OwnEntry, bad error) {
+func decodeServer(r io.Reader) (entries []ServerEntry, bad error) {
 	in, seen := bufio.NewReader(r), map[string]bool{}
 	for n := 1; ; n++ {
 		line, err := in.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
-			var e OwnEntry
+			var e ServerEntry
 			if derr := json.Unmarshal(line, &e); derr != nil {
 				bad = errors.Join(bad, fmt.Errorf("line %d: %w: %w", n, ErrCorrupt, derr))
 			} else if e.ID == "" || !seen[e.ID] {
@@ -147,7 +147,7 @@ func (a *Archive) Events(ctx context.Context, session string, parse func([]adapt
 			yield(event.Event{}, err)
 			return
 		}
-		own, err := a.Own(ctx, session)
+		own, err := a.ServerEntries(ctx, session)
 		if err != nil && !yield(event.Event{}, err) {
 			return
 		}
@@ -172,7 +172,7 @@ func (a *Archive) Events(ctx context.Context, session string, parse func([]adapt
 // Entries whose anchor never appears are at the end, each conversation's in
 // order, followed by one error per anchor that wraps [ErrAnchorLost]. Errors of
 // native pass through. Memory is that of own.
-func Merge(native iter.Seq2[event.Event, error], own []OwnEntry) iter.Seq2[event.Event, error] {
+func Merge(native iter.Seq2[event.Event, error], own []ServerEntry) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		m := merger{
 			yield: yield, begun: map[string]bool{}, names: map[string]string{}, waiting: map[Anchor][]int{},
@@ -200,7 +200,7 @@ func Merge(native iter.Seq2[event.Event, error], own []OwnEntry) iter.Seq2[event
 	}
 }
 
-func (e OwnEntry) anchor() Anchor {
+func (e ServerEntry) anchor() Anchor {
 	return Anchor{event.Context{ConversationID: e.Anchor.ConversationID}.Conversation(), e.Anchor.AfterBlockID}
 }
 
@@ -212,7 +212,7 @@ type merger struct {
 	waiting map[Anchor][]int
 	// lost is the last entry of each block that was lost.
 	lost   map[Anchor]int
-	own    []OwnEntry
+	own    []ServerEntry
 	placed []bool
 }
 
@@ -289,7 +289,7 @@ func (m *merger) entry(i int) bool {
 }
 
 // lost returns the block of an entry, if it is a block that the agent lost.
-func (e OwnEntry) lost() (block Anchor, ok bool) {
+func (e ServerEntry) lost() (block Anchor, ok bool) {
 	p, ok := e.Event.Payload.(event.BlockUpsert)
 	return Anchor{e.Event.Context.Conversation(), p.Block.ID}, ok && string(p.Block.Metadata["lost"]) == "true"
 }

@@ -53,15 +53,15 @@ func blockIDs(blocks []event.Block) (ids []string) {
 	return ids
 }
 
-func after(id string, ev event.Event) OwnEntry {
-	return OwnEntry{ID: "e-" + ev.Payload.(event.BlockUpsert).Block.ID, Anchor: Anchor{ev.Context.ConversationID, id}, Event: ev}
+func after(id string, ev event.Event) ServerEntry {
+	return ServerEntry{ID: "e-" + ev.Payload.(event.BlockUpsert).Block.ID, Anchor: Anchor{ev.Context.ConversationID, id}, Event: ev}
 }
 
 func TestMergePlaces(t *testing.T) {
 	t.Parallel()
 	spawn := event.Event{Payload: event.SubagentSpawned{ToolUseID: "tool", Prompt: "do"}}
 	native := sequence(text("", "1"), text("", "2"), text("", "1"), spawn, text("tool", "s1"), text("tool", "s2"), text("", "3"))
-	own := []OwnEntry{
+	own := []ServerEntry{
 		after("", notice("a")), after("2", notice("b")), after("2", notice("c")), after("c", notice("d")), after("3", notice("e")),
 		after("s1", in("tool", notice("f"))), after("", in("tool", notice("g"))), after(event.SubagentBlockID("tool"), notice("h")),
 		after("", in("other", notice("i"))),
@@ -77,7 +77,7 @@ func TestMergeLostAnchor(t *testing.T) {
 	t.Parallel()
 	var events []event.Event
 	var errs []error
-	for ev, err := range Merge(sequence(text("", "1")), []OwnEntry{after("gone", notice("a")), after("a", notice("b")), after("1", notice("c"))}) {
+	for ev, err := range Merge(sequence(text("", "1")), []ServerEntry{after("gone", notice("a")), after("a", notice("b")), after("1", notice("c"))}) {
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -105,38 +105,38 @@ func TestMergeLostBlocks(t *testing.T) {
 	spawn := event.Event{Payload: event.SubagentSpawned{ToolUseID: "call", AgentID: "agent"}, Context: event.Context{Source: event.SourceServer}}
 	for name, c := range map[string]struct {
 		native []event.Event
-		own    []OwnEntry
+		own    []ServerEntry
 		main   []string
 		thread []string
 	}{
 		"in its place": {
 			native: []event.Event{text("", "1"), text("", "2")},
-			own:    []OwnEntry{after("1", gone("", "x", "half")), after("1", notice("a"))},
+			own:    []ServerEntry{after("1", gone("", "x", "half")), after("1", notice("a"))},
 			main:   []string{"1", "x", "a", "2"},
 		},
 		"before and behind": {
 			native: []event.Event{text("", "1"), text("", "2"), text("", "x"), text("", "3")},
-			own:    []OwnEntry{after("x", notice("a")), after("1", gone("", "x", "half")), after("x", notice("b"))},
+			own:    []ServerEntry{after("x", notice("a")), after("1", gone("", "x", "half")), after("x", notice("b"))},
 			main:   []string{"1", "a", "2", "x", "b", "3"},
 		},
 		"twice": {
 			native: []event.Event{text("", "1"), text("", "2")},
-			own:    []OwnEntry{after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "2"}, Event: gone("", "x", "again")}},
+			own:    []ServerEntry{after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "2"}, Event: gone("", "x", "again")}},
 			main:   []string{"1", "2", "x"},
 		},
 		"twice, and before": {
 			native: []event.Event{text("", "1"), text("", "2")},
-			own:    []OwnEntry{after("x", notice("a")), after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "2"}, Event: gone("", "x", "again")}},
+			own:    []ServerEntry{after("x", notice("a")), after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "2"}, Event: gone("", "x", "again")}},
 			main:   []string{"1", "a", "2", "x"},
 		},
 		"empty at last": {
 			native: []event.Event{text("", "1")},
-			own:    []OwnEntry{after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "1"}, Event: gone("", "x", "")}},
+			own:    []ServerEntry{after("1", gone("", "x", "half")), {ID: "again", Anchor: Anchor{AfterBlockID: "1"}, Event: gone("", "x", "")}},
 			main:   []string{"1"},
 		},
 		"a thread without its call": {
 			native: []event.Event{text("", "1"), text("agent", "s1"), text("agent", "s2")},
-			own: []OwnEntry{
+			own: []ServerEntry{
 				{ID: "spawn", Anchor: Anchor{AfterBlockID: "1"}, Event: spawn},
 				after("", gone("call", "x", "half")), after("s1", gone("call", "y", "half")),
 			},
@@ -163,7 +163,7 @@ func TestMergeLostSubagents(t *testing.T) {
 	spawn := func(conversation, id string) event.Event {
 		return event.Event{Payload: event.SubagentSpawned{ToolUseID: id}, Context: event.Context{ConversationID: conversation}}
 	}
-	own := []OwnEntry{
+	own := []ServerEntry{
 		{ID: "outer", Anchor: Anchor{AfterBlockID: "1"}, Event: spawn("", "outer")},
 		{ID: "inner", Anchor: Anchor{ConversationID: "outer"}, Event: spawn("outer", "inner")},
 	}
@@ -178,7 +178,7 @@ func TestMergeLostSubagents(t *testing.T) {
 
 func TestMergeStops(t *testing.T) {
 	t.Parallel()
-	own := []OwnEntry{after("", notice("a")), after("1", notice("b")), after("gone", notice("c"))}
+	own := []ServerEntry{after("", notice("a")), after("1", notice("b")), after("gone", notice("c"))}
 	native := sequence(text("", "1"), text("", "2"))
 	total := 0
 	for range Merge(native, own) {
@@ -203,7 +203,7 @@ func TestMergeEqualsLive(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		var live, native []event.Event
-		var own []OwnEntry
+		var own []ServerEntry
 		last := map[string]string{}
 		say := func(conv string, isOwn bool, n int) {
 			id := fmt.Sprintf("b%d", n)
@@ -242,15 +242,15 @@ func TestOwnTranscript(t *testing.T) {
 	t.Parallel()
 	a := open(t)
 	e := take(t, a, "s1")
-	none, err := a.Own(t.Context(), "s1")
+	none, err := a.ServerEntries(t.Context(), "s1")
 	require.NoError(t, err)
 	require.Empty(t, none)
 	first, second := after("1", notice("a")), after("a", notice("b"))
-	require.NoError(t, a.AppendOwn(t.Context(), "s1", e, first))
-	require.NoError(t, a.AppendOwn(t.Context(), "s1", e, first, second))
-	require.NoError(t, a.AppendOwn(t.Context(), "s1", e, OwnEntry{Event: notice("c")}))
-	require.NoError(t, a.AppendOwn(t.Context(), "s1", e, OwnEntry{Event: notice("c")}))
-	own, err := another(t, a, nil).Own(t.Context(), "s1")
+	require.NoError(t, a.AppendServerEntries(t.Context(), "s1", e, first))
+	require.NoError(t, a.AppendServerEntries(t.Context(), "s1", e, first, second))
+	require.NoError(t, a.AppendServerEntries(t.Context(), "s1", e, ServerEntry{Event: notice("c")}))
+	require.NoError(t, a.AppendServerEntries(t.Context(), "s1", e, ServerEntry{Event: notice("c")}))
+	own, err := another(t, a, nil).ServerEntries(t.Context(), "s1")
 	require.NoError(t, err)
 	require.Len(t, own, 3, "a repeated entry counts once")
 	require.Equal(t, first, own[0])
@@ -277,7 +277,7 @@ func TestOwnWritersMeet(t *testing.T) {
 		b := another(t, a, nil)
 		wg.Go(func() {
 			for n := range 5 {
-				if err := b.AppendOwn(t.Context(), "s1", e, after("1", notice(fmt.Sprintf("%d-%d", i, n)))); err != nil {
+				if err := b.AppendServerEntries(t.Context(), "s1", e, after("1", notice(fmt.Sprintf("%d-%d", i, n)))); err != nil {
 					errs[i] = err
 				}
 			}
@@ -287,18 +287,18 @@ func TestOwnWritersMeet(t *testing.T) {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	own, err := a.Own(t.Context(), "s1")
+	own, err := a.ServerEntries(t.Context(), "s1")
 	require.NoError(t, err)
 	require.Len(t, own, 30)
-	raw := mustRead(t, a, "s1", OwnTranscript)
+	raw := mustRead(t, a, "s1", ServerTranscript)
 	require.Equal(t, 30, strings.Count(string(raw), "\n"), "nothing doubled")
 }
 
 func TestOwnKeepsTheGoodLines(t *testing.T) {
 	t.Parallel()
-	good, err := encodeOwn([]OwnEntry{after("1", notice("a")), after("1", notice("b"))})
+	good, err := encodeServer([]ServerEntry{after("1", notice("a")), after("1", notice("b"))})
 	require.NoError(t, err)
-	own, err := decodeOwn(strings.NewReader(strings.Replace(string(good), "\n", "\n{broken\n\n", 1)))
+	own, err := decodeServer(strings.NewReader(strings.Replace(string(good), "\n", "\n{broken\n\n", 1)))
 	require.ErrorIs(t, err, ErrCorrupt)
 	require.ErrorContains(t, err, "line 2")
 	require.Len(t, own, 2)

@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/test/skip"
+)
+
+// hostOf returns the host of a session's sandbox; "" if it has none.
+func hostOf(t *testing.T, h *session.Handle) string {
+	t.Helper()
+	s, err := h.Snapshot(testContext(t))
+	require.NoError(t, err)
+	if s.Sandbox == nil {
+		return ""
+	}
+	return s.Sandbox.Host
+}
+
+// TestDrain: a host that is drained is left by its sessions, by an idle one at once and by
+// one at work between two turns, and gets no new ones, also from a restarted worker.
+func TestDrain(t *testing.T) {
+	skip.InShort(t, "TestR124LongestIdleGivesWay evicts too")
+	inOwnNamespace(t)
+	first := startWorker(t)
+	ctx := testContext(t)
+	idle, busy := open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()})
+	require.NoError(t, say(t, idle, "SAY remember the word clementine").Err())
+	awaitIdle(t, idle)
+	running, gate := sendToGate(ctx, t, busy, "")
+	queued, err := busy.Send(ctx, session.Message{Text: "SAY on another host"})
+	require.NoError(t, err)
+	host := hostOf(t, busy)
+	require.Equal(t, host, hostOf(t, idle))
+
+	drained := make(chan said, 1)
+	go func() { drained <- program(t, "drain", host) }()
+	require.Eventually(t, func() bool { return hostOf(t, idle) == "" }, patience, tick, "an idle session leaves at once")
+	require.Equal(t, []string{"drain"}, reasons(t, idle))
+	require.Equal(t, host, hostOf(t, busy), "a turn goes on")
+	again, err := idle.Send(ctx, session.Message{Text: "RECALL"})
+	require.NoError(t, err)
+	startWorker(t)
+	require.Contains(t, answeredWell(ctx, t, idle, again).Result.Response, "clementine")
+	other := hostOf(t, idle)
+	require.NotEqual(t, host, other)
+
+	spaceOf(t).Model.Open(gate)
+	answeredWell(ctx, t, busy, running)
+	require.Equal(t, "on another host", answeredWell(ctx, t, busy, queued).Result.Response)
+	require.Equal(t, other, hostOf(t, busy))
+	require.Equal(t, []string{"drain"}, reasons(t, busy))
+	end := <-drained
+	require.Zero(t, end.code, end.err)
+	require.Equal(t, "host "+host+" is drained and holds no sandbox\n", end.out)
+	require.Contains(t, end.err, "host "+host+" holds ")
+
+	require.NoError(t, first.stop())
+	startWorkerIn(t, first.dataDir)
+	require.Regexp(t, host+` has 0 sandboxes and is being drained`, program(t, "doctor").out)
+	require.Contains(t, sojourn(t, "drain", host, "--undo"), "makes sandboxes again")
+	require.Contains(t, sojourn(t, "drain", other, "--no-wait"), "is being drained")
+	fresh := open(t, session.Options{Agent: anyAgent()})
+	require.NoError(t, say(t, fresh, "SAY here").Err())
+	require.Equal(t, host, hostOf(t, fresh))
+	require.Equal(t, "here", say(t, fresh, "SAY here").Result.Response)
+
+	unknown := program(t, "drain", "nowhere")
+	require.Equal(t, 1, unknown.code)
+	require.Contains(t, unknown.err, "host nowhere: its worker does not answer")
+	for _, h := range []*session.Handle{idle, busy, fresh} {
+		require.NoError(t, h.Close(ctx))
+		requireParity(t, h.ID())
+	}
+}
