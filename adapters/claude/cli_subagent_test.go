@@ -2,6 +2,7 @@ package claude
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,7 +31,7 @@ func TestRealSubagentInterrupted(t *testing.T) {
 	}{
 		"tool":   {"SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitStarted},
 		"text":   {"SUBAGENT THINK about it ANDTHEN GATE deep", "[Request interrupted by user]", awaitTextAndGate},
-		"nested": {"SUBAGENT TWO ANDTHEN SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitStarted},
+		"nested": {"SUBAGENT TWO ANDTHEN SUBAGENT TOOL bash: touch begun; sleep 30", "[Request interrupted by user for tool use]", awaitNested},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +53,32 @@ func TestRealSubagentInterrupted(t *testing.T) {
 	}
 }
 
-func awaitStarted(_ *testing.T, r *adaptertest.Rig) { r.AwaitFile("begun") }
+// awaitStarted waits until the subagent's tool runs and its call was streamed.
+func awaitStarted(_ *testing.T, r *adaptertest.Rig) {
+	r.Await("the call", callOf("touch begun"))
+	r.AwaitFile("begun")
+}
+
+// awaitNested waits until the tool of a subagent's subagent runs, of which nothing but its
+// start is streamed.
+func awaitNested(_ *testing.T, r *adaptertest.Rig) {
+	spawned := map[string]bool{} // a second event names the agent
+	r.Await("the second subagent", func(e event.Event) bool {
+		if s, ok := e.Payload.(event.SubagentSpawned); ok {
+			spawned[s.ToolUseID] = true
+		}
+		return len(spawned) == 2
+	})
+	r.AwaitFile("begun")
+}
+
+// callOf reports whether an event has the call of a command.
+func callOf(command string) func(event.Event) bool {
+	return func(e event.Event) bool {
+		u, ok := e.Payload.(event.BlockUpsert)
+		return ok && u.Block.Type == event.BlockToolUse && strings.Contains(string(u.Block.Input), `"`+command)
+	}
+}
 
 // awaitTextAndGate waits until the model is at the gate and the text before it was
 // streamed: an interrupt before that finds a text that the program has written down and
@@ -73,7 +99,11 @@ func TestRealBackgroundInterrupted(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		r := started(t, adaptertest.Options{})
 		r.Send("SUBAGENTBG TOOL bash: touch begun; sleep 30 ANDTHEN SAY never")
-		r.Await("the bill", billed)
+		called, paid := false, false // in either order
+		r.Await("the bill and the call", func(e event.Event) bool {
+			called, paid = called || callOf("touch begun")(e), paid || billed(e)
+			return called && paid
+		})
 		r.AwaitFile("begun")
 		r.Say("i1", adapters.Interrupt{})
 		done := r.Await("SubagentCompleted", adaptertest.Is[event.SubagentCompleted]).Payload.(event.SubagentCompleted)
