@@ -7,6 +7,19 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 )
 
+// SessionRecord is a session with its messages as plain data, which is JSON and back: for
+// chat clients and for what is stored elsewhere.
+type SessionRecord struct {
+	ID       string          `json:"id"`
+	Title    string          `json:"title"`
+	Messages []MessageRecord `json:"messages"`
+	// CreatedAt and UpdatedAt are zero if only the stream was read.
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+	UpdatedAt time.Time `json:"updatedAt,omitzero"`
+	// Metadata is the caller's, unchanged.
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
+}
+
 // MessageRecord is a block of a conversation as a message in the style of model APIs and
 // chat clients.
 type MessageRecord struct {
@@ -25,6 +38,14 @@ type MessageRecord struct {
 type MessageUsage struct {
 	Input  int64 `json:"input"`
 	Output int64 `json:"output"`
+}
+
+// Record returns the session with the messages of its main conversation.
+func (c Conversation) Record() SessionRecord {
+	return SessionRecord{
+		ID: c.SessionID, Title: c.Title, Messages: c.Messages(),
+		CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt, Metadata: c.Metadata,
+	}
 }
 
 // Messages returns the main conversation as messages, in order.

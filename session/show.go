@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,6 +32,10 @@ type Conversation struct {
 	Agent     string        `json:"agent"`
 	Title     string        `json:"title"`
 	State     reducer.State `json:"state"`
+	// CreatedAt, UpdatedAt and Metadata are the archive's, zero without it.
+	CreatedAt time.Time                  `json:"createdAt,omitzero"`
+	UpdatedAt time.Time                  `json:"updatedAt,omitzero"`
+	Metadata  map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Asks are the unanswered permission requests, oldest first. Only the stream has
 	// them.
 	Asks []event.Event `json:"asks,omitempty"`
@@ -58,7 +63,10 @@ func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, 
 	if errors.Is(missing, ErrNotFound) || missing != nil && from == FromArchive {
 		return Conversation{}, missing
 	}
-	conv := Conversation{SessionID: id, Agent: data.Agent, Title: data.Title}
+	conv := Conversation{
+		SessionID: id, Agent: data.Agent, Title: data.Title,
+		CreatedAt: data.CreatedAt, UpdatedAt: data.UpdatedAt, Metadata: data.Metadata,
+	}
 	if from == FromStream || from == FromAuto && c.stillOpen(ctx, id) {
 		err := c.showStream(ctx, &conv, 0)
 		gap, isGap := errors.AsType[*stream.GapError](err)

@@ -117,6 +117,7 @@ func behindLast(id string, after, last uint64) error {
 
 func (c *cli) showCommand() *cobra.Command {
 	var from string
+	var messages bool
 	var part session.Timeline
 	var roles []string
 	cmd := &cobra.Command{
@@ -134,17 +135,18 @@ With --json it prints the state, the same that "sojourn tail ID --json | sojourn
 			if err := part.Validate(); err != nil {
 				return err
 			}
-			return c.show(cmd.Context(), args[0], session.From(from), part)
+			return c.show(cmd.Context(), args[0], session.From(from), part, messages)
 		},
 	}
 	cmd.Flags().StringArrayVar(&roles, "role", nil, "only blocks by `user|assistant|tool|system` (repeatable)")
 	cmd.Flags().IntVar(&part.MaxTokens, "max-tokens", 0, "only the newest blocks that have about `N` tokens together")
 	cmd.Flags().IntVar(&part.Limit, "limit", 0, "only the newest `N` blocks")
+	cmd.Flags().BoolVar(&messages, "messages", false, "print a JSON record: id, title, messages (id, role, content, timestamp, usage), createdAt, updatedAt, metadata")
 	cmd.Flags().StringVar(&from, "from", string(session.FromAuto), "read from `auto|archive|stream`; auto is the stream for an open session")
 	return cmd
 }
 
-func (c *cli) show(ctx context.Context, id string, from session.From, part session.Timeline) error {
+func (c *cli) show(ctx context.Context, id string, from session.From, part session.Timeline, messages bool) error {
 	switch from {
 	case session.FromAuto, session.FromArchive, session.FromStream:
 	default:
@@ -162,7 +164,10 @@ func (c *cli) show(ctx context.Context, id string, from session.From, part sessi
 	}
 	said := len(conv.State.Blocks) + len(conv.State.Subagents)
 	conv.State.Blocks = part.Of(conv.State.Blocks)
-	if c.json {
+	switch {
+	case messages:
+		return c.printJSON(conv.Record())
+	case c.json:
 		return c.printJSON(conv.State)
 	}
 	if said == 0 {

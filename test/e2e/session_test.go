@@ -36,9 +36,21 @@ func TestR1SessionRecord(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &again))
 	require.Equal(t, rec, again, "pure JSON-serialisable data")
 	require.Zero(t, reflect.TypeFor[archive.ListData]().NumMethod(), "no methods")
+
+	var shown session.SessionRecord
+	require.NoError(t, json.Unmarshal([]byte(sojourn(t, "show", h.ID(), "--messages")), &shown))
 	conv, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
 	require.NoError(t, err)
-	require.Len(t, conv.State.Blocks, 2, "its messages")
+	require.Equal(t, conv.Record(), shown, "and back")
+	require.Zero(t, reflect.TypeFor[session.SessionRecord]().NumMethod(), "no methods")
+	require.Equal(t, "a record", shown.Title)
+	require.JSONEq(t, `"core"`, string(shown.Metadata["team"]))
+	require.True(t, rec.CreatedAt.Equal(shown.CreatedAt) && rec.UpdatedAt.Equal(shown.UpdatedAt))
+	var said []string
+	for _, m := range shown.Messages {
+		said = append(said, string(m.Role)+": "+m.Content)
+	}
+	require.Equal(t, []string{"user: SAY kept", "assistant: kept"}, said)
 }
 
 func TestR2MessageRecord(t *testing.T) {
