@@ -43,7 +43,7 @@ func (r *Rig) playSubagentBackground() {
 
 func (r *Rig) playInterruptSubagent() {
 	r.Send("SUBAGENT " + endless + " ANDTHEN SAY never")
-	r.AwaitFile("begun")
+	r.begunInside()
 	require.NotEmpty(r.t, r.Left())
 	idle := r.Interrupt()
 	require.True(r.t, idle.Interrupted, "%s", pretty(idle))
@@ -89,7 +89,7 @@ func (r *Rig) killed() {
 func (r *Rig) playKillTool() {
 	r.remembers()
 	r.Send(endless)
-	r.AwaitFile("begun")
+	r.begun(inMain)
 	r.killed()
 	r.recalls("remember-the-first")
 }
@@ -97,7 +97,7 @@ func (r *Rig) playKillTool() {
 func (r *Rig) playKillSubagent() {
 	r.remembers()
 	r.Send("SUBAGENT " + endless + " ANDTHEN SAY never")
-	r.AwaitFile("begun")
+	r.begunInside()
 	r.killed()
 	for _, sub := range r.Live().Subagents {
 		require.NotEqual(r.t, event.ExecutionRunning, sub.Status)
@@ -109,7 +109,7 @@ func (r *Rig) playKillSubagent() {
 func (r *Rig) playKillHost() {
 	r.remembers()
 	r.Send("TOOL bash: echo half THEN " + endless)
-	r.AwaitFile("begun")
+	r.begun(inMain)
 	r.Kill()
 	r.Move()
 	r.ok("SAY well again")

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,30 @@ func (r *Rig) AwaitFile(name string) {
 		_, err := os.Stat(path)
 		return err == nil
 	}, r.patience, 10*time.Millisecond, "the tool did not begin")
+}
+
+// begun waits until the tool that creates the file "begun" runs and its call was streamed.
+// Without that an interrupt or a kill may find a call that the agent has written down and
+// will never stream. in reports whether a conversation may have the call.
+func (r *Rig) begun(in func(conversation string) bool) {
+	r.t.Helper()
+	r.AwaitFile("begun")
+	r.Await("the call of the tool", func(e event.Event) bool {
+		u, ok := e.Payload.(event.BlockUpsert)
+		return ok && u.Block.Type == event.BlockToolUse && in(e.Context.Conversation()) && bytes.Contains(encoded(r.t, []event.Event{e}), []byte("begun"))
+	})
+}
+
+func inMain(conversation string) bool { return conversation == event.Main }
+
+// begunInside is begun for the tool of a subagent, if its thread is streamed at all.
+func (r *Rig) begunInside() {
+	r.t.Helper()
+	if r.agent.Adapter.Info().Capabilities.LiveSubagents {
+		r.begun(func(conversation string) bool { return !inMain(conversation) })
+		return
+	}
+	r.AwaitFile("begun")
 }
 
 // endless is a script whose tool doesn't end and starts two others that don't either.
@@ -111,7 +136,7 @@ func (r *Rig) playInterruptStream() {
 
 func (r *Rig) playInterruptTool() {
 	r.Send(endless)
-	r.AwaitFile("begun")
+	r.begun(inMain)
 	require.NotEmpty(r.t, r.Left(), "the tool is not below the agent")
 	idle := r.Interrupt()
 	require.True(r.t, idle.Interrupted, "%s", pretty(idle))
