@@ -120,8 +120,11 @@ func (s *staged) atGate(n int) {
 
 func (s *staged) openGate(n int) { spaceOf(s.t).Model.Open(s.gates[n]) }
 
-// inTool waits until the tool runs, and returns a function that lets it end.
+// inTool waits until the tool runs and its call was streamed, and returns a function that
+// lets it end.
 func (s *staged) inTool() (letGo func()) {
+	s.t.Helper()
+	s.callsStreamed(1)
 	workspace := ""
 	require.Eventually(s.t, func() bool {
 		found, err := filepath.Glob(filepath.Join(s.dir, "sandboxes", s.h.ID()+"-*", "workspace", "begun"))
