@@ -69,6 +69,9 @@ func (c *cli) send(ctx context.Context, id, text string, f sendFlags) error {
 		n = 0
 	}
 	h, err := c.handle(ctx, id, n)
+	if err != nil && ctx.Err() != nil {
+		return leftAt(ctx, "send it again; sojourn doctor tells whether the services answer", "; the message was not sent")
+	}
 	if err != nil {
 		return err
 	}
