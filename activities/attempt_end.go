@@ -24,7 +24,11 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOu
 		a.sweep(ctx)
 	}
 	if a.machine.Concluded == nil {
-		if err := a.writeEnd(ctx, f); err != nil {
+		var err error
+		if f.Ending, err = a.keepEnding(f.Ending); err == nil {
+			err = a.writeEnd(ctx, f)
+		}
+		if err != nil {
 			return contract.RunTurnOutput{}, err
 		}
 	}
@@ -48,6 +52,25 @@ func (a *attempt) finish(ctx context.Context, f turn.Finish) (contract.RunTurnOu
 		return contract.RunTurnOutput{}, err
 	}
 	return a.archived(ctx)
+}
+
+// keepEnding returns the ending, and saves first that a turn is completed. An attempt that
+// comes after the stream was deleted with its end must not call the turn interrupted
+// because it was asked to interrupt meanwhile. Any other ending may be another one the next
+// time: a failed turn may be resumed.
+func (a *attempt) keepEnding(e turn.Ending) (turn.Ending, error) {
+	open := a.checkpoint.Open
+	switch {
+	case open == nil || e.Outcome == turn.Completed && open.Completed:
+		return e, nil
+	case open.Completed:
+		e.Outcome, e.Failure = turn.Completed, nil
+		return e, nil
+	case e.Outcome != turn.Completed:
+		return e, nil
+	}
+	open.Completed = true
+	return e, a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // saveOutput saves that the execution has ended, with the entries for the archive: the

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -9,12 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/host"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
@@ -366,6 +369,46 @@ func TestInterruptOutlivesTheAttempt(t *testing.T) {
 	require.Equal(t, session.Interrupted, out.Result.Outcome)
 	require.Equal(t, "enough", out.Result.Reason)
 	require.Equal(t, 1, countLines(b.heard(), `"interrupt"`))
+}
+
+// A turn whose end was streamed as completed stays so, also if the stream was deleted with
+// it, the worker died before it saved more, and an interrupt was under way.
+func TestCompletedStaysCompleted(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	b.turn(b.ask(1, "words 1"))
+	before, err := b.host.Checkpoints.Load(b.sandbox.ID)
+	require.NoError(t, err)
+	in := b.ask(2, "words 3")
+	done := b.aside(t.Context(), 1, in)
+	b.until(b.last, is[event.QueryCompleted])
+	saved, err := b.host.Checkpoints.Load(b.sandbox.ID)
+	require.NoError(t, err)
+	require.True(t, saved.Ended == "x2" || saved.Open.Completed, "it is saved before it is streamed")
+	require.NoError(t, (<-done).err)
+
+	before.Open = &host.Execution{
+		ExecutionID: "x2", MessageID: "m2", Completed: true, Interrupt: &contract.Interrupt{Reason: "enough"}, InterruptedAt: time.Now(),
+	}
+	require.NoError(t, b.host.Checkpoints.Save(b.sandbox.ID, before))
+	require.NoError(t, b.log.Purge(t.Context(), b.agent.SessionID))
+	b.worker()
+	out, err := b.attempt(t.Context(), 2, in)
+	require.NoError(t, err)
+	require.Equal(t, session.Completed, out.Result.Outcome)
+	ends := 0
+	for ev, err := range b.log.Read(t.Context(), b.agent.SessionID, in.LastSeq, stream.ReadOptions{}) {
+		var gap *stream.GapError
+		if errors.As(err, &gap) {
+			continue
+		}
+		require.NoError(t, err)
+		if res, ended := session.ResultOf(ev, "m2"); ended {
+			require.Equal(t, session.Completed, res.Outcome)
+			ends++
+		}
+	}
+	require.LessOrEqual(t, ends, 1)
 }
 
 // A worker that dies between the start of an agent and its opening leaves the opening to

@@ -54,6 +54,9 @@ type Execution struct {
 	Interrupt *contract.Interrupt `json:"interrupt,omitempty"`
 	// InterruptedAt is when that was.
 	InterruptedAt time.Time `json:"interruptedAt,omitzero"`
+	// Completed reports whether the agent has completed the turn. It is saved before the
+	// stream has the end, which then stays the same however often it has to be written.
+	Completed bool `json:"completed,omitempty"`
 	// Answers are those to permission requests that the policy did not answer.
 	Answers map[string]turn.Responded `json:"answers,omitempty"`
 	// Steered are the messages that the agent was sent while it worked. Taken is set for
