@@ -196,7 +196,7 @@ type QueryResult struct {
 	// reports none; nil if it is unknown.
 	CostUSD *float64 `json:"costUSD,omitempty"`
 	// Ticks counts the model calls of the main conversation; nil for an agent that
-	// tells none.
+	// reports none.
 	Ticks *int `json:"ticks,omitempty"`
 	// LastSeq is the sequence number of the last event of the agent's turn.
 	LastSeq uint64 `json:"lastSeq,omitempty"`

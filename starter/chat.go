@@ -181,7 +181,7 @@ func (t *talk) loop(ctx context.Context, signals <-chan os.Signal) error {
 		err := t.step(ctx, signals)
 		if err != nil {
 			t.clearPrompt()
-			t.tellUnsent()
+			t.reportUnsent()
 		}
 		if errors.Is(err, errLeave) {
 			if t.tty {
@@ -195,8 +195,8 @@ func (t *talk) loop(ctx context.Context, signals <-chan os.Signal) error {
 	}
 }
 
-// tellUnsent tells, at the end, of lines that may not have arrived.
-func (t *talk) tellUnsent() {
+// reportUnsent reports, at the end, lines that may not have arrived.
+func (t *talk) reportUnsent() {
 	if t.asking {
 		t.hint("the session has not answered the last request; it may still obey it")
 	}
@@ -433,7 +433,7 @@ func (t *talk) interrupt(ctx context.Context) {
 	})
 }
 
-// hint tells the person something.
+// hint prints a line for the person.
 func (t *talk) hint(line string) {
 	t.aside(func() { fmt.Fprintf(t.c.stderr, "sojourn: %s\n", line) })
 }

@@ -82,7 +82,7 @@ type Config struct {
 	// Limits are the session's, and Used is what it had used when the attempt started.
 	Limits limits.Limits `json:"limits,omitzero"`
 	Used   limits.Used   `json:"used,omitzero"`
-	// Prices put a cost on the reports of an agent that tells none.
+	// Prices put a cost on the reports of an agent that reports none.
 	Prices prices.Meter `json:"prices,omitzero"`
 	// MaxTicks is how many model calls the message may take; 0 is no limit.
 	MaxTicks int `json:"maxTicks,omitempty"`

@@ -37,7 +37,7 @@ func (p Price) Of(u event.Usage) float64 {
 
 // Table has the prices by the names of models. A name that ends with an asterisk is for
 // all that begin so; the longest that fits counts. The asterisk alone is for any model,
-// also one that nobody has named.
+// also an unknown one.
 type Table map[string]Price
 
 // Read reads a table from JSON:
@@ -109,7 +109,7 @@ func (t Table) Of(model string) (Price, bool) {
 	return p, ok
 }
 
-// Meter puts a cost on the reports of one agent that tells none. The zero value leaves
+// Meter puts a cost on the reports of one agent that reports none. The zero value leaves
 // them as they are.
 type Meter struct {
 	Table Table `json:"table,omitempty"`

@@ -50,7 +50,7 @@ func whyNoReport(err error) string {
 	return err.Error()
 }
 
-// Drain tells a host to begin or end to be drained, and returns its report.
+// Drain begins or ends the draining of a host, and returns its report.
 func Drain(ctx workflow.Context, req session.DrainRequest) (session.HostReport, error) {
 	report := session.HostReport{Host: req.Host}
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, describeOptions(req.Host)), contract.ActivityDrainHost, req.On).Get(ctx, &report)
