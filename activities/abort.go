@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -20,55 +21,101 @@ import (
 // Either way, what was streamed and did not reach the archive is marked as lost, and the
 // message is kept. The epoch is the caller's: the lost host can write nothing after it.
 func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.EmitOutput, error) {
-	out := contract.EmitOutput{Epoch: in.Epoch}
-	if err := fenceLostHost(ctx, s.Stream, in.SessionID, in.Epoch, in.LastSeq); err != nil {
-		return out, err
-	}
-	if err := s.fenceArchive(ctx, in); err != nil {
-		return out, err
-	}
 	f := in.Abort
-	adapter, err := s.Agents.Get(f.Agent)
+	l, err := s.readLost(ctx, in, f.Agent, turn.Scope{ExecutionID: f.ExecutionID, MessageID: f.MessageID, After: f.AfterSeq, Anchor: in.Anchor})
 	if err != nil {
-		return out, err
+		return contract.EmitOutput{}, err
 	}
-	h := turn.NewHistory(turn.Scope{
-		ExecutionID: f.ExecutionID, MessageID: f.MessageID, BlockIDs: promptIDs(adapter, f.MessageID), After: f.AfterSeq, Anchor: in.Anchor,
-	})
-	read := func() error {
-		return eachAfter(ctx, s.Stream, in.SessionID, h.Next(), func(ev event.Event) bool { h.Add(ev); return true })
-	}
-	if err := read(); err != nil {
-		return out, err
-	}
-	out.Ended = f.Ended
-	if h.Ended != nil {
-		ended, _ := session.ResultOf(*h.Ended, f.MessageID)
+	out := contract.EmitOutput{Ended: f.Ended}
+	if l.stream.Ended != nil {
+		ended, _ := session.ResultOf(*l.stream.Ended, f.MessageID)
 		out.Ended = &ended
 	}
-	last := max(in.LastSeq, h.Next())
-	events, folded, err := s.unarchived(ctx, in, adapter, h)
-	if err != nil {
-		return out, err
-	}
+	m := messageOf(l.adapter, f.Message)
+	m.BlockIDs, m.Steered = promptIDs(l.adapter, f.MessageID), steeredBefore(l.adapter, f.Steered)
+	events := m.Lost(turn.Ending{Exited: true}, l.stream, l.persisted, time.Now().UTC())
 	if out.Ended == nil {
-		if len(folded) > 0 {
-			out.MessageIDs = append([]string{f.MessageID}, folded...)
+		if kept, _ := m.Steered.Persisted(l.persisted); len(kept) > 0 {
+			out.MessageIDs = append([]string{f.MessageID}, kept.Taken()...)
 		}
 		events = append(events, endingAll(in.Events, out.MessageIDs)...)
 	}
+	return s.keepLost(ctx, in, l, out, events)
+}
+
+// keepUnarchived keeps what the archive does not have of a session that ends and whose host
+// is lost, and sets the ends of its stream and conversation in the record.
+func (s *Session) keepUnarchived(ctx context.Context, in contract.FinishInput, record *session.Record) error {
+	if in.Unarchived == nil {
+		return nil
+	}
+	emit := contract.EmitInput{
+		SessionID: in.Session.SessionID, Epoch: in.Epoch, LastSeq: record.LastSeq, Key: fmt.Sprintf("unarchived-%d", in.Epoch),
+		Abort: &contract.Abort{Unarchived: in.Unarchived},
+	}
+	l, err := s.readLost(ctx, emit, in.Session.Options.Agent, turn.Scope{After: record.LastSeq})
+	if err != nil {
+		return err
+	}
+	out, err := s.keepLost(ctx, emit, l, contract.EmitOutput{}, l.stream.Difference(l.persisted, loss.Options{At: time.Now().UTC()}))
+	record.LastSeq, record.LastBlockID = out.LastSeq, out.LastBlockID
+	return err
+}
+
+// lost is what the stream and the archive have of a session whose host is lost.
+type lost struct {
+	adapter   adapters.Adapter
+	stream    *turn.History
+	persisted reducer.State
+}
+
+// readLost reads both when the lost host can write nothing more, from the scope's start or
+// from where the archive is behind.
+func (s *Session) readLost(ctx context.Context, in contract.EmitInput, agent string, scope turn.Scope) (l lost, err error) {
+	if err := fenceLostHost(ctx, s.Stream, in.SessionID, in.Epoch, in.LastSeq); err != nil {
+		return l, err
+	}
+	if err := s.fenceArchive(ctx, in); err != nil {
+		return l, err
+	}
+	if l.adapter, err = s.Agents.Get(agent); err != nil {
+		return l, err
+	}
+	scope.BlockIDs = promptIDs(l.adapter, scope.MessageID)
+	if u := in.Abort.Unarchived; u != nil {
+		scope.After, scope.Anchor, scope.Earlier = min(u.AfterSeq, scope.After), u.Anchor, messagesOf(l.adapter, u.Messages)
+	}
+	l.stream = turn.NewHistory(scope)
+	if err := l.read(ctx, s.Stream, in.SessionID); err != nil {
+		return l, err
+	}
+	sources, err := s.Archive.Sources(ctx, in.SessionID)
+	if err != nil {
+		return l, fmt.Errorf("session %s: look for what was lost: %w", in.SessionID, err)
+	}
+	l.persisted = l.stream.Persisted(l.adapter.Parse(sources))
+	return l, ctx.Err()
+}
+
+func (l lost) read(ctx context.Context, log *stream.Log, sessionID string) error {
+	return eachAfter(ctx, log, sessionID, l.stream.Next(), func(ev event.Event) bool { l.stream.Add(ev); return true })
+}
+
+// keepLost appends the events, and archives all server blocks that the stream then has.
+func (s *Session) keepLost(ctx context.Context, in contract.EmitInput, l lost, out contract.EmitOutput, events []event.Event) (contract.EmitOutput, error) {
+	out.Epoch, out.LastSeq = in.Epoch, max(in.LastSeq, l.stream.Next())
 	if len(events) > 0 {
-		if last, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
-			Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: last, Key: in.Key, Events: events,
+		var err error
+		if out.LastSeq, err = s.Stream.Emit(ctx, in.SessionID, stream.Emission{
+			Fence: stream.Fence{Epoch: in.Epoch}, LastSeq: out.LastSeq, Key: in.Key, Events: events,
 		}); err != nil {
 			return out, err
 		}
 	}
-	out.LastSeq = last
-	if err := read(); err != nil {
+	if err := l.read(ctx, s.Stream, in.SessionID); err != nil {
 		return out, err
 	}
-	placed, anchor := h.Server()
+	placed, anchor := l.stream.Server()
 	out.LastBlockID = anchor
 	return out, s.Archive.AppendServerEntries(ctx, in.SessionID, in.Epoch, serverEntriesOf(placed)...)
 }
@@ -92,21 +139,6 @@ func (s *Session) fenceArchive(ctx context.Context, in contract.EmitInput) error
 		}
 	}
 	return ctx.Err()
-}
-
-// unarchived returns the events that make the stream agree with the archive, and that keep
-// the message of an execution whose agent had not streamed it. folded are the messages that
-// the agent had taken into the execution.
-func (s *Session) unarchived(ctx context.Context, in contract.EmitInput, a adapters.Adapter, h *turn.History) (events []event.Event, folded []string, err error) {
-	sources, err := s.Archive.Sources(ctx, in.SessionID)
-	if err != nil {
-		return nil, nil, fmt.Errorf("session %s: look for what was lost: %w", in.SessionID, err)
-	}
-	m := messageOf(a, in.Abort.Message)
-	m.BlockIDs, m.Steered = promptIDs(a, in.Abort.MessageID), steeredBefore(a, in.Abort.Steered)
-	persisted := loss.Persisted(a.Parse(sources), m.BlockIDs, h.Streamed())
-	kept, _ := m.Steered.Persisted(persisted)
-	return m.Lost(turn.Ending{Exited: true}, h, persisted, time.Now().UTC()), kept.Taken(), ctx.Err()
 }
 
 // endingAll sets the messages of the execution in the event that ends it; none if it has

@@ -229,7 +229,22 @@ func (a *attempt) emitBeginning(ctx context.Context) error {
 		}}))
 		events = append(events, a.unbound()...)
 	}
-	return a.appendAt(ctx, beginning, slices.Concat(events, resumed)...)
+	if err := a.appendAt(ctx, beginning, slices.Concat(events, resumed)...); err != nil {
+		return err
+	}
+	return a.saveServer(ctx)
+}
+
+// saveServer saves what was kept of a lost host: the stream may be deleted before the turn
+// ends.
+func (a *attempt) saveServer(ctx context.Context) error {
+	if !a.machine.HasServer {
+		return nil
+	}
+	if err := a.collectServer(ctx); err != nil {
+		return err
+	}
+	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // unbound warns of a limit of model calls that can't hold, since the agent does not
@@ -265,7 +280,7 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 	if err != nil {
 		return nil, false, err
 	}
-	persisted, err := persistedBy(ctx, a.agent, a.message().BlockIDs, h.Streamed())
+	persisted, err := persistedBy(ctx, a.agent, h.History)
 	if err != nil {
 		return nil, false, fmt.Errorf("look for what can be resumed: %w", err)
 	}

@@ -132,7 +132,7 @@ func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 	}
 	persisted := reducer.State{}
 	if f.Ending.Exited {
-		if persisted, err = persistedBy(ctx, a.agent, a.message().BlockIDs, h.Streamed()); err != nil {
+		if persisted, err = persistedBy(ctx, a.agent, h.History); err != nil {
 			return fmt.Errorf("look for lost blocks: %w", err)
 		}
 	}

@@ -66,7 +66,7 @@ func (a *attempt) scope(blocks func(event.Event) bool) turn.Scope {
 		After: a.since(), Anchor: a.in.Anchor, Blocks: blocks,
 	}
 	if u := a.in.Unarchived; u != nil {
-		s.After, s.Anchor = min(u.AfterSeq, s.After), u.Anchor
+		s.After, s.Anchor, s.Earlier = min(u.AfterSeq, s.After), u.Anchor, messagesOf(a.adapter, u.Messages)
 	}
 	return s
 }
@@ -94,7 +94,7 @@ func (a *attempt) readStream(ctx context.Context) error {
 func (a *attempt) emitLostBefore(ctx context.Context) error {
 	return a.emitDifference(ctx, func(h *history, persisted reducer.State) []event.Event {
 		m := a.message() // that agent may have received it, and it is sent again now
-		return loss.Difference(h.Streamed(), persisted, loss.Options{At: time.Now().UTC(), Asked: m.BlockIDs, MessageID: m.ID, AskedAgain: m.BlockIDs})
+		return h.Difference(persisted, loss.Options{At: time.Now().UTC(), Asked: m.BlockIDs, AskedAgain: m.BlockIDs})
 	})
 }
 
@@ -111,7 +111,7 @@ func (a *attempt) emitDifference(ctx context.Context, lost func(h *history, pers
 	if err != nil {
 		return err
 	}
-	persisted, err := persistedBy(ctx, a.agent, a.message().BlockIDs, h.Streamed())
+	persisted, err := persistedBy(ctx, a.agent, h.History)
 	if err != nil {
 		return fmt.Errorf("look for what was lost: %w", err)
 	}
@@ -152,12 +152,12 @@ func collect(own, entries []archive.ServerEntry) []archive.ServerEntry {
 }
 
 // persistedBy returns the part of the conversation in the agent's own transcripts that is
-// comparable with the streamed one; see [loss.Persisted].
-func persistedBy(ctx context.Context, a *host.Agent, asked []string, streamed reducer.State) (reducer.State, error) {
+// comparable with the streamed one.
+func persistedBy(ctx context.Context, a *host.Agent, h *turn.History) (reducer.State, error) {
 	t, err := transcriptsOf(ctx, a)
 	if err != nil {
 		return reducer.State{}, err
 	}
-	state := loss.Persisted(a.Adapter.Parse(t.sources), asked, streamed)
+	state := h.Persisted(a.Adapter.Parse(t.sources))
 	return state, errors.Join(t.failed(), ctx.Err())
 }

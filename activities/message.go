@@ -26,6 +26,13 @@ func messageOf(agent adapters.Adapter, m session.Message) turn.Message {
 	return turn.Message{ID: m.ID, Text: m.Text, Parts: m.Parts, BlockIDs: promptIDs(agent, m.ID)}
 }
 
+func messagesOf(agent adapters.Adapter, messages []session.Message) (out []turn.Message) {
+	for _, m := range messages {
+		out = append(out, messageOf(agent, m))
+	}
+	return out
+}
+
 // promptIDs returns the ids that the blocks of a message may have.
 func promptIDs(agent adapters.Adapter, messageID string) []string {
 	if n, ok := agent.(adapters.Naming); ok {

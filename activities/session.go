@@ -131,6 +131,9 @@ func (s *Session) Finish(ctx context.Context, in contract.FinishInput) error {
 
 func (s *Session) finish(ctx context.Context, in contract.FinishInput) error {
 	id := in.Session.SessionID
+	if err := s.keepUnarchived(ctx, in, &in.Record); err != nil {
+		return err
+	}
 	var events []event.Event
 	if in.Lost != nil {
 		events = append(events, fromServer(event.EETerminated{Environment: lostEnvironment(*in.Lost)}))

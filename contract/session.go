@@ -54,8 +54,9 @@ type Abort struct {
 	Message session.Message `json:"message"`
 	// AfterSeq is a sequence number before all events of the execution.
 	AfterSeq uint64 `json:"afterSeq"`
-	// Steered as in RunTurnInput.
-	Steered []string `json:"steered,omitempty"`
+	// Steered and Unarchived as in RunTurnInput.
+	Steered    []string            `json:"steered,omitempty"`
+	Unarchived *session.Unarchived `json:"unarchived,omitempty"`
 	// Ended is how the execution had ended by its host's last heartbeat, for when the
 	// stream was deleted after the end; nil if it had not.
 	Ended *session.Result `json:"ended,omitempty"`
@@ -83,8 +84,10 @@ type FinishInput struct {
 	Reason  string         `json:"reason,omitempty"`
 	// Unlisted omits the list marker (spawned sessions).
 	Unlisted bool `json:"unlisted,omitempty"`
-	// Lost as in CreateSandboxInput.
-	Lost *session.Sandbox `json:"lost,omitempty"`
+	// Lost as in CreateSandboxInput, Unarchived as in RunTurnInput: that of a session which
+	// ends without another sandbox.
+	Lost       *session.Sandbox    `json:"lost,omitempty"`
+	Unarchived *session.Unarchived `json:"unarchived,omitempty"`
 	// Reset as in RunTurnInput.
 	Reset bool `json:"reset,omitempty"`
 }

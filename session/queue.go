@@ -170,6 +170,12 @@ func (q Queue) Messages() []Message {
 	return messages
 }
 
+// Named returns the waiting messages with these ids, in order.
+func (q Queue) Named(ids []string) []Message {
+	named, _ := q.Split(func(w Queued) bool { return slices.Contains(ids, w.Message.ID) })
+	return named.Messages()
+}
+
 // Split returns the matching messages, and the rest, both in order.
 func (q Queue) Split(match func(Queued) bool) (matched, rest Queue) {
 	for _, waits := range q {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/adapters"
@@ -119,6 +120,22 @@ type Unarchived struct {
 	Anchor string `json:"anchor,omitempty"`
 	// Epoch is the epoch of the sandbox that has what the archive does not have.
 	Epoch uint64 `json:"epoch"`
+	// Messages are those of the turns that ended since: with the stream deleted and the host
+	// lost no one else has them. Those that are more than MaxQueueBytes are left out, the
+	// oldest first.
+	Messages []Message `json:"messages,omitempty"`
+}
+
+// Keep adds the messages of a turn that has ended.
+func (u *Unarchived) Keep(messages ...Message) {
+	u.Messages = append(u.Messages, messages...)
+	size := 0
+	for i, m := range slices.Backward(u.Messages) {
+		if size += m.Size(); size > MaxQueueBytes && i < len(u.Messages)-1 {
+			u.Messages = u.Messages[i+1:]
+			return
+		}
+	}
 }
 
 // Queued is a message that waits for its execution.

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -21,9 +22,20 @@ type Scope struct {
 	// that may not be archived whole; Anchor is the last block there.
 	After  uint64
 	Anchor string
+	// Earlier are the messages of those earlier ones.
+	Earlier []Message
 	// Blocks selects the blocks that [History.Streamed] has. Default: all. A turn may
 	// stream more than fits into memory, so a caller that needs few selects them.
 	Blocks func(event.Event) bool
+}
+
+// promptIDs returns the ids that the blocks of its messages may have.
+func (s Scope) promptIDs() []string {
+	ids := slices.Clone(s.BlockIDs)
+	for _, m := range s.Earlier {
+		ids = append(ids, m.BlockIDs...)
+	}
+	return ids
 }
 
 // History is what the stream holds of an execution, from one pass over its tail. Events
@@ -35,10 +47,9 @@ type History struct {
 	streamed loss.Tail
 	server   loss.ServerBlocks
 	calls    effects.Calls
-	// asked are the user's messages of this execution as the agent streamed them; prompted
-	// reports whether there is any, including the server's.
-	asked    []string
-	prompted bool
+	prompts  loss.Prompts
+	// asked are the user's messages of this execution as the agent streamed them.
+	asked []string
 	// Incomplete reports whether events are missing: past the stream's retention, or
 	// deleted with it. Only the rest is known of what was streamed.
 	Incomplete bool
@@ -53,7 +64,7 @@ type History struct {
 // NewHistory starts after scope.After.
 func NewHistory(scope Scope) *History {
 	return &History{
-		scope: scope, last: scope.After,
+		scope: scope, last: scope.After, prompts: loss.NewPrompts(scope.promptIDs()),
 		streamed: loss.NewTail(), server: loss.NewServerBlocks(scope.Anchor), calls: effects.Calls{ExecutionID: scope.ExecutionID},
 	}
 }
@@ -71,6 +82,7 @@ func (h *History) Add(ev event.Event) {
 	h.last = seq
 	h.server.Add(ev)
 	h.calls.Add(ev)
+	h.prompts.Add(ev)
 	if h.scope.Blocks == nil || h.scope.Blocks(ev) {
 		h.streamed.Add(ev)
 	}
@@ -92,11 +104,7 @@ func (h *History) Add(ev event.Event) {
 func (h *History) addBlock(b event.Block) {
 	h.LastBlock = brief.Describe(b, h.LastBlock)
 	// Some agents choose another id, after the execution's start.
-	if b.Type != event.BlockUserMessage || !h.Started && !slices.Contains(h.scope.BlockIDs, b.ID) {
-		return
-	}
-	h.prompted = true
-	if b.Source != event.SourceServer {
+	if b.Type == event.BlockUserMessage && b.Source != event.SourceServer && (h.Started || slices.Contains(h.scope.BlockIDs, b.ID)) {
 		h.asked = append(h.asked, b.ID)
 	}
 }
@@ -130,6 +138,22 @@ func (h *History) Ending() *Ending {
 
 // Streamed returns the conversation as it was streamed.
 func (h *History) Streamed() reducer.State { return h.streamed.State() }
+
+// Persisted returns what the agent's transcripts have of it; see [loss.Persisted].
+func (h *History) Persisted(transcripts iter.Seq2[event.Event, error]) reducer.State {
+	return loss.Persisted(transcripts, h.scope.promptIDs(), h.Streamed())
+}
+
+// Difference returns the events that make the stream and the transcripts agree, see
+// [loss.Difference], and those that keep the earlier messages that neither has: the stream
+// was deleted behind them.
+func (h *History) Difference(persisted reducer.State, o loss.Options) (events []event.Event) {
+	for _, m := range h.scope.Earlier {
+		events = append(events, m.keepPrompt(h, persisted, o.At)...)
+	}
+	o.Chosen = h.prompts.Chosen()
+	return append(events, loss.Difference(h.Streamed(), persisted, o)...)
+}
 
 // DropBlocks releases the memory of Streamed. The rest of the history is kept, and the pass
 // can continue.

@@ -31,29 +31,21 @@ func (m Message) Lost(e Ending, h *History, persisted reducer.State, at time.Tim
 		return loss.Keep(h.Streamed(), at)
 	}
 	_, marks := h.unknown(persisted, m.Waited, at)
-	return slices.Concat(m.keepPrompt(h, persisted, at), loss.Difference(h.Streamed(), persisted, m.options(persisted, at)), marks)
+	return slices.Concat(m.keepPrompt(h, persisted, at), h.Difference(persisted, m.options(persisted, at)), marks)
 }
 
 func (m Message) options(persisted reducer.State, at time.Time) loss.Options {
 	_, again := m.Steered.Persisted(persisted)
-	return loss.Options{At: at, Asked: m.BlockIDs, MessageID: m.ID, AskedAgain: again.BlockIDs()}
+	return loss.Options{At: at, Asked: m.BlockIDs, AskedAgain: again.BlockIDs()}
 }
 
 // keepPrompt returns the message as a server block if its agent exited before it streamed
 // or persisted it: a person's message is never lost.
 func (m Message) keepPrompt(h *History, persisted reducer.State, at time.Time) []event.Event {
-	if m.ID == "" || h.prompted || hasPrompt(m.BlockIDs, persisted) {
+	if m.ID == "" || h.prompts.Seen(m.BlockIDs) || loss.HasPrompt(m.BlockIDs, persisted) {
 		return nil
 	}
 	return []event.Event{event.FromServer(event.BlockUpsert{Block: event.Block{
 		ID: m.ID, Type: event.BlockUserMessage, Status: event.StatusComplete, Source: event.SourceServer, Content: &m.Text, Parts: m.Parts,
 	}}, at)}
-}
-
-// hasPrompt reports whether a message is in the agent's transcripts, under one of its ids:
-// blocks have the same ids there as in the stream.
-func hasPrompt(ids []string, persisted reducer.State) bool {
-	return slices.ContainsFunc(persisted.Blocks, func(b event.Block) bool {
-		return b.Type == event.BlockUserMessage && slices.Contains(ids, b.ID)
-	})
 }

@@ -39,7 +39,7 @@ func TestUnheardMessageIsKept(t *testing.T) {
 	exited := Ending{Outcome: Failed, Exited: true}
 	streamed := func(events ...event.Event) *History {
 		h := NewHistory(Scope{ExecutionID: "x1", MessageID: "m1", BlockIDs: ids("m1")})
-		started := event.Event{Payload: event.QueryStarted{Query: event.Query{ExecutionID: "x1"}}}
+		started := event.Event{Payload: event.QueryStarted{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}}}}
 		for i, ev := range append([]event.Event{started}, events...) {
 			ev.Context.Seq = uint64(i + 1)
 			h.Add(ev)
@@ -59,6 +59,57 @@ func TestUnheardMessageIsKept(t *testing.T) {
 	require.Equal(t, "asked in vain", *said.Blocks[0].Content)
 	onDisk := foldAll(message.Lost(exited, streamed(), foldAll(prompt), time.Unix(1, 0))...)
 	require.NotEqual(t, event.SourceServer, onDisk.Blocks[0].Source, "it is on disk, and is streamed")
+}
+
+// TestEarlierMessagesAreKept: a message whose turn ended while the archive was behind is
+// kept under its own id when the host is lost, and not under that of the one that runs.
+func TestEarlierMessagesAreKept(t *testing.T) {
+	t.Parallel()
+	earlier := []Message{{ID: "m1", Text: "asked", BlockIDs: ids("m1")}, {ID: "m2", Text: "asked too", BlockIDs: ids("m2")}}
+	prompt := func(id, text string) event.Payload {
+		return event.BlockUpsert{Block: block(id, event.BlockUserMessage, event.StatusComplete, text)}
+	}
+	started := func(message string) event.Payload {
+		return event.QueryStarted{Query: event.Query{ExecutionID: "x-" + message, MessageIDs: []string{message}}}
+	}
+	for name, c := range map[string]struct{ live, disk []event.Payload }{
+		"the stream deleted":            {},
+		"behind the first":              {live: []event.Payload{started("m2"), prompt("m2", "asked too")}},
+		"under ids of the house":        {live: []event.Payload{started("m1"), prompt("m1", "asked"), started("m2"), prompt("m2", "asked too")}},
+		"under ids of the agent":        {live: []event.Payload{started("m1"), prompt("n:1", "asked"), started("m2"), prompt("n:2", "asked too")}},
+		"one deleted, and one archived": {disk: []event.Payload{prompt("m1", "asked")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var disk []event.Event
+			for _, p := range c.disk {
+				disk = append(disk, event.Event{Payload: p})
+			}
+			h := NewHistory(Scope{ExecutionID: "x-m3", MessageID: "m3", BlockIDs: ids("m3"), Earlier: earlier})
+			var live []event.Event
+			add := func(events ...event.Event) {
+				for _, ev := range events {
+					ev.Context.Seq = uint64(len(live) + 1)
+					live = append(live, ev)
+					h.Add(ev)
+				}
+			}
+			for _, p := range c.live {
+				add(event.Event{Payload: p})
+			}
+			persisted := foldAll(disk...)
+			options := loss.Options{At: time.Unix(1, 0), Asked: ids("m3"), AskedAgain: ids("m3")}
+			add(h.Difference(persisted, options)...)
+			require.Empty(t, h.Difference(persisted, options), "once")
+			var all []string
+			for _, b := range append(foldAll(live...).Blocks, persisted.Blocks...) {
+				if *b.Content != "" {
+					all = append(all, b.ID+": "+*b.Content)
+				}
+			}
+			require.ElementsMatch(t, []string{"m1: asked", "m2: asked too"}, all)
+		})
+	}
 }
 
 // TestWrittenPromptIsTold: an agent that was killed right after persisting its prompt had
@@ -86,7 +137,7 @@ func TestWrittenPromptIsTold(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, differences)
 			require.Empty(t, loss.Difference(after, disk, loss.Options{At: time.Unix(1, 0), Asked: ids("m2")}), "once")
-			require.True(t, hasPrompt(ids("m2"), disk))
+			require.True(t, loss.HasPrompt(ids("m2"), disk))
 		})
 	}
 }

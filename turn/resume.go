@@ -90,13 +90,13 @@ func (r *Resume) Decide(m Message, executionID string, h *History, persisted red
 	}
 	o := m.options(persisted, at)
 	message, streamed := h.Asked()
-	r.PromptPersisted = hasPrompt(m.BlockIDs, persisted) || streamed && hasPrompt([]string{message.ID}, persisted)
+	r.PromptPersisted = loss.HasPrompt(m.BlockIDs, persisted) || streamed && loss.HasPrompt([]string{message.ID}, persisted)
 	if streamed && !r.PromptPersisted {
 		// When it is sent again, the agent creates the message's block again, some under an
 		// id of their own choice.
 		o.AskedAgain = append(o.AskedAgain, message.ID)
 	}
-	changed := loss.Difference(h.Streamed(), persisted, o)
+	changed := h.Difference(persisted, o)
 	unknown, marks := h.unknown(persisted, m.Waited, at)
 	unknown = effects.Untold(unknown, persisted)
 	r.Then, r.Unknown, r.At = effects.Judge(unknown, rules), effects.Shorten(unknown), at

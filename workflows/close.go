@@ -99,6 +99,8 @@ func (r *run) endSandbox(in contract.EndSandboxInput) (hostLost bool) {
 	r.st.Sandbox = nil
 	if err != nil {
 		r.st.Restarts++
+		// What the archive lacks is taken from the stream, and the host must not add to it.
+		r.epochUnknown = r.epochUnknown || r.st.Unarchived != nil
 		r.st.ArchiveBehind = "the sandbox's host did not answer when it was ended"
 		workflow.GetLogger(r.ctx).Error("a sandbox could not be ended", "sandbox", sb.ID, "host", sb.Host, "error", err)
 		env := sb.Environment("terminated")
@@ -119,7 +121,7 @@ func (r *run) writeEnd() error {
 	done := r.waitFor("stream and archive to take the session's end")
 	ctx := workflow.WithActivityOptions(r.ctx, timeouts.Write)
 	in := contract.FinishInput{
-		Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted(), Lost: r.st.LostSandbox, Reset: r.wasReset(),
+		Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted(), Lost: r.st.LostSandbox, Unarchived: r.st.Unarchived, Reset: r.wasReset(),
 	}
 	err := workflow.ExecuteActivity(ctx, contract.ActivityFinish, in).Get(ctx, nil)
 	done()

@@ -218,7 +218,10 @@ func TestALostHostTakesWhatWasNotArchived(t *testing.T) {
 	}
 	second := p.w.turns[1]
 	require.Equal(t, []*session.Unarchived{nil}, of["m3"], "the sandbox that has it is live")
-	require.Equal(t, []*session.Unarchived{nil, {AfterSeq: second.LastSeq, Anchor: second.Anchor, Epoch: second.Sandbox.Epoch}}, of["m4"])
+	require.Equal(t, []*session.Unarchived{nil, {
+		AfterSeq: second.LastSeq, Anchor: second.Anchor, Epoch: second.Sandbox.Epoch,
+		Messages: []session.Message{{ID: "m2", Text: "not archived"}, {ID: "m3", Text: "neither"}},
+	}}, of["m4"])
 	require.Equal(t, []*session.Unarchived{nil, nil}, of["m5"])
 }
 

@@ -255,9 +255,11 @@ func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) 
 	switch {
 	case out.ArchiveBehind == "":
 		r.st.Unarchived = nil
+		return
 	case r.st.Unarchived == nil || in.Unarchived != nil:
 		r.st.Unarchived = &session.Unarchived{AfterSeq: in.LastSeq, Anchor: in.Anchor, Epoch: in.Sandbox.Epoch}
 	}
+	r.st.Unarchived.Keep(append([]session.Message{in.Message}, r.st.Queue.Named(out.Result.MessageIDs)...)...)
 }
 
 // createSandbox waits for a slot on a host as long as it takes, or until the turn is
@@ -336,12 +338,9 @@ func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (
 	if r.cur.hosts > 0 {
 		in.Abort = &contract.Abort{
 			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Message: q.Message, AfterSeq: r.cur.after, Ended: r.cur.lost.Ended,
-			Steered: r.st.Queue.Offered(),
+			Steered: r.st.Queue.Offered(), Unarchived: r.st.Unarchived,
 		}
-		if u := r.st.Unarchived; u != nil {
-			in.Abort.AfterSeq, in.Anchor = min(u.AfterSeq, r.cur.after), u.Anchor
-			r.st.Unarchived = nil
-		}
+		r.st.Unarchived = nil
 	}
 	return r.emit(r.ctx, in)
 }

@@ -23,10 +23,10 @@ type Options struct {
 	// working on: one that is in the transcripts is emitted although no subscriber has it.
 	// Default: none.
 	Asked []string
-	// MessageID is that message's own id. If the agent did not persist the message,
-	// and received it under an id that the agent chose, it is kept under this one.
-	// Default: it is kept under the agent's id.
-	MessageID string
+	// Chosen are the messages of users' blocks whose ids the agent chose, by those ids. A
+	// message that the agent did not persist is kept under its own id. Default: under that
+	// of its block.
+	Chosen map[string]string
 }
 
 // Difference returns the events that make the live conversation and the one
@@ -155,9 +155,9 @@ func (d *difference) keepPrompt(conversation string, b event.Block) {
 	b.Source, b.Status = event.SourceServer, event.StatusComplete
 	b.Metadata = maps.Clone(b.Metadata)
 	delete(b.Metadata, "lost")
-	if d.o.MessageID != "" && !slices.Contains(d.o.Asked, b.ID) {
+	if id := d.o.Chosen[b.ID]; id != "" {
 		d.lose(conversation, event.Block{ID: b.ID, Type: b.Type, Content: event.Text("")})
-		b.ID, d.o.MessageID = d.o.MessageID, "" // other messages were sent while the agent worked
+		b.ID = id
 	}
 	d.say(conversation, event.SourceServer, event.BlockUpsert{Block: b})
 }

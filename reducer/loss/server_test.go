@@ -391,7 +391,7 @@ func TestUnwrittenPromptUnderAnIDOfTheAgents(t *testing.T) {
 	onDisk := []event.Event{live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:1", event.BlockUserMessage, event.StatusComplete, "asked before")})}
 	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2", event.BlockUserMessage, event.StatusComplete, "not written")})
 	live.add(event.SourceRunner, event.BlockUpsert{Block: block("n:2:text", event.BlockAssistantText, event.StatusComplete, "nor this")})
-	for _, ev := range Difference(foldAll(live.live...), foldAll(onDisk...), Options{At: time.Unix(1, 0), Asked: []string{"m2", "made-of-m2"}, MessageID: "m2"}) {
+	for _, ev := range Difference(foldAll(live.live...), foldAll(onDisk...), Options{At: time.Unix(1, 0), Asked: []string{"m2", "made-of-m2"}, Chosen: map[string]string{"n:2": "m2"}}) {
 		live.add(event.SourceServer, ev.Payload)
 	}
 	failed := block("failed", event.BlockError, event.StatusComplete, "")
@@ -416,7 +416,7 @@ func TestPromptLostAtTwoResumptions(t *testing.T) {
 	t.Parallel()
 	var live story
 	resume := func(o Options) {
-		o.At, o.Asked, o.MessageID = time.Unix(1, 0), []string{"m1"}, "m1"
+		o.At, o.Asked, o.Chosen = time.Unix(1, 0), []string{"m1"}, map[string]string{"n:1": "m1"}
 		for _, ev := range Difference(foldAll(live.live...), reducer.State{}, o) {
 			live.add(event.SourceServer, ev.Payload)
 		}

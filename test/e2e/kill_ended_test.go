@@ -61,6 +61,61 @@ func TestKillHostBehindATurnsEnd(t *testing.T) {
 	}
 }
 
+// TestKillHostBehindTheArchive: a host is lost with a turn that S3 was away for, and that
+// has ended. What the stream has of it is kept when the session goes on elsewhere, and when
+// it is closed instead; with the stream deleted too, the message is.
+func TestKillHostBehindTheArchive(t *testing.T) {
+	skip.InShort(t, "TestKillHost loses a host too; this one loses one without a turn")
+	for name, c := range map[string]struct{ goesOn, deleted bool }{
+		"goes on":              {goesOn: true},
+		"goes on, no stream":   {goesOn: true, deleted: true},
+		"is closed":            {},
+		"is closed, no stream": {deleted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := newServer(t)
+			w := &world{temporal: all, nats: all, s3: all}
+			w.inhabit(t)
+			store, through := forward(t, w.env["AWS_ENDPOINT_URL_S3"])
+			first := startKillable(t, append(w.variables(), "AWS_ENDPOINT_URL_S3="+through)...)
+			h, err := w.client.Create(testContext(t), "", session.Options{Agent: "codex"})
+			require.NoError(t, err)
+			require.NoError(t, say(t, h, "SAY this is archived").Err())
+			store.Stop()
+			require.NoError(t, say(t, h, "SAY this is not").Err())
+			behind(t, h, true)
+			first.lose()
+			if c.deleted {
+				w.deleteStream(t)
+			}
+			startKillable(t, w.variables()...)
+			turns := 2
+			if c.goesOn {
+				require.NoError(t, say(t, h, "SAY and on").Err())
+				turns++
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+			defer cancel()
+			require.NoError(t, h.Close(ctx))
+			if !c.deleted {
+				w.requireWhole(t, h, turns)
+			}
+			kept, err := w.client.Show(testContext(t), h.ID(), session.FromArchive)
+			require.NoError(t, err)
+			require.Empty(t, kept.Faults)
+			var asked []string
+			for _, b := range kept.State.Blocks {
+				if b.Type == event.BlockUserMessage {
+					asked = append(asked, *b.Content)
+				}
+			}
+			want := []string{"SAY this is archived", "SAY this is not", "SAY and on"}
+			require.Equal(t, want[:turns], asked)
+		})
+	}
+}
+
 // awaitBeat waits until the heartbeat of a session's turn contains a text.
 func (w *world) awaitBeat(t *testing.T, id, text string) {
 	t.Helper()
