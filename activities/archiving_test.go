@@ -214,6 +214,36 @@ func TestAnEndIsArchivedWithoutItsStream(t *testing.T) {
 	require.True(t, slices.ContainsFunc(own, said(func(b event.Block) bool { return b.Type == event.BlockError })), "why the turn failed")
 }
 
+// TestWhatIsKeptOfALostHostOutlivesTheStream: a turn in a new sandbox keeps an earlier
+// message that nothing else has; then the stream is deleted, and the turn's worker dies.
+func TestWhatIsKeptOfALostHostOutlivesTheStream(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	in := b.ask(1, "words 500")
+	in.Unarchived = &session.Unarchived{Messages: []session.Message{{ID: "m0", Text: "asked on the lost host"}}}
+	ctx, dies := context.WithCancel(t.Context())
+	defer dies()
+	done := b.aside(ctx, 1, in)
+	last := b.until(b.last, is[event.BlockDelta]).Context.Seq
+	require.NoError(t, b.log.Purge(t.Context(), b.agent.SessionID))
+	require.Eventually(t, func() bool {
+		tail, err := b.log.Tail(t.Context(), b.agent.SessionID)
+		return err == nil && tail.LastSeq > last
+	}, 10*time.Second, time.Millisecond, "the turn goes on")
+	dies()
+	require.Error(t, (<-done).err)
+	b.worker()
+	out, err := b.attempt(t.Context(), 2, in)
+	require.NoError(t, err)
+	require.Equal(t, session.Completed, out.Result.Outcome)
+	own, err := b.store.ServerEntries(t.Context(), b.agent.SessionID)
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(own, func(e archive.ServerEntry) bool {
+		p, ok := e.Event.Payload.(event.BlockUpsert)
+		return ok && p.Block.ID == "m0" && *p.Block.Content == "asked on the lost host"
+	}))
+}
+
 // The turns of an agent share its archiver; the next agent has another, and none outlives
 // its sandbox.
 func TestAnAgentHasOneArchiver(t *testing.T) {

@@ -29,15 +29,6 @@ type Scope struct {
 	Blocks func(event.Event) bool
 }
 
-// promptIDs returns the ids that the blocks of its messages may have.
-func (s Scope) promptIDs() []string {
-	ids := slices.Clone(s.BlockIDs)
-	for _, m := range s.Earlier {
-		ids = append(ids, m.BlockIDs...)
-	}
-	return ids
-}
-
 // History is what the stream holds of an execution, from one pass over its tail. Events
 // that it has are ignored, so the pass can continue where it stopped. Not safe for
 // concurrent use.
@@ -63,8 +54,12 @@ type History struct {
 
 // NewHistory starts after scope.After.
 func NewHistory(scope Scope) *History {
+	named := slices.Clone(scope.BlockIDs)
+	for _, m := range scope.Earlier {
+		named = append(named, m.BlockIDs...)
+	}
 	return &History{
-		scope: scope, last: scope.After, prompts: loss.NewPrompts(scope.promptIDs()),
+		scope: scope, last: scope.After, prompts: loss.NewPrompts(named),
 		streamed: loss.NewTail(), server: loss.NewServerBlocks(scope.Anchor), calls: effects.Calls{ExecutionID: scope.ExecutionID},
 	}
 }
@@ -141,7 +136,7 @@ func (h *History) Streamed() reducer.State { return h.streamed.State() }
 
 // Persisted returns what the agent's transcripts have of it; see [loss.Persisted].
 func (h *History) Persisted(transcripts iter.Seq2[event.Event, error]) reducer.State {
-	return loss.Persisted(transcripts, h.scope.promptIDs(), h.Streamed())
+	return loss.Persisted(transcripts, h.prompts.Named, h.Streamed())
 }
 
 // Difference returns the events that make the stream and the transcripts agree, see

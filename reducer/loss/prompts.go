@@ -11,7 +11,9 @@ import (
 // Prompts finds, in a session's events, the users' messages of the main conversation. Not
 // safe for concurrent use.
 type Prompts struct {
-	named []string
+	// Named are the ids under which agents may have received messages; any other the agent
+	// chose.
+	Named []string
 	// begun is the message of the execution that started last.
 	begun string
 	// seen has the messages of which there is a block, and those blocks.
@@ -21,10 +23,9 @@ type Prompts struct {
 	chosen map[string]string
 }
 
-// NewPrompts returns one that has no events. named are the ids under which agents may have
-// received messages; any other the agent chose.
+// NewPrompts returns one that has no events; named is its Named.
 func NewPrompts(named []string) Prompts {
-	return Prompts{named: named, seen: map[string]bool{}, chosen: map[string]string{}}
+	return Prompts{Named: named, seen: map[string]bool{}, chosen: map[string]string{}}
 }
 
 // Add adds the next event of the stream.
@@ -38,7 +39,7 @@ func (p *Prompts) Add(ev event.Event) {
 		}
 		p.seen[e.Block.ID], p.seen[p.begun] = true, true
 		known := slices.Contains(slices.Collect(maps.Values(p.chosen)), p.begun)
-		if e.Block.Source != event.SourceServer && !known && !slices.Contains(p.named, e.Block.ID) {
+		if e.Block.Source != event.SourceServer && !known && !slices.Contains(p.Named, e.Block.ID) {
 			p.chosen[e.Block.ID] = p.begun
 		}
 	}
