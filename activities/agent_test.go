@@ -196,6 +196,11 @@ func (s *script) play(words []string) (interrupted bool) {
 			s.call()
 		case "ask":
 			s.ask()
+		case "big":
+			n, _ := strconv.Atoi(words[i+1])
+			for range 4 * n {
+				s.say(map[string]any{"type": "system", "subtype": "status", "status": strings.Repeat("x", 1<<18)})
+			}
 		case "deaf":
 			s.deaf = true
 			signal.Ignore(syscall.SIGTERM)

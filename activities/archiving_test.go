@@ -244,6 +244,26 @@ func TestWhatIsKeptOfALostHostOutlivesTheStream(t *testing.T) {
 	}))
 }
 
+// TestTheSpoolOfArchivedTurnsIsFreed: an agent that works for days does not fill the disk
+// with what was streamed and archived. A turn whose worker is a new one goes on behind it.
+func TestTheSpoolOfArchivedTurnsIsFreed(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	first := func() int64 {
+		status, err := b.host.Connected(b.sandbox.ID).Conn.Status(t.Context())
+		require.NoError(t, err)
+		return status.SpoolFirst
+	}
+	b.turn(b.ask(1, "words 1"))
+	require.Zero(t, first(), "the segment that is written to is kept")
+	b.turn(b.ask(2, "big 17 words 1"))
+	require.Greater(t, first(), int64(16<<20))
+	b.worker()
+	b.turn(b.ask(3, "words 1"))
+	b.requireOnce(3)
+	b.end()
+}
+
 // The turns of an agent share its archiver; the next agent has another, and none outlives
 // its sandbox.
 func TestAnAgentHasOneArchiver(t *testing.T) {

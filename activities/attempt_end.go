@@ -201,7 +201,21 @@ func (a *attempt) archived(ctx context.Context) (contract.RunTurnOutput, error) 
 	out.LastBlockID = cmp.Or(a.machine.Summary.Last(), out.LastBlockID)
 	out.ArchiveBehind, out.LastSeq = a.behind, max(out.LastSeq, a.writer.Tail().LastSeq)
 	a.checkpoint.Output, a.checkpoint.Unarchived = &out, false
-	return out, a.saveEnded()
+	if err := a.saveEnded(); err != nil {
+		return out, err
+	}
+	a.trimSpool(ctx)
+	return out, nil
+}
+
+// trimSpool frees the disk from what an archived turn has read: no attempt reads it again.
+func (a *attempt) trimSpool(ctx context.Context) {
+	if a.behind != "" || a.agent.Conn == nil {
+		return
+	}
+	if err := a.agent.Conn.Trim(ctx, a.checkpoint.Offset); err != nil {
+		a.host.o.Log.Debug("the spool is not trimmed", "session", a.in.Agent.SessionID, "error", err)
+	}
 }
 
 // sweep ends the processes that an interrupted turn left.

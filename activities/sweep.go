@@ -28,7 +28,7 @@ func (h *Host) Watch(ctx context.Context) {
 	var idle sync.WaitGroup
 	idle.Go(func() { h.KeepIdleLeases(ctx) })
 	idle.Go(func() { h.CheckHealth(ctx) })
-	idle.Go(func() { h.Drain(ctx) })
+	idle.Go(func() { h.Renew(ctx) })
 	defer idle.Wait()
 	h.KeepAllPaused(ctx)
 	host.Every(ctx, SweepEvery, func() {

@@ -44,7 +44,10 @@ type Options struct {
 	// HealthEvery is the interval of health checks between turns. Default:
 	// DefaultHealthEvery.
 	HealthEvery time.Duration
-	Provider    sandbox.Provider
+	// MaxAge is the greatest age of a sandbox: its session gives an older one up before the
+	// next turn. Default: no bound.
+	MaxAge   time.Duration
+	Provider sandbox.Provider
 	// Slots counts Provider's sandboxes. Default: none is allowed.
 	Slots  *Slots
 	Agents adapters.Registry

@@ -286,10 +286,15 @@ const (
 	EvictForSlot = "slot"
 	// EvictUnhealthy: the agent died between turns.
 	EvictUnhealthy = "unhealthy"
-	// EvictForDrain: the host is being drained. Such a request is accepted also while a
-	// turn runs or is queued, and ends the sandbox before the next turn.
+	// EvictForDrain: the host is being drained.
 	EvictForDrain = "drain"
+	// EvictForAge: the sandbox has the greatest age that its host allows.
+	EvictForAge = "age"
 )
+
+// EvictsBusy reports whether an eviction for this reason is accepted also while a turn runs
+// or is queued: it ends the sandbox before the next turn.
+func EvictsBusy(reason string) bool { return reason == EvictForDrain || reason == EvictForAge }
 
 // Configure changes a session; nil fields don't change.
 type Configure struct {

@@ -133,7 +133,7 @@ func EnsureReconciler(ctx context.Context, c client.Client) (made bool, err erro
 
 // Evict requests a session's workflow to end its sandbox. It returns when the
 // workflow has accepted, before the sandbox has ended. It fails if a turn runs or
-// is queued and the reason is not EvictForDrain, or if the sandbox is not the session's.
+// is queued, except as EvictsBusy says, or if the sandbox is not the session's.
 func Evict(ctx context.Context, c client.Client, sessionID string, req EvictRequest) error {
 	u, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: sessionID, UpdateName: UpdateEvict, Args: []any{req}, WaitForStage: client.WorkflowUpdateStageCompleted,

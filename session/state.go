@@ -64,7 +64,7 @@ type State struct {
 	// might not be the newest.
 	Answers      []RespondRequest `json:"answers,omitempty"`
 	EpochUnknown bool             `json:"epochUnknown,omitempty"`
-	// Evict is why the sandbox has to end as soon as no turn runs (EvictForDrain: before the
+	// Evict is why the sandbox has to end as soon as no turn runs (EvictsBusy: before the
 	// next one); "" if it need not.
 	Evict string `json:"evict,omitempty"`
 

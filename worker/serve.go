@@ -217,7 +217,7 @@ func newHost(ctx context.Context, s options, me identity, temporal client.Client
 	sayMissing(agents, s, logger)
 	return activities.NewHost(activities.HostOptions{
 		Options: host.Options{
-			ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease, HealthEvery: s.healthEvery, Temporal: temporal,
+			ID: me.id, DataDir: s.dataDir, Secret: me.secret, IdleLease: s.idleLease, HealthEvery: s.healthEvery, MaxAge: s.maxAge, Temporal: temporal,
 			Evict: func(ctx context.Context, id string, req session.EvictRequest) error {
 				return session.Evict(ctx, temporal, id, req)
 			},

@@ -42,6 +42,8 @@ type options struct {
 	idleLease time.Duration
 	// healthEvery is how often idle agents are checked.
 	healthEvery time.Duration
+	// maxAge is the greatest age of a sandbox; 0 is no bound.
+	maxAge time.Duration
 	// stopAgents ends the host's agents when the worker is stopped.
 	stopAgents bool
 }
@@ -176,6 +178,7 @@ func (s *options) readDurations() error {
 	}{
 		{"SOJOURN_IDLE_LEASE", "it is how long an idle agent lives without a worker", runner.DefaultIdleLease, &s.idleLease},
 		{"SOJOURN_HEALTH_INTERVAL", "it is how often the worker looks whether idle agents live", host.DefaultHealthEvery, &s.healthEvery},
+		{"SOJOURN_SANDBOX_MAX_AGE", "it is how long a sandbox is used before its session moves to a new one, between two turns", 0, &s.maxAge},
 	} {
 		*d.into = d.byDefault
 		given := s.Get(d.name)

@@ -311,7 +311,7 @@ func (r *run) validateEvict(req session.EvictRequest) error {
 	if req.SandboxID != "" && (r.st.Sandbox == nil || r.st.Sandbox.ID != req.SandboxID) {
 		return session.Invalid("sandboxId", fmt.Sprintf("%q is not the session's sandbox", req.SandboxID), "the sandbox that the query snapshot names")
 	}
-	if req.Reason == session.EvictForDrain {
+	if session.EvictsBusy(req.Reason) {
 		return nil // it waits for the turn's end
 	}
 	if r.cur != nil && (!r.cur.parked || r.st.Sandbox != nil) || r.runnable() {

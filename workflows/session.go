@@ -137,7 +137,7 @@ func (r *run) loop() (session.Output, error) {
 			if err := r.continueAsNew(); err != nil {
 				return r.output(), err
 			}
-		case r.runnable() && r.st.Evict != session.EvictForDrain:
+		case r.runnable() && !session.EvictsBusy(r.st.Evict):
 			r.startTurn(r.dequeue())
 			if err := r.runTurn(); err != nil {
 				return r.output(), err

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/test/skip"
@@ -75,4 +77,40 @@ func TestDrain(t *testing.T) {
 		require.NoError(t, h.Close(ctx))
 		requireParity(t, h.ID())
 	}
+}
+
+// TestSandboxMaxAge: a sandbox that is older than its host allows is given up between two
+// turns, by a session at work too, and the conversation goes on in the next one.
+func TestSandboxMaxAge(t *testing.T) {
+	skip.InShort(t, "TestR124LongestIdleGivesWay evicts too")
+	inOwnNamespace(t)
+	startWorker(t, "SOJOURN_SANDBOX_MAX_AGE=5s")
+	ctx := testContext(t)
+	h := open(t, session.Options{Agent: anyAgent()})
+	running, gate := sendToGate(ctx, t, h, "")
+	queued, err := h.Send(ctx, session.Message{Text: "SAY remember the word clementine"})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return evictionAccepted(ctx, t, h) }, patience, tick, "the session is asked while its turn runs")
+	require.Empty(t, reasons(t, h), "the turn goes on")
+	spaceOf(t).Model.Open(gate)
+	answeredWell(ctx, t, h, running)
+	answeredWell(ctx, t, h, queued)
+	require.Equal(t, "age", append(reasons(t, h), "none")[0])
+	require.Eventually(t, func() bool { return hostOf(t, h) == "" }, patience, tick, "an idle session gives it up at once")
+	require.Contains(t, say(t, h, "RECALL").Result.Response, "clementine")
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, h.ID())
+}
+
+// evictionAccepted reports whether a session's history has a request to give its sandbox up.
+func evictionAccepted(ctx context.Context, t *testing.T, h *session.Handle) bool {
+	t.Helper()
+	for it := spaceOf(t).Temporal.GetWorkflowHistory(ctx, h.ID(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
+		ev, err := it.Next()
+		require.NoError(t, err)
+		if ev.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput().GetName() == session.UpdateEvict {
+			return true
+		}
+	}
+	return false
 }
