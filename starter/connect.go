@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// connectTimeout is for the first request to a server: long enough for one far
-	// away, short enough for a person.
-	connectTimeout = 4 * time.Second
+	// connectTimeout is for the first request to a server: long enough for one that is
+	// busy, short enough for a person, who is told what is waited for.
+	connectTimeout = 10 * time.Second
 	// requestTimeout is for requests that a server should answer at once.
 	requestTimeout = 20 * time.Second
 
@@ -89,8 +89,8 @@ func (c *cli) temporal(ctx context.Context) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	asking, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
+	asking, done := c.connecting(ctx, "Temporal")
+	defer done()
 	if _, err := t.CheckHealth(asking, &client.CheckHealthRequest{}); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -121,8 +121,8 @@ func (c *cli) log(ctx context.Context) (*stream.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	asking, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
+	asking, done := c.connecting(ctx, "NATS")
+	defer done()
 	c.conns.log, err = stream.Dial(asking, c.env.NATS(), stream.Options{Namespace: o.Namespace, Access: c.env.NATSAccess()})
 	return c.conns.log, err
 }
@@ -145,8 +145,8 @@ func (c *cli) archive(ctx context.Context) (*archive.Archive, error) {
 // archiveAnswers returns the archive after its store has answered: the first
 // request must not wait through all the retries of a patient client.
 func (c *cli) archiveAnswers(ctx context.Context) (*archive.Archive, error) {
-	asking, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
+	asking, done := c.connecting(ctx, "S3")
+	defer done()
 	found, err := c.probeBucket(asking)
 	switch {
 	case ctx.Err() != nil:
@@ -221,6 +221,14 @@ func (c *cli) find(ctx context.Context, id string, n need) (*session.Handle, err
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return sc.Get(ctx, id)
+}
+
+// connecting bounds the first request to a server, and prints what is waited for if it
+// takes long. The caller must call done.
+func (c *cli) connecting(ctx context.Context, server string) (asking context.Context, done func()) {
+	asking, cancel := context.WithTimeout(ctx, connectTimeout)
+	stop := c.patience("waiting for %s to answer", server)
+	return asking, func() { cancel(); stop() }
 }
 
 // patience prints what is waited for if it takes longer than two seconds. The

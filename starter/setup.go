@@ -93,8 +93,8 @@ func (c *cli) setupReconciler(ctx context.Context) (step, error) {
 
 func (c *cli) setupStream(ctx context.Context) (step, error) {
 	s := step{Name: "stream", Made: []string{}, Where: stream.Redacted(c.env.NATS())}
-	asking, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
+	asking, done := c.connecting(ctx, "NATS")
+	defer done()
 	before, err := probeNATS(asking, c.env.NATS(), c.env.NATSAccess())
 	if err != nil {
 		return s, err
@@ -111,8 +111,8 @@ func (c *cli) setupStream(ctx context.Context) (step, error) {
 func (c *cli) setupBucket(ctx context.Context) (step, error) {
 	bucket := cmp.Or(c.env.Get("SOJOURN_BUCKET"), "sojourn")
 	s := step{Name: "bucket", Made: []string{}, Where: c.s3Address()}
-	asking, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
+	asking, done := c.connecting(ctx, "S3")
+	defer done()
 	found, err := c.probeBucket(asking)
 	if err != nil || found {
 		return s, err
