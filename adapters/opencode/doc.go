@@ -45,7 +45,8 @@
 //     as an error with the metadata "lost". The failure of a model that the
 //     agent would retry for ever, until the adapter stopped it, is a server block.
 //   - After an abort or a failure the server reports twice that it is idle. The
-//     turn ends once no answer is being written.
+//     turn ends once no answer is being written, or with the second report: the
+//     end of an answer can't be stored on a full disk.
 //   - Other sessions on the same server, which another program must have opened,
 //     are conversations by their ids.
 //

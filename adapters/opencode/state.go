@@ -106,6 +106,13 @@ func (t *thread) busy() bool {
 	return slices.ContainsFunc(t.Messages, func(m message) bool { return m.Role == "assistant" && !m.Done })
 }
 
+// close ends the answers that are in progress: no end of them will come.
+func (t *thread) close() {
+	for i := range t.Messages {
+		t.Messages[i].Done = true
+	}
+}
+
 // counted reports whether a step's usage was emitted, and records that it is.
 func (t *thread) counted(partID string) bool {
 	if slices.Contains(t.Steps, partID) {
@@ -178,6 +185,9 @@ type turn struct {
 	Failure    string           `json:"failure,omitempty"`
 	StopReason string           `json:"stop,omitempty"`
 	Error      *event.ErrorInfo `json:"error,omitempty"`
+	// Idle: after that error the server reported that it was idle, and an answer had no
+	// end.
+	Idle bool `json:"idle,omitempty"`
 }
 
 // handed is a prompt that was sent.

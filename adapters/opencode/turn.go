@@ -67,7 +67,7 @@ func (t *translator) sessionError(p *properties) {
 	}
 	failure := event.ErrorInfo{Message: p.Error.text(), Code: p.Error.code()}
 	t.Emit(conversation, event.Error{ErrorInfo: failure})
-	if conversation == event.Main {
+	if conversation == event.Main && t.Turn.Active { // it may come behind the turn's end
 		t.Turn.Error = &failure
 	}
 }
@@ -96,11 +96,24 @@ func (t *translator) sessionIdle(session string) {
 		}
 		return
 	}
-	if !t.Turn.Active || th.busy() || len(t.Turn.Waiting) > 0 && t.Turn.Error == nil {
+	if !t.Turn.Active || len(t.Turn.Waiting) > 0 && t.Turn.Error == nil || th.busy() && !t.leftOpen(th) {
 		return
 	}
 	t.loseOpen(session)
 	t.endTurn(th)
+}
+
+// leftOpen reports whether the server never ends the answer that failed, since it can't
+// store its end (on a full disk, say), and closes it: the server has reported for the second
+// time that it is idle.
+func (t *translator) leftOpen(th *thread) bool {
+	if t.Turn.Error == nil || !t.Turn.Idle {
+		t.Turn.Idle = t.Turn.Error != nil
+		return false
+	}
+	t.loseTools()
+	th.close()
+	return true
 }
 
 // endTurn emits once that the turn is over.
@@ -186,9 +199,7 @@ func (t *translator) died(how string) {
 	t.loseTools()
 	t.cancelAsks("")
 	for _, th := range t.Threads {
-		for i := range th.Messages {
-			th.Messages[i].Done = true
-		}
+		th.close()
 	}
 	t.Turn, t.Opening, t.due = turn{}, opening{}, nil
 	t.Died(how, midTurn)

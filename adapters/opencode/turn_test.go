@@ -3,6 +3,7 @@ package opencode
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -322,4 +323,39 @@ func TestLastWordsAreAWarning(t *testing.T) {
 		require.Len(t, events, 1, line)
 		require.Equal(t, event.Log{Level: level, Message: line}, events[0].Payload, line)
 	}
+}
+
+// TestTurnEndsOnAFullDisk: the server can't store the end of an answer, and reports an error
+// and twice that it is idle, as it did with "database or disk is full" on 2026-11-25
+// (1.18.33). The turn fails, and the next one is answered.
+func TestTurnEndsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("p1", adapters.Prompt{Text: "x"})
+	k.takes("msg_1", "prt_1")
+	k.assistant("msg_2", `,"time":{"created":1}`)
+	k.receive(`%s`, partOf(k.main, `"id":"prt_2","messageID":"msg_2","type":"tool","tool":"bash","callID":"call_1","state":{"status":"running","input":{"command":"cat /dev/zero > all"},"time":{"start":2}}`))
+	broke := func() []event.Event {
+		return k.receive(`{"type":"session.error","properties":{"sessionID":"%s","error":{"name":"UnknownError","data":{"message":"Failed to execute statement"}}}}`, k.main)
+	}
+	broke()
+	require.Empty(t, idles(k.idle()), "an answer may still end")
+	events := k.idle()
+	over := idles(events)
+	require.Len(t, over, 1)
+	require.Equal(t, "Failed to execute statement", over[0].Error.Message)
+	require.True(t, slices.ContainsFunc(events, func(e event.Event) bool {
+		p, ok := e.Payload.(event.BlockUpsert)
+		return ok && p.Block.Type == event.BlockToolUse && p.Block.Execution == event.ExecutionError
+	}), "the call is over")
+	broke()
+
+	k.send("p2", adapters.Prompt{Text: "x"})
+	k.takes("msg_3", "prt_3")
+	k.assistant("msg_4", `,"time":{"created":3}`)
+	require.Empty(t, idles(k.idle()), "an answer is being written")
+	k.assistant("msg_4", `,"time":{"created":3,"completed":4}`)
+	over = idles(k.idle())
+	require.Len(t, over, 1)
+	require.Nil(t, over[0].Error)
 }
