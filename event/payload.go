@@ -146,8 +146,8 @@ type Environment struct {
 	RestartCount int    `json:"restartCount,omitempty"`
 	// LastHealthCheck is the time of the last check; zero for never.
 	LastHealthCheck time.Time `json:"lastHealthCheck,omitzero"`
-	// Reason is why it ended: manual, idle, slot, terminated, or unhealthy for one
-	// that was lost.
+	// Reason is why it ended: manual, idle, slot, drain, age, terminated, or unhealthy
+	// for one that was lost.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }

@@ -57,7 +57,7 @@ func (h *Host) demand(ctx context.Context, info sandbox.Info, last demand) (dema
 	switch {
 	case h.Draining():
 		reason = session.EvictForDrain
-	case time.Since(info.Created) > h.o.MaxAge:
+	case h.o.MaxAge > 0 && time.Since(info.Created) > h.o.MaxAge:
 		reason = session.EvictForAge
 	}
 	if reason == "" || reason == last.reason && time.Since(last.at) < renewAgain {
