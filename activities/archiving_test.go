@@ -245,7 +245,7 @@ func TestWhatIsKeptOfALostHostOutlivesTheStream(t *testing.T) {
 }
 
 // TestTheSpoolOfArchivedTurnsIsFreed: an agent that works for days does not fill the disk
-// with what was streamed and archived. A turn whose worker is a new one goes on behind it.
+// with what was streamed and archived. A new worker's turn continues behind it.
 func TestTheSpoolOfArchivedTurnsIsFreed(t *testing.T) {
 	t.Parallel()
 	b := withSandbox(t)

@@ -44,7 +44,7 @@ type Options struct {
 	// HealthEvery is the interval of health checks between turns. Default:
 	// DefaultHealthEvery.
 	HealthEvery time.Duration
-	// MaxAge is the greatest age of a sandbox: its session gives an older one up before the
+	// MaxAge is the greatest age of a sandbox: its session ends an older one before the
 	// next turn. Default: no bound.
 	MaxAge   time.Duration
 	Provider sandbox.Provider

@@ -31,10 +31,7 @@ func (h *Host) Renew(ctx context.Context) {
 		var mu sync.Mutex
 		now := map[string]demand{}
 		h.eachSandbox(ctx, "have a sandbox given up", func(ctx context.Context, info sandbox.Info) error {
-			mu.Lock()
-			last := asked[info.SandboxID]
-			mu.Unlock()
-			d, err := h.demand(ctx, info, last)
+			d, err := h.demand(ctx, info, asked[info.SandboxID])
 			mu.Lock()
 			now[info.SandboxID] = d
 			mu.Unlock()
@@ -60,7 +57,10 @@ func (h *Host) demand(ctx context.Context, info sandbox.Info, last demand) (dema
 	case h.o.MaxAge > 0 && time.Since(info.Created) > h.o.MaxAge:
 		reason = session.EvictForAge
 	}
-	if reason == "" || reason == last.reason && time.Since(last.at) < renewAgain {
+	switch {
+	case reason == "":
+		return demand{}, nil // a host that is drained once more asks at once
+	case reason == last.reason && time.Since(last.at) < renewAgain:
 		return last, nil
 	}
 	if commands := h.Background(ctx, info); len(commands) > 0 {

@@ -80,7 +80,7 @@ func TestDrain(t *testing.T) {
 }
 
 // TestSandboxMaxAge: a sandbox that is older than its host allows is given up between two
-// turns, by a session at work too, and the conversation goes on in the next one.
+// turns, by a session at work too, and the conversation continues in the next one.
 func TestSandboxMaxAge(t *testing.T) {
 	skip.InShort(t, "TestR124LongestIdleGivesWay evicts too")
 	inOwnNamespace(t)

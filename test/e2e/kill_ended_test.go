@@ -62,7 +62,7 @@ func TestKillHostBehindATurnsEnd(t *testing.T) {
 }
 
 // TestKillHostBehindTheArchive: a host is lost with a turn that S3 was away for, and that
-// has ended. What the stream has of it is kept when the session goes on elsewhere, and when
+// has ended. What the stream has of it is kept when the session continues elsewhere, and when
 // it is closed instead; with the stream deleted too, the message is.
 func TestKillHostBehindTheArchive(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too; this one loses one without a turn")
