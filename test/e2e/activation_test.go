@@ -121,7 +121,7 @@ func TestInvalidInputLeavesNoTrace(t *testing.T) {
 		var invalid *session.InvalidError
 		require.True(t, errors.As(err, &invalid), name)
 	}
-	for _, typ := range history(t, h) {
-		require.NotContains(t, typ, "Update", "refused before history")
+	for _, ev := range history(t, h) {
+		require.NotContains(t, ev.GetEventType().String(), "Update", "refused before history")
 	}
 }

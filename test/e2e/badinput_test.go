@@ -58,8 +58,8 @@ func TestBadInputOfTheCommandLine(t *testing.T) {
 	requireNoTrace(t, "never-was")
 	require.ElementsMatch(t, before, listed(t, session.ListOptions{Children: true}))
 	require.Empty(t, sandboxes(t, w))
-	for _, typ := range history(t, h) {
-		require.NotContains(t, typ, "Update", "refused before history")
+	for _, ev := range history(t, h) {
+		require.NotContains(t, ev.GetEventType().String(), "Update", "refused before history")
 	}
 	require.NoError(t, h.Close(testContext(t)))
 }
@@ -111,8 +111,8 @@ func TestServersAwayAtTheCommandLine(t *testing.T) {
 			requireNoTrace(t, fresh)
 		})
 	}
-	for _, typ := range history(t, h) {
-		require.NotContains(t, typ, "Update", "nothing was sent")
+	for _, ev := range history(t, h) {
+		require.NotContains(t, ev.GetEventType().String(), "Update", "nothing was sent")
 	}
 	require.NoError(t, h.Close(testContext(t)))
 }
