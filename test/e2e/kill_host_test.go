@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/session"
@@ -65,10 +67,45 @@ func (k *killable) kill() { k.killed(func() {}) }
 func (k *killable) killed(meanwhile func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.replace(meanwhile)
+}
+
+// killedInTurns is killed for several sessions with running turns: none may keep the worker
+// from taking up another's turn for as long as an agent's lease.
+func (k *killable) killedInTurns(meanwhile func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	require.Eventually(k.t, k.heard, patience, tick, "a worker takes up each turn")
+	k.replace(meanwhile)
+}
+
+func (k *killable) replace(meanwhile func()) {
 	k.kills = append(k.kills, time.Now())
 	require.NoError(k.t, k.now.Kill())
 	meanwhile()
 	k.start()
+}
+
+// unheard is how long a turn may be without a heartbeat when its worker is killed again: with
+// the start of the next one, well within the agent's lease of 40 s.
+const unheard = 10 * time.Second
+
+// heard reports whether each running turn in the namespace had a heartbeat lately.
+func (k *killable) heard() bool {
+	c := spaceOf(k.t).Temporal
+	open, err := c.ListWorkflow(testContext(k.t), &workflowservice.ListWorkflowExecutionsRequest{Query: "ExecutionStatus = 'Running'"})
+	require.NoError(k.t, err)
+	for _, e := range open.GetExecutions() {
+		d, err := c.DescribeWorkflowExecution(testContext(k.t), e.GetExecution().GetWorkflowId(), "")
+		require.NoError(k.t, err)
+		for _, a := range d.GetPendingActivities() {
+			beat := a.GetLastHeartbeatTime()
+			if a.GetActivityType().GetName() == contract.ActivityRunTurn && beat != nil && time.Since(beat.AsTime()) > unheard {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // undisturbed calls something during which the worker isn't killed.

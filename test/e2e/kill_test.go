@@ -192,7 +192,7 @@ func TestKillWorkerInATurn(t *testing.T) {
 	})
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		s := stage(t, k.dir, a.Info().Name)
-		res := s.play(k.killed)
+		res := s.play(k.killedInTurns)
 		require.NoError(t, res.Err())
 		require.Contains(t, res.Result.Response, "the end")
 		awaitIdle(t, s.h)
