@@ -23,11 +23,11 @@ import (
 
 // agent is how a real command line is run without its screen.
 type agent struct {
-	// name tells agents apart, program is what runs.
+	// name distinguishes agents, program is what runs.
 	name, program string
-	// prepare writes what it reads at home and says its environment.
+	// prepare writes what it reads at home and returns its environment.
 	prepare func(t *testing.T, home, url string) (env []string)
-	// command says the arguments and the standard input of one prompt; resume
+	// command returns the arguments and the standard input of one prompt; resume
 	// is the session to go on with, or "".
 	command func(prompt, resume string) (args []string, stdin string)
 	// read takes one line of its output in.
@@ -119,7 +119,7 @@ func (c *cli) ask(prompt, resume string) answered {
 }
 
 // counted is the session's share of the requests. Gemini names no session by
-// itself, so its command line is told to name one.
+// itself, so its command line names one.
 func (c *cli) counted(a answered) SessionStats {
 	id := a.session
 	if c.name == "gemini" {
@@ -291,7 +291,7 @@ func TestAgentsFollowScripts(t *testing.T) {
 		// Codex waits for its subagent by one more call.
 		"SUBAGENT TOOL bash: echo in ANDTHEN SAY inner":      {"inner", map[string]int{"codex": 5, "codex-scripts": 5, "gemini": 4, "opencode": 4}},
 		"SUBAGENTBG SAY inner THEN WAITAGENT THEN SAY outer": {"outer", map[string]int{"codex": 4, "codex-scripts": 4, "gemini": 3, "opencode": 3}},
-		// Only Codex's own models may start subagents from one: elsewhere the call fails, and the script goes on.
+		// Only Codex's own models may start subagents from one: elsewhere the call fails, and the script continues.
 		"SUBAGENT SUBAGENT SAY deep ANDTHEN SAY mid THEN SAY top": {"top", map[string]int{"codex": 5, "codex-scripts": 7, "gemini": 4, "opencode": 4}},
 	} {
 		t.Run(prompt, func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestAgentsRememberAfterResume(t *testing.T) {
 	})
 }
 
-// Each agent tells of a connection that was cut in its own way: Codex asks
+// Each agent reports a connection that was cut in its own way: Codex asks
 // again and gives up, Gemini gives up, OpenCode asks again without end.
 func TestAgentsAreCut(t *testing.T) {
 	t.Parallel()

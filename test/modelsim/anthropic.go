@@ -118,7 +118,7 @@ func (c *Conversation) addToolResult(b contentBlock) {
 
 // addSystem reads a message of the command line within the conversation. Only
 // one kind matters: what the user wrote in the meantime, which newer models
-// are told in this way and older ones inside the tool result.
+// are sent in this way and older ones inside the tool result.
 func (c *Conversation) addSystem(blocks []contentBlock) {
 	t := c.turn()
 	if t == nil {

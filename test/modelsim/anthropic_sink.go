@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// thinkSignature stands for the proof that a real server puts under thinking.
+// thinkSignature takes the place of the signature that a real server adds to thinking.
 const thinkSignature = "RmFrZVNpZ25hdHVyZQ=="
 
 // eventSink streams an answer as server-sent events.
@@ -104,7 +104,7 @@ func (s *eventSink) call(c Call) error {
 	return s.shut()
 }
 
-// fail gives a status if none was sent, else an error event in the stream.
+// fail sends a status if none was sent, else an error event in the stream.
 func (s *eventSink) fail(status int, message string) error {
 	if !s.started {
 		return writeAPIError(s.w, status, message)

@@ -35,7 +35,7 @@ func TestDecodeFindsThePrompts(t *testing.T) {
 	}, c)
 }
 
-// A message sent while a tool runs comes beside the result in one of two ways.
+// A message sent while a tool runs arrives beside the result in one of two ways.
 func TestDecodeFindsFoldedMessages(t *testing.T) {
 	t.Parallel()
 	note := "The user sent a new message while you were working:\nSAY steer\n\nIMPORTANT: After"

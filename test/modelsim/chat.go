@@ -80,7 +80,7 @@ func decodeChat(body []byte) (asked, error) {
 	return a, nil
 }
 
-// isSide says whether an agent asks for itself: one that instructs the model
+// isSide reports whether an agent asks for itself: one that instructs the model
 // but lends it no tools wants no work done.
 func isSide(c Conversation, instructed bool) bool {
 	return len(c.Tools) == 0 && (instructed || c.Schema != nil)

@@ -83,7 +83,7 @@ func (s *chatStream) call(c Call) error {
 	return s.flush()
 }
 
-// fail gives a status if none was sent, else an error in the stream.
+// fail sends a status if none was sent, else an error in the stream.
 func (s *chatStream) fail(status int, message string) error {
 	if !s.started {
 		return writeOpenAIError(s.w, status, message)

@@ -159,7 +159,7 @@ func last(t *testing.T, lines []line) line {
 	return l
 }
 
-// The real command line, asked the same, tells the same story as in the
+// The real command line, asked the same, reports the same as in the
 // recordings.
 func TestClaudeBehavesAsRecorded(t *testing.T) {
 	t.Parallel()

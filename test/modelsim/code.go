@@ -33,10 +33,10 @@ func (c *Conversation) offerNested(description string) {
 	}
 }
 
-// scripts says whether tools are called by scripts.
+// scripts reports whether tools are called by scripts.
 func scripts(tools []string) bool { return slices.Contains(tools, codeTool) }
 
-// inScript gives the function of a script that a name means; ok is false for
+// inScript returns the function of a script that a name means; ok is false for
 // tools that are called directly.
 func inScript(name string, tools []string) (function string, ok bool) {
 	if !scripts(tools) {
@@ -72,7 +72,7 @@ func script(calls []Call, tools []string) (source string, ok bool) {
 		"for (const { value: r, reason } of await Promise.allSettled(calls)) text(reason ? String(reason) : " + told + ");\n", true
 }
 
-// Calls that begin in the same moment are told in any order. So each begins a
+// Calls that begin in the same moment are reported in any order. So each begins a
 // moment after the one before, or after its end.
 const (
 	inTurn   = "const pause = () => new Promise((go) => setTimeout(go, 100));\nconst calls = [];\n"
@@ -91,7 +91,7 @@ func argument(function string, input json.RawMessage) json.RawMessage {
 	return input
 }
 
-// told prints a result: the output of a command, and of anything else all.
+// told prints a result: the output of a command, and anything else whole.
 const told = `r?.output === undefined ? r : r.exit_code ? r.output + "exit code " + r.exit_code : r.output`
 
 // together joins the calls of an answer that a script makes, as one answer may
@@ -123,7 +123,7 @@ func lastCall(parts []part) (Call, bool) {
 	return p.call, ok
 }
 
-// alone are the calls that a call stands for.
+// alone returns the calls that a call consists of.
 func (c Call) alone() []Call {
 	if c.Tool == ToolTogether {
 		return slices.Clone(c.Together)

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// decidedIntro begins what Sojourn tells an agent whose turn was parked: what a person
+// decidedIntro begins the message that Sojourn sends an agent whose turn was parked: what a person
 // has decided of the calls that it had asked for.
 const decidedIntro = "While you waited for permission"
 
-// steps are what the last prompt asks for. One that says what was decided repeats the
+// steps are what the last prompt asks for. One that reports a decision repeats the
 // last call of the prompt before, as it was decided, or says that it was denied.
 func (c Conversation) steps() ([]step, error) {
 	prompt := c.last().Prompt
@@ -37,7 +37,7 @@ func (c Conversation) steps() ([]step, error) {
 	return []step{sayStep{"There was no call to repeat."}}, nil
 }
 
-// changed is a call with the command that a prompt gives it, if it gives one.
+// changed returns a call with the command that a prompt sets, if it sets one.
 func changed(call callStep, prompt string) callStep {
 	_, given, ok := strings.Cut(prompt, "exactly these arguments: ")
 	var args struct {

@@ -145,7 +145,7 @@ func TestFirstTextOfAMessageIsThePrompt(t *testing.T) {
 	require.False(t, plain.Side)
 }
 
-// Codex, asked to wait, may be told that the time is up, that the subagent
+// Codex, asked to wait, may learn that the time is up, that the subagent
 // failed, or something that is no JSON.
 func TestWaitsForSubagents(t *testing.T) {
 	t.Parallel()

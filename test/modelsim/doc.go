@@ -1,4 +1,4 @@
-// Package modelsim is a model server that does what the prompt says: a
+// Package modelsim is a model server that does what the prompt asks for: a
 // deterministic stand-in for a language model, for tests, benchmarks and
 // demonstrations with real agent command lines. It speaks the streaming
 // protocols of four of them, all at one address, whole answers too.
@@ -7,7 +7,7 @@
 //	url, err := sim.Start(ctx, "127.0.0.1:0")
 //	defer sim.Close()
 //
-// An agent finds it by its own settings, with any key; [Environment] gives
+// An agent finds it by its own settings, with any key; [Environment] returns
 // them for those that are variables:
 //
 //	Claude Code  ANTHROPIC_BASE_URL=url
@@ -30,7 +30,7 @@
 //	SUBAGENT script        start a subagent, wait for it
 //	SUBAGENTBG script      start a subagent in the background
 //	WAITAGENT              wait until a background subagent has reported
-//	RECALL                 tell the earlier prompts of this conversation
+//	RECALL                 list the earlier prompts of this conversation
 //	SLOW n                 stream four words a second for n seconds
 //	HANG n                 say nothing at all for n seconds, then answer
 //	DELTAS n               stream n one-word deltas as fast as possible
@@ -44,14 +44,14 @@
 // prompt that begins with none of these words is answered with "You said: …".
 // A step with a wrong argument is answered with status 400 and the reason.
 //
-// A script says the same to every agent. Which of the agent's tools it calls
+// A script means the same to every agent. Which of the agent's tools it calls
 // goes by the tools that the request offers; one without tools for files gets
 // them read and written by its shell. With Codex, whose subagents are all in
 // the background, SUBAGENT is a call to start one and a call to wait for it;
 // with OpenCode and Gemini, whose subagents are never in the background,
 // SUBAGENTBG is SUBAGENT and WAITAGENT has nothing to do. OpenCode, Gemini, and
 // Codex with models that aren't its own let no subagent start subagents: such a
-// call comes back as an error, and the script goes on. Codex has its own models
+// call comes back as an error, and the script continues. Codex has its own models
 // call tools by scripts in JavaScript, of which one is an answer's calls. A subagent of Gemini hands in its last answer by the call
 // that its agent demands.
 //
@@ -63,9 +63,9 @@
 // One answer holds all steps up to the first one that calls a tool, since the
 // agent must then run it and ask again. When calls end the script, the answer
 // after them is "FINAL after 1 tool result(s): …". The server keeps no state
-// of conversations: which step comes next is counted from the tool results
+// of conversations: the next step is counted from the tool results
 // that follow the script in the request, so a resumed, forked or retried
-// conversation goes on as it would with a real model. Usage is always 100
+// conversation continues as it would with a real model. Usage is always 100
 // tokens in and 20 out.
 //
 // # Tests without sleeping
@@ -74,14 +74,14 @@
 // request has reached it and [Server.Open] lets it go on. A gate that was
 // opened stays open, so names should not be used twice. [Server.Requests] and
 // [Server.Stats] say what was asked, per agent session. Claude Code, Codex and
-// OpenCode tell their session in each request; a subagent counts under that of
-// the user. Gemini CLI tells none, so it counts under "", unless it is run with
+// OpenCode name their session in each request; a subagent counts under that of
+// the user. Gemini CLI names none, so it counts under "", unless it is run with
 // GEMINI_CLI_CUSTOM_HEADERS="X-Session-Id: name".
 //
 // # Parts
 //
 // script.go, progress.go and model.go are pure: conversation in, reply out.
-// play.go gives a reply its timing and its gates and writes it to a sink. Each
+// play.go adds timing and gates to a reply and writes it to a sink. Each
 // protocol is a file that makes a conversation of a request and one that is
 // its sink: anthropic.go, chat.go, responses.go with code.go, gemini.go. What they share is
 // in prompts.go (what the user wrote, and what the agent added), tools.go (the

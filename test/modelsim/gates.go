@@ -82,7 +82,7 @@ func (g *gates) await(ctx context.Context, name string) error {
 	}
 }
 
-// Gate is how one gate stands.
+// Gate is the state of one gate.
 type Gate struct {
 	Name    string `json:"name"`
 	Open    bool   `json:"open"`

@@ -13,7 +13,7 @@ type gemini struct{}
 
 var _ api = gemini{}
 
-// geminiRequest is what we read of a request for content. The model stands in
+// geminiRequest is what we read of a request for content. The model is in
 // the path.
 type geminiRequest struct {
 	Contents []struct {
@@ -120,7 +120,7 @@ func functionResult(fields map[string]json.RawMessage) Result {
 	return Result{Text: string(quoted(fields))}
 }
 
-// plain is a JSON string's text, and any other value as it stands.
+// plain is a JSON string's text, and any other value unchanged.
 func plain(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

@@ -11,7 +11,7 @@ type geminiStream struct {
 	asked
 	id   string
 	kind blockKind
-	// thought collects a thought: the API gives each whole, with a heading.
+	// thought collects a thought: the API sends each whole, with a heading.
 	thought strings.Builder
 }
 
@@ -73,7 +73,7 @@ func (s *geminiStream) call(c Call) error {
 	return s.flush()
 }
 
-// fail gives a status if none was sent, else an error in the stream.
+// fail sends a status if none was sent, else an error in the stream.
 func (s *geminiStream) fail(status int, message string) error {
 	if !s.started {
 		return gemini{}.fail(s.w, status, message)

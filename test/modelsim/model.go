@@ -13,7 +13,7 @@ type Conversation struct {
 	// Tools are the names of the tools on offer, "namespace.name" for those in
 	// a namespace.
 	Tools []string
-	// Side says that the agent asks for itself, not for the user: for a title,
+	// Side reports whether the agent asks for itself, not for the user: for a title,
 	// a summary, a judgement. Schema is what the answer must fit, if anything.
 	Side   bool
 	Schema json.RawMessage
@@ -47,13 +47,13 @@ type Result struct {
 	// Agent is the id of a subagent that the call started and that a model
 	// must wait for by a call; "" for all other results.
 	Agent string
-	// Reported says that the subagent has ended, Waited in which turn a call
+	// Reported reports whether the subagent has ended, Waited is the turn in which a call
 	// has waited for it, counted from 1; 0 means never.
 	Reported bool
 	Waited   int
 }
 
-// Tool is a kind of tool that a script asks for; the wire knows the agent's
+// Tool is a kind of tool that a script asks for; the wire has the agent's
 // name for it.
 type Tool int
 
@@ -79,18 +79,18 @@ type Call struct {
 	// Name and Input belong to ToolNamed, Input to ToolFinish too.
 	Name  string
 	Input json.RawMessage
-	// Command belongs to ToolBash.
+	// Command is set for ToolBash.
 	Command string
-	// File belongs to ToolWrite and ToolRead, Content to ToolWrite.
+	// File is set for ToolWrite and ToolRead, Content for ToolWrite.
 	File, Content string
 	// Prompt and Background belong to ToolSubagent.
 	Prompt     string
 	Background bool
 	// Task is the name of a subagent, where it needs one.
 	Task string
-	// Agents belongs to ToolWait: the ids of those to wait for.
+	// Agents is set for ToolWait: the ids of those to wait for.
 	Agents []string
-	// Together belongs to ToolTogether, Cell to ToolWaitScript.
+	// Together is set for ToolTogether, Cell for ToolWaitScript.
 	Together []Call
 	Cell     string
 }

@@ -64,7 +64,7 @@ type player struct {
 	over bool
 }
 
-// perform plays the parts; over says that the response has ended early, by a
+// perform plays the parts; over reports whether the response has ended early, by a
 // scripted error or cut.
 func (p *player) perform(parts []part) (over bool, err error) {
 	for _, part := range parts {

@@ -1,13 +1,13 @@
 package modelsim
 
-// progress is how far the answers to a prompt have come, told by what has
+// progress is how many answers to a prompt were given, counted from what has
 // come in since.
 type progress struct {
 	waits   waiting
 	turn    int
 	results []Result
 	notices int
-	// background are subagents that nobody has waited for yet.
+	// background are subagents that were not waited for yet.
 	background []Result
 }
 
@@ -25,7 +25,7 @@ func newProgress(c Conversation) *progress {
 }
 
 // skipDone drops the steps that earlier answers to this prompt held: all up
-// to the last call whose results are in. called says that there was one.
+// to the last call whose results are in. called reports whether there was one.
 func skipDone(c Conversation, steps []step) (rest []step, called bool) {
 	p := newProgress(c)
 	for i, s := range steps {

@@ -41,7 +41,7 @@ func TestSubagentThatMustBeWaitedFor(t *testing.T) {
 }
 
 // WAITAGENT waits for those in the background, one each, those of earlier
-// prompts first, and for nobody if there is none.
+// prompts first, and for no session if there is none.
 func TestWaitAgentWaitsForTheBackground(t *testing.T) {
 	t.Parallel()
 	script := "SUBAGENTBG SAY a THEN SAY on THEN WAITAGENT THEN TOOL bash: x THEN SAY end"

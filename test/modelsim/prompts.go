@@ -57,7 +57,7 @@ func hasAnyPrefix(text string, prefixes []string) bool {
 }
 
 // addMessage takes the first text of a user's message that the user wrote for
-// the prompt; agents put what belongs to it, such as files, after it.
+// the prompt; agents put its attachments, such as files, after it.
 func (c *Conversation) addMessage(texts []string) {
 	for _, text := range texts {
 		if prompt := wrote(text); prompt != "" {

@@ -166,7 +166,7 @@ func (in *itemReader) message(item responsesItem) error {
 	return nil
 }
 
-// notification reads the message by which Codex tells that a subagent ended.
+// notification reads the message by which Codex reports that a subagent ended.
 func (in *itemReader) notification(text string) {
 	text, ok := strings.CutPrefix(strings.TrimSpace(text), "<subagent_notification>")
 	if !ok {

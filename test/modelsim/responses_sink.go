@@ -55,12 +55,12 @@ func (s *responsesStream) start() error {
 	return nil
 }
 
-// whole is the response as it stands, as the field of an event.
+// whole is the response up to now, as the field of an event.
 func (s *responsesStream) whole(status, more string) []string {
 	return slices.Concat([]string{`,"response":`}, s.snapshot(status, more))
 }
 
-// snapshot is the response as it stands, in pieces.
+// snapshot is the response up to now, in pieces.
 func (s *responsesStream) snapshot(status, more string) []string {
 	pieces := []string{fmt.Sprintf(`{"id":%q,"object":"response","created_at":%d,"status":%q,"model":%s,"output":[`,
 		s.id, time.Now().Unix(), status, quoted(s.model))}
@@ -73,7 +73,7 @@ func (s *responsesStream) snapshot(status, more string) []string {
 	return append(pieces, "]", more, "}")
 }
 
-// at is where an event belongs.
+// at is the place of an event.
 func (s *responsesStream) at(field string) string {
 	return `,"item_id":"` + s.item + `","output_index":` + strconv.Itoa(len(s.items)) + `,"` + field + `":0`
 }
@@ -260,7 +260,7 @@ func (f functionCall) item(status, input string) string {
 		kind, f.id, f.callID, quoted(f.name), space, field, quoted(input), status)
 }
 
-// fail gives a status if none was sent, else a failed response.
+// fail sends a status if none was sent, else a failed response.
 func (s *responsesStream) fail(status int, message string) error {
 	if !s.started {
 		return writeOpenAIError(s.w, status, message)

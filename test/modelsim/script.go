@@ -63,7 +63,7 @@ func words() map[string]parser {
 	}
 }
 
-// parseScript reads a prompt. A prompt that is no script gives one step that
+// parseScript reads a prompt. A prompt that is no script is one step that
 // echoes it.
 func parseScript(text string) ([]step, error) {
 	text = strings.TrimSpace(text)
@@ -81,7 +81,7 @@ func parseScript(text string) ([]step, error) {
 	return steps, nil
 }
 
-// isScript says whether a text begins with a word of the script language.
+// isScript reports whether a text begins with a word of the script language.
 func isScript(text string) bool {
 	word, _ := cutWord(text)
 	_, known := words()[word]

@@ -166,11 +166,11 @@ type asked struct {
 	session, parent string
 	model           string
 	stream          bool
-	// usage says that a stream must end with the usage, where that is asked for.
+	// usage reports whether a stream must end with the usage.
 	usage bool
 }
 
-// response is an answer that comes to an orderly end by finish.
+// response is an answer that finish ends in order.
 type response interface {
 	sink
 	finish() error

@@ -62,7 +62,7 @@ func (b *bench) post(t testing.TB, session string, body any) (*http.Response, er
 	return b.client.Do(req)
 }
 
-// whole gives status and body of one request.
+// whole returns status and body of one request.
 func (b *bench) whole(t testing.TB, body any) (int, string) {
 	t.Helper()
 	res, err := b.post(t, "s", body)

@@ -40,7 +40,7 @@ func topic(c Conversation) string {
 	return head(first, maxTopic)
 }
 
-// schema is the part of a JSON schema that says what a value must look like.
+// schema is the part of a JSON schema that describes a value.
 type schema struct {
 	Type       any             `json:"type"`
 	Enum       []any           `json:"enum"`

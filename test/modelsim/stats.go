@@ -53,7 +53,7 @@ type ledger struct {
 	roots map[string]string
 }
 
-// begin counts a request and says under which session.
+// begin counts a request and returns the session that it counts under.
 func (l *ledger) begin(a asked) (session string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *ledger) begin(a asked) (session string) {
 	return session
 }
 
-// root is the session that the user knows: subagents may have sessions of
+// root is the session that the user sees: subagents may have sessions of
 // their own, which name the one above them.
 func (l *ledger) root(session, parent string) string {
 	if parent == "" {

@@ -24,7 +24,7 @@ func newStream(w http.ResponseWriter) stream {
 }
 
 // begin sends the head of the response, as late as possible: a scripted error
-// before it can still choose the status. first says that it was the first time.
+// before it can still choose the status. first reports whether it was the first time.
 func (s *stream) begin() (first bool) {
 	if s.started {
 		return false
@@ -120,7 +120,7 @@ func (s *whole) cut() error                            { return errCut }
 func (s *whole) flush() error                          { return nil }
 func (s *whole) finish() error                         { return s.write(s.blocks) }
 
-// anyCall says whether an answer asks for a tool.
+// anyCall reports whether an answer asks for a tool.
 func anyCall(blocks []block) bool {
 	for _, b := range blocks {
 		if b.call != nil {

@@ -127,7 +127,7 @@ func nativeCall(c Call, offered []string, d dialect) (name string, input json.Ra
 	return "unknown", object()
 }
 
-// find gives the known tool of a kind that is among the names, and its full
+// find returns the known tool of a kind that is among the names, and its full
 // name there: tools may stand in a namespace.
 func find(tool Tool, names []string) (*native, string) {
 	for _, n := range natives() {
@@ -156,7 +156,7 @@ func (c Call) byShell() Call {
 	return c
 }
 
-// bareWord is what a shell takes for one word as it stands.
+// bareWord matches what a shell takes for one word without quotes.
 var bareWord = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
 
 func shellFile(name string) string {
@@ -172,7 +172,7 @@ func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\'
 type waiting int
 
 const (
-	// waitsForNotice: a message tells that background work is done.
+	// waitsForNotice: a message reports that background work is done.
 	waitsForNotice waiting = iota
 	// waitsByCall: every subagent is in the background, and a tool waits.
 	waitsByCall

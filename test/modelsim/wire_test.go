@@ -26,7 +26,7 @@ type wire struct {
 type heard struct {
 	text, thought string
 	calls         []heardCall
-	// ended says that the answer came to its end, tools that it waits for them.
+	// ended reports whether the answer is complete, tools whether it waits for them.
 	ended, tools bool
 	in, out      int
 	failed       string
@@ -76,7 +76,7 @@ func geminiBody(prompt string, _ bool, tools ...string) map[string]any {
 	}
 }
 
-// data gives the events of a stream.
+// data returns the events of a stream.
 func data(body string) (out []string) {
 	for line := range strings.Lines(body) {
 		if d, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "data: "); ok {

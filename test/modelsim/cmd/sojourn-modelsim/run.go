@@ -118,7 +118,7 @@ func shellWord(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// writeWhole lets nobody who waits for the file read half of it.
+// writeWhole replaces a file at once: no reader sees half of it.
 func writeWhole(file, content string) error {
 	part, err := os.CreateTemp(filepath.Dir(file), ".env-*")
 	if err != nil {
