@@ -256,7 +256,11 @@ func TestTheSpoolOfArchivedTurnsIsFreed(t *testing.T) {
 	}
 	b.turn(b.ask(1, "words 1"))
 	require.Zero(t, first(), "the segment that is written to is kept")
-	b.turn(b.ask(2, "big 17 words 1"))
+	// A file that is never kept does not keep the spool.
+	require.NoError(t, os.Symlink("/", b.workspace("link")))
+	out := b.turn(b.ask(2, "big 17 words 1"))
+	require.Contains(t, out.NotKept, "leads outside")
+	require.Empty(t, out.ArchiveBehind)
 	require.Greater(t, first(), int64(16<<20))
 	b.worker()
 	b.turn(b.ask(3, "words 1"))

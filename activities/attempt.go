@@ -45,8 +45,10 @@ type attempt struct {
 	history *history
 
 	archiver *archiver
-	// behind describes what could not be archived yet.
+	// behind describes what of the conversation could not be archived yet, notKept what of the
+	// workspace is not.
 	behind   string
+	notKept  string
 	controls chan control
 	left     chan struct{}
 	// details are what the heartbeat shows.

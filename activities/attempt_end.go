@@ -199,7 +199,7 @@ func (a *attempt) archived(ctx context.Context) (contract.RunTurnOutput, error) 
 	a.archiveEnd(ctx)
 	out := *a.checkpoint.Output
 	out.LastBlockID = cmp.Or(a.machine.Summary.Last(), out.LastBlockID)
-	out.ArchiveBehind, out.LastSeq = a.behind, max(out.LastSeq, a.writer.Tail().LastSeq)
+	out.ArchiveBehind, out.NotKept, out.LastSeq = a.behind, a.notKept, max(out.LastSeq, a.writer.Tail().LastSeq)
 	a.checkpoint.Output, a.checkpoint.Unarchived = &out, false
 	if err := a.saveEnded(); err != nil {
 		return out, err
@@ -271,8 +271,11 @@ func (a *attempt) archiveEnd(ctx context.Context) {
 	grown, err := a.archiver.sync(once)
 	if err != nil {
 		a.behind = err.Error()
-	} else if behind := a.syncWorkspace(once); behind != "" || len(a.checkpoint.Server) == 0 {
-		a.behind = behind
+	} else {
+		if len(a.checkpoint.Server) == 0 {
+			a.behind = ""
+		}
+		a.notKept = a.syncWorkspace(once)
 	}
 	if err := errors.Join(a.emitGrown(ctx, grown), a.out.Flush(ctx)); err != nil {
 		a.host.o.Log.Debug("the growth of the archive was not said", "session", a.in.Agent.SessionID, "error", err)

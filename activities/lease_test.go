@@ -183,3 +183,17 @@ func TestPausedTurnKeepsItsAgent(t *testing.T) {
 		t.Fatal("the agent outlived its lease")
 	}
 }
+
+// A host that can't reach its agents in time names them: whoever switches the machine off
+// must know that they run.
+func TestStopAgentsNamesThoseThatRun(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	b.turn(b.ask(1, "words 1"))
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, b.host.StopAgents(late), b.sandbox.ID)
+	require.NoError(t, b.host.StopAgents(t.Context()))
+	require.NoError(t, b.host.StopAgents(t.Context()), "none runs")
+	b.end()
+}

@@ -56,7 +56,7 @@ func TestWorkspaceFollows(t *testing.T) {
 	b.write("deep/run", binary, 0o755)
 	b.write("gone", "x", 0o600)
 	require.NoError(t, os.Symlink("/etc/passwd", b.workspace("link")))
-	require.Equal(t, `not kept of the workspace: symlink "link", which leads outside`, b.turn(b.ask(1, "words 1")).ArchiveBehind)
+	require.Equal(t, `not kept of the workspace: symlink "link", which leads outside`, b.turn(b.ask(1, "words 1")).NotKept)
 	require.NoError(t, os.Remove(b.workspace("gone")))
 	b.write("late", "after the turn", 0o600)
 	b.end()

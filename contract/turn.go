@@ -62,8 +62,10 @@ type RunTurnOutput struct {
 	LastBlockID string `json:"lastBlockId,omitempty"`
 	// LastBlock describes the last block in a line.
 	LastBlock string `json:"lastBlock,omitempty"`
-	// ArchiveBehind describes what could not be archived yet.
+	// ArchiveBehind describes what of the conversation could not be archived yet, NotKept what
+	// of the workspace is not.
 	ArchiveBehind string `json:"archiveBehind,omitempty"`
+	NotKept       string `json:"notKept,omitempty"`
 	// AgentExited reports that the agent's process has exited.
 	AgentExited bool `json:"agentExited,omitempty"`
 	// Parked is set when the turn has not ended: its agent was stopped, and it is resumed

@@ -51,7 +51,7 @@ func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
 		}
 		if err := h.evict(ctx, idle); err != nil {
 			h.o.Log.Info("an idle sandbox is not evicted", "sandbox", idle, "error", err)
-			time.AfterFunc(evictAgain, func() { h.Slots.Idle(idle) })
+			time.AfterFunc(evictAgain, func() { h.Slots.stays(idle) })
 			if errors.Is(err, context.DeadlineExceeded) {
 				return nil, h.errFull(fmt.Sprintf("and %s, which gives way, is not archived yet", idle))
 			}

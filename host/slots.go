@@ -21,7 +21,10 @@ type Slots struct {
 	held            map[string]bool
 	// idle is since when a held sandbox has been idle; one that is not in it is not
 	// evicted.
-	idle    map[string]time.Time
+	idle map[string]time.Time
+	// asked are the sandboxes whose eviction was asked for, and in which no turn has begun
+	// since.
+	asked   map[string]bool
 	changed chan struct{}
 }
 
@@ -29,7 +32,7 @@ type Slots struct {
 // that exist already; they count as idle, longer than all others, until a turn runs in
 // them.
 func NewSlots(capacity int, held ...string) *Slots {
-	s := &Slots{capacity: capacity, held: map[string]bool{}, idle: map[string]time.Time{}, changed: make(chan struct{})}
+	s := &Slots{capacity: capacity, held: map[string]bool{}, idle: map[string]time.Time{}, asked: map[string]bool{}, changed: make(chan struct{})}
 	for _, id := range held {
 		s.held[id], s.idle[id] = true, time.Time{}
 	}
@@ -86,7 +89,7 @@ type Slot struct {
 }
 
 // take takes a slot. Without a free one it returns the sandbox that has been idle the
-// longest, which no longer counts as idle: the caller evicts it, or calls Idle if it can't.
+// longest, which no longer counts as idle: the caller evicts it, or calls stays if it can't.
 // "" means that none can be evicted.
 func (s *Slots) take() (slot *Slot, evict string) {
 	s.mu.Lock()
@@ -103,8 +106,22 @@ func (s *Slots) take() (slot *Slot, evict string) {
 			evict = id
 		}
 	}
-	delete(s.idle, evict)
+	if evict != "" {
+		delete(s.idle, evict)
+		s.asked[evict] = true
+	}
 	return nil, evict
+}
+
+// stays allows a sandbox that was not evicted to be asked for again, unless a turn has begun
+// in it.
+func (s *Slots) stays(id string) {
+	s.change(func() {
+		if s.asked[id] {
+			delete(s.asked, id)
+			s.idle[id] = time.Now()
+		}
+	})
 }
 
 // Fill assigns the slot to the sandbox that was made.
@@ -140,14 +157,14 @@ func (s *Slots) awaitFree(ctx context.Context, id string) error {
 
 // Free frees the slot of a sandbox that has ended.
 func (s *Slots) Free(id string) {
-	s.change(func() { delete(s.held, id); delete(s.idle, id) })
+	s.change(func() { delete(s.held, id); delete(s.idle, id); delete(s.asked, id) })
 }
 
-// Held returns how many sandboxes the host holds.
+// Held returns how many sandboxes the host holds, with those that are being made.
 func (s *Slots) Held() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.held)
+	return len(s.held) + s.taken
 }
 
 func (s *Slots) setClosed(closed bool) { s.change(func() { s.closed = closed }) }
@@ -159,12 +176,13 @@ func (s *Slots) isClosed() bool {
 }
 
 // Busy keeps a sandbox from being evicted.
-func (s *Slots) Busy(id string) { s.change(func() { delete(s.idle, id) }) }
+func (s *Slots) Busy(id string) { s.change(func() { delete(s.idle, id); delete(s.asked, id) }) }
 
 // Idle allows a sandbox to be evicted, as the last of those that are idle now.
 func (s *Slots) Idle(id string) {
 	s.change(func() {
 		if s.held[id] {
+			delete(s.asked, id)
 			s.idle[id] = time.Now()
 		}
 	})

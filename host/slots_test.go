@@ -69,6 +69,37 @@ func TestSlotsOfIdleSandboxes(t *testing.T) {
 	require.True(t, p.TryReserve())
 }
 
+// A sandbox that was not evicted may be asked for again, unless a turn has begun in it
+// meanwhile.
+func TestSlotsOfASandboxThatStays(t *testing.T) {
+	t.Parallel()
+	p := NewSlots(2, "idle", "busy")
+	for range 2 {
+		_, evict := p.take()
+		require.NotEmpty(t, evict)
+	}
+	p.Busy("busy")
+	p.stays("busy")
+	p.stays("idle")
+	_, evict := p.take()
+	require.Equal(t, "idle", evict)
+	_, evict = p.take()
+	require.Empty(t, evict)
+}
+
+// A sandbox that is being made is held: a host that is drained has to wait for it.
+func TestSlotsOfASandboxThatIsBeingMade(t *testing.T) {
+	t.Parallel()
+	p := NewSlots(2)
+	c, _ := p.take()
+	p.setClosed(true)
+	require.Equal(t, 1, p.Held())
+	c.Fill("made")
+	require.Equal(t, 1, p.Held())
+	p.Free("made")
+	require.Zero(t, p.Held())
+}
+
 func TestSlotsWait(t *testing.T) {
 	t.Parallel()
 	p := NewSlots(1)

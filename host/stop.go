@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/sojourn-run/sojourn/runner"
 )
@@ -16,16 +17,20 @@ func (h *Host) StopAgents(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stop agents: %w", err)
 	}
-	var errs []error
-	for _, info := range infos {
-		a, err := h.open(ctx, info)
-		if err == nil {
-			err = h.StopAgent(ctx, a, runner.Grace{})
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("stop the agent in sandbox %s: %w", info.SandboxID, err))
-		}
+	errs := make([]error, len(infos))
+	var all sync.WaitGroup
+	for i, info := range infos {
+		all.Go(func() {
+			a, err := h.open(ctx, info)
+			if err == nil {
+				err = h.StopAgent(ctx, a, runner.Grace{})
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("stop the agent in sandbox %s: %w", info.SandboxID, err)
+			}
+		})
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 
@@ -33,7 +38,7 @@ func (h *Host) StopAgents(ctx context.Context) error {
 func (h *Host) StopAgent(ctx context.Context, a *Agent, grace runner.Grace) error {
 	h.Disconnect(a.Sandbox.ID())
 	if err := h.attach(ctx, a); err != nil {
-		if errors.Is(err, runner.ErrEpoch) {
+		if errors.Is(err, runner.ErrEpoch) || ctx.Err() != nil {
 			return err
 		}
 		// No supervisor answers: no agent was started, or it ended long ago.

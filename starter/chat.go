@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -91,8 +92,10 @@ type talk struct {
 	turns map[string]bool
 	// asks are the open permission requests; the first one is shown and answered
 	// first. asked is the id of the one that is shown.
-	asks     []ask
-	asked    string
+	asks  []ask
+	asked string
+	// deciding is the request whose answer is in progress; nil for none.
+	deciding *ask
 	signals  int
 	ended    bool
 	prompted bool
@@ -286,6 +289,8 @@ func (t *talk) ask(request func() answer) {
 
 func (t *talk) answered(ctx context.Context, a answer) error {
 	t.asking = false
+	undecided := t.deciding
+	t.deciding = nil
 	if t.stopNext {
 		t.interrupt(ctx)
 	}
@@ -296,7 +301,20 @@ func (t *talk) answered(ctx context.Context, a answer) error {
 	if errors.Is(a.err, session.ErrClosed) {
 		return a.err
 	}
-	return t.refused(a.err)
+	if err := t.refused(a.err); err != nil {
+		return err
+	}
+	return t.askAgain(undecided, a.err)
+}
+
+// askAgain shows a request again whose answer did not reach the session. Without it the next
+// "y" would be a message. A request that the session refused is not open any more.
+func (t *talk) askAgain(undecided *ask, err error) error {
+	if undecided == nil || errors.As(err, new(*session.InvalidError)) {
+		return nil
+	}
+	t.asks, t.asked = slices.Insert(t.asks, 0, *undecided), ""
+	return t.showAsk()
 }
 
 // refused prints an error that does not end the chat. A failed request of a
@@ -331,7 +349,8 @@ func (t *talk) decide(ctx context.Context, line string) error {
 	default:
 		return t.refused(usage("y allows it, n denies it, and what follows n is told to the agent", "the agent waits for y or n"))
 	}
-	t.asks = t.asks[1:]
+	first := t.asks[0]
+	t.deciding, t.asks = &first, t.asks[1:]
 	t.ask(func() answer { return answer{err: t.h.Respond(ctx, req)} })
 	return t.showAsk()
 }
@@ -396,6 +415,9 @@ func (t *talk) turnEnded(q event.Query, failure error) {
 }
 
 func (t *talk) forget(requestID string) {
+	if t.deciding != nil && t.deciding.id == requestID {
+		t.deciding = nil
+	}
 	for i, ask := range t.asks {
 		if ask.id == requestID {
 			t.asks = append(t.asks[:i:i], t.asks[i+1:]...)

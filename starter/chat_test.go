@@ -3,6 +3,7 @@ package starter
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -67,6 +68,38 @@ func TestChatShowsTheRequestThatItAnswers(t *testing.T) {
 	require.NoError(t, talk.event(received{event: event.Event{Payload: event.PermissionResolved{RequestID: now, Decision: "allow"}}}, true))
 	require.Contains(t, out.String(), shown[next])
 	require.Equal(t, 1, strings.Count(out.String(), shown[now]))
+}
+
+// A request whose answer did not arrive is shown again and answered by the next line, unless
+// it was answered elsewhere or the session refused the answer.
+func TestChatAsksAgainWhatWasNotAnswered(t *testing.T) {
+	t.Parallel()
+	away := fmt.Errorf("respond: %w", session.ErrUnavailable)
+	for name, c := range map[string]struct {
+		err      error
+		resolved bool
+		open     int
+	}{
+		"unavailable": {away, false, 2}, "answered elsewhere": {away, true, 1}, "answered": {nil, false, 1},
+		"refused": {session.Invalid("requestId", "is not open", "one of r2"), false, 1},
+	} {
+		var out, errs bytes.Buffer
+		talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(nil, "")
+		for _, id := range []string{"r1", "r2"} {
+			talk.note(event.Event{Payload: event.PermissionRequested{RequestID: id, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + id + `"}`)}})
+		}
+		talk.deciding, talk.asks = &talk.asks[0], talk.asks[1:]
+		require.NoError(t, talk.showAsk())
+		if c.resolved {
+			talk.note(event.Event{Payload: event.PermissionResolved{RequestID: "r1", Decision: "allow"}})
+		}
+		require.NoError(t, talk.answered(t.Context(), answer{err: c.err}), name)
+		require.Len(t, talk.asks, c.open, name)
+		if c.open == 2 {
+			require.Equal(t, "r1", talk.asks[0].id, name)
+			require.Greater(t, strings.LastIndex(out.String(), "command: r1"), strings.LastIndex(out.String(), "command: r2"), "the request that is answered was shown last")
+		}
+	}
 }
 
 // While a request is unanswered, commands are obeyed at once, and other lines wait for

@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/workspace"
 )
@@ -172,7 +172,7 @@ func (d *copied) take(root *os.Root, f workspace.Content) error {
 	switch {
 	case f.Mode.IsDir():
 		return root.MkdirAll(f.Path, 0o777)
-	case leadsOutside(f.File):
+	case f.Mode.Type() == fs.ModeSymlink && !sandbox.LinkStays(f.Path, f.Link):
 		d.Skipped = append(d.Skipped, f.Path)
 		return nil
 	case f.Mode.Type() == fs.ModeSymlink:
@@ -182,12 +182,6 @@ func (d *copied) take(root *os.Root, f workspace.Content) error {
 	n, err := copyContent(root, f)
 	d.Files, d.Bytes = d.Files+1, d.Bytes+n
 	return err
-}
-
-// leadsOutside reports whether a symlink names something that is not below the
-// workspace.
-func leadsOutside(f workspace.File) bool {
-	return f.Mode.Type() == fs.ModeSymlink && (path.IsAbs(f.Link) || !filepath.IsLocal(path.Join(path.Dir(f.Path), f.Link)))
 }
 
 // copyContent writes the content; its mode is the archived one, as far as the

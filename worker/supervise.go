@@ -55,6 +55,6 @@ func runChild(ctx context.Context, self string, args []string, stdout, stderr io
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = endPatience + 10*time.Second // it may be ending its agents
 	return cmd.Run()
 }

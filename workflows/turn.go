@@ -357,7 +357,7 @@ func (r *run) addResult(out contract.RunTurnOutput) {
 	st := r.st
 	st.Turns++
 	r.addUsage(out)
-	st.ArchiveBehind = out.ArchiveBehind
+	st.ArchiveBehind = cmp.Or(out.ArchiveBehind, out.NotKept)
 	st.Outcome, st.Failure = out.Result.Outcome, out.Result.Error
 	if out.AgentExited {
 		st.Restarts++

@@ -60,7 +60,7 @@ func (c *copyOut) all() error {
 		if p != "." && !sandbox.CleanPath(p) {
 			return fmt.Errorf("path %q: %w", p, sandbox.ErrEscape)
 		}
-		if err := c.begin(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := c.begin(p); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 			return err
 		}
 	}
@@ -68,9 +68,10 @@ func (c *copyOut) all() error {
 }
 
 // begin opens the folder of a path through the root, which lets links lead
-// elsewhere inside, and continues with descriptors.
+// elsewhere inside, and continues with descriptors. Nothing is below what is no folder:
+// opened as a file, a named pipe would wait for a writer.
 func (c *copyOut) begin(p string) error {
-	dir, err := c.root.Open(path.Dir(p))
+	dir, err := c.root.OpenFile(path.Dir(p), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}

@@ -317,3 +317,27 @@ func TestDamagedSandboxIsListedAndEnds(t *testing.T) {
 	require.NoError(t, sb.Terminate(t.Context()))
 	requireEmpty(t, data)
 }
+
+// A named pipe in the place of a folder has nothing below it, and nothing waits for it.
+func TestPipeInThePlaceOfAFolder(t *testing.T) {
+	t.Parallel()
+	p := provider(t)
+	sb, info := make1(t, p)
+	require.NoError(t, syscall.Mkfifo(filepath.Join(info.Paths.Home, "pipe"), 0o600))
+	done := make(chan int)
+	go func() {
+		n := 0
+		for _, err := range sb.CopyOut(t.Context(), sandbox.Selection{Area: sandbox.AreaHome, Paths: []string{"pipe/below"}}) {
+			require.NoError(t, err)
+			n++
+		}
+		done <- n
+	}()
+	select {
+	case n := <-done:
+		require.Zero(t, n)
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for a writer")
+	}
+	end(t, p, sb)
+}

@@ -165,13 +165,16 @@ func parseSignal(name string) (syscall.Signal, error) {
 func records(_ context.Context, args []string, std io3) error {
 	fs := flag.NewFlagSet("records", flag.ContinueOnError)
 	dir := fs.String("control", "", "")
-	from := fs.Int64("from", 0, "")
+	from := fs.Int64("from", -1, "")
 	if err := parse(fs, args, "control"); err != nil {
 		return err
 	}
 	s, err := spool.Load(filepath.Join(*dir, "spool"))
 	if err != nil {
 		return err
+	}
+	if *from < 0 {
+		*from, _ = s.Bounds() // what archived turns have read may be trimmed
 	}
 	r, err := s.Reader(*from)
 	if err != nil {

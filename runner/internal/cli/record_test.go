@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/event/traffic"
+	"github.com/sojourn-run/sojourn/runner/internal/spool"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
@@ -198,4 +199,24 @@ func TestRecordUsage(t *testing.T) {
 	require.Equal(t, 2, Run([]string{"record", "--file", file}, nil, io.Discard, &errOut))
 	require.Equal(t, 1, Run([]string{"record", "--file", file, "--", "/no/such/program"}, strings.NewReader(""), io.Discard, &errOut))
 	require.Contains(t, errOut.String(), "/no/such/program")
+}
+
+// records begins with what is left of a spool whose beginning was trimmed.
+func TestRecordsOfATrimmedSpool(t *testing.T) {
+	t.Parallel()
+	control := t.TempDir()
+	s, err := spool.Open(filepath.Join(control, "spool"), 1, 0)
+	require.NoError(t, err)
+	var last int64
+	for _, text := range []string{"one", "two", "three"} {
+		last, _, err = s.Append(traffic.Record{TS: time.Unix(1, 0), Dir: event.DirOut, Line: text})
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Trim(last))
+	require.NoError(t, s.Close())
+	var out, said bytes.Buffer
+	require.Zero(t, Run([]string{"records", "--control", control}, strings.NewReader(""), &out, &said), said.String())
+	require.Contains(t, out.String(), `"three"`)
+	require.Equal(t, 1, strings.Count(out.String(), "\n"))
+	require.NotZero(t, Run([]string{"records", "--control", control, "--from", "0"}, strings.NewReader(""), &out, &said), "what was asked for is gone")
 }

@@ -198,6 +198,26 @@ func TestDamageAtTheEnd(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// A segment that is missing does not keep the others from being trimmed.
+func TestTrimOfAMissingSegment(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, 1)
+	var at []int64
+	for i := range 4 {
+		a, _, err := s.Append(line(strconv.Itoa(i)))
+		require.NoError(t, err)
+		at = append(at, a)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(files[0]))
+	require.NoError(t, s.Trim(at[3]))
+	first, _ := s.Bounds()
+	require.Equal(t, at[3], first)
+	require.NoError(t, s.Close())
+}
+
 // Records of runners that wrote no checksums are read unchecked.
 func TestSpoolWithoutChecksums(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,10 @@ package spool
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -292,7 +294,7 @@ func (s *Spool) Trim(before int64) error {
 		return fmt.Errorf("spool: trim before %d, end is %d: %w", before, s.end, runner.ErrOffset)
 	}
 	for len(s.starts) > 1 && s.starts[1] <= before {
-		if err := os.Remove(s.path(s.starts[0])); err != nil {
+		if err := os.Remove(s.path(s.starts[0])); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("spool: trim: %w", err)
 		}
 		s.starts = s.starts[1:]

@@ -232,8 +232,11 @@ func (j *journal) load() error {
 	in := bufio.NewReader(j.file)
 	for {
 		line, err := in.ReadBytes('\n')
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			break
+		}
+		if err != nil {
+			return err // nothing may be cut off that was not read
 		}
 		var e entry
 		if err := json.Unmarshal(bytes.TrimSpace(line), &e); err != nil || e.Key == "" {
