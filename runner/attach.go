@@ -42,7 +42,7 @@ func Start(ctx context.Context, sb Execer, program string, spec StartSpec) (Stat
 	if err != nil {
 		return Status{}, wrap("start", err)
 	}
-	p, err := sb.Exec(ctx, sandbox.Command{Argv: []string{program, "start"}})
+	p, err := sb.Exec(ctx, sandbox.Command{Dir: anyDir, Argv: []string{program, "start"}})
 	if err != nil {
 		return Status{}, wrap("start", err)
 	}
@@ -94,10 +94,14 @@ func talk(ctx context.Context, p sandbox.Process, in []byte) (out, stderr []byte
 	return out, stderr, errors.Join(err, p.Stdout().Close(), p.Stderr().Close())
 }
 
+// anyDir is where the runner's own commands run: a tool may have closed or removed the
+// workspace, and an agent is attached to all the same.
+const anyDir = "/"
+
 // Attach runs `program attach` in the sandbox and connects through its stdio.
 // The bridge ends with ctx or with Close of the connection; the agent continues.
 func Attach(ctx context.Context, sb Execer, program, socket, token string, epoch uint64) (*Conn, error) {
-	p, err := sb.Exec(ctx, sandbox.Command{Argv: []string{program, "attach", "--socket", socket}})
+	p, err := sb.Exec(ctx, sandbox.Command{Dir: anyDir, Argv: []string{program, "attach", "--socket", socket}})
 	if err != nil {
 		return nil, wrap("attach", err)
 	}

@@ -38,7 +38,7 @@ func OpenDatabase(ctx context.Context, sb Execer, program string, spec RunSpec, 
 	if err != nil {
 		return nil, wrap("query", err)
 	}
-	p, err := sb.Exec(ctx, sandbox.Command{Argv: []string{program, "run"}})
+	p, err := sb.Exec(ctx, sandbox.Command{Dir: anyDir, Argv: []string{program, "run"}})
 	if err != nil {
 		return nil, wrap("query", err)
 	}

@@ -64,7 +64,7 @@ func Run(ctx context.Context, sb Execer, program string, spec RunSpec) error {
 	if err != nil {
 		return wrap("run", err)
 	}
-	p, err := sb.Exec(ctx, sandbox.Command{Argv: []string{program, "run"}})
+	p, err := sb.Exec(ctx, sandbox.Command{Dir: anyDir, Argv: []string{program, "run"}})
 	if err != nil {
 		return wrap("run", err)
 	}

@@ -83,7 +83,7 @@ func Watch(ctx context.Context, sb Execer, program string, spec WatchSpec) iter.
 	return func(yield func(FileChange, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		p, err := sb.Exec(ctx, sandbox.Command{Dir: "/", Argv: []string{
+		p, err := sb.Exec(ctx, sandbox.Command{Dir: anyDir, Argv: []string{
 			program, "watch", "--dir", spec.Dir, "--ignore", strings.Join(spec.Ignore, ","), "--since", strconv.FormatInt(spec.Since.UnixNano(), 10),
 		}})
 		if err != nil {

@@ -143,6 +143,21 @@ func begin(t *testing.T, p *local.Provider, mode runner.IsolationMode) (sandbox.
 	return sb, c, st
 }
 
+// A worker attaches to an agent whose tool has removed the workspace.
+func TestAttachWithoutAWorkspace(t *testing.T) {
+	t.Parallel()
+	p := provider(t)
+	sb, c, _ := begin(t, p, runner.IsolationAuto)
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, os.RemoveAll(info.Paths.Workspace))
+	again, err := runner.Attach(t.Context(), sb, info.Paths.Runner, info.Paths.Socket, "t", 1)
+	require.NoError(t, err)
+	require.Equal(t, "alive", answer(t, again, "m1", "echo alive"))
+	require.NoError(t, again.Close())
+}
+
 // answer runs a line in the agent's shell and returns its one line of output.
 func answer(t *testing.T, c *runner.Conn, id, line string) string {
 	t.Helper()
