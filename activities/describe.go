@@ -65,10 +65,34 @@ func (h *Host) describeAgent(ctx context.Context, name string) session.HostsAgen
 	return out
 }
 
-// programVersion returns the first line of a program's version output. The program runs
-// outside of a sandbox, so it gets nothing of the worker's environment, and a temporary
-// home.
-func (h *Host) programVersion(ctx context.Context, program string) (version string, err error) {
+// programFile identifies what a program's file contains.
+type programFile struct {
+	path     string
+	size     int64
+	modified time.Time
+}
+
+// programVersion returns the first line of a program's version output. A file that has
+// answered is not asked again: some programs take seconds of processor time for it.
+func (h *Host) programVersion(ctx context.Context, program string) (string, error) {
+	info, err := os.Stat(program)
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", program, err)
+	}
+	file := programFile{program, info.Size(), info.ModTime()}
+	if known, ok := h.versions.Load(file); ok {
+		return known.(string), nil
+	}
+	version, err := h.askVersion(ctx, program)
+	if err == nil {
+		h.versions.Store(file, version)
+	}
+	return version, err
+}
+
+// askVersion runs a program outside of a sandbox, so it gets nothing of the worker's
+// environment, and a temporary home.
+func (h *Host) askVersion(ctx context.Context, program string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	home, err := os.MkdirTemp("", "version-")

@@ -51,6 +51,8 @@ type Host struct {
 	// archivers archive transcripts, and syncers workspaces, by sandbox id.
 	archivers map[string]*archiver
 	syncers   map[string]*workspace.Syncer
+	// versions are those of the agents' programs, by programFile.
+	versions sync.Map
 }
 
 // NewHost returns a host's activities.

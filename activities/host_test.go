@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -191,4 +193,38 @@ func TestLeaveIsItsOwn(t *testing.T) {
 	require.Same(t, next, got)
 	got, _ = h.live("s", "x2")
 	require.Nil(t, got)
+}
+
+// A program is asked once for its version, again when its file has changed, and each time
+// while it has not answered.
+func TestVersionsAreRemembered(t *testing.T) {
+	t.Parallel()
+	h, dir := bare(t), t.TempDir()
+	h.o.Getenv = os.Getenv
+	program, calls := filepath.Join(dir, "program"), filepath.Join(dir, "calls")
+	write := func(script string) {
+		require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho >> "+calls+"\n"+script), 0o700))
+	}
+	asked := func() int {
+		data, err := os.ReadFile(calls)
+		require.NoError(t, err)
+		return len(data)
+	}
+	write("exit 1")
+	for n := range 2 {
+		_, err := h.programVersion(t.Context(), program)
+		require.Error(t, err)
+		require.Equal(t, n+1, asked())
+	}
+	write("echo 1.0")
+	for range 2 {
+		version, err := h.programVersion(t.Context(), program)
+		require.NoError(t, err)
+		require.Equal(t, "1.0", version)
+		require.Equal(t, 3, asked())
+	}
+	write("echo 1.0.1")
+	version, err := h.programVersion(t.Context(), program)
+	require.NoError(t, err)
+	require.Equal(t, "1.0.1", version)
 }
