@@ -107,9 +107,9 @@ func (c *cli) respondCommand() *cobra.Command {
 			return c.respond(cmd.Context(), args[0], args[2], req)
 		},
 	}
-	cmd.Flags().StringVar(&message, "message", "", "what the agent hears with a denial, as `TEXT`")
+	cmd.Flags().StringVar(&message, "message", "", "passed to the agent with a denial, as `TEXT`")
 	cmd.Flags().StringVar(&input, "input", "", "run the tool with the input `JSON` in place of its own, or answer a question with it")
-	cmd.Flags().StringVar(&by, "by", "", "who answers, as the conversation tells it: a `NAME` (default \"user\")")
+	cmd.Flags().StringVar(&by, "by", "", "the `NAME` that the conversation shows for the answer (default \"user\")")
 	return cmd
 }
 
@@ -320,6 +320,7 @@ func (c *cli) spawnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "spawn ID TEXT|-",
 		Short:   "Start a child session with a first message and print its id",
+		Long:    "Starts a child session with a first message and prints its id. The child inherits permission, its rules and deadline, rules for unknown effects, park time, --max-ticks and tenant, unless given.",
 		Example: "  sojourn spawn $ID --agent claude \"Review the diff\"",
 		Args:    wants,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -35,7 +35,7 @@ const (
 )
 
 // exitCodes is their description for scripts.
-const exitCodes = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by the session (busy, closed, taken id, too deep), 4 the turn was interrupted, 5 timed out."
+const exitCodes = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by the session (busy, paused, closed, taken id, too deep), 4 the turn was interrupted, 5 timed out."
 
 // failure is this program's form of an error: one line, a hint, a code.
 type failure struct {

@@ -40,8 +40,8 @@ type optionFlags struct {
 func (f *optionFlags) register(c *cli, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	f.given = fl.Changed
-	fl.StringVar(&f.agent, "agent", "", c.agentUsage())
-	fl.StringVar(&f.profile, "profile", "", "what the agent is given beside the prompt: a profile's `NAME`")
+	fl.StringVar(&f.agent, "agent", "", "required: "+c.agentUsage())
+	fl.StringVar(&f.profile, "profile", "", "the team's settings for the agent: a profile's `NAME`")
 	fl.StringVar(&f.title, "title", "", "the title in lists, as `TEXT` (default: the first message)")
 	fl.StringVar(&f.workspace, "workspace", "", "work in the folder `DIR` of the session's host, in place (default: an empty folder of its own)")
 	fl.StringVar(&f.model, "model", "", "the agent's own `NAME` for the model")
@@ -61,11 +61,11 @@ func (f *optionFlags) registerPermissions(cmd *cobra.Command) {
 		fl.Var(&ruleFlag{answer, &f.rules}, string(answer),
 			help+" what a tool is to do, as `TOOL[:PATTERN]`, such as 'Bash:git *'; the first of these flags that matches answers (repeatable)")
 	}
-	fl.DurationVar(&f.deadline, "permission-deadline", 0, "deny what nobody has answered in `TIME`")
+	fl.DurationVar(&f.deadline, "permission-deadline", 0, "deny a request that is unanswered after `TIME`")
 	fl.Var(&effectFlag{&f.effects}, "unknown-effect",
 		"what follows when a tool is at work as its host or runner is lost, as `RULE`: continue, ask (a person) or fail, the tool and perhaps a pattern, "+
 			"such as 'ask:Bash:make deploy*'; the first that matches counts; without one the agent is told and continues (repeatable)")
-	fl.Var((*parkFlag)(&f.park), "park", "stop the agent and give up its sandbox when nobody has answered for `TIME|never`; the answer resumes it (default 1h)")
+	fl.Var((*parkFlag)(&f.park), "park", "stop the agent and give up its sandbox when a request is unanswered for `TIME|never`; the answer resumes it (default 1h)")
 }
 
 // parkFlag is a time, never, or default.
@@ -137,9 +137,9 @@ func (f *optionFlags) registerMetadata(cmd *cobra.Command) {
 	fl.DurationVar(&f.idle, "idle-timeout", 0, "give up the sandbox after so much idle `TIME` (default 15m)")
 	fl.Float64Var(&f.limits.CostUSD, "max-cost", 0, "pause the session when it has cost so many `DOLLARS`")
 	fl.Int64Var(&f.limits.Tokens, "max-tokens", 0, "pause the session when it has used `N` input and output tokens")
-	fl.IntVar(&f.limits.ModelCalls, "max-calls", 0, "pause the session behind `N` model calls")
+	fl.IntVar(&f.limits.ModelCalls, "max-calls", 0, "pause the session after `N` model calls")
 	fl.IntVar(&f.maxTicks, "max-ticks", 0, "end each message's turn behind `N` model calls")
-	fl.IntVar(&f.limits.Turns, "max-turns", 0, "pause the session behind `N` turns")
+	fl.IntVar(&f.limits.Turns, "max-turns", 0, "pause the session after `N` turns")
 	fl.DurationVar(&f.work, "max-work", 0, "pause the session when its turns have run for `TIME` in all")
 }
 

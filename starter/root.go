@@ -71,7 +71,7 @@ func (c *cli) root() *cobra.Command {
 	root.SetFlagErrorFunc(badFlag)
 	root.SetHelpCommand(helpCommand())
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON: one value, or lines where it streams")
-	root.PersistentFlags().StringVar(&c.envFile, "env-file", "", "read settings (NAME='value' lines) from `FILE` first")
+	root.PersistentFlags().StringVar(&c.envFile, "env-file", "", "read settings that the environment does not set (NAME='value' lines) from `FILE`")
 	root.AddGroup(
 		&cobra.Group{ID: groupTalk, Title: "Talk to a session:"},
 		&cobra.Group{ID: groupManage, Title: "Manage sessions:"},

@@ -50,7 +50,7 @@ It waits for the turn and prints the answer; the exit code is 1 when the turn fa
 	fl.BoolVar(&f.noWait, "no-wait", false, "print the receipt and leave")
 	fl.StringVar(&f.whenBusy, "when-busy", "", "while a turn runs: `queue|interrupt|reject|steer` (default queue)")
 	fl.StringArrayVar(&f.attach, "attach", nil, "add the image in `FILE` (repeatable)")
-	fl.StringVar(&f.messageID, "message-id", "", "the message's `ID`: sending it again gives the first receipt (default: a new UUID)")
+	fl.StringVar(&f.messageID, "message-id", "", "the message's `ID`: sending it again returns the first receipt (default: a new UUID)")
 	fl.IntVar(&f.maxTicks, "max-ticks", 0, "end the turn behind `N` model calls (default: the session's)")
 	timeoutFlag(cmd, &f.timeout)
 	return cmd

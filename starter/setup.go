@@ -24,7 +24,7 @@ type step struct {
 func (c *cli) setupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "setup",
-		Short: "Make search attributes, bucket and stream; what is there stays",
+		Short: "Make search attributes, the schedule sojourn-reconciler, stream and bucket; what exists stays",
 		Args:  wants,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return c.setup(cmd.Context()) },
 	}
