@@ -18,7 +18,15 @@ import (
 // Only whole lines are archived: a kill may tear a line that is being written, and what is
 // archived can't be undone.
 func (r *archiver) appendNew(ctx context.Context, session string, t adapters.Transcript) (info archive.TranscriptInfo, changed bool, err error) {
-	c := chunker{home: r.agent.Home(ctx), path: t.Path, at: r.known[t.ID].Size, limit: r.memory.chunk()}
+	home := r.agent.Home(ctx)
+	size, err := home.Size(t.Path)
+	if err == nil && size > host.MaxFile {
+		err = fmt.Errorf("%s: %w: %d bytes, over %d", t.Path, host.ErrTooLarge, size, host.MaxFile)
+	}
+	if err != nil {
+		return info, false, asUnreadable(ctx, err)
+	}
+	c := chunker{home: home, path: t.Path, at: r.known[t.ID].Size, limit: r.memory.chunk()}
 	if err := c.open(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil

@@ -2,6 +2,9 @@ package activities
 
 import (
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,4 +85,38 @@ func TestHugeSnapshotsAreLeftOut(t *testing.T) {
 	grown, err := r.sync(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{event.Main: 5, "a1": 4}, sizes(grown))
+}
+
+// A transcript that a tool has made terabytes long, which takes no disk, is named and left
+// out. The rest is archived, and the sandbox ends.
+func TestHugeTranscriptsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	require.Empty(t, b.turn(b.ask(1, "words 1")).ArchiveBehind)
+	sb, err := b.provider.Open(t.Context(), b.sandbox.ID)
+	require.NoError(t, err)
+	info, err := sb.Info(t.Context())
+	require.NoError(t, err)
+	main, err := filepath.Glob(filepath.Join(info.Paths.Home, ".claude/projects/*/*.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, main, 1)
+	subagents := filepath.Join(strings.TrimSuffix(main[0], ".jsonl"), "subagents")
+	require.NoError(t, os.MkdirAll(subagents, 0o700))
+	huge := filepath.Join(subagents, "agent-huge.jsonl")
+	require.NoError(t, os.WriteFile(huge, nil, 0o600))
+	require.NoError(t, os.Truncate(huge, 8<<40))
+	require.Contains(t, b.turn(b.ask(2, "words 1")).ArchiveBehind, "agent-huge.jsonl: the file is too large")
+	name, err := filepath.Rel(info.Paths.Home, huge)
+	require.NoError(t, err)
+	in, err := host.NewHome(t.Context(), sb).OpenAt(name, host.MaxFile-5)
+	require.NoError(t, err)
+	data, err := io.ReadAll(in)
+	require.NoError(t, err)
+	require.Len(t, data, 5)
+	require.NoError(t, in.Close())
+	b.end()
+	restored, err := b.store.Transcripts(t.Context(), b.agent.SessionID)
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(restored, func(i archive.TranscriptInfo) bool { return i.ID == event.Main }))
+	require.False(t, slices.ContainsFunc(restored, func(i archive.TranscriptInfo) bool { return i.ID == "huge" }))
 }

@@ -99,8 +99,12 @@ func (h Home) Glob(pattern string) ([]string, error) {
 // Open opens a file; unread parts cost nothing.
 func (h Home) Open(name string) (io.ReadCloser, error) { return h.OpenAt(name, 0) }
 
-// OpenAt opens a file at a byte. Reading ends with the context: a superseded attempt must
-// not read a huge file to its end.
+// MaxFile is how many bytes of a file are read. No agent's transcript gets there; a tool can
+// make it so, as a hole takes no disk, and whoever reads terabytes does not return.
+const MaxFile = 2 << 30
+
+// OpenAt opens a file at a byte. It ends at MaxFile, and reading ends with the context: a
+// superseded attempt must not read a huge file to its end.
 func (h Home) OpenAt(name string, start int64) (io.ReadCloser, error) {
 	sel := inHome(name)
 	sel.From = map[string]int64{name: start}
@@ -116,7 +120,7 @@ func (h Home) OpenAt(name string, start int64) (io.ReadCloser, error) {
 			stop()
 			return io.NopCloser(strings.NewReader("")), nil
 		case err == nil:
-			return &opened{h.ctx, f.Body, stop}, nil
+			return &opened{h.ctx, io.LimitReader(f.Body, MaxFile-start), stop}, nil
 		}
 		stop()
 		return nil, fmt.Errorf("read %s: %w", name, err)
@@ -155,7 +159,7 @@ func (h Home) Size(name string) (int64, error) {
 	return 0, nil
 }
 
-// ErrTooLarge is wrapped for a file that would have to be held in full.
+// ErrTooLarge is wrapped for a file that would have to be held in full, or is over MaxFile.
 var ErrTooLarge = errors.New("the file is too large")
 
 // ReadFile reads a file of at most limit bytes; the error of a larger one wraps
