@@ -133,7 +133,19 @@ func (a *attempt) ask(ctx context.Context) error {
 		_, err := a.step(ctx, turn.Withheld{Resume: *r, RequestID: fmt.Sprintf("sojourn-%s-unknown-%d", a.in.ExecutionID, r.Times)})
 		return err
 	}
-	return a.askAgent(ctx)
+	if err := a.askAgent(ctx); err != nil {
+		return err
+	}
+	return a.interruptAgain(ctx)
+}
+
+// interruptAgain sends the interrupt of an earlier attempt, which may have waited for the
+// agent when that attempt died; the runner writes it once.
+func (a *attempt) interruptAgain(ctx context.Context) error {
+	if o := a.checkpoint.Open; o.Interrupt != nil && o.InterruptID != "" {
+		return a.dialogue.Say(ctx, o.InterruptID, adapters.Interrupt{})
+	}
+	return nil
 }
 
 // askAgent sends the message, or after a loss the prompt that resumes it.

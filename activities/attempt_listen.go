@@ -202,6 +202,9 @@ func (a *attempt) sendToAgent(ctx context.Context, action turn.Action) error {
 		if err := a.dialogue.Say(ctx, do.ID, adapters.Interrupt{}); err != nil {
 			return err
 		}
+		if a.checkpoint.Open.Interrupt == nil {
+			a.checkpoint.Open.InterruptID = do.ID
+		}
 		_, err := a.step(ctx, turn.Interrupting{Reason: do.Reason, Now: time.Now()})
 		return err
 	default:

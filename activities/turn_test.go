@@ -370,6 +370,28 @@ func TestInterruptOutlivesTheAttempt(t *testing.T) {
 	require.Equal(t, 1, countLines(b.heard(), `"interrupt"`))
 }
 
+// An interrupt that still waited for the agent when its attempt died is sent by the next one.
+func TestInterruptThatWaitedIsSentLater(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	in := b.ask(1, "words 3 hang")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := b.aside(ctx, 1, in)
+	b.until(b.last, is[event.BlockDelta])
+	cancel()
+	require.Error(t, (<-done).err)
+	saved, err := b.host.Checkpoints.Load(b.sandbox.ID)
+	require.NoError(t, err)
+	saved.Open.Interrupt, saved.Open.InterruptID, saved.Open.InterruptedAt = &contract.Interrupt{Reason: "enough"}, "i1", time.Now()
+	require.NoError(t, b.host.Checkpoints.Save(b.sandbox.ID, saved))
+	b.worker()
+	out, err := b.attempt(t.Context(), 2, in)
+	require.NoError(t, err)
+	require.Equal(t, session.Interrupted, out.Result.Outcome)
+	require.False(t, out.AgentExited, "it was asked, and not killed")
+	require.Equal(t, 1, countLines(b.heard(), `"interrupt"`))
+}
+
 // A turn whose end was streamed as completed stays so, also if the stream was deleted with
 // it, the worker died before it saved more, and an interrupt was under way.
 func TestCompletedStaysCompleted(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/traffic"
@@ -16,6 +17,9 @@ type Dialogue struct {
 	tr    Translator
 	write func(context.Context, Message) error
 	held  bool
+	// unread is the last prompt that was written and whose record was not read yet; ""
+	// for none. Until then the translator does not know of its turn.
+	unread string
 	// waiting are inputs that the agent can't take yet, in order.
 	waiting []waitingInput
 }
@@ -37,6 +41,9 @@ func NewDialogue(tr Translator, write func(context.Context, Message) error) *Dia
 func (d *Dialogue) Step(ctx context.Context, r traffic.Record) ([]event.Event, error) {
 	events := d.tr.Step(r)
 	due := d.tr.Due()
+	if d.unread != "" && r.Dir == event.DirIn && isRecordOf(d.unread, r) {
+		d.unread = ""
+	}
 	if d.held {
 		return events, nil
 	}
@@ -64,6 +71,9 @@ func (d *Dialogue) Release(ctx context.Context) error {
 // agent can take it. Inputs reach the agent in order, except for answers, which
 // never wait behind something else. Errors are those of Encode, ErrNotYet
 // excepted, and of writing.
+//
+// An interrupt also waits for the record of the prompt before it: a translator that
+// does not know the prompt's turn yet has nothing to interrupt.
 func (d *Dialogue) Say(ctx context.Context, id string, in Input) error {
 	_, answer := in.(Answer)
 	switch {
@@ -100,14 +110,28 @@ func (d *Dialogue) retry(ctx context.Context) error {
 }
 
 func (d *Dialogue) encode(ctx context.Context, id string, in Input) error {
+	if _, interrupt := in.(Interrupt); interrupt && d.unread != "" {
+		return ErrNotYet
+	}
 	messages, err := d.tr.Encode(id, in)
 	if err != nil {
 		return err
 	}
 	for _, m := range messages {
+		if _, prompt := in.(Prompt); prompt {
+			d.unread = strings.TrimSuffix(string(m.Data), "\n")
+		}
 		if err := d.write(ctx, m); err != nil {
 			return fmt.Errorf("write %s: %w", m.ID, err)
 		}
 	}
 	return nil
+}
+
+// isRecordOf reports whether a record is that of a written line.
+func isRecordOf(line string, r traffic.Record) bool {
+	if r.Cut != nil {
+		return r.Cut.Bytes == int64(len(line))
+	}
+	return r.Line == line
 }

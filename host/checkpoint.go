@@ -50,8 +50,10 @@ type Execution struct {
 	Running runner.Mark `json:"running"`
 	// Options are the changes while the turn ran.
 	Options contract.Options `json:"options,omitzero"`
-	// Interrupt was sent to the agent.
-	Interrupt *contract.Interrupt `json:"interrupt,omitempty"`
+	// Interrupt was sent to the agent, or waits until the agent can take it, under
+	// InterruptID; "" in checkpoints of older builds.
+	Interrupt   *contract.Interrupt `json:"interrupt,omitempty"`
+	InterruptID string              `json:"interruptId,omitempty"`
 	// InterruptedAt is when that was.
 	InterruptedAt time.Time `json:"interruptedAt,omitzero"`
 	// Completed reports whether the agent has completed the turn. It is saved before the
