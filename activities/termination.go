@@ -10,12 +10,11 @@ import (
 
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
-	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/reducer/loss"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
+	"github.com/sojourn-run/sojourn/turn"
 )
 
 // RecordTermination closes a terminated session under a new epoch: every message that was
@@ -30,24 +29,24 @@ func (r *Reconciler) recordTermination(ctx context.Context, in contract.RecordTe
 	if err != nil || epoch == 0 {
 		return err
 	}
-	if in.HostLost {
-		if err := fenceLostHost(ctx, r.Stream, in.Run.SessionID, epoch, in.State.Record.LastSeq); err != nil {
+	if in.ArchiveBehind() {
+		if err := r.keepLost(ctx, epoch, in); err != nil {
 			return err
 		}
 	}
-	rec, err := r.terminationRecord(ctx, in)
+	closing, anchor, err := r.closing(ctx, in)
 	if err != nil {
 		return err
 	}
 	id, key := in.Run.SessionID, "termination-"+in.Run.RunID
 	last, err := r.Stream.Emit(ctx, id, stream.Emission{
-		Fence: stream.Fence{Epoch: epoch}, LastSeq: in.State.Record.LastSeq, Key: key, Events: slices.Concat(rec.lost, rec.closing),
+		Fence: stream.Fence{Epoch: epoch}, LastSeq: in.State.Record.LastSeq, Key: key, Events: closing,
 	})
 	if err != nil {
 		return err
 	}
-	entries, anchor := serverEntries(key, rec.closing, rec.anchor)
-	if err := r.Archive.AppendServerEntries(ctx, id, epoch, append(rec.before, entries...)...); err != nil {
+	entries, anchor := serverEntries(key, closing, anchor)
+	if err := r.Archive.AppendServerEntries(ctx, id, epoch, entries...); err != nil {
 		return err
 	}
 	final := in.State.Record
@@ -96,72 +95,45 @@ func (r *Reconciler) saveRecord(ctx context.Context, id string, rec session.Reco
 	return err
 }
 
-// terminationRecord is what is written for a terminated session.
-type terminationRecord struct {
-	// lost marks what was lost with the host; closing fails the pending messages and closes
-	// the session.
-	lost, closing []event.Event
-	// before are server blocks that were lost with the host.
-	before []archive.ServerEntry
-	// anchor is the last archived block before closing.
-	anchor string
-}
-
-// terminationRecord reads from the stream what was answered, and returns events for what
-// was not.
-func (r *Reconciler) terminationRecord(ctx context.Context, in contract.RecordTerminationInput) (terminationRecord, error) {
-	since := contract.CatchUpInput{SessionID: in.Run.SessionID, LastSeq: in.State.Record.LastSeq, Anchor: in.State.Record.LastBlockID}
-	if s := in.State.Since; s != nil {
-		since.LastSeq, since.Anchor = s.AfterSeq, s.Anchor
+// keepLost keeps what was streamed and did not reach the archive before its host was lost,
+// and marks the running turn's calls whose effect is unknown.
+func (r *Reconciler) keepLost(ctx context.Context, epoch uint64, in contract.RecordTerminationInput) error {
+	s := &Session{Stream: r.Stream, Archive: r.Archive, Agents: r.Agents}
+	after := in.Since()
+	emit := contract.EmitInput{
+		SessionID: in.Run.SessionID, Epoch: epoch, LastSeq: in.State.Record.LastSeq, Key: fmt.Sprintf("unarchived-%d", epoch),
+		Abort: &contract.Abort{Unarchived: in.State.Unarchived},
 	}
-	p, err := replay(ctx, r.Stream, since)
-	if err != nil {
-		return terminationRecord{}, err
-	}
-	var rec terminationRecord
-	if in.HostLost {
-		if rec.lost, err = r.lost(ctx, in, since.LastSeq); err != nil {
-			return rec, err
-		}
-		for i, ev := range rec.lost {
-			ev.Context.Seq = p.seq + uint64(i) + 1 // the seq at which it will be appended
-			p.blocks.Add(ev)
-		}
-		rec.before = serverEntriesOf(p.blocks.Placed())
-	}
-	rec.anchor = p.blocks.Last()
-	rec.closing = closingEvents(in, p)
-	return rec, nil
-}
-
-// lost marks what was streamed and is in no archived transcript, and the calls whose effect
-// is unknown.
-func (r *Reconciler) lost(ctx context.Context, in contract.RecordTerminationInput, since uint64) ([]event.Event, error) {
-	a, err := r.Agents.Get(in.State.Agent.Name)
-	if err != nil {
-		return nil, err
-	}
-	live, saved := loss.NewTail(), reducer.NewBuilder(reducer.State{})
-	running, calls := "", effects.Calls{}
+	scope := turn.Scope{After: after.LastSeq, Anchor: after.Anchor}
 	if m := in.State.Running; m != nil {
-		running, calls.ExecutionID = m.MessageID, m.ExecutionID
+		scope.ExecutionID, scope.MessageID = m.ExecutionID, m.MessageID
 	}
-	err = eachAfter(ctx, r.Stream, in.Run.SessionID, since, func(ev event.Event) bool { live.Add(ev); calls.Add(ev); return true })
+	l, err := s.readLost(ctx, emit, in.State.Agent.Name, scope)
 	if err != nil {
-		return nil, err
-	}
-	for ev, err := range r.Archive.Events(ctx, in.Run.SessionID, a.Parse) {
-		if err == nil {
-			saved.Add(ev)
-			calls.AddResult(ev)
-		}
+		return err
 	}
 	at := time.Now().UTC()
-	lost := loss.Difference(live.State(), saved.State(), loss.Options{At: at, Asked: promptIDs(a, running)})
-	if in.State.Running != nil {
-		lost = append(lost, calls.Marks(at)...)
+	var events []event.Event
+	if m := in.State.Running; m != nil {
+		events = turn.Message{BlockIDs: promptIDs(l.adapter, m.MessageID)}.Lost(turn.Ending{Exited: true}, l.stream, l.persisted, at)
+	} else {
+		events = l.stream.Difference(l.persisted, loss.Options{At: at})
 	}
-	return lost, ctx.Err()
+	_, err = s.keepLost(ctx, emit, l, contract.EmitOutput{}, events)
+	return err
+}
+
+// closing reads from the stream what was answered, and returns events for what was not,
+// with the block that they follow.
+func (r *Reconciler) closing(ctx context.Context, in contract.RecordTerminationInput) (events []event.Event, anchor string, err error) {
+	p, err := replay(ctx, r.Stream, in.Since())
+	if err != nil {
+		return nil, "", err
+	}
+	if l := in.State.Lost; l != nil && l.Ended != nil {
+		p.results = append(p.results, *l.Ended) // the stream may have been deleted since
+	}
+	return closingEvents(in, p), p.blocks.Last(), nil
 }
 
 // closingEvents returns the events that fail what was not answered, in the stream and in

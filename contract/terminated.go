@@ -19,6 +19,10 @@ type FinalState struct {
 	Running *PendingMessage  `json:"running,omitempty"`
 	Since   *Running         `json:"since,omitempty"`
 	Waiting []PendingMessage `json:"waiting,omitempty"`
+	// Lost is the last host that was lost in the middle of its turn, or given up to wait for
+	// a person; nil if none was. Unarchived as in session.State.
+	Lost       *session.Lost       `json:"lost,omitempty"`
+	Unarchived *session.Unarchived `json:"unarchived,omitempty"`
 	// Children are its live child sessions.
 	Children []string `json:"children,omitempty"`
 	// Unlisted as in FinishInput.
@@ -49,6 +53,34 @@ type RecordTerminationInput struct {
 	// HostLost reports that the sandbox's host did not answer: what the agent did last may
 	// not be in the archive.
 	HostLost bool `json:"hostLost,omitempty"`
+}
+
+// ArchiveBehind reports whether the archive may lack what was streamed, and no host has it:
+// that of the sandbox does not answer, or one was lost before it.
+func (in RecordTerminationInput) ArchiveBehind() bool {
+	st := in.State
+	return in.HostLost || st.Lost != nil && st.Lost.Times > st.Lost.Parks ||
+		st.Unarchived != nil && (st.Sandbox == nil || st.Unarchived.Epoch < st.Sandbox.Epoch)
+}
+
+// Since returns a position in the stream before all that the session's end depends on: what
+// was being answered, and what the archive may lack.
+func (in RecordTerminationInput) Since() CatchUpInput {
+	st := in.State
+	c := CatchUpInput{SessionID: in.Run.SessionID, LastSeq: st.Record.LastSeq, Anchor: st.Record.LastBlockID}
+	if s := st.Since; s != nil {
+		c.LastSeq, c.Anchor = s.AfterSeq, s.Anchor
+	}
+	if !in.ArchiveBehind() {
+		return c
+	}
+	if l := st.Lost; l != nil {
+		c.LastSeq = min(c.LastSeq, l.AfterSeq)
+	}
+	if u := st.Unarchived; u != nil {
+		c.LastSeq, c.Anchor = min(c.LastSeq, u.AfterSeq), u.Anchor
+	}
+	return c
 }
 
 // ReconcileTerminatedInput has the earliest end to search for.

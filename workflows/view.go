@@ -161,11 +161,11 @@ func (r *run) waitFor(what string) (done func()) {
 // finalState returns what remains of a run that is ended from outside.
 func (r *run) finalState() (contract.FinalState, error) {
 	st := contract.FinalState{
-		Agent: r.agent(), Record: r.record(), Sandbox: r.st.Sandbox, Turn: r.nextTurn() + 1, Unlisted: r.in.Unlisted(),
+		Agent: r.agent(), Record: r.record(), Sandbox: r.st.Sandbox, Turn: r.nextTurn() + 1, Unlisted: r.in.Unlisted(), Unarchived: r.st.Unarchived,
 	}
 	if r.cur != nil {
 		m := pendingMessage(r.cur.queued)
-		st.Running = &m
+		st.Running, st.Lost = &m, r.cur.lost
 		if run := r.running; run != nil && run.MessageID == m.MessageID {
 			st.Since = run
 		}
