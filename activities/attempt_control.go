@@ -112,6 +112,7 @@ func (a *attempt) trySend(ctx context.Context, id string, in adapters.Input) (se
 func (a *attempt) steer(ctx context.Context, m steering.Message) error {
 	a.checkpoint.Open.Steered = a.machine.Steered
 	if err := a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint); err != nil {
+		a.withdrawSteered(m.ID) // nothing was written, so no turn may wait until it is taken
 		return err
 	}
 	// Not under its prompt's id: it may have to be sent again after this agent has exited.
@@ -119,7 +120,12 @@ func (a *attempt) steer(ctx context.Context, m steering.Message) error {
 	if sent || err != nil {
 		return err
 	}
-	a.machine.Step(turn.SteerRefused{ID: m.ID})
-	a.checkpoint.Open.Steered = a.machine.Steered
+	a.withdrawSteered(m.ID)
 	return errors.Join(errNotNow, a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint))
+}
+
+// withdrawSteered takes a message back that the agent was not sent.
+func (a *attempt) withdrawSteered(id string) {
+	a.machine.Step(turn.SteerRefused{ID: id})
+	a.checkpoint.Open.Steered = a.machine.Steered
 }
