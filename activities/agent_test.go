@@ -30,6 +30,7 @@ const stillborn = "stillborn"
 //	words N   says N numbered words, a moment apart
 //	tool      calls a tool
 //	begin     calls a tool that never ends
+//	bill      reports what its model call used
 //	ask       asks for permission and waits for the answer
 //	hang      does nothing until it is interrupted
 //	deaf      ignores interrupts and SIGTERM from now on
@@ -194,6 +195,8 @@ func (s *script) play(words []string) (interrupted bool) {
 			s.tool(true)
 		case "begin":
 			s.call()
+		case "bill":
+			s.stream(map[string]any{"type": "message_delta", "delta": map[string]any{}, "usage": map[string]any{"input_tokens": 7, "output_tokens": 3}})
 		case "ask":
 			s.ask()
 		case "big":

@@ -15,9 +15,14 @@ import (
 // attempt or the next one.
 var errParks = errors.New("the turn is being parked")
 
-// beginPark saves that the turn is being parked, before anything is stopped.
+// beginPark saves that the turn is being parked, before anything is stopped, and what its
+// agent has used: an attempt that only stops it reads none of that.
 func (a *attempt) beginPark(do turn.Park) error {
+	s := &a.machine.Summary
 	a.checkpoint.Open.Parked = &do
+	a.checkpoint.Open.ParkedOutput = &contract.RunTurnOutput{
+		Usage: s.Usage, CostUSD: s.CostUSD, LastBlock: s.LastBlock, Progress: progressOf(s),
+	}
 	if err := a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint); err != nil {
 		return err
 	}
@@ -59,11 +64,11 @@ func (a *attempt) park(ctx context.Context) (out contract.RunTurnOutput, err err
 	if err := a.collectServer(ctx); err != nil {
 		return out, err
 	}
-	s := &a.machine.Summary
-	return contract.RunTurnOutput{
-		Parked: &parked, Usage: s.Usage, CostUSD: s.CostUSD, LastSeq: a.writer.Tail().LastSeq, LastBlockID: s.Last(), LastBlock: s.LastBlock,
-		Progress: progressOf(s),
-	}, a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
+	if used := a.checkpoint.Open.ParkedOutput; used != nil {
+		out = *used
+	}
+	out.Parked, out.LastSeq, out.LastBlockID = &parked, a.writer.Tail().LastSeq, a.machine.Summary.Last()
+	return out, a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // emitParked appends to the conversation that the turn is parked, once.

@@ -35,6 +35,7 @@ func notices(events []event.Event, subtype string) (out []string) {
 func TestParkedAgain(t *testing.T) {
 	t.Parallel()
 	b, in := asking(t)
+	in.Message.Text = "words 2 bill ask"
 	first := b.turn(in)
 	require.NotNil(t, first.Parked)
 	require.Len(t, first.Parked.Requests, 1)
@@ -48,6 +49,12 @@ func TestParkedAgain(t *testing.T) {
 	require.Equal(t, first.Parked.Requests, second.Parked.Requests)
 	require.Equal(t, first.Parked.PromptID, second.Parked.PromptID)
 	require.Equal(t, first.LastBlockID, second.LastBlockID)
+	require.NotZero(t, *first.Ticks)
+	require.Equal(t, event.Usage{InputTokens: 7, OutputTokens: 3}, first.Usage)
+	require.NotEmpty(t, first.LastBlock)
+	require.Equal(t, first.Usage, second.Usage, "what the first part used is counted")
+	require.Equal(t, first.Progress, second.Progress)
+	require.Equal(t, first.LastBlock, second.LastBlock)
 	require.Equal(t, processes, countLines(b.heard(), `"subtype":"initialize"`), "no agent is started")
 	require.Len(t, notices(b.events(), "parked"), 1)
 	require.Zero(t, count[event.QueryCompleted](b.events())+count[event.QueryFailed](b.events())+count[event.QueryInterrupted](b.events()))

@@ -68,6 +68,9 @@ type Execution struct {
 	Cut *event.ErrorInfo `json:"cut,omitempty"`
 	// Parked is how the turn is being parked; nil if it is not.
 	Parked *turn.Park `json:"parked,omitempty"`
+	// ParkedOutput is what its agent had used when that began; nil also in checkpoints of
+	// older builds.
+	ParkedOutput *contract.RunTurnOutput `json:"parkedOutput,omitempty"`
 	// Resume is how the turn continues after its agent was lost; nil if it was not.
 	Resume *turn.Resume `json:"resume,omitempty"`
 }
