@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -89,7 +90,7 @@ func (a *attempt) syncWorkspace(ctx context.Context) (behind string) {
 
 // emitFileEvents streams new changes of files.
 func (a *attempt) emitFileEvents(ctx context.Context, s *workspace.Syncer, seen []workspace.Observation) error {
-	return a.out.Add(ctx, s.Notifier.Events(seen), stream.Position{})
+	return s.Notifier.Publish(seen, func(events []event.Event) error { return a.out.Add(ctx, events, stream.Position{}) })
 }
 
 // syncLast archives the workspace before its sandbox ends, and reports what changed since
@@ -103,13 +104,13 @@ func (h *Host) syncLast(ctx context.Context, in contract.EndSandboxInput, sb san
 	unread, err := unreadableOf(err)
 	left = strings.TrimPrefix(strings.Join(append([]string{left}, unread...), "; "), "; ")
 	h.warnLeft(in.Agent, left)
-	if events := s.Notifier.Events(seen); len(events) > 0 {
-		_, serr := h.o.Stream.Emit(ctx, in.Agent.SessionID, stream.Emission{
+	err = errors.Join(err, s.Notifier.Publish(seen, func(events []event.Event) error {
+		_, err := h.o.Stream.Emit(ctx, in.Agent.SessionID, stream.Emission{
 			Fence: stream.Fence{Epoch: in.Sandbox.Epoch}, LastSeq: in.LastSeq,
 			Key: fmt.Sprintf("files-%d-%d", in.Sandbox.Epoch, time.Now().UnixNano()), Events: events,
 		})
-		err = errors.Join(err, serr)
-	}
+		return err
+	}))
 	return brief.Truncate(left, leftShown), err
 }
 

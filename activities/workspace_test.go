@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/stream"
 	"github.com/sojourn-run/sojourn/workspace"
 )
 
@@ -72,6 +74,23 @@ func TestWorkspaceFollows(t *testing.T) {
 	require.FileExists(t, b.workspace("late"))
 	require.NoFileExists(t, b.workspace("gone"))
 	require.Len(t, fileChanges(b.events()), 4, "restored files are no changes")
+}
+
+// What changed since the last turn is reported by the next try if the stream refused it.
+func TestLateChangesAreReportedAgain(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	b.turn(b.ask(1, "words 1"))
+	b.write("late", "after the turn", 0o600)
+	sb, err := b.provider.Open(t.Context(), b.sandbox.ID)
+	require.NoError(t, err)
+	in := contract.EndSandboxInput{Agent: b.agent, Sandbox: b.sandbox, Reason: "manual", LastSeq: b.last}
+	in.Sandbox.Epoch-- // the stream refuses it
+	_, err = b.host.syncLast(t.Context(), in, sb)
+	require.ErrorIs(t, err, stream.ErrFenced)
+	require.Empty(t, fileChanges(b.events()))
+	b.end()
+	require.Equal(t, []string{"created late"}, fileChanges(b.events()))
 }
 
 // A folder of the user's is never read.

@@ -5,7 +5,7 @@
 //	s := workspace.NewSyncer(store, sb, sessionID, epoch)
 //	left, err := s.Provision(ctx, initial) // restores, or writes the initial files
 //	seen, left, err := s.Sync(ctx)         // archives what changed
-//	events := s.Notifier.Events(seen)      // events for what is new
+//	err = s.Notifier.Publish(seen, emit)   // passes emit the events for what is new
 //	seen, left, err = s.SyncLast(ctx)      // before the sandbox ends
 //
 // A [Syncer] compares the sandbox's files with the archive; each comparison is a

@@ -145,7 +145,17 @@ func (b *bench) changes() (changes []string, left string) {
 	b.t.Helper()
 	seen, left, err := b.Sync(b.t.Context())
 	require.NoError(b.t, err)
-	return fileChanges(b.Notifier.Events(seen)), left
+	return fileChanges(published(b.t, &b.Notifier, seen...)), left
+}
+
+// published returns the events for what is new.
+func published(t *testing.T, n *Notifier, seen ...Observation) (events []event.Event) {
+	t.Helper()
+	require.NoError(t, n.Publish(seen, func(all []event.Event) error {
+		events = all
+		return nil
+	}))
+	return events
 }
 
 func fileChanges(events []event.Event) []string {

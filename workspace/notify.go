@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -59,6 +60,8 @@ func (o Observation) differs(was Observation) bool {
 type Notifier struct {
 	mu        sync.Mutex
 	published map[string]Observation
+	// unsent are the observations whose events could not be sent, in order.
+	unsent []Observation
 }
 
 // begin records what is archived as known. Only the first call counts.
@@ -94,21 +97,40 @@ func (n *Notifier) unknown(o Observation) bool {
 	return !known || o.differs(was)
 }
 
-// Events returns the events for what is new, and records them as sent. Changes in
-// [QuietFolders], and paths that lead out of the workspace, make none.
-func (n *Notifier) Events(seen []Observation) (events []event.Event) {
+// Publish passes emit the events for what is new, if there is anything, and records them as
+// sent once emit has succeeded. After an error the next call passes what was new again:
+// the syncs don't, since they read a file once. Changes in [QuietFolders], and paths that
+// lead out of the workspace, make no events. emit must not use the notifier.
+func (n *Notifier) Publish(seen []Observation, emit func([]event.Event) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	seen, n.unsent = append(n.unsent, seen...), nil
+	var events []event.Event
+	var sent []Observation
+	before := map[string]Observation{}
 	for _, o := range seen {
 		if !sandbox.CleanPath(o.Path) || quiet(o.Path) || !n.unknown(o) {
 			continue
 		}
 		was, known := n.published[o.Path]
+		if _, again := before[o.Path]; !again {
+			was.Gone = was.Gone || !known
+			before[o.Path] = was
+		}
 		events = append(events, event.FromServer(o.payload(known && !was.Gone), time.Now().UTC()))
+		sent = append(sent, o)
 		o.Content = nil
 		n.published[o.Path] = o
 	}
-	return events
+	if len(events) == 0 {
+		return nil
+	}
+	err := emit(events)
+	if err != nil {
+		n.unsent = sent
+		maps.Copy(n.published, before)
+	}
+	return err
 }
 
 // payload returns the event for subscribers; known files were modified, others

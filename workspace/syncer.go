@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
@@ -69,11 +70,11 @@ func (s *Syncer) Provision(ctx context.Context, initial iter.Seq2[sandbox.File, 
 		return "", fmt.Errorf("copy the profile's files into the workspace of session %s: %w", s.session, err)
 	}
 	seen, left, err := s.Sync(ctx)
-	_ = s.Notifier.Events(seen) // marks them as published
-	return left, err
+	known := func([]event.Event) error { return nil } // they make no events
+	return left, errors.Join(err, s.Notifier.Publish(seen, known))
 }
 
-// Sync archives what changed and returns it, for [Notifier.Events]; also after an
+// Sync archives what changed and returns it, for [Notifier.Publish]; also after an
 // error, what it observed until then. left names what was left out, "" for
 // nothing. Errors: [*ReadError], [archive.ErrFenced].
 func (s *Syncer) Sync(ctx context.Context) (seen []Observation, left string, err error) {

@@ -96,7 +96,7 @@ func TestSyncerTellsText(t *testing.T) {
 	b.write("5-empty", "", 0o644)
 	seen, _, err := b.Sync(t.Context())
 	require.NoError(t, err)
-	events := b.Notifier.Events(seen)
+	events := published(t, &b.Notifier, seen...)
 	require.Len(t, events, 5)
 	var contents []*string
 	for _, ev := range events {

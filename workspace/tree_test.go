@@ -348,7 +348,7 @@ func TestSyncsThatAreBrokenOff(t *testing.T) {
 			return false, n == before+at
 		}
 		seen, _, err := b.Sync(ctx)
-		events := fileChanges(b.Notifier.Events(seen))
+		events := fileChanges(published(t, &b.Notifier, seen...))
 		if err != nil {
 			require.Error(t, ctx.Err())
 		}
