@@ -58,7 +58,9 @@ func (o Observation) differs(was Observation) bool {
 // Notifier remembers what was published of a workspace, so that each change is
 // reported once, whatever observed it. Safe for concurrent use.
 type Notifier struct {
-	mu        sync.Mutex
+	mu sync.Mutex
+	// published has the last observation of each file. That of a file that is gone outdates
+	// earlier ones, which may arrive later, until a sync that began after it has ended.
 	published map[string]Observation
 	// unsent are the observations whose events could not be sent, in order.
 	unsent []Observation
@@ -165,6 +167,14 @@ func (n *Notifier) replay(f event.File, gone bool) {
 	if n.published != nil {
 		n.published[f.Path] = Observation{Path: f.Path, Gone: gone, SHA256: f.SHA256, modeUnknown: true}
 	}
+}
+
+// prune forgets files that were gone before a time: every observation from before it was
+// published, so none can be of a file that was there until then.
+func (n *Notifier) prune(before time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.published, func(_ string, o Observation) bool { return o.Gone && o.At.Before(before) })
 }
 
 // existing returns the paths of the files that exist as far as subscribers know.

@@ -90,6 +90,7 @@ func (s *Syncer) SyncLast(ctx context.Context) (seen []Observation, left string,
 func (s *Syncer) sync(ctx context.Context, unlock bool) (seen []Observation, left string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	began := time.Now()
 	// A scan that was interrupted may have changed the archive without getting an
 	// answer; opening the store again, once, shows it.
 	for again := s.store != nil; ; again = false {
@@ -99,6 +100,7 @@ func (s *Syncer) sync(ctx context.Context, unlock bool) (seen []Observation, lef
 		err = now.run(ctx)
 		seen, left = append(seen, now.seen...), leftOut(now.left)
 		if err == nil {
+			s.Notifier.prune(began)
 			return seen, left, nil
 		}
 		if ctx.Err() == nil {

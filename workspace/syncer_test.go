@@ -1,12 +1,14 @@
 package workspace
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,4 +107,29 @@ func TestSyncerTellsText(t *testing.T) {
 		contents = append(contents, f.Content)
 	}
 	require.Equal(t, []*string{event.Text("héllo"), nil, nil, nil, event.Text("")}, contents)
+}
+
+// Files that come and go, each under a name of its own, are forgotten by the next sync. What
+// exists and what went while it ran are not.
+func TestSyncerForgetsWhatIsGone(t *testing.T) {
+	t.Parallel()
+	b := provisioned(t, newArchive(t))
+	b.write("stays", "x", 0o644)
+	changes, _ := b.changes()
+	require.Equal(t, []string{"created stays"}, changes)
+	const files = 100_000
+	for i := range files {
+		name, at := fmt.Sprint("tmp/", i), time.Now()
+		events := published(t, &b.Notifier, Observation{Path: name, SHA256: "1", At: at}, Observation{Path: name, Gone: true, At: at})
+		require.Len(t, events, 2)
+	}
+	during := time.Now().Add(time.Hour)
+	published(t, &b.Notifier, Observation{Path: "late", SHA256: "1", At: during}, Observation{Path: "late", Gone: true, At: during})
+	require.Len(t, b.Notifier.published, files+2)
+	changes, _ = b.changes()
+	require.Empty(t, changes)
+	require.ElementsMatch(t, []string{"stays", "late"}, slices.Collect(maps.Keys(b.Notifier.published)))
+	require.Empty(t, published(t, &b.Notifier, Observation{Path: "late", SHA256: "1", At: during.Add(-time.Minute)}), "what the sync saw before it went")
+	require.Empty(t, published(t, &b.Notifier, Observation{Path: "tmp/1", Gone: true, At: time.Now()}), "it is gone again")
+	require.Equal(t, []string{"created tmp/1"}, fileChanges(published(t, &b.Notifier, Observation{Path: "tmp/1", SHA256: "1", At: time.Now()})))
 }
