@@ -106,13 +106,13 @@ func (r *run) awaits(messageID string) bool {
 }
 
 // failUnknown fails a running execution whose message this run never had: the reset left it
-// out. Its sandbox is given up, and the agent with it.
+// out. Its sandbox is given up, and the agent with it, under a higher epoch.
 func (r *run) failUnknown(run contract.Running) {
 	info := event.ErrorInfo{Message: "the session's workflow was reset to before this message, without it", Code: session.TypeTerminated}
 	res := session.Result{ExecutionID: run.ExecutionID, MessageID: run.MessageID, Outcome: session.Failed, Error: &info}
 	r.remember(session.Receipt{SessionID: r.in.SessionID, MessageID: run.MessageID, ExecutionID: run.ExecutionID, AfterSeq: run.AfterSeq})
 	r.addResult(outputOf(res))
-	r.st.Sandbox, r.running = nil, nil
+	r.st.Sandbox, r.running, r.epochUnknown = nil, nil, true
 	r.notify(failureBlock(res), res.Ends())
 }
 

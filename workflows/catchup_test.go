@@ -131,3 +131,25 @@ func TestAResetRunWithoutASandbox(t *testing.T) {
 		Sandbox: &p.w.turns[0].Sandbox,
 	}}, p.w.caughtUp)
 }
+
+// The agent that is given up may still write under its epoch: the next write takes a higher
+// one, also when no sandbox is made.
+func TestAResetRunFencesTheAgentItGivesUp(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "one") },
+		func() {
+			p.setBack(contract.CatchUpOutput{
+				Sandbox: p.snapshot().Sandbox, Executions: 2, Results: []session.Result{answeredBefore("x1", "m1")},
+				Running: &contract.Running{ExecutionID: "x2", MessageID: "gone", AfterSeq: 7},
+			})
+			p.update(session.UpdateConfigure, session.Configure{Title: ptr("new")})
+		},
+		func() {
+			require.Contains(t, p.w.results("s1"), "gone")
+			require.Greater(t, p.inspect().Epoch, p.w.turns[0].Sandbox.Epoch)
+		},
+	)
+	p.run()
+}

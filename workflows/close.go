@@ -99,8 +99,9 @@ func (r *run) endSandbox(in contract.EndSandboxInput) (hostLost bool) {
 	r.st.Sandbox = nil
 	if err != nil {
 		r.st.Restarts++
-		// What the archive lacks is taken from the stream, and the host must not add to it.
-		r.epochUnknown = r.epochUnknown || r.st.Unarchived != nil
+		// The host may still have it: the notice takes a higher epoch, so that the host adds
+		// nothing to what is taken from the stream, and ends the sandbox when it returns.
+		r.epochUnknown = true
 		r.st.ArchiveBehind = "the sandbox's host did not answer when it was ended"
 		workflow.GetLogger(r.ctx).Error("a sandbox could not be ended", "sandbox", sb.ID, "host", sb.Host, "error", err)
 		env := sb.Environment("terminated")

@@ -36,7 +36,6 @@ func (r *run) park(out contract.RunTurnOutput, after uint64) {
 			cur.hosts++ // what it had not archived is lost
 		}
 	}
-	r.epochUnknown = r.epochUnknown || cur.hosts > 0
 }
 
 // awaitAnswers waits while the turn is parked: until all its requests are answered, or it

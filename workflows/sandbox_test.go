@@ -376,3 +376,18 @@ func TestAnAgentThatExitsCountsAsARestart(t *testing.T) {
 	p.then(func() { p.send("m1", "EXIT now") }, func() { require.Equal(t, 1, p.inspect().Restarts) })
 	p.run()
 }
+
+// A host that did not answer when its sandbox was to be ended may still have it, and end it
+// only under a higher epoch: the next write takes one.
+func TestALostIdleSandboxIsFenced(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, func(in *session.Input) { in.Options.IdleTimeoutMS = time.Minute.Milliseconds() })
+	p.then(func() { p.send("m1", "one") }, func() { p.w.mu.Lock(); p.w.lostHosts = true; p.w.mu.Unlock() })
+	p.after(2*time.Minute, func() {
+		require.Nil(t, p.snapshot().Sandbox)
+		require.Len(t, p.w.emits, 1)
+		require.True(t, p.w.emits[0].TakeEpoch)
+		require.Greater(t, p.inspect().Epoch, p.w.turns[0].Sandbox.Epoch)
+	})
+	p.run()
+}

@@ -100,8 +100,9 @@ type world struct {
 	endedBefore *session.Result
 	// entered is called when a turn is held.
 	entered func(contract.RunTurnInput)
-	// ending is called inside EndSandbox, before it ends.
-	ending func()
+	// ending is called inside EndSandbox, before it ends, finishing inside Finish, and
+	// refusing when a message is refused that was sent to the working agent.
+	ending, finishing, refusing func()
 	// awaited are the children of an earlier run whose ends are awaited, and told the
 	// requests that were sent to them: their own workflows are in another environment.
 	awaited map[string]contract.AwaitChildInput
@@ -279,9 +280,15 @@ func (w *world) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract
 	out.ArchiveBehind = w.behind
 	out.AgentExited = verb == "EXIT"
 	if verb == "LIMIT" {
-		out.Result.Outcome, out.Result.Error = session.Interrupted, &event.ErrorInfo{Message: "enough", Code: session.TypeLimit}
+		out = limitReached(out)
 	}
 	return out, nil
+}
+
+// limitReached returns the output of a turn that a limit interrupted.
+func limitReached(out contract.RunTurnOutput) contract.RunTurnOutput {
+	out.Result.Outcome, out.Result.Error = session.Interrupted, &event.ErrorInfo{Message: "enough", Code: session.TypeLimit}
+	return out
 }
 
 // parked returns the output of a turn that waits for a person.
@@ -367,6 +374,15 @@ func (w *world) letGo(id string) error {
 	return w.nudge(id)
 }
 
+// cut has a limit interrupt the held turn of a session.
+func (w *world) cut(id string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.running[id]
+	delete(w.running, id)
+	return w.complete(h.token, limitReached(w.answered(h.turn)), nil)
+}
+
 func (w *world) SendControl(ctx context.Context, in contract.ControlInput) (contract.ControlOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -384,6 +400,9 @@ func (w *world) SendControl(ctx context.Context, in contract.ControlInput) (cont
 	switch {
 	case in.Steer != nil && w.unsteered > 0:
 		w.unsteered--
+		if w.refusing != nil {
+			w.refusing()
+		}
 		return contract.ControlOutput{}, nil
 	case in.Steer != nil:
 		w.steered[in.ExecutionID] = append(w.steered[in.ExecutionID], in.Steer.ID)
@@ -449,6 +468,9 @@ func (w *world) Finish(ctx context.Context, in contract.FinishInput) error {
 	defer w.mu.Unlock()
 	w.queues[contract.ActivityFinish] = activity.GetInfo(ctx).TaskQueue
 	w.finished = append(w.finished, in)
+	if w.finishing != nil {
+		w.finishing()
+	}
 	w.say(in.Session.SessionID, event.SessionClosed{Reason: in.Reason})
 	return nil
 }
