@@ -21,8 +21,8 @@ type QueueEdit struct {
 	// Message has the new text and parts of the message. All else is kept: ID, WhenBusy and
 	// MaxTicks are ignored here.
 	Message *Message `json:"message,omitempty"`
-	// Place is its new place: 0 runs next. A place beyond the last one means the last
-	// one.
+	// Place is its new place: 0 runs next, unless it is held. A place beyond the last one
+	// means the last one.
 	Place *int `json:"place,omitempty"`
 	// Cancel removes it: its execution ends as Interrupted, and no agent is prompted.
 	Cancel bool `json:"cancel,omitempty"`
@@ -55,6 +55,21 @@ func (e QueueEdit) Validate() error {
 // Find returns the place of a message; -1 if it is not queued.
 func (q Queue) Find(messageID string) int {
 	return slices.IndexFunc(q, func(w Queued) bool { return w.Message.ID == messageID })
+}
+
+// Next returns the place of the message that runs next; -1 if none waits that may run.
+func (q Queue) Next() int {
+	return slices.IndexFunc(q, func(w Queued) bool { return !w.Hold })
+}
+
+// Add returns the queue with another message: first if it is to run next. A held one doesn't
+// run, so it is the last one.
+func (q Queue) Add(w Queued) Queue {
+	at := len(q)
+	if w.Message.WhenBusy == BusyInterrupt && !w.Hold {
+		at = 0
+	}
+	return slices.Insert(slices.Clip(q), at, w)
 }
 
 // Take returns a queued message and the queue without it.

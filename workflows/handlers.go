@@ -179,7 +179,7 @@ func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest
 	}
 	reply.Running = r.interruptTree(ctx, req.Reason)
 	if req.Message != nil {
-		// If idle, an interrupt only queues; if running, its message goes next.
+		// If idle, an interrupt only queues, last; if running, its message goes next.
 		if reply.Running {
 			m.WhenBusy = session.BusyInterrupt
 		}

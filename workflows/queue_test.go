@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -121,4 +122,49 @@ func TestAnIDOfAnotherMessageIsAConflict(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{session.TypeConflict + " message.id"}, codes)
+}
+
+// A held message does not keep the others from running, wherever in the queue it is.
+func TestAHeldMessageDoesNotHoldOthers(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "HOLD one") },
+		func() { p.send("m2", "two") },
+		func() { p.env.SignalWorkflow(session.SignalQueue, session.Message{ID: "m3", Text: "three"}) },
+		func() { p.update(session.UpdateEditQueue, session.QueueEdit{MessageID: "m3", Place: ptr(0)}) },
+		func() { p.letGo() },
+		func() {
+			require.Equal(t, []session.Message{{ID: "m3", Text: "three"}}, p.snapshot().Queued)
+			require.Equal(t, session.StatusIdle, p.snapshot().Status)
+			require.Equal(t, []string{"HOLD one", "two"}, p.w.prompts("s1"))
+			p.send("m4", "four")
+		},
+	)
+	p.run()
+	require.Equal(t, []string{"HOLD one", "two", "three", "four"}, p.w.prompts("s1"))
+}
+
+// A message that is only queued does not go first, whatever it says of a busy session.
+func TestAHeldMessageDoesNotGoFirst(t *testing.T) {
+	t.Parallel()
+	held := session.Message{ID: "m3", Text: "three", WhenBusy: session.BusyInterrupt}
+	for name, queue := range map[string]func(p *play){
+		"interrupt": func(p *play) { p.update(session.UpdateInterrupt, session.InterruptRequest{Message: &held}) },
+		"signal":    func(p *play) { p.env.SignalWorkflow(session.SignalQueue, held) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlay(t, limited(limits.Limits{Turns: 1}))
+			p.then(func() { p.send("m1", "one") }, func() { p.send("m2", "two") }, func() { queue(p) }, func() {
+				require.Equal(t, session.StatusPaused, p.snapshot().Status)
+				require.Equal(t, []session.Message{{ID: "m2", Text: "two"}, held}, p.snapshot().Queued)
+				p.update(session.UpdateConfigure, session.Configure{Limits: &limits.Change{Turns: ptr(0)}})
+			}, func() {
+				require.Equal(t, []string{"one", "two"}, p.w.prompts("s1"))
+				require.Equal(t, []session.Message{held}, p.snapshot().Queued)
+			})
+			p.run()
+		})
+	}
 }

@@ -253,7 +253,7 @@ func (r *run) runnable() bool {
 
 // due reports whether a queued message is ready to run.
 func (r *run) due() bool {
-	return r.closing == "" && len(r.st.Queue) > 0 && !r.st.Queue[0].Hold
+	return r.closing == "" && r.st.Queue.Next() >= 0
 }
 
 // finished reports whether an ephemeral session has done its work.

@@ -54,12 +54,7 @@ func (r *run) accept(m session.Message, hold bool) session.Receipt {
 		Digest: m.Digest(),
 	}
 	r.remember(rec)
-	q := session.Queued{Message: m, ExecutionID: rec.ExecutionID, Hold: hold}
-	if m.WhenBusy == session.BusyInterrupt {
-		r.st.Queue = append(session.Queue{q}, r.st.Queue...)
-	} else {
-		r.st.Queue = append(r.st.Queue, q)
-	}
+	r.st.Queue = r.st.Queue.Add(session.Queued{Message: m, ExecutionID: rec.ExecutionID, Hold: hold})
 	r.rearm = r.rearm || r.idling // the session is in use
 	workflow.SetCurrentDetails(r.ctx, r.details())
 	return rec
@@ -101,9 +96,8 @@ func (r *run) release() {
 	}
 }
 
-func (r *run) dequeue() session.Queued {
-	q := r.st.Queue[0]
-	r.st.Queue = r.st.Queue[1:]
+func (r *run) dequeue() (q session.Queued) {
+	q, r.st.Queue = r.st.Queue.Take(r.st.Queue.Next())
 	return q
 }
 
