@@ -33,13 +33,13 @@ func (r *run) pausedBy() string {
 	return r.limit()
 }
 
-// continueLater queues the continuation of what a limit interrupted. The message waits,
-// before all others, until the limit is raised.
-func (r *run) continueLater(cut session.Message, end session.Result) {
-	if end.Outcome != session.Interrupted || end.Error == nil || end.Error.Code != session.TypeLimit {
+// continueLater queues the continuation of the turn, if a limit interrupted it and nothing
+// else did. The message waits, before all others, until the limit is raised.
+func (r *run) continueLater(end session.Result) {
+	if r.cur.interrupted || end.Outcome != session.Interrupted || end.Error == nil || end.Error.Code != session.TypeLimit {
 		return
 	}
 	r.accept(session.Message{
-		ID: "sojourn-continue-" + end.ExecutionID, Text: session.ContinueText, WhenBusy: session.BusyInterrupt, MaxTicks: cut.MaxTicks,
+		ID: "sojourn-continue-" + end.ExecutionID, Text: session.ContinueText, WhenBusy: session.BusyInterrupt, MaxTicks: r.cur.queued.Message.MaxTicks,
 	}, false)
 }

@@ -87,3 +87,23 @@ func TestABadLimitIsRefused(t *testing.T) {
 	require.ErrorAs(t, session.FromTemporal(refused.refused), &invalid)
 	require.Equal(t, "limits.turns", invalid.Field)
 }
+
+// A turn that a limit cut does not continue if a person interrupted it as well.
+func TestWhatAPersonInterruptedDoesNotContinue(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, limited(limits.Limits{Tokens: 15}))
+	p.w.deaf = 100
+	p.then(
+		func() { p.send("m1", "HOLD one") },
+		func() {
+			p.update(session.UpdateInterrupt, session.InterruptRequest{Message: &session.Message{ID: "m2", Text: "instead"}})
+		},
+		func() { require.NoError(t, p.w.cut("s1")) },
+		func() {
+			require.Equal(t, session.StatusPaused, p.snapshot().Status)
+			p.update(session.UpdateConfigure, session.Configure{Limits: &limits.Change{Tokens: ptr(int64(0))}})
+		},
+	)
+	p.run()
+	require.Equal(t, []string{"HOLD one", "instead"}, p.w.prompts("s1"))
+}

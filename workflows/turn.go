@@ -128,9 +128,9 @@ func (r *run) runTurn() error {
 	}
 	r.addResult(out)
 	r.takeBack()
+	r.continueLater(out.Result)
 	r.catchUps = 0
 	r.cur = nil
-	r.continueLater(q.Message, out.Result)
 	r.publish()
 	return nil
 }
