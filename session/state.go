@@ -113,6 +113,25 @@ type State struct {
 	Spawns []SpawnRequest `json:"spawns,omitempty"`
 }
 
+// Remember adds the receipt of an accepted message.
+func (s *State) Remember(rec Receipt) {
+	s.Receipts = append(s.Receipts, rec)
+	if over := len(s.Receipts) - KeptReceipts; over > 0 {
+		for _, old := range s.Receipts[:over] {
+			s.Spent.Add(old.MessageID)
+		}
+		s.Receipts = s.Receipts[over:]
+	}
+}
+
+// KeepResult adds how an execution ended, for queries.
+func (s *State) KeepResult(res Result) {
+	s.Results = append(s.Results, res)
+	if over := len(s.Results) - KeptResults; over > 0 {
+		s.Results = s.Results[over:]
+	}
+}
+
 // Unarchived is a position in the stream from which on the archive may be behind.
 type Unarchived struct {
 	AfterSeq uint64 `json:"afterSeq"`

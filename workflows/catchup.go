@@ -95,7 +95,7 @@ func (r *run) takeOverResult(res session.Result, before uint64) {
 	}
 	st.Queue = slices.DeleteFunc(st.Queue, func(q session.Queued) bool { return q.Message.ID == res.MessageID })
 	if _, known := r.known(res.MessageID); !known {
-		r.remember(session.Receipt{SessionID: r.in.SessionID, MessageID: res.MessageID, ExecutionID: res.ExecutionID, AfterSeq: before})
+		r.st.Remember(session.Receipt{SessionID: r.in.SessionID, MessageID: res.MessageID, ExecutionID: res.ExecutionID, AfterSeq: before})
 	}
 	r.addResult(outputOf(res))
 }
@@ -110,7 +110,7 @@ func (r *run) awaits(messageID string) bool {
 func (r *run) failUnknown(run contract.Running) {
 	info := event.ErrorInfo{Message: "the session's workflow was reset to before this message, without it", Code: session.TypeTerminated}
 	res := session.Result{ExecutionID: run.ExecutionID, MessageID: run.MessageID, Outcome: session.Failed, Error: &info}
-	r.remember(session.Receipt{SessionID: r.in.SessionID, MessageID: run.MessageID, ExecutionID: run.ExecutionID, AfterSeq: run.AfterSeq})
+	r.st.Remember(session.Receipt{SessionID: r.in.SessionID, MessageID: run.MessageID, ExecutionID: run.ExecutionID, AfterSeq: run.AfterSeq})
 	r.addResult(outputOf(res))
 	r.st.Sandbox, r.running, r.epochUnknown = nil, nil, true
 	r.notify(failureBlock(res), res.Ends())

@@ -93,7 +93,7 @@ func (r *run) endWaiting(waited session.Queue, end session.Result) {
 	var texts []string
 	for _, q := range waited {
 		end.ExecutionID, end.MessageID = q.ExecutionID, q.Message.ID
-		r.keepResult(end)
+		r.st.KeepResult(end)
 		events = append(events, end.Ends())
 		texts = append(texts, fmt.Sprintf("%s (%s)", titleOf(q.Message.Text), q.Message.ID))
 	}

@@ -47,11 +47,11 @@ func (r *run) fold(res session.Result) {
 		}
 		r.st.Queue = slices.DeleteFunc(r.st.Queue, func(q session.Queued) bool { return q.Message.ID == id })
 		if _, known := r.known(id); !known { // a reset left it out
-			r.remember(session.Receipt{SessionID: r.in.SessionID, MessageID: id, ExecutionID: res.ExecutionID, AfterSeq: r.st.LastSeq})
+			r.st.Remember(session.Receipt{SessionID: r.in.SessionID, MessageID: id, ExecutionID: res.ExecutionID, AfterSeq: r.st.LastSeq})
 		}
 		end := res
 		end.MessageID = id
-		r.keepResult(end)
+		r.st.KeepResult(end)
 	}
 }
 

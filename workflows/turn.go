@@ -53,21 +53,11 @@ func (r *run) accept(m session.Message, hold bool) session.Receipt {
 		ExecutionID: fmt.Sprintf("x%d", r.st.Executions), AfterSeq: r.st.LastSeq,
 		Digest: m.Digest(),
 	}
-	r.remember(rec)
+	r.st.Remember(rec)
 	r.st.Queue = r.st.Queue.Add(session.Queued{Message: m, ExecutionID: rec.ExecutionID, Hold: hold})
 	r.rearm = r.rearm || r.idling // the session is in use
 	workflow.SetCurrentDetails(r.ctx, r.details())
 	return rec
-}
-
-func (r *run) remember(rec session.Receipt) {
-	r.st.Receipts = append(r.st.Receipts, rec)
-	if over := len(r.st.Receipts) - session.KeptReceipts; over > 0 {
-		for _, old := range r.st.Receipts[:over] {
-			r.st.Spent.Add(old.MessageID)
-		}
-		r.st.Receipts = r.st.Receipts[over:]
-	}
 }
 
 // known returns the first receipt of a repeated message id.
@@ -357,7 +347,7 @@ func (r *run) addResult(out contract.RunTurnOutput) {
 		st.Restarts++
 	}
 	r.fold(out.Result)
-	r.keepResult(out.Result)
+	r.st.KeepResult(out.Result)
 }
 
 // addUsage adds an attempt's usage to the state.
@@ -369,15 +359,6 @@ func (r *run) addUsage(out contract.RunTurnOutput) {
 	st.LastActivity = workflow.Now(r.ctx)
 	st.LastBlock = cmp.Or(out.LastBlock, st.LastBlock)
 	r.advance(out.LastSeq, out.LastBlockID)
-}
-
-// keepResult stores how an execution ended, for queries.
-func (r *run) keepResult(res session.Result) {
-	st := r.st
-	st.Results = append(st.Results, res)
-	if over := len(st.Results) - session.KeptResults; over > 0 {
-		st.Results = st.Results[over:]
-	}
 }
 
 // endedBefore returns how the execution had ended by the last heartbeat of the lost host,
