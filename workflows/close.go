@@ -31,15 +31,19 @@ func (r *run) closeChildren() {
 }
 
 // finish ends the session: first the children, then what was not answered, the sandbox, the
-// record.
+// record. The last write may wait for the archive for hours; what arrives meanwhile is
+// recorded under another epoch, and so is the end once more, behind it.
 func (r *run) finish() error {
 	r.publish()
 	if err := workflow.Await(r.ctx, func() bool { return len(r.st.Children) == 0 }); err != nil {
 		return err
 	}
-	for {
+	for ended := false; ; {
 		r.drain(r.ctx)
-		r.failQueue()
+		if r.failQueue(); ended && r.outboxEmpty() {
+			return nil
+		}
+		r.epochUnknown = r.epochUnknown || ended
 		if err := workflow.Await(r.ctx, func() bool { return r.outboxEmpty() && workflow.AllHandlersFinished(r.ctx) }); err != nil {
 			return err
 		}
@@ -49,7 +53,8 @@ func (r *run) finish() error {
 		case r.st.Sandbox != nil:
 			r.endSandbox(contract.EndSandboxInput{Reason: "manual"})
 		default:
-			if err := r.writeEnd(); !r.catchUp(r.ctx, err) {
+			err := r.writeEnd()
+			if ended = err == nil; !ended && !r.catchUp(r.ctx, err) {
 				return err
 			}
 		}
@@ -124,12 +129,14 @@ func (r *run) writeEnd() error {
 	in := contract.FinishInput{
 		Session: r.in, Epoch: r.st.Epoch, Record: r.record(), Reason: r.closing, Unlisted: r.in.Unlisted(), Lost: r.st.LostSandbox, Unarchived: r.st.Unarchived, Reset: r.wasReset(),
 	}
+	r.writing = true
 	err := workflow.ExecuteActivity(ctx, contract.ActivityFinish, in).Get(ctx, nil)
+	r.writing = false
 	done()
 	if err != nil {
 		return fmt.Errorf("session %s: close: %w", r.in.SessionID, err)
 	}
-	r.published.Status = ""
+	r.st.LostSandbox, r.st.Unarchived, r.published.Status = nil, nil, ""
 	r.publishAs(session.StatusClosed)
 	return nil
 }

@@ -172,3 +172,23 @@ func TestBadInputFailsTheWorkflowAtOnce(t *testing.T) {
 		require.Equal(t, "sessionId", invalid.Field)
 	})
 }
+
+// The last write may wait for hours: what arrives meanwhile is recorded too, and the
+// session's end is behind it.
+func TestASignalDuringTheLastWriteIsRecorded(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.finishing = func() {
+		p.w.finishing = nil
+		p.signalText("late", "too late")
+		p.signal(session.SignalMessage, "json/plain", `{"text": 5}`)
+	}
+	p.then(func() { p.send("m1", "one") })
+	p.run()
+	require.Contains(t, p.w.results("s1"), "late")
+	require.Equal(t, session.TypeClosed, queried[session.Result](p, session.QueryResult, "late").Error.Code)
+	require.Len(t, refusals(p.w), 1)
+	require.Len(t, p.w.finished, 2)
+	require.Greater(t, p.w.finished[1].Epoch, p.w.finished[0].Epoch, "the end is written under a key of its own")
+	require.IsType(t, event.SessionClosed{}, p.w.stream[len(p.w.stream)-1].payload)
+}

@@ -45,10 +45,10 @@ func (r *run) deliver(ctx workflow.Context) {
 	}
 }
 
-// mayWrite is false before the run has its epoch, and while a sandbox is being made, which
-// takes a new one.
+// mayWrite is false before the run has its epoch, while a sandbox is being made, which takes
+// a new one, and while the session's end is written: it is the stream's last event.
 func (r *run) mayWrite() bool {
-	return r.begun && (r.cur == nil || r.cur.live || r.cur.parked)
+	return r.begun && !r.writing && (r.cur == nil || r.cur.live || r.cur.parked)
 }
 
 // write sends the notice to the running turn, or appends it when none runs.

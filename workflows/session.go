@@ -67,7 +67,7 @@ type run struct {
 	// while the run waits for that between two turns, to make way.
 	busy   int
 	atEdge bool
-	// writing is set while the deliverer's activity runs.
+	// writing is set while the deliverer's activity runs, or the one that writes the end.
 	writing bool
 	// published are the present values of the search attributes.
 	published index.Entry
