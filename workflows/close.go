@@ -115,7 +115,7 @@ func (r *run) endSandbox(in contract.EndSandboxInput) (hostLost bool) {
 		if werr := workflow.Await(r.ctx, r.outboxEmpty); werr != nil {
 			workflow.GetLogger(r.ctx).Debug("wait ended early", "error", werr)
 		}
-	} else {
+	} else if u := r.st.Unarchived; u == nil || u.Epoch >= sb.Epoch {
 		r.st.ArchiveBehind, r.st.Unarchived = "", nil
 	}
 	r.advance(out.LastSeq, "")

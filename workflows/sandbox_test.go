@@ -391,3 +391,29 @@ func TestALostIdleSandboxIsFenced(t *testing.T) {
 	})
 	p.run()
 }
+
+// The end of a later sandbox does not make up for what an earlier one took with it.
+func TestALaterSandboxDoesNotHaveWhatWasNotArchived(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.w.behind = "S3 is away"; p.send("m1", "not archived") },
+		func() { p.w.behind, p.w.lostHosts = "", true; p.update(session.UpdateEvict) },
+		func() { p.w.lostHosts = false; p.send("m2", "FAIL to start") },
+		func() {
+			require.NotEmpty(t, p.inspect().ArchiveBehind)
+			p.update(session.UpdateEvict)
+		},
+		func() {
+			require.Len(t, p.w.ended, 1)
+			require.NotEmpty(t, p.inspect().ArchiveBehind)
+			p.send("m3", "compares")
+		},
+		func() { require.Empty(t, p.inspect().ArchiveBehind) },
+	)
+	p.run()
+	first, last := p.w.turns[0], p.w.turns[2]
+	require.NotNil(t, last.Unarchived)
+	require.Equal(t, first.Sandbox.Epoch, last.Unarchived.Epoch)
+	require.Equal(t, first.LastSeq, last.Unarchived.AfterSeq)
+}

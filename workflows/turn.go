@@ -341,7 +341,10 @@ func (r *run) addResult(out contract.RunTurnOutput) {
 	st := r.st
 	st.Turns++
 	r.addUsage(out)
-	st.ArchiveBehind = cmp.Or(out.ArchiveBehind, out.NotKept)
+	if st.Unarchived == nil {
+		st.ArchiveBehind = ""
+	}
+	st.ArchiveBehind = cmp.Or(out.ArchiveBehind, out.NotKept, st.ArchiveBehind)
 	st.Outcome, st.Failure = out.Result.Outcome, out.Result.Error
 	if out.AgentExited {
 		st.Restarts++
