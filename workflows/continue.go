@@ -81,11 +81,8 @@ func (r *run) awaitTurn(ctx workflow.Context, done workflow.Future, out *contrac
 func (r *run) carryTurn() {
 	cur := r.cur
 	r.st.UnderWay = &session.UnderWay{
-		Queued: cur.queued, AfterSeq: r.began(cur.queued, r.st.LastSeq), Anchor: r.st.LastBlockID,
+		Queued: cur.queued, AfterSeq: cur.after, Anchor: cur.anchor,
 		Lost: cur.lost, Interrupted: cur.interrupted, Reason: cur.reason, Waiting: cur.waiting,
-	}
-	if run := r.running; run != nil && run.MessageID == cur.queued.Message.ID {
-		r.st.UnderWay.Anchor = run.Anchor
 	}
 	if r.st.MinTurn == 0 {
 		// The next run's attempts need higher fences than this one's.
@@ -121,7 +118,7 @@ func (r *run) unpack() {
 	if u := r.st.UnderWay; u != nil {
 		r.cur = &turn{queued: u.Queued, asked: true, lost: u.Lost, interrupted: u.Interrupted, reason: u.Reason, waiting: u.Waiting}
 		if u.Lost != nil {
-			r.cur.hosts, r.cur.after = u.Lost.Times-u.Lost.Parks, u.Lost.AfterSeq
+			r.cur.hosts = u.Lost.Times - u.Lost.Parks
 		}
 		r.running = &contract.Running{ExecutionID: u.ExecutionID, MessageID: u.Message.ID, AfterSeq: u.AfterSeq, Anchor: u.Anchor}
 	}

@@ -23,11 +23,11 @@ func (t *turn) lose(l session.Lost) *session.Lost {
 
 // park gives up the sandbox of a turn that waits for a person. The answer resumes the turn
 // as after a loss.
-func (r *run) park(out contract.RunTurnOutput, after uint64) {
+func (r *run) park(out contract.RunTurnOutput) {
 	cur := r.cur
-	cur.lost = cur.lose(session.Lost{AfterSeq: after, Why: "the turn was parked to wait for a person"})
+	cur.lost = cur.lose(session.Lost{AfterSeq: cur.after, Why: "the turn was parked to wait for a person"})
 	cur.lost.Parks++
-	cur.lost.Parked, cur.after = out.Parked, after
+	cur.lost.Parked = out.Parked
 	cur.parked, cur.waiting = true, out.Parked.Open()
 	r.addUsage(out)
 	for r.st.Sandbox != nil {

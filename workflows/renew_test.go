@@ -363,3 +363,47 @@ func TestStorm(t *testing.T) {
 		require.Equal(t, 1, n, id)
 	}
 }
+
+// A turn that lost a host before it was carried, and loses the next one, is resumed from its
+// start.
+func TestALostTurnIsCarriedFromItsStart(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "HOLD one") },
+		func() { require.NoError(t, p.w.lose("s1")) },
+		func() { p.with(func() { p.env.SetCurrentHistorySize(makeWayBytes + 1) }); p.signalText("m2", "two") },
+	)
+	next := p.nextRun(p.runToContinue())
+	next.then(func() { require.NoError(t, next.w.lose("s1")) }, func() { next.letGo() })
+	next.run()
+	first := p.w.turns[0]
+	require.Equal(t, []string{"HOLD one", "HOLD one", "HOLD one", "HOLD one", "two"}, p.w.prompts("s1"))
+	require.LessOrEqual(t, p.w.turns[2].AfterSeq, first.LastSeq)
+	require.Equal(t, first.Anchor, p.w.turns[2].Anchor)
+	require.Equal(t, 2, p.w.turns[3].Resumes.Times)
+	require.LessOrEqual(t, p.w.turns[3].Resumes.AfterSeq, first.LastSeq)
+}
+
+// A turn that was parked when it was carried has no agent: an interrupt while its next
+// sandbox is made ends it without one.
+func TestAParkedTurnThatWasCarriedIsInterrupted(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.then(
+		func() { p.send("m1", "PARK 1") },
+		func() { p.with(func() { p.env.SetCurrentHistorySize(makeWayBytes + 1) }); p.signalText("m2", "two") },
+	)
+	next := p.nextRun(p.runToContinue())
+	p.w.crowded = true
+	next.then(
+		func() { next.respond("r1-1", true) },
+		func() {
+			next.update(session.UpdateInterrupt, session.InterruptRequest{Reason: "never mind"})
+			require.NoError(t, next.w.makeRoom())
+		},
+	)
+	next.run()
+	require.Equal(t, session.Interrupted, p.w.results("s1")["m1"].Outcome)
+	require.Equal(t, []string{"PARK 1", "two"}, p.w.prompts("s1"))
+}

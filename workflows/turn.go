@@ -25,10 +25,12 @@ type turn struct {
 	live bool
 	// stopWaiting ends the wait for a sandbox; nil before there is one.
 	stopWaiting workflow.CancelFunc
-	// hosts counts those that were lost during it; after is a sequence number before all
-	// its events, once one was.
+	// after is a sequence number before all its events, and anchor the last block of the
+	// main conversation there.
+	after  uint64
+	anchor string
+	// hosts counts those that were lost during it.
 	hosts int
-	after uint64
 	// interrupted is set by the first interrupt, with its reason.
 	interrupted bool
 	reason      string
@@ -93,7 +95,7 @@ func (r *run) dequeue() (q session.Queued) {
 
 // startTurn makes a message the running one.
 func (r *run) startTurn(q session.Queued) {
-	r.cur = &turn{queued: q}
+	r.cur = &turn{queued: q, after: r.st.LastSeq, anchor: r.st.LastBlockID}
 	if r.early != nil {
 		r.cur.interrupted, r.cur.reason, r.early = true, *r.early, nil
 		r.st.Aborted = true
@@ -132,20 +134,19 @@ const maxHosts = 3
 // execute provides a sandbox and runs the turn in it. When the host is lost the turn is
 // resumed on another one.
 func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
-	after := r.began(q, r.st.LastSeq)
 	for {
+		r.takeOverStart()
 		if err := r.awaitAnswers(); err != nil {
 			return contract.RunTurnOutput{}, err
 		}
 		out, err := r.attempt(q)
 		if err == nil && out.Parked != nil {
-			r.park(out, after)
+			r.park(out)
 			continue
 		}
 		if r.catchUp(r.ctx, err) {
 			err = errAnswered
 			if r.cur.found == nil {
-				after = r.began(q, after)
 				continue
 			}
 		}
@@ -155,12 +156,11 @@ func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 		if r.st.Sandbox == nil || !timeouts.HostLost(err) {
 			return out, err
 		}
-		r.cur.lost = r.cur.lose(session.Lost{Host: r.st.Sandbox.Host, AfterSeq: after, Why: whyLost(err), Ended: r.cur.endedBefore(err)})
+		r.cur.lost = r.cur.lose(session.Lost{Host: r.st.Sandbox.Host, AfterSeq: r.cur.after, Why: whyLost(err), Ended: r.cur.endedBefore(err)})
 		r.st.LostSandbox, r.st.Sandbox = r.st.Sandbox, nil
 		r.publish()
 		r.st.Restarts++
 		r.cur.hosts++
-		r.cur.after = after
 		// The lost host may still write under its epoch, so the next write takes a
 		// higher one.
 		r.epochUnknown = true
@@ -170,12 +170,15 @@ func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 	}
 }
 
-// began returns a sequence number before all events of an execution.
-func (r *run) began(q session.Queued, after uint64) uint64 {
-	if run := r.running; run != nil && run.MessageID == q.Message.ID {
-		return run.AfterSeq
+// takeOverStart stores where the execution started, if the stream has that, and reports
+// whether it does.
+func (r *run) takeOverStart() bool {
+	run := r.running
+	if run == nil || run.MessageID != r.cur.queued.Message.ID {
+		return false
 	}
-	return after
+	r.cur.after, r.cur.anchor = run.AfterSeq, run.Anchor
+	return true
 }
 
 // attempt runs the turn on one host.
@@ -224,8 +227,8 @@ func (r *run) turnInput(q session.Queued) contract.RunTurnInput {
 		Turn: r.nextTurn(), Message: q.Message, Anchor: r.st.LastBlockID, LastSeq: r.st.LastSeq,
 		Steered: r.st.Queue.Offered(), NoProgressMS: r.in.Options.NoProgressMS, Limits: r.st.Limits, MaxTicks: cmp.Or(q.Message.MaxTicks, r.st.MaxTicks), Used: r.used(), Resumes: r.cur.lost, Continues: r.cur.asked, Reset: r.wasReset(),
 	}
-	if run := r.running; run != nil && run.MessageID == q.Message.ID {
-		in.AfterSeq, in.Anchor = run.AfterSeq, run.Anchor
+	if r.takeOverStart() || r.cur.lost != nil {
+		in.AfterSeq, in.Anchor = r.cur.after, r.cur.anchor
 	}
 	if u := r.st.Unarchived; u != nil && u.Epoch < in.Sandbox.Epoch {
 		in.Unarchived = u
@@ -241,7 +244,7 @@ func (r *run) noteArchive(in contract.RunTurnInput, out contract.RunTurnOutput) 
 		r.st.Unarchived = nil
 		return
 	case r.st.Unarchived == nil || in.Unarchived != nil:
-		r.st.Unarchived = &session.Unarchived{AfterSeq: in.LastSeq, Anchor: in.Anchor, Epoch: in.Sandbox.Epoch}
+		r.st.Unarchived = &session.Unarchived{AfterSeq: cmp.Or(in.AfterSeq, in.LastSeq), Anchor: in.Anchor, Epoch: in.Sandbox.Epoch}
 	}
 	r.st.Unarchived.Keep(append([]session.Message{in.Message}, r.st.Queue.Named(out.Result.MessageIDs)...)...)
 }
