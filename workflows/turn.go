@@ -40,8 +40,8 @@ type turn struct {
 	parked  bool
 	// lost is the last lost host.
 	lost *session.Lost
-	// asked is set for a turn of the previous run, until its RunTurn has returned: the
-	// agent may have the message, so an interrupt has to reach it.
+	// asked is set for a turn that the previous run left in a sandbox, until its RunTurn
+	// has returned: the agent may have the message, so an interrupt has to reach it.
 	asked bool
 	// found is how the execution ended, if an earlier run ended it.
 	found *session.Result
