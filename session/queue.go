@@ -120,7 +120,7 @@ func (q Queue) TakeBack() (next, cancelled Queue) {
 	var rest Queue
 	for _, w := range q {
 		switch {
-		case !w.Offered:
+		case !w.Offered && w.Cancelled == "": // it may have been refused after it was cancelled
 			rest = append(rest, w)
 		case w.Cancelled != "":
 			cancelled = append(cancelled, w)

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -207,4 +208,27 @@ func TestSteeredIsCaughtUp(t *testing.T) {
 	require.Equal(t, []string{"three"}, p.w.prompts("s1"))
 	require.Equal(t, 2, p.w.finished[0].Record.Turns)
 	require.InDelta(t, 0.75, *p.w.finished[0].Record.CostUSD, 1e-9, "it is paid once")
+}
+
+// A message that is cleared while it is offered to the turn does not run if the turn refuses
+// it.
+func TestClearedWhileItIsOffered(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.unsteered = 1
+	p.w.refusing = func() {
+		p.w.deaf = 1
+		p.update(session.UpdateInterrupt, session.InterruptRequest{Reason: "enough", ClearQueue: true})
+	}
+	var steered *answer
+	p.then(func() { p.send("m1", "HOLD one") }, func() { steered = p.steer("m2", "two") })
+	p.after(time.Minute, func() {
+		require.Equal(t, session.StatusIdle, p.snapshot().Status)
+		require.Empty(t, p.snapshot().Queued)
+	})
+	p.run()
+	require.Equal(t, session.HandlingQueued, p.receipt(steered).Handling)
+	require.Equal(t, []string{"HOLD one"}, p.w.prompts("s1"))
+	require.Equal(t, session.Interrupted, p.w.results("s1")["m2"].Outcome)
+	require.Equal(t, "enough", p.w.results("s1")["m2"].Reason)
 }
