@@ -417,3 +417,26 @@ func TestALaterSandboxDoesNotHaveWhatWasNotArchived(t *testing.T) {
 	require.Equal(t, first.Sandbox.Epoch, last.Unarchived.Epoch)
 	require.Equal(t, first.LastSeq, last.Unarchived.AfterSeq)
 }
+
+// A wish to end a sandbox ends with it: the next one is on another host.
+func TestAWishToEvictEndsWithItsSandbox(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	var drained *answer
+	p.then(
+		func() { p.send("m1", "HOLD one") },
+		func() {
+			drained = p.update(session.UpdateEvict, session.EvictRequest{Reason: session.EvictForDrain, SandboxID: p.snapshot().Sandbox.ID})
+			p.w.hostOf["s1"] = "h2"
+		},
+		func() { require.NoError(t, p.w.lose("s1")) },
+		func() { p.letGo() },
+		func() {
+			require.NotNil(t, p.snapshot().Sandbox)
+			require.Equal(t, "h2", p.snapshot().Sandbox.Host)
+			require.Empty(t, p.w.ended)
+		},
+	)
+	p.run()
+	require.NoError(t, drained.refused)
+}

@@ -267,7 +267,7 @@ func (r *run) createSandbox() error {
 		r.epochUnknown = true
 		return err
 	}
-	r.st.Sandbox, r.st.LostSandbox = &out.Sandbox, nil
+	r.st.Sandbox, r.st.LostSandbox, r.st.Evict = &out.Sandbox, nil, ""
 	r.st.Epoch, r.st.LastSeq, r.st.MinTurn, r.epochUnknown = out.Sandbox.Epoch, out.LastSeq, 0, false
 	r.publish()
 	return nil
