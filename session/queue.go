@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -62,14 +63,24 @@ func (q Queue) Next() int {
 	return slices.IndexFunc(q, func(w Queued) bool { return !w.Hold })
 }
 
-// Add returns the queue with another message: first if it is to run next. A held one doesn't
-// run, so it is the last one.
+// Add returns the queue with another message: first if it is to run next, but after what only
+// has to end. A held one doesn't run, so it is the last one.
 func (q Queue) Add(w Queued) Queue {
-	at := len(q)
-	if w.Message.WhenBusy == BusyInterrupt && !w.Hold {
-		at = 0
+	at := slices.IndexFunc(q, func(has Queued) bool { return has.Cancelled == "" })
+	if at < 0 || w.Hold || w.Message.WhenBusy != BusyInterrupt {
+		at = len(q)
 	}
 	return slices.Insert(slices.Clip(q), at, w)
+}
+
+// CancelNext has the execution of the message that runs next end as interrupted, without an
+// agent. It reports whether there is one. The first reason is kept.
+func (q Queue) CancelNext(reason string) bool {
+	at := q.Next()
+	if at >= 0 {
+		q[at].Cancelled = cmp.Or(q[at].Cancelled, reason, "interrupted before it ran")
+	}
+	return at >= 0
 }
 
 // Take returns a queued message and the queue without it.
@@ -101,14 +112,15 @@ func (q Queue) Offered() (ids []string) {
 }
 
 // Clear returns the waiting messages, and the queue without them. What the working agent
-// may have stays, and does not run if the running execution ends without it.
+// may have stays, and does not run if the running execution ends without it. What was
+// cancelled before stays too.
 func (q Queue) Clear(reason string) (waited, rest Queue) {
 	for _, w := range q {
-		if !w.Offered {
+		if !w.Offered && w.Cancelled == "" {
 			waited = append(waited, w)
 			continue
 		}
-		w.Cancelled = reason
+		w.Cancelled = cmp.Or(w.Cancelled, reason)
 		rest = append(rest, w)
 	}
 	return waited, rest

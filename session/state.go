@@ -166,7 +166,8 @@ type Queued struct {
 	// Offered reports whether the working agent may have it: BusySteer. It waits until the
 	// running execution has ended, with it or without it.
 	Offered bool `json:"offered,omitempty"`
-	// Cancelled is why it must not run if that execution ends without it; "" if it must.
+	// Cancelled is why it must not run, if that execution ends without it; "" if it must.
+	// Its own execution, if it comes to that, ends without an agent.
 	Cancelled string `json:"cancelled,omitempty"`
 }
 

@@ -100,11 +100,8 @@ func (r *run) interrupt(reason string) bool {
 		r.interruptChild(c.SessionID)
 	}
 	if r.cur == nil {
-		if r.in.Parent != nil && r.st.Turns == 0 {
-			// A child's first work counts as running even before its turn starts.
-			r.early = &reason
-		}
-		return false
+		// A child's first work counts as running even before its turn starts.
+		return r.in.Parent != nil && r.st.Turns == 0 && r.st.Queue.CancelNext(reason)
 	}
 	if !r.cur.interrupted {
 		r.cur.interrupted, r.cur.reason = true, reason

@@ -106,11 +106,11 @@ func (r *run) send(ctx workflow.Context, m session.Message) (session.Receipt, er
 
 // acceptToRun queues a message, and releases it and all held messages.
 func (r *run) acceptToRun(m session.Message) session.Receipt {
-	rec := r.accept(m, false)
-	r.release()
 	if m.WhenBusy == session.BusyInterrupt {
 		r.interrupt("a message went first")
 	}
+	rec := r.accept(m, false)
+	r.release()
 	return rec
 }
 
@@ -174,10 +174,10 @@ func (r *run) interruptUpdate(ctx workflow.Context, req session.InterruptRequest
 			return session.InterruptReply{Running: r.cur != nil, Receipt: &rec}, session.ToTemporal(err)
 		}
 	}
+	reply.Running = r.interruptTree(ctx, req.Reason)
 	if req.ClearQueue {
 		reply.Cancelled = r.clearQueue(req.Reason)
 	}
-	reply.Running = r.interruptTree(ctx, req.Reason)
 	if req.Message != nil {
 		// If idle, an interrupt only queues, last; if running, its message goes next.
 		if reply.Running {

@@ -41,8 +41,6 @@ type run struct {
 	begun bool
 	// cur is the running turn; nil if there is none.
 	cur *turn
-	// early is the reason of an interrupt before a child's first turn.
-	early *string
 	// epochUnknown: a failed CreateSandbox or a lost host may have taken an epoch, or may
 	// still write under this one; the next write takes a new one.
 	epochUnknown bool

@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -233,6 +234,39 @@ func TestAChildIsInterruptedBeforeItBegins(t *testing.T) {
 	}, func() { require.Empty(t, p.snapshot().Children) })
 	p.run()
 	require.Equal(t, "Parent interrupted", p.w.results("child")["to-child"].Reason)
+}
+
+// What interrupts a child before its first turn interrupts the work that it was spawned for,
+// not the message that comes in its place.
+func TestAMessageGoesFirstBeforeAChildBegins(t *testing.T) {
+	t.Parallel()
+	second := session.Message{ID: "m2", Text: "two", WhenBusy: session.BusyInterrupt}
+	for name, c := range map[string]struct {
+		interrupt func(p *play)
+		prompts   []string
+	}{
+		"send":      {func(p *play) { p.update(session.UpdateSend, second) }, []string{"two"}},
+		"interrupt": {func(p *play) { p.update(session.UpdateInterrupt, session.InterruptRequest{Message: &second}) }, []string{"two"}},
+		"clear": {func(p *play) {
+			p.update(session.UpdateInterrupt, session.InterruptRequest{Reason: "never mind", ClearQueue: true})
+		}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlay(t, func(in *session.Input) {
+				in.First, in.Parent = &session.Message{ID: "m1", Text: "one"}, &session.Parent{SessionID: "parent", Root: "parent", Depth: 1, ToolUseID: "t"}
+			})
+			p.w.beginning = func() { c.interrupt(p) }
+			var left []session.Message
+			p.after(time.Minute, func() { left = p.snapshot().Queued; p.update(session.UpdateClose) })
+			out := p.runOpen()
+			require.Empty(t, left)
+			require.Equal(t, c.prompts, p.w.prompts("s1"))
+			require.Equal(t, "completed", p.w.finished[0].Reason, "it ends with its work")
+			require.Equal(t, 1+len(c.prompts), out.Turns)
+			require.Equal(t, session.Interrupted, p.w.results("s1")["m1"].Outcome)
+		})
+	}
 }
 
 // TestR42ClosePropagationInWorkflow: closing the parent closes all children,

@@ -95,11 +95,8 @@ func (r *run) dequeue() (q session.Queued) {
 
 // startTurn makes a message the running one.
 func (r *run) startTurn(q session.Queued) {
-	r.cur = &turn{queued: q, after: r.st.LastSeq, anchor: r.st.LastBlockID}
-	if r.early != nil {
-		r.cur.interrupted, r.cur.reason, r.early = true, *r.early, nil
-		r.st.Aborted = true
-	}
+	r.cur = &turn{queued: q, after: r.st.LastSeq, anchor: r.st.LastBlockID, interrupted: q.Cancelled != "", reason: q.Cancelled}
+	r.st.Aborted = r.st.Aborted || r.cur.interrupted
 	if r.st.Title == "" {
 		r.st.Title = titleOf(q.Message.Text)
 	}

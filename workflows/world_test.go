@@ -100,9 +100,10 @@ type world struct {
 	endedBefore *session.Result
 	// entered is called when a turn is held.
 	entered func(contract.RunTurnInput)
-	// ending is called inside EndSandbox, before it ends, finishing inside Finish, and
-	// refusing when a message is refused that was sent to the working agent.
-	ending, finishing, refusing func()
+	// beginning is called inside Begin, ending inside EndSandbox, before it ends, finishing
+	// inside Finish, and refusing when a message is refused that was sent to the working
+	// agent.
+	beginning, ending, finishing, refusing func()
 	// awaited are the children of an earlier run whose ends are awaited, and told the
 	// requests that were sent to them: their own workflows are in another environment.
 	awaited map[string]contract.AwaitChildInput
@@ -199,6 +200,9 @@ func (w *world) Begin(ctx context.Context, in contract.BeginInput) (contract.Beg
 	defer w.mu.Unlock()
 	w.queues[contract.ActivityBegin] = activity.GetInfo(ctx).TaskQueue
 	w.begun = append(w.begun, in)
+	if w.beginning != nil {
+		w.beginning()
+	}
 	id := in.Session.SessionID
 	w.epochs[id]++
 	seq := w.say(id, event.SessionInitialized{Agent: in.Session.Options.Agent, Reopened: in.Session.Reopened})
