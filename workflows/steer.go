@@ -11,25 +11,19 @@ import (
 
 // A message of BusySteer waits in the queue like any other, and is offered to the running
 // turn once. It leaves the queue when the end of an execution names it, so it survives
-// whatever dies before.
+// whatever dies before. Messages are offered one after the other, and none behind one that
+// the agent may not have: it is taken to have what was offered before a message that its
+// transcripts have.
 
 // steer offers a receipt's message to the running turn, if it is to be steered, and returns
 // the receipt with the outcome.
 func (r *run) steer(ctx workflow.Context, rec session.Receipt) session.Receipt {
-	at, cur := r.st.Queue.Find(rec.MessageID), r.cur
-	if at < 0 || r.st.Queue[at].Message.WhenBusy != session.BusySteer {
+	if at := r.st.Queue.Find(rec.MessageID); at < 0 || r.st.Queue[at].Message.WhenBusy != session.BusySteer {
 		return rec
 	}
 	rec.Handling = session.HandlingQueued
-	if r.runs(cur) && !cur.interrupted {
-		m := r.st.Queue[at].Message
-		r.st.Queue[at].Offered = true
-		out, err := r.control(ctx, contract.ControlInput{ID: "steer-" + m.ID, Steer: &m})
-		if out.Handed {
-			rec.Handling = session.HandlingHanded
-		} else if at = r.st.Queue.Find(m.ID); at >= 0 && r.cur == cur && err == nil && !out.Unknown {
-			r.st.Queue[at].Offered = false
-		}
+	if r.offer(ctx, r.cur, rec.MessageID) {
+		rec.Handling = session.HandlingHanded
 	}
 	for i := range r.st.Receipts {
 		if r.st.Receipts[i].MessageID == rec.MessageID {
@@ -37,6 +31,27 @@ func (r *run) steer(ctx workflow.Context, rec session.Receipt) session.Receipt {
 		}
 	}
 	return rec
+}
+
+// offer offers a queued message to the running turn, and reports whether the turn took it.
+func (r *run) offer(ctx workflow.Context, cur *turn, id string) bool {
+	if err := workflow.Await(ctx, func() bool { return !r.runs(cur) || !cur.offering || r.renewing() }); err != nil {
+		return false
+	}
+	at := r.st.Queue.Find(id)
+	if at < 0 || !r.runs(cur) || cur.interrupted || cur.offering || cur.unsure {
+		return false
+	}
+	m := r.st.Queue[at].Message
+	r.st.Queue[at].Offered, cur.offering = true, true
+	out, err := r.control(ctx, contract.ControlInput{ID: "steer-" + m.ID, Steer: &m})
+	cur.offering = false
+	if err != nil || out.Unknown {
+		cur.unsure = true
+	} else if at = r.st.Queue.Find(id); at >= 0 && r.cur == cur {
+		r.st.Queue[at].Offered = out.Handed
+	}
+	return out.Handed
 }
 
 // fold ends the messages that an execution answered besides its own.

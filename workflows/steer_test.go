@@ -100,13 +100,67 @@ func TestSteeredAndNotTakenRunsNext(t *testing.T) {
 			},
 		)
 		p.run()
-		want := session.HandlingHanded
+		want, prompts := session.HandlingHanded, []string{"HOLD one", "three", "four", "two"}
 		if mute {
-			want = session.HandlingQueued
+			want, prompts = session.HandlingQueued, []string{"HOLD one", "three", "two", "four"}
 		}
 		require.Equal(t, want, p.receipt(steered).Handling)
 		require.ErrorContains(t, edited.refused, "was handed to the running turn")
-		require.Equal(t, []string{"HOLD one", "three", "four", "two"}, p.w.prompts("s1"))
+		require.Equal(t, prompts, p.w.prompts("s1"))
+	}
+}
+
+// Messages are offered one after the other: what a transcript has of a later one shows that
+// the agent took the earlier ones.
+func TestSteeredInOrder(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.slow = true
+	var second, third *answer
+	p.then(
+		func() { p.send("m1", "HOLD one") },
+		func() { second = p.steer("m2", "two") },
+		func() { third = p.steer("m3", "three") },
+		func() {
+			require.Equal(t, []string{"m2"}, p.w.offers())
+			require.NoError(t, p.w.answerSteer())
+		},
+		func() { p.letGo() },
+	)
+	p.run()
+	require.Equal(t, []string{"m2", "m3"}, p.w.offers())
+	require.Equal(t, session.HandlingHanded, p.receipt(second).Handling)
+	require.Equal(t, session.HandlingHanded, p.receipt(third).Handling)
+	require.Equal(t, []string{"HOLD one"}, p.w.prompts("s1"))
+}
+
+// Behind a message that the agent may not have, none is offered to the same turn.
+func TestSteeredAndUnknown(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(p *play){
+		"no answer":   func(p *play) { p.w.mute = false },
+		"a lost host": func(p *play) { require.NoError(t, p.w.lose("s1")) },
+		"the next run": func(p *play) {
+			p.with(func() { p.env.SetCurrentHistorySize(makeWayBytes + 1) })
+			p.signal("nudge", "json/plain", "1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlay(t)
+			p.w.forgets, p.w.mute = true, name == "no answer"
+			p.then(func() { p.send("m1", "HOLD one") }, func() { p.steer("m2", "two") }, func() { lose(p) })
+			if name == "the next run" {
+				p = p.nextRun(p.runToContinue())
+			}
+			var third, fourth *answer
+			p.then(func() { third = p.steer("m3", "three") }, func() { p.letGo() })
+			p.then(func() { p.send("m4", "HOLD four") }, func() { fourth = p.steer("m5", "five") }, func() { p.letGo() })
+			p.run()
+			require.Equal(t, session.HandlingQueued, p.receipt(third).Handling)
+			require.Equal(t, session.HandlingHanded, p.receipt(fourth).Handling, "the next turn is asked again")
+			require.Equal(t, []string{"m2", "m5"}, p.w.offers())
+		})
 	}
 }
 

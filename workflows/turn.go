@@ -43,6 +43,9 @@ type turn struct {
 	// asked is set for a turn that the previous run left in a sandbox, until its RunTurn
 	// has returned: the agent may have the message, so an interrupt has to reach it.
 	asked bool
+	// offering is set while it is offered a message; unsure is set when its agent may lack
+	// one that it was offered.
+	offering, unsure bool
 	// found is how the execution ended, if an earlier run ended it.
 	found *session.Result
 }
@@ -133,6 +136,7 @@ const maxHosts = 3
 func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 	for {
 		r.takeOverStart()
+		r.cur.unsure = r.cur.unsure || len(r.st.Queue.Offered()) > 0 // another agent was offered that
 		if err := r.awaitAnswers(); err != nil {
 			return contract.RunTurnOutput{}, err
 		}

@@ -87,6 +87,9 @@ type world struct {
 	unsteered int
 	forgets   bool
 	mute      bool
+	// slow leaves the next message without an answer until answerSteer.
+	slow      bool
+	offered   []byte
 	noAgent   bool
 	record    *session.Record
 	lostHosts bool
@@ -410,6 +413,10 @@ func (w *world) SendControl(ctx context.Context, in contract.ControlInput) (cont
 		return contract.ControlOutput{}, nil
 	case in.Steer != nil:
 		w.steered[in.ExecutionID] = append(w.steered[in.ExecutionID], in.Steer.ID)
+		if w.slow {
+			w.slow, w.offered = false, activity.GetInfo(ctx).TaskToken
+			return contract.ControlOutput{}, activity.ErrResultPending
+		}
 		if w.mute {
 			return contract.ControlOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)
 		}
@@ -420,6 +427,25 @@ func (w *world) SendControl(ctx context.Context, in contract.ControlInput) (cont
 		return contract.ControlOutput{Handed: true}, w.complete(h.token, w.interrupted(h.turn, in.Interrupt.Reason), nil)
 	}
 	return contract.ControlOutput{Handed: true}, nil
+}
+
+// answerSteer has the turn take the message that it left without an answer.
+func (w *world) answerSteer() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.complete(w.offered, contract.ControlOutput{Handed: true}, nil)
+}
+
+// offers returns the ids of the messages that were offered to the agents, in order.
+func (w *world) offers() (ids []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.controls {
+		if c.Steer != nil {
+			ids = append(ids, c.Steer.ID)
+		}
+	}
+	return ids
 }
 
 func (w *world) interrupted(in contract.RunTurnInput, reason string) contract.RunTurnOutput {
