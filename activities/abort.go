@@ -126,7 +126,7 @@ func (s *Session) keepLost(ctx context.Context, in contract.EmitInput, l lost, o
 func fenceLostHost(ctx context.Context, log *stream.Log, sessionID string, epoch, lastSeq uint64) error {
 	_, err := log.Emit(ctx, sessionID, stream.Emission{
 		Fence: stream.Fence{Epoch: epoch}, LastSeq: lastSeq, Key: fmt.Sprintf("lost-host-%d", epoch),
-		Events: []event.Event{fromServer(event.Status{Epoch: epoch, Message: "the session's host is lost; what the stream has of it is kept"})},
+		Events: []event.Event{fromServer(event.Status{Epoch: epoch, Message: "the session has no host any more; what the stream has is kept"})},
 	})
 	return err
 }

@@ -13,11 +13,17 @@ func (a *attempt) message() turn.Message {
 	if open := a.checkpoint.Open; open != nil && open.Parked != nil {
 		m.Waited = open.Parked.Parked.Calls()
 	}
-	if lost := a.in.Resumes; lost != nil && lost.Parked != nil {
-		m.Waited = append(m.Waited, lost.Parked.Calls()...)
-		if id := lost.Parked.PromptID; id != "" {
-			m.BlockIDs = append(m.BlockIDs, id)
-		}
+	return parkedBefore(m, a.in.Resumes)
+}
+
+// parkedBefore adds to a message what is known of it since its turn was parked.
+func parkedBefore(m turn.Message, lost *session.Lost) turn.Message {
+	if lost == nil || lost.Parked == nil {
+		return m
+	}
+	m.Waited = append(m.Waited, lost.Parked.Calls()...)
+	if id := lost.Parked.PromptID; id != "" {
+		m.BlockIDs = append(m.BlockIDs, id)
 	}
 	return m
 }

@@ -115,7 +115,9 @@ func (r *Reconciler) keepLost(ctx context.Context, epoch uint64, in contract.Rec
 	at := time.Now().UTC()
 	var events []event.Event
 	if m := in.State.Running; m != nil {
-		events = turn.Message{BlockIDs: promptIDs(l.adapter, m.MessageID)}.Lost(turn.Ending{Exited: true}, l.stream, l.persisted, at)
+		// The message itself is not known here, and fails by name.
+		message := parkedBefore(turn.Message{BlockIDs: promptIDs(l.adapter, m.MessageID)}, in.State.Lost)
+		events = message.Lost(turn.Ending{Exited: true}, l.stream, l.persisted, at)
 	} else {
 		events = l.stream.Difference(l.persisted, loss.Options{At: at})
 	}

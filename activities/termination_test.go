@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -43,7 +46,8 @@ func TestTerminatedAfterItsHostWasLost(t *testing.T) {
 	ended := []event.Payload{
 		event.QueryStarted{Query: q1}, block("m1", event.BlockUserMessage, "one"), block("b1", event.BlockAssistantText, "answer"), event.QueryCompleted{Query: q1},
 	}
-	running := []event.Payload{event.QueryStarted{Query: q2}, block("m2", event.BlockUserMessage, "two"), block("b2", event.BlockAssistantText, "half an answer")}
+	running := slices.Clip([]event.Payload{event.QueryStarted{Query: q2}, block("m2", event.BlockUserMessage, "two"), block("b2", event.BlockAssistantText, "half an answer")})
+	call := event.BlockUpsert{Block: event.Block{ID: "c1", Type: event.BlockToolUse, Status: event.StatusComplete, ToolName: "Bash", Source: event.SourceRunner}}
 	pending := &contract.PendingMessage{ExecutionID: "x2", MessageID: "m2", Title: "two"}
 	for name, c := range map[string]struct {
 		streamed []event.Payload
@@ -67,6 +71,13 @@ func TestTerminatedAfterItsHostWasLost(t *testing.T) {
 		}},
 		"a turn had ended before it was reported": {streamed: append(running, event.QueryCompleted{Query: q2}), want: []string{"m2: two", "b2: half an answer"}, state: func(before, end uint64) contract.FinalState {
 			return contract.FinalState{Record: session.Record{LastSeq: end}, Running: pending, Lost: &session.Lost{Host: "h1", Times: 1, AfterSeq: before}}
+		}},
+		"a call was running": {streamed: append(running, call), want: []string{"m2: two", "b2: half an answer", "c1: ", "c1: unknown"}, failed: true, state: func(before, end uint64) contract.FinalState {
+			return contract.FinalState{Record: session.Record{LastSeq: end}, Running: pending, Lost: &session.Lost{Host: "h1", Times: 1, AfterSeq: before}}
+		}},
+		"a turn was parked": {streamed: append(running, call), want: []string{"m2: two", "b2: half an answer", "c1: "}, failed: true, state: func(before, end uint64) contract.FinalState {
+			asked := &permission.Parked{Requests: []permission.Request{{ID: "r1", ToolUseID: "c1"}}}
+			return contract.FinalState{Record: session.Record{LastSeq: end}, Running: pending, Lost: &session.Lost{Host: "h1", Times: 1, Parks: 1, Parked: asked, AfterSeq: before}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +123,14 @@ func TestTerminatedAfterItsHostWasLost(t *testing.T) {
 			for side, state := range map[string]reducer.State{"live": live.State(), "restored": restored.State()} {
 				var got []string
 				for _, b := range state.Blocks[:len(state.Blocks)-1] {
-					got = append(got, b.ID+": "+*b.Content)
+					switch {
+					case effects.Unknown(b):
+						got = append(got, b.ToolUseID+": unknown")
+					case b.Content == nil:
+						got = append(got, b.ID+": ")
+					default:
+						got = append(got, b.ID+": "+*b.Content)
+					}
 					require.Equal(t, event.SourceServer, b.Source, side)
 				}
 				require.Equal(t, c.want, got, side)

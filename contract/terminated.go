@@ -56,10 +56,11 @@ type RecordTerminationInput struct {
 }
 
 // ArchiveBehind reports whether the archive may lack what was streamed, and no host has it:
-// that of the sandbox does not answer, or one was lost before it.
+// that of the sandbox does not answer, or one was lost before it. A turn that was parked has
+// given up its host, which may have been lost before it had archived all.
 func (in RecordTerminationInput) ArchiveBehind() bool {
 	st := in.State
-	return in.HostLost || st.Lost != nil && st.Lost.Times > st.Lost.Parks ||
+	return in.HostLost || st.Lost != nil ||
 		st.Unarchived != nil && (st.Sandbox == nil || st.Unarchived.Epoch < st.Sandbox.Epoch)
 }
 
