@@ -150,6 +150,8 @@ func (a *attempt) watchWorkspace(ctx context.Context) *watching {
 
 func (w *watching) stop() { w.ends.Wait() }
 
+// pass hands over what was seen. At the turn's end that is left to the last sync, which does
+// not read a file again that was read before.
 func (w *watching) pass(ctx context.Context, seen []workspace.Observation) {
 	if len(seen) == 0 {
 		return
@@ -157,6 +159,7 @@ func (w *watching) pass(ctx context.Context, seen []workspace.Observation) {
 	select {
 	case w.seen <- seen:
 	case <-ctx.Done():
+		w.syncer.Notifier.Keep(seen)
 	}
 }
 

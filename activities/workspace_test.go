@@ -2,10 +2,12 @@ package activities
 
 import (
 	"bytes"
+	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,6 +76,25 @@ func TestWorkspaceFollows(t *testing.T) {
 	require.FileExists(t, b.workspace("late"))
 	require.NoFileExists(t, b.workspace("gone"))
 	require.Len(t, fileChanges(b.events()), 4, "restored files are no changes")
+}
+
+// What a periodic sync has read when its turn ends is reported with what the last sync sees.
+func TestChangesSeenAtTheEndAreReported(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	b.turn(b.ask(1, "words 1"))
+	sb, err := b.provider.Open(t.Context(), b.sandbox.ID)
+	require.NoError(t, err)
+	w := &watching{syncer: b.host.syncer(b.agent, sb, b.sandbox.Epoch), seen: make(chan []workspace.Observation)}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.pass(ended, []workspace.Observation{{Path: "read", SHA256: "1", At: time.Now()}})
+	var events []event.Event
+	require.NoError(t, w.syncer.Notifier.Publish(nil, func(all []event.Event) error {
+		events = all
+		return nil
+	}))
+	require.Equal(t, []string{"created read"}, fileChanges(events))
 }
 
 // What changed since the last turn is reported by the next try if the stream refused it.

@@ -62,7 +62,7 @@ type Notifier struct {
 	// published has the last observation of each file. That of a file that is gone outdates
 	// earlier ones, which may arrive later, until a sync that began after it has ended.
 	published map[string]Observation
-	// unsent are the observations whose events could not be sent, in order.
+	// unsent are the observations whose events were not sent yet, in order.
 	unsent []Observation
 }
 
@@ -135,6 +135,13 @@ func (n *Notifier) Publish(seen []Observation, emit func([]event.Event) error) e
 	return err
 }
 
+// Keep keeps observations for the next Publish.
+func (n *Notifier) Keep(seen []Observation) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unsent = append(n.unsent, seen...)
+}
+
 // payload returns the event for subscribers; known files were modified, others
 // created.
 func (o Observation) payload(known bool) event.Payload {
@@ -169,12 +176,14 @@ func (n *Notifier) replay(f event.File, gone bool) {
 	}
 }
 
-// prune forgets files that were gone before a time: every observation from before it was
-// published, so none can be of a file that was there until then.
+// prune forgets files that were gone before a time, unless earlier observations are still
+// unsent, which may be of a file that was there until then.
 func (n *Notifier) prune(before time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	maps.DeleteFunc(n.published, func(_ string, o Observation) bool { return o.Gone && o.At.Before(before) })
+	if len(n.unsent) == 0 {
+		maps.DeleteFunc(n.published, func(_ string, o Observation) bool { return o.Gone && o.At.Before(before) })
+	}
 }
 
 // existing returns the paths of the files that exist as far as subscribers know.
