@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/turn"
 )
 
-// abort ends an execution whose host is lost. It appends in.Events, unless the stream or
+// abort ends an execution whose host is lost or was given up. It appends in.Events, unless the stream or
 // the host's last heartbeat has the execution's end: the host may be lost right after it.
 // Either way, what was streamed and did not reach the archive is marked as lost, and the
 // message is kept. The epoch is the caller's: the lost host can write nothing after it.
@@ -33,7 +33,7 @@ func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.Em
 	}
 	m := messageOf(l.adapter, f.Message)
 	m.BlockIDs, m.Steered = promptIDs(l.adapter, f.MessageID), steeredBefore(l.adapter, f.Steered)
-	events := m.Lost(turn.Ending{Exited: true}, l.stream, l.persisted, time.Now().UTC())
+	events := parkedBefore(m, f.Parked).Lost(turn.Ending{Exited: true}, l.stream, l.persisted, time.Now().UTC())
 	if out.Ended == nil {
 		if kept, _ := m.Steered.Persisted(l.persisted); len(kept) > 0 {
 			out.MessageIDs = append([]string{f.MessageID}, kept.Taken()...)

@@ -10,7 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
 	"github.com/sojourn-run/sojourn/contract"
+	"github.com/sojourn-run/sojourn/effects"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/stream"
@@ -145,6 +147,37 @@ func TestAnAbortedExecutionHasOneEnd(t *testing.T) {
 		return true
 	}))
 	require.Equal(t, []event.Type{event.TypeOf(event.QueryFailed{})}, ends)
+}
+
+// A call that waited for a person when its turn was parked did nothing. Without that its
+// effect is unknown.
+func TestAnAbortedExecutionThatWasParked(t *testing.T) {
+	t.Parallel()
+	const id = "s1"
+	for name, parked := range map[string]*permission.Parked{"parked": {Requests: []permission.Request{{ID: "r1", ToolUseID: "c1"}}}, "lost": nil} {
+		log, store := fresh(t)
+		s := &Session{Stream: log, Archive: store, Agents: builtin.Registry()}
+		begun, err := s.Begin(t.Context(), contract.BeginInput{Session: session.Input{SessionID: id, Options: session.Options{Agent: "claude"}}})
+		require.NoError(t, err)
+		q := event.Query{ExecutionID: "x2", MessageIDs: []string{"m2"}}
+		w, err := log.Writer(t.Context(), id, stream.Fence{Epoch: begun.Epoch, Attempt: 1}, stream.WriterOptions{LastSeq: begun.LastSeq})
+		require.NoError(t, err)
+		_, err = w.Append(t.Context(), []event.Event{
+			fromServer(event.QueryStarted{Query: q}),
+			fromServer(event.BlockUpsert{Block: event.Block{ID: "c1", Type: event.BlockToolUse, Status: event.StatusComplete, ToolName: "Bash", Source: event.SourceRunner}}),
+		}, stream.Position{})
+		require.NoError(t, err)
+		_, err = s.Emit(t.Context(), contract.EmitInput{
+			SessionID: id, Epoch: begun.Epoch, LastSeq: begun.LastSeq, Key: "interrupted-x2", Events: []event.Event{fromServer(event.QueryInterrupted{Query: q})},
+			Abort: &contract.Abort{
+				Agent: "claude", ExecutionID: "x2", MessageID: "m2", Message: session.Message{ID: "m2", Text: "two"}, AfterSeq: begun.LastSeq, Parked: parked,
+			},
+		})
+		require.NoError(t, err, "no epoch has to be taken")
+		live := reducer.NewBuilder(reducer.State{})
+		require.NoError(t, eachAfter(t.Context(), log, id, 0, func(ev event.Event) bool { live.Add(ev); return true }))
+		require.Equal(t, parked == nil, slices.ContainsFunc(live.State().Blocks, effects.Unknown), name)
+	}
 }
 
 // An execution whose stream was deleted after its end, and whose host was lost then, has

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/steering"
 	"github.com/sojourn-run/sojourn/turn"
@@ -13,16 +14,20 @@ func (a *attempt) message() turn.Message {
 	if open := a.checkpoint.Open; open != nil && open.Parked != nil {
 		m.Waited = open.Parked.Parked.Calls()
 	}
-	return parkedBefore(m, a.in.Resumes)
-}
-
-// parkedBefore adds to a message what is known of it since its turn was parked.
-func parkedBefore(m turn.Message, lost *session.Lost) turn.Message {
-	if lost == nil || lost.Parked == nil {
+	if a.in.Resumes == nil {
 		return m
 	}
-	m.Waited = append(m.Waited, lost.Parked.Calls()...)
-	if id := lost.Parked.PromptID; id != "" {
+	return parkedBefore(m, a.in.Resumes.Parked)
+}
+
+// parkedBefore adds to a message what is known of it since its turn was parked; p is nil if
+// it was not.
+func parkedBefore(m turn.Message, p *permission.Parked) turn.Message {
+	if p == nil {
+		return m
+	}
+	m.Waited = append(m.Waited, p.Calls()...)
+	if id := p.PromptID; id != "" {
 		m.BlockIDs = append(m.BlockIDs, id)
 	}
 	return m

@@ -116,7 +116,10 @@ func (r *Reconciler) keepLost(ctx context.Context, epoch uint64, in contract.Rec
 	var events []event.Event
 	if m := in.State.Running; m != nil {
 		// The message itself is not known here, and fails by name.
-		message := parkedBefore(turn.Message{BlockIDs: promptIDs(l.adapter, m.MessageID)}, in.State.Lost)
+		message := turn.Message{BlockIDs: promptIDs(l.adapter, m.MessageID)}
+		if l := in.State.Lost; l != nil {
+			message = parkedBefore(message, l.Parked)
+		}
 		events = message.Lost(turn.Ending{Exited: true}, l.stream, l.persisted, at)
 	} else {
 		events = l.stream.Difference(l.persisted, loss.Options{At: at})

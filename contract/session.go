@@ -2,6 +2,7 @@ package contract
 
 import (
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 )
 
@@ -54,6 +55,8 @@ type Abort struct {
 	Message session.Message `json:"message"`
 	// AfterSeq is a sequence number before all events of the execution.
 	AfterSeq uint64 `json:"afterSeq"`
+	// Parked is what the execution waited for when its agent was stopped; nil if it was not.
+	Parked *permission.Parked `json:"parked,omitempty"`
 	// Steered and Unarchived as in RunTurnInput.
 	Steered    []string            `json:"steered,omitempty"`
 	Unarchived *session.Unarchived `json:"unarchived,omitempty"`

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -146,6 +147,9 @@ func TestParkedAndEnded(t *testing.T) {
 			require.Equal(t, session.Interrupted, p.w.results("s1")["m1"].Outcome)
 			require.Len(t, heard[event.QueryInterrupted](p.w, "s1"), 1)
 			require.Equal(t, map[string]string{"r1-1": "cancelled by "}, verdicts(p.w))
+			ends := slices.DeleteFunc(slices.Clone(p.w.emits), func(in contract.EmitInput) bool { return in.Abort == nil })
+			require.Len(t, ends, 1, "its agent may have taken other messages")
+			require.Equal(t, []string{"r1-1"}, ends[0].Abort.Parked.Open())
 			require.Len(t, p.w.ended, map[bool]int{true: 2, false: 1}[name == "a message goes first"], "no sandbox is made to end a turn")
 		})
 	}

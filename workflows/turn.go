@@ -317,20 +317,23 @@ func failureBlock(res session.Result) event.Payload {
 }
 
 // emitEnd ends the running execution, whose agent is not prompted any more. If its host was
-// lost it may have ended already.
+// lost it may have ended already; if it was parked its agent may have taken other messages.
 func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (contract.EmitOutput, error) {
 	in := contract.EmitInput{Key: key, Anchor: r.st.LastBlockID}
 	for _, p := range payloads {
 		in.Events = append(in.Events, event.FromServer(p, workflow.Now(r.ctx)))
 	}
-	if r.cur.hosts > 0 {
+	if l := r.cur.lost; l != nil {
 		in.Abort = &contract.Abort{
-			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Message: q.Message, AfterSeq: r.cur.after, Ended: r.cur.lost.Ended,
-			Steered: r.st.Queue.Offered(), Unarchived: r.st.Unarchived,
+			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Message: q.Message, AfterSeq: r.cur.after, Ended: l.Ended,
+			Parked: l.Parked, Steered: r.st.Queue.Offered(), Unarchived: r.st.Unarchived,
 		}
+	}
+	out, err := r.emit(r.ctx, in)
+	if err == nil && in.Abort != nil {
 		r.st.Unarchived = nil
 	}
-	return r.emit(r.ctx, in)
+	return out, err
 }
 
 func (r *run) advance(seq uint64, block string) {

@@ -30,7 +30,7 @@ func TestR17SessionPropertiesInWorkflow(t *testing.T) {
 	p.then(
 		func() { idle = p.snapshot(); p.update(session.UpdateSpawn, spawnOf("child", "HOLD on")) },
 		func() { p.send("m1", "HOLD one") },
-		func() { p.send("m2", "two") },
+		func() { p.send("m2", "two"); p.send("m3", "three") },
 		func() {
 			running = p.snapshot()
 			v, err := p.env.QueryWorkflowByID("child", session.QuerySnapshot)
@@ -47,7 +47,7 @@ func TestR17SessionPropertiesInWorkflow(t *testing.T) {
 	}
 	require.Equal(t, session.StatusRunning, running.Status)
 	require.Equal(t, []session.Child{{SessionID: "child", ToolUseID: "spawn-child", Agent: "claude", RunID: running.Children[0].RunID}}, running.Children)
-	require.Equal(t, []session.Message{{ID: "m2", Text: "two"}}, running.Queued)
+	require.Equal(t, []session.Message{{ID: "m2", Text: "two"}, {ID: "m3", Text: "three"}}, running.Queued)
 	require.Nil(t, running.Parent)
 	require.Equal(t, "s1", child.Parent.SessionID)
 	require.Equal(t, session.StatusClosed, p.snapshot().Status)
