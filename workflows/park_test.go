@@ -176,6 +176,7 @@ func TestParkedAndUsed(t *testing.T) {
 			left := queried[contract.FinalState](p, session.QueryFinalState)
 			require.Equal(t, "m1", left.Running.MessageID, "terminated now, its message fails by name")
 			require.Nil(t, left.Sandbox)
+			require.Equal(t, 1, left.Lost.Parks)
 		},
 	)
 	p.run()
