@@ -72,8 +72,8 @@ func (d *Dialogue) Release(ctx context.Context) error {
 // never wait behind something else. Errors are those of Encode, ErrNotYet
 // excepted, and of writing.
 //
-// An interrupt also waits for the record of the prompt before it: a translator that
-// does not know the prompt's turn yet has nothing to interrupt.
+// An interrupt of nothing also waits for the record of the prompt before it: a
+// translator that does not know the prompt's turn yet has nothing to interrupt.
 func (d *Dialogue) Say(ctx context.Context, id string, in Input) error {
 	_, answer := in.(Answer)
 	switch {
@@ -110,12 +110,12 @@ func (d *Dialogue) retry(ctx context.Context) error {
 }
 
 func (d *Dialogue) encode(ctx context.Context, id string, in Input) error {
-	if _, interrupt := in.(Interrupt); interrupt && d.unread != "" {
-		return ErrNotYet
-	}
 	messages, err := d.tr.Encode(id, in)
 	if err != nil {
 		return err
+	}
+	if _, interrupt := in.(Interrupt); interrupt && len(messages) == 0 && d.unread != "" {
+		return ErrNotYet
 	}
 	for _, m := range messages {
 		if _, prompt := in.(Prompt); prompt {

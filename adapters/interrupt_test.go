@@ -114,3 +114,29 @@ func TestInterruptRightBehindThePrompt(t *testing.T) {
 		}
 	}
 }
+
+// A prompt that is sent again under its id may have other settings than the one that was
+// written, whose record is read then: the interrupt does not wait for another.
+func TestInterruptBehindAPromptThatWasWrittenBefore(t *testing.T) {
+	t.Parallel()
+	for name, k := range openings {
+		p := processOf(t, k.adapter)
+		p.say("init", adapters.Initialize{})
+		p.step(event.DirSig, "start")
+		for _, answer := range k.opening {
+			for len(p.unread) > 0 {
+				p.read()
+			}
+			p.step(event.DirOut, answer)
+		}
+		p.say("prompt", adapters.Prompt{MessageID: "m", Text: "hi"})
+		before := p.unread[len(p.unread)-1]
+		p.unread = nil
+		p.say("interrupt", adapters.Interrupt{})
+		p.step(event.DirIn, strings.Replace(before, "hi", "hi, as it was written", 1))
+		if k.prompted != "" {
+			p.step(event.DirOut, k.prompted)
+		}
+		require.Contains(t, p.written, "interrupt", name)
+	}
+}

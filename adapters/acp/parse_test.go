@@ -229,6 +229,7 @@ func TestPrepare(t *testing.T) {
 	for _, c := range []struct{ name, file, head, want string }{
 		{"nothing", "", "", ""},
 		{"spoken", spoken, "", "s1"},
+		{"asked about the protocol", kept(said(join(opening("i0", "s1"), []string{prompt("p1", "session/update?")})...)), "", "s1"},
 		{"silent", silent, "", ""},
 		{"spoken, then one that nobody spoke in", spoken + silent, silent, "s1"},
 		{"by the head", "not read\n", spoken, "s1"},

@@ -64,11 +64,11 @@ type sessions struct {
 	asked string
 }
 
-// chatter is in most records, and in none of an opening.
-var chatter = []byte(`session/update`)
+// chatter is in most of the agent's records, and in none of an opening. A prompt may have it.
+var chatter, fromAgent = []byte(`session/update`), []byte(`"dir":"out"`)
 
 func (s *sessions) line(line []byte) {
-	if bytes.Contains(line[:min(len(line), 256)], chatter) {
+	if head := line[:min(len(line), 256)]; bytes.Contains(head, chatter) && bytes.Contains(head, fromAgent) {
 		return
 	}
 	var r traffic.Record

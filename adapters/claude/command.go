@@ -157,8 +157,21 @@ func startsNewSession(text string) (command string, fresh bool) {
 	return fields[0], slices.Contains([]string{"/clear", "/reset", "/new"}, fields[0])
 }
 
+// lastText returns the text in which the program looks for a command: the prompt's last
+// part; "" if that is no text.
+func lastText(in adapters.Prompt) string {
+	n := len(in.Parts)
+	switch {
+	case n == 0:
+		return in.Text
+	case in.Parts[n-1].Type == "text":
+		return in.Parts[n-1].Text
+	}
+	return ""
+}
+
 func encodePrompt(in adapters.Prompt, launch adapters.Launch) ([]byte, error) {
-	if name, fresh := startsNewSession(in.Text); fresh {
+	if name, fresh := startsNewSession(lastText(in)); fresh {
 		return nil, fmt.Errorf("claude: %s begins another conversation, which this session would not know; make a new session instead: %w", name, adapters.ErrUnsupported)
 	}
 	l := userLine{Type: "user", Message: userMessage{Role: "user"}, Session: launch.NativeID}

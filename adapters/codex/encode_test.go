@@ -99,6 +99,10 @@ func TestEncodeAnswers(t *testing.T) {
 		for allow, want := range map[bool]string{true: c.allow, false: c.deny} {
 			got := encode(t, tr, "a", adapters.Answer{RequestID: id, Allow: allow, Message: "no", Input: json.RawMessage(c.input)})
 			require.JSONEq(t, `{"id":3,"result":`+want+`}`, string(got[0].Data), method)
+			read := spoken(t)
+			step(read, event.DirOut, `{"id":3,"method":"`+method+`","params":`+c.params+`}`)
+			resolved := step(read, event.DirIn, string(got[0].Data))
+			require.Equal(t, map[bool]string{true: "allow", false: "deny"}[allow], resolved[0].Payload.(event.PermissionResolved).Decision, method)
 		}
 		require.Empty(t, encode(t, tr, "a", adapters.Answer{RequestID: "9-9"}), "a request that was withdrawn")
 	}
@@ -179,6 +183,10 @@ func TestScript(t *testing.T) {
 		`"/bin/bash -lc 'it'\"'\"'s'"`:                   "it's",
 		`"/bin/bash -lc ls"`:                             "ls",
 		`["/bin/bash","-lc","a && b"]`:                   "a && b",
+		`["/work/bash","-lc","git status"]`:              "/work/bash -lc git status",
+		`"/work/bash -lc 'git status'"`:                  "/work/bash -lc git status",
+		`["bash","-c","git status"]`:                     "bash -c git status",
+		`["gcc","-c","x.c"]`:                             "gcc -c x.c",
 		`["git","status"]`:                               "git status",
 		`"git status"`:                                   "git status",
 		`"echo 'open"`:                                   "echo 'open",

@@ -241,7 +241,8 @@ func (a *answer) verdict() string {
 		}
 		return "deny"
 	}
-	if given(a.Decision) || a.Action == "accept" || given(a.Answers) {
+	// A denial has these two as well, empty.
+	if given(a.Decision) || a.Action == "accept" || len(a.Answers) > 0 || len(a.Permissions) > 0 {
 		return "allow"
 	}
 	return "deny"

@@ -221,6 +221,10 @@ func (c change) fields(plain bool) map[string]any {
 	return out
 }
 
+// shells are the programs that run a script of one word, by their whole paths: a file of
+// the same name elsewhere may be anything.
+var shells = []string{"/bin/sh", "/bin/bash", "/bin/zsh", "/bin/dash", "/usr/bin/sh", "/usr/bin/bash", "/usr/bin/zsh", "/usr/bin/dash"}
+
 // script returns what a command runs: the shell's script if a shell runs it, else
 // the words of the command.
 func script(command jsontext.Value) string {
@@ -234,7 +238,7 @@ func script(command jsontext.Value) string {
 	} else if !given(command) || decode(command, &argv) != nil {
 		return ""
 	}
-	if len(argv) == 3 && strings.HasPrefix(argv[1], "-") && strings.HasSuffix(argv[1], "c") {
+	if len(argv) == 3 && slices.Contains(shells, argv[0]) && (argv[1] == "-c" || argv[1] == "-lc") {
 		return argv[2]
 	}
 	return strings.Join(argv, " ")

@@ -133,9 +133,10 @@ type response struct {
 
 // answer is the body of the host's response to a request of the program.
 type answer struct {
-	Decision jsontext.Value `json:"decision"`
-	Action   string         `json:"action"`
-	Answers  jsontext.Value `json:"answers"`
+	Decision    jsontext.Value            `json:"decision"`
+	Action      string                    `json:"action"`
+	Answers     map[string]jsontext.Value `json:"answers"`
+	Permissions map[string]jsontext.Value `json:"permissions"`
 }
 
 // rolloutLine is a line of a rollout file.

@@ -82,6 +82,8 @@ func (s step) time() time.Time {
 	switch {
 	case s.part == nil:
 		ms = s.messageRow.info.Time.Completed
+	case s.part.part.State == nil: // also of a part that the log has in another form
+		ms = s.part.made
 	case s.what == ends:
 		ms = s.part.part.State.Time.End
 	case s.what == begins:
@@ -136,8 +138,8 @@ func (p *parser) step(b *snapshot, s step, prompts map[string][]*partRow) {
 		return
 	}
 	if parts := prompts[q.MessageID]; len(parts) > 0 {
-		if !strings.HasPrefix(parts[0].part.ID, ofSteered) {
-			p.endLost(b)
+		if th.Conversation == event.Main && !strings.HasPrefix(parts[0].part.ID, ofSteered) {
+			p.endLost(b) // a subagent's prompt ends nothing of the main conversation
 		}
 		p.user(b, th, parts)
 		delete(prompts, q.MessageID)

@@ -57,6 +57,13 @@ func FuzzTranslate(f *testing.F) {
 func FuzzParse(f *testing.F) {
 	f.Add(`{"table":"part","rowid":1,"row":{"id":"p","message_id":"m","session_id":"s","data":"{\"type\":\"text\",\"text\":\"x\"}"}}` + "\n")
 	f.Add(`{"info":{"id":"s"},"messages":[{"info":{"id":"m","role":"user"},"parts":[{"type":"tool"}]}]}`)
+	// A tool may write a log into the database that has a part in another form than its row.
+	f.Add(`{"table":"session","rowid":1,"row":{"id":"s","parent_id":null}}
+{"table":"message","rowid":1,"row":{"id":"m","session_id":"s","data":"{\"role\":\"assistant\"}"}}
+{"table":"part","rowid":1,"row":{"id":"p","message_id":"m","session_id":"s","time_created":1,"data":"{\"type\":\"text\",\"text\":\"x\"}"}}
+{"table":"event","rowid":1,"row":{"aggregate_id":"s","type":"message.part.updated.1","data":"{\"part\":{\"id\":\"p\",\"state\":{\"status\":\"running\"}}}"}}
+{"table":"event","rowid":2,"row":{"aggregate_id":"s","type":"message.part.updated.1","data":"{\"part\":{\"id\":\"p\",\"state\":{\"status\":\"completed\"}}}"}}
+`)
 	f.Add("SQLite format 3\x00")
 	f.Add("[]\n{")
 	f.Fuzz(func(t *testing.T, text string) { recorded.FuzzSources(t, memory("x", text)) })

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -253,6 +255,9 @@ func (r *recorder) write(dir event.Dir, line []byte) error {
 		return r.failed
 	}
 	text := string(bytes.TrimSuffix(line, []byte("\n")))
+	if dir == event.DirIn {
+		text = withoutSecrets(text)
+	}
 	r.buf = append(traffic.Append(r.buf[:0], traffic.Record{TS: time.Now(), Dir: dir, Line: text}), '\n')
 	_, r.failed = r.file.Write(r.buf)
 	if r.headed += len(r.buf); r.failed == nil && r.headed <= headSize {
@@ -265,6 +270,40 @@ func (r *recorder) write(dir event.Dir, line []byte) error {
 		r.buf = nil
 	}
 	return r.failed
+}
+
+// withoutSecrets returns a request without the values of its MCP servers' environments and
+// headers, as the Agent Client Protocol has them: the record becomes the session's transcript,
+// which is archived and exported.
+func withoutSecrets(text string) string {
+	if !strings.Contains(text, `"mcpServers"`) {
+		return text
+	}
+	var request map[string]any
+	if json.Unmarshal([]byte(text), &request) != nil {
+		return text // no request
+	}
+	params, _ := request["params"].(map[string]any)
+	servers, _ := params["mcpServers"].([]any)
+	if len(servers) == 0 {
+		return text
+	}
+	for _, server := range servers {
+		fields, _ := server.(map[string]any)
+		for _, list := range []string{"env", "headers"} {
+			pairs, _ := fields[list].([]any)
+			for _, pair := range pairs {
+				if p, ok := pair.(map[string]any); ok {
+					p["value"] = ""
+				}
+			}
+		}
+	}
+	out, err := json.Marshal(request)
+	if err != nil {
+		return text
+	}
+	return string(out)
 }
 
 func (r *recorder) fault() error {

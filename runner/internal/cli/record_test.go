@@ -220,3 +220,21 @@ func TestRecordsOfATrimmedSpool(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 	require.NotZero(t, Run([]string{"records", "--control", control, "--from", "0"}, strings.NewReader(""), &out, &said), "what was asked for is gone")
 }
+
+// The values of MCP servers' environments and headers reach the program and not the record.
+func TestRecordsHaveNoSecrets(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "session.jsonl")
+	const request = `{"id":7,"jsonrpc":"2.0","method":"session/new","params":{"cwd":"/w","mcpServers":[` +
+		`{"name":"a","command":"x","args":["y"],"env":[{"name":"TOKEN","value":"s3cret"}]},{"type":"http","name":"b","url":"http://h","headers":[{"name":"Authorization","value":"s3cret"}]}]}}`
+	const prompt = `{"method":"session/prompt","params":{"prompt":[{"text":"what is \"mcpServers\"? s3cret"}]}}`
+	cmd := recording(t, file, "cat")
+	cmd.Stdin = strings.NewReader(request + "\n" + prompt + "\n")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	require.Equal(t, request+"\n"+prompt+"\n", string(out))
+	lines := recordsIn(t, file)[event.DirIn]
+	require.NotContains(t, lines[0], "s3cret")
+	require.JSONEq(t, strings.ReplaceAll(request, "s3cret", ""), lines[0])
+	require.Equal(t, prompt, lines[1])
+}
