@@ -185,7 +185,7 @@ func TestScript(t *testing.T) {
 		`["/bin/bash","-lc","a && b"]`:                   "a && b",
 		`["/work/bash","-lc","git status"]`:              "/work/bash -lc git status",
 		`"/work/bash -lc 'git status'"`:                  "/work/bash -lc git status",
-		`["bash","-c","git status"]`:                     "bash -c git status",
+		`["bash","-c","git status"]`:                     "git status",
 		`["gcc","-c","x.c"]`:                             "gcc -c x.c",
 		`["git","status"]`:                               "git status",
 		`"git status"`:                                   "git status",

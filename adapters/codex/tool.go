@@ -4,6 +4,7 @@ import (
 	"bytes"
 	stdjson "encoding/json"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -221,9 +222,12 @@ func (c change) fields(plain bool) map[string]any {
 	return out
 }
 
-// shells are the programs that run a script of one word, by their whole paths: a file of
-// the same name elsewhere may be anything.
-var shells = []string{"/bin/sh", "/bin/bash", "/bin/zsh", "/bin/dash", "/usr/bin/sh", "/usr/bin/bash", "/usr/bin/zsh", "/usr/bin/dash"}
+// isShell reports whether a program runs a script of one word. A file of the same name
+// elsewhere may be anything.
+func isShell(program string) bool {
+	dir, name := path.Split(program)
+	return slices.Contains([]string{"", "/bin/", "/usr/bin/"}, dir) && slices.Contains([]string{"sh", "bash", "zsh", "dash"}, name)
+}
 
 // script returns what a command runs: the shell's script if a shell runs it, else
 // the words of the command.
@@ -238,7 +242,7 @@ func script(command jsontext.Value) string {
 	} else if !given(command) || decode(command, &argv) != nil {
 		return ""
 	}
-	if len(argv) == 3 && slices.Contains(shells, argv[0]) && (argv[1] == "-c" || argv[1] == "-lc") {
+	if len(argv) == 3 && isShell(argv[0]) && (argv[1] == "-c" || argv[1] == "-lc") {
 		return argv[2]
 	}
 	return strings.Join(argv, " ")
