@@ -82,7 +82,7 @@ type talk struct {
 	asking  bool
 	// held are the lines that a person typed while one was in progress; they follow it in
 	// their order.
-	held []string
+	held []heldLine
 	// stopNext requests an interrupt as soon as that message is accepted.
 	stopNext bool
 	owned    sync.WaitGroup
@@ -101,6 +101,14 @@ type talk struct {
 	prompted bool
 	// failure is set by the first thing that makes the exit code 1.
 	failure error
+}
+
+// heldLine is a line that waits for the request in progress.
+type heldLine struct {
+	text string
+	// askID is the permission request that was shown when the line was typed; "" for
+	// none. The line answers no other one.
+	askID string
 }
 
 // ask is a permission request without an answer yet.
@@ -204,16 +212,18 @@ func (t *talk) reportUnsent() {
 		t.hint("the session has not answered the last request; it may still obey it")
 	}
 	for _, line := range t.held {
-		t.hint("not sent: " + line)
+		t.notSent(line)
 	}
 }
+
+func (t *talk) notSent(line heldLine) { t.hint("not sent: " + line.text) }
 
 // step handles the next event, line, answer or signal.
 func (t *talk) step(ctx context.Context, signals <-chan os.Signal) error {
 	if !t.asking && len(t.held) > 0 {
 		next := t.held[0]
 		t.held = t.held[1:]
-		return t.say(ctx, next)
+		return t.sayHeld(ctx, next)
 	}
 	lines := t.lines
 	if t.ended || t.scripted() {
@@ -254,10 +264,29 @@ func (t *talk) line(ctx context.Context, line string) error {
 		t.interrupt(ctx)
 		return nil
 	case t.asking:
-		t.held = append(t.held, line)
+		t.held = append(t.held, heldLine{line, t.firstAsk()})
 		return nil
 	}
 	return t.say(ctx, line)
+}
+
+// sayHeld says a line that waited, unless another request is shown now than when it was
+// typed: a "y" must not allow what the person had not seen.
+func (t *talk) sayHeld(ctx context.Context, line heldLine) error {
+	if line.askID == t.firstAsk() {
+		return t.say(ctx, line.text)
+	}
+	t.notSent(line)
+	t.asked = ""
+	return t.showAsk()
+}
+
+// firstAsk returns the id of the request that is shown and answered first; "" for none.
+func (t *talk) firstAsk() string {
+	if len(t.asks) == 0 {
+		return ""
+	}
+	return t.asks[0].id
 }
 
 // say says a line to the session: as a message, or as the answer to a permission request.

@@ -143,3 +143,68 @@ func TestChatSendsHeldLinesInOrder(t *testing.T) {
 	require.Contains(t, second, "message: is ")
 	require.Empty(t, talk.held)
 }
+
+// A line that waited answers only the request that was shown when it was typed.
+func TestChatDoesNotAnswerAnotherRequestWithAHeldLine(t *testing.T) {
+	t.Parallel()
+	asks := func(id string) event.Event {
+		return event.Event{Payload: event.PermissionRequested{RequestID: id, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + id + `"}`)}}
+	}
+	away := fmt.Errorf("respond: %w", session.ErrUnavailable)
+	for name, c := range map[string]struct {
+		typed    string
+		open     []string // when the line is typed; the first one is shown
+		deciding string   // the request whose answer is in progress
+		arrives  string   // a request that arrives after the line
+		resolved string   // a request that is answered elsewhere after the line
+		err      error    // the result of the request in progress
+		shown    string   // what is shown at the end, "" for no request
+	}{
+		"the answer before it failed":     {"y", []string{"r2"}, "r1", "", "", away, "r1"},
+		"a message, then a request":       {"yes please", nil, "", "r1", "", nil, "r1"},
+		"an answer, answered elsewhere":   {"y", []string{"r1"}, "", "", "r1", nil, ""},
+		"an answer, and the next request": {"y", []string{"r1", "r2"}, "", "", "r1", nil, "r2"},
+	} {
+		var out, errs bytes.Buffer
+		talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(nil, "")
+		talk.tty, talk.asking = true, true
+		for _, id := range c.open {
+			require.NoError(t, talk.event(received{event: asks(id)}, true))
+		}
+		if c.deciding != "" {
+			talk.deciding = &ask{c.deciding, asks(c.deciding)}
+		}
+		require.NoError(t, talk.line(t.Context(), c.typed))
+		if c.arrives != "" {
+			require.NoError(t, talk.event(received{event: asks(c.arrives)}, true))
+		}
+		if c.resolved != "" {
+			resolved := event.Event{Payload: event.PermissionResolved{RequestID: c.resolved, Decision: "deny"}}
+			require.NoError(t, talk.event(received{event: resolved}, true))
+		}
+		require.NoError(t, talk.answered(t.Context(), answer{err: c.err}))
+		out.Reset()
+		require.NoError(t, talk.step(t.Context(), make(chan os.Signal)), name)
+		require.Nil(t, talk.deciding, name)
+		require.False(t, talk.asking, name)
+		require.Contains(t, errs.String(), "sojourn: not sent: "+c.typed+"\n", name)
+		require.Empty(t, talk.held, name)
+		if c.shown != "" {
+			require.Equal(t, c.shown, talk.asks[0].id, name)
+			require.Contains(t, out.String(), "command: "+c.shown, name)
+		}
+	}
+}
+
+// A line that waited for another answer is the answer to the request it was typed for.
+func TestChatAnswersWithAHeldLineWhatItWasTypedFor(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(nil, "")
+	talk.tty, talk.asking = true, true
+	require.NoError(t, talk.event(received{event: event.Event{Payload: event.PermissionRequested{RequestID: "r1", ToolName: "Bash"}}}, true))
+	require.NoError(t, talk.line(t.Context(), "maybe")) // is refused before it is sent
+	require.NoError(t, talk.answered(t.Context(), answer{}))
+	require.NoError(t, talk.step(t.Context(), make(chan os.Signal)))
+	require.Contains(t, errs.String(), "the agent waits for y or n")
+}
