@@ -7,15 +7,21 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/reducer"
 )
 
 func (p *Printer) upsert(l *lane, b event.Block, at time.Time) {
 	k := key{l.id, b.ID}
 	known := p.blocks[k]
+	if known != nil && known.recreatedBy(b) {
+		p.finish(known)
+		known = nil
+	}
 	if known == nil {
 		known = &block{lane: l, typ: b.Type, begun: at}
 		p.blocks[k] = known
 	}
+	known.noteLost(b)
 	switch known.typ {
 	case event.BlockAssistantText, event.BlockThinking:
 		p.textBlock(known, b)
@@ -27,6 +33,20 @@ func (p *Printer) upsert(l *lane, b event.Block, at time.Time) {
 		p.toolResult(known, b, at)
 	case event.BlockSystem, event.BlockError, event.BlockSkillLoad:
 		p.small(known, b)
+	}
+}
+
+// recreatedBy reports whether given creates a lost block again, as the reducer does: the
+// agent emits it anew, and what was shown of it is not valid any more. A user's message is
+// the same in both, so it is not shown twice.
+func (b *block) recreatedBy(given event.Block) bool {
+	begins := given.Type != "" && (given.Status == event.StatusPending || given.Status == event.StatusComplete)
+	return begins && b.lost && !reducer.Lost(given) && b.typ != event.BlockUserMessage
+}
+
+func (b *block) noteLost(given event.Block) {
+	if _, marked := given.Metadata["lost"]; marked {
+		b.lost = reducer.Lost(given)
 	}
 }
 

@@ -68,6 +68,8 @@ type block struct {
 	// seen is the text so far, while it may still change.
 	seen strings.Builder
 	done bool
+	// lost means that the agent has withdrawn the block, or died before it stored it.
+	lost bool
 	// blank counts line ends that are shown only if text follows; started says
 	// that some text was shown, pending is text that waits for its line's end.
 	blank   int

@@ -84,6 +84,7 @@ func (w *walk) tool(l *lane, b event.Block, results map[string]event.Block) {
 	result, ended := results[b.ToolUseID]
 	known := &block{lane: l, typ: b.Type, begun: b.Timestamp}
 	known.merge(b)
+	known.noteLost(b)
 	w.p.blocks[key{l.id, b.ID}] = known
 	w.p.tools[b.ToolUseID] = known
 	if spawned || !ended {
