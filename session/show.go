@@ -130,7 +130,7 @@ func (c *Client) showStream(ctx context.Context, conv *Conversation, after uint6
 			return fmt.Errorf("show session %s: %w", conv.SessionID, err)
 		}
 		b.Add(ev)
-		conv.noteAsk(ev)
+		conv.Asks = OpenRequests(conv.Asks, ev)
 		conv.noteOptions(ev)
 	}
 	conv.State, conv.From = b.State(), FromStream
@@ -149,16 +149,21 @@ func (conv *Conversation) noteOptions(ev event.Event) {
 	}
 }
 
-// noteAsk adds an open permission request, and drops an answered one.
-func (conv *Conversation) noteAsk(ev event.Event) {
+// OpenRequests returns the open permission requests after ev, oldest first; open are those
+// before it, and may be overwritten. The end of a turn ends its requests, since a lost host
+// never answers them; a parked turn has not ended.
+func OpenRequests(open []event.Event, ev event.Event) []event.Event {
 	switch p := ev.Payload.(type) {
 	case event.PermissionRequested:
-		conv.Asks = append(conv.Asks, ev)
+		return append(open, ev)
 	case event.PermissionResolved:
-		conv.Asks = slices.DeleteFunc(conv.Asks, func(ask event.Event) bool {
+		return slices.DeleteFunc(open, func(ask event.Event) bool {
 			return ask.Payload.(event.PermissionRequested).RequestID == p.RequestID
 		})
+	case event.QueryCompleted, event.QueryFailed, event.QueryInterrupted:
+		return nil
 	}
+	return open
 }
 
 func (c *Client) showArchive(ctx context.Context, conv *Conversation) error {

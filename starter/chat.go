@@ -92,10 +92,10 @@ type talk struct {
 	turns map[string]bool
 	// asks are the open permission requests; the first one is shown and answered
 	// first. asked is the id of the one that is shown.
-	asks  []ask
+	asks  []event.Event
 	asked string
 	// deciding is the request whose answer is in progress; nil for none.
-	deciding *ask
+	deciding *event.Event
 	signals  int
 	ended    bool
 	prompted bool
@@ -109,12 +109,6 @@ type heldLine struct {
 	// askID is the permission request that was shown when the line was typed; "" for
 	// none. The line answers no other one.
 	askID string
-}
-
-// ask is a permission request without an answer yet.
-type ask struct {
-	id    string
-	event event.Event
 }
 
 // received is an event, or the error that ends them.
@@ -286,7 +280,7 @@ func (t *talk) firstAsk() string {
 	if len(t.asks) == 0 {
 		return ""
 	}
-	return t.asks[0].id
+	return t.asks[0].Payload.(event.PermissionRequested).RequestID
 }
 
 // say says a line to the session: as a message, or as the answer to a permission request.
@@ -338,7 +332,7 @@ func (t *talk) answered(ctx context.Context, a answer) error {
 
 // askAgain shows a request again whose answer did not reach the session. Without it the next
 // "y" would be a message. A request that the session refused is not open any more.
-func (t *talk) askAgain(undecided *ask, err error) error {
+func (t *talk) askAgain(undecided *event.Event, err error) error {
 	if undecided == nil || errors.As(err, new(*session.InvalidError)) {
 		return nil
 	}
@@ -369,7 +363,7 @@ func (t *talk) aside(write func()) {
 // decide reads a line as the answer to a permission request.
 func (t *talk) decide(ctx context.Context, line string) error {
 	word, why, _ := strings.Cut(line, " ")
-	req := session.RespondRequest{RequestID: t.asks[0].id}
+	req := session.RespondRequest{RequestID: t.firstAsk()}
 	switch strings.ToLower(word) {
 	case "y", "yes":
 		req.Allow = true
@@ -406,15 +400,19 @@ func (t *talk) event(s received, more bool) error {
 // showAsk shows the request that the next answer is for. Others wait for that
 // answer: the approved request must be the one that the screen showed last.
 func (t *talk) showAsk() error {
-	if t.p == nil || len(t.asks) == 0 || t.asks[0].id == t.asked {
+	if t.p == nil || len(t.asks) == 0 || t.firstAsk() == t.asked {
 		return nil
 	}
-	t.asked = t.asks[0].id
-	return t.show(t.asks[0].event)
+	t.asked = t.firstAsk()
+	return t.show(t.asks[0])
 }
 
-// note tracks turns and open questions.
+// note tracks turns and open requests.
 func (t *talk) note(e event.Event) {
+	t.asks = session.OpenRequests(t.asks, e)
+	if t.deciding != nil && len(session.OpenRequests([]event.Event{*t.deciding}, e)) == 0 {
+		t.deciding = nil
+	}
 	switch b := e.Payload.(type) {
 	case event.QueryStarted:
 		t.turns[b.ExecutionID] = true
@@ -424,10 +422,6 @@ func (t *talk) note(e event.Event) {
 		t.turnEnded(b.Query, errReported)
 	case event.QueryInterrupted:
 		t.turnEnded(b.Query, errReported)
-	case event.PermissionRequested:
-		t.asks = append(t.asks, ask{b.RequestID, e})
-	case event.PermissionResolved:
-		t.forget(b.RequestID)
 	}
 }
 
@@ -439,18 +433,6 @@ func (t *talk) turnEnded(q event.Query, failure error) {
 			if failure != nil {
 				t.failure = failure
 			}
-		}
-	}
-}
-
-func (t *talk) forget(requestID string) {
-	if t.deciding != nil && t.deciding.id == requestID {
-		t.deciding = nil
-	}
-	for i, ask := range t.asks {
-		if ask.id == requestID {
-			t.asks = append(t.asks[:i:i], t.asks[i+1:]...)
-			return
 		}
 	}
 }

@@ -62,7 +62,8 @@ func TestChatShowsTheRequestThatItAnswers(t *testing.T) {
 		require.NoError(t, talk.event(received{event: asks(id, command)}, true))
 	}
 	shown := map[string]string{"r1": "command: first", "r2": "command: second"}
-	now, next := talk.asks[0].id, talk.asks[1].id
+	now := talk.firstAsk()
+	next := map[string]string{"r1": "r2", "r2": "r1"}[now]
 	require.Contains(t, out.String(), shown[now])
 	require.NotContains(t, out.String(), shown[next])
 	require.NoError(t, talk.event(received{event: event.Event{Payload: event.PermissionResolved{RequestID: now, Decision: "allow"}}}, true))
@@ -96,7 +97,7 @@ func TestChatAsksAgainWhatWasNotAnswered(t *testing.T) {
 		require.NoError(t, talk.answered(t.Context(), answer{err: c.err}), name)
 		require.Len(t, talk.asks, c.open, name)
 		if c.open == 2 {
-			require.Equal(t, "r1", talk.asks[0].id, name)
+			require.Equal(t, "r1", talk.firstAsk(), name)
 			require.Greater(t, strings.LastIndex(out.String(), "command: r1"), strings.LastIndex(out.String(), "command: r2"), "the request that is answered was shown last")
 		}
 	}
@@ -172,7 +173,7 @@ func TestChatDoesNotAnswerAnotherRequestWithAHeldLine(t *testing.T) {
 			require.NoError(t, talk.event(received{event: asks(id)}, true))
 		}
 		if c.deciding != "" {
-			talk.deciding = &ask{c.deciding, asks(c.deciding)}
+			talk.deciding = new(asks(c.deciding))
 		}
 		require.NoError(t, talk.line(t.Context(), c.typed))
 		if c.arrives != "" {
@@ -190,7 +191,7 @@ func TestChatDoesNotAnswerAnotherRequestWithAHeldLine(t *testing.T) {
 		require.Contains(t, errs.String(), "sojourn: not sent: "+c.typed+"\n", name)
 		require.Empty(t, talk.held, name)
 		if c.shown != "" {
-			require.Equal(t, c.shown, talk.asks[0].id, name)
+			require.Equal(t, c.shown, talk.firstAsk(), name)
 			require.Contains(t, out.String(), "command: "+c.shown, name)
 		}
 	}
@@ -207,4 +208,42 @@ func TestChatAnswersWithAHeldLineWhatItWasTypedFor(t *testing.T) {
 	require.NoError(t, talk.answered(t.Context(), answer{}))
 	require.NoError(t, talk.step(t.Context(), make(chan os.Signal)))
 	require.Contains(t, errs.String(), "the agent waits for y or n")
+}
+
+// The requests of a turn end with it, answered or not: those of a lost host never get an
+// answer. A line after that is a message. A parked turn has not ended.
+func TestChatForgetsTheRequestsOfATurnThatEnded(t *testing.T) {
+	t.Parallel()
+	q := event.Query{ExecutionID: "x1"}
+	for name, c := range map[string]struct {
+		then     event.Payload
+		deciding bool
+		err      error
+		message  bool
+	}{
+		"completed":                    {event.QueryCompleted{Query: q}, false, nil, true},
+		"failed":                       {event.QueryFailed{Query: q}, false, nil, true},
+		"interrupted":                  {event.QueryInterrupted{Query: q}, false, nil, true},
+		"ended while an answer failed": {event.QueryFailed{Query: q}, true, session.ErrUnavailable, true},
+		"parked":                       {event.Status{State: "waiting"}, false, nil, false},
+	} {
+		var out, errs bytes.Buffer
+		talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(nil, "")
+		talk.note(event.Event{Payload: event.QueryStarted{Query: q}})
+		for _, id := range []string{"r1", "r2"} {
+			talk.note(event.Event{Payload: event.PermissionRequested{RequestID: id, ToolName: "Bash"}})
+		}
+		if c.deciding {
+			talk.deciding, talk.asks, talk.asking = &talk.asks[0], talk.asks[1:], true
+		}
+		talk.note(event.Event{Payload: c.then})
+		require.NoError(t, talk.answered(t.Context(), answer{err: c.err}), name)
+		errs.Reset()
+		require.NoError(t, talk.line(t.Context(), "a message that is \xff refused"), name)
+		if c.message {
+			require.Contains(t, errs.String(), "message.text: is not UTF-8", name)
+			continue
+		}
+		require.Contains(t, errs.String(), "the agent waits for y or n", name)
+	}
 }
