@@ -166,8 +166,8 @@ func (s *Session) environment(given event.Environment, implied string) {
 	s.Environment = &env
 }
 
-// ended moves the execution to Last. It keeps what the start had and the end does not
-// repeat.
+// ended moves the execution to Last, and ends its requests: a lost host never answers them.
+// It keeps what the start had and the end does not repeat.
 func (s *Session) ended(q event.Query, status ExecutionStatus, at time.Time) {
 	x := Execution{Query: normalQuery(q), Status: status, EndedAt: at}
 	if s.Current != nil && s.Current.ExecutionID == q.ExecutionID {
@@ -178,7 +178,7 @@ func (s *Session) ended(q event.Query, status ExecutionStatus, at time.Time) {
 		}
 		s.Current = nil
 	}
-	s.Last = &x
+	s.Last, s.Permissions = &x, nil
 }
 
 func (s *Session) failed(err *event.ErrorInfo) {

@@ -252,3 +252,18 @@ func BenchmarkBuilderFiles(b *testing.B) {
 		})
 	}
 }
+
+// The requests of a turn end with it, answered or not: those of a lost host never get an
+// answer.
+func TestRequestsEndWithTheirTurn(t *testing.T) {
+	t.Parallel()
+	q := event.Query{ExecutionID: "x1"}
+	for _, end := range []event.Payload{event.QueryCompleted{Query: q}, event.QueryFailed{Query: q}, event.QueryInterrupted{Query: q}} {
+		var s Session
+		for _, p := range []event.Payload{event.QueryStarted{Query: q}, event.PermissionRequested{RequestID: "r1"}, event.Status{State: "waiting"}} {
+			s = s.Next(event.Event{Payload: p})
+		}
+		require.Len(t, s.Permissions, 1, "a parked turn has not ended")
+		require.Empty(t, s.Next(event.Event{Payload: end}).Permissions, "%T", end)
+	}
+}
