@@ -41,19 +41,41 @@ type cli struct {
 // Run runs the program with a command line, without the program's name, and
 // returns the exit code: 0 done, 1 failed, 2 wrong usage, 3 refused by the session,
 // 4 interrupted, 5 timed out. getenv returns a variable of the environment, "" for none. SIGINT and SIGTERM end it, as does
-// ctx.
+// ctx; a second signal ends the process.
 func Run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// A command that is busy with something else does not see the first signal; the
+	// second one ends the process.
+	context.AfterFunc(ctx, stop)
 	c := &cli{getenv: getenv, stdin: stdin, stdout: stdout, stderr: stderr, agents: builtin.Registry()}
 	c.wholeStdin = sync.OnceValues(func() ([]byte, error) {
-		return io.ReadAll(io.LimitReader(stdin, session.MaxMessageBytes+1))
+		return readAll(ctx, io.LimitReader(stdin, session.MaxMessageBytes+1))
 	})
 	defer c.conns.close()
 	root := c.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	return c.report(err, ctx.Err() != nil)
+}
+
+// readAll reads to the end of r, or until ctx ends.
+func readAll(ctx context.Context, r io.Reader) ([]byte, error) {
+	var data []byte
+	read := make(chan error, 1)
+	// A read of standard input can't be canceled: this goroutine ends with the input
+	// or the program.
+	go func() {
+		var err error
+		data, err = io.ReadAll(r)
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		return data, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // printJSON writes one value on one line, without escaping < and >.
