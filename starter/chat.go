@@ -2,12 +2,12 @@ package starter
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -38,8 +38,8 @@ one of them was refused, or its turn failed or was interrupted.`,
 	return cmd
 }
 
-// chat runs the conversation. It handles signals itself, to distinguish an
-// interrupt of the turn from leaving, so they must not end the command's context.
+// chat runs the conversation. It handles signals itself, to distinguish an interrupt of the
+// turn from leaving.
 func (c *cli) chat(ctx context.Context, id, whenBusy string) error {
 	if err := (session.Message{Text: "-", WhenBusy: session.BusyPolicy(whenBusy)}).Validate(); err != nil {
 		return err
@@ -53,14 +53,17 @@ func (c *cli) chat(ctx context.Context, id, whenBusy string) error {
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	signals := c.signals.own()
+	if err := ctx.Err(); err != nil {
+		return err // by a signal just before
+	}
+	talking, cancel := context.WithCancel(ctx)
 	defer t.owned.Wait()
 	defer cancel()
-	t.start(ctx, after)
-	return joinFlush(t.loop(ctx, signals), t.flush)
+	defer c.signals.stop() // after that, one more ends the process
+	t.start(talking, after)
+	err = joinFlush(t.loop(talking, signals), t.flush)
+	return cmp.Or(err, ctx.Err())
 }
 
 // talk is a chat's state. Only the loop accesses it.

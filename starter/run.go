@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/adapters/builtin"
@@ -27,6 +24,8 @@ type cli struct {
 	// is read once: see takesBeginnings.
 	wholeStdin func() ([]byte, error)
 
+	signals *signals
+
 	json    bool
 	envFile string
 
@@ -43,12 +42,11 @@ type cli struct {
 // 4 interrupted, 5 timed out. getenv returns a variable of the environment, "" for none. SIGINT and SIGTERM end it, as does
 // ctx; a second signal ends the process.
 func Run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// A command that is busy with something else does not see the first signal; the
-	// second one ends the process.
-	context.AfterFunc(ctx, stop)
-	c := &cli{getenv: getenv, stdin: stdin, stdout: stdout, stderr: stderr, agents: builtin.Registry()}
+	s := newSignals()
+	defer s.notify()()
+	ctx, end := s.context(ctx)
+	defer end()
+	c := &cli{getenv: getenv, stdin: stdin, stdout: stdout, stderr: stderr, agents: builtin.Registry(), signals: s}
 	c.wholeStdin = sync.OnceValues(func() ([]byte, error) {
 		return readAll(ctx, io.LimitReader(stdin, session.MaxMessageBytes+1))
 	})

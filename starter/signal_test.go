@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/session"
 )
 
 // reading is the program as a process that reads standard input, which stays open.
@@ -63,4 +65,34 @@ func TestASecondSignalEndsTheProcess(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	<-r.ended
 	require.Equal(t, "signal: interrupt", r.cmd.ProcessState.String())
+}
+
+// A signal ends the command's context, unless the command owns the signals.
+func TestASignalEndsTheContext(t *testing.T) {
+	t.Parallel()
+	s := newSignals()
+	ctx, end := s.context(t.Context())
+	defer end()
+	s.arrived <- os.Interrupt
+	<-ctx.Done()
+}
+
+// After Ctrl-C in chat, which interrupts a turn, an error is reported as what it is.
+func TestChatReportsErrorsAfterAnInterrupt(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	s := newSignals()
+	ctx, end := s.context(t.Context())
+	defer end()
+	talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, signals: s}).newTalk(nil, "")
+	owned := talk.c.signals.own()
+	s.arrived <- os.Interrupt
+	require.NoError(t, talk.step(ctx, owned))
+	require.Contains(t, errs.String(), "Ctrl-C again leaves")
+	go func() { talk.events <- received{err: session.ErrClosed} }()
+	err := talk.loop(ctx, owned)
+	require.ErrorIs(t, err, session.ErrClosed)
+	errs.Reset()
+	require.Equal(t, exitRefused, talk.c.report(err, ctx.Err() != nil))
+	require.NotContains(t, errs.String(), "stopped")
 }
