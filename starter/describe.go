@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -219,16 +220,80 @@ func (w waiting) line() string {
 const maxInbox = 1000
 
 func (c *cli) inbox(ctx context.Context) error {
-	found, err := c.inboxOf(ctx)
+	sc, err := c.client(ctx, needTemporal)
 	if err != nil {
 		return err
 	}
+	stop := sync.OnceFunc(c.patience("asking the sessions that wait"))
+	defer stop()
+	open, err := collect(ctx, sc, listFlags{query: fmt.Sprintf("%s IN ('%s', '%s')", session.AttrStatus.GetName(), session.StatusWaiting, session.StatusPaused), all: true, limit: maxInbox})
+	if err != nil {
+		return err
+	}
+	found, missing, err := c.inboxOf(ctx, open, c.inspect)
+	if err != nil {
+		return err
+	}
+	stop()
+	return c.printInbox(found, missing)
+}
+
+// inboxOf returns what sessions wait for. missing reports whether one of them did not
+// answer, which is printed: the others' requests must not depend on it.
+func (c *cli) inboxOf(ctx context.Context, open []session.Summary, inspect func(context.Context, string) (session.Inspection, error)) (found []waiting, missing bool, err error) {
+	found = []waiting{}
+	for _, s := range open {
+		i, err := inspect(ctx, s.SessionID)
+		switch {
+		case err == nil:
+			found = append(found, c.entries(ctx, s.SessionID, i)...)
+		case errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotFound):
+			// It was closed meanwhile.
+		case ctx.Err() != nil || errors.Is(err, session.ErrUnavailable):
+			return nil, false, err // of every session
+		default:
+			missing = true
+			c.warn("what session %s waits for is not known: %s", s.SessionID, explain(err).line)
+		}
+	}
+	return found, missing, nil
+}
+
+// entries returns what one session waits for.
+func (c *cli) entries(ctx context.Context, id string, i session.Inspection) []waiting {
+	var found []waiting
+	entry := waiting{SessionID: id, Title: i.Title, Agent: i.Agent}
+	if i.Status == session.StatusPaused {
+		entry.Limit = i.WaitsFor
+		found = append(found, entry)
+	}
+	if i.Parked != nil {
+		entry.ParkedSince = &i.Parked.Since
+	}
+	for _, r := range c.requests(ctx, i) {
+		entry.Request = &r
+		found = append(found, entry)
+	}
+	return found
+}
+
+// printInbox prints the entries. With missing ones the exit code is 1.
+func (c *cli) printInbox(found []waiting, missing bool) error {
+	if err := c.printWaiting(found, missing); err != nil || !missing {
+		return err
+	}
+	return errReported
+}
+
+func (c *cli) printWaiting(found []waiting, missing bool) error {
 	if c.json {
 		return c.printJSON(found)
 	}
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(c.stderr, "sojourn: nothing waits for a person")
-		return err
+		if missing {
+			return nil
+		}
+		return writeLine(c.stderr, "sojourn: nothing waits for a person")
 	}
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	_, bad := fmt.Fprintln(w, "SESSION\tTITLE\tWAITS FOR")
@@ -239,42 +304,5 @@ func (c *cli) inbox(ctx context.Context) error {
 	if err := errors.Join(bad, w.Flush()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(c.stderr, "sojourn: sojourn respond SESSION REQUEST allow|deny answers; sojourn configure SESSION raises a limit")
-	return err
-}
-
-func (c *cli) inboxOf(ctx context.Context) ([]waiting, error) {
-	sc, err := c.client(ctx, needTemporal)
-	if err != nil {
-		return nil, err
-	}
-	stop := c.patience("asking the sessions that wait")
-	defer stop()
-	open, err := collect(ctx, sc, listFlags{query: fmt.Sprintf("%s IN ('%s', '%s')", session.AttrStatus.GetName(), session.StatusWaiting, session.StatusPaused), all: true, limit: maxInbox})
-	if err != nil {
-		return nil, err
-	}
-	found := []waiting{}
-	for _, s := range open {
-		i, err := c.inspect(ctx, s.SessionID)
-		if errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotFound) {
-			continue // it was closed meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		entry := waiting{SessionID: s.SessionID, Title: i.Title, Agent: i.Agent}
-		if i.Status == session.StatusPaused {
-			entry.Limit = i.WaitsFor
-			found = append(found, entry)
-		}
-		if i.Parked != nil {
-			entry.ParkedSince = &i.Parked.Since
-		}
-		for _, r := range c.requests(ctx, i) {
-			entry.Request = &r
-			found = append(found, entry)
-		}
-	}
-	return found, nil
+	return writeLine(c.stderr, "sojourn: sojourn respond SESSION REQUEST allow|deny answers; sojourn configure SESSION raises a limit")
 }
