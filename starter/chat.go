@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -153,7 +154,9 @@ func (t *talk) start(ctx context.Context, after uint64) {
 
 func (t *talk) readEvents(ctx context.Context, after uint64) {
 	defer close(t.events)
-	for e, err := range t.h.Events(ctx, after, session.Follow) {
+	// A session that waited long may have no event in the stream, and the next one is not
+	// its first.
+	for e, err := range eventsLeft(after, func(after uint64) iter.Seq2[event.Event, error] { return t.h.Events(ctx, after, session.Follow) }) {
 		select {
 		case t.events <- received{e, err}:
 		case <-ctx.Done():

@@ -2,22 +2,28 @@ package starter
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"iter"
 
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
-	"github.com/sojourn-run/sojourn/stream"
 )
 
 // catchUp shows the conversation so far and returns the number of its last event.
-// It sets the running turns and open questions.
+// It sets the running turns and open requests.
 func (t *talk) catchUp(ctx context.Context) (after uint64, err error) {
+	return t.replay(func(after uint64) iter.Seq2[event.Event, error] { return t.h.Events(ctx, after, false) })
+}
+
+// replay is catchUp for what read yields.
+func (t *talk) replay(read func(after uint64) iter.Seq2[event.Event, error]) (after uint64, err error) {
 	var b reducer.Builder
-	for e, err := range t.h.Events(ctx, 0, false) {
-		if errors.Is(err, stream.ErrPurged) {
-			return t.tail(ctx)
-		}
+	for e, err := range eventsLeft(0, read) {
 		if err != nil {
 			return 0, err
+		}
+		if first := e.Context.Seq; after == 0 && first > 1 {
+			t.hint(fmt.Sprintf("events 1 to %d are past the stream's retention; sojourn show has the whole conversation", first-1))
 		}
 		b.Add(e)
 		t.note(e)
@@ -33,14 +39,4 @@ func (t *talk) catchUp(ctx context.Context) (after uint64, err error) {
 		return after, err
 	}
 	return after, t.showAsk()
-}
-
-// tail handles a conversation whose beginning the stream no longer has.
-func (t *talk) tail(ctx context.Context) (uint64, error) {
-	log, err := t.c.log(ctx)
-	if err != nil {
-		return 0, err
-	}
-	tail, err := log.Tail(ctx, t.h.ID())
-	return tail.LastSeq, err
 }

@@ -134,7 +134,7 @@ func (c *cli) respond(ctx context.Context, id, answer string, req session.Respon
 // showRequest shows the request that is answered, on standard error. The answer
 // does not wait for a stream that can't be read.
 func (c *cli) showRequest(ctx context.Context, id, request string) {
-	conv, err := c.conversation(ctx, id, session.FromStream)
+	asks, err := c.asks(ctx, id)
 	if err != nil {
 		if ctx.Err() == nil {
 			c.warn("request %s is not shown: %s", request, explain(err).line)
@@ -142,7 +142,7 @@ func (c *cli) showRequest(ctx context.Context, id, request string) {
 		return
 	}
 	p := render.New(c.stderr, c.renderOptions(c.stderr))
-	for _, ask := range conv.Asks {
+	for _, ask := range asks {
 		if ask.Payload.(event.PermissionRequested).RequestID == request {
 			_ = p.Event(ask) // errors of standard error don't matter
 		}

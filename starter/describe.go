@@ -64,11 +64,11 @@ func (c *cli) requests(ctx context.Context, i session.Inspection) []event.Permis
 		return open
 	}
 	asked := map[string]event.PermissionRequested{}
-	conv, err := c.conversation(ctx, i.SessionID, session.FromStream)
+	asks, err := c.asks(ctx, i.SessionID)
 	if err != nil {
 		c.warn("what session %s asks is not shown: %s", i.SessionID, explain(err).line)
 	}
-	for _, ask := range conv.Asks {
+	for _, ask := range asks {
 		p := ask.Payload.(event.PermissionRequested)
 		asked[p.RequestID] = p
 	}

@@ -1,0 +1,122 @@
+package starter
+
+import (
+	"bytes"
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/session"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// retained reads a stream as [stream.Log.Read] does. Its first events are purged; firsts are
+// the first ones that are left, one for each read, since retention continues meanwhile.
+func retained(events []event.Event, firsts ...uint64) func(uint64) iter.Seq2[event.Event, error] {
+	return func(after uint64) iter.Seq2[event.Event, error] {
+		return func(yield func(event.Event, error) bool) {
+			first := firsts[0]
+			firsts = firsts[min(1, len(firsts)-1):]
+			if after+1 < first {
+				yield(event.Event{}, &stream.GapError{SessionID: "s1", Want: after + 1, Have: first, Purged: true})
+				return
+			}
+			for _, e := range events[after:] {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func numbered(payloads ...event.Payload) (events []event.Event) {
+	for i, p := range payloads {
+		events = append(events, event.Event{Payload: p, Context: event.Context{SessionID: "s1", Seq: uint64(i + 1)}})
+	}
+	return events
+}
+
+func oldSession() []event.Event {
+	text := "Run it"
+	return numbered(
+		event.SessionInitialized{Agent: "claude"}, event.SessionIdle{}, event.QueryStarted{Query: event.Query{ExecutionID: "x1"}},
+		event.BlockUpsert{Block: event.Block{ID: "u", Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text}},
+		event.PermissionRequested{RequestID: "r1", ToolName: "Bash"},
+	)
+}
+
+// What is left of a session is read, from the first event that is there.
+func TestEventsLeft(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		firsts []uint64
+		after  uint64
+		want   []uint64
+	}{
+		"all":                  {[]uint64{1}, 0, []uint64{1, 2, 3, 4, 5}},
+		"the rest":             {[]uint64{1}, 3, []uint64{4, 5}},
+		"the beginning purged": {[]uint64{3}, 0, []uint64{3, 4, 5}},
+		"more in the meantime": {[]uint64{3, 5}, 0, []uint64{5}},
+	} {
+		var got []uint64
+		for e, err := range eventsLeft(c.after, retained(oldSession(), c.firsts...)) {
+			require.NoError(t, err, name)
+			got = append(got, e.Context.Seq)
+		}
+		require.Equal(t, c.want, got, name)
+	}
+}
+
+// A gap behind an event, and one that retention did not make, are errors.
+func TestEventsLeftReportsAGap(t *testing.T) {
+	t.Parallel()
+	hole := &stream.GapError{SessionID: "s1", Want: 1, Have: 3}
+	late := &stream.GapError{SessionID: "s1", Want: 2, Have: 4, Purged: true}
+	none := &stream.GapError{SessionID: "s1", Want: 1, Purged: true}
+	for _, c := range []struct {
+		events []event.Event
+		gap    *stream.GapError
+	}{{nil, hole}, {oldSession()[:1], late}, {nil, none}} {
+		var last error
+		for _, err := range eventsLeft(0, func(uint64) iter.Seq2[event.Event, error] {
+			return func(yield func(event.Event, error) bool) {
+				for _, e := range c.events {
+					if !yield(e, nil) {
+						return
+					}
+				}
+				yield(event.Event{}, c.gap)
+			}
+		}) {
+			last = err
+		}
+		require.Equal(t, error(c.gap), last)
+	}
+}
+
+// The open requests of a session whose first events are past retention are found.
+func TestRequestsOfAnOldSession(t *testing.T) {
+	t.Parallel()
+	open, err := openIn(eventsLeft(0, retained(oldSession(), 3)))
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	require.Equal(t, "r1", open[0].Payload.(event.PermissionRequested).RequestID)
+}
+
+// A chat with such a session shows what is left, and a line answers the request.
+func TestChatWithAnOldSession(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	talk := (&cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}).newTalk(&session.Handle{}, "")
+	after, err := talk.replay(retained(oldSession(), 3))
+	require.NoError(t, err)
+	require.Equal(t, uint64(5), after)
+	require.Equal(t, "r1", talk.firstAsk())
+	require.Contains(t, out.String(), "› Run it")
+	require.Contains(t, out.String(), "? may it run  Bash")
+	require.Equal(t, "sojourn: events 1 to 2 are past the stream's retention; sojourn show has the whole conversation\n", errs.String())
+}
