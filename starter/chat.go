@@ -294,7 +294,7 @@ func (t *talk) say(ctx context.Context, line string) error {
 	if len(t.asks) > 0 {
 		return t.decide(ctx, line)
 	}
-	m, err := t.c.message(line, sendFlags{whenBusy: string(t.busy)})
+	m, err := literal(line, sendFlags{whenBusy: string(t.busy)})
 	if err != nil {
 		return t.refused(err)
 	}

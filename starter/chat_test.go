@@ -247,3 +247,17 @@ func TestChatForgetsTheRequestsOfATurnThatEnded(t *testing.T) {
 		require.Contains(t, errs.String(), "the agent waits for y or n", name)
 	}
 }
+
+// A line "-" is a message like any other: the input is the conversation, not one message.
+func TestChatSendsADash(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	c := &cli{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
+	c.wholeStdin = func() ([]byte, error) {
+		t.Error("the rest of the input was read as the message")
+		return []byte("y"), nil
+	}
+	talk := c.newTalk(nil, "refuses every message")
+	require.NoError(t, talk.line(t.Context(), "-"))
+	require.Contains(t, errs.String(), "message.whenBusy")
+}

@@ -203,18 +203,24 @@ func joinFlush(err error, flush func() error) error {
 	return err
 }
 
-// message returns the message, validated before anything is connected.
+// message returns the message, whose text "-" is standard input. It is validated before
+// anything is connected.
 func (c *cli) message(text string, f sendFlags) (session.Message, error) {
-	m := session.Message{ID: f.messageID, Text: text, WhenBusy: session.BusyPolicy(f.whenBusy), MaxTicks: f.maxTicks}
-	if m.ID == "" {
-		m.ID = uuid.NewString()
-	}
 	if text == "-" {
 		data, err := c.wholeStdin()
 		if err != nil {
-			return m, fmt.Errorf("read the message from standard input: %w", err)
+			return session.Message{}, fmt.Errorf("read the message from standard input: %w", err)
 		}
-		m.Text = strings.TrimRight(string(data), "\r\n")
+		text = strings.TrimRight(string(data), "\r\n")
+	}
+	return literal(text, f)
+}
+
+// literal returns the message with exactly this text, validated.
+func literal(text string, f sendFlags) (session.Message, error) {
+	m := session.Message{ID: f.messageID, Text: text, WhenBusy: session.BusyPolicy(f.whenBusy), MaxTicks: f.maxTicks}
+	if m.ID == "" {
+		m.ID = uuid.NewString()
 	}
 	if !utf8.ValidString(m.Text) {
 		return m, usage("send text in UTF-8; other things can be put into the workspace as files", "message.text: is not UTF-8")
