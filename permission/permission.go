@@ -37,7 +37,9 @@ type Rule struct {
 	// address. Default: anything. A rule that allows must match each of the commands
 	// of a shell line and each path, and matches none with a redirection, a
 	// substitution or a .. in it, whose effect a pattern can't bound; one that denies
-	// or asks matches where any of them does, or any other text of the request.
+	// or asks matches where any of them does, or any other text of the request. It
+	// matches a command also without quotes and backslashes, with single blanks, and
+	// behind what only runs another one (sudo, env, A=b, then).
 	Match string `json:"match,omitempty"`
 	// Answer is allow, ask or deny. Required.
 	Answer Answer `json:"answer"`
@@ -164,12 +166,14 @@ func (r Rule) matches(s subject) bool {
 	if r.Answer == Allow {
 		return len(s.acts) > 0 && !slices.ContainsFunc(s.acts, func(act string) bool { return unbounded(act) || !like(r.Match, act) })
 	}
-	return slices.ContainsFunc(slices.Concat(s.acts, s.texts), func(text string) bool { return like(r.Match, text) })
+	plain := plainPattern(r.Match)
+	return slices.ContainsFunc(slices.Concat(s.acts, s.texts), func(text string) bool { return like(r.Match, text) }) ||
+		slices.ContainsFunc(s.spellings, func(text string) bool { return like(plain, text) })
 }
 
 // subject is what a request is about: acts are what it does, which limit an allowing rule;
-// texts are all its texts.
-type subject struct{ acts, texts []string }
+// texts are all its texts, and spellings the plain forms of its commands.
+type subject struct{ acts, texts, spellings []string }
 
 // The fields of the agents' requests that name what a tool acts on, by the
 // recordings of their streams.
@@ -194,6 +198,7 @@ func (s *subject) collect(field string, v any) {
 		switch {
 		case slices.Contains(commandFields, field):
 			s.acts = append(s.acts, commands(v)...)
+			s.spellings = append(s.spellings, spellings(v)...)
 		case slices.Contains(placeFields, field):
 			s.acts = append(s.acts, v)
 		}
@@ -222,24 +227,6 @@ func words(args []any) []string {
 		}
 	}
 	return out
-}
-
-// commands returns the commands that a shell line runs, as far as its text shows.
-// A split within quotes only yields more of them, each of which an allowing rule
-// must match.
-func commands(line string) []string {
-	var out []string
-	for _, part := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(";&|\n\r", r) }) {
-		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
-		}
-	}
-	return out
-}
-
-// unbounded reports whether an act may do more than its text shows.
-func unbounded(act string) bool {
-	return strings.ContainsAny(act, "`<>$()") || slices.Contains(strings.FieldsFunc(act, func(r rune) bool { return strings.ContainsRune("/\\ \t=:'\"", r) }), "..")
 }
 
 // like reports whether text matches a pattern.

@@ -66,10 +66,28 @@ func TestRules(t *testing.T) {
 		require.Equal(t, c.want, got, "%s %s", c.req.ToolName, c.req.Input)
 		require.NotEmpty(t, reason)
 	}
+	for _, line := range []string{
+		"git  push origin main", "git\tpush", `git "push"`, `git 'pu'sh`, `git pu\sh`, `"git" push`, `git $'push'`, "git \\\npush", "# x \\\ngit  push",
+		"for b in x; do git push; done", "if ! git push; then", "while git push; do ls; done", "{ git push; }", "(git push)", "$(git push)",
+		"`git push`", `git commit -m "$(git  push)"`, "f() { git push; }", "case x in x) git push;; esac", "git {push,}", "{git,push}", "git${IFS}push",
+		"F=1 git push", `F="1" G+=2 git push`, "F=1  sudo -u root git push", "env -i F=1 git push", "nohup time -p git push", "exec git push",
+		"command git push", "timeout 5 git push", "ls | xargs -n1 git push", `bash -lc "cd x && git  push"`, "/usr/bin/git push", "> /dev/null git push",
+		strings.Repeat("sudo ", 10_000) + "git push", "2>&1 git push", `F=1 git push "a;b"`,
+	} {
+		got, _ := rules.Answer(command("bash", line), Allow)
+		require.Equal(t, Deny, got, "%s", line)
+	}
+	got, _ := rules.Answer(request("bash", `{"command":["bash","-c","git push"]}`), Allow)
+	require.Equal(t, Deny, got)
+	got, _ = rules.Answer(command("bash", "echo git push"), "standing")
+	require.Equal(t, Answer("standing"), got, "the rule is about the command git")
+	quoted := Rules{{Tool: "*", Match: `git commit -m "wip*`, Answer: Ask}}
+	got, _ = quoted.Answer(command("bash", "git  commit -m 'wip: x'"), Allow)
+	require.Equal(t, Ask, got)
 	_, reason := rules.Answer(command("bash", "git push"), Allow)
 	require.Equal(t, "people push", reason)
 	question := event.PermissionRequested{ToolName: "mcp__ask", Questions: json.RawMessage(`[{}]`)}
-	got, _ := rules.Answer(question, Ask)
+	got, _ = rules.Answer(question, Ask)
 	require.Equal(t, Ask, got, "a question is a person's")
 }
 
@@ -115,6 +133,43 @@ func FuzzAllow(f *testing.F) {
 			require.True(t, strings.HasPrefix(part, "git "), line)
 		}
 	})
+}
+
+// FuzzDeny: no inserted quotes, backslashes and blanks let a denied line run.
+func FuzzDeny(f *testing.F) {
+	for _, line := range []string{"git push", "ls; git push origin", "{ F=1 sudo git push; }", "git push\nls", "> x git push & ls"} {
+		f.Add(line, []byte{1, 2, 3, 4, 0, 5, 1, 3, 2})
+	}
+	rules := Rules{{Tool: "bash", Match: "git push*", Answer: Deny}, {Tool: "bash", Match: "*", Answer: Allow}}
+	f.Fuzz(func(t *testing.T, line string, how []byte) {
+		if got, _ := rules.Answer(command("bash", line), Allow); got != Deny || strings.ContainsAny(line, "\"'\\$") {
+			return
+		}
+		got, _ := rules.Answer(command("bash", respell(line, how)), Allow)
+		require.Equal(t, Deny, got, "%q as %q", line, respell(line, how))
+	})
+}
+
+// respell inserts quotes and backslashes between the characters of a line, and blanks beside its
+// blanks.
+func respell(line string, how []byte) string {
+	var out strings.Builder
+	for i, r := range []rune(line) {
+		if len(how) > 0 {
+			switch k := how[i%len(how)]; {
+			case k%6 == 1 && r == ' ':
+				out.WriteString(" \t")
+			case k%6 == 2:
+				out.WriteString("''")
+			case k%6 == 3:
+				out.WriteByte('"')
+			case k%6 == 4 && r != '\n':
+				out.WriteByte('\\')
+			}
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
 }
 
 func FuzzLike(f *testing.F) {
