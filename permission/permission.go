@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -140,8 +141,10 @@ func (rs Rules) Validate() error {
 // to the user, which is not about a tool.
 func (rs Rules) Answer(req event.PermissionRequested, standing Answer) (Answer, string) {
 	if len(req.Questions) == 0 {
+		tool := strings.ToLower(req.ToolName)
+		about := sync.OnceValue(func() subject { return subjectOf(tool, req.Input) })
 		for _, r := range rs {
-			if like(strings.ToLower(r.Tool), strings.ToLower(req.ToolName)) && r.matches(subjects(req.Input)) {
+			if like(strings.ToLower(r.Tool), tool) && r.matches(about()) {
 				return r.Answer, r.reason()
 			}
 		}
@@ -173,17 +176,22 @@ func (r Rule) matches(s subject) bool {
 
 // subject is what a request is about: acts are what it does, which limit an allowing rule;
 // texts are all its texts, and spellings the plain forms of its commands.
-type subject struct{ acts, texts, spellings []string }
+type subject struct {
+	acts, texts, spellings []string
+	// globs reports whether the field pattern has paths; elsewhere it is a regular
+	// expression.
+	globs bool
+}
 
 // The fields of the agents' requests that name what a tool acts on, by the
 // recordings of their streams.
 var (
 	commandFields = []string{"command", "cmd"}
-	placeFields   = []string{"file_path", "filePath", "filepath", "path", "absolute_path", "notebook_path", "dir_path", "url", "uri", "patterns"}
+	placeFields   = []string{"file_path", "filePath", "filepath", "path", "absolute_path", "notebook_path", "dir_path", "movePath", "move_path", "destination", "paths", "url", "uri", "patterns"}
 )
 
-func subjects(input json.RawMessage) subject {
-	var s subject
+func subjectOf(tool string, input json.RawMessage) subject {
+	s := subject{globs: strings.Contains(tool, "glob")}
 	var v any
 	if json.Unmarshal(input, &v) == nil {
 		s.collect("", v)
@@ -215,7 +223,24 @@ func (s *subject) collect(field string, v any) {
 			s.texts = append(s.texts, name)
 			s.collect(name, e)
 		}
+		s.morePlaces(v)
 	}
+}
+
+// morePlaces collects the paths in fields that have other values in other tools.
+func (s *subject) morePlaces(fields map[string]any) {
+	text := func(name string) string { v, _ := fields[name].(string); return v }
+	if text("source") != "" && text("destination") != "" {
+		s.acts = append(s.acts, text("source"))
+	}
+	pattern := text("pattern")
+	if !s.globs || pattern == "" {
+		return
+	}
+	if folder := cmp.Or(text("path"), text("dir_path")); folder != "" && !strings.HasPrefix(pattern, "/") && !strings.HasPrefix(pattern, "~") {
+		pattern = strings.TrimSuffix(folder, "/") + "/" + pattern
+	}
+	s.acts = append(s.acts, pattern)
 }
 
 // words returns a command that is passed as its arguments.

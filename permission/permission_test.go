@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -28,11 +29,13 @@ func TestRules(t *testing.T) {
 		{Tool: "bash", Match: "git *", Answer: Allow},
 		{Tool: "bash", Match: "npm test", Answer: Allow},
 		{Tool: "write", Match: "/work/src/*", Answer: Allow},
+		{Tool: "g*", Match: "/work/src/*", Answer: Allow},
+		{Tool: "webfetch", Match: "https://example.org/docs/*", Answer: Allow},
 		{Tool: "*", Match: "*.env", Answer: Deny},
 		{Tool: "mcp__*", Answer: Allow},
 	}
 	require.NoError(t, rules.Validate())
-	for _, c := range []struct {
+	cases := []struct {
 		req  event.PermissionRequested
 		want Answer
 	}{
@@ -56,14 +59,39 @@ func TestRules(t *testing.T) {
 		{request("Write", `{"file_path":"/work/src/../../etc/passwd","content":"text"}`), "standing"},
 		{request("Write", `{"file_path":"/work/src/a.go","locations":[{"path":"/etc/passwd"}]}`), "standing"},
 		{request("Write", `{"file_path":"/work/other","content":"/work/src/a"}`), "standing"},
+		{request("Write", `{"changes":[{"path":"/work/src/a","kind":"update","movePath":"/etc/passwd"}]}`), "standing"},
+		{request("Write", `{"changes":[{"path":"/work/src/a","kind":"update","movePath":"/work/src/b"}]}`), Allow},
+		{request("Write", `{"path":"/work/src/a","move_path":"/etc/passwd"}`), "standing"},
+		{request("Write", `{"source":"/etc/passwd","destination":"/work/src/a"}`), "standing"},
+		{request("Write", `{"source":"/work/src/b","destination":"/etc/passwd"}`), "standing"},
+		{request("Write", `{"source":"agent","path":"/work/src/a"}`), Allow},
+		{request("Write", `{"paths":["/work/src/a","/etc/passwd"]}`), "standing"},
+		{request("Glob", `{"path":"/work/src/","pattern":"**/*.go"}`), Allow},
+		{request("Glob", `{"path":"/work/src/","pattern":"../../etc/*"}`), "standing"},
+		{request("Glob", `{"path":"/work/src/","pattern":"{..,x}/../*"}`), "standing"},
+		{request("Glob", `{"path":"/work/src/","pattern":"/etc/*"}`), "standing"},
+		{request("glob", `{"pattern":"/work/src/*.go"}`), Allow},
+		{request("Grep", `{"path":"/work/src/","pattern":"a(b|c)..$"}`), Allow},
+		{command("bash", `git -C src/.\./ status`), "standing"},
+		{command("bash", `git -C src/".". status`), "standing"},
+		{command("bash", `git -C src/{..,x}/ status`), "standing"},
+		{command("bash", `git -C src/.?/ status`), "standing"},
+		{command("bash", `git show HEAD..main`), Allow},
+		{request("WebFetch", `{"url":"https://example.org/docs/a%20b"}`), Allow},
+		{request("WebFetch", `{"url":"https://example.org/docs/../admin"}`), "standing"},
+		{request("WebFetch", `{"url":"https://example.org/docs/..?q=1"}`), "standing"},
+		{request("WebFetch", `{"url":"https://example.org/docs/%2e%2E/admin"}`), "standing"},
+		{request("WebFetch", `{"url":"https://example.org/docs/%252e.%2fadmin"}`), "standing"},
+		{request("WebFetch", `{"url":"https://example.org/docs/%zz/%2e%2e/admin"}`), "standing"},
 		{request("Read", `{"file_path":"/work/.env"}`), Deny},
 		{request("edit", `{"patterns":["/work/x/.env"]}`), Deny},
 		{request("mcp__issues__close", `{}`), Allow},
 		{request("mcp__issues__close", `no JSON`), Allow},
 		{request("bash", ``), "standing"},
-	} {
+	}
+	for _, c := range cases {
 		got, reason := rules.Answer(c.req, "standing")
-		require.Equal(t, c.want, got, "%s %s", c.req.ToolName, c.req.Input)
+		assert.Equal(t, c.want, got, "%s %s", c.req.ToolName, c.req.Input)
 		require.NotEmpty(t, reason)
 	}
 	for _, line := range []string{
@@ -128,7 +156,7 @@ func FuzzAllow(f *testing.F) {
 		if got, _ := rules.Answer(command("bash", line), Deny); got != Allow {
 			return
 		}
-		require.False(t, strings.ContainsAny(line, "`<>$()"), line)
+		require.False(t, strings.ContainsAny(line, "`<>$(){}"), line)
 		for _, part := range commands(line) {
 			require.True(t, strings.HasPrefix(part, "git "), line)
 		}

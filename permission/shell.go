@@ -19,10 +19,34 @@ func commands(line string) []string {
 	return out
 }
 
-// unbounded reports whether an act may do more than its text shows.
+// unbounded reports whether an act may do more than its text shows: by an expansion, or by
+// a .. in a path or an address, in any of its spellings.
 func unbounded(act string) bool {
-	return strings.ContainsAny(act, "`<>$()") || slices.Contains(strings.FieldsFunc(act, func(r rune) bool { return strings.ContainsRune("/\\ \t=:'\"", r) }), "..")
+	if strings.ContainsAny(act, "`<>$(){}") {
+		return true
+	}
+	for range mostEscapes {
+		if parent.MatchString(act) || parent.MatchString(unquote.Replace(act)) {
+			return true
+		}
+		plain := unescape.Replace(act)
+		if plain == act {
+			return false
+		}
+		act = plain
+	}
+	return true
 }
+
+// mostEscapes bounds how often an address is escaped in itself.
+const mostEscapes = 4
+
+var (
+	// parent matches a component .. of a path, and a pattern that a shell may expand to it.
+	parent = regexp.MustCompile(`(^|[/\\\s=:,'"])\.(\.($|[/\\\s=:,'"?#;&])|[?*\[])`)
+	// unescape replaces what an address may have instead of .. and its separators.
+	unescape = strings.NewReplacer("%25", "%", "%2e", ".", "%2E", ".", "%2f", "/", "%2F", "/", "%5c", `\`, "%5C", `\`)
+)
 
 var (
 	// runners are the words that run the command that follows them.
