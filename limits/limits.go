@@ -89,6 +89,9 @@ func (l Limits) Reached(u Used) string {
 	return ""
 }
 
+// maxWorkMS is 100 years; far more would overflow a time.Duration.
+const maxWorkMS = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
+
 // Invalid returns the name of an invalid field; "" if all are valid.
 func (l Limits) Invalid() string {
 	switch {
@@ -100,7 +103,7 @@ func (l Limits) Invalid() string {
 		return "modelCalls"
 	case l.Turns < 0:
 		return "turns"
-	case l.WorkMS < 0:
+	case l.WorkMS < 0 || l.WorkMS > maxWorkMS:
 		return "workMs"
 	}
 	return ""

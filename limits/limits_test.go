@@ -59,5 +59,6 @@ func TestInvalid(t *testing.T) {
 	} {
 		require.Equal(t, want, l.Invalid())
 	}
+	require.Equal(t, "workMs", limits.Limits{WorkMS: math.MaxInt64}.Invalid(), "it is more than a time.Duration holds")
 	require.Equal(t, "costUSD", limits.Limits{CostUSD: math.Inf(-1)}.Invalid())
 }

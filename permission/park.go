@@ -16,8 +16,12 @@ const (
 	// DefaultPark is the meaning of 0 unless the profile sets another time.
 	DefaultPark = time.Hour
 
-	maxPark = Park(100 * 365 * 24 * time.Hour / time.Millisecond)
+	maxPark = Park(MaxMS)
 )
+
+// MaxMS is the most milliseconds of a setting: 100 years. Far more would overflow a
+// time.Duration and be over at once.
+const MaxMS = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 
 // Validate returns a *FieldError for an invalid time.
 func (p Park) Validate() error {

@@ -101,8 +101,8 @@ func (e *FieldError) Error() string {
 // Validate returns a *FieldError for the first invalid field.
 func (d Deadline) Validate() error {
 	switch {
-	case d.AfterMS < 0:
-		return &FieldError{"permissionDeadline.afterMs", fmt.Sprintf("is %d", d.AfterMS), "0 (for ever) or more milliseconds"}
+	case d.AfterMS < 0 || d.AfterMS > MaxMS:
+		return &FieldError{"permissionDeadline.afterMs", fmt.Sprintf("is %d", d.AfterMS), "0 (for ever), or the milliseconds of at most 100 years"}
 	case d.Answer != "" && d.Answer != Allow && d.Answer != Deny:
 		return &FieldError{"permissionDeadline.answer", fmt.Sprintf("is %q", d.Answer), "allow or deny"}
 	}

@@ -143,6 +143,8 @@ func TestDeadline(t *testing.T) {
 	require.Equal(t, Allow, answer)
 	require.NoError(t, d.Validate())
 	require.ErrorContains(t, Deadline{AfterMS: -1}.Validate(), "permissionDeadline.afterMs is -1")
+	require.ErrorContains(t, Deadline{AfterMS: MaxMS + 1, Answer: Allow}.Validate(), "permissionDeadline.afterMs is", "else it is over at once")
+	require.NoError(t, Deadline{AfterMS: MaxMS}.Validate())
 	require.ErrorContains(t, Deadline{Answer: Ask}.Validate(), `permissionDeadline.answer is "ask"`)
 }
 

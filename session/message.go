@@ -345,11 +345,8 @@ func (c Configure) Validate() error {
 	if err := validateRules(orZero(c.Permissions), orZero(c.PermissionDeadline), orZero(c.Park), orZero(c.UnknownEffects)); err != nil {
 		return err
 	}
-	if err := validateMaxTicks("maxTicks", orZero(c.MaxTicks)); err != nil {
+	if err := cmp.Or(validateMaxTicks("maxTicks", orZero(c.MaxTicks)), validateMS("idleTimeoutMs", orZero(c.IdleTimeoutMS))); err != nil {
 		return err
-	}
-	if c.IdleTimeoutMS != nil && *c.IdleTimeoutMS < 0 {
-		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
 	}
 	if c.Limits != nil {
 		if err := validateLimits(limits.Limits{}.With(*c.Limits)); err != nil {

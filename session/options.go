@@ -76,13 +76,7 @@ func (o Options) Validate() error {
 	if err := validateRules(o.Permissions, o.PermissionDeadline, o.Park, o.UnknownEffects); err != nil {
 		return err
 	}
-	if o.IdleTimeoutMS < 0 {
-		return Invalid("idleTimeoutMs", "is negative", "0 (default) or more milliseconds")
-	}
-	if o.NoProgressMS < 0 {
-		return Invalid("noProgressMs", "is negative", "0 (default) or more milliseconds")
-	}
-	if err := cmp.Or(validateLimits(o.Limits), validateMaxTicks("maxTicks", o.MaxTicks)); err != nil {
+	if err := cmp.Or(validateMS("idleTimeoutMs", o.IdleTimeoutMS), validateMS("noProgressMs", o.NoProgressMS), validateLimits(o.Limits), validateMaxTicks("maxTicks", o.MaxTicks)); err != nil {
 		return err
 	}
 	for _, f := range []struct{ name, value string }{{"agent", o.Agent}, {"profile", o.Profile}, {"tenant", o.Tenant}} {
@@ -119,8 +113,21 @@ func validateIndexed(field string, value any) error {
 }
 
 func validateLimits(l limits.Limits) error {
-	if field := l.Invalid(); field != "" {
+	switch field := l.Invalid(); {
+	case field == "workMs" && l.WorkMS > 0:
+		return Invalid("limits.workMs", "is more than 100 years", "0 (no limit), or the milliseconds of at most 100 years")
+	case field != "":
 		return Invalid("limits."+field, "is negative or no number", "0 (no limit) or more")
+	}
+	return nil
+}
+
+func validateMS(field string, ms int64) error {
+	switch {
+	case ms < 0:
+		return Invalid(field, "is negative", "0 (default) or more milliseconds")
+	case ms > permission.MaxMS:
+		return Invalid(field, "is more than 100 years", "0 (default), or the milliseconds of at most 100 years")
 	}
 	return nil
 }

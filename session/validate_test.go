@@ -2,13 +2,16 @@ package session
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/permission"
 )
 
@@ -84,6 +87,43 @@ func TestOptionsValidate(t *testing.T) {
 		for _, o := range bad {
 			refuses(t, field, o.Validate())
 		}
+	}
+}
+
+// Milliseconds that overflow a time.Duration would end at once what they are to bound.
+func TestMillisecondsAreBounded(t *testing.T) {
+	t.Parallel()
+	for field, set := range map[string]func(ms int64) (Options, Configure){
+		"idleTimeoutMs": func(ms int64) (Options, Configure) {
+			return Options{IdleTimeoutMS: ms}, Configure{IdleTimeoutMS: &ms}
+		},
+		"noProgressMs": func(ms int64) (Options, Configure) {
+			return Options{NoProgressMS: ms}, Configure{}
+		},
+		"limits.workMs": func(ms int64) (Options, Configure) {
+			return Options{Limits: limits.Limits{WorkMS: ms}}, Configure{Limits: &limits.Change{WorkMS: &ms}}
+		},
+		"permissionDeadline.afterMs": func(ms int64) (Options, Configure) {
+			d := permission.Deadline{AfterMS: ms, Answer: permission.Allow}
+			return Options{PermissionDeadline: d}, Configure{PermissionDeadline: &d}
+		},
+		"parkMs": func(ms int64) (Options, Configure) {
+			return Options{Park: permission.Park(ms)}, Configure{Park: new(permission.Park(ms))}
+		},
+	} {
+		const most = 100 * 365 * 24 * 3600 * 1000
+		for _, ms := range []int64{most + 1, math.MaxInt64 / int64(time.Millisecond), math.MaxInt64} {
+			o, c := set(ms)
+			o.Agent = "claude"
+			refuses(t, field, o.Validate())
+			if !c.Empty() {
+				refuses(t, field, c.Validate())
+			}
+		}
+		o, c := set(most)
+		o.Agent = "claude"
+		require.NoError(t, o.Validate(), field)
+		require.NoError(t, c.Validate(), field)
 	}
 }
 
