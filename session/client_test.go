@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -31,6 +32,8 @@ type fakeTemporal struct {
 	update  func(client.UpdateWorkflowOptions) error
 	updates []client.UpdateWorkflowOptions
 	query   error
+	// answer answers queries, if it is set.
+	answer func() (any, error)
 	// late is how many queries get no answer in time; queries counts all.
 	late, queries int
 	signals       []string
@@ -70,7 +73,23 @@ func (f *fakeTemporal) QueryWorkflow(context.Context, string, string, string, ..
 	if f.queries++; f.queries <= f.late {
 		return nil, serviceerror.NewDeadlineExceeded("late")
 	}
-	return nil, f.query
+	if f.answer == nil {
+		return nil, f.query
+	}
+	v, err := f.answer()
+	return fakeValue{v: v}, err
+}
+
+type fakeValue struct{ v any }
+
+func (v fakeValue) HasValue() bool { return v.v != nil }
+
+func (v fakeValue) Get(out any) error {
+	data, err := json.Marshal(v.v)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, out)
 }
 
 func (f *fakeTemporal) SignalWorkflow(_ context.Context, _, _, name string, _ any) error {

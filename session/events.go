@@ -20,16 +20,21 @@ const Follow = true
 
 // Events returns the session's events after a sequence number: first N+1, each once, in
 // order. Without follow it ends at the last stored event. With follow it ends after
-// session:closed. An error is the last element; a gap is an error.
+// session:closed, at once if that is event N and the session is closed. An error is the
+// last element; a gap is an error.
 func (h *Handle) Events(ctx context.Context, after uint64, follow bool) iter.Seq2[event.Event, error] {
 	return h.c.Events(ctx, h.id, after, follow)
 }
 
-// Events is Handle.Events for an id, without a request to Temporal.
+// Events is Handle.Events for an id. It sends a request to Temporal only where event N is
+// session:closed.
 func (c *Client) Events(ctx context.Context, id string, after uint64, follow bool) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		if c.o.Stream == nil {
 			yield(event.Event{}, fmt.Errorf("events of session %s: no stream is configured", id))
+			return
+		}
+		if follow && c.endsAt(ctx, id, after) {
 			return
 		}
 		for ev, err := range c.o.Stream.Read(ctx, id, after, stream.ReadOptions{Follow: follow}) {
@@ -48,6 +53,37 @@ func (c *Client) Events(ctx context.Context, id string, after uint64, follow boo
 func (c *Client) lastOf(ctx context.Context, id string, ev event.Event) bool {
 	tail, err := c.o.Stream.Tail(ctx, id)
 	return err != nil || tail.LastSeq <= ev.Context.Seq
+}
+
+// endsAt reports whether event seq is the last one and closed the session. For a session
+// that is open in Temporal it waits for what follows: its workflow ends just behind
+// that event, or the session was reopened and has written nothing yet.
+func (c *Client) endsAt(ctx context.Context, id string, seq uint64) bool {
+	for wait := statePoll; c.closedAt(ctx, id, seq); wait = min(2*wait, resultEvery) {
+		known, err := c.lookup(ctx, id)
+		if err == nil && !known.open || errors.Is(err, ErrNotFound) {
+			return true
+		}
+		if sleep(ctx, wait) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// closedAt reports whether the stream ends with event seq, which is session:closed.
+func (c *Client) closedAt(ctx context.Context, id string, seq uint64) bool {
+	if seq == 0 {
+		return false
+	}
+	if tail, err := c.o.Stream.Tail(ctx, id); err != nil || tail.LastSeq != seq {
+		return false
+	}
+	for ev := range c.o.Stream.Read(ctx, id, seq-1, stream.ReadOptions{}) {
+		_, closed := ev.Payload.(event.SessionClosed)
+		return closed
+	}
+	return false
 }
 
 // Changes yields a change whenever a shown list of sessions must be fetched again, until
@@ -69,6 +105,9 @@ func (h *Handle) Wait(ctx context.Context, r Receipt) (Result, error) {
 // Watch is like Wait, and calls seen with every event up to the end, including
 // those before the message's turn.
 func (h *Handle) Watch(ctx context.Context, r Receipt, seen func(event.Event)) (Result, error) {
+	if res, known, err := h.purgedResult(ctx, r); known {
+		return res, err
+	}
 	for after := r.AfterSeq; ; {
 		for ev, err := range h.Events(ctx, after, Follow) {
 			if errors.Is(err, stream.ErrPurged) {
@@ -89,6 +128,37 @@ func (h *Handle) Watch(ctx context.Context, r Receipt, seen func(event.Event)) (
 			return Result{}, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
 		}
 	}
+}
+
+// purgedResult returns the result of an execution whose session has nothing left in the
+// stream: no event would come of an execution that has ended. It is not known while the
+// execution runs or waits, whose end will be in the stream.
+func (h *Handle) purgedResult(ctx context.Context, r Receipt) (res Result, known bool, err error) {
+	if !h.isPurged(ctx) {
+		return Result{}, false, nil
+	}
+	asked, cancel := context.WithTimeout(ctx, statePatience)
+	defer cancel()
+	res, err = h.Result(asked, r.ExecutionID)
+	known = err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed)
+	// The stream has the end before the workflow does.
+	if !known || !h.isPurged(ctx) {
+		return Result{}, false, nil
+	}
+	if err != nil {
+		return Result{}, true, fmt.Errorf("wait for message %s: %w", r.MessageID, err)
+	}
+	return res, true, nil
+}
+
+// isPurged reports whether the stream has nothing of the session: it is new, or all of its
+// events are past retention.
+func (h *Handle) isPurged(ctx context.Context) bool {
+	if h.c.o.Stream == nil {
+		return false
+	}
+	_, err := h.c.o.Stream.Tail(ctx, h.id)
+	return errors.Is(err, stream.ErrNotFound)
 }
 
 // whole returns res with the whole text of a truncated response, if the stream

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // Execution addresses one execution of a session: a message and its answer. It is two ids
@@ -44,6 +45,11 @@ func (x *Execution) Receipt() Receipt { return x.receipt }
 // if the stream no longer has the start.
 func (x *Execution) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
+		if _, ended, _ := x.h.purgedResult(ctx, x.receipt); ended {
+			gap := &stream.GapError{SessionID: x.h.id, Want: x.receipt.AfterSeq + 1, Purged: true}
+			yield(event.Event{}, fmt.Errorf("events of execution %s: %w", x.receipt.ExecutionID, gap))
+			return
+		}
 		begun := false
 		for ev, err := range x.h.Events(ctx, x.receipt.AfterSeq, Follow) {
 			if err != nil {

@@ -1,0 +1,140 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/stream"
+)
+
+// newLog opens a log on a stream of its own.
+func newLog(t *testing.T) *stream.Log {
+	t.Helper()
+	env := servers.Get(t).Env
+	url := strings.Replace(env["NATS_URL"], "nats://", "nats://"+env["NATS_TOKEN"]+"@", 1)
+	id := strings.NewReplacer("/", "-", "#", "-").Replace(t.Name()) + "-" + nats.NewInbox()[7:15]
+	log, err := stream.Dial(t.Context(), url, stream.Options{Name: id, Prefix: strings.ToLower(id), Timeout: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(log.Close)
+	return log
+}
+
+// emit writes a server event and returns its number.
+func emit(t *testing.T, log *stream.Log, after uint64, p event.Payload) uint64 {
+	t.Helper()
+	last, err := log.Emit(t.Context(), "s1", stream.Emission{Fence: stream.Fence{Epoch: 1}, Key: nats.NewInbox(), LastSeq: after, Events: []event.Event{{
+		Payload: p, Context: event.Context{ConversationID: event.Main, Source: event.SourceServer},
+	}}})
+	require.NoError(t, err)
+	return last
+}
+
+// following returns a handle of session s1 with a stream, and a context that ends before the
+// tests are given up.
+func following(t *testing.T, f *fakeTemporal) (context.Context, *stream.Log, *Handle) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	log := newLog(t)
+	c, err := NewClient(ClientOptions{Temporal: f, Agents: builtin.Registry(), Stream: log})
+	require.NoError(t, err)
+	h, err := c.Get(ctx, "s1")
+	require.NoError(t, err)
+	return ctx, log, h
+}
+
+func completed() event.QueryCompleted {
+	return event.QueryCompleted{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}, Result: &event.QueryResult{Response: "hello"}}}
+}
+
+var receipt = Receipt{SessionID: "s1", MessageID: "m1", ExecutionID: "x1"}
+
+// The events of an ended execution are past retention, and none follows.
+func TestWaitWhereTheStreamHasNothingLeft(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	f.answer = func() (any, error) { return resultOf(completed().Query, "m1", Completed), nil }
+	ctx, log, h := following(t, f)
+	emit(t, log, 0, completed())
+	require.NoError(t, log.Purge(ctx, "s1"))
+	res, err := h.Wait(ctx, receipt)
+	require.NoError(t, err)
+	require.Equal(t, "hello", res.Result.Response)
+	whole, err := h.Execution(receipt).Wait(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "hello", whole.Response)
+	require.Nil(t, whole.Outputs)
+	require.ErrorIs(t, lastError(h.Execution(receipt).Events(ctx)), stream.ErrPurged)
+
+	f.answer = func() (any, error) { return nil, across(ToTemporal(ErrNotFound)) }
+	_, err = h.Wait(ctx, receipt)
+	require.ErrorIs(t, err, ErrNotFound, "the session has dropped it")
+	require.ErrorIs(t, lastError(h.Execution(receipt).Events(ctx)), stream.ErrPurged)
+}
+
+// A message whose execution has not begun, in a session without events, is waited for in the
+// stream.
+func TestWaitBeforeTheFirstEvent(t *testing.T) {
+	t.Parallel()
+	for name, unknown := range map[string]error{"busy": across(ToTemporal(ErrBusy)), "no worker": unreachable} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, asked := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), make(chan struct{}, 100)
+			ended := false
+			f.answer = func() (any, error) {
+				if !ended { // AwaitState asks again behind the end
+					asked <- struct{}{}
+					ended = true
+					return nil, unknown
+				}
+				return resultOf(completed().Query, "m1", Completed), nil
+			}
+			ctx, log, h := following(t, f)
+			go func() {
+				<-asked
+				emit(t, log, 0, completed())
+			}()
+			res, err := h.Wait(ctx, receipt)
+			require.NoError(t, err)
+			require.Equal(t, "hello", res.Result.Response)
+		})
+	}
+}
+
+// Behind session:closed a follower ends, unless the session was opened again.
+func TestFollowBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+	ctx, log, h := following(t, f)
+	emit(t, log, 0, completed())
+	last := emit(t, log, 1, event.SessionClosed{})
+	require.NoError(t, lastError(h.c.Events(ctx, "s1", last, Follow)))
+
+	f.known["s1"].Status = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	go func() {
+		emit(t, log, last, completed())
+		emit(t, log, last+1, event.SessionClosed{})
+	}()
+	var got []uint64
+	for ev, err := range h.c.Events(ctx, "s1", last, Follow) {
+		require.NoError(t, err)
+		got = append(got, ev.Context.Seq)
+	}
+	require.Equal(t, []uint64{last + 1, last + 2}, got)
+}
+
+func lastError(events func(func(event.Event, error) bool)) (last error) {
+	for _, err := range events {
+		last = errors.Join(last, err)
+	}
+	return last
+}
