@@ -103,6 +103,15 @@ func (c *Client) Open(ctx context.Context, id string, o Options) (*Handle, error
 	if err := ValidateID("id", id); err != nil {
 		return nil, err
 	}
+	h, err := c.openOnce(ctx, id, o)
+	if errors.Is(err, ErrExists) {
+		// Another process opened it between the look-up and the start.
+		return c.openOnce(ctx, id, o)
+	}
+	return h, err
+}
+
+func (c *Client) openOnce(ctx context.Context, id string, o Options) (*Handle, error) {
 	known, err := c.lookup(ctx, id)
 	switch {
 	case errors.Is(err, ErrNotFound):

@@ -27,11 +27,13 @@ type fakeTemporal struct {
 	// known are the sessions that Temporal has.
 	known   map[string]*workflowpb.WorkflowExecutionInfo
 	started []Input
-	startAs client.StartWorkflowOptions
-	list    func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
-	update  func(client.UpdateWorkflowOptions) error
-	updates []client.UpdateWorkflowOptions
-	query   error
+	// starting is called before a workflow starts, if it is set.
+	starting func() error
+	startAs  client.StartWorkflowOptions
+	list     func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	update   func(client.UpdateWorkflowOptions) error
+	updates  []client.UpdateWorkflowOptions
+	query    error
 	// answer answers queries, if it is set.
 	answer func() (any, error)
 	// late is how many queries get no answer in time; queries counts all.
@@ -54,6 +56,11 @@ func (f *fakeTemporal) DescribeWorkflowExecution(_ context.Context, id, _ string
 func (f *fakeTemporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
 	if f.fails != nil {
 		return nil, f.fails
+	}
+	if f.starting != nil {
+		if err := f.starting(); err != nil {
+			return nil, err
+		}
 	}
 	in, _ := args[0].(Input)
 	f.started, f.startAs = append(f.started, in), o
@@ -190,6 +197,28 @@ func TestOpenAttachesToWhatIsOpen(t *testing.T) {
 	_, err = c.Open(context.Background(), "s2", Options{Agent: "claude"})
 	require.NoError(t, err)
 	require.Len(t, f.started, 1)
+}
+
+// Of two processes that open a session at once, the slower attaches to it.
+func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	other := f.known
+	f.known = nil
+	f.starting = func() error {
+		f.known = other
+		return serviceerror.NewWorkflowExecutionAlreadyStarted("started", "", "")
+	}
+	h, err := newClient(t, f).Open(t.Context(), "s1", Options{Agent: "claude"})
+	require.NoError(t, err)
+	require.Equal(t, "first-of-s1", h.first)
+
+	f.known, f.starting = nil, func() error { return serviceerror.NewWorkflowExecutionAlreadyStarted("started", "", "") }
+	_, err = newClient(t, f).Open(t.Context(), "s1", Options{Agent: "claude"})
+	require.ErrorIs(t, err, ErrExists, "it is not there")
+
+	_, err = newClient(t, f).Create(t.Context(), "s1", Options{Agent: "claude"})
+	require.ErrorIs(t, err, ErrExists)
 }
 
 func TestGetOfNothing(t *testing.T) {
