@@ -25,7 +25,9 @@ var unreachable = serviceerror.NewUnavailable("connection refused")
 type fakeTemporal struct {
 	client.Client
 	// known are the sessions that Temporal has.
-	known   map[string]*workflowpb.WorkflowExecutionInfo
+	known map[string]*workflowpb.WorkflowExecutionInfo
+	// earlier are the runs before those, by run id.
+	earlier map[string]*workflowpb.WorkflowExecutionInfo
 	started []Input
 	// starting is called before a workflow starts, if it is set.
 	starting func() error
@@ -42,11 +44,14 @@ type fakeTemporal struct {
 	fails         error
 }
 
-func (f *fakeTemporal) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (f *fakeTemporal) DescribeWorkflowExecution(_ context.Context, id, run string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	if f.fails != nil {
 		return nil, f.fails
 	}
 	info, ok := f.known[id]
+	if earlier := f.earlier[run]; earlier != nil {
+		info = earlier
+	}
 	if !ok {
 		return nil, serviceerror.NewNotFound("workflow not found")
 	}

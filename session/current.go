@@ -165,18 +165,19 @@ func (h *Handle) hasEnd(ctx context.Context, executionID string) bool {
 // describesAtOnce bounds the concurrent requests for the sessions of one page.
 const describesAtOnce = 16
 
-// refresh replaces the index's entries of working sessions by what Temporal has
-// of them now. An idle session's entry changes only with a new message.
-func (c *Client) refresh(ctx context.Context, listed []*workflowpb.WorkflowExecutionInfo) error {
+// refresh replaces the index's entries of working sessions, and those of a run that is not
+// the latest, by what Temporal has of the session's newest run now: the run in the index may
+// have continued as new. An idle session's entry changes only with a new message.
+func (c *Client) refresh(ctx context.Context, listed []*workflowpb.WorkflowExecutionInfo, latest map[string]string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(describesAtOnce)
 	for i, info := range listed {
-		if !atWork(info) {
+		id := info.GetExecution()
+		if !atWork(info) && latest[id.GetWorkflowId()] == id.GetRunId() {
 			continue
 		}
 		g.Go(func() error {
-			id := info.GetExecution()
-			d, err := c.o.Temporal.DescribeWorkflowExecution(ctx, id.GetWorkflowId(), id.GetRunId())
+			d, err := c.o.Temporal.DescribeWorkflowExecution(ctx, id.GetWorkflowId(), "")
 			var missing *serviceerror.NotFound
 			switch {
 			case errors.As(err, &missing):

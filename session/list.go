@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,17 +133,11 @@ func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToke
 		return Page{}, c.unavailable("list sessions", err)
 	}
 	page := Page{Sessions: []Summary{}}
-	latest, err := c.latestRuns(ctx, reply.GetExecutions())
+	listed, err := c.newestRuns(ctx, reply.GetExecutions())
 	if err != nil {
 		return Page{}, err
 	}
-	if err := c.refresh(ctx, reply.GetExecutions()); err != nil {
-		return Page{}, err
-	}
-	for _, info := range reply.GetExecutions() {
-		if id := info.GetExecution(); latest[id.GetWorkflowId()] != id.GetRunId() {
-			continue
-		}
+	for _, info := range listed {
 		s, err := summary(info)
 		if err != nil {
 			return Page{}, err
@@ -205,6 +200,29 @@ func archivedSummary(d archive.ClosedSession) Summary {
 	}
 	s.Turns, s.CostUSD = int64(rec.Turns), rec.CostUSD
 	return s
+}
+
+// newestRuns returns the newest run of each session of a page, as Temporal has it now.
+func (c *Client) newestRuns(ctx context.Context, page []*workflowpb.WorkflowExecutionInfo) ([]*workflowpb.WorkflowExecutionInfo, error) {
+	latest, err := c.latestRuns(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	// The index may still have a run as running that has continued as new.
+	page = slices.DeleteFunc(page, func(info *workflowpb.WorkflowExecutionInfo) bool {
+		run, known := latest[info.GetExecution().GetWorkflowId()]
+		return !known || run != info.GetExecution().GetRunId() && info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	})
+	if err := c.refresh(ctx, page, latest); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(page, func(info *workflowpb.WorkflowExecutionInfo) bool {
+		id := info.GetExecution().GetWorkflowId()
+		again := seen[id]
+		seen[id] = true
+		return again
+	}), nil
 }
 
 // latestRuns returns the newest run of each workflow on a page: a session that

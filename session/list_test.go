@@ -142,6 +142,48 @@ func TestListPassesOverWhatIsNoSession(t *testing.T) {
 	require.Equal(t, "WorkflowId IN ('s1')", queries[1])
 }
 
+// A session that continues as new is on the list as it is, though Temporal's index still has
+// its run before, in each of the two answers or in the first.
+func TestListWhileASessionContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	working := func(run, status string) *workflowpb.WorkflowExecutionInfo {
+		info := execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, map[string]any{"SojournStatus": status})
+		info.Execution.RunId = run
+		return info
+	}
+	for name, c := range map[string]struct {
+		listed, latest []*workflowpb.WorkflowExecutionInfo
+	}{
+		"both late":  {[]*workflowpb.WorkflowExecutionInfo{working("run1", "running")}, []*workflowpb.WorkflowExecutionInfo{working("run1", "running")}},
+		"first late": {[]*workflowpb.WorkflowExecutionInfo{working("run1", "running")}, []*workflowpb.WorkflowExecutionInfo{working("run2", "running")}},
+		"idle":       {[]*workflowpb.WorkflowExecutionInfo{working("run1", "idle")}, []*workflowpb.WorkflowExecutionInfo{working("run2", "idle")}},
+		"two runs": {
+			[]*workflowpb.WorkflowExecutionInfo{working("run2", "running"), working("run1", "running")},
+			[]*workflowpb.WorkflowExecutionInfo{working("run2", "running")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			continued := working("run1", "running")
+			continued.Status, continued.CloseTime = enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, timestamppb.Now()
+			f := &fakeTemporal{
+				known:   map[string]*workflowpb.WorkflowExecutionInfo{"s1": working("run2", "running")},
+				earlier: map[string]*workflowpb.WorkflowExecutionInfo{"run1": continued},
+			}
+			f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+				if strings.HasPrefix(r.GetQuery(), "WorkflowId IN") {
+					return &workflowservice.ListWorkflowExecutionsResponse{Executions: c.latest}, nil
+				}
+				return &workflowservice.ListWorkflowExecutionsResponse{Executions: c.listed}, nil
+			}
+			page, err := newClient(t, f).List(t.Context(), ListOptions{})
+			require.NoError(t, err)
+			require.Len(t, page.Sessions, 1)
+			require.Equal(t, StatusRunning, page.Sessions[0].Status)
+		})
+	}
+}
+
 func TestListWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, &fakeTemporal{list: func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
