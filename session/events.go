@@ -131,7 +131,7 @@ func (h *Handle) Watch(ctx context.Context, r Receipt, seen func(event.Event)) (
 }
 
 // purgedResult returns the result of an execution whose session has nothing left in the
-// stream: no event would come of an execution that has ended. It is not known while the
+// stream: an execution that has ended writes no more events. It is not known while the
 // execution runs or waits, whose end will be in the stream.
 func (h *Handle) purgedResult(ctx context.Context, r Receipt) (res Result, known bool, err error) {
 	if !h.isPurged(ctx) {
