@@ -107,7 +107,7 @@ func TestRequestsOfAnOldSession(t *testing.T) {
 	require.Equal(t, "r1", open[0].Payload.(event.PermissionRequested).RequestID)
 }
 
-// A chat with such a session shows what is left, and a line answers the request.
+// A chat with such a session shows the remaining events, and a line answers the request.
 func TestChatWithAnOldSession(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer

@@ -201,7 +201,7 @@ func TestRecordUsage(t *testing.T) {
 	require.Contains(t, errOut.String(), "/no/such/program")
 }
 
-// records begins with what is left of a spool whose beginning was trimmed.
+// records starts at the first remaining record of a spool whose beginning was trimmed.
 func TestRecordsOfATrimmedSpool(t *testing.T) {
 	t.Parallel()
 	control := t.TempDir()
