@@ -74,9 +74,9 @@ func obey(order, rest string) (code int, over bool) {
 	case "flood":
 		flood(rest)
 	case "big":
-		var n int
-		fmt.Sscan(rest, &n)
-		os.Stdout.WriteString(strings.Repeat("x", n) + "\n")
+		var n, more int // a long line, and so many short ones, at once
+		fmt.Sscan(rest, &n, &more)
+		os.Stdout.WriteString(strings.Repeat("x", n) + "\n" + strings.Repeat("behind\n", more))
 	case "quoted": // as JSON is
 		var n int
 		fmt.Sscan(rest, &n)

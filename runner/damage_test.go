@@ -237,6 +237,31 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A line that did not fit is the last of the agent's: the space that is kept for the
+// record of its end is not for the lines behind it.
+func TestFullDiskLeavesNoGap(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "1m")
+	b := setup(t, runner.IsolationNone)
+	b.spec.Control = filepath.Join(disk, "control")
+	b.mustStart()
+	c := b.dial()
+	say(t, c, "fine", "fine")
+	read(t, c, 0).until(event.DirOut, "echo fine")
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+	full, err := os.Stat(ballast)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(ballast, full.Size()-16<<10))
+	_, err = c.Input(t.Context(), "flood", []byte("big 65535 300\n"))
+	require.NoError(t, err)
+	all := read(t, c, 0).end()
+	require.Contains(t, all[len(all)-1].Line, "no space left on device")
+	for _, r := range all {
+		require.NotEqual(t, "behind", r.Line)
+	}
+}
+
 // fill uses up all the space.
 func fill(t *testing.T, path string) {
 	t.Helper()

@@ -59,6 +59,9 @@ type Supervisor struct {
 	leaveOnce sync.Once
 	work      sync.WaitGroup // the owner of the agent's end
 
+	keeping sync.Mutex
+	unkept  bool // a record of the agent could not be spooled
+
 	mu    sync.Mutex
 	saved Saved
 	// endedBecause is why the runner itself ended its agent; empty if it did not.
@@ -331,9 +334,16 @@ func (s *Supervisor) own(stdio [3]*os.File) {
 	s.log.Info("agent started", "pid", s.processTree.agent.Pid, "isolation", s.processTree.isolation)
 }
 
-// keep spools the agent's records.
+// keep spools the agent's records, and none after one that could not be spooled: the
+// spool has no gaps. Records may come from several goroutines.
 func (s *Supervisor) keep(records ...traffic.Record) {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if s.unkept {
+		return
+	}
 	if _, _, err := s.spool.Append(records...); err != nil {
+		s.unkept = true
 		s.fault(err)
 	}
 }
