@@ -194,6 +194,7 @@ func TestHostLost(t *testing.T) {
 	require.Equal(t, session.Failed, res.Outcome)
 	require.Equal(t, session.TypeHostLost, res.Error.Code)
 	require.Equal(t, session.Completed, p.w.results("s1")["m2"].Outcome)
+	require.Equal(t, &session.Lost{Host: host, Times: maxHosts, AfterSeq: 1}, p.w.turns[maxHosts].Resumes, "the worker that ended is not why the host is lost")
 	require.Len(t, p.w.places, 2+maxHosts)
 	require.Equal(t, 1, p.w.places[1].Restarts)
 	require.Len(t, p.w.ended, 1, "the lost sandboxes have no host to end them")

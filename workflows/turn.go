@@ -387,8 +387,7 @@ func (t *turn) endedBefore(err error) *session.Result {
 
 // whyLost returns the error of a host that gave its sandbox up; "" if it reported none.
 func whyLost(err error) string {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+	if app, reported := timeouts.Failure(err).(*temporal.ApplicationError); reported {
 		return app.Message()
 	}
 	return ""
@@ -396,15 +395,14 @@ func whyLost(err error) string {
 
 // errorInfo returns an activity's error as the conversation shows it.
 func errorInfo(err error) event.ErrorInfo {
-	var app *temporal.ApplicationError
-	var timeout *temporal.TimeoutError
-	switch {
-	case errors.As(err, &app):
-		return event.ErrorInfo{Message: app.Message(), Code: app.Type()}
-	case errors.As(err, &timeout) && !timeouts.HostLost(err):
-		return event.ErrorInfo{Message: "the turn took longer than a turn may: " + timeout.Error(), Code: session.TypeAgentFailed}
-	case errors.As(err, &timeout):
-		return event.ErrorInfo{Message: "the sandbox's host does not answer; the sandbox is given up", Code: session.TypeHostLost}
+	switch failure := timeouts.Failure(err).(type) {
+	case *temporal.ApplicationError:
+		return event.ErrorInfo{Message: failure.Message(), Code: failure.Type()}
+	case *temporal.TimeoutError:
+		if timeouts.HostLost(err) {
+			return event.ErrorInfo{Message: "the sandbox's host does not answer; the sandbox is given up", Code: session.TypeHostLost}
+		}
+		return event.ErrorInfo{Message: "the turn took longer than a turn may: " + failure.Error(), Code: session.TypeAgentFailed}
 	}
 	return event.ErrorInfo{Message: err.Error(), Code: session.TypeAgentFailed}
 }

@@ -262,7 +262,8 @@ func (w *world) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract
 	verb, _, _ := strings.Cut(in.Message.Text, " ")
 	id := in.Agent.SessionID
 	if verb == "LOST" && lost(in.Resumes) < times(in.Message.Text) {
-		return contract.RunTurnOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+		// What failed the attempt before is the cause of a timeout.
+		return contract.RunTurnOutput{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, temporal.NewApplicationError("the worker has ended", "WorkerEnded"))
 	}
 	if verb == "ENDED" && in.Resumes == nil {
 		out := w.answered(in)

@@ -98,6 +98,16 @@ var Watch = workflow.ActivityOptions{
 	RetryPolicy:         patient,
 }
 
+// Failure returns what ended an activity. A timeout has the failure of the attempt before
+// as its cause, which ended nothing.
+func Failure(err error) error {
+	var activity *temporal.ActivityError
+	if errors.As(err, &activity) {
+		return activity.Unwrap()
+	}
+	return err
+}
+
 // HostLost reports whether the sandbox's host did not answer, or has lost the sandbox.
 func HostLost(err error) bool {
 	var timeout *temporal.TimeoutError
