@@ -101,7 +101,7 @@ func (h Home) Open(name string) (io.ReadCloser, error) { return h.OpenAt(name, 0
 
 // MaxFile is how many bytes of a file are read. No agent's transcript gets there; a tool can
 // make it so, as a hole takes no disk, and whoever reads terabytes does not return.
-const MaxFile = 2 << 30
+const MaxFile = 4 << 30
 
 // OpenAt opens a file at a byte. It ends at MaxFile, and reading ends with the context: a
 // superseded attempt must not read a huge file to its end.

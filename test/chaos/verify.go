@@ -295,16 +295,18 @@ func ends(s Observed, message string) []session.Result {
 
 // forgotten reports whether a message's end was only in the stream and on its host, and
 // both were lost before Temporal received it. The turn is then run again, or fails with
-// its host.
+// its host if the session closes.
 func (s Observed) forgotten(message string) bool {
 	var ended time.Time
 	for _, h := range s.Heard {
-		switch q, begins := h.Payload.(event.QueryStarted); {
-		case ended.IsZero():
-			if _, ends := session.ResultOf(h.Event, message); ends {
-				ended = h.At
-			}
-		case begins && slices.Contains(q.MessageIDs, message):
+		q, begins := h.Payload.(event.QueryStarted)
+		begins = begins && slices.Contains(q.MessageIDs, message)
+		end, ends := session.ResultOf(h.Event, message)
+		fails := ends && end.Error != nil && end.Error.Code == session.TypeHostLost
+		switch {
+		case ended.IsZero() && ends:
+			ended = h.At
+		case !ended.IsZero() && (begins || fails):
 			return s.deleted(ended, h.At) && s.hostLost(ended, h.At)
 		}
 	}
@@ -363,7 +365,7 @@ func verifyTurn(s Observed, t Turn, normal Normal) (verdict, []Finding) {
 	v.answered = all[0].Outcome == session.Completed
 	v.failed = !v.answered
 	if v.failed {
-		verifyFailure(t, all[0], say)
+		verifyFailure(t, all[0], s.forgotten(t.Message), say)
 	} else {
 		verifyAnswer(v, t, all[0], normal, say)
 	}
@@ -373,12 +375,13 @@ func verifyTurn(s Observed, t Turn, normal Normal) (verdict, []Finding) {
 	return v, found
 }
 
-// verifyFailure checks the end of a turn that was not answered.
-func verifyFailure(t Turn, r session.Result, say func(Fault, string, ...any)) {
+// verifyFailure checks the end of a turn that was not answered. A forgotten answer was
+// received before.
+func verifyFailure(t Turn, r session.Result, forgotten bool, say func(Fault, string, ...any)) {
 	switch {
 	case r.Error == nil || r.Error.Code == "":
 		say(Wrong, "failed without a name")
-	case t.resumable():
+	case t.resumable() && !forgotten:
 		say(Lost, "failed though nobody killed its agent: %s: %s", r.Error.Code, r.Error.Message)
 	}
 }

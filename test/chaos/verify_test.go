@@ -71,6 +71,7 @@ func TestJudgeTurns(t *testing.T) {
 	_, other, _ := query("q1q something else")
 	nameless := event.QueryFailed{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}}}
 	more := func(s Observed, n int) Observed { s.Turns[0].Requests = n; return s }
+	gone := event.QueryFailed{Query: event.Query{ExecutionID: "x1", MessageIDs: []string{"m1"}, Error: &event.ErrorInfo{Code: session.TypeHostLost, Message: "gone"}}}
 	lost := event.EETerminated{Environment: event.Environment{Reason: "unhealthy"}}
 	for name, tc := range map[string]struct {
 		seen Observed
@@ -87,6 +88,8 @@ func TestJudgeTurns(t *testing.T) {
 		"asked again, its host lost":         {more(seen(nil, heardAt(begun, done, lost, begun, done)), 4), []Fault{Wrong, Extra}},
 		"asked again behind a deletion":      {more(deletedBehind(2, seen(nil, heardAt(begun, done, begun, done))), 4), []Fault{Extra}},
 		"forgotten, and failed":              {deletedBehind(2, seen([]Kind{AgentKill}, heardAt(begun, done, failed, lost))), nil},
+		"forgotten as it closed":             {deletedBehind(2, seen([]Kind{WorkerKill}, heardAt(begun, done, gone, lost))), nil},
+		"not forgotten as it closed":         {seen([]Kind{WorkerKill}, heardAt(begun, done, gone, lost)), []Fault{Wrong}},
 		"failed, its host lost":              {seen([]Kind{AgentKill}, heardAt(begun, done, failed, lost)), []Fault{Wrong}},
 		"another answer":                     {seen([]Kind{WorkerKill}, heardAt(begun, other)), []Fault{Wrong}},
 		"another answer after a host's loss": {seen([]Kind{HostKill}, heardAt(begun, other)), nil},
