@@ -26,7 +26,7 @@ type reading struct {
 	// calls are the model's calls without an item so far, in order.
 	calls []modelCall
 	last  int64
-	// newest is the item of the last line, apart from its echoes.
+	// newest is the item of the last line that matters: it may not have been sent.
 	newest string
 	// seen is what the live stream has of the turn's times.
 	seen thread
@@ -59,7 +59,7 @@ func (f *file) line(raw []byte) error {
 		at = stamp.UnixMilli()
 	}
 	f.turn.last = max(f.turn.last, at)
-	if l.Type == lineTokens {
+	if l.Type == lineTokens || l.Type == lineItem {
 		f.turn.newest = ""
 	}
 	switch l.Type {
@@ -231,15 +231,10 @@ func (f *file) rank(id string) int {
 // shows is also in items, except for calls without a result.
 func (f *file) modelItem(l *rolloutLine, at int64) error {
 	var head struct {
-		Type   string `json:"type"`
-		ID     string `json:"id"`
-		CallID string `json:"call_id"`
+		Type string `json:"type"`
 	}
 	if err := decodeObject(l.Payload, &head); err != nil {
 		return err
-	}
-	if head.ID != f.turn.newest && head.CallID != f.turn.newest {
-		f.turn.newest = ""
 	}
 	switch head.Type {
 	case "function_call", "custom_tool_call", "local_shell_call":
@@ -293,7 +288,8 @@ func (f *file) turnEnd(p *payload, status string) {
 // a turn nothing is open.
 //
 // The item that was written last may not have been sent any more: the program
-// writes before it sends.
+// writes before it sends. What it then writes for the model (the text again, the
+// output of the call) it writes after it has sent the item.
 func (f *file) flushTurn(outside bool) {
 	f.turn.calls = nil
 	if last := f.turn.newest; !outside && last != "" {
