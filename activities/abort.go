@@ -35,7 +35,7 @@ func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.Em
 	m.BlockIDs, m.Steered = promptIDs(l.adapter, f.MessageID), steeredBefore(l.adapter, f.Steered)
 	events := parkedBefore(m, f.Parked).Lost(turn.Ending{Exited: true}, l.stream, l.persisted, time.Now().UTC())
 	if out.Ended == nil {
-		if kept, _ := m.Steered.Persisted(l.persisted); len(kept) > 0 {
+		if kept, _ := m.Steered.Persisted(l.persisted, l.stream.Refused); len(kept) > 0 {
 			out.MessageIDs = append([]string{f.MessageID}, kept.Taken()...)
 		}
 		events = append(events, endingAll(in.Events, out.MessageIDs)...)

@@ -297,7 +297,7 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 		return nil, false, fmt.Errorf("look for what can be resumed: %w", err)
 	}
 	events = r.Decide(a.message(), a.in.ExecutionID, h.History, persisted, a.policy("").Effects, time.Now().UTC())
-	a.machine.AgentLost(persisted)
+	a.machine.Steered, _ = a.machine.Steered.Persisted(persisted, h.Refused)
 	a.checkpoint.Open.Steered = a.machine.Steered
 	begun = h.Started
 	h.DropBlocks()

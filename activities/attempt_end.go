@@ -141,7 +141,7 @@ func (a *attempt) keepLost(ctx context.Context, f turn.Finish) error {
 	// The last block may be among them: the stream is read again.
 	a.machine.HasServer = a.machine.HasServer || len(events) > 0
 	if f.Ending.Exited {
-		a.machine.AgentLost(persisted)
+		a.machine.Steered, _ = a.machine.Steered.Persisted(persisted, h.Refused)
 	}
 	return a.appendAt(ctx, place, events...)
 }

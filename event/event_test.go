@@ -46,7 +46,7 @@ func sample() map[Type]Payload {
 		OptionsUpdate{Title: text, Model: text, PermissionMode: text,
 			Metadata: map[string]json.RawMessage{"k": json.RawMessage(`{"v":1}`)}, Tags: []string{"a"}},
 		Status{State: "idle", Epoch: 2, Attempt: 3, Runtime: &Runtime{IsLoaded: true, Sandbox: &env}, Message: "m"},
-		Log{Level: "info", Message: "m", Data: json.RawMessage(`{}`)}, Error{ErrorInfo: fault},
+		Log{Level: "info", Message: "m", Data: json.RawMessage(`{}`)}, Error{ErrorInfo: fault, MessageID: "m"},
 		Native{Agent: "claude", Dir: DirOut, Kind: "k", Raw: json.RawMessage(`{"x":1}`)},
 	}
 	byType := make(map[Type]Payload, len(payloads))

@@ -332,8 +332,10 @@ type Log struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Error is a fault that is not a block of the conversation.
+// Error is a fault that is not a block of the conversation. MessageID is the message that
+// the agent's server refused to take; "" for any other fault.
 type Error struct {
 	body
 	ErrorInfo
+	MessageID string `json:"messageId,omitempty"`
 }

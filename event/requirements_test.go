@@ -117,7 +117,7 @@ func TestR73OptionsLogErrorShape(t *testing.T) {
 	t.Parallel()
 	requireKeys(t, sample()[TypeOf(OptionsUpdate{})], "title", "model", "permissionMode", "metadata", "tags")
 	requireKeys(t, sample()[TypeOf(Log{})], "level", "message", "data")
-	requireKeys(t, sample()[TypeOf(Error{})], "message", "code", "field", "data")
+	requireKeys(t, sample()[TypeOf(Error{})], "message", "code", "field", "data", "messageId")
 }
 
 func TestR74ConversationIDOnEveryEvent(t *testing.T) {

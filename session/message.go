@@ -55,7 +55,8 @@ const (
 	HandlingQueued Handling = "queued"
 	// HandlingHanded: the working agent has it. The event message:folded, or
 	// message:own-turn, follows when the agent takes it, and the end of the running
-	// execution names it. If the agent ends before, it runs next, as its own execution.
+	// execution names it. If the agent ends before, or refuses it (an error event that
+	// names it), it runs next, as its own execution.
 	HandlingHanded Handling = "handed"
 )
 

@@ -19,6 +19,8 @@ type Message struct {
 	BlockIDs []string `json:"blockIds,omitempty"`
 	// Taken reports whether the agent has taken it.
 	Taken bool `json:"taken,omitempty"`
+	// Refused reports whether the agent's server refused it: the agent never takes it.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Messages are in the order in which they were sent. Methods change no list that was
@@ -36,12 +38,18 @@ func (m Messages) Without(id string) Messages {
 }
 
 // After returns the list after an event: the agent takes a message in the turn that runs,
-// in a turn of its own, or right where it was written. said is the event's payload with
-// Sojourn's id of the message, where the agent has another; own is the id of a message that
-// gets a turn of its own, "" for none.
+// in a turn of its own, or right where it was written, or its server refuses it. said is the
+// event's payload with Sojourn's id of the message, where the agent has another; own is the
+// id of a message that gets a turn of its own, "" for none.
 func (m Messages) After(ev event.Event) (after Messages, said event.Payload, own string) {
 	at, said := -1, ev.Payload
+	_, refused := ev.Payload.(event.Error)
 	switch p := ev.Payload.(type) {
+	case event.Error:
+		if at = m.find(p.MessageID); at >= 0 {
+			p.MessageID = m[at].ID
+			said = p
+		}
 	case event.MessageFolded:
 		if at = m.find(p.MessageID); at >= 0 {
 			p.MessageID = m[at].ID
@@ -61,7 +69,7 @@ func (m Messages) After(ev event.Event) (after Messages, said event.Payload, own
 		return m, said, ""
 	}
 	after = slices.Clone(m)
-	after[at].Taken = true
+	after[at].Taken, after[at].Refused = !refused, refused
 	return after, said, own
 }
 
@@ -70,10 +78,13 @@ func (m Messages) find(id string) int {
 	return slices.IndexFunc(m, func(h Message) bool { return h.ID == id || slices.Contains(h.BlockIDs, id) })
 }
 
-// Pending reports whether the agent has a message that it has not taken.
-func (m Messages) Pending() bool {
-	return slices.ContainsFunc(m, func(h Message) bool { return !h.Taken })
+// Waiting returns the messages that the agent has and has not taken.
+func (m Messages) Waiting() Messages {
+	return slices.DeleteFunc(slices.Clone(m), func(h Message) bool { return h.Taken || h.Refused })
 }
+
+// Pending reports whether there are such messages.
+func (m Messages) Pending() bool { return len(m.Waiting()) > 0 }
 
 // Taken returns the ids of what the agent has taken.
 func (m Messages) Taken() (ids []string) {
@@ -88,21 +99,29 @@ func (m Messages) Taken() (ids []string) {
 // Persisted returns what the transcripts of an exited agent have, as taken, and the
 // rest, which has to be sent again. An agent takes messages in order, and may join
 // several to one block, which has the last one's id: what was sent before a persisted
-// message is persisted too.
-func (m Messages) Persisted(s reducer.State) (kept, rest Messages) {
+// message is persisted too, unless it was refused. refused are the ids of such, beside
+// those that the list knows.
+func (m Messages) Persisted(s reducer.State, refused map[string]bool) (kept, rest Messages) {
 	n := 0
 	for i, h := range m {
-		if slices.ContainsFunc(s.Blocks, func(b event.Block) bool {
-			return b.Type == event.BlockUserMessage && slices.Contains(h.BlockIDs, b.ID)
-		}) {
+		if h.in(s) {
 			n = i + 1
 		}
 	}
-	kept, rest = slices.Clone(m[:n]), slices.Clone(m[n:])
-	for i := range kept {
-		kept[i].Taken = true
+	for _, h := range m[:n] {
+		if h.in(s) || !h.Refused && !refused[h.ID] {
+			h.Taken = true
+			kept = append(kept, h)
+		}
 	}
-	return kept, rest
+	return kept, slices.Clone(m[n:])
+}
+
+// in reports whether a conversation has the message's own block.
+func (h Message) in(s reducer.State) bool {
+	return slices.ContainsFunc(s.Blocks, func(b event.Block) bool {
+		return b.Type == event.BlockUserMessage && slices.Contains(h.BlockIDs, b.ID)
+	})
 }
 
 // BlockIDs returns the ids that their blocks may have.

@@ -34,6 +34,8 @@ func TestAfter(t *testing.T) {
 	}{
 		"folded":          {event.Event{Payload: event.MessageFolded{MessageRef: ref("u2")}}, []string{"m2"}, event.MessageFolded{MessageRef: ref("m2")}, ""},
 		"own turn":        {event.Event{Payload: event.MessageOwnTurn{MessageRef: ref("m3")}}, []string{"m3"}, event.MessageOwnTurn{MessageRef: ref("m3")}, "m3"},
+		"refused":         {event.Event{Payload: event.Error{MessageID: "u2"}}, nil, event.Error{MessageID: "m2"}, ""},
+		"another fault":   {event.Event{Payload: event.Error{}}, nil, event.Error{}, ""},
 		"another's":       {event.Event{Payload: event.MessageOwnTurn{MessageRef: ref("m1")}}, nil, event.MessageOwnTurn{MessageRef: ref("m1")}, ""},
 		"where it is":     {event.Event{Payload: event.BlockUpsert{Block: user("u3")}}, []string{"m3"}, event.BlockUpsert{Block: user("u3")}, ""},
 		"said as lost":    {event.Event{Payload: event.BlockUpsert{Block: lost}}, nil, event.BlockUpsert{Block: lost}, ""},
@@ -74,8 +76,26 @@ func TestPersisted(t *testing.T) {
 		"joined":    {state("u1", "m3"), []string{"m2", "m3"}, nil},
 	} {
 		said, _, _ := handed().After(event.Event{Payload: event.MessageFolded{MessageRef: ref("m3")}})
-		kept, again := said.Persisted(c.transcripts)
+		kept, again := said.Persisted(c.transcripts, nil)
 		require.Equal(t, c.kept, kept.Taken(), name)
 		require.Equal(t, c.again, again.BlockIDs(), name)
 	}
+}
+
+// A refused message is not waited for, and not taken with one that came behind it, unless
+// the agent was sent it again and took it.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	refused, _, _ := handed().After(event.Event{Payload: event.Error{MessageID: "m2"}})
+	require.Equal(t, []string{"m3", "u3"}, refused.Waiting().BlockIDs())
+	require.True(t, refused.Has("m2"))
+	behind := reducer.State{Blocks: []event.Block{user("u3")}}
+	kept, _ := refused.Persisted(behind, nil)
+	require.Equal(t, []string{"m3"}, kept.Taken())
+	kept, _ = handed().Persisted(behind, map[string]bool{"m2": true})
+	require.Equal(t, []string{"m3"}, kept.Taken())
+	again, _, _ := refused.After(event.Event{Payload: event.MessageFolded{MessageRef: ref("m2")}})
+	require.Equal(t, []string{"m2"}, again.Taken())
+	kept, _ = refused.Persisted(reducer.State{Blocks: []event.Block{user("m2"), user("u3")}}, map[string]bool{"m2": true})
+	require.Equal(t, []string{"m2", "m3"}, kept.Taken())
 }

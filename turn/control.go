@@ -7,7 +7,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/permission"
-	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/steering"
 )
 
@@ -234,15 +233,13 @@ func (m *Machine) steerAgain() (do []Action) {
 	if m.Interrupt != nil || m.Terminated != "" || m.agentExited() {
 		return nil
 	}
-	for _, s := range m.Steered {
-		if !s.Taken {
-			do = append(do, SteerAgent{s})
-		}
+	for _, s := range m.Steered.Waiting() {
+		do = append(do, SteerAgent{s})
 	}
 	return do
 }
 
-// trackSteered records which messages the agent takes. If an interrupted agent starts a
+// trackSteered records which messages the agent takes or refuses. If an interrupted agent starts a
 // turn with one of them, it is interrupted again.
 func (m *Machine) trackSteered(r Record) (do []Action) {
 	for i, ev := range r.Events {
@@ -256,10 +253,4 @@ func (m *Machine) trackSteered(r Record) (do []Action) {
 		}
 	}
 	return do
-}
-
-// AgentLost takes over which of the messages sent to an agent are in its transcripts: an
-// exited agent took only those.
-func (m *Machine) AgentLost(persisted reducer.State) {
-	m.Steered, _ = m.Steered.Persisted(persisted)
 }

@@ -46,6 +46,8 @@ type History struct {
 	Incomplete bool
 	// Started reports whether the stream has the execution's start.
 	Started bool
+	// Refused are the messages that the agent's server refused, by id.
+	Refused map[string]bool
 	// Ended is the event that ended the execution; nil if there is none.
 	Ended *event.Event
 	// LastBlock describes the last block.
@@ -59,7 +61,7 @@ func NewHistory(scope Scope) *History {
 		named = append(named, m.BlockIDs...)
 	}
 	return &History{
-		scope: scope, last: scope.After, prompts: loss.NewPrompts(named),
+		scope: scope, last: scope.After, prompts: loss.NewPrompts(named), Refused: map[string]bool{},
 		streamed: loss.NewTail(), server: loss.NewServerBlocks(scope.Anchor), calls: effects.Calls{ExecutionID: scope.ExecutionID},
 	}
 }
@@ -84,6 +86,8 @@ func (h *History) Add(ev event.Event) {
 	switch p := ev.Payload.(type) {
 	case event.QueryStarted:
 		h.Started = h.Started || p.ExecutionID == h.scope.ExecutionID
+	case event.Error:
+		h.Refused[p.MessageID] = true
 	case event.BlockUpsert:
 		if ev.Context.Conversation() == event.Main {
 			h.addBlock(p.Block)

@@ -35,7 +35,7 @@ func (m Message) Lost(e Ending, h *History, persisted reducer.State, at time.Tim
 }
 
 func (m Message) options(persisted reducer.State, at time.Time) loss.Options {
-	_, again := m.Steered.Persisted(persisted)
+	_, again := m.Steered.Persisted(persisted, nil)
 	return loss.Options{At: at, Asked: m.BlockIDs, AskedAgain: again.BlockIDs()}
 }
 

@@ -185,6 +185,10 @@ func (w *world) hand(id string) {
 		return
 	}
 	w.journal[input] = w.write("in", 2)
+	if w.rnd.IntN(6) == 0 {
+		w.write("refused", int(id[1]-'0'))
+		return
+	}
 	w.process.waiting = append(w.process.waiting, id)
 }
 
@@ -216,7 +220,7 @@ func (w *world) rests(how string) {
 // want sends the turn a request.
 func (w *world) want(m *Machine) (done bool) {
 	var s Signal = InterruptRequested{ID: "interrupt"}
-	if w.rnd.IntN(8) > 0 && w.steers.asked < 9 {
+	if w.rnd.IntN(8) > 0 && w.steers.asked < 9 && !w.refuses(m.Read) {
 		id := fmt.Sprint("s", w.steers.asked)
 		if w.rnd.IntN(4) > 0 || w.steers.asked == 0 {
 			w.steers.asked++
@@ -228,12 +232,28 @@ func (w *world) want(m *Machine) (done bool) {
 	return w.all(m, m.Step(s))
 }
 
+// refuses reports whether a refusal was not read yet: the agent's server refuses a message
+// at once, before a person sends the next one.
+func (w *world) refuses(read int64) bool {
+	return slices.ContainsFunc(w.spool[read/recordBytes:], func(s spooled) bool { return s.kind == "refused" })
+}
+
 // transcripts returns what is persisted.
 func (w *world) transcripts() (s reducer.State) {
 	for _, id := range w.steers.persisted {
 		s.Blocks = append(s.Blocks, event.Block{ID: id, Type: event.BlockUserMessage})
 	}
 	return s
+}
+
+// refused returns what the stream has as refused.
+func (w *world) refused() map[string]bool {
+	h := NewHistory(Scope{})
+	for i, s := range w.stream {
+		s.event.Context.Seq = uint64(i + 1)
+		h.Add(s.event)
+	}
+	return h.Refused
 }
 
 // dies reports whether the worker dies now.
@@ -280,7 +300,7 @@ func (w *world) attempt() (answered bool) {
 	w.saved.Open, w.saved.OpenMessage = "x1", "m1"
 	if place := (Place{Offset: w.offset}); m.Concluded == nil && !m.Has(place) {
 		if w.resume != nil {
-			m.AgentLost(w.transcripts())
+			m.Steered, _ = m.Steered.Persisted(w.transcripts(), w.refused())
 			w.steers.saved = m.Steered
 		}
 		w.append(place, event.FromServer(event.QueryStarted{}, w.now))
@@ -354,6 +374,8 @@ func (w *world) record(at int) Record {
 		r.Events = main(event.MessageFolded{MessageRef: event.MessageRef{MessageID: fmt.Sprint("s", s.n)}})
 	case "own":
 		r.Events = main(event.MessageOwnTurn{MessageRef: event.MessageRef{MessageID: fmt.Sprint("s", s.n)}})
+	case "refused":
+		r.Events = main(event.Error{MessageID: fmt.Sprint("s", s.n)})
 	case "idle":
 		r.Events = main(event.SessionIdle{})
 	case "stopped":
@@ -394,7 +416,7 @@ func (w *world) do(m *Machine, a Action) (done bool) {
 			place := Place{a.Offset, IndexEnd}
 			require.False(w.t, m.Has(place), "an end that would not be appended")
 			if a.Ending.Exited {
-				m.AgentLost(w.transcripts())
+				m.Steered, _ = m.Steered.Persisted(w.transcripts(), w.refused())
 			}
 			end := m.EndEvent(Message{ID: "m1"}, a.Ending, 0, w.now)
 			q, _ := endOf(end.Payload)

@@ -15,8 +15,9 @@
 // One process per session (`codex app-server`) speaks JSON-RPC without its
 // version mark, a message per line. The opening is initialize, with its answer
 // the notification initialized and thread/resume, and with that one's answer the
-// program takes prompts. The ids of requests are the ids of the messages, so
-// answers can be matched by the records alone.
+// program takes prompts. The ids of requests are the ids of the messages (with an
+// ending if one is for the running turn), so answers can be matched by the records
+// alone.
 //
 // No flag chooses a session's id. But a rollout with only its first line is a
 // session without a prompt, so [Adapter.Prepare] writes one under the chosen id,

@@ -63,7 +63,7 @@ func (s *emitter) end(th *thread, id string, it *item, dir event.Dir) {
 	s.emitRefused(th)
 	switch kind := it.kind(); {
 	case kind == kindUser:
-		s.userMessage(th.Conversation, it.promptID(), inputsOf(it.Content))
+		s.Upsert(th.Conversation, *userBlock(it.promptID(), inputsOf(it.Content)))
 	case kind == kindText, kind == kindPlan, kind == kindReasoning:
 		s.text(th, id, kind, it.said())
 	case kind == kindCompacted:
@@ -82,11 +82,9 @@ func (s *emitter) end(th *thread, id string, it *item, dir event.Dir) {
 	}
 }
 
-func (s *emitter) userMessage(conversation, id string, inputs []input) {
+func userBlock(id string, inputs []input) *event.Block {
 	text := joinInputs(inputs)
-	s.Upsert(conversation, event.Block{
-		ID: id, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: richParts(inputs),
-	})
+	return &event.Block{ID: id, Type: event.BlockUserMessage, Status: event.StatusComplete, Content: &text, Parts: richParts(inputs)}
 }
 
 // text emits a whole text or thinking block, unless it is empty and was never

@@ -105,6 +105,10 @@ func request(id, method string, params map[string]any) adapters.Message {
 	return adapters.Message{ID: id, Data: object(map[string]any{"id": id, "method": method, "params": params})}
 }
 
+// steered ends the id of a request for a message that is for the running turn: by
+// the records alone it could also begin the next one.
+const steered = "#steered"
+
 // encodePrompt starts a turn. If one is running, the program folds the message
 // into it, which is what steering is.
 func (t *translator) encodePrompt(id string, in adapters.Prompt) ([]adapters.Message, error) {
@@ -127,7 +131,12 @@ func (t *translator) encodePrompt(id string, in adapters.Prompt) ([]adapters.Mes
 		params["approvalPolicy"] = policy
 		params["sandboxPolicy"] = map[string]any{"type": "dangerFullAccess"}
 	}
-	return []adapters.Message{request(id, "turn/start", params)}, nil
+	if !in.Steer {
+		return []adapters.Message{request(id, "turn/start", params)}, nil
+	}
+	m := request(id+steered, "turn/start", params)
+	m.ID = id
+	return []adapters.Message{m}, nil
 }
 
 func promptInputs(in adapters.Prompt) ([]map[string]any, error) {

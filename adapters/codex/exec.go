@@ -15,7 +15,7 @@ func (t *translator) prompted(m *message) {
 	text, _ := plainText(m.Text)
 	t.Prompts++
 	t.Turn.Busy, t.Turn.End = true, nil
-	t.userMessage(event.Main, fmt.Sprint(UngivenPrefix, t.Prompts), []input{{Type: "text", Text: text}})
+	t.Upsert(event.Main, *userBlock(fmt.Sprint(UngivenPrefix, t.Prompts), []input{{Type: "text", Text: text}}))
 }
 
 // execLine translates a line of `codex exec --json`, which has the main

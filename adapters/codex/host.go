@@ -27,8 +27,7 @@ func (t *translator) requested(m *message) error {
 	case "thread/start", "thread/resume":
 		t.Opening.Phase, t.Opening.Thread = opened, id
 	case "turn/start", "turn/steer":
-		t.Calls[id] = call{Method: "turn/start", Prompt: p.ClientID}
-		t.handed(p)
+		t.handed(id, p)
 		return nil
 	case "turn/interrupt":
 		if th := t.Threads[p.ThreadID]; th != nil {
@@ -47,22 +46,30 @@ func key(id jsontext.Value) string {
 	return string(id)
 }
 
-// handed records a prompt. One that has an id and finds the program idle is in
-// the conversation at once, all others when the program takes them.
-func (t *translator) handed(p *params) {
-	t.Turn.Busy, t.Turn.End = true, nil
-	if p.ClientID == "" {
-		return
+// handed records a prompt. One that has an id and begins a turn is in the
+// conversation at once, all others when the program takes them.
+func (t *translator) handed(id string, p *params) {
+	c := call{Method: "turn/start", Prompt: p.ClientID, Steered: strings.HasSuffix(id, steered)}
+	if t.Turn.Busy = true; !c.Steered {
+		t.Turn.End = nil
 	}
-	h := handed{ID: p.ClientID}
+	if p.ClientID != "" {
+		h := handed{ID: p.ClientID, Turn: t.mainTurn()}
+		if h.Turn == "" && len(t.Handed) == 0 && !c.Steered {
+			h.Shown, c.Shown = true, userBlock(h.ID, inputsOf(p.Input))
+			t.Upsert(event.Main, *c.Shown)
+		}
+		t.Handed = append(t.Handed, h)
+	}
+	t.Calls[id] = c
+}
+
+// mainTurn returns the turn that the main thread runs; "" for none.
+func (t *translator) mainTurn() string {
 	if main := t.Threads[t.Main]; main != nil {
-		h.Turn = main.Turn
+		return main.Turn
 	}
-	if h.Turn == "" && len(t.Handed) == 0 {
-		h.Shown = true
-		t.userMessage(event.Main, h.ID, inputsOf(p.Input))
-	}
-	t.Handed = append(t.Handed, h)
+	return ""
 }
 
 // promptTaken emits a prompt when the program takes it, once.
@@ -135,18 +142,37 @@ func (t *translator) failed(id string, c call, raw jsontext.Value) error {
 	if id == t.Opening.Initialize || id == t.Opening.Thread {
 		t.Opening.Phase, t.Opening.Refused = refused, e.Message
 	}
-	t.Emit(event.Main, event.Error{ErrorInfo: event.ErrorInfo{
-		Message: "codex: " + e.Message, Code: "request_refused", Data: json.RawMessage(raw),
+	t.Emit(event.Main, event.Error{MessageID: c.Prompt, ErrorInfo: event.ErrorInfo{
+		Message: "codex: " + e.Message, Code: codeRefused, Data: json.RawMessage(raw),
 	}})
-	if c.Method != "turn/start" {
-		return nil
-	}
-	t.Handed = slices.DeleteFunc(t.Handed, func(h handed) bool { return h.ID == c.Prompt })
-	if main := t.Threads[t.Main]; main == nil || main.Turn == "" {
-		t.Turn.End = &turnEnd{Message: e.Message, Code: "request_refused"}
-		t.idle()
+	if c.Method == "turn/start" {
+		t.promptRefused(c, e.Message)
 	}
 	return nil
+}
+
+const codeRefused = "request_refused"
+
+// promptRefused ends the turn that a refused prompt was to begin. Its message is in no
+// rollout, so the host keeps it, with why it failed. A steered one is not shown yet,
+// and leaves the turn before as it ended.
+func (t *translator) promptRefused(c call, why string) {
+	t.Handed = slices.DeleteFunc(t.Handed, func(h handed) bool { return h.ID == c.Prompt })
+	if c.Shown != nil {
+		t.UpsertServer(event.Main, *c.Shown)
+		t.UpsertServer(event.Main, event.Block{
+			ID: c.Prompt + ":error", Type: event.BlockError, Status: event.StatusComplete, Message: &why, Code: codeRefused,
+		})
+	}
+	switch {
+	case t.mainTurn() != "":
+		return
+	case !c.Steered:
+		t.Turn.End = &turnEnd{Message: why, Code: codeRefused}
+	case t.Turn.End == nil:
+		t.Turn.End = &turnEnd{}
+	}
+	t.idle()
 }
 
 // asked translates a request of the program to the host.

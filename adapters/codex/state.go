@@ -89,6 +89,10 @@ type call struct {
 	Method string `json:"method"`
 	Prompt string `json:"prompt,omitempty"`
 	Model  string `json:"model,omitempty"`
+	// Steered: the prompt was for the turn that ran. Shown is the block that it has
+	// already.
+	Steered bool         `json:"steered,omitempty"`
+	Shown   *event.Block `json:"shown,omitempty"`
 }
 
 // ask is a request of the program.

@@ -176,6 +176,8 @@ type turn struct {
 	Waiting []handed `json:"waiting,omitempty"`
 	// Running: the agent works on a prompt of this turn.
 	Running bool `json:"running,omitempty"`
+	// Rested: the server reported that it was idle, and had a prompt to store then.
+	Rested bool `json:"rested,omitempty"`
 	// Interrupted: the host requested the end of this turn.
 	Interrupted bool `json:"interrupted,omitempty"`
 	// Early: the request came before the agent was working, so that it had no effect.

@@ -205,7 +205,7 @@ func (t *translator) answerBegins(th *thread, m *message) {
 	if th.Conversation != event.Main {
 		return
 	}
-	t.Turn.Active, t.Turn.Running = true, true
+	t.Turn.Active, t.Turn.Running, t.Turn.Rested = true, true, false
 	if t.Turn.Early {
 		t.Turn.Early = false
 		t.abort("abort-" + m.ID)

@@ -96,7 +96,8 @@ func (t *translator) sessionIdle(session string) {
 		}
 		return
 	}
-	if !t.Turn.Active || len(t.Turn.Waiting) > 0 && t.Turn.Error == nil || th.busy() && !t.leftOpen(th) {
+	waits := len(t.Turn.Waiting) > 0 && t.Turn.Error == nil
+	if t.Turn.Rested = waits; !t.Turn.Active || waits || th.busy() && !t.leftOpen(th) {
 		return
 	}
 	t.loseOpen(session)
@@ -233,17 +234,22 @@ func (t *translator) handedOver(request string, body json.RawMessage) {
 	t.Turn.Active = true
 }
 
-// refused ends the turn of a prompt that the server refused.
+// refused ends the turn of a prompt that the server refused. If that was for the turn
+// before, that one ends as it would have without it.
 func (t *translator) refused(request, why string) {
 	at := slices.IndexFunc(t.Turn.Waiting, func(h handed) bool { return h.Request == request })
 	if at < 0 {
 		return // it was stored, so it was accepted
 	}
+	part := t.Turn.Waiting[at].Part
 	t.Turn.Waiting = slices.Delete(t.Turn.Waiting, at, at+1)
 	failure := event.ErrorInfo{Message: "opencode refused the prompt: " + why, Code: "refused"}
-	t.Emit(event.Main, event.Error{ErrorInfo: failure})
-	if th := t.thread(t.Main); !th.busy() && !t.Turn.Running && len(t.Turn.Waiting) == 0 {
-		t.Turn.Error = &failure
+	id, _ := hostMessage(part)
+	t.Emit(event.Main, event.Error{ErrorInfo: failure, MessageID: id})
+	if th := t.thread(t.Main); !th.busy() && (!t.Turn.Running || t.Turn.Rested) && len(t.Turn.Waiting) == 0 {
+		if !strings.HasPrefix(part, ofSteered) {
+			t.Turn.Error = &failure
+		}
 		t.endTurn(th)
 	}
 }

@@ -129,6 +129,71 @@ func TestPromptRefused(t *testing.T) {
 	}
 }
 
+// A steered message that the server refuses is named, and no failure of the turn, whenever
+// its refusal arrives.
+func TestSteeredAndRefused(t *testing.T) {
+	t.Parallel()
+	steered := adapters.Prompt{MessageID: "m 2", Text: "more", Steer: true}
+	answered := func(k *talk) []event.Event {
+		k.assistant("msg_2", `,"finish":"stop","time":{"completed":2}`)
+		return k.idle()
+	}
+	refused := func(k *talk) []event.Event {
+		return k.receive(`{"type":"sojourn.response","id":"steer-1","status":503,"body":{"name":"X","data":{"message":"overloaded"}}}`)
+	}
+	for name, c := range map[string]struct {
+		play func(k *talk) []event.Event
+		// idle is how often the agent is idle: it is again when what it was sent last is
+		// refused.
+		idle int
+	}{
+		"while the turn runs": {func(k *talk) []event.Event {
+			k.send("steer-1", steered)
+			return append(refused(k), answered(k)...)
+		}, 1},
+		"between two steps": {func(k *talk) []event.Event {
+			k.send("steer-1", steered)
+			k.assistant("msg_2", `,"finish":"tool-calls","time":{"completed":2}`)
+			said := refused(k)
+			require.Empty(k.t, idles(said))
+			k.assistant("msg_3", "")
+			k.assistant("msg_3", `,"finish":"stop","time":{"completed":3}`)
+			return append(said, k.idle()...)
+		}, 1},
+		"when the turn has ended": {func(k *talk) []event.Event {
+			k.send("steer-1", steered)
+			require.Empty(k.t, idles(answered(k)), "it may begin with what it was sent")
+			return refused(k)
+		}, 1},
+		"written behind the turn's end": {func(k *talk) []event.Event {
+			said := answered(k)
+			k.send("steer-1", steered)
+			return append(said, refused(k)...)
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newTalk(t)
+			k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+			k.takes("msg_1", "prt_000sojourn_m1")
+			k.assistant("msg_2", "")
+			var named []string
+			said := c.play(k)
+			for _, e := range said {
+				if p, ok := e.Payload.(event.Error); ok {
+					named = append(named, p.MessageID)
+				}
+			}
+			require.Equal(t, []string{BlockID("m 2")}, named)
+			require.Len(t, idles(said), c.idle)
+			for _, idle := range idles(said) {
+				require.Nil(t, idle.Error)
+				require.False(t, idle.Interrupted)
+			}
+		})
+	}
+}
+
 // A prompt that has no response because the server died was not refused: the turn
 // ends with the process.
 func TestPromptUnansweredByTheDead(t *testing.T) {
