@@ -36,7 +36,7 @@ func (s *emitter) spawn(conversation, toolUseID, child, prompt string) {
 	if th.Conversation != "" {
 		return
 	}
-	th.Conversation, th.Parent, th.Prompt = toolUseID, conversation, prompt
+	th.Conversation, th.Parent = toolUseID, conversation
 	s.Emit(conversation, event.SubagentSpawned{ToolUseID: toolUseID, AgentID: child, Prompt: prompt})
 }
 
@@ -82,13 +82,13 @@ func (s *emitter) turnEnded(th *thread, id string, o outcome) {
 	}
 	th.Refused = nil
 	s.close(th, o)
-	th.Turn, th.Interrupt, th.Began, th.Quiet, th.First = "", false, 0, 0, ""
+	last := th.Last
+	th.Turn, th.Interrupt, th.Began, th.Quiet, th.First, th.Last = "", false, 0, 0, "", ""
 	if th.Conversation == event.Main || th.Conversation == "" {
 		return
 	}
 	var output *string
-	if th.Last != "" {
-		last := th.Last
+	if last != "" {
 		output = &last
 	}
 	s.Emit(th.Conversation, event.SessionIdle{Interrupted: o.status == turnInterrupted})

@@ -1,8 +1,13 @@
 package codex
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/sojourn-run/sojourn/adapters"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/test/replay"
 )
@@ -25,6 +30,30 @@ func TestNothingMalformed(t *testing.T) { recorded.NothingMalformed(t) }
 // however long the conversation is.
 func TestStateDoesNotGrow(t *testing.T) {
 	recorded.StateDoesNotGrow(t, recorded.Rounds(t, "subagent", "tool-"), 1, 20, 10)
+}
+
+// Of a subagent that has ended the state keeps only what may be needed when it gets further
+// work: no text. A state that an older build stored with its prompt is read.
+func TestStateForgetsWhatSubagentsSaid(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("a long text ", 1000)
+	tr := spoken(t)
+	said := func(format string, args ...any) { step(tr, event.DirOut, fmt.Sprintf(format, args...)) }
+	said(`{"method":"turn/started","params":{"threadId":"main","turn":{"id":"t"}}}`)
+	for n := range 20 {
+		call := fmt.Sprintf(`"type":"collabAgentToolCall","tool":"spawnAgent","id":"call-%d","prompt":%q,"receiverThreadIds":["child-%d"]`, n, text, n)
+		said(`{"method":"item/started","params":{"threadId":"main","turnId":"t","item":{%s}}}`, call)
+		said(`{"method":"item/completed","params":{"threadId":"main","turnId":"t","item":{%s,"status":"completed"}}}`, call)
+		said(`{"method":"turn/started","params":{"threadId":"child-%d","turn":{"id":"c-%d"}}}`, n, n)
+		said(`{"method":"item/completed","params":{"threadId":"child-%d","turnId":"c-%d","item":{"type":"agentMessage","id":"m-%d","text":%q}}}`, n, n, n, text)
+		ended := step(tr, event.DirOut, fmt.Sprintf(`{"method":"turn/completed","params":{"threadId":"child-%d","turn":{"id":"c-%d","status":"completed"}}}`, n, n))
+		require.Equal(t, text, *ended[len(ended)-1].Payload.(event.SubagentCompleted).Output)
+	}
+	state, err := tr.State()
+	require.NoError(t, err)
+	require.Less(t, len(state), 20*200)
+	_, err = New().Translator(adapters.Launch{}, []byte(`{"v":1,"threads":{"child":{"conv":"call","prompt":"look"}}}`))
+	require.NoError(t, err)
 }
 
 func FuzzTranslate(f *testing.F) {

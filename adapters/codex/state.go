@@ -110,8 +110,6 @@ type thread struct {
 	Conversation string `json:"conv,omitempty"`
 	// Parent is the conversation that started it.
 	Parent string `json:"parent,omitempty"`
-	// Prompt is the prompt with which it was started.
-	Prompt string `json:"prompt,omitempty"`
 	// Calling: what a model call makes has come, and its usage has not.
 	Calling bool `json:"calling,omitempty"`
 	// First is the first block that the model call has made: the one with its usage.
@@ -129,7 +127,7 @@ type thread struct {
 	Open []open `json:"open,omitempty"`
 	// Refused are refused calls behind which the turn has not continued yet.
 	Refused []string `json:"refused,omitempty"`
-	// Last is the last text of a subagent.
+	// Last is the last text of the turn that runs.
 	Last string `json:"last,omitempty"`
 	// Tokens is the total of the last report.
 	Tokens int64 `json:"tokens,omitempty"`
