@@ -41,6 +41,7 @@ func (*Adapter) Info() adapters.Info {
 		Variables: variables(),
 		Limits: []string{
 			"The output of a subagent's own subagent is not streamed; the transcript has it.",
+			"A process that was started with `allow` asks its user nothing of its own accord (AskUserQuestion, plan mode), until it is started anew with another answer.",
 			"/clear, /reset and /new are refused: they start another conversation under an id that the program does not report.",
 		},
 	}

@@ -77,6 +77,7 @@ func TestCommandIsolates(t *testing.T) {
 	require.Equal(t, "/work space", c.Dir)
 	require.Equal(t, "opus", following(c.Argv, "--model"))
 	require.Contains(t, c.Argv, "--dangerously-skip-permissions")
+	require.Equal(t, "stdio", following(c.Argv, "--permission-prompt-tool"), "it may be told to ask later")
 	require.Equal(t, "/home/agent", c.Env["HOME"])
 	require.Equal(t, "/home/agent/.claude", c.Env["CLAUDE_CONFIG_DIR"])
 	for _, name := range []string{"IS_SANDBOX", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"} {

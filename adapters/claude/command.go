@@ -39,18 +39,24 @@ func (*Adapter) Command(l adapters.Launch) (adapters.Command, error) {
 	return adapters.Command{Argv: argv, Env: environment(l), Dir: l.Workspace}, nil
 }
 
-// permissionArgs: with allow the agent never asks; with ask and deny it asks the
-// host each time, and a person or the policy answers, so that the agent gets a
-// refusal as text. The last flag lets SetPermission switch to allow later.
+// permissionArgs lets every process ask the host, also one that starts by running
+// everything: SetPermission may have it ask later, and without a prompt tool it would refuse
+// each tool. With ask and deny a person or the policy answers, so that the agent gets a
+// refusal as text; the last flag lets SetPermission switch to allow later.
 func permissionArgs(p adapters.Permission) ([]string, error) {
+	args := []string{"--permission-prompt-tool", "stdio"}
 	switch p {
 	case adapters.PermissionAllow, "":
-		return []string{"--dangerously-skip-permissions"}, nil
+		return append(args, "--dangerously-skip-permissions", "--disallowedTools", strings.Join(askingTools, ",")), nil
 	case adapters.PermissionAsk, adapters.PermissionDeny:
-		return []string{"--permission-prompt-tool", "stdio", "--allow-dangerously-skip-permissions"}, nil
+		return append(args, "--allow-dangerously-skip-permissions"), nil
 	}
 	return nil, fmt.Errorf("claude: permission is %q, want allow, ask or deny", p)
 }
+
+// askingTools are the tools that exist only to ask somebody. A session that starts with allow
+// may have nobody who answers.
+var askingTools = []string{"AskUserQuestion", "EnterPlanMode", "ExitPlanMode"}
 
 // environment isolates the process: its home and configuration are this
 // session's, and it connects only to the model.

@@ -151,7 +151,7 @@ func (s *scenario) argv(session []string) []string {
 		case a == "--input-format" && m.oneShot:
 			i++
 		case a == "--dangerously-skip-permissions" && m.ask:
-			out = append(out, "--permission-prompt-tool", "stdio", "--allow-dangerously-skip-permissions")
+			out = append(out, "--allow-dangerously-skip-permissions")
 		default:
 			out = append(out, a)
 		}

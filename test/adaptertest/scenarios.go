@@ -64,6 +64,7 @@ func scenarios() []scenario {
 		{name: "permission-never", needs: approves, options: ask, play: (*Rig).playNeverAnswered},
 		{name: "permission-policy", needs: approves, options: Options{Permission: adapters.PermissionDeny}, play: (*Rig).playPolicy},
 		{name: "permission-change", needs: approves, options: ask, play: (*Rig).playPermissionChange},
+		{name: "permission-tightened", needs: approves, play: (*Rig).playPermissionTightened},
 		{name: "permission-subagent", needs: approves, options: ask, play: (*Rig).playPermissionSubagent},
 		{name: "question", needs: asks, options: ask, play: (*Rig).playQuestion},
 

@@ -148,6 +148,21 @@ func (r *Rig) playPermissionChange() {
 	require.False(r.t, r.exists("three"))
 }
 
+// playPermissionTightened: an agent that was started without asking asks once it is told to.
+func (r *Rig) playPermissionTightened() {
+	r.ok("TOOL bash: touch one THEN SAY done")
+	require.True(r.t, r.exists("one"))
+	r.SetPermission(adapters.PermissionAsk)
+	asked := r.asked("TOOL bash: touch two THEN SAY done")
+	require.False(r.t, r.exists("two"), "the tool did not wait for the answer")
+	r.Answer(asked, true, "", nil)
+	r.endsWell()
+	require.True(r.t, r.exists("two"))
+	r.SetPermission(adapters.PermissionAllow)
+	r.ok("TOOL bash: touch three")
+	require.True(r.t, r.exists("three"))
+}
+
 func (r *Rig) playPermissionSubagent() {
 	if !r.agent.Adapter.Info().Capabilities.Subagents {
 		skip.NotApplicable(r.t, "the agent has no subagents")
