@@ -193,3 +193,24 @@ const mcpScript = `while read -r line; do
   [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$r"
 done
 `
+
+// A workspace can't allow its tools itself once the session asks, also if it did not when its
+// agent was started.
+func TestRealTightenedWorkspace(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, TestRealConversation")
+	t.Parallel()
+	r := adaptertest.New(t, strictly(), adaptertest.Options{})
+	settings := filepath.Join(r.Workspace(), configDir, "settings.json")
+	require.NoError(t, os.MkdirAll(filepath.Dir(settings), 0o700))
+	require.NoError(t, os.WriteFile(settings, []byte(`{"permissions":{"allow":["Bash(touch:*)"]}}`), 0o600))
+	r.Start()
+	r.Ask("TOOL bash: touch one")
+	r.SetPermission(adapters.PermissionAsk)
+	r.Send("TOOL bash: touch two")
+	asked := r.AwaitPermission()
+	r.Answer(asked, false, "no longer", nil)
+	r.AwaitIdle()
+	require.NoFileExists(t, filepath.Join(r.Workspace(), "two"))
+	r.Stop()
+	r.Finish()
+}

@@ -16,11 +16,12 @@
 // chooses the native session id: --session-id starts it, --resume continues with
 // it, and the transcript in the home decides which.
 //
-// A workspace is marked as trusted (hasTrustDialogAccepted) only if the agent
-// never asks anyway. In an untrusted workspace the agent ignores the permissions
-// in the workspace's own settings, and reports that on standard error;
-// instructions, agents, skills and commands of the workspace are loaded all the
-// same.
+// Every process can ask the host, also one that was started to run everything: the
+// session's answer may change while it lives. For the same reason no workspace is
+// marked as trusted (hasTrustDialogAccepted): in an untrusted one the agent ignores
+// the permissions in the workspace's own settings, and reports that on standard error;
+// instructions, agents, skills, commands and MCP servers of the workspace are loaded all
+// the same.
 //
 // # One conversation from two sources
 //

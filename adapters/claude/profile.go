@@ -43,29 +43,20 @@ type mcpServer struct {
 
 // globalConfig is what the agent keeps beside its settings.
 type globalConfig struct {
-	HasCompletedOnboarding bool                     `json:"hasCompletedOnboarding"`
-	Projects               map[string]projectConfig `json:"projects,omitempty"`
-	MCPServers             map[string]mcpServer     `json:"mcpServers,omitempty"`
-}
-
-type projectConfig struct {
-	HasTrustDialogAccepted bool `json:"hasTrustDialogAccepted"`
+	HasCompletedOnboarding bool                 `json:"hasCompletedOnboarding"`
+	MCPServers             map[string]mcpServer `json:"mcpServers,omitempty"`
 }
 
 // keepDays prevents the agent from deleting transcripts by age: a session may
 // sleep for months.
 const keepDays = 36500
 
-// writeSettings writes the agent's own settings. A workspace is trusted only if
-// the agent never asks anyway: trust lets the workspace's own settings allow
-// tools.
+// writeSettings writes the agent's own settings. No workspace is trusted: trust lets the
+// workspace's own settings allow tools, and an agent that runs everything now may have to
+// ask later.
 func writeSettings(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) error {
-	global := globalConfig{HasCompletedOnboarding: true, MCPServers: mcpServers(p, l)}
-	if l.Permission == adapters.PermissionAllow && l.Workspace != "" {
-		global.Projects = map[string]projectConfig{l.Workspace: {HasTrustDialogAccepted: true}}
-	}
 	for name, v := range map[string]any{
-		".claude.json":  global,
+		".claude.json":  globalConfig{HasCompletedOnboarding: true, MCPServers: mcpServers(p, l)},
 		"settings.json": map[string]any{"cleanupPeriodDays": keepDays},
 	} {
 		data, err := json.MarshalIndent(v, "", "  ")

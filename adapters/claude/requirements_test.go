@@ -207,24 +207,24 @@ func TestR96ProfileFiles(t *testing.T) {
 	}
 	var global struct {
 		MCPServers map[string]map[string]any
-		Projects   map[string]struct{ HasTrustDialogAccepted bool }
 	}
 	require.NoError(t, json.Unmarshal([]byte(got["home:.claude/.claude.json"]), &global))
 	require.Equal(t, "http", global.MCPServers["web"]["type"])
 	require.Equal(t, []any{"-c", `cd "$0" && exec "$@"`, "/home/agent/.sojourn/mcp/kit", "node", "main.js"}, global.MCPServers["kit"]["args"])
-	require.True(t, global.Projects["/work space"].HasTrustDialogAccepted)
 	require.Contains(t, got["home:.claude/settings.json"], "cleanupPeriodDays")
 }
 
-// A workspace is trusted only if the agent never asks anyway.
+// No workspace is trusted, also not while the agent runs everything: it may have to ask later.
 func TestUntrustedWorkspace(t *testing.T) {
 	t.Parallel()
-	l := launch()
-	l.Permission = adapters.PermissionAsk
-	files, err := New().ProfileFiles(adapters.Profile{}, l)
-	require.NoError(t, err)
-	for _, f := range files {
-		require.NotContains(t, string(f.Data), "hasTrustDialogAccepted\": true")
+	for _, p := range []adapters.Permission{adapters.PermissionAllow, adapters.PermissionAsk} {
+		l := launch()
+		l.Permission = p
+		files, err := New().ProfileFiles(adapters.Profile{}, l)
+		require.NoError(t, err)
+		for _, f := range files {
+			require.NotContains(t, string(f.Data), "hasTrustDialogAccepted", p)
+		}
 	}
 }
 
