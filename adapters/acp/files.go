@@ -27,6 +27,9 @@ const pieceSize = 64 << 10
 // fileLine is one line of an export. The first names the files, the others have
 // the changes in them.
 type fileLine struct {
+	// Export is exportBegun or exportEnded: what is between them counts as a whole.
+	Export string `json:"export,omitempty"`
+
 	Globs string `json:"globs,omitempty"`
 	Path  string `json:"path,omitempty"`
 	// At is the position of Data in the file, a multiple of pieceSize.
@@ -38,8 +41,18 @@ type fileLine struct {
 	Gone bool   `json:"gone,omitempty"`
 }
 
+// An export of several pieces has a line at its beginning and at its end: without its
+// end it was cut off, and its files would be of two moments.
+const (
+	exportBegun = "begun"
+	exportEnded = "ended"
+)
+
 // cursor is how far files are exported: the checksums of their pieces.
 type cursor struct {
+	// CutOff: the lines end in an export that was cut off.
+	CutOff bool `json:"cutOff,omitempty"`
+
 	Globs string              `json:"globs,omitempty"`
 	Files map[string][]string `json:"files,omitempty"`
 	Sizes map[string]int64    `json:"sizes,omitempty"`
@@ -101,7 +114,7 @@ func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.Raw
 	}
 	next, err := exportStill(home, value, before, waiting)
 	if err == nil && next != nil {
-		err = waiting.each(take)
+		err = passOn(waiting, before.CutOff || waiting.size > linesAtOnce, take)
 	}
 	if err := errors.Join(err, waiting.close()); err != nil {
 		return nil, fmt.Errorf("acp: export: %w", err)
@@ -110,6 +123,16 @@ func (*Adapter) Export(home adapters.Home, t adapters.Transcript, since json.Raw
 		return since, nil
 	}
 	return json.Marshal(next)
+}
+
+// passOn passes on the lines of an export, marked with its beginning and its end or
+// not.
+func passOn(lines *lineFile, marked bool, take func(lines []byte) error) error {
+	if !marked {
+		return lines.each("", "", take)
+	}
+	mark := func(what string) string { return `{"export":"` + what + `"}` + "\n" }
+	return lines.each(mark(exportBegun), mark(exportEnded), take)
 }
 
 // exportStill writes what has changed since the cursor before, and returns the
@@ -246,36 +269,65 @@ func readGlobs(home adapters.Home, name string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// Cursor returns the cursor behind lines that were exported earlier.
+// Cursor returns the cursor behind lines that were exported earlier: if the last
+// export was cut off, the one before it.
 func (*Adapter) Cursor(lines io.Reader) (json.RawMessage, error) {
 	c, _ := newCursor(nil)
+	var whole *cursor // before the export that is not complete
 	err := eachLine(lines, func(l fileLine) error {
 		switch {
-		case l.Globs != "":
-			c.Globs = l.Globs
-		case l.Gone:
-			delete(c.Files, l.Path)
-			delete(c.Sizes, l.Path)
-		case l.Size != nil:
-			pieces := int((*l.Size + pieceSize - 1) / pieceSize)
-			c.Sizes[l.Path], c.Files[l.Path] = *l.Size, c.Files[l.Path][:min(pieces, len(c.Files[l.Path]))]
-		default:
-			sums := c.Files[l.Path]
-			switch n := int(l.At / pieceSize); {
-			case n < len(sums):
-				sums[n] = sumOf(l.Data)
-			case n == len(sums):
-				c.Files[l.Path] = append(sums, sumOf(l.Data))
-			default:
-				return fmt.Errorf("a piece of %s at %d has none before it", l.Path, l.At)
+		case l.Export == exportEnded:
+			whole = nil
+		case l.Export == exportBegun:
+			if whole != nil {
+				c = whole
 			}
+			whole = c.clone()
+		default:
+			return c.pass(l)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("acp: cursor: %w", err)
 	}
+	if whole != nil {
+		c, c.CutOff = whole, true
+	}
 	return json.Marshal(c)
+}
+
+func (c *cursor) clone() *cursor {
+	files := make(map[string][]string, len(c.Files))
+	for name, sums := range c.Files {
+		files[name] = slices.Clone(sums)
+	}
+	return &cursor{Globs: c.Globs, Files: files, Sizes: maps.Clone(c.Sizes)}
+}
+
+// pass records a line that was exported.
+func (c *cursor) pass(l fileLine) error {
+	switch {
+	case l.Globs != "":
+		c.Globs = l.Globs
+	case l.Gone:
+		delete(c.Files, l.Path)
+		delete(c.Sizes, l.Path)
+	case l.Size != nil:
+		pieces := int((*l.Size + pieceSize - 1) / pieceSize)
+		c.Sizes[l.Path], c.Files[l.Path] = *l.Size, c.Files[l.Path][:min(pieces, len(c.Files[l.Path]))]
+	default:
+		sums := c.Files[l.Path]
+		switch n := int(l.At / pieceSize); {
+		case n < len(sums):
+			sums[n] = sumOf(l.Data)
+		case n == len(sums):
+			c.Files[l.Path] = append(sums, sumOf(l.Data))
+		default:
+			return fmt.Errorf("a piece of %s at %d has none before it", l.Path, l.At)
+		}
+	}
+	return nil
 }
 
 func eachLine(in io.Reader, do func(fileLine) error) error {
@@ -306,6 +358,8 @@ func eachLine(in io.Reader, do func(fileLine) error) error {
 
 func (l fileLine) check() error {
 	switch {
+	case l.Export == exportBegun || l.Export == exportEnded:
+		return nil
 	case l.Globs != "":
 		_, err := globsOf(l.Globs)
 		return err
@@ -336,12 +390,36 @@ func (a *Adapter) importOne(src adapters.Source, l adapters.Launch, files scratc
 	}
 	defer in.Close()
 	if src.ID == filesID {
-		return eachLine(in, files.apply)
+		return importFiles(in, files)
 	}
 	return files.change(a.Place(src.Transcript, l), func(f *os.File, _ int64) error {
 		_, err := io.Copy(f, in)
 		return err
 	})
+}
+
+// importFiles applies the lines of exports. Those of several pieces wait outside
+// memory for their end: one that was cut off is ignored.
+func importFiles(in io.Reader, files scratchFiles) error {
+	waiting, err := newLineFile()
+	if err != nil {
+		return err
+	}
+	open := false
+	err = eachLine(in, func(l fileLine) error {
+		switch {
+		case l.Export == exportBegun:
+			open = true
+			return waiting.empty()
+		case l.Export == exportEnded && open:
+			open = false
+			return waiting.each("", "", func(lines []byte) error { return eachLine(bytes.NewReader(lines), files.apply) })
+		case open:
+			return json.NewEncoder(waiting).Encode(l)
+		}
+		return files.apply(l)
+	})
+	return errors.Join(err, waiting.close())
 }
 
 // scratchFiles are files built from lines. Each is on disk under a generated

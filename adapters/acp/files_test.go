@@ -204,3 +204,58 @@ func TestTranscriptsOfAHome(t *testing.T) {
 	require.Equal(t, []string{"main", filesID}, []string{found[0].ID, found[1].ID})
 	require.Equal(t, recordFile, New().Place(found[0], adapters.Launch{Workspace: "/elsewhere"}))
 }
+
+// An export of several pieces counts once it has its end: files that are one
+// database are restored as they were together at one moment.
+func TestAnExportThatIsCutOffIsIgnored(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "db*")
+	put := func(fill string) {
+		for _, name := range []string{"db", "db-wal"} {
+			h.put(name, []byte(strings.Repeat(fill, 2*linesAtOnce)))
+		}
+	}
+	put("a")
+	lines, at, err := exported(h.home(), files, nil)
+	require.NoError(t, err)
+	whole := imported(t, lines)
+	require.Equal(t, strings.Repeat("a", 2*linesAtOnce), whole["db-wal"])
+
+	put("b")
+	pieces, stop := 0, errors.New("the worker was killed")
+	_, err = New().Export(h.home(), files, at, func(piece []byte) error {
+		if pieces++; pieces > 2 {
+			return stop
+		}
+		lines = append(lines, piece...)
+		return nil
+	})
+	require.ErrorIs(t, err, stop)
+	require.Equal(t, whole, imported(t, lines), "a part of an export changes nothing")
+
+	at, err = New().Cursor(bytes.NewReader(lines))
+	require.NoError(t, err)
+	more, _, err := exported(h.home(), files, at)
+	require.NoError(t, err)
+	again := imported(t, append(lines, more...))
+	require.Equal(t, strings.Repeat("b", 2*linesAtOnce), again["db"])
+	require.Equal(t, strings.Repeat("b", 2*linesAtOnce), again["db-wal"])
+}
+
+// Of the first export that was cut off nothing is restored.
+func TestAFirstExportThatIsCutOffIsIgnored(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "db")
+	h.put("db", make([]byte, 3*linesAtOnce))
+	var lines []byte
+	stop := errors.New("the worker was killed")
+	_, err := New().Export(h.home(), files, nil, func(piece []byte) error {
+		if lines != nil {
+			return stop
+		}
+		lines = bytes.Clone(piece)
+		return nil
+	})
+	require.ErrorIs(t, err, stop)
+	require.Empty(t, imported(t, lines))
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 )
 
 // linesAtOnce is about how many bytes of an export are in memory at once.
@@ -36,12 +37,13 @@ func (l *lineFile) empty() error {
 	return errors.Join(err, l.file.Truncate(0))
 }
 
-// each passes on the lines, about linesAtOnce bytes at a time.
-func (l *lineFile) each(take func(lines []byte) error) error {
+// each passes on the lines, between first and last, about linesAtOnce bytes at a
+// time.
+func (l *lineFile) each(first, last string, take func(lines []byte) error) error {
 	if _, err := l.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	in := bufio.NewReaderSize(l.file, 1<<16)
+	in := bufio.NewReaderSize(io.MultiReader(strings.NewReader(first), l.file, strings.NewReader(last)), 1<<16)
 	var piece []byte
 	for {
 		line, err := in.ReadBytes('\n')
