@@ -202,6 +202,51 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// What is answered is never more than what was: a call that can't be allowed once
+// is refused, and what can't be refused once is refused for good.
+func TestAnswersWithoutAFittingOption(t *testing.T) {
+	t.Parallel()
+	const always, never, no = `{"optionId":"always","kind":"allow_always"}`, `{"optionId":"never","kind":"reject_always"}`, `{"optionId":"no","kind":"reject_once"}`
+	for _, c := range []struct {
+		options  string
+		allow    bool
+		want     string
+		decision string
+	}{
+		{always + "," + no + "," + never, true, `{"optionId":"no","outcome":"selected"}`, "deny"},
+		{always + "," + never, true, `{"optionId":"never","outcome":"selected"}`, "deny"},
+		{always + "," + never, false, `{"optionId":"never","outcome":"selected"}`, "deny"},
+		{always, true, `{"outcome":"cancelled"}`, "cancelled"},
+		{`{"optionId":"once","kind":"allow_once"}`, false, `{"outcome":"cancelled"}`, "cancelled"},
+	} {
+		tr := opened(t)
+		say(t, tr, "p1", adapters.Prompt{Text: "hi"})
+		var request string
+		warned := 0
+		for _, e := range tr.Step(out(`{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"S","options":[` + c.options +
+			`],"toolCall":{"toolCallId":"c1","title":"rm x","kind":"execute","rawInput":{"command":"rm x"},"status":"pending"}}}`)) {
+			switch p := e.Payload.(type) {
+			case event.PermissionRequested:
+				request = p.RequestID
+			case event.Log:
+				warned++
+				require.Contains(t, p.Message, "once")
+			}
+		}
+		messages, err := tr.Encode("a1", adapters.Answer{RequestID: request, Allow: c.allow})
+		require.NoError(t, err, c.options)
+		require.Contains(t, string(messages[0].Data), c.want)
+		require.Equal(t, strings.Contains(c.options, "always"), warned == 1, "that an answer can't be what a person wants is said with the request")
+		var decision string
+		for _, e := range tr.Step(in(string(messages[0].Data))) {
+			if p, is := e.Payload.(event.PermissionResolved); is {
+				decision = p.Decision
+			}
+		}
+		require.Equal(t, c.decision, decision, c.options)
+	}
+}
+
 // An interrupt cancels, and answers waiting requests, also those made afterwards.
 func TestInterruptAnswersRequests(t *testing.T) {
 	t.Parallel()

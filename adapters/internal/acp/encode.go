@@ -114,19 +114,17 @@ func (t *Translator) encodeInterrupt(id string) (*adapters.Message, error) {
 	})}, nil
 }
 
-// encodeAnswer picks one of the options that the agent offered. It has no field
-// for a text.
+// encodeAnswer picks one of the options that the agent offered, see [answersIn]: what
+// can't be allowed is rejected, and what can't be rejected cancelled. It has no
+// field for a text.
 func (t *Translator) encodeAnswer(id string, in adapters.Answer) (*adapters.Message, error) {
 	a, pending := t.Asks[in.RequestID]
 	if !pending {
 		return nil, nil // answered already, or not waited for any more
 	}
 	option := a.Reject
-	if in.Allow {
+	if in.Allow && a.Allow != "" {
 		option = a.Allow
-	}
-	if option == "" && in.Allow {
-		return nil, fmt.Errorf("%s: answer %s: the agent offers no way to allow it once: %w", t.dialect.Agent, in.RequestID, adapters.ErrUnsupported)
 	}
 	outcome := map[string]any{"outcome": "selected", "optionId": option}
 	if option == "" {

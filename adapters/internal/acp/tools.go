@@ -2,7 +2,9 @@ package acp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
@@ -209,19 +211,30 @@ func (t *Translator) asked(m *message, line string) {
 	c := t.call(reported, false)
 	id := t.Process + "/ask-" + key(m.ID)
 	a := ask{ID: m.ID, CallID: reported.ID}
-	for _, o := range m.Params.Options {
-		switch {
-		case o.Kind == "allow_once" && a.Allow == "":
-			a.Allow = o.ID
-		case o.Kind == "reject_once" && a.Reject == "":
-			a.Reject = o.ID
-		}
-	}
+	a.Allow, a.Reject = answersIn(m.Params.Options)
 	t.Asks[id] = a
+	if a.Allow == "" {
+		t.emit(event.Log{Level: "warn", Message: fmt.Sprintf(
+			"%s offers no way to allow %q once: it will be refused", t.dialect.Agent, reported.Title)})
+	}
 	t.upsert(event.Block{ID: reported.ID, Type: event.BlockToolUse, Execution: event.ExecutionPending})
 	t.emit(event.PermissionRequested{
 		RequestID: id, ToolName: c.Tool.Name, ToolUseID: reported.ID, Input: askInput(c), Title: reported.Title,
 	})
+}
+
+// answersIn returns the options that allow and reject a call. Both are for this call,
+// as what is answered is; if a call can be rejected only for good, for good. There
+// is no such way to allow: later calls would run unasked. "" means that no option
+// grants what was answered and no more.
+func answersIn(options []option) (allow, reject string) {
+	first := map[string]string{}
+	for _, o := range options {
+		if _, again := first[o.Kind]; !again {
+			first[o.Kind] = o.ID
+		}
+	}
+	return first["allow_once"], cmp.Or(first["reject_once"], first["reject_always"])
 }
 
 // askInput returns what a person must see to decide: the call's input, with what
