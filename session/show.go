@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ type Conversation struct {
 	UpdatedAt time.Time                  `json:"updatedAt,omitzero"`
 	Metadata  map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Asks are the unanswered permission requests, oldest first. Only the stream has
-	// them.
+	// them, and not those that are past its retention.
 	Asks []event.Event `json:"asks,omitempty"`
 	// From is where it was read: archive or stream.
 	From From `json:"from"`
@@ -76,6 +77,9 @@ func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, 
 		case missing != nil && gap.Have > 0:
 			conv.Faults = append(conv.Faults, fmt.Sprintf("events 1 to %d are past the stream's retention, and the archive does not answer: %v", gap.Have-1, missing))
 			return conv, c.showStream(ctx, &conv, gap.Have-1)
+		}
+		if conv.Asks, err = c.Requests(ctx, id); err != nil && !errors.Is(err, stream.ErrPurged) {
+			conv.Faults = append(conv.Faults, err.Error())
 		}
 	}
 	if missing != nil {
@@ -164,6 +168,19 @@ func OpenRequests(open []event.Event, ev event.Event) []event.Event {
 		return nil
 	}
 	return open
+}
+
+// Requests returns the open permission requests of a session that the stream still has,
+// oldest first. It needs neither Temporal nor the archive. After an error they are those
+// before it.
+func (c *Client) Requests(ctx context.Context, id string) (open []event.Event, err error) {
+	for ev, err := range stream.Left(0, func(after uint64) iter.Seq2[event.Event, error] { return c.Events(ctx, id, after, false) }) {
+		if err != nil {
+			return open, fmt.Errorf("open requests of session %s: %w", id, err)
+		}
+		open = OpenRequests(open, ev)
+	}
+	return open, nil
 }
 
 func (c *Client) showArchive(ctx context.Context, conv *Conversation) error {

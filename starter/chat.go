@@ -19,6 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 func (c *cli) chatCommand() *cobra.Command {
@@ -156,7 +157,7 @@ func (t *talk) readEvents(ctx context.Context, after uint64) {
 	defer close(t.events)
 	// A session that waited long may have no event in the stream, and the next one is not
 	// its first.
-	for e, err := range eventsLeft(after, func(after uint64) iter.Seq2[event.Event, error] { return t.h.Events(ctx, after, session.Follow) }) {
+	for e, err := range stream.Left(after, func(after uint64) iter.Seq2[event.Event, error] { return t.h.Events(ctx, after, session.Follow) }) {
 		select {
 		case t.events <- received{e, err}:
 		case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/reducer"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 // catchUp shows the conversation so far and returns the number of its last event.
@@ -18,7 +19,7 @@ func (t *talk) catchUp(ctx context.Context) (after uint64, err error) {
 // replay is catchUp for what read yields.
 func (t *talk) replay(read func(after uint64) iter.Seq2[event.Event, error]) (after uint64, err error) {
 	var b reducer.Builder
-	for e, err := range eventsLeft(0, read) {
+	for e, err := range stream.Left(0, read) {
 		if err != nil {
 			return 0, err
 		}

@@ -49,65 +49,7 @@ func oldSession() []event.Event {
 	)
 }
 
-// What is left of a session is read, from the first event that is there.
-func TestEventsLeft(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		firsts []uint64
-		after  uint64
-		want   []uint64
-	}{
-		"all":                  {[]uint64{1}, 0, []uint64{1, 2, 3, 4, 5}},
-		"the rest":             {[]uint64{1}, 3, []uint64{4, 5}},
-		"the beginning purged": {[]uint64{3}, 0, []uint64{3, 4, 5}},
-		"more in the meantime": {[]uint64{3, 5}, 0, []uint64{5}},
-	} {
-		var got []uint64
-		for e, err := range eventsLeft(c.after, retained(oldSession(), c.firsts...)) {
-			require.NoError(t, err, name)
-			got = append(got, e.Context.Seq)
-		}
-		require.Equal(t, c.want, got, name)
-	}
-}
-
-// A gap behind an event, and one that retention did not make, are errors.
-func TestEventsLeftReportsAGap(t *testing.T) {
-	t.Parallel()
-	hole := &stream.GapError{SessionID: "s1", Want: 1, Have: 3}
-	late := &stream.GapError{SessionID: "s1", Want: 2, Have: 4, Purged: true}
-	none := &stream.GapError{SessionID: "s1", Want: 1, Purged: true}
-	for _, c := range []struct {
-		events []event.Event
-		gap    *stream.GapError
-	}{{nil, hole}, {oldSession()[:1], late}, {nil, none}} {
-		var last error
-		for _, err := range eventsLeft(0, func(uint64) iter.Seq2[event.Event, error] {
-			return func(yield func(event.Event, error) bool) {
-				for _, e := range c.events {
-					if !yield(e, nil) {
-						return
-					}
-				}
-				yield(event.Event{}, c.gap)
-			}
-		}) {
-			last = err
-		}
-		require.Equal(t, error(c.gap), last)
-	}
-}
-
-// The open requests of a session whose first events are past retention are found.
-func TestRequestsOfAnOldSession(t *testing.T) {
-	t.Parallel()
-	open, err := openIn(eventsLeft(0, retained(oldSession(), 3)))
-	require.NoError(t, err)
-	require.Len(t, open, 1)
-	require.Equal(t, "r1", open[0].Payload.(event.PermissionRequested).RequestID)
-}
-
-// A chat with such a session shows the remaining events, and a line answers the request.
+// A chat with a session whose first events are past retention shows the remaining events, and a line answers the request.
 func TestChatWithAnOldSession(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer

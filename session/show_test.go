@@ -1,0 +1,45 @@
+package session
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/sojourn-run/sojourn/adapters/builtin"
+	"github.com/sojourn-run/sojourn/archive"
+	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/test/teststack"
+)
+
+// An open session whose first events are past retention is read from the archive; its open
+// requests are in what is left of the stream.
+func TestShowOfAnOldSessionHasItsOpenRequests(t *testing.T) {
+	t.Parallel()
+	a, err := archive.Open(t.Context(), archive.Options{
+		Bucket: "sojourn-session-test", Namespace: strings.ToLower(rand.Text()), Client: teststack.Client(servers.S3(t), http.DefaultTransport),
+	})
+	require.NoError(t, err)
+	require.NoError(t, a.Setup(t.Context()))
+	_, err = a.CreateSession(t.Context(), archive.ListData{ID: "s1", Agent: "claude", Title: "T"})
+	require.NoError(t, err)
+
+	log := newLog(t)
+	last := emit(t, log, 0, event.PermissionRequested{RequestID: "r1", ToolName: "Bash"})
+	require.NoError(t, log.Purge(t.Context(), "s1"))
+	last = emit(t, log, last, event.PermissionRequested{RequestID: "r2", ToolName: "Bash"})
+	last = emit(t, log, last, event.PermissionRequested{RequestID: "r3", ToolName: "Bash"})
+	emit(t, log, last, event.PermissionResolved{RequestID: "r2", Decision: "allow"})
+
+	c, err := NewClient(ClientOptions{Temporal: knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), Agents: builtin.Registry(), Stream: log, Archive: a})
+	require.NoError(t, err)
+	conv, err := c.Show(t.Context(), "s1", FromAuto)
+	require.NoError(t, err)
+	require.Equal(t, FromArchive, conv.From)
+	require.Empty(t, conv.Faults)
+	require.Len(t, conv.Asks, 1)
+	require.Equal(t, "r3", conv.Asks[0].Payload.(event.PermissionRequested).RequestID)
+}
