@@ -39,10 +39,11 @@ func (h *Handle) FindExecution(ctx context.Context, id string) (*Execution, erro
 // Receipt returns the execution's ids, and its session's.
 func (x *Execution) Receipt() Receipt { return x.receipt }
 
-// Events yields the session's events from the execution's start on, each once and in order.
-// The last one is the execution's end. Breaking off the loop does not affect the execution.
+// Events yields the session's events from the execution's start on, each once and in order;
+// those of a message that was handed to the running turn, from its receipt on. The last one
+// is the execution's end. Breaking off the loop does not affect the execution.
 // An error is the last element: ErrClosed if the session closed without that end, or a gap,
-// if the stream no longer has the start.
+// if the stream no longer has the start; Wait returns the result nevertheless.
 func (x *Execution) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		if _, ended, _ := x.h.purgedResult(ctx, x.receipt); ended {
@@ -50,7 +51,7 @@ func (x *Execution) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 			yield(event.Event{}, fmt.Errorf("events of execution %s: %w", x.receipt.ExecutionID, gap))
 			return
 		}
-		begun := false
+		begun := x.receipt.Handling == HandlingHanded
 		for ev, err := range x.h.Events(ctx, x.receipt.AfterSeq, Follow) {
 			if err != nil {
 				yield(event.Event{}, fmt.Errorf("events of execution %s: %w", x.receipt.ExecutionID, err))

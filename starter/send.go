@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/starter/internal/render"
+	"github.com/sojourn-run/sojourn/stream"
 )
 
 type sendFlags struct {
@@ -127,9 +128,14 @@ func (c *cli) awaitTurn(ctx context.Context, h *session.Handle, r session.Receip
 	return c.printEnd(h.ID(), res)
 }
 
-// leftRunning returns the error of an ended wait for an accepted message.
+// leftRunning returns the error of an ended wait for an accepted message. The session has
+// dropped the result of one that it does not find.
 func leftRunning(ctx context.Context, r session.Receipt, err error) error {
-	if ctx.Err() == nil {
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return failed("sojourn show "+r.SessionID+" has the whole conversation",
+			"message %s was answered long ago, and session %s keeps its last %d results only", r.MessageID, r.SessionID, session.KeptResults)
+	case ctx.Err() == nil:
 		return err
 	}
 	return leftAt(ctx, fmt.Sprintf("sojourn wait %s %s waits again", r.SessionID, r.MessageID),
@@ -153,37 +159,30 @@ func (c *cli) printResult(id string, res session.Result) error {
 }
 
 // followTurn shows events until the message's turn has ended. Earlier events,
-// such as those of a turn that the message waits for, are not shown.
+// such as those of a turn that the message waits for, are not shown. Without the turn's
+// beginning, which may be past the stream's retention, it prints the answer.
 func (c *cli) followTurn(ctx context.Context, h *session.Handle, r session.Receipt) error {
 	show, flush := c.shower()
 	stop := sync.OnceFunc(c.patience("waiting for the agent to begin with the message"))
 	defer stop()
-	begun := r.Handling == session.HandlingHanded // the turn that runs is the message's
-	for e, err := range h.Events(ctx, r.AfterSeq, session.Follow) {
+	for e, err := range h.Execution(r).Events(ctx) {
+		stop()
+		if errors.Is(err, stream.ErrPurged) {
+			c.warn("%s", err)
+			return joinFlush(c.awaitTurn(ctx, h, r), flush)
+		}
 		if err != nil {
 			return joinFlush(leftRunning(ctx, r, err), flush)
 		}
-		res, ended := session.ResultOf(e, r.MessageID)
-		begun = begun || ended || begins(e, r.MessageID)
-		if !begun {
-			continue
-		}
-		stop()
 		if err := show(e); err != nil {
 			return err
 		}
-		if ended {
+		if res, ended := session.ResultOf(e, r.MessageID); ended {
 			h.AwaitState(ctx, res.ExecutionID)
 			return joinFlush(turnFailed(h.ID(), res), flush)
 		}
 	}
-	return joinFlush(fmt.Errorf("session %s: %w before the turn ended", h.ID(), session.ErrClosed), flush)
-}
-
-// begins reports whether e is the beginning of the message's turn.
-func begins(e event.Event, messageID string) bool {
-	q, ok := e.Payload.(event.QueryStarted)
-	return ok && slices.Contains(q.MessageIDs, messageID)
+	return flush()
 }
 
 // shower returns the function that shows events: as JSON lines, or rendered.
