@@ -26,6 +26,8 @@ type fakeTemporal struct {
 	client.Client
 	// known are the sessions that Temporal has.
 	known map[string]*workflowpb.WorkflowExecutionInfo
+	// pending are the activities of each of them.
+	pending []*workflowpb.PendingActivityInfo
 	// earlier are the runs before those, by run id.
 	earlier map[string]*workflowpb.WorkflowExecutionInfo
 	started []Input
@@ -55,7 +57,7 @@ func (f *fakeTemporal) DescribeWorkflowExecution(_ context.Context, id, run stri
 	if !ok {
 		return nil, serviceerror.NewNotFound("workflow not found")
 	}
-	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, nil
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info, PendingActivities: f.pending}, nil
 }
 
 func (f *fakeTemporal) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {

@@ -165,13 +165,15 @@ func (h *Handle) hasEnd(ctx context.Context, executionID string) bool {
 // describesAtOnce bounds the concurrent requests for the sessions of one page.
 const describesAtOnce = 16
 
-// refresh replaces the index's entries of working sessions, and those of a run that is not
-// the latest, by what Temporal has of the session's newest run now: the run in the index may
-// have continued as new. An idle session's entry changes only with a new message.
-func (c *Client) refresh(ctx context.Context, listed []*workflowpb.WorkflowExecutionInfo, latest map[string]string) error {
+// refresh returns the index's entries of a page. Those of working sessions, and of a run that
+// is not the latest, are what Temporal has of the session's newest run now: the run in the
+// index may have continued as new. An idle session's entry changes only with a new message.
+func (c *Client) refresh(ctx context.Context, page []*workflowpb.WorkflowExecutionInfo, latest map[string]string) ([]*described, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(describesAtOnce)
-	for i, info := range listed {
+	now := make([]*described, len(page))
+	for i, info := range page {
+		now[i] = &described{WorkflowExecutionInfo: info}
 		id := info.GetExecution()
 		if !atWork(info) && latest[id.GetWorkflowId()] == id.GetRunId() {
 			continue
@@ -185,11 +187,11 @@ func (c *Client) refresh(ctx context.Context, listed []*workflowpb.WorkflowExecu
 			case err != nil:
 				return c.unavailable(fmt.Sprintf("look up session %s", id.GetWorkflowId()), err)
 			}
-			listed[i] = d.GetWorkflowExecutionInfo()
+			now[i] = d
 			return nil
 		})
 	}
-	return g.Wait()
+	return now, g.Wait()
 }
 
 // atWork reports whether a session runs or waits in a turn according to the index.

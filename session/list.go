@@ -40,6 +40,9 @@ type Summary struct {
 	ClosedAt     time.Time `json:"closedAt,omitzero"`
 	// Parked reports whether it waits for a person without an agent and a sandbox.
 	Parked bool `json:"parked,omitempty"`
+	// WaitsFor is what keeps its turn from running now, other than a person: no host has a
+	// free slot, or what has failed is to be tried again; "" for nothing.
+	WaitsFor string `json:"waitsFor,omitempty"`
 	// Archived marks a session that Temporal no longer retains.
 	Archived bool `json:"archived,omitempty"`
 	// Runtime is what runs for the session: its sandbox is null if it has none.
@@ -137,8 +140,8 @@ func (c *Client) listTemporal(ctx context.Context, o ListOptions, token pageToke
 	if err != nil {
 		return Page{}, err
 	}
-	for _, info := range listed {
-		s, err := summary(info)
+	for _, d := range listed {
+		s, err := summary(d)
 		if err != nil {
 			return Page{}, err
 		}
@@ -202,8 +205,11 @@ func archivedSummary(d archive.ClosedSession) Summary {
 	return s
 }
 
+// described is a session's run with what it waits for, which the index does not have.
+type described = workflowservice.DescribeWorkflowExecutionResponse
+
 // newestRuns returns the newest run of each session of a page, as Temporal has it now.
-func (c *Client) newestRuns(ctx context.Context, page []*workflowpb.WorkflowExecutionInfo) ([]*workflowpb.WorkflowExecutionInfo, error) {
+func (c *Client) newestRuns(ctx context.Context, page []*workflowpb.WorkflowExecutionInfo) ([]*described, error) {
 	latest, err := c.latestRuns(ctx, page)
 	if err != nil {
 		return nil, err
@@ -213,12 +219,13 @@ func (c *Client) newestRuns(ctx context.Context, page []*workflowpb.WorkflowExec
 		run, known := latest[info.GetExecution().GetWorkflowId()]
 		return !known || run != info.GetExecution().GetRunId() && info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	})
-	if err := c.refresh(ctx, page, latest); err != nil {
+	now, err := c.refresh(ctx, page, latest)
+	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{}
-	return slices.DeleteFunc(page, func(info *workflowpb.WorkflowExecutionInfo) bool {
-		id := info.GetExecution().GetWorkflowId()
+	return slices.DeleteFunc(now, func(d *described) bool {
+		id := d.GetWorkflowExecutionInfo().GetExecution().GetWorkflowId()
 		again := seen[id]
 		seen[id] = true
 		return again
@@ -265,7 +272,8 @@ func (c *Client) retained(ctx context.Context, ids []string) (map[string]string,
 	return runs, nil
 }
 
-func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {
+func summary(d *described) (Summary, error) {
+	info := d.GetWorkflowExecutionInfo()
 	s := Summary{
 		SessionID: info.GetExecution().GetWorkflowId(),
 		CreatedAt: info.GetStartTime().AsTime(),
@@ -288,7 +296,7 @@ func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {
 		s.Status = StatusClosed
 		return s, nil
 	}
-	s.Runtime.IsLoaded, s.Parked = true, s.Status == StatusWaiting && s.Host == ""
+	s.Runtime.IsLoaded, s.Parked, s.WaitsFor = true, s.Status == StatusWaiting && s.Host == "", heldUp(d.GetPendingActivities())
 	if s.Host != "" {
 		s.Runtime.Sandbox = &event.Environment{Host: s.Host}
 	}

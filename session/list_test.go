@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -67,7 +68,7 @@ func TestSummary(t *testing.T) {
 		"SomebodyElses": "attribute",
 	})
 	info.StartTime = timestamppb.New(began)
-	got, err := summary(info)
+	got, err := summary(&described{WorkflowExecutionInfo: info})
 	require.NoError(t, err)
 	require.Equal(t, Summary{
 		SessionID: "s1", Title: "a title", Agent: "claude", Profile: "p", Status: StatusRunning, Host: "h1", Parent: "root",
@@ -82,7 +83,7 @@ func TestSummaryOfAnEndedSession(t *testing.T) {
 	ended := time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC)
 	info := execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, map[string]any{"SojournStatus": "running"})
 	info.CloseTime = timestamppb.New(ended)
-	got, err := summary(info)
+	got, err := summary(&described{WorkflowExecutionInfo: info})
 	require.NoError(t, err)
 	require.Equal(t, StatusClosed, got.Status)
 	require.Equal(t, ended, got.ClosedAt)
@@ -90,7 +91,7 @@ func TestSummaryOfAnEndedSession(t *testing.T) {
 
 func TestSummaryNamesABadAttribute(t *testing.T) {
 	t.Parallel()
-	_, err := summary(execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, map[string]any{"SojournTurns": "many"}))
+	_, err := summary(&described{WorkflowExecutionInfo: execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, map[string]any{"SojournTurns": "many"})})
 	require.ErrorContains(t, err, "session s1")
 	require.ErrorContains(t, err, "SojournTurns")
 }
@@ -180,6 +181,45 @@ func TestListWhileASessionContinuesAsNew(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, page.Sessions, 1)
 			require.Equal(t, StatusRunning, page.Sessions[0].Status)
+		})
+	}
+}
+
+// The list tells of a running session that its turn waits for a slot, or for a retry; what is
+// being tried now keeps no turn from running.
+func TestListTellsWhatKeepsATurnFromRunning(t *testing.T) {
+	t.Parallel()
+	scheduled, started := enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, enumspb.PENDING_ACTIVITY_STATE_STARTED
+	for name, c := range map[string]struct {
+		activity string
+		state    enumspb.PendingActivityState
+		failure  string
+		want     string
+	}{
+		"no slot":      {activityCreateSandbox, scheduled, "", "waiting for a free slot on a host"},
+		"being made":   {activityCreateSandbox, started, "", ""},
+		"at work":      {activityRunTurn, started, "", ""},
+		"again":        {activityRunTurn, scheduled, "the stream is away", "the stream is away"},
+		"at it again":  {activityRunTurn, started, "the stream was away", ""},
+		"no worker":    {activityRunTurn, scheduled, "", "waiting for the worker of the sandbox's host"},
+		"a short task": {"Emit", scheduled, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			info := execution(t, "s1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, map[string]any{"SojournStatus": "running"})
+			a := &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: c.activity}, State: c.state}
+			if c.failure != "" {
+				a.LastFailure = &failurepb.Failure{Message: c.failure}
+			}
+			f := &fakeTemporal{known: map[string]*workflowpb.WorkflowExecutionInfo{"s1": info}, pending: []*workflowpb.PendingActivityInfo{a}}
+			f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+				return &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{info}}, nil
+			}
+			page, err := newClient(t, f).List(t.Context(), ListOptions{})
+			require.NoError(t, err)
+			require.Len(t, page.Sessions, 1)
+			require.Equal(t, StatusRunning, page.Sessions[0].Status, "filters find it as before")
+			require.Equal(t, c.want, page.Sessions[0].WaitsFor)
 		})
 	}
 }

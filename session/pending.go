@@ -65,6 +65,16 @@ func waitsFor(a *workflowpb.PendingActivityInfo) string {
 	return ""
 }
 
+// heldUp returns why an activity is not done that nobody is at; "" if there is none.
+func heldUp(pending []*workflowpb.PendingActivityInfo) string {
+	for _, a := range pending {
+		if why := waitsFor(a); why != "" && a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+			return why
+		}
+	}
+	return ""
+}
+
 // The activities that wait for a host. Package activities names them too, and
 // imports this package.
 const (

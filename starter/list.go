@@ -129,6 +129,9 @@ func status(s session.Summary) string {
 	if s.Parked {
 		more = append(more, "parked")
 	}
+	if s.WaitsFor != "" {
+		more = append(more, render.Short(s.WaitsFor, maxTitle))
+	}
 	if s.Parent != "" {
 		more = append(more, "child")
 	}

@@ -53,6 +53,8 @@ func TestR124BusyIsNotEvicted(t *testing.T) {
 		require.NoError(t, err)
 		return i.Phase == "waiting for a sandbox" && strings.Contains(i.WaitsFor, "waiting for a free slot")
 	}, patience, tick, "the wait is reported")
+	require.Regexp(t, h.ID()+` .* running \(waiting for a free slot.*\) `, sojourn(t, "ls"))
+	require.Regexp(t, busy.ID()+` .* running  `, sojourn(t, "ls"))
 	require.Empty(t, payloads[event.EECreating](events(t, h)))
 	spaceOf(t).Model.Open(gate)
 	for _, x := range []struct {
