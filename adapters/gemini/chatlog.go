@@ -158,7 +158,7 @@ func (b *chatLog) user(r *record) error {
 		b.at(r.Timestamp)
 		b.results(pieces)
 	case parts == nil && internal(text):
-		b.Copying = b.Begun && strings.HasPrefix(text, contextTag)
+		b.Copying = b.Begun && isContext(text)
 	default:
 		b.endTurn()
 		b.at(r.Timestamp)

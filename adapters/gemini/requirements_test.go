@@ -41,10 +41,13 @@ func putFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
+// contextText is the agent's own first message, as it is in a file.
+const contextText = `<session_context>\nThis is the Gemini CLI. We are setting up the context for our chat.\nx</session_context>`
+
 // chatText returns a chat file with one prompt and its answer.
 func chatText(id, started, prompt string) string {
 	return `{"sessionId":"` + id + `","projectHash":"h","startTime":"` + started + `","kind":"main"}` + "\n" +
-		`{"$set":{"messages":[{"id":"c","type":"user","content":[{"text":"<session_context>x</session_context>"}]}]}}` + "\n" +
+		`{"$set":{"messages":[{"id":"c","type":"user","content":[{"text":"` + contextText + `"}]}]}}` + "\n" +
 		`{"id":"u-` + prompt + `","timestamp":"` + started + `","type":"user","content":[{"text":"` + prompt + `"}]}` + "\n" +
 		`{"id":"g-` + prompt + `","timestamp":"` + started + `","type":"gemini","content":"yes"}` + "\n"
 }
@@ -446,7 +449,7 @@ func TestParseSeveralMains(t *testing.T) {
 func TestParseKnowsACopy(t *testing.T) {
 	t.Parallel()
 	said := chatText(idA, dayOne, "one") +
-		`{"id":"c2","type":"user","content":[{"text":"<session_context>x</session_context>"}]}` + "\n" +
+		`{"id":"c2","type":"user","content":[{"text":"` + contextText + `"}]}` + "\n" +
 		`{"id":"u2","type":"user","content":[{"text":"one"}]}` + "\n" + `{"$set":{"lastUpdated":"x"}}` + "\n" +
 		`{"id":"g2","type":"gemini","content":[{"text":"yes"}]}` + "\n" + `{"$set":{"messages":[]}}` + "\n"
 	next := `{"id":"u3","type":"user","content":[{"text":"two"}]}` + "\n" + `{"id":"g3","type":"gemini","content":"also"}` + "\n"
@@ -525,5 +528,22 @@ func TestVariables(t *testing.T) {
 	}
 	for env, want := range map[string]string{"true": "vertex-ai", "": "gemini-api-key"} {
 		require.Equal(t, want, authType(map[string]string{"GOOGLE_GENAI_USE_VERTEXAI": env}))
+	}
+}
+
+// What the user wrote is restored, also if it begins as what the agent writes in
+// the user's name.
+func TestPromptsLikeTheAgentsOwn(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"<session_context> is what?", "<session_context>\nmine</session_context>", "<hook_context>mine</hook_context>"} {
+		line, err := json.Marshal(map[string]any{"id": "u2", "type": "user", "content": []map[string]string{{"text": text}}})
+		require.NoError(t, err)
+		said := chatText(idA, dayOne, "one") + string(line) + "\n" + `{"id":"g2","type":"gemini","content":"also"}` + "\n"
+		state, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, said)}))
+		require.NoError(t, err)
+		require.Len(t, state.Blocks, 4, text)
+		require.Equal(t, text, *state.Blocks[2].Content)
+		require.Equal(t, idA+":2", state.Blocks[2].ID)
+		require.Equal(t, idA+":2:text:0", state.Blocks[3].ID)
 	}
 }

@@ -194,7 +194,7 @@ func (c *chat) user(pieces []piece) {
 	text := strings.TrimSpace(b.String())
 	asked := !answers && (!internal(text) || text == "" && rich)
 	c.prompts = c.prompts || asked
-	c.resumable = c.resumable || asked && text != "" && !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "?")
+	c.resumable = c.resumable || asked && !forgotten(text)
 	c.dangling = asked || c.dangling && !answers
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,13 +156,29 @@ func prompt(pieces []piece) []acp.Content {
 	return out
 }
 
-const contextTag = "<session_context>"
+const (
+	contextTag = "<session_context>"
+	hookTag    = "<hook_context>"
+)
 
-// internal recognizes what the agent sends its model in the user's name.
+// isContext recognizes the agent's own first message, also in a copy of it, which has
+// another id. A user may write the tag too, so it takes what the agent writes after
+// it.
+func isContext(text string) bool {
+	return strings.HasPrefix(strings.TrimSpace(text), contextTag+"\nThis is the Gemini CLI. We are setting up the context for our chat.")
+}
+
+// internal recognizes what the agent sends its model in the user's name, in a message
+// of its own.
 func internal(text string) bool {
 	text = strings.TrimSpace(text)
-	return text == "" || strings.HasPrefix(text, contextTag) || strings.HasPrefix(text, "<hook_context>") ||
-		strings.HasPrefix(text, "System: Potential loop detected. Details: ")
+	return text == "" || isContext(text) || strings.HasPrefix(text, "System: Potential loop detected. Details: ")
+}
+
+// forgotten recognizes a message of the user's that the agent does not load again.
+func forgotten(text string) bool {
+	text = strings.TrimSpace(text)
+	return text == "" || slices.ContainsFunc([]string{"/", "?", contextTag, hookTag}, func(head string) bool { return strings.HasPrefix(text, head) })
 }
 
 // liveOutput returns the result of a call as the protocol reports it.
