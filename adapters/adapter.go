@@ -123,6 +123,9 @@ type Preparation struct {
 	// NativeID is the native session in the home to continue with; "" means that
 	// there is none, and a new one is started.
 	NativeID string
+	// Prompts is how many prompts NativeID has had, for an agent that does not say it
+	// and whose blocks are named by it.
+	Prompts int
 	// Move are files of the home to move before the start, and Write those to write
 	// after that, in order: repairs after a kill. Usually empty.
 	Move  []Move
@@ -197,6 +200,8 @@ type Launch struct {
 	// Resume continues with the native session NativeID. What Prepare found in Home
 	// decides both, never a flag.
 	Resume bool
+	// Prompts is what Prepare found of NativeID.
+	Prompts int
 	// Model is the agent's name for the model; "" leaves the agent's default.
 	Model string
 	// Permission is the agent's own mode: allow, ask or deny.

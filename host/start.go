@@ -62,7 +62,7 @@ func findNative(ctx context.Context, a *Agent) (adapters.Preparation, error) {
 		return found, err
 	}
 	if found.NativeID != "" {
-		a.Launch.NativeID, a.Launch.Resume = found.NativeID, true
+		a.Launch.NativeID, a.Launch.Resume, a.Launch.Prompts = found.NativeID, true, found.Prompts
 	}
 	return found, nil
 }

@@ -107,3 +107,47 @@ func TestEmptiedSessionGoesOn(t *testing.T) {
 	require.Contains(t, r.Said(), "remember-the-first")
 	r.Finish()
 }
+
+// The blocks of a session have one id each, wherever it continues: its prompts are
+// counted by its files, which have those that the agent has forgotten too.
+func TestIDsInTheNextSandbox(t *testing.T) {
+	t.Parallel()
+	for name, forgotten := range map[string]func(r *adaptertest.Rig){
+		"interrupted": func(r *adaptertest.Rig) {
+			r.Send("SAY half THEN GATE never")
+			r.AwaitDelta("half")
+			require.True(t, r.Interrupt().Interrupted)
+			r.Model.Open("never")
+		},
+		"refused": func(r *adaptertest.Rig) { require.NotNil(t, r.Ask("ERR400").Error) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := adaptertest.New(t, conforming(), adaptertest.Options{})
+			r.Start()
+			r.Ask("SAY remember-the-first")
+			forgotten(r)
+			r.Move()
+			r.Ask("SAY well again")
+			require.Len(t, r.Blocks(event.BlockUserMessage), 3)
+			r.Finish()
+		})
+	}
+}
+
+// A prompt that is not one text, and that the agent had stored but not begun to
+// answer when it died, keeps its number.
+func TestIDsAfterADeathBeforeAnyOutput(t *testing.T) {
+	t.Parallel()
+	r := adaptertest.New(t, conforming(), adaptertest.Options{})
+	r.Start()
+	r.Ask("SAY remember-the-first")
+	r.Prompt(adapters.Prompt{Text: "GATE never", Parts: []event.Part{{Type: "text", Text: "and this"}}})
+	require.NoError(t, r.Model.Waiting(t.Context(), "never"))
+	r.Kill()
+	r.Model.Open("never")
+	r.Restart()
+	r.Ask("SAY well again")
+	require.Len(t, r.Blocks(event.BlockUserMessage), 3)
+	r.Finish()
+}

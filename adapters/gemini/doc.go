@@ -42,7 +42,9 @@
 // conversation, so the files of a session that was held over the protocol are
 // parsed to what it reports:
 //
-//   - Blocks are named by their place; see package acp. Tool calls have ids.
+//   - Blocks are named by their place; see package acp. Tool calls have ids. Prepare
+//     counts the prompts in the files of a session that is continued: the agent
+//     forgets those that were interrupted or refused, and does not replay them.
 //   - Text is as the agent keeps it: without invisible characters, HTML comments
 //     and white space around it. Thoughts of one run are one block before its text;
 //     their subjects are its summary.
@@ -57,7 +59,8 @@
 //   - Errors are in no file: the host keeps them. What was unfinished when
 //     a turn was cancelled or failed or the process was killed is marked as lost.
 //   - The agent's own slash commands are answered without the model and kept
-//     nowhere; their blocks are lost, too, and don't count.
+//     nowhere; their blocks are lost, too, are named by their requests and don't
+//     count.
 //   - A subagent's thread is in a separate file, under the agent's ids and with
 //     all its content. Its call has its id, or the same prompt.
 //

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/internal/emit"
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
 	"github.com/sojourn-run/sojourn/event"
 )
@@ -37,10 +38,29 @@ func (*Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Prepara
 	}
 	for n := len(all) - 1; n >= 0; n-- {
 		if all[n].resumable && all[n].session != "" {
-			return relocate(home, l, all[n], n)
+			found, err := relocate(home, l, all[n], n)
+			found.Prompts = promptsOf(home, all, found.NativeID)
+			return found, err
 		}
 	}
 	return adapters.Preparation{}, nil
+}
+
+// promptsOf returns how many prompts of a native session Parse finds in its files.
+func promptsOf(home adapters.Home, all []chat, session string) int {
+	p := newParser(emit.To(func(event.Event) {}))
+	for _, c := range all {
+		if c.session == session {
+			p.main(sourceOf(home, c.path))
+		}
+	}
+	return p.prompts[session]
+}
+
+func sourceOf(home adapters.Home, file string) adapters.Source {
+	return adapters.Source{
+		Transcript: adapters.Transcript{Path: file}, Open: func() (io.ReadCloser, error) { return home.Open(file) },
+	}
 }
 
 // relocate moves a chat file to where it can be loaded.

@@ -137,6 +137,7 @@ func TestR93NewOrResume(t *testing.T) {
 	}), launch())
 	require.NoError(t, err)
 	require.Equal(t, idB, found.NativeID)
+	require.Equal(t, 1, found.Prompts)
 
 	tr, err := a.Translator(adapters.Launch{Resume: true, NativeID: idB, Workspace: "/w"}, nil)
 	require.NoError(t, err)
@@ -254,14 +255,14 @@ func TestPrepareLeavesTheMinuteOfBirth(t *testing.T) {
 	found, err := New().Prepare(writeHome(t, map[string]string{born: text}), launch())
 	require.NoError(t, err)
 	require.Equal(t, adapters.Preparation{
-		NativeID: idA, Move: []adapters.Move{{From: born, To: rests}},
+		NativeID: idA, Prompts: 1, Move: []adapters.Move{{From: born, To: rests}},
 	}, found, "moved, not copied: who looks in between finds the session once")
 	require.Equal(t, rests, New().Place(adapters.Transcript{ID: event.Main, Path: born}, launch()),
 		"a transcript from the archive rests too")
 
 	again, err := New().Prepare(writeHome(t, map[string]string{rests: text}), launch())
 	require.NoError(t, err)
-	require.Equal(t, adapters.Preparation{NativeID: idA}, again, "what rests stays")
+	require.Equal(t, adapters.Preparation{NativeID: idA, Prompts: 1}, again, "what rests stays")
 }
 
 // An unanswered prompt is closed, and an incomplete line is ended, so that the
@@ -337,13 +338,24 @@ func TestPrepareRefills(t *testing.T) {
 	}
 	again, err := New().Prepare(writeHome(t, map[string]string{rests: text + added}), launch())
 	require.NoError(t, err)
-	require.Equal(t, adapters.Preparation{NativeID: idA}, again)
+	require.Equal(t, adapters.Preparation{NativeID: idA, Prompts: 1}, again)
 
 	taken := chatText(idA, dayOne, "one") + strings.SplitAfter(stubText(idA, dayTwo), "\n")[1]
 	home = writeHome(t, map[string]string{rests: taken})
 	found, err = New().Prepare(home, launch())
 	require.NoError(t, err)
 	require.Empty(t, found, "what failed or was cancelled is taken back for good")
+}
+
+// The prompts of a session are those that Parse finds in its files, also those that
+// the agent has forgotten, and that it will not replay.
+func TestPrepareCountsPrompts(t *testing.T) {
+	t.Parallel()
+	text := chatText(idA, dayOne, "one") + `{"id":"u2","timestamp":"` + dayTwo + `","type":"user","content":[{"text":"two"}]}` + "\n" +
+		`{"$set":{"messages":[{"id":"u-one","type":"user","content":[{"text":"one"}]},{"id":"g-one","type":"gemini","content":"yes"}]}}` + "\n"
+	found, err := New().Prepare(writeHome(t, map[string]string{chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl": text}), launch())
+	require.NoError(t, err)
+	require.Equal(t, 2, found.Prompts)
 }
 
 // The agent looks for a session in the folder that its registry, or a mark in the

@@ -216,7 +216,7 @@ func (r *Rig) prepare() {
 	require.NoError(r.t, r.place.moveFiles(found.Move))
 	require.NoError(r.t, r.place.repair(r.t.Context(), found.Write))
 	if found.NativeID != "" {
-		r.Launch.NativeID, r.Launch.Resume = found.NativeID, true
+		r.Launch.NativeID, r.Launch.Resume, r.Launch.Prompts = found.NativeID, true, found.Prompts
 	}
 	if found.Note != "" {
 		r.t.Logf("prepared: %s", found.Note)

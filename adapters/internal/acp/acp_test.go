@@ -130,7 +130,7 @@ func TestSettle(t *testing.T) {
 	tr := launched(t, d, adapters.Launch{Resume: true, NativeID: "old"})
 	say(t, tr, "i0", adapters.Initialize{})
 	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
-	send(tr, tr.Due())
+	tr.Step(in(`{"jsonrpc":"2.0","id":"i0/session","method":"session/load","params":{"sessionId":"old"}}`)) // of an older build
 	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","result":{}}`))
 	replayed := func(kind, text string) {
 		require.Empty(t, tr.Step(out(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"old","update":{"sessionUpdate":"`+kind+`","content":{"type":"text","text":"`+text+`"}}}}`)))
@@ -351,4 +351,47 @@ func TestAnotherAgent(t *testing.T) {
 	require.Equal(t, prompts, kinds[event.BlockUserMessage])
 	require.NotZero(t, kinds[event.BlockThinking])
 	require.NotZero(t, kinds[event.BlockToolResult])
+}
+
+// A session that is continued has as many prompts as its files: what is replayed of
+// it is less where the agent has forgotten some, and is not in the form in which it
+// was asked.
+func TestPromptsOfALoadedSession(t *testing.T) {
+	t.Parallel()
+	tr := launched(t, plainDialect(), adapters.Launch{Resume: true, NativeID: "old", Prompts: 4})
+	say(t, tr, "i0", adapters.Initialize{})
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
+	require.Contains(t, send(tr, tr.Due())[0], `"_meta":{"sojourn.prompts":4}`)
+	tr.Step(out(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"old","update":{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"one"}}}}`))
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","result":{}}`))
+	say(t, tr, "p1", adapters.Prompt{Text: "five"})
+	require.Equal(t, TurnID("old", 5), tr.Turns[0].ID)
+
+	tr.Step(traffic.Record{Dir: event.DirSig, Line: "signal killed"})
+	tr.launch.Prompts = 5
+	say(t, tr, "i1", adapters.Initialize{})
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i1","result":{}}`))
+	send(tr, tr.Due())
+	tr.Step(out(`{"jsonrpc":"2.0","id":"i1/session","result":{}}`))
+	say(t, tr, "p2", adapters.Prompt{Text: "six"})
+	require.Equal(t, TurnID("old", 6), tr.Turns[0].ID, "the one without an answer is in the files")
+}
+
+// What the agent itself answers is in none of its files, so that nothing in them can
+// count it: it is named by its request.
+func TestCommandsInTheNextSandbox(t *testing.T) {
+	t.Parallel()
+	d := plainDialect()
+	d.Command = func(string, []string) bool { return true }
+	var ids []string
+	for _, request := range []string{"prompt-a", "prompt-b"} {
+		tr := launched(t, d, adapters.Launch{Resume: true, NativeID: "old", Prompts: 1})
+		say(t, tr, "i0", adapters.Initialize{})
+		tr.Step(out(`{"jsonrpc":"2.0","id":"i0","result":{}}`))
+		send(tr, tr.Due())
+		tr.Step(out(`{"jsonrpc":"2.0","id":"i0/session","result":{}}`))
+		say(t, tr, request, adapters.Prompt{Text: "/memory show"})
+		ids = append(ids, tr.Turns[0].ID)
+	}
+	require.NotEqual(t, ids[0], ids[1])
 }

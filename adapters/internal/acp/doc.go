@@ -27,7 +27,8 @@
 // place, which an agent's own files have as well: a prompt by its session and
 // number ([TurnID]), text and thoughts by the prompt and the number of their run
 // ([TextID], [ThoughtID]). A run is the agent's output between two tool calls. If
-// agents name their messages, a run also ends where another message begins.
+// agents name their messages, a run also ends where another message begins. The
+// request for an old session notes how many prompts its files have.
 //
 // # What is not on disk
 //

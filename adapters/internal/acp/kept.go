@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/adapters/internal/nativejson"
@@ -91,13 +92,13 @@ func (t *Translator) proved(f *fault) {
 
 const replacesKey = "sojourn.replaces"
 
-// replacedBy returns the session that a request records so; "" for none.
-func replacedBy(meta json.RawMessage) string {
+// noteOf returns what a request notes under a key; the zero value for nothing.
+func noteOf[T any](meta json.RawMessage, key string) (note T) {
 	var notes map[string]json.RawMessage
-	if isNull(meta) || json.Unmarshal(meta, &notes) != nil {
-		return ""
+	if isNull(meta) || json.Unmarshal(meta, &notes) != nil || json.Unmarshal(notes[key], &note) != nil {
+		return *new(T)
 	}
-	return nativejson.String(notes[replacesKey])
+	return note
 }
 
 // replaced emits that a session was replaced by a new one.
@@ -112,14 +113,28 @@ func (t *Translator) replaced(old string) {
 	})
 }
 
-// turnID names a prompt: by the request's id if the host chose it, so that it is
+// turnID names a prompt: if the host keeps everything, by the request's id, if it is
 // unique, else by its number.
 func (t *Translator) turnID(request string) string {
-	if t.dialect.Kept && strings.Trim(request, "0123456789") != "" {
+	if t.dialect.Kept && unique(request) {
 		return request
 	}
 	return TurnID(t.state.Session, t.Prompts)
 }
+
+// commandID names a prompt that the agent itself answers. It is in no file of the
+// agent by which it could be counted, so its name is that of the request, if that is
+// unique.
+func (t *Translator) commandID(request string) string {
+	if !unique(request) {
+		request = strconv.Itoa(t.Commands)
+	}
+	return t.state.Session + ":command:" + request
+}
+
+// unique reports whether the host chose a request's id, which is no number then and
+// of no other request of the session.
+func unique(request string) bool { return strings.Trim(request, "0123456789") != "" }
 
 // cutRun ends unfinished output when a turn was cut short.
 func (t *Translator) cutRun() {

@@ -20,13 +20,18 @@ func (t *Translator) begin(id string) {
 	clear(t.Unserved)
 }
 
-// loading requests an old session. One that this translation has not seen from
-// its beginning has as many earlier prompts as are replayed.
-func (t *Translator) loading(session string) {
-	t.Replay = replay{Base: t.state.Session != session || t.Prompts == 0}
+// loading requests an old session. The request has the number of its prompts, see
+// [Translator.openSession]. Of one without, of an older build, those that are
+// replayed count, which are fewer if the agent has taken some back.
+func (t *Translator) loading(session string, meta json.RawMessage) {
+	prompts := noteOf[*int](meta, promptsKey)
+	t.Replay = replay{Base: prompts == nil && (t.state.Session != session || t.Prompts == 0)}
 	if t.state.Session != session {
 		t.Resumed, t.Proven, t.Cost = true, false, nil
 		t.state.Session, t.Prompts, t.Commands, t.Doubt = session, 0, 0, nil
+	}
+	if prompts != nil {
+		t.Prompts, t.Doubt = *prompts, nil
 	}
 }
 
@@ -207,11 +212,20 @@ func (t *Translator) harmlessMode() string {
 	return t.dialect.mode(t.launch.Permission)
 }
 
+// promptsKey notes in the request for an old session how many prompts it has had in
+// the agent's files, by which later ones are named there. The translation has that
+// from the records alone then: it may not have seen the earlier prompts, and not
+// known whether a process that died had stored its last one.
+const promptsKey = "sojourn.prompts"
+
 func (t *Translator) openSession() adapters.Message {
 	id := t.Process + "/session"
 	if method := t.opens(); t.launch.Resume && t.launch.NativeID != "" && method != "" {
 		params := t.newSession()
 		params["sessionId"] = t.launch.NativeID
+		if !t.dialect.Kept {
+			params["_meta"] = map[string]any{promptsKey: t.launch.Prompts}
+		}
 		return t.request(id, method, params)
 	}
 	if !t.launch.Resume {

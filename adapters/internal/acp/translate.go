@@ -132,10 +132,10 @@ func (t *Translator) requested(m *message) {
 	case "initialize":
 		t.begin(id)
 	case "session/new":
-		t.Phase, s.Arg = opening, replacedBy(m.Params.Meta)
+		t.Phase, s.Arg = opening, noteOf[string](m.Params.Meta, replacesKey)
 	case "session/load", "session/resume":
 		t.Phase = opening
-		t.loading(m.Params.SessionID)
+		t.loading(m.Params.SessionID, m.Params.Meta)
 	case "session/set_model":
 		s.Arg = m.Params.ModelID
 		t.Asked = s.Arg

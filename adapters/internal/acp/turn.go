@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -32,7 +31,7 @@ func (t *Translator) show() {
 	t.Run = run{}
 	if t.dialect.Command != nil && t.dialect.Command(text, t.Known) {
 		t.Commands++
-		u.Command, u.ID = true, fmt.Sprintf("%s:command:%d", t.state.Session, t.Commands)
+		u.Command, u.ID = true, t.commandID(u.Request)
 	} else {
 		t.Prompts++
 		u.ID = t.turnID(u.Request)
