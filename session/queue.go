@@ -101,7 +101,22 @@ func (q Queue) Replace(place int, m Message) Queue {
 	return out
 }
 
-// Offered returns the ids of the messages that the working agent may have.
+// Offer returns the queue with a message marked as one that the working agent may have: behind
+// those that were offered before it, if it was moved.
+func (q Queue) Offer(place int) Queue {
+	to := place
+	for i, w := range q {
+		if w.Offered {
+			to = max(to, i)
+		}
+	}
+	q = q.Move(place, to)
+	q[to].Offered = true
+	return q
+}
+
+// Offered returns the ids of the messages that the working agent may have, in the order in
+// which they were offered.
 func (q Queue) Offered() (ids []string) {
 	for _, w := range q {
 		if w.Offered {
@@ -127,7 +142,8 @@ func (q Queue) Clear(reason string) (waited, rest Queue) {
 }
 
 // TakeBack returns the queue after the end of an execution that was offered some of it and
-// did not take it: that runs next, unless it was cancelled.
+// did not take it: that runs next, unless it was cancelled, but after the messages of
+// interrupts.
 func (q Queue) TakeBack() (next, cancelled Queue) {
 	var rest Queue
 	for _, w := range q {
@@ -141,7 +157,11 @@ func (q Queue) TakeBack() (next, cancelled Queue) {
 			next = append(next, w)
 		}
 	}
-	return append(next, rest...), cancelled
+	at := slices.IndexFunc(rest, func(w Queued) bool { return w.Message.WhenBusy != BusyInterrupt })
+	if at < 0 {
+		at = len(rest)
+	}
+	return slices.Insert(rest, at, next...), cancelled
 }
 
 // Check refuses a queue that is too long or too large: it is part of the state

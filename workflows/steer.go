@@ -35,17 +35,22 @@ func (r *run) steer(ctx workflow.Context, rec session.Receipt) session.Receipt {
 
 // offer offers a queued message to the running turn, and reports whether the turn took it.
 func (r *run) offer(ctx workflow.Context, cur *turn, id string) bool {
-	if err := workflow.Await(ctx, func() bool { return !r.runs(cur) || !cur.offering || r.renewing() }); err != nil {
+	if !r.runs(cur) {
+		return false
+	}
+	// The updates' coroutines don't continue in the order in which they began to wait.
+	cur.offers = append(cur.offers, id)
+	defer func() { cur.offers = slices.DeleteFunc(cur.offers, func(o string) bool { return o == id }) }()
+	if err := workflow.Await(ctx, func() bool { return !r.runs(cur) || cur.offers[0] == id || r.renewing() }); err != nil {
 		return false
 	}
 	at := r.st.Queue.Find(id)
-	if at < 0 || !r.runs(cur) || cur.interrupted || cur.offering || cur.unsure {
+	if at < 0 || !r.runs(cur) || cur.interrupted || cur.offers[0] != id || cur.unsure {
 		return false
 	}
 	m := r.st.Queue[at].Message
-	r.st.Queue[at].Offered, cur.offering = true, true
+	r.st.Queue = r.st.Queue.Offer(at)
 	out, err := r.control(ctx, contract.ControlInput{ID: "steer-" + m.ID, Steer: &m})
-	cur.offering = false
 	if err != nil || out.Unknown {
 		cur.unsure = true
 	} else if at = r.st.Queue.Find(id); at >= 0 && r.cur == cur {

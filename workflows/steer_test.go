@@ -110,6 +110,51 @@ func TestSteeredAndNotTakenRunsNext(t *testing.T) {
 	}
 }
 
+// The message of an interrupt goes next, also before what the interrupted agent was sent and did
+// not take; the latest of two goes first.
+func TestSteeredAndNotTakenRunsBehindAnInterruptsMessage(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.forgets = true
+	interrupt := func(id, text string) {
+		p.update(session.UpdateInterrupt, session.InterruptRequest{Message: &session.Message{ID: id, Text: text}})
+	}
+	p.then(
+		func() { p.send("m1", "HOLD one") },
+		func() { p.send("m2", "two") },
+		func() { p.steer("m3", "three") },
+		func() { p.w.deaf = 1; interrupt("m4", "earlier"); interrupt("m5", "instead") },
+	)
+	p.run()
+	require.Equal(t, []string{"HOLD one", "instead", "earlier", "three", "two"}, p.w.prompts("s1"))
+}
+
+// Messages that wait for their offers are offered in the order in which they came, also if an
+// edit has swapped them, and that order is known: of an agent that is lost, what was offered before a message that its
+// transcripts have counts as taken.
+func TestSteeredAndMovedInBetween(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.slow = true
+	var edited *answer
+	p.then(
+		func() { p.send("m1", "HOLD one") },
+		func() { p.steer("m2", "two") },
+		func() { p.steer("m3", "three") },
+		func() { p.steer("m4", "four") },
+		func() {
+			edited = p.update(session.UpdateEditQueue, session.QueueEdit{MessageID: "m4", Place: ptr(0)})
+			require.NoError(t, p.w.answerSteer())
+		},
+		func() { require.NoError(t, p.w.lose("s1")) },
+		func() { p.letGo() },
+	)
+	p.run()
+	require.NoError(t, edited.refused)
+	require.Equal(t, []string{"m2", "m3", "m4"}, p.w.offers())
+	require.Equal(t, p.w.offers(), p.w.turns[1].Steered)
+}
+
 // Messages are offered one after the other: what a transcript has of a later one shows that
 // the agent took the earlier ones.
 func TestSteeredInOrder(t *testing.T) {

@@ -43,9 +43,10 @@ type turn struct {
 	// asked is set for a turn that the previous run left in a sandbox, until its RunTurn
 	// has returned: the agent may have the message, so an interrupt has to reach it.
 	asked bool
-	// offering is set while it is offered a message; unsure is set when its agent may lack
-	// one that it was offered.
-	offering, unsure bool
+	// offers are the messages that it is to be offered, in order, with the one that it is
+	// offered now; unsure is set when its agent may lack one that it was offered.
+	offers []string
+	unsure bool
 	// found is how the execution ended, if an earlier run ended it.
 	found *session.Result
 }
