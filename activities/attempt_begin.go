@@ -139,15 +139,6 @@ func (a *attempt) ask(ctx context.Context) error {
 	return a.interruptAgain(ctx)
 }
 
-// interruptAgain sends the interrupt of an earlier attempt, which may have waited for the
-// agent when that attempt died; the runner writes it once.
-func (a *attempt) interruptAgain(ctx context.Context) error {
-	if o := a.checkpoint.Open; o.Interrupt != nil && o.InterruptID != "" {
-		return a.dialogue.Say(ctx, o.InterruptID, adapters.Interrupt{})
-	}
-	return nil
-}
-
 // askAgent sends the message, or after a loss the prompt that resumes it.
 func (a *attempt) askAgent(ctx context.Context) error {
 	m := a.checkpoint.Open.Resume.Prompt(a.message())

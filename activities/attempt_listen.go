@@ -116,6 +116,9 @@ func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Eve
 		a.held = false
 		err = a.dialogue.Release(ctx)
 	}
+	if err == nil {
+		err = a.interruptSent(ctx)
+	}
 	return events, err
 }
 
@@ -199,14 +202,7 @@ func (a *attempt) sendToAgent(ctx context.Context, action turn.Action) error {
 	case turn.RefuseSteer:
 		return errNotNow
 	case turn.InterruptAgent:
-		if err := a.dialogue.Say(ctx, do.ID, adapters.Interrupt{}); err != nil {
-			return err
-		}
-		if a.checkpoint.Open.Interrupt == nil {
-			a.checkpoint.Open.InterruptID = do.ID
-		}
-		_, err := a.step(ctx, turn.Interrupting{Reason: do.Reason, Now: time.Now()})
-		return err
+		return a.interrupt(ctx, do)
 	default:
 		return a.doWithheld(ctx, action)
 	}
@@ -274,14 +270,6 @@ func (a *attempt) escalated(err error) {
 	if err != nil {
 		a.host.o.Log.Warn("escalate an interrupt", "session", a.in.Agent.SessionID, "step", a.machine.Interrupt.Steps, "error", err)
 	}
-}
-
-func (a *attempt) saveInterrupt() error {
-	if i := a.machine.Interrupt; i != nil && a.checkpoint.Open.Interrupt == nil {
-		a.checkpoint.Open.Interrupt, a.checkpoint.Open.InterruptedAt = &contract.Interrupt{Reason: i.Reason}, time.Now().UTC()
-	}
-	a.checkpoint.Open.Cut = a.machine.Cut
-	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)
 }
 
 // checkSpool checks whether this attempt has read all that the spool holds. An attempt that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/event"
@@ -89,6 +90,11 @@ func (d *Dialogue) Say(ctx context.Context, id string, in Input) error {
 		return nil
 	}
 	return err
+}
+
+// Waits reports whether the agent could not take an input yet.
+func (d *Dialogue) Waits(id string) bool {
+	return slices.ContainsFunc(d.waiting, func(w waitingInput) bool { return w.id == id })
 }
 
 // State returns the translator's state.

@@ -54,8 +54,10 @@ type Execution struct {
 	// InterruptID; "" in checkpoints of older builds.
 	Interrupt   *contract.Interrupt `json:"interrupt,omitempty"`
 	InterruptID string              `json:"interruptId,omitempty"`
-	// InterruptedAt is when that was.
-	InterruptedAt time.Time `json:"interruptedAt,omitzero"`
+	// InterruptedAt is when it was sent. While InterruptWaits is set it is when it counts as
+	// sent at the latest; false in checkpoints of older builds.
+	InterruptedAt  time.Time `json:"interruptedAt,omitzero"`
+	InterruptWaits bool      `json:"interruptWaits,omitempty"`
 	// Completed reports whether the agent has completed the turn. It is saved before the
 	// stream has the end, which then stays the same however often it has to be written.
 	Completed bool `json:"completed,omitempty"`

@@ -24,14 +24,13 @@ type Interrupt struct {
 const stopPatience = 10 * time.Second
 
 // ContinueInterrupt continues an interrupt that the agent was sent at a time, perhaps by an
-// earlier attempt: steps that were due since count as taken, so changing attempts don't
-// postpone the next one. That one waits long enough for this attempt to read that the agent
-// has stopped.
+// earlier attempt, or is sent then at the latest: steps that were due since count as taken,
+// so changing attempts don't postpone the next one. That one waits long enough for this
+// attempt to read that the agent has stopped.
 func (m *Machine) ContinueInterrupt(reason string, at, now time.Time) {
-	since := max(now.Sub(at), 0)
-	m.Interrupt = &Interrupt{
-		Reason: reason, Steps: int(since / stopPatience), Due: now.Add(max(stopPatience-since%stopPatience, stopPatience/5)),
-	}
+	steps := max(now.Sub(at), 0) / stopPatience
+	due := at.Add((steps + 1) * stopPatience).Sub(now)
+	m.Interrupt = &Interrupt{Reason: reason, Steps: int(steps), Due: now.Add(max(due, stopPatience/5))}
 }
 
 func (m *Machine) requestInterrupt(r InterruptRequested) []Action {

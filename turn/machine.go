@@ -143,7 +143,7 @@ func (m *Machine) Step(s Signal) []Action {
 	case InterruptRequested:
 		return m.requestInterrupt(s)
 	case Interrupting:
-		m.ContinueInterrupt(s.Reason, s.Now, s.Now)
+		m.ContinueInterrupt(s.Reason, s.Now.Add(s.Waits), s.Now)
 		return []Action{Save{}}
 	case Responded:
 		return m.respond(s)

@@ -62,10 +62,12 @@ type SpoolRead struct {
 // InterruptRequested is an interrupt from outside. A repeated one changes nothing.
 type InterruptRequested struct{ ID, Reason string }
 
-// Interrupting reports that the agent was asked to stop.
+// Interrupting reports that the agent was asked to stop. Waits is how long it may still take
+// until an agent that starts can be asked; 0 if it was.
 type Interrupting struct {
 	Reason string
 	Now    time.Time
+	Waits  time.Duration
 }
 
 // Responded is an answer to a permission request.
