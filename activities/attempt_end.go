@@ -159,9 +159,7 @@ func (a *attempt) adopt(ctx context.Context) (out contract.RunTurnOutput, err er
 	} else {
 		out.Result = *a.in.Resumes.Ended // from the lost host's last heartbeat; the stream was deleted
 	}
-	if r := out.Result.Result; r != nil {
-		out.Usage, out.CostUSD, out.Ticks = r.Usage, r.CostUSD, r.Ticks
-	}
+	out.SetUsed(a.history.spent.Execution)
 	if err := a.emitLostOfEnded(ctx); err != nil {
 		return out, err
 	}

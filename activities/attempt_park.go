@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
@@ -73,11 +72,8 @@ func (a *attempt) park(ctx context.Context) (out contract.RunTurnOutput, err err
 
 // emitParked appends to the conversation that the turn is parked, once.
 func (a *attempt) emitParked(ctx context.Context, p turn.Park) error {
-	parks := 1
-	if lost := a.in.Resumes; lost != nil {
-		parks += lost.Parks
-	}
-	notice := fromServer(event.SystemBlock(fmt.Sprintf("sojourn-%s-parked-%d", a.in.ExecutionID, parks), "parked", p.Parked.Notice()))
+	parks := parksOf(a.in) + 1
+	notice := fromServer(event.SystemBlock(parkedID(a.in.ExecutionID, parks), "parked", p.Parked.Notice()))
 	if err := a.appendAt(ctx, turn.Place{Offset: p.Read}, notice); err != nil {
 		return err
 	}

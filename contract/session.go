@@ -2,6 +2,7 @@ package contract
 
 import (
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/session"
 )
@@ -57,6 +58,8 @@ type Abort struct {
 	AfterSeq uint64 `json:"afterSeq"`
 	// Parked is what the execution waited for when its agent was stopped; nil if it was not.
 	Parked *permission.Parked `json:"parked,omitempty"`
+	// Parks as in session.Lost.
+	Parks int `json:"parks,omitempty"`
 	// Steered and Unarchived as in RunTurnInput.
 	Steered    []string            `json:"steered,omitempty"`
 	Unarchived *session.Unarchived `json:"unarchived,omitempty"`
@@ -70,12 +73,26 @@ type EmitOutput struct {
 	// Ended is how an aborted execution had ended before its host was lost. Then the
 	// input's events were not appended, only those that mark lost blocks.
 	Ended *session.Result `json:"ended,omitempty"`
+	// Used is what an aborted execution had used, by the stream.
+	Used limits.Execution `json:"used,omitzero"`
 	// MessageIDs as in session.Result, of an aborted execution.
 	MessageIDs []string `json:"messageIds,omitempty"`
 	// Epoch is the one under which it was written.
 	Epoch       uint64 `json:"epoch,omitempty"`
 	LastSeq     uint64 `json:"lastSeq"`
 	LastBlockID string `json:"lastBlockId,omitempty"`
+}
+
+// Turn returns the output of the execution that the emitted events end with res, or that had
+// ended before.
+func (out EmitOutput) Turn(res session.Result) RunTurnOutput {
+	res.MessageIDs = out.MessageIDs
+	if out.Ended != nil {
+		res = *out.Ended
+	}
+	turn := RunTurnOutput{Result: res, LastSeq: out.LastSeq, LastBlockID: out.LastBlockID}
+	turn.SetUsed(out.Used)
+	return turn
 }
 
 // FinishInput closes a run: the record and the list marker are written and session:closed

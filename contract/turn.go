@@ -73,6 +73,22 @@ type RunTurnOutput struct {
 	Parked *permission.Parked `json:"parked,omitempty"`
 }
 
+// OutputOf returns the output of an execution that ended elsewhere, as far as its result has
+// it.
+func OutputOf(res session.Result) RunTurnOutput {
+	out := RunTurnOutput{Result: res}
+	out.SetUsed(limits.Execution{})
+	return out
+}
+
+// SetUsed sets what the execution has used: by its result, or otherwise if that has none.
+func (out *RunTurnOutput) SetUsed(otherwise limits.Execution) {
+	out.Usage, out.CostUSD, out.Ticks = otherwise.Usage, otherwise.CostUSD, otherwise.Calls
+	if r := out.Result.Result; r != nil {
+		out.Usage, out.CostUSD, out.Ticks = r.Usage, r.CostUSD, r.Ticks
+	}
+}
+
 // HeartbeatDetails are what a running turn's heartbeat shows to operators, in the Web UI's
 // pending activities. All but Ended is only for display.
 type HeartbeatDetails struct {

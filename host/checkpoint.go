@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/archive"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/runner"
 	"github.com/sojourn-run/sojourn/session"
 	"github.com/sojourn-run/sojourn/steering"
@@ -73,6 +74,9 @@ type Execution struct {
 	// ParkedOutput is what its agent had used when that began; nil also in checkpoints of
 	// older builds.
 	ParkedOutput *contract.RunTurnOutput `json:"parkedOutput,omitempty"`
+	// Spent is what the execution had used before its agent was lost, without what was
+	// counted when it was parked.
+	Spent limits.Execution `json:"spent,omitzero"`
 	// Resume is how the turn continues after its agent was lost; nil if it was not.
 	Resume *turn.Resume `json:"resume,omitempty"`
 }

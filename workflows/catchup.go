@@ -97,7 +97,7 @@ func (r *run) takeOverResult(res session.Result, before uint64) {
 	if _, known := r.known(res.MessageID); !known {
 		r.st.Remember(session.Receipt{SessionID: r.in.SessionID, MessageID: res.MessageID, ExecutionID: res.ExecutionID, AfterSeq: before})
 	}
-	r.addResult(outputOf(res))
+	r.addResult(contract.OutputOf(res))
 }
 
 // awaits reports whether a message is running or queued.
@@ -111,7 +111,7 @@ func (r *run) failUnknown(run contract.Running) {
 	info := event.ErrorInfo{Message: "the session's workflow was reset to before this message, without it", Code: session.TypeTerminated}
 	res := session.Result{ExecutionID: run.ExecutionID, MessageID: run.MessageID, Outcome: session.Failed, Error: &info}
 	r.st.Remember(session.Receipt{SessionID: r.in.SessionID, MessageID: run.MessageID, ExecutionID: run.ExecutionID, AfterSeq: run.AfterSeq})
-	r.addResult(outputOf(res))
+	r.addResult(contract.OutputOf(res))
 	r.st.Sandbox, r.running, r.epochUnknown = nil, nil, true
 	r.notify(failureBlock(res), res.Ends())
 }
@@ -140,15 +140,6 @@ func (r *run) emit(ctx workflow.Context, in contract.EmitInput) (contract.EmitOu
 		r.advance(out.LastSeq, out.LastBlockID)
 		return out, nil
 	}
-}
-
-// outputOf returns a turn's output as far as its result has it.
-func outputOf(res session.Result) contract.RunTurnOutput {
-	out := contract.RunTurnOutput{Result: res}
-	if res.Result != nil {
-		out.Usage, out.CostUSD, out.Ticks = res.Result.Usage, res.Result.CostUSD, res.Result.Ticks
-	}
-	return out
 }
 
 // nextTurn returns the number that fences the next turn: above all of this epoch.

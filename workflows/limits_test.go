@@ -2,15 +2,32 @@ package workflows
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/session"
 )
 
 func limited(l limits.Limits) func(*session.Input) {
 	return func(in *session.Input) { in.Options.Limits = l }
+}
+
+// What an execution had used whose hosts were lost is counted, though it fails.
+func TestALostExecutionIsCounted(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	p.w.usedBefore = limits.Execution{Usage: event.Usage{InputTokens: 7}, CostUSD: new(0.5), Calls: new(3)}
+	p.then(func() { p.send("m1", "LOST in the fire") })
+	p.after(time.Hour, func() {})
+	p.run()
+	require.Equal(t, session.Failed, p.w.results("s1")["m1"].Outcome)
+	rec := p.w.finished[0].Record
+	require.Equal(t, event.Usage{InputTokens: 7}, rec.Usage)
+	require.InDelta(t, 0.5, *rec.CostUSD, 1e-9)
+	require.Equal(t, 3, *rec.Ticks)
 }
 
 // What waits behind a limit runs when it is raised. Each answer costs $0.25.

@@ -153,7 +153,7 @@ func (r *run) execute(q session.Queued) (contract.RunTurnOutput, error) {
 			}
 		}
 		if r.cur.found != nil && err != nil {
-			return outputOf(*r.cur.found), nil
+			return contract.OutputOf(*r.cur.found), nil
 		}
 		if r.st.Sandbox == nil || !timeouts.HostLost(err) {
 			return out, err
@@ -282,11 +282,7 @@ func (r *run) interruptedEarly(q session.Queued) (contract.RunTurnOutput, error)
 		Outcome: session.Interrupted, Reason: r.cur.reason,
 	}
 	emitted, err := r.emitEnd("interrupted-"+q.ExecutionID, q, append(r.withdrawn(), res.Ends())...)
-	res.MessageIDs = emitted.MessageIDs
-	if emitted.Ended != nil {
-		res = *emitted.Ended
-	}
-	return contract.RunTurnOutput{Result: res, LastSeq: emitted.LastSeq, LastBlockID: emitted.LastBlockID}, err
+	return emitted.Turn(res), err
 }
 
 // fail records an execution that could not be run: in the conversation, in the stream and
@@ -298,18 +294,13 @@ func (r *run) fail(q session.Queued, cause error) contract.RunTurnOutput {
 	}}
 	emitted, err := r.emitEnd("failed-"+q.ExecutionID, q, failureBlock(out.Result), out.Result.Ends())
 	if r.cur.found != nil {
-		return outputOf(*r.cur.found)
+		return contract.OutputOf(*r.cur.found)
 	}
 	if err != nil {
 		workflow.GetLogger(r.ctx).Error("the failure of an execution could not be written", "execution", q.ExecutionID, "error", err)
 		return out
 	}
-	out.Result.MessageIDs = emitted.MessageIDs
-	if emitted.Ended != nil {
-		out = outputOf(*emitted.Ended)
-	}
-	out.LastSeq, out.LastBlockID = emitted.LastSeq, emitted.LastBlockID
-	return out
+	return emitted.Turn(out.Result)
 }
 
 // failureBlock returns the block that shows a failed execution in the conversation.
@@ -327,7 +318,7 @@ func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (
 	if l := r.cur.lost; l != nil {
 		in.Abort = &contract.Abort{
 			Agent: r.in.Options.Agent, ExecutionID: q.ExecutionID, MessageID: q.Message.ID, Message: q.Message, AfterSeq: r.cur.after, Ended: l.Ended,
-			Parked: l.Parked, Steered: r.st.Queue.Offered(), Unarchived: r.st.Unarchived,
+			Parked: l.Parked, Parks: l.Parks, Steered: r.st.Queue.Offered(), Unarchived: r.st.Unarchived,
 		}
 	}
 	out, err := r.emit(r.ctx, in)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/permission"
 	"github.com/sojourn-run/sojourn/reducer/ticks"
 	"github.com/sojourn-run/sojourn/session"
@@ -101,6 +102,8 @@ type world struct {
 	caughtUp []contract.CatchUpInput
 	// endedBefore is how given-up executions had ended before their host was lost.
 	endedBefore *session.Result
+	// usedBefore is what given-up executions had used.
+	usedBefore limits.Execution
 	// entered is called when a turn is held.
 	entered func(contract.RunTurnInput)
 	// beginning is called inside Begin, ending inside EndSandbox, before it ends, finishing
@@ -471,8 +474,9 @@ func (w *world) Emit(ctx context.Context, in contract.EmitInput) (contract.EmitO
 	w.emits = append(w.emits, in)
 	if in.Abort != nil {
 		if ended := cmp.Or(w.endedBefore, in.Abort.Ended); ended != nil {
-			return contract.EmitOutput{Epoch: in.Epoch, LastSeq: w.seqs[in.SessionID], Ended: ended}, nil
+			return contract.EmitOutput{Epoch: in.Epoch, LastSeq: w.seqs[in.SessionID], Ended: ended, Used: w.usedBefore}, nil
 		}
+		return contract.EmitOutput{Epoch: in.Epoch, LastSeq: w.sayOnce(in.SessionID, in.Key, in.Events), Used: w.usedBefore}, nil
 	}
 	return contract.EmitOutput{Epoch: in.Epoch, LastSeq: w.sayOnce(in.SessionID, in.Key, in.Events)}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/event"
+	"github.com/sojourn-run/sojourn/limits"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/reducer/loss"
@@ -50,6 +51,11 @@ type Summary struct {
 // New creates a summary that starts after a block of the main conversation.
 func New(after string) Summary {
 	return Summary{blocks: loss.NewOrder(after), lost: map[loss.Ref]bool{}, threads: map[string]bool{}}
+}
+
+// Resume continues what an execution had used before its agent was lost.
+func (s *Summary) Resume(used limits.Execution) {
+	s.Usage, s.CostUSD, s.Ticks = used.Usage, used.CostUSD, used.Calls
 }
 
 // MaxResponse bounds the text of a result, in bytes; the stream has all of it.
