@@ -95,7 +95,7 @@ func TestEmptiedSessionGoesOn(t *testing.T) {
 	r.Ask("SAY remember-the-first")
 	home, err := adapters.OpenHome(r.Home())
 	require.NoError(t, err)
-	found, err := chats(home, whole)
+	found, err := chats(home, whole, false)
 	require.NoError(t, err)
 	file, err := os.OpenFile(filepath.Join(r.Home(), found[0].path), os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
@@ -149,5 +149,26 @@ func TestIDsAfterADeathBeforeAnyOutput(t *testing.T) {
 	r.Restart()
 	r.Ask("SAY well again")
 	require.Len(t, r.Blocks(event.BlockUserMessage), 3)
+	r.Finish()
+}
+
+// A session that a tool has with the same program, in the same home, stays the
+// tool's.
+func TestAToolRunsTheProgram(t *testing.T) {
+	t.Parallel()
+	r := adaptertest.New(t, conforming(), adaptertest.Options{})
+	r.Start()
+	r.Ask("SAY remember-the-first")
+	r.Ask("TOOL bash: gemini --skip-trust -m gemini-2.5-pro -p 'SAY of-a-tool' > said.txt THEN SAY done")
+	said, err := os.ReadFile(filepath.Join(r.Workspace(), "said.txt"))
+	require.NoError(t, err)
+	require.Contains(t, string(said), "of-a-tool", "the tool did not run the program")
+	r.Restart()
+	r.Ask("RECALL")
+	require.Contains(t, r.Said(), "remember-the-first")
+	r.Ask("TOOL bash: gemini --skip-trust -m gemini-2.5-pro -p 'SAY of-a-tool-too' > said.txt THEN SAY done")
+	r.Move()
+	r.Ask("RECALL")
+	require.Contains(t, r.Said(), "remember-the-first")
 	r.Finish()
 }

@@ -12,7 +12,9 @@
 //
 // One process per session speaks the Agent Client Protocol; package acp has the
 // protocol, this package the dialect. The agent chooses the id of its session,
-// and Prepare finds it again in the header of the chat file. Telemetry,
+// and Prepare finds it again in the header of the chat file. A session that a tool
+// has with the same program in the same home is told apart by its time, see ours.go,
+// and is neither continued nor a transcript. Telemetry,
 // self-update and the deletion of old sessions are off, and shell commands run
 // without a terminal, because then their output is reported as text.
 //

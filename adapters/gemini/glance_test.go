@@ -51,7 +51,7 @@ func TestAFileIsKnownByItsHead(t *testing.T) {
 	plain, err := adapters.OpenHome(dir)
 	require.NoError(t, err)
 	home := &readHome{Home: plain}
-	found, err := chats(home, glance)
+	found, err := chats(home, glance, false)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.LessOrEqual(t, home.read, 8<<10)
@@ -62,7 +62,7 @@ func TestAFileIsKnownByItsHead(t *testing.T) {
 	require.LessOrEqual(t, home.read, 8<<10)
 
 	home.read = 0
-	_, err = chats(home, whole)
+	_, err = chats(home, whole, false)
 	require.NoError(t, err)
 	require.Equal(t, len(text), home.read)
 }

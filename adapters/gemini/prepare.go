@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,22 +29,41 @@ func idleName(n int, shortID string) string {
 	return fmt.Sprintf("%s%s%02d-%s%s", chatPrefix, idleMinute, n%60, shortID, chatSuffix)
 }
 
-// Prepare continues with the newest native session that the agent can load, in
-// the folder where the agent looks for it and under a name that it does not write
-// to.
+// Prepare continues with the newest of the conversation's native sessions that the
+// agent can load, in the folder where the agent looks for it and under a name that
+// it does not write to.
 func (*Adapter) Prepare(home adapters.Home, l adapters.Launch) (adapters.Preparation, error) {
-	all, err := chats(home, whole)
-	if err != nil || len(all) == 0 {
+	all, err := surveys(home, whole)
+	if err != nil {
 		return adapters.Preparation{}, err
 	}
-	for n := len(all) - 1; n >= 0; n-- {
-		if all[n].resumable && all[n].session != "" {
-			found, err := relocate(home, l, all[n], n)
-			found.Prompts = promptsOf(home, all, found.NativeID)
-			return found, err
+	isOurs, err := ours(home, all)
+	if err != nil {
+		return adapters.Preparation{}, fmt.Errorf("gemini: find the conversation's sessions: %w", err)
+	}
+	own := slices.DeleteFunc(slices.Clone(all), func(c chat) bool { return !c.prompts || !isOurs[c.session] })
+	found, loads, err := continued(home, l, own)
+	if err != nil {
+		return adapters.Preparation{}, err
+	}
+	file, isNew, err := note(home, all, isOurs, loads)
+	if isNew {
+		found.Write = append(found.Write, file)
+	}
+	return found, err
+}
+
+// continued returns how the conversation's newest session that can be loaded is
+// continued, and what the agent will load then; nil for none.
+func continued(home adapters.Home, l adapters.Launch, own []chat) (found adapters.Preparation, loads *place, err error) {
+	for n, c := range slices.Backward(own) {
+		if c.resumable && c.session != "" {
+			found, loads, err = relocate(home, l, c, n)
+			found.Prompts = promptsOf(home, own, c.session)
+			return found, loads, err
 		}
 	}
-	return adapters.Preparation{}, nil
+	return found, nil, nil
 }
 
 // promptsOf returns how many prompts of a native session Parse finds in its files.
@@ -64,31 +84,33 @@ func sourceOf(home adapters.Home, file string) adapters.Source {
 }
 
 // relocate moves a chat file to where it can be loaded.
-func relocate(home adapters.Home, l adapters.Launch, c chat, n int) (adapters.Preparation, error) {
-	found := adapters.Preparation{NativeID: c.session}
+func relocate(home adapters.Home, l adapters.Launch, c chat, n int) (found adapters.Preparation, loads *place, err error) {
+	found.NativeID = c.session
 	slug, err := folder(home, l.Workspace)
 	if err != nil {
-		return adapters.Preparation{}, err
+		return found, nil, err
 	}
 	want := path.Join(configDir, "tmp", slug, "chats", idleName(n, shortID(c.session)))
-	if c.path == want && !c.torn && !c.dangling && !c.emptied {
-		return found, nil
-	}
 	if kindOf(c.path) == adapters.Snapshot {
-		return found, nil // the agent itself makes a new file of it
+		return found, &place{Path: c.path + "l"}, nil // the agent itself makes a new file of it
+	}
+	loads = &place{want, c.size}
+	if c.path == want && !c.torn && !c.dangling && !c.emptied {
+		return found, loads, nil
 	}
 	added, note, err := repair(home, c)
 	if err != nil {
-		return adapters.Preparation{}, err
+		return found, nil, err
 	}
 	found.Note = note
+	loads.Size += int64(len(added))
 	if c.path != want {
 		found.Move = []adapters.Move{{From: c.path, To: want}}
 	}
 	if len(added) > 0 {
 		found.Write = []adapters.Repair{{Path: want, From: want, End: c.size, Add: added}}
 	}
-	return found, nil
+	return found, loads, nil
 }
 
 // maxRefill is the largest file that is refilled, in bytes: it is read whole. The

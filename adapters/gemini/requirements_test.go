@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,21 @@ func putFiles(t *testing.T, dir string, files map[string]string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
+}
+
+// prepare returns what Prepare finds, without the notes, which ours_test.go has.
+func prepare(t *testing.T, home adapters.Home) adapters.Preparation {
+	t.Helper()
+	found, err := New().Prepare(home, launch())
+	require.NoError(t, err)
+	return withoutNotes(found)
+}
+
+func withoutNotes(found adapters.Preparation) adapters.Preparation {
+	if found.Write = slices.DeleteFunc(found.Write, func(w adapters.Repair) bool { return w.Path == notesFile }); len(found.Write) == 0 {
+		found.Write = nil
+	}
+	return found
 }
 
 // contextText is the agent's own first message, as it is in a file.
@@ -124,11 +140,9 @@ func TestR53ThinkingHasASummary(t *testing.T) {
 func TestR93NewOrResume(t *testing.T) {
 	t.Parallel()
 	a := New()
-	none, err := a.Prepare(writeHome(t, nil), launch())
-	require.NoError(t, err)
+	none := prepare(t, writeHome(t, nil))
 	require.Empty(t, none)
-	stub, err := a.Prepare(writeHome(t, map[string]string{chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl": stubText(idA, dayOne)}), launch())
-	require.NoError(t, err)
+	stub := prepare(t, writeHome(t, map[string]string{chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl": stubText(idA, dayOne)}))
 	require.Empty(t, stub, "the agent does not load a session in which nothing was said")
 
 	found, err := a.Prepare(writeHome(t, map[string]string{
@@ -252,16 +266,14 @@ func TestPrepareLeavesTheMinuteOfBirth(t *testing.T) {
 	born := chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl"
 	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
 	text := chatText(idA, dayOne, "one")
-	found, err := New().Prepare(writeHome(t, map[string]string{born: text}), launch())
-	require.NoError(t, err)
+	found := prepare(t, writeHome(t, map[string]string{born: text}))
 	require.Equal(t, adapters.Preparation{
 		NativeID: idA, Prompts: 1, Move: []adapters.Move{{From: born, To: rests}},
 	}, found, "moved, not copied: who looks in between finds the session once")
 	require.Equal(t, rests, New().Place(adapters.Transcript{ID: event.Main, Path: born}, launch()),
 		"a transcript from the archive rests too")
 
-	again, err := New().Prepare(writeHome(t, map[string]string{rests: text}), launch())
-	require.NoError(t, err)
+	again := prepare(t, writeHome(t, map[string]string{rests: text}))
 	require.Equal(t, adapters.Preparation{NativeID: idA, Prompts: 1}, again, "what rests stays")
 }
 
@@ -272,8 +284,7 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
 	text := chatText(idA, dayOne, "one") + `{"id":"u2","timestamp":"` + dayTwo + `","type":"user","content":[{"text":"two"}]}` + "\n"
 	home := writeHome(t, map[string]string{rests: text})
-	found, err := New().Prepare(home, launch())
-	require.NoError(t, err)
+	found := prepare(t, home)
 	require.Empty(t, found.Move)
 	added, is := strings.CutPrefix(replay.Repaired(t, home, found.Write[0]), text)
 	require.True(t, is, "it only grows")
@@ -283,14 +294,12 @@ func TestPrepareMendsAfterAKill(t *testing.T) {
 	after, err := reducer.Fold(New().Parse([]adapters.Source{memory(event.Main, text+added)}))
 	require.NoError(t, err)
 	require.Equal(t, replay.JSON(t, before), replay.JSON(t, after), "nobody said it")
-	again, err := New().Prepare(writeHome(t, map[string]string{rests: text + added}), launch())
-	require.NoError(t, err)
+	again := prepare(t, writeHome(t, map[string]string{rests: text + added}))
 	require.Empty(t, again.Write)
 
 	torn := chatText(idA, dayOne, "one") + `{"id":"u2","ty`
 	home = writeHome(t, map[string]string{rests: torn})
-	found, err = New().Prepare(home, launch())
-	require.NoError(t, err)
+	found = prepare(t, home)
 	require.Equal(t, torn+"\n", replay.Repaired(t, home, found.Write[0]))
 	require.NotEmpty(t, found.Note)
 }
@@ -303,7 +312,7 @@ func TestMemoryOfPrepare(t *testing.T) {
 	answer := `{"id":"g","timestamp":"` + dayTwo + `","type":"gemini","content":"` + strings.Repeat("x", 64<<10) + `"}` + "\n"
 	asked := `{"id":"u2","timestamp":"` + dayTwo + `","type":"user","content":[{"text":"two"}]}` + "\n" + `{"id":"g3","ty`
 	home := &replay.Endless{Name: born, First: text, Line: answer, Lines: 4800, Last: asked}
-	found := replay.PreparesInBoundedMemory(t, New(), launch(), home)
+	found := withoutNotes(replay.PreparesInBoundedMemory(t, New(), launch(), home))
 	require.Len(t, found.Write, 1)
 	require.Equal(t, adapters.Repair{Path: home.Name, From: home.Name, End: home.Size(), Add: found.Write[0].Add}, found.Write[0])
 	require.Contains(t, string(found.Write[0].Add), filler)
@@ -315,7 +324,7 @@ func TestMemoryOfRefill(t *testing.T) {
 	text := chatText(idA, dayOne, "one")
 	answer := `{"id":"g","timestamp":"` + dayTwo + `","type":"gemini","content":"` + strings.Repeat("x", 64<<10) + `"}` + "\n"
 	home := &replay.Endless{Name: chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl", First: text, Line: answer, Lines: 4800, Last: stubText(idA, dayTwo)}
-	found := replay.PreparesInBoundedMemory(t, New(), launch(), home)
+	found := withoutNotes(replay.PreparesInBoundedMemory(t, New(), launch(), home))
 	require.Contains(t, found.Note, "it remembers nothing")
 	require.Empty(t, found.Write)
 }
@@ -327,8 +336,7 @@ func TestPrepareRefills(t *testing.T) {
 	rests := chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl"
 	text := chatText(idA, dayOne, "one") + stubText(idA, dayTwo)
 	home := writeHome(t, map[string]string{rests: text})
-	found, err := New().Prepare(home, launch())
-	require.NoError(t, err)
+	found := prepare(t, home)
 	require.Equal(t, idA, found.NativeID)
 	require.NotEmpty(t, found.Note)
 	added, is := strings.CutPrefix(replay.Repaired(t, home, found.Write[0]), text)
@@ -336,14 +344,12 @@ func TestPrepareRefills(t *testing.T) {
 	for _, word := range []string{"u-one", "g-one", "session_context"} {
 		require.Contains(t, added, word)
 	}
-	again, err := New().Prepare(writeHome(t, map[string]string{rests: text + added}), launch())
-	require.NoError(t, err)
+	again := prepare(t, writeHome(t, map[string]string{rests: text + added}))
 	require.Equal(t, adapters.Preparation{NativeID: idA, Prompts: 1}, again)
 
 	taken := chatText(idA, dayOne, "one") + strings.SplitAfter(stubText(idA, dayTwo), "\n")[1]
 	home = writeHome(t, map[string]string{rests: taken})
-	found, err = New().Prepare(home, launch())
-	require.NoError(t, err)
+	found = prepare(t, home)
 	require.Empty(t, found, "what failed or was cancelled is taken back for good")
 }
 
@@ -353,8 +359,7 @@ func TestPrepareCountsPrompts(t *testing.T) {
 	t.Parallel()
 	text := chatText(idA, dayOne, "one") + `{"id":"u2","timestamp":"` + dayTwo + `","type":"user","content":[{"text":"two"}]}` + "\n" +
 		`{"$set":{"messages":[{"id":"u-one","type":"user","content":[{"text":"one"}]},{"id":"g-one","type":"gemini","content":"yes"}]}}` + "\n"
-	found, err := New().Prepare(writeHome(t, map[string]string{chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl": text}), launch())
-	require.NoError(t, err)
+	found := prepare(t, writeHome(t, map[string]string{chatDir + "session-2026-01-01T10-00-aaaaaaaa.jsonl": text}))
 	require.Equal(t, 2, found.Prompts)
 }
 
@@ -378,8 +383,7 @@ func TestPrepareFollowsTheRegistry(t *testing.T) {
 		".gemini/tmp/my-space-1/.project_root":              "/third/My_Space",
 		".gemini/projects.json":                             "{broken",
 	}
-	found, err := New().Prepare(writeHome(t, taken), launch())
-	require.NoError(t, err)
+	found := prepare(t, writeHome(t, taken))
 	require.Contains(t, found.Move[0].To, ".gemini/tmp/my-space-2/", "two workspaces of one name")
 }
 

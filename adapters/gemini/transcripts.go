@@ -58,8 +58,24 @@ const (
 	whole depth = true
 )
 
-// chats returns the conversations in a home, the oldest first.
-func chats(home adapters.Home, d depth) ([]chat, error) {
+// chats returns the conversations in a home, the oldest first. With own they are
+// only those of the conversation itself.
+func chats(home adapters.Home, d depth, own bool) ([]chat, error) {
+	all, err := surveys(home, d)
+	if err != nil {
+		return nil, err
+	}
+	var isOurs map[string]bool
+	if own {
+		if isOurs, err = ours(home, all); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(all, func(c chat) bool { return !c.prompts || own && !isOurs[c.session] }), nil
+}
+
+// surveys inspects the main chat files in a home, the oldest first.
+func surveys(home adapters.Home, d depth) ([]chat, error) {
 	var found []chat
 	for _, suffix := range []string{chatSuffix, legacySuffix} {
 		paths, err := home.Glob(path.Join(configDir, "tmp", "*", "chats", chatPrefix+"*"+suffix))
@@ -74,9 +90,7 @@ func chats(home adapters.Home, d depth) ([]chat, error) {
 			if err != nil {
 				return nil, err
 			}
-			if c.prompts {
-				found = append(found, c)
-			}
+			found = append(found, c)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b chat) int { return strings.Compare(a.started, b.started) })
@@ -235,7 +249,8 @@ func patched(raw []byte) []json.RawMessage {
 // files, main, main.2 and so on if it was restarted, and those of their
 // subagents. Without a launch's session it returns all sessions, each as main.
 func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.Transcript, error) {
-	all, err := chats(home, glance)
+	ofSession := l.SessionID != "" || l.NativeID != ""
+	all, err := chats(home, glance, ofSession)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +258,7 @@ func (*Adapter) Transcripts(home adapters.Home, l adapters.Launch) ([]adapters.T
 	seen := map[string]int{}
 	for i, c := range all {
 		n := i
-		if l.SessionID == "" && l.NativeID == "" {
+		if !ofSession {
 			n = seen[c.session]
 		}
 		subs, err := subagents(home, path.Dir(c.path), c.session)
