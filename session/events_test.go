@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -137,4 +138,45 @@ func lastError(events func(func(event.Event, error) bool)) (last error) {
 		last = errors.Join(last, err)
 	}
 	return last
+}
+
+// What began before a message was folded in, and changed behind it, is no output of it: of
+// such a block its execution has only the change.
+func TestOutputsAreWhole(t *testing.T) {
+	t.Parallel()
+	f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	f.answer = func() (any, error) { return resultOf(completed().Query, "m1", Completed), nil }
+	ctx, log, h := following(t, f)
+	call := func(id string, how event.Execution) event.Payload {
+		return event.BlockUpsert{Block: event.Block{
+			ID: id, Type: event.BlockToolUse, Status: event.StatusComplete, ToolName: "shell", ToolUseID: id, Execution: how,
+		}}
+	}
+	change := func(b event.Block) event.Payload { return event.BlockUpsert{Block: b} }
+	lost := event.Block{ID: "lost", Type: event.BlockToolUse, Status: event.StatusError, Execution: event.ExecutionError,
+		Metadata: map[string]json.RawMessage{"lost": json.RawMessage("true")}}
+	last := uint64(0)
+	for _, p := range []event.Payload{
+		call("before", event.ExecutionRunning), call("lost", event.ExecutionRunning),
+		event.SubagentSpawned{ToolUseID: "sub"},
+		event.MessageFolded{MessageRef: event.MessageRef{MessageID: "m1"}},
+		change(event.Block{ID: "before", Type: event.BlockToolUse, Execution: event.ExecutionSuccess}),
+		change(event.Block{ID: "before:result", Type: event.BlockToolResult, Status: event.StatusComplete, ToolUseID: "before"}),
+		change(event.Block{ID: "text", Type: event.BlockAssistantText, Usage: &event.Usage{OutputTokens: 1}}),
+		change(event.Block{ID: "broken", Type: event.BlockToolUse, Status: event.StatusError, Execution: event.ExecutionError}),
+		change(lost), event.SubagentCompleted{ToolUseID: "sub"},
+		call("behind", event.ExecutionRunning), event.SubagentSpawned{ToolUseID: "sub2"},
+		change(event.Block{ID: "behind", Type: event.BlockToolUse, Execution: event.ExecutionSuccess}),
+		completed(),
+	} {
+		last = emit(t, log, last, p)
+	}
+	res, err := h.Execution(receipt).Wait(ctx)
+	require.NoError(t, err)
+	var ids []string
+	for _, b := range res.Outputs {
+		ids = append(ids, b.ID)
+	}
+	require.Equal(t, []string{"before:result", "behind", event.SubagentBlockID("sub2")}, ids)
+	require.Equal(t, event.ExecutionSuccess, res.Outputs[1].Execution)
 }

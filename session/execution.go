@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/event"
-	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/stream"
 )
 
@@ -83,8 +82,9 @@ func (x *Execution) begins(ev event.Event) bool {
 type ExecutionResult struct {
 	// Response is the last text of the agent, whole.
 	Response string `json:"response"`
-	// Outputs are the blocks of the main conversation that the execution made, including
-	// its message, in order; nil if the stream no longer has them.
+	// Outputs are the blocks of the main conversation that began in the execution, including
+	// its message, in order; nil if the stream no longer has them. They start where a
+	// message was folded into another execution.
 	Outputs []event.Block `json:"outputs"`
 	// Usage is nil for an execution that failed.
 	Usage *event.Usage `json:"usage,omitempty"`
@@ -98,11 +98,10 @@ type ExecutionResult struct {
 // blocks in memory. The error is about the waiting only: Raw.Err returns how the execution
 // ended.
 func (x *Execution) Wait(ctx context.Context) (ExecutionResult, error) {
-	made := reducer.NewBuilder(reducer.State{})
-	begun := false
+	made, begun := newOutputs(), false
 	res, err := x.h.Watch(ctx, x.receipt, func(ev event.Event) {
 		if begun = begun || x.begins(ev); begun {
-			made.Add(ev)
+			made.add(ev)
 		}
 	})
 	if err != nil {
@@ -110,7 +109,7 @@ func (x *Execution) Wait(ctx context.Context) (ExecutionResult, error) {
 	}
 	out := ExecutionResult{Raw: res}
 	if begun {
-		out.Outputs = slices.Clip(made.State().Blocks)
+		out.Outputs = made.blocks()
 	}
 	if r := res.Result; r != nil {
 		out.Response, out.Usage, out.StopReason = r.Response, &r.Usage, r.StopReason
