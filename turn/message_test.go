@@ -146,3 +146,10 @@ func TestWrittenPromptIsTold(t *testing.T) {
 func ids(messageID string) []string {
 	return PromptIDs(messageID, func(id string) string { return id })
 }
+
+// An agent whose subagents ended with its host would wait for them as long as it may.
+func TestAResumedAgentIsToldOfItsSubagents(t *testing.T) {
+	t.Parallel()
+	told := (&Resume{Times: 1, PromptPersisted: true}).Prompt(Message{ID: "m1", Text: "do"})
+	require.Contains(t, told.Text, "subagents too, has ended and is not to be waited for")
+}

@@ -45,7 +45,7 @@ type Resume struct {
 
 // continueText is the prompt for an agent whose turn was cut off.
 const continueText = "Continue from where you left off. The machine that you worked on was lost in the middle of this turn; " +
-	"what was running then has ended, and files may be as they were at the end of the turn before."
+	"what was running then, subagents too, has ended and is not to be waited for, and files may be as they were at the end of the turn before."
 
 // Prompt returns what the agent is sent now, under a new id: the first prompt was written
 // to a process that has exited.
