@@ -50,7 +50,9 @@ type attempt struct {
 	behind   string
 	notKept  string
 	controls chan control
-	left     chan struct{}
+	// postponed are controls that wait until held is false.
+	postponed []control
+	left      chan struct{}
 	// details are what the heartbeat shows.
 	details     atomic.Pointer[contract.HeartbeatDetails]
 	heartbeater *host.Heartbeater

@@ -38,6 +38,7 @@ func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 	look := time.NewTicker(host.HeartbeatEvery)
 	defer look.Stop()
 	for {
+		a.takePostponed(ctx)
 		var end *turn.Finish
 		var err error
 		select {
@@ -47,7 +48,7 @@ func (a *attempt) listen(ctx context.Context) (contract.RunTurnOutput, error) {
 			}
 			end, err = a.handleRecord(ctx, r)
 		case c := <-a.controls:
-			c.reply <- a.control(ctx, c.in)
+			a.takeControl(ctx, c)
 		case <-syncs.due():
 			syncs.begin(ctx)
 		case r := <-syncs.done:
@@ -120,6 +121,27 @@ func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Eve
 		err = a.interruptSent(ctx)
 	}
 	return events, err
+}
+
+// takeControl answers a control. Changed options wait until it is known what the present
+// process can take.
+func (a *attempt) takeControl(ctx context.Context, c control) {
+	if a.held && c.in.Options != nil {
+		a.postponed = append(a.postponed, c)
+		return
+	}
+	c.reply <- a.control(ctx, c.in)
+}
+
+// takePostponed answers the controls that waited.
+func (a *attempt) takePostponed(ctx context.Context) {
+	if a.held {
+		return
+	}
+	for _, c := range a.postponed {
+		a.takeControl(ctx, c)
+	}
+	a.postponed = nil
 }
 
 // exitOf returns the exit of the agent's process that a record reports; nil for any other.

@@ -80,7 +80,14 @@ func (d *Dialogue) Say(ctx context.Context, id string, in Input) error {
 	switch {
 	case answer && d.held:
 		return nil
-	case !answer && (d.held || len(d.waiting) > 0):
+	case !answer && d.held:
+		d.waiting = append(d.waiting, waitingInput{id, in})
+		return nil
+	case !answer && len(d.waiting) > 0:
+		// What the agent can't take at all is refused now: later nobody learns of it.
+		if _, err := d.tr.Encode(id, in); errors.Is(err, ErrUnsupported) {
+			return err
+		}
 		d.waiting = append(d.waiting, waitingInput{id, in})
 		return nil
 	}

@@ -2,6 +2,7 @@ package adapters_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,4 +44,23 @@ func TestWhatWasDueToADeadProcessIsNotWritten(t *testing.T) {
 	require.Empty(t, written)
 	step(event.DirOut, `{"jsonrpc":"2.0","id":"initialize-1","result":{"agentCapabilities":{"loadSession":true}}}`)
 	require.Equal(t, []string{"initialize-1/session"}, written)
+}
+
+// opening is a translator that can take no prompt yet, and never another permission.
+type opening struct{ adapters.Translator }
+
+func (opening) Encode(_ string, in adapters.Input) ([]adapters.Message, error) {
+	if _, ok := in.(adapters.SetPermission); ok {
+		return nil, fmt.Errorf("permission: %w", adapters.ErrUnsupported)
+	}
+	return nil, adapters.ErrNotYet
+}
+
+// An input that the agent can't take is refused also behind others that wait: refused
+// when its turn comes, it would end the turn.
+func TestUnsupportedBehindOthers(t *testing.T) {
+	t.Parallel()
+	d := adapters.NewDialogue(opening{}, nil)
+	require.NoError(t, d.Say(t.Context(), "prompt", adapters.Prompt{Text: "hi"}))
+	require.ErrorIs(t, d.Say(t.Context(), "permission", adapters.SetPermission{Permission: adapters.PermissionAsk}), adapters.ErrUnsupported)
 }

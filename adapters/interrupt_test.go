@@ -63,8 +63,10 @@ var openings = map[string]struct {
 	opening  []string
 	prompted string
 }{
-	"claude":   {adapter: claude.New()},
-	"opencode": {opencode.New(), []string{`{"type":"sojourn.response","id":"init","status":200,"body":{"data":{"id":"main"}}}`}, ""},
+	"claude": {adapter: claude.New()},
+	"opencode": {opencode.New(), []string{
+		`{"type":"sojourn.response","id":"init","status":200,"body":{"data":{"id":"main"}}}`, `{"type":"sojourn.response","id":"init-rules","status":200,"body":{"id":"main"}}`,
+	}, ""},
 	"codex": {codex.New(), []string{
 		`{"id":"init","result":{"userAgent":"x"}}`, `{"id":"init-thread","result":{"thread":{"id":"main"},"model":"m"}}`,
 	}, `{"id":"prompt","result":{"turn":{"id":"t1"}}}`},

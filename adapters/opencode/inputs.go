@@ -37,10 +37,13 @@ func request(id, method, path string, body any) ([]adapters.Message, error) {
 
 // Encode returns the request for an input.
 func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, error) {
-	if _, ok := in.(adapters.Initialize); ok {
-		return request(id, "POST", "/api/session", map[string]any{
-			"id": t.launch.NativeID, "location": map[string]any{"directory": t.launch.Workspace},
-		})
+	switch in := in.(type) {
+	case adapters.Initialize:
+		return t.encodeOpening(id)
+	case adapters.SetPermission:
+		if err := t.canAsk(in.Permission); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case t.Opening.Refused != "":
@@ -58,7 +61,7 @@ func (t *translator) Encode(id string, in adapters.Input) ([]adapters.Message, e
 		_, err := modelRef(in.Model)
 		return nil, err
 	case adapters.SetPermission:
-		return t.encodePermission(id, in)
+		return t.encodePermission(id, in.Permission)
 	case adapters.Answer:
 		return t.encodeAnswer(id, in)
 	}
@@ -166,14 +169,6 @@ func modelRef(name string) (map[string]string, error) {
 		return nil, fmt.Errorf("opencode: model %q: want PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5: %w", name, adapters.ErrUnsupported)
 	}
 	return map[string]string{"providerID": provider, "modelID": model}, nil
-}
-
-func (t *translator) encodePermission(id string, in adapters.SetPermission) ([]adapters.Message, error) {
-	rules, err := permissionRules(in.Permission)
-	if err != nil {
-		return nil, err
-	}
-	return request(id, "PATCH", "/session/"+t.Main, map[string]any{"permission": rules})
 }
 
 func (t *translator) encodeAnswer(id string, in adapters.Answer) ([]adapters.Message, error) {

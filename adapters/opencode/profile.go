@@ -52,7 +52,6 @@ type config struct {
 	Model        string               `json:"model,omitempty"`
 	SmallModel   string               `json:"small_model,omitempty"`
 	Instructions []string             `json:"instructions,omitempty"`
-	Permission   map[string]string    `json:"permission"`
 	MCP          map[string]mcpServer `json:"mcp,omitempty"`
 	Provider     map[string]provider  `json:"provider,omitempty"`
 	Agent        map[string]any       `json:"agent"`
@@ -74,20 +73,12 @@ type provider struct {
 	Models  map[string]struct{} `json:"models,omitempty"`
 }
 
-// writeConfig writes the settings. Sojourn makes titles, so the agent's own
-// request for one is avoided; and the agent does not keep the workspace's
-// history.
+// writeConfig writes the settings, without the rules for permissions: each process gets
+// those of its start. Sojourn makes titles, so the agent's own request for one is avoided;
+// and the agent does not keep the workspace's history.
 func writeConfig(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) error {
-	permission := l.Permission
-	if permission == "" {
-		permission = p.Permission
-	}
-	rules, err := permissionRules(permission)
-	if err != nil {
-		return err
-	}
 	c := config{
-		Schema: "https://opencode.ai/config.json", Share: "disabled", Model: l.Model, Permission: map[string]string{},
+		Schema: "https://opencode.ai/config.json", Share: "disabled", Model: l.Model,
 		MCP: mcpServers(p, l), Agent: map[string]any{"title": map[string]any{"disable": true}},
 	}
 	if c.Model == "" {
@@ -95,9 +86,6 @@ func writeConfig(w *profilefiles.Writer, p adapters.Profile, l adapters.Launch) 
 	}
 	c.SmallModel = c.Model
 	c.Provider = providers(l.Env, c.Model)
-	for _, r := range rules {
-		c.Permission[r.Permission] = r.Action
-	}
 	for _, name := range slices.Sorted(maps.Keys(p.Rules)) {
 		c.Instructions = append(c.Instructions, path.Join(l.Home, configDir, ruleFile(name)))
 	}

@@ -42,7 +42,7 @@ func (t *translator) sent(id, method, path string, body json.RawMessage) {
 	verb, subject := route(method, path)
 	switch verb {
 	case "open":
-		t.Opening = opening{Request: id}
+		t.Opening = opening{Request: id, Asks: strings.HasSuffix(path, asking)}
 	case "prompt_async":
 		if t.Main == "" {
 			t.thread(subject)
@@ -78,9 +78,7 @@ func (t *translator) answered(l *line) {
 	if l.Ended {
 		return // what the request was about ends with the process
 	}
-	if l.ID != "" && l.ID == t.Opening.Request {
-		t.Opening.Done, t.Opening.Refused = why == "", why
-	}
+	t.opens(l, why)
 	if why == "" {
 		t.resynced(l.ID, l.Body)
 		return

@@ -194,7 +194,7 @@ func TestR96ProfileFiles(t *testing.T) {
 	var c config
 	require.NoError(t, json.Unmarshal([]byte(byPath["home .config/opencode/opencode.json"]), &c))
 	require.Equal(t, []string{"/home/box/.config/opencode/rules/style.md"}, c.Instructions)
-	require.Equal(t, "ask", c.Permission["*"])
+	require.NotContains(t, byPath["home .config/opencode/opencode.json"], "permission", "each process gets the rules of its start")
 	require.Equal(t, []string{"srv", "-x"}, c.MCP["in"].Command)
 	require.Equal(t, "http://h", c.MCP["out"].URL)
 	require.Equal(t, "/home/box/.sojourn/mcp/kit", c.MCP["kit"].Command[3])

@@ -207,6 +207,8 @@ type opening struct {
 	// Request is the one that opens the session.
 	Request string `json:"request,omitempty"`
 	Done    bool   `json:"done,omitempty"`
+	// Asks: the process was started with settings by which it asks.
+	Asks bool `json:"asks,omitempty"`
 	// Refused is why the session can't be opened.
 	Refused string `json:"refused,omitempty"`
 }

@@ -29,7 +29,19 @@ func newTalk(t *testing.T) *talk {
 	k := &talk{tr, t, launch().NativeID}
 	k.send("initialize-1", adapters.Initialize{})
 	k.receive(`{"type":"sojourn.response","id":"initialize-1","status":200,"body":{"data":{"id":"x"}}}`)
+	k.answerDue(`{"id":"x"}`)
 	return k
+}
+
+// answerDue sends the one request that is due, and answers it.
+func (k *talk) answerDue(body string) (request map[string]any) {
+	k.t.Helper()
+	due := k.Due()
+	require.Len(k.t, due, 1)
+	k.Step(traffic.Record{Dir: event.DirIn, Line: string(due[0].Data)})
+	require.NoError(k.t, json.Unmarshal(due[0].Data, &request))
+	k.receive(`{"type":"sojourn.response","id":"%s","status":200,"body":%s}`, due[0].ID, body)
+	return request
 }
 
 // send writes an input, as the runner would record it, and returns the request.
