@@ -142,9 +142,14 @@ func (a *attempt) ask(ctx context.Context) error {
 // askAgent sends the message, or after a loss the prompt that resumes it.
 func (a *attempt) askAgent(ctx context.Context) error {
 	m := a.checkpoint.Open.Resume.Prompt(a.message())
-	return a.dialogue.Say(ctx, a.promptID(), adapters.Prompt{
-		MessageID: m.ID, Text: m.Text, Parts: m.Parts, Model: a.checkpoint.Model, Permission: adapters.Permission(a.checkpoint.Permission),
-	})
+	return a.dialogue.Say(ctx, a.promptID(), a.prompt(m.ID, m.Text, m.Parts))
+}
+
+// prompt returns a prompt with the turn's model and permission.
+func (a *attempt) prompt(id, text string, parts []event.Part) adapters.Prompt {
+	return adapters.Prompt{
+		MessageID: id, Text: text, Parts: parts, Model: a.checkpoint.Model, Permission: adapters.Permission(a.checkpoint.Permission),
+	}
 }
 
 // endTerminated ends the agent of an execution whose session's workflow was ended from

@@ -116,7 +116,9 @@ func (a *attempt) steer(ctx context.Context, m steering.Message) error {
 		return err
 	}
 	// Not under its prompt's id: it may have to be sent again after this agent has exited.
-	sent, err := a.trySend(ctx, a.inputID("steer-"+m.ID), adapters.Prompt{MessageID: m.ID, Text: m.Text, Parts: m.Parts, Steer: true})
+	prompt := a.prompt(m.ID, m.Text, m.Parts)
+	prompt.Steer = true
+	sent, err := a.trySend(ctx, a.inputID("steer-"+m.ID), prompt)
 	if sent || err != nil {
 		return err
 	}
