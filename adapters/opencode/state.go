@@ -101,6 +101,16 @@ func (t *thread) learn(i *info) (m *message, first bool) {
 	return m, first
 }
 
+// lastFailed reports whether the answer before the latest message failed.
+func (t *thread) lastFailed() bool {
+	for _, m := range slices.Backward(t.Messages[:len(t.Messages)-1]) {
+		if m.Role == "assistant" {
+			return m.Failed
+		}
+	}
+	return false
+}
+
 // busy reports whether an answer is in progress.
 func (t *thread) busy() bool {
 	return slices.ContainsFunc(t.Messages, func(m message) bool { return m.Role == "assistant" && !m.Done })
@@ -200,6 +210,8 @@ type handed struct {
 	Part    string `json:"part,omitempty"`
 	// Late: it found the agent working.
 	Late bool `json:"late,omitempty"`
+	// Doubted: the server reported a failure since, which may be that of storing it.
+	Doubted bool `json:"doubted,omitempty"`
 }
 
 // opening is the state of a process before it takes prompts.

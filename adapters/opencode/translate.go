@@ -205,6 +205,7 @@ func (t *translator) answerBegins(th *thread, m *message) {
 	if th.Conversation != event.Main {
 		return
 	}
+	t.continued(th)
 	t.Turn.Active, t.Turn.Running, t.Turn.Rested = true, true, false
 	if t.Turn.Early {
 		t.Turn.Early = false

@@ -67,8 +67,33 @@ func (t *translator) sessionError(p *properties) {
 	}
 	failure := event.ErrorInfo{Message: p.Error.text(), Code: p.Error.code()}
 	t.Emit(conversation, event.Error{ErrorInfo: failure})
-	if conversation == event.Main && t.Turn.Active { // it may come behind the turn's end
-		t.Turn.Error = &failure
+	if conversation == event.Main {
+		t.mainFailed(t.thread(t.Main), &failure)
+	}
+}
+
+// mainFailed is called when the server reports a failure of the main conversation, which
+// may come behind the turn's end. A prompt that it fails to store is reported in no other
+// way: it isn't waited for any more, and a turn of which nothing else is known has ended.
+func (t *translator) mainFailed(th *thread, failure *event.ErrorInfo) {
+	for i := range t.Turn.Waiting {
+		t.Turn.Waiting[i].Doubted = true
+	}
+	if !t.Turn.Active {
+		return
+	}
+	t.Turn.Error = failure
+	if w := t.Turn.Waiting; len(w) == 1 && !w[0].Late && !t.Turn.Running && !th.busy() {
+		t.endTurn(th)
+	}
+}
+
+// continued is called when an answer begins: a failure that was reported before it, and was not
+// that of the answer before, did not end the turn. Such is a request that was too long, for
+// which the server makes a summary of the conversation.
+func (t *translator) continued(th *thread) {
+	if !t.Turn.Running || !th.lastFailed() {
+		t.Turn.Error, t.Turn.Idle = nil, false
 	}
 }
 
@@ -96,7 +121,8 @@ func (t *translator) sessionIdle(session string) {
 		}
 		return
 	}
-	waits := len(t.Turn.Waiting) > 0 && t.Turn.Error == nil
+	awaited := slices.ContainsFunc(t.Turn.Waiting, func(h handed) bool { return !h.Doubted })
+	waits := awaited && t.Turn.Error == nil
 	if t.Turn.Rested = waits; !t.Turn.Active || waits || th.busy() && !t.leftOpen(th) {
 		return
 	}
@@ -227,6 +253,9 @@ func (t *translator) handedOver(request string, body json.RawMessage) {
 	}
 	_ = json.Unmarshal(body, &b) // the server rejects another shape
 	h := handed{Request: request, Late: t.Turn.Active}
+	if !h.Late { // the server has had the time of a turn to store the others
+		t.Turn.Waiting = slices.DeleteFunc(t.Turn.Waiting, func(h handed) bool { return h.Doubted })
+	}
 	if len(b.Parts) > 0 {
 		h.Part = b.Parts[0].ID
 	}

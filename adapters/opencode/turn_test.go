@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -373,14 +374,191 @@ func TestResync(t *testing.T) {
 	require.Empty(t, k.Due())
 	k.Step(traffic.Record{Dir: event.DirSig, Line: "events again"})
 	due := k.Due()
-	require.Len(t, due, 2)
+	require.Len(t, due, 4)
 	for _, m := range due {
 		require.Empty(t, k.Step(traffic.Record{Dir: event.DirIn, Line: string(m.Data)}))
 	}
 	events := k.receive(`{"type":"sojourn.response","id":"%s","status":200,"body":[{"info":{"id":"msg_2","sessionID":"%s","role":"assistant","time":{"completed":3}},
 		"parts":[{"id":"prt_9","messageID":"msg_2","sessionID":"%s","type":"text","text":"missed","time":{"start":1,"end":2}}]}]}`, due[0].ID, k.main, k.main)
 	require.Equal(t, "missed", *events[0].Payload.(event.BlockUpsert).Block.Content)
-	require.Len(t, idles(k.receive(`{"type":"sojourn.response","id":"%s","status":200,"body":{}}`, due[1].ID)), 1)
+	require.Len(t, idles(k.receive(`{"type":"sojourn.response","id":"%s","status":200,"body":{}}`, due[3].ID)), 1)
+}
+
+// resync has the stream of events break and open again, and answers what is asked then: with
+// the messages, the open permission requests and the open questions.
+func (k *talk) resync(messages, permissions, questions string) (events []event.Event) {
+	k.t.Helper()
+	k.Step(traffic.Record{Dir: event.DirSig, Line: "events lost"})
+	k.Step(traffic.Record{Dir: event.DirSig, Line: "events again"})
+	bodies := map[string]string{
+		"/session/" + k.main + "/message?limit=30": messages, "/permission": permissions, "/question": questions,
+		"/session/status": `{"` + k.main + `":{"type":"busy"}}`,
+	}
+	for _, m := range k.Due() {
+		k.Step(traffic.Record{Dir: event.DirIn, Line: string(m.Data)})
+		var request struct{ Path string }
+		require.NoError(k.t, json.Unmarshal(m.Data, &request))
+		require.Contains(k.t, bodies, request.Path)
+		events = append(events, k.receive(`{"type":"sojourn.response","id":"%s","status":200,"body":%s}`, m.ID, bodies[request.Path])...)
+	}
+	return events
+}
+
+// What a long turn has used is counted once, also where the list of messages that is
+// requested after a gap is longer than what is remembered. What was missed is counted.
+func TestResyncCountsUsageOnce(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	k.takes("msg_000", "prt_000sojourn_m1")
+	parts := func(n int) (start, finish string) {
+		at := fmt.Sprintf(`"messageID":"msg_%03d","sessionID":"%s"`, n, k.main)
+		return fmt.Sprintf(`{"id":"prt_%03da",%s,"type":"step-start"}`, n, at),
+			fmt.Sprintf(`{"id":"prt_%03db",%s,"type":"step-finish","reason":"tool-calls","cost":1,"tokens":{"input":10,"output":1}}`, n, at)
+	}
+	costs, calls := 0.0, 0
+	count := func(events []event.Event) {
+		for _, e := range events {
+			if p, ok := e.Payload.(event.MetadataUpdate); ok {
+				calls += p.Calls
+				if p.CostUSD != nil {
+					costs += *p.CostUSD
+				}
+			}
+		}
+	}
+	const seen, last = 28, 29
+	var list []string
+	for n := 1; n <= last; n++ {
+		start, finish := parts(n)
+		if n <= seen {
+			k.assistant(fmt.Sprintf("msg_%03d", n), "")
+			count(k.receive(`{"type":"message.part.updated","properties":{"sessionID":"%s","part":%s}}`, k.main, start))
+			if n < seen { // the stream breaks while that one is written
+				count(k.receive(`{"type":"message.part.updated","properties":{"sessionID":"%s","part":%s}}`, k.main, finish))
+				k.assistant(fmt.Sprintf("msg_%03d", n), `,"time":{"completed":2}`)
+			}
+		}
+		list = append(list, fmt.Sprintf(`{"info":{"id":"msg_%03d","sessionID":"%s","role":"assistant","time":{"completed":2}},"parts":[%s,%s]}`, n, k.main, start, finish))
+	}
+	count(k.resync("["+strings.Join(list, ",")+"]", "[]", "[]"))
+	require.Equal(t, last, calls)
+	require.InDelta(t, float64(last), costs, 0.01)
+}
+
+// What the agent asked while the stream of events was broken is shown, and what was asked
+// before is not shown again.
+func TestResyncShowsWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	k.takes("msg_1", "prt_000sojourn_m1")
+	k.assistant("msg_2", "")
+	request := func(id string) string {
+		return `{"id":"` + id + `","sessionID":"` + k.main + `","permission":"bash","patterns":["ls"],"metadata":{"command":"ls"},"always":["ls *"],"tool":{"messageID":"msg_2","callID":"c1"}}`
+	}
+	k.receive(`{"type":"permission.asked","properties":%s}`, request("per_1"))
+	events := k.resync("[]", "["+request("per_1")+","+request("per_2")+"]",
+		`[{"id":"que_1","sessionID":"`+k.main+`","questions":[{"question":"A?"}]}]`)
+	var asked []string
+	for _, e := range events {
+		if p, ok := e.Payload.(event.PermissionRequested); ok {
+			asked = append(asked, p.RequestID+" "+p.ToolName)
+		}
+	}
+	require.Equal(t, []string{"per_2 bash", "que_1 question"}, asked)
+	require.Equal(t, "/question/que_1/reply", k.send("a1", adapters.Answer{RequestID: "que_1", Allow: true})["path"])
+}
+
+// A request that was too long for the model is reported as an error; the server makes a summary
+// and continues. The turn has not failed, unless the summary fails too.
+func TestTurnSavedByCompaction(t *testing.T) {
+	t.Parallel()
+	for _, saved := range []bool{true, false} {
+		k := newTalk(t)
+		overflow := func() {
+			k.receive(`{"type":"session.error","properties":{"sessionID":"%s","error":{"name":"ContextOverflowError","data":{"message":"prompt is too long"}}}}`, k.main)
+		}
+		k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+		k.takes("msg_1", ofPrompt+"m1")
+		k.assistant("msg_2", "")
+		overflow()
+		k.assistant("msg_2", `,"time":{"completed":2}`)
+		k.receive(`%s`, messageOf(k.main, "msg_3", "user"))
+		k.receive(`%s`, partOf(k.main, `"id":"prt_3","messageID":"msg_3","type":"compaction","auto":true,"overflow":true`))
+		k.assistant("msg_4", `,"summary":true`)
+		if saved {
+			k.assistant("msg_4", `,"summary":true,"finish":"stop","time":{"completed":3}`)
+			k.assistant("msg_5", `,"finish":"stop","time":{"completed":4}`)
+		} else {
+			overflow()
+			k.assistant("msg_4", `,"summary":true,"time":{"completed":3},"error":{"name":"ContextOverflowError","data":{"message":"too large to compact"}}`)
+		}
+		ends := idles(k.idle())
+		require.Len(t, ends, 1)
+		require.Equal(t, saved, ends[0].Error == nil)
+	}
+}
+
+// A failed answer fails its turn, also when a message that was folded into it is answered.
+func TestFailureStaysWithAFoldedMessage(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	k.takes("msg_1", ofPrompt+"m1")
+	k.assistant("msg_2", "")
+	k.receive(`{"type":"session.error","properties":{"sessionID":"%s","error":{"name":"APIError","data":{"message":"no","statusCode":400}}}}`, k.main)
+	k.assistant("msg_2", `,"error":{"name":"APIError","data":{"message":"no","statusCode":400}},"time":{"completed":2}`)
+	k.assistant("msg_3", "")
+	k.assistant("msg_3", `,"time":{"completed":3}`)
+	ends := idles(k.idle())
+	require.Len(t, ends, 1)
+	require.NotNil(t, ends[0].Error)
+}
+
+// A prompt that the server accepts and fails to store is reported as an error, and nothing
+// else follows: its turn fails, and the next one ends.
+func TestPromptThatIsNotStored(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	k.receive(`{"type":"sojourn.response","id":"prompt-1","status":204}`)
+	ends := idles(k.receive(`{"type":"session.error","properties":{"sessionID":"%s","error":{"name":"UnknownError","data":{"message":"ENOENT"}}}}`, k.main))
+	require.Len(t, ends, 1)
+	require.Equal(t, "ENOENT", ends[0].Error.Message)
+	k.completes("m2")
+}
+
+// completes plays a whole turn.
+func (k *talk) completes(message string) {
+	k.t.Helper()
+	k.send("prompt-"+message, adapters.Prompt{MessageID: message, Text: "x"})
+	require.Empty(k.t, idles(k.idle()), "the prompt has not been taken")
+	k.takes("msg_"+message, ofPrompt+message)
+	k.assistant("msg_to_"+message, "")
+	k.assistant("msg_to_"+message, `,"time":{"completed":2}`)
+	ends := idles(k.idle())
+	require.Len(k.t, ends, 1)
+	require.Nil(k.t, ends[0].Error)
+}
+
+// A steered message that the server fails to store fails no turn, neither the one that runs nor
+// the next.
+func TestSteeredMessageThatIsNotStored(t *testing.T) {
+	t.Parallel()
+	k := newTalk(t)
+	k.send("prompt-1", adapters.Prompt{MessageID: "m1", Text: "x"})
+	k.takes("msg_1", ofPrompt+"m1")
+	k.assistant("msg_2", "")
+	k.send("steer-m2", adapters.Prompt{MessageID: "m2", Text: "y", Steer: true})
+	require.Empty(t, idles(k.receive(`{"type":"session.error","properties":{"sessionID":"%s","error":{"name":"UnknownError","data":{"message":"ENOENT"}}}}`, k.main)))
+	k.assistant("msg_2", `,"time":{"completed":2}`)
+	k.assistant("msg_3", "")
+	k.assistant("msg_3", `,"time":{"completed":3}`)
+	ends := idles(k.idle())
+	require.Len(t, ends, 1)
+	require.Nil(t, ends[0].Error)
+	k.completes("m3")
 }
 
 // What the program prints beside its log before it exits is a warning: a turn
