@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -168,27 +169,35 @@ func frontMatter(text string, keys []string, add string) string {
 	return "---\n" + strings.Join(head, "\n") + "\n---\n" + body
 }
 
+// keepKeys keeps the lines of some keys, whose values the agent understands.
 func keepKeys(lines, keys []string) []string {
 	var out []string
-	keep := false
-	for _, line := range lines {
-		if line != "" && line[0] != ' ' && line[0] != '\t' && line[0] != '-' {
-			key, value, _ := strings.Cut(line, ":")
-			keep = slices.Contains(keys, key) && understood(key, strings.TrimSpace(value))
+	for len(lines) > 0 {
+		n := 1
+		for n < len(lines) && (lines[n] == "" || strings.ContainsAny(lines[n][:1], " \t-")) {
+			n++
 		}
-		if keep {
-			out = append(out, line)
+		key, value, _ := strings.Cut(lines[0], ":")
+		if slices.Contains(keys, key) && understood(key, strings.TrimSpace(value), lines[1:n]) {
+			out = append(out, lines[:n]...)
 		}
+		lines = lines[n:]
 	}
 	return out
 }
 
-// understood refuses values in the form of other agents: lists of tools on one
-// line, models without their provider.
-func understood(key, value string) bool {
+// toolSwitch is a line of the agent's own form of tools: whether it has one.
+var toolSwitch = regexp.MustCompile(`^\s+[^\s#-][^#]*:\s+(true|false)\s*(#.*)?$`)
+
+// understood refuses values in the form of other agents: lists of tools, models without
+// their provider. below are the lines below the key's.
+func understood(key, value string, below []string) bool {
 	switch key {
 	case "tools":
-		return value == ""
+		return value == "" && !slices.ContainsFunc(below, func(line string) bool {
+			line = strings.TrimRight(line, " \t\r")
+			return line != "" && !strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") && !toolSwitch.MatchString(line)
+		})
 	case "model":
 		return strings.Contains(value, "/")
 	}

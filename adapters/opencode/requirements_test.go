@@ -236,3 +236,25 @@ func TestR89AdapterInterface(t *testing.T) {
 	require.True(t, slices.ContainsFunc(a.Info().Limits, func(s string) bool { return strings.Contains(s, "ripgrep") }))
 	require.NotEmpty(t, New().Info().Variables)
 }
+
+// A key of a subagent's file that another agent writes in a form that keeps this one from
+// starting is left out; in its own form it is kept.
+func TestToolsInTheFormOfOthers(t *testing.T) {
+	t.Parallel()
+	for tools, kept := range map[string]bool{
+		"tools: Read, Bash": false, "tools: [Read]": false, "tools:\n  - Read\n  - Bash": false, "tools:\n- Read\n- Bash": false,
+		"tools:\n\n  # two\n  - Read": false, "tools:\n  bash: allow": false,
+		"tools:\n  bash: false\n  # no\n  \"my_*\": true # yes": true,
+	} {
+		files, err := New().ProfileFiles(adapters.Profile{Subagents: map[string]string{
+			"rev": "---\ndescription: d\n" + tools + "\nhidden: true\n---\nReview.\n",
+		}}, launch())
+		require.NoError(t, err)
+		at := slices.IndexFunc(files, func(f adapters.File) bool { return strings.HasSuffix(f.Path, "rev.md") })
+		want := "---\ndescription: d\nhidden: true\nmode: subagent\n---\nReview.\n"
+		if kept {
+			want = strings.Replace(want, "\nhidden", "\n"+tools+"\nhidden", 1)
+		}
+		require.Equal(t, want, string(files[at].Data), tools)
+	}
+}
