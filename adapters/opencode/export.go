@@ -187,7 +187,7 @@ func (e *exporter) rows() error {
 		case changed != nil && (table == "message" || table == "part" || table == "event_sequence"):
 			err = e.named(table, changed[table])
 		case e.timed(table):
-			err = e.newer(table)
+			err = e.newer(table, changed[table])
 		default:
 			err = e.whole(table)
 		}
@@ -301,7 +301,7 @@ func (e *exporter) log() (map[string][]string, error) {
 	if !slices.Contains(e.tables, logTable) {
 		return nil, nil
 	}
-	named := changedRows{ids: map[string]map[string]bool{"message": {}, "part": {}, "event_sequence": {}}}
+	named := changedRows{ids: map[string]map[string]bool{"session": {}, "message": {}, "part": {}, "event_sequence": {}}}
 	err := e.w.query(e.db, logTable, "WHERE rowid > ?", func(columns []string, values []any) {
 		e.now.Log, _ = values[0].(int64)
 		if e.from && named.bytes <= maxNamed {
@@ -331,6 +331,7 @@ func (e *exporter) log() (map[string][]string, error) {
 func (c *changedRows) addEvent(columns []string, values []any) {
 	data, _ := values[slices.Index(columns, "data")].(string)
 	session, _ := values[slices.Index(columns, "aggregate_id")].(string)
+	c.add("session", session)
 	c.add("event_sequence", session)
 	var about struct {
 		MessageID string `json:"messageID"`
@@ -398,14 +399,24 @@ func (e *exporter) timed(table string) bool {
 }
 
 // newer writes rows that may have changed since: those of the last known
-// millisecond are written again.
-func (e *exporter) newer(table string) error {
+// millisecond are written again. So are those that the log names, if their times are before
+// that: the clock may have been set back.
+func (e *exporter) newer(table string, ids []string) error {
 	e.now.Times[table] = e.was.Times[table]
-	return e.w.query(e.db, table, "WHERE time_updated >= ?", func(columns []string, values []any) {
+	written := map[string]bool{}
+	err := e.w.query(e.db, table, "WHERE time_updated >= ?", func(columns []string, values []any) {
 		if at, ok := values[slices.Index(columns, "time_updated")].(int64); ok {
 			e.now.Times[table] = max(e.now.Times[table], at)
 		}
+		if len(ids) > 0 {
+			id, _ := values[slices.Index(columns, "id")].(string)
+			written[strings.Clone(id)] = true
+		}
 	}, e.was.Times[table])
+	if err != nil {
+		return err
+	}
+	return e.named(table, slices.DeleteFunc(ids, func(id string) bool { return written[id] }))
 }
 
 // whole writes a small table if anything in it has changed. It is read twice and

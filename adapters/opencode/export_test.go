@@ -380,3 +380,39 @@ func BenchmarkExport(b *testing.B) {
 		}
 	}
 }
+
+// A native session that was made by a clock that is behind is exported with what its log
+// says of it: without it, its conversation would be a root of its own.
+func TestExportOfASessionFromThePast(t *testing.T) {
+	t.Parallel()
+	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
+	_, since := export(t, home, nil)
+	db := open1(t, home)
+	copyRow(t, db, "session", "parent_id IS NOT NULL", map[string]any{"id": "ses_past", "time_created": 1, "time_updated": 1})
+	copyRow(t, db, "event", "1", map[string]any{"id": "evt_past", "aggregate_id": "ses_past", "seq": 0})
+	lines, next := export(t, home, since)
+	require.Equal(t, 1, strings.Count(lines, `"row":{"id":"ses_past"`), lines)
+	do(t, db, "UPDATE session SET time_updated = time_updated + 1 WHERE id != 'ses_past'")
+	copyRow(t, db, "event", "aggregate_id != 'ses_past'", map[string]any{"id": "evt_next", "seq": 100000})
+	lines, _ = export(t, home, next)
+	require.NotContains(t, lines, "ses_past")
+	require.Equal(t, 1, strings.Count(lines, `{"table":"session",`), "a changed one is written once: %s", lines)
+}
+
+// copyRow adds a copy of a table's first row that matches, with other values in some columns.
+func copyRow(t *testing.T, db *sql.DB, table, where string, changes map[string]any) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT * FROM "+table+" WHERE "+where+" LIMIT 1")
+	require.NoError(t, err)
+	columns, err := rows.Columns()
+	require.NoError(t, err)
+	require.NoError(t, rows.Close())
+	var args []any
+	values := slices.Clone(columns)
+	for i, c := range columns {
+		if v, ok := changes[c]; ok {
+			values[i], args = "?", append(args, v)
+		}
+	}
+	do(t, db, fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s WHERE %s LIMIT 1", table, strings.Join(columns, ", "), strings.Join(values, ", "), table, where), args...)
+}
