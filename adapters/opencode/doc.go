@@ -14,8 +14,10 @@
 // it alone; the runner reads its stream of events and sends it requests, one at a
 // time. The opening is the request for a session with the chosen id, which is
 // harmless to repeat. Prompts are sent without waiting for their answer, each
-// with its model and system prompt. Its home and its configuration are used by
-// that session only. It has no telemetry; self-update, sharing, snapshots of the
+// with its model and system prompt. The rules for permissions are in the server's
+// environment, as they are when it starts; those that an earlier one stored with the
+// session are overruled before the first prompt. Its home and its configuration are
+// used by that session only. It has no telemetry; self-update, sharing, snapshots of the
 // workspace and the request for a title are off.
 //
 // The server orders messages by ids that it derives from the time, so the adapter
