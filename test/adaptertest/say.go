@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,10 +52,13 @@ func (r *Rig) Prompt(p adapters.Prompt) string {
 // Say sends an input to the agent, as soon as the agent can take it.
 func (r *Rig) Say(id string, in adapters.Input) {
 	r.t.Helper()
+	require.NoError(r.t, r.trySay(id, in))
+}
+
+func (r *Rig) trySay(id string, in adapters.Input) error {
 	r.mu.Lock()
-	err := r.dialogue.Say(r.t.Context(), id, in)
-	r.mu.Unlock()
-	require.NoError(r.t, err)
+	defer r.mu.Unlock()
+	return r.dialogue.Say(r.t.Context(), id, in)
 }
 
 // input returns an unused input id.
@@ -118,11 +122,17 @@ func (r *Rig) SetModel(model string) {
 	r.Say(r.input("model"), adapters.SetModel{Model: model})
 }
 
-// SetPermission changes the permission mode.
+// SetPermission changes the permission mode. A process that can't change to it is started
+// anew, as by a host.
 func (r *Rig) SetPermission(p adapters.Permission) {
 	r.t.Helper()
 	r.Launch.Permission = p
-	r.Say(r.input("permission"), adapters.SetPermission{Permission: p})
+	err := r.trySay(r.input("permission"), adapters.SetPermission{Permission: p})
+	if errors.Is(err, adapters.ErrUnsupported) {
+		r.Restart()
+		return
+	}
+	require.NoError(r.t, err)
 }
 
 // Is is a predicate for Await that matches any event with that payload.
