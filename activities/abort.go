@@ -26,7 +26,7 @@ func (s *Session) abort(ctx context.Context, in contract.EmitInput) (contract.Em
 	if err != nil {
 		return contract.EmitOutput{}, err
 	}
-	out := contract.EmitOutput{Ended: f.Ended, Used: l.spent.Execution}
+	out := contract.EmitOutput{Ended: f.Ended, Used: l.used.Execution}
 	if l.stream.Ended != nil {
 		ended, _ := session.ResultOf(*l.stream.Ended, f.MessageID)
 		out.Ended = &ended
@@ -66,7 +66,7 @@ func (s *Session) keepUnarchived(ctx context.Context, in contract.FinishInput, r
 type lost struct {
 	adapter   adapters.Adapter
 	stream    *turn.History
-	spent     *spent
+	used      *usedBefore
 	persisted reducer.State
 }
 
@@ -86,7 +86,7 @@ func (s *Session) readLost(ctx context.Context, in contract.EmitInput, agent str
 	if u := in.Abort.Unarchived; u != nil {
 		scope.After, scope.Anchor, scope.Earlier = min(u.AfterSeq, scope.After), u.Anchor, messagesOf(l.adapter, u.Messages)
 	}
-	l.stream, l.spent = turn.NewHistory(scope), &spent{executionID: scope.ExecutionID, parks: in.Abort.Parks}
+	l.stream, l.used = turn.NewHistory(scope), &usedBefore{executionID: scope.ExecutionID, parks: in.Abort.Parks}
 	if err := l.read(ctx, s.Stream, in.SessionID); err != nil {
 		return l, err
 	}
@@ -101,7 +101,7 @@ func (s *Session) readLost(ctx context.Context, in contract.EmitInput, agent str
 func (l lost) read(ctx context.Context, log *stream.Log, sessionID string) error {
 	return eachAfter(ctx, log, sessionID, l.stream.Next(), func(ev event.Event) bool {
 		l.stream.Add(ev)
-		l.spent.Add(ev)
+		l.used.Add(ev)
 		return true
 	})
 }

@@ -210,7 +210,7 @@ func (a *attempt) resumeMachine() {
 		a.machine.Resume = *o.Resume
 	}
 	a.machine.Cut, a.machine.Steered = o.Cut, o.Steered
-	a.machine.Summary.Resume(o.Spent)
+	a.machine.Summary.Resume(o.UsedBefore)
 	maps.Copy(a.machine.Answers, o.Answers)
 	if o.Interrupt != nil {
 		a.machine.ContinueInterrupt(o.Interrupt.Reason, o.InterruptedAt, time.Now())
@@ -295,8 +295,8 @@ func (a *attempt) resumed(ctx context.Context) (events []event.Event, begun bool
 	}
 	events = r.Decide(a.message(), a.in.ExecutionID, h.History, persisted, a.policy("").Effects, time.Now().UTC())
 	a.machine.Steered, _ = a.machine.Steered.Persisted(persisted, h.Refused)
-	a.checkpoint.Open.Steered, a.checkpoint.Open.Spent = a.machine.Steered, h.spent.Execution
-	a.machine.Summary.Resume(h.spent.Execution)
+	a.checkpoint.Open.Steered, a.checkpoint.Open.UsedBefore = a.machine.Steered, h.used.Execution
+	a.machine.Summary.Resume(h.used.Execution)
 	begun = h.Started
 	h.DropBlocks()
 	a.machine.HasServer, a.machine.Resume = true, *r

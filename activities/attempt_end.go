@@ -159,7 +159,7 @@ func (a *attempt) adopt(ctx context.Context) (out contract.RunTurnOutput, err er
 	} else {
 		out.Result = *a.in.Resumes.Ended // from the lost host's last heartbeat; the stream was deleted
 	}
-	out.SetUsed(a.history.spent.Execution)
+	out.SetUsed(a.history.used.Execution)
 	if err := a.emitLostOfEnded(ctx); err != nil {
 		return out, err
 	}

@@ -22,13 +22,13 @@ type history struct {
 	*turn.History
 	// whole reports whether it has all blocks.
 	whole bool
-	spent spent
+	used  usedBefore
 }
 
 // Add adds the next event of the stream.
 func (h *history) Add(ev event.Event) {
 	h.History.Add(ev)
-	h.spent.Add(ev)
+	h.used.Add(ev)
 }
 
 // read reads what the stream has of the execution after the last read. blocks selects those
@@ -38,7 +38,7 @@ func (a *attempt) read(ctx context.Context, blocks func(event.Event) bool) (*his
 		return nil, err
 	}
 	if a.history == nil || blocks == nil && !a.history.whole {
-		a.history = &history{turn.NewHistory(a.scope(blocks)), blocks == nil, spent{executionID: a.in.ExecutionID, parks: parksOf(a.in)}}
+		a.history = &history{turn.NewHistory(a.scope(blocks)), blocks == nil, usedBefore{executionID: a.in.ExecutionID, parks: parksOf(a.in)}}
 	}
 	h := a.history
 	err := eachAfter(ctx, a.host.o.Stream, a.in.Agent.SessionID, h.Next(), func(ev event.Event) bool { h.Add(ev); return true })

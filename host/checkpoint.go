@@ -74,9 +74,9 @@ type Execution struct {
 	// ParkedOutput is what its agent had used when that began; nil also in checkpoints of
 	// older builds.
 	ParkedOutput *contract.RunTurnOutput `json:"parkedOutput,omitempty"`
-	// Spent is what the execution had used before its agent was lost, without what was
+	// UsedBefore is what the execution had used before its agent was lost, without what was
 	// counted when it was parked.
-	Spent limits.Execution `json:"spent,omitzero"`
+	UsedBefore limits.Execution `json:"usedBefore,omitzero"`
 	// Resume is how the turn continues after its agent was lost; nil if it was not.
 	Resume *turn.Resume `json:"resume,omitempty"`
 }

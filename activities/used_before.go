@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/limits"
 )
 
-// spent is what the stream has of what an execution used before its runner or host was
+// usedBefore is what the stream has of what an execution used before its runner or host was
 // lost. What it had used when it was parked is counted already.
-type spent struct {
+type usedBefore struct {
 	limits.Execution
 	executionID string
 	// parks counts the parkings that the workflow knows.
@@ -23,15 +23,15 @@ func parkedID(executionID string, n int) string {
 	return fmt.Sprintf("sojourn-%s-parked-%d", executionID, n)
 }
 
-func (s *spent) Add(ev event.Event) {
+func (u *usedBefore) Add(ev event.Event) {
 	switch p := ev.Payload.(type) {
 	case event.QueryStarted:
-		s.begun = s.begun || s.parks == 0 && p.ExecutionID == s.executionID
+		u.begun = u.begun || u.parks == 0 && p.ExecutionID == u.executionID
 	case event.BlockUpsert:
-		s.begun = s.begun || s.parks > 0 && p.Block.ID == parkedID(s.executionID, s.parks)
+		u.begun = u.begun || u.parks > 0 && p.Block.ID == parkedID(u.executionID, u.parks)
 	case event.MetadataUpdate:
-		if s.begun {
-			s.Execution.Add(ev)
+		if u.begun {
+			u.Execution.Add(ev)
 		}
 	}
 }
