@@ -25,7 +25,7 @@ type Request struct {
 	ToolUseID string `json:"toolUseId,omitempty"`
 	Title     string `json:"title,omitempty"`
 	// Input and Questions are as in event.PermissionRequested; Cut reports that they are
-	// left out because they are long.
+	// left out because they are long: then the Questions of a question are an empty list.
 	Input     json.RawMessage `json:"input,omitempty"`
 	Questions json.RawMessage `json:"questions,omitempty"`
 	Cut       bool            `json:"cut,omitempty"`
@@ -136,7 +136,10 @@ func (p *Parked) Add(ask event.PermissionRequested, at time.Time) {
 		kept += len(before.Input) + len(before.Questions)
 	}
 	if kept > maxKept {
-		r.Input, r.Questions, r.Cut = nil, nil, true
+		r.Input, r.Cut = nil, true
+		if len(r.Questions) > 0 {
+			r.Questions = json.RawMessage(`[]`) // still a question
+		}
 	}
 	p.Requests = append(p.Requests, r)
 }
@@ -204,7 +207,7 @@ func (p *Parked) Decide(id string, answer Decision) (known, first bool) {
 // until the next one is late; 0 for never.
 func (p *Parked) Late(now time.Time) (late []Decision, next time.Duration) {
 	for _, r := range p.Requests {
-		if answer, reason, passed := p.Deadline.Passed(r.At, now); passed {
+		if answer, reason, passed := p.Deadline.Passed(r.Event(), r.At, now); passed {
 			late = append(late, Decision{Request: r, Allow: answer == Allow, Message: reason, By: event.ByDeadline})
 		} else if p.Deadline.AfterMS > 0 {
 			in := r.At.Add(time.Duration(p.Deadline.AfterMS) * time.Millisecond).Sub(now)
@@ -226,10 +229,10 @@ func (p *Parked) Notice() string {
 func (r Request) words() string {
 	what := string(r.Input)
 	switch {
-	case len(r.Questions) > 0:
-		what = string(r.Questions)
 	case r.Cut:
 		what = "(what it asks for is long, and in the conversation)"
+	case len(r.Questions) > 0:
+		what = string(r.Questions)
 	}
 	return strings.TrimSpace(cmp.Or(r.ToolName, r.Title, "a question") + " " + what)
 }

@@ -84,6 +84,27 @@ func TestTakeWhatWasChanged(t *testing.T) {
 	require.JSONEq(t, `{"answers":["yes"]}`, string(d.Given))
 }
 
+// A question stays one when it is too long to be stored: its answer is passed on, and no
+// deadline allows it.
+func TestLongQuestion(t *testing.T) {
+	t.Parallel()
+	p := Parked{Deadline: Deadline{AfterMS: 1, Answer: Allow}}
+	long := asks("r1", "AskUserQuestion", `{}`)
+	long.Questions = json.RawMessage(`["` + strings.Repeat("x", maxKept) + `"]`)
+	p.Add(long, time.Time{})
+	require.Less(t, len(p.Requests[0].Questions), 10)
+	require.Contains(t, p.Notice(), "request r1: AskUserQuestion (what it asks for is long")
+	late, _ := p.Late(time.Time{}.Add(time.Second))
+	require.Len(t, late, 1)
+	require.False(t, late[0].Allow)
+	p.Decide("r1", Decision{Allow: true, Given: json.RawMessage(`{"answers":["yes"]}`)})
+	long.RequestID = "r2"
+	d, ok := Take(p.Decisions, long, nil)
+	require.True(t, ok)
+	require.JSONEq(t, `{"answers":["yes"]}`, string(d.Given))
+	require.Contains(t, Words(p.Decisions), `answered: AskUserQuestion (what it asks for is long, and in the conversation). The answer is: {"answers":["yes"]}`)
+}
+
 func TestParkedDecide(t *testing.T) {
 	t.Parallel()
 	var none *Parked

@@ -109,13 +109,14 @@ func (d Deadline) Validate() error {
 	return nil
 }
 
-// Passed returns the answer to a request made at asked, once it is late.
-func (d Deadline) Passed(asked, now time.Time) (answer Answer, reason string, late bool) {
+// Passed returns the answer to a request made at asked, once it is late. A question to the
+// user is never allowed so: that would be an answer that says nothing.
+func (d Deadline) Passed(req event.PermissionRequested, asked, now time.Time) (answer Answer, reason string, late bool) {
 	after := time.Duration(d.AfterMS) * time.Millisecond
 	if after == 0 || now.Sub(asked) < after {
 		return "", "", false
 	}
-	if d.Answer == Allow {
+	if d.Answer == Allow && len(req.Questions) == 0 {
 		return Allow, "", true
 	}
 	return Deny, fmt.Sprintf("Nobody answered within %s.", after), true
@@ -137,16 +138,21 @@ func (rs Rules) Validate() error {
 	return nil
 }
 
-// Answer answers a request, and returns the reason of a denial. No rule answers a question
-// to the user, which is not about a tool.
+// Answer answers a request, and returns the reason of a denial. A question to the user is not
+// about a tool: no rule answers it, and no allowance does, which would say nothing. It is left
+// to a person unless everything is denied.
 func (rs Rules) Answer(req event.PermissionRequested, standing Answer) (Answer, string) {
-	if len(req.Questions) == 0 {
-		tool := strings.ToLower(req.ToolName)
-		about := sync.OnceValue(func() subject { return subjectOf(tool, req.Input) })
-		for _, r := range rs {
-			if like(strings.ToLower(r.Tool), tool) && r.matches(about()) {
-				return r.Answer, r.reason()
-			}
+	switch {
+	case len(req.Questions) > 0 && standing == Deny:
+		return Deny, "Nobody answers questions in this session."
+	case len(req.Questions) > 0:
+		return Ask, ""
+	}
+	tool := strings.ToLower(req.ToolName)
+	about := sync.OnceValue(func() subject { return subjectOf(tool, req.Input) })
+	for _, r := range rs {
+		if like(strings.ToLower(r.Tool), tool) && r.matches(about()) {
+			return r.Answer, r.reason()
 		}
 	}
 	return standing, "This session's policy denies it."

@@ -114,9 +114,25 @@ func TestRules(t *testing.T) {
 	require.Equal(t, Ask, got)
 	_, reason := rules.Answer(command("bash", "git push"), Allow)
 	require.Equal(t, "people push", reason)
+}
+
+// A question is a person's: no rule answers it, and an allowance would be an answer that says
+// nothing.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
 	question := event.PermissionRequested{ToolName: "mcp__ask", Questions: json.RawMessage(`[{}]`)}
-	got, _ = rules.Answer(question, Ask)
-	require.Equal(t, Ask, got, "a question is a person's")
+	rules := Rules{{Tool: "*", Answer: Allow}}
+	for standing, want := range map[Answer]Answer{Allow: Ask, Ask: Ask, "": Ask, Deny: Deny} {
+		got, _ := rules.Answer(question, standing)
+		require.Equal(t, want, got, standing)
+	}
+	_, reason := rules.Answer(question, Deny)
+	require.Equal(t, "Nobody answers questions in this session.", reason)
+	at := time.Unix(100, 0)
+	answer, reason, late := Deadline{AfterMS: 1000, Answer: Allow}.Passed(question, at, at.Add(time.Second))
+	require.True(t, late)
+	require.Equal(t, Deny, answer)
+	require.Equal(t, "Nobody answered within 1s.", reason)
 }
 
 func TestValidate(t *testing.T) {
@@ -130,16 +146,16 @@ func TestValidate(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(100, 0)
-	_, _, late := Deadline{}.Passed(at, at.Add(1000*time.Hour))
+	_, _, late := Deadline{}.Passed(request("Bash", `{}`), at, at.Add(1000*time.Hour))
 	require.False(t, late, "0 has no deadline")
 	d := Deadline{AfterMS: 2000}
-	_, _, late = d.Passed(at, at.Add(1999*time.Millisecond))
+	_, _, late = d.Passed(request("Bash", `{}`), at, at.Add(1999*time.Millisecond))
 	require.False(t, late)
-	answer, reason, late := d.Passed(at, at.Add(2*time.Second))
+	answer, reason, late := d.Passed(request("Bash", `{}`), at, at.Add(2*time.Second))
 	require.True(t, late)
 	require.Equal(t, Deny, answer)
 	require.Equal(t, "Nobody answered within 2s.", reason)
-	answer, _, _ = Deadline{AfterMS: 1, Answer: Allow}.Passed(at, at.Add(time.Hour))
+	answer, _, _ = Deadline{AfterMS: 1, Answer: Allow}.Passed(request("Bash", `{}`), at, at.Add(time.Hour))
 	require.Equal(t, Allow, answer)
 	require.NoError(t, d.Validate())
 	require.ErrorContains(t, Deadline{AfterMS: -1}.Validate(), "permissionDeadline.afterMs is -1")

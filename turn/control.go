@@ -161,7 +161,7 @@ func (m *Machine) answerKnown(ev event.Event) []Action {
 func (m *Machine) byDeadline(now time.Time) (do []Action) {
 	reported := m.Reported
 	for _, id := range m.Waiting {
-		if answer, reason, late := m.Policy.Deadline.Passed(m.Asked[id].At, now); late {
+		if answer, reason, late := m.Policy.Deadline.Passed(m.Asked[id].PermissionRequested, m.Asked[id].At, now); late {
 			do = append(do, m.respond(Responded{RequestID: id, Allow: answer == permission.Allow, Message: reason, By: event.ByDeadline})...)
 		}
 	}
