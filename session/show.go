@@ -69,23 +69,33 @@ func (c *Client) Show(ctx context.Context, id string, from From) (Conversation, 
 		CreatedAt: data.CreatedAt, UpdatedAt: data.UpdatedAt, Metadata: data.Metadata,
 	}
 	if from == FromStream || from == FromAuto && c.stillOpen(ctx, id) {
-		err := c.showStream(ctx, &conv, 0)
-		gap, isGap := errors.AsType[*stream.GapError](err)
-		switch {
-		case err == nil || from == FromStream || !isGap || !gap.Purged:
+		if whole, err := c.showOpen(ctx, &conv, from, missing); whole || err != nil {
 			return conv, err
-		case missing != nil && gap.Have > 0:
-			conv.Faults = append(conv.Faults, fmt.Sprintf("events 1 to %d are past the stream's retention, and the archive does not answer: %v", gap.Have-1, missing))
-			return conv, c.showStream(ctx, &conv, gap.Have-1)
-		}
-		if conv.Asks, err = c.Requests(ctx, id); err != nil && !errors.Is(err, stream.ErrPurged) {
-			conv.Faults = append(conv.Faults, err.Error())
 		}
 	}
 	if missing != nil {
 		return Conversation{}, missing
 	}
 	return conv, c.showArchive(ctx, &conv)
+}
+
+// showOpen reads what the stream has, and reports whether that is all there is to read. Of a
+// session whose first events are past retention the archive has the conversation, and the
+// stream the open requests; missing is why there is no archive.
+func (c *Client) showOpen(ctx context.Context, conv *Conversation, from From, missing error) (whole bool, err error) {
+	err = c.showStream(ctx, conv, 0)
+	gap, isGap := errors.AsType[*stream.GapError](err)
+	switch {
+	case err == nil || from == FromStream || !isGap || !gap.Purged:
+		return true, err
+	case missing != nil && gap.Have > 0:
+		conv.Faults = append(conv.Faults, fmt.Sprintf("events 1 to %d are past the stream's retention, and the archive does not answer: %v", gap.Have-1, missing))
+		return true, c.showStream(ctx, conv, gap.Have-1)
+	}
+	if conv.Asks, err = c.Requests(ctx, conv.SessionID); err != nil && !errors.Is(err, stream.ErrPurged) {
+		conv.Faults = append(conv.Faults, err.Error())
+	}
+	return false, nil
 }
 
 // record reads what the archive has of a session. It waits for the archive only if nothing
