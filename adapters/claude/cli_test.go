@@ -61,7 +61,7 @@ func TestRealInterruptAndSteering(t *testing.T) {
 
 	r.Send("GATE busy THEN TOOL bash: sleep 1")
 	require.NoError(t, r.Model.Waiting(t.Context(), "busy"))
-	steering := r.Prompt(adapters.Prompt{Text: "SAY steered", Steer: true})
+	steering := r.Prompt(adapters.Prompt{Text: "<task-notification> SAY steered", Steer: true})
 	r.Model.Open("busy")
 	folded := r.Await("MessageFolded", adaptertest.Is[event.MessageFolded]).Payload.(event.MessageFolded)
 	require.Equal(t, steering, folded.MessageID)

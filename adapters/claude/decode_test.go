@@ -39,6 +39,7 @@ type plainLine struct {
 		Type       string          `json:"type"`
 		Prompt     json.RawMessage `json:"prompt"`
 		SourceUUID string          `json:"source_uuid"`
+		Mode       string          `json:"commandMode"`
 	} `json:"attachment"`
 }
 
@@ -73,7 +74,7 @@ func (p *plainLine) read(data []byte) (fine bool) {
 		}
 	}
 	if a := p.Attachment; a != nil {
-		p.line.Attachment = &attachment{Type: a.Type, SourceUUID: a.SourceUUID}
+		p.line.Attachment = &attachment{Type: a.Type, SourceUUID: a.SourceUUID, CommandMode: a.Mode}
 		if !plainParts(a.Prompt, &p.line.Attachment.Prompt) {
 			return false
 		}

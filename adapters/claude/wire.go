@@ -154,7 +154,11 @@ type attachment struct {
 	Type       string  `json:"type"`
 	Prompt     content `json:"prompt"`
 	SourceUUID string  `json:"source_uuid"`
+	// CommandMode is modePrompt for a person's message.
+	CommandMode string `json:"commandMode"`
 }
+
+const modePrompt = "prompt"
 
 // control is the body of a control_request.
 type control struct {

@@ -80,7 +80,7 @@ func (p *parser) attached(conversation string, l *line) {
 		return
 	}
 	parts := a.Prompt.list
-	if text := joinText(parts); strings.HasPrefix(text, markNotification) {
+	if text := joinText(parts); a.CommandMode != modePrompt && strings.HasPrefix(text, markNotification) {
 		p.notification(text)
 		return
 	}
