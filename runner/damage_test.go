@@ -194,17 +194,24 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
+// onSmallDisk starts an agent whose records are on a disk of 1 MiB.
+func onSmallDisk(t *testing.T) (disk string, b *bench, c *runner.Conn) {
+	t.Helper()
+	disk = smallDisk(t, "1m")
+	b = setup(t, runner.IsolationNone)
+	b.spec.Control = filepath.Join(disk, "control")
+	b.mustStart()
+	c = b.dial()
+	say(t, c, "fine", "fine")
+	read(t, c, 0).until(event.DirOut, "echo fine")
+	return disk, b, c
+}
+
 // On a full disk the agent is ended and the spool has the reason. Nothing is
 // torn, and when there is space again the next agent starts.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t, "1m")
-	b := setup(t, runner.IsolationNone)
-	b.spec.Control = filepath.Join(disk, "control")
-	b.mustStart()
-	c := b.dial()
-	say(t, c, "fine", "fine")
-	read(t, c, 0).until(event.DirOut, "echo fine")
+	disk, b, c := onSmallDisk(t)
 	ballast := filepath.Join(disk, "ballast")
 	require.ErrorIs(t, os.WriteFile(ballast, make([]byte, 2<<20), 0o600), unix.ENOSPC)
 	_, err := c.Input(t.Context(), "flood", []byte("big 300000\n"))
@@ -241,13 +248,7 @@ func TestFullDisk(t *testing.T) {
 // record of its end is not for the lines behind it.
 func TestFullDiskLeavesNoGap(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t, "1m")
-	b := setup(t, runner.IsolationNone)
-	b.spec.Control = filepath.Join(disk, "control")
-	b.mustStart()
-	c := b.dial()
-	say(t, c, "fine", "fine")
-	read(t, c, 0).until(event.DirOut, "echo fine")
+	disk, _, c := onSmallDisk(t)
 	ballast := filepath.Join(disk, "ballast")
 	fill(t, ballast)
 	full, err := os.Stat(ballast)
