@@ -84,7 +84,7 @@ func (d *Dialogue) Say(ctx context.Context, id string, in Input) error {
 		d.waiting = append(d.waiting, waitingInput{id, in})
 		return nil
 	case !answer && len(d.waiting) > 0:
-		// What the agent can't take at all is refused now: later nobody learns of it.
+		// What the agent can't take at all is refused now: a later error would reach no caller.
 		if _, err := d.tr.Encode(id, in); errors.Is(err, ErrUnsupported) {
 			return err
 		}

@@ -185,7 +185,7 @@ func TestListWhileASessionContinuesAsNew(t *testing.T) {
 	}
 }
 
-// The list tells of a running session that its turn waits for a slot, or for a retry; what is
+// The list shows of a running session that its turn waits for a slot, or for a retry; what is
 // being tried now keeps no turn from running.
 func TestListTellsWhatKeepsATurnFromRunning(t *testing.T) {
 	t.Parallel()

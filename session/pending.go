@@ -65,7 +65,7 @@ func waitsFor(a *workflowpb.PendingActivityInfo) string {
 	return ""
 }
 
-// heldUp returns why an activity is not done that nobody is at; "" if there is none.
+// heldUp returns why an activity waits that no worker runs; "" if there is none.
 func heldUp(pending []*workflowpb.PendingActivityInfo) string {
 	for _, a := range pending {
 		if why := waitsFor(a); why != "" && a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {

@@ -16,7 +16,7 @@ import (
 )
 
 // An open session whose first events are past retention is read from the archive; its open
-// requests are in what is left of the stream.
+// requests are in the rest of the stream.
 func TestShowOfAnOldSessionHasItsOpenRequests(t *testing.T) {
 	t.Parallel()
 	a, err := archive.Open(t.Context(), archive.Options{

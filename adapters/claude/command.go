@@ -54,8 +54,8 @@ func permissionArgs(p adapters.Permission) ([]string, error) {
 	return nil, fmt.Errorf("claude: permission is %q, want allow, ask or deny", p)
 }
 
-// askingTools are the tools that exist only to ask somebody. A session that starts with allow
-// may have nobody who answers.
+// askingTools are the tools that only ask the user. A session that starts with allow may have
+// no user to answer.
 var askingTools = []string{"AskUserQuestion", "EnterPlanMode", "ExitPlanMode"}
 
 // environment isolates the process: its home and configuration are this
