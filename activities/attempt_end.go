@@ -93,7 +93,7 @@ func (a *attempt) writeEnd(ctx context.Context, f turn.Finish) error {
 		return err
 	}
 	if said := a.machine.FailureBlock(a.message(), f.Ending, time.Now()); len(said) > 0 {
-		if f.Ending.Exited {
+		if f.Ending.Exited && f.Ending.Outcome == turn.Failed {
 			said = append(said, a.unhealthy(f.Ending.Failure.Message)...)
 		}
 		if err := a.appendAt(ctx, turn.Place{Offset: f.Offset, Index: turn.IndexFailure}, said...); err != nil {

@@ -114,6 +114,9 @@ type SessionIdle struct {
 	body
 	StopReason  string `json:"stopReason,omitempty"`
 	Interrupted bool   `json:"interrupted,omitempty"`
+	// Unheard: the agent was interrupted before it reacted to its prompt, and may not
+	// have stored it.
+	Unheard bool `json:"unheard,omitempty"`
 	// Error is set when the agent's last turn failed (a model API error, say).
 	Error *ErrorInfo `json:"error,omitempty"`
 }

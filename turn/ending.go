@@ -28,6 +28,9 @@ type Ending struct {
 	Failure *event.ErrorInfo
 	// Exited reports whether the agent's process has exited.
 	Exited bool
+	// Unheard reports whether the agent may not have stored its prompt, see
+	// [event.SessionIdle].
+	Unheard bool `json:",omitempty"`
 }
 
 func failure(message, code string) *event.ErrorInfo {

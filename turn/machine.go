@@ -228,6 +228,7 @@ func (m *Machine) idle(idle event.SessionIdle, offset int64, end *Ending) *Endin
 		return end
 	}
 	e := m.idleEnding(idle)
+	e.Unheard = idle.Unheard
 	switch {
 	case offset < m.Prompt.Offset, m.Had != nil && m.Had.Offset > offset:
 		return end // of another turn, or an earlier attempt continued after it
@@ -241,8 +242,9 @@ func (m *Machine) idle(idle event.SessionIdle, offset int64, end *Ending) *Endin
 func (m *Machine) judge(r Record, end *Ending) []Action {
 	finish := func(e Ending, before ...Action) []Action { return append(before, Finish{r.Span, r.At, e}) }
 	switch {
-	case end != nil && m.Steered.Pending():
-		// It may drop what it has not taken, or start with it.
+	case end != nil && (end.Unheard || m.Steered.Pending()):
+		// It may drop what it has not taken, or start with it. One that forgets a prompt
+		// which it has not stored counts on, and its transcript does not.
 		end.Exited = true
 		return finish(*end, StopAgent{})
 	case end != nil:

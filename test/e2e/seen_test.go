@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,6 +40,47 @@ func TestSeenIsKeptOfAnInterruptedTurn(t *testing.T) {
 		restored, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromArchive)
 		require.NoError(t, err)
 		require.NotEmpty(t, texts(restored.State.Blocks, "waiting at "), "the half that was seen")
+	})
+}
+
+// TestInterruptBeforeTheAgentReacts interrupts while the agent starts: it is sent the
+// message and the interrupt at once, and Gemini CLI, which waits for a server that is
+// slow, gives the message up without storing it. Stored or not, the message is in the
+// conversation, and what comes behind it is, too.
+func TestInterruptBeforeTheAgentReacts(t *testing.T) {
+	inOwnNamespace(t)
+	store := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(store, "slow"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(store, "slow", "mcp.json"),
+		[]byte(`{"mcpServers": {"slow": {"command": "sleep", "args": ["3"]}}}`), 0o600))
+	startWorker(t, "SOJOURN_PROFILES="+store)
+	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
+		ctx := testContext(t)
+		made := newWithProfile(t, store, a.Info().Name, "slow")
+		require.Zero(t, made.code, made.err)
+		h, err := spaceOf(t).Client.Get(ctx, strings.TrimSpace(made.out))
+		require.NoError(t, err)
+		r, err := h.Send(ctx, session.Message{Text: "SAY never"})
+		require.NoError(t, err)
+		heardUntil(t, h, r.AfterSeq, nth[event.QueryStarted](1))
+		_, err = h.Interrupt(ctx, session.InterruptRequest{})
+		require.NoError(t, err)
+		res, err := h.Wait(ctx, r)
+		require.NoError(t, err)
+		require.Equal(t, session.Interrupted, res.Outcome)
+		require.Equal(t, "after", say(t, h, "SAY after").Result.Response)
+		require.NoError(t, h.Close(ctx))
+		requireParity(t, h.ID())
+
+		restored, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromArchive)
+		require.NoError(t, err)
+		var asked []string
+		for _, b := range restored.State.Blocks {
+			if b.Type == event.BlockUserMessage {
+				asked = append(asked, *b.Content)
+			}
+		}
+		require.Equal(t, []string{"SAY never", "SAY after"}, asked)
 	})
 }
 

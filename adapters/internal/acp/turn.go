@@ -190,6 +190,7 @@ func (t *Translator) promptAnswered(request string, m *message) {
 	} else {
 		idle.StopReason = stopReason(m)
 		idle.Interrupted = idle.StopReason == "cancelled"
+		idle.Unheard = idle.Interrupted && !t.Turns[0].Heard && !t.dialect.Kept
 		t.finish(idle.Interrupted)
 	}
 	if t.dialect.Spent != nil && m.Error == nil {
