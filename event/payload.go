@@ -114,8 +114,8 @@ type SessionIdle struct {
 	body
 	StopReason  string `json:"stopReason,omitempty"`
 	Interrupted bool   `json:"interrupted,omitempty"`
-	// Unheard: the agent was interrupted before it reacted to its prompt, and may not
-	// have stored it.
+	// Unheard: the agent was interrupted before it reacted to its prompt. It may not have
+	// stored it, or not be in order: its process is ended.
 	Unheard bool `json:"unheard,omitempty"`
 	// Error is set when the agent's last turn failed (a model API error, say).
 	Error *ErrorInfo `json:"error,omitempty"`

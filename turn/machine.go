@@ -243,8 +243,8 @@ func (m *Machine) judge(r Record, end *Ending) []Action {
 	finish := func(e Ending, before ...Action) []Action { return append(before, Finish{r.Span, r.At, e}) }
 	switch {
 	case end != nil && (end.Unheard || m.Steered.Pending()):
-		// It may drop what it has not taken, or start with it. One that forgets a prompt
-		// which it has not stored counts on, and its transcript does not.
+		// It may drop what it has not taken, or start with it. One that was interrupted too
+		// early may count a prompt that is not in its transcript.
 		end.Exited = true
 		return finish(*end, StopAgent{})
 	case end != nil:

@@ -87,6 +87,9 @@ func (t *translator) abort(id string) {
 // don't end.
 const gaveUp = "give-up-"
 
+// again is the prefix of the id of the abort that repeats one that came too early.
+const again = "abort-"
+
 // giveUp ends a turn whose model can't be reached.
 func (t *translator) giveUp(th *thread) {
 	at := t.Main

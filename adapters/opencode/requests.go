@@ -51,7 +51,8 @@ func (t *translator) sent(id, method, path string, body json.RawMessage) {
 			t.handedOver(id, body)
 		}
 	case "abort":
-		if subject == t.Main && !strings.HasPrefix(id, gaveUp) && t.Turn.Active {
+		own := strings.HasPrefix(id, gaveUp) || strings.HasPrefix(id, again)
+		if subject == t.Main && !own && t.Turn.Active {
 			t.Turn.Interrupted = true
 			t.Turn.Early = !t.thread(subject).busy()
 		}

@@ -191,7 +191,9 @@ type turn struct {
 	// Interrupted: the host requested the end of this turn.
 	Interrupted bool `json:"interrupted,omitempty"`
 	// Early: the request came before the agent was working, so that it had no effect.
-	Early bool `json:"early,omitempty"`
+	// Repeated: it was made again.
+	Early    bool `json:"early,omitempty"`
+	Repeated bool `json:"repeated,omitempty"`
 	// Failure is the last error of the model's API when the adapter ended a turn
 	// whose retries don't end.
 	Failure    string           `json:"failure,omitempty"`

@@ -207,9 +207,9 @@ func (t *translator) answerBegins(th *thread, m *message) {
 	}
 	t.continued(th)
 	t.Turn.Active, t.Turn.Running, t.Turn.Rested = true, true, false
-	if t.Turn.Early {
-		t.Turn.Early = false
-		t.abort("abort-" + m.ID)
+	if t.Turn.Early && !t.Turn.Repeated {
+		t.Turn.Repeated = true
+		t.abort(again + m.ID)
 	}
 	if m.Model != "" && m.Model != t.Model {
 		t.Model = m.Model

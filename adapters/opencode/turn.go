@@ -156,7 +156,8 @@ func (t *translator) endTurn(th *thread) {
 		e.Interrupted = t.Turn.Interrupted || t.aborted(th)
 	}
 	if e.Interrupted {
-		e.StopReason = "interrupted"
+		// A server that is aborted while it prepares its tools aborts later prompts, too.
+		e.StopReason, e.Unheard = "interrupted", t.Turn.Early
 	}
 	t.Turn = turn{Waiting: t.Turn.Waiting}
 	th.User = nil

@@ -286,9 +286,11 @@ func TestEarlyInterrupt(t *testing.T) {
 	k.takes("msg_1", "prt_000sojourn_m1")
 	require.Empty(t, k.Due())
 	k.assistant("msg_2", "")
-	due := k.Due()
-	require.Len(t, due, 1)
-	require.Contains(t, string(due[0].Data), "/abort")
+	require.Contains(t, k.answerDue("true")["path"], "/abort")
+	k.assistant("msg_2", `,"error":{"name":"MessageAbortedError","data":{"message":"Aborted"}},"time":{"completed":2}`)
+	ended := idles(k.idle())
+	require.Len(t, ended, 1)
+	require.True(t, ended[0].Unheard)
 }
 
 // A message that is sent while a turn runs is folded into it, or gets a separate

@@ -52,7 +52,7 @@ func TestInterruptBeforeTheAgentReacts(t *testing.T) {
 	store := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(store, "slow"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(store, "slow", "mcp.json"),
-		[]byte(`{"mcpServers": {"slow": {"command": "sleep", "args": ["3"]}}}`), 0o600))
+		[]byte(`{"mcpServers": {"slow": {"command": "sleep", "args": ["1"]}}}`), 0o600))
 	startWorker(t, "SOJOURN_PROFILES="+store)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		ctx := testContext(t)
