@@ -84,6 +84,9 @@ func (h *Host) newAttempt(ctx context.Context, in contract.RunTurnInput) (*attem
 		Used:     in.Used.Add(event.Usage{}, nil, a.began.Sub(activity.GetInfo(ctx).ScheduledTime)),
 		Patience: cmp.Or(time.Duration(in.NoProgressMS)*time.Millisecond, session.DefaultNoProgress),
 	}, in.Anchor)
+	if in.Resumes != nil {
+		a.machine.TicksBefore = in.Resumes.Ticks
+	}
 	a.machine.ReportAnyway, a.machine.HasServer = again, again
 	var err error
 	if a.adapter, err = h.o.Agents.Get(in.Agent.Name); err != nil {

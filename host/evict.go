@@ -38,6 +38,7 @@ func (h *Host) errFull(why string) error {
 // the longest is evicted: its own session archives and ends it, and refuses if it has
 // anything to do. The error has the type session.TypeNoSlot if there is no slot now.
 func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
+	defer h.Slots.want()()
 	for {
 		slot, idle := h.Slots.take()
 		if slot != nil {
@@ -47,13 +48,16 @@ func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
 			return nil, h.errNoSlot("is being drained")
 		}
 		if idle == "" {
-			return nil, h.errFull("and each is in use")
+			return nil, h.errFull("and each is in use or gives way to another")
 		}
 		if err := h.evict(ctx, idle); err != nil {
 			h.o.Log.Info("an idle sandbox is not evicted", "sandbox", idle, "error", err)
 			time.AfterFunc(evictAgain, func() { h.Slots.stays(idle) })
 			if errors.Is(err, context.DeadlineExceeded) {
 				return nil, h.errFull(fmt.Sprintf("and %s, which gives way, is not archived yet", idle))
+			}
+			if ctx.Err() == nil {
+				h.Slots.refused(idle)
 			}
 		}
 		if ctx.Err() != nil {

@@ -24,7 +24,11 @@ type Slots struct {
 	idle map[string]time.Time
 	// asked are the sandboxes whose eviction was asked for, and in which no turn has begun
 	// since.
-	asked   map[string]bool
+	asked map[string]bool
+	// takers counts those that want a slot now; leaving are the sandboxes whose eviction
+	// is under way, also for one that has given up since. There are no more of these.
+	takers  int
+	leaving map[string]bool
 	changed chan struct{}
 }
 
@@ -32,7 +36,7 @@ type Slots struct {
 // that exist already; they count as idle, longer than all others, until a turn runs in
 // them.
 func NewSlots(capacity int, held ...string) *Slots {
-	s := &Slots{capacity: capacity, held: map[string]bool{}, idle: map[string]time.Time{}, asked: map[string]bool{}, changed: make(chan struct{})}
+	s := &Slots{capacity: capacity, held: map[string]bool{}, idle: map[string]time.Time{}, asked: map[string]bool{}, leaving: map[string]bool{}, changed: make(chan struct{})}
 	for _, id := range held {
 		s.held[id], s.idle[id] = true, time.Time{}
 	}
@@ -88,9 +92,15 @@ type Slot struct {
 	open  bool
 }
 
+// want counts a taker of a slot until done is called.
+func (s *Slots) want() (done func()) {
+	s.change(func() { s.takers++ })
+	return func() { s.change(func() { s.takers-- }) }
+}
+
 // take takes a slot. Without a free one it returns the sandbox that has been idle the
 // longest, which no longer counts as idle: the caller evicts it, or calls stays if it can't.
-// "" means that none can be evicted.
+// "" means that none can be evicted, or that enough are.
 func (s *Slots) take() (slot *Slot, evict string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,6 +111,9 @@ func (s *Slots) take() (slot *Slot, evict string) {
 		s.taken++
 		return &Slot{s, true}, ""
 	}
+	if len(s.leaving) > 0 && len(s.leaving) >= s.takers {
+		return nil, ""
+	}
 	for id, since := range s.idle {
 		if evict == "" || since.Before(s.idle[evict]) {
 			evict = id
@@ -108,15 +121,19 @@ func (s *Slots) take() (slot *Slot, evict string) {
 	}
 	if evict != "" {
 		delete(s.idle, evict)
-		s.asked[evict] = true
+		s.asked[evict], s.leaving[evict] = true, true
 	}
 	return nil, evict
 }
+
+// refused is called when a sandbox that was asked for is not given up.
+func (s *Slots) refused(id string) { s.change(func() { delete(s.leaving, id) }) }
 
 // stays allows a sandbox that was not evicted to be asked for again, unless a turn has begun
 // in it.
 func (s *Slots) stays(id string) {
 	s.change(func() {
+		delete(s.leaving, id)
 		if s.asked[id] {
 			delete(s.asked, id)
 			s.idle[id] = time.Now()
@@ -157,7 +174,7 @@ func (s *Slots) awaitFree(ctx context.Context, id string) error {
 
 // Free frees the slot of a sandbox that has ended.
 func (s *Slots) Free(id string) {
-	s.change(func() { delete(s.held, id); delete(s.idle, id); delete(s.asked, id) })
+	s.change(func() { delete(s.held, id); delete(s.idle, id); delete(s.asked, id); delete(s.leaving, id) })
 }
 
 // Held returns how many sandboxes the host holds, with those that are being made.

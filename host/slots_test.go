@@ -54,6 +54,7 @@ func TestSlotsOfIdleSandboxes(t *testing.T) {
 	p.Idle("new")
 	p.Busy("new")
 	for _, want := range []string{"old", "older", ""} {
+		p.want()
 		require.Equal(t, want != "", p.TryReserve())
 		c, evict := p.take()
 		require.Nil(t, c)
@@ -75,6 +76,7 @@ func TestSlotsOfASandboxThatStays(t *testing.T) {
 	t.Parallel()
 	p := NewSlots(2, "idle", "busy")
 	for range 2 {
+		p.want()
 		_, evict := p.take()
 		require.NotEmpty(t, evict)
 	}
@@ -85,6 +87,30 @@ func TestSlotsOfASandboxThatStays(t *testing.T) {
 	require.Equal(t, "idle", evict)
 	_, evict = p.take()
 	require.Empty(t, evict)
+}
+
+// A taker that comes again evicts no second sandbox while the first one is on its way out,
+// and another one if that stays.
+func TestSlotsOfATakerThatComesAgain(t *testing.T) {
+	t.Parallel()
+	p := NewSlots(2, "first", "second")
+	p.Busy("second")
+	p.Idle("second")
+	done := p.want()
+	_, evict := p.take()
+	require.Equal(t, "first", evict)
+	done()
+	done = p.want()
+	_, evict = p.take()
+	require.Empty(t, evict)
+	p.refused("first")
+	_, evict = p.take()
+	require.Equal(t, "second", evict)
+	p.Free("second")
+	done()
+	defer p.want()()
+	slot, _ := p.take()
+	require.NotNil(t, slot)
 }
 
 // A sandbox that is being made is held: a host that is drained has to wait for it.

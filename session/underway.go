@@ -33,6 +33,8 @@ type Lost struct {
 	// Parked is what was requested and decided when it was last parked; nil if it never
 	// was.
 	Parked *permission.Parked `json:"parked,omitempty"`
+	// Ticks counts its model calls before it was last parked.
+	Ticks int `json:"ticks,omitempty"`
 	// AfterSeq is a sequence number before all events of the execution.
 	AfterSeq uint64 `json:"afterSeq"`
 	// Why describes what was lost; "" for a host that does not answer.

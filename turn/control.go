@@ -88,7 +88,7 @@ func (m *Machine) byLimit(now time.Time) []Action {
 	switch over := m.Limits.Reached(used); {
 	case m.Interrupt != nil:
 		return nil
-	case m.MaxTicks > 0 && m.Summary.Done() >= m.MaxTicks:
+	case m.MaxTicks > 0 && min(m.TicksBefore, m.MaxTicks-1)+m.Summary.Done() >= m.MaxTicks:
 		m.Cut = failure(fmt.Sprintf("the message's %d model calls are made", m.MaxTicks), event.CodeMaxTicks)
 	case over != "":
 		m.Cut = failure(over, event.CodeLimit)

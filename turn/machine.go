@@ -86,6 +86,9 @@ type Config struct {
 	Prices prices.Meter `json:"prices,omitzero"`
 	// MaxTicks is how many model calls the message may take; 0 is no limit.
 	MaxTicks int `json:"maxTicks,omitempty"`
+	// TicksBefore is how many of them were made before the turn was parked. With the answer
+	// it may make one in any case.
+	TicksBefore int `json:"ticksBefore,omitempty"`
 	// Began is when the attempt started.
 	Began time.Time `json:"began"`
 	// Folders are the paths of the sandbox: requests that differ only in them are the same.

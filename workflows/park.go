@@ -15,7 +15,7 @@ import (
 // they may not have been sent to the agent yet.
 func (t *turn) lose(l session.Lost) *session.Lost {
 	if had := t.lost; had != nil {
-		l.Times, l.Parks, l.Parked = had.Times, had.Parks, had.Parked
+		l.Times, l.Parks, l.Parked, l.Ticks = had.Times, had.Parks, had.Parked, had.Ticks
 	}
 	l.Times++
 	return &l
@@ -27,6 +27,9 @@ func (r *run) park(out contract.RunTurnOutput) {
 	cur := r.cur
 	cur.lost = cur.lose(session.Lost{AfterSeq: cur.after, Why: "the turn was parked to wait for a person"})
 	cur.lost.Parks++
+	if out.Ticks != nil {
+		cur.lost.Ticks += *out.Ticks
+	}
 	cur.lost.Parked = out.Parked
 	cur.parked, cur.waiting = true, out.Parked.Open()
 	r.addUsage(out)

@@ -218,6 +218,7 @@ func TestParkedIntoTheNextRun(t *testing.T) {
 	require.Equal(t, 2, next.run().Turns)
 	require.Equal(t, []string{"PARK 2", "PARK 2", "PARK 2", "two"}, p.w.prompts("s1"))
 	require.Len(t, p.w.turns[1].Resumes.Parked.Decisions, 2)
+	require.Equal(t, []int{3, 6}, []int{p.w.turns[1].Resumes.Ticks, p.w.turns[2].Resumes.Ticks}, "calls that count for maxTicks")
 	require.Equal(t, map[string]string{"r1-1": "allow by anna", "r1-2": "deny by anna", "r2-1": "allow by anna"}, verdicts(p.w))
 	require.Equal(t, session.Completed, p.w.results("s1")["m1"].Outcome)
 }

@@ -315,7 +315,8 @@ func (w *world) parked(in contract.RunTurnInput) (out contract.RunTurnOutput, pa
 		w.say(in.Agent.SessionID, ask)
 		p.Add(ask, w.now())
 	}
-	return contract.RunTurnOutput{Parked: &p, Usage: event.Usage{InputTokens: 1}, LastSeq: w.seqs[in.Agent.SessionID], LastBlock: "Bash"}, len(p.Requests) > 0
+	used := session.Progress{Ticks: ptr(3)}
+	return contract.RunTurnOutput{Parked: &p, Usage: event.Usage{InputTokens: 1}, Progress: used, LastSeq: w.seqs[in.Agent.SessionID], LastBlock: "Bash"}, len(p.Requests) > 0
 }
 
 func lost(l *session.Lost) int {

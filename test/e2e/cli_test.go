@@ -268,7 +268,8 @@ func requireAgentsOfHosts(t *testing.T, w *worker) {
 	require.Eventually(t, func() bool {
 		s = runProgram(t, "sojourn", "", nothingHere, "agents", "--json")
 		require.Zero(t, s.code, s.err)
-		return !strings.Contains(s.out, "no answer within") // as of a busy machine; it is asked again
+		// As of a busy machine; it is asked again.
+		return !strings.Contains(s.out, "no answer within") && !strings.Contains(s.err, "it is not known which hosts have the agents")
 	}, patience, tick, "each program answers with its version")
 	var agents []struct {
 		Name  string

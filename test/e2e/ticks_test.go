@@ -55,6 +55,27 @@ func TestR31ExecutionAndTicks(t *testing.T) {
 	})
 }
 
+// TestMaxTicksCountsOverParkings: a message's model calls are counted over the parkings of
+// its turn. The resumed agent may make one with the answer in any case.
+func TestMaxTicksCountsOverParkings(t *testing.T) {
+	onSharedHost(t)
+	ctx := testContext(t)
+	h := open(t, session.Options{Agent: "claude", Permission: adapters.PermissionAsk, Park: 1000, MaxTicks: 2})
+	r, err := h.Send(ctx, session.Message{Text: "TOOL bash: touch one.txt THEN TOOL bash: touch two.txt THEN SAY done"})
+	require.NoError(t, err)
+	heardUntil(t, h, r.AfterSeq, nth[event.PermissionRequested](1))
+	for asked := awaitAskedOrDone(t, h, r); len(asked) > 0; asked = awaitAskedOrDone(t, h, r) {
+		awaitParked(t, h, asked[0])
+		require.NoError(t, h.Respond(ctx, session.RespondRequest{RequestID: asked[0], Allow: true}))
+		require.Eventually(t, func() bool { return !slices.Contains(inspection(t, h).Pending, asked[0]) }, patience, tick)
+	}
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, "the message's 2 model calls are made", res.Reason)
+	require.Equal(t, session.TypeMaxTicks, res.Error.Code)
+	require.NoError(t, h.Close(ctx))
+}
+
 // requireUncounted: limits that could not be enforced are refused, and an unknown count
 // is not 0.
 func requireUncounted(ctx context.Context, t *testing.T, agent string) {

@@ -56,7 +56,19 @@ async function fill(page, editor, text) {
   if (shown !== text) throw new Error(`the dialog's editor shows ${shown}`);
 }
 
-async function shot(page, [url, workflow, out]) {
+async function shot(page, operands) {
+  // On a busy machine the page may lose the row's attempt when it refreshes itself,
+  // until it is opened again.
+  for (let again = 2; ; again--) {
+    try {
+      return await unfolded(page, operands);
+    } catch (err) {
+      if (again === 0) throw err;
+    }
+  }
+}
+
+async function unfolded(page, [url, workflow, out]) {
   await open(page, url, workflow);
   const row = page.getByRole('button', { name: /^Event / }).filter({ hasText: 'Attempt' }).first();
   // Beside its icon, as the label is a frame of its own that swallows clicks.
