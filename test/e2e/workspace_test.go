@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,9 +40,8 @@ func TestR69FileEvents(t *testing.T) {
 	require.Equal(t, hex.EncodeToString(sum[:]), made.SHA256)
 	require.Equal(t, int64(len(*made.Content)), made.Size)
 
-	require.NoError(t, say(t, h, `TOOL bash: printf other > notes/a.txt; printf '\000\001' > raw`).Err())
-	changed := awaitFile(t, h, func(p event.FileModified) string { return p.Path }, "notes/a.txt")
-	require.Equal(t, "other", *changed.Content)
+	require.NoError(t, say(t, h, `TOOL bash: printf other > notes/a.txt; printf '\000\001' > part; mv part raw`).Err())
+	awaitFile(t, h, func(p event.FileModified) string { return p.Path + ": " + *p.Content }, "notes/a.txt: other")
 	raw := awaitFile(t, h, created, "raw")
 	require.Nil(t, raw.Content, "an event doesn't contain bytes that are no text")
 	require.Equal(t, int64(2), raw.Size)
@@ -51,9 +51,11 @@ func TestR69FileEvents(t *testing.T) {
 	require.Equal(t, event.File{Path: "notes/a.txt"}, gone.File)
 	require.NoError(t, h.Close(testContext(t)))
 	all := events(t, h)
-	require.Len(t, payloads[event.FileCreated](all), 2)
-	require.Len(t, payloads[event.FileModified](all), 1)
-	require.Len(t, payloads[event.FileDeleted](all), 1)
+	// A busy machine may see more: the agent's temporary file, or one that is empty yet.
+	require.Len(t, slices.DeleteFunc(payloads[event.FileCreated](all), func(p event.FileCreated) bool {
+		return p.Path != "notes/a.txt" && p.Path != "raw"
+	}), 2)
+	require.Len(t, slices.DeleteFunc(payloads[event.FileDeleted](all), func(p event.FileDeleted) bool { return p.Path != "notes/a.txt" }), 1)
 	requireParity(t, h.ID())
 }
 
@@ -63,7 +65,7 @@ func TestR109WorkspaceWatching(t *testing.T) {
 	onSharedHost(t)
 	h := open(t, session.Options{})
 	ctx := testContext(t)
-	r, gate := runToGate(ctx, t, h, `TOOL bash: mkdir -p src .git node_modules/x dist build .claude; for d in .git node_modules/x dist build .claude; do echo x > $d/f; done; printf live > src/a.txt; printf '\000\001' > raw`)
+	r, gate := runToGate(ctx, t, h, `TOOL bash: mkdir -p src .git node_modules/x dist build .claude; for d in .git node_modules/x dist build .claude; do echo x > $d/f; done; printf live > part; mv part src/a.txt; printf '\000\001' > part; mv part raw`)
 	awaitFile(t, h, func(p event.FileCreated) string { return p.Path }, "src/a.txt")
 	spaceOf(t).Model.Open(gate)
 	answeredWell(ctx, t, h, r)
@@ -74,7 +76,7 @@ func TestR109WorkspaceWatching(t *testing.T) {
 		case event.QueryCompleted:
 			ended = true
 		case event.FileCreated:
-			require.Contains(t, []string{"src/a.txt", "raw"}, p.Path)
+			require.Contains(t, []string{"src/a.txt", "raw", "part"}, p.Path)
 			if p.Path == "src/a.txt" {
 				require.False(t, ended, "while the turn runs")
 				require.False(t, live, "once")
