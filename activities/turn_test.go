@@ -200,12 +200,15 @@ func TestAttemptsAtOnce(t *testing.T) {
 	first := b.aside(t.Context(), 1, in)
 	b.until(b.last, is[event.BlockDelta])
 	second := b.aside(t.Context(), 2, in)
-	gone := <-first
-	require.Error(t, gone.err)
+	b.until(b.last, func(ev event.Event) bool {
+		began, ok := ev.Payload.(event.Status)
+		return ok && began.Attempt == attemptOf(in.Turn, 2)
+	})
 	asked := b.until(b.last, is[event.PermissionRequested]).Payload.(event.PermissionRequested)
 	b.control(contract.ControlInput{ExecutionID: "x1", ID: "k1", Answer: &session.RespondRequest{RequestID: asked.RequestID, Allow: true}})
-	over := <-second
+	over, gone := <-second, <-first // which notices with its next write, at the latest now
 	require.NoError(t, over.err)
+	require.Error(t, gone.err)
 	require.Equal(t, numbersFrom(1, 300), over.out.Result.Result.Response)
 	require.Equal(t, 300, count[event.BlockDelta](b.requireOnce(1)))
 	require.Equal(t, 1, countLines(b.heard(), `"type":"user"`))
