@@ -60,7 +60,8 @@ func TestInterruptBeforeTheAgentReacts(t *testing.T) {
 		require.Zero(t, made.code, made.err)
 		h, err := spaceOf(t).Client.Get(ctx, strings.TrimSpace(made.out))
 		require.NoError(t, err)
-		r, err := h.Send(ctx, session.Message{Text: "SAY never"})
+		gate := "never-" + h.ID()
+		r, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 		require.NoError(t, err)
 		heardUntil(t, h, r.AfterSeq, nth[event.QueryStarted](1))
 		_, err = h.Interrupt(ctx, session.InterruptRequest{})
@@ -68,6 +69,7 @@ func TestInterruptBeforeTheAgentReacts(t *testing.T) {
 		res, err := h.Wait(ctx, r)
 		require.NoError(t, err)
 		require.Equal(t, session.Interrupted, res.Outcome)
+		spaceOf(t).Model.Open(gate)
 		require.Equal(t, "after", say(t, h, "SAY after").Result.Response)
 		require.NoError(t, h.Close(ctx))
 		requireParity(t, h.ID())
@@ -80,7 +82,7 @@ func TestInterruptBeforeTheAgentReacts(t *testing.T) {
 				asked = append(asked, *b.Content)
 			}
 		}
-		require.Equal(t, []string{"SAY never", "SAY after"}, asked)
+		require.Equal(t, []string{"GATE " + gate, "SAY after"}, asked)
 	})
 }
 
