@@ -27,20 +27,28 @@ func TestSeenIsKeptOfAnInterruptedTurn(t *testing.T) {
 		require.NoError(t, say(t, h, "SAY before").Err())
 		r, gate := sendToGate(ctx, t, h, "")
 		heardUntil(t, h, r.AfterSeq, nth[event.BlockDelta](1))
-		_, err := h.Interrupt(ctx, session.InterruptRequest{})
-		require.NoError(t, err)
-		res, err := h.Wait(ctx, r)
-		require.NoError(t, err)
-		require.Equal(t, session.Interrupted, res.Outcome)
-		spaceOf(t).Model.Open(gate)
-		require.Equal(t, "after", say(t, h, "SAY after").Result.Response)
-		require.NoError(t, h.Close(ctx))
-		requireParity(t, h.ID())
-
-		restored, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromArchive)
-		require.NoError(t, err)
-		require.NotEmpty(t, texts(restored.State.Blocks, "waiting at "), "the half that was seen")
+		blocks := interruptedAtGate(ctx, t, h, r, gate)
+		require.NotEmpty(t, texts(blocks, "waiting at "), "the half that was seen")
 	})
+}
+
+// interruptedAtGate interrupts a turn, has another one, and returns the conversation that
+// is restored behind the session's end.
+func interruptedAtGate(ctx context.Context, t *testing.T, h *session.Handle, r session.Receipt, gate string) []event.Block {
+	t.Helper()
+	_, err := h.Interrupt(ctx, session.InterruptRequest{})
+	require.NoError(t, err)
+	res, err := h.Wait(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, session.Interrupted, res.Outcome)
+	spaceOf(t).Model.Open(gate)
+	require.Equal(t, "after", say(t, h, "SAY after").Result.Response)
+	require.NoError(t, h.Close(ctx))
+	requireParity(t, h.ID())
+
+	restored, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromArchive)
+	require.NoError(t, err)
+	return restored.State.Blocks
 }
 
 // TestInterruptBeforeTheAgentReacts interrupts while the agent starts: it is sent the
@@ -64,20 +72,9 @@ func TestInterruptBeforeTheAgentReacts(t *testing.T) {
 		r, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 		require.NoError(t, err)
 		heardUntil(t, h, r.AfterSeq, nth[event.QueryStarted](1))
-		_, err = h.Interrupt(ctx, session.InterruptRequest{})
-		require.NoError(t, err)
-		res, err := h.Wait(ctx, r)
-		require.NoError(t, err)
-		require.Equal(t, session.Interrupted, res.Outcome)
-		spaceOf(t).Model.Open(gate)
-		require.Equal(t, "after", say(t, h, "SAY after").Result.Response)
-		require.NoError(t, h.Close(ctx))
-		requireParity(t, h.ID())
-
-		restored, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromArchive)
-		require.NoError(t, err)
+		blocks := interruptedAtGate(ctx, t, h, r, gate)
 		var asked []string
-		for _, b := range restored.State.Blocks {
+		for _, b := range blocks {
 			if b.Type == event.BlockUserMessage {
 				asked = append(asked, *b.Content)
 			}
