@@ -48,7 +48,7 @@ func (h *Host) TakeSlot(ctx context.Context) (*Slot, error) {
 			return nil, h.errNoSlot("is being drained")
 		}
 		if idle == "" {
-			return nil, h.errFull("and each is in use or gives way to another")
+			return nil, h.errFull("and each is in use or is being ended for another")
 		}
 		if err := h.evict(ctx, idle); err != nil {
 			h.o.Log.Info("an idle sandbox is not evicted", "sandbox", idle, "error", err)

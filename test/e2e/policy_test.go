@@ -366,10 +366,7 @@ func TestPermissionRules(t *testing.T) {
 	w := startWorker(t, "SOJOURN_PROFILES="+store)
 	eachAgent(t, func(t *testing.T, a adapters.Adapter) {
 		ctx := testContext(t)
-		made := newWithProfile(t, store, a.Info().Name, "ruled")
-		require.Zero(t, made.code, made.err)
-		h, err := spaceOf(t).Client.Get(ctx, strings.TrimSpace(made.out))
-		require.NoError(t, err)
+		h := openWithProfile(t, store, a.Info().Name, "ruled")
 		require.NoError(t, say(t, h, "TOOL bash: touch done.txt").Err())
 		require.NoError(t, say(t, h, "TOOL bash: cd . && touch never.txt").Err())
 		r, asked := asksFor(t, h, "TOOL bash: touch asked.txt")

@@ -83,6 +83,16 @@ func newWithProfile(t *testing.T, store, agent, profile string) said {
 	return runProgram(t, "sojourn", "", []string{"SOJOURN_PROFILES=" + store}, "new", "--agent", agent, "--profile", profile)
 }
 
+// openWithProfile is newWithProfile for a session that is created.
+func openWithProfile(t *testing.T, store, agent, profile string) *session.Handle {
+	t.Helper()
+	made := newWithProfile(t, store, agent, profile)
+	require.Zero(t, made.code, made.err)
+	h, err := spaceOf(t).Client.Get(testContext(t), strings.TrimSpace(made.out))
+	require.NoError(t, err)
+	return h
+}
+
 // startProfiled starts a worker with the store and a session with the profile.
 func startProfiled(t *testing.T) (*worker, *session.Handle, string) {
 	t.Helper()
