@@ -52,7 +52,9 @@ type attempt struct {
 	controls chan control
 	// postponed are controls that wait until held is false.
 	postponed []control
-	left      chan struct{}
+	// left is closed when the attempt has left; over is set before if the turn needs no other.
+	left chan struct{}
+	over bool
 	// details are what the heartbeat shows.
 	details     atomic.Pointer[contract.HeartbeatDetails]
 	heartbeater *host.Heartbeater

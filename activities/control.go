@@ -8,9 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/contract"
 )
 
-// controlPatience is how long a control waits for its turn to start: the workflow schedules
-// both at about the same time.
-const controlPatience = time.Second
+// controlPatience is how long a control waits for an attempt of its turn to start: the
+// workflow schedules both at about the same time, and an attempt that was too slow is followed
+// by another.
+const controlPatience = 3 * time.Second
 
 // control is a request to a running turn.
 type control struct {
@@ -18,33 +19,47 @@ type control struct {
 	reply chan error
 }
 
-// SendControl passes a control to the running turn of a session on this host.
+// SendControl passes a control to the running turn of a session on this host. What an attempt
+// has left unanswered is for the next one; each control has its effect once.
 func (h *Host) SendControl(ctx context.Context, in contract.ControlInput) (contract.ControlOutput, error) {
-	t := h.await(ctx, in)
-	if t == nil {
-		return contract.ControlOutput{}, ctx.Err()
+	for {
+		t := h.await(ctx, in)
+		if t == nil {
+			return contract.ControlOutput{}, ctx.Err()
+		}
+		answered, err := t.take(ctx, in)
+		if answered {
+			return handed(err)
+		}
+		if err != nil || t.over {
+			return contract.ControlOutput{}, err
+		}
 	}
+}
+
+// take has the attempt carry out a control, and reports whether it did before it left.
+func (a *attempt) take(ctx context.Context, in contract.ControlInput) (answered bool, err error) {
 	c := control{in: in, reply: make(chan error, 1)}
 	select {
-	case t.controls <- c:
-	case <-t.left:
-		return contract.ControlOutput{}, nil
+	case a.controls <- c:
+	case <-a.left:
+		return false, nil
 	case <-ctx.Done():
-		return contract.ControlOutput{}, ctx.Err()
+		return false, ctx.Err()
 	}
 	select {
-	case err := <-c.reply:
-		return handed(err)
-	case <-t.left:
-		// A turn that took it may have left since: its result counts.
+	case err = <-c.reply:
+		return true, err
+	case <-a.left:
+		// It may have answered as the last thing it did: then that counts.
 		select {
-		case err := <-c.reply:
-			return handed(err)
+		case err = <-c.reply:
+			return true, err
 		default:
-			return contract.ControlOutput{}, nil
+			return false, nil
 		}
 	case <-ctx.Done():
-		return contract.ControlOutput{}, ctx.Err()
+		return false, ctx.Err()
 	}
 }
 

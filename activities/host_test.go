@@ -140,7 +140,8 @@ func TestSendControl(t *testing.T) {
 	c.reply <- nil
 	require.True(t, (<-sent).Handed)
 
-	// It leaves without having taken the control.
+	// The turn ends without having taken the control.
+	one.over = true
 	go func() { leave() }()
 	out, err = h.SendControl(t.Context(), in)
 	require.NoError(t, err)
@@ -179,6 +180,27 @@ func TestSendControlToALeavingTurn(t *testing.T) {
 		require.True(t, out.Handed)
 		wg.Wait()
 	}
+}
+
+// What an attempt took and has not answered is for the one that follows it.
+func TestSendControlToTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	slow, next := live("s", "x1"), live("s", "x1")
+	leave := h.enter(slow)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		<-slow.controls
+		leave()
+		leave = h.enter(next)
+		c := <-next.controls
+		c.reply <- nil
+	})
+	out, err := h.SendControl(t.Context(), contract.ControlInput{SessionID: "s", ExecutionID: "x1"})
+	require.NoError(t, err)
+	require.True(t, out.Handed)
+	wg.Wait()
+	leave()
 }
 
 // A turn that is followed by another attempt does not remove that attempt when it leaves.

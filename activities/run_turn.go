@@ -30,6 +30,7 @@ func (h *Host) RunTurn(ctx context.Context, in contract.RunTurnInput) (contract.
 	if err != nil {
 		return out, a.leave(ctx, err)
 	}
+	a.over = true
 	a.releaseLease(ctx)
 	return out, nil
 }

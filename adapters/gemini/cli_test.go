@@ -58,6 +58,7 @@ func TestParityLongConversation(t *testing.T) {
 // The same with an answer to each call: some are refused, and some are
 // interrupted while they wait.
 func TestParityAskedConversation(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, its conformance suite")
 	t.Parallel()
 	r := adaptertest.New(t, conforming(), adaptertest.Options{Permission: adapters.PermissionAsk})
 	r.Start()
@@ -89,6 +90,7 @@ func TestParityAskedConversation(t *testing.T) {
 // A session that was emptied in its file, as the agent does when it loads one in
 // the minute of its start, is refilled and remembered.
 func TestEmptiedSessionGoesOn(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, its conformance suite")
 	t.Parallel()
 	r := adaptertest.New(t, conforming(), adaptertest.Options{})
 	r.Start()
@@ -138,6 +140,7 @@ func TestIDsInTheNextSandbox(t *testing.T) {
 // A prompt that is not one text, and that the agent had stored but not begun to
 // answer when it died, keeps its number.
 func TestIDsAfterADeathBeforeAnyOutput(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, its conformance suite")
 	t.Parallel()
 	r := adaptertest.New(t, conforming(), adaptertest.Options{})
 	r.Start()
@@ -155,6 +158,7 @@ func TestIDsAfterADeathBeforeAnyOutput(t *testing.T) {
 // A session that a tool has with the same program, in the same home, stays the
 // tool's.
 func TestAToolRunsTheProgram(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, its conformance suite")
 	t.Parallel()
 	r := adaptertest.New(t, conforming(), adaptertest.Options{})
 	r.Start()

@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/reducer"
 	"github.com/sojourn-run/sojourn/test/replay"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 func launch() adapters.Launch {
@@ -321,6 +322,7 @@ func TestMemoryOfPrepare(t *testing.T) {
 // A file that the agent has emptied is not refilled if it is too large to be read
 // whole.
 func TestMemoryOfRefill(t *testing.T) {
+	skip.InShort(t, "it reads hundreds of megabytes, as TestMemoryOfPrepare does")
 	text := chatText(idA, dayOne, "one")
 	answer := `{"id":"g","timestamp":"` + dayTwo + `","type":"gemini","content":"` + strings.Repeat("x", 64<<10) + `"}` + "\n"
 	home := &replay.Endless{Name: chatDir + "session-2000-01-01T00-00-aaaaaaaa.jsonl", First: text, Line: answer, Lines: 4800, Last: stubText(idA, dayTwo)}

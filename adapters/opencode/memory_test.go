@@ -17,6 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/jsonl"
 	"github.com/sojourn-run/sojourn/test/replay"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // largeParts is how many parts of 16 KiB a large database has: 64 MiB.
@@ -130,6 +131,7 @@ func TestExportThatWasCutOff(t *testing.T) {
 // If a sync finds more names in the log than it can hold, everything is exported
 // again.
 func TestExportOfManyChanges(t *testing.T) {
+	skip.InShort(t, "it writes a hundred megabytes; TestLargeDatabaseIsToldInPieces has a database that is large")
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	db := open1(t, home)
 	first, cursor := export(t, home, nil)
@@ -146,6 +148,7 @@ func TestExportOfManyChanges(t *testing.T) {
 
 // A row that is too long for a copy is an error, not memory.
 func TestLongRowOfACopy(t *testing.T) {
+	skip.InShort(t, "it writes a hundred megabytes; TestLargeDatabaseIsToldInPieces has a database that is large")
 	home := homeOf(t, replay.ReadFile(t, killedExport), killedDir)
 	do(t, open1(t, home), `UPDATE part SET data = '{"text":"' || hex(zeroblob(?)) || '"}' WHERE rowid = 1`, maxCopiedRow)
 	_, err := New().Export(home, mainFile, nil, func([]byte) error { return nil })

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/event/traffic"
 	"github.com/sojourn-run/sojourn/test/adaptertest"
+	"github.com/sojourn-run/sojourn/test/skip"
 )
 
 // A process has the rules of its start, whatever its home's files were written with.
@@ -135,6 +136,7 @@ func TestAllowingProcessCannotAsk(t *testing.T) {
 // The rules of a process hold in subagents, also where its home was written with others
 // and an earlier process stored others with the session.
 func TestRulesHoldInSubagentsAfterRestart(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, its conformance suite")
 	t.Parallel()
 	r := adaptertest.New(t, conforming(t), adaptertest.Options{Permission: adapters.PermissionAsk})
 	r.Start()
@@ -159,6 +161,7 @@ func TestRulesHoldInSubagentsAfterRestart(t *testing.T) {
 // A process that was started to allow everything asks in its subagents once it was started
 // anew to ask.
 func TestTightenedByRestart(t *testing.T) {
+	skip.InShort(t, "of what is particular to the program, its conformance suite")
 	t.Parallel()
 	r := adaptertest.New(t, conforming(t), adaptertest.Options{})
 	r.Start()

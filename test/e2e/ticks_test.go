@@ -49,7 +49,9 @@ func TestR31ExecutionAndTicks(t *testing.T) {
 
 		h, err = spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
 		require.NoError(t, err)
-		say(t, h, "SAY again")
+		again := say(t, h, "SAY again")
+		require.NoError(t, again.Err())
+		require.Equal(t, 1, *again.Result.Ticks)
 		require.Equal(t, *s.TickCount+1, *snapshotOf(ctx, t, h).TickCount, "the count continues after close and reopen")
 		require.NoError(t, h.Close(ctx))
 	})
