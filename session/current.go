@@ -20,8 +20,8 @@ import (
 // caller reads next is no older than the answer it has.
 
 const (
-	// statePatience bounds how long AwaitState waits: the answer is final, and no
-	// worker may be there.
+	// statePatience is how long AwaitState waits for a worker that does not answer: the
+	// execution's result is final, and there may be none.
 	statePatience = 10 * time.Second
 	// statePoll and statePollMost are the first and the longest pause between two
 	// queries of the workflow.
@@ -32,15 +32,22 @@ const (
 // AwaitState returns when the session's own state has the end of an execution
 // that the stream has: status, totals, and the data that a new message is
 // validated against. Wait does this before it returns; it is for callers that
-// read the end in Events. With no worker it returns after 10 seconds.
+// read the end in Events. A worker that answers nothing for 10 seconds is not
+// waited for.
 func (h *Handle) AwaitState(ctx context.Context, executionID string) {
-	ctx, cancel := context.WithTimeout(ctx, statePatience)
-	defer cancel()
 	for wait := statePoll; ; wait = min(2*wait, statePollMost) {
-		if _, err := h.Result(ctx, executionID); !errors.Is(err, ErrBusy) || sleep(ctx, wait) != nil {
+		if !h.isBusyWith(ctx, executionID) || sleep(ctx, wait) != nil {
 			return
 		}
 	}
+}
+
+// isBusyWith reports whether the session says that an execution has not ended.
+func (h *Handle) isBusyWith(ctx context.Context, executionID string) bool {
+	ctx, cancel := context.WithTimeout(ctx, statePatience)
+	defer cancel()
+	_, err := h.Result(ctx, executionID)
+	return errors.Is(err, ErrBusy)
 }
 
 // AwaitIdle returns when nothing runs in the session and no message is queued to

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -109,6 +110,25 @@ func TestWaitBeforeTheFirstEvent(t *testing.T) {
 			require.Equal(t, "hello", res.Result.Response)
 		})
 	}
+}
+
+// A worker that says that the execution has not ended is waited for, however long that takes.
+func TestAwaitStateWaitsWhileAWorkerAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := knowing(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+		told := time.Now().Add(time.Minute)
+		f.answer = func() (any, error) {
+			if time.Now().Before(told) {
+				return nil, across(ToTemporal(ErrBusy))
+			}
+			return resultOf(completed().Query, "m1", Completed), nil
+		}
+		h, err := newClient(t, f).Get(t.Context(), "s1")
+		require.NoError(t, err)
+		h.AwaitState(t.Context(), "x1")
+		require.False(t, time.Now().Before(told))
+	})
 }
 
 // Behind session:closed a follower ends, unless the session was opened again.
