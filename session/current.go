@@ -32,11 +32,14 @@ const (
 // AwaitState returns when the session's own state has the end of an execution
 // that the stream has: status, totals, and the data that a new message is
 // validated against. Wait does this before it returns; it is for callers that
-// read the end in Events. A worker that answers nothing for 10 seconds is not
-// waited for.
+// read the end in Events. It waits neither for a worker that answers nothing for
+// 10 seconds, nor for a session that was terminated.
 func (h *Handle) AwaitState(ctx context.Context, executionID string) {
-	for wait := statePoll; ; wait = min(2*wait, statePollMost) {
-		if !h.isBusyWith(ctx, executionID) || sleep(ctx, wait) != nil {
+	for wait := statePoll; h.isBusyWith(ctx, executionID); wait = min(2*wait, statePollMost) {
+		if wait == statePollMost && h.live(ctx) != nil {
+			return // it would answer so for ever
+		}
+		if sleep(ctx, wait) != nil {
 			return
 		}
 	}

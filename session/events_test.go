@@ -128,6 +128,11 @@ func TestAwaitStateWaitsWhileAWorkerAnswers(t *testing.T) {
 		require.NoError(t, err)
 		h.AwaitState(t.Context(), "x1")
 		require.False(t, time.Now().Before(told))
+
+		f.known["s1"].Status = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+		told = time.Now().Add(time.Hour)
+		h.AwaitState(t.Context(), "x1")
+		require.True(t, time.Now().Before(told), "a terminated session stays as it was")
 	})
 }
 
