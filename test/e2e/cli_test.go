@@ -55,8 +55,8 @@ func sojournJSON(t *testing.T, v any, args ...string) {
 	require.NoError(t, json.Unmarshal([]byte(out), v), out)
 }
 
-// waitsFor matches the line that a command prints after it has waited for two seconds.
-var waitsFor = regexp.MustCompile(`(?m)^sojourn: (waiting for a worker to take .*|the agent is at work; .*)\n`)
+// waitsFor matches the lines that a command prints after it has waited for two seconds.
+var waitsFor = regexp.MustCompile(`(?m)^sojourn: (waiting for a worker to take .*|session \S+ waits for .*|the agent is at work; .*)\n`)
 
 // refused checks for one line and a hint, an exit code, and nothing on standard output.
 // On a busy machine the command may have printed before that it waits.
