@@ -126,6 +126,7 @@ func eventful(t *testing.T) string {
 // TestShowEqualsTailReduced: without a sandbox and a worker, the archived conversation
 // that show prints equals the fold of the stream.
 func TestShowEqualsTailReduced(t *testing.T) {
+	skip.InShort(t, "TestRestoredEqualsLive compares the two through the client")
 	inOwnNamespace(t)
 	w := startWorker(t)
 	id := eventful(t)
@@ -144,7 +145,7 @@ func TestShowEqualsTailReduced(t *testing.T) {
 // TestShowEqualsTailReducedOfAnOpenSession: the same for a session that was not closed
 // and whose worker has exited.
 func TestShowEqualsTailReducedOfAnOpenSession(t *testing.T) {
-	skip.InShort(t, "TestShowEqualsTailReduced is the same of a closed one")
+	skip.InShort(t, "TestRestoredEqualsLive is the same of a closed one")
 	inOwnNamespace(t)
 	w := startWorker(t)
 	id := eventful(t)

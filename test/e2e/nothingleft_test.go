@@ -216,6 +216,7 @@ func withWord(t *testing.T, word string) []harness.Seen {
 // TestAgentCantUseItsRunner: an agent that has everything about its runner except the
 // token can't use it.
 func TestAgentCantUseItsRunner(t *testing.T) {
+	skip.InShort(t, "of what is kept from an agent, TestAgentHasNoKeyToTheHouse and TestAgentSeesNoFolderOfTheHouse")
 	inOwnNamespace(t)
 	w, h, planted := isolated(t)
 	socket, err := runner.SocketPath(w.dataDir, own(t, w, planted))
@@ -242,7 +243,7 @@ func TestAgentCantUseItsRunner(t *testing.T) {
 // TestAgentCantUseItsRunnerUnshut: without namespaces the socket is visible, but
 // useless without the token, which no process of the host shows.
 func TestAgentCantUseItsRunnerUnshut(t *testing.T) {
-	skip.InShort(t, "TestAgentCantUseItsRunner has an agent that is shut in")
+	skip.InShort(t, "of what is kept from an agent, TestAgentHasNoKeyToTheHouse and TestAgentSeesNoFolderOfTheHouse")
 	inOwnNamespace(t)
 	setting, err := shared.NoNamespaces()
 	require.NoError(t, err)

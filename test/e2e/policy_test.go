@@ -124,6 +124,7 @@ func decisions(t *testing.T, h *session.Handle) (out []string) {
 // TestASessionsOwnRules: a session's rules override its profile's and are changed
 // without a new agent; the conversation has whose answer it was.
 func TestASessionsOwnRules(t *testing.T) {
+	skip.InShort(t, "TestPermissionRules has a profile's")
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)

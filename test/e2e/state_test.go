@@ -160,6 +160,7 @@ func TestAFailedTurnIsInTheList(t *testing.T) {
 // TestANewerStateIsRefusedAtOnce: a build that is older than a session's state returns
 // an error that says so, and leaves the session as it is.
 func TestANewerStateIsRefusedAtOnce(t *testing.T) {
+	skip.InShort(t, "TestARollbackIsRefusedAtOnce has an older build too")
 	onSharedHost(t)
 	ctx := testContext(t)
 	id := uuid.NewString()
