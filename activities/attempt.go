@@ -50,7 +50,9 @@ type attempt struct {
 	behind   string
 	notKept  string
 	controls chan control
-	// postponed are controls that wait until held is false.
+	// follows reports whether an earlier attempt has begun the execution in this sandbox.
+	follows bool
+	// postponed are controls that wait, see takeControl.
 	postponed []control
 	// left is closed when the attempt has left; over is set before if the turn needs no other.
 	left chan struct{}

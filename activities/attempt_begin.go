@@ -183,7 +183,7 @@ func (a *attempt) conclude(context.Context) error {
 // begin continues from what earlier attempts saved, or saves what later ones need: before
 // the prompt is written, because the agent's child processes of then are not the turn's.
 func (a *attempt) begin(ctx context.Context) error {
-	if a.checkpoint.Began(a.in) {
+	if a.follows = a.checkpoint.Began(a.in); a.follows {
 		a.resumeMachine()
 		return nil
 	}

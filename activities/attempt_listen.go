@@ -124,24 +124,23 @@ func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Eve
 }
 
 // takeControl answers a control. Changed options wait until it is known what the present
-// process can take.
+// process can take. A message to steer waits until an attempt that follows another has read
+// that the agent has its prompt: until then the agent seems to be starting.
 func (a *attempt) takeControl(ctx context.Context, c control) {
-	if a.held && c.in.Options != nil {
+	if c.in.Options != nil && a.held || c.in.Steer != nil && a.follows && a.machine.Prompt == nil {
 		a.postponed = append(a.postponed, c)
 		return
 	}
 	c.reply <- a.control(ctx, c.in)
 }
 
-// takePostponed answers the controls that waited.
+// takePostponed answers the controls that wait no longer.
 func (a *attempt) takePostponed(ctx context.Context) {
-	if a.held {
-		return
-	}
-	for _, c := range a.postponed {
+	waiting := a.postponed
+	a.postponed = nil
+	for _, c := range waiting {
 		a.takeControl(ctx, c)
 	}
-	a.postponed = nil
 }
 
 // exitOf returns the exit of the agent's process that a record reports; nil for any other.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sojourn-run/sojourn/adapters"
+	"github.com/sojourn-run/sojourn/adapters/claude"
 	"github.com/sojourn-run/sojourn/contract"
 	"github.com/sojourn-run/sojourn/event"
 	"github.com/sojourn-run/sojourn/host"
@@ -71,6 +72,27 @@ func TestOptionsWaitForTheOpening(t *testing.T) {
 	require.Len(t, h.inputs, 1)
 	a.takePostponed(t.Context())
 	require.Len(t, h.inputs, 1, "once")
+}
+
+// An attempt that follows another reads first that the agent has its prompt, and steers it
+// then. The first attempt of a turn whose agent still starts refuses.
+func TestSteerWaitsForWhatAnEarlierAttemptSent(t *testing.T) {
+	t.Parallel()
+	h := &heard{}
+	a := attemptWith(withSandbox(t), h)
+	a.adapter, a.machine.Steers = claude.New(), true
+	steer := control{in: contract.ControlInput{ID: "c1", Steer: &session.Message{ID: "m2", Text: "words 2"}}, reply: make(chan error, 1)}
+	a.takeControl(t.Context(), steer)
+	require.ErrorIs(t, <-steer.reply, errNotNow)
+
+	a.follows = true
+	a.takeControl(t.Context(), steer)
+	a.takePostponed(t.Context())
+	require.Empty(t, steer.reply)
+	a.machine.Prompt = &turn.Span{}
+	a.takePostponed(t.Context())
+	require.NoError(t, <-steer.reply)
+	require.Len(t, h.inputs, 1)
 }
 
 // A message into a running turn that can't be saved is not sent, and the turn does not wait
