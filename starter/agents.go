@@ -15,9 +15,10 @@ import (
 	"github.com/sojourn-run/sojourn/starter/internal/render"
 )
 
-// hostsTimeout bounds the query of the hosts' agents: each program is asked for
-// its version, which takes seconds on a busy host.
-const hostsTimeout = 30 * time.Second
+// hostsTimeout bounds the query of the hosts' agents. A host has 10 s to take the question
+// and 30 s to answer it: each program is asked for its version, which takes seconds on a
+// busy host.
+const hostsTimeout = 50 * time.Second
 
 func (c *cli) agentsCommand() *cobra.Command {
 	return &cobra.Command{

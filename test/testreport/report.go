@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/reducer/brief"
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
@@ -205,6 +206,9 @@ func (r *report) summary(took time.Duration) {
 				how = " (did not end)"
 			}
 			fmt.Fprintf(r.out, "  %s%s\n", t, how)
+			for _, line := range why(t.output) {
+				fmt.Fprintf(r.out, "    %s\n", line)
+			}
 		}
 	}
 	if r.unstarted > 0 {
@@ -212,6 +216,41 @@ func (r *report) summary(took time.Duration) {
 	}
 	fmt.Fprintf(r.out, "\n%d packages in %s: %d tests passed, %d failed, %d skipped, %d not applicable, %d left out\n", r.packages,
 		took.Round(time.Second), r.passed, len(r.failed), count(r.missing), count(r.inapplicable), count(r.leftOut))
+}
+
+// whyLines is how many lines of a failure the summary repeats, and whyLength how many
+// bytes of a line: enough to know what failed where only the summary is kept.
+const whyLines, whyLength = 12, 300
+
+// begins matches the first line of each thing that a test logs or that ends it.
+var begins = regexp.MustCompile(`(?m)^(?:(?:    )+\S+\.go:\d+: |(?:panic|fatal error): |WARNING: DATA RACE|=== | *--- )`)
+
+// failure tells from a log a failed assertion of testify, or what ended the test.
+var failure = regexp.MustCompile(`Error Trace:|^(?:panic|fatal error): |^WARNING: DATA RACE`)
+
+// why returns the lines of a test's output that say why it failed. If none of them is
+// known to, they are the first that it logged.
+func why(output []string) []string {
+	text := strings.Join(output, "")
+	said := ""
+	starts := append(begins.FindAllStringIndex(text, -1), []int{len(text)})
+	for i, start := range starts[:len(starts)-1] {
+		part := text[start[0]:starts[i+1][0]]
+		if failure.MatchString(part) {
+			said = part
+			break
+		}
+		if said == "" && strings.HasPrefix(part, " ") && !strings.HasPrefix(strings.TrimSpace(part), "--- ") {
+			said = part
+		}
+	}
+	var lines []string
+	for line := range strings.Lines(said) {
+		if line = strings.TrimSpace(line); line != "" && len(lines) < whyLines {
+			lines = append(lines, brief.Truncate(line, whyLength))
+		}
+	}
+	return lines
 }
 
 func count(all []skipped) (n int) {

@@ -52,12 +52,15 @@ func TestASuccessfulRunTellsWhatItDidNotRun(t *testing.T) {
 func TestFailuresAreNamedWithWhatTheySaid(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	require.ErrorContains(t, run(strings.NewReader(tested(t, "./bad", "./broken", "./exits", "./hangs", "./good")), &out, false), "5 failed")
+	require.ErrorContains(t, run(strings.NewReader(tested(t, "./bad", "./broken", "./exits", "./hangs", "./good")), &out, false), "7 failed")
 	said := out.String()
 	_, failed, found := strings.Cut(said, "\nfailed:\n")
 	require.True(t, found)
 	for _, line := range []string{
-		"  sample/bad TestWrong\n", "  sample/broken\n", "  sample/exits\n", "  sample/hangs TestHangs (did not end)\n", "  sample/bad TestWrong/deep\n",
+		"  sample/bad TestWrong\n", "  sample/broken\n",
+		"  sample/bad TestWrong/deep\n    bad_test.go:6: one is not two\n    but three\n  ",
+		"  sample/bad TestAsserts\n    bad_test.go:11:\n    Error Trace:\tbad_test.go:9\n    Error:      \tNot equal\n  ",
+		"  sample/bad TestPanics\n    panic: no map [recovered, repanicked]\n", "  sample/exits\n", "  sample/hangs TestHangs (did not end)\n",
 	} {
 		require.Contains(t, failed, line)
 	}
