@@ -13,19 +13,31 @@ import (
 // counts as sent.
 const startPatience = time.Minute
 
-// interrupt asks the agent to stop, now or as soon as it can be asked.
+// interrupt asks the agent to stop, now or as soon as it can be asked. Why is saved before:
+// the agent may stop for it though this attempt dies before it knows that it was asked.
 func (a *attempt) interrupt(ctx context.Context, do turn.InterruptAgent) error {
-	if err := a.dialogue.Say(ctx, do.ID, adapters.Interrupt{}); err != nil {
+	first := a.checkpoint.Open.Interrupt == nil
+	if first {
+		a.checkpoint.Open.InterruptID = do.ID
+	}
+	if _, err := a.step(ctx, turn.Interrupting{Reason: do.Reason, Now: time.Now()}); err != nil {
 		return err
 	}
-	asks := turn.Interrupting{Reason: do.Reason, Now: time.Now()}
-	if open := a.checkpoint.Open; open.Interrupt == nil {
-		open.InterruptID, open.InterruptWaits = do.ID, a.dialogue.Waits(do.ID)
-		if open.InterruptWaits {
-			asks.Waits = startPatience
-		}
+	if err := a.dialogue.Say(ctx, do.ID, adapters.Interrupt{}); err != nil || !first {
+		return err
 	}
-	_, err := a.step(ctx, asks)
+	return a.interruptWaits(ctx)
+}
+
+// interruptWaits gives an agent that can't be asked yet more time until the next step.
+func (a *attempt) interruptWaits(ctx context.Context) error {
+	open := a.checkpoint.Open
+	if open.InterruptWaits || !a.dialogue.Waits(open.InterruptID) {
+		return nil
+	}
+	now := time.Now().UTC()
+	open.InterruptWaits, open.InterruptedAt = true, now.Add(startPatience)
+	_, err := a.step(ctx, turn.Interrupting{Reason: open.Interrupt.Reason, Now: now, Waits: startPatience})
 	return err
 }
 
@@ -41,8 +53,8 @@ func (a *attempt) interruptSent(ctx context.Context) error {
 	return err
 }
 
-// interruptAgain sends the interrupt of an earlier attempt, which may have waited for the
-// agent when that attempt died; the runner writes it once.
+// interruptAgain sends the interrupt of an earlier attempt, which may have died before it
+// sent it; the runner writes it once.
 func (a *attempt) interruptAgain(ctx context.Context) error {
 	open := a.checkpoint.Open
 	if open.Interrupt == nil || open.InterruptID == "" {
@@ -51,15 +63,15 @@ func (a *attempt) interruptAgain(ctx context.Context) error {
 	if err := a.dialogue.Say(ctx, open.InterruptID, adapters.Interrupt{}); err != nil {
 		return err
 	}
+	if err := a.interruptWaits(ctx); err != nil {
+		return err
+	}
 	return a.interruptSent(ctx)
 }
 
 func (a *attempt) saveInterrupt() error {
 	if i, open := a.machine.Interrupt, a.checkpoint.Open; i != nil && open.Interrupt == nil {
 		open.Interrupt, open.InterruptedAt = &contract.Interrupt{Reason: i.Reason}, time.Now().UTC()
-		if open.InterruptWaits {
-			open.InterruptedAt = open.InterruptedAt.Add(startPatience)
-		}
 	}
 	a.checkpoint.Open.Cut = a.machine.Cut
 	return a.host.Checkpoints.Save(a.in.Sandbox.ID, a.checkpoint)

@@ -88,3 +88,35 @@ func TestInterruptOfAnAgentThatStarts(t *testing.T) {
 	require.WithinDuration(t, time.Now(), saved.Open.InterruptedAt, 30*time.Second)
 	require.Equal(t, terminates, in(later, 11*time.Second))
 }
+
+// An attempt that dies while it sends an interrupt does not know whether the agent got it. The
+// agent may stop for it, and the next attempt then knows why; if the agent did not get it, it
+// is sent.
+func TestInterruptIsSavedBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	h := bare(t)
+	written := 0
+	attemptWith := func(saved host.Checkpoint, end error) *attempt {
+		a := &attempt{
+			host: h, in: contract.RunTurnInput{Sandbox: session.Sandbox{ID: "b1"}, ExecutionID: "x1"},
+			machine: turn.NewMachine(turn.Config{ExecutionID: "x1", Patience: time.Hour}, ""), checkpoint: saved,
+		}
+		a.dialogue = adapters.NewDialogue(&starting{started: true}, func(context.Context, adapters.Message) error {
+			written++
+			return end
+		})
+		return a
+	}
+	dying := attemptWith(host.Checkpoint{Open: &host.Execution{ExecutionID: "x1"}}, context.Canceled)
+	err := dying.control(t.Context(), contract.ControlInput{ID: "i1", Interrupt: &contract.Interrupt{Reason: "enough"}})
+	require.ErrorIs(t, err, context.Canceled)
+
+	saved, err := h.Checkpoints.Load("b1")
+	require.NoError(t, err)
+	next := attemptWith(saved, nil)
+	next.resumeMachine()
+	require.NotNil(t, next.machine.Interrupt)
+	require.Equal(t, "enough", next.machine.Interrupt.Reason)
+	require.NoError(t, next.interruptAgain(t.Context()))
+	require.Equal(t, 2, written, "under one id: the runner writes it once")
+}

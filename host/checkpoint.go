@@ -51,7 +51,7 @@ type Execution struct {
 	Running runner.Mark `json:"running"`
 	// Options are the changes while the turn ran.
 	Options contract.Options `json:"options,omitzero"`
-	// Interrupt was sent to the agent, or waits until the agent can take it, under
+	// Interrupt is sent to the agent once it is saved here and the agent can take it, under
 	// InterruptID; "" in checkpoints of older builds.
 	Interrupt   *contract.Interrupt `json:"interrupt,omitempty"`
 	InterruptID string              `json:"interruptId,omitempty"`
