@@ -129,14 +129,15 @@ func Text(s string) *string { return &s }
 
 // SystemBlock returns a notice by Sojourn itself.
 func SystemBlock(id, subtype, message string) BlockUpsert {
-	return BlockUpsert{Block: Block{
-		ID: id, Type: BlockSystem, Status: StatusComplete, Source: SourceServer, Subtype: subtype, Message: &message,
-	}}
+	return BlockUpsert{Block: Block{ID: id, Type: BlockSystem, Status: StatusComplete, Source: SourceServer, Subtype: subtype, Message: &message}}
+}
+
+// MessageBlock returns a message that no agent wrote down.
+func MessageBlock(id, text string, parts []Part) BlockUpsert {
+	return BlockUpsert{Block: Block{ID: id, Type: BlockUserMessage, Status: StatusComplete, Source: SourceServer, Content: &text, Parts: parts}}
 }
 
 // ErrorBlock returns a failure that Sojourn itself reports.
 func ErrorBlock(id string, e ErrorInfo) BlockUpsert {
-	return BlockUpsert{Block: Block{
-		ID: id, Type: BlockError, Status: StatusComplete, Source: SourceServer, Message: &e.Message, Code: e.Code,
-	}}
+	return BlockUpsert{Block: Block{ID: id, Type: BlockError, Status: StatusComplete, Source: SourceServer, Message: &e.Message, Code: e.Code}}
 }

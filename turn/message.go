@@ -45,7 +45,5 @@ func (m Message) keepPrompt(h *History, persisted reducer.State, at time.Time) [
 	if m.ID == "" || h.prompts.Seen(m.BlockIDs) || loss.HasPrompt(m.BlockIDs, persisted) {
 		return nil
 	}
-	return []event.Event{event.FromServer(event.BlockUpsert{Block: event.Block{
-		ID: m.ID, Type: event.BlockUserMessage, Status: event.StatusComplete, Source: event.SourceServer, Content: &m.Text, Parts: m.Parts,
-	}}, at)}
+	return []event.Event{event.FromServer(event.MessageBlock(m.ID, m.Text, m.Parts), at)}
 }

@@ -101,7 +101,7 @@ func TestARepeatedInterruptSparesItsOwnMessage(t *testing.T) {
 }
 
 // An interrupt while the sandbox is being made ends the execution without the agent, and
-// does not wait for a slot.
+// does not wait for a slot. The conversation has the message nevertheless.
 func TestInterruptWhileTheSandboxIsMade(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -119,6 +119,7 @@ func TestInterruptWhileTheSandboxIsMade(t *testing.T) {
 	p.run()
 	require.Equal(t, session.Interrupted, p.w.results("s1")["m1"].Outcome)
 	require.Equal(t, []string{"two"}, p.w.prompts("s1"))
+	require.Equal(t, []event.BlockUpsert{event.MessageBlock("m1", "one", nil)}, heard[event.BlockUpsert](p.w, "s1"))
 }
 
 // A sandbox that was made nevertheless is kept for the next message.

@@ -357,6 +357,10 @@ func TestAnAgentThatIsMissingIsSaid(t *testing.T) {
 	require.Equal(t, session.Failed, res["m1"].Outcome)
 	require.Equal(t, session.TypeAgentMissing, res["m1"].Error.Code)
 	require.Equal(t, session.Completed, res["m2"].Outcome)
+	blocks := heard[event.BlockUpsert](p.w, "s1")
+	require.Len(t, blocks, 2)
+	require.Equal(t, event.MessageBlock("m1", "one", nil), blocks[0], "no agent ever had it")
+	require.Equal(t, event.BlockError, blocks[1].Block.Type)
 }
 
 // A session that waits for a slot can be closed.

@@ -21,8 +21,8 @@ type turn struct {
 	queued session.Queued
 	// began is when it was sent to a host; zero while it does not run on one.
 	began time.Time
-	// live is set while RunTurn is scheduled: controls go to its host.
-	live bool
+	// live is set while RunTurn is scheduled: controls go to its host; handed once it was.
+	live, handed bool
 	// stopWaiting ends the wait for a sandbox; nil before there is one.
 	stopWaiting workflow.CancelFunc
 	// after is a sequence number before all its events, and anchor the last block of the
@@ -213,7 +213,7 @@ func (r *run) attempt(q session.Queued) (contract.RunTurnOutput, error) {
 	opts := timeouts.Turn(r.st.Sandbox.Host)
 	opts.Summary = details.Turn(r.inspect())
 	ctx := workflow.WithActivityOptions(r.ctx, opts)
-	r.cur.live, r.cur.began = true, workflow.Now(r.ctx)
+	r.cur.live, r.cur.handed, r.cur.began = true, true, workflow.Now(r.ctx)
 	err := r.awaitTurn(ctx, workflow.ExecuteActivity(ctx, contract.ActivityRunTurn, in), &out)
 	r.st.WorkMS = r.used().Work.Milliseconds()
 	r.cur.live, r.cur.began, r.cur.asked, r.cur.waiting = false, time.Time{}, false, nil
@@ -308,10 +308,14 @@ func failureBlock(res session.Result) event.Payload {
 	return event.ErrorBlock("sojourn-"+res.ExecutionID+"-failed", *res.Error)
 }
 
-// emitEnd ends the running execution, whose agent is not prompted any more. If its host was
-// lost it may have ended already; if it was parked its agent may have taken other messages.
+// emitEnd ends the running execution, whose agent is not prompted any more: if none ever
+// was, the conversation gets the message from here. If its host was lost it may have ended
+// already; if it was parked its agent may have taken other messages.
 func (r *run) emitEnd(key string, q session.Queued, payloads ...event.Payload) (contract.EmitOutput, error) {
 	in := contract.EmitInput{Key: key, Anchor: r.st.LastBlockID}
+	if r.cur.lost == nil && !r.cur.handed && !r.cur.asked {
+		payloads = append([]event.Payload{event.MessageBlock(q.Message.ID, q.Message.Text, q.Message.Parts)}, payloads...)
+	}
 	for _, p := range payloads {
 		in.Events = append(in.Events, event.FromServer(p, workflow.Now(r.ctx)))
 	}

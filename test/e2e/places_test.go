@@ -70,3 +70,41 @@ func TestR124BusyIsNotEvicted(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, i.WaitsFor)
 }
+
+// TestAMessageInterruptedEarlyIsKept: a message that is interrupted while its session waits
+// for a sandbox, so that no agent ever had it, is in the conversation all the same, live and
+// restored, before what the session is told next.
+func TestAMessageInterruptedEarlyIsKept(t *testing.T) {
+	inOwnNamespace(t)
+	startWorker(t, "--capacity=1")
+	ctx := testContext(t)
+	busy, h := open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()})
+	running, gate := sendToGate(ctx, t, busy, "")
+	early, err := h.Send(ctx, session.Message{Text: "SAY never heard"})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		i, err := h.Inspect(ctx)
+		require.NoError(t, err)
+		return i.Phase == "waiting for a sandbox"
+	}, patience, tick)
+	_, err = h.Interrupt(ctx, session.InterruptRequest{Reason: "too slow"})
+	require.NoError(t, err)
+	res, err := h.Wait(ctx, early)
+	require.NoError(t, err)
+	require.Equal(t, session.Interrupted, res.Outcome)
+	spaceOf(t).Model.Open(gate)
+	answeredWell(ctx, t, busy, running)
+	require.NoError(t, say(t, h, "SAY heard").Err())
+	require.NoError(t, h.Close(ctx))
+
+	shown, err := spaceOf(t).Client.Show(ctx, h.ID(), session.FromStream)
+	require.NoError(t, err)
+	var said []string
+	for _, b := range shown.State.Blocks {
+		if b.Type == event.BlockUserMessage {
+			said = append(said, *b.Content)
+		}
+	}
+	require.Equal(t, []string{"SAY never heard", "SAY heard"}, said)
+	requireSame(t, h.ID())
+}
