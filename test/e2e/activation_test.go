@@ -14,7 +14,7 @@ func TestR99NothingButAMessageMakesASandbox(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	_, err := spaceOf(t).Client.Get(ctx, h.ID())
 	require.NoError(t, err)
 	_, err = spaceOf(t).Client.List(ctx, session.ListOptions{})
@@ -35,7 +35,7 @@ func TestR99NothingButAMessageMakesASandbox(t *testing.T) {
 func TestR100ActivationOrder(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY one").Err())
 	require.NoError(t, h.Close(ctx))
 	h, err := spaceOf(t).Client.Open(ctx, h.ID(), session.Options{})
@@ -62,7 +62,7 @@ func TestR100ActivationOrder(t *testing.T) {
 func TestR54WhatASessionDoesIsAnEvent(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY well").Err())
 	require.Equal(t, session.Failed, say(t, h, "ERR400").Outcome)
 	require.NoError(t, h.Close(ctx))

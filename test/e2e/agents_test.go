@@ -34,7 +34,7 @@ func scripted() []adapters.Adapter {
 
 // leftOut reports whether a short run leaves out the agent, which its conformance suite
 // covers.
-func leftOut(a adapters.Adapter) bool { return testing.Short() && a.Info().Name != "claude" }
+func leftOut(a adapters.Adapter) bool { return testing.Short() && a.Info().Name != anyAgent() }
 
 // eachAgent runs a test with every agent, all in parallel.
 func eachAgent(t *testing.T, test func(t *testing.T, a adapters.Adapter)) {
@@ -47,7 +47,7 @@ func eachAgent(t *testing.T, test func(t *testing.T, a adapters.Adapter)) {
 			})
 		}
 		if testing.Short() {
-			t.Run("others", func(t *testing.T) { skip.InShort(t, "of the agents, claude; the conformance suites have the others") })
+			t.Run("others", func(t *testing.T) { skip.InShort(t, "of the agents, codex; the conformance suites have the others") })
 		}
 	})
 }

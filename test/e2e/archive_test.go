@@ -22,7 +22,7 @@ import (
 func TestTranscriptsAreByteForByte(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	require.NoError(t, say(t, h, "TOOL write: a.txt :: some text").Err())
 	require.NoError(t, say(t, h, "SUBAGENT TOOL bash: ls ANDTHEN SAY looked").Err())
 	var compared []string

@@ -73,7 +73,7 @@ func (x *terminal) shows(pattern string) string {
 func TestChat(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Title: "At a terminal"})
+	h := open(t, session.Options{Agent: "claude", Title: "At a terminal"})
 	x := openTerminal(t, filepath.Join(shared.Bin, "sojourn"), "chat", h.ID())
 	gate := "chat-" + uuid.NewString()
 	x.types("GATE " + gate)
@@ -115,7 +115,7 @@ func TestChat(t *testing.T) {
 func TestPermissionIsShownWhole(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	h := open(t, session.Options{Agent: "claude", Permission: adapters.PermissionAsk})
 	command := "echo " + strings.Repeat("harmless ", 40) + "; touch shown-to-its-end.txt"
 	r, asked := asksFor(t, h, "TOOL bash: "+command)
 

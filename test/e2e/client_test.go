@@ -25,7 +25,7 @@ func TestR12TypeLadder(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
 	c := spaceOf(t).Client
-	h := open(t, session.Options{Agent: anyAgent(), Title: "a ladder"})
+	h := open(t, session.Options{Title: "a ladder"})
 	require.NoError(t, say(t, h, "TOOL bash: echo kept > kept.txt").Err())
 	awaitIdle(t, h)
 	now, err := c.Runtime(ctx, h.ID(), session.Timeline{})
@@ -59,7 +59,7 @@ func TestR12TypeLadder(t *testing.T) {
 func TestR9Export(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent(), Title: "to be exported"})
+	h := open(t, session.Options{Title: "to be exported"})
 	require.NoError(t, say(t, h, "TOOL bash: mkdir d; echo kept > d/kept.txt; ln -s d/kept.txt link; ln -s /etc/passwd out").Err())
 	require.NoError(t, h.Close(ctx))
 
@@ -119,7 +119,7 @@ func TestR117ListIsEnriched(t *testing.T) {
 	ctx := testContext(t)
 	loaded, err := session.NewClient(session.ClientOptions{Temporal: spaceOf(t).Temporal, Agents: builtin.Registry()})
 	require.NoError(t, err)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	entry := func(c *session.Client) (found session.Summary) {
 		page, err := c.List(ctx, session.ListOptions{})
 		require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestR117ListIsEnriched(t *testing.T) {
 func TestR127TimelineOwnership(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY first").Err())
 	before := events(t, h)
 	require.NoError(t, say(t, h, "TOOL bash: echo between").Err())
@@ -190,7 +190,7 @@ func TestR129WorkspaceFilesByClient(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
 	c := spaceOf(t).Client
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "TOOL bash: mkdir -p src; printf 'what it wrote' > src/a.txt; : > empty").Err())
 	read := func(path string) string {
 		in, err := c.OpenFile(ctx, h.ID(), path)

@@ -15,7 +15,7 @@ import (
 func TestAgentDeathIsNamedAndRestored(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY remember the word clementine").Err())
 	res := say(t, h, "SAY about to die THEN TOOL bash: kill -9 $PPID")
 	require.Equal(t, session.Failed, res.Outcome)

@@ -129,7 +129,7 @@ func TestDamageIsVisible(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	require.NoError(t, say(t, h, "SAY remember the word clementine").Err())
 	gateA, gateB := "damage-a-"+uuid.NewString(), "damage-b-"+uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "GATE " + gateA + " THEN TOOL bash: echo meanwhile THEN GATE " + gateB + " THEN SAY whole"})

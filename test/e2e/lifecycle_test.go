@@ -90,7 +90,7 @@ func TestR104UnhealthyRestartReady(t *testing.T) {
 func TestR105IdleTimeoutEndsTheSandbox(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
-	h := open(t, session.Options{Agent: anyAgent(), IdleTimeoutMS: 300})
+	h := open(t, session.Options{IdleTimeoutMS: 300})
 	require.NoError(t, say(t, h, "SAY remember the word bilberry").Err())
 	heardUntil(t, h, 0, nth[event.EETerminated](1))
 	require.Equal(t, []string{"idle"}, reasons(t, h))
@@ -107,7 +107,7 @@ func TestR105IdleTimeoutEndsTheSandbox(t *testing.T) {
 func TestR106DeactivateSandbox(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY one").Err())
 	awaitIdle(t, h)
 	require.NoError(t, h.Evict(ctx))
@@ -129,7 +129,7 @@ func TestR107UnloadSession(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "TOOL write: kept.txt :: the file THEN SAY the last word").Err())
 	require.NoError(t, h.Close(ctx))
 	require.Empty(t, sandboxes(t, w))
@@ -159,7 +159,7 @@ func toldByATool(events []event.Event, text string) bool {
 // may work, silently, for many times the idle timeout.
 func TestR108LongWorkIsNotCut(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{Agent: anyAgent(), IdleTimeoutMS: 200})
+	h := open(t, session.Options{IdleTimeoutMS: 200})
 	require.NoError(t, say(t, h, "TOOL bash: sleep 3; echo done late THEN SAY after it").Err())
 	for _, ev := range events(t, h) {
 		if ev.Type() == "query:completed" {
@@ -225,7 +225,7 @@ func TestR110TranscriptWatching(t *testing.T) {
 func TestR113PeriodicSync(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	r, gate := sendToGate(ctx, t, h, "TOOL bash: echo sampled THEN ")
 	require.Eventually(t, func() bool {
 		return strings.Contains(saved(ctx, t, h.ID(), "main"), "sampled")

@@ -76,7 +76,7 @@ func answeredWell(ctx context.Context, t *testing.T, h *session.Handle, r sessio
 func TestR48BlocksSyncAsSoonAsComplete(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	r, gate := sendToGate(ctx, t, h, "SAY one whole block THEN TOOL bash: echo whole THEN ")
 	heard := heardUntil(t, h, 0, first(func(p event.BlockUpsert) bool {
 		return p.Block.Type == event.BlockToolResult && p.Block.Status == event.StatusComplete
@@ -136,7 +136,7 @@ func TestR58SubagentsDoNotPolluteMain(t *testing.T) {
 // conversation.
 func TestR74ConversationOnEveryEvent(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SUBAGENT SAY routed").Err())
 	conversations := map[string]bool{}
 	for _, ev := range events(t, h) {
@@ -155,7 +155,7 @@ func TestR74ConversationOnEveryEvent(t *testing.T) {
 func TestR63SubagentSpawned(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	gate := "r63-" + uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "SUBAGENT GATE " + gate})
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestR63SubagentSpawned(t *testing.T) {
 // outcome.
 func TestR64SubagentCompleted(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	require.NoError(t, say(t, h, "SUBAGENT SAY the outcome").Err())
 	all := events(t, h)
 	spawned, completed := payloads[event.SubagentSpawned](all), payloads[event.SubagentCompleted](all)
@@ -198,7 +198,7 @@ func TestR64SubagentCompleted(t *testing.T) {
 func TestR65IdleFinalisesPendingBlocks(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	r, gate := sendToGate(ctx, t, h, "")
 	heard := heardUntil(t, h, 0, nth[event.BlockDelta](1))
 	require.Equal(t, event.StatusPending, last(fold(heard).Blocks).Status)
@@ -217,7 +217,7 @@ func last[T any](all []T) T { return all[len(all)-1] }
 // TestR66MetadataReachesSubscribers: subscribers receive usage, cost and model.
 func TestR66MetadataReachesSubscribers(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	res := say(t, h, "SAY counted")
 	require.NoError(t, res.Err())
 	var usage event.Usage
@@ -245,7 +245,7 @@ func TestR66MetadataReachesSubscribers(t *testing.T) {
 // outcome.
 func TestR67QueryEvents(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	require.NoError(t, say(t, h, "SAY fine").Err())
 	failed := say(t, h, "ERR400")
 	require.Equal(t, session.Failed, failed.Outcome)
@@ -290,7 +290,7 @@ func TestR67CrashedAgentIsAFailure(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	require.NoError(t, say(t, h, "SAY remember the word quince").Err())
 	r, gate := sendToGate(ctx, t, h, "")
 	killAgent(t, w)
@@ -327,7 +327,7 @@ func TestR68ExecutionEnvironmentEvents(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY one").Err())
 	awaitIdle(t, h)
 	require.NoError(t, h.Evict(ctx))
@@ -379,7 +379,7 @@ func TestR68SandboxThatCannotBeMade(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	missing := filepath.Join(t.TempDir(), "not-there")
-	h := open(t, session.Options{Agent: anyAgent(), Workspace: missing})
+	h := open(t, session.Options{Workspace: missing})
 	res := say(t, h, "SAY never")
 	require.Equal(t, session.Failed, res.Outcome)
 	require.Equal(t, session.TypeInvalid, res.Error.Code)
@@ -399,7 +399,7 @@ func TestR68SandboxThatCannotBeMade(t *testing.T) {
 func TestR70TranscriptEvents(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	r, gate := sendToGate(ctx, t, h, "TOOL bash: echo grown THEN ")
 	during := heardUntil(t, h, 0, nth[event.TranscriptChanged](1))
 	require.Empty(t, payloads[event.QueryCompleted](during), "the archive grows while the turn runs")
@@ -431,7 +431,7 @@ func TestR70TranscriptEvents(t *testing.T) {
 func TestR71StatusEvent(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY up").Err())
 	awaitIdle(t, h)
 	require.NoError(t, h.Evict(ctx))
@@ -463,7 +463,7 @@ func TestR72ListChanges(t *testing.T) {
 		listen(ctx, spaceOf(t).Client, heard, listening)
 	}()
 	<-listening
-	h := open(t, session.Options{Agent: anyAgent(), Title: "before"})
+	h := open(t, session.Options{Title: "before"})
 	awaitChange(t, heard, h.ID(), stream.ChangeCreated)
 	title := "after"
 	_, err := h.Configure(ctx, session.Configure{Title: &title})

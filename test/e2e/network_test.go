@@ -44,7 +44,7 @@ func TestToolReachesNoPortOfTheHouse(t *testing.T) {
 func TestNetworkOfTheHost(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t, "SOJOURN_NETWORK=host")
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	house := houseAddresses(t)[:4]
 	require.Equal(t, house, reached(t, h, house))
 	require.NotContains(t, w.Said(), "network")

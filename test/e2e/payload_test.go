@@ -18,7 +18,7 @@ import (
 // the session.
 func TestLargeMessageStaysOutOfHistory(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	ctx := testContext(t)
 	text := strings.Repeat("x", 900_000)
 	r, err := h.Send(ctx, session.Message{Text: text, Parts: []event.Part{{Type: "text", Text: "SAY all of it"}}})

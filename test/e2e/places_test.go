@@ -18,7 +18,7 @@ import (
 func TestR124LongestIdleGivesWay(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "--capacity=2")
-	handles := []*session.Handle{open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()})}
+	handles := []*session.Handle{open(t, session.Options{}), open(t, session.Options{}), open(t, session.Options{})}
 	require.NoError(t, say(t, handles[0], "SAY remember the word clementine").Err())
 	require.NoError(t, say(t, handles[1], "SAY second").Err())
 	awaitIdle(t, handles[0])
@@ -40,7 +40,7 @@ func TestR124LongestIdleGivesWay(t *testing.T) {
 func TestR124BusyIsNotEvicted(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "--capacity=1")
-	busy, h := open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()})
+	busy, h := open(t, session.Options{}), open(t, session.Options{})
 	gate := "place-" + uuid.NewString()
 	ctx := testContext(t)
 	running, err := busy.Send(ctx, session.Message{Text: "GATE " + gate + " THEN SAY done"})
@@ -78,7 +78,7 @@ func TestAMessageInterruptedEarlyIsKept(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t, "--capacity=1")
 	ctx := testContext(t)
-	busy, h := open(t, session.Options{Agent: anyAgent()}), open(t, session.Options{Agent: anyAgent()})
+	busy, h := open(t, session.Options{}), open(t, session.Options{})
 	running, gate := sendToGate(ctx, t, busy, "")
 	early, err := h.Send(ctx, session.Message{Text: "SAY never heard"})
 	require.NoError(t, err)

@@ -85,7 +85,7 @@ func TestPermissionAsk(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	h := open(t, session.Options{Agent: "claude", Permission: adapters.PermissionAsk})
 	r, asked := asksFor(t, h, "TOOL bash: touch allowed.txt")
 	require.Equal(t, "Bash", asked.ToolName)
 	require.NotEmpty(t, asked.ToolUseID)
@@ -182,7 +182,7 @@ func TestPermissionBySignal(t *testing.T) {
 func TestPermissionDeny(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
-	h := open(t, session.Options{Permission: adapters.PermissionDeny})
+	h := open(t, session.Options{Agent: "claude", Permission: adapters.PermissionDeny})
 	res := say(t, h, "TOOL bash: touch never.txt")
 	require.NoError(t, res.Err())
 	require.Contains(t, res.Result.Response, "policy denies")
@@ -196,7 +196,7 @@ func TestPermissionDeny(t *testing.T) {
 func TestPermissionInterruptedWhileAsking(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent(), Permission: adapters.PermissionAsk})
+	h := open(t, session.Options{Permission: adapters.PermissionAsk})
 	r, asked := asksFor(t, h, "TOOL bash: touch never.txt")
 	_, err := h.Interrupt(ctx, session.InterruptRequest{Reason: "never mind"})
 	require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestPermissionInterruptedWhileAsking(t *testing.T) {
 func TestBusyPolicies(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	running, _ := sendToGate(ctx, t, h, "")
 	_, err := h.Send(ctx, session.Message{Text: "SAY rejected", WhenBusy: session.BusyReject})
 	require.ErrorIs(t, err, session.ErrBusy)
@@ -246,7 +246,7 @@ func TestMessageWithAnImage(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	r, err := h.Send(ctx, session.Message{
 		Text: "SAY what a pixel", Parts: []event.Part{{Type: "image", MediaType: "image/png", Data: aPixel}},
 	})
@@ -269,7 +269,7 @@ func TestIdleTimeoutKeepsTheSession(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent(), IdleTimeoutMS: 200})
+	h := open(t, session.Options{IdleTimeoutMS: 200})
 	require.NoError(t, say(t, h, "SAY remember the word medlar").Err())
 	heard := heardUntil(t, h, 0, nth[event.EETerminated](1))
 	require.Equal(t, "idle", last(payloads[event.EETerminated](heard)).Reason)

@@ -74,7 +74,7 @@ func TestR46AChildOutlivesItsParentsRun(t *testing.T) {
 	t.Run("between two turns", func(t *testing.T) {
 		t.Parallel()
 		ctx := testContext(t)
-		parent := open(t, session.Options{Agent: anyAgent()})
+		parent := open(t, session.Options{})
 		child, gate := spawnGated(t, parent)
 		run := runOf(ctx, t, child)
 		renew(t, parent)
@@ -92,7 +92,7 @@ func TestR46AChildOutlivesItsParentsRun(t *testing.T) {
 	t.Run("in the middle of a turn", func(t *testing.T) {
 		t.Parallel()
 		ctx := testContext(t)
-		parent := open(t, session.Options{Agent: anyAgent()})
+		parent := open(t, session.Options{})
 		r, parentGate := sendToGate(ctx, t, parent, "")
 		child, gate := spawnGated(t, parent)
 		renew(t, parent)
@@ -108,7 +108,7 @@ func TestR46AChildOutlivesItsParentsRun(t *testing.T) {
 	t.Run("terminated", func(t *testing.T) {
 		t.Parallel()
 		ctx := testContext(t)
-		parent := open(t, session.Options{Agent: anyAgent()})
+		parent := open(t, session.Options{})
 		before, _ := spawnGated(t, parent)
 		require.NoError(t, spaceOf(t).Temporal.TerminateWorkflow(ctx, before.ID(), "", "an operator"))
 		behind, _ := spawnGated(t, parent)
@@ -125,7 +125,7 @@ func TestR46AChildOutlivesItsParentsRun(t *testing.T) {
 	t.Run("reset", func(t *testing.T) {
 		t.Parallel()
 		ctx := testContext(t)
-		parent := open(t, session.Options{Agent: anyAgent()})
+		parent := open(t, session.Options{})
 		early, earlyGate := spawnGated(t, parent)
 		renew(t, parent)
 		late, lateGate := spawnGated(t, parent)
@@ -145,7 +145,7 @@ func TestR46AChildOutlivesItsParentsRun(t *testing.T) {
 func TestR41AbortPropagationAcrossRuns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: anyAgent()})
+	parent := open(t, session.Options{})
 	r, _ := sendToGate(ctx, t, parent, "")
 	child, _ := spawnGated(t, parent)
 	grandchild, _ := spawnGated(t, child)
@@ -180,7 +180,7 @@ func TestR42ClosePropagationAcrossRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := testContext(t)
-			parent := open(t, session.Options{Agent: anyAgent()})
+			parent := open(t, session.Options{})
 			child, _ := spawnGated(t, parent)
 			grandchild, _ := spawnGated(t, child)
 			renew(t, parent)

@@ -20,7 +20,7 @@ func TestAgentsOutliveTheWorker(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY remember the word quince").Err())
 	require.NoError(t, w.stop())
 
@@ -42,7 +42,7 @@ func TestAHostIsPutToRest(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, harness.EndAgents(dir)) })
 	w := startWorkerIn(t, dir, "--stop-agents")
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY remember the word medlar").Err())
 	awaitIdle(t, h)
 	require.NoError(t, w.stop())

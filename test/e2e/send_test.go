@@ -70,7 +70,7 @@ func (p *command) stop() string {
 func TestSendPrintsTheWholeAnswer(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	const size = 50_000
 	require.Len(t, strings.TrimSuffix(sojourn(t, "send", h.ID(), "BIG 50000"), "\n"), size)
 	var res session.Result
@@ -149,7 +149,7 @@ func TestSendTellsOfRetries(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Permission: "ask"})
+	h := open(t, session.Options{Agent: "claude", Permission: "ask"})
 	p := begin(t, "send", h.ID(), "TOOL bash: touch asked-for.txt")
 	p.says("sojourn respond")
 	require.Contains(t, p.said(), "  command: touch asked-for.txt\n")
@@ -187,7 +187,7 @@ func TestWorkspaceIsCheckedOnItsHost(t *testing.T) {
 func TestQueueCommands(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	_, gate := sendToGate(ctx, t, h, "SAY one THEN ")
 	for _, id := range []string{"m2", "m3", "m4"} {
 		sojourn(t, "send", h.ID(), "SAY "+id, "--no-wait", "--message-id", id)

@@ -19,7 +19,7 @@ import (
 
 func TestR1SessionRecord(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{Agent: anyAgent(), Title: "a record", Metadata: map[string]json.RawMessage{"team": json.RawMessage(`"core"`)}})
+	h := open(t, session.Options{Title: "a record", Metadata: map[string]json.RawMessage{"team": json.RawMessage(`"core"`)}})
 	require.NoError(t, say(t, h, "SAY kept").Err())
 	require.NoError(t, h.Close(testContext(t)))
 
@@ -55,7 +55,7 @@ func TestR1SessionRecord(t *testing.T) {
 
 func TestR2MessageRecord(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	first, second := say(t, h, "SAY one"), say(t, h, "SAY two")
 	require.NoError(t, h.Close(testContext(t)))
 	conv, err := spaceOf(t).Client.Show(testContext(t), h.ID(), session.FromArchive)
@@ -128,7 +128,7 @@ func TestR4GetUnknown(t *testing.T) {
 	onSharedHost(t)
 	_, err := spaceOf(t).Client.Get(testContext(t), "never-was")
 	require.ErrorIs(t, err, session.ErrNotFound)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, h.Close(testContext(t)))
 	known, err := spaceOf(t).Client.Get(testContext(t), h.ID())
 	require.NoError(t, err, "a closed session is still known")
@@ -137,7 +137,7 @@ func TestR4GetUnknown(t *testing.T) {
 
 func TestR5UpdateReturnsTheSession(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{Agent: anyAgent(), Title: "before"})
+	h := open(t, session.Options{Title: "before"})
 	title := "after"
 	got, err := h.Configure(testContext(t), session.Configure{Title: &title, Tags: []string{"x"}})
 	require.NoError(t, err)
@@ -157,7 +157,7 @@ func TestR10MetadataIsABagOfAnyValues(t *testing.T) {
 		"userId": json.RawMessage(`"u1"`), "priority": json.RawMessage(`3`), "isArchived": json.RawMessage(`false`),
 		"nested": json.RawMessage(`{"a":[1,null,"x"]}`),
 	}
-	h := open(t, session.Options{Agent: anyAgent(), Metadata: bag})
+	h := open(t, session.Options{Metadata: bag})
 	_, err := h.Configure(testContext(t), session.Configure{Metadata: map[string]json.RawMessage{
 		"priority": json.RawMessage(`4`), "isArchived": json.RawMessage(`null`),
 	}})
@@ -263,7 +263,7 @@ func TestR17SessionProperties(t *testing.T) {
 func TestR18ClosedIsFinal(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY hi").Err())
 	require.NoError(t, h.Close(ctx))
 	require.NoError(t, h.Close(ctx), "close is idempotent")
@@ -311,7 +311,7 @@ func TestR18ClosedIsFinal(t *testing.T) {
 func TestR19SendQueuesAndRuns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	gate := "r19-" + uuid.NewString()
 	first, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
@@ -339,7 +339,7 @@ func TestR19SendQueuesAndRuns(t *testing.T) {
 func TestR22RenderRunsWithoutQueueing(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	empty, err := h.Render(ctx, session.Configure{})
 	require.NoError(t, err)
 	require.False(t, empty.Changed)
@@ -371,7 +371,7 @@ func TestR22RenderRunsWithoutQueueing(t *testing.T) {
 func TestR22RenderWhileRunningIsAHotUpdate(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Permission: adapters.PermissionAsk})
+	h := open(t, session.Options{Agent: "claude", Permission: adapters.PermissionAsk})
 	gate := "r22-" + uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate + " THEN TOOL bash: echo nobody is asked"})
 	require.NoError(t, err)
@@ -394,7 +394,7 @@ func TestR23QueueDoesNotRun(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, h.Queue(ctx, session.Message{ID: "q1", Text: "SAY first in line"}))
 	require.NoError(t, h.Queue(ctx, session.Message{ID: "q2", Text: "SAY second in line"}))
 	require.Eventually(t, func() bool {
@@ -414,7 +414,7 @@ func TestR23QueueDoesNotRun(t *testing.T) {
 func TestR26Interrupt(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	idle, err := h.Interrupt(ctx, session.InterruptRequest{Message: &session.Message{ID: "only-queued", Text: "SAY queued by an idle interrupt"}})
 	require.NoError(t, err)
 	require.False(t, idle.Running)
@@ -445,7 +445,7 @@ func TestR26Interrupt(t *testing.T) {
 func TestR27ClearAbortOnlyTakesBackTheMark(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	gate := "r27-" + uuid.NewString()
 	r, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
@@ -470,7 +470,7 @@ func TestR28Close(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY alive").Err())
 	gate := "r28-" + uuid.NewString()
 	running, err := h.Send(ctx, session.Message{Text: "GATE " + gate})
@@ -496,7 +496,7 @@ func TestR28Close(t *testing.T) {
 
 func TestR29Snapshot(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY counted").Err())
 	awaitIdle(t, h)
 	s, err := h.Snapshot(testContext(t))

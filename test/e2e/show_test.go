@@ -14,7 +14,7 @@ import (
 func TestShowWithTheArchiveAway(t *testing.T) {
 	inOwnNamespace(t)
 	startWorker(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY it is all in the stream").Err())
 	awaitIdle(t, h)
 	addr := teststack.ClosedAddress(t)
@@ -47,7 +47,7 @@ func TestCostInLists(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields(), "SojournCostUSD")
 
-	parent := open(t, session.Options{})
+	parent := open(t, session.Options{Agent: "claude"})
 	own := say(t, parent, "SAY at a price")
 	require.NoError(t, own.Err())
 	awaitIdle(t, parent)

@@ -67,7 +67,7 @@ func payload(encoding, data string) converter.RawValue {
 // TestRawSignalIsAnswered sends messages with a plain Temporal client.
 func TestRawSignalIsAnswered(t *testing.T) {
 	onSharedHost(t)
-	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
+	h, raw := open(t, session.Options{}), bare(t)
 	for _, c := range []struct {
 		name, want string
 		arg        any
@@ -89,7 +89,7 @@ func TestRawSignalIsAnswered(t *testing.T) {
 // answer.
 func TestRawSignalWithAnIDIsAnsweredOnce(t *testing.T) {
 	onSharedHost(t)
-	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
+	h, raw := open(t, session.Options{}), bare(t)
 	once := map[string]any{"id": "only-once", "text": "SAY once"}
 	for range 3 {
 		require.NoError(t, raw.SignalWorkflow(testContext(t), h.ID(), "", "message", once))
@@ -104,7 +104,7 @@ func TestRawSignalWithAnIDIsAnsweredOnce(t *testing.T) {
 // TestASignalGoesBeforeALaterUpdate: both wait for a worker, which then gets them in
 // one task. They run in the order of sending.
 func TestASignalGoesBeforeALaterUpdate(t *testing.T) {
-	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
+	h, raw := open(t, session.Options{}), bare(t)
 	require.NoError(t, raw.SignalWorkflow(testContext(t), h.ID(), "", "message", map[string]any{"id": "first", "text": "SAY first"}))
 	sent := make(chan error, 1)
 	go func() {
@@ -149,7 +149,7 @@ func noMessage() []struct {
 // reported, with the invalid field.
 func TestRawSignalThatIsNoMessage(t *testing.T) {
 	onSharedHost(t)
-	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
+	h, raw := open(t, session.Options{}), bare(t)
 	require.NoError(t, say(t, h, "SAY before").Err())
 	bad := noMessage()
 	for _, c := range bad {
@@ -219,7 +219,7 @@ func requireToldInBlocks(t *testing.T, errs []event.Error, blocks []event.Block)
 func TestRawSignalWhileATurnRuns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h, raw := open(t, session.Options{Agent: anyAgent()}), bare(t)
+	h, raw := open(t, session.Options{}), bare(t)
 	gate := "raw-" + h.ID()
 	r, err := h.Send(ctx, session.Message{Text: "SAY begun THEN GATE " + gate + " THEN SAY ended"})
 	require.NoError(t, err)

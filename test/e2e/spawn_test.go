@@ -59,7 +59,7 @@ func ended(t *testing.T, h *session.Handle) event.Query {
 func TestR41AbortPropagation(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: anyAgent()})
+	parent := open(t, session.Options{})
 	gate := "parent-" + uuid.NewString()
 	r, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestR41AbortPropagation(t *testing.T) {
 func TestInterruptMessageOfAnIdleParentRuns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: anyAgent()})
+	parent := open(t, session.Options{})
 	child, _ := spawnGated(t, parent)
 	var reply session.InterruptReply
 	sojournJSON(t, &reply, "interrupt", parent.ID(), "--message", "SAY instead of the child")
@@ -103,7 +103,7 @@ func TestR42ClosePropagation(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: anyAgent()})
+	parent := open(t, session.Options{})
 	child, _ := spawnGated(t, parent)
 	grandchild, _ := spawnGated(t, child)
 	require.NoError(t, parent.Close(ctx))
@@ -158,7 +158,7 @@ func TestR43DepthLimit(t *testing.T) {
 func TestR44ChildrenAreGoneOnAnyEnd(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: anyAgent()})
+	parent := open(t, session.Options{})
 	for _, c := range []struct {
 		name, text string
 		want       event.SubagentResult
@@ -197,7 +197,7 @@ func TestR44ChildrenAreGoneOnAnyEnd(t *testing.T) {
 
 func TestR45ChildrenAreNotListed(t *testing.T) {
 	onSharedHost(t)
-	parent := open(t, session.Options{Agent: anyAgent()})
+	parent := open(t, session.Options{})
 	child, gate := spawnGated(t, parent)
 	require.Eventually(t, func() bool {
 		ids := listed(t, session.ListOptions{Children: true})
@@ -225,7 +225,7 @@ func contains(ids []string, id string) bool {
 func TestSpawnEventsEncloseTheChild(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: anyAgent()})
+	parent := open(t, session.Options{})
 	gate := "enclose-" + uuid.NewString()
 	r, err := parent.Send(ctx, session.Message{Text: "GATE " + gate})
 	require.NoError(t, err)
@@ -261,7 +261,7 @@ func TestSpawnEventsEncloseTheChild(t *testing.T) {
 func TestR35ParallelSpawns(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	parent := open(t, session.Options{Agent: anyAgent()})
+	parent := open(t, session.Options{})
 	gates := []string{"r35-" + uuid.NewString(), "r35-" + uuid.NewString(), "r35-" + uuid.NewString()}
 	children := make([]string, len(gates))
 	var g errgroup.Group

@@ -15,7 +15,7 @@ import (
 func TestAMessageIDOutlivesTheSessionsClose(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	once := session.Message{ID: "once", Text: "SAY once"}
 	r, err := h.Send(ctx, once)
 	require.NoError(t, err)

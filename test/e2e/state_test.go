@@ -59,7 +59,7 @@ func TestTheAnswerIsNotAheadOfTheState(t *testing.T) {
 func TestWaitReturnsWhenTheSessionIsIdle(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	for i := 1; i <= 5; i++ {
 		require.NoError(t, say(t, h, "SAY waited for").Err())
 		s, err := h.Snapshot(ctx)
@@ -88,7 +88,7 @@ func TestWaitReturnsWhenTheSessionIsIdle(t *testing.T) {
 func TestAnApprovalIsWaitedFor(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent(), Permission: adapters.PermissionAsk})
+	h := open(t, session.Options{Permission: adapters.PermissionAsk})
 	r, asked := asksFor(t, h, "TOOL bash: touch allowed.txt")
 	now, err := h.Inspect(ctx)
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestAWaitingSessionOutlivesItsWorker(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent(), Permission: adapters.PermissionAsk})
+	h := open(t, session.Options{Permission: adapters.PermissionAsk})
 	r, asked := asksFor(t, h, "TOOL bash: touch allowed.txt")
 	require.NoError(t, w.stop())
 	startWorkerIn(t, w.dataDir)
@@ -187,7 +187,7 @@ func TestARollbackIsRefusedAtOnce(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "SAY before the rollback").Err())
 	require.NoError(t, w.stop())
 	older := sdkworker.New(spaceOf(t).Temporal, session.TaskQueue, sdkworker.Options{Identity: "older-build"})

@@ -35,7 +35,7 @@ func TestStorm(t *testing.T) {
 	startWorker(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	began := time.Now()
 	var sent []string
 	for round := range stormRounds {
@@ -133,12 +133,12 @@ func TestInterruptWithEverySlotTaken(t *testing.T) {
 	var receipts []session.Receipt
 	var gates []string
 	for range slots {
-		h := open(t, session.Options{Agent: anyAgent()})
+		h := open(t, session.Options{})
 		r, gate := sendToGate(ctx, t, h, "")
 		handles, receipts, gates = append(handles, h), append(receipts, r), append(gates, gate)
 	}
 	// One more waits for a slot, so that no slot is free.
-	more := open(t, session.Options{Agent: anyAgent()})
+	more := open(t, session.Options{})
 	next, err := more.Send(ctx, session.Message{ID: uuid.NewString(), Text: "SAY at last"})
 	require.NoError(t, err)
 

@@ -197,7 +197,7 @@ func answerNext(ctx context.Context, t *testing.T, x *session.Execution, argumen
 func TestR20HandleResult(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	first, err := h.Send(ctx, session.Message{Text: "SAY before it"})
 	require.NoError(t, err)
 	r, err := h.Send(ctx, session.Message{Text: "TOOL bash: echo made THEN SAY the answer"})

@@ -17,10 +17,11 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
+// open creates a session, of anyAgent unless the options have one.
 func open(t *testing.T, o session.Options) *session.Handle {
 	t.Helper()
 	if o.Agent == "" {
-		o.Agent = "claude"
+		o.Agent = anyAgent()
 	}
 	h, err := spaceOf(t).Client.Create(testContext(t), "", o)
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ func program(t *testing.T, args ...string) said {
 func TestWaitingVerbs(t *testing.T) {
 	onSharedHost(t)
 	ctx := testContext(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	none := program(t, "result", h.ID())
 	require.Equal(t, 1, none.code, none.err)
 
@@ -82,7 +82,7 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	startWorker(t)
 	ctx := testContext(t)
 	require.Contains(t, program(t, "inbox").err, "nothing waits for a person")
-	h := open(t, session.Options{Permission: "ask", Title: "Careful"})
+	h := open(t, session.Options{Agent: "claude", Permission: "ask", Title: "Careful"})
 	sojourn(t, "send", h.ID(), "TOOL bash: touch asked-for.txt", "--no-wait", "--message-id", "m1")
 	asked := payloads[event.PermissionRequested](heardUntil(t, h, 0, nth[event.PermissionRequested](1)))[0]
 	sojourn(t, "send", h.ID(), "SAY later", "--no-wait", "--message-id", "m2")
@@ -112,7 +112,7 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	sojourn(t, "respond", h.ID()[:8], asked.RequestID, "allow")
 	require.Contains(t, sojourn(t, "wait", h.ID()), "is idle")
 	require.Empty(t, strings.TrimSpace(sojourn(t, "inbox")))
-	twin := open(t, session.Options{})
+	twin := open(t, session.Options{Agent: "claude"})
 	require.Equal(t, 1, program(t, "describe", "zzzzzz").code)
 	for _, h := range []*session.Handle{h, twin} {
 		require.NoError(t, h.Close(ctx))

@@ -32,7 +32,7 @@ func awaitFile[P event.Payload](t *testing.T, h *session.Handle, path func(P) st
 
 func TestR69FileEvents(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{})
+	h := open(t, session.Options{Agent: "claude"})
 	created := func(p event.FileCreated) string { return p.Path }
 	require.NoError(t, say(t, h, "TOOL write: notes/a.txt :: some text").Err())
 	made := awaitFile(t, h, created, "notes/a.txt")
@@ -102,7 +102,7 @@ func look(t *testing.T, h *session.Handle) string {
 func TestWorkspaceComesBack(t *testing.T) {
 	inOwnNamespace(t)
 	w := startWorker(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, `TOOL bash: echo kept > kept.txt; echo x > gone.txt; printf '#!/bin/sh\necho it runs\n' > run; chmod 755 run; head -c 100000 /dev/urandom > raw`).Err())
 	before := look(t, h)
 	require.Contains(t, before, "it runs")
@@ -131,7 +131,7 @@ func TestWorkspaceAfterHostLoss(t *testing.T) {
 	skip.InShort(t, "TestWorkspaceComesBack has the files on another host, TestKillHost loses one")
 	inOwnNamespace(t)
 	lost := startWorker(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, `TOOL bash: mkdir -p empty deep; head -c 70000 /dev/urandom > deep/raw; printf x > "$(printf 'odd\377')"; ln -s deep/raw link; ln -s /etc out; printf '#!/bin/sh\necho it runs\n' > run; chmod 750 run; touch -d 2001-02-03 run`).Err())
 	const list = `TOOL bash: find . -printf '%y %m %s %p %l\n' | grep -av ' ./out ' | sort | cksum; cksum < link; ./run; stat -c %Y run; ls`
 	require.NoError(t, say(t, h, list).Err())
@@ -156,7 +156,7 @@ func TestWorkspaceOfTheUser(t *testing.T) {
 	dir, err := os.MkdirTemp(shared.Dir, "mine-")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o600))
-	h := open(t, session.Options{Agent: anyAgent(), Workspace: dir})
+	h := open(t, session.Options{Workspace: dir})
 	require.NoError(t, say(t, h, "TOOL bash: echo made > made.txt").Err())
 	awaitIdle(t, h)
 	require.NoError(t, h.Evict(testContext(t)))
@@ -177,7 +177,7 @@ func TestWorkspaceOfTheUser(t *testing.T) {
 // Nothing is written outside the folder that the user named.
 func TestFilesComeOut(t *testing.T) {
 	onSharedHost(t)
-	h := open(t, session.Options{Agent: anyAgent()})
+	h := open(t, session.Options{})
 	require.NoError(t, say(t, h, "TOOL bash: mkdir -p src/deep empty; printf one > src/deep/a.txt; printf '#!/bin/sh\\n' > run.sh; chmod 755 run.sh; "+
 		"ln -s src/deep/a.txt link; ln -s /etc/passwd out").Err())
 	awaitIdle(t, h)
