@@ -52,12 +52,14 @@ type streamEnd struct {
 
 // terminate ends a sandbox and drops the host's state of it.
 func (h *Host) terminate(ctx context.Context, sb sandbox.Sandbox) error {
-	_, err := h.terminateNaming(ctx, sb)
-	return err
+	if _, err := h.terminateNaming(ctx, sb); err != nil {
+		return err
+	}
+	return h.Checkpoints.Remove(sb.ID())
 }
 
-// terminateNaming is like terminate, and returns the files that could not be removed yet;
-// "" for none. The sandbox has ended all the same.
+// terminateNaming is like terminate, but for the checkpoint, and returns the files that could
+// not be removed yet; "" for none. The sandbox has ended all the same.
 func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left string, err error) {
 	err = sb.Terminate(ctx)
 	if le, ok := errors.AsType[*sandbox.LeftError](err); ok {
@@ -69,5 +71,5 @@ func (h *Host) terminateNaming(ctx context.Context, sb sandbox.Sandbox) (left st
 	}
 	h.Slots.Free(sb.ID())
 	h.forget(sb.ID())
-	return left, h.Checkpoints.Remove(sb.ID())
+	return left, nil
 }

@@ -24,8 +24,7 @@ func (h *Host) EndSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 }
 
 func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
-	var kept []event.Event
-	var left []string
+	var end host.Parting
 	if in.UnlessBusy {
 		if commands, err := h.commandsIn(ctx, in.Sandbox.ID); err != nil || len(commands) > 0 {
 			return contract.EndSandboxOutput{LastSeq: in.LastSeq, Background: commands}, err
@@ -34,23 +33,45 @@ func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 	sb, err := h.o.Provider.Open(ctx, in.Sandbox.ID)
 	switch {
 	case errors.Is(err, sandbox.ErrNotFound):
-		// An earlier attempt may have died before it removed the rest.
+		// An earlier attempt may have died before it reported the end.
 		h.Slots.Free(in.Sandbox.ID)
 		h.forget(in.Sandbox.ID)
-		if err := h.Checkpoints.Remove(in.Sandbox.ID); err != nil {
-			return contract.EndSandboxOutput{}, err
-		}
-	case err != nil:
+		end, err = h.parting(in.Sandbox.ID)
+	case err == nil:
+		end, err = h.archiveAndTerminate(ctx, in, sb)
+	}
+	if err != nil {
 		return contract.EndSandboxOutput{}, err
-	default:
-		if kept, left, err = h.archiveAndTerminate(ctx, in, sb); err != nil {
-			return contract.EndSandboxOutput{}, err
-		}
 	}
 	env := in.Sandbox.Environment("terminated")
-	env.Reason, env.Message = in.Reason, strings.Join(left, "; ")
-	last, err := h.emit(ctx, streamEnd{in.Agent.SessionID, in.Sandbox.Epoch, in.LastSeq}, event.EETerminated{Environment: env}, env, kept...)
-	return contract.EndSandboxOutput{LastSeq: last}, err
+	env.Reason, env.Message = in.Reason, strings.Join(end.Left, "; ")
+	last, err := h.emit(ctx, streamEnd{in.Agent.SessionID, in.Sandbox.Epoch, in.LastSeq}, event.EETerminated{Environment: env}, env, end.Kept...)
+	if err != nil {
+		return contract.EndSandboxOutput{}, err
+	}
+	return contract.EndSandboxOutput{LastSeq: last}, h.Checkpoints.Remove(in.Sandbox.ID)
+}
+
+// parting returns what an earlier attempt has saved of a sandbox that it ended.
+func (h *Host) parting(sandboxID string) (host.Parting, error) {
+	saved, err := h.Checkpoints.Load(sandboxID)
+	if err != nil && !errors.Is(err, host.ErrDamaged) {
+		return host.Parting{}, err
+	}
+	if saved.Parting == nil {
+		return host.Parting{}, nil
+	}
+	return *saved.Parting, nil
+}
+
+// saveParting saves what is known of a sandbox only until it ends.
+func (h *Host) saveParting(sandboxID string, p host.Parting) error {
+	saved, err := h.Checkpoints.Load(sandboxID)
+	if err != nil && !errors.Is(err, host.ErrDamaged) {
+		return err
+	}
+	saved.Parting = &p
+	return h.Checkpoints.Save(sandboxID, saved)
 }
 
 // commandsIn returns the running background commands of a sandbox; none if it does not
@@ -71,25 +92,29 @@ func (h *Host) commandsIn(ctx context.Context, sandboxID string) ([]string, erro
 }
 
 // archiveAndTerminate archives what is in a sandbox and ends it, whatever state an agent
-// left it in: left names what can't be archived or removed.
-func (h *Host) archiveAndTerminate(ctx context.Context, in contract.EndSandboxInput, sb sandbox.Sandbox) (kept []event.Event, left []string, err error) {
-	if kept, left, err = h.drain(ctx, in); err != nil {
-		return nil, nil, err
+// left it in. It returns what is to be reported, with what can't be archived or removed.
+func (h *Host) archiveAndTerminate(ctx context.Context, in contract.EndSandboxInput, sb sandbox.Sandbox) (end host.Parting, err error) {
+	if end.Kept, end.Left, err = h.drain(ctx, in); err != nil {
+		return end, err
 	}
 	unkept, err := h.syncLast(ctx, in, sb)
 	if err != nil {
-		return nil, nil, err
+		return end, err
+	}
+	end.Left = appendWords(end.Left, unkept)
+	if err := h.saveParting(sb.ID(), end); err != nil {
+		return end, err
 	}
 	unremoved, err := h.terminateNaming(ctx, sb)
-	if err != nil {
-		return nil, nil, err
+	end.Left = appendWords(end.Left, unremoved)
+	return end, err
+}
+
+func appendWords(all []string, words string) []string {
+	if words == "" {
+		return all
 	}
-	for _, words := range []string{unkept, unremoved} {
-		if words != "" {
-			left = append(left, words)
-		}
-	}
-	return kept, left, nil
+	return append(all, words)
 }
 
 // stopPatienceAtEnd bounds the stop of an agent whose sandbox ends; then its processes are

@@ -97,6 +97,49 @@ func TestChangesSeenAtTheEndAreReported(t *testing.T) {
 	require.Equal(t, []string{"created read"}, fileChanges(events))
 }
 
+// interruptedEnd ends sandboxes like the provider that it wraps, and then the attempt that
+// did so.
+type interruptedEnd struct {
+	sandbox.Provider
+	after func()
+}
+
+func (p interruptedEnd) Open(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	sb, err := p.Provider.Open(ctx, id)
+	return endingSandbox{sb, p.after}, err
+}
+
+type endingSandbox struct {
+	sandbox.Sandbox
+	after func()
+}
+
+func (s endingSandbox) Terminate(ctx context.Context) error {
+	defer s.after()
+	return s.Sandbox.Terminate(ctx)
+}
+
+// What an attempt found when it ended a sandbox is reported by the next one, if it could not.
+func TestEndOfASandboxIsReportedWhole(t *testing.T) {
+	t.Parallel()
+	b := withSandbox(t)
+	require.NoError(t, os.Symlink("/etc/passwd", b.workspace("link")))
+	b.turn(b.ask(1, "words 1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	whole := b.host.o.Provider
+	b.host.o.Provider = interruptedEnd{whole, cancel}
+	_, err := as[contract.EndSandboxOutput](ctx, 1, b.host.EndSandbox, contract.EndSandboxInput{Agent: b.agent, Sandbox: b.sandbox, Reason: "manual", LastSeq: b.last})
+	require.Error(t, err)
+	b.host.o.Provider = whole
+	_, err = whole.Open(t.Context(), b.sandbox.ID)
+	require.ErrorIs(t, err, sandbox.ErrNotFound)
+
+	b.end()
+	ended := b.until(b.last, is[event.EETerminated]).Payload.(event.EETerminated)
+	require.Equal(t, `not kept of the workspace: symlink "link", which leads outside`, ended.Message)
+	require.NoFileExists(t, b.host.Checkpoints.Path(b.sandbox.ID))
+}
+
 // What changed since the last turn is reported by the next try if the stream refused it.
 func TestLateChangesAreReportedAgain(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,17 @@ type Checkpoint struct {
 	Open *Execution `json:"open,omitempty"`
 	// Server are server blocks that could not be archived yet.
 	Server []archive.ServerEntry `json:"own,omitempty"`
+	// Parting is what is reported of the sandbox when it has ended; nil until it is ended.
+	Parting *Parting `json:"parting,omitempty"`
+}
+
+// Parting is what is known of a sandbox only until it ends. It is saved before: an attempt
+// at its end may die before it has reported this.
+type Parting struct {
+	// Kept has the events of what was archived last.
+	Kept []event.Event `json:"kept,omitempty"`
+	// Left names what could not be archived.
+	Left []string `json:"left,omitempty"`
 }
 
 // Execution is what an attempt needs of earlier ones and can't read from spool and stream.
