@@ -24,7 +24,7 @@ func (h *Host) EndSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 }
 
 func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (contract.EndSandboxOutput, error) {
-	var end host.Parting
+	var end host.EndReport
 	if in.UnlessBusy {
 		if commands, err := h.commandsIn(ctx, in.Sandbox.ID); err != nil || len(commands) > 0 {
 			return contract.EndSandboxOutput{LastSeq: in.LastSeq, Background: commands}, err
@@ -36,7 +36,7 @@ func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 		// An earlier attempt may have died before it reported the end.
 		h.Slots.Free(in.Sandbox.ID)
 		h.forget(in.Sandbox.ID)
-		end, err = h.parting(in.Sandbox.ID)
+		end, err = h.endReport(in.Sandbox.ID)
 	case err == nil:
 		end, err = h.archiveAndTerminate(ctx, in, sb)
 	}
@@ -52,25 +52,25 @@ func (h *Host) endSandbox(ctx context.Context, in contract.EndSandboxInput) (con
 	return contract.EndSandboxOutput{LastSeq: last}, h.Checkpoints.Remove(in.Sandbox.ID)
 }
 
-// parting returns what an earlier attempt has saved of a sandbox that it ended.
-func (h *Host) parting(sandboxID string) (host.Parting, error) {
+// endReport returns what an earlier attempt has saved of a sandbox that it ended.
+func (h *Host) endReport(sandboxID string) (host.EndReport, error) {
 	saved, err := h.Checkpoints.Load(sandboxID)
 	if err != nil && !errors.Is(err, host.ErrDamaged) {
-		return host.Parting{}, err
+		return host.EndReport{}, err
 	}
-	if saved.Parting == nil {
-		return host.Parting{}, nil
+	if saved.EndReport == nil {
+		return host.EndReport{}, nil
 	}
-	return *saved.Parting, nil
+	return *saved.EndReport, nil
 }
 
-// saveParting saves what is known of a sandbox only until it ends.
-func (h *Host) saveParting(sandboxID string, p host.Parting) error {
+// saveEndReport saves what is known of a sandbox only until it ends.
+func (h *Host) saveEndReport(sandboxID string, p host.EndReport) error {
 	saved, err := h.Checkpoints.Load(sandboxID)
 	if err != nil && !errors.Is(err, host.ErrDamaged) {
 		return err
 	}
-	saved.Parting = &p
+	saved.EndReport = &p
 	return h.Checkpoints.Save(sandboxID, saved)
 }
 
@@ -93,7 +93,7 @@ func (h *Host) commandsIn(ctx context.Context, sandboxID string) ([]string, erro
 
 // archiveAndTerminate archives what is in a sandbox and ends it, whatever state an agent
 // left it in. It returns what is to be reported, with what can't be archived or removed.
-func (h *Host) archiveAndTerminate(ctx context.Context, in contract.EndSandboxInput, sb sandbox.Sandbox) (end host.Parting, err error) {
+func (h *Host) archiveAndTerminate(ctx context.Context, in contract.EndSandboxInput, sb sandbox.Sandbox) (end host.EndReport, err error) {
 	if end.Kept, end.Left, err = h.drain(ctx, in); err != nil {
 		return end, err
 	}
@@ -102,7 +102,7 @@ func (h *Host) archiveAndTerminate(ctx context.Context, in contract.EndSandboxIn
 		return end, err
 	}
 	end.Left = appendWords(end.Left, unkept)
-	if err := h.saveParting(sb.ID(), end); err != nil {
+	if err := h.saveEndReport(sb.ID(), end); err != nil {
 		return end, err
 	}
 	unremoved, err := h.terminateNaming(ctx, sb)

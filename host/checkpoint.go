@@ -40,13 +40,13 @@ type Checkpoint struct {
 	Open *Execution `json:"open,omitempty"`
 	// Server are server blocks that could not be archived yet.
 	Server []archive.ServerEntry `json:"own,omitempty"`
-	// Parting is what is reported of the sandbox when it has ended; nil until it is ended.
-	Parting *Parting `json:"parting,omitempty"`
+	// EndReport is what is reported of the sandbox when it has ended; nil until it is ended.
+	EndReport *EndReport `json:"endReport,omitempty"`
 }
 
-// Parting is what is known of a sandbox only until it ends. It is saved before: an attempt
+// EndReport is what is known of a sandbox only until it ends. It is saved before: an attempt
 // at its end may die before it has reported this.
-type Parting struct {
+type EndReport struct {
 	// Kept has the events of what was archived last.
 	Kept []event.Event `json:"kept,omitempty"`
 	// Left names what could not be archived.
