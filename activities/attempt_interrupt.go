@@ -29,7 +29,7 @@ func (a *attempt) interrupt(ctx context.Context, do turn.InterruptAgent) error {
 	return a.interruptWaits(ctx)
 }
 
-// interruptWaits gives an agent that can't be asked yet more time until the next step.
+// interruptWaits postpones the next step for an agent that can't be asked yet.
 func (a *attempt) interruptWaits(ctx context.Context) error {
 	open := a.checkpoint.Open
 	if open.InterruptWaits || !a.dialogue.Waits(open.InterruptID) {

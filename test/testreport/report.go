@@ -225,11 +225,11 @@ const whyLines, whyLength = 12, 300
 // begins matches the first line of each thing that a test logs or that ends it.
 var begins = regexp.MustCompile(`(?m)^(?:(?:    )+\S+\.go:\d+: |(?:panic|fatal error): |WARNING: DATA RACE|=== | *--- )`)
 
-// failure tells from a log a failed assertion of testify, or what ended the test.
+// failure matches a failed assertion of testify, or what ended the test.
 var failure = regexp.MustCompile(`Error Trace:|^(?:panic|fatal error): |^WARNING: DATA RACE`)
 
-// why returns the lines of a test's output that say why it failed. If none of them is
-// known to, they are the first that it logged.
+// why returns the lines of a test's output that say why it failed: the first that match
+// failure, or else the first that it logged.
 func why(output []string) []string {
 	text := strings.Join(output, "")
 	said := ""
