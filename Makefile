@@ -23,10 +23,8 @@ build: programs devstack ## build the programs into bin/
 programs:
 	@mkdir -p $(BIN)
 	@echo "build: sojourn, sojourn-worker, sojourn-runner, sojourn-modelsim"
-	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn ./cmd/sojourn
-	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-worker ./cmd/sojourn-worker
-	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-runner ./runner/cmd/sojourn-runner
-	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sojourn-modelsim ./test/modelsim/cmd/sojourn-modelsim
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/sojourn ./cmd/sojourn-worker ./test/modelsim/cmd/sojourn-modelsim
+	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./runner/cmd/sojourn-runner
 
 .PHONY: devstack
 devstack:

@@ -23,9 +23,10 @@ esac
 # end to end, by workers that are built with -race and have all agents at once.
 PURE='/(event|reducer|reducer/loss|turn|internal/(agents|settings)|starter/internal/render|test/(layering|skip|testreport))$'
 ADAPTERS='/adapters(/.*)?$'
-mapfile -t pure < <(go list ./... | grep -E "$PURE")
-mapfile -t adapters < <(go list ./... | grep -E "$ADAPTERS")
-mapfile -t others < <(go list ./... | grep -vE "$PURE|$ADAPTERS|/test/e2e$")
+mapfile -t packages < <(go list ./...)
+mapfile -t pure < <(printf '%s\n' "${packages[@]}" | grep -E "$PURE")
+mapfile -t adapters < <(printf '%s\n' "${packages[@]}" | grep -E "$ADAPTERS")
+mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vE "$PURE|$ADAPTERS|/test/e2e$")
 
 # tests MODULE ARGUMENTS… runs go test there and goes on when tests fail: the
 # report judges.

@@ -20,8 +20,9 @@ import (
 	"github.com/sojourn-run/sojourn/test/skip"
 )
 
-// largeParts is how many parts of 16 KiB a large database has: 64 MiB.
-const largeParts = 4096
+// largeParts is how many parts of 16 KiB a large database has: 32 MiB, twice what may
+// be in memory of it.
+const largeParts = 2048
 
 // homeOfParts returns a home with a large database, also in a table that is
 // exported whole.
