@@ -20,6 +20,7 @@ import (
 // last heartbeat, so the message is not run again and has one end.
 func TestKillHostBehindATurnsEnd(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too; this one deletes the stream of all besides")
+	t.Parallel()
 	all := newServer(t)
 	w := &world{temporal: all, nats: all, s3: all}
 	w.inhabit(t)
@@ -66,6 +67,7 @@ func TestKillHostBehindATurnsEnd(t *testing.T) {
 // it is closed instead; with the stream deleted too, the message is.
 func TestKillHostBehindTheArchive(t *testing.T) {
 	skip.InShort(t, "TestKillHost loses a host too; this one loses one without a turn")
+	t.Parallel()
 	for name, c := range map[string]struct{ goesOn, deleted bool }{
 		"goes on":              {goesOn: true},
 		"goes on, no stream":   {goesOn: true, deleted: true},
