@@ -86,11 +86,23 @@ func within(ctx context.Context, d time.Duration, run func(context.Context) erro
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d, &timedOut{d})
 	defer cancel()
+	ctx = byClock{ctx}
 	err := run(ctx)
 	if _, said := errors.AsType[*failure](err); err == nil || said || ctx.Err() == nil {
 		return err
 	}
 	return leftAt(ctx, "what was accepted goes on in the session", "")
+}
+
+// byClock is a context that has ended as soon as its deadline is past: a request may return
+// for its deadline before the timer has ended the context.
+type byClock struct{ context.Context }
+
+func (b byClock) Err() error {
+	if deadline, ok := b.Deadline(); ok && !time.Now().Before(deadline) {
+		<-b.Done()
+	}
+	return b.Context.Err()
 }
 
 // flagsOf maps fields to the flags that set them, if the names differ.

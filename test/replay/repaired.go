@@ -2,6 +2,7 @@ package replay
 
 import (
 	"io"
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,7 @@ const prepareMemory = 64 << 20
 // megabytes, reads its repairs, and returns the preparation.
 func PreparesInBoundedMemory(t testing.TB, a adapters.Adapter, l adapters.Launch, home *Endless) adapters.Preparation {
 	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // a worker's
 	require.Greater(t, home.Size(), int64(250<<20))
 	found, err := a.Prepare(home, l)
 	require.NoError(t, err)
