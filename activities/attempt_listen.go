@@ -125,9 +125,10 @@ func (a *attempt) translate(ctx context.Context, d runner.Delivery) ([]event.Eve
 
 // takeControl answers a control. Changed options wait until it is known what the present
 // process can take. A message to steer waits until an attempt that follows another has read
-// that the agent has its prompt: until then the agent seems to be starting.
+// that the agent has its prompt: until then the agent seems to be starting. An answer waits
+// until the attempt has read the request, which an earlier one may have streamed.
 func (a *attempt) takeControl(ctx context.Context, c control) {
-	if c.in.Options != nil && a.held || c.in.Steer != nil && a.follows && a.machine.Prompt == nil {
+	if c.in.Options != nil && a.held || c.in.Steer != nil && a.follows && a.machine.Prompt == nil || a.unread(ctx, &c) {
 		a.postponed = append(a.postponed, c)
 		return
 	}
@@ -141,6 +142,28 @@ func (a *attempt) takePostponed(ctx context.Context) {
 	for _, c := range waiting {
 		a.takeControl(ctx, c)
 	}
+}
+
+// unread reports whether an answer is for a request that may still be read: one is unknown
+// only when everything is read that the spool held when the answer arrived.
+func (a *attempt) unread(ctx context.Context, c *control) bool {
+	if c.in.Answer == nil {
+		return false
+	}
+	id := c.in.Answer.RequestID
+	_, open := a.machine.Asked[id]
+	_, answered := a.machine.Answers[id]
+	if open || answered {
+		return false
+	}
+	if c.readTo == 0 {
+		status, err := a.agent.Conn.Status(ctx)
+		if err != nil {
+			return true // the attempt ends by that, and the next one is asked
+		}
+		c.readTo = status.SpoolEnd
+	}
+	return a.machine.Read < c.readTo
 }
 
 // exitOf returns the exit of the agent's process that a record reports; nil for any other.

@@ -17,6 +17,8 @@ const controlPatience = 3 * time.Second
 type control struct {
 	in    contract.ControlInput
 	reply chan error
+	// readTo is where the spool ended when it arrived, if that was asked.
+	readTo int64
 }
 
 // SendControl passes a control to the running turn of a session on this host. What an attempt
