@@ -175,8 +175,8 @@ func promptPart(p event.Part) (map[string]any, error) {
 }
 
 // encodeInterrupt stops every turn that runs, subagents first: the end of the
-// main thread's turn leaves theirs running. A prompt whose turn has no id yet
-// can't be stopped yet.
+// main thread's turn leaves theirs running. A prompt whose turn has no id yet, or has
+// not begun, can't be stopped yet.
 func (t *translator) encodeInterrupt(id string) ([]adapters.Message, error) {
 	for _, c := range t.Calls {
 		if c.Method == "turn/start" {
@@ -190,6 +190,9 @@ func (t *translator) encodeInterrupt(id string) ([]adapters.Message, error) {
 		}
 	}
 	if main := t.Threads[t.Main]; main != nil && main.Turn != "" {
+		if main.Starting {
+			return nil, fmt.Errorf("codex: interrupt: %w", adapters.ErrNotYet)
+		}
 		running = append(running, t.Main)
 	}
 	messages := make([]adapters.Message, len(running))

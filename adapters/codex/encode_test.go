@@ -60,7 +60,7 @@ func TestEncodePrompt(t *testing.T) {
 	require.ErrorIs(t, err, adapters.ErrUnsupported)
 }
 
-// An interrupt waits for the turn's id, reaches subagents first, and writes
+// An interrupt waits until the turn has begun, reaches subagents first, and writes
 // nothing if nothing runs.
 func TestEncodeInterrupt(t *testing.T) {
 	t.Parallel()
@@ -70,6 +70,9 @@ func TestEncodeInterrupt(t *testing.T) {
 	_, err := tr.Encode("i", adapters.Interrupt{})
 	require.ErrorIs(t, err, adapters.ErrNotYet)
 	step(tr, event.DirOut, `{"id":"p","result":{"turn":{"id":"t1"}}}`)
+	_, err = tr.Encode("i", adapters.Interrupt{})
+	require.ErrorIs(t, err, adapters.ErrNotYet, "the program would refuse it")
+	step(tr, event.DirOut, `{"method":"turn/started","params":{"threadId":"main","turn":{"id":"t1"}}}`)
 	step(tr, event.DirOut, `{"method":"turn/started","params":{"threadId":"child","turn":{"id":"t2"}}}`)
 	got := encode(t, tr, "i", adapters.Interrupt{})
 	require.Len(t, got, 2)

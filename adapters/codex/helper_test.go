@@ -41,6 +41,20 @@ func TestInterruptSparesWhatRunsScripts(t *testing.T) {
 	r.Finish()
 }
 
+// An interrupt right behind its prompt is obeyed: it waits until the program has begun the
+// turn, and would refuse it before.
+func TestInterruptOfATurnThatBegins(t *testing.T) {
+	t.Parallel()
+	r := adaptertest.New(t, ownModel(), adaptertest.Options{})
+	r.Start()
+	require.Nil(t, r.Ask("SAY hello").Error)
+	for range 5 {
+		r.Send("SLOW 3000")
+		require.True(t, r.Interrupt().Interrupted)
+	}
+	require.Nil(t, r.Ask("SAY it is the same program").Error)
+}
+
 // A call that an interrupt cuts off is emitted with the exact bytes of its input,
 // even if the state was stored in between.
 func TestInputsPassThroughStateAsTheyAre(t *testing.T) {

@@ -111,7 +111,10 @@ func (t *translator) responded(m *message) error {
 	case r.Thread != nil && (!ours || id == t.Opening.Thread):
 		t.threadOpened(&r)
 	case c.Method == "turn/start" && r.Turn != nil:
+		th := t.thread(t.Main)
+		begins := th.Turn != r.Turn.ID
 		t.runs(t.Main, r.Turn.ID)
+		th.Starting = begins
 	case c.Method == "thread/settings/update" && c.Model != "":
 		t.modelIs(c.Model)
 		model := c.Model

@@ -105,7 +105,7 @@ func (t *translator) mainIs(id string) {
 
 func (t *translator) turnStarted(p *params, _ []byte) {
 	if p.Turn != nil {
-		t.runs(p.ThreadID, p.Turn.ID)
+		t.runs(p.ThreadID, p.Turn.ID).Starting = false
 	}
 }
 

@@ -115,8 +115,10 @@ type thread struct {
 	// First is the first block that the model call has made: the one with its usage.
 	First     string          `json:"first,omitempty"`
 	FirstType event.BlockType `json:"firstType,omitempty"`
-	// Turn is the turn that runs.
-	Turn string `json:"turn,omitempty"`
+	// Turn is the turn that runs. Starting: the program has accepted it and not begun it
+	// yet, and would refuse to interrupt it.
+	Turn     string `json:"turn,omitempty"`
+	Starting bool   `json:"starting,omitempty"`
 	// Interrupt: the host requested the end of that turn.
 	Interrupt bool `json:"interrupt,omitempty"`
 	// Began is when the turn's prompt was taken, and Quiet when the last item was
