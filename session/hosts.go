@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,35 +53,85 @@ type HostsAgent struct {
 // request for work stays open for a minute.
 const pollAge = 75 * time.Second
 
-// Workers returns the identities of the workers that recently polled a task
-// queue, in order, and how long ago the last one did.
-func Workers(ctx context.Context, t client.Client, queue string) (identities []string, ago time.Duration, err error) {
+// Workers are those that recently polled a task queue.
+type Workers struct {
+	// Identities are in order.
+	Identities []string
+	// Ago is how long ago the last one polled.
+	Ago time.Duration
+	// Versions are the builds that they are, in order: the zero value for those that take no
+	// part in Worker Versioning.
+	Versions []WorkerVersion
+	// Current is the build that new sessions get, and those that may change their build.
+	Current WorkerVersion
+}
+
+// Err returns nil if there are workers that new sessions get, or none at all.
+func (w Workers) Err() error {
+	if len(w.Versions) == 0 || slices.Contains(w.Versions, w.Current) {
+		return nil
+	}
+	var have []string
+	for _, v := range w.Versions {
+		have = append(have, v.String())
+	}
+	return fmt.Errorf("new sessions are for %s, and there are workers of %s only", w.Current, strings.Join(have, ", "))
+}
+
+// WorkerVersion is a build in one of Temporal's worker deployments; the zero value is no
+// versioning.
+type WorkerVersion struct{ Deployment, Build string }
+
+func (v WorkerVersion) String() string {
+	if v == (WorkerVersion{}) {
+		return "unversioned workers"
+	}
+	return fmt.Sprintf("build %s of deployment %s", v.Build, v.Deployment)
+}
+
+// WorkersOf returns the workers of a task queue.
+func WorkersOf(ctx context.Context, t client.Client, queue string) (Workers, error) {
 	reply, err := t.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
-		return nil, 0, fmt.Errorf("describe task queue %s: %w", queue, err)
+		return Workers{}, fmt.Errorf("describe task queue %s: %w", queue, err)
 	}
-	ago = pollAge
+	current := reply.GetVersioningInfo().GetCurrentDeploymentVersion()
+	w := Workers{Ago: pollAge, Current: WorkerVersion{Deployment: current.GetDeploymentName(), Build: current.GetBuildId()}}
 	for _, p := range reply.GetPollers() {
-		if since := time.Since(p.GetLastAccessTime().AsTime()); since < pollAge {
-			identities = append(identities, p.GetIdentity())
-			ago = min(ago, since)
+		since := time.Since(p.GetLastAccessTime().AsTime())
+		if since >= pollAge {
+			continue
 		}
+		w.Identities, w.Ago = append(w.Identities, p.GetIdentity()), min(w.Ago, since)
+		var v WorkerVersion
+		if o := p.GetDeploymentOptions(); o.GetWorkerVersioningMode() == enumspb.WORKER_VERSIONING_MODE_VERSIONED {
+			v = WorkerVersion{Deployment: o.GetDeploymentName(), Build: o.GetBuildId()}
+		}
+		w.Versions = append(w.Versions, v)
 	}
-	slices.Sort(identities)
-	return slices.Compact(identities), ago, nil
+	slices.Sort(w.Identities)
+	slices.SortFunc(w.Versions, func(a, b WorkerVersion) int {
+		return cmp.Or(cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Build, b.Build))
+	})
+	w.Identities, w.Versions = slices.Compact(w.Identities), slices.Compact(w.Versions)
+	return w, nil
 }
 
 // Hosts queries every host that has a worker for its agents. It returns when the
 // slowest one has answered or timed out: the report of a host that does not
 // answer has an Error. Without any worker the list is empty. A worker that has
-// just ended may still be queried, so bound ctx.
+// just ended may still be queried, so bound ctx. No host can be queried while there is no
+// worker of the current version, see Workers.
 func Hosts(ctx context.Context, t client.Client) ([]HostReport, error) {
-	workers, _, err := Workers(ctx, t, TaskQueue)
+	workers, err := WorkersOf(ctx, t, TaskQueue)
+	if err == nil {
+		err = workers.Err()
+	}
 	if err != nil {
 		return nil, err
 	}
 	var hosts []string
-	for _, identity := range workers {
+	for _, identity := range workers.Identities {
 		// A worker's identity is HOST@PID; a host has one worker at a time.
 		if at := strings.LastIndex(identity, "@"); at > 0 {
 			hosts = append(hosts, identity[:at])

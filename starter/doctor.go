@@ -204,11 +204,21 @@ func (c *cli) checkAttributes(ctx context.Context, t client.Client) (string, err
 }
 
 func checkWorker(ctx context.Context, t client.Client) (string, error) {
-	workers, since, err := session.Workers(ctx, t, session.TaskQueue)
-	if err == nil && len(workers) == 0 {
-		err = failed("start sojourn-worker with the same settings", "no worker asks for work on the task queue %s", session.TaskQueue)
+	w, err := session.WorkersOf(ctx, t, session.TaskQueue)
+	if err != nil {
+		return "", err
 	}
-	return fmt.Sprintf("%d on the task queue %s: %s, heard of %s", len(workers), session.TaskQueue, joinNames(workers), ago(since)), err
+	if len(w.Identities) == 0 {
+		return "", failed("start sojourn-worker with the same settings", "no worker asks for work on the task queue %s", session.TaskQueue)
+	}
+	if err := w.Err(); err != nil {
+		return "", failed("start workers of that version, or make another one the current one: temporal worker deployment set-current-version (docs/operations.md, Upgrading)", "%s", err)
+	}
+	line := fmt.Sprintf("%d on the task queue %s: %s, heard of %s", len(w.Identities), session.TaskQueue, joinNames(w.Identities), ago(w.Ago))
+	if w.Current != (session.WorkerVersion{}) {
+		line += fmt.Sprintf("; %s is current", w.Current)
+	}
+	return line, nil
 }
 
 func checkReconciler(ctx context.Context, t client.Client) (string, error) {

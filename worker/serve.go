@@ -72,7 +72,7 @@ func serve(ctx context.Context, s options, stdout io.Writer, logger *slog.Logger
 		// Their heartbeats time out soon, and then they are retried too.
 		logger.Warn("turns of the worker before wait for their heartbeat timeout", "error", err)
 	}
-	set, err := startWorkers(c, me.id, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, h)
+	set, err := startWorkers(c, me.id, s.versioning, &activities.Session{Stream: events, Archive: store, Agents: builtin.Registry()}, h)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ type options struct {
 	maxAge time.Duration
 	// stopAgents ends the host's agents when the worker is stopped.
 	stopAgents bool
+	versioning versioning
 }
 
 func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
@@ -92,6 +93,9 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (op
 		return s, err
 	}
 	if err := s.readNetwork(*network); err != nil {
+		return s, err
+	}
+	if err := s.readVersioning(); err != nil {
 		return s, err
 	}
 	return s, s.findDataDir()

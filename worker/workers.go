@@ -41,7 +41,7 @@ const maxWatched = 10_000
 // startWorkers polls the shared queues and this host's two. Turns get as many
 // slots as the host may have sandboxes; control has separate slots, so an
 // interrupt never waits behind a turn.
-func startWorkers(c client.Client, hostID string, light *activities.Session, h *activities.Host) (*workers, error) {
+func startWorkers(c client.Client, hostID string, v versioning, light *activities.Session, h *activities.Host) (*workers, error) {
 	set := &workers{fatal: make(chan error, 5)}
 	base := worker.Options{
 		// A turn is released at once when the worker stops: its agent continues, and
@@ -60,8 +60,10 @@ func startWorkers(c client.Client, hostID string, light *activities.Session, h *
 		Interceptors: []interceptor.WorkerInterceptor{h.Interceptor(), activities.ResetGuard(light.Stream)},
 		OnFatalError: func(err error) { set.fatal <- err },
 	}
-	shared := worker.New(c, session.TaskQueue, base)
-	shared.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowType})
+	versioned := base
+	versioned.DeploymentOptions = v.deployment()
+	shared := worker.New(c, session.TaskQueue, versioned)
+	shared.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowType, VersioningBehavior: v.sessions})
 	shared.RegisterWorkflowWithOptions(reconcile.Session, workflow.RegisterOptions{Name: session.ReconcileType})
 	shared.RegisterWorkflowWithOptions(reconcile.Scheduled, workflow.RegisterOptions{Name: session.ReconcilerType})
 	shared.RegisterWorkflowWithOptions(hosts.Reports, workflow.RegisterOptions{Name: session.HostsType})

@@ -19,15 +19,15 @@ const (
 	makeWayBytes = 4 << 20
 )
 
-// overlong reports whether the next run should take over. The server's suggestion applies
-// between turns, where that costs nothing; a closing session ends anyway.
+// overlong reports whether the next run should take over. The server's suggestion, and that
+// of another build of the worker, apply between turns; a closing session ends anyway.
 func (r *run) overlong() bool {
 	if !r.begun || r.closing != "" || r.cancelled() {
 		return false
 	}
 	info := workflow.GetInfo(r.ctx)
 	return info.GetCurrentHistoryLength() > continueAt || info.GetCurrentHistorySize() > makeWayBytes ||
-		r.cur == nil && info.GetContinueAsNewSuggested()
+		r.cur == nil && (info.GetContinueAsNewSuggested() || info.GetTargetWorkerDeploymentVersionChanged())
 }
 
 // renewing reports whether the run makes way as soon as possible. From then on everything
@@ -103,7 +103,8 @@ func (r *run) nextRun() error {
 	r.st.EpochUnknown = r.epochUnknown
 	in := r.in
 	in.Version, in.Carried = session.StateVersion, r.st
-	return workflow.NewContinueAsNewError(r.ctx, session.WorkflowType, in)
+	upgrade := workflow.ContinueAsNewErrorOptions{InitialVersioningBehavior: workflow.ContinueAsNewVersioningBehaviorAutoUpgrade}
+	return workflow.NewContinueAsNewErrorWithOptions(r.ctx, upgrade, session.WorkflowType, in)
 }
 
 // unpack restores what the previous run was in the middle of.
