@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/sojourn-run/sojourn/activities"
 	"github.com/sojourn-run/sojourn/test/teststack"
@@ -300,6 +301,35 @@ func TestIdleLeaseSetting(t *testing.T) {
 	for _, value := range []string{"an hour", "3600", "0s", "-1h"} {
 		_, err := parse(value)
 		require.ErrorContains(t, err, "SOJOURN_IDLE_LEASE is \""+value+"\"")
+		require.ErrorAs(t, err, &wrongUsage{})
+	}
+}
+
+func TestVersioningSettings(t *testing.T) {
+	t.Parallel()
+	parse := func(deployment, build, sessions string) (options, error) {
+		env := map[string]string{"TEMPORAL_DEPLOYMENT_NAME": deployment, "TEMPORAL_WORKER_BUILD_ID": build, "SOJOURN_VERSIONING": sessions}
+		return parseFlags([]string{"--data-dir", t.TempDir()}, func(name string) string { return env[name] }, nil)
+	}
+	o, err := parse("", "", "")
+	require.NoError(t, err)
+	require.False(t, o.versioning.deployment().UseVersioning)
+	for given, want := range map[string]workflow.VersioningBehavior{
+		"": workflow.VersioningBehaviorAutoUpgrade, "auto-upgrade": workflow.VersioningBehaviorAutoUpgrade, "pinned": workflow.VersioningBehaviorPinned,
+	} {
+		o, err := parse("agents", "v7", given)
+		require.NoError(t, err)
+		require.Equal(t, want, o.versioning.sessions)
+		require.Equal(t, "v7", o.versioning.deployment().Version.BuildID)
+	}
+	for _, bad := range []struct{ deployment, build, sessions, want string }{
+		{"agents", "", "", `TEMPORAL_WORKER_BUILD_ID is not set; it is the id of this worker's build in the deployment "agents"`},
+		{"", "v7", "", `TEMPORAL_DEPLOYMENT_NAME is not set; it is the name of the worker deployment that has the build "v7"`},
+		{"", "", "pinned", "TEMPORAL_DEPLOYMENT_NAME is not set"},
+		{"agents", "v7", "sometimes", `SOJOURN_VERSIONING is "sometimes"; it must be auto-upgrade or pinned`},
+	} {
+		_, err := parse(bad.deployment, bad.build, bad.sessions)
+		require.ErrorContains(t, err, bad.want)
 		require.ErrorAs(t, err, &wrongUsage{})
 	}
 }
